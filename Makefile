@@ -1,0 +1,69 @@
+# The targets, for GNU make 3.81 or later; `make help` lists them.
+#   PYTHON=python3.12  builds the environment with that interpreter
+#   CORES=2            cores that snakemake may use
+#   TIER=embedded      the tier that publish and clean-results act on
+
+CORES ?= all
+TIER ?= embedded
+PYTHON ?=
+
+BIN := .venv/bin
+IN_ENV = PATH="$(CURDIR)/$(BIN):$$PATH"
+# One process per core, one thread per process.
+PYTEST = OMP_NUM_THREADS=1 $(IN_ENV) pytest -n logical --maxprocesses 4 --dist loadfile
+
+.PHONY: all help setup smoke test test-all lint format lock lock-uv publish clean clean-results
+
+all: setup ## set up, run the default tier and say where its page is (the default)
+	@$(IN_ENV) snakemake --cores $(CORES)
+	@echo "results: results/embedded/report/index.html"
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+
+setup: ## make .venv and install what the lock names; nothing to do the second time
+	@PYTHON='$(PYTHON)' sh tools/setup.sh
+
+smoke: setup ## run every rule once on tiny settings
+	@$(IN_ENV) snakemake --cores $(CORES) --configfile workflow/tiers/smoke.yaml
+	@echo "results: results/smoke/report/index.html (its numbers mean nothing)"
+
+test: setup ## the tests, without those marked slow
+	@$(PYTEST) -m "not slow"
+
+test-all: setup ## every test
+	@$(PYTEST)
+
+lint: setup ## ruff, snakefmt and snakemake --lint; changes nothing
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/snakefmt --check Snakefile workflow
+	@$(IN_ENV) snakemake --lint
+
+format: setup ## ruff and snakefmt, writing
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+	@$(BIN)/snakefmt Snakefile workflow
+
+lock: setup ## resolve requirements.in anew; LOCK_FLAGS=--upgrade moves pins that still fit
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --prerelease disallow --generate-hashes --no-emit-index-url --no-header --no-annotate $(LOCK_FLAGS) requirements.in -o requirements.lock
+	@echo "requirements.lock is fresh: update environment.yml, then run make test"
+
+lock-uv: setup ## pin another uv: make lock-uv UV=X.Y.Z
+	@test -n "$(UV)" || { echo "name the version: make lock-uv UV=X.Y.Z" >&2; exit 2; }
+	@echo "uv==$(UV)" | $(BIN)/uv pip compile -q - --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -o requirements-uv.lock
+
+publish: setup ## copy the summaries of a complete run to docs/results: make publish TIER=embedded
+	@$(IN_ENV) python -m dpatlas publish --tier $(TIER)
+
+# .snakemake stays: it holds what made each result, and without it an edit would re-run nothing.
+clean: ## remove caches of tests and tools; .venv, results and .snakemake stay
+	@echo "removing .pytest_cache .ruff_cache .hypothesis build and __pycache__ folders"
+	@rm -rf .pytest_cache .ruff_cache .hypothesis build
+	@find . \( -path ./.venv -o -path ./.snakemake -o -path ./results -o -path ./.git \) -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+
+clean-results: ## remove one tier's results after asking: make clean-results TIER=smoke
+	@case "$(TIER)" in *[!A-Za-z0-9_-]*|"") echo "TIER: found '$(TIER)'; allowed: letters, digits, - and _" >&2; exit 2;; esac
+	@test -d "results/$(TIER)" || { echo "results/$(TIER) is not there"; exit 0; }; \
+	printf 'remove results/%s? [y/N] ' "$(TIER)"; read answer || answer=; \
+	if [ "$$answer" = y ]; then rm -rf "results/$(TIER)"; echo removed; else echo kept; fi

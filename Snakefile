@@ -1,0 +1,17 @@
+"""dp-atlas: five papers on differential privacy, reproduced, checked and audited."""
+
+from snakemake.utils import min_version
+
+min_version("9.14")
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/kl_privacy.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        f"{ATLAS.folder}/report/index.html",

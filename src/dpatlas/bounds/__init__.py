@@ -1,0 +1,1 @@
+"""Formulas only: numpy and scipy, one module per paper."""

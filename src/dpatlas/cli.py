@@ -1,0 +1,40 @@
+"""`python -m dpatlas COMMAND`: finds the command's module and maps failures to exit codes."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from dpatlas.errors import InputError, run_command
+
+COMMANDS = {
+    "bound": "evaluate one of the papers' formulas, or list them",
+    "bench": "time our kernels against a plain step and against peers",
+    "explain": "trace a figure, table or record back to what made it; or compare two",
+    "plan": "count jobs and estimate their cost before anything runs",
+    "publish": "copy the summaries of a complete run to docs/results",
+}
+
+
+def usage() -> str:
+    """The help text: one line per command."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {sentence}" for name, sentence in COMMANDS.items()]
+    return "\n".join(
+        ["usage: python -m dpatlas COMMAND [arguments]   (COMMAND --help tells more)", "", *lines]
+    )
+
+
+def dispatch(arguments: Sequence[str]) -> int | None:
+    """Run the command named by the first argument with the others."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise InputError("command", repr(name), "one of " + ", ".join(COMMANDS))
+    return importlib.import_module(f"dpatlas.commands.{name}").main(rest)
+
+
+def main() -> int:
+    """Entry point of the console script and of `python -m dpatlas`."""
+    return run_command(dispatch, sys.argv[1:])

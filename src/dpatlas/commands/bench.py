@@ -1,0 +1,87 @@
+"""`python -m dpatlas bench`: our kernels beside a plain step and beside peers."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from dpatlas.bench.kernels import KERNELS, Kernel
+from dpatlas.bench.race import race
+from dpatlas.core.guard import integer
+from dpatlas.errors import ArgumentParser, InputError
+
+EPILOG = """\
+Candidates take turns, each in a process of its own, on one thread. Ratios are of CPU time, to the
+candidate `plain` of the same case and round; memory is the peak resident size less the size after
+set-up. `same products` is the ratio to the plain step with the same matrix product routine. Peers
+that materialise per-record gradients run on a share of the records and are scaled up."""
+REPEATS = 7
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the sub-command; InputError for an unknown kernel or case and for other repeats."""
+    parser = ArgumentParser(
+        prog="dpatlas bench",
+        description="; ".join(f"{name}: {kernel.sentence}" for name, kernel in KERNELS.items()),
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("kernel", help=", ".join(KERNELS))
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help="rounds per case")
+    parser.add_argument(
+        "--case", action="append", metavar="CASE", help="only this case; repeatable"
+    )
+    options = parser.parse_args(arguments)
+    if options.kernel not in KERNELS:
+        raise InputError("bench kernel", repr(options.kernel), "one of " + ", ".join(KERNELS))
+    kernel = KERNELS[options.kernel]
+    integer(ge=1).check("--repeats", options.repeats)
+    names = options.case or list(kernel.cases)
+    for name in names:
+        if name not in kernel.cases:
+            raise InputError("--case", repr(name), "one of " + ", ".join(kernel.cases))
+    rows = [
+        row
+        for name in dict.fromkeys(names)
+        for row in race(kernel.module, name, kernel.cases[name], kernel.candidates, options.repeats)
+    ]
+    if options.json:
+        print(json.dumps({"kernel": options.kernel, "cases": rows}, allow_nan=False))
+    else:
+        print(table(kernel, rows))
+    return 0
+
+
+def table(kernel: Kernel, rows: list[dict[str, Any]]) -> str:
+    """The rows for a reader: both time ratios with their spread, memory, and who is who."""
+    head = ["case", "candidate", "time / plain", "same products", "memory", "extra MB", "CPU s"]
+    body = [
+        [
+            row["case"],
+            row["candidate"],
+            _spread(row["time_ratio"]),
+            _spread(row["time_ratio_same_products"]),
+            "-" if row["memory_ratio"] is None else f"{row['memory_ratio']:.2f}",
+            f"{row['memory_mb']:.0f}",
+            f"{row['cpu_s']:.3g}",
+        ]
+        for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+    lines = [
+        "  ".join(
+            # Names to the left, numbers to the right.
+            cell.ljust(width) if place < 2 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in [head, *body]
+    ]
+    longest = max(len(candidate.name) for candidate in kernel.candidates)
+    legend = [f"{who.name:<{longest}}  {who.sentence}" for who in kernel.candidates]
+    return "\n".join([*lines, "", *legend])
+
+
+def _spread(ratio: dict[str, float]) -> str:
+    return f"{ratio['median']:.3g} [{ratio['min']:.3g}, {ratio['max']:.3g}]"

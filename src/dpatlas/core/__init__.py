@@ -1,0 +1,1 @@
+"""Specs, seeds, records, digests, checkpoints: what every layer stands on."""

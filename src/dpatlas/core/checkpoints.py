@@ -1,0 +1,54 @@
+"""Checkpoints: arrays on disk that only their own run, with its own code, will accept."""
+
+import io
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpatlas.core.canonical import canonical_json
+from dpatlas.core.files import write_atomic
+
+
+class Checkpoints:
+    """A folder of checkpoints for one job.
+
+    `identity` says whose they are (spec digest, code digest, data checksum, device). A checkpoint
+    of another identity, of another code version, or one that is torn is ignored, never half-used.
+    """
+
+    def __init__(self, folder: Path | str, identity: dict[str, Any]):
+        self.folder = Path(folder)
+        self.identity = canonical_json(identity)
+
+    def save(self, name: str, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Replace checkpoint `name` by these arrays and JSON-able facts, in one rename."""
+        header = canonical_json({"identity": self.identity, "facts": facts})
+        buffer = io.BytesIO()
+        np.savez(buffer, __header__=np.frombuffer(header.encode(), dtype=np.uint8), **arrays)
+        write_atomic(self._path(name), buffer.getvalue())
+
+    def load(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """Arrays and facts of checkpoint `name`, or None if there is none to trust."""
+        try:
+            with np.load(self._path(name), allow_pickle=False) as stored:
+                arrays = {key: stored[key] for key in stored.files}
+            header = json.loads(arrays.pop("__header__").tobytes())
+            ours = header["identity"] == self.identity
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return None
+        return (arrays, header["facts"]) if ours else None
+
+    def drop(self, name: str) -> None:
+        """Remove checkpoint `name` if it is there."""
+        self._path(name).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove the folder once the record is written."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.npz"

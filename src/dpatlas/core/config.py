@@ -1,0 +1,189 @@
+"""Configs: read, merged over the default tier, and checked against the schema."""
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import extend
+
+from dpatlas.errors import InputError
+
+SCHEMA = Path("workflow/schemas/config.schema.yaml")
+DEFAULT = Path("config.yaml")
+TIERS = Path("workflow/tiers")
+CUSTOM_TIER = "custom"
+_TYPES = {
+    "object": "a block of keys",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+
+
+def project_root() -> Path:
+    """The folder of config.yaml: the working folder if it has one, else the checkout's."""
+    for folder in (Path.cwd(), Path(__file__).resolve().parents[3]):
+        if (folder / DEFAULT).is_file() and (folder / SCHEMA).is_file():
+            return folder
+    raise InputError(str(DEFAULT), "no such file", "a checkout of dp-atlas as working folder")
+
+
+def read_yaml(path: Path | str) -> dict[str, Any]:
+    """One YAML file that holds a block of keys."""
+    try:
+        value = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(str(path), error.strerror or "unreadable", "a readable file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"not YAML: {error}", "a YAML file") from None
+    if not isinstance(value, dict):
+        raise InputError(str(path), type(value).__name__, "a YAML file with keys")
+    return value
+
+
+def merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `change` laid over it, block by block; lists and values are replaced.
+
+    A block that names another data set (`name`) replaces the old one whole: its other keys belong
+    to that data set.
+    """
+    merged = dict(base)
+    for key, value in change.items():
+        old = merged.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            other = "name" in value and value["name"] != old.get("name")
+            merged[key] = dict(value) if other else merge(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def load_config(
+    files: Sequence[Path | str] = (),
+    changes: Mapping[str, Any] | None = None,
+    root: Path | None = None,
+) -> dict[str, Any]:
+    """The validated config: config.yaml, then each of `files`, then `changes`.
+
+    Whatever comes last has to name its own tier, else the tier is `custom`: a changed setting
+    never writes over another tier's results.
+    """
+    root = root or project_root()
+    config = read_yaml(root / DEFAULT)
+    layers = [read_yaml(path) for path in files]
+    if changes:
+        layers.append(dict(changes))
+    for layer in layers:
+        config = merge(config, layer)
+    if layers and "tier" not in layers[-1]:
+        config["tier"] = CUSTOM_TIER
+    validate(config, root / SCHEMA)
+    return config
+
+
+def load_tier(name: str, root: Path | None = None) -> dict[str, Any]:
+    """The config of a tier that ships with the project."""
+    root = root or project_root()
+    default = read_yaml(root / DEFAULT).get("tier")
+    if name == default:
+        return load_config(root=root)
+    path = root / TIERS / f"{name}.yaml"
+    if not path.is_file():
+        known = [default, *sorted(file.stem for file in (root / TIERS).glob("*.yaml"))]
+        raise InputError("tier", repr(name), "one of " + ", ".join(known))
+    return load_config([path], root=root)
+
+
+def validate(config: Mapping[str, Any], schema_path: Path | str) -> None:
+    """Raise InputError for the first thing that the schema does not allow."""
+    error = best_match(_Validator(read_yaml(schema_path)).iter_errors(config))
+    if error is not None:
+        raise InputError(*_explain(error))
+
+
+def _is_integer(checker: Any, value: Any) -> bool:
+    # JSON Schema takes 5.0 for an integer; range(5.0) does not.
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite_number(checker: Any, value: Any) -> bool:
+    # YAML has .nan and .inf; NaN passes every range check.
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value)
+
+
+_Validator = extend(
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer).redefine(
+        "number", _is_finite_number
+    ),
+)
+
+
+def _explain(error: ValidationError) -> tuple[str, str, str]:
+    where = ".".join(str(part) for part in error.absolute_path)
+    if error.validator == "additionalProperties":
+        known = list(error.schema.get("properties", {}))
+        unknown = next(key for key in error.instance if key not in known)
+        near = difflib.get_close_matches(str(unknown), known, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        return _path(where, str(unknown)), "a key that does not exist", ", ".join(known) + hint
+    if error.validator == "required":
+        missing = next(key for key in error.validator_value if key not in error.instance)
+        return _path(where, missing), "nothing", "a value: this key is required"
+    return _path("config", where), _shown(error.instance), _allowed(error)
+
+
+def _path(*parts: str) -> str:
+    return ".".join(part for part in parts if part).removeprefix("config.") or "config"
+
+
+def _shown(value: Any) -> str:
+    kind = {str: "text", bool: "true or false"}.get(type(value))
+    text = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "..."
+    return f"{text} ({kind})" if kind == "text" else text
+
+
+def _allowed(error: ValidationError) -> str:
+    schema, parts = error.schema, []
+    if "enum" in schema:
+        parts.append("one of " + ", ".join(map(str, schema["enum"])))
+    if "const" in schema:
+        parts.append(str(schema["const"]))
+    if "type" in schema:
+        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        parts.append(" or ".join(_TYPES[name] for name in types))
+    for name, words in (
+        ("exclusiveMinimum", "> {}"),
+        ("minimum", ">= {}"),
+        ("maximum", "<= {}"),
+        ("minItems", "at least {} entries"),
+        ("maxItems", "at most {} entries"),
+        ("minLength", "at least {} characters"),
+        ("pattern", "like {}"),
+    ):
+        if name in schema:
+            parts.append(words.format(schema[name]))
+    if schema.get("uniqueItems"):
+        parts.append("no entry twice")
+    if error.validator == "type" and isinstance(error.instance, str) and _is_number(error.instance):
+        parts.append("YAML reads 1e-3 as text, write 1.0e-3")
+    if "description" in schema:
+        parts.append(schema["description"].rstrip("."))
+    return "; ".join(parts)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

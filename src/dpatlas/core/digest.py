@@ -1,0 +1,86 @@
+"""Code digests: a hash of what a module and its project imports mean, not of how they look.
+
+Docstrings, comments and formatting take no part, so an edit of a comment re-runs nothing; any
+other edit re-runs exactly the jobs whose module reaches the edited one through imports.
+"""
+
+import ast
+import functools
+import importlib.util
+from pathlib import Path
+
+from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.errors import InputError
+
+PACKAGE = "dpatlas"
+
+
+def code_digest(module: str) -> str:
+    """16 hex digits for `module` and every module of the project that it imports."""
+    meanings = {name: _meaning(name) for name in reachable(module)}
+    return sha256(canonical_json(meanings))[:16]
+
+
+def reachable(module: str) -> list[str]:
+    """The project's modules that `module` imports, directly or not, itself included; sorted."""
+    if _source(module) is None:
+        raise InputError("module", module, f"a module of {PACKAGE}")
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(_imports(name))
+    return sorted(seen)
+
+
+@functools.cache
+def _source(module: str) -> Path | None:
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec and spec.origin else None
+
+
+@functools.cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse(_source(module).read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _imports(module: str) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(_tree(module)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            # `from package import name` may name a module or something inside one.
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            if name.split(".")[0] == PACKAGE:
+                found.update(_with_parents(name))
+    return frozenset(found - {module})
+
+
+def _with_parents(name: str) -> list[str]:
+    parts = name.split(".")
+    candidates = [".".join(parts[: count + 1]) for count in range(len(parts))]
+    return [candidate for candidate in candidates if _source(candidate) is not None]
+
+
+@functools.cache
+def _meaning(module: str) -> str:
+    tree = ast.parse(_source(module).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and _is_docstring(node):
+            node.body = body[1:] or [ast.Pass()]
+    return sha256(ast.dump(tree, include_attributes=False))
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None

@@ -1,0 +1,132 @@
+"""Checked entries: one declaration of the allowed values, used by every public function.
+
+    @checked(eta=real(gt=0), convention=one_of("exact", "paper"))
+    def kl_step(eta, sigma2, convention="exact"): ...
+
+Scalars and numpy arrays are checked (every element). Other objects, tensors among them, pass:
+they come from our own kernels, in loops where a check would cost more than the formula.
+"""
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+import numpy as np
+
+from dpatlas.errors import InputError
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The values that one argument may take."""
+
+    kind: str
+    gt: float | None = None
+    ge: float | None = None
+    lt: float | None = None
+    le: float | None = None
+    choices: tuple[str, ...] = ()
+    finite: bool = True
+
+    def describe(self) -> str:
+        """What is allowed, in words: `a number > 0 and <= 1`."""
+        if self.kind == "choice":
+            return "one of " + ", ".join(self.choices)
+        limits = [
+            f"{sign} {limit:g}"
+            for sign, limit in ((">", self.gt), (">=", self.ge), ("<", self.lt), ("<=", self.le))
+            if limit is not None
+        ]
+        noun = "a whole number" if self.kind == "integer" else "a number"
+        noun = noun if self.finite else f"{noun} or infinity"
+        return " ".join([noun, " and ".join(limits)]).strip()
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `InputError` unless `value` lies in the domain."""
+        if self.kind == "choice":
+            if value not in self.choices:
+                raise InputError(name, repr(value), self.describe())
+        elif isinstance(value, np.ndarray):
+            self._check_array(name, value)
+        elif isinstance(value, bool | str) or value is None:
+            raise InputError(name, repr(value), self.describe())
+        elif isinstance(value, Real) and not self._allows(value):
+            raise InputError(name, f"{value!r}", self.describe())
+
+    def _allows(self, value: Real) -> bool:
+        if self.kind == "integer" and not isinstance(value, Integral):
+            return False
+        if math.isnan(value) or (self.finite and math.isinf(value)):
+            return False
+        return (
+            (self.gt is None or value > self.gt)
+            and (self.ge is None or value >= self.ge)
+            and (self.lt is None or value < self.lt)
+            and (self.le is None or value <= self.le)
+        )
+
+    def _check_array(self, name: str, values: np.ndarray) -> None:
+        if values.size == 0:
+            return
+        numeric = "iu" if self.kind == "integer" else "iuf"
+        if values.dtype.kind not in numeric:
+            raise InputError(name, f"an array of {values.dtype}", self.describe())
+        with np.errstate(invalid="ignore"):
+            extremes = (values.min().item(), values.max().item())
+        for extreme in extremes:
+            if not self._allows(extreme):
+                raise InputError(name, f"an array with {extreme!r}", self.describe())
+
+
+def real(
+    *,
+    gt: float | None = None,
+    ge: float | None = None,
+    lt: float | None = None,
+    le: float | None = None,
+    finite: bool = True,
+) -> Domain:
+    """Real numbers between the given limits."""
+    return Domain("real", gt, ge, lt, le, finite=finite)
+
+
+def integer(
+    *,
+    gt: int | None = None,
+    ge: int | None = None,
+    lt: int | None = None,
+    le: int | None = None,
+) -> Domain:
+    """Whole numbers between the given limits."""
+    return Domain("integer", gt, ge, lt, le)
+
+
+def one_of(*choices: str) -> Domain:
+    """A closed list of names."""
+    return Domain("choice", choices=choices)
+
+
+def checked(**domains: Domain) -> Callable[[Callable], Callable]:
+    """Decorate a function so that each named argument is checked on every call."""
+
+    def decorate(function: Callable) -> Callable:
+        signature = inspect.signature(function)
+        unknown = set(domains) - set(signature.parameters)
+        if unknown:
+            raise TypeError(f"{function.__name__} has no argument {sorted(unknown)}")
+
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            for name, domain in domains.items():
+                domain.check(name, bound.arguments[name])
+            return function(*bound.args, **bound.kwargs)
+
+        wrapper.domains = domains
+        return wrapper
+
+    return decorate

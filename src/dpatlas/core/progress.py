@@ -1,0 +1,49 @@
+"""Progress of long work: a bar on a terminal, a line every few seconds in a log."""
+
+import sys
+import time
+
+SECONDS_BETWEEN_LINES = 5.0
+SECONDS_BETWEEN_BARS = 0.1
+BAR_WIDTH = 30
+
+
+class Progress:
+    """Counts units of work and reports them on stderr; use as a context manager."""
+
+    def __init__(self, total: int, label: str):
+        self.total, self.label, self.done = total, label, 0
+        self.stream = sys.stderr
+        self.terminal = self.stream.isatty()
+        self.start = time.monotonic()
+        self.last = 0.0 if self.terminal else self.start
+
+    def __enter__(self) -> "Progress":
+        """Begin."""
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        """Say how far it got, also after an error."""
+        self._show(last=True)
+
+    def advance(self, note: str = "", units: int = 1) -> None:
+        """Count `units` more; `note` is shown beside the count."""
+        self.done += units
+        now = time.monotonic()
+        pause = SECONDS_BETWEEN_BARS if self.terminal else SECONDS_BETWEEN_LINES
+        if now - self.last >= pause:
+            self.last = now
+            self._show(note)
+
+    def _show(self, note: str = "", last: bool = False) -> None:
+        elapsed = time.monotonic() - self.start
+        share = self.done / self.total if self.total else 1.0
+        left = f", {elapsed / share - elapsed:.0f} s left" if 0 < share < 1 else ""
+        counts = f"{self.label}: {self.done}/{self.total} ({share:.0%}, {elapsed:.0f} s{left})"
+        text = f"{counts} {note}".rstrip()
+        if self.terminal:
+            bar = "#" * round(share * BAR_WIDTH)
+            end = "\n" if last else ""
+            print(f"\r[{bar:<{BAR_WIDTH}}] {text}\x1b[K", end=end, file=self.stream, flush=True)
+        else:
+            print(text, file=self.stream, flush=True)

@@ -1,0 +1,104 @@
+"""Records: what a run found and everything needed to find it again, written once.
+
+`record.json` is a function of spec, code, data and lock: two runs on one kind of machine give the
+same bytes. What varies (host, time, memory) goes to `cost.json` beside it, which no digest covers.
+"""
+
+import os
+import platform
+import resource
+import socket
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from dpatlas import __version__
+from dpatlas.core.files import read_json, write_json
+from dpatlas.core.specs import Spec
+from dpatlas.errors import InputError
+
+SCHEMA_VERSION = 1
+FIELDS = (
+    "schema_version",
+    "id",
+    "key",
+    "spec",
+    "spec_digest",
+    "code_digest",
+    "versions",
+    "device",
+    "data",
+    "seeds",
+    "ledger",
+    "metrics",
+)
+
+
+class Stopwatch:
+    """Wall and CPU seconds since it was made, and the process's peak memory."""
+
+    def __init__(self):
+        self.wall, self.cpu = time.monotonic(), time.process_time()
+
+    def carry(self, spent: dict[str, float]) -> None:
+        """Add what an interrupted attempt had used, as `read` gave it, if it is more than ours."""
+        self.wall = min(self.wall, time.monotonic() - spent["wall_s"])
+        self.cpu = min(self.cpu, time.process_time() - spent["cpu_s"])
+
+    def read(self) -> dict[str, float]:
+        """Seconds so far."""
+        return {"wall_s": time.monotonic() - self.wall, "cpu_s": time.process_time() - self.cpu}
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Versions of Python, of this package and of `packages`."""
+    own = {"python": platform.python_version(), "dpatlas": __version__}
+    return own | {name: metadata.version(name) for name in packages}
+
+
+def make_record(spec: Spec, **parts: Any) -> dict[str, Any]:
+    """A record for `spec`; `parts` are the fields that the experiment knows."""
+    record = {
+        "schema_version": SCHEMA_VERSION,
+        "id": spec.id,
+        "key": spec.key,
+        "spec": spec.fields,
+        "spec_digest": spec.digest,
+        **parts,
+    }
+    missing, extra = set(FIELDS) - set(record), set(record) - set(FIELDS)
+    if missing or extra:
+        raise TypeError(f"record of {spec.id}: missing {sorted(missing)}, extra {sorted(extra)}")
+    return record
+
+
+def write_record(path: Path | str, record: dict[str, Any], stopwatch: Stopwatch) -> None:
+    """Write `cost.json` and then `record.json`, each by rename; the record comes last."""
+    path = Path(path)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    cost = {
+        **stopwatch.read(),
+        # Linux counts in KiB, macOS in bytes.
+        "peak_memory_mb": peak / (1024**2 if sys.platform == "darwin" else 1024),
+        "host": socket.gethostname(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "device": record["device"],
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    write_json(path.with_name("cost.json"), cost)
+    write_json(path, record)
+
+
+def read_record(path: Path | str) -> dict[str, Any]:
+    """Read a record; InputError if it is missing, torn or of another schema version."""
+    record = read_json(path)
+    if not isinstance(record, dict) or record.get("schema_version") != SCHEMA_VERSION:
+        found = record.get("schema_version") if isinstance(record, dict) else type(record).__name__
+        raise InputError(str(path), f"schema version {found}", f"a record of {SCHEMA_VERSION}")
+    missing = [field for field in FIELDS if field not in record]
+    if missing:
+        raise InputError(str(path), f"a record without {', '.join(missing)}", "a whole record")
+    return record

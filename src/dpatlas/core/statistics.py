@@ -1,0 +1,178 @@
+"""Simultaneous intervals over runs, and what they say about a threshold.
+
+Verdicts rest on Student t intervals. With five or six runs a percentile bootstrap cannot serve:
+its interval never leaves the range of the runs, so it misses the mean of n symmetric runs with
+probability at least 2^(1-n), 6 % at five runs, whatever level is asked for. Error bars in figures
+may be bootstrap intervals; a Bonferroni level needs a law with tails.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from dpatlas.core.guard import checked, integer, real
+from dpatlas.errors import InputError
+
+HOLDS, FAILS, OPEN = "holds", "fails", "open"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value, its standard error, the degrees of freedom behind it and the number of runs.
+
+    Infinite degrees of freedom stand for the normal law.
+    """
+
+    value: float
+    standard_error: float
+    degrees: float
+    runs: int
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Two-sided interval at level `confidence`, in (0, 1); a single run gives (-inf, inf)."""
+        if math.isinf(self.standard_error):
+            return -math.inf, math.inf
+        half = stats.t.ppf((1 + confidence) / 2, self.degrees) * self.standard_error
+        return self.value - float(half), self.value + float(half)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The question whether an estimated quantity lies in the open interval (above, below)."""
+
+    label: str
+    estimate: Estimate
+    above: float = -math.inf
+    below: float = math.inf
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A comparison with its interval.
+
+    `least` and `most` are the smallest and largest distance, over the interval, to the nearer end
+    of the allowed range; negative outside. So the comparison holds if least > 0, fails if most < 0.
+    """
+
+    comparison: Comparison
+    low: float
+    high: float
+
+    @property
+    def least(self) -> float:
+        """Smallest distance to the nearer limit."""
+        return self._distance(self.low, self.high)
+
+    @property
+    def most(self) -> float:
+        """A distance that no point of the interval exceeds."""
+        return self._distance(self.high, self.low)
+
+    @property
+    def answer(self) -> str:
+        """HOLDS, FAILS, or OPEN if the interval holds both answers."""
+        return HOLDS if self.least > 0 else FAILS if self.most < 0 else OPEN
+
+    def _distance(self, from_above: float, to_below: float) -> float:
+        above, below = self.comparison.above, self.comparison.below
+        # An infinite limit is none; subtracted from an infinite end it would give nan.
+        return min(
+            from_above - above if math.isfinite(above) else math.inf,
+            below - to_below if math.isfinite(below) else math.inf,
+        )
+
+
+@checked(family=real(gt=0, lt=1), entries=integer(ge=1), comparisons=integer(ge=1))
+def simultaneous_confidence(family: float, entries: int, comparisons: int) -> float:
+    """Bonferroni level of one interval: 1 - family / entries / comparisons.
+
+    family: chance that any interval of the whole study misses; entries: planned statistical
+    claims; comparisons: intervals inside this one.
+    """
+    return 1 - family / entries / comparisons
+
+
+def mean_estimate(values: Sequence[float] | np.ndarray) -> Estimate:
+    """Mean of `values` (runs,) with its t standard error; infinite for a single run.
+
+    Raises InputError for no value and for values that are not finite.
+    """
+    values = _finite(values)
+    runs = len(values)
+    if runs == 1:
+        return Estimate(float(values[0]), math.inf, 1.0, 1)
+    error = values.std(ddof=1) / math.sqrt(runs)
+    return Estimate(float(values.mean()), float(error), runs - 1.0, runs)
+
+
+def difference_estimate(
+    first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray, *, paired: bool
+) -> Estimate:
+    """Mean of `first` (runs,) minus mean of `second` (runs,).
+
+    paired: entries of equal index share a run's random numbers, and the mean of their differences
+    is estimated; otherwise Welch's unequal-variance interval. `runs` is the smaller count.
+
+    Raises InputError for pairs of unequal number, and as `mean_estimate`.
+    """
+    first, second = _finite(first), _finite(second)
+    if paired:
+        if len(first) != len(second):
+            raise InputError("pairs", f"{len(first)} and {len(second)} runs", "equal numbers")
+        return mean_estimate(first - second)
+    value, runs = float(first.mean() - second.mean()), min(len(first), len(second))
+    if runs == 1:
+        return Estimate(value, math.inf, 1.0, 1)
+    variances = np.array([part.var(ddof=1) / len(part) for part in (first, second)])
+    total = float(variances.sum())
+    if total == 0:
+        return Estimate(value, 0.0, runs - 1.0, runs)
+    counts = np.array([len(first), len(second)])
+    degrees = total**2 / float((variances**2 / (counts - 1)).sum())
+    return Estimate(value, math.sqrt(total), degrees, runs)
+
+
+@checked(value=real(), standard_error=real(ge=0), draws=integer(ge=2))
+def normal_estimate(value: float, standard_error: float, draws: int) -> Estimate:
+    """A mean over so many draws that its standard error counts as known."""
+    return Estimate(value, standard_error, math.inf, draws)
+
+
+def judge(comparison: Comparison, confidence: float) -> Judged:
+    """`comparison` with its interval at level `confidence`."""
+    return Judged(comparison, *comparison.estimate.interval(confidence))
+
+
+def weigh(alternatives: Sequence[Sequence[Judged]]) -> tuple[str, Judged]:
+    """The answer to "does every comparison of some alternative hold?", and what decides it.
+
+    HOLDS if all comparisons of one alternative hold, FAILS if each alternative has one that fails,
+    else OPEN. What decides is the comparison closest to failing (or, for FAILS, the one that fails
+    most clearly), in the alternative that comes closest to holding; its own answer is the answer
+    returned.
+
+    Raises InputError if there is no alternative, or one without comparisons.
+    """
+    if not alternatives or not all(alternatives):
+        raise InputError("alternatives", "nothing to compare", "at least one comparison in each")
+    weakest = [min(group, key=lambda judged: judged.least) for group in alternatives]
+    best = max(weakest, key=lambda judged: judged.least)
+    if best.answer == HOLDS:
+        return HOLDS, best
+    failing = [min(group, key=lambda judged: judged.most) for group in alternatives]
+    if all(judged.answer == FAILS for judged in failing):
+        return FAILS, max(failing, key=lambda judged: judged.most)
+    undecided = [weak for weak, fail in zip(weakest, failing, strict=True) if fail.answer != FAILS]
+    return OPEN, max(undecided, key=lambda judged: judged.least)
+
+
+def _finite(values: Sequence[float] | np.ndarray) -> np.ndarray:
+    values = np.asarray(values, float)
+    if values.ndim != 1 or not len(values):
+        raise InputError("runs", f"an array of shape {values.shape}", "one value per run")
+    if not np.isfinite(values).all():
+        raise InputError("runs", "a value that is not finite", "finite values")
+    return values

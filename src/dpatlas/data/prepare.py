@@ -1,0 +1,267 @@
+"""From a named data set to a prepared one: `python -m dpatlas.data.prepare --options '<JSON>' ...`.
+
+Scaling uses public constants and each record by itself, so preparing costs no privacy.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpatlas.core.guard import integer, real
+from dpatlas.core.progress import Progress
+from dpatlas.core.seeds import generator, seed
+from dpatlas.data import cifar10, digits
+from dpatlas.data.download import download
+from dpatlas.data.prepared import save
+from dpatlas.data.registry import DataSet, Scaling, find
+from dpatlas.data.sources import Images, Source
+from dpatlas.errors import ArgumentParser, InputError, run_command
+
+READERS = {"digits": digits, "cifar10": cifar10}
+CACHE = Path("data/cache")
+
+NUMBERS = {
+    "n_train": integer(ge=1),
+    "n_add": integer(ge=0),
+    "norm": real(gt=0),
+    "selection": integer(ge=0),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is prepared.
+
+    classes: two or more; the label is the position in this list.
+    n_train, n_add: private and add-one records; None takes all that there are.
+    norm: every record is scaled to this Euclidean norm; None leaves them as they are.
+    selection: key of the permutation that chooses the records; larger n extend smaller ones.
+    """
+
+    classes: tuple[str, ...]
+    n_train: int | None = None
+    n_add: int | None = None
+    norm: float | None = None
+    selection: int = 0
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], data_set: DataSet) -> "Options":
+        """Check `given`, as it comes from a config; InputError names the first bad key."""
+        unknown = sorted(set(given) - {"classes", *NUMBERS})
+        if unknown:
+            raise InputError("data options", unknown[0], f"classes, {', '.join(NUMBERS)}")
+        values = {"classes": _classes(given.get("classes"), data_set)}
+        for key, domain in NUMBERS.items():
+            value = given.get(key)
+            if value is not None:
+                domain.check(key, value if np.isscalar(value) else str(value))
+                values[key] = float(value) if domain.kind == "real" else value
+        return cls(**values)
+
+
+def prepare(
+    name: str,
+    options: Mapping[str, Any],
+    out_folder: Path | str,
+    *,
+    data_root: Path | str | None = None,
+    allow_download: bool = False,
+    download_folder: Path | str = CACHE,
+    mirrors: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Prepare data set `name` into `out_folder` and return its manifest.
+
+    options: see `Options`. Local copies are looked for in `data_root`, then in `download_folder`.
+    The add-one records come from the test split, or, in a set without one, from what `n_train`
+    leaves. Equal options and images give equal bytes.
+
+    Raises InputError for bad options, missing or damaged sources; RunError if a download fails.
+    """
+    data_set = find(name)
+    chosen = Options.of(options, data_set)
+    source = _locate(data_set, data_root, allow_download, Path(download_folder), mirrors)
+    images = READERS[name].read(source, data_set, chosen.classes)
+    _check_counts(images, source, data_set, chosen.classes)
+    picked = _select(images, data_set, chosen)
+    arrays = {}
+    for part, (pixels, labels) in picked.items():
+        arrays[f"x_{part}"] = scale(pixels, data_set.scaling, chosen.norm)
+        arrays[f"y_{part}"] = labels
+    description = {
+        "name": name,
+        "what": data_set.what,
+        "licence": data_set.licence,
+        "options": asdict(chosen),
+        "source": {
+            "kind": source.kind,
+            "file": source.path.name if source.path else None,
+            "checksum": images.checksum,
+        },
+        "classes": list(chosen.classes),
+        "image_shape": list(data_set.image_shape),
+        "counts": {
+            part: dict(zip(chosen.classes, _per_class(labels, chosen.classes), strict=True))
+            for part, (_, labels) in picked.items()
+        },
+        "preprocessing": {**asdict(data_set.scaling), "norm": chosen.norm},
+    }
+    return save(out_folder, arrays, description)
+
+
+def scale(pixels: np.ndarray, scaling: Scaling, norm: float | None) -> np.ndarray:
+    """Records (n, d) float32 from grey levels (n, d) uint8.
+
+    x = (multiply u - subtract) / divide; then, with `norm`, x <- norm x / ||x||, record by record.
+    Raises InputError for a record that is zero and so has no direction.
+    """
+    whole = scaling.multiply * pixels.astype(np.int16) - np.int16(scaling.subtract)
+    if norm is None:
+        return np.divide(whole, scaling.divide, dtype=np.float32)
+    # Squares of whole numbers add up exactly in any order.
+    lengths = np.sqrt(np.einsum("ij,ij->i", whole, whole, dtype=np.int64).astype(np.float64))
+    if not lengths.all():
+        raise InputError("norm", "a record of zeros", "null for images that may be all zero")
+    return np.multiply(whole, (norm / lengths).astype(np.float32)[:, None], dtype=np.float32)
+
+
+def permutation(count: int, data_set: str, use: str, key: int) -> np.ndarray:
+    """A keyed permutation of range(count).
+
+    It sorts raw generator output, the one part of numpy's generators that is fixed for all
+    versions.
+    """
+    bits = generator(seed("data", use=use, data_set=data_set, selection=key)).bit_generator
+    return np.argsort(bits.random_raw(count), kind="stable")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The command: one prepared set."""
+    parser = ArgumentParser(prog="dpatlas.data.prepare", description=prepare.__doc__.split("\n")[0])
+    parser.add_argument("--options", required=True, help="JSON: `name` and what Options holds")
+    parser.add_argument("--output", required=True, type=Path, help="folder for the prepared set")
+    parser.add_argument("--data-root", type=Path, help="folder with local copies, only read")
+    parser.add_argument("--allow-download", action="store_true", help="fetch what is missing")
+    parser.add_argument("--download-folder", type=Path, default=CACHE, help="where downloads go")
+    parser.add_argument("--mirror", action="append", default=[], help="base address; repeatable")
+    given = parser.parse_args(arguments)
+    try:
+        options = json.loads(given.options)
+    except ValueError:
+        options = None
+    if not isinstance(options, dict) or "name" not in options:
+        raise InputError("--options", repr(given.options[:80]), "a JSON object with `name`")
+    manifest = prepare(
+        str(options.pop("name")),
+        options,
+        given.output,
+        data_root=given.data_root,
+        allow_download=given.allow_download,
+        download_folder=given.download_folder,
+        mirrors=given.mirror,
+    )
+    counts = ", ".join(f"{sum(part.values())} {name}" for name, part in manifest["counts"].items())
+    print(f"{manifest['name']}: {counts}, from {manifest['source']['kind']}, {given.output}")
+
+
+def _classes(given: Any, data_set: DataSet) -> tuple[str, ...]:
+    allowed = "two or more different ones of " + ", ".join(data_set.classes)
+    if not isinstance(given, list | tuple):
+        raise InputError("classes", repr(given), allowed)
+    if not given:
+        raise InputError("classes", "an empty class selection", allowed)
+    names = tuple(str(name) for name in given)
+    if len(set(names)) < max(2, len(names)) or not set(names) <= set(data_set.classes):
+        raise InputError("classes", list(given), allowed)
+    return names
+
+
+def _locate(
+    data_set: DataSet,
+    data_root: Path | str | None,
+    allow_download: bool,
+    download_folder: Path,
+    mirrors: Sequence[str],
+) -> Source:
+    root = Path(data_root).expanduser() if data_root else None
+    if root and not root.is_dir():
+        raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
+    places = [place for place in (root, download_folder) if place]
+    source = READERS[data_set.name].locate(data_set, places)
+    if source is None and allow_download:
+        _download(data_set, download_folder, mirrors)
+        source = READERS[data_set.name].locate(data_set, places)
+    if source is None:
+        raise InputError(
+            "data.root",
+            f"no copy of {data_set.name} in {' or '.join(map(str, places))}",
+            f"a folder that holds, itself or in {data_set.name}/, {', or '.join(data_set.accepts)}"
+            f" (official: {', '.join(file.address for file in data_set.files)});"
+            " or permission to download",
+        )
+    return source
+
+
+def _download(data_set: DataSet, folder: Path, mirrors: Sequence[str]) -> None:
+    bar: Progress | None = None
+
+    def report(name: str, received: int, total: int) -> None:
+        nonlocal bar
+        bar = bar or Progress(total, f"{name}, bytes")
+        bar.advance(units=received - bar.done)
+
+    print(f"{data_set.name}: downloading to {folder}", file=sys.stderr)
+    download(data_set.name, folder, mirrors=mirrors, progress=report)
+
+
+def _per_class(labels: np.ndarray, classes: Sequence[str]) -> list[int]:
+    return np.bincount(labels, minlength=len(classes)).tolist()
+
+
+def _check_counts(
+    images: Images, source: Source, data_set: DataSet, classes: Sequence[str]
+) -> None:
+    for split, expected in data_set.counts.items():
+        per_class = _per_class(images.splits[split][1], classes)
+        for name, found in zip(classes, per_class, strict=True):
+            count = expected[data_set.classes.index(name)]
+            if found != count:
+                raise InputError(
+                    source.where, f"{found} {split} images of class {name}", f"{count} of them"
+                )
+
+
+def _select(
+    images: Images, data_set: DataSet, options: Options
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The private and the add-one records: part -> (pixels, labels)."""
+    pixels, labels = images.splits["train"]
+    order = permutation(len(labels), data_set.name, "train", options.selection)
+    n_train = _limit("n_train", options.n_train, len(labels), "training records", options)
+    train = (pixels[order[:n_train]], labels[order[:n_train]])
+    if "test" in images.splits:
+        pixels, labels = images.splits["test"]
+        rest = permutation(len(labels), data_set.name, "test", options.selection)
+    else:
+        rest = order[n_train:]
+    n_add = _limit("n_add", options.n_add, len(rest), "records left to add", options)
+    return {"train": train, "add": (pixels[rest[:n_add]], labels[rest[:n_add]])}
+
+
+def _limit(key: str, wanted: int | None, available: int, what: str, options: Options) -> int:
+    if wanted is None and not available:
+        raise InputError(key, f"null, with no {what}", "0, or a smaller n_train")
+    if wanted is None:
+        return available
+    if wanted > available:
+        allowed = f"at most {available}, the {what} of {', '.join(options.classes)}"
+        raise InputError(key, wanted, allowed)
+    return wanted
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main, sys.argv[1:]))

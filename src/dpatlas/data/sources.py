@@ -1,0 +1,53 @@
+"""What every reader hands over, and checksums of files."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dpatlas.errors import InputError
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where images come from: `kind` in words and, unless a package ships them, a path."""
+
+    kind: str
+    path: Path | None = None
+
+    @property
+    def where(self) -> str:
+        """The path, or the kind where there is none; for messages."""
+        return str(self.path or self.kind)
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images of the selected classes.
+
+    splits: split -> (pixels (n, d) uint8, labels (n,) int64), all images of the first selected
+    class first, then the second, in the order of the source; labels are positions in the selection.
+    checksum: `md5:...` or `sha256:...` of the source.
+    """
+
+    splits: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    checksum: str
+
+
+def file_digest(path: Path, algorithm: str) -> str:
+    """Hex digest of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, algorithm).hexdigest()
+
+
+def check_md5(path: Path, expected: str) -> None:
+    """Raise InputError unless the file has the published md5."""
+    found = file_digest(path, "md5")
+    if found != expected:
+        raise InputError(
+            str(path),
+            f"md5 {found} ({path.stat().st_size} bytes)",
+            f"md5 {expected}, the published file's; remove this one, it is damaged or another",
+        )

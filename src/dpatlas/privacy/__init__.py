@@ -1,0 +1,1 @@
+"""Private training, its accounting, and the KL kernel."""

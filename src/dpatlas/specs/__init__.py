@@ -1,0 +1,1 @@
+"""One module per paper: config in, specs out; no torch."""

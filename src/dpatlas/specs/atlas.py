@@ -1,0 +1,110 @@
+"""The whole run as data: which specs, data sets, figures and tables a config asks for, and where.
+
+The Snakefile, `plan` and `publish` read the same object, so they cannot disagree.
+"""
+
+import importlib
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.core.specs import Spec, distinct
+
+KEYS = ("kl_privacy",)
+RESULTS = Path("results")
+
+
+class Atlas:
+    """Names, specs and paths of one run, from a validated config."""
+
+    def __init__(self, config: Mapping[str, Any], results: Path = RESULTS):
+        self.config = config
+        self.tier: str = config["tier"]
+        self.folder = Path(results) / self.tier
+        self.papers: dict[str, ModuleType] = {
+            key: importlib.import_module(f"dpatlas.specs.{key}")
+            for key in KEYS
+            if config[key]["enabled"]
+        }
+        self.groups: dict[str, dict[str, list[Spec]]] = {
+            key: paper.groups(config) for key, paper in self.papers.items()
+        }
+        self.specs: dict[str, Spec] = distinct(
+            spec for groups in self.groups.values() for specs in groups.values() for spec in specs
+        )
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """Key of the paper by figure name."""
+        return {name: key for key, paper in self.papers.items() for name in paper.FIGURES}
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """Key of the paper by table name."""
+        return {name: key for key, paper in self.papers.items() for name in paper.TABLES}
+
+    def ids(self, key: str, *groups: str) -> list[str]:
+        """Ids of the specs in these groups of a paper (all if none is named), each once."""
+        chosen = groups or tuple(self.groups[key])
+        return list(distinct(spec for group in chosen for spec in self.groups[key][group]))
+
+    def behind(self, name: str) -> list[str]:
+        """Record paths behind a figure or table."""
+        key = {**self.figures, **self.tables}[name]
+        paper = self.papers[key]
+        groups = {**paper.FIGURES, **paper.TABLES}[name]
+        return [self.record(spec_id) for spec_id in self.ids(key, *groups)]
+
+    def all_records(self) -> list[str]:
+        """Record paths of every spec."""
+        return [self.record(spec_id) for spec_id in self.specs]
+
+    def record(self, spec_id: str) -> str:
+        """Path of a run's record."""
+        return str(self.folder / "runs" / self.specs[spec_id].key / spec_id / "record.json")
+
+    def settings(self, key: str) -> str:
+        """What figures and tables of a paper need of the config, as canonical JSON."""
+        return canonical_json(self.papers[key].settings(self.config))
+
+    def claim_settings(self) -> str:
+        """Settings and group members of every paper, as canonical JSON."""
+        papers = {
+            key: {
+                **self.papers[key].settings(self.config),
+                "groups": {name: [spec.id for spec in specs] for name, specs in groups.items()},
+            }
+            for key, groups in self.groups.items()
+        }
+        return canonical_json({**papers, "verdicts": self.config["verdicts"]})
+
+    def data_sets(self) -> dict[str, str]:
+        """Options of every data set in use, as canonical JSON, by the data set's id."""
+        return {data_id(spec): data_options(spec) for spec in self.specs.values()}
+
+    def data_manifest(self, spec_id: str) -> str:
+        """Manifest of the data set that a spec trains on."""
+        return str(self.folder / "data" / data_id(self.specs[spec_id]) / "manifest.json")
+
+    def data_source(self) -> str:
+        """Command-line arguments that say where data sets come from, quoted for a shell."""
+        data = self.config["data"]
+        root = ["--data-root", data["root"]] if data["root"] else []
+        return shlex.join([*root, *(["--allow-download"] if data["download"] else [])])
+
+    def memory_mb(self, spec_id: str) -> int:
+        """Memory to ask a scheduler for, in MB."""
+        return self.papers[self.specs[spec_id].key].memory_mb(self.specs[spec_id])
+
+
+def data_options(spec: Spec) -> str:
+    """The data set that `spec` needs, as canonical JSON."""
+    return canonical_json(spec.fields["data"])
+
+
+def data_id(spec: Spec) -> str:
+    """Name and the first 8 hex digits of the digest of the options."""
+    return f"{spec.fields['data']['name']}-{sha256(data_options(spec))[:8]}"

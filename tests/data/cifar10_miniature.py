@@ -1,0 +1,141 @@
+"""Miniatures of the published files, in their exact formats, and a registry that expects them."""
+
+import hashlib
+import io
+import pickle
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from PIL import Image
+
+from dpatlas.data.registry import CIFAR10, DATA_SETS
+
+TRAIN, TEST = 5, 2
+BATCHES = (*(f"data_batch_{index}" for index in range(1, 6)), "test_batch")
+
+
+class Python2Pickler(pickle._Pickler):
+    """Writes byte strings the way Python 2 did, which is how the official batches hold them."""
+
+    dispatch: ClassVar = dict(pickle._Pickler.dispatch)
+
+    def save_string(self, value):
+        raw = value.encode() if isinstance(value, str) else value
+        self.write(pickle.BINSTRING + len(raw).to_bytes(4, "little") + raw)
+        self.memoize(value)
+
+    dispatch[bytes] = dispatch[str] = save_string
+
+
+def batch_bytes(content) -> bytes:
+    stream = io.BytesIO()
+    Python2Pickler(stream, protocol=2).dump(content)
+    return stream.getvalue().replace(b"cnumpy._core.multiarray", b"cnumpy.core.multiarray")
+
+
+def tar_bytes(members, mode) -> bytes:
+    """A packed tar file; a member is (name, bytes) or a ready TarInfo."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode=mode) as archive:
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                archive.addfile(member)
+            else:
+                info = tarfile.TarInfo(member[0])
+                info.size = len(member[1])
+                archive.addfile(info, io.BytesIO(member[1]))
+    return stream.getvalue()
+
+
+def jpeg_bytes(pixels) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "JPEG", quality=95)
+    return stream.getvalue()
+
+
+class Miniature:
+    """CIFAR-10 with 5 training and 2 test images per class."""
+
+    def __init__(self, patch):
+        random = np.random.default_rng(5)
+        self.patch = patch
+        per_class = {"data_batch": 1, "test_batch": TEST}
+        self.batches = {}
+        for name in BATCHES:
+            labels = random.permutation(np.repeat(np.arange(10), per_class[name[:10]]))
+            # Smooth images, so that JPEG keeps them: one grey level per class, a slope on top.
+            slope = np.tile(np.arange(32, dtype=np.uint8), 3 * 32)
+            data = (20 * labels[:, None] + slope).astype(np.uint8)
+            data[:, :1024] += random.integers(0, 9, (len(labels), 1), dtype=np.uint8)
+            self.batches[name] = (data, labels)
+        self.register()
+
+    def content(self, name) -> dict:
+        data, labels = self.batches[name]
+        names = [b"%05d.png" % index for index in range(len(labels))]
+        return {
+            b"batch_label": name.encode(),
+            b"labels": labels.tolist(),
+            b"data": data,
+            b"filenames": names,
+        }
+
+    def register(self, archive=b"", batches=None):
+        """Make the registry expect these sizes, and `archive` and `batches` as published."""
+        batches = batches or {name: batch_bytes(self.content(name)) for name in BATCHES}
+        file = replace(CIFAR10.files[0], md5=hashlib.md5(archive).hexdigest())
+        entry = replace(
+            CIFAR10,
+            counts={"train": (TRAIN,) * 10, "test": (TEST,) * 10},
+            files=(file,),
+            unpacked_md5={name: hashlib.md5(raw).hexdigest() for name, raw in batches.items()},
+        )
+        self.patch.setitem(DATA_SETS, "cifar10", entry)
+
+    def archive_bytes(self, **replaced) -> bytes:
+        raw = {name: batch_bytes(self.content(name)) for name in BATCHES} | replaced
+        extras = [("cifar-10-batches-py/batches.meta", b"never read"), ("../evil", b"never read")]
+        members = [(f"cifar-10-batches-py/{name}", content) for name, content in raw.items()]
+        return tar_bytes([*extras, *members], "w:gz")
+
+    def write_archive(self, folder, **replaced) -> Path:
+        """The official archive, with its md5 registered."""
+        content = self.archive_bytes(**replaced)
+        self.register(archive=content)
+        path = folder / "cifar-10-python.tar.gz"
+        path.write_bytes(content)
+        return path
+
+    def write_unpacked(self, folder) -> Path:
+        (folder / "cifar-10-batches-py").mkdir(parents=True)
+        for name in BATCHES:
+            path = folder / "cifar-10-batches-py" / name
+            path.write_bytes(batch_bytes(self.content(name)))
+        return folder / "cifar-10-batches-py"
+
+    def images(self) -> dict[str, bytes]:
+        """The JPEG copy: name -> bytes."""
+        found = {}
+        for name, (data, labels) in self.batches.items():
+            split = "test" if name == "test_batch" else "train"
+            for row, label in zip(data, labels, strict=True):
+                folder = f"{split}/{CIFAR10.classes[label]}"
+                number = sum(other.startswith(folder) for other in found)
+                pixels = row.reshape(3, 32, 32).transpose(1, 2, 0)
+                found[f"{folder}/{number:04d}.jpg"] = jpeg_bytes(pixels)
+        return found
+
+    def write_jpeg_tar(self, folder, images=None, extras=()) -> Path:
+        path = folder / "cifar10_images.tar.xz"
+        members = [*extras, *(images or self.images()).items()]
+        path.write_bytes(tar_bytes(members, "w:xz"))
+        return path
+
+    def write_jpeg_folder(self, folder) -> Path:
+        for name, content in self.images().items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        return folder

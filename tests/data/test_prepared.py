@@ -1,0 +1,126 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dpatlas.data import prepared
+from dpatlas.data.prepared import NAMES, content_sha256, load, save
+from dpatlas.errors import InputError
+
+
+@pytest.fixture
+def arrays():
+    random = np.random.default_rng(1)
+    x = random.standard_normal((6, 4)).astype(np.float32)
+    y = np.array([0, 1, 0, 1, 1, 0])
+    return {"x_train": x[:4], "y_train": y[:4], "x_add": x[4:], "y_add": y[4:]}
+
+
+def test_what_is_saved_is_loaded(tmp_path, arrays):
+    manifest = save(tmp_path, arrays, {"name": "toy"})
+    found = load(tmp_path)
+    for name in NAMES:
+        np.testing.assert_array_equal(getattr(found, name), arrays[name])
+        assert getattr(found, name).dtype == arrays[name].dtype
+    assert found.manifest == manifest and found.sha256 == content_sha256(arrays)
+
+
+def test_digest_depends_on_content_and_not_on_layout(arrays):
+    reference = content_sha256(arrays)
+    fortran = {name: np.asfortranarray(array) for name, array in arrays.items()}
+    swapped = {name: a.astype(a.dtype.newbyteorder(">")) for name, a in arrays.items()}
+    assert content_sha256(fortran) == content_sha256(swapped) == reference
+    changes = [
+        {"x_train": arrays["x_train"].reshape(2, 8)},
+        {"y_add": arrays["y_add"].astype(np.int32)},
+        {"y_add": 1 - arrays["y_add"]},
+        {"x_add": arrays["x_train"], "x_train": arrays["x_add"]},
+    ]
+    assert len({reference, *(content_sha256(arrays | change) for change in changes)}) == 5
+
+
+def test_empty_arrays_have_a_digest(arrays):
+    none = {"x_add": arrays["x_add"][:0], "y_add": arrays["y_add"][:0]}
+    assert content_sha256(arrays | none) != content_sha256(arrays)
+
+
+def test_arrays_of_another_manifest_are_refused(tmp_path, arrays):
+    save(tmp_path, arrays, {})
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    manifest["sha256"] = "0" * 64
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="sha256"):
+        load(tmp_path)
+
+
+def test_no_flipped_byte_goes_unnoticed(tmp_path, arrays):
+    save(tmp_path, arrays, {})
+    whole = (tmp_path / "arrays.npz").read_bytes()
+    for place in range(0, len(whole), 7):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        (tmp_path / "arrays.npz").write_bytes(damaged)
+        # A byte that carries no content may be lost; content may not change.
+        try:
+            found = load(tmp_path)
+        except InputError as error:
+            assert "\n" not in str(error)
+        else:
+            assert all(np.array_equal(getattr(found, name), arrays[name]) for name in NAMES)
+
+
+@pytest.mark.parametrize("size", [0, 10, -30])
+def test_truncated_arrays_are_refused(tmp_path, arrays, size):
+    save(tmp_path, arrays, {})
+    path = tmp_path / "arrays.npz"
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(InputError, match="damaged"):
+        load(tmp_path)
+
+
+def test_pickled_arrays_are_refused(tmp_path, arrays):
+    save(tmp_path, arrays, {})
+    objects = arrays | {"x_add": np.array([{}], dtype=object)}
+    np.savez(tmp_path / "arrays.npz", **objects)
+    with pytest.raises(InputError, match="damaged"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["arrays.npz", "manifest.json"])
+def test_missing_file_is_named(tmp_path, arrays, name):
+    save(tmp_path, arrays, {})
+    (tmp_path / name).unlink()
+    with pytest.raises(InputError, match=name):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"schema_version": 99, "sha256": "x"}', "{"])
+def test_other_manifests_are_refused(tmp_path, arrays, text):
+    save(tmp_path, arrays, {})
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(InputError, match=r"manifest\.json"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("writer", ["write_atomic", "write_json"])
+def test_interrupted_save_is_never_taken_for_a_set(tmp_path, arrays, monkeypatch, writer):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(prepared, writer, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save(tmp_path, arrays, {})
+    with pytest.raises(InputError):
+        load(tmp_path)
+
+
+def test_loading_needs_numpy_only(tmp_path, arrays):
+    save(tmp_path, arrays, {})
+    code = (
+        "import sys; from dpatlas.data.prepared import load; load(sys.argv[1]);"
+        "print([name for name in ('torch', 'sklearn', 'PIL', 'scipy') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "[]\n"

@@ -1,0 +1,20 @@
+import pytest
+
+from dpatlas.data.prepare import READERS
+from dpatlas.data.registry import DATA_SETS
+
+
+def test_every_data_set_has_a_reader():
+    assert set(READERS) == set(DATA_SETS)
+
+
+@pytest.mark.parametrize("entry", DATA_SETS.values(), ids=list(DATA_SETS))
+def test_entries_are_consistent(entry):
+    assert entry.name == {name for name, other in DATA_SETS.items() if other is entry}.pop()
+    assert all(len(counts) == len(entry.classes) for counts in entry.counts.values())
+    assert all(len(file.md5) == 32 and file.address.endswith(file.name) for file in entry.files)
+
+
+def test_sizes_are_the_published_ones():
+    totals = {name: sum(map(sum, entry.counts.values())) for name, entry in DATA_SETS.items()}
+    assert totals == {"digits": 1797, "cifar10": 60_000}

@@ -1,0 +1,158 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpatlas.bounds.catalogue import catalogue
+from dpatlas.commands.bound import main
+from dpatlas.errors import run_command
+
+VECTORS = Path(__file__).parent / "reference" / "vectors.json"
+STEP = ["kl-step", "eta=1e-2", "sigma2=1e-4", "delta_norm2=2.5e-6"]
+
+
+def run(capsys, *arguments):
+    """Exit code, standard output and standard error of `python -m dpatlas bound`."""
+    code = run_command(main, list(arguments))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def strict(text):
+    """JSON without the constants that only Python reads."""
+
+    def refuse(constant):
+        raise ValueError(constant)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_batch_of_reference_values_agrees_entry_by_entry():
+    """Extra keys of the entries are ignored, bounds of papers to come are errors."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dpatlas", "bound", "--batch", VECTORS],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    vectors = json.loads(VECTORS.read_text(encoding="utf-8"))
+    results = strict(done.stdout)
+    assert [result["bound"] for result in results] == [vector["bound"] for vector in vectors]
+    for vector, result in zip(vectors, results, strict=True):
+        if vector["bound"] not in catalogue():
+            assert "value" not in result
+            continue
+        assert result["value"] == pytest.approx(vector["expected"], rel=vector["rel_tol"], abs=0)
+        assert result["source"] == vector["source"]
+        assert vector["inputs"].items() <= result["inputs"].items()
+    assert any(vector["source"].startswith("kl_privacy") for vector in vectors)
+
+
+def test_one_bound_is_one_json_object(capsys):
+    code, out, err = run(capsys, *STEP, "convention=paper")
+    assert (code, err) == (0, "")
+    assert strict(out) == {
+        "bound": "kl-step",
+        "inputs": {"eta": 0.01, "sigma2": 1e-4, "delta_norm2": 2.5e-6, "convention": "paper"},
+        "value": pytest.approx(1.25e-4),
+        "source": "kl_privacy Eq. 77",
+    }
+
+
+def test_infinite_value_is_a_string_in_strict_json(capsys):
+    arguments = ["T=2000", "beta=1", "c=1", "n=3", "gdiff0=1", "g0=1", "sigma2=1", "rank=2"]
+    code, out, _ = run(capsys, "kl-drift-integral", *arguments)
+    assert code == 0
+    assert strict(out)["value"] == "inf"
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        (["kl-stp", "eta=1"], "'kl-stp'; allowed: kl-step"),
+        (["qqqq"], "allowed: kl-step, neighbour-gap"),
+        (STEP[:3], "delta_norm2: found nothing"),
+        ([*STEP, "gamma=1"], "'gamma'; allowed: eta, sigma2"),
+        ([*STEP, "eta=2"], "eta: found 0.01 and 2"),
+        ([*STEP, "convention"], "'convention'; allowed: key=value"),
+        ([*STEP, "convention="], "'convention='; allowed: key=value"),
+        ([*STEP, "=1"], "'=1'; allowed: key=value"),
+        (["kl-step", "eta=x", *STEP[2:]], "eta: found 'x'; allowed: a number > 0"),
+        (["kl-step", "eta=nan", *STEP[2:]], "eta: found nan"),
+        (["kl-step", "eta=inf", *STEP[2:]], "eta: found inf"),
+        (["kl-step", "eta=-1", *STEP[2:]], "eta: found -1"),
+        ([], "not exactly one of NAME, --list and --batch"),
+        ([*STEP, "--list"], "not exactly one of"),
+        ([*STEP, "--json"], "--json without --list"),
+        (["--lst"], "--lst"),
+        (["--batch", "missing.json"], "missing.json: found No such file"),
+        (["--batch", "."], "--batch .: found"),
+    ],
+)
+def test_bad_arguments_give_exit_code_2_and_one_line(capsys, arguments, named):
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert named in err
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b'{"bound": "kl-step"}', b"3", b""])
+def test_batch_file_that_is_no_json_list_gives_exit_code_2_and_one_line(capsys, tmp_path, content):
+    path = tmp_path / "batch.json"
+    path.write_bytes(content)
+    code, out, err = run(capsys, "--batch", str(path))
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "batch.json" in err
+
+
+def test_bad_entries_of_a_batch_do_not_spoil_the_others(capsys, tmp_path):
+    good = {"bound": "excess-risk-time", "inputs": {"B": 2, "R": 4, "n": 1, "eps": 1}}
+    bad = [
+        7,
+        None,
+        [],
+        {},
+        {"bound": "kl-step"},
+        {"bound": "kl-step", "inputs": [1]},
+        {"bound": ["kl-step"], "inputs": {}},
+        {"bound": "kl-stop", "inputs": {}},
+        {"bound": "kl-step", "inputs": {"eta": 1, "sigma2": float("nan"), "delta_norm2": 1}},
+        {"bound": "kl-step", "inputs": {"eta": 1, "sigma2": 10**400, "delta_norm2": 1}},
+        {"bound": "kl-step", "inputs": {"eta": 1, "sigma2": "a\nb", "delta_norm2": 1}},
+    ]
+    path = tmp_path / "batch.json"
+    path.write_text(json.dumps([good, *bad, {**good, "note": "last"}]), encoding="utf-8")
+    code, out, err = run(capsys, "--batch", str(path))
+    results = strict(out)
+    assert (code, err, len(results)) == (0, "", len(bad) + 2)
+    for result in (results[0], results[-1]):
+        assert set(result) == {"bound", "inputs", "value", "source"}
+        assert result["value"] == pytest.approx(1.0)
+    for result in results[1:-1]:
+        assert set(result) == {"bound", "inputs", "error", "source"}
+        assert result["error"].splitlines() == [result["error"]]
+
+
+def test_list_names_every_bound_with_its_arguments(capsys):
+    code, out, _ = run(capsys, "--list")
+    listed = {entry["bound"]: entry for entry in strict(run(capsys, "--list", "--json")[1])}
+    assert code == 0
+    assert set(listed) == set(catalogue())
+    for name, entry in catalogue().items():
+        block = out[out.index(f"{name}   [") :].partition("]\n")[2]
+        for argument, described in zip(
+            entry.arguments.values(), listed[name]["arguments"], strict=True
+        ):
+            assert described["name"] == argument.name
+            assert argument.describe() in block
+
+
+def test_evaluating_a_bound_loads_no_torch():
+    code = (
+        "import sys; from dpatlas.commands.bound import main; main(['--list']);"
+        "sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

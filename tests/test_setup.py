@@ -1,0 +1,214 @@
+"""What a user meets before the first job: the locks, the other ways in, and make's complaints."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+import dpatlas
+
+ROOT = Path(__file__).parents[1]
+LOCKS = ("requirements.lock", "requirements-uv.lock")
+CONDA_NAMES = {"torch": "pytorch"}
+TARGETS = ("all", "help", "setup", "smoke", "test", "test-all", "lint", "lock", "publish", "clean")
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def direct_requirements() -> list[Requirement]:
+    lines = read("requirements.in").splitlines()
+    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+
+
+def lock_entries(name: str) -> dict[str, list[str]]:
+    """Requirement line -> its hashes."""
+    entries: dict[str, list[str]] = {}
+    for line in read(name).replace("\\\n", " ").splitlines():
+        requirement, *hashes = line.split("--hash=")
+        entries[requirement.strip()] = [part.strip() for part in hashes]
+    return entries
+
+
+def pins(python: str, system: str = "linux", machine: str = "x86_64") -> dict[str, str]:
+    """Package -> version for one Python and platform; fails where the lock names two."""
+    environment = {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "sys_platform": system,
+        "platform_machine": machine,
+        "platform_system": {"linux": "Linux", "darwin": "Darwin"}[system],
+    }
+    found: dict[str, str] = {}
+    for requirement in map(Requirement, lock_entries("requirements.lock")):
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            assert requirement.name not in found, f"two pins of {requirement.name} on {python}"
+            (specifier,) = requirement.specifier
+            assert specifier.operator == "=="
+            found[requirement.name] = specifier.version
+    return found
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_locked_package_has_hashes(name):
+    entries = lock_entries(name)
+    bare = [
+        entry
+        for entry, hashes in entries.items()
+        if not hashes or not all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes)
+    ]
+    assert entries
+    assert not bare
+
+
+@pytest.mark.parametrize("name", [*LOCKS, "requirements.in", "environment.yml", "Makefile"])
+def test_no_file_of_the_set_up_names_a_package_index(name):
+    assert not re.search(r"://|--(extra-)?index|--find-links", read(name))
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize(
+    ("system", "machine"), [("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")]
+)
+def test_the_lock_meets_every_direct_requirement(python, system, machine):
+    pinned = pins(python, system, machine)
+    unmet = [
+        str(requirement)
+        for requirement in direct_requirements()
+        if pinned.get(requirement.name) is None
+        or not requirement.specifier.contains(pinned[requirement.name])
+    ]
+    assert not unmet
+
+
+def test_the_conda_environment_has_the_locks_pins():
+    environment = yaml.safe_load(read("environment.yml"))
+    by_pip = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
+    by_conda = [entry for entry in environment["dependencies"] if isinstance(entry, str)]
+    given = dict(entry.split("==") for group in by_pip for entry in group)
+    given |= dict(entry.split("=") for entry in by_conda if "=" in entry)
+    pinned = pins(given.pop("python"))
+    expected = {requirement.name: pinned[requirement.name] for requirement in direct_requirements()}
+    assert given == {CONDA_NAMES.get(name, name): version for name, version in expected.items()}
+    assert environment["variables"] == {"PYTHONPATH": "src"}
+
+
+def test_the_citation_is_complete_and_of_this_version():
+    citation = yaml.safe_load(read("CITATION.cff"))
+    assert citation["version"] == dpatlas.__version__
+    assert citation["cff-version"] == "1.2.0"
+    assert citation.keys() >= {"message", "title", "authors"}
+    keys = re.findall(r"key (\w+)", " ".join(paper["notes"] for paper in citation["references"]))
+    assert keys == ["kl_privacy", "dp_sgld", "lp_fft", "max_information", "feature_learning"]
+    for reference in citation["references"]:
+        assert reference.keys() >= {"type", "title", "authors"}
+        assert all("name" in author or "family-names" in author for author in reference["authors"])
+
+
+def test_git_ignores_results_and_environments_but_not_the_readme(tmp_path):
+    shutil.copy(ROOT / ".gitignore", tmp_path)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    ignored = [
+        "results/embedded/report/index.html",
+        "results/claims.csv",
+        ".venv/bin/python",
+        ".snakemake/log/a.log",
+        "src/dpatlas/__pycache__/cli.pyc",
+    ]
+    kept = ["results/README.md", "docs/results/embedded/claims.csv", "requirements.lock"]
+    run = subprocess.run(
+        ["git", "-C", tmp_path, "check-ignore", *ignored, *kept],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.splitlines() == ignored
+
+
+def make(*arguments: str, folder: Path = ROOT, **variables: str) -> subprocess.CompletedProcess:
+    """Run make as a user would: without the settings of a make that runs these tests."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    inherited.pop("MFLAGS", None)
+    return subprocess.run(
+        ["make", *arguments],
+        cwd=folder,
+        env={**inherited, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_help_names_every_target():
+    listed = re.findall(r"^make (\S+)", make("-s", "help").stdout, flags=re.MULTILINE)
+    assert set(listed) >= set(TARGETS)
+    declared = re.search(r"^\.PHONY: (.+)$", read("Makefile"), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(declared[1].split())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_targets_expand(target):
+    run = make("-n", target)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.fixture
+def bare_checkout(tmp_path):
+    """The files that set-up reads, in a folder without an environment."""
+    names = ("Makefile", "pyproject.toml", "requirements.in", *LOCKS)
+    for name in (*names, "tools/setup.sh", "tools/check_python.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def fake_python(folder: Path, change: str) -> str:
+    """An interpreter like this one but for `change`, which runs before the script."""
+    path = folder / "fake-python"
+    code = f"import runpy, sys; {change}; runpy.run_path(sys.argv[1], run_name='__main__')"
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{code}" "$@"\n', encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("sys.version_info = (3, 10, 4)", "Python 3.10 .*install Python 3.11, 3.12 or 3.13"),
+        ("sys.version_info = (3, 14, 0)", "Python 3.14 .*install Python 3.11, 3.12 or 3.13"),
+        ("sys.modules['ensurepip'] = None", "lacks venv: .*apt install python3.*-venv"),
+        ("import platform; platform.machine = lambda: 'sparc'", "sparc .*use Linux"),
+    ],
+)
+def test_an_unfit_python_gets_one_line_that_says_what_to_install(bare_checkout, change, complaint):
+    run = make("setup", folder=bare_checkout, PYTHON=fake_python(bare_checkout, change))
+    ours = [line for line in run.stderr.splitlines() if not line.startswith("make:")]
+    assert run.returncode != 0
+    assert len(ours) == 1
+    assert re.search(complaint, ours[0])
+    assert not (bare_checkout / ".venv").exists()
+
+
+def test_a_missing_python_gets_one_line_that_says_what_to_install(bare_checkout):
+    run = make("setup", folder=bare_checkout, PYTHON="/nonexistent/python")
+    ours = [line for line in run.stderr.splitlines() if not line.startswith("make:")]
+    assert run.returncode != 0
+    assert len(ours) == 1
+    assert re.search("/nonexistent/python not found: install Python 3.11", ours[0])
+
+
+def test_results_are_not_removed_without_a_yes(bare_checkout):
+    kept = bare_checkout / "results" / "embedded" / "claims.csv"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    assert make("clean", "clean-results", folder=bare_checkout).returncode == 0
+    assert make("clean-results", "TIER=../results", folder=bare_checkout).returncode != 0
+    assert kept.exists()

@@ -1,0 +1,41 @@
+"""Config, paths and what every rule shares."""
+
+import sys
+
+from dpatlas.core.config import load_config
+from dpatlas.core.digest import code_digest
+from dpatlas.core.files import write_json
+from dpatlas.errors import EXIT_BAD_INPUT, InputError
+from dpatlas.specs.atlas import Atlas
+from dpatlas.specs.writable import check_writable
+
+# Only sys.exit gives the exit code; an exception in a Snakefile would end in 1.
+try:
+    ATLAS = Atlas(
+        load_config(
+            workflow.config_settings.configfiles, workflow.config_settings.config
+        )
+    )
+    check_writable(ATLAS.folder)
+except InputError as error:
+    print(f"dpatlas: {error}", file=sys.stderr)
+    sys.exit(EXIT_BAD_INPUT)
+
+# Rules run with the interpreter that runs Snakemake, whether or not its environment is activated;
+# under --sdm conda with the environment's own.
+PYTHON = "python" if workflow.deployment_settings.deployment_method else sys.executable
+CHECKPOINTS = f"{ATLAS.folder}/checkpoints"
+FIGURES = f"{ATLAS.folder}/figures"
+TABLES = f"{ATLAS.folder}/tables"
+LINEAGE = f"{ATLAS.folder}/lineage"
+LOGS = f"{ATLAS.folder}/logs"
+FIGURE_FILES = [".pdf", ".svg", ".csv"]
+TABLE_FILES = [".md", ".tex"]
+
+
+wildcard_constraints:
+    id="[a-z0-9_.-]+",
+
+
+onstart:
+    write_json(ATLAS.folder / "config.json", ATLAS.config)
