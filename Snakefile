@@ -15,3 +15,4 @@ rule all:
     default_target: True
     input:
         f"{ATLAS.folder}/report/index.html",
+        expand(f"{ATLAS.folder}/{{product}}", product=ATLAS.products()),

@@ -61,7 +61,14 @@ FORBIDDEN = {"snakemake"}
 UNSAFE = {"cloudpickle", "dill", "joblib", "marshal", "shelve", "_pickle"}
 # Seconds to import, so only where it is used.
 SLOW_TO_IMPORT = {"umap"}
-MAY_PRINT = ("commands/", "cli.py", "errors.py", "core/progress.py")
+MAY_PRINT = (
+    "commands/",
+    "cli.py",
+    "errors.py",
+    "core/progress.py",
+    "data/prepare.py",
+    "report/claims.py",
+)
 # Every cluster job parses the Snakefile again, which imports these: torch would cost it seconds.
 LIGHT = ("bounds", "core", "specs", "figures", "report", "cli", "errors", "commands")
 

@@ -29,6 +29,7 @@ FIGURES = f"{ATLAS.folder}/figures"
 TABLES = f"{ATLAS.folder}/tables"
 LINEAGE = f"{ATLAS.folder}/lineage"
 LOGS = f"{ATLAS.folder}/logs"
+STYLE = "src/dpatlas/figures/dpatlas.mplstyle"
 FIGURE_FILES = [".pdf", ".svg", ".csv"]
 TABLE_FILES = [".md", ".tex"]
 

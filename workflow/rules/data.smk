@@ -9,16 +9,16 @@ rule data:
     output:
         f"{ATLAS.folder}/data/{{id}}/manifest.json",
         f"{ATLAS.folder}/data/{{id}}/arrays.npz",
-    params:
-        options=lambda wildcards: ATLAS.data_sets()[wildcards.id],
-        folder=f"{ATLAS.folder}/data/{{id}}",
-        source=ATLAS.data_source(),
-        code=code_digest("dpatlas.data.prepare"),
     log:
         f"{LOGS}/data/{{id}}.log",
     conda:
         "../../environment.yml"
     threads: 1
+    params:
+        options=lambda wildcards: ATLAS.data_sets()[wildcards.id],
+        folder=f"{ATLAS.folder}/data/{{id}}",
+        source=ATLAS.data_source(),
+        code=code_digest("dpatlas.data.prepare"),
     shell:
         "{PYTHON:q} -m dpatlas.data.prepare --options {params.options:q} "
         "--output {params.folder:q} {params.source} > {log:q} 2>&1"

@@ -7,10 +7,6 @@ rule kl_privacy:
     output:
         f"{ATLAS.folder}/runs/kl_privacy/{{id}}/record.json",
         f"{ATLAS.folder}/runs/kl_privacy/{{id}}/cost.json",
-    params:
-        spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
-        device=ATLAS.config["device"],
-        code=code_digest("dpatlas.experiments.kl_privacy"),
     log:
         f"{LOGS}/kl_privacy/{{id}}.log",
     conda:
@@ -18,7 +14,11 @@ rule kl_privacy:
     threads: 1
     resources:
         mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
-        gpu=0 if ATLAS.config["device"] == "cpu" else 1,
+        gpu=lambda wildcards: int(ATLAS.device(wildcards.id) != "cpu"),
+    params:
+        spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
+        device=lambda wildcards: ATLAS.device(wildcards.id),
+        code=code_digest("dpatlas.experiments.kl_privacy"),
     shell:
         "{PYTHON:q} -m dpatlas.experiments.kl_privacy --spec {params.spec:q} --data {input.data:q} "
         "--record {output[0]:q} --checkpoints {CHECKPOINTS:q} --device {params.device} "
@@ -28,6 +28,7 @@ rule kl_privacy:
 rule kl_vs_epochs:
     input:
         records=ATLAS.behind("kl_vs_epochs"),
+        style=STYLE,
     output:
         multiext(f"{FIGURES}/kl_vs_epochs", *FIGURE_FILES),
         f"{LINEAGE}/kl_vs_epochs.json",
@@ -37,14 +38,14 @@ rule kl_vs_epochs:
             category="kl_privacy",
             labels={"figure": "kl_vs_epochs", "paper": "Fig. 1"},
         ),
-    params:
-        settings=ATLAS.settings("kl_privacy"),
-        code=code_digest("dpatlas.figures.kl_privacy"),
     log:
         f"{LOGS}/kl_vs_epochs.log",
     conda:
         "../../environment.yml"
     threads: 1
+    params:
+        settings=ATLAS.settings("kl_privacy"),
+        code=code_digest("dpatlas.figures.kl_privacy"),
     shell:
         "{PYTHON:q} -m dpatlas.figures.kl_privacy kl_vs_epochs --tier {ATLAS.tier} "
         "--settings {params.settings:q} --output {FIGURES:q} --lineage {output[3]:q} "
@@ -54,6 +55,7 @@ rule kl_vs_epochs:
 rule kl_vs_depth:
     input:
         records=ATLAS.behind("kl_vs_depth"),
+        style=STYLE,
     output:
         multiext(f"{FIGURES}/kl_vs_depth", *FIGURE_FILES),
         f"{LINEAGE}/kl_vs_depth.json",
@@ -63,14 +65,14 @@ rule kl_vs_depth:
             category="kl_privacy",
             labels={"figure": "kl_vs_depth", "paper": "Fig. 2a, 2b"},
         ),
-    params:
-        settings=ATLAS.settings("kl_privacy"),
-        code=code_digest("dpatlas.figures.kl_privacy"),
     log:
         f"{LOGS}/kl_vs_depth.log",
     conda:
         "../../environment.yml"
     threads: 1
+    params:
+        settings=ATLAS.settings("kl_privacy"),
+        code=code_digest("dpatlas.figures.kl_privacy"),
     shell:
         "{PYTHON:q} -m dpatlas.figures.kl_privacy kl_vs_depth --tier {ATLAS.tier} "
         "--settings {params.settings:q} --output {FIGURES:q} --lineage {output[3]:q} "
@@ -80,6 +82,7 @@ rule kl_vs_depth:
 rule kl_vs_width:
     input:
         records=ATLAS.behind("kl_vs_width"),
+        style=STYLE,
     output:
         multiext(f"{FIGURES}/kl_vs_width", *FIGURE_FILES),
         f"{LINEAGE}/kl_vs_width.json",
@@ -89,14 +92,14 @@ rule kl_vs_width:
             category="kl_privacy",
             labels={"figure": "kl_vs_width", "paper": "Fig. 2c"},
         ),
-    params:
-        settings=ATLAS.settings("kl_privacy"),
-        code=code_digest("dpatlas.figures.kl_privacy"),
     log:
         f"{LOGS}/kl_vs_width.log",
     conda:
         "../../environment.yml"
     threads: 1
+    params:
+        settings=ATLAS.settings("kl_privacy"),
+        code=code_digest("dpatlas.figures.kl_privacy"),
     shell:
         "{PYTHON:q} -m dpatlas.figures.kl_privacy kl_vs_width --tier {ATLAS.tier} "
         "--settings {params.settings:q} --output {FIGURES:q} --lineage {output[3]:q} "
@@ -106,6 +109,7 @@ rule kl_vs_width:
 rule kl_bounds:
     input:
         records=ATLAS.behind("kl_bounds"),
+        style=STYLE,
     output:
         multiext(f"{FIGURES}/kl_bounds", *FIGURE_FILES),
         f"{LINEAGE}/kl_bounds.json",
@@ -115,14 +119,14 @@ rule kl_bounds:
             category="kl_privacy",
             labels={"figure": "kl_bounds", "paper": "Lemma 3.2 and Cor. 4.2"},
         ),
-    params:
-        settings=ATLAS.settings("kl_privacy"),
-        code=code_digest("dpatlas.figures.kl_privacy"),
     log:
         f"{LOGS}/kl_bounds.log",
     conda:
         "../../environment.yml"
     threads: 1
+    params:
+        settings=ATLAS.settings("kl_privacy"),
+        code=code_digest("dpatlas.figures.kl_privacy"),
     shell:
         "{PYTHON:q} -m dpatlas.figures.kl_privacy kl_bounds --tier {ATLAS.tier} "
         "--settings {params.settings:q} --output {FIGURES:q} --lineage {output[3]:q} "
@@ -132,6 +136,7 @@ rule kl_bounds:
 rule kl_tradeoff:
     input:
         records=ATLAS.behind("kl_tradeoff"),
+        style=STYLE,
     output:
         multiext(f"{FIGURES}/kl_tradeoff", *FIGURE_FILES),
         f"{LINEAGE}/kl_tradeoff.json",
@@ -141,14 +146,14 @@ rule kl_tradeoff:
             category="kl_privacy",
             labels={"figure": "kl_tradeoff", "paper": "Sec. 6"},
         ),
-    params:
-        settings=ATLAS.settings("kl_privacy"),
-        code=code_digest("dpatlas.figures.kl_privacy"),
     log:
         f"{LOGS}/kl_tradeoff.log",
     conda:
         "../../environment.yml"
     threads: 1
+    params:
+        settings=ATLAS.settings("kl_privacy"),
+        code=code_digest("dpatlas.figures.kl_privacy"),
     shell:
         "{PYTHON:q} -m dpatlas.figures.kl_privacy kl_tradeoff --tier {ATLAS.tier} "
         "--settings {params.settings:q} --output {FIGURES:q} --lineage {output[3]:q} "
@@ -158,6 +163,7 @@ rule kl_tradeoff:
 rule kl_constants:
     input:
         records=ATLAS.behind("kl_constants"),
+        style=STYLE,
     output:
         multiext(f"{TABLES}/kl_constants", *TABLE_FILES),
         f"{LINEAGE}/kl_constants.json",
@@ -167,14 +173,14 @@ rule kl_constants:
             category="kl_privacy",
             labels={"table": "kl_constants", "paper": "Table 1"},
         ),
-    params:
-        settings=ATLAS.settings("kl_privacy"),
-        code=code_digest("dpatlas.figures.kl_privacy"),
     log:
         f"{LOGS}/kl_constants.log",
     conda:
         "../../environment.yml"
     threads: 1
+    params:
+        settings=ATLAS.settings("kl_privacy"),
+        code=code_digest("dpatlas.figures.kl_privacy"),
     shell:
         "{PYTHON:q} -m dpatlas.figures.kl_privacy kl_constants --tier {ATLAS.tier} "
         "--settings {params.settings:q} --output {TABLES:q} --lineage {output[2]:q} "

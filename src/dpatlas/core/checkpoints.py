@@ -3,12 +3,12 @@
 import io
 import json
 import shutil
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dpatlas.core.arrays import read_arrays
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import write_atomic
 
@@ -26,7 +26,9 @@ class Checkpoints:
 
     def save(self, name: str, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Replace checkpoint `name` by these arrays and JSON-able facts, in one rename."""
-        header = canonical_json({"identity": self.identity, "facts": facts})
+        header = canonical_json(
+            {"identity": self.identity, "arrays": sorted(arrays), "facts": facts}
+        )
         buffer = io.BytesIO()
         np.savez(buffer, __header__=np.frombuffer(header.encode(), dtype=np.uint8), **arrays)
         write_atomic(self._path(name), buffer.getvalue())
@@ -34,11 +36,12 @@ class Checkpoints:
     def load(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Arrays and facts of checkpoint `name`, or None if there is none to trust."""
         try:
-            with np.load(self._path(name), allow_pickle=False) as stored:
-                arrays = {key: stored[key] for key in stored.files}
+            arrays = read_arrays(self._path(name))
             header = json.loads(arrays.pop("__header__").tobytes())
-            ours = header["identity"] == self.identity
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            # A damaged directory of the file can lose arrays without an error.
+            whole = header["arrays"] == sorted(arrays)
+            ours = whole and header["identity"] == self.identity
+        except (OSError, ValueError, KeyError):
             return None
         return (arrays, header["facts"]) if ours else None
 

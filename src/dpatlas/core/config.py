@@ -1,6 +1,7 @@
 """Configs: read, merged over the default tier, and checked against the schema."""
 
 import difflib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,12 +38,16 @@ def project_root() -> Path:
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
-    """One YAML file that holds a block of keys."""
+    """One YAML file that holds a block of keys.
+
+    A `.json` file is read as JSON: its 1e-05 is a number, which YAML would take for text.
+    """
     try:
-        value = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        value = json.loads(text) if Path(path).suffix == ".json" else yaml.safe_load(text)
     except OSError as error:
         raise InputError(str(path), error.strerror or "unreadable", "a readable file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise InputError(str(path), f"not YAML: {error}", "a YAML file") from None
     if not isinstance(value, dict):
         raise InputError(str(path), type(value).__name__, "a YAML file with keys")

@@ -6,13 +6,13 @@ other edit re-runs exactly the jobs whose module reaches the edited one through 
 
 import ast
 import functools
-import importlib.util
 from pathlib import Path
 
+import dpatlas
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.errors import InputError
 
-PACKAGE = "dpatlas"
+PACKAGE = dpatlas.__name__
 
 
 def code_digest(module: str) -> str:
@@ -26,7 +26,7 @@ def reachable(module: str) -> list[str]:
     if _source(module) is None:
         raise InputError("module", module, f"a module of {PACKAGE}")
     seen: set[str] = set()
-    waiting = [module]
+    waiting = _with_parents(module)
     while waiting:
         name = waiting.pop()
         if name not in seen:
@@ -37,11 +37,15 @@ def reachable(module: str) -> list[str]:
 
 @functools.cache
 def _source(module: str) -> Path | None:
-    try:
-        spec = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
+    # By path: importlib.util.find_spec would import the parent packages, and torch with them.
+    package, *parts = module.split(".")
+    if package != PACKAGE:
         return None
-    return Path(spec.origin) if spec and spec.origin else None
+    place = Path(dpatlas.__file__).parent.joinpath(*parts)
+    for path in (place / "__init__.py", place.with_suffix(".py")):
+        if path.is_file():
+            return path
+    return None
 
 
 @functools.cache

@@ -51,15 +51,17 @@ class Domain:
                 raise InputError(name, repr(value), self.describe())
         elif isinstance(value, np.ndarray):
             self._check_array(name, value)
-        elif isinstance(value, bool | str) or value is None:
+        elif isinstance(value, Real) and not isinstance(value, bool):
+            if not self._allows(value):
+                raise InputError(name, f"{value!r}", self.describe())
+        elif isinstance(value, np.generic) or not hasattr(value, "dtype"):
             raise InputError(name, repr(value), self.describe())
-        elif isinstance(value, Real) and not self._allows(value):
-            raise InputError(name, f"{value!r}", self.describe())
 
     def _allows(self, value: Real) -> bool:
-        if self.kind == "integer" and not isinstance(value, Integral):
-            return False
-        if math.isnan(value) or (self.finite and math.isinf(value)):
+        if self.kind == "integer":
+            if not isinstance(value, Integral):
+                return False
+        elif not self._is_number(value):
             return False
         return (
             (self.gt is None or value > self.gt)
@@ -67,6 +69,13 @@ class Domain:
             and (self.lt is None or value < self.lt)
             and (self.le is None or value <= self.le)
         )
+
+    def _is_number(self, value: Real) -> bool:
+        try:
+            value = float(value)
+        except OverflowError:  # a whole number beyond the largest double
+            return False
+        return not (math.isnan(value) or (self.finite and math.isinf(value)))
 
     def _check_array(self, name: str, values: np.ndarray) -> None:
         if values.size == 0:

@@ -22,10 +22,14 @@ class DriftConstants:
     rank: int
 
     def kl_bound(self, time, convention: str):
-        """Lemma 3.2's bound on the KL after `time` = step size times steps, in nats."""
+        """Lemma 3.2's bound on the KL after `time` = step size times steps, in nats.
+
+        Elementwise in `time`; inf where the lemma's exponential overflows.
+        """
         integral = kl_drift_integral(time, **asdict(self), convention=convention)
-        # One step of size eta pays eta gap / (4 sigma2): the integral takes the place of eta gap.
-        return kl_step(1.0, self.sigma2, integral, convention)
+        # The integral takes the place of eta gap in eta gap / (4 sigma2). It may have overflowed to
+        # inf, which `kl_step` would refuse as a gap.
+        return integral * kl_step(1.0, self.sigma2, 1.0, convention)
 
 
 def drift_constants(record: dict[str, Any]) -> DriftConstants:

@@ -8,6 +8,11 @@ SECONDS_BETWEEN_BARS = 0.1
 BAR_WIDTH = 30
 
 
+def say(text: str) -> None:
+    """One line on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
 class Progress:
     """Counts units of work and reports them on stderr; use as a context manager."""
 

@@ -69,7 +69,7 @@ def job_main(
     """
     parser = ArgumentParser(prog=f"python -m {module}", description="Run one spec.")
     parser.add_argument("--spec", required=True, help="the spec as JSON")
-    parser.add_argument("--data", required=True, type=Path, help="folder of the prepared data set")
+    parser.add_argument("--data", required=True, type=Path, help="manifest of the prepared data")
     parser.add_argument("--record", required=True, type=Path, help="record.json to write")
     parser.add_argument("--checkpoints", required=True, type=Path, help="folder for checkpoints")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or auto")
@@ -80,7 +80,7 @@ def job_main(
     torch.set_grad_enabled(False)
     spec = Spec.parse(options.spec)
     device = resolve_device(options.device)
-    data = load(options.data)
+    data = load(options.data.parent)
     digest = code_digest(module)
     identity = {
         "spec": spec.digest,

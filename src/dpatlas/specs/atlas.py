@@ -15,6 +15,8 @@ from dpatlas.core.specs import Spec, distinct
 
 KEYS = ("kl_privacy",)
 RESULTS = Path("results")
+FIGURE_KINDS = ("pdf", "png", "csv")
+TABLE_KINDS = ("csv", "md", "tex")
 
 
 class Atlas:
@@ -45,6 +47,11 @@ class Atlas:
     def tables(self) -> dict[str, str]:
         """Key of the paper by table name."""
         return {name: key for key, paper in self.papers.items() for name in paper.TABLES}
+
+    def products(self) -> list[str]:
+        """Figure and table files for readers, relative to the tier's folder."""
+        figures = [f"figures/{name}.{kind}" for name in self.figures for kind in FIGURE_KINDS]
+        return figures + [f"tables/{name}.{kind}" for name in self.tables for kind in TABLE_KINDS]
 
     def ids(self, key: str, *groups: str) -> list[str]:
         """Ids of the specs in these groups of a paper (all if none is named), each once."""
@@ -94,6 +101,11 @@ class Atlas:
         data = self.config["data"]
         root = ["--data-root", data["root"]] if data["root"] else []
         return shlex.join([*root, *(["--allow-download"] if data["download"] else [])])
+
+    def device(self, spec_id: str) -> str:
+        """cpu, cuda or auto."""
+        spec = self.specs[spec_id]
+        return self.papers[spec.key].device(spec, self.config["device"])
 
     def memory_mb(self, spec_id: str) -> int:
         """Memory to ask a scheduler for, in MB."""

@@ -109,6 +109,11 @@ def settings(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def device(spec: Spec, chosen: str) -> str:
+    """Where a spec runs: only training gains from a GPU, the other kinds work in float64."""
+    return chosen if spec.fields["kind"] == "training" else "cpu"
+
+
 def records_in(data: dict[str, Any]) -> tuple[int, int, int]:
     """Training records, records to add, and inputs of a data block.
 
@@ -149,8 +154,7 @@ def _common(config: dict[str, Any], kind: str) -> dict[str, Any]:
 
 def _check(block: dict[str, Any]) -> None:
     horizons = block["horizons"]
-    names = list(horizons)
-    for earlier, later in itertools.pairwise(names):
+    for earlier, later in itertools.pairwise(("early", "short", "long")):
         if horizons[earlier] >= horizons[later]:
             raise InputError(
                 f"kl_privacy.horizons.{later}",

@@ -1,0 +1,57 @@
+"""`python -m dpatlas plan`: count jobs and estimate their cost before anything runs."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpatlas.core.config import load_config, load_tier
+from dpatlas.core.guard import integer
+from dpatlas.errors import ArgumentParser
+from dpatlas.report.plan import Job, describe_plan, make_plan, run_job
+from dpatlas.report.work import Size
+from dpatlas.specs.atlas import RESULTS, Atlas
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the plan of a tier, or of config files as Snakemake's --configfile takes them."""
+    parser = ArgumentParser(prog="dpatlas plan", description=__doc__, allow_abbrev=False)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--tier", default="embedded", help="a tier that ships with the project")
+    which.add_argument("--config", nargs="+", type=Path, metavar="FILE", help="config files")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of past runs")
+    parser.add_argument("--cores", type=int, help="cores for the wall time (default: all)")
+    parser.add_argument("--json", action="store_true", help="for tools")
+    options = parser.parse_args(arguments)
+    cores = os.cpu_count() if options.cores is None else options.cores
+    integer(ge=1).check("--cores", cores)
+    config = load_config(options.config) if options.config else load_tier(options.tier)
+    atlas = Atlas(config, options.results)
+    plan = make_plan(jobs_of(atlas), config["device"], options.results, cores, atlas.tier)
+    print(json.dumps(plan, indent=1) if options.json else describe_plan(plan))
+    return 0
+
+
+def jobs_of(atlas: Atlas) -> list[Job]:
+    """Every job of the run: data sets, runs, figures and tables, claims and page.
+
+    A job is done if what it writes is there; whether code or data changed since, Snakemake knows.
+    """
+    jobs = []
+    for spec_id, spec in atlas.specs.items():
+        size = Size(*atlas.papers[spec.key].records_in(spec.fields["data"]))
+        done = Path(atlas.record(spec_id)).is_file()
+        jobs.append(run_job(spec.fields, size, atlas.memory_mb(spec_id), done))
+    for folder, suffix, names in (
+        ("figures", "pdf", atlas.figures),
+        ("tables", "csv", atlas.tables),
+    ):
+        jobs += [
+            Job(key, folder, (atlas.folder / folder / f"{name}.{suffix}").is_file())
+            for name, key in names.items()
+        ]
+    data = dict.fromkeys(atlas.data_manifest(spec_id) for spec_id in atlas.specs)
+    jobs += [Job("all", "data", Path(path).is_file()) for path in data]
+    last = ("claims.csv", "report/index.html")
+    jobs += [Job("all", "claims, page", (atlas.folder / path).is_file()) for path in last]
+    return jobs

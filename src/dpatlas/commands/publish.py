@@ -1,0 +1,48 @@
+"""`python -m dpatlas publish`: copy the summaries of a complete run to docs/results."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpatlas.core.config import SCHEMA, load_tier, project_root, validate
+from dpatlas.core.files import read_json
+from dpatlas.errors import ArgumentParser, InputError
+from dpatlas.report.publish import CONFIG, Expected, commit_of, publish
+from dpatlas.specs.atlas import RESULTS, Atlas
+
+DOCS = Path("docs/results")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Publish a tier; refused where the settings carry no verdicts or the run is not complete."""
+    parser = ArgumentParser(prog="dpatlas publish", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--tier", required=True, help="folder under the results")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="where the copy goes")
+    options = parser.parse_args(arguments)
+    config = config_of(options.tier, options.results)
+    if not config["verdicts"]:
+        raise InputError(
+            "--tier", f"{options.tier}, whose numbers mean nothing", "a tier with verdicts: true"
+        )
+    atlas = Atlas(config, options.results)
+    figures, tables = (
+        {name: tuple(Path(path).parent.name for path in atlas.behind(name)) for name in names}
+        for names in (atlas.figures, atlas.tables)
+    )
+    expected = Expected(atlas.tier, figures, tables)
+    target = publish(expected, options.results, options.docs, commit_of(Path.cwd()))
+    print(f"published to {target}: {', '.join([*figures, *tables])}")
+    return 0
+
+
+def config_of(tier: str, results: Path) -> dict[str, Any]:
+    """The run's own config, which says what it should hold; a tier that ships can do without."""
+    own = results / tier / CONFIG
+    if not own.is_file():
+        return load_tier(tier)
+    config = read_json(own)
+    validate(config, project_root() / SCHEMA)
+    if config["tier"] != tier:
+        raise InputError(str(own), f"tier {config['tier']}", tier)
+    return config

@@ -1,0 +1,1 @@
+"""One module per paper: records in; csv, pdf and png out."""

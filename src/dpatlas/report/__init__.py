@@ -1,0 +1,1 @@
+"""Claims verdicts, lineage, cost plan, the page."""

@@ -1,0 +1,273 @@
+"""Publish a run: copy its summaries, never its raw records, after checking that they are whole.
+
+What is copied: claims.csv, figures (pdf, png, csv), tables (csv, md, tex), the effective config;
+beside them manifest.json and README.md. The old folder stays until the new one is complete.
+"""
+
+import contextlib
+import csv
+import io
+import json
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.core.records import read_record
+from dpatlas.errors import InputError
+from dpatlas.report.lineage import (
+    COST,
+    EXPERIMENTS,
+    MANIFEST,
+    digest_now,
+    file_sha256,
+    read_lineage,
+)
+from dpatlas.report.lineage_text import duration
+
+SUFFIXES = {"figures": ("pdf", "png", "csv"), "tables": ("csv", "md", "tex")}
+CLAIMS, CONFIG = "claims.csv", "config.json"
+RERUN = "a complete run: run snakemake again"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a complete run of a tier holds.
+
+    figures, tables: ids of the records behind each, by name.
+    """
+
+    tier: str
+    figures: Mapping[str, tuple[str, ...]]
+    tables: Mapping[str, tuple[str, ...]]
+
+
+def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -> Path:
+    """Copy the run in `results`/<tier> to `docs`/<tier>, whole or not at all; returns that folder.
+
+    commit: of the code, or None. Raises InputError, naming the first thing that is missing, stale
+    or edited, for a run that is not complete.
+    """
+    run = results / expected.tier
+    products = _check(expected, run)
+    claims = _read_claims(run / CLAIMS)
+    files = {CLAIMS: (run / CLAIMS).read_bytes()}
+    for folder, suffixes in SUFFIXES.items():
+        for name in getattr(expected, folder):
+            for suffix in suffixes:
+                path = f"{folder}/{name}.{suffix}"
+                files[path] = (run / path).read_bytes()
+    if (run / CONFIG).is_file():
+        files[CONFIG] = _public_config(read_json(run / CONFIG))
+    manifest = _manifest(expected.tier, run, products, files, commit)
+    files["README.md"] = _readme(expected, claims, manifest).encode()
+    target = docs / expected.tier
+    with _replacing(target) as fresh:
+        for path, content in files.items():
+            write_atomic(fresh / path, content)
+        write_json(fresh / MANIFEST, manifest)
+    return target
+
+
+def commit_of(folder: Path) -> str | None:
+    """The git commit checked out in `folder`, marked if files differ from it; None without one."""
+    try:
+        head, status = (
+            subprocess.run(
+                ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True
+            ).stdout.strip()
+            for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno"))
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return f"{head} with changes" if status else head
+
+
+def _check(expected: Expected, run: Path) -> dict[str, dict[str, Any]]:
+    """Lineage by product name, once every file and record is what the lineage says."""
+    if not run.is_dir():
+        raise InputError(str(run), "no such folder", f"the results of a run at {expected.tier}")
+    products = {}
+    for folder, suffixes in SUFFIXES.items():
+        for name, records in getattr(expected, folder).items():
+            lineage_path = run / "lineage" / f"{name}.json"
+            for suffix in suffixes:
+                _need(run / folder / f"{name}.{suffix}")
+            _need(lineage_path)
+            lineage = read_lineage(lineage_path)
+            for suffix in suffixes:
+                path = run / folder / f"{name}.{suffix}"
+                _need_sha256(path, lineage["outputs"].get(path.name), lineage_path)
+            _check_records(lineage, set(records), lineage_path)
+            for entry in lineage["records"].values():
+                _need(run / entry["path"])
+                _need_sha256(run / entry["path"], entry["sha256"], lineage_path)
+            products[name] = lineage
+    _need(run / CLAIMS)
+    return products
+
+
+def _need(path: Path) -> None:
+    if not path.is_file():
+        raise InputError(str(path), "no such file", RERUN)
+
+
+def _need_sha256(path: Path, recorded: str | None, lineage: Path) -> None:
+    if file_sha256(path) != recorded:
+        raise InputError(str(path), f"other content than {lineage.name} says", RERUN)
+
+
+def _check_records(lineage: Mapping[str, Any], asked: set[str], path: Path) -> None:
+    drawn = set(lineage["records"])
+    for ids, what in ((asked - drawn, "nothing of"), (drawn - asked, "more than the config asks:")):
+        if ids:
+            raise InputError(str(path), f"{what} {min(ids)}", RERUN)
+
+
+def _read_claims(path: Path) -> list[dict[str, str]]:
+    rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+    if not rows or not {"claim", "verdict", "statement"} <= set(rows[0]):
+        raise InputError(str(path), "no verdicts", RERUN)
+    return rows
+
+
+def _public_config(config: dict[str, Any]) -> bytes:
+    """The config without the folder of local data: it says something about one machine only."""
+    data = {**config.get("data", {}), "root": None}
+    return (json.dumps({**config, "data": data}, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _manifest(
+    tier: str,
+    run: Path,
+    products: Mapping[str, Mapping[str, Any]],
+    files: Mapping[str, bytes],
+    commit: str | None,
+) -> dict[str, Any]:
+    paths = {
+        name: run / entry["path"]
+        for lineage in products.values()
+        for name, entry in lineage["records"].items()
+    }
+    records, data, versions = {}, {}, {}
+    code: dict[str, set[str]] = {}
+    costs = []
+    for lineage in products.values():
+        code.setdefault(lineage["module"], set()).add(lineage["code_digest"])
+    for name, path in sorted(paths.items()):
+        record = read_record(path)
+        data[record["data"]["sha256"]] = record["data"]
+        versions[canonical_json(record["versions"])] = record["versions"]
+        code.setdefault(f"{EXPERIMENTS}.{record['key']}", set()).add(record["code_digest"])
+        records[name] = {
+            "sha256": file_sha256(path),
+            "code_digest": record["code_digest"],
+            "device": record["device"],
+            "data": record["data"]["sha256"],
+            "spec": record["spec"],
+        }
+        if path.with_name(COST).is_file():
+            costs.append(read_json(path.with_name(COST)))
+    return {
+        "tier": tier,
+        "commit": commit,
+        "code": {
+            module: {"in_run": sorted(digests), "at_publication": digest_now(module)}
+            for module, digests in code.items()
+        },
+        "files": {path: sha256(content) for path, content in files.items()},
+        "products": dict(products),
+        "records": records,
+        "data": data,
+        "versions": list(versions.values()),
+        "cost": {
+            "jobs": len(records),
+            "cpu_hours": sum(cost["cpu_s"] for cost in costs) / 3600,
+            "wall_hours": sum(cost["wall_s"] for cost in costs) / 3600,
+            "first_finished": min((cost["finished"] for cost in costs), default=None),
+            "last_finished": max((cost["finished"] for cost in costs), default=None),
+        },
+    }
+
+
+def _readme(
+    expected: Expected, claims: Iterable[Mapping[str, str]], manifest: Mapping[str, Any]
+) -> str:
+    claims, cost = list(claims), manifest["cost"]
+    verdicts = Counter(row["verdict"] for row in claims)
+    data = {each["name"]: each["what"] for each in manifest["data"].values() if "what" in each}
+    lines = [
+        f"# Results of tier {expected.tier}",
+        "",
+        f"Copied by `python -m dpatlas publish --tier {expected.tier}` from a complete run of "
+        f"{cost['jobs']} jobs ({duration(3600 * cost['cpu_hours'])} of CPU, finished "
+        f"{_days(cost)}). [manifest.json](manifest.json) has checksums, specs, code digests, data "
+        "sources and versions; `python -m dpatlas explain` traces each file here to them.",
+        "",
+        *(f"- {name}: {what}" for name, what in data.items()),
+        "",
+        *_stale_code(manifest["code"]),
+        "## Claims",
+        "",
+        ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+        + ". All columns: [claims.csv](claims.csv).",
+        "",
+        "| claim | verdict | statement |",
+        "|---|---|---|",
+        *(
+            f"| {_cell(row['claim'])} | {_cell(row['verdict'])} | {_cell(row['statement'])} |"
+            for row in claims
+        ),
+        "",
+        "## Figures",
+    ]
+    for name in expected.figures:
+        others = ", ".join(f"[{suffix}](figures/{name}.{suffix})" for suffix in ("pdf", "csv"))
+        lines += ["", f"### {name}", "", f"![{name}](figures/{name}.png)", "", others]
+    lines += ["", "## Tables", ""]
+    for name in expected.tables:
+        links = ", ".join(f"[{each}](tables/{name}.{each})" for each in SUFFIXES["tables"])
+        lines.append(f"- {name}: {links}")
+    return "\n".join(lines) + "\n"
+
+
+def _stale_code(code: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    stale = [name for name, each in code.items() if each["in_run"] != [each["at_publication"]]]
+    if not stale:
+        return []
+    return [f"Made by other code than was there at publication: {', '.join(stale)}.", ""]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _days(cost: Mapping[str, Any]) -> str:
+    first, last = (
+        (cost[name] or "on an unknown day")[:10] for name in ("first_finished", "last_finished")
+    )
+    return first if first == last else f"{first} to {last}"
+
+
+@contextlib.contextmanager
+def _replacing(target: Path):
+    """An empty folder that takes the place of `target` at the end, unless something goes wrong."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as temporary:
+        fresh, old = Path(temporary) / "fresh", Path(temporary) / "old"
+        fresh.mkdir()
+        yield fresh
+        # Folders cannot be exchanged in one call everywhere: if the second rename fails, go back.
+        if target.exists():
+            target.rename(old)
+        try:
+            fresh.rename(target)
+        except OSError:
+            if old.exists():
+                old.rename(target)
+            raise

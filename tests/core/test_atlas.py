@@ -1,0 +1,88 @@
+import copy
+import itertools
+
+import pytest
+
+from dpatlas.core.config import load_config, load_tier
+from dpatlas.core.seeds import Noise, seed
+from dpatlas.core.specs import Spec
+from dpatlas.errors import InputError
+from dpatlas.specs.atlas import Atlas
+from dpatlas.specs.writable import check_writable
+
+
+def changed(change):
+    base = load_config()
+    config = copy.deepcopy(base)
+    change(config["kl_privacy"])
+    return set(Atlas(config).specs) - set(Atlas(base).specs)
+
+
+def test_one_more_depth_is_one_new_job_per_init():
+    new = changed(lambda block: block["depth_sweep"]["depths"].append(12))
+    assert len(new) == 4
+    assert {name.split("-d12-")[0] for name in new} == {"lecun", "he", "ntk", "xavier"}
+
+
+def test_one_init_less_changes_no_other_job():
+    def drop(block):
+        block["inits"].remove("ntk")
+
+    # The Monte Carlo check lists its inits in one spec.
+    assert [name.split("-w")[0] for name in changed(drop)] == ["constants"]
+
+
+def test_every_record_behind_a_figure_is_a_spec_of_the_run():
+    for tier in ("embedded", "smoke", "workstation", "paper"):
+        atlas = Atlas(load_tier(tier))
+        paths = set(atlas.all_records())
+        for name in [*atlas.figures, *atlas.tables]:
+            assert atlas.behind(name)
+            assert set(atlas.behind(name)) <= paths
+
+
+def test_no_two_jobs_share_noise_and_only_initial_weights_share_seeds():
+    atlas = Atlas(load_config())
+    digests = [spec.digest for spec in atlas.specs.values()]
+    assert len(set(digests)) == len(digests)
+    keys = {
+        Noise(digest).key(run, step, use)
+        for digest, run, step, use in itertools.product(
+            digests, range(3), range(3), ("step", "depth 2")
+        )
+    }
+    assert len(keys) == len(digests) * 3 * 3 * 2
+    assert seed("kl_privacy", use="init", run=1, layer=0) == seed(
+        "kl_privacy", layer=0, use="init", run=1
+    )
+    assert seed("kl_privacy", use="init", run=1) != seed("dp_sgld", use="init", run=1)
+    assert seed("kl_privacy", use="init", run=1) != seed("kl_privacy", use="data", run=1)
+
+
+def test_the_paper_tier_has_the_settings_of_figures_1_and_2():
+    atlas = Atlas(load_tier("paper"))
+    specs = [spec.fields for spec in atlas.groups["kl_privacy"]["depth"]]
+    assert {spec["width"] for spec in specs} == {1024}
+    assert {spec["depth"] for spec in specs} == {2, 4, 6, 8, 10, 12, 14, 16}
+    assert {(spec["runs"], spec["outputs"], spec["sigma"]) for spec in specs} == {(6, 2, 0.01)}
+    assert {spec["data"]["n_train"] + spec["data"]["n_add"] for spec in specs} == {12000}
+    widths = [spec.fields for spec in atlas.groups["kl_privacy"]["width"]]
+    assert {spec["width"] for spec in widths} == {128, 256, 512, 1024, 2048}
+    assert {spec["depth"] for spec in widths} == {10}
+
+
+def test_a_spec_survives_its_own_command_line_argument():
+    for spec in Atlas(load_config()).specs.values():
+        again = Spec.parse(spec.argument)
+        assert (again.text, again.id) == (spec.text, spec.id)
+
+
+def test_a_results_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    check_writable(tmp_path / "new" / "folder")
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(InputError, match="file"):
+        check_writable(file / "below")
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(InputError, match="without write permission"):
+        check_writable(tmp_path / "new")

@@ -1,0 +1,128 @@
+import io
+import pickle
+
+import numpy as np
+import pytest
+
+from dpatlas.core.checkpoints import Checkpoints
+
+IDENTITY = {"spec": "s1", "code": "c1", "data": "d1", "device": "cpu"}
+ARRAYS = {"weight": np.arange(6, dtype=np.float32).reshape(2, 3), "kl": np.array([np.nan, 1.0])}
+FACTS = {"run": 2, "step": 40, "wall_s": 1.5}
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    folder = Checkpoints(tmp_path / "run-1", IDENTITY)
+    folder.save("state", ARRAYS, FACTS)
+    return folder
+
+
+def _file(checkpoints):
+    (path,) = checkpoints.folder.iterdir()
+    return path
+
+
+def test_arrays_and_facts_come_back_as_they_were(checkpoints):
+    arrays, facts = Checkpoints(checkpoints.folder, dict(reversed(IDENTITY.items()))).load("state")
+    assert facts == FACTS
+    assert set(arrays) == set(ARRAYS)
+    for name, array in ARRAYS.items():
+        assert arrays[name].dtype == array.dtype
+        np.testing.assert_array_equal(arrays[name], array)
+
+
+def test_a_later_checkpoint_replaces_the_earlier_one(checkpoints):
+    checkpoints.save("state", {"weight": np.zeros(2)}, {"step": 60})
+    arrays, facts = checkpoints.load("state")
+    assert facts == {"step": 60}
+    assert set(arrays) == {"weight"}
+    assert len(list(checkpoints.folder.iterdir())) == 1
+
+
+def test_there_is_nothing_to_load_before_the_first_save(tmp_path):
+    assert Checkpoints(tmp_path / "none", IDENTITY).load("state") is None
+
+
+@pytest.mark.parametrize("field", IDENTITY)
+def test_a_strangers_checkpoint_is_ignored(checkpoints, field):
+    stranger = Checkpoints(checkpoints.folder, {**IDENTITY, field: "another"})
+    assert stranger.load("state") is None
+    assert checkpoints.load("state") is not None
+
+
+def test_a_torn_file_is_ignored_wherever_it_was_cut(checkpoints):
+    whole = _file(checkpoints).read_bytes()
+    for size in range(len(whole)):
+        _file(checkpoints).write_bytes(whole[:size])
+        assert checkpoints.load("state") is None, size
+
+
+def test_a_damaged_byte_never_raises_and_never_changes_a_number(checkpoints):
+    path = _file(checkpoints)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x5A
+        path.write_bytes(damaged)
+        stored = checkpoints.load("state")
+        if stored is not None:
+            assert stored[1] == FACTS
+            assert set(stored[0]) == set(ARRAYS)
+            for name, array in ARRAYS.items():
+                np.testing.assert_array_equal(stored[0][name], array)
+
+
+class Explosive:
+    exploded = False
+
+    def __setstate__(self, state):
+        Explosive.exploded = True
+
+    def __getstate__(self):
+        return {"armed": True}
+
+
+def _pickled():
+    return pickle.dumps(Explosive())
+
+
+def _archive_with_objects():
+    buffer = io.BytesIO()
+    np.savez(buffer, weight=np.array([Explosive()], dtype=object))
+    return buffer.getvalue()
+
+
+def _lone_array():
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(3))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("content", [_pickled, _archive_with_objects, _lone_array])
+def test_what_is_no_checkpoint_is_ignored_and_never_unpickled(checkpoints, content):
+    _file(checkpoints).write_bytes(content())
+    assert checkpoints.load("state") is None
+    assert not Explosive.exploded
+
+
+def test_a_failed_save_keeps_the_earlier_checkpoint(checkpoints, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.save("state", {"weight": np.zeros(2)}, {"step": 60})
+    assert checkpoints.load("state")[1] == FACTS
+    assert len(list(checkpoints.folder.iterdir())) == 1
+
+
+def test_dropped_and_cleared_checkpoints_are_gone(checkpoints):
+    checkpoints.save("run-0", ARRAYS, {})
+    checkpoints.drop("state")
+    checkpoints.drop("state")
+    assert checkpoints.load("state") is None
+    assert checkpoints.load("run-0") is not None
+    checkpoints.clear()
+    assert not checkpoints.folder.exists()
+    checkpoints.clear()

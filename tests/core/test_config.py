@@ -1,0 +1,159 @@
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dpatlas.core.config import load_config, load_tier, merge, project_root, read_yaml
+from dpatlas.core.files import write_json
+from dpatlas.errors import InputError
+from dpatlas.specs.atlas import Atlas
+
+TIERS = ["embedded", "smoke", "workstation", "paper"]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_every_tier_is_valid_and_expands_to_specs(tier):
+    config = load_tier(tier)
+    assert config["tier"] == tier
+    assert Atlas(config).specs
+
+
+def test_a_config_without_a_tier_of_its_own_writes_to_custom(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("kl_privacy: {runs: 7}\n")
+    assert load_config([mine])["tier"] == "custom"
+    paper = project_root() / "workflow/tiers/paper.yaml"
+    assert load_config([paper])["tier"] == "paper"
+    assert load_config([paper, mine])["tier"] == "custom"
+    assert load_config([paper], {"seed": 3})["tier"] == "custom"
+    mine.write_text("tier: mine\nkl_privacy: {runs: 7}\n")
+    config = load_config([mine])
+    assert (config["tier"], config["kl_privacy"]["runs"]) == ("mine", 7)
+
+
+def test_a_file_may_override_any_single_key():
+    default = load_config()
+    changed = load_config(changes={"tier": "t", "kl_privacy": {"lr": {"he": 0.01}}})
+    assert changed["kl_privacy"]["lr"] == {**default["kl_privacy"]["lr"], "he": 0.01}
+    assert changed["kl_privacy"]["runs"] == default["kl_privacy"]["runs"]
+
+
+def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
+    base = {"data": {"name": "digits", "norm": 8.0, "n_train": 3}}
+    change = {"data": {"name": "cifar10", "n_train": 5}}
+    assert merge(base, change) == change
+    assert merge(base, {"data": {"n_train": 5}})["data"] == {**base["data"], "n_train": 5}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kl_privcy": {}}, ["kl_privcy", "does not exist", "did you mean kl_privacy"]),
+        ({"kl_privacy": {"lr": {"he": "1e-3"}}}, ["kl_privacy.lr.he", "'1e-3' (text)", "1.0e-3"]),
+        ({"kl_privacy": {"depth_sweep": {"depths": [2, -4]}}}, ["depths.1", "-4", ">= 2"]),
+        ({"kl_privacy": {"epochs": {"width": 0}}}, ["epochs.width", "0", ">= 1"]),
+        ({"kl_privacy": {"inits": ["he", "glorot"]}}, ["inits.1", "glorot", "lecun, he, ntk"]),
+        ({"kl_privacy": {"sigma": 0}}, ["kl_privacy.sigma", "0", "> 0"]),
+        ({"kl_privacy": {"sigma": float("nan")}}, ["kl_privacy.sigma", "nan"]),
+        ({"kl_privacy": {"sigma": float("inf")}}, ["kl_privacy.sigma", "inf"]),
+        ({"kl_privacy": {"data": {"classes": []}}}, ["data.classes", "[]", "at least 2"]),
+        ({"kl_privacy": {"data": {"name": "mnst"}}}, ["data.name", "mnst", "digits, cifar10"]),
+        ({"kl_privacy": {"data": {"nrm": 8}}}, ["data.nrm", "did you mean norm"]),
+        ({"kl_privacy": {"runs": True}}, ["kl_privacy.runs", "True", "a whole number"]),
+        ({"kl_privacy": {"runs": 5.0}}, ["kl_privacy.runs", "5.0", "a whole number"]),
+        ({"kl_privacy": None}, ["kl_privacy", "None", "a block of keys"]),
+        ({"tier": "../up"}, ["tier", "../up"]),
+        ({"tier": "a; rm -rf ~"}, ["tier", "rm -rf"]),
+        ({"device": "tpu"}, ["device", "tpu", "cpu, cuda, auto"]),
+    ],
+)
+def test_a_wrong_config_is_one_line_with_key_found_and_allowed(change, words):
+    with pytest.raises(InputError) as caught:
+        load_config(changes=change)
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"horizons": {"early": 60}}, "horizons.short"),
+        ({"lr": {"he": 1}, "inits": ["he"], "horizons": {"long": 50}}, "horizons.long"),
+    ],
+)
+def test_horizons_have_to_grow(change, key):
+    config = load_config(changes={"tier": "t", "kl_privacy": change})
+    with pytest.raises(InputError, match=key):
+        Atlas(config)
+
+
+@pytest.mark.parametrize("content", ["- a list\n", "a: [1\n", "\x00"])
+def test_a_file_that_is_no_config_is_refused(tmp_path, content):
+    path = tmp_path / "bad.yaml"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"bad\.yaml"):
+        load_config([path])
+    with pytest.raises(InputError, match="nowhere"):
+        load_config([tmp_path / "nowhere.yaml"])
+
+
+def leaves(value, path=()):
+    """Paths of every key below a config."""
+    for key, below in value.items():
+        yield (*path, key)
+        if isinstance(below, dict):
+            yield from leaves(below, (*path, key))
+
+
+def set_at(config, path, value):
+    """A copy with `value` at `path`."""
+    head, *rest = path
+    return {**config, head: set_at(config[head], rest, value) if rest else value}
+
+
+DEFAULT = read_yaml(project_root() / "config.yaml")
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.floats(),
+    st.text(max_size=5),
+    st.lists(st.integers(-2, 9), max_size=3),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(path=st.sampled_from(sorted(leaves(DEFAULT))), value=VALUES)
+def test_any_value_at_any_key_gives_specs_or_one_line(path, value):
+    changed = yaml.safe_load(yaml.safe_dump(set_at(DEFAULT, path, value)))
+    try:
+        Atlas(load_config(changes=changed))
+    except InputError as error:
+        assert "\n" not in str(error)
+
+
+def test_every_key_of_the_schema_has_a_sentence():
+    schema = read_yaml(project_root() / "workflow/schemas/config.schema.yaml")
+
+    def described(node, where):
+        if "$ref" in node:
+            node = schema["$defs"][node["$ref"].rsplit("/", 1)[1]]
+        assert "description" in node, where
+        for name, below in node.get("properties", {}).items():
+            if below:
+                described(below, f"{where}.{name}")
+
+    for name, node in schema["properties"].items():
+        described(node, name)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_saved_effective_config_is_a_config_again(tier, tmp_path):
+    config = load_tier(tier)
+    write_json(tmp_path / "config.json", config)
+    again = load_config([tmp_path / "config.json"])
+    assert again == config
+    assert set(Atlas(again).specs) == set(Atlas(config).specs)

@@ -1,0 +1,176 @@
+"""Digests are taken of a small project of the test's own that contains the real digest module."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpatlas
+from dpatlas.core.digest import code_digest, reachable
+from dpatlas.errors import InputError
+
+SOURCE = Path(dpatlas.__file__).parent
+BORROWED = ("__init__.py", "errors.py", "core/__init__.py", "core/canonical.py", "core/digest.py")
+MODULES = {
+    "jobs/__init__.py": "",
+    "jobs/train.py": '''"""Train."""
+from dpatlas.maths.formulas import step
+from dpatlas.maths import tables
+
+def main(x):
+    """Run."""
+    from dpatlas.maths.lazy import late
+    return step(x) + late(x) + tables.ROWS
+''',
+    "jobs/plot.py": "import dpatlas.maths.tables\n\nCOLOUR = 'blue'\n",
+    "maths/__init__.py": "",
+    "maths/formulas.py": '''"""Formulas."""
+
+def step(x):
+    """One step."""
+    # twice
+    return 2 * x
+''',
+    "maths/lazy.py": "from dpatlas.maths.deep import DEPTH\n\ndef late(x):\n    return x - DEPTH\n",
+    "maths/deep.py": "DEPTH = 3\n",
+    "maths/tables.py": "ROWS = 4\n",
+}
+TRAIN, PLOT = "dpatlas.jobs.train", "dpatlas.jobs.plot"
+REPORT = """
+import json, sys
+from dpatlas.core.digest import code_digest, reachable
+print(json.dumps({name: [code_digest(name), reachable(name)] for name in sys.argv[1:]}))
+"""
+
+
+class Project:
+    def __init__(self, folder):
+        self.root = folder / "dpatlas"
+        for name in BORROWED:
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(SOURCE / name, self.root / name)
+        for name, text in MODULES.items():
+            (self.root / name).parent.mkdir(exist_ok=True)
+            (self.root / name).write_text(text)
+
+    def edit(self, name, old, new):
+        text = (self.root / name).read_text()
+        assert old in text
+        (self.root / name).write_text(text.replace(old, new))
+
+    def report(self):
+        """Digest and reachable modules of both jobs, from a fresh process."""
+        done = subprocess.run(
+            [sys.executable, "-c", REPORT, TRAIN, PLOT],
+            env={**os.environ, "PYTHONPATH": str(self.root.parent), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def digests(self):
+        """(digest of train, digest of plot)."""
+        report = self.report()
+        return report[TRAIN][0], report[PLOT][0]
+
+
+@pytest.fixture
+def project(tmp_path):
+    return Project(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("# twice", "# doubled, because the paper says so"),
+        ('"""One step."""', '"""One step of the method.\n\n    And more.\n    """'),
+        ('    """One step."""\n', ""),
+        ('"""Formulas."""\n', ""),
+        ("2 * x", "(2   *\n            x)"),
+        ("return 2 * x\n", "return 2 * x\n\n\n"),
+    ],
+    ids=["comment", "docstring", "no docstring", "no module docstring", "format", "blank lines"],
+)
+def test_what_does_not_change_the_meaning_does_not_change_the_digest(project, old, new):
+    before = project.digests()
+    project.edit("maths/formulas.py", old, new)
+    assert project.digests() == before
+
+
+def test_a_semantic_edit_changes_its_users_and_nobody_else(project):
+    before = project.digests()
+    project.edit("maths/formulas.py", "2 * x", "2.0 * x")
+    after = project.digests()
+    assert after[0] != before[0]
+    assert after[1] == before[1]
+
+
+def test_an_edit_of_the_plot_changes_the_plot_only(project):
+    before = project.digests()
+    project.edit("jobs/plot.py", "blue", "green")
+    after = project.digests()
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("maths/lazy.py", "x - DEPTH", "x + DEPTH"),
+        ("maths/deep.py", "3", "4"),
+        ("maths/tables.py", "4", "5"),
+        ("maths/__init__.py", "", "SIDE_EFFECT = True\n"),
+    ],
+    ids=["imported in a function", "imported by an import", "from package import", "package"],
+)
+def test_every_way_of_importing_counts(project, name, old, new):
+    before = project.digests()
+    project.edit(name, old, new)
+    assert project.digests()[0] != before[0]
+
+
+def test_a_string_that_is_no_docstring_counts(project):
+    before = project.digests()
+    project.edit("maths/deep.py", "DEPTH = 3\n", "DEPTH = 3\nNAME = 'three'\n")
+    middle = project.digests()
+    project.edit("maths/deep.py", "'three'", "'drei'")
+    assert len({before[0], middle[0], project.digests()[0]}) == 3
+
+
+def test_reachable_names_the_imported_modules_with_their_packages(project):
+    report = project.report()
+    assert report[TRAIN][1] == [
+        "dpatlas",
+        "dpatlas.jobs",
+        "dpatlas.jobs.train",
+        "dpatlas.maths",
+        "dpatlas.maths.deep",
+        "dpatlas.maths.formulas",
+        "dpatlas.maths.lazy",
+        "dpatlas.maths.tables",
+    ]
+    assert "dpatlas.maths.formulas" not in report[PLOT][1]
+
+
+def test_the_digest_never_runs_what_it_digests(project):
+    project.edit("maths/formulas.py", "def step", "raise SystemExit('imported')\n\n\ndef step")
+    assert project.digests()
+
+
+def test_a_module_that_does_not_exist_is_refused():
+    for name in ("dpatlas.experiments.alchemy", "dpatlas_of_another_project"):
+        with pytest.raises(InputError, match=name):
+            code_digest(name)
+
+
+def test_the_kernel_is_reached_from_its_experiment_and_plots_are_not():
+    reached = reachable("dpatlas.experiments.kl_privacy")
+    assert "dpatlas.privacy.kl" in reached
+    assert "dpatlas.bounds.kl_privacy" in reached
+    assert not any(name.startswith("dpatlas.figures") for name in reached)

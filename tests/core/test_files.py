@@ -1,0 +1,111 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.errors import InputError
+
+
+def _names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_content_is_written_into_folders_that_did_not_exist(tmp_path):
+    target = tmp_path / "a" / "b" / "text.txt"
+    write_atomic(target, "früh\n")
+    assert target.read_bytes() == "früh\n".encode()
+    write_atomic(target, b"\x00\x01")
+    assert target.read_bytes() == b"\x00\x01"
+    assert _names(target.parent) == ["text.txt"]
+
+
+@pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.replace", "pathlib.Path.chmod"])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, call, error):
+    target = tmp_path / "record.json"
+    target.write_text("old")
+
+    def fail(*arguments, **options):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(call, fail)
+        with pytest.raises(type(error)):
+            write_atomic(target, "new")
+    assert target.read_text() == "old"
+    assert _names(tmp_path) == ["record.json"]
+
+
+def test_a_failed_first_write_leaves_nothing(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        write_json(tmp_path / "record.json", {"a": 1})
+    assert _names(tmp_path) == []
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path, monkeypatch):
+    target = tmp_path / "record.json"
+    target.write_text("old")
+    seen = []
+    sync = os.fsync
+
+    def look(descriptor):
+        seen.append(target.read_text())
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", look)
+    write_atomic(target, "new")
+    assert seen == ["old"]
+    assert target.read_text() == "new"
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_permissions_follow_the_umask(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write_atomic(tmp_path / "text.txt", "x")
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert (tmp_path / "text.txt").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_json_is_the_same_bytes_for_the_same_value(tmp_path):
+    write_json(tmp_path / "a.json", {"b": 1.5, "a": [1, None, "ü"]})
+    write_json(tmp_path / "b.json", {"a": [1, None, "ü"], "b": 1.5})
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    assert read_json(tmp_path / "a.json") == {"a": [1, None, "ü"], "b": 1.5}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")]])
+def test_json_has_no_nan_and_no_infinity(tmp_path, value):
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_json(tmp_path / "a.json", value)
+    assert _names(tmp_path) == []
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"a": 1', ""])
+def test_a_file_that_cannot_be_read_as_json_is_named_in_one_line(tmp_path, content):
+    path = tmp_path / "a.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError) as caught:
+        read_json(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_is_no_json_file(tmp_path):
+    with pytest.raises(InputError, match="directory"):
+        read_json(Path(tmp_path))
+
+
+def test_binary_content_is_no_json(tmp_path):
+    (tmp_path / "a.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not JSON"):
+        read_json(tmp_path / "a.json")

@@ -1,0 +1,119 @@
+import json
+import os
+import platform
+import time
+
+import pytest
+
+import dpatlas
+from dpatlas.core.records import (
+    FIELDS,
+    SCHEMA_VERSION,
+    Stopwatch,
+    make_record,
+    read_record,
+    versions,
+    write_record,
+)
+from dpatlas.core.specs import Spec
+from dpatlas.errors import InputError
+
+SPEC = Spec.of({"key": "kl_privacy", "kind": "training", "lr": 0.1}, "he")
+PARTS = {
+    "code_digest": "c0de",
+    "versions": {"python": "3"},
+    "device": "cpu",
+    "data": {"sha256": "da7a"},
+    "seeds": {"base": 0},
+    "ledger": {"mechanism": "none"},
+    "metrics": {"kl": [1.0, 2.0]},
+}
+
+
+def test_a_record_holds_its_spec_and_what_the_experiment_found():
+    record = make_record(SPEC, **PARTS)
+    assert set(record) == set(FIELDS)
+    assert (record["id"], record["key"]) == (SPEC.id, "kl_privacy")
+    assert (record["spec"], record["spec_digest"]) == (SPEC.fields, SPEC.digest)
+    assert record["schema_version"] == SCHEMA_VERSION
+
+
+def test_a_record_with_missing_or_further_fields_is_a_mistake_of_ours():
+    without = {name: value for name, value in PARTS.items() if name != "ledger"}
+    with pytest.raises(TypeError, match=r"missing .'ledger'., extra .'host'."):
+        make_record(SPEC, **without, host="here")
+
+
+def test_a_record_comes_back_as_it_was_written(tmp_path):
+    path = tmp_path / "runs" / "record.json"
+    write_record(path, make_record(SPEC, **PARTS), Stopwatch())
+    assert read_record(path) == make_record(SPEC, **PARTS)
+
+
+def test_two_runs_write_the_same_bytes_and_their_own_costs(tmp_path):
+    written = []
+    for name in ("one", "two"):
+        stopwatch = Stopwatch()
+        time.sleep(0.01)
+        write_record(tmp_path / name / "record.json", make_record(SPEC, **PARTS), stopwatch)
+        written.append((tmp_path / name / "record.json").read_bytes())
+    assert written[0] == written[1]
+    costs = [json.loads((tmp_path / name / "cost.json").read_text()) for name in ("one", "two")]
+    assert costs[0]["wall_s"] != costs[1]["wall_s"]
+    for cost in costs:
+        assert 0.01 <= cost["wall_s"] < 10
+        assert 10 < cost["peak_memory_mb"] < 100_000
+        assert cost["cores"] == os.cpu_count()
+        assert cost["device"] == "cpu"
+
+
+def test_the_record_is_written_last(tmp_path, monkeypatch):
+    order = []
+    monkeypatch.setattr(
+        "dpatlas.core.records.write_json", lambda path, value: order.append(path.name)
+    )
+    write_record(tmp_path / "record.json", make_record(SPEC, **PARTS), Stopwatch())
+    assert order == ["cost.json", "record.json"]
+
+
+def test_a_record_with_nan_is_not_written(tmp_path):
+    record = make_record(SPEC, **{**PARTS, "metrics": {"kl": float("nan")}})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_record(tmp_path / "record.json", record, Stopwatch())
+    assert not (tmp_path / "record.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (None, "No such file"),
+        ("{", "not JSON"),
+        ("[]", "schema version list"),
+        ("{}", "schema version None"),
+        ('{"schema_version": 99}', "schema version 99"),
+        ('{"schema_version": 1, "id": "a"}', "without key, spec"),
+    ],
+)
+def test_what_is_no_record_is_refused_with_its_path(tmp_path, content, found):
+    path = tmp_path / "record.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError, match=found) as caught:
+        read_record(path)
+    assert str(path) in str(caught.value)
+
+
+def test_versions_name_python_ourselves_and_the_packages():
+    found = versions("numpy")
+    assert found["python"] == platform.python_version()
+    assert found["dpatlas"] == dpatlas.__version__
+    assert found["numpy"].count(".") >= 1
+
+
+def test_an_interrupted_attempts_seconds_are_counted_once():
+    stopwatch = Stopwatch()
+    stopwatch.carry({"wall_s": 100.0, "cpu_s": 50.0})
+    stopwatch.carry({"wall_s": 30.0, "cpu_s": 20.0})
+    spent = stopwatch.read()
+    assert 100 <= spent["wall_s"] < 101
+    assert 50 <= spent["cpu_s"] < 51

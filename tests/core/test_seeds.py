@@ -1,0 +1,103 @@
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpatlas.core.seeds import Noise, generator, seed
+from dpatlas.core.specs import Spec
+from dpatlas.errors import InputError
+
+
+def test_equal_axes_give_equal_seeds_in_any_order():
+    assert seed("kl_privacy", use="init", run=3, layer=0) == seed(
+        "kl_privacy", layer=0, run=3, use="init"
+    )
+
+
+def test_every_axis_changes_the_seed():
+    seeds = [
+        seed(key, use=use, run=run, layer=layer)
+        for key, use, run, layer in itertools.product(
+            ("kl_privacy", "dp_sgld"), ("init", "split"), range(12), range(12)
+        )
+    ]
+    seeds += [seed("kl_privacy", use="init"), seed("kl_privacy", use="init", base=0)]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_neighbouring_axis_values_do_not_run_together():
+    assert seed("k", use="u", run=1, layer=11) != seed("k", use="u", run=11, layer=1)
+    assert seed("k", use="u", run=1) != seed("k", use="u", run="1")
+
+
+@pytest.mark.parametrize("low", [0, 32, 64, 96])
+def test_all_128_bits_of_a_key_reach_the_stream(low):
+    plain, changed = (generator(key).standard_normal(4) for key in (5, 5 ^ (1 << (low + 31))))
+    assert not np.isclose(plain, changed).any()
+
+
+def test_keys_use_all_128_bits():
+    keys = [Noise("digest").key(0, step, "step") for step in range(200)]
+    keys += [seed("kl_privacy", use="init", run=run) for run in range(200)]
+    assert all(0 <= key < 2**128 for key in keys)
+    ones = np.array([[(key >> bit) & 1 for bit in range(128)] for key in keys]).mean(0)
+    # Each bit is a fair coin: 400 throws stay within five standard deviations.
+    assert (np.abs(ones - 0.5) < 5 * 0.5 / np.sqrt(len(keys))).all()
+
+
+def test_noise_keys_differ_between_repetitions_steps_uses_and_specs():
+    specs = [
+        Spec.of({"key": "kl_privacy", "kind": "training", "lr": lr}, "same-slug")
+        for lr in (0.1, 0.2)
+    ]
+    keys = {
+        Noise(spec.digest).key(repetition, step, use)
+        for spec, repetition, step, use in itertools.product(
+            specs, range(12), range(112), ("step", "depth 2")
+        )
+    }
+    assert len(keys) == 2 * 12 * 112 * 2
+
+
+def test_noise_keys_and_seeds_never_meet():
+    keys = {Noise("digest").key(run, 0, "init") for run in range(50)}
+    assert keys.isdisjoint(seed("digest", use="init", run=run) for run in range(50))
+
+
+def test_a_resumed_run_draws_what_the_whole_run_would_have_drawn():
+    whole = Noise("digest")
+    expected = [whole.normal(10, repetition=1, step=step, use="step") for step in range(6)]
+    resumed = Noise("digest")
+    for step in range(3, 6):
+        draws = resumed.normal(10, repetition=1, step=step, use="step")
+        np.testing.assert_array_equal(draws, expected[step])
+
+
+def test_noise_is_never_reused_between_steps():
+    draws = np.concatenate(
+        [Noise("digest").normal(1000, repetition=0, step=step, use="step") for step in range(20)]
+    )
+    # float32 normals have about 2^24 values: a few chance repeats, never a repeated block.
+    assert len(np.unique(draws)) > 0.99 * len(draws)
+
+
+def test_noise_is_standard_normal_and_float32():
+    draws = Noise("digest").normal(50_000, repetition=0, step=0, use="step")
+    assert draws.dtype == np.float32
+    assert stats.kstest(draws.astype(np.float64), "norm").pvalue > 1e-3
+    other = Noise("digest").normal(50_000, repetition=0, step=1, use="step")
+    assert abs(np.corrcoef(draws, other)[0, 1]) < 4 / np.sqrt(len(draws))
+
+
+def test_the_operating_systems_noise_never_repeats():
+    first, second = Noise("digest", "os"), Noise("digest", "os")
+    keys = [noise.key(0, 0, "step") for noise in (first, first, second)]
+    assert len(set(keys)) == 3
+    draws = [noise.normal(5, repetition=0, step=0, use="step") for noise in (first, first, second)]
+    assert not any(np.isclose(a, b).any() for a, b in itertools.combinations(draws, 2))
+
+
+def test_an_unknown_noise_source_is_refused():
+    with pytest.raises(InputError, match="source: found 'dice'; allowed: one of keyed, os"):
+        Noise("digest", "dice")

@@ -1,0 +1,80 @@
+import dataclasses
+
+import pytest
+
+from dpatlas.core.specs import Spec, distinct
+from dpatlas.errors import InputError
+
+FIELDS = {"key": "kl_privacy", "kind": "training", "lr": 0.1, "data": {"classes": [3, 8], "n": 10}}
+
+
+def test_id_and_digest_do_not_depend_on_the_order_of_keys():
+    reordered = {
+        name: dict(reversed(value.items())) if isinstance(value, dict) else value
+        for name, value in reversed(FIELDS.items())
+    }
+    one, other = Spec.of(FIELDS, "he"), Spec.of(reordered, "he")
+    assert list(reordered) != list(FIELDS)
+    assert (one.id, one.digest, one.argument) == (other.id, other.digest, other.argument)
+
+
+def test_ids_are_the_same_on_every_machine_and_in_every_year():
+    assert Spec.of(FIELDS, "he-d2").id == "he-d2-a6bd4a59"
+
+
+@pytest.mark.parametrize(
+    "change", [{"lr": 0.2}, {"lr": 1}, {"data": {"classes": [8, 3], "n": 10}}, {"more": None}]
+)
+def test_every_field_takes_part_in_the_digest(change):
+    assert Spec.of({**FIELDS, **change}, "he").digest != Spec.of(FIELDS, "he").digest
+
+
+def test_the_slug_names_the_run_and_takes_no_part_in_the_digest():
+    one, other = Spec.of(FIELDS, "he"), Spec.of(FIELDS, "lecun")
+    assert one.digest == other.digest
+    assert one.id == f"he-{one.digest[:8]}"
+    assert one.id != other.id
+
+
+def test_a_spec_is_frozen():
+    fields = {**FIELDS, "data": {"n": 10}}
+    spec = Spec.of(fields, "he")
+    fields["data"]["n"] = 11
+    spec.fields["data"]["n"] = 12
+    assert spec.fields["data"]["n"] == 10
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec.text = "{}"
+
+
+def test_a_spec_survives_the_command_line():
+    spec = Spec.of(FIELDS, "he")
+    assert Spec.parse(spec.argument) == spec
+    assert "\n" not in spec.argument
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_json_lacks_make_no_spec(value):
+    with pytest.raises(ValueError, match="JSON compliant"):
+        Spec.of({**FIELDS, "lr": value}, "he")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "3", "null", "{}", '{"slug": "a"}', '{"slug": "a", "key": "kl_privacy"}'],
+)
+def test_text_that_is_no_spec_is_refused_in_one_line(text):
+    with pytest.raises(InputError, match=r"--spec: found .* allowed: the JSON of a spec"):
+        Spec.parse(text)
+
+
+def test_equal_specs_run_once_in_order_of_first_appearance():
+    one, other = Spec.of(FIELDS, "one"), Spec.of({**FIELDS, "lr": 0.2}, "other")
+    assert list(distinct([other, one, Spec.of(FIELDS, "one"), other])) == [other.id, one.id]
+
+
+def test_two_different_specs_with_one_id_are_refused(monkeypatch):
+    one, other = Spec.of(FIELDS, "he"), Spec.of({**FIELDS, "lr": 0.2}, "he")
+    assert len(distinct([one, other])) == 2
+    monkeypatch.setattr(Spec, "digest", property(lambda spec: "0" * 64))
+    with pytest.raises(InputError, match="two different specs with id he-00000000"):
+        distinct([one, other])

@@ -1,0 +1,153 @@
+import math
+
+import numpy as np
+import pytest
+
+from dpatlas.core.statistics import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    Comparison,
+    Estimate,
+    Judged,
+    difference_estimate,
+    judge,
+    mean_estimate,
+    normal_estimate,
+    simultaneous_confidence,
+    weigh,
+)
+from dpatlas.errors import InputError
+
+EXPERIMENTS = 6_000
+
+
+def judged(low, high, above=0.0, below=math.inf):
+    centre = Estimate((low + high) / 2, 1.0, 4.0, 5)
+    return Judged(Comparison(f"[{low}, {high}]", centre, above=above, below=below), low, high)
+
+
+def test_t_interval_covers_the_mean_of_five_runs_as_often_as_it_says():
+    draws = np.random.default_rng(1).normal(3.0, 2.0, (EXPERIMENTS, 5))
+    for confidence in (0.9, 0.999):
+        intervals = np.array([mean_estimate(runs).interval(confidence) for runs in draws])
+        covered = ((intervals[:, 0] < 3) & (intervals[:, 1] > 3)).mean()
+        spread = math.sqrt(confidence * (1 - confidence) / EXPERIMENTS)
+        assert abs(covered - confidence) < 4 * spread
+
+
+def test_percentile_bootstrap_misses_the_mean_of_five_runs_six_times_in_a_hundred_at_any_level():
+    draws = np.random.default_rng(2).normal(size=(EXPERIMENTS, 5))
+    outside_every_resample = ((draws > 0).all(1) | (draws < 0).all(1)).mean()
+    assert outside_every_resample == pytest.approx(2**-4, abs=0.012)
+
+
+def test_welch_interval_covers_with_unequal_variances_and_counts():
+    generator = np.random.default_rng(3)
+    hits = 0
+    for _ in range(4000):
+        first, second = generator.normal(1, 3, 6), generator.normal(0, 1, 9)
+        low, high = difference_estimate(first, second, paired=False).interval(0.95)
+        hits += low < 1 < high
+    assert hits / 4000 == pytest.approx(0.95, abs=0.014)
+
+
+def test_paired_interval_ignores_what_the_runs_of_both_conditions_share():
+    shared = np.array([0.0, 10.0, -7.0, 3.0, 5.0])
+    own = np.array([0.1, -0.1, 0.05, 0.0, -0.05])
+    paired = difference_estimate(shared + 1 + own, shared, paired=True).interval(0.99)
+    unpaired = difference_estimate(shared + 1 + own, shared, paired=False).interval(0.99)
+    assert 0 < paired[0] < 1 < paired[1] < 2
+    assert unpaired[0] < 0
+
+
+def test_one_run_decides_nothing():
+    assert mean_estimate([100.0]).interval(0.5) == (-math.inf, math.inf)
+    assert judge(Comparison("", mean_estimate([100.0]), above=0.0), 0.5).answer == OPEN
+    assert judge(Comparison("", mean_estimate([-100.0]), below=0.0), 0.5).answer == OPEN
+    assert math.isinf(difference_estimate([1.0], [2.0, 3.0], paired=False).standard_error)
+
+
+def test_many_draws_use_the_normal_law():
+    low, high = normal_estimate(1.0, 0.1, 1000).interval(0.95)
+    assert (low, high) == pytest.approx((1 - 0.195996, 1 + 0.195996), abs=1e-6)
+
+
+def test_error_is_shared_over_all_entries_and_the_comparisons_inside_one():
+    assert simultaneous_confidence(0.05, 18, 4) == pytest.approx(1 - 0.05 / 72)
+
+
+def test_error_of_a_family_stays_below_the_promise():
+    generator = np.random.default_rng(4)
+    level = simultaneous_confidence(0.05, 6, 2)
+    wrong = 0
+    for _ in range(800):
+        runs = generator.normal(size=(12, 5))
+        answers = [judge(Comparison("", mean_estimate(r), above=0.0), level).answer for r in runs]
+        wrong += any(answer != OPEN for answer in answers)
+    assert wrong / 800 < 0.075
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "answer"),
+    [(0.1, 0.9, HOLDS), (1.1, 1.3, FAILS), (-0.3, -0.1, FAILS), (0.5, 1.2, OPEN), (-1, 2, OPEN)],
+)
+def test_two_sided_range_holds_fails_or_stays_open(low, high, answer):
+    assert judged(low, high, above=0.0, below=1.0).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("intervals", "answer", "decisive"),
+    [
+        ([(2, 3), (1, 4)], HOLDS, (1, 4)),
+        ([(2, 3), (-1, 1)], OPEN, (-1, 1)),
+        ([(-1, 1), (-3, -2)], FAILS, (-3, -2)),
+    ],
+)
+def test_all_comparisons_have_to_hold_and_the_most_critical_one_is_named(
+    intervals, answer, decisive
+):
+    found, by = weigh([[judged(*interval) for interval in intervals]])
+    assert (found, by.low, by.high) == (answer, *decisive)
+
+
+def test_one_alternative_that_holds_is_enough():
+    bad, good = [judged(-3, -2), judged(1, 2)], [judged(1, 2), judged(0.5, 4)]
+    assert weigh([bad, good])[0] == HOLDS
+    assert weigh([bad, bad])[0] == FAILS
+
+
+def test_open_verdict_names_an_interval_that_holds_both_answers():
+    refuted, undecided = [judged(-3, -2), judged(5, 6)], [judged(-9, 1), judged(4, 5)]
+    found, by = weigh([refuted, undecided])
+    assert found == OPEN
+    assert by.low < 0 < by.high
+
+
+@pytest.mark.parametrize("values", [[], [1.0, math.nan], [1.0, math.inf], [[1.0, 2.0]]])
+def test_estimates_refuse_what_is_no_list_of_finite_runs(values):
+    with pytest.raises(InputError, match="runs"):
+        mean_estimate(values)
+
+
+def test_pairs_of_unequal_number_are_refused():
+    with pytest.raises(InputError, match="equal numbers"):
+        difference_estimate([1.0, 2.0], [1.0], paired=True)
+
+
+def test_no_comparison_is_no_verdict():
+    with pytest.raises(InputError, match="nothing to compare"):
+        weigh([[]])
+
+
+def test_a_veto_refutes_and_need_not_be_shown():
+    def answer(values):
+        comparison = Comparison("fall", mean_estimate(values), above=-0.1, veto=True)
+        return judge(comparison, 0.95).answer
+
+    assert answer([-1.0, -1.01, -0.99]) == FAILS
+    assert answer([-1.0, 0.9, 0.1]) == HOLDS
+    assert answer([1.0, 1.01, 0.99]) == HOLDS
+    trend = Comparison("trend", mean_estimate([0.5, -0.4, 0.1]), above=0)
+    veto = Comparison("fall", mean_estimate([-1.0, 0.9, 0.1]), above=-0.1, veto=True)
+    assert weigh([[judge(trend, 0.95), judge(veto, 0.95)]])[0] == OPEN

@@ -1,0 +1,227 @@
+import csv
+import json
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dpatlas.bounds.kl_privacy import INITS
+from dpatlas.core.records import FIELDS
+from dpatlas.core.statistics import Comparison, Estimate
+from dpatlas.errors import InputError, run_command
+from dpatlas.report.claims import (
+    COLUMNS,
+    INCONCLUSIVE,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    REPRODUCED,
+    VERDICTS,
+    check_evidence,
+    conjunction,
+    judge_claims,
+    main,
+    read_claims,
+)
+from dpatlas.report.evidence import Evidence, PaperRecords
+from dpatlas.specs import kl_privacy
+
+WORKFLOW = Path(__file__).parents[2] / "workflow"
+COMMITTED = WORKFLOW / "claims.yaml"
+SCHEMA = WORKFLOW / "schemas" / "claims.schema.yaml"
+CONTRACT = [
+    *("claim", "paper", "place", "statement", "kind", "verdict"),
+    *("expected", "observed", "low", "high", "runs", "evidence"),
+]
+
+
+def observe(records, *, group, target):
+    """A test whose every interval is a point that the records hold."""
+    points = records.group(group)
+    estimates = [Estimate(point, 0.0, 4.0, 5) for point in points]
+    return Evidence([[Comparison(f"at {e.value}", e, above=target) for e in estimates]])
+
+
+TESTS = {"kl_privacy": {"observe": observe}}
+
+
+def part(letter, **fields):
+    return {
+        "id": f"kl-1{letter}",
+        "statement": f"part {letter}",
+        "expected": "above {target:g}",
+        "test": "observe",
+        "group": letter,
+        "target": 1.0,
+    } | fields
+
+
+def claim(**fields):
+    return {
+        "id": "kl-1",
+        "paper": "kl_privacy",
+        "place": "Fig. 1",
+        "statement": "it grows",
+        "kind": "statistical",
+        "evidence": ["figures/kl_vs_epochs.pdf"],
+    } | fields
+
+
+def without(name, fields):
+    return {key: value for key, value in fields.items() if key != name}
+
+
+def write(folder, *claims):
+    path = folder / "claims.yaml"
+    path.write_text(yaml.safe_dump({"family_error": 0.05, "claims": list(claims)}))
+    return path
+
+
+def read(folder, *claims, tests=TESTS):
+    return read_claims(write(folder, *claims), SCHEMA, tests)
+
+
+def paper(**points):
+    return {"kl_privacy": PaperRecords({}, points)}
+
+
+def test_committed_claims_name_tests_and_files_that_exist():
+    claims = read_claims(COMMITTED, SCHEMA)
+    products = [f"figures/{name}.pdf" for name in kl_privacy.FIGURES]
+    products += [f"tables/{name}.csv" for name in kl_privacy.TABLES]
+    check_evidence(claims, products, ["kl_privacy"])
+    assert [claim.id for claim in claims.claims] == [f"kl-{number}" for number in range(1, 9)]
+
+
+def test_evidence_that_no_rule_makes_is_refused(tmp_path):
+    claims = read(tmp_path, claim(**without("id", part("a"))))
+    with pytest.raises(InputError, match=r"figures/kl_vs_epochs\.pdf"):
+        check_evidence(claims, ["figures/kl_vs_depth.pdf"], ["kl_privacy"])
+
+
+@pytest.mark.parametrize("verdicts", list(product(VERDICTS, repeat=3)))
+def test_conjunction_is_refuted_by_one_part_and_reproduced_only_by_all(verdicts):
+    found = conjunction(verdicts)
+    if NOT_REPRODUCED in verdicts:
+        assert found == NOT_REPRODUCED
+    elif NOT_RUN in verdicts:
+        assert found == NOT_RUN
+    else:
+        assert found == (REPRODUCED if set(verdicts) == {REPRODUCED} else INCONCLUSIVE)
+
+
+def test_a_claim_with_parts_has_a_row_per_part_and_one_for_their_conjunction(tmp_path):
+    claims = read(tmp_path, claim(parts=[part("a"), part("b", place="Fig. 2")]))
+    rows = judge_claims(claims, paper(a=(2, 3), b=(-1, 0)), "t", tests=TESTS)
+    assert [(r["claim"], r["verdict"]) for r in rows] == [
+        ("kl-1a", REPRODUCED),
+        ("kl-1b", NOT_REPRODUCED),
+        ("kl-1", NOT_REPRODUCED),
+    ]
+    assert [row["place"] for row in rows] == ["Fig. 1", "Fig. 2", "Fig. 1"]
+    assert rows[2]["observed"] == "1 of 2"
+    assert rows[0]["expected"] == "above 1"
+
+
+def test_small_settings_show_what_was_seen_and_carry_no_verdict(tmp_path):
+    claims = read(tmp_path, claim(parts=[part("a"), part("b")]))
+    rows = judge_claims(claims, paper(a=(2, 3), b=(2, 3)), "t", verdicts=False, tests=TESTS)
+    assert {row["verdict"] for row in rows} == {NOT_RUN}
+    assert rows[0]["observed"] == 2.0
+    assert "no verdict" in rows[0]["note"]
+
+
+def test_a_paper_that_is_not_part_of_the_run_is_not_run(tmp_path):
+    claims = read(tmp_path, claim(parts=[part("a"), part("b")]))
+    rows = judge_claims(claims, {}, "t", tests=TESTS)
+    assert {(row["verdict"], row["runs"]) for row in rows} == {(NOT_RUN, 0)}
+
+
+BAD = {
+    "an unknown key": (claim(parts=[part("a"), part("b", horizen="short")]), "horizen"),
+    "a kind that does not exist": (claim(kind="numeric", parts=[part("a"), part("b")]), "numeric"),
+    "a test that does not exist": (claim(parts=[part("a"), part("b", test="guess")]), "guess"),
+    "an argument too few": (claim(parts=[part("a"), without("target", part("b"))]), "target"),
+    "an argument too many": (claim(parts=[part("a"), part("b", axis="depth")]), "axis"),
+    "a paper that does not exist": (claim(paper="other", parts=[part("a"), part("b")]), "other"),
+    "an id given twice": (claim(parts=[part("a"), part("a")]), "kl-1a twice"),
+    "a part of another claim": (claim(parts=[part("a"), part("b", id="kl-2b")]), "kl-2b"),
+    "an expected value of no field": (
+        claim(parts=[part("a"), part("b", expected="{goal}")]),
+        "goal",
+    ),
+    "evidence outside the results": (
+        claim(evidence=["../secret.pdf"], parts=[part("a"), part("b")]),
+        "secret",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_claims_are_refused_in_one_line_that_names_them(tmp_path, name):
+    content, named = BAD[name]
+    with pytest.raises(InputError, match=named):
+        read(tmp_path, content)
+
+
+def test_a_test_that_no_entry_uses_is_refused(tmp_path):
+    tests = {"kl_privacy": {**TESTS["kl_privacy"], "forgotten": observe}}
+    with pytest.raises(InputError, match="no entry for test forgotten"):
+        read(tmp_path, claim(parts=[part("a"), part("b")]), tests=tests)
+
+
+def constants_record(path, ratio):
+    row = {"depth": 2, "B": 2.0, "mean": 2 * ratio, "standard_error": 1e-3}
+    record = dict.fromkeys(FIELDS) | {"schema_version": 1, "id": "constants", "spec": {}}
+    record["metrics"] = {"rows": [row | {"init": i, "draws": 9} for i in INITS]}
+    path.write_text(json.dumps(record))
+    return path
+
+
+def command(tmp_path, settings, *records):
+    return [
+        *("--claims", str(COMMITTED), "--tier", "t", "--settings", settings),
+        *("--results", str(tmp_path), "--output", str(tmp_path / "claims.csv")),
+        *("--records", *map(str, records)),
+    ]
+
+
+def rows_of(tmp_path):
+    with (tmp_path / "claims.csv").open(newline="") as stream:
+        return {row["claim"]: row for row in csv.DictReader(stream)}
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(1.01, REPRODUCED), (1.2, NOT_REPRODUCED)])
+def test_the_command_writes_the_columns_of_the_contract(tmp_path, ratio, verdict):
+    record = constants_record(tmp_path / "record.json", ratio)
+    settings = json.dumps({"kl_privacy": {"groups": {"constants": ["constants"]}}})
+    assert run_command(main, command(tmp_path, settings, record)) == 0
+    header = (tmp_path / "claims.csv").read_text().splitlines()[0].split(",")
+    assert header[: len(CONTRACT)] == CONTRACT
+    assert header == list(COLUMNS)
+    row = rows_of(tmp_path)["kl-7"]
+    assert row["verdict"] == verdict
+    assert float(row["observed"]) == pytest.approx(ratio)
+    assert float(row["low"]) < ratio < float(row["high"])
+    assert row["runs"] == "9"
+    assert row["evidence"] == "tables/kl_constants.csv"
+    assert {row["verdict"] for row in rows_of(tmp_path).values()} == {verdict, NOT_RUN}
+
+
+def test_the_settings_can_forgo_verdicts(tmp_path):
+    record = constants_record(tmp_path / "record.json", 1.0)
+    settings = {"kl_privacy": {"groups": {"constants": ["constants"]}}, "verdicts": False}
+    assert run_command(main, command(tmp_path, json.dumps(settings), record)) == 0
+    assert {row["verdict"] for row in rows_of(tmp_path).values()} == {NOT_RUN}
+
+
+def test_a_run_that_the_settings_name_and_nobody_gives_is_bad_input(tmp_path, capsys):
+    settings = json.dumps({"kl_privacy": {"groups": {"constants": ["gone"]}}})
+    assert run_command(main, command(tmp_path, settings)) == 2
+    assert "gone" in capsys.readouterr().err
+    assert not (tmp_path / "claims.csv").exists()
+
+
+def test_settings_that_are_not_json_are_bad_input(tmp_path, capsys):
+    assert run_command(main, command(tmp_path, "{")) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,151 @@
+import json
+import platform
+import subprocess
+import sys
+
+import pytest
+from small_run import FIELDS, spec_of, write_run
+
+from dpatlas.commands import plan as command
+from dpatlas.core.config import load_tier
+from dpatlas.errors import run_command
+from dpatlas.report.plan import describe_plan, make_plan, makespan, run_job
+from dpatlas.report.rates import DEFAULTS, fit, past_runs
+from dpatlas.report.work import Size, work
+from dpatlas.specs.atlas import Atlas
+
+SIZE = Size(30, 6, 64)
+
+
+def job(done=False, **changes):
+    return run_job(FIELDS | changes, SIZE, 600, done)
+
+
+def write_past(results, slowness, spec, **cost):
+    """A past run on a machine `slowness` times as slow as the default one."""
+    counts = work(spec.fields, SIZE).counts
+    seconds = slowness * sum(DEFAULTS["cpu"][name] * count for name, count in counts.items())
+    spent = {"cpu_s": seconds, "wall_s": seconds, "machine": platform.machine(), **cost}
+    return write_run(results / "embedded", spec, cost=spent)
+
+
+def big_specs():
+    return [spec_of(depth=depth, width=width, steps=2000) for depth in (2, 6) for width in (32, 64)]
+
+
+def test_products_of_a_step_are_counted_by_hand():
+    fields = FIELDS | {"width": 4, "runs": 1, "steps": 1}
+    counted = work(fields, Size(n_train=2, n_add=1, inputs=5)).counts["products"]
+    first, last = 5 * 4, 4 * 1
+    forward_and_cross = 2 * (2 * 3 * (first + last))
+    weight_gradients = 2 * 2 * (first + last)
+    input_gradients = 2 * 3 * last
+    assert counted == forward_and_cross + weight_gradients + input_gradients
+
+
+@pytest.mark.parametrize("tier", ["smoke", "embedded", "workstation", "paper"])
+def test_every_job_of_every_tier_has_a_cost(tier, tmp_path):
+    jobs = command.jobs_of(Atlas(load_tier(tier), tmp_path))
+    plan = make_plan(jobs, "cpu", tmp_path, 2, tier)
+    assert all(row["cpu_hours"] > 0 and row["disk_mb"] > 0 for row in plan["rows"])
+    assert sum(row["jobs"] for row in plan["rows"]) == len(jobs) == plan["total"]["jobs"]
+
+
+def test_without_past_runs_the_default_rate_is_used_and_said(tmp_path):
+    plan = make_plan([job()], "cpu", tmp_path, 1, "embedded")
+    assert plan["past"]["cpu"]["seconds_per_unit"] == DEFAULTS["cpu"]
+    assert "no past runs on cpu: default rates" in describe_plan(plan)
+
+
+def test_a_slower_machine_scales_work_that_it_never_did(tmp_path):
+    for spec in big_specs():
+        write_past(tmp_path, 3.0, spec)
+    rates = fit(past_runs(tmp_path, "cpu"), "cpu")
+    unseen = work(FIELDS | {"width": 1024, "depth": 10}, Size(10_000, 2_000, 3_072)).counts
+    assert rates.estimate(unseen) == pytest.approx(3 * fit([], "cpu").estimate(unseen))
+    assert rates.spread() == pytest.approx({"low": 1.0, "median": 1.0, "high": 1.0})
+
+
+def test_a_run_does_not_judge_its_own_estimate(tmp_path):
+    *others, last = big_specs()
+    for spec in others:
+        write_past(tmp_path, 1.0, spec)
+    write_past(tmp_path, 5.0, last)
+    rates = fit(past_runs(tmp_path, "cpu"), "cpu")
+    assert max(rates.errors) == pytest.approx(5.0)
+
+
+def test_rates_are_never_negative(tmp_path):
+    # Times that fall with the depth would ask for a negative cost of a layer.
+    for depth, seconds in ((2, 40.0), (6, 20.0), (10, 10.0)):
+        spec = spec_of(depth=depth, width=32, steps=2000)
+        write_past(tmp_path, 1.0, spec, cpu_s=seconds, wall_s=seconds)
+    rates = fit(past_runs(tmp_path, "cpu"), "cpu")
+    assert min(rates.seconds.values()) >= 0
+
+
+def test_other_machines_other_devices_and_broken_records_are_passed_over(tmp_path):
+    first, second, third, fourth = big_specs()
+    write_past(tmp_path, 1.0, first)
+    write_past(tmp_path, 1.0, second, machine="another")
+    write_past(tmp_path, 1.0, third, device="cuda")
+    write_past(tmp_path, 1.0, fourth).write_text("{")
+    assert len(past_runs(tmp_path, "cpu")) == 1
+    assert len(past_runs(tmp_path, "cuda")) == 1
+
+
+def test_finished_runs_are_counted_as_done_and_cost_nothing(tmp_path):
+    atlas = Atlas(load_tier("smoke"), tmp_path)
+    fresh = make_plan(command.jobs_of(atlas), "cpu", tmp_path, 1, "smoke")["total"]
+    spec = next(iter(atlas.specs.values()))
+    write_run(atlas.folder, spec, cost={"machine": "another"})
+    rest = make_plan(command.jobs_of(atlas), "cpu", tmp_path, 1, "smoke")["total"]
+    assert (fresh["done"], rest["done"]) == (0, 1)
+    assert rest["jobs"] == fresh["jobs"]
+    assert rest["cpu_hours"] < fresh["cpu_hours"]
+
+
+def test_gpu_hours_that_were_never_measured_are_called_an_assumption(tmp_path):
+    jobs = [job(), job(kind="constants", inits=["he"], depths=[2], draws=10)]
+    plan = make_plan(jobs, "auto", tmp_path, 1, "paper")
+    training, constants = plan["rows"]
+    assert training["gpu_hours"] > 0
+    assert constants["gpu_hours"] == 0
+    assert "never measured on a GPU: 10 TFLOP/s" in describe_plan(plan)
+    assert plan["total"]["cpu_hours_without_gpu"] > 0
+
+
+def test_cores_take_the_longest_job_that_is_left():
+    assert makespan([1, 2, 3, 4], cores=1) == 10
+    assert makespan([1, 2, 3, 4], cores=2) == 5
+    assert makespan([4, 1, 1], cores=4) == 4
+    assert makespan([], cores=2) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--tier", "nope"], "'nope'"),
+        (["--cores", "0"], "--cores"),
+        (["--config", "missing.yaml"], "missing.yaml"),
+        (["--tier", "smoke", "--config", "a.yaml"], "--config"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_2(capsys, arguments, named):
+    assert run_command(command.main, arguments) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert len(error.splitlines()) == 1
+
+
+def test_the_plan_is_made_without_torch(tmp_path):
+    script = (
+        "import sys; from dpatlas.commands.plan import main; main(sys.argv[1:]); "
+        "assert not {'torch', 'scipy.optimize'} & set(sys.modules)"
+    )
+    words = ["--tier", "paper", "--json", "--results", str(tmp_path)]
+    run = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["tier"] == "paper"

@@ -1,0 +1,197 @@
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run, spec_of, write_run
+
+from dpatlas.commands import publish as command
+from dpatlas.core.canonical import sha256
+from dpatlas.core.config import load_tier
+from dpatlas.core.files import read_json, write_json
+from dpatlas.errors import InputError, run_command
+from dpatlas.report import lineage
+from dpatlas.report import publish as module
+from dpatlas.report.publish import Expected, publish
+
+IDS = (spec_of(depth=2).id, spec_of(depth=4).id)
+EXPECTED = Expected("embedded", figures={FIGURE: IDS}, tables={TABLE: IDS[:1]})
+
+
+@pytest.fixture(autouse=True)
+def code_on_disk(monkeypatch):
+    for place in (lineage, module):
+        monkeypatch.setattr(place, "digest_now", lambda name: CODE_NOW)
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = small_run(tmp_path / "results")
+    write_json(folder / "config.json", {"tier": "embedded", "data": {"root": "/home/me/data"}})
+    return folder
+
+
+def published(run, **changes):
+    arguments = {"results": run.parent, "docs": run.parents[1] / "docs", "commit": "abc"}
+    return publish(EXPECTED, **arguments | changes)
+
+
+def names(folder):
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+
+
+def test_summaries_are_copied_and_raw_records_are_not(run):
+    assert names(published(run)) == {
+        "README.md",
+        "manifest.json",
+        "claims.csv",
+        "config.json",
+        *(f"figures/{FIGURE}.{suffix}" for suffix in ("pdf", "png", "csv")),
+        *(f"tables/{TABLE}.{suffix}" for suffix in ("csv", "md", "tex")),
+    }
+
+
+def test_the_manifest_accounts_for_every_file_and_record(run):
+    target = published(run)
+    manifest = read_json(target / "manifest.json")
+    files = manifest["files"]
+    assert set(files) | {"manifest.json", "README.md"} == names(target)
+    assert all(sha256((target / path).read_bytes()) == digest for path, digest in files.items())
+    assert set(manifest["records"]) == set(IDS)
+    assert manifest["data"][DATA["sha256"]]["source"] == DATA["source"]
+    assert manifest["commit"] == "abc"
+    assert manifest["cost"]["jobs"] == 2
+    assert manifest["cost"]["cpu_hours"] == pytest.approx(14 / 3600)
+
+
+def test_nothing_of_the_machine_is_published(run):
+    target = published(run)
+    text = "".join(
+        path.read_text() for path in target.rglob("*") if path.suffix in (".json", ".md", ".csv")
+    )
+    assert "some-host" not in text
+    assert "/home/me" not in text
+    assert str(run) not in text
+
+
+def test_the_readme_shows_verdicts_and_figures(run):
+    text = (published(run) / "README.md").read_text()
+    assert "1 reproduced, 1 inconclusive" in text
+    assert f"![{FIGURE}](figures/{FIGURE}.png)" in text
+    assert r"| kl-2 | inconclusive | A \| B. |" in text
+
+
+def test_code_that_changed_since_the_run_is_said(run, monkeypatch):
+    monkeypatch.setattr(module, "digest_now", lambda name: "0" * 16)
+    text = (published(run) / "README.md").read_text()
+    assert "Made by other code than was there at publication" in text
+
+
+def test_a_published_figure_can_be_explained_without_its_records(run):
+    figure = lineage.trace(published(run) / "figures" / f"{FIGURE}.png")
+    assert figure["as_made"]
+    assert [record["present"] for record in figure["records"]] == [False, False]
+    assert [record["spec"]["depth"] for record in figure["records"]] == [2, 4]
+    assert figure["records"][0]["data"]["sha256"] == DATA["sha256"]
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        f"figures/{FIGURE}.png",
+        f"tables/{TABLE}.tex",
+        f"lineage/{FIGURE}.json",
+        f"runs/kl_privacy/{IDS[1]}/record.json",
+        "claims.csv",
+    ],
+)
+def test_an_incomplete_run_is_refused_and_the_missing_file_named(run, missing):
+    (run / missing).unlink()
+    with pytest.raises(InputError, match=missing):
+        published(run)
+    assert not (run.parents[1] / "docs").exists()
+
+
+def test_an_edited_figure_is_refused(run):
+    (run / "figures" / f"{FIGURE}.csv").write_text("better numbers")
+    with pytest.raises(InputError, match=rf"{FIGURE}\.csv.*other content"):
+        published(run)
+
+
+def test_a_record_made_again_after_its_figure_is_refused(run):
+    write_run(run, spec_of(depth=4), metrics={"kl": None})
+    with pytest.raises(InputError, match=f"{IDS[1]}/record.json.*other content"):
+        published(run)
+
+
+def test_a_figure_of_other_records_than_the_config_asks_for_is_refused(run):
+    more = Expected("embedded", figures={FIGURE: (*IDS, "he-d6-w8-00000000")}, tables={})
+    fewer = Expected("embedded", figures={FIGURE: IDS[:1]}, tables={})
+    for expected, named in ((more, "he-d6-w8-00000000"), (fewer, IDS[1])):
+        with pytest.raises(InputError, match=named):
+            publish(expected, run.parent, run.parents[1] / "docs", None)
+
+
+def test_publishing_again_replaces_the_folder(run):
+    target = published(run)
+    (target / "figures" / "old.png").write_text("of an earlier run")
+    assert "figures/old.png" not in names(published(run))
+    assert names(target.parent) == {f"embedded/{name}" for name in names(target)}
+
+
+def test_a_failure_while_writing_keeps_what_was_published(run, monkeypatch):
+    target = published(run)
+    before = {name: (target / name).read_bytes() for name in names(target)}
+
+    def full(path, content):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(module, "write_atomic", full)
+    with pytest.raises(OSError, match="No space"):
+        published(run)
+    assert {name: (target / name).read_bytes() for name in names(target)} == before
+    assert [path.name for path in target.parent.iterdir()] == ["embedded"]
+
+
+def test_smoke_is_refused(tmp_path, capsys):
+    arguments = ["--tier", "smoke", "--results", str(tmp_path), "--docs", str(tmp_path / "docs")]
+    assert run_command(command.main, arguments) == 2
+    error = capsys.readouterr().err
+    assert "smoke" in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "docs").exists()
+
+
+def test_the_config_saved_beside_a_run_says_what_it_should_hold(tmp_path):
+    config = load_tier("embedded") | {"tier": "mine"}
+    write_json(tmp_path / "mine" / "config.json", config)
+    assert command.config_of("mine", tmp_path) == config
+    assert command.config_of("embedded", tmp_path) == load_tier("embedded")
+
+
+def test_claims_without_verdicts_are_refused(run):
+    with (run / "claims.csv").open("w") as stream:
+        csv.writer(stream).writerow(["claim", "verdict", "statement"])
+    with pytest.raises(InputError, match=r"claims\.csv"):
+        published(run)
+
+
+def test_the_saved_config_is_published_as_json(run):
+    config = json.loads((published(run) / "config.json").read_text())
+    assert config == {"tier": "embedded", "data": {"root": None}}
+
+
+def test_if_the_new_folder_cannot_take_its_place_the_old_one_comes_back(run, monkeypatch):
+    target = published(run)
+    before = names(target)
+    rename = Path.rename
+
+    def refuse(path, to):
+        if path.name == "fresh":
+            raise OSError("refused")
+        return rename(path, to)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(OSError, match="refused"):
+        published(run)
+    assert names(target) == before

@@ -1,0 +1,193 @@
+"""The workflow as its users meet it: what runs, what runs again, and what stops it."""
+
+import csv
+import hashlib
+import json
+import sys
+
+import pytest
+import yaml
+
+from dpatlas.core.config import load_config
+from dpatlas.core.records import read_record
+from dpatlas.specs.atlas import Atlas
+
+SMOKE = "workflow/tiers/smoke.yaml"
+KL_FIGURES = ["kl_vs_epochs", "kl_vs_depth", "kl_vs_width", "kl_bounds", "kl_tradeoff"]
+CLAIM_COLUMNS = [
+    "claim",
+    "paper",
+    "place",
+    "statement",
+    "kind",
+    "verdict",
+    "expected",
+    "observed",
+    "low",
+    "high",
+    "runs",
+    "evidence",
+]
+pytestmark = pytest.mark.smoke
+
+
+def smoke_atlas() -> Atlas:
+    return Atlas(load_config([SMOKE]))
+
+
+def with_config(checkout, change):
+    """A config file that changes the smoke tier and keeps its name."""
+    path = checkout.folder / "change.yaml"
+    path.write_text(yaml.safe_dump({"tier": "smoke", **change}))
+    return ("--configfile", SMOKE, "change.yaml")
+
+
+def test_one_command_makes_every_output_of_the_contract(smoke):
+    results = smoke.folder / "results/smoke"
+    for name in KL_FIGURES:
+        for suffix in ("pdf", "png", "csv"):
+            assert (results / f"figures/{name}.{suffix}").stat().st_size > 0
+    for suffix in ("csv", "md", "tex"):
+        assert (results / f"tables/kl_constants.{suffix}").stat().st_size > 0
+    assert (results / "report/index.html").stat().st_size > 0
+    for path in smoke_atlas().all_records():
+        read_record(smoke.folder / path)
+    with (results / "claims.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert list(rows[0])[: len(CLAIM_COLUMNS)] == CLAIM_COLUMNS
+    assert {row["verdict"] for row in rows} == {"not run at this tier"}
+    assert not list(results.glob("checkpoints/**/*.npz"))
+    assert json.loads((results / "config.json").read_text())["tier"] == "smoke"
+
+
+def test_a_second_run_has_nothing_to_do(smoke):
+    assert smoke.planned("--configfile", SMOKE) == {}
+
+
+def test_one_more_depth_runs_one_new_job_per_init_and_what_depends_on_them(smoke):
+    depths = load_config([SMOKE])["kl_privacy"]["depth_sweep"]["depths"]
+    change = with_config(smoke, {"kl_privacy": {"depth_sweep": {"depths": [*depths, 5]}}})
+    assert smoke.planned(*change) == {"kl_privacy": 2, "kl_vs_depth": 1, "claims": 1, "page": 1}
+
+
+def test_a_change_of_the_plot_runs_the_plots_only(smoke):
+    with smoke.edit("src/dpatlas/figures/look.py", "0.95", "0.9"):
+        planned = smoke.planned("--configfile", SMOKE)
+    assert planned.pop("page") == 1
+    assert set(planned) <= {*KL_FIGURES, "kl_constants"} and "kl_vs_depth" in planned
+
+
+def test_a_comment_or_docstring_runs_nothing(smoke):
+    with (
+        smoke.edit("src/dpatlas/privacy/kl.py", '"""The KL kernel:', '"""This KL kernel:'),
+        smoke.edit("src/dpatlas/core/seeds.py", "import os\n", "import os  # for urandom\n"),
+        smoke.edit("src/dpatlas/figures/kl_privacy.py", "\n\n\n", "\n# a remark\n\n\n"),
+    ):
+        assert smoke.planned("--configfile", SMOKE) == {}
+
+
+def test_a_semantic_edit_in_a_bounds_module_runs_exactly_its_users(smoke):
+    jobs = len(smoke_atlas().specs)
+    with smoke.edit("src/dpatlas/bounds/kl_privacy.py", '"exact": 4,', '"exact": 4 + 0,'):
+        planned = smoke.planned("--configfile", SMOKE)
+    everything = {name: 1 for name in [*KL_FIGURES, "kl_constants", "claims", "page"]}
+    assert planned == {**everything, "kl_privacy": jobs}
+    with smoke.edit("src/dpatlas/report/page.py", "autoescape=True", "autoescape=bool(1)"):
+        assert smoke.planned("--configfile", SMOKE) == {"page": 1}
+
+
+def test_a_deleted_figure_is_made_again_alone(smoke):
+    path = smoke.folder / "results/smoke/figures/kl_vs_width.pdf"
+    before = path.read_bytes()
+    path.unlink()
+    planned = smoke.planned("--configfile", SMOKE)
+    planned.pop("page", None)
+    assert planned == {"kl_vs_width": 1}
+    result = smoke.snakemake("kl_vs_width", "--configfile", SMOKE)
+    assert result.returncode == 0, result.stderr
+    assert path.read_bytes() == before
+
+
+def test_another_seed_runs_every_training_job_and_no_data_job(smoke):
+    jobs = len(smoke_atlas().specs)
+    planned = smoke.planned(*with_config(smoke, {"seed": 1}))
+    assert planned["kl_privacy"] == jobs
+    assert "data" not in planned
+
+
+def test_a_figure_is_reached_by_its_rule_name(checkout):
+    planned = checkout.planned("kl_vs_depth")
+    assert planned["kl_vs_depth"] == 1
+    assert planned["kl_privacy"] == len(Atlas(load_config()).ids("kl_privacy", "depth"))
+    assert "claims" not in planned
+
+
+def test_a_change_without_a_tier_writes_to_custom(checkout):
+    (checkout.folder / "mine.yaml").write_text("kl_privacy: {runs: 3}\n")
+    result = checkout.snakemake("-n", "kl_vs_depth", "--configfile", "mine.yaml")
+    assert "results/custom/figures/kl_vs_depth.pdf" in result.stdout
+    assert "results/embedded" not in result.stdout
+    result = checkout.snakemake("-n", "kl_vs_depth", "--config", "seed=4")
+    assert "results/custom/" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kl_privcy: {runs: 3}", ["kl_privcy", "did you mean"]),
+        ("kl_privacy: {lr: {he: 1e-3}}", ["kl_privacy.lr.he", "1e-3", "a number"]),
+        ("kl_privacy: {depth_sweep: {depths: [-2]}}", ["depths.0", "-2"]),
+        ("kl_privacy: {inits: [glorot]}", ["inits.0", "glorot", "lecun"]),
+    ],
+)
+def test_a_wrong_config_stops_before_any_job_with_one_line_and_exit_code_2(checkout, text, words):
+    (checkout.folder / "wrong.yaml").write_text(text + "\n")
+    result = checkout.snakemake("-n", "--configfile", "wrong.yaml")
+    assert result.returncode == 2
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("dpatlas:")]
+    for word in words:
+        assert word in line
+    assert "Traceback" not in result.stderr
+
+
+def test_the_report_is_made_offline(smoke):
+    result = smoke.snakemake("--report", "report.html", "--configfile", SMOKE)
+    assert result.returncode == 0, result.stderr
+    assert "kl_vs_depth" in (smoke.folder / "report.html").read_text()
+
+
+def test_the_lint_of_the_workflow_is_clean(checkout):
+    result = checkout.snakemake("--lint")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_explain_traces_a_figure_to_its_records(smoke):
+    result = smoke.python(
+        "-m", "dpatlas", "explain", "results/smoke/figures/kl_vs_depth.pdf", "--json"
+    )
+    assert result.returncode == 0, result.stderr
+    text = result.stdout
+    for spec_id in smoke_atlas().ids("kl_privacy", "depth"):
+        assert spec_id in text
+
+
+def test_results_are_the_same_bytes_on_one_core(smoke, tmp_path_factory):
+    """`--cores` never changes a digit, and neither does the folder."""
+    from conftest import copy_project
+
+    other = copy_project(tmp_path_factory.mktemp("again") / "elsewhere")
+    result = other.run(
+        *(sys.executable, "-m", "snakemake", "--cores", "1"), "kl_vs_width", "--configfile", SMOKE
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    compared = 0
+    for path in sorted((other.folder / "results/smoke").rglob("*")):
+        if path.name in ("record.json", "kl_vs_width.csv", "kl_vs_width.png", "kl_vs_width.svg"):
+            twin = smoke.folder / path.relative_to(other.folder)
+            assert _digest(path) == _digest(twin), path.name
+            compared += 1
+    assert compared == 3 + len(smoke_atlas().ids("kl_privacy", "width"))
+
+
+def _digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
