@@ -4,11 +4,11 @@ import itertools
 import pytest
 
 from dpatlas.core.config import load_config, load_tier
+from dpatlas.core.files import check_writable
 from dpatlas.core.seeds import Noise, seed
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.specs.atlas import Atlas
-from dpatlas.specs.writable import check_writable
 
 
 def changed(change):

@@ -12,6 +12,7 @@ from dpatlas.bounds.kl_privacy import INITS
 from dpatlas.core.seeds import Noise
 from dpatlas.models.mlp import initial_weights
 from dpatlas.privacy.kl import (
+    RecordGaps,
     loss_and_delta,
     noisy_step,
     record_gaps,
@@ -177,6 +178,12 @@ def test_identical_records_have_a_gap_of_zero_never_below():
     gaps = same.gaps()
     assert (gaps.squared_gaps("remove_add") >= 0).all()
     assert (gaps.squared_gaps("remove_add") <= 1e-5 * gaps.gbar_norm2 / N_TRAIN**2).all()
+
+
+def test_a_gap_that_rounding_took_below_zero_is_zero():
+    one = torch.ones(2, dtype=torch.float64)
+    gaps = RecordGaps([], one, one * (1 + 1e-9), one[0], one, n_train=2)
+    assert torch.equal(gaps.squared_gaps("remove_add"), torch.zeros_like(one))
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 10])

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "src", "pyproject.toml")
+PARTS = (
+    "Snakefile",
+    "config.yaml",
+    "environment.yml",
+    "workflow",
+    "profiles",
+    "src",
+    "pyproject.toml",
+)
 SMOKE = "workflow/tiers/smoke.yaml"
 
 

@@ -71,7 +71,7 @@ def test_one_more_depth_runs_one_new_job_per_init_and_what_depends_on_them(smoke
 
 
 def test_a_change_of_the_plot_runs_the_plots_only(smoke):
-    with smoke.edit("src/dpatlas/figures/look.py", "0.95", "0.9"):
+    with smoke.edit("src/dpatlas/figures/look.py", "THIN = 0.6", "THIN = 0.7"):
         planned = smoke.planned("--configfile", SMOKE)
     assert planned.pop("page") == 1
     assert set(planned) <= {*KL_FIGURES, "kl_constants"} and "kl_vs_depth" in planned

@@ -4,10 +4,10 @@ import sys
 
 from dpatlas.core.config import load_config
 from dpatlas.core.digest import code_digest
-from dpatlas.core.files import write_json
+from dpatlas.core.environment import put_own_python_first
+from dpatlas.core.files import check_writable, write_json
 from dpatlas.errors import EXIT_BAD_INPUT, InputError
 from dpatlas.specs.atlas import Atlas
-from dpatlas.specs.writable import check_writable
 
 # Only sys.exit gives the exit code; an exception in a Snakefile would end in 1.
 try:
@@ -22,8 +22,9 @@ except InputError as error:
     sys.exit(EXIT_BAD_INPUT)
 
 # Rules run with the interpreter that runs Snakemake, whether or not its environment is activated;
-# under --sdm conda with the environment's own.
-PYTHON = "python" if workflow.deployment_settings.deployment_method else sys.executable
+# under --sdm conda the rule's own environment comes before it.
+put_own_python_first()
+
 CHECKPOINTS = f"{ATLAS.folder}/checkpoints"
 FIGURES = f"{ATLAS.folder}/figures"
 TABLES = f"{ATLAS.folder}/tables"

@@ -16,9 +16,9 @@ rule data:
     threads: 1
     params:
         options=lambda wildcards: ATLAS.data_sets()[wildcards.id],
-        folder=f"{ATLAS.folder}/data/{{id}}",
+        folder=subpath(output[0], parent=True),
         source=ATLAS.data_source(),
         code=code_digest("dpatlas.data.prepare"),
     shell:
-        "{PYTHON:q} -m dpatlas.data.prepare --options {params.options:q} "
+        "python -m dpatlas.data.prepare --options {params.options:q} "
         "--output {params.folder:q} {params.source} > {log:q} 2>&1"

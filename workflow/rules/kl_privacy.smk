@@ -5,8 +5,8 @@ rule kl_privacy:
     input:
         data=lambda wildcards: ATLAS.data_manifest(wildcards.id),
     output:
-        f"{ATLAS.folder}/runs/kl_privacy/{{id}}/record.json",
-        f"{ATLAS.folder}/runs/kl_privacy/{{id}}/cost.json",
+        record=f"{ATLAS.folder}/runs/kl_privacy/{{id}}/record.json",
+        cost=f"{ATLAS.folder}/runs/kl_privacy/{{id}}/cost.json",
     log:
         f"{LOGS}/kl_privacy/{{id}}.log",
     conda:
@@ -16,12 +16,13 @@ rule kl_privacy:
         mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
         gpu=lambda wildcards: int(ATLAS.device(wildcards.id) != "cpu"),
     params:
+        checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
         device=lambda wildcards: ATLAS.device(wildcards.id),
         code=code_digest("dpatlas.experiments.kl_privacy"),
     shell:
-        "{PYTHON:q} -m dpatlas.experiments.kl_privacy --spec {params.spec:q} --data {input.data:q} "
-        "--record {output[0]:q} --checkpoints {CHECKPOINTS:q} --device {params.device} "
+        "python -m dpatlas.experiments.kl_privacy --spec {params.spec:q} --data {input.data:q} "
+        "--record {output.record:q} --checkpoints {params.checkpoints:q} --device {params.device} "
         "> {log:q} 2>&1"
 
 
@@ -31,7 +32,7 @@ rule kl_vs_epochs:
         style=STYLE,
     output:
         multiext(f"{FIGURES}/kl_vs_epochs", *FIGURE_FILES),
-        f"{LINEAGE}/kl_vs_epochs.json",
+        lineage=f"{LINEAGE}/kl_vs_epochs.json",
         png=report(
             f"{FIGURES}/kl_vs_epochs.png",
             caption="../report/kl_vs_epochs.rst",
@@ -44,11 +45,13 @@ rule kl_vs_epochs:
         "../../environment.yml"
     threads: 1
     params:
+        tier=ATLAS.tier,
+        folder=subpath(output.png, parent=True),
         settings=ATLAS.settings("kl_privacy"),
         code=code_digest("dpatlas.figures.kl_privacy"),
     shell:
-        "{PYTHON:q} -m dpatlas.figures.kl_privacy kl_vs_epochs --tier {ATLAS.tier} "
-        "--settings {params.settings:q} --output {FIGURES:q} --lineage {output[3]:q} "
+        "python -m dpatlas.figures.kl_privacy kl_vs_epochs --tier {params.tier} "
+        "--settings {params.settings:q} --output {params.folder:q} --lineage {output.lineage:q} "
         "--records {input.records:q} > {log:q} 2>&1"
 
 
@@ -58,7 +61,7 @@ rule kl_vs_depth:
         style=STYLE,
     output:
         multiext(f"{FIGURES}/kl_vs_depth", *FIGURE_FILES),
-        f"{LINEAGE}/kl_vs_depth.json",
+        lineage=f"{LINEAGE}/kl_vs_depth.json",
         png=report(
             f"{FIGURES}/kl_vs_depth.png",
             caption="../report/kl_vs_depth.rst",
@@ -71,11 +74,13 @@ rule kl_vs_depth:
         "../../environment.yml"
     threads: 1
     params:
+        tier=ATLAS.tier,
+        folder=subpath(output.png, parent=True),
         settings=ATLAS.settings("kl_privacy"),
         code=code_digest("dpatlas.figures.kl_privacy"),
     shell:
-        "{PYTHON:q} -m dpatlas.figures.kl_privacy kl_vs_depth --tier {ATLAS.tier} "
-        "--settings {params.settings:q} --output {FIGURES:q} --lineage {output[3]:q} "
+        "python -m dpatlas.figures.kl_privacy kl_vs_depth --tier {params.tier} "
+        "--settings {params.settings:q} --output {params.folder:q} --lineage {output.lineage:q} "
         "--records {input.records:q} > {log:q} 2>&1"
 
 
@@ -85,7 +90,7 @@ rule kl_vs_width:
         style=STYLE,
     output:
         multiext(f"{FIGURES}/kl_vs_width", *FIGURE_FILES),
-        f"{LINEAGE}/kl_vs_width.json",
+        lineage=f"{LINEAGE}/kl_vs_width.json",
         png=report(
             f"{FIGURES}/kl_vs_width.png",
             caption="../report/kl_vs_width.rst",
@@ -98,11 +103,13 @@ rule kl_vs_width:
         "../../environment.yml"
     threads: 1
     params:
+        tier=ATLAS.tier,
+        folder=subpath(output.png, parent=True),
         settings=ATLAS.settings("kl_privacy"),
         code=code_digest("dpatlas.figures.kl_privacy"),
     shell:
-        "{PYTHON:q} -m dpatlas.figures.kl_privacy kl_vs_width --tier {ATLAS.tier} "
-        "--settings {params.settings:q} --output {FIGURES:q} --lineage {output[3]:q} "
+        "python -m dpatlas.figures.kl_privacy kl_vs_width --tier {params.tier} "
+        "--settings {params.settings:q} --output {params.folder:q} --lineage {output.lineage:q} "
         "--records {input.records:q} > {log:q} 2>&1"
 
 
@@ -112,7 +119,7 @@ rule kl_bounds:
         style=STYLE,
     output:
         multiext(f"{FIGURES}/kl_bounds", *FIGURE_FILES),
-        f"{LINEAGE}/kl_bounds.json",
+        lineage=f"{LINEAGE}/kl_bounds.json",
         png=report(
             f"{FIGURES}/kl_bounds.png",
             caption="../report/kl_bounds.rst",
@@ -125,11 +132,13 @@ rule kl_bounds:
         "../../environment.yml"
     threads: 1
     params:
+        tier=ATLAS.tier,
+        folder=subpath(output.png, parent=True),
         settings=ATLAS.settings("kl_privacy"),
         code=code_digest("dpatlas.figures.kl_privacy"),
     shell:
-        "{PYTHON:q} -m dpatlas.figures.kl_privacy kl_bounds --tier {ATLAS.tier} "
-        "--settings {params.settings:q} --output {FIGURES:q} --lineage {output[3]:q} "
+        "python -m dpatlas.figures.kl_privacy kl_bounds --tier {params.tier} "
+        "--settings {params.settings:q} --output {params.folder:q} --lineage {output.lineage:q} "
         "--records {input.records:q} > {log:q} 2>&1"
 
 
@@ -139,7 +148,7 @@ rule kl_tradeoff:
         style=STYLE,
     output:
         multiext(f"{FIGURES}/kl_tradeoff", *FIGURE_FILES),
-        f"{LINEAGE}/kl_tradeoff.json",
+        lineage=f"{LINEAGE}/kl_tradeoff.json",
         png=report(
             f"{FIGURES}/kl_tradeoff.png",
             caption="../report/kl_tradeoff.rst",
@@ -152,11 +161,13 @@ rule kl_tradeoff:
         "../../environment.yml"
     threads: 1
     params:
+        tier=ATLAS.tier,
+        folder=subpath(output.png, parent=True),
         settings=ATLAS.settings("kl_privacy"),
         code=code_digest("dpatlas.figures.kl_privacy"),
     shell:
-        "{PYTHON:q} -m dpatlas.figures.kl_privacy kl_tradeoff --tier {ATLAS.tier} "
-        "--settings {params.settings:q} --output {FIGURES:q} --lineage {output[3]:q} "
+        "python -m dpatlas.figures.kl_privacy kl_tradeoff --tier {params.tier} "
+        "--settings {params.settings:q} --output {params.folder:q} --lineage {output.lineage:q} "
         "--records {input.records:q} > {log:q} 2>&1"
 
 
@@ -166,7 +177,7 @@ rule kl_constants:
         style=STYLE,
     output:
         multiext(f"{TABLES}/kl_constants", *TABLE_FILES),
-        f"{LINEAGE}/kl_constants.json",
+        lineage=f"{LINEAGE}/kl_constants.json",
         csv=report(
             f"{TABLES}/kl_constants.csv",
             caption="../report/kl_constants.rst",
@@ -179,9 +190,11 @@ rule kl_constants:
         "../../environment.yml"
     threads: 1
     params:
+        tier=ATLAS.tier,
+        folder=subpath(output.csv, parent=True),
         settings=ATLAS.settings("kl_privacy"),
         code=code_digest("dpatlas.figures.kl_privacy"),
     shell:
-        "{PYTHON:q} -m dpatlas.figures.kl_privacy kl_constants --tier {ATLAS.tier} "
-        "--settings {params.settings:q} --output {TABLES:q} --lineage {output[2]:q} "
+        "python -m dpatlas.figures.kl_privacy kl_constants --tier {params.tier} "
+        "--settings {params.settings:q} --output {params.folder:q} --lineage {output.lineage:q} "
         "--records {input.records:q} > {log:q} 2>&1"

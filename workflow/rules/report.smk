@@ -18,12 +18,14 @@ rule claims:
         "../../environment.yml"
     threads: 1
     params:
+        tier=ATLAS.tier,
+        folder=subpath(output.csv, parent=True),
         settings=ATLAS.claim_settings(),
         products=ATLAS.products(),
         code=code_digest("dpatlas.report.claims"),
     shell:
-        "{PYTHON:q} -m dpatlas.report.claims --claims {input.claims:q} --tier {ATLAS.tier} "
-        "--schema {input.schema:q} --settings {params.settings:q} --results {ATLAS.folder} "
+        "python -m dpatlas.report.claims --claims {input.claims:q} --tier {params.tier} "
+        "--schema {input.schema:q} --settings {params.settings:q} --results {params.folder:q} "
         "--products {params.products:q} --output {output.csv:q} "
         "--records {input.records:q} > {log:q} 2>&1"
 
@@ -46,8 +48,10 @@ rule page:
         "../../environment.yml"
     threads: 1
     params:
+        tier=ATLAS.tier,
+        folder=subpath(output[0], ancestor=2),
         code=code_digest("dpatlas.report.page"),
         show=[*ATLAS.figures, *ATLAS.tables],
     shell:
-        "{PYTHON:q} -m dpatlas.report.page --tier {ATLAS.tier} --results {ATLAS.folder} "
+        "python -m dpatlas.report.page --tier {params.tier} --results {params.folder:q} "
         "--captions workflow/report --show {params.show} --output {output:q} > {log:q} 2>&1"

@@ -49,6 +49,17 @@ def read_json(path: Path | str) -> Any:
         raise InputError(str(path), "text that is not JSON", "a JSON file") from None
 
 
+def check_writable(folder: Path) -> None:
+    """InputError if `folder`, or the nearest folder above it that exists, cannot be written."""
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise InputError(str(existing), "a file", "a folder for results")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(str(existing), "a folder without write permission", "a writable folder")
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

@@ -37,10 +37,10 @@ FIELDS = (
 
 
 class Stopwatch:
-    """Wall and CPU seconds since it was made, and the process's peak memory."""
+    """Wall seconds since it was made, and CPU seconds of the whole process so far."""
 
     def __init__(self):
-        self.wall, self.cpu = time.monotonic(), time.process_time()
+        self.wall, self.cpu = time.monotonic(), 0.0
 
     def carry(self, spent: dict[str, float]) -> None:
         """Add what an interrupted attempt had used, as `read` gave it, if it is more than ours."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.digest import code_digest
+from dpatlas.core.files import check_writable
 from dpatlas.core.records import Stopwatch, make_record, versions, write_record
 from dpatlas.core.specs import Spec
 from dpatlas.data.prepared import Prepared, load
@@ -74,6 +75,8 @@ def job_main(
     parser.add_argument("--checkpoints", required=True, type=Path, help="folder for checkpoints")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or auto")
     options = parser.parse_args(arguments)
+    stopwatch = Stopwatch()
+    check_writable(options.record.parent)
     import torch
 
     torch.set_num_threads(1)
@@ -90,7 +93,7 @@ def job_main(
         "versions": versions(*packages),
     }
     checkpoints = Checkpoints(options.checkpoints / spec.id, identity)
-    job = Job(spec, data, device, checkpoints, Stopwatch())
+    job = Job(spec, data, device, checkpoints, stopwatch)
     record = make_record(
         spec,
         code_digest=digest,

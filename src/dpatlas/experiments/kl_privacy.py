@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import expit
 from torch import Tensor
 
 from dpatlas.bounds.kl_privacy import (
@@ -27,7 +28,6 @@ from dpatlas.bounds.kl_privacy import (
     kl_step,
     neighbour_gap,
 )
-from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.data.prepared import Prepared
@@ -47,7 +47,7 @@ from dpatlas.privacy.kl import (
 )
 
 MODULE = "dpatlas.experiments.kl_privacy"
-PACKAGES = ("torch", "numpy")
+PACKAGES = ("torch", "numpy", "scipy")
 RESAMPLES = 400
 INTERVAL = 0.95
 PROBED_RECORDS = 256
@@ -154,7 +154,7 @@ def _train_one(
     kl = torch.zeros(steps, len(data.x), dtype=torch.float64, device=job.device)
     loss = torch.zeros(steps, dtype=torch.float64, device=job.device)
     grad_norm2 = torch.zeros(steps, dtype=torch.float64, device=job.device)
-    start = _restore(job.checkpoints, run_index, weights, kl, loss, grad_norm2, probe, progress)
+    start = _restore(job, run_index, weights, kl, loss, grad_norm2, probe, progress)
     for step in range(start, steps):
         if job.save_due():
             _save(job, run_index, step, weights, kl, loss, grad_norm2, probe)
@@ -239,14 +239,13 @@ def _save(job: Job, run_index: int, step: int, weights, kl, loss, grad_norm2, pr
     job.checkpoints.save("state", arrays, {"run": run_index, "step": step, **job.spent()})
 
 
-def _restore(
-    checkpoints: Checkpoints, run_index: int, weights, kl, loss, grad_norm2, probe, progress
-) -> int:
-    stored = checkpoints.load("state")
+def _restore(job: Job, run_index: int, weights, kl, loss, grad_norm2, probe, progress) -> int:
+    stored = job.checkpoints.load("state")
     if stored is None or stored[1]["run"] != run_index:
         return 0
     arrays, facts = stored
     step = facts["step"]
+    job.resume(facts)
     for layer, weight in enumerate(weights):
         weight.copy_(torch.from_numpy(arrays[f"weight_{layer}"]))
     kl[:step] = torch.from_numpy(arrays["kl"])
@@ -487,7 +486,7 @@ def _langevin(
     diagonal = np.diag(gram)
     for step in range(steps):
         average += f[:n] / steps
-        slope = -sign / (1 + np.exp(sign * f))
+        slope = -sign * expit(-sign * f)
         pull = gram[:, :n] @ slope[:n] / n
         g_norm2 = slope**2 * diagonal
         inner = slope * pull
