@@ -154,9 +154,12 @@ def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
 
 
 def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
-    """Fig. 2c: KL against width at the last step of the width sweep."""
-    chosen = conditions(records, "training", ["width"])
-    steps = chosen[0]["spec"]["steps"]
+    """Fig. 2c: KL against width at the last step of the width sweep.
+
+    A condition that another sweep trains for longer is read on the way.
+    """
+    chosen = conditions(records, "training", ["width"], free=["steps"])
+    steps = min(record["spec"]["steps"] for record in chosen)
     rows = [
         training_row(record, "kl_worst", steps, width=record["spec"]["width"]) for record in chosen
     ]

@@ -33,18 +33,20 @@ FREE_FIELDS = ("init", "lr")
 PAPER_OVER_EXACT = kl_step(1.0, 1.0, 1.0, "paper") / kl_step(1.0, 1.0, 1.0, "exact")
 
 
-def conditions(records: Records, kind: str, vary: Sequence[str] = ()) -> list[dict[str, Any]]:
+def conditions(
+    records: Records, kind: str, vary: Sequence[str] = (), free: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """The records of one kind, ordered by init and by the spec fields `vary`.
 
     Raises InputError where there is none, where two describe the same condition, and where they
-    differ in a field that the figure does not show.
+    differ in a field that the figure does not show and that is not `free`.
     """
     chosen = [record for record in records if record["spec"]["kind"] == kind]
     if not chosen:
         found = ", ".join(sorted({record["spec"]["kind"] for record in records}))
         raise InputError("--records", f"kinds {found}", f"at least one of kind {kind}")
     for record in chosen:
-        _check_comparable(record, chosen[0], {*FREE_FIELDS, *vary})
+        _check_comparable(record, chosen[0], {*FREE_FIELDS, *vary, *free})
     seen: dict[tuple, str] = {}
     rates: dict[str, float] = {}
     for record in chosen:

@@ -40,6 +40,11 @@ def groups(config: dict[str, Any]) -> dict[str, list[Spec]]:
     def lr(init: str) -> float:
         return block["lr"][init]
 
+    def steps_at(units: int) -> int:
+        # The depth sweep trains this condition too, for longer: its curve is read on the way.
+        shared = width["depth"] in depth["depths"] and units == depth["width"]
+        return long if shared and width["steps"] <= long else width["steps"]
+
     inits = block["inits"]
     return {
         "depth": [
@@ -48,7 +53,7 @@ def groups(config: dict[str, Any]) -> dict[str, list[Spec]]:
             for layers in depth["depths"]
         ],
         "width": [
-            training(init, width["depth"], units, width["steps"], lr(init))
+            training(init, width["depth"], units, steps_at(units), lr(init))
             for init in inits
             for units in width["widths"]
         ],
