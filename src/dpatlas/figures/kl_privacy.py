@@ -299,7 +299,7 @@ def _limit_bounds(panels: Sequence[Axes], inits: Sequence[str], rows: list[Row])
             write_in(axes, "bounds off axis\nfrom the first step")
         elif gone:
             text = f"bounds off axis\n$T \\geq$ {number(min(gone))}"
-            write_in(axes, text, right=min(gone) < middle)
+            write_in(axes, text, right=min(gone) < 2 * middle)
 
 
 def _tradeoff_panel(axes: Axes, init: str, panel: dict[str, str], rows: list[Row]) -> None:

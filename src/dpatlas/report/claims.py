@@ -20,7 +20,15 @@ import jsonschema
 from dpatlas.core.config import read_yaml
 from dpatlas.core.files import write_atomic
 from dpatlas.core.records import read_record
-from dpatlas.core.statistics import FAILS, HOLDS, OPEN, judge, simultaneous_confidence, weigh
+from dpatlas.core.statistics import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    Judged,
+    judge,
+    simultaneous_confidence,
+    weigh,
+)
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.report import claims_kl_privacy
 from dpatlas.report.evidence import Evidence, NotRun, PaperRecords, Undecided
@@ -293,10 +301,20 @@ def _judged(claims: Claims, entry: Entry, evidence: Evidence) -> dict[str, Any]:
     """The columns that follow from the intervals; only statistical entries share the error."""
     statistical = entry.kind == "statistical"
     entries = claims.planned if statistical else 1
-    level = simultaneous_confidence(claims.family_error, entries, evidence.comparisons)
-    answer, decisive = weigh(
-        [[judge(comparison, level) for comparison in group] for group in evidence.alternatives]
-    )
+
+    def weighed(shares: int) -> tuple[float, str, Judged]:
+        level = simultaneous_confidence(claims.family_error, entries, shares)
+        judged = [[judge(c, level) for c in group] for group in evidence.alternatives]
+        return level, *weigh(judged)
+
+    # A false claim has a false comparison in every alternative, and all of an alternative have to
+    # hold: one wrong interval in each at most, so alternatives share the error. A true claim has
+    # an alternative without a false comparison, any of which may fail wrongly: these share it.
+    level, answer, decisive = weighed(len(evidence.alternatives))
+    if answer != HOLDS:
+        refuting = weighed(max(map(len, evidence.alternatives)))
+        if refuting[1] == FAILS or answer == FAILS:
+            level, answer, decisive = refuting
     found = {
         "verdict": VERDICT_OF[answer],
         "observed": decisive.comparison.estimate.value,
