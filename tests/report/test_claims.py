@@ -1,14 +1,17 @@
 import csv
+import dataclasses
 import json
+from collections import Counter
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from dpatlas.bounds.kl_privacy import INITS
 from dpatlas.core.records import FIELDS
-from dpatlas.core.statistics import Comparison, Estimate
+from dpatlas.core.statistics import Comparison, Estimate, mean_estimate
 from dpatlas.errors import InputError, run_command
 from dpatlas.report.claims import (
     COLUMNS,
@@ -17,6 +20,7 @@ from dpatlas.report.claims import (
     NOT_RUN,
     REPRODUCED,
     VERDICTS,
+    _judged,
     check_evidence,
     conjunction,
     judge_claims,
@@ -225,3 +229,19 @@ def test_a_run_that_the_settings_name_and_nobody_gives_is_bad_input(tmp_path, ca
 def test_settings_that_are_not_json_are_bad_input(tmp_path, capsys):
     assert run_command(main, command(tmp_path, "{")) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_wrong_verdicts_are_as_rare_as_the_error_of_an_entry():
+    """Three comparisons exactly at their thresholds, where both answers are wrong, five runs."""
+    claims = read_claims(COMMITTED, SCHEMA)
+    (alone,) = (claim for claim in claims.claims if claim.id == "kl-2")
+    claims = dataclasses.replace(claims, family_error=0.2, claims=[alone])
+    (entry,) = alone.entries
+    assert claims.planned == 1
+    studies = np.random.default_rng(3).standard_normal((3000, 3, 5))
+    found = Counter()
+    for study in studies:
+        comparisons = [Comparison("c", mean_estimate(values), above=0.0) for values in study]
+        found[_judged(claims, entry, Evidence([comparisons]))["verdict"]] += 1
+    assert 0 < found[NOT_REPRODUCED] / len(studies) < 0.2
+    assert found[REPRODUCED] / len(studies) < 0.2
