@@ -7,8 +7,12 @@ min_version("9.14")
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
-include: "workflow/rules/kl_privacy.smk"
 include: "workflow/rules/report.smk"
+
+
+for key in ATLAS.papers:
+
+    include: f"workflow/rules/{key}.smk"
 
 
 rule all:

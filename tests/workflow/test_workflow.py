@@ -138,6 +138,7 @@ def test_a_change_without_a_tier_writes_to_custom(checkout):
         ("kl_privacy: {lr: {he: 1e-3}}", ["kl_privacy.lr.he", "1e-3", "a number"]),
         ("kl_privacy: {depth_sweep: {depths: [-2]}}", ["depths.0", "-2"]),
         ("kl_privacy: {inits: [glorot]}", ["inits.0", "glorot", "lecun"]),
+        ("data: {root: nowhere/at/all}", ["data.root", "nowhere/at/all", "a readable folder"]),
     ],
 )
 def test_a_wrong_config_stops_before_any_job_with_one_line_and_exit_code_2(checkout, text, words):
@@ -148,6 +149,15 @@ def test_a_wrong_config_stops_before_any_job_with_one_line_and_exit_code_2(check
     for word in words:
         assert word in line
     assert "Traceback" not in result.stderr
+
+
+def test_a_paper_can_be_left_out(smoke):
+    config = with_config(smoke, {"tier": "without", "kl_privacy": {"enabled": False}})
+    assert smoke.planned(*config) == {"claims": 1, "page": 1}
+    result = smoke.snakemake(*config)
+    assert result.returncode == 0, result.stderr
+    claims = (smoke.folder / "results/without/claims.csv").read_text()
+    assert "kl_privacy is not part of this run" in claims
 
 
 def test_the_report_is_made_offline(smoke):

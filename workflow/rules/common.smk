@@ -17,6 +17,7 @@ try:
         )
     )
     check_writable(ATLAS.folder)
+    ATLAS.check_data_root()
 except InputError as error:
     print(f"dpatlas: {error}", file=sys.stderr)
     sys.exit(EXIT_BAD_INPUT)

@@ -4,6 +4,7 @@ The Snakefile, `plan` and `publish` read the same object, so they cannot disagre
 """
 
 import importlib
+import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.specs import Spec, distinct
+from dpatlas.errors import InputError
 
 KEYS = ("kl_privacy",)
 RESULTS = Path("results")
@@ -101,6 +103,16 @@ class Atlas:
         data = self.config["data"]
         root = ["--data-root", data["root"]] if data["root"] else []
         return shlex.join([*root, *(["--allow-download"] if data["download"] else [])])
+
+    def check_data_root(self) -> None:
+        """InputError if data.root names no folder that can be read."""
+        root = self.config["data"]["root"]
+        if root is None:
+            return
+        folder = Path(root).expanduser()
+        if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
+            found = "no permission to read it" if folder.is_dir() else "no such folder"
+            raise InputError("data.root", f"{root!r}, {found}", "a readable folder, or null")
 
     def device(self, spec_id: str) -> str:
         """cpu, cuda or auto."""
