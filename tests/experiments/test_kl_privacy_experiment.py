@@ -9,7 +9,7 @@ from dpatlas.core.seeds import Noise
 from dpatlas.data.prepared import load
 from dpatlas.errors import InputError
 from dpatlas.experiments import job as job_module
-from dpatlas.experiments import kl_privacy
+from dpatlas.experiments import kl_linearized, kl_privacy, kl_training
 from dpatlas.models.mlp import initial_weights
 
 
@@ -36,7 +36,7 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(
     spec = training_spec()
     whole = run_main(spec, data_folder, tmp_path / "whole").read_bytes()
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    real_step = kl_privacy.noisy_step
+    real_step = kl_training.noisy_step
     total = spec.fields["steps"] * spec.fields["runs"]
     for kill_at in range(0, total, 5):
         folder = tmp_path / f"killed-{kill_at}"
@@ -47,11 +47,11 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(
                 raise Killed
             real_step(*arguments)
 
-        monkeypatch.setattr(kl_privacy, "noisy_step", step_or_die)
+        monkeypatch.setattr(kl_training, "noisy_step", step_or_die)
         with pytest.raises(Killed):
             run_main(spec, data_folder, folder)
         assert not (folder / "record.json").exists()
-        monkeypatch.setattr(kl_privacy, "noisy_step", real_step)
+        monkeypatch.setattr(kl_training, "noisy_step", real_step)
         assert run_main(spec, data_folder, folder).read_bytes() == whole
         assert not (folder / "checkpoints" / spec.id).exists()
 
@@ -144,7 +144,7 @@ def test_a_diverged_run_is_named_and_never_averaged(training_spec, data_folder, 
 
 def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec, data_folder):
     fields = training_spec().fields
-    data = kl_privacy.TrainingData.of(load(data_folder), "cpu")
+    data = kl_training.TrainingData.of(load(data_folder), "cpu")
     draws = np.random.default_rng(0)
     steps, records = fields["steps"], len(data.x)
     probe = {"probe_change": np.zeros(4), "probe_distance": np.ones(4)}
@@ -158,7 +158,7 @@ def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec, dat
         for _ in range(3)
     ]
     results[1]["kl"][5:] = np.nan
-    metrics = kl_privacy._summary(fields, data, results)
+    metrics = kl_training._summary(fields, data, results)
     assert metrics["diverged"] == [None, 6, None]
     assert metrics["runs_used"] == 2
     kept = np.stack([results[0]["kl"], results[2]["kl"]]).mean(0).max(1)
@@ -200,7 +200,7 @@ def test_linearised_training_without_noise_is_gradient_descent_on_the_linearised
         0.3,
         7,
     )
-    outcome = kl_privacy._langevin(
+    outcome = kl_linearized._langevin(
         start, features @ features.T, sign, n, eta, 1e-30, steps, lambda step: np.zeros(6)
     )
     w = np.zeros(9)
