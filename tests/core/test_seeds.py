@@ -90,12 +90,21 @@ def test_noise_is_standard_normal_and_float32():
     assert abs(np.corrcoef(draws, other)[0, 1]) < 4 / np.sqrt(len(draws))
 
 
-def test_the_operating_systems_noise_never_repeats():
+def test_the_operating_systems_secret_is_new_for_every_run():
     first, second = Noise("digest", "os"), Noise("digest", "os")
-    keys = [noise.key(0, 0, "step") for noise in (first, first, second)]
-    assert len(set(keys)) == 3
-    draws = [noise.normal(5, repetition=0, step=0, use="step") for noise in (first, first, second)]
-    assert not any(np.isclose(a, b).any() for a, b in itertools.combinations(draws, 2))
+    keys = [
+        noise.key(0, step, "step") for noise in (first, second, Noise("digest")) for step in (0, 1)
+    ]
+    assert len(set(keys)) == 6
+    draws = [noise.normal(5, repetition=0, step=0, use="step") for noise in (first, second)]
+    assert not np.isclose(*draws).any()
+
+
+def test_a_run_that_kept_its_secret_goes_on_with_the_same_draws():
+    before = Noise("digest", "os")
+    after = Noise("digest", "os", secret=before.secret)
+    assert after.key(2, 7, "shuffle") == before.key(2, 7, "shuffle")
+    assert Noise("digest").secret is None
 
 
 def test_an_unknown_noise_source_is_refused():

@@ -33,25 +33,32 @@ def generator(bits: int) -> np.random.Generator:
 
 
 class Noise:
-    """Gaussian noise for one spec.
+    """Random numbers of one spec: Gaussian noise, batches, augmentations.
 
     `source="keyed"` derives every draw from (spec digest, repetition, step, use).
-    `source="os"` asks the operating system for a key per draw: nobody can subtract the noise, and
-    nobody can repeat the run.
+    `source="os"` derives them from a secret that the operating system gives at the start: nobody
+    can subtract the noise, and nobody can repeat the run. The secret goes into checkpoints, so that
+    a resumed run keeps its batches, and nowhere else.
     """
 
     @checked(source=one_of("keyed", "os"))
-    def __init__(self, spec_digest: str, source: str = "keyed"):
-        self.spec_digest, self.source = spec_digest, source
+    def __init__(self, spec_digest: str, source: str = "keyed", secret: str | None = None):
+        self.source = source
+        self.secret = None
+        if source == "os":
+            self.secret = secret or os.urandom(KEY_BITS // 8).hex()
+        self._root = self.secret or spec_digest
 
     def key(self, repetition: int, step: int, use: str) -> int:
         """The 128-bit key of one draw."""
-        if self.source == "os":
-            return int.from_bytes(os.urandom(KEY_BITS // 8), "big")
-        text = canonical_json([self.spec_digest, repetition, step, use])
+        text = canonical_json([self._root, repetition, step, use])
         return int(sha256(f"noise {text}")[: KEY_BITS // 4], 16)
+
+    def generator(self, *, repetition: int, step: int, use: str) -> np.random.Generator:
+        """The generator of one draw."""
+        return generator(self.key(repetition, step, use))
 
     def normal(self, size: int, *, repetition: int, step: int, use: str) -> np.ndarray:
         """`size` independent N(0, 1) draws, float32."""
-        draws = generator(self.key(repetition, step, use))
+        draws = self.generator(repetition=repetition, step=step, use=use)
         return draws.standard_normal(size, dtype=np.float32)
