@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpatlas.data import prepared
-from dpatlas.data.prepared import NAMES, content_sha256, load, save
+from dpatlas.data.prepared import HELD_OUT, NAMES, content_sha256, load, save
 from dpatlas.errors import InputError
 
 
@@ -25,6 +25,44 @@ def test_what_is_saved_is_loaded(tmp_path, arrays):
         np.testing.assert_array_equal(getattr(found, name), arrays[name])
         assert getattr(found, name).dtype == arrays[name].dtype
     assert found.manifest == manifest and found.sha256 == content_sha256(arrays)
+
+
+def test_a_set_without_held_out_records_has_empty_ones(tmp_path, arrays):
+    save(tmp_path, arrays, {})
+    found = load(tmp_path)
+    for part in HELD_OUT:
+        assert getattr(found, f"x_{part}").shape == (0, 4)
+        assert getattr(found, f"y_{part}").shape == (0,)
+
+
+def test_held_out_records_are_saved_and_in_the_digest(tmp_path, arrays):
+    held_out = {"x_test": arrays["x_add"], "y_test": arrays["y_add"]}
+    manifest = save(tmp_path, arrays | held_out, {})
+    found = load(tmp_path)
+    np.testing.assert_array_equal(found.x_test, arrays["x_add"])
+    np.testing.assert_array_equal(found.y_test, arrays["y_add"])
+    assert manifest["shapes"]["x_test"] == [2, 4] and found.sha256 != content_sha256(arrays)
+
+
+def test_half_a_held_out_part_is_not_saved(tmp_path, arrays):
+    with pytest.raises(TypeError, match="x_validation"):
+        save(tmp_path, arrays | {"y_validation": arrays["y_add"]}, {})
+
+
+@pytest.mark.parametrize("label", [-1, 2])
+@pytest.mark.parametrize("name", ["y_train", "y_add", "y_test"])
+def test_label_of_no_class_is_refused(tmp_path, arrays, name, label):
+    arrays |= {"x_test": arrays["x_add"], "y_test": arrays["y_add"]}
+    arrays[name] = np.append(arrays[name][:-1], label)
+    save(tmp_path, arrays, {"classes": ["3", "8"]})
+    with pytest.raises(InputError, match=rf"{name}: .*{label}.* >= 0 and < 2"):
+        load(tmp_path)
+
+
+def test_manifest_tells_image_shape_and_classes(tmp_path, arrays):
+    save(tmp_path, arrays, {"classes": ["3", "8"], "image_shape": [1, 2, 2]})
+    found = load(tmp_path)
+    assert found.image_shape == (1, 2, 2) and found.classes == ("3", "8")
 
 
 def test_digest_depends_on_content_and_not_on_layout(arrays):

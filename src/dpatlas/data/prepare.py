@@ -17,7 +17,7 @@ from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data import cifar10, digits
 from dpatlas.data.download import download
-from dpatlas.data.prepared import save
+from dpatlas.data.prepared import HELD_OUT, save
 from dpatlas.data.registry import DataSet, Scaling, find
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import ArgumentParser, InputError, run_command
@@ -28,6 +28,8 @@ CACHE = Path("data/cache")
 NUMBERS = {
     "n_train": integer(ge=1),
     "n_add": integer(ge=0),
+    "n_test": integer(ge=0),
+    "n_validation": integer(ge=0),
     "norm": real(gt=0),
     "selection": integer(ge=0),
 }
@@ -35,10 +37,11 @@ NUMBERS = {
 
 @dataclass(frozen=True)
 class Options:
-    """What is prepared.
+    """What is prepared; a null in a config is the default.
 
     classes: two or more; the label is the position in this list.
-    n_train, n_add: private and add-one records; None takes all that there are.
+    n_train, n_add: private and add-one records; None takes all that the other parts leave.
+    n_test, n_validation: held-out records, in no other part.
     norm: every record is scaled to this Euclidean norm; None leaves them as they are.
     selection: key of the permutation that chooses the records; larger n extend smaller ones.
     """
@@ -46,6 +49,8 @@ class Options:
     classes: tuple[str, ...]
     n_train: int | None = None
     n_add: int | None = None
+    n_test: int = 0
+    n_validation: int = 0
     norm: float | None = None
     selection: int = 0
 
@@ -77,8 +82,9 @@ def prepare(
     """Prepare data set `name` into `out_folder` and return its manifest.
 
     options: see `Options`. Local copies are looked for in `data_root`, then in `download_folder`.
-    The add-one records come from the test split, or, in a set without one, from what `n_train`
-    leaves. Equal options and images give equal bytes.
+    Private and validation records come from the training split, add-one and test records from the
+    test split; a set without a test split gives all four. The parts are disjoint. Equal options and
+    images give equal bytes.
 
     Raises InputError for bad options, missing or damaged sources; RunError if a download fails.
     """
@@ -238,29 +244,59 @@ def _check_counts(
 def _select(
     images: Images, data_set: DataSet, options: Options
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The private and the add-one records: part -> (pixels, labels)."""
-    pixels, labels = images.splits["train"]
-    order = permutation(len(labels), data_set.name, "train", options.selection)
-    n_train = _limit("n_train", options.n_train, len(labels), "training records", options)
-    train = (pixels[order[:n_train]], labels[order[:n_train]])
-    if "test" in images.splits:
-        pixels, labels = images.splits["test"]
-        rest = permutation(len(labels), data_set.name, "test", options.selection)
-    else:
-        rest = order[n_train:]
-    n_add = _limit("n_add", options.n_add, len(rest), "records left to add", options)
-    return {"train": train, "add": (pixels[rest[:n_add]], labels[rest[:n_add]])}
+    """The records of every part that has any: part -> (pixels, labels)."""
+    training = _Deck(images, "train", data_set, options)
+    testing = _Deck(images, "test", data_set, options) if "test" in images.splits else training
+    # Held-out records first: "all that there are" of the other parts must leave them alone.
+    held_out = {"test": testing.last("n_test"), "validation": training.last("n_validation")}
+    return {
+        "train": training.first("n_train"),
+        "add": testing.first("n_add"),
+        **{part: held_out[part] for part in HELD_OUT if len(held_out[part][1])},
+    }
 
 
-def _limit(key: str, wanted: int | None, available: int, what: str, options: Options) -> int:
-    if wanted is None and not available:
-        raise InputError(key, f"null, with no {what}", "0, or a smaller n_train")
-    if wanted is None:
-        return available
-    if wanted > available:
-        allowed = f"at most {available}, the {what} of {', '.join(options.classes)}"
-        raise InputError(key, wanted, allowed)
-    return wanted
+class _Deck:
+    """One split in a keyed order, dealt from both ends.
+
+    A part that grows extends itself; it moves another only when both are dealt from the same end of
+    the same split: add-one records behind private ones, validation behind test records.
+    """
+
+    def __init__(self, images: Images, split: str, data_set: DataSet, options: Options):
+        self.pixels, self.labels = images.splits[split]
+        self.rest = permutation(len(self.labels), data_set.name, split, options.selection)
+        self.split, self.options = split, options
+        self.dealt: list[str] = []
+
+    def first(self, key: str) -> tuple[np.ndarray, np.ndarray]:
+        """Pixels and labels of the first `options.<key>` records that are left."""
+        n = self._count(key)
+        taken, self.rest = self.rest[:n], self.rest[n:]
+        return self.pixels[taken], self.labels[taken]
+
+    def last(self, key: str) -> tuple[np.ndarray, np.ndarray]:
+        """Pixels and labels of the last ones, from the end inwards."""
+        n = self._count(key)
+        kept = len(self.rest) - n
+        taken, self.rest = self.rest[kept:][::-1], self.rest[:kept]
+        return self.pixels[taken], self.labels[taken]
+
+    def _count(self, key: str) -> int:
+        """How many records `key` asks for; InputError if there are not that many."""
+        wanted, available = getattr(self.options, key), len(self.rest)
+        takers = " and ".join(self.dealt)
+        if wanted is None and not available:
+            zero = "" if key == "n_train" else "0, or "
+            raise InputError(key, "null, with no records left", f"{zero}a smaller {takers}")
+        count = available if wanted is None else wanted
+        if count > available:
+            what = f"the {self.split} records of {', '.join(self.options.classes)}"
+            left = f" that {takers} leave" if takers else ""
+            raise InputError(key, count, f"at most {available}, {what}{left}")
+        if count:
+            self.dealt.append(f"{key} = {count}")
+        return count
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Training jobs read them through `load`, which needs numpy and nothing else.
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.core.guard import integer
 from dpatlas.errors import InputError
 
 SCHEMA_VERSION = 1
 ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
 NAMES = ("x_train", "y_train", "x_add", "y_add")
+HELD_OUT = ("test", "validation")
 
 
 @dataclass(frozen=True)
@@ -27,19 +29,34 @@ class Prepared:
 
     x_train (n, d) float32 and y_train (n,) int64: the private records; labels count from 0 in the
     order of the manifest's `classes`. x_add (a, d), y_add (a,): records that may be added to make
-    a neighbour, disjoint from the private ones.
+    a neighbour. x_test, y_test and x_validation, y_validation: records held out, for the reported
+    accuracy and for tuning; none unless they were asked for. No record is in two parts.
     """
 
     x_train: np.ndarray
     y_train: np.ndarray
     x_add: np.ndarray
     y_add: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    x_validation: np.ndarray
+    y_validation: np.ndarray
     manifest: Mapping[str, Any]
 
     @property
     def sha256(self) -> str:
         """The digest of the arrays' content, for a run's record."""
         return self.manifest["sha256"]
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(channels, height, width) behind the d numbers of a record."""
+        return tuple(self.manifest["image_shape"])
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of the labels."""
+        return tuple(self.manifest["classes"])
 
 
 def content_sha256(arrays: Mapping[str, np.ndarray]) -> str:
@@ -63,11 +80,13 @@ def save(
 ) -> dict[str, Any]:
     """Write `arrays` (those of `Prepared`) and their manifest; returns the manifest.
 
-    Each file appears by rename, the manifest last. Equal arrays give equal bytes. OSError (a full
-    disk, a folder that cannot be written) leaves the files that were there.
+    Held-out parts may be missing, and then have no share in the digest. Each file appears by
+    rename, the manifest last. Equal arrays give equal bytes. OSError (a full disk, a folder that
+    cannot be written) leaves the files that were there.
     """
-    if set(arrays) != set(NAMES):
-        raise TypeError(f"arrays {sorted(arrays)} in place of {sorted(NAMES)}")
+    names = _stored_names(arrays)
+    if set(arrays) != set(names):
+        raise TypeError(f"arrays {sorted(arrays)} in place of {sorted(names)}")
     manifest = {
         "schema_version": SCHEMA_VERSION,
         **description,
@@ -77,7 +96,7 @@ def save(
     }
     buffer = io.BytesIO()
     # numpy gives every member the same date, so the bytes do not depend on the clock.
-    np.savez(buffer, allow_pickle=False, **{name: arrays[name] for name in NAMES})
+    np.savez(buffer, allow_pickle=False, **{name: arrays[name] for name in names})
     folder = Path(folder)
     write_atomic(folder / ARRAYS, buffer.getvalue())
     write_json(folder / MANIFEST, manifest)
@@ -87,8 +106,8 @@ def save(
 def load(folder: Path | str) -> Prepared:
     """Read a prepared set and check its content against the manifest.
 
-    Raises InputError if a file is missing or damaged, or if arrays and manifest do not belong
-    together.
+    Raises InputError if a file is missing or damaged, if arrays and manifest do not belong
+    together, or if a label is no position in the manifest's `classes`.
     """
     folder = Path(folder)
     manifest = read_json(folder / MANIFEST)
@@ -105,7 +124,7 @@ def load(folder: Path | str) -> Prepared:
     with stream:
         try:
             with np.load(stream, allow_pickle=False) as packed:
-                arrays = {name: packed[name] for name in NAMES}
+                arrays = {name: packed[name] for name in _stored_names(packed)}
         # A damaged zip file can raise nearly anything, and every one of them means the same.
         except Exception:
             allowed = f"an npz file with {', '.join(NAMES)}"
@@ -117,4 +136,24 @@ def load(folder: Path | str) -> Prepared:
             f"content with sha256 {found[:16]}",
             f"{manifest['sha256'][:16]} as in {MANIFEST}; delete the folder and prepare it again",
         )
+    _check_labels(path, arrays, manifest)
+    for part in HELD_OUT:
+        for name in (f"x_{part}", f"y_{part}"):
+            arrays.setdefault(name, arrays[f"{name[0]}_train"][:0])
     return Prepared(**arrays, manifest=manifest)
+
+
+def _stored_names(names: Container[str]) -> tuple[str, ...]:
+    """`NAMES`, and both arrays of every held-out part of which `names` has one."""
+    pairs = [(f"x_{part}", f"y_{part}") for part in HELD_OUT]
+    return NAMES + tuple(name for pair in pairs if any(n in names for n in pair) for name in pair)
+
+
+def _check_labels(
+    path: Path, arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]
+) -> None:
+    classes = manifest.get("classes")
+    allowed = integer(ge=0, lt=len(classes) if classes else None)
+    for name, array in arrays.items():
+        if name.startswith("y_"):
+            allowed.check(f"{path}: {name}", array)
