@@ -1,0 +1,98 @@
+import pytest
+import torch
+from torch import nn
+
+from dpatlas.errors import InputError
+from dpatlas.models.group_norm import to_group_norm
+
+BATCH_NORMS = nn.modules.batchnorm._BatchNorm
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+def moved(net, x):
+    """Whether the output of record 0 changes with record 1, in training mode."""
+    other = x.clone()
+    other[1] += 1
+    net.train()
+    return not torch.equal(net(x)[0], net(other)[0])
+
+
+def published(name):
+    from torchvision import models
+
+    return getattr(models, name)(num_classes=5)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small"])
+def test_published_networks_stop_mixing_records(name):
+    net = published(name)
+    for layer in net.modules():
+        if isinstance(layer, nn.Dropout):
+            layer.p = 0
+    x = torch.randn(2, 3, 64, 64)
+    assert moved(net, x)
+    assert to_group_norm(net) is net
+    assert not any(isinstance(layer, BATCH_NORMS) for layer in net.modules())
+    assert not moved(net, x)
+    net(x).square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() and p.grad.any() for p in net.parameters())
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small"])
+def test_weights_keep_their_names_and_values(name):
+    net = published(name)
+    for parameter in net.parameters():
+        nn.init.normal_(parameter)
+    before = {key: value.clone() for key, value in net.named_parameters()}
+    after = dict(to_group_norm(net).named_parameters())
+    assert list(after) == list(before)
+    assert all(torch.equal(after[key], before[key]) for key in before)
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups", "expected"), [(64, 32, 32), (48, 32, 24), (37, 32, 1), (17, 32, 17)]
+)
+def test_groups_are_the_largest_divisor(channels, groups, expected):
+    assert to_group_norm(nn.BatchNorm2d(channels), groups).num_groups == expected
+
+
+def test_the_new_layer_computes_group_norm_with_the_old_affine_map():
+    old = nn.BatchNorm2d(6, eps=0.1).double()
+    nn.init.normal_(old.weight)
+    nn.init.normal_(old.bias)
+    weight, bias = old.weight.detach().clone(), old.bias.detach().clone()
+    x = torch.randn(3, 6, 2, 5, dtype=torch.double)
+    cells = x.view(3, 2, -1)
+    normal = (cells - cells.mean(2, True)) / (cells.var(2, correction=0, keepdim=True) + 0.1).sqrt()
+    expected = normal.view_as(x) * weight[:, None, None] + bias[:, None, None]
+    torch.testing.assert_close(to_group_norm(old, groups=2)(x), expected)
+
+
+def test_volumes_and_layers_without_affine_map_are_converted():
+    net = nn.Sequential(nn.Conv3d(1, 4, 3), nn.BatchNorm3d(4, affine=False)).eval()
+    assert to_group_norm(net, 2)(torch.randn(2, 1, 5, 5, 5)).shape == (2, 4, 3, 3, 3)
+    assert net[1].weight is None and not net[1].training
+
+
+def test_a_shared_layer_stays_shared():
+    norm = nn.BatchNorm2d(4)
+    net = to_group_norm(nn.Sequential(norm, nn.Sequential(norm), norm))
+    assert net[0] is net[1][0] is net[2] and isinstance(net[0], nn.GroupNorm)
+
+
+def test_a_frozen_layer_stays_frozen():
+    norm = nn.BatchNorm2d(4).requires_grad_(False).half()
+    new = to_group_norm(norm)
+    assert not new.weight.requires_grad and new.bias.dtype == torch.half
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(4), nn.LazyBatchNorm2d()])
+def test_layers_without_an_equivalent_are_refused_by_name(layer):
+    net = nn.ModuleDict({"first": nn.BatchNorm2d(4), "body": nn.Sequential(nn.ReLU(), layer)})
+    with pytest.raises(InputError, match=rf"body\.1: {type(layer).__name__}"):
+        to_group_norm(net)
+    assert isinstance(net["first"], nn.BatchNorm2d)
