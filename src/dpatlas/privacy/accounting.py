@@ -1,0 +1,275 @@
+"""From samplers and noise to a guaranteed (epsilon, delta).
+
+Each pair of sampler and neighbour relation has the mechanism that dominates it, in units of the
+clip bound C, for noise multiplier s:
+
+    poisson      steps Gaussians of sensitivity 1 (add_remove) on a Poisson sample. For replace_one
+                 the dominating pair of a step is (1 - q) N(0, s^2) + q N(1, s^2) against
+                 (1 - q) N(0, s^2) + q N(-1, s^2): the gradients of the old and the new record
+                 point in opposite directions.
+    fixed-size   replace_one: steps Gaussians of sensitivity 2 on a sample without replacement
+                 (Wang, Balle and Kasiviswanathan 2019, Theorem 27).
+    shuffled     replace_one: a record is in at most one batch of an epoch, whichever permutation,
+                 so an epoch is one Gaussian of sensitivity 2; the shuffle's amplification is not
+                 claimed. Under add_remove the permutation and every batch would change.
+    full-batch   steps Gaussians of sensitivity 1 (add_remove) or 2 (replace_one).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.errors import InputError
+from dpatlas.privacy.accountants import (
+    Mechanism,
+    fft_error,
+    pld_epsilon,
+    rdp_epsilon,
+    sensitivity,
+)
+from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Sampler, Shuffled
+
+RELATIONS = ("add_remove", "replace_one")
+CHOICES = ("auto", "pld", "rdp")
+# Who can account for what, the tighter one first.
+ACCOUNTANTS = {
+    (Poisson.name, "add_remove"): ("pld", "rdp"),
+    (Poisson.name, "replace_one"): ("pld",),
+    (FixedSize.name, "replace_one"): ("rdp",),
+    (Shuffled.name, "replace_one"): ("pld", "rdp"),
+    (FullBatch.name, "add_remove"): ("pld", "rdp"),
+    (FullBatch.name, "replace_one"): ("pld", "rdp"),
+}
+NO_CROSS_CHECK = "no cross-check"
+
+# PLD is offered where the error of its convolutions is at most this part of delta.
+UNRESOLVED_DELTA = 0.1
+# Beyond these a noise multiplier is a mistake in the target, not a choice.
+LEAST_NOISE, MOST_NOISE = 0.01, 1e6
+DIGITS = 4
+TINY_EPSILON = 1e-9
+
+
+@dataclass(frozen=True)
+class Phase:
+    """`steps` updates with one sampler and one noise.
+
+    `noise_multiplier`: standard deviation of the noise on the SUM of the clipped gradients, divided
+    by the clip bound. Raises InputError unless both numbers are >= 0 and `steps` is whole.
+    """
+
+    sampler: Sampler
+    noise_multiplier: float
+    steps: int
+
+    def __post_init__(self):
+        real(ge=0).check("noise_multiplier", self.noise_multiplier)
+        integer(ge=0).check("steps", self.steps)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """(epsilon, delta)-differential privacy under `relation`, of all steps together.
+
+    `epsilon` is an upper bound, infinity without noise. `event` says in words what was accounted;
+    `cross_check` gives the other accountant's epsilon or says "no cross-check".
+    """
+
+    epsilon: float
+    delta: float
+    relation: str
+    accountant: str
+    event: str
+    cross_check: str
+    warnings: tuple[str, ...] = ()
+
+
+@checked(delta=real(gt=0, lt=1), relation=one_of(*RELATIONS), accountant=one_of(*CHOICES))
+def guarantee(
+    phases: Sequence[Phase], delta: float, relation: str, accountant: str = "auto"
+) -> Guarantee:
+    """What `phases`, run one after the other from step 0, guarantee together.
+
+    "auto" takes PLD where every phase has its event and delta is large enough for it, else RDP.
+    Raises InputError where samplers, relation, delta and accountant do not go together.
+    """
+    mechanisms = _mechanisms(phases)
+    able = _able(phases, mechanisms, delta, relation)
+    chosen = _choose(able, accountant, phases, relation)
+    epsilon, warning = _epsilon(mechanisms, delta, relation, chosen)
+    cross_check = NO_CROSS_CHECK
+    for other in set(able) - {chosen}:
+        if 0 < epsilon < math.inf:
+            check, _ = _epsilon(mechanisms, delta, relation, other)
+            cross_check = f"{other.upper()}: epsilon {check:.6g}"
+    event = "; then ".join(_describe(mechanism, relation) for mechanism in mechanisms)
+    warnings = (warning,) if warning else ()
+    return Guarantee(epsilon, delta, relation, chosen, event or "no steps", cross_check, warnings)
+
+
+@checked(
+    epsilon=real(gt=0),
+    delta=real(gt=0, lt=1),
+    relation=one_of(*RELATIONS),
+    accountant=one_of(*CHOICES),
+)
+def calibrate(
+    phases_at: Callable[[float], Sequence[Phase]],
+    epsilon: float,
+    delta: float,
+    relation: str,
+    accountant: str = "auto",
+) -> float:
+    """The smallest noise multiplier whose guarantee meets (epsilon, delta).
+
+    `phases_at` gives the phases for a noise multiplier. The result has four significant digits and
+    is rounded up: its guaranteed epsilon never exceeds the target. Raises InputError for a target
+    that no noise multiplier between 0.01 and 1e6 meets, or that each of them meets.
+    """
+
+    def epsilon_at(noise_multiplier: float) -> float:
+        phases = phases_at(noise_multiplier)
+        mechanisms = _mechanisms(phases)
+        able = _able(phases, mechanisms, delta, relation)
+        chosen = _choose(able, accountant, phases, relation)
+        return _epsilon(mechanisms, delta, relation, chosen)[0]
+
+    def excess(log_noise: float) -> float:
+        found = min(max(epsilon_at(math.exp(log_noise)), TINY_EPSILON), 1 / TINY_EPSILON)
+        return math.log(found / epsilon)
+
+    from scipy.optimize import brentq
+
+    low, high = _bracket(epsilon_at, epsilon, delta)
+    root = math.exp(brentq(excess, math.log(low), math.log(high), xtol=1e-4))
+    noise_multiplier, unit = _round_up(root)
+    while epsilon_at(noise_multiplier) > epsilon:
+        noise_multiplier, _ = _round_up(noise_multiplier + unit / 2)
+    return noise_multiplier
+
+
+def _mechanisms(phases: Sequence[Phase]) -> list[Mechanism]:
+    """What the phases release, without the empty ones."""
+    mechanisms, start = [], 0
+    for phase in phases:
+        count = phase.steps
+        if isinstance(phase.sampler, Shuffled):
+            count = _epochs_touched(start, phase.steps, phase.sampler.steps_per_epoch)
+        if count:
+            mechanisms.append(Mechanism(phase.sampler, phase.noise_multiplier, count))
+        start += phase.steps
+    return mechanisms
+
+
+def _epochs_touched(start: int, steps: int, steps_per_epoch: int) -> int:
+    """Epochs that `steps` steps from step `start` of the run reach into.
+
+    A phase that starts in the middle of an epoch can reach into one more than its length says.
+    """
+    if steps == 0:
+        return 0
+    return (start + steps - 1) // steps_per_epoch - start // steps_per_epoch + 1
+
+
+def _able(
+    phases: Sequence[Phase], mechanisms: Sequence[Mechanism], delta: float, relation: str
+) -> tuple[str, ...]:
+    """The accountants that can take all phases together, the tighter one first."""
+    able = ("pld", "rdp")
+    for phase in phases:
+        pair = (phase.sampler.name, relation)
+        if pair not in ACCOUNTANTS:
+            fitting = [name for name, other in ACCOUNTANTS if other == relation]
+            raise InputError(
+                "relation",
+                f"{relation} with the {phase.sampler.name} sampler, whose batches all change with "
+                "the number of records",
+                f"replace_one; for {relation} the sampler {' or '.join(fitting)}",
+            )
+        able = tuple(name for name in able if name in ACCOUNTANTS[pair])
+    least_delta = fft_error(mechanisms) / UNRESOLVED_DELTA
+    resolved = tuple(name for name in able if name != "pld" or delta >= least_delta)
+    if not resolved:
+        found = _possible(phases, relation)
+        if able:
+            raise InputError("delta", f"{delta:g} for {found}", f"a number >= {least_delta:.1e}")
+        raise InputError("phases", found, "phases that share an accountant")
+    return resolved
+
+
+def _choose(able: Sequence[str], accountant: str, phases: Sequence[Phase], relation: str) -> str:
+    if accountant == "auto":
+        return able[0]
+    if accountant not in able:
+        found = f"{accountant} for {_possible(phases, relation)}"
+        raise InputError("accountant", found, " or ".join(able))
+    return accountant
+
+
+def _possible(phases: Sequence[Phase], relation: str) -> str:
+    """Each sampler with the accountants that it has."""
+    names = dict.fromkeys(phase.sampler.name for phase in phases)
+    texts = [f"{name} ({' or '.join(ACCOUNTANTS[name, relation])})" for name in names]
+    return f"{' and '.join(texts)} under {relation}"
+
+
+def _epsilon(
+    mechanisms: Sequence[Mechanism], delta: float, relation: str, accountant: str
+) -> tuple[float, str | None]:
+    """Guaranteed epsilon, and a warning or None."""
+    if not mechanisms:
+        return 0.0, None
+    if any(mechanism.noise_multiplier == 0 for mechanism in mechanisms):
+        return math.inf, None
+    if accountant == "pld":
+        return pld_epsilon(mechanisms, delta, relation), None
+    return rdp_epsilon(mechanisms, delta, relation)
+
+
+def _describe(mechanism: Mechanism, relation: str) -> str:
+    sampler, count = mechanism.sampler, mechanism.count
+    noise = f"Gaussian, noise multiplier {mechanism.noise_multiplier:g}"
+    moved = f"sensitivity {'2 C' if sensitivity(relation) == 2 else 'C'}"
+    if isinstance(sampler, Poisson):
+        law = f"on a Poisson sample, q = {sampler.sample_rate:.6g} ({sampler.batch}/{sampler.n})"
+        return f"{count} x {noise}, {law}"
+    if isinstance(sampler, FixedSize):
+        law = f"on {sampler.batch} of {sampler.n} records without replacement"
+        return f"{count} x {noise}, {moved}, {law}"
+    if isinstance(sampler, Shuffled):
+        return f"one per epoch, {count} x {noise}, {moved}, accounted without amplification"
+    return f"{count} x {noise}, {moved}"
+
+
+def _bracket(
+    epsilon_at: Callable[[float], float], epsilon: float, delta: float
+) -> tuple[float, float]:
+    """Noise multipliers on both sides of the target."""
+    found = f"{epsilon:g} at delta {delta:g}"
+    high = 1.0
+    while (cost := epsilon_at(high)) > epsilon:
+        if high == MOST_NOISE:
+            raise InputError(
+                "epsilon",
+                found,
+                f"at least {cost:.4g}, which noise multiplier {high:g} costs: there are too many "
+                "steps, or the other phases spend it",
+            )
+        high = min(high * 4, MOST_NOISE)
+    low = high / 4
+    while (cost := epsilon_at(low)) <= epsilon:
+        if low == LEAST_NOISE:
+            raise InputError(
+                "epsilon",
+                found,
+                f"less than {cost:.4g}, which noise multiplier {low:g} costs: nothing to calibrate",
+            )
+        high, low = low, max(low / 4, LEAST_NOISE)
+    return low, high
+
+
+def _round_up(value: float) -> tuple[float, float]:
+    """`value` rounded up to `DIGITS` significant digits, and the unit of the last one."""
+    places = DIGITS - 1 - math.floor(math.log10(value))
+    return round(math.ceil(value * 10.0**places) / 10.0**places, places), 10.0**-places

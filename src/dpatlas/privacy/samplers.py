@@ -1,0 +1,132 @@
+"""Which records a step sees: four laws, each with an accountant that fits it or with none.
+
+A sampler is a pure function of (noise, repetition, step): a resumed run draws the same batches and
+no state is stored. `step` counts over the whole run, so that two phases share no draw.
+"""
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpatlas.core.guard import checked, integer, one_of
+from dpatlas.core.seeds import Noise, generator
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Batches from `n` records, `batch` of them expected.
+
+    Raises InputError unless 1 <= batch <= n.
+    """
+
+    name: ClassVar[str]
+
+    n: int
+    batch: int
+
+    def __post_init__(self):
+        integer(ge=1).check(f"records of the {self.name} sampler", self.n)
+        integer(ge=1, le=self.n).check(f"batch of the {self.name} sampler", self.batch)
+
+    @property
+    def expected_batch(self) -> float:
+        """The public divisor of every update; the realised size would tell who is in the data."""
+        return float(self.batch)
+
+    @property
+    def sample_rate(self) -> float:
+        """q, the probability that a step sees a given record: batch / n, divisible or not."""
+        return self.batch / self.n
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches in n records."""
+        return self.n // self.batch
+
+    def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
+        """The records of one step: sorted int64 in [0, n), each at most once, maybe none."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Poisson(Sampler):
+    """Each record enters each batch with probability q, independently of all else."""
+
+    name: ClassVar[str] = "poisson"
+
+    def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
+        """Walk from hit to hit, in O(batch).
+
+        In n independent trials with success probability q the distances between successes are
+        independent Geometric(q); the hits below n are therefore exactly a Poisson batch.
+        """
+        draws = noise.generator(repetition=repetition, step=step, use="batch")
+        # Six standard deviations above the expected number of hits: nearly always enough.
+        chunk = self.batch + 6 * math.isqrt(self.batch) + 10
+        hits = draws.geometric(self.sample_rate, size=chunk).cumsum() - 1
+        while hits[-1] < self.n:
+            more = draws.geometric(self.sample_rate, size=chunk).cumsum()
+            hits = np.concatenate([hits, hits[-1] + more])
+        return hits[: np.searchsorted(hits, self.n)]
+
+
+@dataclass(frozen=True)
+class FixedSize(Sampler):
+    """`batch` records without replacement, drawn afresh at each step."""
+
+    name: ClassVar[str] = "fixed-size"
+
+    def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
+        """A uniformly random subset of exactly `batch` records."""
+        draws = noise.generator(repetition=repetition, step=step, use="batch")
+        return np.sort(draws.choice(self.n, self.batch, replace=False, shuffle=False))
+
+
+@dataclass(frozen=True)
+class Shuffled(Sampler):
+    """Disjoint batches of one permutation per epoch; n mod batch records sit each epoch out."""
+
+    name: ClassVar[str] = "shuffled"
+
+    def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
+        """The step's stretch of its epoch's permutation."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        order = _permutation(noise.key(repetition, epoch, "shuffle"), self.n)
+        return np.sort(order[place * self.batch : (place + 1) * self.batch])
+
+
+@dataclass(frozen=True)
+class FullBatch(Sampler):
+    """All records at every step."""
+
+    name: ClassVar[str] = "full-batch"
+
+    batch: int | None = None
+
+    def __post_init__(self):
+        integer(ge=1).check(f"records of the {self.name} sampler", self.n)
+        if self.batch is None:
+            object.__setattr__(self, "batch", self.n)
+        integer(ge=self.n, le=self.n).check(f"batch of the {self.name} sampler", self.batch)
+
+    def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
+        """0, ..., n - 1."""
+        return np.arange(self.n, dtype=np.int64)
+
+
+SAMPLERS = {kind.name: kind for kind in (Poisson, FixedSize, Shuffled, FullBatch)}
+
+
+@checked(name=one_of(*SAMPLERS))
+def sampler(name: str, n: int, batch: int | None = None) -> Sampler:
+    """The sampler of that name; a full batch needs no `batch`."""
+    return SAMPLERS[name](n, batch)
+
+
+# Every step of an epoch asks for the same permutation; a few runs may take turns.
+@functools.lru_cache(maxsize=4)
+def _permutation(key: int, n: int) -> np.ndarray:
+    return generator(key).permutation(n)

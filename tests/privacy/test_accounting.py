@@ -1,0 +1,296 @@
+import math
+import re
+from collections import Counter
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.privacy import accountants
+from dpatlas.privacy.accounting import (
+    ACCOUNTANTS,
+    NO_CROSS_CHECK,
+    RELATIONS,
+    Phase,
+    _mechanisms,
+    calibrate,
+    guarantee,
+)
+from dpatlas.privacy.samplers import SAMPLERS, FixedSize, FullBatch, Poisson, Shuffled, sampler
+
+LP = Phase(Poisson(1000, 100), 2.0, 40)
+FFT = Phase(Poisson(1000, 50), 1.0, 30)
+
+
+def of(name: str, n: int, batch: int):
+    return sampler(name, n, None if name == FullBatch.name else batch)
+
+
+@pytest.mark.parametrize(
+    ("noise", "rdp", "pld"),
+    [(1, 12.2, 10.9), (2, 4.2, 3.8), (4, 1.7, 1.6), (6, 1.1, 0.98), (8, 0.78, 0.71)],
+)
+def test_known_poisson_epsilons_by_both_accountants(noise, rdp, pld):
+    phases = [Phase(Poisson(1300, 256), noise, 60)]
+    for accountant, expected in (("rdp", rdp), ("pld", pld)):
+        found = guarantee(phases, 1e-5, "add_remove", accountant)
+        assert found.epsilon == pytest.approx(expected, rel=0.025)
+        assert found.accountant == accountant
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(1, 12.07), (5, 1.280), (10, 0.568), (20, 0.256)])
+def test_known_poisson_epsilons_at_delta_1_over_n(noise, expected):
+    found = guarantee([Phase(Poisson(5000, 1000), noise, 100)], 1 / 5000, "add_remove")
+    assert found.accountant == "pld"
+    assert found.epsilon == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_each_sampler_is_accounted_by_its_own_event_or_refused(name, relation):
+    phases = [Phase(of(name, 1000, 50), 3.0, 40)]
+    if (name, relation) not in ACCOUNTANTS:
+        with pytest.raises(InputError, match=f"relation: found {relation} with the {name} sampl"):
+            guarantee(phases, 1e-5, relation)
+        return
+    found = guarantee(phases, 1e-5, relation)
+    assert found.relation == relation
+    words = {
+        "poisson": r"40 x Gaussian, noise multiplier 3, on a Poisson sample, q = 0.05 \(50/1000\)",
+        "fixed-size": "40 x .* sensitivity 2 C, on 50 of 1000 records without replacement",
+        "shuffled": "one per epoch, 2 x .* sensitivity 2 C, accounted without amplification",
+        "full-batch": f"40 x .* sensitivity {'2 C' if relation == 'replace_one' else 'C'}",
+    }
+    assert re.fullmatch(words[name], found.event)
+    alone = len(ACCOUNTANTS[name, relation]) == 1
+    assert (found.cross_check == NO_CROSS_CHECK) == alone
+
+
+@pytest.mark.parametrize(
+    ("name", "relation", "accountant"),
+    [("fixed-size", "replace_one", "pld"), ("poisson", "replace_one", "rdp")],
+)
+def test_an_accountant_without_the_event_is_refused(name, relation, accountant):
+    with pytest.raises(InputError, match=f"accountant: found {accountant} for {name}.*{relation}"):
+        guarantee([Phase(of(name, 100, 10), 1.0, 5)], 1e-5, relation, accountant)
+
+
+def test_poisson_accounting_is_never_used_for_other_batches():
+    epsilons = {
+        name: guarantee([Phase(of(name, 1000, 50), 3.0, 40)], 1e-5, "replace_one").epsilon
+        for name in SAMPLERS
+    }
+    assert epsilons["poisson"] < min(epsilons["fixed-size"], epsilons["shuffled"])
+    assert len({round(epsilon, 6) for epsilon in epsilons.values()}) == 4
+
+
+def test_the_event_rate_is_the_expected_batch_over_n():
+    kind = Poisson(1050, 100)
+    (mechanism,) = _mechanisms([Phase(kind, 1.0, 5)])
+    event = accountants._event(mechanism, 1.0)
+    assert event.sampling_probability * kind.n == pytest.approx(kind.expected_batch, rel=1e-15)
+    (mechanism,) = _mechanisms([Phase(FixedSize(1050, 100), 1.0, 5)])
+    event = accountants._event(mechanism, 1.0)
+    assert (event.source_dataset_size, event.sample_size) == (1050, 100)
+
+
+def test_the_cross_check_of_a_gap_is_never_below_pld():
+    found = guarantee([LP, FFT], 1e-5, "add_remove")
+    assert found.accountant == "pld"
+    check = float(found.cross_check.removeprefix("RDP: epsilon "))
+    assert found.epsilon < check < 1.3 * found.epsilon
+
+
+@given(
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.lists(st.integers(0, 12), min_size=1, max_size=4),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_record_is_used_more_often_than_shuffled_phases_are_charged_for(n, batch, lengths):
+    kind = Shuffled(n, min(n, batch))
+    # A phase of other batches stands for each of the earlier ones: it moves the start.
+    start = 0
+    for steps in lengths:
+        phases = [Phase(FullBatch(n), 1.0, start), Phase(kind, 1.0, steps)]
+        charged = [found.count for found in _mechanisms(phases) if found.sampler == kind]
+        uses = Counter()
+        for step in range(start, start + steps):
+            uses.update(kind.batch_indices(Noise("digest"), 0, step).tolist())
+        assert max(uses.values(), default=0) <= sum(charged)
+        start += steps
+
+
+def test_a_shuffled_phase_that_starts_inside_an_epoch_pays_for_both_epochs():
+    kind = Shuffled(50, 10)
+    aligned = guarantee([Phase(kind, 3.0, 5), Phase(kind, 3.0, 5)], 1e-5, "replace_one")
+    shifted = guarantee([Phase(kind, 3.0, 3), Phase(kind, 3.0, 5)], 1e-5, "replace_one")
+    assert shifted.epsilon > aligned.epsilon * 1.1
+
+
+def test_phases_compose_in_one_accountant():
+    both = guarantee([LP, FFT], 1e-5, "add_remove").epsilon
+    first, second = (guarantee([phase], 1e-5, "add_remove").epsilon for phase in (LP, FFT))
+    assert max(first, second) * 1.05 < both < first + second
+    accountant = PLDAccountant(value_discretization_interval=1e-4)
+    for phase in (LP, FFT):
+        event = dp_accounting.PoissonSampledDpEvent(
+            phase.sampler.sample_rate, dp_accounting.GaussianDpEvent(phase.noise_multiplier)
+        )
+        accountant.compose(event, phase.steps)
+    assert both == pytest.approx(accountant.get_epsilon(1e-5), rel=2e-3)
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+def test_a_phase_cut_in_two_costs_the_same(accountant):
+    cut = [Phase(LP.sampler, 2.0, 15), Phase(LP.sampler, 2.0, 0), Phase(LP.sampler, 2.0, 25)]
+    whole = guarantee([LP], 1e-5, "add_remove", accountant).epsilon
+    assert guarantee(cut, 1e-5, "add_remove", accountant).epsilon == pytest.approx(whole, rel=1e-6)
+
+
+def test_phases_without_a_common_pld_event_all_go_to_rdp():
+    phases = [Phase(FixedSize(1000, 50), 3.0, 40), Phase(Shuffled(1000, 50), 3.0, 40)]
+    found = guarantee(phases, 1e-5, "replace_one")
+    assert found.accountant == "rdp"
+    assert found.cross_check == NO_CROSS_CHECK
+    assert "; then " in found.event
+    assert found.epsilon > guarantee(phases[:1], 1e-5, "replace_one").epsilon
+
+
+def test_phases_that_share_no_accountant_are_refused():
+    phases = [LP, Phase(FixedSize(1000, 50), 3.0, 40)]
+    with pytest.raises(InputError, match=r"phases: found poisson \(pld\) and fixed-size \(rdp\)"):
+        guarantee(phases, 1e-5, "replace_one")
+
+
+def test_without_noise_epsilon_is_infinite_and_without_steps_zero():
+    silent = Phase(Poisson(10, 2), 0.0, 3)
+    assert guarantee([LP, silent], 1e-5, "add_remove").epsilon == math.inf
+    assert guarantee([LP, silent], 1e-5, "add_remove", "rdp").epsilon == math.inf
+    for phases in ([], [Phase(Poisson(10, 2), 0.0, 0)]):
+        found = guarantee(phases, 1e-5, "add_remove")
+        assert (found.epsilon, found.event) == (0.0, "no steps")
+
+
+@given(
+    name=st.sampled_from(["poisson", "shuffled", "full-batch"]),
+    relation=st.sampled_from(RELATIONS),
+    batch=st.sampled_from([1, 5, 20, 40]),
+    steps=st.integers(1, 400),
+    noise=st.floats(0.6, 30),
+    more=st.floats(1.1, 3),
+)
+@settings(max_examples=20, deadline=None)
+def test_epsilon_falls_with_noise_and_rises_with_steps_and_rate(
+    name, relation, batch, steps, noise, more
+):
+    if (name, relation) not in ACCOUNTANTS:
+        relation = "replace_one"
+
+    def epsilon(batch, noise, steps):
+        return guarantee([Phase(of(name, 100, batch), noise, steps)], 1e-5, relation).epsilon
+
+    base = epsilon(batch, noise, steps)
+    # The grid differs from case to case by a fraction of a percent.
+    assert epsilon(batch, noise * more, steps) <= base * 1.005
+    assert epsilon(batch, noise, math.ceil(steps * more)) >= base * 0.995
+    if name == "poisson":
+        assert epsilon(math.ceil(batch * more / 2 + batch / 2), noise, steps) >= base * 0.995
+
+
+def check_calibration(name: str, relation: str, batch: int, steps: int, epsilon: float) -> None:
+    def phases_at(noise):
+        return [Phase(of(name, 100, batch), noise, steps)]
+
+    noise = calibrate(phases_at, epsilon, 1e-5, relation)
+    found = guarantee(phases_at(noise), 1e-5, relation).epsilon
+    assert 0.99 * epsilon < found <= epsilon
+    assert guarantee(phases_at(noise * 0.998), 1e-5, relation).epsilon > epsilon
+    assert float(f"{noise:.4g}") == noise
+
+
+@given(
+    pair=st.sampled_from(sorted(set(ACCOUNTANTS) - {("fixed-size", "replace_one")})),
+    batch=st.sampled_from([5, 20, 40]),
+    steps=st.integers(1, 400),
+    epsilon=st.floats(0.1, 15),
+)
+@settings(max_examples=12, deadline=None)
+def test_calibrated_noise_meets_the_target_and_wastes_less_than_one_percent(
+    pair, batch, steps, epsilon
+):
+    check_calibration(*pair, batch, steps, epsilon)
+
+
+def test_calibrated_noise_meets_the_target_without_replacement():
+    # Apart from the others: its accountant takes seconds.
+    check_calibration("fixed-size", "replace_one", 20, 30, 3.0)
+
+
+def test_calibration_meets_a_guarantee_that_jumps_from_the_safe_side():
+    # The search ends on the side that is closer to the target: here the one that misses it.
+    target = 0.95 * guarantee([Phase(FullBatch(10), 9.1, 100)], 1e-5, "add_remove").epsilon
+    for jump in np.linspace(9.0, 9.03, 31) + 0.00049:
+
+        def phases_at(noise, jump=jump):
+            return [Phase(FullBatch(10), noise, 1 if noise >= jump else 100)]
+
+        noise = calibrate(phases_at, target, 1e-5, "add_remove")
+        assert jump <= noise <= jump + 2e-3
+
+
+def test_calibration_counts_the_phase_that_is_already_paid_for():
+    spent = guarantee([LP], 1e-5, "add_remove").epsilon
+    noise = calibrate(
+        lambda noise: [LP, Phase(Poisson(1000, 50), noise, 30)], spent + 1, 1e-5, "add_remove"
+    )
+    alone = calibrate(lambda noise: [Phase(Poisson(1000, 50), noise, 30)], 1, 1e-5, "add_remove")
+    assert 0 < noise < alone
+    with pytest.raises(InputError, match=r"epsilon: found .* at least .*the other phases spend it"):
+        calibrate(
+            lambda noise: [LP, Phase(Poisson(1000, 50), noise, 30)],
+            spent * 0.99,
+            1e-5,
+            "add_remove",
+        )
+
+
+def test_a_target_that_every_noise_meets_is_refused():
+    with pytest.raises(InputError, match="nothing to calibrate"):
+        calibrate(lambda noise: [Phase(FullBatch(10), noise, 0)], 1.0, 1e-5, "add_remove")
+    with pytest.raises(InputError, match="nothing to calibrate"):
+        calibrate(lambda noise: [Phase(FullBatch(10), noise, 1)], 1e6, 1e-5, "add_remove")
+
+
+@pytest.mark.parametrize("delta", [0, 1, -0.1, math.nan])
+def test_delta_outside_the_open_unit_interval_is_refused(delta):
+    with pytest.raises(InputError, match=r"delta: found .* allowed: a number > 0 and < 1"):
+        guarantee([LP], delta, "add_remove")
+    with pytest.raises(InputError, match=r"delta: found .* allowed: a number > 0 and < 1"):
+        calibrate(lambda noise: [LP], 1.0, delta, "add_remove")
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, math.inf])
+def test_an_epsilon_that_is_no_target_is_refused(epsilon):
+    with pytest.raises(InputError, match=r"epsilon: found .* allowed: a number > 0"):
+        calibrate(lambda noise: [LP], epsilon, 1e-5, "add_remove")
+
+
+def test_the_relation_has_no_default_and_is_named():
+    with pytest.raises(TypeError):
+        guarantee([LP], 1e-5)
+    with pytest.raises(InputError, match="relation: found 'both'; allowed: one of add_remove"):
+        guarantee([LP], 1e-5, "both")
+    with pytest.raises(InputError, match="accountant: found 'prv'; allowed: one of auto"):
+        guarantee([LP], 1e-5, "add_remove", "prv")
+
+
+@pytest.mark.parametrize(("noise", "steps"), [(-1.0, 5), (math.nan, 5), (1.0, -1), (1.0, 2.5)])
+def test_a_phase_refuses_noise_and_steps_that_mean_nothing(noise, steps):
+    with pytest.raises(InputError, match=r"noise_multiplier|steps"):
+        Phase(Poisson(10, 2), noise, steps)
