@@ -1,0 +1,53 @@
+"""Clip factors: min(1, C / ||g_i||), and zero for a gradient that is no number."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+CLIPPINGS = ("flat", "per-layer")
+
+
+@dataclass
+class ClippedSum:
+    """sum_i g_i min(1, C / ||g_i||) over the records of a batch.
+
+    `gradients`: one tensor per trainable parameter, by name, in the order of the model's
+    parameters. `norms`: ||g_i|| before the clip, (records,). `skipped`: records whose gradient was
+    not finite and contributed zero, a tensor, so that nobody has to wait for it.
+    """
+
+    gradients: dict[str, Tensor]
+    norms: Tensor
+    skipped: Tensor
+
+    def add(self, other: "ClippedSum") -> None:
+        """Take in the sum over another chunk of the same batch."""
+        for name, gradient in other.gradients.items():
+            self.gradients[name] += gradient
+        self.norms = torch.cat([self.norms, other.norms])
+        self.skipped = self.skipped + other.skipped
+
+
+def clip_factors(norms2: Tensor, max_grad_norm: float) -> Tensor:
+    """min(1, C / ||g_i||) from squared norms (records,); 0 where the norm is not finite.
+
+    The Gram form of a squared norm can round to just below zero.
+    """
+    factors = max_grad_norm / norms2.clamp_min(0).sqrt_().clamp_min_(max_grad_norm)
+    return torch.where(torch.isfinite(norms2), factors, 0)
+
+
+def per_layer_bound(max_grad_norm: float, layers: int) -> float:
+    """C / sqrt(layers) for each layer, so that the whole gradient keeps the norm C."""
+    return max_grad_norm / math.sqrt(layers)
+
+
+def empty_sum(model: nn.Module, names: list[str], prefix: str = "") -> ClippedSum:
+    """The clipped sum over no record: zeros for the parameters `names`, given with `prefix`."""
+    parameters = dict(model.named_parameters())
+    zeros = {name: torch.zeros_like(parameters[name.removeprefix(prefix)]) for name in names}
+    zeros = {name: value.detach() for name, value in zeros.items()}
+    first = zeros[names[0]]
+    return ClippedSum(zeros, first.new_zeros(0), first.new_zeros((), dtype=torch.int64))

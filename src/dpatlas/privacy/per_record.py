@@ -1,0 +1,208 @@
+"""Clipped sums of per-record gradients of a network, from one forward and one backward pass.
+
+    kernel = NetworkGradients(model)
+    clipped = kernel.clipped_sum(x, labels, max_grad_norm=1.0)
+
+While a pass runs, the forward of every layer with trainable parameters is replaced by its rule's
+(`dpatlas.privacy.layers`), which keeps what per-record gradients follow from; afterwards the model
+is as it was. What cannot be watched is refused by name when the kernel is built, before any record
+is seen.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.core.seeds import generator, seed
+from dpatlas.errors import InputError
+from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum, clip_factors, empty_sum, per_layer_bound
+from dpatlas.privacy.layers import RULES, Rule, rule_for
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+# Records that the probe of a network sends through it.
+PROBED = 3
+
+
+def cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
+    """Each record's loss, shape (records,)."""
+    return F.cross_entropy(output, labels, reduction="none")
+
+
+class NetworkGradients:
+    """Per-record gradients of `model` with respect to its trainable parameters.
+
+    `loss(output, labels)` gives one value per record. With `views` > 1 every record is that many
+    consecutive rows of x (augmented views of it) and its gradient is their mean. `clipping`: `flat`
+    clips the whole gradient at C = max_grad_norm, `per-layer` each of L layers' at C / sqrt(L).
+
+    Raises InputError that names the layer for: a trainable layer of a type without a rule, one that
+    mixes records (BatchNorm), one that draws numbers outside of the keyed streams (Dropout),
+    parameters that two layers share.
+    """
+
+    @checked(views=integer(ge=1), clipping=one_of(*CLIPPINGS))
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss = cross_entropy,
+        views: int = 1,
+        clipping: str = "flat",
+    ):
+        self.model, self.loss, self.views, self.clipping = model, loss, views, clipping
+        refuse_unsafe_layers(model)
+        refuse_shared_parameters(model)
+        self.rules: dict[str, Rule] = {}
+        for name, layer in model.named_modules():
+            own = [
+                key for key, value in layer.named_parameters(recurse=False) if value.requires_grad
+            ]
+            if not own:
+                continue
+            rule = rule_for(name, layer, views)
+            if rule is None or set(own) - set(rule.trainable):
+                raise InputError(
+                    f"layer {name or 'model'} ({type(layer).__name__})",
+                    f"no rule for the gradients of {', '.join(own)}",
+                    f"trainable parameters in {', '.join(kind.__name__ for kind in RULES)}",
+                )
+            self.rules[name] = rule
+        trainable = [name for name, value in model.named_parameters() if value.requires_grad]
+        if not trainable:
+            raise InputError("model", "no trainable parameter", "at least one")
+        self.order = trainable
+        self._outputs: int | None = None
+
+    @checked(max_grad_norm=real(gt=0))
+    def clipped_sum(self, x: Tensor, labels: Tensor, max_grad_norm: float) -> ClippedSum:
+        """Sum over records of clipped gradients.
+
+        x: (records * views, ...); labels: (records * views,). A gradient that is not finite, or
+        whose squared norm overflows, counts as zero. The first call probes the network.
+        """
+        if len(x) == 0:
+            return self.empty()
+        if self._outputs is None:
+            self.probe(x)
+        self._backward(x, labels)
+        rules = list(self.rules.values())
+        norms2 = torch.stack([rule.norms2() for rule in rules])
+        total = norms2.sum(0)
+        bad = ~torch.isfinite(total)
+        if self.clipping == "flat":
+            factors = clip_factors(total, max_grad_norm).expand(len(rules), -1)
+        else:
+            factors = clip_factors(norms2, per_layer_bound(max_grad_norm, len(rules)))
+            factors = torch.where(bad, 0, factors)
+        if bad.any():
+            for rule in rules:
+                rule.discard(bad)
+        found: dict[str, Tensor] = {}
+        for (name, rule), weights in zip(self.rules.items(), factors, strict=True):
+            prefix = f"{name}." if name else ""
+            for key, gradient in rule.weighted(weights).items():
+                found[prefix + key] = gradient
+            rule.reset()
+        return ClippedSum(
+            {name: found[name] for name in self.order}, total.clamp_min(0).sqrt(), bad.sum()
+        )
+
+    def empty(self) -> ClippedSum:
+        """The clipped sum over no record."""
+        return empty_sum(self.model, self.order)
+
+    def outputs(self, x: Tensor) -> int:
+        """Size of a record's output; probes the network if that has not been done."""
+        if self._outputs is None:
+            self.probe(x)
+        return self._outputs
+
+    def probe(self, x: Tensor) -> None:
+        """Send made-up records of the shape of x through the network and refuse what mixes them.
+
+        x: (rows, ...), of which only shape, type and device are used. Raises InputError if a
+        record's output moves when another record does, or if a trainable layer is never called or
+        is called twice.
+        """
+        rows = max(PROBED, 2) * self.views
+        normals = generator(seed("probe", use="records")).standard_normal((rows, *x.shape[1:]))
+        made_up = torch.from_numpy(normals).to(x)
+        with self._watching(), torch.enable_grad():
+            output = self.model(made_up).detach()
+            unused = [name for name, rule in self.rules.items() if rule.calls == 0]
+            for rule in self.rules.values():
+                rule.reset()
+            made_up[self.views :] *= -2
+            moved = self.model(made_up).detach()
+        for rule in self.rules.values():
+            rule.reset()
+        if unused:
+            raise InputError(
+                f"layer {unused[0]}",
+                "trainable, but its forward is never called",
+                "a layer that is called, or one that is frozen",
+            )
+        if len(output) != rows:
+            raise InputError("model", f"{len(output)} outputs for {rows} records", "one a record")
+        # Batches of equal size take the same route through the kernels: equal to rounding.
+        scale = output.abs().max().clamp_min(1e-6)
+        if not torch.allclose(output[: self.views] / scale, moved[: self.views] / scale, atol=1e-4):
+            raise InputError(
+                "model", "a record's output depends on other records", "records kept apart"
+            )
+        self._outputs = output.shape[-1]
+
+    def _backward(self, x: Tensor, labels: Tensor) -> None:
+        with self._watching(), torch.enable_grad():
+            losses = self.loss(self.model(x), labels)
+            if losses.shape != (len(x),):
+                raise InputError(
+                    "loss", f"a result of shape {tuple(losses.shape)}", "one value a record"
+                )
+            losses.backward(torch.full_like(losses, 1 / self.views))
+
+    @contextlib.contextmanager
+    def _watching(self) -> Iterator[None]:
+        try:
+            for rule in self.rules.values():
+                rule.reset()
+                rule.layer.forward = rule
+            yield
+        finally:
+            for rule in self.rules.values():
+                del rule.layer.forward
+
+
+def refuse_unsafe_layers(model: nn.Module) -> None:
+    """InputError that names the first layer which mixes records or draws unkeyed numbers."""
+    for name, layer in model.named_modules():
+        where = f"layer {name or 'model'} ({type(layer).__name__})"
+        if isinstance(layer, _BatchNorm):
+            raise InputError(
+                where,
+                "statistics over the batch, so that one record moves the others' gradients",
+                "GroupNorm: dpatlas.models.group_norm.to_group_norm(model) replaces it",
+            )
+        if isinstance(layer, _InstanceNorm) and layer.track_running_stats:
+            raise InputError(where, "running statistics over records", "track_running_stats=False")
+        if isinstance(layer, _DropoutNd) and layer.p > 0:
+            raise InputError(where, f"p = {layer.p:g}, drawn outside of the keyed streams", "p = 0")
+
+
+def refuse_shared_parameters(model: nn.Module) -> None:
+    """InputError that names two places of one trainable parameter."""
+    first: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if not parameter.requires_grad:
+            continue
+        other = first.setdefault(id(parameter), name)
+        if other != name:
+            raise InputError(
+                f"parameter {name}", f"tied to {other}", "parameters of one layer each"
+            )

@@ -1,0 +1,353 @@
+"""The private training loop: batch, clip, add noise, divide by the public batch size, update.
+
+    training = PrivateTraining(model, phases, x, labels, noise=Noise(spec.digest))
+    training.run()
+
+Every random number is keyed by (spec, repetition, step, use), steps counted over all phases, so a
+run that goes on from `state()` draws what an uninterrupted one would have drawn. What a step does
+never depends on the data beyond the noisy sum: an empty batch is a step of pure noise, a record
+that gives no finite gradient contributes zero and is counted, and the divisor is the sampler's
+expected batch.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.privacy.accounting import Phase
+from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum
+from dpatlas.privacy.logistic import SoftmaxGradients
+from dpatlas.privacy.noise import add_noise
+from dpatlas.privacy.per_record import Loss, NetworkGradients, cross_entropy
+from dpatlas.privacy.samplers import FullBatch, Sampler
+
+OPTIMIZERS = ("sgd", "adam")
+OnUpdate = Callable[[int, dict[str, Tensor]], None]
+
+
+@dataclass(frozen=True)
+class TrainingPhase:
+    """One stretch of training with one privacy event per step.
+
+    noise_multiplier: standard deviation of the noise on the sum of clipped gradients, in units of
+    max_grad_norm; 0 trains without privacy. trainable: prefixes of parameter names; the others are
+    frozen and get no noise. max_physical_batch: records in memory at a time; changes no digit
+    beyond rounding. Weight decay acts on the privatised gradient, outside of the clip.
+    """
+
+    sampler: Sampler
+    noise_multiplier: float
+    max_grad_norm: float
+    steps: int
+    lr: float
+    optimizer: str = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    trainable: tuple[str, ...] = ("",)
+    clipping: str = "flat"
+    max_physical_batch: int | None = None
+
+    def __post_init__(self):
+        for name, domain in PHASE_DOMAINS.items():
+            domain.check(name, getattr(self, name))
+        if self.max_physical_batch is not None:
+            integer(ge=1).check("max_physical_batch", self.max_physical_batch)
+        if self.optimizer == "adam" and self.momentum:
+            raise InputError("momentum", self.momentum, "0 with adam, which has its own")
+
+    @property
+    def accounted(self) -> Phase:
+        """What the accountant needs to know."""
+        return Phase(self.sampler, self.noise_multiplier, self.steps)
+
+
+PHASE_DOMAINS = {
+    "noise_multiplier": real(ge=0),
+    "max_grad_norm": real(gt=0),
+    "steps": integer(ge=0),
+    "lr": real(gt=0),
+    "optimizer": one_of(*OPTIMIZERS),
+    "momentum": real(ge=0, lt=1),
+    "weight_decay": real(ge=0),
+    "clipping": one_of(*CLIPPINGS),
+}
+
+
+class Augmentation(Protocol):
+    """Several views of each record, averaged before the clip."""
+
+    views: int
+
+    def draw(self, draws: np.random.Generator, records: int) -> Tensor:
+        """Parameters of all views of `records` records, (records, ...)."""
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        """(records, ...) -> (records * views, ...), the views of a record one after the other."""
+
+
+class PrivateTraining:
+    """One run of one model through its phases.
+
+    x (n, ...), labels (n,) int64 on the model's device. `repetition` separates runs of one spec.
+    `ema_decay` keeps an exponential moving average of the weights, which costs no privacy.
+    `on_update(step, noisy sums by parameter)` sees every privatised sum, before the division and at
+    the weights that the gradients were taken at: what an attacker inside the training would see.
+    `kernel` gives clipped sums for the phase that is running.
+
+    Raises InputError for data that do not fit together, samplers of another n, labels out of
+    range, a model on another device, layers that the engine cannot clip.
+    """
+
+    @checked(repetition=integer(ge=0))
+    def __init__(
+        self,
+        model: nn.Module,
+        phases: Sequence[TrainingPhase],
+        x: Tensor,
+        labels: Tensor,
+        *,
+        noise: Noise,
+        repetition: int = 0,
+        loss: Loss = cross_entropy,
+        augmentation: Augmentation | None = None,
+        ema_decay: float | None = None,
+        on_update: OnUpdate | None = None,
+    ):
+        self.model, self.phases = model, tuple(phases)
+        self.x, self.labels = x, labels
+        self.noise, self.repetition = noise, repetition
+        self.loss, self.augmentation, self.on_update = loss, augmentation, on_update
+        self.views = augmentation.views if augmentation else 1
+        self.steps_done = 0
+        self._skipped = torch.zeros((), dtype=torch.int64, device=x.device)
+        check_records(model, x, labels)
+        for phase in self.phases:
+            if phase.sampler.n != len(x):
+                raise InputError(
+                    "sampler", f"batches of {phase.sampler.n} records", f"of {len(x)}, the data's"
+                )
+        self.ema: dict[str, Tensor] | None = None
+        self.ema_decay = ema_decay
+        if ema_decay is not None:
+            real(ge=0, lt=1).check("ema_decay", ema_decay)
+            self.ema = {name: value.detach().clone() for name, value in model.named_parameters()}
+        self._enter_phases()
+
+    @property
+    def steps(self) -> int:
+        """Steps of all phases."""
+        return sum(phase.steps for phase in self.phases)
+
+    @property
+    def skipped_records(self) -> int:
+        """How often a record's gradient was not finite and counted as zero; private."""
+        return int(self._skipped)
+
+    def run(self, after_step: Callable[[int], None] | None = None) -> None:
+        """All steps that are left; `after_step(steps done)` may save a checkpoint."""
+        while self.steps_done < self.steps:
+            self.step()
+            if after_step is not None:
+                after_step(self.steps_done)
+
+    def step(self) -> None:
+        """One private update."""
+        number, phase = self._locate(self.steps_done)
+        if number != self._phase:
+            self._start(number)
+        step = self.steps_done
+        clipped = self._clipped_sum(phase, step)
+        add_noise(
+            clipped.gradients.values(),
+            phase.noise_multiplier * phase.max_grad_norm,
+            self.noise,
+            repetition=self.repetition,
+            step=step,
+        )
+        self._skipped += clipped.skipped
+        if self.on_update is not None:
+            self.on_update(step, clipped.gradients)
+        for name, gradient in clipped.gradients.items():
+            self._parameters[name].grad = gradient.div_(phase.sampler.expected_batch)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._average()
+        self.steps_done += 1
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and facts from which `restore` goes on to the same bits."""
+        parameters = dict(self.model.named_parameters())
+        arrays = {
+            f"weights/{name}": value.detach().cpu().numpy().copy()
+            for name, value in parameters.items()
+        }
+        if self.ema is not None:
+            arrays |= {f"ema/{name}": value.cpu().numpy() for name, value in self.ema.items()}
+        if self._optimizer is not None:
+            for index, values in self._optimizer.state_dict()["state"].items():
+                for key, value in values.items():
+                    if value is not None:
+                        arrays[f"optimizer/{index}/{key}"] = torch.as_tensor(value).cpu().numpy()
+        facts = {
+            "steps_done": self.steps_done,
+            "phase": self._phase,
+            "skipped_records": self.skipped_records,
+            "repetition": self.repetition,
+            "secret": self.noise.secret,
+        }
+        return arrays, facts
+
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Go on from a state of the same run; InputError if it does not fit this model."""
+        names = {name.removeprefix("weights/") for name in arrays if name.startswith("weights/")}
+        parameters = dict(self.model.named_parameters())
+        fits = names == set(parameters) and all(
+            arrays[f"weights/{name}"].shape == value.shape for name, value in parameters.items()
+        )
+        averaged = any(name.startswith("ema/") for name in arrays)
+        if not fits or facts["repetition"] != self.repetition or averaged != (self.ema is not None):
+            raise InputError("checkpoint", "a state of another run", "one of this model and run")
+        with torch.no_grad():
+            for name, value in parameters.items():
+                value.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
+            for name, value in (self.ema or {}).items():
+                value.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
+        if facts["secret"] is not None:
+            self.noise = Noise("", "os", secret=facts["secret"])
+        self.steps_done = facts["steps_done"]
+        self._skipped.fill_(facts["skipped_records"])
+        self._phase = None
+        if facts["phase"] is not None:
+            self._start(facts["phase"])
+            self._restore_optimizer(arrays)
+
+    def _enter_phases(self) -> None:
+        """Build every phase's kernel once, so that what cannot be trained is refused at once."""
+        self._phase = self._optimizer = None
+        self._parameters: dict[str, nn.Parameter] = {}
+        for number, phase in enumerate(self.phases):
+            if phase.steps:
+                self._start(number)
+                check_labels(self.labels, self.kernel.outputs(self.x[:1]), self.loss)
+        self._phase = None
+
+    def _start(self, number: int) -> None:
+        phase = self.phases[number]
+        for name, value in self.model.named_parameters():
+            value.requires_grad_(any(belongs(name, prefix) for prefix in phase.trainable))
+        self._parameters = {
+            name: value for name, value in self.model.named_parameters() if value.requires_grad
+        }
+        if not self._parameters:
+            names = ", ".join(
+                sorted({name.split(".")[0] for name, _ in self.model.named_parameters()})
+            )
+            raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
+        self.kernel = kernel_for(self.model, self.loss, self.views, phase.clipping)
+        values = list(self._parameters.values())
+        if phase.optimizer == "sgd":
+            self._optimizer = torch.optim.SGD(
+                values, lr=phase.lr, momentum=phase.momentum, weight_decay=phase.weight_decay
+            )
+        else:
+            self._optimizer = torch.optim.Adam(values, lr=phase.lr, weight_decay=phase.weight_decay)
+        self._phase = number
+
+    def _restore_optimizer(self, arrays: dict[str, np.ndarray]) -> None:
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in arrays.items():
+            if name.startswith("optimizer/"):
+                _, index, key = name.split("/")
+                state.setdefault(int(index), {})[key] = torch.from_numpy(value.copy())
+        stored = self._optimizer.state_dict()
+        self._optimizer.load_state_dict({**stored, "state": state})
+
+    def _locate(self, step: int) -> tuple[int, TrainingPhase]:
+        for number, phase in enumerate(self.phases):
+            if step < phase.steps:
+                return number, phase
+            step -= phase.steps
+        raise InputError("step", self.steps_done, f"fewer than {self.steps}, the steps planned")
+
+    def _clipped_sum(self, phase: TrainingPhase, step: int) -> ClippedSum:
+        x, labels = self.x, self.labels
+        if not isinstance(phase.sampler, FullBatch):
+            batch = phase.sampler.batch_indices(self.noise, self.repetition, step)
+            picked = torch.from_numpy(batch).to(x.device)
+            x, labels = x.index_select(0, picked), labels.index_select(0, picked)
+        views = None
+        if self.augmentation:
+            draws = self.noise.generator(repetition=self.repetition, step=step, use="views")
+            views = self.augmentation.draw(draws, len(x)).to(x.device)
+        size = phase.max_physical_batch or max(1, len(x))
+        # An empty batch is one chunk of no records.
+        for start in range(0, max(1, len(x)), size):
+            chunk = slice(start, start + size)
+            rows, marks = x[chunk], labels[chunk]
+            if self.augmentation:
+                rows = self.augmentation.apply(rows, views[chunk])
+                marks = marks.repeat_interleave(self.views)
+            part = self.kernel.clipped_sum(rows, marks, phase.max_grad_norm)
+            if start == 0:
+                total = part
+            else:
+                total.add(part)
+        return total
+
+    def _average(self) -> None:
+        if self.ema is None:
+            return
+        with torch.no_grad():
+            for name, value in self.model.named_parameters():
+                self.ema[name].lerp_(value, 1 - self.ema_decay)
+
+
+def kernel_for(
+    model: nn.Module, loss: Loss, views: int = 1, clipping: str = "flat"
+) -> NetworkGradients | SoftmaxGradients:
+    """The closed form for a single linear layer under cross-entropy, else the watched network."""
+    layers = [
+        (name, layer)
+        for name, layer in model.named_modules()
+        if type(layer).forward is not nn.Sequential.forward
+    ]
+    name, layer = layers[0] if layers else ("", model)
+    if len(layers) == 1 and type(layer) is nn.Linear and loss is cross_entropy and views == 1:
+        return SoftmaxGradients(layer, f"{name}." if name else "")
+    return NetworkGradients(model, loss, views, clipping)
+
+
+def check_records(model: nn.Module, x: Tensor, labels: Tensor) -> None:
+    """InputError for no records, labels that do not fit them, or tensors on several devices."""
+    if len(x) == 0:
+        raise InputError("data", "0 records", "at least one")
+    if labels.shape != (len(x),) or labels.dtype != torch.int64:
+        found = f"{labels.dtype} of shape {tuple(labels.shape)}"
+        raise InputError("labels", found, f"torch.int64 of shape ({len(x)},)")
+    for name, value in model.named_parameters():
+        if value.device != x.device:
+            raise InputError(f"parameter {name}", f"on {value.device}", f"{x.device}, as the data")
+    if labels.device != x.device:
+        raise InputError("labels", f"on {labels.device}", f"{x.device}, as the data")
+
+
+def check_labels(labels: Tensor, outputs: int, loss: Loss) -> None:
+    """InputError for labels that the cross-entropy of `outputs` classes has no place for."""
+    if loss is not cross_entropy:
+        return
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= outputs:
+        found = f"{low if low < 0 else high}"
+        raise InputError("labels", found, f"whole numbers from 0 to {outputs - 1}")
+
+
+def belongs(name: str, prefix: str) -> bool:
+    """Whether a parameter lies under `prefix`, a whole part of its dotted name; "" holds all."""
+    return prefix == "" or name == prefix or name.startswith(f"{prefix}.")

@@ -1,0 +1,416 @@
+"""The loop: what a step adds, what it divides by, what a resumed run repeats, what is refused."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from torch import nn
+
+from dpatlas.core.checkpoints import Checkpoints
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.models.build import build
+from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Shuffled
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
+
+N, OUTPUTS = 23, 5
+SAMPLERS = [Poisson(N, 6), FixedSize(N, 6), Shuffled(N, 6), FullBatch(N)]
+
+
+def data(n: int = N):
+    draws = torch.Generator().manual_seed(1)
+    x = torch.randn(n, 64, generator=draws)
+    return x, torch.randint(0, OUTPUTS, (n,), generator=draws)
+
+
+def network(name: str = "small-cnn-t", run: int = 0) -> nn.Module:
+    return build(name, (1, 8, 8), OUTPUTS, key="test", run=run, base_seed=0)
+
+
+def phase(sampler=SAMPLERS[0], **changes) -> TrainingPhase:
+    settings = {"noise_multiplier": 1.5, "max_grad_norm": 0.5, "steps": 6, "lr": 0.3}
+    return TrainingPhase(sampler, **{**settings, **changes})
+
+
+def training(phases, model=None, noise=None, **options) -> PrivateTraining:
+    model = network() if model is None else model
+    x, labels = data()
+    return PrivateTraining(model, phases, x, labels, noise=noise or Noise("digest"), **options)
+
+
+def weights(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+
+def flat(tensors) -> torch.Tensor:
+    return torch.cat([tensor.flatten() for tensor in tensors.values()])
+
+
+def zero_gradients(output, labels):
+    return 0 * output.sum(1)
+
+
+@pytest.mark.parametrize("name", ["linear", "mlp", "bench-cnn"])
+def test_with_zero_gradients_the_update_is_noise_of_the_right_scale(name):
+    shape = (3, 32, 32) if name == "bench-cnn" else (1, 8, 8)
+    model = build(name, shape, OUTPUTS, key="test", run=0, base_seed=0)
+    before = weights(model)
+    x, labels = torch.ones(N, int(np.prod(shape))), data()[1]
+    run = PrivateTraining(
+        model,
+        [phase(Poisson(N, 6), steps=1, lr=1.0)],
+        x,
+        labels,
+        noise=Noise("digest"),
+        loss=zero_gradients,
+    )
+    run.run()
+    moved = (flat(weights(model)) - flat(before)).double().numpy() / (1.5 * 0.5 / 6)
+    assert stats.kstest(moved, "norm").pvalue > 1e-3
+    assert 1e-3 < stats.chi2.cdf(moved @ moved, len(moved)) < 1 - 1e-3
+
+
+def test_the_noise_does_not_depend_on_the_data():
+    seen = []
+    for scale in (0.0, 1.0):
+        x, labels = data()
+        run = PrivateTraining(
+            network("linear"),
+            [phase(FullBatch(N), steps=2)],
+            scale * x,
+            labels,
+            noise=Noise("digest"),
+            loss=zero_gradients,
+            on_update=lambda step, sums: seen.append(flat(sums).clone()),
+        )
+        run.run()
+    torch.testing.assert_close(seen[:2], seen[2:], rtol=0, atol=0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(record=st.integers(0, N - 1), scale=st.floats(1e-3, 1e3), clip=st.floats(1e-3, 1e3))
+@pytest.mark.parametrize("name", ["linear", "mlp"])
+def test_dropping_one_record_moves_the_noise_free_update_by_at_most_clip_over_expected_batch(
+    name, record, scale, clip
+):
+    moved = []
+    x, labels = data()
+    for kept in (torch.arange(N), torch.cat([torch.arange(record), torch.arange(record + 1, N)])):
+        model = network(name)
+        before = weights(model)
+        run = PrivateTraining(
+            model,
+            [
+                phase(
+                    FullBatch(len(kept)), noise_multiplier=0.0, max_grad_norm=clip, lr=1.0, steps=1
+                )
+            ],
+            scale * x[kept],
+            labels[kept],
+            noise=Noise("digest"),
+        )
+        # The expected batch is a public constant: the same for both neighbours.
+        run.phases = (dataclasses.replace(run.phases[0], sampler=PublicSize(len(kept))),)
+        run.run()
+        moved.append(flat(weights(model)) - flat(before))
+    assert (moved[0] - moved[1]).norm() <= clip / N * (1 + 1e-3)
+
+
+class PublicSize(FullBatch):
+    expected_batch = float(N)
+
+
+def test_the_divisor_is_the_expected_batch_and_not_the_drawn_one():
+    model = network("linear")
+    before = weights(model)
+    sums, sizes = [], set()
+    sampler = Poisson(N, 6)
+    run = training(
+        [phase(sampler, noise_multiplier=0.0, lr=1.0, steps=8)],
+        model,
+        on_update=lambda step, found: sums.append(flat(found).clone()),
+    )
+    for step in range(8):
+        sizes.add(len(sampler.batch_indices(Noise("digest"), 0, step)))
+    run.run()
+    assert len(sizes) > 2
+    expected = flat(before) - torch.stack(sums).sum(0) / 6
+    torch.testing.assert_close(flat(weights(model)), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["linear", "small-cnn-t"])
+def test_an_empty_batch_is_a_step_of_noise(name):
+    class Empty(Poisson):
+        def batch_indices(self, noise, repetition, step):
+            return np.empty(0, dtype=np.int64)
+
+    model = network(name)
+    before = weights(model)
+    run = training([phase(Empty(N, 6), steps=1, lr=1.0)], model)
+    run.run()
+    assert run.steps_done == 1
+    moved = (flat(weights(model)) - flat(before)).double().numpy() / (1.5 * 0.5 / 6)
+    assert stats.kstest(moved, "norm").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 6, 100])
+@pytest.mark.parametrize("name", ["linear", "small-cnn-t"])
+def test_chunks_of_any_size_give_the_same_update_and_one_draw_of_noise(name, size):
+    found = []
+    for limit in (None, size):
+        seen = []
+        model = network(name)
+        run = training(
+            [phase(FullBatch(N), steps=2, max_physical_batch=limit)],
+            model,
+            on_update=lambda step, sums, seen=seen: seen.append(flat(sums).clone()),
+        )
+        run.run()
+        found.append((torch.stack(seen), flat(weights(model))))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("clipping", ["flat", "per-layer"])
+@pytest.mark.parametrize("name", ["linear", "small-cnn-t"])
+def test_a_poisoned_record_never_stops_training_or_reaches_the_weights(name, clipping):
+    x, labels = data()
+    x[4], x[9, 3] = torch.nan, torch.inf
+    model = network(name)
+    run = PrivateTraining(
+        model, [phase(FullBatch(N), clipping=clipping)], x, labels, noise=Noise("digest")
+    )
+    run.run()
+    assert run.steps_done == 6
+    assert run.skipped_records == 12
+    assert all(torch.isfinite(value).all() for value in model.parameters())
+
+
+def test_weight_decay_stays_outside_of_the_clip():
+    moved = {}
+    for decay in (0.0, 0.1):
+        model = network("linear")
+        with torch.no_grad():
+            for value in model.parameters():
+                value.mul_(1e4)
+        before = weights(model)
+        settings = {"noise_multiplier": 0.0, "lr": 1.0, "steps": 1, "weight_decay": decay}
+        training([phase(FullBatch(N), **settings)], model).run()
+        moved[decay] = flat(weights(model)) - (1 - decay) * flat(before)
+    torch.testing.assert_close(moved[0.0], moved[0.1], rtol=1e-3, atol=1e-3)
+    assert moved[0.1].norm() <= 0.5 * (1 + 1e-2)
+
+
+def two_phases(**changes) -> list[TrainingPhase]:
+    first = phase(Poisson(N, 6), steps=3, trainable=("head",), momentum=0.9)
+    second = phase(Shuffled(N, 4), steps=8, momentum=0.9, max_physical_batch=3)
+    return [dataclasses.replace(each, **changes) for each in (first, second)]
+
+
+def test_frozen_parameters_stay_bit_identical():
+    model = network()
+    before = weights(model)
+    run = training(two_phases(), model)
+    for _ in range(3):
+        run.step()
+    after = weights(model)
+    for name, value in before.items():
+        assert torch.equal(value, after[name]) != name.startswith("head")
+    run.run()
+    assert not any(torch.equal(value, weights(model)[name]) for name, value in before.items())
+
+
+class Jitter:
+    """Two noisy views of each record."""
+
+    views = 2
+
+    def draw(self, draws, records):
+        return torch.from_numpy(draws.standard_normal((records, 2, 64), dtype=np.float32))
+
+    def apply(self, x, parameters):
+        return (x[:, None] + 0.1 * parameters).flatten(0, 1)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("source", ["keyed", "os"])
+def test_a_run_killed_at_any_step_and_resumed_gives_the_same_bits(tmp_path, optimizer, source):
+    changes = {"optimizer": optimizer, "lr": 0.05, "momentum": 0.9 if optimizer == "sgd" else 0.0}
+    noise = Noise("digest", source)
+    options = {"ema_decay": 0.9, "augmentation": Jitter(), "repetition": 2}
+
+    def fresh(seen, noise):
+        run = training(
+            two_phases(**changes),
+            network(),
+            noise,
+            on_update=lambda step, sums: seen.append((step, flat(sums).clone())),
+            **options,
+        )
+        return run
+
+    expected = []
+    whole = fresh(expected, noise)
+    whole.run()
+    for killed_after in range(whole.steps + 1):
+        seen = []
+        first = fresh(seen, Noise("digest", source, secret=noise.secret))
+        for _ in range(killed_after):
+            first.step()
+        store = Checkpoints(tmp_path, {"run": "one"})
+        store.save("state", *first.state())
+        # Another process: another model, another noise, nothing but the file.
+        second = fresh(seen, Noise("digest", source))
+        second.restore(*store.load("state"))
+        second.run()
+        assert [step for step, _ in seen] == list(range(whole.steps))
+        for (_, found), (_, wanted) in zip(seen, expected, strict=True):
+            assert torch.equal(found, wanted)
+        assert torch.equal(flat(weights(second.model)), flat(weights(whole.model)))
+        assert torch.equal(flat(second.ema), flat(whole.ema))
+
+
+def test_all_noise_keys_of_a_run_are_distinct(monkeypatch):
+    keys = []
+    original = Noise.key
+    monkeypatch.setattr(
+        Noise, "key", lambda self, *axes: keys.append(axes) or original(self, *axes)
+    )
+    for repetition in range(2):
+        training(two_phases(), repetition=repetition).run()
+    noise = [axes for axes in keys if axes[2] == "noise"]
+    assert len(noise) == len(set(noise)) == 2 * 11
+
+
+def test_runs_of_one_spec_differ_by_repetition():
+    found = []
+    for repetition in (0, 1):
+        model = network()
+        training([phase()], model, repetition=repetition).run()
+        found.append(flat(weights(model)))
+    assert not torch.equal(*found)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
+def test_every_sampler_trains_and_learns_without_noise(sampler):
+    draws = torch.Generator().manual_seed(5)
+    centres = 3 * torch.randn(OUTPUTS, 64, generator=draws)
+    labels = torch.arange(N) % OUTPUTS
+    x = centres[labels] + 0.1 * torch.randn(N, 64, generator=draws)
+    model = network("mlp")
+    settings = {"noise_multiplier": 0.0, "max_grad_norm": 1.0, "steps": 60, "lr": 1.0}
+    PrivateTraining(model, [phase(sampler, **settings)], x, labels, noise=Noise("d")).run()
+    with torch.no_grad():
+        assert (model(x).argmax(1) == labels).all()
+
+
+def test_the_average_of_the_weights_is_what_its_definition_says():
+    model = network("linear")
+    expected = flat(weights(model))
+    run = training([phase()], model, ema_decay=0.8)
+    for _ in range(4):
+        run.step()
+        expected = 0.8 * expected + 0.2 * flat(weights(model))
+    torch.testing.assert_close(flat(run.ema), expected)
+
+
+def test_adam_and_sgd_see_the_privatised_gradient_only():
+    for optimizer, make in (("sgd", torch.optim.SGD), ("adam", torch.optim.Adam)):
+        model = network("linear")
+        copied = copy.deepcopy(model)
+        theirs = make(copied.parameters(), lr=0.1, weight_decay=0.01)
+        sums = []
+        training(
+            [phase(optimizer=optimizer, lr=0.1, weight_decay=0.01, steps=3)],
+            model,
+            on_update=lambda step, found, sums=sums: sums.append(
+                {name: value.clone() for name, value in found.items()}
+            ),
+        ).run()
+        for found in sums:
+            for name, value in copied.named_parameters():
+                value.grad = found[name] / 6
+            theirs.step()
+        torch.testing.assert_close(flat(weights(copied)), flat(weights(model)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_grad_norm": 0}, "max_grad_norm: found 0; allowed: a number > 0"),
+        ({"max_grad_norm": float("nan")}, "max_grad_norm: found nan"),
+        ({"noise_multiplier": -1.0}, "noise_multiplier: found -1.0; allowed: a number >= 0"),
+        ({"steps": 1.5}, "steps: found 1.5; allowed: a whole number"),
+        ({"lr": 0}, "lr: found 0"),
+        ({"momentum": 1.0}, "momentum: found 1.0"),
+        ({"optimizer": "rmsprop"}, "optimizer: found 'rmsprop'; allowed: one of sgd, adam"),
+        ({"clipping": "none"}, "clipping: found 'none'"),
+        ({"max_physical_batch": 0}, "max_physical_batch: found 0"),
+        ({"optimizer": "adam", "momentum": 0.5}, "momentum: found 0.5; allowed: 0 with adam"),
+    ],
+)
+def test_a_bad_setting_of_a_phase_is_refused(changes, message):
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        phase(**changes)
+
+
+def test_data_that_do_not_fit_are_refused_before_training():
+    x, labels = data()
+
+    def attempt(x, labels, sampler=SAMPLERS[0], model=None, **changes):
+        model = network("linear") if model is None else model
+        PrivateTraining(model, [phase(sampler, **changes)], x, labels, noise=Noise("digest"))
+
+    with pytest.raises(InputError, match="data: found 0 records"):
+        attempt(x[:0], labels[:0])
+    with pytest.raises(InputError, match=r"labels: found torch.float32"):
+        attempt(x, labels.float())
+    with pytest.raises(InputError, match=r"labels: found torch.int64 of shape \(22,\)"):
+        attempt(x, labels[1:])
+    for value in (-1, OUTPUTS):
+        wrong = labels.clone()
+        wrong[3] = value
+        for name in ("linear", "mlp"):
+            with pytest.raises(InputError, match=rf"labels: found {value}; .* from 0 to 4"):
+                attempt(x, wrong, model=network(name))
+    with pytest.raises(InputError, match="sampler: found batches of 50 records"):
+        attempt(x, labels, Poisson(50, 6))
+    with pytest.raises(InputError, match=r"trainable: found .*'body'.* prefixes among head"):
+        attempt(x, labels, trainable=("body",))
+    with pytest.raises(InputError, match=r"parameter head.weight: found on meta; allowed: cpu"):
+        attempt(x, labels, model=network("linear").to("meta"))
+
+
+def test_batch_norm_in_a_later_phase_is_refused_before_the_first_step():
+    model = nn.Sequential(
+        nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten()
+    )
+    model.append(nn.Linear(144, OUTPUTS))
+    with pytest.raises(InputError, match=r"layer 2 \(BatchNorm2d\)"):
+        training([phase()], model)
+
+
+def test_a_state_of_another_run_is_refused():
+    arrays, facts = training([phase()]).state()
+    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
+        training([phase()], repetition=1).restore(arrays, facts)
+    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
+        training([phase()], network("mlp")).restore(arrays, facts)
+    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
+        training([phase()], ema_decay=0.5).restore(arrays, facts)
+
+
+def test_a_step_after_the_last_is_refused():
+    run = training([phase(steps=1)])
+    run.run()
+    with pytest.raises(InputError, match="step: found 1; allowed: fewer than 1"):
+        run.step()
+
+
+def test_a_prefix_selects_whole_parts_of_names():
+    assert belongs("head.weight", "head") and belongs("head.weight", "head.weight")
+    assert belongs("head.weight", "") and not belongs("header.weight", "head")
