@@ -1,0 +1,338 @@
+"""Audits of mechanisms whose privacy is known exactly: bounds stay below it and come close."""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from dpatlas.errors import InputError
+from dpatlas.privacy.audit_statistics import (
+    epsilon_lower_bound,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_lower_bound,
+    one_run_lower_bound,
+    one_run_p_value,
+    profile_excess,
+)
+from dpatlas.privacy.error_rates import SHARES, joint_limits
+
+DELTA = 1e-5
+# N(0, 1) against N(MU, 1) is (1, 1e-5)-DP and no better.
+MU = 0.2680511
+EPSILONS = np.linspace(0, 2, 41)
+
+
+@functools.cache
+def profile(mu):
+    return np.array([gaussian_delta(mu, epsilon) for epsilon in EPSILONS])
+
+
+def gaussian(rng, mu, runs):
+    return rng.normal(mu, 1, runs), rng.normal(0, 1, runs)
+
+
+def randomised_response(rng, epsilon, runs):
+    truth = 1 / (1 + np.exp(-epsilon))
+    return (rng.random(runs) < truth).astype(float), (rng.random(runs) > truth).astype(float)
+
+
+def canaries(rng, m, mu):
+    included = rng.random(m) < 0.5
+    return rng.normal(size=m) + mu * included, included
+
+
+def answers(rng, m, epsilon):
+    """Randomised response of every canary's bit."""
+    included = rng.random(m) < 0.5
+    true = rng.random(m) < 1 / (1 + np.exp(-epsilon))
+    return np.where(true, included, ~included).astype(float), included
+
+
+def most_misses(audits, error=0.05):
+    """More misses than this have a chance of 1e-4 where `error` is what a bound may miss."""
+    return stats.binom.ppf(1 - 1e-4, audits, error)
+
+
+@pytest.mark.parametrize(
+    ("bound", "attack", "epsilon"),
+    [
+        (
+            lambda *scores: epsilon_lower_bound(*scores, 0.0),
+            lambda rng: randomised_response(rng, 1.0, 200),
+            1.0,
+        ),
+        (
+            lambda *scores: epsilon_lower_bound(*scores, 0.2),
+            lambda rng: gaussian(rng, 2.0, 200),
+            gaussian_epsilon(2.0, 0.2),
+        ),
+        (
+            lambda *scores: epsilon_lower_bound(*scores, 0.05),
+            lambda rng: gaussian(rng, 0.5, 60),
+            gaussian_epsilon(0.5, 0.05),
+        ),
+        (
+            lambda *scores: gaussian_lower_bound(*scores, DELTA),
+            lambda rng: gaussian(rng, 1.0, 200),
+            gaussian_epsilon(1.0, DELTA),
+        ),
+    ],
+)
+def test_a_bound_exceeds_the_true_epsilon_in_at_most_five_percent_of_audits(bound, attack, epsilon):
+    rng, audits = np.random.default_rng(1), 800
+    misses = sum(bound(*attack(rng)).epsilon > epsilon for _ in range(audits))
+    assert misses <= most_misses(audits)
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_limits_of_both_rates_hold_together_for_every_pair_of_rates(share):
+    without, with_ = 12, 17
+    # The region below the staircase, for every pair of counts.
+    limits = [
+        [joint_limits(x, y, without, with_, share, 0.05) for y in range(with_ + 1)]
+        for x in range(without + 1)
+    ]
+    for fpr in (0.01, 0.1, 0.3, 0.5, 0.9):
+        for fnr in (0.005, 0.05, 0.2, 0.4, 0.7):
+            chance = np.outer(
+                stats.binom.pmf(np.arange(without + 1), without, fpr),
+                stats.binom.pmf(np.arange(with_ + 1), with_, fnr),
+            )
+            covered = [[((p >= fpr) & (q >= fnr)).any() for p, q in row] for row in limits]
+            assert chance[np.array(covered)].sum() >= 0.95
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_limits_say_something_at_a_level_near_one(share):
+    fpr, fnr = joint_limits(0, 0, 1000, 1000, share, 1e-6)
+    assert fpr.max() < 0.2
+    assert fnr.max() < 0.2
+
+
+def test_gaussian_delta_is_the_integral_of_the_excess_density():
+    for mu, epsilon in ((0.3, 0.0), (0.3, 0.5), (1.0, 2.0), (4.0, 9.0)):
+        excess, _ = integrate.quad(
+            lambda x, mu=mu, epsilon=epsilon: max(
+                0.0, stats.norm.pdf(x, mu) - np.exp(epsilon) * stats.norm.pdf(x)
+            ),
+            mu / 2 + epsilon / mu,
+            mu + 40,
+        )
+        assert gaussian_delta(mu, epsilon) == pytest.approx(excess, rel=1e-6)
+        if epsilon:
+            assert gaussian_epsilon(mu, excess) == pytest.approx(epsilon, abs=1e-6)
+    assert gaussian_epsilon(MU, DELTA) == pytest.approx(1.0, abs=1e-5)
+    assert gaussian_epsilon(0.0, DELTA) == 0.0
+
+
+def test_half_the_noise_is_caught_at_a_promise_of_epsilon_1():
+    rng, audits, runs = np.random.default_rng(2), 100, 2000
+    promised = profile(MU)
+    bounds, contradictions, larger_delta = [], 0, []
+    for _ in range(audits):
+        scores = gaussian(rng, 2 * MU, runs)
+        bounds.append(gaussian_lower_bound(*scores, DELTA).epsilon)
+        contradictions += profile_excess(*scores, EPSILONS, promised).contradicted
+        larger_delta.append(epsilon_lower_bound(*scores, 0.01).epsilon)
+    assert np.mean(np.array(bounds) > 1) >= 0.95
+    assert contradictions >= 0.9 * audits
+    assert np.mean(np.array(larger_delta) > gaussian_epsilon(MU, 0.01)) >= 0.8
+
+
+def test_at_a_small_delta_two_thousand_runs_alone_do_not_show_half_the_noise():
+    bound = epsilon_lower_bound(*gaussian(np.random.default_rng(3), 2 * MU, 2000), DELTA)
+    assert 0.2 < bound.epsilon < 1 < bound.ceiling
+
+
+def test_an_honest_mechanism_contradicts_its_profile_in_at_most_five_percent_of_audits():
+    rng, audits = np.random.default_rng(4), 400
+    found = [
+        profile_excess(*gaussian(rng, MU, 400), EPSILONS, profile(MU)).contradicted
+        for _ in range(audits)
+    ]
+    assert sum(found) <= most_misses(audits)
+
+
+def test_a_profile_of_one_point_is_the_bound_at_that_point():
+    scores = gaussian(np.random.default_rng(5), 2.0, 500)
+    test = profile_excess(*scores, [0.7], [0.01])
+    bound = epsilon_lower_bound(*scores, 0.01)
+    assert test.excess == pytest.approx(bound.epsilon - 0.7)
+    assert test.ceiling == pytest.approx(bound.ceiling - 0.7)
+    assert (test.epsilon, test.delta, test.runs) == (0.7, 0.01, 1000)
+
+
+def test_randomised_response_gives_back_nearly_its_epsilon():
+    bound = epsilon_lower_bound(*randomised_response(np.random.default_rng(6), 2.0, 4000), 0.0)
+    assert 1.8 < bound.epsilon < 2.0
+    assert bound.evidence.fpr == pytest.approx(1 / (1 + np.exp(2)), abs=0.02)
+    assert bound.evidence.fnr == pytest.approx(1 / (1 + np.exp(2)), abs=0.02)
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.01])
+def test_the_sign_of_the_score_and_the_names_of_the_data_sets_do_not_matter(delta):
+    first, second = gaussian(np.random.default_rng(7), 1.5, 1000)
+    bounds = [
+        epsilon_lower_bound(*scores, delta).epsilon
+        for scores in ((first, second), (-first, -second), (second, first), (-second, -first))
+    ]
+    assert min(bounds) > 1
+    assert max(bounds) - min(bounds) < 0.3
+
+
+@pytest.mark.parametrize("bound", [epsilon_lower_bound, gaussian_lower_bound])
+def test_more_confidence_gives_a_smaller_bound_and_ceiling(bound):
+    scores = gaussian(np.random.default_rng(8), 1.5, 300)
+    found = [bound(*scores, 0.01, level) for level in (0.5, 0.8, 0.95, 0.99, 0.99999)]
+    for less, more in itertools.pairwise(found):
+        assert more.epsilon < less.epsilon
+        assert more.ceiling < less.ceiling
+    assert found[-1].epsilon > 0
+
+
+@pytest.mark.parametrize("bound", [epsilon_lower_bound, gaussian_lower_bound])
+def test_scores_that_say_nothing_give_zero(bound):
+    scores = np.random.default_rng(9).normal(size=999)
+    assert bound(scores, scores, DELTA).epsilon == 0
+    assert bound(np.full(50, 3.0), np.full(70, 3.0), DELTA).epsilon == 0
+    assert bound([1.0, 1.0], [1.0, 1.0], DELTA).epsilon == 0
+
+
+def test_infinite_scores_that_tell_all_reach_the_ceiling():
+    runs = 1000
+    bound = epsilon_lower_bound(np.full(runs, np.inf), np.full(runs, -np.inf), DELTA)
+    assert 0.95 * bound.ceiling < bound.epsilon <= bound.ceiling
+    # Were both rates e^-epsilon, 1500 runs without an error would have a chance above 5 % beyond.
+    assert bound.ceiling <= np.log(1 / (1 - 0.05 ** (1 / 1500)))
+    assert (bound.evidence.false_positives, bound.evidence.tested_without) == (0, 750)
+    half = epsilon_lower_bound([np.inf] * 500 + [0] * 500, [-np.inf] * 500 + [0] * 500, DELTA)
+    assert 0 < half.epsilon < bound.epsilon
+
+
+def test_a_handful_of_runs_has_a_low_ceiling():
+    few = epsilon_lower_bound([9.0, 9.0], [0.0, 0.0], DELTA)
+    many = epsilon_lower_bound(np.full(5000, 9.0), np.zeros(5000), DELTA)
+    assert few.epsilon <= few.ceiling < 0.5
+    assert many.ceiling > 6
+
+
+@pytest.mark.parametrize(
+    ("with_", "without", "named"),
+    [
+        ([0.0, np.nan], [0.0, 1.0], "scores_with"),
+        ([0.0, 1.0], [np.nan, 1.0], "scores_without"),
+        ([0.0], [0.0, 1.0], "scores_with"),
+        ([0.0, 1.0], [], "scores_without"),
+        ([[0.0, 1.0]], [0.0, 1.0], "scores_with"),
+        (["a", "b"], [0.0, 1.0], "scores_with"),
+    ],
+)
+def test_scores_that_cannot_be_counted_are_refused_by_name(with_, without, named):
+    for audit in (epsilon_lower_bound, gaussian_lower_bound):
+        with pytest.raises(InputError, match=f"^{named}: "):
+            audit(with_, without, DELTA)
+    with pytest.raises(InputError, match=f"^{named}: "):
+        profile_excess(with_, without, [1.0], [DELTA])
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda scores: epsilon_lower_bound(scores, scores, 1.0), "delta"),
+        (lambda scores: epsilon_lower_bound(scores, scores, DELTA, 1.0), "level"),
+        (lambda scores: gaussian_lower_bound(scores, scores, 0.0), "delta"),
+        (lambda scores: profile_excess(scores, scores, [], []), "epsilons"),
+        (lambda scores: profile_excess(scores, scores, [1.0, 2.0], [DELTA]), "deltas"),
+        (lambda scores: profile_excess(scores, scores, [-1.0], [DELTA]), "epsilons"),
+        (lambda scores: profile_excess(scores, scores, [1.0], [1.0]), "deltas"),
+        (lambda scores: one_run_lower_bound(scores, scores > 0, 0.1), "delta"),
+        (lambda scores: one_run_lower_bound(scores, scores, 0.0), "included"),
+        (lambda scores: one_run_lower_bound(scores, scores[1:] > 0, 0.0), "included"),
+        (lambda scores: one_run_lower_bound(scores, scores > 0, 0.0, guesses=0), "guesses"),
+        (lambda scores: one_run_lower_bound(scores, scores > 0, 0.0, guesses=9), "guesses"),
+        (lambda scores: one_run_lower_bound(scores[:1], scores[:1] > 0, 0.0), "scores"),
+        (lambda scores: one_run_lower_bound(scores * np.nan, scores > 0, 0.0), "scores"),
+        (lambda scores: one_run_p_value(10, 5, 6, 1.0, 0.0), "guesses"),
+    ],
+)
+def test_arguments_out_of_range_are_refused_by_name(call, named):
+    with pytest.raises(InputError, match=f"^{named}: "):
+        call(np.arange(8.0))
+
+
+def test_the_one_run_p_value_is_the_binomial_tail_and_a_leak_by_the_paper_s_formula():
+    m, r, v, epsilon, delta = 60, 40, 31, 0.8, 1e-3
+    law = stats.binom(r, np.exp(epsilon) / (1 + np.exp(epsilon)))
+    tail = law.sf(v - 1)
+    leaks = [sum(law.pmf(k) for k in range(v - i, v)) / i for i in range(1, v + 1)]
+    assert one_run_p_value(m, r, v, epsilon, 0.0) == pytest.approx(tail)
+    assert one_run_p_value(m, r, v, epsilon, delta) == pytest.approx(
+        tail + 2 * m * delta * max(leaks)
+    )
+    assert one_run_p_value(m, r, 0, epsilon, delta) == 1.0
+
+
+def test_the_one_run_p_value_grows_with_epsilon_up_to_the_largest_delta():
+    for m, r, v in ((40, 20, 17), (40, 40, 40), (200, 50, 30)):
+        values = [one_run_p_value(m, r, v, eps, 1 / (2 * m)) for eps in np.linspace(0, 8, 200)]
+        assert (np.diff(values) >= -1e-12).all()
+
+
+def test_revealing_everything_with_probability_delta_is_not_held_against_a_mechanism():
+    # Such a mechanism is (0, delta)-DP and gets every guess right with probability delta.
+    for delta in (1e-4, 1e-3, 2e-3):
+        assert one_run_p_value(200, 100, 100, 0.0, delta) >= delta
+
+
+@pytest.mark.parametrize("guesses", [None, 400])
+def test_one_run_of_randomised_response_recovers_its_epsilon_from_below(guesses):
+    rng, audits, epsilon = np.random.default_rng(10), 600, 1.0
+    bounds = np.array(
+        [
+            one_run_lower_bound(*answers(rng, 400, epsilon), 0.0, guesses=guesses).epsilon
+            for _ in range(audits)
+        ]
+    )
+    assert (bounds > epsilon).sum() <= most_misses(audits)
+    assert np.median(bounds) > 0.65 * epsilon
+
+
+def test_one_run_bounds_hold_where_every_canary_may_leak():
+    # Each bit is answered by randomised response and given away with probability delta.
+    rng, audits, m, epsilon = np.random.default_rng(11), 600, 200, 1.0
+    delta, misses = 1 / (2 * m), 0
+    for _ in range(audits):
+        scores, included = answers(rng, m, epsilon)
+        leaked = rng.random(m) < delta
+        scores[leaked] = np.where(included[leaked], 2.0, -1.0)
+        misses += one_run_lower_bound(scores, included, delta, guesses=20).epsilon > epsilon
+    assert misses <= most_misses(audits)
+
+
+def test_one_run_of_a_gaussian_mechanism_stays_below_its_epsilon_and_shows_missing_noise():
+    rng, audits, m = np.random.default_rng(12), 300, 1000
+    true = gaussian_epsilon(1.0, DELTA)
+    honest = [one_run_lower_bound(*canaries(rng, m, 1.0), DELTA).epsilon for _ in range(audits)]
+    assert sum(bound > true for bound in honest) <= most_misses(audits)
+    assert np.median(honest) > 1
+    without_noise = one_run_lower_bound(*canaries(rng, m, 20.0), DELTA)
+    assert without_noise.epsilon == without_noise.ceiling > true
+
+
+def test_one_run_bounds_fall_with_the_level_and_with_delta():
+    scores, included = canaries(np.random.default_rng(13), 500, 2.0)
+    by_level = [one_run_lower_bound(scores, included, DELTA, level) for level in (0.8, 0.95, 0.99)]
+    by_delta = [one_run_lower_bound(scores, included, delta) for delta in (0.0, 1e-4, 1e-3)]
+    for found in (by_level, by_delta):
+        epsilons = [bound.epsilon for bound in found]
+        assert epsilons == sorted(epsilons, reverse=True)
+        assert epsilons[-1] < epsilons[0]
+
+
+def test_the_order_in_which_canaries_are_listed_breaks_no_tie():
+    m = 1000
+    for included in (np.arange(m) < m // 2, np.arange(m) >= m // 2):
+        assert one_run_lower_bound(np.zeros(m), included, DELTA).epsilon < 0.3
