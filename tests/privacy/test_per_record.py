@@ -180,6 +180,14 @@ def test_the_model_is_as_it_was_after_a_pass(case):
     assert not any("forward" in vars(layer) for layer in model.modules())
 
 
+def test_what_comes_out_keeps_no_graph(case):
+    model, x, labels = case
+    with torch.enable_grad():
+        found = NetworkGradients(model).clipped_sum(x, labels, 1.0)
+    assert not found.norms.requires_grad
+    assert not any(value.requires_grad for value in found.gradients.values())
+
+
 def test_the_model_is_as_it_was_after_a_failed_pass():
     make, shape = NETWORKS["mlp"]
     model, (x, labels) = seeded(make), records(shape)

@@ -122,18 +122,34 @@ def checked(**domains: Domain) -> Callable[[Callable], Callable]:
     """Decorate a function so that each named argument is checked on every call."""
 
     def decorate(function: Callable) -> Callable:
-        signature = inspect.signature(function)
-        unknown = set(domains) - set(signature.parameters)
+        parameters = inspect.signature(function).parameters
+        unknown = set(domains) - set(parameters)
         if unknown:
             raise TypeError(f"{function.__name__} has no argument {sorted(unknown)}")
+        # Found once: binding a signature on each call would cost more than many a formula.
+        positional = [
+            name
+            for name, parameter in parameters.items()
+            if parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+        ]
+        places = [
+            (
+                name,
+                positional.index(name) if name in positional else len(parameters),
+                parameters[name].default,
+                domain,
+            )
+            for name, domain in domains.items()
+        ]
 
         @functools.wraps(function)
         def wrapper(*args, **kwargs):
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            for name, domain in domains.items():
-                domain.check(name, bound.arguments[name])
-            return function(*bound.args, **bound.kwargs)
+            for name, place, default, domain in places:
+                value = args[place] if place < len(args) else kwargs.get(name, default)
+                # Left out without a default: the call itself says so.
+                if value is not inspect.Parameter.empty:
+                    domain.check(name, value)
+            return function(*args, **kwargs)
 
         wrapper.domains = domains
         return wrapper

@@ -15,19 +15,19 @@ class ClippedSum:
 
     `gradients`: one tensor per trainable parameter, by name, in the order of the model's
     parameters. `norms`: ||g_i|| before the clip, (records,). `skipped`: records whose gradient was
-    not finite and contributed zero, a tensor, so that nobody has to wait for it.
+    not finite and contributed zero.
     """
 
     gradients: dict[str, Tensor]
     norms: Tensor
-    skipped: Tensor
+    skipped: int
 
     def add(self, other: "ClippedSum") -> None:
         """Take in the sum over another chunk of the same batch."""
         for name, gradient in other.gradients.items():
             self.gradients[name] += gradient
         self.norms = torch.cat([self.norms, other.norms])
-        self.skipped = self.skipped + other.skipped
+        self.skipped += other.skipped
 
 
 def clip_factors(norms2: Tensor, max_grad_norm: float) -> Tensor:
@@ -36,7 +36,18 @@ def clip_factors(norms2: Tensor, max_grad_norm: float) -> Tensor:
     The Gram form of a squared norm can round to just below zero.
     """
     factors = max_grad_norm / norms2.clamp_min(0).sqrt_().clamp_min_(max_grad_norm)
-    return torch.where(torch.isfinite(norms2), factors, 0)
+    # C / infinity is 0 by itself.
+    return factors.nan_to_num_(nan=0.0)
+
+
+def count_bad(norms2: Tensor) -> int:
+    """How many squared norms are not finite.
+
+    Their sum is finite only if all of them are; that one number answers for nearly every batch.
+    """
+    if math.isfinite(norms2.sum().item()):
+        return 0
+    return int((~torch.isfinite(norms2)).sum())
 
 
 def per_layer_bound(max_grad_norm: float, layers: int) -> float:
@@ -50,4 +61,4 @@ def empty_sum(model: nn.Module, names: list[str], prefix: str = "") -> ClippedSu
     zeros = {name: torch.zeros_like(parameters[name.removeprefix(prefix)]) for name in names}
     zeros = {name: value.detach() for name, value in zeros.items()}
     first = zeros[names[0]]
-    return ClippedSum(zeros, first.new_zeros(0), first.new_zeros((), dtype=torch.int64))
+    return ClippedSum(zeros, first.new_zeros(0), 0)

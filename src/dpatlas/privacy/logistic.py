@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.core.guard import checked, real
-from dpatlas.privacy.clipping import ClippedSum, clip_factors, empty_sum
+from dpatlas.privacy.clipping import ClippedSum, clip_factors, count_bad, empty_sum
 
 
 class SoftmaxGradients:
@@ -29,39 +29,42 @@ class SoftmaxGradients:
         """The clipped sum over no record."""
         return empty_sum(self.layer, self.order, self.prefix)
 
+    def constants(self, x: Tensor) -> Tensor:
+        """What never changes of each record: ||x_i||^2, plus 1 for the bias, shape (records,)."""
+        layer = self.layer
+        share = x.new_zeros(len(x))
+        if layer.weight.requires_grad:
+            share = torch.linalg.vecdot(x, x)
+        if layer.bias is not None and layer.bias.requires_grad:
+            share = share + 1
+        return share
+
     @checked(max_grad_norm=real(gt=0))
+    @torch.no_grad()
     def clipped_sum(
-        self,
-        x: Tensor,
-        labels: Tensor,
-        max_grad_norm: float,
-        x_norm2: Tensor | None = None,
+        self, x: Tensor, labels: Tensor, max_grad_norm: float, constants: Tensor | None = None
     ) -> ClippedSum:
         """Sum over records of clipped gradients; x (records, d), labels (records,) int64.
 
-        `x_norm2` (records,) saves computing what never changes. A record that is not finite
-        contributes zero.
+        `constants` of these records may be passed to save computing them again. A record that is
+        not finite contributes zero.
         """
         if len(x) == 0:
             return self.empty()
         layer = self.layer
-        weight = layer.weight.detach()
-        output = torch.mm(x, weight.T)
+        # Classes first: the softmax then runs along long rows, and no product needs a transpose.
+        output = torch.mm(layer.weight.detach(), x.T)
         if layer.bias is not None:
-            output += layer.bias.detach()
-        delta = torch.softmax(output, 1)
-        delta.scatter_add_(1, labels.unsqueeze(1), delta.new_full((len(x), 1), -1.0))
-        share = torch.zeros((), dtype=x.dtype, device=x.device)
-        if layer.weight.requires_grad:
-            share = torch.linalg.vecdot(x, x) if x_norm2 is None else x_norm2
-        if layer.bias is not None and layer.bias.requires_grad:
-            share = share + 1
-        norms2 = torch.linalg.vecdot(delta, delta) * share
-        bad = ~torch.isfinite(norms2)
-        if bad.any():
-            x, delta = (torch.where(bad[:, None], 0, rows) for rows in (x, delta))
-        delta *= clip_factors(norms2, max_grad_norm).unsqueeze(1)
-        found = {"weight": lambda: torch.mm(delta.T, x), "bias": lambda: delta.sum(0)}
+            output += layer.bias.detach().unsqueeze(1)
+        delta = torch.softmax(output, 0)
+        delta.scatter_add_(0, labels.unsqueeze(0), delta.new_full((1, len(x)), -1.0))
+        norms2 = delta.square().sum(0).mul_(self.constants(x) if constants is None else constants)
+        skipped = count_bad(norms2)
+        if skipped:
+            bad = ~torch.isfinite(norms2)
+            x, delta = torch.where(bad[:, None], 0, x), torch.where(bad, 0, delta)
+        delta *= clip_factors(norms2, max_grad_norm)
+        found = {"weight": lambda: torch.mm(delta, x), "bias": lambda: delta.sum(1)}
         start = len(self.prefix)
         gradients = {name: found[name[start:]]() for name in self.order}
-        return ClippedSum(gradients, norms2.sqrt(), bad.sum())
+        return ClippedSum(gradients, norms2.sqrt_(), skipped)

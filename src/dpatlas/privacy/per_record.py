@@ -22,7 +22,14 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
-from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum, clip_factors, empty_sum, per_layer_bound
+from dpatlas.privacy.clipping import (
+    CLIPPINGS,
+    ClippedSum,
+    clip_factors,
+    count_bad,
+    empty_sum,
+    per_layer_bound,
+)
 from dpatlas.privacy.layers import RULES, Rule, rule_for
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -79,8 +86,14 @@ class NetworkGradients:
         self.order = trainable
         self._outputs: int | None = None
 
+    def constants(self, x: Tensor) -> None:
+        """Nothing of a record outlasts a step."""
+
     @checked(max_grad_norm=real(gt=0))
-    def clipped_sum(self, x: Tensor, labels: Tensor, max_grad_norm: float) -> ClippedSum:
+    @torch.no_grad()
+    def clipped_sum(
+        self, x: Tensor, labels: Tensor, max_grad_norm: float, constants: None = None
+    ) -> ClippedSum:
         """Sum over records of clipped gradients.
 
         x: (records * views, ...); labels: (records * views,). A gradient that is not finite, or
@@ -94,13 +107,14 @@ class NetworkGradients:
         rules = list(self.rules.values())
         norms2 = torch.stack([rule.norms2() for rule in rules])
         total = norms2.sum(0)
+        skipped = count_bad(total)
         bad = ~torch.isfinite(total)
         if self.clipping == "flat":
             factors = clip_factors(total, max_grad_norm).expand(len(rules), -1)
         else:
             factors = clip_factors(norms2, per_layer_bound(max_grad_norm, len(rules)))
             factors = torch.where(bad, 0, factors)
-        if bad.any():
+        if skipped:
             for rule in rules:
                 rule.discard(bad)
         found: dict[str, Tensor] = {}
@@ -110,7 +124,7 @@ class NetworkGradients:
                 found[prefix + key] = gradient
             rule.reset()
         return ClippedSum(
-            {name: found[name] for name in self.order}, total.clamp_min(0).sqrt(), bad.sum()
+            {name: found[name] for name in self.order}, total.clamp_min(0).sqrt(), skipped
         )
 
     def empty(self) -> ClippedSum:

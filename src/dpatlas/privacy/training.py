@@ -99,7 +99,8 @@ class PrivateTraining:
     `ema_decay` keeps an exponential moving average of the weights, which costs no privacy.
     `on_update(step, noisy sums by parameter)` sees every privatised sum, before the division and at
     the weights that the gradients were taken at: what an attacker inside the training would see.
-    `kernel` gives clipped sums for the phase that is running.
+    `kernel` gives clipped sums for the phase that is running. `skipped_records` counts how often a
+    record's gradient was not finite and contributed zero; the count is private.
 
     Raises InputError for data that do not fit together, samplers of another n, labels out of
     range, a model on another device, layers that the engine cannot clip.
@@ -126,7 +127,7 @@ class PrivateTraining:
         self.loss, self.augmentation, self.on_update = loss, augmentation, on_update
         self.views = augmentation.views if augmentation else 1
         self.steps_done = 0
-        self._skipped = torch.zeros((), dtype=torch.int64, device=x.device)
+        self.skipped_records = 0
         check_records(model, x, labels)
         for phase in self.phases:
             if phase.sampler.n != len(x):
@@ -144,11 +145,6 @@ class PrivateTraining:
     def steps(self) -> int:
         """Steps of all phases."""
         return sum(phase.steps for phase in self.phases)
-
-    @property
-    def skipped_records(self) -> int:
-        """How often a record's gradient was not finite and counted as zero; private."""
-        return int(self._skipped)
 
     def run(self, after_step: Callable[[int], None] | None = None) -> None:
         """All steps that are left; `after_step(steps done)` may save a checkpoint."""
@@ -171,7 +167,7 @@ class PrivateTraining:
             repetition=self.repetition,
             step=step,
         )
-        self._skipped += clipped.skipped
+        self.skipped_records += clipped.skipped
         if self.on_update is not None:
             self.on_update(step, clipped.gradients)
         for name, gradient in clipped.gradients.items():
@@ -222,7 +218,7 @@ class PrivateTraining:
         if facts["secret"] is not None:
             self.noise = Noise("", "os", secret=facts["secret"])
         self.steps_done = facts["steps_done"]
-        self._skipped.fill_(facts["skipped_records"])
+        self.skipped_records = facts["skipped_records"]
         self._phase = None
         if facts["phase"] is not None:
             self._start(facts["phase"])
@@ -251,6 +247,7 @@ class PrivateTraining:
             )
             raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
         self.kernel = kernel_for(self.model, self.loss, self.views, phase.clipping)
+        self._constants = self.kernel.constants(self.x)
         values = list(self._parameters.values())
         if phase.optimizer == "sgd":
             self._optimizer = torch.optim.SGD(
@@ -277,11 +274,12 @@ class PrivateTraining:
         raise InputError("step", self.steps_done, f"fewer than {self.steps}, the steps planned")
 
     def _clipped_sum(self, phase: TrainingPhase, step: int) -> ClippedSum:
-        x, labels = self.x, self.labels
+        x, labels, constants = self.x, self.labels, self._constants
         if not isinstance(phase.sampler, FullBatch):
             batch = phase.sampler.batch_indices(self.noise, self.repetition, step)
             picked = torch.from_numpy(batch).to(x.device)
             x, labels = x.index_select(0, picked), labels.index_select(0, picked)
+            constants = constants if constants is None else constants.index_select(0, picked)
         views = None
         if self.augmentation:
             draws = self.noise.generator(repetition=self.repetition, step=step, use="views")
@@ -291,10 +289,11 @@ class PrivateTraining:
         for start in range(0, max(1, len(x)), size):
             chunk = slice(start, start + size)
             rows, marks = x[chunk], labels[chunk]
+            known = constants if constants is None else constants[chunk]
             if self.augmentation:
                 rows = self.augmentation.apply(rows, views[chunk])
                 marks = marks.repeat_interleave(self.views)
-            part = self.kernel.clipped_sum(rows, marks, phase.max_grad_norm)
+            part = self.kernel.clipped_sum(rows, marks, phase.max_grad_norm, known)
             if start == 0:
                 total = part
             else:
