@@ -1,0 +1,134 @@
+"""Projected Langevin SGD on softmax regression (Ryffel et al. 2022, Algorithm 1).
+
+    theta_0 ~ Proj N(0, (2 sigma^2 / lambda) I)
+    theta <- Proj(theta - eta_k (mean of the batch's loss gradients + lambda theta)
+                  + sqrt(2 eta_k) sigma N(0, I))
+
+Proj is onto the ball of radius r around 0. Records have norm at most `feature_norm` R, a public
+constant: larger ones are scaled down to it and counted. Then no loss gradient is longer than
+sqrt(2) R and no clip is needed; the regulariser is common to all neighbours.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpatlas.core.guard import checked, integer, real
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.privacy.samplers import FullBatch, Sampler
+
+# A record of exactly the norm R may come out of float32 arithmetic longer by this part.
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Langevin:
+    """Settings of a run, all of them public.
+
+    sampler: batches of m records; sigma: noise of the diffusion; lam: lambda, of the regulariser
+    (lambda / 2) ||theta||^2; radius: of the ball that iterates are projected onto; rates: eta_k of
+    every step. Raises InputError for sigma < 0, lambda, radius or a step <= 0.
+    """
+
+    sampler: Sampler
+    sigma: float
+    lam: float
+    radius: float
+    rates: tuple[float, ...]
+
+    def __post_init__(self):
+        real(ge=0).check("sigma", self.sigma)
+        real(gt=0).check("lambda", self.lam)
+        real(gt=0).check("radius", self.radius)
+        real(gt=0).check("step size", np.asarray(self.rates, dtype=float))
+
+    @property
+    def steps(self) -> int:
+        """K."""
+        return len(self.rates)
+
+
+@dataclass
+class BoundedRecords:
+    """Records (n, d) of norm at most R, and how many were longer and scaled down to it."""
+
+    x: Tensor
+    scaled_down: int
+
+
+@checked(feature_norm=real(gt=0))
+def bound_records(x: Tensor, feature_norm: float) -> BoundedRecords:
+    """Scale each record longer than `feature_norm` down to it, by itself.
+
+    A record that is not finite becomes zero, whose gradient is zero, and is counted too.
+    """
+    norms = torch.linalg.vector_norm(x.double(), dim=1)
+    finite = torch.isfinite(norms)
+    factors = (feature_norm / norms).clamp_max(1).where(finite, 0)
+    bounded = torch.where(finite[:, None], x, 0) * factors[:, None].to(x.dtype)
+    return BoundedRecords(bounded, int((factors < 1 - ROUNDING).sum()))
+
+
+class LangevinRun:
+    """One run: `step()` until `steps_done` is `settings.steps`; the last `weights` are released.
+
+    x (n, d) as `bound_records` gives them, labels (n,) int64, weights (classes, d). All draws are
+    keyed by (spec, repetition, step, use); `weights` and `steps_done` are the whole state.
+    """
+
+    @checked(classes=integer(ge=2), repetition=integer(ge=0))
+    def __init__(
+        self,
+        settings: Langevin,
+        x: Tensor,
+        labels: Tensor,
+        classes: int,
+        *,
+        noise: Noise,
+        repetition: int,
+    ):
+        if settings.sampler.n != len(x):
+            raise InputError("sampler", f"batches of {settings.sampler.n}", f"of {len(x)} records")
+        self.settings, self.x, self.labels = settings, x, labels
+        self.noise, self.repetition = noise, repetition
+        self.onehot = torch.nn.functional.one_hot(labels, classes).T.to(x.dtype).contiguous()
+        self.steps_done = 0
+        start = math.sqrt(2 / settings.lam) * settings.sigma
+        self.weights = start * self._normals((classes, x.shape[1]), 0, "start")
+        self._project()
+
+    def run(self) -> Tensor:
+        """All steps that are left; the last iterate."""
+        while self.steps_done < self.settings.steps:
+            self.step()
+        return self.weights
+
+    def step(self) -> None:
+        """One Langevin step."""
+        settings, k = self.settings, self.steps_done
+        eta = settings.rates[k]
+        x, onehot = self.x, self.onehot
+        if not isinstance(settings.sampler, FullBatch):
+            batch = torch.from_numpy(settings.sampler.batch_indices(self.noise, self.repetition, k))
+            x, onehot = x.index_select(0, batch), onehot.index_select(1, batch)
+        delta = torch.softmax(self.weights @ x.T, 0) - onehot
+        gradient = torch.mm(delta, x).div_(settings.sampler.expected_batch)
+        self.weights.mul_(1 - eta * settings.lam).sub_(gradient, alpha=eta)
+        if settings.sigma:
+            normals = self._normals(self.weights.shape, k, "noise")
+            self.weights.add_(normals, alpha=math.sqrt(2 * eta) * settings.sigma)
+        self._project()
+        self.steps_done += 1
+
+    def _project(self) -> None:
+        norm = float(torch.linalg.vector_norm(self.weights, dtype=torch.float64))
+        if norm > self.settings.radius:
+            self.weights.mul_(self.settings.radius / norm)
+
+    def _normals(self, shape: tuple[int, int], step: int, use: str) -> Tensor:
+        drawn = self.noise.normal(math.prod(shape), repetition=self.repetition, step=step, use=use)
+        return torch.from_numpy(drawn).view(shape).to(self.x.dtype)
