@@ -64,6 +64,7 @@ def test_each_sampler_is_accounted_by_its_own_event_or_refused(name, relation):
         "poisson": r"40 x Gaussian, noise multiplier 3, on a Poisson sample, q = 0.05 \(50/1000\)",
         "fixed-size": "40 x .* sensitivity 2 C, on 50 of 1000 records without replacement",
         "shuffled": "one per epoch, 2 x .* sensitivity 2 C, accounted without amplification",
+        "cyclic": "one per epoch, 2 x .* sensitivity 2 C, accounted without amplification",
         "full-batch": f"40 x .* sensitivity {'2 C' if relation == 'replace_one' else 'C'}",
     }
     assert re.fullmatch(words[name], found.event)

@@ -10,6 +10,7 @@ from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.samplers import (
     SAMPLERS,
+    Cyclic,
     FixedSize,
     FullBatch,
     Poisson,
@@ -167,6 +168,12 @@ def test_each_shuffled_epoch_leaves_out_its_own_records():
         out[np.setdiff1d(np.arange(kind.n), np.concatenate(seen))] += 1
     scale = 3000 * 0.2 * 0.8 * kind.n / (kind.n - 1)
     assert stats.chi2.sf(((out - 600) ** 2).sum() / scale, kind.n - 1) > UNLIKELY
+
+
+def test_cyclic_batches_are_the_same_in_every_epoch_and_disjoint():
+    kind = Cyclic(10, 3)
+    batches = [kind.batch_indices(Noise("a"), 0, step).tolist() for step in range(6)]
+    assert batches == [[0, 1, 2], [3, 4, 5], [6, 7, 8]] * 2
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLERS))

@@ -12,6 +12,7 @@ clip bound C, for noise multiplier s:
     shuffled     replace_one: a record is in at most one batch of an epoch, whichever permutation,
                  so an epoch is one Gaussian of sensitivity 2; the shuffle's amplification is not
                  claimed. Under add_remove the permutation and every batch would change.
+    cyclic       as shuffled, without a shuffle.
     full-batch   steps Gaussians of sensitivity 1 (add_remove) or 2 (replace_one).
 """
 
@@ -28,7 +29,7 @@ from dpatlas.privacy.accountants import (
     rdp_epsilon,
     sensitivity,
 )
-from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Sampler, Shuffled
+from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Sampler, Shuffled
 
 RELATIONS = ("add_remove", "replace_one")
 CHOICES = ("auto", "pld", "rdp")
@@ -38,6 +39,7 @@ ACCOUNTANTS = {
     (Poisson.name, "replace_one"): ("pld",),
     (FixedSize.name, "replace_one"): ("rdp",),
     (Shuffled.name, "replace_one"): ("pld", "rdp"),
+    (Cyclic.name, "replace_one"): ("pld", "rdp"),
     (FullBatch.name, "add_remove"): ("pld", "rdp"),
     (FullBatch.name, "replace_one"): ("pld", "rdp"),
 }

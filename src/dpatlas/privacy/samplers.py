@@ -1,4 +1,4 @@
-"""Which records a step sees: four laws, each with an accountant that fits it or with none.
+"""Which records a step sees: five laws, each with an accountant that fits it or with none.
 
 A sampler is a pure function of (noise, repetition, step): a resumed run draws the same batches and
 no state is stored. `step` counts over the whole run, so that two phases share no draw.
@@ -99,6 +99,18 @@ class Shuffled(Sampler):
 
 
 @dataclass(frozen=True)
+class Cyclic(Shuffled):
+    """Disjoint batches in the order of the records, the same in every epoch; the rest is unused."""
+
+    name: ClassVar[str] = "cyclic"
+
+    def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
+        """The step's stretch of the records."""
+        first = step % self.steps_per_epoch * self.batch
+        return np.arange(first, first + self.batch, dtype=np.int64)
+
+
+@dataclass(frozen=True)
 class FullBatch(Sampler):
     """All records at every step."""
 
@@ -117,7 +129,7 @@ class FullBatch(Sampler):
         return np.arange(self.n, dtype=np.int64)
 
 
-SAMPLERS = {kind.name: kind for kind in (Poisson, FixedSize, Shuffled, FullBatch)}
+SAMPLERS = {kind.name: kind for kind in (Poisson, FixedSize, Shuffled, Cyclic, FullBatch)}
 
 
 @checked(name=one_of(*SAMPLERS))
