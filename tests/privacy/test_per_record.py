@@ -55,6 +55,7 @@ def test_both_ways_to_the_norm_of_a_convolution_are_taken_and_agree(case, monkey
     found = {}
     for share in (0, 1e9):
         monkeypatch.setattr(layers, "GRAM_SHARE", share)
+        monkeypatch.setattr(layers, "LINEAR_GRAM_SHARE", share)
         found[share] = NetworkGradients(model).clipped_sum(x, labels, 0.1)
     close(found[0].gradients, found[1e9].gradients)
     torch.testing.assert_close(found[0].norms, found[1e9].norms, rtol=1e-10, atol=0)

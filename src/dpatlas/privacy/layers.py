@@ -20,9 +20,11 @@ from torch import Tensor, nn
 from dpatlas.errors import InputError
 from dpatlas.models.vit import ClassToken, Offset
 
-# A weight gradient of one record alone costs more than its share of a batched one; the Gram form
-# is taken where its products cost less than this share of the weight gradient's (measured).
+# The Gram form is taken where its products cost less than this share of the weight gradient's. A
+# convolution weighs it against weight gradients of one record at a time, a quarter dearer than
+# batched ones; a linear layer against a batched product whose results fill the memory (measured).
 GRAM_SHARE = 0.25
+LINEAR_GRAM_SHARE = 0.7
 # Convolutions whose weight gradient of one record needs fewer products than a call costs time go
 # through one call for all records.
 SMALL_CONVOLUTION = 2_000_000
@@ -122,50 +124,52 @@ class Linear(Rule):
         return (F.linear(x, self.value("weight"), self.value("bias")),)
 
     def backward(self, delta: Tensor, x: Tensor, *kept: Tensor, wanted: bool) -> Tensor | None:
-        """Keeps the factors as (records, positions, features)."""
+        """Keeps factors (records, positions, features), or gradients where they cost less."""
         records = len(x) // self.views
-        self.a = x.reshape(records, -1, x.shape[-1])
-        self.delta = delta.reshape(records, -1, delta.shape[-1])
-        positions = self.a.shape[1]
-        side = self.a.shape[2] + self.delta.shape[2]
-        gram = positions * side < GRAM_SHARE * self.a.shape[2] * self.delta.shape[2]
-        if positions > 1 and "weight" in self.trainable and not gram:
-            self.kept["weight"] = torch.bmm(self.delta.transpose(1, 2), self.a)
-        if positions > 1 and "bias" in self.trainable:
-            self.kept["bias"] = self.delta.sum(1)
+        a = x.reshape(records, -1, x.shape[-1])
+        rows = delta.reshape(records, -1, delta.shape[-1])
+        positions, into, out = *a.shape[1:], rows.shape[2]
+        if positions == 1:
+            self.a, self.delta = a, rows
+        else:
+            if "bias" in self.trainable:
+                self.kept["bias"] = rows.sum(1)
+            if "weight" in self.trainable:
+                if positions * (into + out) < LINEAR_GRAM_SHARE * into * out:
+                    self.a, self.delta = a, rows
+                else:
+                    self.kept["weight"] = torch.bmm(rows.transpose(1, 2), a)
         return delta @ self.value("weight") if wanted else None
 
     def norms2(self) -> Tensor:
         """One position: ||delta||^2 (||a||^2 + 1). More: <delta delta^T, a a^T>, or as kept."""
+        total = super().norms2()
+        if self.a is None:
+            return total
         if self.a.shape[1] == 1:
             share = rows_norm2(self.a) if "weight" in self.trainable else 0
             return rows_norm2(self.delta) * (share + int("bias" in self.trainable))
-        total = super().norms2()
-        if "weight" in self.trainable and "weight" not in self.kept:
-            inputs = torch.bmm(self.a, self.a.transpose(1, 2))
-            total = total + torch.linalg.vecdot(
-                inputs.flatten(1), torch.bmm(self.delta, self.delta.transpose(1, 2)).flatten(1)
-            )
-        return total
+        inputs, outputs = (torch.bmm(rows, rows.transpose(1, 2)) for rows in (self.a, self.delta))
+        return total + torch.linalg.vecdot(inputs.flatten(1), outputs.flatten(1))
 
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
         """(c delta)^T a in one product over records and positions."""
         found = super().weighted(factors)
-        if set(found) == set(self.trainable):
-            return found
-        scaled = (self.delta * factors[:, None, None]).flatten(0, 1)
-        if "weight" in self.trainable and "weight" not in found:
-            found["weight"] = scaled.T @ self.a.flatten(0, 1)
-        if "bias" in self.trainable and "bias" not in found:
-            found["bias"] = scaled.sum(0)
+        if self.a is not None:
+            scaled = (self.delta * factors[:, None, None]).flatten(0, 1)
+            if "weight" in self.trainable:
+                found["weight"] = scaled.T @ self.a.flatten(0, 1)
+            if "bias" in self.trainable and "bias" not in found:
+                found["bias"] = scaled.sum(0)
         return found
 
     def discard(self, bad: Tensor) -> None:
-        """Factors are copied first: they may be the caller's own records."""
+        """Factors are copied: they may be the caller's own records."""
         super().discard(bad)
-        keep = ~bad[:, None, None]
-        self.a = torch.where(keep, self.a, 0)
-        self.delta = torch.where(keep, self.delta, 0)
+        if self.a is not None:
+            keep = ~bad[:, None, None]
+            self.a = torch.where(keep, self.a, 0)
+            self.delta = torch.where(keep, self.delta, 0)
 
     def reset(self) -> None:
         """Forget the last pass."""

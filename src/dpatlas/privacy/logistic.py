@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from dpatlas.core.guard import checked, real
 from dpatlas.privacy.clipping import ClippedSum, clip_factors, count_bad, empty_sum
 
+BLOCK = 4096
+
 
 class SoftmaxGradients:
     """Clipped per-record gradients of the cross-entropy of one linear layer (outputs, d)."""
@@ -34,7 +36,8 @@ class SoftmaxGradients:
         layer = self.layer
         share = x.new_zeros(len(x))
         if layer.weight.requires_grad:
-            share = torch.linalg.vecdot(x, x)
+            # By blocks: the product of all records would be as large as the data.
+            share = torch.cat([torch.linalg.vecdot(rows, rows) for rows in x.split(BLOCK)])
         if layer.bias is not None and layer.bias.requires_grad:
             share = share + 1
         return share

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpatlas.core.seeds import Noise
 
-LARGE = 2**16
+LARGE = 2**14
 # Pairs of normals made at a time.
 BLOCK = 2**16
 
