@@ -7,12 +7,13 @@ import sys
 import pytest
 import torch
 
-from dpatlas.bench import kl, worker
+from dpatlas.bench import conv, kl, logistic, steps, worker
 from dpatlas.bench.kernels import KERNELS, Candidate
 from dpatlas.bench.race import race
 from dpatlas.cli import dispatch
 from dpatlas.commands import bench
 from dpatlas.errors import InputError, RunError, run_command
+from dpatlas.models.build import NAMES
 
 KL = KERNELS["kl"]
 TINY = {
@@ -26,6 +27,17 @@ TINY = {
     "peer_records": 24,
 }
 FAST = KL.candidates[:4]
+QUIET = {"noise_multiplier": 0.0, "steps": 2}
+REGRESSION = {"records": 40, "features": 60, "classes": 10, "batch": 12, **QUIET}
+NETWORK = {"image_shape": [1, 8, 8], "classes": 3, "batch": 4, **QUIET}
+# Bounds near the median norm at the start, so that some records are clipped and some are not.
+TINY_STEPS = {
+    "given batch": (logistic, {**REGRESSION, "sampler": "full-batch", "max_grad_norm": 7.5}),
+    "poisson": (logistic, {**REGRESSION, "sampler": "poisson", "max_grad_norm": 7.5}),
+    "convolutions": (conv, {**NETWORK, "model": "small-cnn-t", "max_grad_norm": 3.5}),
+    "transformer": (conv, {**NETWORK, "model": "vit-tiny", "max_grad_norm": 50.0}),
+}
+PRIVATE = ["dpatlas", "opacus-hooks", "opacus-ghost", "vmap"]
 
 
 def _steps(candidates, case):
@@ -88,14 +100,93 @@ def test_a_peers_time_is_scaled_to_all_records(name):
     assert case["peer_records"] <= records
 
 
-def test_the_documented_json_comes_out_of_one_round(monkeypatch, capsys):
-    two = FAST[:2]
-    kernel = dataclasses.replace(KL, cases={"tiny": TINY}, candidates=two)
-    monkeypatch.setitem(bench.KERNELS, "kl", kernel)
-    assert dispatch(["bench", "kl", "--json", "--repeats", "1", "--case", "tiny"]) == 0
+def _weights(candidate, module, case):
+    torch.manual_seed(0)
+    return torch.cat([value.detach().flatten() for value in module.prepare(candidate, case)[0]()])
+
+
+@pytest.mark.parametrize(("module", "case"), TINY_STEPS.values(), ids=TINY_STEPS)
+def test_without_noise_all_private_candidates_reach_the_same_weights(module, case):
+    before = _weights("dpatlas", module, case | {"steps": 1})
+    ours, *others = [_weights(candidate, module, case) for candidate in PRIVATE]
+    moved = (ours - before).norm()
+    assert moved > 0
+    for other in others:
+        assert (other - ours).norm() < 1e-3 * moved
+
+
+@pytest.mark.parametrize("name", ["given batch", "convolutions"])
+def test_with_a_loose_clip_a_private_step_is_the_plain_one(name):
+    module, case = TINY_STEPS[name]
+    before = _weights("plain", module, case | {"steps": 1})
+    plain = _weights("plain", module, case)
+    loose, tight = (
+        _weights("dpatlas", module, case | {"max_grad_norm": bound}) for bound in (1e3, 0.1)
+    )
+    assert (plain - loose).norm() < 1e-3 * (plain - before).norm()
+    assert (plain - tight).norm() > 0.5 * (plain - before).norm()
+
+
+@pytest.mark.parametrize("candidate", PRIVATE)
+@pytest.mark.parametrize("name", ["poisson", "convolutions"])
+def test_every_private_candidate_adds_the_same_amount_of_noise(name, candidate):
+    module, case = TINY_STEPS[name]
+    loud = case | {"noise_multiplier": 100.0}
+    noise = _weights(candidate, module, loud) - _weights(candidate, module, case)
+    # Set-up takes a step besides the two that are timed.
+    expected = steps.LEARNING_RATE * 100 * case["max_grad_norm"] / case["batch"] * 3**0.5
+    assert float(noise.std()) == pytest.approx(expected, rel=0.15)
+
+
+def test_time_is_given_per_step():
+    module, case = TINY_STEPS["given batch"]
+    assert module.prepare("plain", case)[1] == 1 / 2
+
+
+def test_steps_hold_no_gradients_between_them():
+    module, case = TINY_STEPS["convolutions"]
+    for candidate in ["plain", *PRIVATE]:
+        parameters = module.prepare(candidate, case)[0]()
+        kept = [getattr(p, name, None) for p in parameters for name in ("grad", "grad_sample")]
+        assert all(value is None for value in kept), candidate
+
+
+def test_the_documented_cases_are_there():
+    assert list(KERNELS["logistic"].cases) == ["step", "step-poisson"]
+    assert list(KERNELS["conv"].cases) == [
+        "smallcnn-batch64",
+        "resnet18-batch16",
+        "resnet18-batch64",
+        "wrn16-4-batch32",
+        "vit-batch32",
+    ]
+    assert {case["model"] for case in KERNELS["conv"].cases.values()} <= set(NAMES)
+
+
+@pytest.mark.parametrize("kernel", ["logistic", "conv"])
+def test_candidates_stay_out_of_cases_that_exist_only(kernel):
+    for candidate in KERNELS[kernel].candidates:
+        assert set(candidate.not_in) <= set(KERNELS[kernel].cases)
+        assert candidate.name == "dpatlas" or candidate.name in steps.UPDATES
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("kl", TINY),
+        ("logistic", TINY_STEPS["poisson"][1]),
+        ("conv", TINY_STEPS["convolutions"][1]),
+    ],
+)
+def test_the_documented_json_comes_out_of_one_round(name, case, monkeypatch, capsys):
+    absent = Candidate("opacus-hooks", "too large for this case", not_in=("tiny",))
+    candidates = (*KERNELS[name].candidates[:2], absent)
+    kernel = dataclasses.replace(KERNELS[name], cases={"tiny": case}, candidates=candidates)
+    monkeypatch.setitem(bench.KERNELS, name, kernel)
+    assert dispatch(["bench", name, "--json", "--repeats", "1", "--case", "tiny"]) == 0
     printed = capsys.readouterr()
     result = json.loads(printed.out)
-    assert result["kernel"] == "kl"
+    assert result["kernel"] == name
     rows = {row["candidate"]: row for row in result["cases"]}
     assert list(rows) == ["plain", "dpatlas"]
     for row in rows.values():

@@ -9,13 +9,14 @@ class Candidate:
     """One contender; `prepare` of the kernel's module builds its step.
 
     `baseline` names the plain step that uses the same matrix products. `rounds` limits how often
-    a slow one runs.
+    a slow one runs, `not_in` names the cases in which it needs too much memory to run at all.
     """
 
     name: str
     sentence: str
     baseline: str = "plain"
     rounds: int | None = None
+    not_in: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class Kernel:
     sentence: str
     cases: dict[str, dict[str, Any]]
     candidates: tuple[Candidate, ...]
+
+    def candidates_of(self, case: str) -> tuple[Candidate, ...]:
+        """Who runs in that case, in order."""
+        return tuple(who for who in self.candidates if case not in who.not_in)
 
 
 def _kl_case(width: int, chunk: int, peer_records: int) -> dict[str, Any]:
@@ -47,6 +52,24 @@ def _kl_case(width: int, chunk: int, peer_records: int) -> dict[str, Any]:
     }
 
 
+# What every private step does; `steps` is how many make a repetition.
+MECHANISM = {"noise_multiplier": 1.0, "max_grad_norm": 1.0}
+
+
+def _logistic_case(sampler: str) -> dict[str, Any]:
+    sizes = {"records": 50_000, "features": 512, "classes": 10, "batch": 512}
+    # One step takes a fifth of a millisecond, less than a clock of CPU time resolves.
+    return {"sampler": sampler, **sizes, "steps": 200, **MECHANISM}
+
+
+def _conv_case(model: str, batch: int) -> dict[str, Any]:
+    sizes = {"image_shape": [3, 32, 32], "classes": 10, "batch": batch}
+    return {"model": model, **sizes, "steps": 1, **MECHANISM}
+
+
+# Per-record gradients of 11 million parameters: 2.9 GB for 64 records, and copies of them.
+LARGEST = ("resnet18-batch64",)
+
 KERNELS = {
     "kl": Kernel(
         module="dpatlas.bench.kl",
@@ -62,6 +85,35 @@ KERNELS = {
             Candidate("dpatlas-torch", "our kernel with torch's products", "plain-torch"),
             Candidate("opacus-hooks", "GradSampleModule by chunks", "plain-torch", rounds=3),
             Candidate("vmap", "torch.func vmap(grad) by chunks", "plain-torch", rounds=3),
+        ),
+    ),
+    "logistic": Kernel(
+        module="dpatlas.bench.logistic",
+        sentence="one step of softmax regression, on a given batch or with Poisson sampling",
+        cases={"step": _logistic_case("full-batch"), "step-poisson": _logistic_case("poisson")},
+        candidates=(
+            Candidate("plain", "autograd step with SGD; step-poisson: on our sampler's batches"),
+            Candidate("dpatlas", "our private training loop: clip, noise, SGD"),
+            Candidate("opacus-hooks", "GradSampleModule and DPOptimizer, batches as plain"),
+            Candidate("opacus-ghost", "Opacus' ghost clipping, batches as plain"),
+        ),
+    ),
+    "conv": Kernel(
+        module="dpatlas.bench.conv",
+        sentence="one step of a convolutional network or vision transformer on 32x32 images",
+        cases={
+            "smallcnn-batch64": _conv_case("bench-cnn", 64),
+            "resnet18-batch16": _conv_case("resnet18", 16),
+            "resnet18-batch64": _conv_case("resnet18", 64),
+            "wrn16-4-batch32": _conv_case("wrn16-4", 32),
+            "vit-batch32": _conv_case("vit-tiny", 32),
+        },
+        candidates=(
+            Candidate("plain", "autograd step with SGD"),
+            Candidate("dpatlas", "our private training loop: clip, noise, SGD"),
+            Candidate("opacus-hooks", "GradSampleModule and DPOptimizer", rounds=3, not_in=LARGEST),
+            Candidate("opacus-ghost", "Opacus' ghost clipping", rounds=3, not_in=LARGEST),
+            Candidate("vmap", "torch.func vmap(grad), clip, noise, SGD", rounds=3, not_in=LARGEST),
         ),
     ),
 }

@@ -33,6 +33,8 @@ def main(arguments: list[str]) -> int:
     # Libraries that print must not speak into the protocol.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
+    # Now already: large blocks that set-up frees would otherwise be left for the step to use.
+    give_freed_memory_back()
     step, scale = importlib.import_module(module).prepare(candidate, json.loads(case))
     give_freed_memory_back()
     forget_peak()

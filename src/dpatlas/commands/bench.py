@@ -13,8 +13,9 @@ from dpatlas.errors import ArgumentParser, InputError
 EPILOG = """\
 Candidates take turns, each in a process of its own, on one thread. Ratios are of CPU time, to the
 candidate `plain` of the same case and round; memory is the peak resident size less the size after
-set-up. `same products` is the ratio to the plain step with the same matrix product routine. Peers
-that materialise per-record gradients run on a share of the records and are scaled up."""
+set-up. `same products` is the ratio to the plain step with the same matrix product routine. In the
+race `kl`, peers that materialise per-record gradients run on a share of the records and are scaled
+up; elsewhere a candidate that needs too much memory for a case stays out of it."""
 REPEATS = 7
 
 
@@ -45,7 +46,9 @@ def main(arguments: Sequence[str]) -> int:
     rows = [
         row
         for name in dict.fromkeys(names)
-        for row in race(kernel.module, name, kernel.cases[name], kernel.candidates, options.repeats)
+        for row in race(
+            kernel.module, name, kernel.cases[name], kernel.candidates_of(name), options.repeats
+        )
     ]
     if options.json:
         print(json.dumps({"kernel": options.kernel, "cases": rows}, allow_nan=False))
