@@ -15,7 +15,7 @@ import numpy as np
 from dpatlas.core.guard import integer, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
-from dpatlas.data import cifar10, digits
+from dpatlas.data import cifar10, digits, generated
 from dpatlas.data.download import download
 from dpatlas.data.prepared import HELD_OUT, save
 from dpatlas.data.registry import DataSet, Scaling, find
@@ -39,11 +39,14 @@ NUMBERS = {
 class Options:
     """What is prepared; a null in a config is the default.
 
-    classes: two or more; the label is the position in this list.
-    n_train, n_add: private and add-one records; None takes all that the other parts leave.
+    classes: two or more; the label is the position in this list. A generated set knows a default,
+        all of them.
+    n_train, n_add: private and add-one records; None takes all that the other parts leave. Of a
+        generated set, which has no end, n_train must be given and n_add is 0 by default.
     n_test, n_validation: held-out records, in no other part.
     norm: every record is scaled to this Euclidean norm; None leaves them as they are.
-    selection: key of the permutation that chooses the records; larger n extend smaller ones.
+    selection: key of the permutation that chooses the records, or of all draws of a generated set;
+        larger n extend smaller ones.
     """
 
     classes: tuple[str, ...]
@@ -60,12 +63,19 @@ class Options:
         unknown = sorted(set(given) - {"classes", *NUMBERS})
         if unknown:
             raise InputError("data options", unknown[0], f"classes, {', '.join(NUMBERS)}")
-        values = {"classes": _classes(given.get("classes"), data_set)}
+        classes = given.get("classes")
+        if classes is None and data_set.kind == "generated":
+            classes = data_set.classes
+        values = {"classes": _classes(classes, data_set)}
         for key, domain in NUMBERS.items():
             value = given.get(key)
             if value is not None:
                 domain.check(key, value if np.isscalar(value) else str(value))
                 values[key] = float(value) if domain.kind == "real" else value
+        if data_set.kind == "generated":
+            if "n_train" not in values:
+                raise InputError("n_train", "null", f"a number: {data_set.name} has no end")
+            values.setdefault("n_add", 0)
         return cls(**values)
 
 
@@ -84,16 +94,20 @@ def prepare(
     options: see `Options`. Local copies are looked for in `data_root`, then in `download_folder`.
     Private and validation records come from the training split, add-one and test records from the
     test split; a set without a test split gives all four. The parts are disjoint. Equal options and
-    images give equal bytes.
+    images give equal bytes. The parts of a generated set are independent draws.
 
     Raises InputError for bad options, missing or damaged sources; RunError if a download fails.
     """
     data_set = find(name)
     chosen = Options.of(options, data_set)
-    source = _locate(data_set, data_root, allow_download, Path(download_folder), mirrors)
-    images = READERS[name].read(source, data_set, chosen.classes)
-    _check_counts(images, source, data_set, chosen.classes)
-    picked = _select(images, data_set, chosen)
+    if data_set.kind == "generated":
+        source, images = Source("generated"), _generate(data_set, chosen)
+        picked = images.splits
+    else:
+        source = _locate(data_set, data_root, allow_download, Path(download_folder), mirrors)
+        images = READERS[name].read(source, data_set, chosen.classes)
+        _check_counts(images, source, data_set, chosen.classes)
+        picked = _select(images, data_set, chosen)
     arrays = {}
     for part, (pixels, labels) in picked.items():
         arrays[f"x_{part}"] = scale(pixels, data_set.scaling, chosen.norm)
@@ -222,6 +236,14 @@ def _download(data_set: DataSet, folder: Path, mirrors: Sequence[str]) -> None:
 
     print(f"{data_set.name}: downloading to {folder}", file=sys.stderr)
     download(data_set.name, folder, mirrors=mirrors, progress=report)
+
+
+def _generate(data_set: DataSet, options: Options) -> Images:
+    """Every part of a generated set that has any records, and the two that a set always has."""
+    counts = {"train": options.n_train, "add": options.n_add}
+    held_out = {part: getattr(options, f"n_{part}") for part in HELD_OUT}
+    counts |= {part: count for part, count in held_out.items() if count}
+    return generated.read(data_set.name, options.classes, counts, options.selection)
 
 
 def _per_class(labels: np.ndarray, classes: Sequence[str]) -> list[int]:

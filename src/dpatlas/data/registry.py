@@ -1,11 +1,13 @@
 """The data sets the project knows, as data: what they are, where they come from, how to check them.
 
-None is redistributed. To add one: an entry here and a reader in `dpatlas.data.prepare.READERS`.
+None is redistributed. To add a published one: an entry here and a reader in
+`dpatlas.data.prepare.READERS`; a generated one: an entry here and in `dpatlas.data.generated`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dpatlas.data.generated import SOURCES
 from dpatlas.errors import InputError
 
 
@@ -36,7 +38,8 @@ class DataSet:
 
     classes: in the order of the published labels.
     image_shape: (channels, height, width); a record is its pixels in this order.
-    counts: split -> images per class, in the order of `classes`.
+    counts: split -> images per class, in the order of `classes`; empty if generated.
+    kind: `published`, or `generated`: drawn on demand, as many records as one asks for.
     accepts: what may lie under `data.root`, in words, for messages.
     unpacked_md5: member of the official archive -> md5, for a copy that is already unpacked.
     """
@@ -48,6 +51,7 @@ class DataSet:
     counts: Mapping[str, tuple[int, ...]]
     scaling: Scaling
     licence: str
+    kind: str = "published"
     files: tuple[RemoteFile, ...] = ()
     accepts: tuple[str, ...] = ()
     unpacked_md5: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +110,31 @@ CIFAR10 = DataSet(
     },
 )
 
-DATA_SETS = {data_set.name: data_set for data_set in (DIGITS, CIFAR10)}
+
+def _generated(name: str, what: str) -> DataSet:
+    """An entry for a source of `dpatlas.data.generated`: the digits' shape and scaling."""
+    return DataSet(
+        name=name,
+        what=f"{what}; 8 x 8 block counts from 0 to 16, generated",
+        classes=SOURCES[name].classes,
+        image_shape=DIGITS.image_shape,
+        counts={},
+        scaling=DIGITS.scaling,
+        licence="made by this project",
+        kind="generated",
+    )
+
+
+GENERATED = (
+    _generated("strokes", "digits drawn with a pen along hand-made skeletons"),
+    _generated("fonts", "digits in 16 free fonts"),
+    _generated("letters", "36 letters in 16 free fonts"),
+    _generated("inverted-letters", "36 letters in 16 free fonts, paper on ink"),
+    _generated("scribbles", "random curves of 36 kinds"),
+    _generated("digits-and-letters", "digits by pen and in 16 free fonts, and 36 letters"),
+)
+
+DATA_SETS = {data_set.name: data_set for data_set in (DIGITS, CIFAR10, *GENERATED)}
 
 
 def find(name: str) -> DataSet:

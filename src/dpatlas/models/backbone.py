@@ -1,0 +1,169 @@
+"""Trained backbones on disk: `weights.npz`, and beside it `manifest.json` with its checksum.
+
+The manifest says what the network is (architecture, image shape, classes) and how it was trained.
+"""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dpatlas.core.arrays import read_arrays
+from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.core.guard import checked, integer
+from dpatlas.data.prepared import content_sha256
+from dpatlas.errors import InputError
+from dpatlas.models.build import build
+from dpatlas.models.network import Network
+
+SCHEMA_VERSION = 1
+WEIGHTS, MANIFEST = "weights.npz", "manifest.json"
+# Records in memory at a time while features are taken.
+CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A trained network and its manifest.
+
+    The manifest holds architecture, options, image_shape, classes (of the head, in the order of its
+    outputs), features (their number), parameters, training (as it was given to `save`), sha256 (of
+    the weights' content).
+    """
+
+    network: Network
+    manifest: Mapping[str, Any]
+
+    @property
+    def architecture(self) -> str:
+        """The name that `build` knows it by."""
+        return self.manifest["architecture"]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What the head tells apart."""
+        return tuple(self.manifest["classes"])
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the weights, for a run's record."""
+        return self.manifest["sha256"]
+
+    def with_new_head(self, outputs: int, *, key: str, run: int, base_seed: int) -> Network:
+        """A fresh network with the trained body and a head of its own initial weights."""
+        network = build(
+            self.architecture,
+            self.manifest["image_shape"],
+            outputs,
+            key=key,
+            run=run,
+            base_seed=base_seed,
+            **self.manifest["options"],
+        )
+        trained = self.network.state_dict()
+        body = {name: value for name, value in trained.items() if not name.startswith("head.")}
+        network.load_state_dict(body, strict=False)
+        return network
+
+
+@checked(chunk=integer(ge=1))
+def features(network: Network, x: np.ndarray, chunk: int = CHUNK) -> np.ndarray:
+    """The input of the head for records x (n, d), float32 (n, features)."""
+    device = next(network.parameters()).device
+    with torch.no_grad():
+        parts = [
+            network.features(torch.from_numpy(x[start : start + chunk]).to(device)).cpu().numpy()
+            for start in range(0, len(x), chunk)
+        ]
+    return np.concatenate(parts) if parts else np.zeros((0, network.head.in_features), np.float32)
+
+
+def save(
+    folder: Path | str,
+    network: Network,
+    *,
+    architecture: str,
+    options: Mapping[str, Any],
+    image_shape: Sequence[int],
+    classes: Sequence[str],
+    training: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Write the network's weights and their manifest; returns the manifest.
+
+    `training` is anything JSON holds. Each file appears by rename, the manifest last; equal weights
+    give equal bytes.
+    """
+    weights = _weights(network)
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "architecture": architecture,
+        "options": dict(options),
+        "image_shape": list(image_shape),
+        "classes": list(classes),
+        "features": network.head.in_features,
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "training": dict(training),
+        "sha256": content_sha256(weights),
+    }
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **weights)
+    folder = Path(folder)
+    write_atomic(folder / WEIGHTS, buffer.getvalue())
+    write_json(folder / MANIFEST, manifest)
+    return manifest
+
+
+def load(folder: Path | str, architecture: str | None = None) -> Backbone:
+    """Read a backbone, on the CPU and in evaluation mode; `architecture` is the one expected.
+
+    Raises InputError if a file is missing or damaged, if weights and manifest do not belong
+    together, and for a backbone of another architecture, which it names.
+    """
+    folder = Path(folder)
+    manifest = read_json(folder / MANIFEST)
+    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
+    if version != SCHEMA_VERSION:
+        raise InputError(
+            str(folder / MANIFEST), f"schema version {version}", f"a manifest of {SCHEMA_VERSION}"
+        )
+    found = manifest["architecture"]
+    if architecture not in (None, found):
+        raise InputError(f"backbone {folder}", f"architecture {found}", architecture)
+    weights = _read_weights(folder / WEIGHTS, manifest["sha256"])
+    network = build(
+        found,
+        manifest["image_shape"],
+        len(manifest["classes"]),
+        key="backbone",
+        run=0,
+        base_seed=0,
+        **manifest["options"],
+    )
+    shapes = {name: value.shape for name, value in _weights(network).items()}
+    if shapes != {name: value.shape for name, value in weights.items()}:
+        raise InputError(str(folder / WEIGHTS), "weights of another network", f"those of a {found}")
+    network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+    return Backbone(network.eval(), manifest)
+
+
+def _weights(network: Network) -> dict[str, np.ndarray]:
+    return {name: value.detach().cpu().numpy() for name, value in network.state_dict().items()}
+
+
+def _read_weights(path: Path, expected: str) -> dict[str, np.ndarray]:
+    try:
+        weights = read_arrays(path)
+    except OSError as error:
+        raise InputError(str(path), error.strerror or "unreadable", "a readable file") from None
+    except ValueError:
+        raise InputError(str(path), "a damaged file", "the weights of a backbone") from None
+    found = content_sha256(weights)
+    if found != expected:
+        raise InputError(
+            str(path), f"content with sha256 {found[:16]}", f"{expected[:16]} as in {MANIFEST}"
+        )
+    return weights

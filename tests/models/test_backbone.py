@@ -1,0 +1,109 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from dpatlas.errors import InputError
+from dpatlas.models.backbone import features, load, save
+from dpatlas.models.build import build
+
+CLASSES = ("a", "b", "c")
+RECORDS = np.random.default_rng(0).random((7, 64), dtype=np.float32)
+
+
+def store(folder, architecture="small-cnn-t", run=0, **options):
+    network = build(architecture, (1, 8, 8), 3, key="test", run=run, base_seed=1, **options)
+    save(
+        folder,
+        network,
+        architecture=architecture,
+        options=options,
+        image_shape=(1, 8, 8),
+        classes=CLASSES,
+        training={"spec_id": "x"},
+    )
+    return network
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options"),
+    [("small-cnn-t", {"affine": True}), ("small-cnn-s", {}), ("mlp", {"widths": [5, 4]})],
+)
+def test_a_loaded_backbone_gives_the_same_bits(tmp_path, architecture, options):
+    network = store(tmp_path, architecture, **options)
+    found = load(tmp_path, architecture)
+    x = torch.from_numpy(RECORDS)
+    assert torch.equal(found.network(x), network(x))
+    assert found.classes == CLASSES and found.manifest["training"] == {"spec_id": "x"}
+    assert found.manifest["features"] == network.head.in_features
+
+
+def test_equal_weights_give_equal_bytes(tmp_path):
+    for folder in ("one", "two"):
+        store(tmp_path / folder)
+    for name in ("weights.npz", "manifest.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_backbone_of_another_architecture_is_refused_by_name(tmp_path):
+    store(tmp_path, "small-cnn-t")
+    with pytest.raises(InputError, match="architecture small-cnn-t; allowed: small-cnn-s"):
+        load(tmp_path, "small-cnn-s")
+
+
+def test_damaged_weights_are_refused(tmp_path):
+    store(tmp_path)
+    content = bytearray((tmp_path / "weights.npz").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "weights.npz").write_bytes(content)
+    with pytest.raises(InputError, match=r"weights\.npz"):
+        load(tmp_path)
+
+
+def test_weights_of_another_run_are_refused(tmp_path):
+    store(tmp_path / "one")
+    store(tmp_path / "two", run=1)
+    (tmp_path / "two" / "weights.npz").replace(tmp_path / "one" / "weights.npz")
+    with pytest.raises(InputError, match="sha256"):
+        load(tmp_path / "one")
+
+
+def test_weights_that_do_not_fit_the_manifest_are_refused(tmp_path):
+    store(tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    manifest["classes"] = ["a", "b"]
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="weights of another network"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["weights.npz", "manifest.json"])
+def test_a_missing_file_is_named(tmp_path, name):
+    store(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(InputError, match=name):
+        load(tmp_path)
+
+
+def test_a_new_head_leaves_the_body_bit_identical(tmp_path):
+    trained = store(tmp_path).state_dict()
+    backbone = load(tmp_path)
+    one, two, same = (
+        backbone.with_new_head(10, key="lp_fft", run=run, base_seed=0) for run in (0, 1, 0)
+    )
+    for name, value in one.state_dict().items():
+        if not name.startswith("head."):
+            assert torch.equal(value, trained[name])
+    assert one.head.out_features == 10
+    assert torch.equal(one.head.weight, same.head.weight)
+    assert not torch.equal(one.head.weight, two.head.weight)
+
+
+def test_features_are_the_input_of_the_head(tmp_path):
+    network = store(tmp_path)
+    taken = features(network, RECORDS, chunk=3)
+    assert taken.shape == (7, 32) and taken.dtype == np.float32
+    logits = network.head(torch.from_numpy(taken)).detach()
+    np.testing.assert_allclose(logits, network(torch.from_numpy(RECORDS)).detach(), atol=1e-6)
+    assert features(network, RECORDS[:0]).shape == (0, 32)
