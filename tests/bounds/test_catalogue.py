@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.bounds.catalogue import catalogue, evaluate
+from dpatlas.bounds.catalogue import catalogue, evaluate, modules
 from dpatlas.bounds.registry import bound
 from dpatlas.core.guard import checked, real
 from dpatlas.errors import InputError
@@ -27,10 +27,17 @@ def test_reference_value_is_reproduced(vector):
 
 
 def test_every_reference_bound_of_a_finished_paper_is_in_the_catalogue():
-    for paper in ("kl_privacy",):
+    for paper in ("kl_privacy", "dp_sgld"):
         wanted = {vector["bound"] for vector in VECTORS if vector["source"].split()[0] == paper}
         assert wanted
         assert wanted <= set(catalogue())
+
+
+def test_modules_of_a_paper_stand_together_and_shared_ones_last():
+    names = [name.rpartition(".")[2] for name in modules()]
+    assert names[:3] == ["kl_privacy", "dp_sgld", "dp_sgld_exact"]
+    assert names.index("gaussian_dp") > names.index("dp_sgld_utility")
+    assert not {"catalogue", "registry"} & set(names)
 
 
 def test_result_states_the_defaults_that_were_used():

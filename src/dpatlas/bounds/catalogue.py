@@ -3,9 +3,10 @@
 import difflib
 import functools
 import importlib
-import importlib.util
 import math
+import pkgutil
 
+from dpatlas import bounds as package
 from dpatlas.bounds.registry import REQUIRED, Argument, Bound
 from dpatlas.errors import InputError
 
@@ -14,24 +15,36 @@ PAPERS = ("kl_privacy", "dp_sgld", "feature_learning", "lp_fft", "max_informatio
 
 @functools.cache
 def catalogue() -> dict[str, Bound]:
-    """Every declared bound by name, paper by paper, in the order of their modules.
+    """Every declared bound by name, in the order of `modules`.
 
     A paper without a bounds module is skipped; a module that cannot be imported is not.
     """
     bounds: dict[str, Bound] = {}
-    for paper in PAPERS:
-        module_name = f"dpatlas.bounds.{paper}"
-        if importlib.util.find_spec(module_name) is None:
-            continue
+    for module_name in modules():
         for member in vars(importlib.import_module(module_name)).values():
             declaration = getattr(member, "declaration", None)
-            # A formula that one paper borrows from another belongs to its own module only.
+            # A formula that one module borrows from another belongs to its own module only.
             if not isinstance(declaration, Bound) or member.__module__ != module_name:
                 continue
             if declaration.name in bounds:
                 raise TypeError(f"two bounds are named {declaration.name}")
             bounds[declaration.name] = declaration
     return bounds
+
+
+def modules() -> list[str]:
+    """Modules with formulas: paper by paper those named after it (`dp_sgld`, `dp_sgld_exact`).
+
+    What belongs to no paper alone comes last.
+    """
+    names = {found.name for found in pkgutil.iter_modules(package.__path__)}
+    names -= {"catalogue", "registry"}
+
+    def place(name: str) -> tuple[int, str]:
+        owners = [i for i, key in enumerate(PAPERS) if f"{name}_".startswith(f"{key}_")]
+        return (*owners, len(PAPERS))[0], name
+
+    return [f"{package.__name__}.{name}" for name in sorted(names, key=place)]
 
 
 def evaluate(name: str, inputs: dict) -> dict:
