@@ -22,8 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize, special
+from scipy import special
 
+from dpatlas.bounds.gaussian_dp import gaussian_epsilon
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.error_rates import SCORE, ErrorRates, rates_of_test, vector
@@ -118,11 +119,11 @@ def gaussian_lower_bound(
     rates, ceiling = rates_of_test(scores_with, scores_without, _mu_beyond, level)
     mu = float(_mu_beyond(rates.fpr_limit, rates.fnr_limit))
     return LowerBound(
-        epsilon=gaussian_epsilon(max(0.0, mu), delta),
+        epsilon=float(gaussian_epsilon(max(0.0, mu), delta)),
         delta=delta,
         level=level,
         runs=rates.runs,
-        ceiling=gaussian_epsilon(max(0.0, ceiling), delta),
+        ceiling=float(gaussian_epsilon(max(0.0, ceiling), delta)),
         method="repeated runs, Gaussian trade-off",
         evidence=rates,
     )
@@ -243,25 +244,6 @@ def one_run_p_value(
     nearly = np.append(special.bdtrc(correct - 1 - decided[:-1], guesses, accuracy), 1.0)
     leak = 2 * canaries * delta * float(((nearly - enough) / decided).max())
     return min(1.0, enough + leak)
-
-
-@checked(mu=real(ge=0), epsilon=real(ge=0))
-def gaussian_delta(mu: float, epsilon: float) -> float:
-    """delta(epsilon) of N(0, 1) against N(mu, 1): Balle, Wang 2018, Theorem 8."""
-    if mu == 0:
-        return 0.0
-    likely = special.ndtr(mu / 2 - epsilon / mu)
-    return float(likely - np.exp(epsilon + special.log_ndtr(-mu / 2 - epsilon / mu)))
-
-
-@checked(mu=real(ge=0), delta=real(gt=0, lt=1))
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The least epsilon >= 0 with gaussian_delta(mu, epsilon) <= delta."""
-    if gaussian_delta(mu, 0.0) <= delta:
-        return 0.0
-    # Beyond this the first of delta's two terms is below delta, by Phi(-t) <= exp(-t^2 / 2).
-    enough = mu**2 / 2 + mu * np.sqrt(-2 * np.log(delta))
-    return float(optimize.brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0, enough))
 
 
 def _epsilon_beyond(fpr: np.ndarray, fnr: np.ndarray, delta: ArrayLike) -> np.ndarray:
