@@ -25,10 +25,10 @@ from dpatlas.privacy.accounting import Phase
 from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.noise import add_noise
+from dpatlas.privacy.optimizers import OPTIMIZERS, optimizer
 from dpatlas.privacy.per_record import Loss, NetworkGradients, cross_entropy
 from dpatlas.privacy.samplers import FullBatch, Sampler
 
-OPTIMIZERS = ("sgd", "adam")
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
 
 
@@ -170,10 +170,9 @@ class PrivateTraining:
         self.skipped_records += clipped.skipped
         if self.on_update is not None:
             self.on_update(step, clipped.gradients)
-        for name, gradient in clipped.gradients.items():
-            self._parameters[name].grad = gradient.div_(phase.sampler.expected_batch)
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        for gradient in clipped.gradients.values():
+            gradient.div_(phase.sampler.expected_batch)
+        self._optimizer.step(clipped.gradients)
         self._average()
         self.steps_done += 1
 
@@ -187,13 +186,14 @@ class PrivateTraining:
         if self.ema is not None:
             arrays |= {f"ema/{name}": value.cpu().numpy() for name, value in self.ema.items()}
         if self._optimizer is not None:
-            for index, values in self._optimizer.state_dict()["state"].items():
-                for key, value in values.items():
-                    if value is not None:
-                        arrays[f"optimizer/{index}/{key}"] = torch.as_tensor(value).cpu().numpy()
+            arrays |= {
+                f"optimizer/{key}": value.cpu().numpy().copy()
+                for key, value in self._optimizer.state.items()
+            }
         facts = {
             "steps_done": self.steps_done,
             "phase": self._phase,
+            "optimizer_steps": self._optimizer.steps if self._optimizer else 0,
             "skipped_records": self.skipped_records,
             "repetition": self.repetition,
             "secret": self.noise.secret,
@@ -222,7 +222,12 @@ class PrivateTraining:
         self._phase = None
         if facts["phase"] is not None:
             self._start(facts["phase"])
-            self._restore_optimizer(arrays)
+            self._optimizer.steps = facts["optimizer_steps"]
+            self._optimizer.state = {
+                name.removeprefix("optimizer/"): torch.from_numpy(value.copy()).to(self.x.device)
+                for name, value in arrays.items()
+                if name.startswith("optimizer/")
+            }
 
     def _enter_phases(self) -> None:
         """Build every phase's kernel once, so that what cannot be trained is refused at once."""
@@ -248,23 +253,14 @@ class PrivateTraining:
             raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
         self.kernel = kernel_for(self.model, self.loss, self.views, phase.clipping)
         self._constants = self.kernel.constants(self.x)
-        values = list(self._parameters.values())
-        if phase.optimizer == "sgd":
-            self._optimizer = torch.optim.SGD(
-                values, lr=phase.lr, momentum=phase.momentum, weight_decay=phase.weight_decay
-            )
-        else:
-            self._optimizer = torch.optim.Adam(values, lr=phase.lr, weight_decay=phase.weight_decay)
+        self._optimizer = optimizer(
+            phase.optimizer,
+            self._parameters,
+            lr=phase.lr,
+            momentum=phase.momentum,
+            weight_decay=phase.weight_decay,
+        )
         self._phase = number
-
-    def _restore_optimizer(self, arrays: dict[str, np.ndarray]) -> None:
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in arrays.items():
-            if name.startswith("optimizer/"):
-                _, index, key = name.split("/")
-                state.setdefault(int(index), {})[key] = torch.from_numpy(value.copy())
-        stored = self._optimizer.state_dict()
-        self._optimizer.load_state_dict({**stored, "state": state})
 
     def _locate(self, step: int) -> tuple[int, TrainingPhase]:
         for number, phase in enumerate(self.phases):
