@@ -10,7 +10,7 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/report.smk"
 
 
-for key in ATLAS.papers:
+for key in ATLAS.blocks:
 
     include: f"workflow/rules/{key}.smk"
 

@@ -8,6 +8,8 @@ from dpatlas.errors import InputError, run_command
 
 COMMANDS = {
     "bound": "evaluate one of the papers' formulas, or list them",
+    "audit": "attack our own private mechanisms; fails if a guarantee is contradicted",
+    "train": "train a classifier privately, resumable, with its guarantee",
     "bench": "time our kernels against a plain step and against peers",
     "explain": "trace a figure, table or record back to what made it; or compare two",
     "plan": "count jobs and estimate their cost before anything runs",

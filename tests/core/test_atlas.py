@@ -1,5 +1,6 @@
 import copy
 import itertools
+import json
 
 import pytest
 
@@ -8,7 +9,7 @@ from dpatlas.core.files import check_writable
 from dpatlas.core.seeds import Noise, seed
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas.specs.atlas import Atlas
+from dpatlas.specs.atlas import PAPERS, Atlas
 
 
 def changed(change):
@@ -35,6 +36,7 @@ def test_one_init_less_changes_no_other_job():
 def test_every_record_behind_a_figure_is_a_spec_of_the_run():
     for tier in ("embedded", "smoke", "workstation", "paper"):
         atlas = Atlas(load_tier(tier))
+        assert set(atlas.claim_records()) < set(atlas.all_records())
         paths = set(atlas.all_records())
         for name in [*atlas.figures, *atlas.tables]:
             assert atlas.behind(name)
@@ -69,6 +71,19 @@ def test_the_paper_tier_has_the_settings_of_figures_1_and_2():
     widths = [spec.fields for spec in atlas.groups["kl_privacy"]["width"]]
     assert {spec["width"] for spec in widths} == {128, 256, 512, 1024, 2048}
     assert {spec["depth"] for spec in widths} == {10}
+
+
+def test_an_attack_needs_no_data_set_and_training_does():
+    atlas = Atlas(load_config())
+    attacks, training = (atlas.ids("audit", name) for name in ("mechanisms", "training"))
+    assert all(atlas.data_manifest(name) == [] for name in attacks)
+    (path,) = atlas.data_manifest(training[0])
+    assert path.split("/")[-2] in atlas.data_sets()
+
+
+def test_claims_are_asked_of_papers_only():
+    settings = json.loads(Atlas(load_config()).claim_settings())
+    assert set(settings) == {*PAPERS, "verdicts"}
 
 
 def test_a_spec_survives_its_own_command_line_argument():

@@ -5,6 +5,7 @@ from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run, spec_of, write_r
 
 from dpatlas.commands import explain
 from dpatlas.core.files import read_json, write_json
+from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, run_command
 from dpatlas.report import lineage
 from dpatlas.report.differences import compare, describe_comparison
@@ -190,3 +191,18 @@ def test_the_command_prints_json_and_ends_with_0_when_things_differ(tmp_path, ca
     result = json.loads(capsys.readouterr().out)
     assert not result["same"]
     assert result["differences"][0] == {"what": "spec", "name": "depth", "old": 2, "new": 4}
+
+
+def test_a_record_without_a_data_set_says_so_and_its_ledger_reads_without_brackets(tmp_path):
+    ledger = {
+        "mechanism": "DP-SGD",
+        "epsilon": 1.5,
+        "claimed": {"epsilon": 1.0, "delta": 1e-5, "by": "a paper"},
+    }
+    fields = {"key": "audit", "kind": "mechanism", "mechanism": "dp-sgd-poisson"}
+    spec = Spec.of(fields, "dp-sgd-poisson")
+    path = write_run(tmp_path / "results" / "smoke", spec, data=None, ledger=ledger)
+    text = describe(trace(path))
+    assert "no data set" in text
+    assert "claimed: by a paper, delta 1e-05, epsilon 1" in text
+    assert compare(trace(path), trace(path))["same"]

@@ -2,6 +2,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -79,23 +80,27 @@ def product(results, name, kind, run_id):
     (results / "lineage" / f"{name}.json").write_text(json.dumps(lineage))
 
 
-def record(results, run_id, **metrics):
-    content = dict.fromkeys(FIELDS) | {
-        "schema_version": 1,
-        "id": run_id,
-        "key": "kl_privacy",
-        "data": {
-            "name": "digits",
-            "sha256": "ef" * 32,
-            "what": HOSTILE,
-            "classes": [3, 8],
-            "licence": "BSD",
-            "shapes": {"x_train": [300, 64], "x_add": [57, 64]},
-            "source": {"kind": "scikit-learn", "file": None, "checksum": "md5:1"},
-        },
-        "ledger": {"guaranteed": "nothing at all", "claimed": "an average", "epsilon": None},
-        "metrics": metrics,
-    }
+def record(results, run_id, changes=None, **metrics):
+    content = (
+        dict.fromkeys(FIELDS)
+        | {
+            "schema_version": 1,
+            "id": run_id,
+            "key": "kl_privacy",
+            "data": {
+                "name": "digits",
+                "sha256": "ef" * 32,
+                "what": HOSTILE,
+                "classes": [3, 8],
+                "licence": "BSD",
+                "shapes": {"x_train": [300, 64], "x_add": [57, 64]},
+                "source": {"kind": "scikit-learn", "file": None, "checksum": "md5:1"},
+            },
+            "ledger": {"guaranteed": "nothing at all", "claimed": "an average", "epsilon": None},
+            "metrics": metrics,
+        }
+        | (changes or {})
+    )
     folder = results / "runs" / "kl_privacy" / run_id
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(content))
@@ -180,6 +185,13 @@ def test_ids_of_two_drawings_do_not_clash(page):
     assert 'clip-path="url(#second-p)"' in page
 
 
+def test_a_table_may_have_the_name_of_its_block(results):
+    shutil.copy(results / "tables" / "third.csv", results / "tables" / "kl_privacy.csv")
+    product(results, "kl_privacy", "table", "run-b")
+    ids = Reader(build_page(results, "t")).ids
+    assert len(ids) == len(set(ids))
+
+
 def test_every_link_into_the_results_leads_to_a_file(results, page):
     report = results / "report"
     for address in Reader(page).addresses:
@@ -207,6 +219,21 @@ def test_page_says_what_the_tier_means_and_what_is_guaranteed(results, page):
     assert "mean nothing" in build_page(results, "smoke")
     assert "nothing at all" in page
     assert "an average" in page
+
+
+def test_a_run_without_a_data_set_is_counted_and_its_ledger_read_out(results):
+    shutil.rmtree(results / "runs" / "kl_privacy" / "run-b")
+    ledger = {
+        "claimed": {"epsilon": 2.0, "by": "a paper"},
+        "sampler": [{"name": "poisson", "n": 9}, {"name": "full-batch", "n": 9}],
+        "chosen_on_private_data": [{"what": "the step", "cost": "not counted"}],
+    }
+    record(results, "run-b", {"data": None, "ledger": ledger})
+    page = build_page(results, "t")
+    assert "1 condition uses no data set" in page
+    assert "epsilon 2, by a paper" in page
+    assert "name poisson, n 9; name full-batch, n 9" in page
+    assert "what the step, cost not counted" in page
 
 
 def test_the_same_results_give_the_same_bytes(results, page):

@@ -11,7 +11,7 @@ from dpatlas.core.config import load_tier
 from dpatlas.errors import run_command
 from dpatlas.report.plan import describe_plan, make_plan, makespan, run_job
 from dpatlas.report.rates import DEFAULTS, fit, past_runs
-from dpatlas.report.work import Size, work
+from dpatlas.report.work import NO_DATA, Size, work
 from dpatlas.specs.atlas import Atlas
 
 SIZE = Size(30, 6, 64)
@@ -49,6 +49,13 @@ def test_every_job_of_every_tier_has_a_cost(tier, tmp_path):
     plan = make_plan(jobs, "cpu", tmp_path, 2, tier)
     assert all(row["cpu_hours"] > 0 and row["disk_mb"] > 0 for row in plan["rows"])
     assert sum(row["jobs"] for row in plan["rows"]) == len(jobs) == plan["total"]["jobs"]
+
+
+def test_a_run_without_a_data_set_counts_as_a_past_run(tmp_path):
+    spec = next(iter(Atlas(load_tier("smoke")).groups["audit"]["mechanisms"]))
+    write_run(tmp_path / "smoke", spec, data=None, cost={"machine": platform.machine()})
+    (past,) = past_runs(tmp_path, "cpu")
+    assert past.counts == work(spec.fields, NO_DATA).counts
 
 
 def test_without_past_runs_the_default_rate_is_used_and_said(tmp_path):

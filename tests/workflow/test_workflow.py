@@ -47,8 +47,9 @@ def test_one_command_makes_every_output_of_the_contract(smoke):
     for name in KL_FIGURES:
         for suffix in ("pdf", "png", "csv"):
             assert (results / f"figures/{name}.{suffix}").stat().st_size > 0
-    for suffix in ("csv", "md", "tex"):
-        assert (results / f"tables/kl_constants.{suffix}").stat().st_size > 0
+    for name in ("kl_constants", "audit"):
+        for suffix in ("csv", "md", "tex"):
+            assert (results / f"tables/{name}.{suffix}").stat().st_size > 0
     assert (results / "report/index.html").stat().st_size > 0
     for path in smoke_atlas().all_records():
         read_record(smoke.folder / path)
@@ -74,7 +75,7 @@ def test_a_change_of_the_plot_runs_the_plots_only(smoke):
     with smoke.edit("src/dpatlas/figures/look.py", "THIN = 0.6", "THIN = 0.7"):
         planned = smoke.planned("--configfile", SMOKE)
     assert planned.pop("page") == 1
-    assert set(planned) <= {*KL_FIGURES, "kl_constants"} and "kl_vs_depth" in planned
+    assert set(planned) <= {*KL_FIGURES, "kl_constants", "audit"} and "kl_vs_depth" in planned
 
 
 def test_a_comment_or_docstring_runs_nothing(smoke):
@@ -87,7 +88,7 @@ def test_a_comment_or_docstring_runs_nothing(smoke):
 
 
 def test_a_semantic_edit_in_a_bounds_module_runs_exactly_its_users(smoke):
-    jobs = len(smoke_atlas().specs)
+    jobs = len(smoke_atlas().ids("kl_privacy"))
     with smoke.edit("src/dpatlas/bounds/kl_privacy.py", '"exact": 4,', '"exact": 4 + 0,'):
         planned = smoke.planned("--configfile", SMOKE)
     everything = {name: 1 for name in [*KL_FIGURES, "kl_constants", "claims", "page"]}
@@ -109,9 +110,10 @@ def test_a_deleted_figure_is_made_again_alone(smoke):
 
 
 def test_another_seed_runs_every_training_job_and_no_data_job(smoke):
-    jobs = len(smoke_atlas().specs)
+    atlas = smoke_atlas()
     planned = smoke.planned(*with_config(smoke, {"seed": 77}))
-    assert planned["kl_privacy"] == jobs
+    assert planned["kl_privacy"] == len(atlas.ids("kl_privacy"))
+    assert planned["audit_run"] == len(atlas.ids("audit"))
     assert "data" not in planned
 
 
@@ -120,6 +122,17 @@ def test_a_figure_is_reached_by_its_rule_name(checkout):
     assert planned["kl_vs_depth"] == 1
     assert planned["kl_privacy"] == len(Atlas(load_config()).ids("kl_privacy", "depth"))
     assert "claims" not in planned
+
+
+def test_the_audit_is_reached_by_its_rule_name_and_waits_for_no_paper(checkout):
+    planned = checkout.planned("audit")
+    assert planned == {"audit": 1, "audit_run": len(Atlas(load_config()).ids("audit")), "data": 2}
+
+
+def test_a_private_mechanism_that_changes_is_audited_again_and_no_paper_s_run_is(smoke):
+    with smoke.edit("src/dpatlas/privacy/clipping.py", "nan=0.0", "nan=0.0 + 0"):
+        planned = smoke.planned("--configfile", SMOKE)
+    assert planned == {"audit_run": len(smoke_atlas().ids("audit")), "audit": 1, "page": 1}
 
 
 def test_a_change_without_a_tier_writes_to_custom(checkout):
@@ -152,7 +165,8 @@ def test_a_wrong_config_stops_before_any_job_with_one_line_and_exit_code_2(check
 
 
 def test_a_paper_can_be_left_out(smoke):
-    config = with_config(smoke, {"tier": "without", "kl_privacy": {"enabled": False}})
+    left_out = {"kl_privacy": {"enabled": False}, "audit": {"enabled": False}}
+    config = with_config(smoke, {"tier": "without", **left_out})
     assert smoke.planned(*config) == {"claims": 1, "page": 1}
     result = smoke.snakemake(*config)
     assert result.returncode == 0, result.stderr

@@ -5,7 +5,7 @@ rule claims:
     input:
         claims="workflow/claims.yaml",
         schema="workflow/schemas/claims.schema.yaml",
-        records=ATLAS.all_records(),
+        records=ATLAS.claim_records(),
     output:
         csv=report(
             f"{ATLAS.folder}/claims.csv",

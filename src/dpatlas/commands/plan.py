@@ -9,7 +9,7 @@ from dpatlas.core.config import load_config, load_tier
 from dpatlas.core.guard import integer
 from dpatlas.errors import ArgumentParser
 from dpatlas.report.plan import Job, describe_plan, make_plan, run_job
-from dpatlas.report.work import Size
+from dpatlas.report.work import NO_DATA, Size
 from dpatlas.specs.atlas import RESULTS, Atlas
 
 
@@ -39,9 +39,11 @@ def jobs_of(atlas: Atlas) -> list[Job]:
     """
     jobs = []
     for spec_id, spec in atlas.specs.items():
-        size = Size(*atlas.papers[spec.key].records_in(spec.fields["data"]))
+        fields = spec.fields
+        block = atlas.blocks[spec.key]
+        size = Size(*block.records_in(fields["data"])) if "data" in fields else NO_DATA
         done = Path(atlas.record(spec_id)).is_file()
-        jobs.append(run_job(spec.fields, size, atlas.memory_mb(spec_id), done))
+        jobs.append(run_job(fields, size, atlas.memory_mb(spec_id), done))
     for folder, suffix, names in (
         ("figures", "pdf", atlas.figures),
         ("tables", "csv", atlas.tables),
@@ -50,7 +52,7 @@ def jobs_of(atlas: Atlas) -> list[Job]:
             Job(key, folder, (atlas.folder / folder / f"{name}.{suffix}").is_file())
             for name, key in names.items()
         ]
-    data = dict.fromkeys(atlas.data_manifest(spec_id) for spec_id in atlas.specs)
+    data = dict.fromkeys(path for spec_id in atlas.specs for path in atlas.data_manifest(spec_id))
     jobs += [Job("all", "data", Path(path).is_file()) for path in data]
     last = ("claims.csv", "report/index.html")
     jobs += [Job("all", "claims, page", (atlas.folder / path).is_file()) for path in last]

@@ -169,6 +169,7 @@ def _allowed(error: ValidationError) -> str:
     for name, words in (
         ("exclusiveMinimum", "> {}"),
         ("minimum", ">= {}"),
+        ("exclusiveMaximum", "< {}"),
         ("maximum", "<= {}"),
         ("minItems", "at least {} entries"),
         ("maxItems", "at most {} entries"),

@@ -28,8 +28,9 @@ class Progress:
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        """Say how far it got, also after an error."""
-        self._show(last=True)
+        """Say how far it got, also after an error, unless that stopped it before it began."""
+        if error is None or self.done:
+            self._show(last=True)
 
     def advance(self, note: str = "", units: int = 1) -> None:
         """Count `units` more; `note` is shown beside the count."""

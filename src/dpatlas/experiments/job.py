@@ -20,10 +20,10 @@ DEVICES = ("cpu", "cuda", "auto")
 
 @dataclass
 class Job:
-    """One spec being run: its data, device, checkpoints and clock."""
+    """One spec being run: its data (None if it names none), device, checkpoints and clock."""
 
     spec: Spec
-    data: Prepared
+    data: Prepared | None
     device: str
     checkpoints: Checkpoints
     stopwatch: Stopwatch
@@ -64,44 +64,83 @@ def job_main(
     packages: tuple[str, ...],
     run: Callable[[Job], dict[str, Any]],
 ) -> int:
-    """Parse the arguments of one job, call `run` and write its record.
-
-    `run` returns the record's metrics, seeds and ledger.
-    """
+    """Parse the arguments of one job and `execute` it."""
     parser = ArgumentParser(prog=f"python -m {module}", description="Run one spec.")
     parser.add_argument("--spec", required=True, help="the spec as JSON")
-    parser.add_argument("--data", required=True, type=Path, help="manifest of the prepared data")
+    parser.add_argument(
+        "--data", type=Path, help="manifest of the prepared data, if the spec has any"
+    )
     parser.add_argument("--record", required=True, type=Path, help="record.json to write")
     parser.add_argument("--checkpoints", required=True, type=Path, help="folder for checkpoints")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or auto")
     options = parser.parse_args(arguments)
+    execute(
+        Spec.parse(options.spec),
+        module=module,
+        packages=packages,
+        run=run,
+        data=options.data,
+        record=options.record,
+        checkpoints=options.checkpoints,
+        device=options.device,
+    )
+    return 0
+
+
+def execute(
+    spec: Spec,
+    *,
+    module: str,
+    packages: tuple[str, ...],
+    run: Callable[[Job], dict[str, Any]],
+    data: Path | None,
+    record: Path,
+    checkpoints: Path,
+    device: str,
+) -> dict[str, Any]:
+    """Call `run`, write its record to the path `record`, and return what was written.
+
+    module, packages: what the record's code digest covers, and whose versions it names.
+    data: manifest of the prepared data set; None for a spec that names none.
+    `run` returns the record's metrics, seeds and ledger. A killed job goes on from its checkpoint.
+    """
     stopwatch = Stopwatch()
-    check_writable(options.record.parent)
+    check_writable(record.parent)
     import torch
 
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    spec = Spec.parse(options.spec)
-    device = resolve_device(options.device)
-    data = load(options.data.parent)
+    device = resolve_device(device)
+    prepared = _data(spec, data)
     digest = code_digest(module)
     identity = {
         "spec": spec.digest,
         "code": digest,
-        "data": data.sha256,
+        "data": prepared and prepared.sha256,
         "device": device,
         "versions": versions(*packages),
     }
-    checkpoints = Checkpoints(options.checkpoints / spec.id, identity)
-    job = Job(spec, data, device, checkpoints, stopwatch)
-    record = make_record(
+    kept = Checkpoints(checkpoints / spec.id, identity)
+    job = Job(spec, prepared, device, kept, stopwatch)
+    content = make_record(
         spec,
         code_digest=digest,
         versions=versions(*packages),
         device=device,
-        data=data.manifest,
+        data=prepared and prepared.manifest,
         **run(job),
     )
-    write_record(options.record, record, job.stopwatch)
-    checkpoints.clear()
-    return 0
+    write_record(record, content, job.stopwatch)
+    kept.clear()
+    return content
+
+
+def _data(spec: Spec, manifest: Path | None) -> Prepared | None:
+    """The data set that the spec names."""
+    if ("data" in spec.fields) != (manifest is not None):
+        found = "no --data" if manifest is None else str(manifest)
+        needed = spec.fields.get("data", "none: the spec names no data set")
+        raise InputError(
+            "--data", found, f"the manifest of {needed}" if manifest is None else needed
+        )
+    return manifest and load(manifest.parent)

@@ -7,6 +7,7 @@ from dpatlas.core.canonical import canonical_json
 from dpatlas.report.lineage import Trace
 
 SHORT = 12
+NO_DATA_SET = "no data set"
 SHARED = ("module", "code_digest", "data", "versions", "device", "seeds")
 IN_OTHER_LINES = ("key", "kind", "data", "seed", "noise_source")
 
@@ -78,7 +79,7 @@ def _groups(records: Iterable[Trace]) -> list[list[Trace]]:
 
 def _shared_lines(record: Trace) -> list[tuple[str, str | None]]:
     return [
-        ("data", _data(record["data"])),
+        ("data", _data(record)),
         ("code", _code(record)),
         ("versions", _words(record["versions"])),
         ("device", record["device"]),
@@ -90,9 +91,11 @@ def _labelled(pairs: Iterable[tuple[str, str | None]], indent: str = "  ") -> li
     return [f"{indent}{label:<10}{text}" for label, text in pairs if text]
 
 
-def _data(data: Mapping[str, Any] | None) -> str | None:
+def _data(record: Trace) -> str | None:
+    data = record["data"]
     if data is None:
-        return None
+        # Without a spec nothing is known; a spec that names no data set has none.
+        return NO_DATA_SET if record["spec"] and "data" not in record["spec"] else None
     source = data.get("source") or {}
     named = " ".join(str(source[name]) for name in ("kind", "file") if source.get(name))
     checksum = f" ({_short(source['checksum'], 20)})" if source.get("checksum") else ""
@@ -115,7 +118,7 @@ def _privacy(ledgers: Sequence[Mapping[str, Any] | None]) -> str | None:
     texts = {}
     for ledger in ledgers:
         given = [
-            f"{word}: {value}"
+            f"{word}: {in_words(value)}"
             for word in ("epsilon", "delta", "guaranteed", "claimed")
             if (value := (ledger or {}).get(word)) is not None
         ]
@@ -158,6 +161,15 @@ def plain(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(map(plain, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def in_words(value: Any) -> str:
+    """A value of a ledger, in which mappings and lists of them stand without brackets."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {in_words(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return "; ".join(map(in_words, value))
+    return plain(value)
 
 
 def _key(value: Any) -> str:

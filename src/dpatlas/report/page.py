@@ -22,6 +22,7 @@ from dpatlas.core.records import read_record
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.report.claims import VERDICTS
 from dpatlas.report.inline_svg import inline_svg
+from dpatlas.report.lineage_text import in_words
 
 TIERS = {
     "smoke": "tiny settings that run every rule once, for continuous integration; the numbers "
@@ -35,7 +36,10 @@ OWN_TIER = "settings of the user's own; see config.json in the results folder"
 PAPERS = {
     "kl_privacy": "Initialization Matters: Privacy-Utility Analysis of Overparameterized Neural "
     "Networks (Ye, Zhu, Liu, Shokri, Cevher, 2023)",
+    "audit": "Audit: attacks on our own mechanisms, and a network trained by them",
 }
+# Parts of a data set beside its private records.
+USES = {"x_add": "to add as neighbours", "x_validation": "for validation", "x_test": "for testing"}
 FIGURE_LINKS = ("pdf", "png", "svg", "csv")
 TABLE_LINKS = ("csv", "md", "tex")
 ELSEWHERE = ("tier", "runs")
@@ -44,6 +48,7 @@ LEDGER = {
     "claimed": "Only claimed or measured",
     "mechanism": "Mechanism",
     "neighbour_relation": "Neighbours",
+    "sampler": "Batches",
     "chosen_on_private_data": "Chosen on private data",
     "holds_for": "Holds for",
 }
@@ -123,6 +128,8 @@ def build_page(
             for key in dict.fromkeys(item.paper for item in items)
         ],
         sources=_data_sources(records.values()),
+        without_data=sum(record["data"] is None for record in records.values()),
+        uses=USES.items(),
         ledgers=_ledgers(records.values()),
         ledger_words=LEDGER,
     )
@@ -234,9 +241,11 @@ def _caption(folder: Path | None, name: str) -> Markup:
 
 
 def _data_sources(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each data set once, with the ids of the runs that used it."""
+    """Each data set once, with the number of runs that used it; attacks need none."""
     by_digest: dict[str, dict[str, Any]] = {}
     for record in records:
+        if record["data"] is None:
+            continue
         source = by_digest.setdefault(record["data"]["sha256"], {**record["data"], "runs": 0})
         source["runs"] += 1
     return list(by_digest.values())
@@ -247,7 +256,7 @@ def _ledgers(records: Iterable[Mapping[str, Any]]) -> list[tuple[int, dict[str, 
     statements: dict[str, dict[str, Any]] = {}
     counts: Counter[str] = Counter()
     for record in records:
-        said = {key: record["ledger"][key] for key in LEDGER if record["ledger"].get(key)}
+        said = {key: in_words(record["ledger"][key]) for key in LEDGER if record["ledger"].get(key)}
         text = canonical_json(said)
         statements[text] = said
         counts[text] += 1

@@ -12,8 +12,6 @@ from dpatlas.report.work import Size, Work, work
 
 # Wall over CPU time from which past runs are said to have shared their cores.
 SLOWED = 1.2
-# CPU seconds before a job's clock starts: the interpreter and torch.
-START_S = 2.5
 # Figures, tables, claims and page: seconds, memory in MB and bytes of what each writes.
 DRAWING_S, DRAWING_MB, DRAWING_BYTES = 4.0, 200, 400_000
 
@@ -106,7 +104,7 @@ def _on_gpu(job: Job, gpu: bool) -> bool:
 def _seconds(job: Job, rates: Mapping[str, Rates], gpu: bool) -> float:
     if job.work is None:
         return DRAWING_S
-    return START_S + rates["cuda" if _on_gpu(job, gpu) else "cpu"].estimate(job.work.counts)
+    return rates["cuda" if _on_gpu(job, gpu) else "cpu"].estimate(job.work.counts)
 
 
 def _row(

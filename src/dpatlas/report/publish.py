@@ -161,14 +161,15 @@ def _manifest(
         code.setdefault(lineage["module"], set()).add(lineage["code_digest"])
     for name, path in sorted(paths.items()):
         record = read_record(path)
-        data[record["data"]["sha256"]] = record["data"]
+        if record["data"] is not None:
+            data[record["data"]["sha256"]] = record["data"]
         versions[canonical_json(record["versions"])] = record["versions"]
         code.setdefault(f"{EXPERIMENTS}.{record['key']}", set()).add(record["code_digest"])
         records[name] = {
             "sha256": file_sha256(path),
             "code_digest": record["code_digest"],
             "device": record["device"],
-            "data": record["data"]["sha256"],
+            "data": record["data"] and record["data"]["sha256"],
             "spec": record["spec"],
         }
         if path.with_name(COST).is_file():

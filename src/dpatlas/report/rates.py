@@ -17,7 +17,7 @@ import numpy as np
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
-from dpatlas.report.work import COUNTS, FEATURES, Size, work
+from dpatlas.report.work import COUNTS, FEATURES, NO_DATA, Size, work
 
 # Seconds per unit of one core of a 2020s x86 server; and of a GPU that sustains 10 TFLOP/s in
 # float32 (a data-centre card of 2020, products in full precision).
@@ -31,6 +31,8 @@ DEFAULTS = {
         "resamples": 5e-9,
         "dense": 2.5e-11,
         "streamed": 3e-10,
+        "accountings": 0.2,
+        "starts": 2.5,
     },
     "cuda": {
         "products": 1e-13,
@@ -41,6 +43,8 @@ DEFAULTS = {
         "resamples": 5e-9,
         "dense": 2.5e-11,
         "streamed": 3e-10,
+        "accountings": 0.2,
+        "starts": 2.5,
     },
 }
 # A rate twice or none of its default costs as much as one run estimated at twice or nothing.
@@ -131,7 +135,9 @@ def _solve(counts: np.ndarray, actual: np.ndarray, unit: np.ndarray) -> np.ndarr
 
 
 def size_of(record: Mapping[str, Any]) -> Size:
-    """Size of the data set that a record was made from."""
+    """Size of the data set that a record was made from, if any."""
+    if record["data"] is None:
+        return NO_DATA
     shapes = record["data"]["shapes"]
     (n_train, inputs), (n_add, _) = shapes["x_train"], shapes["x_add"]
     return Size(n_train, n_add, inputs)

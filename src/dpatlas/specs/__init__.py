@@ -1,1 +1,1 @@
-"""One module per paper: config in, specs out; no torch."""
+"""One module per block of the config: config in, specs out; no torch."""

@@ -15,7 +15,9 @@ from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.specs import Spec, distinct
 from dpatlas.errors import InputError
 
-KEYS = ("kl_privacy",)
+# Blocks of the config with specs of their own: the papers, and what checks our own code.
+PAPERS = ("kl_privacy",)
+KEYS = (*PAPERS, "audit")
 RESULTS = Path("results")
 FIGURE_KINDS = ("pdf", "png", "csv")
 TABLE_KINDS = ("csv", "md", "tex")
@@ -28,13 +30,13 @@ class Atlas:
         self.config = config
         self.tier: str = config["tier"]
         self.folder = Path(results) / self.tier
-        self.papers: dict[str, ModuleType] = {
+        self.blocks: dict[str, ModuleType] = {
             key: importlib.import_module(f"dpatlas.specs.{key}")
             for key in KEYS
             if config[key]["enabled"]
         }
         self.groups: dict[str, dict[str, list[Spec]]] = {
-            key: paper.groups(config) for key, paper in self.papers.items()
+            key: block.groups(config) for key, block in self.blocks.items()
         }
         self.specs: dict[str, Spec] = distinct(
             spec for groups in self.groups.values() for specs in groups.values() for spec in specs
@@ -42,13 +44,13 @@ class Atlas:
 
     @property
     def figures(self) -> dict[str, str]:
-        """Key of the paper by figure name."""
-        return {name: key for key, paper in self.papers.items() for name in paper.FIGURES}
+        """Key of the block by figure name."""
+        return {name: key for key, block in self.blocks.items() for name in block.FIGURES}
 
     @property
     def tables(self) -> dict[str, str]:
-        """Key of the paper by table name."""
-        return {name: key for key, paper in self.papers.items() for name in paper.TABLES}
+        """Key of the block by table name."""
+        return {name: key for key, block in self.blocks.items() for name in block.TABLES}
 
     def products(self) -> list[str]:
         """Figure and table files for readers, relative to the tier's folder."""
@@ -56,47 +58,59 @@ class Atlas:
         return figures + [f"tables/{name}.{kind}" for name in self.tables for kind in TABLE_KINDS]
 
     def ids(self, key: str, *groups: str) -> list[str]:
-        """Ids of the specs in these groups of a paper (all if none is named), each once."""
+        """Ids of the specs in these groups of a block (all if none is named), each once."""
         chosen = groups or tuple(self.groups[key])
         return list(distinct(spec for group in chosen for spec in self.groups[key][group]))
 
     def behind(self, name: str) -> list[str]:
         """Record paths behind a figure or table."""
         key = {**self.figures, **self.tables}[name]
-        paper = self.papers[key]
-        groups = {**paper.FIGURES, **paper.TABLES}[name]
+        block = self.blocks[key]
+        groups = {**block.FIGURES, **block.TABLES}[name]
         return [self.record(spec_id) for spec_id in self.ids(key, *groups)]
 
     def all_records(self) -> list[str]:
         """Record paths of every spec."""
         return [self.record(spec_id) for spec_id in self.specs]
 
+    def claim_records(self) -> list[str]:
+        """Record paths of the papers' specs, on which claims are judged."""
+        return [self.record(name) for name, spec in self.specs.items() if spec.key in PAPERS]
+
     def record(self, spec_id: str) -> str:
         """Path of a run's record."""
         return str(self.folder / "runs" / self.specs[spec_id].key / spec_id / "record.json")
 
     def settings(self, key: str) -> str:
-        """What figures and tables of a paper need of the config, as canonical JSON."""
-        return canonical_json(self.papers[key].settings(self.config))
+        """What figures and tables of a block need of the config, as canonical JSON."""
+        return canonical_json(self.blocks[key].settings(self.config))
 
     def claim_settings(self) -> str:
         """Settings and group members of every paper, as canonical JSON."""
         papers = {
             key: {
-                **self.papers[key].settings(self.config),
+                **self.blocks[key].settings(self.config),
                 "groups": {name: [spec.id for spec in specs] for name, specs in groups.items()},
             }
             for key, groups in self.groups.items()
+            if key in PAPERS
         }
         return canonical_json({**papers, "verdicts": self.config["verdicts"]})
 
     def data_sets(self) -> dict[str, str]:
         """Options of every data set in use, as canonical JSON, by the data set's id."""
-        return {data_id(spec): data_options(spec) for spec in self.specs.values()}
+        return {
+            data_id(spec): data_options(spec)
+            for spec in self.specs.values()
+            if "data" in spec.fields
+        }
 
-    def data_manifest(self, spec_id: str) -> str:
-        """Manifest of the data set that a spec trains on."""
-        return str(self.folder / "data" / data_id(self.specs[spec_id]) / "manifest.json")
+    def data_manifest(self, spec_id: str) -> list[str]:
+        """Manifest of the data set that a spec trains on, as a list: none if it names no set."""
+        spec = self.specs[spec_id]
+        if "data" not in spec.fields:
+            return []
+        return [str(self.folder / "data" / data_id(spec) / "manifest.json")]
 
     def data_source(self) -> str:
         """Command-line arguments that say where data sets come from, quoted for a shell."""
@@ -117,11 +131,11 @@ class Atlas:
     def device(self, spec_id: str) -> str:
         """cpu, cuda or auto."""
         spec = self.specs[spec_id]
-        return self.papers[spec.key].device(spec, self.config["device"])
+        return self.blocks[spec.key].device(spec, self.config["device"])
 
     def memory_mb(self, spec_id: str) -> int:
         """Memory to ask a scheduler for, in MB."""
-        return self.papers[self.specs[spec_id].key].memory_mb(self.specs[spec_id])
+        return self.blocks[self.specs[spec_id].key].memory_mb(self.specs[spec_id])
 
 
 def data_options(spec: Spec) -> str:

@@ -1,0 +1,214 @@
+"""`python -m dpatlas train`: train a classifier privately; called again, a killed run goes on."""
+
+import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.core.config import load_config
+from dpatlas.core.files import check_writable, read_json
+from dpatlas.core.guard import integer, one_of, real
+from dpatlas.core.progress import say
+from dpatlas.core.specs import Spec
+from dpatlas.errors import ArgumentParser, InputError
+from dpatlas.privacy.accounting import ACCOUNTANTS, RELATIONS
+from dpatlas.privacy.samplers import SAMPLERS
+from dpatlas.specs.atlas import RESULTS
+from dpatlas.specs.audit import KEY, training_spec
+
+EPILOG = """\
+Without further arguments this is the network of the audit table. A run is resumed from its last
+checkpoint if the same command is given again; what it found is DIR/ID/record.json. Settings are
+taken as given: what choosing them on the private data would cost, nobody counts."""
+# Parts of a named data set: private, add-one, test and validation records.
+SPLITS: Mapping[str, Mapping[str, Any]] = {
+    "digits": {"n_train": 1200, "n_add": 0, "n_test": 297, "n_validation": 300},
+    "cifar10": {"n_train": 45000, "n_add": 0, "n_test": 10000, "n_validation": 5000},
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Train as the arguments say, and print what is guaranteed and what accuracy was reached."""
+    config = load_config()
+    options = _parser(config[KEY]["training"]).parse_args(arguments)
+    check_writable(options.output)
+    integer(ge=0).check("--seed", options.seed)
+    for name, value in vars(options).items():
+        if isinstance(value, float):
+            real().check(f"--{name.replace('_', '-')}", value)
+    one_of(*SAMPLERS).check("--sampler", options.sampler)
+    manifest, data = _data(options)
+    spec = _spec(options, data, len_of(manifest))
+    if options.noise_multiplier == 0 and options.epsilon is None:
+        say(f"{spec.id}: no noise, so this training is NOT private; its ledger says so")
+    from dpatlas.experiments.audit import MODULE, PACKAGES, run
+    from dpatlas.experiments.job import execute
+
+    record = execute(
+        spec,
+        module=MODULE,
+        packages=PACKAGES,
+        run=run,
+        data=manifest,
+        record=options.output / spec.id / "record.json",
+        checkpoints=options.output / "checkpoints",
+        device=options.device,
+    )
+    print(report(record, options.output / spec.id))
+    return 0
+
+
+def report(record: Mapping[str, Any], folder: Path) -> str:
+    """The guarantee in one line, the accuracy, and where the rest stands."""
+    ledger, metrics = record["ledger"], record["metrics"]
+    if ledger["epsilon"] is None:
+        guarantee = f"guaranteed: {ledger['guaranteed']}"
+    else:
+        guarantee = (
+            f"guaranteed: epsilon {ledger['epsilon']:.4g} at delta {ledger['delta']:g}, "
+            f"{record['spec']['relation']}, {record['spec']['sampler']} batches, noise multiplier "
+            f"{metrics['noise_multiplier']:g}; {ledger['holds_for']}"
+        )
+    lines = [guarantee, _accuracy("accuracy", metrics["accuracy"], metrics["n_test"])]
+    if metrics["ema_accuracy"]:
+        lines.append(_accuracy("of the average weights", metrics["ema_accuracy"], None))
+    if skipped := sum(metrics["skipped_records"]):
+        lines.append(f"gradients that were no number, taken as zero: {skipped}")
+    return "\n".join([*lines, f"record: {folder / 'record.json'}"])
+
+
+def len_of(manifest: Path) -> int:
+    """Private records of a prepared data set."""
+    return read_json(manifest)["shapes"]["x_train"][0]
+
+
+def _accuracy(what: str, runs: Sequence[float], n_test: int | None) -> str:
+    spread = ""
+    if len(runs) > 1:
+        error = float(np.std(runs, ddof=1) / np.sqrt(len(runs)))
+        spread = f" ± {error:.2g} (standard error of {len(runs)} runs)"
+    tested = f" on {n_test} held-out records" if n_test else ""
+    return f"{what}: {np.mean(runs):.3f}{spread}{tested}"
+
+
+def _data(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
+    """Manifest of the data set, prepared first if it was named, and its part of the spec."""
+    path = Path(options.data)
+    if path.suffix == ".json":
+        content = read_json(path)
+        if not isinstance(content, dict) or not {"sha256", "shapes", "name"} <= set(content):
+            raise InputError("--data", str(path), "the manifest of a prepared data set")
+        return path, {"name": content["name"], "sha256": content["sha256"]}
+    if options.data not in SPLITS:
+        allowed = f"one of {', '.join(SPLITS)}, or a manifest.json"
+        raise InputError("--data", repr(options.data), allowed)
+    from dpatlas.data.prepare import prepare
+    from dpatlas.data.registry import find
+
+    chosen = {"classes": list(find(options.data).classes), **SPLITS[options.data]}
+    name = f"{options.data}-{sha256(canonical_json(chosen))[:8]}"
+    folder = options.output / "data" / name
+    if not (folder / "manifest.json").is_file():
+        prepare(
+            options.data,
+            chosen,
+            folder,
+            data_root=options.data_root,
+            allow_download=options.allow_download,
+        )
+    return folder / "manifest.json", {"name": options.data, **chosen}
+
+
+def _spec(options: argparse.Namespace, data: dict[str, Any], n: int) -> Spec:
+    epsilon = options.epsilon
+    if epsilon is None and options.noise_multiplier is None:
+        epsilon = options.default_epsilon
+    relation = options.relation or next(
+        each for each in RELATIONS if (options.sampler, each) in ACCOUNTANTS
+    )
+    batch = options.batch
+    if batch is None:
+        batch = n if options.sampler == "full-batch" else options.default_batch
+    steps = options.steps
+    if options.epochs is not None:
+        real(gt=0).check("--epochs", options.epochs)
+        integer(ge=1).check("--batch", batch)
+        steps = max(1, round(options.epochs * n / batch))
+    names = (
+        "model",
+        "delta",
+        "sampler",
+        "noise_multiplier",
+        "max_grad_norm",
+        "lr",
+        "momentum",
+        "optimizer",
+        "clipping",
+        "max_physical_batch",
+        "ema_decay",
+        "runs",
+    )
+    settings = {name: getattr(options, name) for name in names}
+    seeds = {"seed": options.seed, "noise_source": options.noise_source}
+    return training_spec(
+        seeds,
+        {
+            **settings,
+            "data": data,
+            "epsilon": epsilon,
+            "relation": relation,
+            "batch": batch,
+            "steps": steps,
+            "settings_tried": None,
+        },
+    )
+
+
+def _parser(default: Mapping[str, Any]) -> ArgumentParser:
+    """The arguments; `default` is the config's block of the private training."""
+    parser = ArgumentParser(
+        prog="dpatlas train",
+        description=__doc__,
+        epilog=EPILOG,
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    data = parser.add_argument_group("data and model")
+    data.add_argument("--data", default="digits", help="digits, cifar10 or a manifest.json")
+    data.add_argument("--data-root", type=Path, help="folder with local copies, only read")
+    data.add_argument("--allow-download", action="store_true", help="fetch what is missing")
+    data.add_argument("--model", default=default["model"], help="network, by name")
+    privacy = parser.add_argument_group("privacy")
+    privacy.add_argument(
+        "--epsilon", type=float, help=f"noise is calibrated to it; {default['epsilon']:g} if none"
+    )
+    privacy.add_argument("--noise-multiplier", type=float, help="in place of epsilon; 0: no noise")
+    privacy.add_argument("--delta", type=float, default=default["delta"], help="of the guarantee")
+    privacy.add_argument("--relation", help="add_remove or replace_one; else as the sampler wants")
+    privacy.add_argument("--sampler", default="poisson", help="how batches are drawn")
+    privacy.add_argument(
+        "--max-grad-norm", type=float, default=default["max_grad_norm"], help="clip bound"
+    )
+    privacy.add_argument("--clipping", default="flat", help="flat or per-layer")
+    privacy.add_argument("--noise-source", default="keyed", help="keyed (repeatable) or os")
+    work = parser.add_argument_group("training")
+    work.add_argument("--batch", type=int, help=f"expected batch; {default['batch']} if none")
+    length = work.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=int, default=default["steps"], help="private updates")
+    length.add_argument("--epochs", type=float, help="in place of steps")
+    work.add_argument("--lr", type=float, default=default["lr"], help="learning rate")
+    work.add_argument("--momentum", type=float, default=default["momentum"], help="of sgd")
+    work.add_argument("--optimizer", default=default["optimizer"], help="sgd or adam")
+    work.add_argument("--max-physical-batch", type=int, help="records in memory at a time")
+    work.add_argument("--ema-decay", type=float, help="also test an average of the weights")
+    work.add_argument("--runs", type=int, default=1, help="networks, each of its own randomness")
+    work.add_argument("--seed", type=int, default=0, help="base of all named seeds")
+    work.add_argument("--device", default="cpu", help="cpu, cuda or auto")
+    work.add_argument("--output", type=Path, default=RESULTS / "train", help="folder to write to")
+    parser.set_defaults(default_epsilon=default["epsilon"], default_batch=default["batch"])
+    return parser

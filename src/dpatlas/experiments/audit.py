@@ -1,0 +1,104 @@
+"""Audits of our own private mechanisms, and the private training of a small network.
+
+Two kinds of job, spec in, record out:
+
+- `mechanism`: many runs of one mechanism on two neighbouring data sets, attacked with everything
+  that the threat model grants; lower bounds on epsilon beside what is guaranteed and claimed.
+- `training`: a classifier trained privately; with canaries, an audit of that one run.
+"""
+
+import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.core.progress import Progress
+from dpatlas.core.seeds import Noise
+from dpatlas.core.specs import Spec
+from dpatlas.errors import run_command
+from dpatlas.experiments.audit_mechanisms import MECHANISMS, Advance
+from dpatlas.experiments.classifier import train
+from dpatlas.experiments.job import Job, job_main
+from dpatlas.privacy.audit_statistics import epsilon_lower_bound, profile_excess
+
+MODULE = "dpatlas.experiments.audit"
+PACKAGES = ("torch", "numpy", "scipy", "dp-accounting")
+# Where the guaranteed epsilon(delta) is compared with what the attack showed.
+PROFILE_DELTAS = (1e-5, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.3)
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Metrics, seeds and ledger of the job's spec."""
+    kind = job.spec.fields["kind"]
+    one_of("mechanism", "training").check("kind", kind)
+    return mechanism(job.spec) if kind == "mechanism" else train(job)
+
+
+def mechanism(spec: Spec) -> dict[str, Any]:
+    """Attack the mechanism that the spec names."""
+    fields = spec.fields
+    name, runs, source = fields["mechanism"], fields["runs"], fields["noise_source"]
+    with Progress(2 * runs, name) as progress:
+        found = audit(
+            name,
+            runs,
+            Noise(spec.digest, source),
+            fields["delta"],
+            fields["level"],
+            fields["verdict_level"],
+            progress.advance,
+        )
+    seeds = {"base": fields["seed"], "runs": 2 * runs, "uses": ["batch", "shuffle", "noise"]}
+    statement = MECHANISMS[name].ledger(fields["delta"], source)
+    return {"metrics": found, "seeds": seeds, "ledger": statement}
+
+
+@checked(
+    name=one_of(*MECHANISMS),
+    runs=integer(ge=2),
+    delta=real(gt=0, lt=1),
+    level=real(gt=0, lt=1),
+    verdict_level=real(gt=0, lt=1),
+)
+def audit(
+    name: str,
+    runs: int,
+    noise: Noise,
+    delta: float,
+    level: float,
+    verdict_level: float,
+    advance: Advance,
+) -> dict[str, Any]:
+    """Attack a mechanism `runs` times on each of two neighbours, and judge its guarantee.
+
+    `lower`: the bound on epsilon at delta, at confidence `level`. `profile_test`: by how much the
+    error rates exceed the guaranteed epsilon(delta) where they do so most, at confidence
+    `verdict_level`; above 0 the guarantee is contradicted. That level is the higher one, because a
+    table of many honest mechanisms should raise no false alarm. `advance` is called after each run.
+    """
+    audited = MECHANISMS[name]
+    guaranteed, *epsilons = audited.profile([delta, *PROFILE_DELTAS])
+    scores = audited.scores(runs, noise, advance)
+    lower = epsilon_lower_bound(*scores, delta, level)
+    profile = profile_excess(*scores, epsilons, PROFILE_DELTAS, verdict_level)
+    return {
+        "sentence": audited.sentence,
+        "relation": audited.relation,
+        "guaranteed": guaranteed,
+        "profile": {"delta": list(PROFILE_DELTAS), "epsilon": epsilons},
+        "lower": asdict(lower),
+        "profile_test": asdict(profile),
+        "contradicted": profile.contradicted,
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one spec from the command line."""
+    return job_main(arguments, MODULE, PACKAGES, run)
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main, sys.argv[1:]))

@@ -1,0 +1,160 @@
+"""The audit of one private training run by canaries.
+
+Mislabelled records join the training set, each in or out by its own fair coin; how well an attacker
+who sees every noisy sum guesses the coins bounds epsilon from below.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpatlas.core.guard import integer, real
+from dpatlas.core.seeds import Noise, generator, seed
+from dpatlas.data.prepared import Prepared
+from dpatlas.errors import InputError
+from dpatlas.privacy.audit_statistics import one_run_lower_bound
+from dpatlas.privacy.per_record import cross_entropy
+from dpatlas.privacy.samplers import Poisson
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+
+
+@dataclass(frozen=True)
+class PoissonWithEmptySlots(Poisson):
+    """Poisson batches of n slots, some of which hold no record.
+
+    The other records' batches, the sample rate and the divisor are the same whichever slots are
+    empty, as add_remove wants it.
+    """
+
+    empty: frozenset[int] = frozenset()
+
+    def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
+        """The batch without the empty slots."""
+        batch = super().batch_indices(noise, repetition, step)
+        return batch[[slot not in self.empty for slot in batch.tolist()]]
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """Validation images with a wrong label, in slots after the training records."""
+
+    x: np.ndarray
+    labels: np.ndarray
+    included: np.ndarray
+    empty_slots: frozenset[int]
+
+    @classmethod
+    def of(cls, data: Prepared, fields: dict[str, Any]) -> "Canaries":
+        """The first validation records; label and coin of each are keyed by the base seed."""
+        count = fields["canaries"]
+        integer(ge=2, le=len(data.x_validation)).check("canaries", count)
+        real(gt=0, le=1 / (2 * count)).check("delta of a run with canaries", fields["delta"])
+        if fields["runs"] != 1 or fields["clipping"] != "flat":
+            found = f"{fields['runs']} runs with {fields['clipping']} clipping"
+            raise InputError("canaries", found, "1 run with flat clipping")
+        if fields["noise_multiplier"] == 0:
+            raise InputError("noise_multiplier", 0, "a number > 0 in a run with canaries")
+        draws = generator(seed("audit", use="canary", base=fields["seed"]))
+        classes = len(data.classes)
+        shift = draws.integers(1, classes, count)
+        labels = (data.y_validation[:count] + shift) % classes
+        included = draws.integers(0, 2, count).astype(bool)
+        first = len(data.x_train)
+        empty = frozenset((first + np.flatnonzero(~included)).tolist())
+        return cls(data.x_validation[:count], labels, included, empty)
+
+
+class CanaryAttack:
+    """Estimates the coins c_j of all canaries from the noisy sums of one run.
+
+    The attacker knows all records and weights, and of the canaries everything but their coins. With
+    g_j the canary's clipped gradient and q the sample rate, what he does not expect of a sum is
+
+        r = q sum_j (c_j - 1/2) g_j + N(0, s^2),    s = noise_multiplier max_grad_norm,
+
+    if what the batches add by chance counts as noise (at q = 1 they add nothing). Coins of variance
+    1/4 make (A + 4 I)^-1 b the best linear estimate of c - 1/2, where steps add up in
+    A = sum q^2 G G^T / s^2 and b = sum q G r / s^2, G with a row g_j per canary.
+    """
+
+    def __init__(self, model: nn.Module, canaries: Canaries, phase: TrainingPhase):
+        self.model, self.phase = model, phase
+        device = next(model.parameters()).device
+        self.x = torch.from_numpy(canaries.x).to(device)
+        self.labels = torch.from_numpy(canaries.labels).to(device)
+        count = len(canaries.x)
+        self.gram = torch.zeros(count, count, dtype=torch.float64)
+        self.products = torch.zeros(count, dtype=torch.float64)
+        self.training: PrivateTraining | None = None
+
+    def see(self, step: int, sums: dict[str, Tensor]) -> None:
+        """Take in one step's noisy sum."""
+        training, clip = self.training, self.phase.max_grad_norm
+        known = len(training.x) - len(self.x)
+        base = training.kernel.clipped_sum(training.x[:known], training.labels[:known], clip)
+        rows = self._clipped_gradients()
+        q = self.phase.sampler.sample_rate
+        seen = torch.cat([(sums[name] - q * base.gradients[name]).flatten() for name in sums])
+        rest = seen - q / 2 * rows.sum(0)
+        scale = q / (self.phase.noise_multiplier * clip)
+        self.gram += scale**2 * (rows @ rows.T).double().cpu()
+        self.products += scale**2 / q * (rows @ rest).double().cpu()
+
+    def scores(self) -> np.ndarray:
+        """Estimates of c - 1/2, (canaries,)."""
+        prior = 4 * torch.eye(len(self.products), dtype=torch.float64)
+        return torch.linalg.solve(self.gram + prior, self.products).numpy()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Arrays for a checkpoint."""
+        return {"attack/gram": self.gram.numpy(), "attack/products": self.products.numpy()}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from `state`."""
+        self.gram = torch.from_numpy(arrays["attack/gram"].copy())
+        self.products = torch.from_numpy(arrays["attack/products"].copy())
+
+    def _clipped_gradients(self) -> Tensor:
+        """One row per canary, (canaries, parameters); zeros where a gradient is not finite."""
+
+        def loss(parameters: dict[str, Tensor], x: Tensor, label: Tensor) -> Tensor:
+            output = torch.func.functional_call(self.model, parameters, (x.unsqueeze(0),))
+            return cross_entropy(output, label.unsqueeze(0)).sum()
+
+        parameters = {name: value.detach() for name, value in self.model.named_parameters()}
+        by_record = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
+        gradients = by_record(parameters, self.x, self.labels)
+        rows = torch.cat([value.flatten(1) for value in gradients.values()], 1)
+        norms = rows.norm(dim=1, keepdim=True)
+        clipped = rows * (self.phase.max_grad_norm / norms).clamp(max=1)
+        return torch.where(norms.isfinite(), clipped, 0)
+
+
+def verdict(
+    scores: np.ndarray, canaries: Canaries, fields: dict[str, Any], guaranteed: float | None
+) -> dict[str, Any]:
+    """What the canaries' scores prove, beside the epsilon that is guaranteed.
+
+    `excess`: the bound at confidence `verdict_level` less the guaranteed epsilon.
+    """
+    included, delta = canaries.included, fields["delta"]
+    lower = one_run_lower_bound(scores, included, delta, fields["level"])
+    sure = one_run_lower_bound(scores, included, delta, fields["verdict_level"])
+    excess = None if guaranteed is None else sure.epsilon - guaranteed
+    return {
+        "canaries": len(scores),
+        "auc": auc(scores, included),
+        "lower": asdict(lower),
+        "verdict_bound": asdict(sure),
+        "excess": excess,
+        "contradicted": excess is not None and excess > 0,
+    }
+
+
+def auc(scores: np.ndarray, included: np.ndarray) -> float | None:
+    """Chance that a canary that was in scores above one that was not; None if all fell one way."""
+    ahead = scores[included][:, None] - scores[~included]
+    return float(((ahead > 0) + 0.5 * (ahead == 0)).mean()) if ahead.size else None
