@@ -20,13 +20,17 @@ DEVICES = ("cpu", "cuda", "auto")
 
 @dataclass
 class Job:
-    """One spec being run: its data (None if it names none), device, checkpoints and clock."""
+    """One spec being run: its data (None if it names none), device, checkpoints and clock.
+
+    `backbones`: folders of trained backbones, to read or, where one is trained, to write.
+    """
 
     spec: Spec
     data: Prepared | None
     device: str
     checkpoints: Checkpoints
     stopwatch: Stopwatch
+    backbones: tuple[Path, ...] = ()
     saved: float = field(default_factory=time.monotonic)
 
     def save_due(self) -> bool:
@@ -63,6 +67,8 @@ def job_main(
     module: str,
     packages: tuple[str, ...],
     run: Callable[[Job], dict[str, Any]],
+    *,
+    takes_backbones: bool = False,
 ) -> int:
     """Parse the arguments of one job and `execute` it."""
     parser = ArgumentParser(prog=f"python -m {module}", description="Run one spec.")
@@ -73,6 +79,10 @@ def job_main(
     parser.add_argument("--record", required=True, type=Path, help="record.json to write")
     parser.add_argument("--checkpoints", required=True, type=Path, help="folder for checkpoints")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or auto")
+    if takes_backbones:
+        parser.add_argument(
+            "--backbone", action="append", type=Path, help="folder of a backbone; repeatable"
+        )
     options = parser.parse_args(arguments)
     execute(
         Spec.parse(options.spec),
@@ -83,6 +93,7 @@ def job_main(
         record=options.record,
         checkpoints=options.checkpoints,
         device=options.device,
+        backbones=tuple(vars(options).get("backbone") or ()),
     )
     return 0
 
@@ -97,6 +108,7 @@ def execute(
     record: Path,
     checkpoints: Path,
     device: str,
+    backbones: tuple[Path, ...] = (),
 ) -> dict[str, Any]:
     """Call `run`, write its record to the path `record`, and return what was written.
 
@@ -121,7 +133,7 @@ def execute(
         "versions": versions(*packages),
     }
     kept = Checkpoints(checkpoints / spec.id, identity)
-    job = Job(spec, prepared, device, kept, stopwatch)
+    job = Job(spec, prepared, device, kept, stopwatch, backbones)
     content = make_record(
         spec,
         code_digest=digest,
