@@ -58,8 +58,8 @@ def attack(specs: Sequence[Spec]) -> list[dict[str, Any]]:
     from dpatlas.experiments.audit import mechanism
 
     torch.set_num_threads(1)
-    torch.set_grad_enabled(False)
-    return [{"id": spec.id, "spec": spec.fields, **mechanism(spec)} for spec in specs]
+    with torch.no_grad():
+        return [{"id": spec.id, "spec": spec.fields, **mechanism(spec)} for spec in specs]
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:

@@ -121,7 +121,6 @@ def execute(
     import torch
 
     torch.set_num_threads(1)
-    torch.set_grad_enabled(False)
     device = resolve_device(device)
     prepared = _data(spec, data)
     digest = code_digest(module)
@@ -134,13 +133,16 @@ def execute(
     }
     kept = Checkpoints(checkpoints / spec.id, identity)
     job = Job(spec, prepared, device, kept, stopwatch, backbones)
+    # The caller's process may go on to train by autograd.
+    with torch.no_grad():
+        found = run(job)
     content = make_record(
         spec,
         code_digest=digest,
         versions=versions(*packages),
         device=device,
         data=prepared and prepared.manifest,
-        **run(job),
+        **found,
     )
     write_record(record, content, job.stopwatch)
     kept.clear()
