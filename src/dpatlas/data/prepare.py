@@ -15,14 +15,14 @@ import numpy as np
 from dpatlas.core.guard import integer, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
-from dpatlas.data import cifar10, digits, generated
+from dpatlas.data import breast_cancer, cifar10, digits, generated
 from dpatlas.data.download import download
 from dpatlas.data.prepared import HELD_OUT, save
 from dpatlas.data.registry import DataSet, Scaling, find
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import ArgumentParser, InputError, run_command
 
-READERS = {"digits": digits, "cifar10": cifar10}
+READERS = {"digits": digits, "cifar10": cifar10, "breast_cancer": breast_cancer}
 CACHE = Path("data/cache")
 
 NUMBERS = {

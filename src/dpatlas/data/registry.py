@@ -110,6 +110,18 @@ CIFAR10 = DataSet(
     },
 )
 
+BREAST_CANCER = DataSet(
+    name="breast_cancer",
+    what="569 breast masses, 30 columns of numbers computed from images of cell nuclei, each as a "
+    "share of a public limit in steps of 1/255; shipped with scikit-learn",
+    classes=("malignant", "benign"),
+    # Not an image: the ten measures as mean, standard error and worst, one after the other.
+    image_shape=(1, 5, 6),
+    counts={"train": (212, 357)},
+    scaling=Scaling(multiply=2, subtract=255, divide=255),
+    licence="UCI Breast Cancer Wisconsin (Diagnostic) (Wolberg et al., 1993), CC BY 4.0",
+)
+
 
 def _generated(name: str, what: str) -> DataSet:
     """An entry for a source of `dpatlas.data.generated`: the digits' shape and scaling."""
@@ -134,7 +146,7 @@ GENERATED = (
     _generated("digits-and-letters", "digits by pen and in 16 free fonts, and 36 letters"),
 )
 
-DATA_SETS = {data_set.name: data_set for data_set in (DIGITS, CIFAR10, *GENERATED)}
+DATA_SETS = {data_set.name: data_set for data_set in (DIGITS, CIFAR10, BREAST_CANCER, *GENERATED)}
 
 
 def find(name: str) -> DataSet:

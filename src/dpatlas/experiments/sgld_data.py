@@ -1,0 +1,116 @@
+"""dp_sgld: the records that softmax regression sees, bounded by a public norm."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpatlas.bounds.dp_sgld import smoothness_of_mean
+from dpatlas.core.guard import one_of
+from dpatlas.core.progress import say
+from dpatlas.data.prepared import Prepared
+from dpatlas.errors import InputError
+from dpatlas.experiments.job import Job
+from dpatlas.models.backbone import Backbone, features, load
+from dpatlas.privacy.langevin import bound_records
+
+PARTS = ("train", "validation", "test")
+FEATURES = one_of("penultimate", "softmax", "raw")
+NO_DIRECTION = 1e-12
+
+
+@dataclass(frozen=True)
+class Split:
+    """Bounded features (records, d) and labels of the three parts.
+
+    scaled_down: private records that were longer than the declared norm, or not finite.
+    backbone: id and sha256 of the one that made the features, None for raw ones.
+    """
+
+    x: dict[str, Tensor]
+    labels: dict[str, Tensor]
+    classes: int
+    scaled_down: int
+    backbone: dict[str, str] | None
+
+    def facts(self) -> dict[str, Any]:
+        """For a record's metrics.
+
+        mean_eigenvalue: lambda_max(mean x x^T) of the private records, which is private information
+        and for the reader only: nothing is calibrated by it.
+        """
+        lam = 1.0
+        found = smoothness_of_mean(self.x["train"].double().numpy(), lam)
+        return {
+            **{f"n_{part}": len(self.labels[part]) for part in PARTS},
+            "inputs": self.x["train"].shape[1],
+            "classes": self.classes,
+            "scaled_down": self.scaled_down,
+            "mean_eigenvalue": float(2 * (found - lam)),
+            "backbone": self.backbone,
+        }
+
+
+def load_split(job: Job, folders: Sequence[Path]) -> Split:
+    """Features of the three parts as the spec asks for them, each record scaled by itself.
+
+    Raises InputError for a missing part, for another backbone than the spec's and for data scaled
+    otherwise than those it was trained on.
+    """
+    fields, data = job.spec.fields, job.data
+    FEATURES.check("features", fields["features"])
+    check_parts(data)
+    backbone = None
+    if fields["features"] != "raw":
+        backbone = load_backbone(job, folders)
+    x, scaled_down = {}, 0
+    for part in PARTS:
+        taken = _features(getattr(data, f"x_{part}"), fields["features"], backbone)
+        if fields["normalise"]:
+            norms = torch.linalg.vector_norm(taken, dim=1, keepdim=True)
+            taken = fields["feature_norm"] * taken / norms.clamp_min(NO_DIRECTION)
+        bounded = bound_records(taken, fields["feature_norm"])
+        x[part] = bounded.x
+        scaled_down += bounded.scaled_down if part == "train" else 0
+    if scaled_down:
+        share = f"{scaled_down} of {len(x['train'])} private records"
+        say(f"{job.spec.id}: {share} scaled down to norm {fields['feature_norm']:g}")
+    labels = {part: torch.from_numpy(getattr(data, f"y_{part}")) for part in PARTS}
+    return Split(x, labels, len(data.classes), scaled_down, backbone and identity(backbone))
+
+
+def check_parts(data: Prepared) -> None:
+    """InputError unless there are records to train, tune and test on."""
+    for part in PARTS:
+        if len(getattr(data, f"y_{part}")) == 0:
+            raise InputError(f"n_{part}", 0, "at least 1")
+
+
+def load_backbone(job: Job, folders: Sequence[Path]) -> Backbone:
+    """The one backbone that the spec names."""
+    if len(folders) != 1:
+        raise InputError("--backbone", f"{len(folders)} folders", "one, to take features from")
+    backbone = load(folders[0])
+    training, wanted = backbone.manifest["training"], job.spec.fields["backbone"]
+    if training["spec_id"] != wanted:
+        raise InputError("--backbone", training["spec_id"], str(wanted))
+    found, trained = job.data.manifest["preprocessing"], training["data"]["preprocessing"]
+    if found != trained:
+        raise InputError("data", f"preprocessing {found}", f"{trained}, as of backbone {wanted}")
+    return backbone
+
+
+def identity(backbone: Backbone) -> dict[str, str]:
+    """Which backbone it was, for a record."""
+    return {"id": backbone.manifest["training"]["spec_id"], "sha256": backbone.sha256}
+
+
+def _features(x: Any, kind: str, backbone: Backbone | None) -> Tensor:
+    """x (records, pixels) -> (records, d) float32."""
+    if backbone is None:
+        return torch.from_numpy(x)
+    taken = torch.from_numpy(features(backbone.network, x))
+    return torch.softmax(backbone.network.head(taken), 1) if kind == "softmax" else taken

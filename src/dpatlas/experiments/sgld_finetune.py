@@ -1,0 +1,203 @@
+"""dp_sgld, Table 3: DP-SGD and SGD when the last blocks of the backbone are trained as well.
+
+Every arm starts from the public backbone with a head of its own, tunes its learning rate on the
+validation records and runs the best one `runs` times afresh (`sgld_search`). Frozen parts get no
+noise; the clip bound is on the gradient of all trained parts together.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpatlas.core.guard import integer, one_of, real
+from dpatlas.errors import InputError
+from dpatlas.experiments.job import Job
+from dpatlas.experiments.sgld_arms import DpSgdPlan
+from dpatlas.experiments.sgld_data import PARTS, check_parts, identity, load_backbone
+from dpatlas.experiments.sgld_regression import NO_CLIP, sgd_facts, shared_ledger
+from dpatlas.experiments.sgld_search import Search, Setting, Trial, accuracy
+from dpatlas.models.backbone import CHUNK, Backbone, features
+from dpatlas.privacy.accounting import RELATIONS, Phase
+from dpatlas.privacy.ledger import ledger
+from dpatlas.privacy.samplers import Poisson
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
+
+DOMAINS = {
+    "batch": integer(ge=1),
+    "steps": integer(ge=1),
+    "max_grad_norm": real(gt=0),
+    "relation": one_of(*RELATIONS),
+}
+HEAD = ("head",)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is trained, under the spec's name for it; epsilon None without privacy."""
+
+    unfreeze: str
+    trainable: tuple[str, ...]
+    epsilon: float | None
+
+
+def finetune(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
+    """Metrics, seeds and ledger of a spec of kind `finetune`.
+
+    `rows`: per arm what is trained, the best learning rate and its accuracies, as in
+    `sgld_accuracy.accuracy`. The ledger has one entry per arm.
+
+    Raises InputError for settings outside their domains, for prefixes that name no part of the
+    backbone, and for an accountant that cannot take Poisson batches under `relation`.
+    """
+    fields, data = job.spec.fields, job.data
+    for name, domain in DOMAINS.items():
+        domain.check(name, fields[name])
+    check_parts(data)
+    backbone = load_backbone(job, folders)
+    arms = list(arms_of(fields))
+    tuning = FineTuning(job, backbone)
+    for arm in arms:
+        tuning.trained_parameters(arm.trainable)
+    rows = Search(job, arms, arm_facts, lambda arm: list(tuning.settings_of(arm))).run()
+    metrics = {
+        **{f"n_{part}": len(getattr(data, f"y_{part}")) for part in PARTS},
+        "classes": len(data.classes),
+        "backbone": {**identity(backbone), "architecture": backbone.architecture},
+        "rows": rows,
+    }
+    seeds = {"base": fields["seed"], "runs": fields["runs"], "uses": ["init", "batch", "noise"]}
+    return {"metrics": metrics, "seeds": seeds, "ledger": tuning.ledger(rows)}
+
+
+def arms_of(fields: dict[str, Any]) -> Iterator[Arm]:
+    """Without privacy first, then at each epsilon; the fewest trained parts first in each."""
+    for epsilon, chosen in product([None, *fields["epsilons"]], fields["unfreeze"]):
+        yield Arm(chosen["name"], tuple(chosen["trainable"]), epsilon)
+
+
+def arm_facts(arm: Arm) -> dict[str, Any]:
+    """What a row says of its arm."""
+    method = "no-dp" if arm.epsilon is None else "dp-sgd"
+    return {"method": method, "unfreeze": arm.unfreeze, "epsilon": arm.epsilon}
+
+
+class FineTuning:
+    """The settings of every arm on the job's data."""
+
+    def __init__(self, job: Job, backbone: Backbone):
+        fields, data = job.spec.fields, job.data
+        self.job, self.fields, self.backbone = job, fields, backbone
+        self.labels = {part: self._tensor(getattr(data, f"y_{part}")) for part in PARTS}
+        images = {part: getattr(data, f"x_{part}") for part in PARTS}
+        self.x = {part: self._tensor(x) for part, x in images.items()}
+        # With nothing but the head trained, its input never changes.
+        self.features = {
+            part: self._tensor(features(backbone.network, x)) for part, x in images.items()
+        }
+        self.plan = DpSgdPlan(
+            Poisson(len(self.labels["train"]), fields["batch"]),
+            fields["steps"],
+            fields["delta"],
+            fields["relation"],
+            fields.get("accountant", "auto"),
+        )
+
+    def _tensor(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(values).to(self.job.device)
+
+    def settings_of(self, arm: Arm) -> Iterator[Setting]:
+        """One setting per learning rate."""
+        noise_multiplier = self.plan.noise_multiplier(arm.epsilon)
+        for lr in self.fields["lrs"]:
+            yield self._setting(arm, lr, noise_multiplier)
+
+    def _setting(self, arm: Arm, lr: float, noise_multiplier: float) -> Setting:
+        plan, max_grad_norm = self.plan, self.fields["max_grad_norm"]
+        head_only = arm.trainable == HEAD
+        phase = TrainingPhase(
+            plan.sampler,
+            noise_multiplier,
+            NO_CLIP if arm.epsilon is None else max_grad_norm,
+            plan.steps,
+            lr,
+            trainable=("",) if head_only else arm.trainable,
+        )
+        x = self.features if head_only else self.x
+
+        def score(trial: Trial) -> float:
+            network = self._network(trial.number)
+            model = network.head if head_only else network
+            given = {"noise": trial.noise, "repetition": trial.repetition}
+            trial.finish(PrivateTraining(model, [phase], x["train"], self.labels["train"], **given))
+            return accuracy(_outputs(model, x[trial.part]), self.labels[trial.part].cpu())
+
+        facts = sgd_facts(plan, arm.epsilon, lr, max_grad_norm, noise_multiplier)
+        facts["trained_parameters"] = self.trained_parameters(arm.trainable)
+        return Setting(facts, lambda: plan.stated(noise_multiplier), score)
+
+    def _network(self, run: int) -> nn.Module:
+        """The backbone with a new head; the same one in the same run of every setting."""
+        network = self.backbone.with_new_head(
+            len(self.job.data.classes),
+            key=self.job.spec.key,
+            run=run,
+            base_seed=self.fields["seed"],
+        )
+        return network.to(self.job.device)
+
+    def trained_parameters(self, trainable: Sequence[str]) -> int:
+        """How many numbers are trained; InputError for a prefix that holds none."""
+        counts = {name: value.numel() for name, value in self._network(0).named_parameters()}
+        for prefix in trainable:
+            if not any(belongs(name, prefix) for name in counts):
+                parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in counts))
+                raise InputError("trainable", repr(prefix), f"prefixes among {parts}")
+        return sum(
+            count
+            for name, count in counts.items()
+            if any(belongs(name, prefix) for prefix in trainable)
+        )
+
+    def ledger(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """A ledger per arm, and what they share."""
+        shared = shared_ledger(
+            f"DP-SGD, flat clipping, {self.backbone.architecture}",
+            f"max_grad_norm {self.fields['max_grad_norm']:g} on all trained parts together",
+            rows,
+            self.fields,
+        )
+        return {**shared, "arms": [self._arm_ledger(row) for row in rows]}
+
+    def _arm_ledger(self, row: dict[str, Any]) -> dict[str, Any]:
+        plan = self.plan
+        return {
+            "arm": arm_name(row),
+            **ledger(
+                mechanism=f"DP-SGD on {row['unfreeze']}",
+                phases=[Phase(plan.sampler, row["noise_multiplier"] or 0.0, plan.steps)],
+                max_grad_norm=row["max_grad_norm"] or NO_CLIP,
+                delta=plan.delta,
+                relation=plan.relation,
+                constants={"max_grad_norm": "public"},
+                accountant=plan.accountant,
+                noise_source=self.fields["noise_source"],
+                require_private=row["epsilon"] is not None,
+            ),
+        }
+
+
+def arm_name(row: dict[str, Any]) -> str:
+    """Of a row, in words."""
+    privacy = "without privacy" if row["epsilon"] is None else f"epsilon {row['epsilon']:g}"
+    return f"{row['unfreeze']}, {privacy}"
+
+
+def _outputs(model: nn.Module, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return torch.cat([model(rows) for rows in x.split(CHUNK)]).cpu()

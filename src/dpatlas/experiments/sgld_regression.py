@@ -1,0 +1,154 @@
+"""dp_sgld: softmax regression on bounded features, by Langevin steps or by DP-SGD."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from dpatlas.core.progress import say
+from dpatlas.experiments.job import Job
+from dpatlas.experiments.sgld_arms import (
+    STEP_SIZE,
+    DpSgdPlan,
+    LangevinPlan,
+    Problem,
+)
+from dpatlas.experiments.sgld_data import Split
+from dpatlas.experiments.sgld_search import Setting, Trial, accuracy
+from dpatlas.privacy.langevin import LangevinRun
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+
+# Without privacy nothing is clipped.
+NO_CLIP = 1e6
+PUBLIC_CONSTANTS = ["feature_norm", "lambda", "max_grad_norm", "n", "radius", "smoothness"]
+
+
+def problem_of(job: Job, split: Split) -> Problem:
+    """What the job makes public; its warnings are said aloud.
+
+    Fields that a spec may leave out: step_size (eta_0 in units of 1 / beta), radius, accountant.
+    """
+    fields = job.spec.fields
+    problem = Problem(
+        n=len(split.labels["train"]),
+        classes=split.classes,
+        feature_norm=fields["feature_norm"],
+        delta=fields["delta"],
+        step_size=fields.get("step_size", STEP_SIZE),
+        radius=fields.get("radius"),
+        accountant=fields.get("accountant", "auto"),
+    )
+    for warning in problem.warnings():
+        say(f"{job.spec.id}: {warning}")
+    return problem
+
+
+def langevin_setting(plan: LangevinPlan, epsilon: float, split: Split) -> Setting:
+    """The plan with the noise that `epsilon` asks for."""
+    sigma2 = plan.sigma2(epsilon)
+    chosen = plan.with_noise(sigma2)
+
+    def score(trial: Trial) -> float:
+        x, labels = split.x["train"], split.labels["train"]
+        run = LangevinRun(
+            chosen,
+            x,
+            labels,
+            split.classes,
+            noise=trial.noise,
+            repetition=trial.repetition,
+        )
+        trial.finish(run)
+        return _accuracy(run.weights, split, trial.part)
+
+    facts = {
+        "lambda": plan.lam,
+        "beta": plan.beta,
+        "lipschitz": plan.problem.lipschitz,
+        "radius": chosen.radius,
+        "lr": chosen.rates[0],
+        "batch": chosen.sampler.batch,
+        "epochs": plan.passes,
+        "steps": chosen.steps,
+        "sigma": chosen.sigma,
+        "sampler": chosen.sampler.name,
+    }
+    return Setting(facts, lambda: plan.stated(sigma2), score)
+
+
+def sgd_setting(
+    plan: DpSgdPlan, epsilon: float | None, lr: float, max_grad_norm: float, split: Split
+) -> Setting:
+    """DP-SGD from zero weights; without `epsilon`, SGD on batches of the same law, unclipped."""
+    noise_multiplier = plan.noise_multiplier(epsilon)
+    clip = NO_CLIP if epsilon is None else max_grad_norm
+    phase = TrainingPhase(plan.sampler, noise_multiplier, clip, plan.steps, lr)
+
+    def score(trial: Trial) -> float:
+        x, labels = split.x["train"], split.labels["train"]
+        layer = nn.Linear(x.shape[1], split.classes, bias=False)
+        nn.init.zeros_(layer.weight)
+        given = {"noise": trial.noise, "repetition": trial.repetition}
+        trial.finish(PrivateTraining(layer, [phase], x, labels, **given))
+        return _accuracy(layer.weight.detach(), split, trial.part)
+
+    facts = sgd_facts(plan, epsilon, lr, max_grad_norm, noise_multiplier)
+    return Setting(facts, lambda: plan.stated(noise_multiplier), score)
+
+
+def sgd_facts(
+    plan: DpSgdPlan,
+    epsilon: float | None,
+    lr: float,
+    max_grad_norm: float,
+    noise_multiplier: float,
+) -> dict[str, Any]:
+    """What a row says of DP-SGD; clip and noise are None without privacy."""
+    private = epsilon is not None
+    return {
+        "lr": lr,
+        "batch": plan.sampler.batch,
+        "epochs": plan.steps / plan.sampler.steps_per_epoch,
+        "steps": plan.steps,
+        "max_grad_norm": max_grad_norm if private else None,
+        "noise_multiplier": noise_multiplier if private else None,
+        "sampler": plan.sampler.name,
+    }
+
+
+def shared_ledger(
+    mechanism: str, clip: str, rows: list[dict[str, Any]], fields: dict[str, Any]
+) -> dict[str, Any]:
+    """One ledger for a job of many arms: the rows hold their numbers."""
+    in_rows = "as each row says"
+    secret = "exact arithmetic" if fields["noise_source"] == "os" else "secret seeds"
+    return {
+        "mechanism": mechanism,
+        "neighbour_relation": in_rows,
+        "sampler": sorted({row["sampler"] for row in rows}),
+        "accountant": in_rows,
+        "epsilon": None,
+        "delta": fields["delta"],
+        "guaranteed": f"{in_rows}, for the last iterate of one run of that row",
+        "claimed": in_rows,
+        "clip": clip,
+        "noise_multiplier": None,
+        "chosen_on_private_data": "nothing: settings were chosen on validation records, which are "
+        "treated as public",
+        "holds_for": f"{secret}; one released run of one row, not all of them together",
+        "public_constants": PUBLIC_CONSTANTS,
+    }
+
+
+def regression_ledger(rows: list[dict[str, Any]], fields: dict[str, Any]) -> dict[str, Any]:
+    """Of softmax regression on bounded features."""
+    return shared_ledger(
+        "Langevin SGD and DP-SGD on softmax regression over bounded features",
+        f"records of norm at most {fields['feature_norm']:g}; DP-SGD: max_grad_norm "
+        f"{fields['max_grad_norm']:g}",
+        rows,
+        fields,
+    )
+
+
+def _accuracy(weights: Tensor, split: Split, part: str) -> float:
+    return accuracy(split.x[part] @ weights.T, split.labels[part])

@@ -1,0 +1,124 @@
+"""Small data, a small backbone and small specs of dp_sgld's trained kinds."""
+
+import functools
+import json
+
+import numpy as np
+
+from dpatlas.core.specs import Spec
+from dpatlas.data import prepared
+from dpatlas.experiments.job import execute
+from dpatlas.experiments.sgld_accuracy import accuracy
+from dpatlas.experiments.sgld_finetune import finetune
+from dpatlas.experiments.sgld_long import long_training
+from dpatlas.models import backbone
+from dpatlas.models.build import build
+
+KINDS = {"accuracy": accuracy, "finetune": finetune, "long_training": long_training}
+CLASSES = ["a", "b", "c"]
+SCALE = {"multiply": 1, "subtract": 0, "divide": 16, "norm": None}
+BACKBONE = "small-backbone"
+COMMON = {
+    "key": "dp_sgld",
+    "seed": 0,
+    "noise_source": "keyed",
+    "data": {"name": "small"},
+    "backbone": None,
+    "delta": 1e-5,
+    "runs": 2,
+    "tuning_runs": 1,
+    "max_grad_norm": 1.0,
+}
+REGRESSION = {"features": "raw", "normalise": True, "feature_norm": 1.0}
+FIELDS = {
+    "accuracy": {
+        **COMMON,
+        **REGRESSION,
+        "kind": "accuracy",
+        "schedule": "both",
+        "epsilons": [8.0],
+        "batch": 6,
+        "grid": {"lambda": [0.03, 0.1], "epochs": [2], "steps": [3], "lr": [0.5, 2.0]},
+    },
+    "finetune": {
+        **COMMON,
+        "kind": "finetune",
+        "backbone": BACKBONE,
+        "epsilons": [8.0],
+        "relation": "add_remove",
+        "batch": 6,
+        "steps": 3,
+        "lrs": [0.1, 1.0],
+        "unfreeze": [
+            {"name": "head", "trainable": ["head"]},
+            {"name": "last block", "trainable": ["linear2", "head"]},
+        ],
+    },
+    "long_training": {
+        **COMMON,
+        **REGRESSION,
+        "kind": "long_training",
+        "epsilon": 8.0,
+        "steps": [2, 5],
+        "lambdas": [0.03, 0.1],
+        "lrs": [0.5, 2.0],
+    },
+}
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing may catch it and clean up."""
+
+
+def spec_of(kind, **changes):
+    return Spec.of({**FIELDS[kind], **changes}, "small")
+
+
+def save_data(folder, scale=SCALE, **poison):
+    """24 training, 9 validation and 12 test records of 16 numbers; the class shows clearly."""
+    draws = np.random.default_rng(5)
+    arrays = {}
+    for part, n in {"train": 24, "add": 0, "test": 12, "validation": 9}.items():
+        labels = np.arange(n) % 3
+        arrays[f"x_{part}"] = draws.standard_normal((n, 16)).astype(np.float32)
+        arrays[f"x_{part}"][np.arange(n), labels] += 4
+        arrays[f"y_{part}"] = labels
+    for name, value in poison.items():
+        arrays[name][0] = value
+    facts = {"name": "small", "classes": CLASSES, "image_shape": [1, 4, 4], "preprocessing": scale}
+    prepared.save(folder, arrays, facts)
+    return folder / "manifest.json"
+
+
+def save_backbone(folder, spec_id=BACKBONE, scale=SCALE):
+    options = {"widths": [8, 6]}
+    network = build("mlp", (1, 4, 4), 3, key="pretrain", run=0, base_seed=0, **options)
+    backbone.save(
+        folder,
+        network,
+        architecture="mlp",
+        options=options,
+        image_shape=(1, 4, 4),
+        classes=CLASSES,
+        training={"spec_id": spec_id, "data": {"name": "other", "preprocessing": scale}},
+    )
+    return folder
+
+
+def run(spec, manifest, folder, backbones=()):
+    """The record's bytes."""
+    execute(
+        spec,
+        module="dpatlas.experiments.sgld_accuracy",
+        packages=("torch",),
+        run=functools.partial(KINDS[spec.fields["kind"]], folders=backbones),
+        data=manifest,
+        record=folder / "record.json",
+        checkpoints=folder / "checkpoints",
+        device="cpu",
+    )
+    return (folder / "record.json").read_bytes()
+
+
+def metrics_of(*arguments):
+    return json.loads(run(*arguments))["metrics"]
