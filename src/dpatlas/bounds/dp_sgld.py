@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import digamma
 
 from dpatlas.bounds.registry import bound
-from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.core.guard import Domain, checked, integer, one_of, real
 from dpatlas.errors import InputError
 
 SCHEDULES = ("constant", "decreasing")
@@ -27,10 +27,34 @@ STEP_SUMS = ("exact", "closed-form")
 # Orders over which the claimed Renyi divergence is converted.
 ORDERS = np.arange(2, 2000)
 
-_POSITIVE = real(gt=0)
-_COUNT = integer(ge=1)
-_ORDER = real(gt=1)
-_DELTA = real(gt=0, lt=1)
+
+# What the paper's symbols may be; a formula that allows more or less says so itself.
+SYMBOLS = {
+    "alpha": real(gt=1),
+    "eps": real(gt=0),
+    "delta": real(gt=0, lt=1),
+    "L": real(gt=0),
+    "lam": real(gt=0),
+    "beta": real(gt=0),
+    "beta_over_lambda": real(ge=1),
+    "n": integer(ge=1),
+    "m": integer(ge=1),
+    "d": integer(ge=1),
+    "K": integer(ge=0),
+    "epochs": integer(ge=1),
+    "eta": real(gt=0),
+    "sum_eta": real(ge=0),
+    "sigma2": real(gt=0),
+    "xi2": real(ge=0),
+    "distance2": real(ge=0),
+    "sensitivity": real(ge=0),
+    "feature_norm": real(gt=0),
+}
+
+
+def symbols(*names: str, **others: Domain) -> dict[str, Domain]:
+    """Domains for `checked`: those of `SYMBOLS` for `names`, and the `others` as given."""
+    return {**{name: SYMBOLS[name] for name in names}, **others}
 
 
 def check_step_size(eta, beta):
@@ -53,7 +77,7 @@ def check_batch(m, n):
 
 
 @bound("dp-sgld-sum-of-steps", source="dp_sgld Cor. 3.3")
-@checked(beta=_POSITIVE, lam=_POSITIVE, K=integer(ge=0), steps=one_of(*STEP_SUMS))
+@checked(**symbols("beta", "lam", "K", steps=one_of(*STEP_SUMS)))
 def sum_of_steps(beta, lam, K, steps="exact"):
     """Sum of the decreasing step sizes eta_k = 1 / (2 beta + lam k / 2), k = 0 .. K-1.
 
@@ -75,7 +99,7 @@ def sum_of_steps(beta, lam, K, steps="exact"):
 
 
 @bound("dp-sgld-claimed-rdp", source="dp_sgld Thm 3.2")
-@checked(alpha=_ORDER, L=real(ge=0), lam=_POSITIVE, n=_COUNT, sigma2=_POSITIVE, sum_eta=real(ge=0))
+@checked(**symbols("alpha", "lam", "n", "sigma2", "sum_eta", L=real(ge=0)))
 def claimed_rdp(alpha, L, lam, n, sigma2, sum_eta):
     """Claimed Renyi divergence of order alpha after steps of total size `sum_eta`.
 
@@ -93,16 +117,7 @@ def _claimed_rate(L, lam, n, sigma2, sum_eta):
 
 
 @bound("dp-sgld-claimed-rdp-constant", source="dp_sgld Cor. 3.2")
-@checked(
-    alpha=_ORDER,
-    L=real(ge=0),
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    n=_COUNT,
-    sigma2=_POSITIVE,
-    eta=_POSITIVE,
-    K=integer(ge=0),
-)
+@checked(**symbols("alpha", "lam", "beta", "n", "sigma2", "eta", "K", L=real(ge=0)))
 def claimed_rdp_constant(alpha, L, lam, beta, n, sigma2, eta, K):
     """`claimed_rdp` after K steps of size eta; InputError unless eta < 1 / beta."""
     check_curvature(lam, beta)
@@ -112,14 +127,7 @@ def claimed_rdp_constant(alpha, L, lam, beta, n, sigma2, eta, K):
 
 @bound("dp-sgld-claimed-rdp-decreasing", source="dp_sgld Cor. 3.3")
 @checked(
-    alpha=_ORDER,
-    L=real(ge=0),
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    n=_COUNT,
-    sigma2=_POSITIVE,
-    K=integer(ge=0),
-    steps=one_of(*STEP_SUMS),
+    **symbols("alpha", "lam", "beta", "n", "sigma2", "K", L=real(ge=0), steps=one_of(*STEP_SUMS))
 )
 def claimed_rdp_decreasing(alpha, L, lam, beta, n, sigma2, K, steps="exact"):
     """`claimed_rdp` after K steps of size 1 / (2 beta + lam k / 2), k = 0 .. K-1.
@@ -131,7 +139,7 @@ def claimed_rdp_decreasing(alpha, L, lam, beta, n, sigma2, K, steps="exact"):
 
 
 @bound("dp-sgld-claimed-epsilon", source="dp_sgld Thm 3.2 and Prop. 2.1, integer orders 2..1999")
-@checked(L=real(ge=0), lam=_POSITIVE, n=_COUNT, sigma2=_POSITIVE, sum_eta=real(ge=0), delta=_DELTA)
+@checked(**symbols("lam", "n", "sigma2", "sum_eta", "delta", L=real(ge=0)))
 def claimed_epsilon(L, lam, n, sigma2, sum_eta, delta):
     """Claimed eps at delta after steps of total size `sum_eta`.
 
@@ -148,16 +156,7 @@ def rdp_to_epsilon(divergences, delta):
 
 
 @bound("dp-sgld-claimed-epsilon-constant", source="dp_sgld Cor. 3.2 and Prop. 2.1")
-@checked(
-    L=real(ge=0),
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    n=_COUNT,
-    sigma2=_POSITIVE,
-    eta=_POSITIVE,
-    K=integer(ge=0),
-    delta=_DELTA,
-)
+@checked(**symbols("lam", "beta", "n", "sigma2", "eta", "K", "delta", L=real(ge=0)))
 def claimed_epsilon_constant(L, lam, beta, n, sigma2, eta, K, delta):
     """`claimed_epsilon` after K steps of size eta; InputError unless eta < 1 / beta."""
     check_curvature(lam, beta)
@@ -167,14 +166,7 @@ def claimed_epsilon_constant(L, lam, beta, n, sigma2, eta, K, delta):
 
 @bound("dp-sgld-claimed-epsilon-decreasing", source="dp_sgld Cor. 3.3 and Prop. 2.1")
 @checked(
-    L=real(ge=0),
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    n=_COUNT,
-    sigma2=_POSITIVE,
-    K=integer(ge=0),
-    delta=_DELTA,
-    steps=one_of(*STEP_SUMS),
+    **symbols("lam", "beta", "n", "sigma2", "K", "delta", L=real(ge=0), steps=one_of(*STEP_SUMS))
 )
 def claimed_epsilon_decreasing(L, lam, beta, n, sigma2, K, delta, steps="exact"):
     """`claimed_epsilon` after K steps of size 1 / (2 beta + lam k / 2), k = 0 .. K-1."""
@@ -183,7 +175,7 @@ def claimed_epsilon_decreasing(L, lam, beta, n, sigma2, K, delta, steps="exact")
 
 
 @bound("dp-sgld-claimed-sigma2", source="dp_sgld Thm 3.2 and Prop. 2.1, solved for the noise")
-@checked(eps=_POSITIVE, delta=_DELTA, L=_POSITIVE, lam=_POSITIVE, n=_COUNT, sum_eta=_POSITIVE)
+@checked(**symbols("eps", "delta", "L", "lam", "n", sum_eta=real(gt=0)))
 def claimed_sigma2(eps, delta, L, lam, n, sum_eta):
     """The sigma2 at which `claimed_epsilon` is eps.
 
@@ -199,7 +191,7 @@ def claimed_sigma2(eps, delta, L, lam, n, sum_eta):
 
 
 @bound("dp-sgld-sigma2-rdp", source="dp_sgld Thms 4.1 and 4.3")
-@checked(alpha=_ORDER, eps=_POSITIVE, L=_POSITIVE, lam=_POSITIVE, n=_COUNT)
+@checked(**symbols("alpha", "eps", "L", "lam", "n"))
 def sigma2_rdp(alpha, eps, L, lam, n):
     """Noise for a claimed divergence eps of order alpha after any number of steps.
 
@@ -209,7 +201,7 @@ def sigma2_rdp(alpha, eps, L, lam, n):
 
 
 @bound("dp-sgld-sigma2", source="dp_sgld Thm 4.2")
-@checked(eps=_POSITIVE, delta=_DELTA, L=_POSITIVE, lam=_POSITIVE, n=_COUNT)
+@checked(**symbols("eps", "delta", "L", "lam", "n"))
 def sigma2_approximate(eps, delta, L, lam, n):
     """Noise for a claimed (eps, delta) after any number of steps (Thms 4.2 and 4.4).
 
@@ -225,15 +217,7 @@ def _order(eps, delta):
 
 
 @bound("dp-sgld-steps-rdp", source="dp_sgld Thms 4.1 and 4.3")
-@checked(
-    alpha=_ORDER,
-    eps=_POSITIVE,
-    beta=_POSITIVE,
-    lam=_POSITIVE,
-    n=_COUNT,
-    d=_COUNT,
-    schedule=one_of(*SCHEDULES),
-)
+@checked(**symbols("alpha", "eps", "beta", "lam", "n", "d", schedule=one_of(*SCHEDULES)))
 def steps_rdp(alpha, eps, beta, lam, n, d, schedule="constant"):
     """The paper's number of steps under a divergence eps of order alpha, not rounded.
 
@@ -246,15 +230,7 @@ def steps_rdp(alpha, eps, beta, lam, n, d, schedule="constant"):
 
 
 @bound("dp-sgld-steps", source="dp_sgld Thm 4.2")
-@checked(
-    eps=_POSITIVE,
-    delta=_DELTA,
-    beta=_POSITIVE,
-    lam=_POSITIVE,
-    n=_COUNT,
-    d=_COUNT,
-    schedule=one_of(*SCHEDULES),
-)
+@checked(**symbols("eps", "delta", "beta", "lam", "n", "d", schedule=one_of(*SCHEDULES)))
 def steps_approximate(eps, delta, beta, lam, n, d, schedule="constant"):
     """The paper's number of steps under (eps, delta), not rounded (Thms 4.2 and 4.4).
 
@@ -274,7 +250,7 @@ def _steps(ratio, beta, lam, d, schedule):
 
 
 @bound("dp-sgld-noise-multiplier", source="dp_sgld Thm 4.2 as a sampled Gaussian")
-@checked(n=_COUNT, m=_COUNT, eps=_POSITIVE, delta=_DELTA, beta_over_lambda=real(ge=1))
+@checked(**symbols("n", "m", "eps", "delta", "beta_over_lambda"))
 def noise_multiplier(n, m, eps, delta, beta_over_lambda):
     """Noise of a step over its sensitivity at Thm 4.2's noise and eta = 1 / (2 beta).
 
@@ -287,7 +263,7 @@ def noise_multiplier(n, m, eps, delta, beta_over_lambda):
 
 
 @bound("dp-sgld-step-noise-multiplier", source="dp_sgld Algorithm 1 as a sampled Gaussian")
-@checked(eta=_POSITIVE, sigma2=_POSITIVE, L=_POSITIVE, m=_COUNT)
+@checked(**symbols("eta", "sigma2", "L", "m"))
 def step_noise_multiplier(eta, sigma2, L, m):
     """Noise deviation of the sum of a batch's gradients over L: m sqrt(2 sigma2 / eta) / L.
 
@@ -297,7 +273,7 @@ def step_noise_multiplier(eta, sigma2, L, m):
 
 
 @bound("dp-sgld-table4-ratio", source="dp_sgld Table 4")
-@checked(n=_COUNT, eps=_POSITIVE, delta=_DELTA, d=_COUNT, beta_over_lambda=real(ge=1))
+@checked(**symbols("n", "eps", "delta", "d", "beta_over_lambda"))
 def table4_ratio(n, eps, delta, d, beta_over_lambda):
     """Table 4's last column: eps n^2 / (alpha d) / (beta / lam)^2.
 
@@ -309,7 +285,7 @@ def table4_ratio(n, eps, delta, d, beta_over_lambda):
 
 
 @bound("dp-sgld-smoothness", source="dp_sgld Lemma 5.1 per record")
-@checked(feature_norm=_POSITIVE, lam=_POSITIVE)
+@checked(**symbols("feature_norm", "lam"))
 def smoothness(feature_norm, lam):
     """beta of every single record: feature_norm^2 / 2 + lam, with ||x|| <= feature_norm.
 
@@ -319,7 +295,7 @@ def smoothness(feature_norm, lam):
     return np.square(np.asarray(feature_norm, float)) / 2 + lam
 
 
-@checked(features=real(), lam=_POSITIVE)
+@checked(**symbols("lam", features=real()))
 def smoothness_of_mean(features, lam):
     """beta of Lemma 5.1: lambda_max(mean x x^T) / 2 + lam, from `features` of shape (n, p).
 
@@ -332,7 +308,7 @@ def smoothness_of_mean(features, lam):
 
 
 @bound("dp-sgld-lipschitz", source="dp_sgld Sec. 5.1")
-@checked(feature_norm=_POSITIVE)
+@checked(**symbols("feature_norm"))
 def lipschitz(feature_norm):
     """L of the cross-entropy of one record: sqrt(2) feature_norm.
 
@@ -342,7 +318,7 @@ def lipschitz(feature_norm):
 
 
 @bound("dp-sgld-radius", source="dp_sgld Sec. 3, end")
-@checked(feature_norm=_POSITIVE, lam=_POSITIVE, classes=integer(ge=2))
+@checked(**symbols("feature_norm", "lam", classes=integer(ge=2)))
 def radius(feature_norm, lam, classes):
     """A ball around 0 that holds the minimiser of every data set.
 

@@ -13,6 +13,7 @@ from dpatlas.bounds.dp_sgld import (
     check_step_size,
     claimed_rdp,
     rdp_to_epsilon,
+    symbols,
 )
 from dpatlas.bounds.gaussian_dp import gaussian_mu
 from dpatlas.bounds.registry import bound
@@ -22,9 +23,6 @@ from dpatlas.errors import InputError
 BATCHES = ("random", "cyclic", "every")
 # Beyond so many steps, neighbouring ones share the largest of their terms.
 MOST_BLOCKS = 20_000
-
-_POSITIVE = real(gt=0)
-_COUNT = integer(ge=1)
 
 
 def _contraction(eta, lam, beta):
@@ -50,14 +48,7 @@ def _one_step(eta, sensitivity, sigma2):
     "noisy-gd-gdp",
     source="dp_sgld full batch, exact Gaussian-DP parameter (Bok, Su, Altschuler 2024)",
 )
-@checked(
-    eta=_POSITIVE,
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    sensitivity=real(ge=0),
-    sigma2=_POSITIVE,
-    K=integer(ge=0),
-)
+@checked(**symbols("eta", "lam", "beta", "sensitivity", "sigma2", "K"))
 def noisy_gd_gdp(eta, lam, beta, sensitivity, sigma2, K):
     """mu of the last of K full-batch steps (m = n), sensitivity = 2 L / n.
 
@@ -69,7 +60,7 @@ def noisy_gd_gdp(eta, lam, beta, sensitivity, sigma2, K):
     return _one_step(eta, sensitivity, sigma2) * np.sqrt(growth)
 
 
-@checked(etas=_POSITIVE, lam=_POSITIVE, beta=_POSITIVE, sensitivity=real(ge=0), sigma2=_POSITIVE)
+@checked(**symbols("lam", "beta", "sensitivity", "sigma2", etas=real(gt=0)))
 def noisy_gd_gdp_of_steps(etas, lam, beta, sensitivity, sigma2):
     """mu of the last full-batch iterate for step sizes `etas`, shape (K,), scalars otherwise.
 
@@ -93,15 +84,7 @@ def noisy_gd_gdp_of_steps(etas, lam, beta, sensitivity, sigma2):
     "cyclic-gd-gdp",
     source="dp_sgld cyclic batches, Gaussian-DP parameter (Bok, Su, Altschuler 2024)",
 )
-@checked(
-    eta=_POSITIVE,
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    sensitivity=real(ge=0),
-    sigma2=_POSITIVE,
-    batches=_COUNT,
-    epochs=_COUNT,
-)
+@checked(**symbols("eta", "lam", "beta", "sensitivity", "sigma2", "epochs", batches=integer(ge=1)))
 def cyclic_gd_gdp(eta, lam, beta, sensitivity, sigma2, batches, epochs):
     """mu after `epochs` passes over the same `batches` disjoint batches, sensitivity = 2 L / m.
 
@@ -118,13 +101,9 @@ def cyclic_gd_gdp(eta, lam, beta, sensitivity, sigma2, batches, epochs):
 
 @bound("noisy-gd-sigma2", source="dp_sgld full batch, calibrated by the exact Gaussian-DP form")
 @checked(
-    eps=real(ge=0),
-    delta=real(gt=0, lt=1),
-    eta=_POSITIVE,
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    sensitivity=_POSITIVE,
-    K=_COUNT,
+    **symbols(
+        "delta", "eta", "lam", "beta", eps=real(ge=0), sensitivity=real(gt=0), K=integer(ge=1)
+    )
 )
 def noisy_gd_sigma2(eps, delta, eta, lam, beta, sensitivity, K):
     """The least sigma2 with which `noisy_gd_gdp` gives (eps, delta): repaired DP-SGLD, m = n."""
@@ -133,14 +112,16 @@ def noisy_gd_sigma2(eps, delta, eta, lam, beta, sensitivity, K):
 
 @bound("cyclic-gd-sigma2", source="dp_sgld cyclic batches, calibrated by the Gaussian-DP form")
 @checked(
-    eps=real(ge=0),
-    delta=real(gt=0, lt=1),
-    eta=_POSITIVE,
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    sensitivity=_POSITIVE,
-    batches=_COUNT,
-    epochs=_COUNT,
+    **symbols(
+        "delta",
+        "eta",
+        "lam",
+        "beta",
+        "epochs",
+        eps=real(ge=0),
+        sensitivity=real(gt=0),
+        batches=integer(ge=1),
+    )
 )
 def cyclic_gd_sigma2(eps, delta, eta, lam, beta, sensitivity, batches, epochs):
     """The least sigma2 with which `cyclic_gd_gdp` gives (eps, delta): repaired DP-SGLD, m < n."""
@@ -148,7 +129,7 @@ def cyclic_gd_sigma2(eps, delta, eta, lam, beta, sensitivity, batches, epochs):
     return np.square(mu / gaussian_mu(eps, delta))
 
 
-@checked(alpha=real(gt=1), L=real(ge=0), lam=_POSITIVE, m=_COUNT, sigma2=_POSITIVE, eta=_POSITIVE)
+@checked(**symbols("alpha", "lam", "m", "sigma2", "eta", L=real(ge=0)))
 def renyi_given_batches(alpha, L, lam, m, sigma2, eta, drawn):
     """Renyi divergence of the last iterate given the batches, by the paper's own recursion.
 
@@ -167,16 +148,18 @@ def renyi_given_batches(alpha, L, lam, m, sigma2, eta, drawn):
 
 @bound("dp-sgld-conditional-rdp", source="dp_sgld Thm 3.2's proof, conditional on the batches")
 @checked(
-    alpha=real(gt=1),
-    L=real(ge=0),
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    n=_COUNT,
-    m=_COUNT,
-    sigma2=_POSITIVE,
-    eta=_POSITIVE,
-    K=integer(ge=0),
-    batches=one_of(*BATCHES),
+    **symbols(
+        "alpha",
+        "lam",
+        "beta",
+        "n",
+        "m",
+        "sigma2",
+        "eta",
+        "K",
+        L=real(ge=0),
+        batches=one_of(*BATCHES),
+    )
 )
 def conditional_rdp(alpha, L, lam, beta, n, m, sigma2, eta, K, batches="random"):
     """Renyi divergence of order alpha after K steps, from `renyi_given_batches`. Scalars.
@@ -194,16 +177,18 @@ def conditional_rdp(alpha, L, lam, beta, n, m, sigma2, eta, K, batches="random")
 
 @bound("dp-sgld-conditional-epsilon", source="dp_sgld Thm 3.2's proof, conditional on the batches")
 @checked(
-    L=real(ge=0),
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    n=_COUNT,
-    m=_COUNT,
-    sigma2=_POSITIVE,
-    eta=_POSITIVE,
-    K=integer(ge=0),
-    delta=real(gt=0, lt=1),
-    batches=one_of(*BATCHES),
+    **symbols(
+        "lam",
+        "beta",
+        "n",
+        "m",
+        "sigma2",
+        "eta",
+        "K",
+        "delta",
+        L=real(ge=0),
+        batches=one_of(*BATCHES),
+    )
 )
 def conditional_epsilon(L, lam, beta, n, m, sigma2, eta, K, delta, batches="random"):
     """eps at delta from `conditional_rdp`, by Prop. 2.1 over the orders 2..1999. Scalars."""

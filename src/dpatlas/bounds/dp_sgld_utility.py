@@ -10,7 +10,7 @@ integral in Lemma 4.3 and Thms 4.3 and 4.4.
 
 import numpy as np
 
-from dpatlas.bounds.dp_sgld import check_curvature, sum_of_steps
+from dpatlas.bounds.dp_sgld import check_curvature, sum_of_steps, symbols
 from dpatlas.bounds.registry import bound
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
@@ -19,8 +19,6 @@ CONVENTIONS = ("exact", "paper")
 # The square of a sum of two gradients costs 2 eta^2 xi2, of which Eq. 11 keeps one.
 _BATCH_NOISE_FACTOR = {"exact": 2, "paper": 1}
 
-_POSITIVE = real(gt=0)
-_COUNT = integer(ge=1)
 _CONVENTION = one_of(*CONVENTIONS)
 
 
@@ -31,15 +29,17 @@ def warns_about_utility(eta, beta):
 
 @bound("dp-sgld-excess-risk", source="dp_sgld Lemma 4.1")
 @checked(
-    beta=_POSITIVE,
-    lam=_POSITIVE,
-    eta=_POSITIVE,
-    K=integer(ge=0),
-    xi2=real(ge=0),
-    d=_COUNT,
-    sigma2=real(ge=0),
-    distance2=real(ge=0),
-    convention=_CONVENTION,
+    **symbols(
+        "beta",
+        "lam",
+        "eta",
+        "K",
+        "xi2",
+        "d",
+        "distance2",
+        sigma2=real(ge=0),
+        convention=_CONVENTION,
+    )
 )
 def excess_risk(beta, lam, eta, K, xi2, d, sigma2, distance2, convention="exact"):
     """Excess risk of the last iterate after K steps of size eta <= 1 / (2 beta).
@@ -59,14 +59,16 @@ def excess_risk(beta, lam, eta, K, xi2, d, sigma2, distance2, convention="exact"
 
 @bound("dp-sgld-average-risk", source="dp_sgld Lemma 4.3")
 @checked(
-    beta=_POSITIVE,
-    lam=_POSITIVE,
-    K=_COUNT,
-    xi2=real(ge=0),
-    d=_COUNT,
-    sigma2=real(ge=0),
-    distance2=real(ge=0),
-    convention=_CONVENTION,
+    **symbols(
+        "beta",
+        "lam",
+        "xi2",
+        "d",
+        "distance2",
+        K=integer(ge=1),
+        sigma2=real(ge=0),
+        convention=_CONVENTION,
+    )
 )
 def average_risk(beta, lam, K, xi2, d, sigma2, distance2, convention="exact"):
     """Mean excess risk of theta_0 .. theta_{K-1} under eta_k = 1 / (2 beta + lam k / 2).
@@ -81,17 +83,7 @@ def average_risk(beta, lam, K, xi2, d, sigma2, distance2, convention="exact"):
 
 
 @bound("dp-sgld-utility-rdp", source="dp_sgld Thm 4.1")
-@checked(
-    alpha=real(gt=1),
-    eps=_POSITIVE,
-    L=_POSITIVE,
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    n=_COUNT,
-    d=_COUNT,
-    xi2=real(ge=0),
-    convention=_CONVENTION,
-)
+@checked(**symbols("alpha", "eps", "L", "lam", "beta", "n", "d", "xi2", convention=_CONVENTION))
 def utility_rdp(alpha, eps, L, lam, beta, n, d, xi2, convention="exact"):
     """Excess risk at the paper's sigma2 and K, constant steps: the constants behind its O().
 
@@ -102,17 +94,7 @@ def utility_rdp(alpha, eps, L, lam, beta, n, d, xi2, convention="exact"):
 
 
 @bound("dp-sgld-utility", source="dp_sgld Thm 4.2")
-@checked(
-    eps=_POSITIVE,
-    delta=real(gt=0, lt=1),
-    L=_POSITIVE,
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    n=_COUNT,
-    d=_COUNT,
-    xi2=real(ge=0),
-    convention=_CONVENTION,
-)
+@checked(**symbols("eps", "delta", "L", "lam", "beta", "n", "d", "xi2", convention=_CONVENTION))
 def utility_approximate(eps, delta, L, lam, beta, n, d, xi2, convention="exact"):
     """Excess risk at Thm 4.2's sigma2 and K: `utility_rdp` with alpha/eps <= 8 log(1/delta)/eps^2.
 
@@ -123,16 +105,7 @@ def utility_approximate(eps, delta, L, lam, beta, n, d, xi2, convention="exact")
 
 
 @bound("dp-sgld-utility-rdp-decreasing", source="dp_sgld Thm 4.3")
-@checked(
-    alpha=real(gt=1),
-    eps=_POSITIVE,
-    L=_POSITIVE,
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    n=_COUNT,
-    d=_COUNT,
-    convention=_CONVENTION,
-)
+@checked(**symbols("alpha", "eps", "L", "lam", "beta", "n", "d", convention=_CONVENTION))
 def utility_rdp_decreasing(alpha, eps, L, lam, beta, n, d, convention="exact"):
     """Mean excess risk at the paper's sigma2 and K, decreasing steps.
 
@@ -144,16 +117,7 @@ def utility_rdp_decreasing(alpha, eps, L, lam, beta, n, d, convention="exact"):
 
 
 @bound("dp-sgld-utility-decreasing", source="dp_sgld Thm 4.4")
-@checked(
-    eps=_POSITIVE,
-    delta=real(gt=0, lt=1),
-    L=_POSITIVE,
-    lam=_POSITIVE,
-    beta=_POSITIVE,
-    n=_COUNT,
-    d=_COUNT,
-    convention=_CONVENTION,
-)
+@checked(**symbols("eps", "delta", "L", "lam", "beta", "n", "d", convention=_CONVENTION))
 def utility_approximate_decreasing(eps, delta, L, lam, beta, n, d, convention="exact"):
     """Mean excess risk at Thm 4.4's sigma2 and K; InputError for eps > 2 log(1/delta)."""
     check_curvature(lam, beta)
