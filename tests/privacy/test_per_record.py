@@ -19,7 +19,7 @@ from torch import nn
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.models.group_norm import to_group_norm
-from dpatlas.privacy import layers
+from dpatlas.privacy import convolution, layers
 from dpatlas.privacy.per_record import NetworkGradients
 
 # Of torch.func's loops and of the peer's hooks, which are only compared with here.
@@ -54,7 +54,7 @@ def test_both_ways_to_the_norm_of_a_convolution_are_taken_and_agree(case, monkey
     model, x, labels = case
     found = {}
     for share in (0, 1e9):
-        monkeypatch.setattr(layers, "GRAM_SHARE", share)
+        monkeypatch.setattr(convolution, "GRAM_SHARE", share)
         monkeypatch.setattr(layers, "LINEAR_GRAM_SHARE", share)
         found[share] = NetworkGradients(model).clipped_sum(x, labels, 0.1)
     close(found[0].gradients, found[1e9].gradients)
@@ -66,14 +66,14 @@ def test_one_call_for_all_records_equals_a_call_for_each(monkeypatch):
     model, (x, labels) = seeded(make), records(shape)
     found = {}
     for limit in (0, 10**12):
-        monkeypatch.setattr(layers, "SMALL_CONVOLUTION", limit)
+        monkeypatch.setattr(convolution, "SMALL_CONVOLUTION", limit)
         found[limit] = NetworkGradients(model).clipped_sum(x, labels, 0.1).gradients
     close(found[0], found[10**12])
 
 
 def test_the_networks_of_these_tests_take_every_way_to_a_norm(monkeypatch):
     taken = set()
-    gram, single = layers.Conv2d._few_positions, layers.Conv2d._per_record
+    gram, single = convolution.Conv2d._few_positions, convolution.Conv2d._per_record
 
     def watch_gram(rule, delta):
         taken.add(("gram", gram(rule, delta)))
@@ -81,11 +81,11 @@ def test_the_networks_of_these_tests_take_every_way_to_a_norm(monkeypatch):
 
     def watch_single(rule, x, delta):
         products = delta[0, 0].numel() * rule.layer.weight.numel()
-        taken.add(("one call", products < layers.SMALL_CONVOLUTION))
+        taken.add(("one call", products < convolution.SMALL_CONVOLUTION))
         return single(rule, x, delta)
 
-    monkeypatch.setattr(layers.Conv2d, "_few_positions", watch_gram)
-    monkeypatch.setattr(layers.Conv2d, "_per_record", watch_single)
+    monkeypatch.setattr(convolution.Conv2d, "_few_positions", watch_gram)
+    monkeypatch.setattr(convolution.Conv2d, "_per_record", watch_single)
     for make, shape in NETWORKS.values():
         NetworkGradients(seeded(make)).clipped_sum(*records(shape), 1.0)
     assert taken == {("gram", True), ("gram", False), ("one call", True), ("one call", False)}
@@ -127,6 +127,8 @@ def test_frozen_parameters_take_no_part(case):
     first = next(iter(dict(model.named_parameters())))
     model.get_parameter(first).requires_grad_(False)
     if not any(value.requires_grad for value in model.parameters()):
+        with pytest.raises(InputError, match="no trainable parameter"):
+            NetworkGradients(model)
         return
     expected = per_record_gradients(model, x, labels)
     found = NetworkGradients(model).clipped_sum(x, labels, 0.3)

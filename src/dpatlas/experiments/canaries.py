@@ -16,7 +16,9 @@ from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.privacy.audit_statistics import one_run_lower_bound
+from dpatlas.privacy.clipping import clip_factors
 from dpatlas.privacy.per_record import cross_entropy
+from dpatlas.privacy.rules import rows_norm2
 from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
@@ -128,9 +130,9 @@ class CanaryAttack:
         by_record = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
         gradients = by_record(parameters, self.x, self.labels)
         rows = torch.cat([value.flatten(1) for value in gradients.values()], 1)
-        norms = rows.norm(dim=1, keepdim=True)
-        clipped = rows * (self.phase.max_grad_norm / norms).clamp(max=1)
-        return torch.where(norms.isfinite(), clipped, 0)
+        norms2 = rows_norm2(rows)
+        factors = clip_factors(norms2, self.phase.max_grad_norm)
+        return torch.where(norms2.isfinite()[:, None], rows * factors[:, None], 0)
 
 
 def verdict(

@@ -21,6 +21,7 @@ from dpatlas.privacy.kl import (
     signal_changes,
     squared_row_norms,
 )
+from dpatlas.privacy.noise import device_generator
 
 RESAMPLES = 400
 INTERVAL = 0.95
@@ -138,8 +139,7 @@ def noise_draws(noise: Noise, size: int, repetition: int, step: int, device: str
     """
     if device == "cpu":
         return torch.from_numpy(noise.normal(size, repetition=repetition, step=step, use="step"))
-    draws = torch.Generator(device=device)
-    draws.manual_seed(noise.key(repetition, step, "step") % 2**63)
+    draws = device_generator(noise.key(repetition, step, "step"), device)
     return torch.randn(size, generator=draws, device=device)
 
 

@@ -32,9 +32,8 @@ def add_noise(
     for tensor in tensors:
         if tensor.device.type != "cpu":
             if tensor.device not in on_device:
-                source = torch.Generator(device=tensor.device)
-                source.manual_seed(noise.key(repetition, step, "noise") % 2**63)
-                on_device[tensor.device] = source
+                key = noise.key(repetition, step, "noise")
+                on_device[tensor.device] = device_generator(key, tensor.device)
             normals = torch.empty_like(tensor).normal_(generator=on_device[tensor.device])
             tensor.add_(normals, alpha=scale)
         elif tensor.numel() < LARGE:
@@ -42,6 +41,13 @@ def add_noise(
             tensor.add_(torch.from_numpy(normals).view_as(tensor), alpha=scale)
         else:
             _add_box_muller(tensor.view(-1), scale, draws.bit_generator)
+
+
+def device_generator(key: int, device: torch.device | str) -> torch.Generator:
+    """A GPU's own counter-based generator, which takes 63 bits of the key."""
+    draws = torch.Generator(device=device)
+    draws.manual_seed(key % 2**63)
+    return draws
 
 
 def _add_box_muller(flat: Tensor, scale: float, bits: np.random.BitGenerator) -> None:

@@ -4,7 +4,7 @@
     clipped = kernel.clipped_sum(x, labels, max_grad_norm=1.0)
 
 While a pass runs, the forward of every layer with trainable parameters is replaced by its rule's
-(`dpatlas.privacy.layers`), which keeps what per-record gradients follow from; afterwards the model
+(`dpatlas.privacy.rules`), which keeps what per-record gradients follow from; afterwards the model
 is as it was. What cannot be watched is refused by name when the kernel is built, before any record
 is seen.
 """
@@ -30,7 +30,8 @@ from dpatlas.privacy.clipping import (
     empty_sum,
     per_layer_bound,
 )
-from dpatlas.privacy.layers import RULES, Rule, rule_for
+from dpatlas.privacy.layers import RULES, rule_for
+from dpatlas.privacy.rules import Rule
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 # Records that the probe of a network sends through it.
@@ -108,15 +109,15 @@ class NetworkGradients:
         norms2 = torch.stack([rule.norms2() for rule in rules])
         total = norms2.sum(0)
         skipped = count_bad(total)
-        bad = ~torch.isfinite(total)
+        finite = torch.isfinite(total)
         if self.clipping == "flat":
             factors = clip_factors(total, max_grad_norm).expand(len(rules), -1)
         else:
             factors = clip_factors(norms2, per_layer_bound(max_grad_norm, len(rules)))
-            factors = torch.where(bad, 0, factors)
+            factors = torch.where(finite, factors, 0)
         if skipped:
             for rule in rules:
-                rule.discard(bad)
+                rule.discard(~finite)
         found: dict[str, Tensor] = {}
         for (name, rule), weights in zip(self.rules.items(), factors, strict=True):
             prefix = f"{name}." if name else ""

@@ -99,6 +99,7 @@ class PrivateTraining:
     `ema_decay` keeps an exponential moving average of the weights, which costs no privacy.
     `on_update(step, noisy sums by parameter)` sees every privatised sum, before the division and at
     the weights that the gradients were taken at: what an attacker inside the training would see.
+    The step goes on with the same tensors, so what is to be kept is copied.
     `kernel` gives clipped sums for the phase that is running. `skipped_records` counts how often a
     record's gradient was not finite and contributed zero; the count is private.
 
@@ -155,7 +156,7 @@ class PrivateTraining:
 
     def step(self) -> None:
         """One private update."""
-        number, phase = self._locate(self.steps_done)
+        number, phase = self.phase_at(self.steps_done)
         if number != self._phase:
             self._start(number)
         step = self.steps_done
@@ -175,6 +176,14 @@ class PrivateTraining:
         self._optimizer.step(clipped.gradients)
         self._average()
         self.steps_done += 1
+
+    def phase_at(self, step: int) -> tuple[int, TrainingPhase]:
+        """The phase that step number `step` belongs to, and its place among the phases."""
+        for number, phase in enumerate(self.phases):
+            if step < phase.steps:
+                return number, phase
+            step -= phase.steps
+        raise InputError("step", self.steps_done, f"fewer than {self.steps}, the steps planned")
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and facts from which `restore` goes on to the same bits."""
@@ -261,13 +270,6 @@ class PrivateTraining:
             weight_decay=phase.weight_decay,
         )
         self._phase = number
-
-    def _locate(self, step: int) -> tuple[int, TrainingPhase]:
-        for number, phase in enumerate(self.phases):
-            if step < phase.steps:
-                return number, phase
-            step -= phase.steps
-        raise InputError("step", self.steps_done, f"fewer than {self.steps}, the steps planned")
 
     def _clipped_sum(self, phase: TrainingPhase, step: int) -> ClippedSum:
         x, labels, constants = self.x, self.labels, self._constants

@@ -15,6 +15,7 @@ MECHANISMS = (
     "dp-sgd-poisson",
     "dp-sgd-fixed-size",
     "dp-sgd-shuffled",
+    "dp-sgd-cyclic",
     "dp-sgd-full-batch",
     "logistic-poisson",
     "logistic-full-batch",

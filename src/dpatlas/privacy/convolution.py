@@ -1,0 +1,178 @@
+"""Per-record gradients of convolutions, by the cheaper of two ways."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dpatlas.errors import InputError
+from dpatlas.privacy.rules import Rule
+
+# The Gram form is taken where its products cost less than this share of the weight gradient's: it
+# competes with weight gradients of one record at a time, a quarter dearer than batched ones.
+GRAM_SHARE = 0.25
+# Convolutions whose weight gradient of one record needs fewer products than a call costs time go
+# through one call for all records.
+SMALL_CONVOLUTION = 2_000_000
+
+
+class Conv2d(Rule):
+    """nn.Conv2d with zero padding, any stride, dilation and groups.
+
+    Where there are few positions, norms come from Gram matrices of patches and of output
+    gradients; else from every record's own weight gradient, which is kept for the sum.
+    """
+
+    def __init__(self, name: str, layer: nn.Conv2d, views: int = 1):
+        if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
+            raise InputError(
+                f"layer {name} (Conv2d)",
+                f"padding {layer.padding!r} with mode {layer.padding_mode}",
+                "padding in pixels with mode zeros",
+            )
+        super().__init__(name, layer, views)
+        self.x = self.delta = None
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """The convolution."""
+        layer = self.layer
+        return (
+            F.conv2d(
+                x,
+                self.value("weight"),
+                self.value("bias"),
+                layer.stride,
+                layer.padding,
+                layer.dilation,
+                layer.groups,
+            ),
+        )
+
+    def backward(self, delta: Tensor, x: Tensor, *kept: Tensor, wanted: bool) -> Tensor | None:
+        """Keeps factors or per-record gradients, whichever costs less."""
+        if "weight" in self.trainable:
+            if self._few_positions(delta):
+                self.x, self.delta = x, delta
+            else:
+                self.kept["weight"] = self._per_record(x, delta)
+        if "bias" in self.trainable:
+            rows = delta.sum((2, 3))
+            self.kept["bias"] = rows.view(-1, self.views, rows.shape[1]).sum(1)
+        return self._gradients(delta, x, self.value("weight"), "input") if wanted else None
+
+    def norms2(self) -> Tensor:
+        """||g_i||^2 = <patches patches^T, delta^T delta> where factors are kept."""
+        total = super().norms2()
+        if self.delta is None:
+            return total
+        gram = patch_gram(self.x, self.layer.kernel_size, self.layer.stride, self.layer.padding)
+        output = self.delta.flatten(2)
+        output = torch.bmm(output.transpose(1, 2), output)
+        return total + torch.linalg.vecdot(gram.flatten(1), output.flatten(1))
+
+    def weighted(self, factors: Tensor) -> dict[str, Tensor]:
+        """The ordinary weight gradient of the scaled output gradients where factors are kept."""
+        found = super().weighted(factors)
+        if self.delta is not None:
+            scaled = self.delta * factors[:, None, None, None]
+            found["weight"] = self._gradients(scaled, self.x, self.value("weight"), "weight")
+        return found
+
+    def discard(self, bad: Tensor) -> None:
+        """Zero the records' factors or gradients."""
+        super().discard(bad)
+        if self.delta is not None:
+            keep = ~bad[:, None, None, None]
+            self.x = torch.where(keep, self.x, 0)
+            self.delta = torch.where(keep, self.delta, 0)
+
+    def reset(self) -> None:
+        """Forget the last pass."""
+        super().reset()
+        self.x = self.delta = None
+
+    def _few_positions(self, delta: Tensor) -> bool:
+        layer = self.layer
+        if self.views > 1 or layer.groups > 1 or layer.dilation != (1, 1):
+            return False
+        positions = math.prod(delta.shape[2:])
+        products = positions * layer.weight.numel()
+        phase = math.prod(
+            size + (kernel - 1) // stride
+            for size, kernel, stride in zip(
+                delta.shape[2:], layer.kernel_size, layer.stride, strict=True
+            )
+        )
+        phases = math.prod(map(min, layer.kernel_size, layer.stride))
+        gram = phases * phase**2 * layer.in_channels + positions**2 * layer.out_channels
+        return gram < GRAM_SHARE * products
+
+    def _per_record(self, x: Tensor, delta: Tensor) -> Tensor:
+        """(records, *weight.shape): one call with a group per record, or a call per record."""
+        weight, views = self.value("weight"), self.views
+        records = len(x) // views
+        small = math.prod(delta.shape[2:]) * views * weight.numel() < SMALL_CONVOLUTION
+        if small or x.device.type != "cpu":
+            grouped = [
+                rows.view(records, views, *rows.shape[1:]).transpose(0, 1).flatten(1, 2)
+                for rows in (delta, x)
+            ]
+            found = self._gradients(*grouped, weight.repeat(records, 1, 1, 1), "weight", records)
+            return found.view(records, *weight.shape)
+        found = torch.empty(records, *weight.shape, dtype=x.dtype, device=x.device)
+        for record in range(records):
+            rows = slice(record * views, (record + 1) * views)
+            found[record] = self._gradients(delta[rows], x[rows], weight, "weight")
+        return found
+
+    def _gradients(
+        self, delta: Tensor, x: Tensor, weight: Tensor, of: str, records: int = 1
+    ) -> Tensor:
+        layer = self.layer
+        gradients = torch.ops.aten.convolution_backward(
+            delta,
+            x,
+            weight,
+            None,
+            layer.stride,
+            layer.padding,
+            layer.dilation,
+            False,
+            [0, 0],
+            records * layer.groups,
+            [of == "input", of == "weight", False],
+        )
+        return gradients[0 if of == "input" else 1]
+
+
+def patch_gram(
+    x: Tensor, kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int]
+) -> Tensor:
+    """Gram matrices of a convolution's patches, (records, positions, positions), unfolding nothing.
+
+    Two patches' inner product is a sum over the kernel's offsets of inner products of pixels, and
+    offsets that are a whole stride apart read the same matrix of pixels, shifted: so one pixel Gram
+    per phase of the stride serves all offsets, k^2 / s^2 times fewer products than patches need.
+    """
+    x = F.pad(x, (padding[1], padding[1], padding[0], padding[0]))
+    height, width = (
+        (size - k) // s + 1 for size, k, s in zip(x.shape[2:], kernel, stride, strict=True)
+    )
+    total = None
+    for top in range(min(kernel[0], stride[0])):
+        for left in range(min(kernel[1], stride[1])):
+            rows, columns = (
+                [offset // s for offset in range(start, k, s)]
+                for start, k, s in zip((top, left), kernel, stride, strict=True)
+            )
+            phase = x[:, :, top :: stride[0], left :: stride[1]]
+            phase = phase[:, :, : height + rows[-1], : width + columns[-1]]
+            shape = phase.shape[2:]
+            flat = phase.flatten(2)
+            pixels = torch.bmm(flat.transpose(1, 2), flat).view(len(x), *shape, *shape)
+            # The shifts along rows and along columns separate.
+            tall = sum(pixels[:, r : r + height, :, r : r + height] for r in rows)
+            gram = sum(tall[:, :, c : c + width, :, c : c + width] for c in columns)
+            total = gram if total is None else total + gram
+    return total.reshape(len(x), height * width, height * width)

@@ -1,0 +1,104 @@
+"""What each layer type must tell, so that one backward pass gives every record's gradient norm.
+
+A layer that the engine watches keeps what its records' gradients are made of: either the gradients
+themselves or their two factors, the input `a` and the output gradient `delta`. From that it gives
+squared norms per record and, once the clip factors are known, the weighted sum of gradients:
+
+    g_i = dL_i / dW,     ||g_i||^2,     sum_i c_i g_i.
+
+Records are the first dimension of every tensor. With `views` > 1 a record owns that many
+consecutive rows, and its gradient is the sum over them.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from dpatlas.errors import InputError
+
+
+class Watched(torch.autograd.Function):
+    """A layer whose backward pass gives input gradients only and shows its factors to the rule."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, anchor: Tensor, rule: "Rule") -> Tensor:
+        """The layer's output; `anchor` makes autograd come back here even if x is data."""
+        output, *kept = rule.forward(x)
+        ctx.save_for_backward(x, *kept)
+        ctx.rule = rule
+        return output
+
+    @staticmethod
+    def backward(ctx, delta: Tensor) -> tuple[Tensor | None, None, None]:
+        """The gradient with respect to x, where it is needed."""
+        below = ctx.rule.backward(delta, *ctx.saved_tensors, wanted=ctx.needs_input_grad[0])
+        return below, None, None
+
+
+class Rule:
+    """One watched layer. Subclasses say how their parameters' gradients follow from the factors.
+
+    After the backward pass, `kept` maps each trainable parameter to its per-record gradients
+    (records, *shape); a subclass that keeps factors instead overrides `norms2` and `weighted`.
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("weight", "bias")
+
+    def __init__(self, name: str, layer: nn.Module, views: int = 1):
+        self.name, self.layer, self.views = name, layer, views
+        own = {key: getattr(layer, key, None) for key in self.parameters}
+        self.trainable = {
+            key: value for key, value in own.items() if value is not None and value.requires_grad
+        }
+        self.anchor = torch.zeros(0, requires_grad=True)
+        self.calls = 0
+        self.kept: dict[str, Tensor] = {}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """What stands in for the layer's `forward`."""
+        self.calls += 1
+        if self.calls > 1:
+            raise InputError(
+                f"layer {self.name}", "used more than once in a pass", "a layer used once"
+            )
+        return Watched.apply(x, self.anchor, self)
+
+    def reset(self) -> None:
+        """Forget the last pass."""
+        self.calls = 0
+        self.kept = {}
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Output, and tensors to keep for `backward` beside x."""
+        raise NotImplementedError
+
+    def backward(self, delta: Tensor, x: Tensor, *kept: Tensor, wanted: bool) -> Tensor | None:
+        """Fill `kept`; the gradient with respect to x if it is wanted."""
+        raise NotImplementedError
+
+    def value(self, key: str) -> Tensor | None:
+        """A parameter's values, outside of autograd; None if the layer has none."""
+        parameter = getattr(self.layer, key)
+        return None if parameter is None else parameter.detach()
+
+    def norms2(self) -> Tensor:
+        """||g_i||^2 over the layer's trainable parameters, shape (records,)."""
+        return sum(rows_norm2(gradients) for gradients in self.kept.values())
+
+    def weighted(self, factors: Tensor) -> dict[str, Tensor]:
+        """sum_i c_i g_i by parameter, from `factors` c of shape (records,)."""
+        return {
+            key: (factors @ gradients.flatten(1)).view(gradients.shape[1:])
+            for key, gradients in self.kept.items()
+        }
+
+    def discard(self, bad: Tensor) -> None:
+        """Zero what is kept of the records in the mask `bad`: 0 times infinity would be NaN."""
+        for gradients in self.kept.values():
+            gradients[bad] = 0
+
+
+def rows_norm2(gradients: Tensor) -> Tensor:
+    """||row||^2 of a (records, ...) tensor, without a squared copy of it."""
+    return torch.linalg.vector_norm(gradients.flatten(1), dim=1).square_()
