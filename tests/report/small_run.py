@@ -34,10 +34,6 @@ FIELDS = {
 }
 CODE_NOW = "c0de" * 4
 FIGURE, TABLE = "kl_vs_depth", "kl_constants"
-OUTPUTS = {
-    "figures": [f"{FIGURE}.{suffix}" for suffix in ("pdf", "png", "svg", "csv")],
-    "tables": [f"{TABLE}.{suffix}" for suffix in ("csv", "md", "tex")],
-}
 
 
 def spec_of(**changes: Any) -> Spec:
@@ -74,14 +70,16 @@ def write_run(folder: Path, spec: Spec, cost: dict[str, Any] | None = None, **ch
 
 def write_product(folder: Path, kind: str, name: str, records: list[Path], text: str = "") -> Path:
     """A figure or table and its lineage; returns the path of its csv."""
-    files = {each: f"{each} {text}".encode() for each in OUTPUTS[f"{kind}s"]}
+    suffixes = {"figure": ("pdf", "png", "svg", "csv"), "table": ("csv", "md", "tex")}[kind]
+    outputs = [f"{name}.{suffix}" for suffix in suffixes]
+    files = {each: f"{each} {text}".encode() for each in outputs}
     for each, content in files.items():
         write_atomic(folder / f"{kind}s" / each, content)
     lineage = {
         "name": name,
         "kind": kind,
         "tier": folder.name,
-        "module": "dpatlas.figures.kl_privacy",
+        "module": f"dpatlas.figures.{read_json(records[0])['key']}",
         "code_digest": CODE_NOW,
         "settings": {"horizons": {"long": 5}},
         "records": {
@@ -104,6 +102,7 @@ def small_run(results: Path, tier: str = "embedded", text: str = "", **changes: 
     records = [write_run(folder, spec_of(depth=depth), **changes) for depth in (2, 4)]
     write_product(folder, "figure", FIGURE, records, text)
     write_product(folder, "table", TABLE, records[:1], text)
-    claims = "claim,verdict,statement\nkl-1,reproduced,It grows.\nkl-2,inconclusive,A | B.\n"
+    claims = "claim,paper,verdict,statement\n"
+    claims += "kl-1,kl_privacy,reproduced,It grows.\nkl-2,kl_privacy,inconclusive,A | B.\n"
     write_atomic(folder / "claims.csv", claims)
     return folder

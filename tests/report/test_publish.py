@@ -1,21 +1,25 @@
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
-from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run, spec_of, write_run
+from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run, spec_of, write_product, write_run
 
 from dpatlas.commands import publish as command
 from dpatlas.core.canonical import sha256
 from dpatlas.core.config import load_tier
-from dpatlas.core.files import read_json, write_json
+from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, run_command
 from dpatlas.report import lineage
 from dpatlas.report import publish as module
 from dpatlas.report.publish import Expected, publish
 
 IDS = (spec_of(depth=2).id, spec_of(depth=4).id)
-EXPECTED = Expected("embedded", figures={FIGURE: IDS}, tables={TABLE: IDS[:1]})
+EXPECTED = Expected(
+    "embedded", figures={FIGURE: IDS}, tables={TABLE: IDS[:1]}, blocks=("kl_privacy",)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -125,8 +129,8 @@ def test_a_record_made_again_after_its_figure_is_refused(run):
 
 
 def test_a_figure_of_other_records_than_the_config_asks_for_is_refused(run):
-    more = Expected("embedded", figures={FIGURE: (*IDS, "he-d6-w8-00000000")}, tables={})
-    fewer = Expected("embedded", figures={FIGURE: IDS[:1]}, tables={})
+    more = Expected("embedded", figures={FIGURE: (*IDS, "he-d6-w8-00000000")}, tables={}, blocks=())
+    fewer = Expected("embedded", figures={FIGURE: IDS[:1]}, tables={}, blocks=())
     for expected, named in ((more, "he-d6-w8-00000000"), (fewer, IDS[1])):
         with pytest.raises(InputError, match=named):
             publish(expected, run.parent, run.parents[1] / "docs", None)
@@ -205,3 +209,49 @@ def test_a_run_without_a_data_set_is_published(tmp_path):
     assert manifest["data"] == {}
     figure = lineage.trace(target / "figures" / f"{FIGURE}.png")
     assert [record["data"] for record in figure["records"]] == [None, None]
+
+
+def audit_run(run):
+    """The same tier with another block: a run of one record, one table and its claims."""
+    spec = Spec.of({"key": "audit", "kind": "mechanism", "seed": 0}, "attack")
+    shutil.rmtree(run)
+    record = write_run(run, spec, data=None)
+    write_product(run, "table", "audit", [record])
+    claims = "claim,paper,verdict,statement,level\n"
+    claims += "kl-1,kl_privacy,not run at this tier,It grows.,\n"
+    write_atomic(run / "claims.csv", claims)
+    expected = Expected("embedded", {}, {"audit": (spec.id,)}, ("audit",))
+    return publish(expected, run.parent, run.parents[1] / "docs", "def")
+
+
+def test_a_paper_that_is_no_part_of_the_run_is_kept_with_its_verdicts(run):
+    before = {path: path.read_bytes() for path in published(run).rglob("*.png")}
+    target = audit_run(run)
+    assert {path: path.read_bytes() for path in before} == before
+    manifest = read_json(target / "manifest.json")
+    assert set(manifest["products"]) == {"audit", FIGURE, TABLE}
+    assert set(manifest["files"]) | {"manifest.json", "README.md"} == names(target)
+    assert (manifest["commit"], manifest["kept"]) == ("def", {FIGURE: "abc", TABLE: "abc"})
+    assert {*IDS} < set(manifest["records"])
+    with (target / "claims.csv").open() as stream:
+        assert [row["verdict"] for row in csv.DictReader(stream)] == ["reproduced"]
+    assert "Kept from earlier publications" in (target / "README.md").read_text()
+    assert lineage.trace(target / "figures" / f"{FIGURE}.png")["as_made"]
+
+
+def test_what_is_kept_is_kept_again_and_what_is_made_anew_is_not(run):
+    published(run)
+    audit_run(run)
+    assert read_json(audit_run(run) / "manifest.json")["kept"][FIGURE] == "abc"
+    shutil.rmtree(run)
+    small_run(run.parent, text="other")
+    target = published(run, commit="ghi")
+    manifest = read_json(target / "manifest.json")
+    assert manifest["kept"] == {"audit": "def"}
+    assert b"other" in (target / "figures" / f"{FIGURE}.png").read_bytes()
+
+
+def test_an_edited_publication_is_not_carried_on(run):
+    (published(run) / "figures" / f"{FIGURE}.png").write_text("edited")
+    with pytest.raises(InputError, match=f"{FIGURE}.png: found other content"):
+        audit_run(run)

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         {name: tuple(Path(path).parent.name for path in atlas.behind(name)) for name in names}
         for names in (atlas.figures, atlas.tables)
     )
-    expected = Expected(atlas.tier, figures, tables)
+    expected = Expected(atlas.tier, figures, tables, tuple(atlas.blocks))
     target = publish(expected, options.results, options.docs, commit_of(Path.cwd()))
     print(f"published to {target}: {', '.join([*figures, *tables])}")
     return 0

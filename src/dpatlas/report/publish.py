@@ -1,7 +1,8 @@
 """Publish a run: copy its summaries, never its raw records, after checking that they are whole.
 
 What is copied: claims.csv, figures (pdf, png, csv), tables (csv, md, tex), the effective config;
-beside them manifest.json and README.md. The old folder stays until the new one is complete.
+beside them manifest.json and README.md. The old folder stays until the new one is complete; what it
+has of papers that are no part of the run is kept.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
+from dpatlas.report.kept import CLAIMS, Kept, kept_of
 from dpatlas.report.lineage import (
     COST,
     EXPERIMENTS,
@@ -31,7 +33,7 @@ from dpatlas.report.lineage import (
 from dpatlas.report.lineage_text import duration
 
 SUFFIXES = {"figures": ("pdf", "png", "csv"), "tables": ("csv", "md", "tex")}
-CLAIMS, CONFIG = "claims.csv", "config.json"
+CONFIG = "config.json"
 RERUN = "a complete run: run snakemake again"
 
 
@@ -39,12 +41,14 @@ RERUN = "a complete run: run snakemake again"
 class Expected:
     """What a complete run of a tier holds.
 
-    figures, tables: ids of the records behind each, by name.
+    figures, tables: ids of the records behind each, by name. blocks: keys of the papers and other
+    blocks in it.
     """
 
     tier: str
     figures: Mapping[str, tuple[str, ...]]
     tables: Mapping[str, tuple[str, ...]]
+    blocks: tuple[str, ...]
 
 
 def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -> Path:
@@ -56,7 +60,12 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     run = results / expected.tier
     products = _check(expected, run)
     claims = _read_claims(run / CLAIMS)
+    target = docs / expected.tier
+    kept = kept_of(target, expected.blocks)
     files = {CLAIMS: (run / CLAIMS).read_bytes()}
+    if kept:
+        files[CLAIMS] = kept.into_claims(claims, expected.blocks)
+        claims = list(csv.DictReader(io.StringIO(files[CLAIMS].decode())))
     for folder, suffixes in SUFFIXES.items():
         for name in getattr(expected, folder):
             for suffix in suffixes:
@@ -65,8 +74,10 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     if (run / CONFIG).is_file():
         files[CONFIG] = _public_config(read_json(run / CONFIG))
     manifest = _manifest(expected.tier, run, products, files, commit)
-    files["README.md"] = _readme(expected, claims, manifest).encode()
-    target = docs / expected.tier
+    if kept:
+        manifest = kept.into(manifest)
+        files.update(kept.files)
+    files["README.md"] = _readme(expected, claims, manifest, kept).encode()
     with _replacing(target) as fresh:
         for path, content in files.items():
             write_atomic(fresh / path, content)
@@ -197,7 +208,10 @@ def _manifest(
 
 
 def _readme(
-    expected: Expected, claims: Iterable[Mapping[str, str]], manifest: Mapping[str, Any]
+    expected: Expected,
+    claims: Iterable[Mapping[str, str]],
+    manifest: Mapping[str, Any],
+    kept: Kept | None,
 ) -> str:
     claims, cost = list(claims), manifest["cost"]
     verdicts = Counter(row["verdict"] for row in claims)
@@ -212,6 +226,7 @@ def _readme(
         "",
         *(f"- {name}: {what}" for name, what in data.items()),
         "",
+        *_kept_lines(manifest),
         *_stale_code(manifest["code"]),
         "## Claims",
         "",
@@ -227,14 +242,21 @@ def _readme(
         "",
         "## Figures",
     ]
-    for name in expected.figures:
+    for name in [*expected.figures, *(kept.names("figure") if kept else [])]:
         others = ", ".join(f"[{suffix}](figures/{name}.{suffix})" for suffix in ("pdf", "csv"))
         lines += ["", f"### {name}", "", f"![{name}](figures/{name}.png)", "", others]
     lines += ["", "## Tables", ""]
-    for name in expected.tables:
+    for name in [*expected.tables, *(kept.names("table") if kept else [])]:
         links = ", ".join(f"[{each}](tables/{name}.{each})" for each in SUFFIXES["tables"])
         lines.append(f"- {name}: {links}")
     return "\n".join(lines) + "\n"
+
+
+def _kept_lines(manifest: Mapping[str, Any]) -> list[str]:
+    if "kept" not in manifest:
+        return []
+    names = ", ".join(manifest["kept"])
+    return [f"Kept from earlier publications, of papers that are no part of that run: {names}.", ""]
 
 
 def _stale_code(code: Mapping[str, Mapping[str, Any]]) -> list[str]:

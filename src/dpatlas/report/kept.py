@@ -1,0 +1,97 @@
+"""What an earlier publication of a tier has of papers that are no part of the run to publish.
+
+A tier of hours is run paper by paper: publishing one must not take away the others.
+"""
+
+import csv
+import io
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpatlas.core.canonical import sha256
+from dpatlas.core.files import read_json
+from dpatlas.errors import InputError
+from dpatlas.report.lineage import EXPERIMENTS, MANIFEST
+
+CLAIMS = "claims.csv"
+AS_PUBLISHED = "the file as it was published"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Files by path, and the parts of the old manifest and claims that belong to them."""
+
+    files: Mapping[str, bytes]
+    products: Mapping[str, Mapping[str, Any]]
+    manifest: Mapping[str, Any]
+    claims: Mapping[str, Mapping[str, str]]
+
+    def names(self, kind: str) -> list[str]:
+        """Names of the kept figures or tables."""
+        return [name for name, lineage in self.products.items() if lineage["kind"] == kind]
+
+    def into(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """The new manifest with what is kept, and the commit that each kept product is from."""
+        old = self.manifest
+        records = {
+            name: old["records"][name]
+            for lineage in self.products.values()
+            for name in lineage["records"]
+        }
+        modules = {lineage["module"] for lineage in self.products.values()}
+        modules |= {f"{EXPERIMENTS}.{record['spec']['key']}" for record in records.values()}
+        data = {record["data"] for record in records.values()} - {None}
+        return {
+            **manifest,
+            "products": {**self.products, **manifest["products"]},
+            "records": {**records, **manifest["records"]},
+            "data": {**{name: old["data"][name] for name in data}, **manifest["data"]},
+            "code": {**{name: old["code"][name] for name in modules}, **manifest["code"]},
+            "files": {
+                **{path: sha256(content) for path, content in self.files.items()},
+                **manifest["files"],
+            },
+            # What was kept before comes from further back still.
+            "kept": {name: old.get("kept", {}).get(name, old["commit"]) for name in self.products},
+        }
+
+    def into_claims(self, rows: list[dict[str, str]], blocks: Collection[str]) -> bytes:
+        """claims.csv with the old verdicts on papers that are no part of the run."""
+        text = io.StringIO()
+        writer = csv.DictWriter(
+            text, list(rows[0]), lineterminator="\n", restval="", extrasaction="ignore"
+        )
+        writer.writeheader()
+        for row in rows:
+            kept = row["paper"] not in blocks and row["claim"] in self.claims
+            writer.writerow(self.claims[row["claim"]] if kept else row)
+        return text.getvalue().encode()
+
+
+def kept_of(target: Path, blocks: Collection[str]) -> Kept | None:
+    """What `target`, a published tier, has of blocks other than these; None for nothing.
+
+    Raises InputError for a published file that was edited.
+    """
+    if not (target / MANIFEST).is_file():
+        return None
+    old = read_json(target / MANIFEST)
+    products = {
+        name: lineage
+        for name, lineage in old["products"].items()
+        if lineage["module"].rpartition(".")[2] not in blocks
+    }
+    if not products:
+        return None
+    files = {}
+    for path, digest in old["files"].items():
+        if Path(path).stem in products:
+            files[path] = (target / path).read_bytes()
+            if sha256(files[path]) != digest:
+                raise InputError(
+                    str(target / path), "other content than its manifest says", AS_PUBLISHED
+                )
+    rows = csv.DictReader(io.StringIO((target / CLAIMS).read_text(encoding="utf-8")))
+    return Kept(files, products, old, {row["claim"]: row for row in rows})
