@@ -1,12 +1,15 @@
 """Private training of a classifier: resumed to the same bytes, honest about what it guarantees."""
 
+import functools
 import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import small_jobs
 import torch
+from small_jobs import Killed, killed_at, labelled
 
 from dpatlas.commands import train as command
 from dpatlas.core.checkpoints import Checkpoints
@@ -18,7 +21,7 @@ from dpatlas.experiments import audit, canaries, classifier
 from dpatlas.experiments import job as job_module
 from dpatlas.models.build import build
 from dpatlas.privacy.training import PrivateTraining
-from dpatlas.report.work import NETWORKS
+from dpatlas.report.work_training import NETWORKS
 from dpatlas.specs.audit import training_spec
 
 SETTINGS = {
@@ -39,23 +42,13 @@ SETTINGS = {
 CANARIES = {"canaries": 6, "runs": 1, "level": 0.95, "verdict_level": 0.999}
 
 
-class Killed(BaseException):
-    """Stands for kill -9: nothing may catch it and clean up."""
-
-
 def spec_of(**changes):
     return training_spec({"seed": 0, "noise_source": "keyed"}, {**SETTINGS, **changes})
 
 
 def save_data(folder, n_train=12, n_test=6, **poison):
-    draws = np.random.default_rng(5)
-    parts = {"train": n_train, "add": 0, "test": n_test, "validation": 8}
-    arrays = {}
-    for part, n in parts.items():
-        labels = np.arange(n) % 3
-        arrays[f"x_{part}"] = draws.standard_normal((n, 16)).astype(np.float32)
-        arrays[f"x_{part}"][np.arange(n), labels] += 3
-        arrays[f"y_{part}"] = labels
+    sizes = {"train": n_train, "add": 0, "test": n_test, "validation": 8}
+    arrays = labelled(sizes, margin=3)
     for name, value in poison.items():
         arrays[name].flat[0] = value
     prepared.save(folder, arrays, {"name": "small", "classes": [*"abc"], "image_shape": [1, 4, 4]})
@@ -67,16 +60,7 @@ def data(tmp_path):
     return save_data(tmp_path / "data")
 
 
-def run_main(spec, manifest, folder):
-    audit.main(
-        [
-            "--spec", spec.argument,
-            "--data", str(manifest),
-            "--record", str(folder / "record.json"),
-            "--checkpoints", str(folder / "checkpoints"),
-        ]
-    )  # fmt: skip
-    return folder / "record.json"
+run_main = functools.partial(small_jobs.run_main, audit.main)
 
 
 @pytest.mark.parametrize(
@@ -86,22 +70,12 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monk
     spec = spec_of(**changes)
     whole = run_main(spec, data, tmp_path / "whole").read_bytes()
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    real_step = PrivateTraining.step
     total = spec.fields["steps"] * spec.fields["runs"]
     for kill_at in range(0, total, 3):
         folder = tmp_path / f"killed-{kill_at}"
-        calls = iter(range(total))
-
-        def step_or_die(training, calls=calls, kill_at=kill_at):
-            if next(calls) == kill_at:
-                raise Killed
-            real_step(training)
-
-        monkeypatch.setattr(PrivateTraining, "step", step_or_die)
-        with pytest.raises(Killed):
+        with killed_at(kill_at, (PrivateTraining, "step")):
             run_main(spec, data, folder)
         assert not (folder / "record.json").exists()
-        monkeypatch.setattr(PrivateTraining, "step", real_step)
         assert run_main(spec, data, folder).read_bytes() == whole
 
 
@@ -222,7 +196,7 @@ def test_settings_that_cannot_run_are_refused_before_a_step(data, tmp_path, chan
     assert not (tmp_path / "record.json").exists()
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [name for name, counts in NETWORKS.items() if counts[0] == 64])
 def test_the_plan_counts_a_network_s_multiplications_and_activations(name):
     model = build(name, (1, 8, 8), 10, key="audit", run=0, base_seed=0)
     counted = [0, 0]
@@ -235,7 +209,7 @@ def test_the_plan_counts_a_network_s_multiplications_and_activations(name):
         if isinstance(layer, torch.nn.Linear | torch.nn.Conv2d):
             layer.register_forward_hook(count)
     model(torch.zeros(1, 64))
-    assert NETWORKS[name] == tuple(counted)
+    assert NETWORKS[name] == (64, *counted)
 
 
 def test_the_smoke_tier_trains_in_the_same_way():

@@ -2,7 +2,9 @@ import json
 
 import numpy as np
 import pytest
+import small_jobs
 import torch
+from small_jobs import Killed, killed_at
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.seeds import Noise
@@ -13,21 +15,8 @@ from dpatlas.experiments import kl_linearized, kl_privacy, kl_training
 from dpatlas.models.mlp import initial_weights
 
 
-class Killed(BaseException):
-    """Stands for kill -9: nothing may catch it and clean up."""
-
-
 def run_main(spec, data_folder, folder):
-    record = folder / "record.json"
-    kl_privacy.main(
-        [
-            "--spec", spec.argument,
-            "--data", str(data_folder / "manifest.json"),
-            "--record", str(record),
-            "--checkpoints", str(folder / "checkpoints"),
-        ]
-    )  # fmt: skip
-    return record
+    return small_jobs.run_main(kl_privacy.main, spec, data_folder / "manifest.json", folder)
 
 
 def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(
@@ -36,22 +25,12 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(
     spec = training_spec()
     whole = run_main(spec, data_folder, tmp_path / "whole").read_bytes()
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    real_step = kl_training.noisy_step
     total = spec.fields["steps"] * spec.fields["runs"]
     for kill_at in range(0, total, 5):
         folder = tmp_path / f"killed-{kill_at}"
-        calls = iter(range(total))
-
-        def step_or_die(*arguments, calls=calls, kill_at=kill_at):
-            if next(calls) == kill_at:
-                raise Killed
-            real_step(*arguments)
-
-        monkeypatch.setattr(kl_training, "noisy_step", step_or_die)
-        with pytest.raises(Killed):
+        with killed_at(kill_at, (kl_training, "noisy_step")):
             run_main(spec, data_folder, folder)
         assert not (folder / "record.json").exists()
-        monkeypatch.setattr(kl_training, "noisy_step", real_step)
         assert run_main(spec, data_folder, folder).read_bytes() == whole
         assert not (folder / "checkpoints" / spec.id).exists()
 

@@ -3,7 +3,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import small_jobs
 import torch
+from small_jobs import killed_at
 
 from dpatlas.core.specs import Spec
 from dpatlas.data.prepare import prepare
@@ -13,10 +15,6 @@ from dpatlas.experiments import job as job_module
 from dpatlas.experiments import pretrain, transfer
 from dpatlas.experiments.pretraining import Pretraining, examples, one_cycle
 from dpatlas.models import backbone
-
-
-class Killed(BaseException):
-    """Stands for kill -9: nothing may catch it and clean up."""
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +63,7 @@ def transfer_spec(**changes):
 
 
 def arguments(spec, data, folder, backbones):
-    return [
-        "--spec", spec.argument,
-        "--data", str(data / "manifest.json"),
-        "--record", str(folder / "record.json"),
-        "--checkpoints", str(folder / "checkpoints"),
-        *[text for each in backbones for text in ("--backbone", str(each))],
-    ]  # fmt: skip
+    return small_jobs.arguments(spec, data / "manifest.json", folder, backbones)
 
 
 def run_main(spec, data, folder):
@@ -90,20 +82,11 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(strokes, tmp_path, m
     spec = spec_of(model=model, options={})
     whole = run_main(spec, strokes, tmp_path / "whole")
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    real_step = Pretraining._step
     for kill_at in (0, 1, 7, 17):
-
-        def step_or_die(self, step, kill_at=kill_at):
-            if step == kill_at:
-                raise Killed
-            real_step(self, step)
-
         folder = tmp_path / f"killed-{kill_at}"
-        monkeypatch.setattr(Pretraining, "_step", step_or_die)
-        with pytest.raises(Killed):
+        with killed_at(kill_at, (Pretraining, "_step")):
             run_main(spec, strokes, folder)
         assert not (folder / "backbone").exists()
-        monkeypatch.setattr(Pretraining, "_step", real_step)
         assert run_main(spec, strokes, folder) == whole
 
 

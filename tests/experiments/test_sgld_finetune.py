@@ -7,12 +7,15 @@ import pytest
 import sgld_small as small
 import torch
 from sgld_small import metrics_of, run, save_backbone, save_data, spec_of
+from small_jobs import counted, killed_at
+from torch import nn
 
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.experiments import job as job_module
-from dpatlas.experiments import sgld_finetune
+from dpatlas.experiments.sgld_regression import NO_CLIP
 from dpatlas.models import backbone
+from dpatlas.models.network import Network
 from dpatlas.privacy.training import PrivateTraining
 
 # Accounting for batches without replacement takes seconds a calibration.
@@ -26,8 +29,8 @@ def given(tmp_path):
 
 
 def watch(monkeypatch):
-    """Every model before and after its training."""
-    seen, real_init, real_step = [], PrivateTraining.__init__, PrivateTraining.step
+    """Every training as it is made: (training, its first phase, the model's parameters before)."""
+    seen, real_init = [], PrivateTraining.__init__
 
     def init(training, model, phases, *arguments, **more):
         real_init(training, model, phases, *arguments, **more)
@@ -35,35 +38,48 @@ def watch(monkeypatch):
         seen.append((training, phases[0], before))
 
     monkeypatch.setattr(PrivateTraining, "__init__", init)
-    monkeypatch.setattr(PrivateTraining, "step", real_step)
     return seen
 
 
 def test_frozen_parts_keep_the_backbone_s_bits_and_trained_ones_move(given, monkeypatch):
     seen = watch(monkeypatch)
-    run(spec_of("finetune"), *given)
+    around = [
+        {"name": "head", "trainable": ["head"]},
+        {"name": "around the second", "trainable": ["linear1", "head"]},
+    ]
+    run(spec_of("finetune", unfreeze=around), *given)
     trained = backbone.load(given[2][0]).network.state_dict()
-    whole = [each for each in seen if "linear1.weight" in each[2]]
+    whole = [each for each in seen if "linear2.weight" in each[2]]
     assert len(whole) == len(seen) / 2
     for training, _, before in whole:
         after = training.model.state_dict()
         for name, value in before.items():
             if not name.startswith("head"):
                 assert torch.equal(value, trained[name])
-            assert torch.equal(after[name], value) == name.startswith("linear1")
+            assert torch.equal(after[name], value) == name.startswith("linear2")
 
 
-def test_a_run_of_the_head_alone_is_that_of_the_whole_network_with_the_rest_frozen(
+def test_what_lies_before_the_first_trained_part_is_computed_once(given, monkeypatch):
+    seen = watch(monkeypatch)
+    run(spec_of("finetune"), *given)
+    network = backbone.load(given[2][0]).network
+    images = torch.from_numpy(prepared.load(given[0].parent).x_train)
+    inputs = {"head.weight": network.features(images), "linear2.weight": network[:2](images)}
+    for training, _, before in seen:
+        first = next(iter(before))
+        assert torch.equal(training.x, inputs[first])
+
+
+def test_a_run_of_the_last_parts_is_that_of_the_whole_network_with_the_rest_frozen(
     given, monkeypatch
 ):
-    rows = metrics_of(spec_of("finetune"), *given)["rows"]
-    # Another name for the same parameters: the head is then trained inside the network.
-    monkeypatch.setattr(sgld_finetune, "HEAD", ("never",))
+    fast = metrics_of(spec_of("finetune"), *given)["rows"]
+    monkeypatch.setattr(Network, "split", lambda network, names: (nn.Sequential(), network))
     slow = metrics_of(spec_of("finetune"), given[0], given[1] / "slow", given[2])["rows"]
-    for one, two in zip(rows, slow, strict=True):
-        if one["unfreeze"] == "head":
-            np.testing.assert_allclose(one["accuracy"], two["accuracy"], atol=0.09)
-            assert one["trained_parameters"] == two["trained_parameters"] == 3 * 6 + 3
+    for one, two in zip(fast, slow, strict=True):
+        np.testing.assert_allclose(one["accuracy"], two["accuracy"], atol=0.09)
+        assert one["trained_parameters"] == two["trained_parameters"]
+    assert [row["trained_parameters"] for row in fast[:2]] == [3 * 6 + 3, 8 * 6 + 6 + 3 * 6 + 3]
 
 
 def test_runs_of_one_number_start_from_the_same_head_and_others_from_another(given, monkeypatch):
@@ -86,8 +102,8 @@ def test_without_privacy_nothing_is_clipped_and_no_noise_is_added(given, monkeyp
     run(spec_of("finetune"), *given)
     plain = [phase for _, phase, _ in seen if phase.noise_multiplier == 0]
     assert len(plain) == len(seen) / 2
-    assert {phase.max_grad_norm for phase in plain} == {sgld_finetune.NO_CLIP}
-    assert {phase.max_grad_norm for _, phase, _ in seen} == {sgld_finetune.NO_CLIP, 1.0}
+    assert {phase.max_grad_norm for phase in plain} == {NO_CLIP}
+    assert {phase.max_grad_norm for _, phase, _ in seen} == {NO_CLIP, 1.0}
 
 
 def test_every_arm_has_its_ledger(given):
@@ -158,25 +174,11 @@ def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(given, tmp_path, mon
     data, _, backbones = given
     whole = run(spec_of("finetune"), data, tmp_path / "whole", backbones)
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    real_step, total = PrivateTraining.step, 4 * 4 * 3
+    step, total = (PrivateTraining, "step"), 4 * 4 * 3
     for kill_at in (1, 25, 47):
-        calls = iter(range(total))
-
-        def step_or_die(training, calls=calls, kill_at=kill_at):
-            if next(calls) == kill_at:
-                raise small.Killed
-            real_step(training)
-
         folder = tmp_path / f"killed-{kill_at}"
-        monkeypatch.setattr(PrivateTraining, "step", step_or_die)
-        with pytest.raises(small.Killed):
+        with killed_at(kill_at, step):
             run(spec_of("finetune"), data, folder, backbones)
-        left = []
-
-        def step_and_count(training, left=left):
-            left.append(1)
-            real_step(training)
-
-        monkeypatch.setattr(PrivateTraining, "step", step_and_count)
-        assert run(spec_of("finetune"), data, folder, backbones) == whole
+        with counted(step) as left:
+            assert run(spec_of("finetune"), data, folder, backbones) == whole
         assert len(left) == total - kill_at

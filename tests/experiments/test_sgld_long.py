@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-import sgld_small as small
 from sgld_small import metrics_of, run, save_data, spec_of
+from small_jobs import killed_at
 
 from dpatlas.bounds.dp_sgld import claimed_epsilon_constant
 from dpatlas.bounds.dp_sgld_guarantees import noisy_gd_gdp
@@ -109,20 +109,9 @@ def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monk
     spec = spec_of("long_training")
     whole = run(spec, data, tmp_path / "whole")
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    real, total = {kind: kind.step for kind in (PrivateTraining, LangevinRun)}, 3 * 4 * (2 + 5)
+    # The last of the 3 methods x 4 runs x (2 + 5) steps is number 83.
     for kill_at in (0, 7, 30, 83):
-        calls = iter(range(total))
-
-        def step_or_die(training, calls=calls, kill_at=kill_at):
-            if next(calls) == kill_at:
-                raise small.Killed
-            real[type(training)](training)
-
         folder = tmp_path / f"killed-{kill_at}"
-        for kind in real:
-            monkeypatch.setattr(kind, "step", step_or_die)
-        with pytest.raises(small.Killed):
+        with killed_at(kill_at, (PrivateTraining, "step"), (LangevinRun, "step")):
             run(spec, data, folder)
-        for kind, step in real.items():
-            monkeypatch.setattr(kind, "step", step)
         assert run(spec, data, folder) == whole

@@ -3,10 +3,10 @@
 from itertools import product
 
 import numpy as np
+from figure_samples import bare_record
 
 from dpatlas.bounds.dp_sgld import claimed_rdp
 from dpatlas.bounds.dp_sgld_published import DP_SGD_NOISE_MULTIPLIERS, PUBLISHED_RUNS
-from dpatlas.core.specs import Spec
 
 SCHEDULES = ["constant", "decreasing"]
 NEIGHBOURS = ((0.0, 0.0), (-1.0, 0.0), (-1.0, -1.0))
@@ -27,9 +27,7 @@ CONSTANT = (
 
 
 def _record(kind, metrics, **fields):
-    common = {"key": "dp_sgld", "seed": 0, "noise_source": "keyed"}
-    spec = Spec.of({**common, "kind": kind, **fields}, kind)
-    return {"id": spec.id, "spec": spec.fields, "metrics": metrics, "ledger": {}}
+    return bare_record(kind, metrics, **{"seed": 0, "noise_source": "keyed", **fields})
 
 
 def privacy_loss_record(**changes):
@@ -198,6 +196,7 @@ def accuracy_record(
         "n_train": 1000,
         "inputs": 64,
         "classes": classes,
+        "backbone": {"id": "strokes-s-00000000", "sha256": "0" * 64},
         "mean_eigenvalue": 0.6,
         "rows": rows,
     }

@@ -1,13 +1,11 @@
 """What the figures of kl_privacy show, on small synthetic records."""
 
-import csv
-import io
 import math
 from itertools import combinations, product
 
-import matplotlib.style
 import numpy as np
 import pytest
+from figure_samples import drawn_lines, in_style, shown_rows, smallest_text
 from kl_sample_records import (
     INITS,
     PAIR,
@@ -19,7 +17,6 @@ from kl_sample_records import (
     linearized_record,
     training_record,
 )
-from matplotlib.text import Text
 
 from dpatlas.bounds import kl_privacy
 from dpatlas.bounds.kl_privacy import lazy_distance, lazy_distance_corrected
@@ -27,7 +24,6 @@ from dpatlas.core.kl_constants import drift_constants
 from dpatlas.errors import InputError
 from dpatlas.figures import look
 from dpatlas.figures.kl_privacy import FIGURES, TABLES
-from dpatlas.figures.output import to_csv
 
 X_AXIS = {
     "kl_vs_epochs": "step",
@@ -43,23 +39,8 @@ GUIDES = {"kl_vs_epochs": 1}
 
 
 def show(name, records=None, settings=SETTINGS):
-    with matplotlib.style.context(["default", look.STYLE]):
-        return FIGURES[name](RECORDS[name]() if records is None else records, settings)
-
-
-def csv_rows(shown):
-    text = to_csv(shown.columns, shown.rows, "trial").decode()
-    return list(csv.DictReader(io.StringIO(text)))
-
-
-def drawn_lines(figure):
-    """Every line of every panel as its points, those without a value left out."""
-    found = []
-    for axes in figure.axes:
-        for line in axes.get_lines():
-            points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
-            found.append(tuple(map(tuple, points[np.isfinite(points).all(1)].tolist())))
-    return found
+    records = RECORDS[name]() if records is None else records
+    return in_style(FIGURES[name], records, settings)
 
 
 def band_corners(figure):
@@ -77,7 +58,7 @@ def band_corners(figure):
 def test_csv_holds_exactly_the_lines_and_intervals_that_are_drawn(name):
     shown = show(name)
     drawn, corners = drawn_lines(shown.figure), band_corners(shown.figure)
-    rows = csv_rows(shown)
+    rows = shown_rows(shown)
 
     def keys(row):
         return tuple(row.get(key) for key in ("init", "network", "horizon", "quantity"))
@@ -93,7 +74,7 @@ def test_csv_holds_exactly_the_lines_and_intervals_that_are_drawn(name):
             assert set(line_of(known, end)) <= corners
             if known and name in WITH_BARS:
                 drawn.remove(line_of(known, end))
-    assert len([line for line in drawn if line]) == GUIDES.get(name, 0)
+    assert len(drawn) == GUIDES.get(name, 0)
 
 
 def test_kl_is_the_worst_record_with_its_stored_interval_at_each_horizon():
@@ -179,9 +160,7 @@ def test_step_sizes_stand_in_the_legend_only_where_they_differ():
 @pytest.mark.parametrize("name", FIGURES)
 def test_no_text_is_smaller_than_seven_points(name):
     figure = show(name).figure
-    figure.draw_without_rendering()
-    sizes = {text.get_fontsize() for text in figure.findobj(Text) if text.get_text()}
-    assert min(sizes) >= 7
+    assert smallest_text(figure) >= 7
     assert figure.get_figwidth() in (3.3, 6.9)
 
 

@@ -1,6 +1,5 @@
 """The files that figure and table jobs write."""
 
-import csv
 import hashlib
 import json
 import os
@@ -8,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from figure_samples import csv_rows
 from kl_sample_records import depth_sweep
 
 from dpatlas.errors import EXIT_BAD_INPUT, run_command
@@ -35,7 +35,7 @@ def test_a_job_writes_its_files_and_a_lineage_that_accounts_for_them(job, tmp_pa
         record = tmp_path / "trial" / entry["path"]
         assert json.loads(record.read_text())["id"] == identifier
         assert entry["sha256"] == hashlib.sha256(record.read_bytes()).hexdigest()
-    rows = list(csv.DictReader(files[f"{name}.csv"].decode().splitlines()))
+    rows = csv_rows(files[f"{name}.csv"])
     behind = {identifier for row in rows for identifier in row["runs"].split(";")}
     assert behind == set(lineage["records"])
     assert b"\r" not in files[f"{name}.csv"]
@@ -58,13 +58,13 @@ def test_the_tier_stands_in_figures_and_tables(job, tmp_path):
     main(job("kl_vs_width", tier="my-tier"))
     main(job("kl_constants", tier="my-tier"))
     files = {
-        name: content.decode()
+        name: content
         for name, content in made(tmp_path, "my-tier").items()
         if not name.endswith(("pdf", "png"))
     }
-    assert all("tier my-tier" in files[name] for name in files if not name.endswith("csv"))
+    assert all(b"tier my-tier" in files[name] for name in files if not name.endswith("csv"))
     for name in ("kl_vs_width.csv", "kl_constants.csv"):
-        assert {row["tier"] for row in csv.DictReader(files[name].splitlines())} == {"my-tier"}
+        assert {row["tier"] for row in csv_rows(files[name])} == {"my-tier"}
 
 
 def test_smoke_says_that_its_numbers_mean_nothing(job, tmp_path):

@@ -1,16 +1,13 @@
 """What the accuracy tables, the long training and the contact sheet show, on synthetic records."""
 
-import csv
-import io
-
 import numpy as np
 import pytest
+from figure_samples import bare_record, csv_rows
 from scipy import stats
 
-from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.figures.output import figure_files, table_files
-from dpatlas.figures.pretrain_samples import levels, pretrain_samples
+from dpatlas.figures.pretrain import levels, pretrain_samples
 from dpatlas.figures.sgld_learning import sgld_long_training
 from dpatlas.figures.sgld_tables import (
     sgld_accuracy_constant,
@@ -30,11 +27,6 @@ COUNTS = {"n_train": 1300, "n_validation": 197, "n_test": 300, "classes": 10}
 TUNED = {"settings_tried": 6, "validation_accuracy": 0.9, "accuracy": [0.8, 0.9, 0.85]}
 LANGEVIN = {"lambda": 0.01, "beta": 0.51, "lipschitz": 1.41, "radius": 21.0, "sigma": 0.05}
 STEPS = {"lr": 0.98, "batch": 130, "epochs": 30, "steps": 300, "sampler": "fixed-size"}
-
-
-def record(kind, metrics, key="dp_sgld", **fields):
-    spec = Spec.of({"key": key, "kind": kind, **fields}, kind)
-    return {"id": spec.id, "spec": spec.fields, "metrics": metrics}
 
 
 def arm(method, comparison=None, schedule=None, epsilon=1.0, **changes):
@@ -67,12 +59,11 @@ def accuracy(rows=ROWS, schedule="both", backbone="strokes-s-01234567", data="di
         "rows": rows,
     }
     settings = {"features": "penultimate", "feature_norm": 1.0, "delta": 1e-5, **fields}
-    return record("accuracy", metrics, data={"name": data}, schedule=schedule, **settings)
+    return bare_record("accuracy", metrics, data={"name": data}, schedule=schedule, **settings)
 
 
 def rows_of(name, shown):
-    text = table_files(name, shown, "trial")[f"{name}.csv"].decode()
-    return list(csv.DictReader(io.StringIO(text)))
+    return csv_rows(table_files(name, shown, "trial")[f"{name}.csv"])
 
 
 class TestAccuracy:
@@ -140,7 +131,7 @@ class TestFinetune:
             "backbone": {"id": "strokes-s-01234567", "sha256": "0", "architecture": "small-cnn-s"},
             "rows": rows,
         }
-        return [record("finetune", metrics, data={"name": "digits"}, delta=1e-5)]
+        return [bare_record("finetune", metrics, data={"name": "digits"}, delta=1e-5)]
 
     def test_rows_say_what_is_trained_and_what_is_guaranteed(self):
         head, block = rows_of("t", sgld_finetune(self.records(), {}))
@@ -167,7 +158,7 @@ class TestLongTraining:
         metrics = {**COUNTS, "backbone": None, "rows": rows}
         fields = {"features": "raw", "delta": 1e-5, "epsilon": 1.0, "steps": [10, 100], "runs": 3}
         return sgld_long_training(
-            [record("long_training", metrics, data={"name": "digits"}, **fields)], {}
+            [bare_record("long_training", metrics, data={"name": "digits"}, **fields)], {}
         )
 
     def test_points_have_the_t_interval_of_their_runs(self):
@@ -185,7 +176,7 @@ class TestLongTraining:
 
     def test_the_csv_has_the_cost_of_all_iterates_beside_the_guarantee(self):
         files = figure_files("f", self.shown(), "trial")
-        rows = list(csv.DictReader(io.StringIO(files["f.csv"].decode())))
+        rows = csv_rows(files["f.csv"])
         cost = [row for row in rows if row["quantity"] == "ordinary epsilon"]
         assert len(cost) == 6 and {row["value"] for row in cost} == {"4.0"}
         assert {row["guaranteed_epsilon"] for row in cost} == {"4.0"}
@@ -206,9 +197,9 @@ class TestPretrainSamples:
         transfer = {**seen, "n_test": 500, "n_train": 1297, "rows": rows}
         given = {"key": "pretrain"}
         return [
-            record("backbone", seen | changes, data={"name": "strokes"}, model="s", **given),
-            record("backbone", seen | changes, data={"name": "strokes"}, model="mlp", **given),
-            record("transfer", transfer, data={"name": "digits"}, **given),
+            bare_record("backbone", seen | changes, data={"name": "strokes"}, model="s", **given),
+            bare_record("backbone", seen | changes, data={"name": "strokes"}, model="mlp", **given),
+            bare_record("transfer", transfer, data={"name": "digits"}, **given),
         ]
 
     def test_every_source_is_shown_once_beside_the_real_digits(self):
@@ -220,7 +211,7 @@ class TestPretrainSamples:
 
     def test_accuracies_are_means_over_splits(self):
         files = figure_files("f", pretrain_samples(self.records(), {}), "trial")
-        rows = list(csv.DictReader(io.StringIO(files["f.csv"].decode())))
+        rows = csv_rows(files["f.csv"])
         raw, pen = (row for row in rows if row["part"] == "transfer")
         assert raw["backbone"] == "raw pixels" and raw["zero_shot_mean"] == ""
         assert float(raw["knn_mean"]) == pytest.approx(0.91)

@@ -1,13 +1,10 @@
 """What the figures and tables of dp_sgld's theory show, on small synthetic records."""
 
-import csv
-import io
 from pathlib import Path
 
-import matplotlib.style
 import numpy as np
 import pytest
-from matplotlib.text import Text
+from figure_samples import csv_rows, drawn_lines, in_style, shown_rows, smallest_text
 from sgld_theory_sample_records import (
     RECORDS,
     accuracy_record,
@@ -20,8 +17,8 @@ from dpatlas.bounds.dp_sgld import table4_ratio
 from dpatlas.bounds.dp_sgld_published import PUBLISHED_RUNS
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
-from dpatlas.figures import look, sgld_theory
-from dpatlas.figures.output import table_files, to_csv
+from dpatlas.figures import sgld_theory
+from dpatlas.figures.output import table_files
 from dpatlas.figures.sgld_constants import PRINTED_TABLE_4
 
 PAPERS = Path(__file__).parents[2] / "workflow" / "papers"
@@ -32,23 +29,7 @@ STEP_KEYS = ("K", "quantity")
 
 
 def show(name, records=None):
-    with matplotlib.style.context(["default", look.STYLE]):
-        return getattr(sgld_theory, name)(records or [RECORDS[name]()], {})
-
-
-def csv_rows(shown):
-    text = to_csv(shown.columns, shown.rows, "trial").decode()
-    return list(csv.DictReader(io.StringIO(text)))
-
-
-def drawn_lines(figure):
-    """Every line of every panel with a value, as its points."""
-    found = []
-    for axes in figure.axes:
-        for line in axes.get_lines():
-            points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
-            found.append(tuple(map(tuple, points[np.isfinite(points).all(1)].tolist())))
-    return [line for line in found if line]
+    return in_style(getattr(sgld_theory, name), records or [RECORDS[name]()], {})
 
 
 def key_of(row):
@@ -61,7 +42,7 @@ def key_of(row):
 def test_csv_holds_exactly_the_lines_that_are_drawn(name):
     shown = show(name)
     drawn = drawn_lines(shown.figure)
-    rows = [row for row in csv_rows(shown) if row.get("panel") != "region"]
+    rows = [row for row in shown_rows(shown) if row.get("panel") != "region"]
     if name == "sgld_utility":
         # What lies beyond the axis stands in the notes.
         rows = [row for row in rows if float(row["step"]) <= 50]
@@ -78,8 +59,7 @@ def test_csv_holds_exactly_the_lines_that_are_drawn(name):
 @pytest.mark.parametrize("name", RECORDS)
 def test_no_text_is_smaller_than_seven_points(name):
     figure = show(name).figure
-    figure.draw_without_rendering()
-    assert min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text()) >= 7
+    assert smallest_text(figure) >= 7
     assert figure.get_figwidth() in (3.3, 6.9)
 
 
@@ -194,13 +174,12 @@ def constants(*records):
 
 
 def test_printed_constants_are_those_of_table_4():
-    with (PAPERS / "dp_sgld_table4_constants.csv").open() as stream:
-        printed = {
-            (row["dataset"], row["backbone"]): tuple(
-                float(row[name]) for name in ("beta", "beta_over_lambda", "ratio")
-            )
-            for row in csv.DictReader(stream)
-        }
+    printed = {
+        (row["dataset"], row["backbone"]): tuple(
+            float(row[name]) for name in ("beta", "beta_over_lambda", "ratio")
+        )
+        for row in csv_rows((PAPERS / "dp_sgld_table4_constants.csv").read_bytes())
+    }
     assert printed == PRINTED_TABLE_4
 
 

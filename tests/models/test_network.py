@@ -1,3 +1,4 @@
+import pytest
 import torch
 from torch import nn
 
@@ -25,3 +26,16 @@ def test_mlp_is_relu_layers_and_a_linear_head():
 def test_parts_can_be_frozen_by_their_names():
     names = [name for name, _ in mlp((1, 2, 3), 4, widths=(5,)).named_parameters()]
     assert names == ["linear1.weight", "linear1.bias", "head.weight", "head.bias"]
+
+
+def test_a_network_is_cut_before_the_first_part_that_holds_a_name():
+    net = mlp((1, 2, 3), 4, widths=(5, 7))
+    x = torch.randn(9, 6)
+    for names, first in ((["head.weight"], "head"), (["head.bias", "linear2.bias"], "linear2")):
+        before, rest = net.split(names)
+        assert next(iter(dict(rest.named_children()))) == first
+        assert torch.equal(rest(before(x)), net(x))
+    before, rest = net.split(["linear1.weight"])
+    assert before(x) is x and len(rest) == len(net)
+    with pytest.raises(ValueError, match="no part holds"):
+        net.split(["linear10.weight"])

@@ -31,6 +31,11 @@ def clipped_sum(gradients: dict[str, Tensor], max_grad_norm: float) -> dict[str,
     return {name: torch.tensordot(factors, rows, 1) for name, rows in gradients.items()}
 
 
+def distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> Tensor:
+    """|| one - other || over all parameters, in float64."""
+    return sum((one[n] - other[n]).double().square().sum() for n in one).sqrt()
+
+
 def seeded(make, *arguments, dtype=torch.float64):
     """`make(*arguments)` with weights from a fixed seed."""
     with torch.random.fork_rng():

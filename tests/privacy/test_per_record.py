@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from reference_gradients import (
     NETWORKS,
     clipped_sum,
+    distance,
     norms,
     per_record_gradients,
     records,
@@ -16,9 +17,7 @@ from reference_gradients import (
 )
 from torch import nn
 
-from dpatlas.errors import InputError
 from dpatlas.models.build import build
-from dpatlas.models.group_norm import to_group_norm
 from dpatlas.privacy import convolution, layers
 from dpatlas.privacy.per_record import NetworkGradients
 
@@ -28,10 +27,23 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-@pytest.fixture(params=NETWORKS, ids=lambda name: name.replace(" ", "-"))
+# Networks in which a record of huge numbers may still have a gradient of ordinary size.
+NORMALISING = ("group norm", "layer norm", "attention")
+
+
+def dashed(name):
+    return name.replace(" ", "-")
+
+
+@pytest.fixture(params=NETWORKS, ids=dashed)
 def case(request):
     make, shape = NETWORKS[request.param]
     return seeded(make), *records(shape)
+
+
+def on(names):
+    """Run a test on these of the networks only."""
+    return pytest.mark.parametrize("case", names, indirect=True, ids=dashed)
 
 
 def close(found, expected, tolerance=1e-10):
@@ -122,14 +134,11 @@ def test_per_layer_clipping_clips_each_layer_at_its_share():
     close(found.gradients, expected)
 
 
+@on([name for name in NETWORKS if name != "linear without bias"])
 def test_frozen_parameters_take_no_part(case):
     model, x, labels = case
     first = next(iter(dict(model.named_parameters())))
     model.get_parameter(first).requires_grad_(False)
-    if not any(value.requires_grad for value in model.parameters()):
-        with pytest.raises(InputError, match="no trainable parameter"):
-            NetworkGradients(model)
-        return
     expected = per_record_gradients(model, x, labels)
     found = NetworkGradients(model).clipped_sum(x, labels, 0.3)
     assert first not in found.gradients
@@ -148,21 +157,40 @@ def test_perturbing_one_record_moves_no_other_gradient(case):
     assert before.norms[2] != after.norms[2]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300])
-def test_a_record_without_a_finite_gradient_contributes_zero_and_is_counted(case, value):
+def poisoned_and_others(case, value):
+    """The clipped sums at bound 0.3 with every number of record 1 at `value`, and without it."""
     model, x, labels = case
     kernel = NetworkGradients(model)
     poisoned = x.clone()
     poisoned[1] = value
-    found = kernel.clipped_sum(poisoned, labels, 0.3)
-    if torch.isfinite(found.norms[1]):
-        # A norm layer brings a record of any finite size back to a gradient of ordinary size.
-        assert value == 1e300
-        return
     others = torch.arange(len(x)) != 1
-    expected = kernel.clipped_sum(x[others], labels[others], 0.3)
+    return (
+        kernel.clipped_sum(poisoned, labels, 0.3),
+        kernel.clipped_sum(x[others], labels[others], 0.3),
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_record_that_is_not_finite_contributes_zero_and_is_counted(case, value):
+    found, expected = poisoned_and_others(case, value)
     close(found.gradients, expected.gradients)
     assert found.skipped == 1
+
+
+@on([name for name in NETWORKS if name not in NORMALISING])
+def test_a_record_whose_gradient_overflows_contributes_zero_and_is_counted(case):
+    found, expected = poisoned_and_others(case, 1e300)
+    close(found.gradients, expected.gradients)
+    assert found.skipped == 1
+
+
+@on(NORMALISING)
+@pytest.mark.parametrize("value", [1e100, 1e300])
+def test_a_huge_record_before_a_norm_layer_is_clipped_or_counted(case, value):
+    found, expected = poisoned_and_others(case, value)
+    moved = distance(found.gradients, expected.gradients)
+    assert found.skipped == int(not torch.isfinite(found.norms[1]))
+    assert moved <= (0 if found.skipped else 0.3) * (1 + 1e-10) + 1e-10
 
 
 def test_discarding_a_record_leaves_the_callers_data_alone():
@@ -223,9 +251,8 @@ def test_one_record_never_moves_the_clipped_sum_by_more_than_the_bound(
     kernel = NetworkGradients(model)
     whole = kernel.clipped_sum(x, labels, max_grad_norm).gradients
     rest = kernel.clipped_sum(x[1:], labels[1:], max_grad_norm).gradients
-    moved = sum((whole[n] - rest[n]).double().square().sum() for n in whole).sqrt()
     # Rounding of the two sums, each of norm up to rows times the bound.
-    assert moved <= max_grad_norm * (1 + 1e-5 * rows)
+    assert distance(whole, rest) <= max_grad_norm * (1 + 1e-5 * rows)
 
 
 @pytest.mark.parametrize("name", ["mlp", "small-cnn-t", "bench-cnn"])
@@ -254,100 +281,3 @@ def test_a_step_without_noise_equals_opacus(name):
         key.removeprefix("_module."): value.grad_sample for key, value in theirs.named_parameters()
     }
     close(found.gradients, clipped_sum(rows, 0.3))
-
-
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_a_loss_reduced_over_the_batch_is_refused(reduction):
-    make, shape = NETWORKS["mlp"]
-    kernel = NetworkGradients(
-        seeded(make), lambda output, labels: F.cross_entropy(output, labels, reduction=reduction)
-    )
-    with pytest.raises(InputError, match="loss: found a result of shape"):
-        kernel.clipped_sum(*records(shape), 1.0)
-
-
-def refused(model, shape=(6, 4, 4), match=""):
-    with pytest.raises(InputError, match=match):
-        NetworkGradients(model).clipped_sum(*records(shape, dtype=torch.float32), max_grad_norm=1.0)
-
-
-def test_batch_norm_is_refused_by_name_with_the_way_out():
-    model = nn.Sequential(nn.Conv2d(6, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(32, 5))
-    refused(model, match=r"layer 1 \(BatchNorm2d\): .*to_group_norm")
-    NetworkGradients(to_group_norm(model, groups=4)).clipped_sum(
-        *records((6, 4, 4), dtype=torch.float32), 1.0
-    )
-
-
-def test_batch_norm_without_parameters_is_refused_too():
-    refused(
-        nn.Sequential(nn.BatchNorm2d(6, affine=False), nn.Flatten(), nn.Linear(96, 5)),
-        match="layer 0",
-    )
-
-
-def test_dropout_is_refused_unless_it_drops_nothing():
-    def model(p):
-        return nn.Sequential(nn.Flatten(), nn.Dropout(p), nn.Linear(96, 5))
-
-    refused(model(0.1), match=r"layer 1 \(Dropout\): found p = 0.1")
-    NetworkGradients(model(0.0)).clipped_sum(*records((6, 4, 4), dtype=torch.float32), 1.0)
-
-
-def test_a_trainable_layer_without_a_rule_is_refused_by_name():
-    refused(
-        nn.Sequential(nn.ConvTranspose2d(6, 2, 3), nn.Flatten(), nn.Linear(72, 5)),
-        match=r"layer 0 \(ConvTranspose2d\): found no rule .* weight, bias",
-    )
-
-
-class Tied(nn.Module):
-    def __init__(self, twice: bool):
-        super().__init__()
-        self.first, self.second = nn.Linear(96, 96), nn.Linear(96, 96)
-        self.head = nn.Linear(96, 5)
-        if not twice:
-            self.second.weight = self.first.weight
-        self.twice = twice
-
-    def forward(self, x):
-        hidden = self.first(x.flatten(1)).relu()
-        return self.head((self.first if self.twice else self.second)(hidden))
-
-
-def test_tied_and_reused_layers_are_refused_by_name():
-    refused(Tied(twice=False), match="parameter second.weight: found tied to first.weight")
-    refused(Tied(twice=True), match="layer first: found used more than once")
-
-
-class Mixing(nn.Module):
-    def __init__(self, use_weight_only: bool):
-        super().__init__()
-        self.head = nn.Linear(96, 5)
-        self.use_weight_only = use_weight_only
-
-    def forward(self, x):
-        x = x.flatten(1)
-        if self.use_weight_only:
-            return F.linear(x, self.head.weight, self.head.bias)
-        return self.head(x - x.mean(0))
-
-
-def test_a_network_that_mixes_records_is_refused_whatever_its_layers():
-    refused(Mixing(use_weight_only=False), match="output depends on other records")
-
-
-def test_a_layer_whose_forward_is_not_called_is_refused():
-    refused(Mixing(use_weight_only=True), match="layer head: .*never called")
-
-
-def test_nothing_to_train_is_refused():
-    model = nn.Sequential(nn.Flatten(), nn.Linear(96, 5)).requires_grad_(False)
-    refused(model, match="no trainable parameter")
-
-
-@pytest.mark.parametrize("bound", [0, -1.0, float("inf"), float("nan")])
-def test_a_bad_clip_bound_is_refused(bound):
-    model = nn.Sequential(nn.Flatten(), nn.Linear(96, 5))
-    with pytest.raises(InputError, match="max_grad_norm"):
-        NetworkGradients(model).clipped_sum(*records((6, 4, 4), dtype=torch.float32), bound)

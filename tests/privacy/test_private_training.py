@@ -1,4 +1,4 @@
-"""The loop: what a step adds, what it divides by, what a resumed run repeats, what is refused."""
+"""The loop: what a step adds, what it divides by, what a resumed run repeats."""
 
 import copy
 import dataclasses
@@ -9,46 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from torch import nn
+from small_training import OUTPUTS, SAMPLERS, N, data, flat, network, phase, training, weights
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.seeds import Noise
-from dpatlas.errors import InputError
 from dpatlas.models.build import build
-from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Shuffled
+from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
-
-N, OUTPUTS = 23, 5
-SAMPLERS = [Poisson(N, 6), FixedSize(N, 6), Shuffled(N, 6), FullBatch(N)]
-
-
-def data(n: int = N):
-    draws = torch.Generator().manual_seed(1)
-    x = torch.randn(n, 64, generator=draws)
-    return x, torch.randint(0, OUTPUTS, (n,), generator=draws)
-
-
-def network(name: str = "small-cnn-t", run: int = 0) -> nn.Module:
-    return build(name, (1, 8, 8), OUTPUTS, key="test", run=run, base_seed=0)
-
-
-def phase(sampler=SAMPLERS[0], **changes) -> TrainingPhase:
-    settings = {"noise_multiplier": 1.5, "max_grad_norm": 0.5, "steps": 6, "lr": 0.3}
-    return TrainingPhase(sampler, **{**settings, **changes})
-
-
-def training(phases, model=None, noise=None, **options) -> PrivateTraining:
-    model = network() if model is None else model
-    x, labels = data()
-    return PrivateTraining(model, phases, x, labels, noise=noise or Noise("digest"), **options)
-
-
-def weights(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: value.detach().clone() for name, value in model.named_parameters()}
-
-
-def flat(tensors) -> torch.Tensor:
-    return torch.cat([tensor.flatten() for tensor in tensors.values()])
 
 
 def zero_gradients(output, labels):
@@ -336,79 +303,6 @@ def test_adam_and_sgd_see_the_privatised_gradient_only():
                 value.grad = found[name] / 6
             theirs.step()
         torch.testing.assert_close(flat(weights(copied)), flat(weights(model)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"max_grad_norm": 0}, "max_grad_norm: found 0; allowed: a number > 0"),
-        ({"max_grad_norm": float("nan")}, "max_grad_norm: found nan"),
-        ({"noise_multiplier": -1.0}, "noise_multiplier: found -1.0; allowed: a number >= 0"),
-        ({"steps": 1.5}, "steps: found 1.5; allowed: a whole number"),
-        ({"lr": 0}, "lr: found 0"),
-        ({"momentum": 1.0}, "momentum: found 1.0"),
-        ({"optimizer": "rmsprop"}, "optimizer: found 'rmsprop'; allowed: one of sgd, adam"),
-        ({"clipping": "none"}, "clipping: found 'none'"),
-        ({"max_physical_batch": 0}, "max_physical_batch: found 0"),
-        ({"optimizer": "adam", "momentum": 0.5}, "momentum: found 0.5; allowed: 0 with adam"),
-    ],
-)
-def test_a_bad_setting_of_a_phase_is_refused(changes, message):
-    with pytest.raises(InputError, match=message.replace("(", r"\(")):
-        phase(**changes)
-
-
-def test_data_that_do_not_fit_are_refused_before_training():
-    x, labels = data()
-
-    def attempt(x, labels, sampler=SAMPLERS[0], model=None, **changes):
-        model = network("linear") if model is None else model
-        PrivateTraining(model, [phase(sampler, **changes)], x, labels, noise=Noise("digest"))
-
-    with pytest.raises(InputError, match="data: found 0 records"):
-        attempt(x[:0], labels[:0])
-    with pytest.raises(InputError, match=r"labels: found torch.float32"):
-        attempt(x, labels.float())
-    with pytest.raises(InputError, match=r"labels: found torch.int64 of shape \(22,\)"):
-        attempt(x, labels[1:])
-    for value in (-1, OUTPUTS):
-        wrong = labels.clone()
-        wrong[3] = value
-        for name in ("linear", "mlp"):
-            with pytest.raises(InputError, match=rf"labels: found {value}; .* from 0 to 4"):
-                attempt(x, wrong, model=network(name))
-    with pytest.raises(InputError, match="sampler: found batches of 50 records"):
-        attempt(x, labels, Poisson(50, 6))
-    with pytest.raises(InputError, match=r"trainable: found .*'body'.* prefixes among head"):
-        attempt(x, labels, trainable=("body",))
-    with pytest.raises(InputError, match=r"parameter head.weight: found on meta; allowed: cpu"):
-        attempt(x, labels, model=network("linear").to("meta"))
-
-
-def test_batch_norm_in_a_later_phase_is_refused_before_the_first_step():
-    model = nn.Sequential(
-        nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten()
-    )
-    model.append(nn.Linear(144, OUTPUTS))
-    with pytest.raises(InputError, match=r"layer 2 \(BatchNorm2d\)"):
-        training([phase()], model)
-
-
-def test_a_state_of_another_run_is_refused():
-    arrays, facts = training([phase()]).state()
-    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
-        training([phase()], repetition=1).restore(arrays, facts)
-    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
-        training([phase()], network("mlp")).restore(arrays, facts)
-    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
-        training([phase()], ema_decay=0.5).restore(arrays, facts)
-
-
-def test_a_step_after_the_last_is_refused():
-    run = training([phase(steps=1)])
-    run.run()
-    with pytest.raises(InputError, match="step: found 1; allowed: fewer than 1"):
-        run.step()
 
 
 def test_a_prefix_selects_whole_parts_of_names():

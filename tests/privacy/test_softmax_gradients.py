@@ -4,7 +4,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_gradients import clipped_sum, norms, per_record_gradients, records, seeded
+from reference_gradients import (
+    clipped_sum,
+    distance,
+    norms,
+    per_record_gradients,
+    records,
+    seeded,
+)
 from torch import nn
 
 from dpatlas.errors import InputError
@@ -14,14 +21,13 @@ from dpatlas.privacy.per_record import NetworkGradients, cross_entropy
 from dpatlas.privacy.training import kernel_for
 
 
-@pytest.mark.parametrize("frozen", [(), ("weight",), ("bias",)])
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("bias", "frozen"), [(True, ()), (True, ("weight",)), (True, ("bias",)), (False, ())]
+)
 def test_the_closed_form_equals_a_per_record_loop(bias, frozen):
     model = seeded(nn.Linear, 7, 5, bias)
-    for name in set(frozen) & set(dict(model.named_parameters())):
+    for name in frozen:
         model.get_parameter(name).requires_grad_(False)
-    if not any(value.requires_grad for value in model.parameters()):
-        return
     x, labels = records((7,))
     expected = per_record_gradients(model, x, labels)
     found = SoftmaxGradients(model).clipped_sum(x, labels, 0.7)
@@ -69,8 +75,7 @@ def test_one_record_never_moves_the_closed_form_by_more_than_the_bound(
     kernel = SoftmaxGradients(model)
     whole = kernel.clipped_sum(x, labels, max_grad_norm).gradients
     rest = kernel.clipped_sum(x[1:], labels[1:], max_grad_norm).gradients
-    moved = sum((whole[n] - rest[n]).double().square().sum() for n in whole).sqrt()
-    assert moved <= max_grad_norm * (1 + 1e-5 * rows)
+    assert distance(whole, rest) <= max_grad_norm * (1 + 1e-5 * rows)
 
 
 def test_the_closed_form_is_taken_for_one_linear_layer_and_for_nothing_else():

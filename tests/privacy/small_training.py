@@ -1,0 +1,41 @@
+"""A small private training: data, networks, samplers, phases, and the weights that it moves."""
+
+import torch
+from torch import nn
+
+from dpatlas.core.seeds import Noise
+from dpatlas.models.build import build
+from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Shuffled
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+
+N, OUTPUTS = 23, 5
+SAMPLERS = [Poisson(N, 6), FixedSize(N, 6), Shuffled(N, 6), FullBatch(N)]
+
+
+def data(n: int = N):
+    draws = torch.Generator().manual_seed(1)
+    x = torch.randn(n, 64, generator=draws)
+    return x, torch.randint(0, OUTPUTS, (n,), generator=draws)
+
+
+def network(name: str = "small-cnn-t", run: int = 0) -> nn.Module:
+    return build(name, (1, 8, 8), OUTPUTS, key="test", run=run, base_seed=0)
+
+
+def phase(sampler=SAMPLERS[0], **changes) -> TrainingPhase:
+    settings = {"noise_multiplier": 1.5, "max_grad_norm": 0.5, "steps": 6, "lr": 0.3}
+    return TrainingPhase(sampler, **{**settings, **changes})
+
+
+def training(phases, model=None, noise=None, **options) -> PrivateTraining:
+    model = network() if model is None else model
+    x, labels = data()
+    return PrivateTraining(model, phases, x, labels, noise=noise or Noise("digest"), **options)
+
+
+def weights(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+
+def flat(tensors) -> torch.Tensor:
+    return torch.cat([tensor.flatten() for tensor in tensors.values()])
