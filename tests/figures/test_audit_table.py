@@ -26,13 +26,16 @@ def record(kind, metrics, ledger=None, **fields):
     }
 
 
-def attack(name="dp-sgd-poisson", contradicted=False, **ledger):
+def attack(name="dp-sgd-poisson", contradicted=False, claimed=None, claim_excess=None, **ledger):
     metrics = {
         "relation": "add_remove",
         "guaranteed": 1.5,
         "lower": BOUND,
         "profile_test": {"excess": 0.2 if contradicted else -0.2, "delta": 0.1, "level": 0.999},
         "contradicted": contradicted,
+        "claimed": claimed,
+        "claim_test": claimed and {"excess": claim_excess, "delta": 0.03, "level": 0.999},
+        "claim_contradicted": claimed and claim_excess > 0,
     }
     return record("mechanism", metrics, ledger, mechanism=name, runs=600)
 
@@ -87,9 +90,17 @@ def test_every_record_is_one_row_with_its_guarantee_bound_and_verdict():
     assert trained["skipped_records"] == "3"
 
 
-def test_a_claim_of_others_stands_beside_the_guarantee():
-    rows, _ = rows_of(attack(claimed={"epsilon": 1.0, "delta": 0.01, "by": "a"}), training())
-    assert rows[0]["claimed_epsilon"] == "1.0"
+def test_a_claim_stands_beside_the_guarantee_with_a_verdict_of_its_own():
+    claims = [{}, {"claimed": 1.0, "claim_excess": -0.1}, {"claimed": 0.2, "claim_excess": 0.3}]
+    rows, content = rows_of(*(attack(**claim) for claim in claims), canaries(), training())
+    rows = rows[:4]
+    assert [row["claimed_epsilon"] for row in rows] == ["", "1.0", "0.2", ""]
+    assert [row["claim_verdict"] for row in rows] == ["", "consistent", "contradicted", ""]
+    assert [row["claim_excess"] for row in rows] == ["", "-0.1", "0.3", ""]
+    assert [row["claim_excess_delta"] for row in rows] == ["", "0.03", "0.03", ""]
+    # The guarantee's verdict is another matter.
+    assert {row["verdict"] for row in rows} == {"consistent"}
+    assert content["audit.md"].decode().count("contradicted |") == 1
 
 
 def test_every_phase_names_its_batches():

@@ -24,7 +24,10 @@ def main(arguments: Sequence[str]) -> int:
         "--mechanism", action="append", metavar="NAME", help="only this one; repeatable"
     )
     parser.add_argument(
-        "--runs", type=int, default=block["runs"], help="runs on each neighbour (%(default)s)"
+        "--runs",
+        type=int,
+        default=block["runs"],
+        help="runs on each neighbour, of Langevin SGD 2 to 6 times as many (%(default)s)",
     )
     parser.add_argument(
         "--delta", type=float, default=block["delta"], help="of the bounds (%(default)s)"

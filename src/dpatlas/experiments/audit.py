@@ -51,7 +51,8 @@ def mechanism(spec: Spec) -> dict[str, Any]:
             fields["verdict_level"],
             progress.advance,
         )
-    seeds = {"base": fields["seed"], "runs": 2 * runs, "uses": ["batch", "shuffle", "noise"]}
+    uses = ["batch", "shuffle", "noise", "start"]
+    seeds = {"base": fields["seed"], "runs": 2 * runs, "uses": uses}
     statement = MECHANISMS[name].ledger(fields["delta"], source)
     return {"metrics": found, "seeds": seeds, "ledger": statement}
 
@@ -72,26 +73,37 @@ def audit(
     verdict_level: float,
     advance: Advance,
 ) -> dict[str, Any]:
-    """Attack a mechanism `runs` times on each of two neighbours, and judge its guarantee.
+    """Attack a mechanism `runs` times on each of two neighbours; judge its guarantee and its claim.
 
     `lower`: the bound on epsilon at delta, at confidence `level`. `profile_test`: by how much the
     error rates exceed the guaranteed epsilon(delta) where they do so most, at confidence
     `verdict_level`; above 0 the guarantee is contradicted. That level is the higher one, because a
-    table of many honest mechanisms should raise no false alarm. `advance` is called after each run.
+    table of many honest mechanisms should raise no false alarm. `claimed`, `claimed_profile`,
+    `claim_test` and `claim_contradicted` are the same for what a paper claims, None for a mechanism
+    without a claim. `advance` is called after each run.
     """
     audited = MECHANISMS[name]
-    guaranteed, *epsilons = audited.profile([delta, *PROFILE_DELTAS])
+    deltas = [delta, *PROFILE_DELTAS]
+    guaranteed, *epsilons = audited.profile(deltas)
+    claimed, *claimed_epsilons = audited.claimed(deltas) or [None]
     scores = audited.scores(runs, noise, advance)
     lower = epsilon_lower_bound(*scores, delta, level)
     profile = profile_excess(*scores, epsilons, PROFILE_DELTAS, verdict_level)
+    claim = None
+    if claimed_epsilons:
+        claim = profile_excess(*scores, claimed_epsilons, PROFILE_DELTAS, verdict_level)
     return {
         "sentence": audited.sentence,
         "relation": audited.relation,
         "guaranteed": guaranteed,
         "profile": {"delta": list(PROFILE_DELTAS), "epsilon": epsilons},
+        "claimed": claimed,
+        "claimed_profile": claim and {"delta": list(PROFILE_DELTAS), "epsilon": claimed_epsilons},
         "lower": asdict(lower),
         "profile_test": asdict(profile),
         "contradicted": profile.contradicted,
+        "claim_test": claim and asdict(claim),
+        "claim_contradicted": claim and claim.contradicted,
     }
 
 

@@ -1,5 +1,7 @@
 """The private mechanisms of the project, each with the attack that an audit runs against it.
 
+Here are those that release every iterate; `audit_langevin` has those that release the last one.
+
 The attacker chooses everything but the randomness: the model, the settings, all records, and the
 one in which the neighbours differ. He sees every noisy sum of gradients and the weights it was
 taken at, and knows the canary's clipped gradient there. In a data set whose other records have zero
@@ -21,6 +23,7 @@ import torch
 from torch import Tensor
 
 from dpatlas.core.seeds import Noise
+from dpatlas.experiments.audit_langevin import LANGEVIN
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import guarantee
 from dpatlas.privacy.ledger import ledger
@@ -49,6 +52,9 @@ class Mechanism(Protocol):
 
     def profile(self, deltas: Sequence[float]) -> list[float]:
         """The guaranteed epsilon at each delta."""
+
+    def claimed(self, deltas: Sequence[float]) -> list[float] | None:
+        """The epsilon that a paper claims at each delta; None where none does."""
 
     def scores(self, runs: int, noise: Noise, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
         """A score per run with the canary and per run without it (or with its replacement)."""
@@ -81,6 +87,10 @@ class PrivateSGD:
         """The accountant's epsilon at each delta."""
         phases = [phase.accounted for phase in self.phases]
         return [guarantee(phases, delta, self.relation).epsilon for delta in deltas]
+
+    def claimed(self, deltas: Sequence[float]) -> None:
+        """None: no paper claims another."""
+        return None
 
     def scores(self, runs: int, noise: Noise, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
         """Log-likelihood ratios of `runs` runs on each of the two neighbours."""
@@ -224,4 +234,5 @@ MECHANISMS: dict[str, Mechanism] = {
         "mlp",
         (_phase(POISSON, 0.8, 2, HEAD), _phase(POISSON, 1.0, 2)),
     ),
+    **LANGEVIN,
 }

@@ -19,11 +19,14 @@ ATTACKED = (
     "claimed_epsilon",
     "lower_bound",
     "verdict",
+    "claim_verdict",
     "level",
     "ceiling",
     "excess",
     "excess_delta",
     "excess_level",
+    "claim_excess",
+    "claim_excess_delta",
     "method",
     "audited_runs",
     "canaries",
@@ -60,6 +63,7 @@ def mechanism_row(record: Mapping[str, Any]) -> Row:
     """Repeated runs on two neighbouring data sets."""
     metrics = record["metrics"]
     lower, test = metrics["lower"], metrics["profile_test"]
+    claim = metrics["claim_test"] or {}
     return {
         **_shared("mechanism", record),
         "mechanism": record["spec"]["mechanism"],
@@ -68,14 +72,17 @@ def mechanism_row(record: Mapping[str, Any]) -> Row:
         "audited_runs": 2 * record["spec"]["runs"],
         "delta": lower["delta"],
         "guaranteed_epsilon": metrics["guaranteed"],
-        "claimed_epsilon": _claimed(record),
+        "claimed_epsilon": metrics["claimed"],
         "lower_bound": lower["epsilon"],
         "level": lower["level"],
         "ceiling": lower["ceiling"],
         "excess": test["excess"],
         "excess_delta": test["delta"],
         "excess_level": test["level"],
-        "verdict": _verdict(metrics),
+        "verdict": _verdict(metrics["contradicted"]),
+        "claim_excess": claim.get("excess"),
+        "claim_excess_delta": claim.get("delta"),
+        "claim_verdict": _verdict(metrics["claim_contradicted"]),
     }
 
 
@@ -99,7 +106,7 @@ def one_run_row(record: Mapping[str, Any]) -> Row:
         "excess": found["excess"],
         "excess_delta": found["verdict_bound"]["delta"],
         "excess_level": found["verdict_bound"]["level"],
-        "verdict": _verdict(found),
+        "verdict": _verdict(found["contradicted"]),
     }
 
 
@@ -144,11 +151,13 @@ def attacks_part(rows: Sequence[Row]) -> Part:
         "excess",
         "at delta",
         "verdict",
+        "claim",
     )
     first = rows[0]
     return Part(
         f"Attacks: eps is at least the bound with confidence {first['level']:g}; contradicted if "
-        f"some eps(delta) is exceeded with confidence {first['excess_level']:g}",
+        f"some eps(delta) is exceeded with confidence {first['excess_level']:g}, the guaranteed "
+        "(verdict) or the claimed (claim)",
         headings,
         [
             (
@@ -165,6 +174,7 @@ def attacks_part(rows: Sequence[Row]) -> Part:
                 row["excess"],
                 row["excess_delta"],
                 row["verdict"],
+                row.get("claim_verdict"),
             )
             for row in rows
         ],
@@ -222,8 +232,11 @@ def _claimed(record: Mapping[str, Any]) -> float | None:
     return claimed and claimed["epsilon"]
 
 
-def _verdict(found: Mapping[str, Any]) -> str:
-    return CONTRADICTED if found["contradicted"] else CONSISTENT
+def _verdict(contradicted: bool | None) -> str | None:
+    """None where there was nothing to contradict."""
+    if contradicted is None:
+        return None
+    return CONTRADICTED if contradicted else CONSISTENT
 
 
 FIGURES = {}
