@@ -214,7 +214,7 @@ class LangevinPlan:
         ordinary = guarantee(phases, problem.delta, "replace_one", problem.accountant)
         hidden, by = self._hidden_state(sigma2)
         if hidden is None or ordinary.epsilon < hidden:
-            least, by = ordinary.epsilon, f"{EVERY_ITERATE}, {ordinary.accountant}"
+            least, by = ordinary.epsilon, f"{EVERY_ITERATE}, {ordinary.accountant.upper()}"
         else:
             least = hidden
         return Stated(claimed, ordinary.epsilon, hidden, least, "replace_one", by)
@@ -308,7 +308,7 @@ class DpSgdPlan:
             return Stated()
         phases = [Phase(self.sampler, noise_multiplier, self.steps)]
         found = guarantee(phases, self.delta, self.relation, self.accountant)
-        by = f"{EVERY_ITERATE}, {found.accountant}"
+        by = f"{EVERY_ITERATE}, {found.accountant.upper()}"
         return Stated(found.epsilon, found.epsilon, None, found.epsilon, self.relation, by)
 
 

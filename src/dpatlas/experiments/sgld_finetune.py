@@ -22,7 +22,7 @@ from dpatlas.experiments.sgld_arms import DpSgdPlan
 from dpatlas.experiments.sgld_data import PARTS, check_parts, identity, load_backbone
 from dpatlas.experiments.sgld_regression import NO_CLIP, sgd_facts, shared_ledger
 from dpatlas.experiments.sgld_search import Search, Setting, Trial, accuracy
-from dpatlas.models.backbone import CHUNK, Backbone, features
+from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.privacy.accounting import RELATIONS, Phase
 from dpatlas.privacy.ledger import ledger
 from dpatlas.privacy.samplers import Poisson
@@ -34,7 +34,6 @@ DOMAINS = {
     "max_grad_norm": real(gt=0),
     "relation": one_of(*RELATIONS),
 }
-HEAD = ("head",)
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,8 @@ class FineTuning:
         self.job, self.fields, self.backbone = job, fields, backbone
         self.labels = {part: self._tensor(getattr(data, f"y_{part}")) for part in PARTS}
         images = {part: getattr(data, f"x_{part}") for part in PARTS}
-        self.x = {part: self._tensor(x) for part, x in images.items()}
-        # With nothing but the head trained, its input never changes.
-        self.features = {
-            part: self._tensor(features(backbone.network, x)) for part, x in images.items()
-        }
+        self.images = {part: self._tensor(x) for part, x in images.items()}
+        self._inputs: tuple[tuple[str, ...], dict[str, Tensor]] = ((), {})
         self.plan = DpSgdPlan(
             Poisson(len(self.labels["train"]), fields["batch"]),
             fields["steps"],
@@ -119,23 +115,22 @@ class FineTuning:
 
     def _setting(self, arm: Arm, lr: float, noise_multiplier: float) -> Setting:
         plan, max_grad_norm = self.plan, self.fields["max_grad_norm"]
-        head_only = arm.trainable == HEAD
         phase = TrainingPhase(
             plan.sampler,
             noise_multiplier,
             NO_CLIP if arm.epsilon is None else max_grad_norm,
             plan.steps,
             lr,
-            trainable=("",) if head_only else arm.trainable,
+            trainable=arm.trainable,
         )
-        x = self.features if head_only else self.x
 
         def score(trial: Trial) -> float:
             network = self._network(trial.number)
-            model = network.head if head_only else network
+            frozen, model = network.split(self._trained(network, arm.trainable))
+            x = self._inputs_behind(frozen)
             given = {"noise": trial.noise, "repetition": trial.repetition}
             trial.finish(PrivateTraining(model, [phase], x["train"], self.labels["train"], **given))
-            return accuracy(_outputs(model, x[trial.part]), self.labels[trial.part].cpu())
+            return accuracy(_outputs(model, x[trial.part]).cpu(), self.labels[trial.part].cpu())
 
         facts = sgd_facts(plan, arm.epsilon, lr, max_grad_norm, noise_multiplier)
         facts["trained_parameters"] = self.trained_parameters(arm.trainable)
@@ -151,18 +146,28 @@ class FineTuning:
         )
         return network.to(self.job.device)
 
+    def _inputs_behind(self, frozen: nn.Sequential) -> dict[str, Tensor]:
+        """What the first trained part sees of every part of the data: it never changes."""
+        parts = tuple(name for name, _ in frozen.named_children())
+        if not self._inputs[1] or self._inputs[0] != parts:
+            found = {part: _outputs(frozen, x) for part, x in self.images.items()}
+            self._inputs = parts, found
+        return self._inputs[1]
+
     def trained_parameters(self, trainable: Sequence[str]) -> int:
         """How many numbers are trained; InputError for a prefix that holds none."""
-        counts = {name: value.numel() for name, value in self._network(0).named_parameters()}
+        network = self._network(0)
+        counts = {name: value.numel() for name, value in network.named_parameters()}
+        return sum(counts[name] for name in self._trained(network, trainable))
+
+    def _trained(self, network: nn.Module, trainable: Sequence[str]) -> list[str]:
+        """Names of the trained parameters; InputError for a prefix that holds none."""
+        names = [name for name, _ in network.named_parameters()]
         for prefix in trainable:
-            if not any(belongs(name, prefix) for name in counts):
-                parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in counts))
+            if not any(belongs(name, prefix) for name in names):
+                parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in names))
                 raise InputError("trainable", repr(prefix), f"prefixes among {parts}")
-        return sum(
-            count
-            for name, count in counts.items()
-            if any(belongs(name, prefix) for prefix in trainable)
-        )
+        return [name for name in names if any(belongs(name, prefix) for prefix in trainable)]
 
     def ledger(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """A ledger per arm, and what they share."""
@@ -200,4 +205,4 @@ def arm_name(row: dict[str, Any]) -> str:
 
 def _outputs(model: nn.Module, x: Tensor) -> Tensor:
     with torch.no_grad():
-        return torch.cat([model(rows) for rows in x.split(CHUNK)]).cpu()
+        return torch.cat([model(rows) for rows in x.split(CHUNK)])

@@ -4,18 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpatlas.bounds.dp_sgld import smoothness, table4_ratio
-from dpatlas.bounds.dp_sgld_published import TABLE_4
+from dpatlas.bounds.dp_sgld_published import PRINTED_TABLE_4, TABLE_4
 from dpatlas.errors import InputError
 from dpatlas.figures.output import Records, Row, Settings, ShownTable
-from dpatlas.figures.sgld_shared import of_kind
+from dpatlas.figures.sgld_shared import backbone_name, in_words, of_kind
 from dpatlas.figures.tables import Math, Part
 
-# Table 4 as printed: (beta, beta / lambda, last column).
-PRINTED_TABLE_4 = {
-    ("CIFAR10", "resnet18"): (55.0, 5.5e4, 3.2e-3),
-    ("CIFAR10", "alexnet"): (259.0, 2.6e5, 1.5e-4),
-    ("Pneumonia", "resnet18"): (354.0, 7.1e4, 6.8e-5),
-}
 CONSTANTS = (
     "part",
     "dataset",
@@ -96,7 +90,7 @@ def our_rows(record: Mapping[str, Any]) -> list[Row]:
             {
                 "part": "ours",
                 "dataset": fields["data"]["name"],
-                "features": fields["features"],
+                "features": in_words(fields["features"], backbone_name(record)),
                 "n": n,
                 "inputs": metrics["inputs"],
                 "classes": classes,

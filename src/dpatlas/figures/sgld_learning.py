@@ -17,8 +17,8 @@ from dpatlas.figures.panels import (
     shifts,
     write_in,
 )
-from dpatlas.figures.sgld_shared import BLUE, GREEN, RED, handle, only
-from dpatlas.figures.sgld_tables import FEATURES, TUNED_ON, backbone_name
+from dpatlas.figures.sgld_shared import BLUE, GREEN, RED, backbone_name, handle, in_words, only
+from dpatlas.figures.sgld_tables import TUNED_ON
 
 CONFIDENCE = 0.95
 STEPS_LABEL = "full-batch steps $K$ (= epochs)"
@@ -106,13 +106,12 @@ def _draw(axes: Axes, rows: list[Row], aside: list[float]) -> None:
 
 def _notes(record: dict[str, Any]) -> list[str]:
     fields, metrics = record["spec"], record["metrics"]
-    name = backbone_name(record)
-    source = f" of {name}" if name else ""
+    seen = in_words(fields["features"], backbone_name(record))
     guaranteed = [
         row["guaranteed_epsilon"] for row in metrics["rows"] if row["method"] == "noisy-gd"
     ]
     return [
-        f"{fields['data']['name']}, {FEATURES[fields['features']]}{source}, n = "
+        f"{fields['data']['name']}, {seen}, n = "
         f"{metrics['n_train']}, one record replaced, $\\delta$ = {fields['delta']:g}; mean and 95% "
         f"t interval of {fields['runs']} runs on {metrics['n_test']} test records; every point has "
         f"its own noise and its own setting, tuned on {metrics['n_validation']} validation records",

@@ -8,7 +8,7 @@ from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
 from dpatlas.figures.output import Records, Row, Settings, ShownTable
 from dpatlas.figures.panels import select
-from dpatlas.figures.sgld_shared import of_kind, only
+from dpatlas.figures.sgld_shared import backbone_name, in_words, of_kind, only
 from dpatlas.figures.tables import Math, Measured, Part
 
 SETTINGS = (
@@ -173,7 +173,7 @@ def reached_rows(record: Mapping[str, Any]) -> list[Row]:
             "part": "ours",
             "dataset": fields["data"]["name"],
             "stands_for": "Pneumonia" if metrics["classes"] == 2 else "CIFAR10",
-            "features": fields["features"],
+            "features": in_words(fields["features"], backbone_name(record)),
             "schedule": schedule,
             "epsilon": epsilon,
             "n": metrics["n_train"],

@@ -18,6 +18,18 @@ SERIES = (
     Look("", "black", "v", "-"),
     Look("", ORANGE, "P", "--"),
 )
+FEATURES = {"penultimate": "features", "softmax": "softmax outputs", "raw": "raw columns"}
+
+
+def in_words(features: str, backbone: str | None) -> str:
+    """What the regression sees of a record."""
+    return f"{FEATURES[features]} of {backbone}" if backbone else FEATURES[features]
+
+
+def backbone_name(record: dict[str, Any]) -> str | None:
+    """The name in the config of the backbone behind a record; None for raw columns."""
+    backbone = record["metrics"]["backbone"]
+    return backbone and backbone["id"].rpartition("-")[0]
 
 
 def only(records: Records, kind: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
 from dpatlas.figures.output import Records, Row, Settings, ShownTable
-from dpatlas.figures.sgld_shared import of_kind
+from dpatlas.figures.sgld_shared import backbone_name, in_words, of_kind
 from dpatlas.figures.tables import Math, Measured, Part
 
 TUNED_ON = "validation records"
@@ -27,7 +27,6 @@ COMPARISONS = {
     "guaranteed": "equal guarantee",
 }
 RELATIONS = {"add_remove": "add/remove", "replace_one": "replace one"}
-FEATURES = {"penultimate": "features", "softmax": "softmax outputs", "raw": "raw columns"}
 DATA_COLUMNS = (
     "data",
     "features",
@@ -138,9 +137,9 @@ def accuracy_rows(record: dict[str, Any], schedule: str) -> list[Row]:
 def accuracy_part(rows: Sequence[Row]) -> Part:
     """What a reader compares, of one data set."""
     first = rows[0]
-    source = f" of {first['backbone']}" if first["backbone"] else ""
+    seen = in_words(first["features"], first["backbone"])
     caption = (
-        f"{first['data']}, {FEATURES[first['features']]}{source}: n = {first['n_train']}, "
+        f"{first['data']}, {seen}: n = {first['n_train']}, "
         f"{first['inputs']} inputs of norm at most {first['feature_norm']:g} "
         f"({first['scaled_down']} records scaled down), {first['classes']} classes, "
         f"delta = {first['delta']:g}. Accuracy in % on {first['n_test']} test records, mean ± "
@@ -233,12 +232,6 @@ def finetune_part(rows: Sequence[Row]) -> Part:
         for row in rows
     ]
     return Part(caption, headings, cells)
-
-
-def backbone_name(record: dict[str, Any]) -> str | None:
-    """The name in the config of the backbone behind a record; None for raw columns."""
-    backbone = record["metrics"]["backbone"]
-    return backbone and backbone["id"].rpartition("-")[0]
 
 
 def measured(accuracies: Sequence[float]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The shape that all networks share, and the two that are nothing but linear layers."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -25,6 +25,18 @@ class Network(nn.Sequential):
         for part in body:
             x = part(x)
         return x
+
+    def split(self, names: Collection[str]) -> tuple[nn.Sequential, "Network"]:
+        """The parts before the first that holds one of these parameters, and the rest.
+
+        Raises ValueError if no part does.
+        """
+        parts = list(self.named_children())
+        owners = {name.partition(".")[0] for name in names}
+        first = next((i for i, (name, _) in enumerate(parts) if name in owners), None)
+        if first is None:
+            raise ValueError(f"no part holds any of {sorted(names)}")
+        return nn.Sequential(OrderedDict(parts[:first])), Network(parts[first:])
 
 
 def linear(image_shape: Sequence[int], outputs: int) -> Network:
