@@ -7,6 +7,7 @@ min_version("9.14")
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
+include: "workflow/rules/products.smk"
 include: "workflow/rules/report.smk"
 
 

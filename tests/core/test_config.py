@@ -62,6 +62,7 @@ def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
         ({"kl_privacy": {"runs": True}}, ["kl_privacy.runs", "True", "a whole number"]),
         ({"kl_privacy": {"runs": 5.0}}, ["kl_privacy.runs", "5.0", "a whole number"]),
         ({"kl_privacy": None}, ["kl_privacy", "None", "a block of keys"]),
+        ({"kl_privacy": 3}, ["kl_privacy", "3", "a block of keys"]),
         ({"tier": "../up"}, ["tier", "../up"]),
         ({"tier": "a; rm -rf ~"}, ["tier", "rm -rf"]),
         ({"device": "tpu"}, ["device", "tpu", "cpu, cuda, auto"]),

@@ -28,7 +28,7 @@ from dpatlas.report.claims import (
     read_claims,
 )
 from dpatlas.report.evidence import Evidence, PaperRecords
-from dpatlas.specs import kl_privacy
+from dpatlas.specs import dp_sgld, kl_privacy
 
 WORKFLOW = Path(__file__).parents[2] / "workflow"
 COMMITTED = WORKFLOW / "claims.yaml"
@@ -91,10 +91,13 @@ def paper(**points):
 
 def test_committed_claims_name_tests_and_files_that_exist():
     claims = read_claims(COMMITTED, SCHEMA)
-    products = [f"figures/{name}.pdf" for name in kl_privacy.FIGURES]
-    products += [f"tables/{name}.csv" for name in kl_privacy.TABLES]
-    check_evidence(claims, products, ["kl_privacy"])
-    assert [claim.id for claim in claims.claims] == [f"kl-{number}" for number in range(1, 9)]
+    papers = {"kl_privacy": kl_privacy, "dp_sgld": dp_sgld}
+    products = [f"figures/{name}.pdf" for paper in papers.values() for name in paper.FIGURES]
+    products += [f"tables/{name}.csv" for paper in papers.values() for name in paper.TABLES]
+    check_evidence(claims, products, papers)
+    expected = [f"kl-{number}" for number in range(1, 9)]
+    expected += [f"sgld-{number}" for number in range(1, 11)]
+    assert [claim.id for claim in claims.claims] == expected
 
 
 def test_evidence_that_no_rule_makes_is_refused(tmp_path):

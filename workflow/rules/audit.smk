@@ -26,32 +26,3 @@ rule audit_run:
         "python -m dpatlas.experiments.audit --spec {params.spec:q} {params.data} {input.data:q} "
         "--record {output.record:q} --checkpoints {params.checkpoints:q} --device {params.device} "
         "> {log:q} 2>&1"
-
-
-rule audit:
-    input:
-        records=ATLAS.behind("audit"),
-        style=STYLE,
-    output:
-        multiext(f"{TABLES}/audit", *TABLE_FILES),
-        lineage=f"{LINEAGE}/audit.json",
-        csv=report(
-            f"{TABLES}/audit.csv",
-            caption="../report/audit.rst",
-            category="audit",
-            labels={"table": "audit", "paper": "none: our own code"},
-        ),
-    log:
-        f"{LOGS}/audit.log",
-    conda:
-        "../../environment.yml"
-    threads: 1
-    params:
-        tier=ATLAS.tier,
-        folder=subpath(output.csv, parent=True),
-        settings=ATLAS.settings("audit"),
-        code=code_digest("dpatlas.figures.audit"),
-    shell:
-        "python -m dpatlas.figures.audit audit --tier {params.tier} "
-        "--settings {params.settings:q} --output {params.folder:q} --lineage {output.lineage:q} "
-        "--records {input.records:q} > {log:q} 2>&1"

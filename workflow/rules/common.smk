@@ -1,5 +1,6 @@
 """Config, paths and what every rule shares."""
 
+import re
 import sys
 
 from dpatlas.core.config import load_config

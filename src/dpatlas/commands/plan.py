@@ -11,6 +11,7 @@ from dpatlas.errors import ArgumentParser
 from dpatlas.report.plan import Job, describe_plan, make_plan, run_job
 from dpatlas.report.work import NO_DATA, Size
 from dpatlas.specs.atlas import RESULTS, Atlas
+from dpatlas.specs.sizes import size_of
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,8 +41,7 @@ def jobs_of(atlas: Atlas) -> list[Job]:
     jobs = []
     for spec_id, spec in atlas.specs.items():
         fields = spec.fields
-        block = atlas.blocks[spec.key]
-        size = Size(*block.records_in(fields["data"])) if "data" in fields else NO_DATA
+        size = Size(*size_of(fields["data"])) if "data" in fields else NO_DATA
         done = Path(atlas.record(spec_id)).is_file()
         jobs.append(run_job(fields, size, atlas.memory_mb(spec_id), done))
     for folder, suffix, names in (

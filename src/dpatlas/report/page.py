@@ -36,6 +36,9 @@ OWN_TIER = "settings of the user's own; see config.json in the results folder"
 PAPERS = {
     "kl_privacy": "Initialization Matters: Privacy-Utility Analysis of Overparameterized Neural "
     "Networks (Ye, Zhu, Liu, Shokri, Cevher, 2023)",
+    "dp_sgld": "Differential Privacy Guarantees for Stochastic Gradient Langevin Dynamics (Ryffel, "
+    "Bach, Pointcheval, 2022)",
+    "pretrain": "Public backbones: what the features of the papers' networks are made of",
     "audit": "Audit: attacks on our own mechanisms, and a network trained by them",
 }
 # Parts of a data set beside its private records.

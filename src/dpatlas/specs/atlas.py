@@ -15,9 +15,9 @@ from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.specs import Spec, distinct
 from dpatlas.errors import InputError
 
-# Blocks of the config with specs of their own: the papers, and what checks our own code.
-PAPERS = ("kl_privacy",)
-KEYS = (*PAPERS, "audit")
+# Blocks of the config with specs of their own: public backbones, papers, checks of our own code.
+PAPERS = ("kl_privacy", "dp_sgld")
+KEYS = ("pretrain", *PAPERS, "audit")
 RESULTS = Path("results")
 FIGURE_KINDS = ("pdf", "png", "csv")
 TABLE_KINDS = ("csv", "md", "tex")
@@ -111,6 +111,27 @@ class Atlas:
         if "data" not in spec.fields:
             return []
         return [str(self.folder / "data" / data_id(spec) / "manifest.json")]
+
+    def backbones(self, spec_id: str) -> list[str]:
+        """Folders of the backbones that a spec takes features of, in its order."""
+        fields = self.specs[spec_id].fields
+        one = fields.get("backbone")
+        names = fields.get("backbones", [one] if one else [])
+        return [self.backbone(name) for name in names]
+
+    def backbone_files(self, spec_id: str) -> list[str]:
+        """What has to be there before the spec can run: manifests and weights."""
+        names = ("manifest.json", "weights.npz")
+        return [f"{folder}/{name}" for folder in self.backbones(spec_id) for name in names]
+
+    def backbone_arguments(self, spec_id: str) -> str:
+        """Command-line arguments for them, quoted for a shell."""
+        folders = self.backbones(spec_id)
+        return shlex.join(part for folder in folders for part in ("--backbone", folder))
+
+    def backbone(self, spec_id: str) -> str:
+        """Folder of the backbone that the spec trains."""
+        return str(self.folder / "runs" / "pretrain" / spec_id / "backbone")
 
     def data_source(self) -> str:
         """Command-line arguments that say where data sets come from, quoted for a shell."""

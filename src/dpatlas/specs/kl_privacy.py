@@ -5,6 +5,7 @@ from typing import Any
 
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
+from dpatlas.specs.sizes import size_of
 
 KEY = "kl_privacy"
 MODULE = "dpatlas.experiments.kl_privacy"
@@ -102,6 +103,15 @@ FIGURES = {
     "kl_tradeoff": ("linearized",),
 }
 TABLES = {"kl_constants": ("constants", "linearized")}
+# Where a paper shows what each of them reproduces.
+PLACES = {
+    "kl_vs_epochs": "Fig. 1",
+    "kl_vs_depth": "Fig. 2a, 2b",
+    "kl_vs_width": "Fig. 2c",
+    "kl_bounds": "Lemma 3.2 and Cor. 4.2",
+    "kl_tradeoff": "Sec. 6",
+    "kl_constants": "Table 1",
+}
 
 
 def settings(config: dict[str, Any]) -> dict[str, Any]:
@@ -119,20 +129,10 @@ def device(spec: Spec, chosen: str) -> str:
     return chosen if spec.fields["kind"] == "training" else "cpu"
 
 
-def records_in(data: dict[str, Any]) -> tuple[int, int, int]:
-    """Training records, records to add, and inputs of a data block.
-
-    The two classes of digits hold up to 366 records between them.
-    """
-    if data["name"] == "digits":
-        return data["n_train"], max(0, 366 - data["n_train"]), 64
-    return data["n_train"], data["n_add"], 3072
-
-
 def memory_mb(spec: Spec) -> int:
     """Peak memory of a job in MB: interpreter and torch, data, activations, cumulative KL."""
     fields = spec.fields
-    n_train, n_add, inputs = records_in(fields["data"])
+    n_train, n_add, inputs = size_of(fields["data"])
     records = n_train + n_add
     values = 3 * records * inputs
     if fields["kind"] == "training":

@@ -1,0 +1,43 @@
+"""dp_sgld: Langevin SGD against DP-SGD (Ryffel, Bach and Pointcheval 2022).
+
+Six kinds of job, spec in, record out:
+
+- `accuracy`, `finetune`, `long_training`: softmax regression or the last blocks of a network on
+  private data, every arm tuned on validation records; with `--backbone` unless features are raw.
+- `privacy_loss`, `counterexample`, `utility`: what is claimed, guaranteed and exact; no data.
+"""
+
+import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from dpatlas.core.guard import one_of
+from dpatlas.errors import run_command
+from dpatlas.experiments.job import Job, job_main
+from dpatlas.experiments.sgld_accuracy import accuracy
+from dpatlas.experiments.sgld_finetune import finetune
+from dpatlas.experiments.sgld_long import long_training
+from dpatlas.experiments.sgld_theory import counterexample, privacy_loss, utility
+
+MODULE = "dpatlas.experiments.dp_sgld"
+PACKAGES = ("torch", "numpy", "scipy", "dp-accounting")
+TRAINED = {"accuracy": accuracy, "finetune": finetune, "long_training": long_training}
+COMPUTED = {"privacy_loss": privacy_loss, "counterexample": counterexample, "utility": utility}
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Metrics, seeds and ledger of the job's spec."""
+    kind = job.spec.fields["kind"]
+    one_of(*TRAINED, *COMPUTED).check("kind", kind)
+    return TRAINED[kind](job, job.backbones) if kind in TRAINED else COMPUTED[kind](job)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one spec from the command line."""
+    return job_main(arguments, MODULE, PACKAGES, run, takes_backbones=True)
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main, sys.argv[1:]))

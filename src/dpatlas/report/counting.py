@@ -1,0 +1,58 @@
+"""What the cost model counts of a job.
+
+Counts are what costs time, each with a unit that has a rate: `products` floating-point operations
+of float32 matrix products; `layers` and `steps` visits, each with a fixed overhead; `elements`
+activations swept over; `normals` N(0, 1) draws; `resamples` record values resampled by the
+bootstrap; `dense` float64 operations of factorisations and products; `streamed` float64 entries
+read by matrix-vector products; `accountings` values of epsilon from steps on a sample of records;
+`starts` how often the interpreter and torch start.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FEATURES = (
+    "products",
+    "layers",
+    "steps",
+    "elements",
+    "normals",
+    "resamples",
+    "dense",
+    "streamed",
+    "accountings",
+    "starts",
+)
+# A line of an indented JSON list of floats, in bytes.
+BYTES_PER_NUMBER = 24
+RECORD_BYTES = 6_000
+
+
+@dataclass(frozen=True)
+class Size:
+    """Training records, records to add and inputs of a data set."""
+
+    n_train: int
+    n_add: int
+    inputs: int
+
+    @property
+    def records(self) -> int:
+        """All records that a step looks at."""
+        return self.n_train + self.n_add
+
+
+NO_DATA = Size(0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Counts by feature; size of the record and of checkpoints while it runs, in bytes.
+
+    `on_gpu`: whether the job's work moves to a GPU when there is one.
+    """
+
+    counts: Mapping[str, float]
+    record_bytes: float
+    checkpoint_bytes: float = 0.0
+    on_gpu: bool = False
