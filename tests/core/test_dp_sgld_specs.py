@@ -47,7 +47,7 @@ def test_another_backbone_setting_renews_what_takes_its_features_and_nothing_els
 
 
 def test_a_wider_grid_renews_the_tables_and_no_figure():
-    found = changed(lambda config: config[KEY]["accuracy"]["grid"]["lr"].append(27.0))
+    found = changed(lambda config: config[KEY]["accuracy"]["grid"]["lr"].append(81.0))
     assert len(found) == len(load_config()[KEY]["accuracy"]["sets"])
     assert all(spec_id.startswith("accuracy-") for spec_id in found)
 
@@ -56,7 +56,7 @@ def test_whole_numbers_and_their_reals_are_one_run():
     def whole(config):
         config[KEY]["accuracy"]["sets"][0]["epsilons"] = [1, 8]
         config[KEY]["feature_norm"] = 1
-        config[KEY]["accuracy"]["grid"]["lr"] = [1, 3, 9]
+        config[KEY]["accuracy"]["grid"]["lr"] = [1, 3, 9, 27]
 
     assert not changed(whole)
 

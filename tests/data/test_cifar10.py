@@ -95,7 +95,7 @@ def test_read_only_root_is_enough(miniature, two, tmp_path, form):
 def test_archive_with_another_md5_is_never_unpickled(miniature, two, tmp_path, monkeypatch):
     path = miniature.write_archive(tmp_path)
     path.write_bytes(miniature.archive_bytes(test_batch=b"not the published batch"))
-    monkeypatch.setattr("dpatlas.data.cifar10._unpickle", lambda *_: pytest.fail("unpickled"))
+    monkeypatch.setattr("dpatlas.data.cifar._unpickle", lambda *_: pytest.fail("unpickled"))
     message = refusal(tmp_path, two, tmp_path / "out")
     assert "cifar-10-python.tar.gz" in message and "md5" in message
 

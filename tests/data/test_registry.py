@@ -21,4 +21,13 @@ def test_entries_are_consistent(entry):
 
 def test_sizes_are_the_published_ones():
     totals = {name: sum(map(sum, entry.counts.values())) for name, entry in PUBLISHED.items()}
-    assert totals == {"digits": 1797, "cifar10": 60_000, "breast_cancer": 569}
+    assert totals == {
+        "digits": 1797,
+        "mnist": 70_000,
+        "cifar10": 60_000,
+        "cifar100": 60_000,
+        "breast_cancer": 569,
+        "pneumonia": 5856,
+        "pneumonia_causes": 5856,
+        "pneumonia-224": 5856,
+    }

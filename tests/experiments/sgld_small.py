@@ -80,15 +80,15 @@ def save_data(folder, scale=SCALE, **poison):
     return folder / "manifest.json"
 
 
-def save_backbone(folder, spec_id=BACKBONE, scale=SCALE):
+def save_backbone(folder, spec_id=BACKBONE, scale=SCALE, image_shape=(1, 4, 4)):
     options = {"widths": [8, 6]}
-    network = build("mlp", (1, 4, 4), 3, key="pretrain", run=0, base_seed=0, **options)
+    network = build("mlp", image_shape, 3, key="pretrain", run=0, base_seed=0, **options)
     backbone.save(
         folder,
         network,
         architecture="mlp",
         options=options,
-        image_shape=(1, 4, 4),
+        image_shape=image_shape,
         classes=CLASSES,
         training={"spec_id": spec_id, "data": {"name": "other", "preprocessing": scale}},
     )

@@ -129,7 +129,7 @@ def test_private_data_are_refused_unless_declared_public(digits, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": "alexnet"}, "model: found 'alexnet'"),
+        ({"model": "lenet"}, "model: found 'lenet'"),
         ({"epochs": 0}, "epochs"),
         ({"lr": 0}, "lr"),
         ({"batch": 601}, "batch"),

@@ -188,12 +188,14 @@ class TestRefusals:
             (["one", "one"], "2 folders"),
             (["other"], "found other"),
             (["scaled"], "preprocessing"),
+            (["wide"], r"shape \[1, 4, 4\]; allowed: \[1, 2, 8\]"),
         ],
     )
     def test_another_backbone_than_the_spec_s_is_refused(self, data, tmp_path, backbones, message):
         save_backbone(tmp_path / "one")
         save_backbone(tmp_path / "other", spec_id="other")
         save_backbone(tmp_path / "scaled", scale={**small.SCALE, "divide": 255})
+        save_backbone(tmp_path / "wide", image_shape=(1, 2, 8))
         spec = spec_of("accuracy", features="penultimate", backbone=small.BACKBONE)
         with pytest.raises(InputError, match=message):
             run(spec, data, tmp_path, [tmp_path / name for name in backbones])

@@ -67,7 +67,7 @@ def privacy_loss_record(**changes):
         "lipschitz": 1.4,
         "beta": 0.6,
         "steps_per_epoch": 5,
-        "small": {"n": 200, "batch": 2, "radius": 1.0},
+        "small": {"n": 200, "batch": 2, "radius": 1.0, "epsilon": 1.0},
         "curves": curves,
         "published": published,
     }

@@ -14,6 +14,19 @@ from dpatlas.specs.atlas import Atlas
 
 SMOKE = "workflow/tiers/smoke.yaml"
 KL_FIGURES = ["kl_vs_epochs", "kl_vs_depth", "kl_vs_width", "kl_bounds", "kl_tradeoff"]
+SGLD_FIGURES = [
+    "sgld_privacy_loss",
+    "sgld_counterexample",
+    "sgld_utility",
+    "sgld_long_training",
+]
+SGLD_TABLES = [
+    "sgld_accuracy_constant",
+    "sgld_accuracy_decreasing",
+    "sgld_finetune",
+    "sgld_constants",
+    "sgld_published",
+]
 CLAIM_COLUMNS = [
     "claim",
     "paper",
@@ -44,10 +57,10 @@ def with_config(checkout, change):
 
 def test_one_command_makes_every_output_of_the_contract(smoke):
     results = smoke.folder / "results/smoke"
-    for name in KL_FIGURES:
+    for name in (*KL_FIGURES, *SGLD_FIGURES, "pretrain_samples"):
         for suffix in ("pdf", "png", "csv"):
             assert (results / f"figures/{name}.{suffix}").stat().st_size > 0
-    for name in ("kl_constants", "audit"):
+    for name in ("kl_constants", *SGLD_TABLES, "audit"):
         for suffix in ("csv", "md", "tex"):
             assert (results / f"tables/{name}.{suffix}").stat().st_size > 0
     assert (results / "report/index.html").stat().st_size > 0
@@ -75,7 +88,9 @@ def test_a_change_of_the_plot_runs_the_plots_only(smoke):
     with smoke.edit("src/dpatlas/figures/look.py", "THIN = 0.6", "THIN = 0.7"):
         planned = smoke.planned("--configfile", SMOKE)
     assert planned.pop("page") == 1
-    assert set(planned) <= {*KL_FIGURES, "kl_constants", "audit"} and "kl_vs_depth" in planned
+    atlas = smoke_atlas()
+    assert set(planned) <= {*atlas.figures, *atlas.tables}
+    assert {"kl_vs_depth", "sgld_utility"} <= set(planned)
 
 
 def test_a_comment_or_docstring_runs_nothing(smoke):
@@ -113,6 +128,8 @@ def test_another_seed_runs_every_training_job_and_no_data_job(smoke):
     atlas = smoke_atlas()
     planned = smoke.planned(*with_config(smoke, {"seed": 77}))
     assert planned["kl_privacy"] == len(atlas.ids("kl_privacy"))
+    assert planned["dp_sgld"] == len(atlas.ids("dp_sgld"))
+    assert planned["pretrain_backbone"] == len(atlas.ids("pretrain", "backbones"))
     assert planned["audit_run"] == len(atlas.ids("audit"))
     assert "data" not in planned
 
@@ -124,15 +141,36 @@ def test_a_figure_is_reached_by_its_rule_name(checkout):
     assert "claims" not in planned
 
 
+def test_a_figure_that_needs_no_data_waits_for_none(checkout):
+    assert checkout.planned("sgld_counterexample") == {"dp_sgld": 1, "sgld_counterexample": 1}
+
+
+def test_a_backbone_is_trained_before_what_takes_its_features(checkout):
+    planned = checkout.planned("sgld_long_training")
+    assert planned == {"data": 2, "pretrain_backbone": 1, "dp_sgld": 1, "sgld_long_training": 1}
+
+
+def test_another_rate_of_one_backbone_runs_what_takes_its_features(smoke):
+    change = {"pretrain": {"backbones": {"strokes-mlp": {"lr": 1.0e-3}}}}
+    planned = smoke.planned(*with_config(smoke, change))
+    drawn = ["sgld_long_training", "pretrain_samples", "claims", "page"]
+    jobs = {"pretrain_backbone": 1, "pretrain_transfer": 1, "dp_sgld": 1}
+    assert planned == {**jobs, **dict.fromkeys(drawn, 1)}
+
+
 def test_the_audit_is_reached_by_its_rule_name_and_waits_for_no_paper(checkout):
     planned = checkout.planned("audit")
     assert planned == {"audit": 1, "audit_run": len(Atlas(load_config()).ids("audit")), "data": 2}
 
 
-def test_a_private_mechanism_that_changes_is_audited_again_and_no_paper_s_run_is(smoke):
+def test_a_private_mechanism_that_changes_is_audited_again_and_who_does_not_use_it_is_not_run(
+    smoke,
+):
     with smoke.edit("src/dpatlas/privacy/clipping.py", "nan=0.0", "nan=0.0 + 0"):
         planned = smoke.planned("--configfile", SMOKE)
-    assert planned == {"audit_run": len(smoke_atlas().ids("audit")), "audit": 1, "page": 1}
+    assert planned["audit_run"] == len(smoke_atlas().ids("audit"))
+    assert planned["dp_sgld"] == len(smoke_atlas().ids("dp_sgld"))
+    assert not {"kl_privacy", "pretrain_backbone", "kl_vs_depth"} & set(planned)
 
 
 def test_a_change_without_a_tier_writes_to_custom(checkout):
@@ -152,6 +190,9 @@ def test_a_change_without_a_tier_writes_to_custom(checkout):
         ("kl_privacy: {depth_sweep: {depths: [-2]}}", ["depths.0", "-2"]),
         ("kl_privacy: {inits: [glorot]}", ["inits.0", "glorot", "lecun"]),
         ("data: {root: nowhere/at/all}", ["data.root", "nowhere/at/all", "a readable folder"]),
+        ("dp_sgld: {accuracy: {step_size: 1.0}}", ["dp_sgld.accuracy.step_size", "1.0", "< 1"]),
+        ("pretrain: {enabled: false}", ["pretrain.enabled", "false", "strokes-s"]),
+        ("dp_sgld: {long_training: {backbone: x}}", ["long_training.backbone", "x", "strokes-s"]),
     ],
 )
 def test_a_wrong_config_stops_before_any_job_with_one_line_and_exit_code_2(checkout, text, words):
@@ -165,7 +206,8 @@ def test_a_wrong_config_stops_before_any_job_with_one_line_and_exit_code_2(check
 
 
 def test_a_paper_can_be_left_out(smoke):
-    left_out = {"kl_privacy": {"enabled": False}, "audit": {"enabled": False}}
+    blocks = ("pretrain", "kl_privacy", "dp_sgld", "audit")
+    left_out = {key: {"enabled": False} for key in blocks}
     config = with_config(smoke, {"tier": "without", **left_out})
     assert smoke.planned(*config) == {"claims": 1, "page": 1}
     result = smoke.snakemake(*config)

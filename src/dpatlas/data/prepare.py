@@ -15,14 +15,23 @@ import numpy as np
 from dpatlas.core.guard import integer, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
-from dpatlas.data import breast_cancer, cifar10, digits, generated
+from dpatlas.data import breast_cancer, cifar10, cifar100, digits, generated, mnist, pneumonia
 from dpatlas.data.download import download
 from dpatlas.data.prepared import HELD_OUT, save
 from dpatlas.data.registry import DataSet, Scaling, find
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import ArgumentParser, InputError, run_command
 
-READERS = {"digits": digits, "cifar10": cifar10, "breast_cancer": breast_cancer}
+READERS = {
+    "digits": digits,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "mnist": mnist,
+    "pneumonia": pneumonia,
+    "pneumonia_causes": pneumonia,
+    "pneumonia-224": pneumonia,
+    "breast_cancer": breast_cancer,
+}
 CACHE = Path("data/cache")
 
 NUMBERS = {
@@ -39,8 +48,8 @@ NUMBERS = {
 class Options:
     """What is prepared; a null in a config is the default.
 
-    classes: two or more; the label is the position in this list. A generated set knows a default,
-        all of them.
+    classes: two or more; the label is the position in this list. Of sets that are
+        `whole_by_default` null stands for all.
     n_train, n_add: private and add-one records; None takes all that the other parts leave. Of a
         generated set, which has no end, n_train must be given and n_add is 0 by default.
     n_test, n_validation: held-out records, in no other part.
@@ -64,7 +73,7 @@ class Options:
         if unknown:
             raise InputError("data options", unknown[0], f"classes, {', '.join(NUMBERS)}")
         classes = given.get("classes")
-        if classes is None and data_set.kind == "generated":
+        if classes is None and data_set.whole_by_default:
             classes = data_set.classes
         values = {"classes": _classes(classes, data_set)}
         for key, domain in NUMBERS.items():
@@ -212,16 +221,17 @@ def _locate(
         raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
     places = [place for place in (root, download_folder) if place]
     source = READERS[data_set.name].locate(data_set, places)
-    if source is None and allow_download:
+    if source is None and allow_download and data_set.files:
         _download(data_set, download_folder, mirrors)
         source = READERS[data_set.name].locate(data_set, places)
     if source is None:
+        official = f"official: {', '.join(file.address for file in data_set.files)}"
         raise InputError(
             "data.root",
             f"no copy of {data_set.name} in {' or '.join(map(str, places))}",
             f"a folder that holds, itself or in {data_set.name}/, {', or '.join(data_set.accepts)}"
-            f" (official: {', '.join(file.address for file in data_set.files)});"
-            " or permission to download",
+            + (f" ({official}); or permission to download" if data_set.files else "")
+            + (f" ({data_set.by_hand})" if data_set.by_hand else ""),
         )
     return source
 

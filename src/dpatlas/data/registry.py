@@ -5,7 +5,7 @@ None is redistributed. To add a published one: an entry here and a reader in
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dpatlas.data.generated import SOURCES
 from dpatlas.errors import InputError
@@ -41,7 +41,9 @@ class DataSet:
     counts: split -> images per class, in the order of `classes`; empty if generated.
     kind: `published`, or `generated`: drawn on demand, as many records as one asks for.
     accepts: what may lie under `data.root`, in words, for messages.
+    by_hand: why a published set without `files` is not fetched, and where it is; for messages.
     unpacked_md5: member of the official archive -> md5, for a copy that is already unpacked.
+    whole_by_default: whether it means all classes where none are chosen.
     """
 
     name: str
@@ -54,7 +56,9 @@ class DataSet:
     kind: str = "published"
     files: tuple[RemoteFile, ...] = ()
     accepts: tuple[str, ...] = ()
+    by_hand: str = ""
     unpacked_md5: Mapping[str, str] = field(default_factory=dict)
+    whole_by_default: bool = False
 
 
 DIGITS = DataSet(
@@ -110,6 +114,103 @@ CIFAR10 = DataSet(
     },
 )
 
+FINE_LABELS = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus
+butterfly camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch
+crab crocodile cup dinosaur dolphin elephant flatfish forest fox girl hamster house
+kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle
+mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree
+plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark
+shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table
+tank telephone television tiger tractor train trout tulip turtle wardrobe whale
+willow_tree wolf woman worm
+"""
+CIFAR100 = replace(
+    CIFAR10,
+    name="cifar100",
+    what="60,000 colour photographs of 32 x 32 pixels in 100 classes, the fine labels",
+    classes=tuple(FINE_LABELS.split()),
+    counts={"train": (500,) * 100, "test": (100,) * 100},
+    files=(
+        RemoteFile(
+            name="cifar-100-python.tar.gz",
+            md5="eb9058c3a382ffc7106e4002c42a8d85",
+            address="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+        ),
+    ),
+    accepts=("cifar-100-python.tar.gz", "cifar-100-python/"),
+    unpacked_md5={
+        "train": "16019d7e3df5f24257cddd939b257f8d",
+        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+    },
+    whole_by_default=True,
+)
+
+MNIST_FILES = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+MNIST = DataSet(
+    name="mnist",
+    what="70,000 handwritten digits of 28 x 28 grey levels",
+    classes=tuple("0123456789"),
+    image_shape=(1, 28, 28),
+    counts={
+        "train": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+        "test": (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+    },
+    scaling=Scaling(multiply=1, subtract=0, divide=255),
+    licence="no licence stated; LeCun, Cortes and Burges (1998), made from NIST's Special "
+    "Databases 1 and 3",
+    files=tuple(
+        RemoteFile(name, md5, MNIST_FILES + name)
+        for name, md5 in {
+            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        }.items()
+    ),
+    accepts=(
+        "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+        "t10k-labels-idx1-ubyte, each with or without .gz",
+    ),
+    unpacked_md5={
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    },
+)
+
+PNEUMONIA = DataSet(
+    name="pneumonia",
+    what="5,856 chest X-rays of children, the central squares at 28 x 28 grey levels",
+    classes=("normal", "pneumonia"),
+    image_shape=(1, 28, 28),
+    counts={"train": (1349, 3883), "test": (234, 390)},
+    scaling=Scaling(multiply=1, subtract=0, divide=255),
+    licence="Mendeley Data rscbjbr9sj version 2 (Kermany, Zhang and Goldbaum, 2018), CC BY 4.0; "
+    "PneumoniaMNIST (Yang et al., 2023), CC BY 4.0",
+    accepts=("ChestXRay2017.zip", "pneumoniamnist.npz"),
+    by_hand="no checksum is published for the archive, so nothing is fetched: ChestXRay2017.zip is "
+    "to be had from Mendeley Data, rscbjbr9sj version 2",
+)
+
+# The paper's three classes: the archive's folders know two, its file names tell the cause.
+PNEUMONIA_CAUSES = replace(
+    PNEUMONIA,
+    name="pneumonia_causes",
+    classes=("normal", "bacteria", "virus"),
+    counts={"train": (1349, 2538, 1345), "test": (234, 242, 148)},
+    accepts=("ChestXRay2017.zip",),
+)
+
+# Those three at the resolution that networks trained on ImageNet take.
+PNEUMONIA_224 = replace(
+    PNEUMONIA_CAUSES,
+    name="pneumonia-224",
+    what="5,856 chest X-rays of children, the central squares at 224 x 224 grey levels",
+    image_shape=(1, 224, 224),
+)
+
 BREAST_CANCER = DataSet(
     name="breast_cancer",
     what="569 breast masses, 30 columns of numbers computed from images of cell nuclei, each as a "
@@ -123,17 +224,26 @@ BREAST_CANCER = DataSet(
 )
 
 
-def _generated(name: str, what: str) -> DataSet:
-    """An entry for a source of `dpatlas.data.generated`: the digits' shape and scaling."""
+BLOCK_COUNTS = "8 x 8 block counts from 0 to 16"
+
+
+def _generated(
+    name: str, what: str, form: str = BLOCK_COUNTS, scaling: Scaling = DIGITS.scaling
+) -> DataSet:
+    """An entry for a source of `dpatlas.data.generated`.
+
+    scaling: that of the data that its backbones are meant for; features are taken of no other.
+    """
     return DataSet(
         name=name,
-        what=f"{what}; 8 x 8 block counts from 0 to 16, generated",
+        what=f"{what}; {form}, generated",
         classes=SOURCES[name].classes,
-        image_shape=DIGITS.image_shape,
+        image_shape=SOURCES[name].image_shape,
         counts={},
-        scaling=DIGITS.scaling,
+        scaling=scaling,
         licence="made by this project",
         kind="generated",
+        whole_by_default=True,
     )
 
 
@@ -144,9 +254,31 @@ GENERATED = (
     _generated("inverted-letters", "36 letters in 16 free fonts, paper on ink"),
     _generated("scribbles", "random curves of 36 kinds"),
     _generated("digits-and-letters", "digits by pen and in 16 free fonts, and 36 letters"),
+    _generated(
+        "leaves",
+        "an object before dead leaves, of 36 kinds",
+        "32 x 32 pixels in colour",
+        CIFAR10.scaling,
+    ),
+    _generated(
+        "leaves-grey",
+        "an object before dead leaves, of 36 kinds",
+        "28 x 28 grey pixels",
+        PNEUMONIA.scaling,
+    ),
 )
 
-DATA_SETS = {data_set.name: data_set for data_set in (DIGITS, CIFAR10, BREAST_CANCER, *GENERATED)}
+PUBLISHED = (
+    DIGITS,
+    CIFAR10,
+    CIFAR100,
+    MNIST,
+    PNEUMONIA,
+    PNEUMONIA_CAUSES,
+    PNEUMONIA_224,
+    BREAST_CANCER,
+)
+DATA_SETS = {data_set.name: data_set for data_set in (*PUBLISHED, *GENERATED)}
 
 
 def find(name: str) -> DataSet:

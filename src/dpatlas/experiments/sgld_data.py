@@ -100,6 +100,9 @@ def load_backbone(job: Job, folders: Sequence[Path]) -> Backbone:
     found, trained = job.data.manifest["preprocessing"], training["data"]["preprocessing"]
     if found != trained:
         raise InputError("data", f"preprocessing {found}", f"{trained}, as of backbone {wanted}")
+    shape, taken = list(job.data.image_shape), list(backbone.manifest["image_shape"])
+    if shape != taken:
+        raise InputError("data", f"images of shape {shape}", f"{taken}, as backbone {wanted} takes")
     return backbone
 
 

@@ -98,7 +98,8 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
         for axes in line[1:-1]:
             axes.sharey(line[0])
     for axes in panels.flat:
-        axes.axhline(fields["epsilon"], color=MUTED, linewidth=0.6, zorder=1)
+        target = small["epsilon"] if axes is panels[1, -1] else fields["epsilon"]
+        axes.axhline(target, color=MUTED, linewidth=0.6, zorder=1)
     for axes in panels[-1]:
         axes.set_xlabel("steps")
     legend(figure, [handle(look) for look in CURVES.values()], columns=4)

@@ -16,6 +16,8 @@ from torch import nn
 from dpatlas.core.guard import checked, integer
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
+from dpatlas.models.alexnet import alexnet
+from dpatlas.models.imagenet import imagenet_resnet18
 from dpatlas.models.network import Network, linear, mlp
 from dpatlas.models.resnet import resnet18
 from dpatlas.models.small_cnn import SIZES, bench_cnn, small_cnn
@@ -27,10 +29,13 @@ ON_IMAGES: Mapping[str, Callable[..., Network]] = {
     **{f"small-cnn-{size}": partial(small_cnn, **layout) for size, layout in SIZES.items()},
     "bench-cnn": bench_cnn,
     "resnet18": resnet18,
+    "alexnet": alexnet,
     "wrn16-4": partial(wide_resnet, 16, 4),
     "vit-tiny": vit,
 }
+# Networks that can be trained from initial weights, and those whose weights come from elsewhere.
 NAMES = (*FLAT, *ON_IMAGES)
+IMPORTED: Mapping[str, Callable[..., Network]] = {"imagenet-resnet18": imagenet_resnet18}
 TOKEN_DEVIATION = 0.02
 
 
@@ -53,9 +58,10 @@ def build(
 
     Raises InputError for an unknown name or option.
     """
-    if name not in NAMES:
-        raise InputError("model", repr(name), "one of " + ", ".join(NAMES))
-    make = {**FLAT, **ON_IMAGES}[name]
+    makers = {**FLAT, **ON_IMAGES, **IMPORTED}
+    if name not in makers:
+        raise InputError("model", repr(name), "one of " + ", ".join(makers))
+    make = makers[name]
     known = set(inspect.signature(make).parameters) - {"image_shape", "outputs"}
     for option in sorted(set(options) - known):
         raise InputError(f"options of {name}", option, ", ".join(sorted(known)) or "none")

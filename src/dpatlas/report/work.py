@@ -14,6 +14,7 @@ COUNTS: dict[tuple[str, str], Callable[[Mapping[str, Any], Size], Work]] = {
     ("kl_privacy", "linearized"): work_kl_privacy.linearized,
     ("kl_privacy", "constants"): work_kl_privacy.constants,
     ("pretrain", "backbone"): work_training.pretrain_backbone,
+    ("pretrain", "imported"): work_training.pretrain_imported,
     ("pretrain", "transfer"): work_training.pretrain_transfer,
     ("dp_sgld", "accuracy"): work_training.sgld_accuracy,
     ("dp_sgld", "finetune"): work_training.sgld_finetune,

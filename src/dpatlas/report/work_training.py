@@ -18,10 +18,14 @@ NETWORKS = {
     "bench-cnn": (3072, 38_600_000, 340_000),
     "resnet18": (3072, 555_000_000, 1_700_000),
     "wrn16-4": (3072, 388_000_000, 1_500_000),
+    "alexnet": (3072, 15_000_000, 25_000),
     "vit-tiny": (3072, 345_600_000, 2_000_000),
+    "imagenet-resnet18": (50_176, 1_814_000_000, 6_000_000),
 }
 # Features that a backbone hands to a regression; a round number.
 FEATURES_OF_A_BACKBONE = 256
+# Of a network's products that the trained last parts take, over all arms.
+TRAINED_SHARE = 0.25
 # Of an audited mechanism: updates of a run, and values of epsilon for its profile and ledger.
 ATTACKED_UPDATES, PROFILE_POINTS = 4, 11
 # A private update draws keys, a batch and noise, clips, and is looked at: this many visits.
@@ -80,6 +84,14 @@ def pretrain_backbone(fields: Mapping[str, Any], size: Size) -> Work:
     return Work(counts, 4 * RECORD_BYTES, on_gpu=True)
 
 
+def pretrain_imported(fields: Mapping[str, Any], size: Size) -> Work:
+    """One record through the published network and through ours; a download takes no CPU."""
+    # It stretches whatever it is given to one size.
+    _, multiplications, activations = NETWORKS[fields["model"]]
+    counts = {"products": 4 * multiplications, "elements": 2 * activations, "starts": 2}
+    return Work(counts, 4 * RECORD_BYTES)
+
+
 def pretrain_transfer(fields: Mapping[str, Any], size: Size) -> Work:
     """Neighbours by brute force and a logistic regression, by split and backbone."""
     fits = fields["splits"] * (1 + len(fields["backbones"]))
@@ -109,12 +121,12 @@ def sgld_accuracy(fields: Mapping[str, Any], size: Size) -> Work:
 
 
 def sgld_finetune(fields: Mapping[str, Any], size: Size) -> Work:
-    """Private steps of a network of which the backbone's name does not tell the size."""
+    """Private steps of the last parts of a network; a backbone's name does not tell its size."""
     arms = (1 + len(fields["epsilons"])) * len(fields["unfreeze"])
     updates = arms * _trainings(fields, len(fields["lrs"])) * fields["steps"]
     model = "small-cnn-s" if size.inputs == 64 else "bench-cnn"
     counts = {
-        **_private_passes(model, size.inputs, updates * fields["batch"]),
+        **_private_passes(model, size.inputs, TRAINED_SHARE * updates * fields["batch"]),
         "steps": updates * VISITS_PER_UPDATE,
         "accountings": CALIBRATION_POINTS,
         "starts": PRIVATE_STARTS,

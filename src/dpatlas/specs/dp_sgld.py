@@ -76,9 +76,13 @@ def device(spec: Spec, chosen: str) -> str:
 
 
 def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: interpreter, torch and accountants; images and features."""
+    """Peak memory of a job in MB: interpreter, torch and accountants; images and features.
+
+    Fine-tuning keeps what its first trained part sees: a few times the images.
+    """
     data = spec.fields.get("data")
-    return round(1000 + (4 * array_mb(data) if data else 0))
+    copies = 10 if spec.fields["kind"] == "finetune" else 4
+    return round(1000 + (copies * array_mb(data) if data else 0))
 
 
 def _trained(config: Mapping[str, Any], kind: str, chosen: Mapping[str, Any]) -> Spec:

@@ -1,4 +1,4 @@
-"""pretrain: public backbones, and what their features are worth."""
+"""pretrain: public backbones, trained here or imported, and what their features are worth."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +13,9 @@ MODULE = "dpatlas.experiments.pretrain"
 SIZES = ("n_train", "n_test")
 COUNTS = ("epochs", "batch")
 RATES = ("lr", "weight_decay", "label_smoothing")
+# Sources that stand for weights which others trained and published, and networks that have them.
+IMPORTED = {"imagenet": ("imagenet-resnet18",)}
+OF_IMPORTED = ("source", "model", "options", "image_shape")
 
 FIGURES = {"pretrain_samples": ("backbones", "transfer")}
 TABLES: dict[str, tuple[str, ...]] = {}
@@ -23,24 +26,31 @@ PLACES = {
 
 
 def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
-    """Specs by group: one training per backbone, one measurement of those that it names."""
+    """Specs by group: one training or import per backbone, one measurement of those it names."""
+    specs = [backbone_spec(config, name) for name in config[KEY]["train"]]
     return {
-        "backbones": [backbone_spec(config, name) for name in config[KEY]["train"]],
+        "backbones": [spec for spec in specs if spec.fields["kind"] == "backbone"],
+        "imported": [spec for spec in specs if spec.fields["kind"] == "imported"],
         "transfer": [_transfer(config)],
     }
 
 
 def backbone_spec(config: Mapping[str, Any], name: str) -> Spec:
-    """The training of the backbone that the config calls `name`.
+    """The training, or the import, of the backbone that the config calls `name`.
 
-    Raises InputError for a name that the config does not define or train.
+    Raises InputError for a name that the config does not define or train, and for settings that
+    say nothing about this backbone.
     """
     block = config[KEY]
     if name not in block["backbones"]:
         raise InputError("backbone", repr(name), "one of " + ", ".join(block["backbones"]))
     if name not in block["train"]:
         raise InputError("backbone", repr(name), f"one of pretrain.train, {block['train']}")
-    chosen = {**{key: block[key] for key in (*SIZES, *COUNTS, *RATES)}, **block["backbones"][name]}
+    own = block["backbones"][name]
+    if own["source"] in IMPORTED:
+        return _imported(name, own)
+    _check_trained(name, own)
+    chosen = {**{key: block[key] for key in (*SIZES, *COUNTS, *RATES)}, **own}
     data = {"name": chosen["source"], **{size: chosen[size] for size in SIZES}, "n_add": 0}
     if "classes" in chosen:
         data["classes"] = chosen["classes"]
@@ -71,7 +81,32 @@ def device(spec: Spec, chosen: str) -> str:
 
 def memory_mb(spec: Spec) -> int:
     """Peak memory of a job in MB: interpreter and torch, images, a batch's activations."""
-    return round(1100 + 3 * array_mb(spec.fields["data"]))
+    data = spec.fields.get("data")
+    return round(1100 + (3 * array_mb(data) if data else 0))
+
+
+def _imported(name: str, own: Mapping[str, Any]) -> Spec:
+    place, source = f"{KEY}.backbones.{name}", own["source"]
+    for key in own:
+        if key not in OF_IMPORTED:
+            allowed = f"{', '.join(OF_IMPORTED)}: weights of {source} are not trained here"
+            raise InputError(f"{place}.{key}", own[key], allowed)
+    if own["model"] not in IMPORTED[source]:
+        raise InputError(f"{place}.model", own["model"], ", ".join(IMPORTED[source]))
+    if "image_shape" not in own:
+        allowed = "channels, height and width of the records that it will see"
+        raise InputError(f"{place}.image_shape", "nothing", allowed)
+    return Spec.of({"key": KEY, "kind": "imported", **own}, name)
+
+
+def _check_trained(name: str, own: Mapping[str, Any]) -> None:
+    place = f"{KEY}.backbones.{name}"
+    for source, models in IMPORTED.items():
+        if own["model"] in models:
+            raise InputError(f"{place}.source", own["source"], f"{source} for {own['model']}")
+    if "image_shape" in own:
+        allowed = "nothing: a backbone that is trained here takes its images' shape"
+        raise InputError(f"{place}.image_shape", own["image_shape"], allowed)
 
 
 def _transfer(config: Mapping[str, Any]) -> Spec:

@@ -1,18 +1,20 @@
-"""Generated images: as many as one asks for, public by construction, of 8 x 8 block counts.
+"""Generated images: as many as one asks for, public by construction.
 
-Every source draws an image the way the digits of scikit-learn were made: a 32 x 32 bitmap, counted
-in blocks of 4 x 4. Records are independent draws: a uniform label, then an image. Record i of a
-part (train, add, test, validation) is a function of (source, classes, selection, part, i), so a
-part that grows extends itself and moves no other.
+Most sources draw an image the way the digits of scikit-learn were made: a 32 x 32 bitmap, counted
+in blocks of 4 x 4. Leaves are images of 256 levels, in colour or in grey. Records are independent
+draws: a uniform label, then an image. Record i of a part (train, add, test, validation) is a
+function of (source, classes, selection, part, i), so a part that grows extends itself and moves no
+other.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpatlas.core.seeds import generator, seed
-from dpatlas.data.generated import fonts, scribbles, strokes
+from dpatlas.data.generated import fonts, leaves, scribbles, strokes
 from dpatlas.data.generated.ink import SIDE
 from dpatlas.data.prepared import content_sha256
 from dpatlas.data.sources import Images
@@ -24,8 +26,9 @@ Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Drawn:
-    """A source: its classes, and draw(generator, labels (n,)) -> images (n, 64) uint8.
+    """A source: its classes, and draw(generator, labels (n,)) -> images (n, pixels) uint8.
 
+    image_shape: (channels, height, width) of the pixels.
     looked_up: what its author took from real images, in words, for the ledgers of those who train
     on it.
     """
@@ -33,6 +36,7 @@ class Drawn:
     classes: tuple[str, ...]
     draw: Draw
     looked_up: str = "nothing"
+    image_shape: tuple[int, int, int] = (1, SIDE, SIDE)
 
 
 def _digits_and_letters(draws: np.random.Generator, labels: np.ndarray) -> np.ndarray:
@@ -59,6 +63,10 @@ SOURCES: Mapping[str, Drawn] = {
     "inverted-letters": Drawn(fonts.LETTERS, fonts.inverted(_letters)),
     "scribbles": Drawn(scribbles.CLASSES, scribbles.draw, _PEN),
     "digits-and-letters": Drawn(fonts.DIGITS + fonts.LETTERS, _digits_and_letters, _SKELETONS),
+    **{
+        name: Drawn(source.classes, source.draw, image_shape=source.image_shape)
+        for name, source in (("leaves", leaves.COLOUR), ("leaves-grey", leaves.GREY))
+    },
 }
 
 
@@ -80,10 +88,10 @@ def read(name: str, classes: Sequence[str], counts: Mapping[str, int], selection
 def records(
     name: str, classes: Sequence[str], count: int, *, part: str, selection: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels (count, 64) uint8 from 0 to 16 and labels (count,) int64 of one part."""
+    """Pixels (count, pixels) uint8 and labels (count,) int64 of one part."""
     source = SOURCES[name]
     of_source = np.array([source.classes.index(each) for each in classes])
-    pixels = np.empty((count, SIDE * SIDE), np.uint8)
+    pixels = np.empty((count, math.prod(source.image_shape)), np.uint8)
     labels = np.empty(count, np.int64)
     for number, start in enumerate(range(0, count, BLOCK)):
         axes = {"source": name, "part": part, "selection": selection, "block": number}

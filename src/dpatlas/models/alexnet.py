@@ -1,0 +1,48 @@
+"""AlexNet for small images (Krizhevsky et al., 2012, with strides and widths for 32x32)."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from dpatlas.core.guard import checked, integer
+from dpatlas.errors import InputError
+from dpatlas.models.network import Network
+
+# Channels, kernel, stride of the convolutions; max-pooling halves the map after these.
+CONVOLUTIONS = ((64, 11, 4), (192, 5, 1), (384, 3, 1), (256, 3, 1), (256, 3, 1))
+HALVED_AFTER = (1, 2)
+# Below this the second halving would have nothing left to pool.
+SMALLEST_SIDE = 13
+
+
+@checked(outputs=integer(ge=1))
+def alexnet(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Network:
+    """Five convolutions with biases and ReLU, max-pooling after three of them; 256 features.
+
+    One linear layer stands in for the three at the end of the published network: 2.47 million
+    parameters with ten outputs. It has no normalisation and no dropout.
+
+    Raises InputError for images with a side below 13.
+    """
+    into, height, width = image_shape
+    if min(height, width) < SMALLEST_SIDE:
+        found, least = f"{height} x {width} pixels", f"{SMALLEST_SIDE} x {SMALLEST_SIDE}"
+        raise InputError("image_shape", found, f"{least} pixels or more")
+    parts = []
+    for index, (out, kernel, stride) in enumerate(CONVOLUTIONS, start=1):
+        parts += [
+            (f"conv{index}", nn.Conv2d(into, out, kernel, stride, padding=kernel // 2)),
+            (f"relu{index}", nn.ReLU()),
+        ]
+        if index in HALVED_AFTER:
+            parts.append((f"pool{index}", nn.MaxPool2d(2)))
+        into = out
+    return Network(
+        [
+            *parts,
+            # 2x2 positions are left of a 32x32 image.
+            ("pool5", nn.AdaptiveMaxPool2d(1)),
+            ("flatten", nn.Flatten()),
+            ("head", nn.Linear(into, outputs)),
+        ]
+    )

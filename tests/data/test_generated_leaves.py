@@ -1,0 +1,232 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.spatial.distance import cdist
+
+from dpatlas.core.seeds import generator
+from dpatlas.data.generated import BLOCK, SOURCES, leaves, records, surfaces
+from dpatlas.data.generated.leaves import COLOUR, GREATEST_RADIUS, GREY, LAYERS
+from dpatlas.data.generated.surfaces import SHAPES, TEXTURES, TILES, Surfaces, render
+from dpatlas.data.prepare import prepare
+from dpatlas.data.prepared import load
+from dpatlas.data.registry import find
+
+NAMES = {"leaves": COLOUR, "leaves-grey": GREY}
+KINDS = len(leaves.HUES), len(TEXTURES), len(leaves.OBJECT_SHAPES)
+
+
+def draw(name, count, part="train", selection=0, classes=None):
+    return records(name, classes or SOURCES[name].classes, count, part=part, selection=selection)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Images (n, channels, side, side) and the tone, texture and shape of their objects."""
+    found = {}
+    for name, source in NAMES.items():
+        pixels, labels = draw(name, 4 * BLOCK)
+        images = pixels.reshape(-1, *source.image_shape).astype(float)
+        found[name] = images, *np.unravel_index(labels, KINDS)
+    return found
+
+
+def middle(images, half=3):
+    """The pixels about the middle, where nearly every object is."""
+    centre = images.shape[-1] // 2
+    return images[..., centre - half : centre + half, centre - half : centre + half]
+
+
+@pytest.mark.parametrize(("name", "pixels"), [("leaves", 3 * 32 * 32), ("leaves-grey", 28 * 28)])
+def test_images_have_all_levels_and_are_of_every_class(name, pixels):
+    images, labels = draw(name, 2 * BLOCK)
+    assert images.shape == (2 * BLOCK, pixels) and images.dtype == np.uint8
+    assert set(np.unique(images)) == set(range(256))
+    assert set(labels) == set(range(36)) and len(set(SOURCES[name].classes)) == 36
+    assert images.std(1).min() > 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_part_that_grows_extends_itself(name):
+    few, many = draw(name, 5), draw(name, BLOCK + 1)
+    for short, long in zip(few, many, strict=True):
+        np.testing.assert_array_equal(short, long[:5])
+
+
+@pytest.mark.parametrize("other", [{"part": "test"}, {"selection": 1}])
+def test_parts_and_selections_share_no_image(other):
+    one, two = draw("leaves-grey", BLOCK)[0], draw("leaves-grey", BLOCK, **other)[0]
+    assert cdist(one, two, "cityblock").min() > 0
+
+
+def test_images_do_not_depend_on_how_many_are_rendered_at_a_time(monkeypatch):
+    labels = np.arange(36)
+    whole = COLOUR.draw(generator(1), labels)
+    monkeypatch.setattr(leaves, "CHUNK", 7)
+    np.testing.assert_array_equal(whole, COLOUR.draw(generator(1), labels))
+
+
+def test_labels_are_positions_in_the_selected_classes():
+    for classes in (
+        ("light plain disc", "dark plain disc"),
+        ("dark plain disc", "light plain disc"),
+    ):
+        pixels, labels = draw("leaves-grey", BLOCK, classes=classes)
+        level = middle(pixels.reshape(-1, 28, 28)).mean((1, 2))
+        light = labels == classes.index("light plain disc")
+        assert level[light].mean() > 190 and level[~light].mean() < 70
+
+
+def test_hues_are_those_of_the_objects(drawn):
+    images, tone, _, shape = drawn["leaves"]
+    solid = shape != leaves.OBJECT_SHAPES.index("ring")
+    for hue in range(len(leaves.HUES)):
+        red_green_blue = middle(images[solid & (tone == hue)]).mean((0, 2, 3))
+        others = np.delete(red_green_blue, hue)
+        assert red_green_blue[hue] > others.max() + 15
+
+
+def test_levels_are_those_of_the_objects(drawn):
+    images, tone, _, shape = drawn["leaves-grey"]
+    solid = shape != leaves.OBJECT_SHAPES.index("ring")
+    levels = [middle(images[solid & (tone == level)]).mean() for level in range(3)]
+    assert (np.diff(levels) > 40).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_textures_differ_in_their_steps_from_pixel_to_pixel(name, drawn):
+    images, _, texture, shape = drawn[name]
+    inner = middle(images)
+    steps = np.abs(np.diff(inner, axis=-1)).mean((1, 2, 3))
+    disc = shape == leaves.OBJECT_SHAPES.index("disc")
+    plain, patterned, noisy = (steps[disc & (texture == each)].mean() for each in range(3))
+    assert patterned > 1.5 * plain and noisy > 1.5 * plain
+
+
+def test_shapes_are_those_of_the_objects(drawn):
+    """Where light objects are lighter than dark ones, on average, is where a shape lies."""
+    images, tone, _, shape = drawn["leaves-grey"]
+    where = {
+        name: (
+            images[(shape == of) & (tone == 2)].mean(0)
+            - images[(shape == of) & (tone == 0)].mean(0)
+        )[0]
+        for of, name in enumerate(leaves.OBJECT_SHAPES)
+    }
+    area = {name: difference.mean() for name, difference in where.items()}
+    assert area["disc"] > 1.3 * max(area["bar"], area["triangle"])
+    ring = where["ring"]
+    assert middle(ring, 2).mean() < 0.9 * middle(ring, 8).mean()
+    for name in ("disc", "bar", "triangle"):
+        assert middle(where[name], 2).mean() > 1.3 * middle(where[name], 8).mean()
+
+
+@pytest.mark.parametrize(("name", "tones"), [("leaves", 3), ("leaves-grey", 1)])
+def test_the_brightness_of_an_image_tells_nothing_but_a_grey_objects_level(name, tones, drawn):
+    images, tone, texture, shape = drawn[name]
+    classes = np.ravel_multi_index((tone % tones, texture, shape), KINDS)
+    brightness = images.mean((1, 2, 3))
+    groups = [brightness[classes == each] for each in np.unique(classes)]
+    assert len(groups) == 12 * tones
+    assert stats.f_oneway(*groups).pvalue > 1e-3
+    assert stats.kruskal(*groups).pvalue > 1e-3
+
+
+def test_radii_have_a_power_law():
+    size = LAYERS, 400
+    _, _, radius = COLOUR._places(generator(2), size)
+    images = radius[1:-1]
+    # Above every image's least radius the density is r^-3, whatever that was.
+    large = images[images > leaves.LEAST_RADIUS[1]]
+    low, high = leaves.LEAST_RADIUS[1] ** -2, GREATEST_RADIUS**-2
+    assert stats.kstest((low - large**-2) / (low - high), "uniform").pvalue > 1e-3
+    assert images.min() >= leaves.LEAST_RADIUS[0] and images.max() <= GREATEST_RADIUS
+
+
+def a_disc(**changes):
+    """One layer on one image of 32 x 32 pixels: a flat disc of radius 9 in its middle, all 200."""
+    numbers = {"x": 16, "y": 16, "radius": 10, "period": 1, "squeeze": 1, "turn": 0.3}
+    fields = {name: np.full((1, 1), value, np.float32) for name, value in numbers.items()}
+    shape, tile = np.zeros((2, 1, 1), np.int32)
+    disc = Surfaces(
+        shape=shape,
+        tile=tile,
+        texture_turn=fields["turn"],
+        phase=np.full((2, 1, 1), 64, np.float32),
+        tones=np.full((2, 1, 1, 1), 200, np.float32),
+        **fields,
+    )
+    return replace(disc, **changes)
+
+
+def test_a_disc_has_its_area_and_place():
+    shown = render(a_disc(x=np.full((1, 1), 12, np.float32)), 32)[0, :, :, 0] / 200
+    np.testing.assert_allclose(shown.sum(), np.pi * 9**2, rtol=0.01)
+    np.testing.assert_allclose(shown.sum(0) @ (np.arange(32) + 0.5) / shown.sum(), 12, atol=0.1)
+    np.testing.assert_allclose(shown.sum(1) @ (np.arange(32) + 0.5) / shown.sum(), 16, atol=0.1)
+
+
+def test_a_squeezed_disc_is_an_ellipse():
+    flat = a_disc(squeeze=np.full((1, 1), 0.7, np.float32), turn=np.zeros((1, 1), np.float32))
+    shown = render(flat, 32)[0, :, :, 0] / 200
+    np.testing.assert_allclose([shown[16].sum(), shown[:, 16].sum()], [0.7 * 18, 18], atol=0.4)
+
+
+def test_what_falls_later_covers_what_fell_before():
+    over = a_disc(tones=np.full((2, 1, 1, 1), 50, np.float32), x=np.full((1, 1), 20, np.float32))
+    both = Surfaces(
+        *(
+            np.concatenate([getattr(each, name) for each in (a_disc(), over)], axis=-2)
+            for name in Surfaces.__dataclass_fields__
+        )
+    )
+    shown = render(both, 32)[0, 16, :, 0]
+    np.testing.assert_allclose(shown[[2, 9, 16, 27, 30]], [0, 200, 50, 50, 0])
+
+
+def test_outlines_are_those_of_their_names():
+    """Areas in units of the squared radius, by formula; overlaps of box and circle are none."""
+    depths = surfaces._depths()
+    cell = (2 * surfaces.REACH / surfaces.SHAPE_CELLS) ** 2
+    area = dict(zip(SHAPES, (depths > 0).sum((1, 2)) * cell, strict=True))
+    star = 5 * 1.15**2 * 0.45 * np.sin(np.pi / 5)
+    expected = {
+        "disc": np.pi * 0.9**2,
+        "bar": 4 * 1.15 * 0.36,
+        "triangle": 3 * np.sqrt(3) / 4 * 1.15**2,
+        "ring": np.pi * (1.05**2 - 0.55**2),
+        "square": 1.6**2,
+        "star": star,
+    }
+    assert area == pytest.approx(expected, rel=0.03)
+    # Steps of one cell change a depth by no more than the cell's side.
+    assert np.abs(np.diff(depths, axis=2)).max() <= 1.001 * np.sqrt(cell)
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_the_edges_of_a_tile_meet(tile):
+    values = surfaces._tile_values()[TILES.index(tile)]
+    assert values.min() >= 0 and values.max() <= 1 and abs(values.mean() - 0.5) < 0.25
+    for axis in (0, 1):
+        steps = np.abs(np.diff(values, axis=axis)).max()
+        seam = np.abs(values.take(0, axis) - values.take(-1, axis)).mean()
+        assert seam <= steps
+
+
+def test_they_are_prepared_with_the_scaling_of_the_photographs(tmp_path):
+    for name, photographs in (("leaves", "cifar10"), ("leaves-grey", "pneumonia")):
+        one, two = find(name), find(photographs)
+        assert (one.scaling, one.image_shape) == (two.scaling, two.image_shape)
+    prepare("leaves", {"n_train": 4, "n_test": 3}, tmp_path / "colour")
+    found = load(tmp_path / "colour")
+    assert found.image_shape == (3, 32, 32) and len(found.x_test) == 3
+    pixels, labels = draw("leaves", 4)
+    np.testing.assert_array_equal(
+        found.x_train, (2 * pixels.astype(np.float32) - 255) / np.float32(255)
+    )
+    np.testing.assert_array_equal(found.y_train, labels)
+    prepare("leaves-grey", {"n_train": 4}, tmp_path / "grey")
+    grey = load(tmp_path / "grey")
+    assert grey.image_shape == (1, 28, 28)
+    np.testing.assert_array_equal(grey.x_train, draw("leaves-grey", 4)[0] / np.float32(255))

@@ -1,0 +1,194 @@
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from pneumonia_miniature import (
+    FORMS,
+    LEVELS,
+    PER_CAUSE,
+    PER_CLASS,
+    THREE,
+    TWO,
+    Miniature,
+    jpeg_bytes,
+    prepared,
+    refusal,
+)
+from test_download import Server, fail
+
+from dpatlas.data import pneumonia as module
+from dpatlas.data.download import download
+from dpatlas.data.prepare import prepare
+from dpatlas.data.registry import PNEUMONIA, PNEUMONIA_CAUSES, find
+from dpatlas.errors import InputError
+
+
+@pytest.fixture
+def xrays(monkeypatch) -> Miniature:
+    return Miniature(monkeypatch)
+
+
+def levels(x) -> list[int]:
+    """The grey level of every record of flat images, in order of size."""
+    whole = np.rint(255 * x)
+    assert (np.ptp(whole, axis=1) <= 1).all()
+    return sorted(whole[:, 0].astype(int).tolist())
+
+
+def test_counts_are_the_published_ones():
+    for entry in (PNEUMONIA, PNEUMONIA_CAUSES):
+        sums = {split: sum(counts) for split, counts in entry.counts.items()}
+        assert sums == {"train": 5232, "test": 624}
+    for split, (normal, pneumonia) in PNEUMONIA.counts.items():
+        assert PNEUMONIA_CAUSES.counts[split][0] == normal
+        assert sum(PNEUMONIA_CAUSES.counts[split][1:]) == pneumonia
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("folder", ["", "pneumonia"])
+def test_both_formats_give_the_images_and_labels(xrays, tmp_path, form, folder):
+    (tmp_path / "root" / folder).mkdir(parents=True)
+    getattr(xrays, form)(tmp_path / "root" / folder)
+    found = prepared(tmp_path / "root", tmp_path / "out")
+    assert found.manifest["image_shape"] == [1, 28, 28]
+    for split, x, y in (
+        ("train", found.x_train, found.y_train),
+        ("test", found.x_add, found.y_add),
+    ):
+        assert np.bincount(y).tolist() == list(PER_CLASS[split])
+        np.testing.assert_array_equal(y, x[:, 0] > (LEVELS["bacteria"] - 1) / 255)
+        gaps = np.subtract(levels(x), sorted(xrays.levels[split]))
+        assert np.abs(gaps).max() <= (2 if form == "write_archive" else 0)
+
+
+def test_causes_are_told_by_file_name(xrays, tmp_path):
+    xrays.write_archive(tmp_path)
+    found = prepared(tmp_path, tmp_path / "out", THREE, "pneumonia_causes")
+    assert np.bincount(found.y_train).tolist() == list(PER_CAUSE["train"])
+    assert np.bincount(found.y_add).tolist() == list(PER_CAUSE["test"])
+    bounds = np.array([*LEVELS.values()][1:]) - 1
+    np.testing.assert_array_equal(found.y_train, np.digitize(255 * found.x_train[:, 0], bounds))
+
+
+def test_causes_need_the_archive(xrays, tmp_path):
+    xrays.write_npz(tmp_path)
+    message = refusal(tmp_path, tmp_path / "out", THREE, "pneumonia_causes")
+    assert "ChestXRay2017.zip" in message and "pneumoniamnist" not in message
+
+
+def test_archive_without_causes_in_its_names_is_refused(xrays, tmp_path):
+    images = {name.replace("VIRUS", "UNKNOWN"): content for name, content in xrays.images().items()}
+    xrays.write_archive(tmp_path, images)
+    message = refusal(tmp_path, tmp_path / "out", THREE, "pneumonia_causes")
+    assert "0 train images of class virus" in message and "3 of them" in message
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_order_of_the_classes_names_the_labels(xrays, tmp_path, form):
+    getattr(xrays, form)(tmp_path)
+    found = prepared(tmp_path, tmp_path / "out", {"classes": ["pneumonia", "normal"]})
+    assert np.bincount(found.y_train).tolist() == list(PER_CLASS["train"])[::-1]
+    assert (found.x_train[found.y_train == 0, 0] > LEVELS["normal"] / 255 * 2).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_images_of_a_class_keep_the_order_of_the_source(xrays, tmp_path, form):
+    getattr(xrays, form)(tmp_path)
+    source = module.locate(find("pneumonia"), [tmp_path])
+    pixels, labels = module.read(source, find("pneumonia"), ["pneumonia"]).splits["train"]
+    assert pixels.dtype == np.uint8 and labels.tolist() == [0] * 7
+    if form == "write_archive":
+        images = sorted(xrays.images().items())
+        expected = [
+            int(np.asarray(Image.open(io.BytesIO(content)).convert("L"))[0, 0])
+            for name, content in images
+            if name.startswith("chest_xray/train/PNEUMONIA")
+        ]
+    else:
+        arrays = xrays.arrays()
+        every = np.concatenate([arrays["train_images"], arrays["val_images"]])[:, 0, 0]
+        expected = every[every >= LEVELS["bacteria"]].tolist()
+    assert pixels[:, 0].tolist() == expected
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_parts_are_disjoint_and_come_from_their_splits(xrays, tmp_path, form):
+    getattr(xrays, form)(tmp_path)
+    options = TWO | {"n_train": 6, "n_validation": 5, "n_add": 2, "n_test": 4, "selection": 1}
+    found = prepared(tmp_path, tmp_path / "out", options)
+    train, validation = levels(found.x_train), levels(found.x_validation)
+    add, test = levels(found.x_add), levels(found.x_test)
+    assert [len(part) for part in (train, validation, add, test)] == [6, 5, 2, 4]
+    assert len({*train, *validation}) == 11 and len({*add, *test}) == 6
+
+
+def test_archive_is_preferred_and_its_sha256_recorded(xrays, tmp_path):
+    xrays.write_npz(tmp_path)
+    path = xrays.write_archive(tmp_path)
+    source = prepared(tmp_path, tmp_path / "out").manifest["source"]
+    assert source["kind"] == "official archive" and source["file"] == "ChestXRay2017.zip"
+    assert source["checksum"] == f"sha256:{module.file_digest(path, 'sha256')}"
+
+
+def test_record_says_whether_the_npz_is_the_published_file(xrays, tmp_path, monkeypatch):
+    path = xrays.write_npz(tmp_path)
+    other = prepared(tmp_path, tmp_path / "other").manifest["source"]
+    assert other["kind"] == "PneumoniaMNIST, not the published file"
+    monkeypatch.setattr(module, "NPZ_MD5", module.file_digest(path, "md5"))
+    assert prepared(tmp_path, tmp_path / "out").manifest["source"]["kind"] == "PneumoniaMNIST"
+
+
+@pytest.mark.parametrize(("width", "height"), [(90, 33), (33, 90), (56, 56)])
+def test_image_is_cropped_to_its_centre_and_resized(xrays, tmp_path, width, height):
+    side = min(width, height)
+    left, top = (width - side) // 2, (height - side) // 2
+    pixels = np.full((height, width), 255, np.uint8)
+    pixels[top : top + side, left : left + side // 2] = 100
+    pixels[top : top + side, left + side // 2 : left + side] = 20
+    image = module._decode("here", jpeg_bytes(pixels), PNEUMONIA).reshape(28, 28).astype(int)
+    # Away from its edges the square is two flat halves; what lies outside is not seen at all.
+    assert np.abs(image[2:-2, 2:11] - 100).max() <= 8
+    assert np.abs(image[2:-2, 17:-2] - 20).max() <= 8
+    if width == height:
+        reference = pixels.reshape(28, 2, 28, 2).mean(axis=(1, 3))
+        assert np.abs(image - reference).mean() < 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_read_only_root_is_enough(xrays, tmp_path, form):
+    root = tmp_path / "root"
+    root.mkdir()
+    getattr(xrays, form)(root).chmod(0o400)
+    root.chmod(0o500)
+    before = sorted(root.rglob("*"))
+    prepared(root, tmp_path / "out")
+    assert sorted(root.rglob("*")) == before
+    root.chmod(0o700)
+
+
+def test_nothing_is_fetched_and_the_message_says_what_to_do(xrays, tmp_path, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    server = Server()
+    server.answers = [fail(404)]
+    try:
+        with pytest.raises(InputError) as caught:
+            prepare(
+                "pneumonia",
+                TWO,
+                tmp_path / "out",
+                data_root=tmp_path,
+                download_folder=tmp_path / "cache",
+                allow_download=True,
+                mirrors=[server.address],
+            )
+        with pytest.raises(InputError, match="one with files to download"):
+            download("pneumonia", tmp_path / "cache", mirrors=[server.address])
+    finally:
+        server.close()
+    assert server.paths == []
+    message = str(caught.value)
+    for part in ("data.root", str(tmp_path), "ChestXRay2017.zip", "pneumoniamnist.npz"):
+        assert part in message
+    assert "rscbjbr9sj version 2" in message and "no checksum is published" in message
+    assert "permission" not in message and "official: )" not in message

@@ -1,0 +1,240 @@
+import io
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image, JpegImagePlugin
+from pneumonia_miniature import (
+    FORMS,
+    PER_CLASS,
+    TWO,
+    Miniature,
+    jpeg_bytes,
+    npy_bytes,
+    prepared,
+    refusal,
+    zip_bytes,
+)
+
+from dpatlas.data import pneumonia as module
+from dpatlas.data.registry import find
+from dpatlas.errors import InputError
+
+ONE_NAME = "chest_xray/train/PNEUMONIA/person4_bacteria_5.jpeg"
+
+
+@pytest.fixture
+def xrays(monkeypatch) -> Miniature:
+    return Miniature(monkeypatch)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("damage", ["truncated", "html", "empty"])
+def test_file_that_is_no_whole_archive_is_refused(xrays, tmp_path, form, damage):
+    path = getattr(xrays, form)(tmp_path)
+    whole = path.read_bytes()
+    content = {"truncated": whole[:-100], "html": b"<html>not found</html>", "empty": b""}
+    path.write_bytes(content[damage])
+    message = refusal(tmp_path, tmp_path / "out")
+    assert path.name in message and "truncated or damaged archive" in message
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("place", [b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"])
+def test_damaged_bytes_give_one_line_or_the_same_images(xrays, tmp_path, form, place):
+    path = getattr(xrays, form)(tmp_path)
+    whole = path.read_bytes()
+    source, entry = module.locate(find("pneumonia"), [tmp_path]), find("pneumonia")
+    expected = module.read(source, entry, TWO["classes"]).splits["train"][0]
+    start = whole.rfind(place)
+    refused = 0
+    for offset in range(0, 46):
+        damaged = bytearray(whole)
+        damaged[min(start + offset, len(whole) - 1)] ^= 0xFF
+        path.write_bytes(damaged)
+        try:
+            found = module.read(source, entry, TWO["classes"]).splits["train"][0]
+        except InputError as error:
+            assert path.name in str(error) and "\n" not in str(error)
+            refused += 1
+        else:
+            # A name that is no longer expected leaves its image out, which prepare would count.
+            assert {row.tobytes() for row in found} <= {row.tobytes() for row in expected}
+    assert refused
+
+
+def test_changed_image_bytes_are_seen_by_the_archive(xrays, tmp_path):
+    content = xrays.images()[ONE_NAME]
+    path = tmp_path / "ChestXRay2017.zip"
+    whole = zip_bytes(xrays.images().items(), zipfile.ZIP_STORED)
+    start = whole.index(content, whole.index(ONE_NAME.encode()))
+    path.write_bytes(whole[: start + 200] + bytes(20) + whole[start + 220 :])
+    message = refusal(tmp_path, tmp_path / "out")
+    assert "truncated or damaged archive" in message and ONE_NAME in message
+
+
+def test_encrypted_archive_is_refused(xrays, tmp_path):
+    path = xrays.write_archive(tmp_path)
+    content = bytearray(path.read_bytes())
+    start = content.rfind(b"PK\x01\x02")
+    content[start + 8] |= 1
+    path.write_bytes(content)
+    assert "encrypted" in refusal(tmp_path, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"not an image", "cannot be decoded"),
+        (jpeg_bytes(np.zeros((40, 40), np.uint8))[:200], "cannot be decoded"),
+        (jpeg_bytes(np.zeros((27, 40), np.uint8)), "40 x 27 pixels"),
+        (jpeg_bytes(np.zeros((40, 27, 3), np.uint8)), "27 x 40 pixels"),
+    ],
+    ids=["no image", "truncated", "too low", "too narrow"],
+)
+def test_image_that_does_not_fit_is_named(xrays, tmp_path, content, found):
+    xrays.write_archive(tmp_path, xrays.images() | {ONE_NAME: content})
+    message = refusal(tmp_path, tmp_path / "out")
+    assert ONE_NAME in message and found in message
+
+
+def test_png_under_a_jpeg_name_is_refused(xrays, tmp_path):
+    stream = io.BytesIO()
+    Image.fromarray(np.zeros((40, 40), np.uint8)).save(stream, "PNG")
+    xrays.write_archive(tmp_path, xrays.images() | {ONE_NAME: stream.getvalue()})
+    assert "cannot be decoded" in refusal(tmp_path, tmp_path / "out")
+
+
+@pytest.mark.parametrize("side", [4097, 20_000, 65_000])
+def test_image_bomb_is_refused_by_its_header(xrays, tmp_path, side, monkeypatch):
+    header = bytearray(jpeg_bytes(np.zeros((40, 40), np.uint8)))
+    start = header.index(b"\xff\xc0") + 5
+    header[start : start + 4] = side.to_bytes(2, "big") * 2
+    xrays.write_archive(tmp_path, xrays.images() | {ONE_NAME: bytes(header)})
+    decoded = []
+    load_image = JpegImagePlugin.JpegImageFile.load
+    monkeypatch.setattr(
+        JpegImagePlugin.JpegImageFile,
+        "load",
+        lambda image: decoded.append(image.size) or load_image(image),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        message = refusal(tmp_path, tmp_path / "out")
+    assert ONE_NAME in message and (side, side) not in decoded
+    assert f"{side} x {side} pixels" in message or "cannot be decoded" in message
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_member_that_swells_is_refused_before_it_is_read(xrays, tmp_path, form, monkeypatch):
+    bomb = bytes(module.LARGEST_MEMBER + 1)
+    if form == "write_archive":
+        xrays.write_archive(tmp_path, xrays.images() | {ONE_NAME: bomb})
+    else:
+        xrays.write_npz(tmp_path, val_images=bomb)
+    read = zipfile.ZipFile.read
+    monkeypatch.setattr(
+        zipfile.ZipFile,
+        "read",
+        lambda archive, name: (
+            read(archive, name) if archive.getinfo(name).file_size < 10_000 else pytest.fail("read")
+        ),
+    )
+    message = refusal(tmp_path, tmp_path / "out")
+    assert f"{len(bomb)} bytes" in message
+
+
+def test_wrong_count_names_class_and_split(xrays, tmp_path):
+    images = xrays.images()
+    del images["chest_xray/test/NORMAL/NORMAL2-IM-0000-0001.jpeg"]
+    xrays.write_archive(tmp_path, images)
+    message = refusal(tmp_path, tmp_path / "out")
+    assert "1 test images of class normal" in message and "2 of them" in message
+
+
+def test_unselected_classes_are_not_decoded(xrays, tmp_path):
+    xrays.write_archive(tmp_path, xrays.images() | {ONE_NAME: b"no image"})
+    options = {"classes": ["normal", "virus"]}
+    found = prepared(tmp_path, tmp_path / "out", options, "pneumonia_causes")
+    assert np.bincount(found.y_train).tolist() == [4, 3]
+
+
+def test_names_that_leave_the_archive_and_links_are_ignored(xrays, tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    names = [
+        "../chest_xray/train/NORMAL/a.jpeg",
+        "/chest_xray/train/NORMAL/a.jpeg",
+        "chest_xray/train/NORMAL/../NORMAL/a.jpeg",
+        "chest_xray/train/NORMAL/sub/a.jpeg",
+        "chest_xray/train/NORMAL/..\\a.jpeg",
+        "chest_xray/train/NORMAL/a.jpeg.exe",
+        "chest_xray/train/NORMAL/a.jpeg\n",
+        "chest_xray/val/NORMAL/a.jpeg",
+        "chest_xray/chest_xray/train/NORMAL/a.jpeg",
+    ]
+    xrays.write_archive(root, extras=[(name, b"no image") for name in names])
+    before = {path for path in tmp_path.parent.rglob("*") if "out" not in path.parts}
+    assert len(prepared(root, tmp_path / "out").y_train) == sum(PER_CLASS["train"])
+    assert {path for path in tmp_path.parent.rglob("*") if "out" not in path.parts} == before
+    link = zipfile.ZipInfo("chest_xray/train/NORMAL/NORMAL2-IM-0000-0001.jpeg")
+    link.external_attr = 0o120777 << 16
+    images = xrays.images()
+    del images[link.filename]
+    xrays.write_archive(root, images, extras=[(link, b"/etc/hostname")])
+    assert "cannot be decoded" in refusal(root, tmp_path / "linked")
+
+
+def shape_of(**arrays):
+    return lambda found: {name: change(found[name]) for name, change in arrays.items()}
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (shape_of(test_images=lambda a: a[:, :27]), "(6, 27, 28)"),
+        (shape_of(test_images=lambda a: np.repeat(a[..., None], 3, -1)), "(6, 28, 28, 3)"),
+        (shape_of(test_images=lambda a: a[:-1]), "(5, 28, 28)"),
+        (shape_of(test_images=lambda a: a.astype(np.float32)), "float32"),
+        (shape_of(test_images=lambda a: a[0, 0, 0]), "uint8 ()"),
+        (shape_of(test_labels=lambda a: a[:, 0]), "uint8 (6,)"),
+        (shape_of(test_labels=lambda a: a.astype(np.int64)), "int64"),
+        (shape_of(test_labels=lambda a: a + np.uint8(1)), "labels below 2"),
+        (shape_of(test_images=lambda a: b""), "test_images.npy: found a damaged array"),
+        (shape_of(test_images=lambda a: npy_bytes(a)[:-5]), "test_images.npy: found a damaged"),
+        (shape_of(val_labels=lambda a: None), "no val_labels.npy"),
+    ],
+)
+def test_npz_with_other_arrays_is_refused(xrays, tmp_path, change, found):
+    xrays.write_npz(tmp_path, **change(xrays.arrays()))
+    message = refusal(tmp_path, tmp_path / "out")
+    assert "pneumoniamnist.npz" in message and found in message
+
+
+def test_npz_header_that_claims_more_than_there_is_is_refused(xrays, tmp_path):
+    content = npy_bytes(np.zeros((6, 28, 28), np.uint8))
+    xrays.write_npz(tmp_path, test_images=content.replace(b"(6, 28, 28), ", b"(9999, 99999)"))
+    assert "a damaged array" in refusal(tmp_path, tmp_path / "out")
+
+
+class Hostile:
+    def __reduce__(self):
+        return (exec, ("open('proof', 'w').close()",))
+
+
+def test_hostile_pickle_in_the_npz_runs_nothing(xrays, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hostile = npy_bytes(np.array([Hostile()], dtype=object))
+    np.load(io.BytesIO(hostile), allow_pickle=True)
+    assert (tmp_path / "proof").exists()
+    (tmp_path / "proof").unlink()
+    xrays.write_npz(tmp_path, test_labels=hostile)
+    assert "test_labels.npy" in refusal(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "proof").exists()
+
+
+def test_npz_with_moved_labels_is_refused(xrays, tmp_path):
+    labels = xrays.arrays()["val_labels"]
+    xrays.write_npz(tmp_path, val_labels=1 - labels)
+    assert "train images of class normal" in refusal(tmp_path, tmp_path / "out")

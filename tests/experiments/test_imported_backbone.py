@@ -1,0 +1,278 @@
+"""A published weight file becomes a backbone like a trained one: here torchvision's, untrained."""
+
+import hashlib
+import http.server
+import json
+import threading
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+from small_jobs import labelled
+from torch import nn
+
+from dpatlas.core.checkpoints import Checkpoints
+from dpatlas.core.records import Stopwatch
+from dpatlas.core.specs import Spec
+from dpatlas.data import prepared
+from dpatlas.data.registry import PNEUMONIA, PNEUMONIA_224, PNEUMONIA_CAUSES
+from dpatlas.errors import InputError, RunError, run_command
+from dpatlas.experiments import imported as module
+from dpatlas.experiments import pretrain
+from dpatlas.experiments.job import Job
+from dpatlas.experiments.sgld_data import load_split
+from dpatlas.models import backbone
+
+SHAPE = [1, 28, 28]
+SOME = ["a", "b", "c", "d"]
+FILES = ("record.json", "backbone/weights.npz", "backbone/manifest.json")
+
+
+def untrained():
+    """torchvision's network with statistics that are far from the identity."""
+    from torchvision.models import resnet18
+
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        net = resnet18(num_classes=len(SOME)).eval()
+        for part in net.modules():
+            if isinstance(part, nn.BatchNorm2d):
+                nn.init.normal_(part.running_mean, std=0.2)
+                nn.init.uniform_(part.running_var, 0.5, 2.0)
+    return net
+
+
+class Published:
+    """`net` in a folder under the name that its checksum gives it."""
+
+    def __init__(self, folder, state):
+        folder.mkdir(parents=True, exist_ok=True)
+        torch.save(state, folder / "new")
+        digest = hashlib.sha256((folder / "new").read_bytes()).hexdigest()
+        self.folder, self.sha256 = folder, digest
+        self.path = (folder / "new").rename(folder / f"resnet18-{digest[:8]}.pth")
+        self.address = f"https://example.org/models/{self.path.name}"
+
+
+@pytest.fixture(scope="module")
+def net():
+    return untrained()
+
+
+@pytest.fixture(scope="module")
+def stored(net, tmp_path_factory):
+    return Published(tmp_path_factory.mktemp("published"), net.state_dict())
+
+
+@pytest.fixture
+def published(stored, monkeypatch):
+    monkeypatch.setattr(module, "listed", lambda: (stored.address, SOME))
+    return stored
+
+
+def spec_of(**changes):
+    fields = {
+        "key": "pretrain",
+        "kind": "imported",
+        "source": "imagenet",
+        "model": "imagenet-resnet18",
+        "options": {},
+        "image_shape": SHAPE,
+    }
+    return Spec.of({**fields, **changes}, "imagenet")
+
+
+def arguments(folder, *more, spec=None):
+    return [
+        "--spec", (spec or spec_of()).argument,
+        "--backbone", str(folder / "backbone"),
+        "--record", str(folder / "record.json"),
+        "--checkpoints", str(folder / "checkpoints"),
+        "--download-folder", str(folder / "cache"),
+        *map(str, more),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def made(published, tmp_path):
+    pretrain.main(arguments(tmp_path, "--data-root", published.folder))
+    return tmp_path
+
+
+def test_the_backbone_s_features_are_the_published_network_s(made, net):
+    found = backbone.load(made / "backbone", "imagenet-resnet18")
+    x = np.random.default_rng(1).random((3, 784), dtype=np.float32)
+    colour = torch.from_numpy(x).view(3, 1, 28, 28).expand(-1, 3, -1, -1)
+    large = nn.functional.interpolate(colour, (224, 224), mode="bilinear", antialias=True)
+    mean, deviation = (
+        torch.tensor(values)[:, None, None]
+        for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    )
+    with torch.no_grad():
+        body = nn.Sequential(*list(net.children())[:-1], nn.Flatten())
+        expected = body((large - mean) / deviation).numpy()
+    taken = backbone.features(found.network, x)
+    assert taken.shape == (3, 512)
+    np.testing.assert_allclose(taken, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_the_record_says_which_file_it_was_and_that_nothing_private_was_read(made, published):
+    record = json.loads((made / "record.json").read_text())
+    metrics, ledger = record["metrics"], record["ledger"]
+    assert metrics["weights"] == {
+        "file": published.path.name,
+        "address": published.address,
+        "sha256": published.sha256,
+    }
+    assert 0 < metrics["difference"] < 1e-4 and metrics["features"] == 512
+    assert record["data"] is None and record["device"] == "cpu"
+    assert ledger["epsilon"] == 0 and "no private record was read" in ledger["guaranteed"]
+    manifest = json.loads((made / "backbone/manifest.json").read_text())
+    assert metrics["backbone_sha256"] == manifest["sha256"]
+    assert manifest["classes"] == SOME and manifest["image_shape"] == SHAPE
+    assert manifest["training"]["spec_id"] == record["id"] == spec_of().id
+    assert manifest["training"]["weights"] == metrics["weights"]
+
+
+def test_it_takes_x_rays_as_they_are_prepared(made):
+    found = backbone.load(made / "backbone").manifest["training"]["data"]["preprocessing"]
+    for entry in (PNEUMONIA, PNEUMONIA_CAUSES, PNEUMONIA_224):
+        assert found == {**asdict(entry.scaling), "norm": None}
+
+
+def test_dp_sgld_takes_features_from_it(made, tmp_path):
+    arrays = labelled({"train": 6, "add": 0, "test": 3, "validation": 3}, margin=1)
+    for name, values in arrays.items():
+        if name.startswith("x_"):
+            arrays[name] = np.abs(np.resize(values, (len(values), 784))) / 10
+    scale = {**asdict(PNEUMONIA.scaling), "norm": None}
+    facts = {"name": "small", "classes": [*"abc"], "image_shape": SHAPE, "preprocessing": scale}
+    prepared.save(tmp_path / "data", arrays, facts)
+    fields = {
+        "key": "dp_sgld",
+        "kind": "accuracy",
+        "backbone": spec_of().id,
+        "features": "penultimate",
+        "normalise": True,
+        "feature_norm": 2.0,
+    }
+    spec = Spec.of(fields, "small")
+    kept = Checkpoints(tmp_path / "kept", {})
+    job = Job(spec, prepared.load(tmp_path / "data"), "cpu", kept, Stopwatch())
+    split = load_split(job, [made / "backbone"])
+    assert split.x["train"].shape == (6, 512) and split.backbone["id"] == spec_of().id
+    torch.testing.assert_close(split.x["test"].norm(dim=1), torch.full((3,), 2.0))
+    other = prepared.load(tmp_path / "data")
+    other.manifest["preprocessing"]["divide"] = 16
+    with pytest.raises(InputError, match="preprocessing"):
+        load_split(Job(spec, other, "cpu", kept, Stopwatch()), [made / "backbone"])
+
+
+def test_two_imports_give_the_same_bytes_and_leave_torch_s_generator(made, published, tmp_path):
+    before = torch.get_rng_state()
+    again = tmp_path / "again"
+    pretrain.main(arguments(again, "--data-root", published.folder))
+    assert torch.equal(torch.get_rng_state(), before)
+    for name in FILES:
+        assert (again / name).read_bytes() == (made / name).read_bytes()
+
+
+def refused(capsys, folder, *more, spec=None):
+    """Exit code, the one line on stderr; nothing was written."""
+    code = run_command(pretrain.main, arguments(folder, *more, spec=spec))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert not any((folder / name).exists() for name in FILES)
+    return code, line
+
+
+def test_a_damaged_file_is_refused_before_it_is_opened(published, tmp_path, capsys, monkeypatch):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / published.path.name).write_bytes(published.path.read_bytes()[:-1])
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("opened"))
+    code, line = refused(capsys, tmp_path, "--data-root", root)
+    assert code == 2 and published.path.name in line and "as its name says" in line
+
+
+def test_without_permission_nothing_is_fetched(published, tmp_path, capsys):
+    code, line = refused(capsys, tmp_path)
+    assert code == 2 and published.address in line and "permission to download" in line
+
+
+def test_with_permission_the_file_is_fetched_once(stored, tmp_path, monkeypatch):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        paths = ()
+
+        def do_GET(self):
+            Handler.paths += (self.path,)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(stored.path.read_bytes())
+
+        def log_message(self, *_):
+            pass
+
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_address[1]}/models/{stored.path.name}"
+    monkeypatch.setattr(module, "listed", lambda: (address, SOME))
+    try:
+        for _ in range(2):
+            pretrain.main(arguments(tmp_path, "--allow-download"))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert Handler.paths == (f"/models/{stored.path.name}",)
+    assert (tmp_path / "cache" / stored.path.name).is_file()
+    assert backbone.load(tmp_path / "backbone").architecture == "imagenet-resnet18"
+
+
+@pytest.mark.parametrize("change", ["missing", "extra", "shape"])
+def test_weights_of_another_network_are_refused(net, tmp_path, capsys, monkeypatch, change):
+    state = dict(net.state_dict())
+    if change == "missing":
+        del state["layer2.0.downsample.0.weight"]
+    elif change == "extra":
+        state["layer5.0.conv1.weight"] = torch.zeros(1)
+    else:
+        state["fc.weight"] = state["fc.weight"][:2]
+    other = Published(tmp_path / "other", state)
+    monkeypatch.setattr(module, "listed", lambda: (other.address, SOME))
+    code, line = refused(capsys, tmp_path, "--data-root", other.folder)
+    assert code == 2 and "weights of another network" in line
+
+
+def test_a_network_that_computes_something_else_is_not_written(published, tmp_path, monkeypatch):
+    def without_a_shift(state):
+        weights = real(state)
+        weights["body.layer3.1.conv2.bias"].zero_()
+        return weights
+
+    real = module.folded
+    monkeypatch.setattr(module, "folded", without_a_shift)
+    with pytest.raises(RunError, match="differ from the published network's"):
+        pretrain.main(arguments(tmp_path, "--data-root", published.folder))
+    assert not (tmp_path / "backbone").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source": "openimages"}, "source: found 'openimages'; allowed: one of imagenet"),
+        ({"model": "resnet18"}, "model: found 'resnet18'; allowed: one of imagenet-resnet18"),
+        ({"image_shape": [2, 28, 28]}, "2 channels"),
+        ({"options": {"widths": [3]}}, "options of imagenet-resnet18: found widths"),
+    ],
+)
+def test_bad_specs_are_one_line_and_exit_code_2(published, tmp_path, capsys, change, message):
+    root = ("--data-root", published.folder)
+    code, line = refused(capsys, tmp_path, *root, spec=spec_of(**change))
+    assert code == 2 and message in line
+
+
+def test_the_file_is_the_one_that_the_project_names():
+    address, classes = module.listed()
+    assert address.endswith("/resnet18-f37072fd.pth") and address.startswith("https://")
+    assert len(classes) == 1000 and classes[0] == "tench"
