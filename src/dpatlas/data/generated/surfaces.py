@@ -134,7 +134,7 @@ def _depths() -> np.ndarray:
     length, angle = np.hypot(x, y), np.arctan2(x, y)
     depths = {
         "disc": 0.9 - length,
-        "bar": np.minimum(0.36 - abs(x), 1.15 - abs(y)),
+        "bar": np.minimum(1.15 - abs(x), 0.36 - abs(y)),
         "triangle": _regular(length, angle, corners=3, notch=0.5),
         "ring": 0.25 - abs(length - 0.8),
         "square": np.minimum(0.8 - abs(x), 0.8 - abs(y)),
