@@ -7,15 +7,26 @@ import sys
 import pytest
 import torch
 
-from dpatlas.bench import conv, kl, logistic, steps, worker
+from dpatlas.bench import certificate, conv, kl, logistic, steps, worker
 from dpatlas.bench.kernels import KERNELS, Candidate
 from dpatlas.bench.race import race
 from dpatlas.cli import dispatch
 from dpatlas.commands import bench
 from dpatlas.errors import InputError, RunError, run_command
+from dpatlas.experiments import maxinf_risk
 from dpatlas.models.build import NAMES
 
 KL = KERNELS["kl"]
+CERTIFICATE = {
+    "plain": "a batch",
+    "inputs": 12,
+    "widths": [9],
+    "classes": 3,
+    "records": 50,
+    "deviation": 0.3,
+    "pairs": 40,
+    "sampled": 5,
+}
 TINY = {
     "width": 8,
     "depth": 3,
@@ -151,6 +162,39 @@ def test_steps_hold_no_gradients_between_them():
         assert all(value is None for value in kept), candidate
 
 
+@pytest.mark.parametrize(
+    ("plain", "candidate", "counted", "scale"),
+    [
+        ("a batch", "plain", 40, 1),
+        ("single records", "plain", 5, 8),
+        ("a batch", "weight-sampling", 5, 8),
+    ],
+)
+def test_a_certificate_s_time_is_that_of_all_pairs(plain, candidate, counted, scale, monkeypatch):
+    seen = []
+
+    class Counting(maxinf_risk.PairErrors):
+        def run(self):
+            seen.append(self.pairs)
+            return super().run()
+
+    monkeypatch.setattr(maxinf_risk, "PairErrors", Counting)
+    step, found = certificate.prepare(candidate, {**CERTIFICATE, "plain": plain})
+    passed = step()
+    assert (seen or [passed]) == [counted]
+    assert found == scale
+
+
+def test_both_ways_to_count_errors_agree():
+    case = {**CERTIFICATE, "pairs": 4000, "sampled": 4000}
+    ours, by_sampling = (
+        certificate.prepare(candidate, case)[0]() / 4000
+        for candidate in ("dpatlas", "weight-sampling")
+    )
+    # Five standard errors of a difference of two shares.
+    assert abs(ours - by_sampling) < 5 * (2 * 0.25 / 4000) ** 0.5
+
+
 def test_the_documented_cases_are_there():
     assert list(KERNELS["logistic"].cases) == ["step", "step-poisson"]
     assert list(KERNELS["conv"].cases) == [
@@ -161,6 +205,7 @@ def test_the_documented_cases_are_there():
         "vit-batch32",
     ]
     assert {case["model"] for case in KERNELS["conv"].cases.values()} <= set(NAMES)
+    assert list(KERNELS["certificate"].cases) == ["reparametrisation", "weight-sampling"]
 
 
 @pytest.mark.parametrize("kernel", ["logistic", "conv"])
@@ -176,6 +221,7 @@ def test_candidates_stay_out_of_cases_that_exist_only(kernel):
         ("kl", TINY),
         ("logistic", TINY_STEPS["poisson"][1]),
         ("conv", TINY_STEPS["convolutions"][1]),
+        ("certificate", CERTIFICATE),
     ],
 )
 def test_the_documented_json_comes_out_of_one_round(name, case, monkeypatch, capsys):

@@ -97,6 +97,7 @@ def test_committed_claims_name_tests_and_files_that_exist():
     check_evidence(claims, products, papers)
     expected = [f"kl-{number}" for number in range(1, 9)]
     expected += [f"sgld-{number}" for number in range(1, 11)]
+    expected += [f"maxinf-{number}" for number in range(1, 11)]
     assert [claim.id for claim in claims.claims] == expected
 
 

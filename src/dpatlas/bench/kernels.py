@@ -67,6 +67,11 @@ def _conv_case(model: str, batch: int) -> dict[str, Any]:
     return {"model": model, **sizes, "steps": 1, **MECHANISM}
 
 
+def _certificate_case(plain: str) -> dict[str, Any]:
+    sizes = {"inputs": 784, "widths": [600, 600, 600], "classes": 10, "records": 20_000}
+    return {"plain": plain, **sizes, "deviation": 0.04, "pairs": 10_000, "sampled": 20}
+
+
 # Per-record gradients of 11 million parameters: 2.9 GB for 64 records, and copies of them.
 LARGEST = ("resnet18-batch64",)
 
@@ -114,6 +119,21 @@ KERNELS = {
             Candidate("opacus-hooks", "GradSampleModule and DPOptimizer", rounds=3, not_in=LARGEST),
             Candidate("opacus-ghost", "Opacus' ghost clipping", rounds=3, not_in=LARGEST),
             Candidate("vmap", "torch.func vmap(grad), clip, noise, SGD", rounds=3, not_in=LARGEST),
+        ),
+    ),
+    "certificate": Kernel(
+        module="dpatlas.bench.certificate",
+        sentence="errors of a randomised 784-600-600-600-10 network on (record, weights) pairs",
+        cases={
+            "reparametrisation": _certificate_case("a batch"),
+            "weight-sampling": _certificate_case("single records"),
+        },
+        candidates=(
+            Candidate("plain", "forward passes of single records; reparametrisation: in batches"),
+            Candidate("dpatlas", "our counts, as the case says: outputs or weights are drawn"),
+            Candidate(
+                "weight-sampling", "all weights drawn for every pair", not_in=("weight-sampling",)
+            ),
         ),
     ),
 }

@@ -30,13 +30,14 @@ from dpatlas.core.statistics import (
     weigh,
 )
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas.report import claims_dp_sgld, claims_kl_privacy
+from dpatlas.report import claims_dp_sgld, claims_kl_privacy, claims_max_information
 from dpatlas.report.evidence import Evidence, NotRun, PaperRecords, Undecided
 
 # Static imports: a code digest follows them, so an edit of a paper's tests renews the verdicts.
 TESTS: dict[str, Mapping[str, Callable[..., Evidence]]] = {
     "kl_privacy": claims_kl_privacy.TESTS,
     "dp_sgld": claims_dp_sgld.TESTS,
+    "max_information": claims_max_information.TESTS,
 }
 
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpatlas.report import work_kl_privacy, work_training
+from dpatlas.report import work_kl_privacy, work_max_information, work_training
 from dpatlas.report.counting import FEATURES, NO_DATA, Size, Work
 
 __all__ = ["COUNTS", "FEATURES", "NO_DATA", "Size", "Work", "work"]
@@ -22,6 +22,11 @@ COUNTS: dict[tuple[str, str], Callable[[Mapping[str, Any], Size], Work]] = {
     ("dp_sgld", "privacy_loss"): work_training.sgld_privacy_loss,
     ("dp_sgld", "counterexample"): work_training.sgld_counterexample,
     ("dp_sgld", "utility"): work_training.sgld_utility,
+    ("max_information", "certificates"): work_max_information.certificates,
+    ("max_information", "agreement"): work_max_information.agreement,
+    ("max_information", "coefficients"): work_max_information.formulas,
+    ("max_information", "kappa"): work_max_information.formulas,
+    ("max_information", "simulation"): work_max_information.simulation,
     ("audit", "mechanism"): work_training.audit_mechanism,
     ("audit", "training"): work_training.audit_training,
 }

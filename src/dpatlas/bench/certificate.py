@@ -1,0 +1,60 @@
+"""The `certificate` race: errors of a randomised network on (record, weights) pairs.
+
+Case `reparametrisation`: plain is a batched forward pass of as many single records. Case
+`weight-sampling`: plain is one forward pass of a single record per pair.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from dpatlas.core.seeds import Noise
+from dpatlas.experiments.maxinf_risk import risk_by_reparametrisation, risk_by_sampling
+from dpatlas.models.build import build
+from dpatlas.models.mean_field import MeanField, flat_values
+
+# Records of a batch in the plain pass: those of a chunk of pairs.
+BATCH = 1000
+
+
+def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], Any], float]:
+    """The candidate's repetition over its pairs, and the factor to the pairs of the case.
+
+    Weights one by one take so long that a repetition has `sampled` pairs only.
+    """
+    inputs, pairs = case["inputs"], case["pairs"]
+    draws = np.random.default_rng(0)
+    x = torch.from_numpy(draws.standard_normal((case["records"], inputs), dtype=np.float32))
+    labels = torch.from_numpy(draws.integers(0, case["classes"], case["records"]))
+    shape = (1, 1, inputs)
+    options = {"widths": case["widths"]}
+    network = build("mlp", shape, case["classes"], key="bench", run=0, base_seed=0, **options)
+    law = MeanField.around(network, flat_values(network), case["deviation"])
+    single = case["plain"] == "single records"
+    sampled = case["sampled"]
+    noise = Noise("bench")
+
+    @torch.no_grad()
+    def batched() -> int:
+        rows = x[:pairs].split(BATCH)
+        return sum(len(network(each)) for each in rows)
+
+    @torch.no_grad()
+    def one_by_one() -> int:
+        return sum(len(network(x[place : place + 1])) for place in range(sampled))
+
+    def reparametrised() -> int:
+        return risk_by_reparametrisation(law, x, labels, pairs, noise=noise).run()
+
+    def by_sampling() -> int:
+        return risk_by_sampling(law, x, labels, sampled, noise=noise).run()
+
+    few = pairs / sampled
+    steps = {
+        "plain": (one_by_one, few) if single else (batched, 1.0),
+        "dpatlas": (by_sampling, few) if single else (reparametrised, 1.0),
+        "weight-sampling": (by_sampling, few),
+    }
+    return steps[candidate]

@@ -1,0 +1,182 @@
+"""max_information: the jobs that the config asks for, and which of them each product needs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpatlas.bounds.max_information_certificates import check_budget
+from dpatlas.bounds.max_information_published import PriorGrid
+from dpatlas.core.specs import Spec
+from dpatlas.errors import InputError
+from dpatlas.specs.sizes import array_mb, check_records
+
+KEY = "max_information"
+MODULE = "dpatlas.experiments.max_information"
+
+FIGURES = {
+    "maxinf_coefficients": ("coefficients",),
+    "maxinf_kappa": ("kappa", "simulation"),
+}
+TABLES = {
+    "maxinf_certificates": ("certificates", "agreement"),
+    "maxinf_grid": ("certificates",),
+}
+# Where the paper shows what each of them reproduces.
+PLACES = {
+    "maxinf_coefficients": "Fig. 1",
+    "maxinf_kappa": "Fig. 2",
+    "maxinf_certificates": "Tables 1-3",
+    "maxinf_grid": "Appendix C",
+}
+LEVELS = ("delta", "delta_mc", "beta", "privacy_delta")
+
+
+def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
+    """The paper's specs by group.
+
+    `certificates`: priors of one data set, `priors_per_job` in a job, with all their taus and runs.
+    `agreement`: two ways to draw risks. `coefficients`, `kappa`, `simulation`: no data.
+    """
+    block = config[KEY]
+    _check(block)
+    return {
+        "certificates": [
+            spec
+            for chosen in block["certificates"]["sets"]
+            for spec in _certificates(config, chosen)
+        ],
+        "agreement": [_agreement(config)],
+        **{
+            kind: [_spec(config, kind, block[kind], kind)]
+            for kind in ("coefficients", "kappa", "simulation")
+        },
+    }
+
+
+def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Nothing: figures, tables and claims are made of the records alone."""
+    return {}
+
+
+def device(spec: Spec, chosen: str) -> str:
+    """Where a spec runs: only what trains gains from a GPU."""
+    return chosen if spec.fields["kind"] in ("certificates", "agreement") else "cpu"
+
+
+def memory_mb(spec: Spec) -> int:
+    """Peak memory of a job in MB: interpreter, torch and accountants; images, chunks of pairs."""
+    data = spec.fields.get("data")
+    return round(1100 + (4 * array_mb(data) if data else 0))
+
+
+def priors_of(chosen: Mapping[str, Any], levels: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Every prior of a data set: independent, DP-SGD by kappa, and DP-SGD's noise alone.
+
+    The steps that noise alone takes do not depend on zeta: one control for each rate and E.
+    """
+    grid = chosen["grid"]
+    declared = PriorGrid(
+        *(tuple(grid[name]) for name in ("zetas", "lrs", "epochs", "taus")),
+        grid["m"],
+        grid["sigma"],
+        chosen["K1"],
+        *(levels[name] for name in ("delta", "delta_mc", "beta")),
+        draws=1,
+    )
+    tuples = [
+        {
+            "zeta": float(each.zeta),
+            "sigma": float(grid["sigma"]),
+            "m": grid["m"],
+            "E": each.E,
+            "lr": float(each.learning_rate),
+        }
+        for each in declared.lowest_kappa(chosen["data"]["n_train"] // grid["m"])
+    ]
+    controls = {(each["lr"], each["E"]): each for each in reversed(tuples)}
+    return [
+        {"kind": "independent"},
+        *({"kind": "dp-sgd", **each} for each in tuples),
+        *({"kind": "noise-only", **each} for each in reversed(controls.values())),
+    ]
+
+
+def _certificates(config: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[Spec]:
+    block = config[KEY]
+    shared = {name: value for name, value in block["certificates"].items() if name != "sets"}
+    fields = {**_levels(block), **shared, **_set(chosen)}
+    priors, size = priors_of(fields, fields), chosen["priors_per_job"]
+    return [
+        _spec(
+            config,
+            "certificates",
+            {**fields, "priors": priors[first : first + size]},
+            f"certificates-{_name(chosen)}-{first // size}",
+        )
+        for first in range(0, len(priors), size)
+    ]
+
+
+def _agreement(config: Mapping[str, Any]) -> Spec:
+    """One DP-SGD prior of a data set, with `repetitions` counts by either method."""
+    block = config[KEY]
+    shared = {name: value for name, value in block["certificates"].items() if name != "sets"}
+    own = block["agreement"]
+    chosen = block["certificates"]["sets"][own["set"]]
+    fields = {**_levels(block), **shared, **_set(chosen)}
+    private = [prior for prior in priors_of(fields, fields) if prior["kind"] == "dp-sgd"]
+    fields |= {
+        "priors": private[:1],
+        "taus": [fields["grid"]["taus"][0]],
+        "draws": own["draws"],
+        "repetitions": own["repetitions"],
+        "runs": 1,
+    }
+    return _spec(config, "agreement", fields, f"agreement-{_name(chosen)}")
+
+
+def _levels(block: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(block[name]) for name in LEVELS}
+
+
+def _set(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """A data set's own settings, numbers as the reals that they stand for."""
+    own = {name: value for name, value in chosen.items() if name != "priors_per_job"}
+    grid = own["grid"]
+    reals = {name: [float(value) for value in grid[name]] for name in ("zetas", "lrs", "taus")}
+    own["grid"] = {**grid, **reals, "sigma": float(grid["sigma"])}
+    own["data"] = {**chosen["data"], "n_add": 0}
+    return {**own, "taus": own["grid"]["taus"], "K2": len(reals["taus"])}
+
+
+def _name(chosen: Mapping[str, Any]) -> str:
+    return f"{chosen['data']['name']}-{chosen['model']}"
+
+
+def _spec(config: Mapping[str, Any], kind: str, chosen: Mapping[str, Any], name: str) -> Spec:
+    common = {
+        "key": KEY,
+        "kind": kind,
+        "seed": config["seed"],
+        "noise_source": config["noise_source"],
+    }
+    return Spec.of({**common, **chosen}, name)
+
+
+def _check(block: Mapping[str, Any]) -> None:
+    sets: Sequence[Mapping[str, Any]] = block["certificates"]["sets"]
+    try:
+        check_budget(block["delta"], block["delta_mc"], block["beta"])
+    except InputError as error:
+        raise InputError(f"{KEY}.{error.where}", error.found, error.allowed) from None
+    for i, chosen in enumerate(sets):
+        place = f"{KEY}.certificates.sets.{i}"
+        check_records(f"{place}.data", chosen["data"])
+        n = chosen["data"]["n_train"]
+        if chosen["grid"]["m"] > n:
+            raise InputError(f"{place}.grid.m", chosen["grid"]["m"], f"at most n_train = {n}")
+        if chosen["training"]["batch"] > n:
+            found = chosen["training"]["batch"]
+            raise InputError(f"{place}.training.batch", found, f"at most n_train = {n}")
+    if block["agreement"]["set"] >= len(sets):
+        allowed = f"a place among the {len(sets)} sets, from 0"
+        raise InputError(f"{KEY}.agreement.set", block["agreement"]["set"], allowed)

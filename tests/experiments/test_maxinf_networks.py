@@ -1,0 +1,233 @@
+"""Mean-field networks: sizes, initial means, KL, and that all ways of drawing outputs agree."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import ks_2samp, truncnorm
+from torch import nn
+from torch.distributions import Normal, kl_divergence
+
+from dpatlas.errors import InputError
+from dpatlas.models.mean_field import (
+    MeanField,
+    flat_values,
+    initial_network,
+    nine_layer_cnn,
+    rho_of,
+)
+from dpatlas.models.mean_field_passes import (
+    FullyConnected,
+    _Linear,
+    convolve,
+    noise_sizes,
+    outputs,
+    sampled_outputs,
+)
+from dpatlas.models.network import Network, mlp
+
+KEYS = {"key": "max_information", "run": 0, "base_seed": 0}
+
+
+@pytest.fixture
+def draws():
+    return torch.Generator().manual_seed(3)
+
+
+@pytest.fixture
+def small():
+    """5-4-3 with deviations that differ from weight to weight."""
+    network = initial_network("mlp", (5, 1, 1), 3, widths=[4], **KEYS)
+    posterior = MeanField.around(network, flat_values(network), 0.3)
+    generator = torch.Generator().manual_seed(1)
+    posterior.mean.add_(torch.randn(len(posterior.mean), generator=generator))
+    posterior.rho.add_(torch.randn(len(posterior.rho), generator=generator))
+    return posterior
+
+
+def close(found, expected, tolerance=1e-4):
+    """torch.testing takes seconds to load."""
+    found, expected = (value.detach().numpy() for value in (found, expected))
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def parameters(network):
+    return sum(value.numel() for value in network.parameters())
+
+
+def test_the_papers_networks_have_as_many_parameters_as_it_says():
+    assert parameters(mlp((1, 28, 28), 10, widths=[600, 600, 600])) == 1_198_210
+    assert parameters(nine_layer_cnn((3, 32, 32), 10)) == 5_851_338
+
+
+def test_initial_means_are_truncated_normals_of_the_fan_in_and_biases_zero():
+    network = initial_network("mlp", (1, 20, 20), 10, widths=[100], **KEYS)
+    for layer in (network.linear1, network.head):
+        scaled = layer.weight.detach().double().numpy() * math.sqrt(layer.in_features)
+        assert np.abs(scaled).max() <= 2 and np.abs(scaled).max() > 1.8
+        assert scaled.std() == pytest.approx(truncnorm(-2, 2).std(), rel=0.05)
+        assert not layer.bias.any()
+
+
+def test_initial_means_of_a_layer_depend_on_run_seed_and_shape_alone():
+    def first(run=0, base_seed=0, widths=(7, 5)):
+        keys = {"key": "max_information", "run": run, "base_seed": base_seed}
+        return initial_network("mlp", (1, 3, 3), 4, widths=list(widths), **keys).linear1.weight
+
+    assert torch.equal(first(), first(widths=(7, 6)))
+    assert not torch.equal(first(), first(run=1))
+    assert not torch.equal(first(), first(base_seed=1))
+
+
+def test_convolutions_start_within_two_deviations_of_their_fan_in():
+    network = initial_network("bayes-cnn9", (1, 8, 8), 3, **KEYS)
+    weight = network.conv3.weight
+    assert weight.abs().max() <= 2 / math.sqrt(64 * 9)
+    assert weight.std().item() == pytest.approx(
+        truncnorm(-2, 2).std() / math.sqrt(64 * 9), rel=0.02
+    )
+    assert not network.conv3.bias.any()
+
+
+@pytest.mark.parametrize("deviation", [1e-4, 0.03, 0.5, 3.0, 40.0])
+def test_rho_is_the_inverse_of_softplus(deviation):
+    found = torch.nn.functional.softplus(torch.tensor(rho_of(deviation), dtype=torch.float64))
+    assert found.item() == pytest.approx(deviation, rel=1e-9)
+
+
+def test_kl_is_that_of_torch_distributions(small):
+    centre = small.mean - torch.linspace(-1, 1, len(small.mean))
+    scale, tau = small.deviation.double(), torch.tensor(0.25, dtype=torch.float64)
+    ours, prior = Normal(small.mean.double(), scale), Normal(centre.double(), tau)
+    assert small.kl(centre, 0.25) == pytest.approx(kl_divergence(ours, prior).sum().item(), 1e-12)
+
+
+def test_a_posterior_at_its_prior_has_no_kl(small):
+    law = MeanField.around(small.network, small.mean, 0.07)
+    assert 0 <= law.kl(small.mean, 0.07) < 1e-9
+
+
+def test_kl_is_infinite_where_training_has_left_the_numbers(small):
+    for name, value in (("mean", math.nan), ("mean", math.inf), ("rho", math.nan)):
+        broken = MeanField(small.network, small.mean.clone(), small.rho.clone())
+        getattr(broken, name)[0] = value
+        assert broken.kl(small.mean, 0.1) == math.inf
+    # A deviation that underflowed.
+    small.rho[0] = -200.0
+    assert small.kl(small.mean, 0.1) == math.inf
+
+
+def test_parameters_of_another_network_are_refused(small):
+    with pytest.raises(InputError, match="mean and rho"):
+        MeanField(small.network, small.mean[1:], small.rho[1:])
+
+
+def test_backward_of_a_drawn_layer_is_the_derivative_of_its_forward(draws):
+    def given(*shape):
+        return torch.rand(*shape, generator=draws, dtype=torch.float64).add_(0.2).requires_grad_()
+
+    noise = torch.randn(6, 3, generator=draws, dtype=torch.float64)
+    layer = (given(6, 4), given(3, 4), given(3), given(3, 4), given(3))
+    x, mean, bias, scale, bias_scale = layer
+    variance = x.square() @ scale.square().T + bias_scale.square()
+    plain = x @ mean.T + bias + variance.sqrt() * noise
+    ours = _Linear.apply(*layer, noise)
+    close(ours, plain, 1e-12)
+    delta = torch.randn(6, 3, generator=draws, dtype=torch.float64)
+    # Of a scalar: given output gradients, autograd loads sympy, which takes seconds.
+    gradients = [torch.autograd.grad((out * delta).sum(), layer) for out in (ours, plain)]
+    for found, expected in zip(*gradients, strict=True):
+        close(found, expected, 1e-12)
+
+
+def rows_of(posterior, x, rows, method, generator):
+    """Outputs of record x (inputs,) under weights of their own, (rows, outputs)."""
+    repeated = x.expand(rows, -1)
+    if method == "weights":
+        noise = torch.randn(rows, len(posterior.mean), generator=generator)
+        return sampled_outputs(posterior, posterior.mean + posterior.deviation * noise, repeated)
+    sizes = noise_sizes(posterior.network, rows, rows)
+    noise = [torch.randn(size, generator=generator) for size in sizes]
+    if method == "layers":
+        named = (posterior.named(posterior.mean), posterior.named(posterior.deviation))
+        return outputs(posterior.network, *named, repeated, noise)
+    return FullyConnected(posterior).outputs(x[None], torch.tensor([rows]), noise)
+
+
+@pytest.mark.parametrize("method", ["layers", "fast"])
+def test_local_reparametrisation_draws_outputs_of_the_law_of_sampled_weights(small, draws, method):
+    x, rows = torch.randn(5, generator=draws), 20_000
+    drawn = rows_of(small, x, rows, method, draws).double().numpy()
+    sampled = rows_of(small, x, rows, "weights", draws).double().numpy()
+    # Marginals, and differences of outputs, which their dependence decides.
+    for ours, theirs in zip(
+        [*drawn.T, *(drawn[:, 1:] - drawn[:, :-1]).T],
+        [*sampled.T, *(sampled[:, 1:] - sampled[:, :-1]).T],
+        strict=True,
+    ):
+        assert ks_2samp(ours, theirs).pvalue > 1e-3
+    # The test can tell: a last layer of less variance is another law.
+    small.rho[-15:] -= 2.0
+    other = rows_of(small, x, rows, method, draws).double().numpy()
+    assert min(ks_2samp(*pair).pvalue for pair in zip(other.T, sampled.T, strict=True)) < 1e-6
+
+
+def test_rows_of_a_record_share_nothing_but_the_record(small, draws):
+    x, repeats = torch.randn(3, 5, generator=draws), torch.tensor([2, 1, 3])
+    noise = [torch.randn(6, width, generator=draws) for width in (4, 3)]
+    named = (small.named(small.mean), small.named(small.deviation))
+    expected = outputs(small.network, *named, x.repeat_interleave(repeats, 0), noise)
+    found = FullyConnected(small).outputs(x, repeats, [part.clone() for part in noise])
+    close(found, expected)
+    assert len(found.unique(dim=0)) == 6
+
+
+@pytest.mark.parametrize("name", ["mlp", "bayes-cnn9"])
+def test_without_deviation_every_way_is_the_plain_network(name, draws):
+    options = {"widths": [6]} if name == "mlp" else {}
+    network = initial_network(name, (1, 8, 8), 3, **options, **KEYS)
+    law = MeanField.around(network, flat_values(network), 1e-9)
+    x = torch.randn(2, 64, generator=draws)
+    with torch.no_grad():
+        expected = network(x)
+        named = (law.named(law.mean), law.named(law.deviation))
+        for shared in (1, 2):
+            noise = [torch.randn(size, generator=draws) for size in noise_sizes(network, 2, shared)]
+            found = outputs(network, *named, x, noise)
+            close(found, expected)
+        found = sampled_outputs(law, law.mean.expand(2, -1), x)
+    close(found, expected)
+
+
+def test_every_row_is_convolved_with_its_own_weights(draws):
+    x = torch.randn(3, 2, 6, 6, generator=draws)
+    weights = torch.randn(3, 4, 2, 3, 3, generator=draws)
+    offsets = torch.randn(3, 4, generator=draws)
+    found = convolve(x, weights, offsets)
+    for row in range(3):
+        one = nn.functional.conv2d(x[row : row + 1], weights[row], offsets[row], padding=1)
+        close(found[row : row + 1], one)
+
+
+def test_convolutions_are_not_reparametrised():
+    network = nine_layer_cnn((1, 8, 8), 3)
+    with pytest.raises(InputError, match=r"image \(Unflatten\); allowed: linear layers"):
+        FullyConnected(MeanField.around(network, flat_values(network), 0.1))
+    layers = [("linear1", nn.Linear(4, 4)), ("head", nn.Linear(4, 2))]
+    network = Network(layers)
+    with pytest.raises(InputError, match=r"head \(Linear\)"):
+        FullyConnected(MeanField.around(network, flat_values(network), 0.1))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: initial_network("vgg", (1, 8, 8), 3, **KEYS), "one of mlp, bayes-cnn9"),
+        (lambda: initial_network("mlp", (1, 8, 8), 3, depth=3, **KEYS), "depth; allowed: widths"),
+        (lambda: nine_layer_cnn((3, 28, 28)), "28 x 28; allowed: multiples of 8"),
+    ],
+)
+def test_unknown_networks_and_sizes_are_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
