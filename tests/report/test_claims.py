@@ -28,7 +28,7 @@ from dpatlas.report.claims import (
     read_claims,
 )
 from dpatlas.report.evidence import Evidence, PaperRecords
-from dpatlas.specs import dp_sgld, kl_privacy
+from dpatlas.specs import dp_sgld, kl_privacy, max_information
 
 WORKFLOW = Path(__file__).parents[2] / "workflow"
 COMMITTED = WORKFLOW / "claims.yaml"
@@ -91,7 +91,8 @@ def paper(**points):
 
 def test_committed_claims_name_tests_and_files_that_exist():
     claims = read_claims(COMMITTED, SCHEMA)
-    papers = {"kl_privacy": kl_privacy, "dp_sgld": dp_sgld}
+    modules = (kl_privacy, dp_sgld, max_information)
+    papers = {module.KEY: module for module in modules}
     products = [f"figures/{name}.pdf" for paper in papers.values() for name in paper.FIGURES]
     products += [f"tables/{name}.csv" for paper in papers.values() for name in paper.TABLES]
     check_evidence(claims, products, papers)

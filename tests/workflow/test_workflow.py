@@ -27,6 +27,8 @@ SGLD_TABLES = [
     "sgld_constants",
     "sgld_published",
 ]
+MAXINF_FIGURES = ["maxinf_coefficients", "maxinf_kappa"]
+MAXINF_TABLES = ["maxinf_certificates", "maxinf_grid"]
 CLAIM_COLUMNS = [
     "claim",
     "paper",
@@ -57,10 +59,10 @@ def with_config(checkout, change):
 
 def test_one_command_makes_every_output_of_the_contract(smoke):
     results = smoke.folder / "results/smoke"
-    for name in (*KL_FIGURES, *SGLD_FIGURES, "pretrain_samples"):
+    for name in (*KL_FIGURES, *SGLD_FIGURES, *MAXINF_FIGURES, "pretrain_samples"):
         for suffix in ("pdf", "png", "csv"):
             assert (results / f"figures/{name}.{suffix}").stat().st_size > 0
-    for name in ("kl_constants", *SGLD_TABLES, "audit"):
+    for name in ("kl_constants", *SGLD_TABLES, *MAXINF_TABLES, "audit"):
         for suffix in ("csv", "md", "tex"):
             assert (results / f"tables/{name}.{suffix}").stat().st_size > 0
     assert (results / "report/index.html").stat().st_size > 0
@@ -129,6 +131,7 @@ def test_another_seed_runs_every_training_job_and_no_data_job(smoke):
     planned = smoke.planned(*with_config(smoke, {"seed": 77}))
     assert planned["kl_privacy"] == len(atlas.ids("kl_privacy"))
     assert planned["dp_sgld"] == len(atlas.ids("dp_sgld"))
+    assert planned["max_information"] == len(atlas.ids("max_information"))
     assert planned["pretrain_backbone"] == len(atlas.ids("pretrain", "backbones"))
     assert planned["audit_run"] == len(atlas.ids("audit"))
     assert "data" not in planned
@@ -206,7 +209,7 @@ def test_a_wrong_config_stops_before_any_job_with_one_line_and_exit_code_2(check
 
 
 def test_a_paper_can_be_left_out(smoke):
-    blocks = ("pretrain", "kl_privacy", "dp_sgld", "audit")
+    blocks = ("pretrain", "kl_privacy", "dp_sgld", "max_information", "audit")
     left_out = {key: {"enabled": False} for key in blocks}
     config = with_config(smoke, {"tier": "without", **left_out})
     assert smoke.planned(*config) == {"claims": 1, "page": 1}
