@@ -7,12 +7,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
 from dpatlas.core.records import FIELDS
 from dpatlas.errors import InputError, run_command
 from dpatlas.report.claims import COLUMNS, REPRODUCED, write_claims
 from dpatlas.report.inline_svg import inline_svg
-from dpatlas.report.page import build_page, main
+from dpatlas.report.page import Item, build_page, main
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 SVG = """<?xml version="1.0"?>
@@ -281,3 +282,22 @@ def test_a_drawing_keeps_its_shapes_and_text_and_loses_its_size(tmp_path):
     assert 'viewBox="0 0 10 10"' in drawing
     assert "10pt" not in drawing
     assert 'aria-label="A figure"' in drawing
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        ({}, []),
+        ({"diverged": None}, []),
+        ({"diverged": 7}, ["run-c: 1 of 1 runs diverged"]),
+        ({"rows": [{"diverged": None}, {"diverged": 3}]}, ["run-c: 1 of 2 runs diverged"]),
+        ({"rows": [{"accuracy": 1.0}]}, []),
+    ],
+)
+def test_divergence_is_said_however_a_record_keeps_it(metrics, said):
+    item = Item(
+        *("name", "table", "paper", Markup(""), Markup("")),
+        **{"tables": [], "links": [], "claims": [], "lineage": {}},
+        records=[{"id": "run-c", "metrics": metrics}],
+    )
+    assert item.diverged == said

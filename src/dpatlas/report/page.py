@@ -79,11 +79,19 @@ class Item:
         """A sentence for every condition of which a run diverged."""
         sentences = []
         for record in self.records:
-            runs = record["metrics"].get("diverged", [])
+            runs = _diverged(record["metrics"])
             bad = sum(step is not None for step in runs)
             if bad:
                 sentences.append(f"{record['id']}: {bad} of {len(runs)} runs diverged")
         return sentences
+
+
+def _diverged(metrics: Mapping[str, Any]) -> list[int | None]:
+    """By run, or by row of runs, the step at which it diverged, or None."""
+    if "diverged" not in metrics:
+        return [row["diverged"] for row in metrics.get("rows", []) if "diverged" in row]
+    found = metrics["diverged"]
+    return found if isinstance(found, list) else [found]
 
 
 def build_page(
