@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from cifar10_miniature import batch_bytes
 from cifar100_miniature import PER_CLASS, Miniature
-from test_download import Server, send
+from local_server import send
 
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
@@ -122,21 +122,16 @@ def test_wrong_count_names_class_and_split(fine, tmp_path):
     assert "0 test images of class apple" in message and "2 of them" in message
 
 
-def test_the_archive_is_fetched_where_that_is_allowed(fine, tmp_path, monkeypatch):
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+def test_the_archive_is_fetched_where_that_is_allowed(fine, server, tmp_path, monkeypatch):
     content = fine.archive_bytes()
-    server = Server()
     server.answers = [send(content)]
-    try:
-        fine.register(archive=content)
-        entry = DATA_SETS["cifar100"]
-        address = f"{server.address}/~kriz/cifar-100-python.tar.gz"
-        file = replace(entry.files[0], address=address)
-        monkeypatch.setitem(DATA_SETS, "cifar100", replace(entry, files=(file,)))
-        cache = tmp_path / "cache"
-        prepare("cifar100", TWO, tmp_path / "out", allow_download=True, download_folder=cache)
-    finally:
-        server.close()
+    fine.register(archive=content)
+    entry = DATA_SETS["cifar100"]
+    address = f"{server.address}/~kriz/cifar-100-python.tar.gz"
+    file = replace(entry.files[0], address=address)
+    monkeypatch.setitem(DATA_SETS, "cifar100", replace(entry, files=(file,)))
+    cache = tmp_path / "cache"
+    prepare("cifar100", TWO, tmp_path / "out", allow_download=True, download_folder=cache)
     assert server.paths == ["/~kriz/cifar-100-python.tar.gz"]
     kept = (cache / "cifar-100-python.tar.gz").read_bytes()
     assert hashlib.md5(kept).hexdigest() == file.md5

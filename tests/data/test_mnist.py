@@ -2,8 +2,8 @@ import gzip
 
 import numpy as np
 import pytest
+from local_server import fail, send
 from mnist_miniature import NAMES, PER_CLASS, Miniature, idx_bytes
-from test_download import Server, fail, send
 
 from dpatlas.data.download import download
 from dpatlas.data.prepare import prepare
@@ -19,14 +19,6 @@ TRAIN_IMAGES = "train-images-idx3-ubyte"
 @pytest.fixture
 def mnist(monkeypatch) -> Miniature:
     return Miniature(monkeypatch)
-
-
-@pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    server = Server()
-    yield server
-    server.close()
 
 
 def prepared(root, options, out):

@@ -2,6 +2,7 @@ import io
 
 import numpy as np
 import pytest
+from local_server import fail
 from PIL import Image
 from pneumonia_miniature import (
     FORMS,
@@ -15,7 +16,6 @@ from pneumonia_miniature import (
     prepared,
     refusal,
 )
-from test_download import Server, fail
 
 from dpatlas.data import pneumonia as module
 from dpatlas.data.download import download
@@ -167,25 +167,20 @@ def test_read_only_root_is_enough(xrays, tmp_path, form):
     root.chmod(0o700)
 
 
-def test_nothing_is_fetched_and_the_message_says_what_to_do(xrays, tmp_path, monkeypatch):
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    server = Server()
+def test_nothing_is_fetched_and_the_message_says_what_to_do(xrays, server, tmp_path):
     server.answers = [fail(404)]
-    try:
-        with pytest.raises(InputError) as caught:
-            prepare(
-                "pneumonia",
-                TWO,
-                tmp_path / "out",
-                data_root=tmp_path,
-                download_folder=tmp_path / "cache",
-                allow_download=True,
-                mirrors=[server.address],
-            )
-        with pytest.raises(InputError, match="one with files to download"):
-            download("pneumonia", tmp_path / "cache", mirrors=[server.address])
-    finally:
-        server.close()
+    with pytest.raises(InputError) as caught:
+        prepare(
+            "pneumonia",
+            TWO,
+            tmp_path / "out",
+            data_root=tmp_path,
+            download_folder=tmp_path / "cache",
+            allow_download=True,
+            mirrors=[server.address],
+        )
+    with pytest.raises(InputError, match="one with files to download"):
+        download("pneumonia", tmp_path / "cache", mirrors=[server.address])
     assert server.paths == []
     message = str(caught.value)
     for part in ("data.root", str(tmp_path), "ChestXRay2017.zip", "pneumoniamnist.npz"):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 import torch
-from test_download import Server, fail, send
+from local_server import fail, send
 
 from dpatlas.data import prepare, weights
 from dpatlas.data.weights import obtain, read
@@ -23,14 +23,6 @@ def content_of(state) -> bytes:
 CONTENT = content_of(STATE)
 NAME = f"net-{hashlib.sha256(CONTENT).hexdigest()[:8]}.pth"
 ADDRESS = f"https://example.org/models/{NAME}"
-
-
-@pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    server = Server()
-    yield server
-    server.close()
 
 
 def fetched(server, folder, name=NAME):

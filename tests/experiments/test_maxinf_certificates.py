@@ -416,7 +416,11 @@ def test_channels_are_normalised_as_grey_levels_between_0_and_1(tmp_path):
         np.testing.assert_allclose(found[:, channel], expected, atol=1e-5)
     assert found.dtype == np.float32
     assert normalised(stored, data, None) is stored
-    for bad in ({"means": [0.5], "deviations": [0.2]}, {**given, "deviations": [0.2, 0.0]}):
+    for bad in (
+        {"means": [0.5], "deviations": [0.2]},
+        {**given, "deviations": [0.2]},
+        {**given, "deviations": [0.2, 0.0]},
+    ):
         with pytest.raises(InputError, match="normalise"):
             normalised(stored, data, bad)
 
