@@ -3,11 +3,11 @@ import dataclasses
 import json
 from collections import Counter
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from committed_claims import COMMITTED, SCHEMA
 
 from dpatlas.bounds.kl_privacy import INITS
 from dpatlas.core.records import FIELDS
@@ -30,9 +30,6 @@ from dpatlas.report.claims import (
 from dpatlas.report.evidence import Evidence, PaperRecords
 from dpatlas.specs import dp_sgld, kl_privacy, max_information
 
-WORKFLOW = Path(__file__).parents[2] / "workflow"
-COMMITTED = WORKFLOW / "claims.yaml"
-SCHEMA = WORKFLOW / "schemas" / "claims.schema.yaml"
 CONTRACT = [
     *("claim", "paper", "place", "statement", "kind", "verdict"),
     *("expected", "observed", "low", "high", "runs", "evidence"),

@@ -3,10 +3,10 @@
 import copy
 import itertools
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from committed_claims import CLAIMS
 
 from dpatlas.report.claims import (
     INCONCLUSIVE,
@@ -14,12 +14,9 @@ from dpatlas.report.claims import (
     NOT_RUN,
     REPRODUCED,
     judge_claims,
-    read_claims,
 )
 from dpatlas.report.evidence import PaperRecords
 
-WORKFLOW = Path(__file__).parents[2] / "workflow"
-CLAIMS = read_claims(WORKFLOW / "claims.yaml", WORKFLOW / "schemas" / "claims.schema.yaml")
 INITS = ("lecun", "he", "ntk", "xavier")
 LEVEL = {"lecun": 1.0, "xavier": 1.5, "he": 10.0, "ntk": 20.0}
 HORIZONS = {"early": 8, "short": 16, "long": 40}

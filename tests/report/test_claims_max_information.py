@@ -4,24 +4,27 @@ Coefficients and kappas are those of the bounds; certificates, risks and moments
 """
 
 import copy
-import dataclasses
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-from dpatlas.bounds.max_information import kappa_of_form
-from dpatlas.bounds.max_information_mechanisms import (
-    gaussian_leading_coefficient,
-    pure_dp_leading_coefficient,
+from committed_claims import CLAIMS
+from maxinf_world import (
+    FALSE,
+    RUNS,
+    TUPLES,
+    agreement_record,
+    certificates_record,
+    coefficients_record,
+    panel_of,
+    power_law,
+    rows_of,
+    verdicts,
+    with_verdict,
+    world,
 )
-from dpatlas.bounds.max_information_published import TABLE_1
-from dpatlas.core.specs import Spec
+
 from dpatlas.errors import InputError
-from dpatlas.experiments import maxinf_theory
-from dpatlas.experiments.job import Job
-from dpatlas.report import claims_max_information_exact
 from dpatlas.report.claims import (
     INCONCLUSIVE,
     NOT_REPRODUCED,
@@ -29,142 +32,7 @@ from dpatlas.report.claims import (
     REPRODUCED,
     check_evidence,
     judge_claims,
-    read_claims,
 )
-from dpatlas.report.evidence import PaperRecords
-
-WORKFLOW = Path(__file__).parents[2] / "workflow"
-CLAIMS = read_claims(WORKFLOW / "claims.yaml", WORKFLOW / "schemas" / "claims.schema.yaml")
-RUNS, SPREAD = 5, 1e-3
-# By arithmetic on the printed table: two of eight bounds do not follow with Eq. 98.
-FALSE = {"maxinf-2b", "maxinf-2"}
-# zeta and epochs of a tuple; at the better of two deviations its certificate, and the rigorous one.
-TUPLES = (
-    ("independent", None, None, 0.40, 0.40),
-    ("noise-only", 0.01, 1, 0.38, 0.38),
-    ("dp-sgd", 0.01, 1, 0.34, 0.34),
-    ("dp-sgd", 0.01, 5, 0.30, 0.90),
-)
-AXES = {
-    "n": (10_000, 50_000, 1_000_000),
-    "zeta_over_sigma": (0.001, 0.01, 0.1),
-    "E": (1, 4, 20),
-    "T": (1, 10, 50),
-    "delta": (1e-8, 1e-4, 0.05),
-}
-
-
-def certificates_record(name="digits", tuples=TUPLES, runs=RUNS, classes=10, **fields):
-    rows = []
-    for place, (prior, zeta, epochs, level, proven) in enumerate(tuples):
-        for tau, run in itertools.product((0.02, 0.05), range(runs)):
-            noise = np.random.default_rng((place, run)).normal(0, SPREAD)
-            bound = level + 0.05 * (tau == 0.02) + noise
-            rows.append(
-                {
-                    **{"prior": prior, "zeta": zeta, "sigma": zeta and 1.0, "m": zeta and 100},
-                    **{"E": epochs, "lr": zeta and 5.0, "tau": tau, "run": run},
-                    "diverged": None,
-                    "certificate_rigorous": bound + proven - level,
-                    "certificate_posterior": bound,
-                    "certificate_tight": bound - 0.02,
-                    "test_error": bound - 0.1,
-                    "certificate_prior": 0.85,
-                    "prior_test_error": 0.84,
-                }
-            )
-    spec = {
-        "kind": "certificates",
-        "runs": runs,
-        "data": {"name": name},
-        "K1": 3,
-        "K2": 2,
-        "priors": [],
-        **fields,
-    }
-    metrics = {"n_test": 400, "classes": classes, "rows": rows}
-    return {"id": f"certificates-{name}", "spec": spec, "metrics": metrics}
-
-
-def coefficients_record(alphas=(0.5, 1.0, 3.0, 8.0), betas=(1e-12, 1e-6, 0.01, 0.5, 0.6)):
-    betas = np.array(betas)
-    curves = [
-        {
-            "alpha": alpha,
-            "beta": betas.tolist(),
-            "gaussian_leading": gaussian_leading_coefficient(alpha, betas).tolist(),
-            "pure_dp_leading": pure_dp_leading_coefficient(betas).tolist(),
-        }
-        for alpha in alphas
-    ]
-    return {"id": "coefficients", "spec": {}, "metrics": {"curves": curves}}
-
-
-def kappa_record(axes=AXES):
-    base = {"n": 50_000, "m": 5000, "zeta_over_sigma": 0.01, "E": 1, "T": 10, "delta": 0.05}
-    panels = []
-    for axis, values in axes.items():
-        points = [{**base, axis: value} for value in values]
-        for point in points:
-            if axis == "n":
-                point["T"] = point["n"] // point["m"]
-            if axis == "T":
-                point["m"] = point["n"] // point["T"]
-        panel = {"axis": axis, "x": list(values)}
-        for form in ("optimised", "explicit", "tight"):
-            panel[form] = [
-                kappa_of_form(
-                    form, p["m"], p["zeta_over_sigma"], 1.0, p["T"], p["E"], p["delta"] / 2
-                )
-                / p["n"]
-                for p in points
-            ]
-        panels.append(panel)
-    return {"id": "kappa", "spec": {}, "metrics": {"panels": panels}}
-
-
-def agreement_record(draws=20_000):
-    rows = [
-        {"what": what, "method": method, "draws": draws, "errors": round(risk * draws)}
-        for what, risk in (("prior", 0.8), ("posterior", 0.2))
-        for method in ("reparametrisation", "sampling")
-        for _ in range(2)
-    ]
-    return {"id": "agreement", "spec": {}, "metrics": {"rows": rows}}
-
-
-def simulation_record():
-    rows = [
-        {"law": law, "nu": 4.0, "x": y / 4, "y": y}
-        | {"simulated": 1 + y, "standard_error": 0.1 * y, "lemma_10": 1 + 3 * y, "tight": 1 + 2 * y}
-        for law, y in itertools.product(("signs", "sphere"), (0.01, 0.1))
-    ]
-    return {"id": "simulation", "spec": {}, "metrics": {"m": 4, "draws": 1000, "rows": rows}}
-
-
-def world():
-    """Groups of records in which every claim is true, but for `FALSE`."""
-    return {
-        "certificates": [certificates_record(), certificates_record("mnist")],
-        "coefficients": [coefficients_record()],
-        "kappa": [kappa_record()],
-        "agreement": [agreement_record()],
-        "simulation": [simulation_record()],
-    }
-
-
-def verdicts(groups):
-    rows = judge_claims(CLAIMS, {"max_information": PaperRecords({}, groups)}, "test")
-    return {row["claim"]: row for row in rows if row["paper"] == "max_information"}
-
-
-def with_verdict(rows, verdict):
-    return {name for name, row in rows.items() if row["verdict"] == verdict}
-
-
-def rows_of(record, **keys):
-    rows = record["metrics"]["rows"]
-    return [row for row in rows if all(row[name] == value for name, value in keys.items())]
 
 
 def test_a_world_in_which_every_claim_is_true_reproduces_every_claim():
@@ -196,24 +64,6 @@ def shift(name, by, number=1, **keys):
     def change(groups):
         for row in rows_of(groups["certificates"][number], **keys):
             row[name] += by
-
-    return change
-
-
-def panel_of(groups, axis):
-    (found,) = (each for each in groups["kappa"][0]["metrics"]["panels"] if each["axis"] == axis)
-    return found
-
-
-def power_law(axis, exponent):
-    """The change that makes a panel one between its ends, whatever lies between."""
-
-    def change(groups):
-        panel = panel_of(groups, axis)
-        middle, end = (panel["x"][place] / panel["x"][0] for place in (1, 2))
-        values = [1e-4, 9e-4 * middle, 1e-4 * end**exponent]
-        for form, factor in (("optimised", 1.0), ("explicit", 2.0), ("tight", 0.9)):
-            panel[form] = [factor * value for value in values]
 
     return change
 
@@ -465,80 +315,3 @@ def test_a_simulation_too_short_leaves_the_moment_open():
     for row in groups["simulation"][0]["metrics"]["rows"]:
         row["standard_error"] *= 20
     assert verdicts(groups)["maxinf-9c"]["verdict"] == INCONCLUSIVE
-
-
-def test_printed_kappas_and_bounds_are_held_against_print():
-    rows = verdicts(world())
-    assert rows["maxinf-1a"]["observed"] == pytest.approx(0.014, abs=1e-3)
-    assert rows["maxinf-1b"]["observed"] == pytest.approx(0.415, abs=1e-3)
-    assert rows["maxinf-2a"]["comparisons"] == rows["maxinf-2b"]["comparisons"] == 8
-    assert rows["maxinf-2a"]["observed"] < 0 < rows["maxinf-2b"]["observed"]
-    assert rows["maxinf-9a"]["observed"] == pytest.approx(32.2 / 42, abs=1e-3)
-    assert rows["maxinf-7b"]["observed"] == pytest.approx(1.9499, abs=1e-4)
-
-
-def test_two_bounds_of_eight_do_not_follow_with_equation_98():
-    found = [
-        (row.dataset, what)
-        for row in TABLE_1
-        for what, gap in claims_max_information_exact._gaps(row, monte_carlo=True)
-        if gap >= 0
-    ]
-    assert len(found) == 2
-
-
-@pytest.mark.parametrize("place", range(len(TABLE_1)))
-def test_another_print_of_table_1_would_turn_its_verdicts(monkeypatch, place):
-    rows = list(TABLE_1)
-    row = rows[place]
-    rows[place] = dataclasses.replace(row, bound_posterior=row.bound_posterior + 0.03)
-    monkeypatch.setattr(claims_max_information_exact, "TABLE_1", rows)
-    assert with_verdict(verdicts(world()), NOT_REPRODUCED) == FALSE | {"maxinf-2a"}
-    if row.kappa:
-        rows[place] = dataclasses.replace(row, kappa=row.kappa + 1)
-        refuted = {f"maxinf-1{'a' if row.dataset == 'MNIST' else 'b'}", "maxinf-1"}
-        assert with_verdict(verdicts(world()), NOT_REPRODUCED) == FALSE | refuted
-
-
-@pytest.mark.parametrize(
-    ("axes", "missing", "said"),
-    [
-        ({"n": AXES["n"]}, {"5b"}, "no panel against zeta_over_sigma"),
-        ({**AXES, "n": (50_000,)}, {"5a", "5b"}, "one value of n only"),
-    ],
-)
-def test_panels_that_the_config_leaves_out_are_not_run(axes, missing, said):
-    rows = verdicts(world() | {"kappa": [kappa_record(axes)]})
-    assert with_verdict(rows, NOT_RUN) == {f"maxinf-{part}" for part in missing} | {"maxinf-5"}
-    assert all(said in rows[f"maxinf-{part}"]["note"] for part in missing)
-
-
-def test_slopes_are_those_between_the_ends():
-    groups = world()
-    for axis, exponent in (("n", -0.25), ("zeta_over_sigma", 1.75), ("E", 1.5)):
-        power_law(axis, exponent)(groups)
-    rows = verdicts(groups)
-    assert rows["maxinf-5a"]["observed"] == pytest.approx(-0.25)
-    assert rows["maxinf-5b"]["observed"] == pytest.approx(0.25)
-    assert "log(E)" in rows["maxinf-5b"]["note"]
-
-
-def test_what_the_theory_s_experiments_record_reproduces_the_claims_on_formulas():
-    """Names and shapes are the experiments' own."""
-    common = {"key": "max_information", "seed": 0}
-    base = {"n": 50_000, "m": 5000, "zeta": 0.01, "sigma": 1.0, "E": 1, "delta": 0.05}
-    chosen = {
-        "coefficients": {"alphas": [0.5, 1.0, 3.0], "betas": [1e-9, 1e-4, 0.1, 0.5]},
-        "kappa": {"base": base, "axes": {axis: list(values) for axis, values in AXES.items()}},
-        "simulation": {"m": 20, "draws": 4000, "nus": [0.5], "ys": [0.05, 0.1], "laws": ["signs"]},
-    }
-    groups = {}
-    for kind, fields in chosen.items():
-        spec = Spec.of({**common, "kind": kind, **fields}, kind)
-        job = Job(spec, None, "cpu", checkpoints=None, stopwatch=None)
-        metrics = getattr(maxinf_theory, kind)(job)["metrics"]
-        groups[kind] = [{"id": spec.id, "spec": spec.fields, "metrics": metrics}]
-    rows = verdicts(groups)
-    parts = ("5a", "5b", "5", "6", "7a", "7b", "7c", "7", "9b", "9c")
-    assert with_verdict(rows, REPRODUCED) == {f"maxinf-{part}" for part in parts}
-    assert with_verdict(rows, NOT_RUN) == set(rows) - {f"maxinf-{part}" for part in parts}

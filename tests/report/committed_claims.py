@@ -1,0 +1,10 @@
+"""workflow/claims.yaml as it is committed."""
+
+from pathlib import Path
+
+from dpatlas.report.claims import read_claims
+
+WORKFLOW = Path(__file__).parents[2] / "workflow"
+COMMITTED = WORKFLOW / "claims.yaml"
+SCHEMA = WORKFLOW / "schemas" / "claims.schema.yaml"
+CLAIMS = read_claims(COMMITTED, SCHEMA)
