@@ -2,13 +2,22 @@
 
 import json
 
+import numpy as np
+import torch
 from small_jobs import labelled
 
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.experiments import max_information
 from dpatlas.experiments.job import execute
+from dpatlas.experiments.maxinf_risk import PairErrors
+from dpatlas.experiments.maxinf_training import PosteriorTraining
+from dpatlas.models.mean_field import MeanField, flat_values, initial_network
+from dpatlas.privacy.training import PrivateTraining
 
+# Training records; what a job does step by step.
+N = 24
+STEPS = ((PrivateTraining, "step"), (PosteriorTraining, "step"), (PairErrors, "step"))
 CLASSES = ["a", "b", "c"]
 SCALE = {"multiply": 1, "subtract": 0, "divide": 16, "norm": None}
 TUPLE = {"zeta": 0.1, "sigma": 1.0, "m": 8, "E": 1, "lr": 2.0}
@@ -53,7 +62,7 @@ def spec_of(**changes):
 
 def save_data(folder, **more):
     """24 training and 12 test records of 16 numbers; the class shows clearly."""
-    arrays = labelled({"train": 24, "add": 0, "test": 12}, margin=4)
+    arrays = labelled({"train": N, "add": 0, "test": 12}, margin=4)
     facts = {"name": "small", "classes": CLASSES, "image_shape": [1, 4, 4], "preprocessing": SCALE}
     prepared.save(folder, arrays, {**facts, **more})
     return folder / "manifest.json"
@@ -76,3 +85,14 @@ def run(spec, manifest, folder):
 
 def metrics_of(spec, manifest, folder):
     return json.loads(run(spec, manifest, folder))["metrics"]
+
+
+def law(deviation=0.5, widths=(6,)):
+    keys = {"key": "max_information", "run": 0, "base_seed": 0}
+    network = initial_network("mlp", (1, 4, 4), 3, widths=list(widths), **keys)
+    return MeanField.around(network, flat_values(network), deviation)
+
+
+def records(n=N):
+    x = torch.from_numpy(np.random.default_rng(2).standard_normal((n, 16)).astype(np.float32))
+    return x, torch.arange(n) % 3

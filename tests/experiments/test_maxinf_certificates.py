@@ -6,7 +6,7 @@ import maxinf_small as small
 import numpy as np
 import pytest
 import torch
-from maxinf_small import metrics_of, run, save_data, spec_of
+from maxinf_small import STEPS, N, metrics_of, run, save_data, spec_of
 from small_jobs import counted, killed_at
 
 from dpatlas.bounds.max_information_certificates import (
@@ -15,25 +15,17 @@ from dpatlas.bounds.max_information_certificates import (
     kl_inverse,
     monte_carlo_risk,
 )
-from dpatlas.core.seeds import Noise
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.experiments import job as job_module
-from dpatlas.experiments import maxinf_risk
 from dpatlas.experiments.max_information import main
 from dpatlas.experiments.maxinf_certificates import selected
 from dpatlas.experiments.maxinf_problem import normalised
-from dpatlas.experiments.maxinf_risk import (
-    PairErrors,
-    drawn_records,
-    risk_by_reparametrisation,
-    risk_by_sampling,
-)
 from dpatlas.experiments.maxinf_training import PosteriorTraining
-from dpatlas.models.mean_field import MeanField, flat_values, initial_network
+from dpatlas.models.mean_field import flat_values, initial_network
 from dpatlas.privacy.training import PrivateTraining
 
-N, DRAWS = 24, 1500
+DRAWS = 1500
 LEVEL = (N, 8, 2, 0.05, 0.0125, 0.025)
 
 
@@ -50,17 +42,6 @@ def record(data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def rows(record):
     return record["metrics"]["rows"]
-
-
-def law(deviation=0.5, widths=(6,)):
-    keys = {"key": "max_information", "run": 0, "base_seed": 0}
-    network = initial_network("mlp", (1, 4, 4), 3, widths=list(widths), **keys)
-    return MeanField.around(network, flat_values(network), deviation)
-
-
-def records(n=N):
-    x = torch.from_numpy(np.random.default_rng(2).standard_normal((n, 16)).astype(np.float32))
-    return x, torch.arange(n) % 3
 
 
 def test_there_is_a_row_for_every_run_prior_and_tau(rows):
@@ -277,56 +258,6 @@ def test_tau_as_a_variance_is_the_deviations_square(data, tmp_path):
     assert abs(variance["risk_prior"] - other["risk_prior"]) > spread
 
 
-def test_pairs_are_independent_also_those_of_one_record_in_several_chunks(monkeypatch):
-    """The number of errors of 60 pairs of a single record is binomial."""
-    monkeypatch.setattr(maxinf_risk, "MOST_PAIRS", 20)
-    x, labels = records(1)
-    counts = [
-        risk_by_reparametrisation(law(), x, labels, 60, noise=Noise("a"), repetition=i).run()
-        for i in range(400)
-    ]
-    share = np.mean(counts) / 60
-    assert 0.2 < share < 0.8
-    # A sample variance over 400 draws is within 25 % of the law's, at nearly four deviations.
-    assert np.var(counts) == pytest.approx(60 * share * (1 - share), rel=0.25)
-
-
-def test_both_ways_of_drawing_count_the_same_errors_in_law():
-    x, labels = records()
-    given = (law(), x, labels, 30_000)
-    one = risk_by_reparametrisation(*given, noise=Noise("a")).run() / 30_000
-    two = risk_by_sampling(*given, noise=Noise("b")).run() / 30_000
-    assert one == pytest.approx(two, abs=4 * np.sqrt(2 * 0.25 / 30_000))
-
-
-def test_every_pair_of_all_chunks_is_counted_once():
-    x, labels = records()
-    still = law(1e-9)
-    with torch.no_grad():
-        wrong = (still.network(x).argmax(1) != labels).numpy()
-    chosen = drawn_records(N, 2500, Noise("a"), 0)
-    found = PairErrors(still, x, labels, chosen, noise=Noise("a"))
-    assert found.steps == 3 and found.pairs == 2500
-    assert found.run() == wrong[chosen].sum()
-    assert np.bincount(chosen, minlength=N).min() > 50
-
-
-def test_sampling_takes_chunks_that_fit_the_memory(monkeypatch):
-    x, labels = records()
-    monkeypatch.setitem(maxinf_risk.MOST_NORMALS, "cpu", 1000)
-    few = risk_by_sampling(law(), x, labels, 20, noise=Noise("a"))
-    assert few.chunk == 1000 // 123 and few.steps == 3
-    assert 0 <= few.run() <= 20
-
-
-def test_an_unknown_method_is_refused():
-    with pytest.raises(InputError, match="one of reparametrisation, sampling"):
-        PairErrors(law(), *records(), np.arange(3), noise=Noise("a"), method="delta")
-
-
-STEPS = ((PrivateTraining, "step"), (PosteriorTraining, "step"), (PairErrors, "step"))
-
-
 def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monkeypatch):
     spec = spec_of(taus=[0.2, 0.4], priors=[small.DP_SGD], runs=1, objective="flambda")
     with counted(*STEPS) as calls:
@@ -452,47 +383,3 @@ def test_the_convolutional_network_is_certified_too(tmp_path):
     (row,) = metrics_of(spec, tmp_path / "data" / "manifest.json", tmp_path)["rows"]
     assert row["kl"] > 0 and row["diverged"] is None
     assert row["errors_prior"] in range(5) and row["errors_posterior"] in range(5)
-
-
-def agreement_spec(**changes):
-    given = {"kind": "agreement", "priors": [small.DP_SGD], "taus": [0.4], "repetitions": 3}
-    return spec_of(**{**given, "draws": 6000, **changes})
-
-
-def test_reparametrisation_and_sampling_agree_on_prior_and_posterior(data, tmp_path):
-    rows = metrics_of(agreement_spec(), data, tmp_path)["rows"]
-    assert len(rows) == 2 * 2 * 3
-    for what in ("prior", "posterior"):
-        risks = [
-            np.mean([r["risk"] for r in rows if (r["what"], r["method"]) == (what, method)])
-            for method in ("reparametrisation", "sampling")
-        ]
-        assert risks[0] == pytest.approx(risks[1], abs=4 * np.sqrt(2 * 0.25 / 18_000))
-    assert len({row["errors"] for row in rows}) > 6
-    assert all(row["risk"] == row["errors"] / 6000 for row in rows)
-
-
-def test_an_agreement_that_was_killed_resumes_to_the_same_bytes(data, tmp_path, monkeypatch):
-    spec = agreement_spec(draws=1500, repetitions=2)
-    with counted(*STEPS) as calls:
-        whole = run(spec, data, tmp_path / "whole")
-    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    for kill_at in (2, 8, 13, 17, 23):
-        folder = tmp_path / f"killed-{kill_at}"
-        with killed_at(kill_at, *STEPS):
-            run(spec, data, folder)
-        with counted(*STEPS) as left:
-            assert run(spec, data, folder) == whole
-        assert len(left) == len(calls) - kill_at
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"taus": [0.2, 0.4]}, "agreement: found 1 priors and 2 taus"),
-        ({"repetitions": 0}, "repetitions"),
-    ],
-)
-def test_an_agreement_of_several_priors_is_refused(data, tmp_path, changes, message):
-    with pytest.raises(InputError, match=message):
-        run(agreement_spec(**changes), data, tmp_path)
