@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from small_audits import DELTA, LEVEL, VERDICT_LEVEL, audited, one_thread_without_gradients  # noqa: F401
 
 import dpatlas.privacy.logistic
 import dpatlas.privacy.per_record
@@ -13,7 +14,6 @@ import dpatlas.privacy.training
 from dpatlas.commands import audit as command
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import run_command
-from dpatlas.experiments import audit as module
 from dpatlas.experiments.audit_mechanisms import (
     MECHANISMS,
     PrivateSGD,
@@ -23,24 +23,11 @@ from dpatlas.experiments.audit_mechanisms import (
 from dpatlas.report.work_training import ATTACKED_UPDATES
 from dpatlas.specs import audit as specs
 
-DELTA, LEVEL, VERDICT_LEVEL = 1e-2, 0.95, 0.99
 # The others are in test_audit_langevin.
 PRIVATE_SGD = [name for name, each in MECHANISMS.items() if isinstance(each, PrivateSGD)]
 # Enough for nine audits of ten to catch half the noise; the one accountant of fixed-size batches
 # leaves more room.
 RUNS = {name: 500 if name == "dp-sgd-fixed-size" else 300 for name in PRIVATE_SGD}
-
-
-def audited(name, runs):
-    noise = Noise(f"test {name}")
-    return module.audit(name, runs, noise, DELTA, LEVEL, VERDICT_LEVEL, lambda: None)
-
-
-@pytest.fixture(autouse=True)
-def one_thread_without_gradients():
-    torch.set_num_threads(1)
-    with torch.no_grad():
-        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

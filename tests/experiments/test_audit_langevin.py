@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from small_audits import DELTA, LEVEL, VERDICT_LEVEL, audited, one_thread_without_gradients  # noqa: F401
 
 from dpatlas.core.seeds import Noise
-from dpatlas.experiments import audit as module
 from dpatlas.experiments import audit_langevin
 from dpatlas.experiments.audit_langevin import (
     BETA,
@@ -26,24 +26,11 @@ from dpatlas.privacy.langevin import BoundedRecords, LangevinRun, bound_records
 from dpatlas.privacy.samplers import FixedSize
 from dpatlas.specs.audit import RUNS
 
-DELTA, LEVEL, VERDICT_LEVEL = 1e-2, 0.95, 0.99
 LAST_ITERATE = ("dp-sgld-full-batch", "repaired-dp-sgld-cyclic")
 # Of `dp-sgld` nothing is contradicted within a few thousand runs, whatever breaks: at delta below
 # m / n = 1/18 its guarantee is beyond them, at delta above m / n no release of it tells so much.
 # With all records but one in each batch the same code can be held to its guarantee.
 LARGE_BATCHES = random_batches(FixedSize(32, 31), 2.0)
-
-
-def audited(name, runs):
-    noise = Noise(f"test {name}")
-    return module.audit(name, runs, noise, DELTA, LEVEL, VERDICT_LEVEL, lambda: None)
-
-
-@pytest.fixture(autouse=True)
-def one_thread_without_gradients():
-    torch.set_num_threads(1)
-    with torch.no_grad():
-        yield
 
 
 @pytest.fixture

@@ -188,9 +188,9 @@ def certificates_of_grid(
 ):
     """Certificates of a grid of priors, shape (tuples, variances) as `risk` and `kl`.
 
-    `kappa`: shape (tuples,), at level beta / K1. All hold together, so the least may be chosen. With
-    `draws` the risks are estimates, and delta_mc pays for one of them only: for the choice to hold,
-    give delta_mc / (K1 K2). Raises InputError for more priors than K1 and K2 pay for.
+    `kappa`: shape (tuples,), at level beta / K1. All hold together, so the least may be chosen.
+    With `draws` the risks are estimates, and delta_mc pays for one of them only: for the choice to
+    hold, give delta_mc / (K1 K2). Raises InputError for more priors than K1 and K2 pay for.
     """
     risk, kl, kappa = (np.asarray(values, float) for values in (risk, kl, kappa))
     if risk.ndim != 2 or kl.shape != risk.shape or kappa.shape != risk.shape[:1]:

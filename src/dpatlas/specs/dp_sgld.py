@@ -5,6 +5,7 @@ from typing import Any
 
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
+from dpatlas.specs.common import run_spec
 from dpatlas.specs.pretrain import backbone_spec
 from dpatlas.specs.sizes import array_mb, check_records
 
@@ -59,7 +60,11 @@ def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
         "finetune": [_trained(config, "finetune", chosen) for chosen in block["finetune"]],
         "long_training": [_trained(config, "long_training", block["long_training"])],
         **{
-            kind: [_spec(config, kind, {**block[kind], "delta": block["delta"]}, kind)]
+            kind: [
+                run_spec(
+                    config, KEY, kind, _as_reals({**block[kind], "delta": block["delta"]}), kind
+                )
+            ]
             for kind in ("privacy_loss", "counterexample", "utility")
         },
     }
@@ -102,17 +107,7 @@ def _trained(config: Mapping[str, Any], kind: str, chosen: Mapping[str, Any]) ->
         fields["feature_norm"] = block["feature_norm"]
         if chosen["features"] == "softmax":
             name += "-softmax"
-    return _spec(config, kind, fields, name)
-
-
-def _spec(config: Mapping[str, Any], kind: str, chosen: Mapping[str, Any], name: str) -> Spec:
-    common = {
-        "key": KEY,
-        "kind": kind,
-        "seed": config["seed"],
-        "noise_source": config["noise_source"],
-    }
-    return Spec.of({**common, **_as_reals(chosen)}, name)
+    return run_spec(config, KEY, kind, _as_reals(fields), name)
 
 
 def _as_reals(fields: Mapping[str, Any]) -> dict[str, Any]:

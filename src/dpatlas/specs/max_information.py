@@ -7,6 +7,7 @@ from dpatlas.bounds.max_information_certificates import check_budget
 from dpatlas.bounds.max_information_published import PriorGrid
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
+from dpatlas.specs.common import run_spec
 from dpatlas.specs.sizes import array_mb, check_records
 
 KEY = "max_information"
@@ -46,7 +47,7 @@ def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
         ],
         "agreement": [_agreement(config)],
         **{
-            kind: [_spec(config, kind, block[kind], kind)]
+            kind: [run_spec(config, KEY, kind, block[kind], kind)]
             for kind in ("coefficients", "kappa", "simulation")
         },
     }
@@ -106,8 +107,9 @@ def _certificates(config: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[
     fields = {**_levels(block), **shared, **_set(chosen)}
     priors, size = priors_of(fields, fields), chosen["priors_per_job"]
     return [
-        _spec(
+        run_spec(
             config,
+            KEY,
             "certificates",
             {**fields, "priors": priors[first : first + size]},
             f"certificates-{_name(chosen)}-{first // size}",
@@ -131,7 +133,7 @@ def _agreement(config: Mapping[str, Any]) -> Spec:
         "repetitions": own["repetitions"],
         "runs": 1,
     }
-    return _spec(config, "agreement", fields, f"agreement-{_name(chosen)}")
+    return run_spec(config, KEY, "agreement", fields, f"agreement-{_name(chosen)}")
 
 
 def _levels(block: Mapping[str, Any]) -> dict[str, float]:
@@ -150,16 +152,6 @@ def _set(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def _name(chosen: Mapping[str, Any]) -> str:
     return f"{chosen['data']['name']}-{chosen['model']}"
-
-
-def _spec(config: Mapping[str, Any], kind: str, chosen: Mapping[str, Any], name: str) -> Spec:
-    common = {
-        "key": KEY,
-        "kind": kind,
-        "seed": config["seed"],
-        "noise_source": config["noise_source"],
-    }
-    return Spec.of({**common, **chosen}, name)
 
 
 def _check(block: Mapping[str, Any]) -> None:
