@@ -80,7 +80,8 @@ def save_data(folder, scale=SCALE, **poison):
     return folder / "manifest.json"
 
 
-def save_backbone(folder, spec_id=BACKBONE, scale=SCALE, image_shape=(1, 4, 4)):
+def save_backbone(folder, spec_id=BACKBONE, scale=SCALE, image_shape=(1, 4, 4), sha256=None):
+    """sha256: of the images that it is said to be trained on."""
     options = {"widths": [8, 6]}
     network = build("mlp", image_shape, 3, key="pretrain", run=0, base_seed=0, **options)
     backbone.save(
@@ -90,7 +91,10 @@ def save_backbone(folder, spec_id=BACKBONE, scale=SCALE, image_shape=(1, 4, 4)):
         options=options,
         image_shape=image_shape,
         classes=CLASSES,
-        training={"spec_id": spec_id, "data": {"name": "other", "preprocessing": scale}},
+        training={
+            "spec_id": spec_id,
+            "data": {"name": "other", "sha256": sha256, "preprocessing": scale},
+        },
     )
     return folder
 

@@ -17,9 +17,10 @@ from dpatlas.core.seeds import Noise
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.experiments import job as job_module
-from dpatlas.experiments import sgld_arms, sgld_regression, sgld_search
+from dpatlas.experiments import search, sgld_arms, sgld_regression
+from dpatlas.experiments.private_plan import DpSgdPlan
 from dpatlas.experiments.sgld_accuracy import arms_of
-from dpatlas.experiments.sgld_arms import DpSgdPlan, LangevinPlan, Problem
+from dpatlas.experiments.sgld_arms import LangevinPlan, Problem
 from dpatlas.models import backbone
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.langevin import LangevinRun
@@ -359,7 +360,7 @@ def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monk
 def test_noise_of_the_operating_system_stays_one_secret_over_a_resume(data, tmp_path, monkeypatch):
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     spec = spec_of("accuracy", schedule="constant", noise_source="os")
-    seen, real_row = [], sgld_search.Search._row
+    seen, real_row = [], search.Search._row
 
     def row(search, arm):
         seen.append(search.noise.secret)
@@ -367,7 +368,7 @@ def test_noise_of_the_operating_system_stays_one_secret_over_a_resume(data, tmp_
             raise Killed
         return real_row(search, arm)
 
-    monkeypatch.setattr(sgld_search.Search, "_row", row)
+    monkeypatch.setattr(search.Search, "_row", row)
     with pytest.raises(Killed):
         run(spec, data, tmp_path)
     record = run(spec, data, tmp_path)

@@ -2,7 +2,7 @@
 
 A job takes one data set, one kind of features and one schedule of step sizes, or both, which then
 share the rows of DP-SGD and SGD. Every arm tries its grid on the validation records and runs its
-best setting `runs` times afresh (`sgld_search`).
+best setting `runs` times afresh (`search`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,9 @@ from dpatlas.bounds.dp_sgld import SCHEDULES
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.experiments.job import Job
-from dpatlas.experiments.sgld_arms import COMPARISONS, LANGEVIN, DpSgdPlan, LangevinPlan, Problem
+from dpatlas.experiments.private_plan import DpSgdPlan
+from dpatlas.experiments.search import Search, Setting
+from dpatlas.experiments.sgld_arms import COMPARISONS, LANGEVIN, LangevinPlan, Problem
 from dpatlas.experiments.sgld_data import Split, load_split
 from dpatlas.experiments.sgld_regression import (
     langevin_setting,
@@ -23,7 +25,6 @@ from dpatlas.experiments.sgld_regression import (
     regression_ledger,
     sgd_setting,
 )
-from dpatlas.experiments.sgld_search import Search, Setting
 from dpatlas.privacy.samplers import Poisson
 
 FULL_BATCH = ("noisy-gd", "repaired-full")

@@ -15,7 +15,6 @@ rows do; `guaranteed` takes replace_one for every method.
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -35,7 +34,8 @@ from dpatlas.bounds.dp_sgld_guarantees import (
     noisy_gd_gdp_of_steps,
 )
 from dpatlas.bounds.gaussian_dp import gaussian_epsilon, gaussian_mu
-from dpatlas.privacy.accounting import Phase, calibrate, guarantee
+from dpatlas.experiments.private_plan import EVERY_ITERATE, Stated, calibrate_steps
+from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.langevin import Langevin
 from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Sampler
 
@@ -53,7 +53,6 @@ STEP_SIZE = 0.5
 BLOCK_GROWTH = 1.05
 # Added to the noise, so that no rounding takes epsilon above its target.
 ROUNDING = 1e-12
-EVERY_ITERATE = "every iterate"
 GAUSSIAN = "last iterate, Gaussian DP"
 GIVEN_BATCHES = "last iterate and batches"
 
@@ -87,34 +86,6 @@ class Problem:
         return [
             f"step size {self.step_size:g}/beta: the utility theorems cover steps up to 1/(2 beta)"
         ]
-
-
-@dataclass(frozen=True)
-class Stated:
-    """What is claimed of an arm and what holds, at the problem's delta; None where nothing is.
-
-    claimed: by the paper. ordinary: composition, for the release of every iterate. hidden_state:
-    for the last iterate, where a bound applies. guaranteed: the least of those that hold, `by`
-    which one; relation: its neighbours.
-    """
-
-    claimed: float | None = None
-    ordinary: float | None = None
-    hidden_state: float | None = None
-    guaranteed: float | None = None
-    relation: str | None = None
-    by: str | None = None
-
-    def as_row(self) -> dict[str, Any]:
-        """For a record."""
-        return {
-            "claimed_epsilon": self.claimed,
-            "ordinary_epsilon": self.ordinary,
-            "hidden_state_epsilon": self.hidden_state,
-            "guaranteed_epsilon": self.guaranteed,
-            "relation": self.relation,
-            "guaranteed_by": self.by,
-        }
 
 
 @dataclass(frozen=True)
@@ -281,52 +252,3 @@ class LangevinPlan:
         starts = np.flatnonzero(np.diff(grown, prepend=-1.0))
         counts = np.diff(starts, append=self.steps)
         return [(float(multipliers[k]), int(c)) for k, c in zip(starts, counts, strict=True)]
-
-
-@dataclass(frozen=True)
-class DpSgdPlan:
-    """DP-SGD before its noise is chosen: `steps` updates of one law."""
-
-    sampler: Sampler
-    steps: int
-    delta: float
-    relation: str
-    accountant: str = "auto"
-
-    def noise_multiplier(self, epsilon: float | None) -> float:
-        """Calibrated; 0 for None, which trains without privacy."""
-        if epsilon is None:
-            return 0.0
-        blocks = ((1.0, self.steps),)
-        return calibrate_steps(
-            self.sampler, blocks, epsilon, self.delta, self.relation, self.accountant
-        )
-
-    def stated(self, noise_multiplier: float) -> Stated:
-        """What composition guarantees; nothing without noise."""
-        if not noise_multiplier:
-            return Stated()
-        phases = [Phase(self.sampler, noise_multiplier, self.steps)]
-        found = guarantee(phases, self.delta, self.relation, self.accountant)
-        by = f"{EVERY_ITERATE}, {found.accountant.upper()}"
-        return Stated(found.epsilon, found.epsilon, None, found.epsilon, self.relation, by)
-
-
-@functools.cache
-def calibrate_steps(
-    sampler: Sampler,
-    blocks: tuple[tuple[float, int], ...],
-    epsilon: float,
-    delta: float,
-    relation: str,
-    accountant: str,
-) -> float:
-    """The noise multiplier z at which steps with multipliers factor * z have `epsilon`.
-
-    blocks: (factor, steps). Points of a grid that differ in nothing else share the search.
-    """
-
-    def phases_at(noise: float) -> list[Phase]:
-        return [Phase(sampler, factor * noise, steps) for factor, steps in blocks]
-
-    return calibrate(phases_at, epsilon, delta, relation, accountant)

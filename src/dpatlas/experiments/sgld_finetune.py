@@ -1,7 +1,7 @@
 """dp_sgld, Table 3: DP-SGD and SGD when the last blocks of the backbone are trained as well.
 
 Every arm starts from the public backbone with a head of its own, tunes its learning rate on the
-validation records and runs the best one `runs` times afresh (`sgld_search`). Frozen parts get no
+validation records and runs the best one `runs` times afresh (`search`). Frozen parts get no
 noise; the clip bound is on the gradient of all trained parts together.
 """
 
@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.experiments.job import Job
-from dpatlas.experiments.sgld_arms import DpSgdPlan
-from dpatlas.experiments.sgld_data import PARTS, check_parts, identity, load_backbone
+from dpatlas.experiments.private_plan import DpSgdPlan
+from dpatlas.experiments.private_records import PARTS, check_parts, identity, load_backbone
+from dpatlas.experiments.search import Search, Setting, Trial, accuracy
 from dpatlas.experiments.sgld_regression import NO_CLIP, sgd_facts, shared_ledger
-from dpatlas.experiments.sgld_search import Search, Setting, Trial, accuracy
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.privacy.accounting import RELATIONS, Phase
 from dpatlas.privacy.ledger import ledger

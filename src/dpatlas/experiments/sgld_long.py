@@ -15,7 +15,9 @@ from typing import Any
 from dpatlas.core.guard import integer, real
 from dpatlas.errors import InputError
 from dpatlas.experiments.job import Job
-from dpatlas.experiments.sgld_arms import DpSgdPlan, LangevinPlan, Problem
+from dpatlas.experiments.private_plan import DpSgdPlan
+from dpatlas.experiments.search import Search, Setting
+from dpatlas.experiments.sgld_arms import LangevinPlan, Problem
 from dpatlas.experiments.sgld_data import Split, load_split
 from dpatlas.experiments.sgld_regression import (
     langevin_setting,
@@ -23,7 +25,6 @@ from dpatlas.experiments.sgld_regression import (
     regression_ledger,
     sgd_setting,
 )
-from dpatlas.experiments.sgld_search import Search, Setting
 from dpatlas.privacy.samplers import FullBatch
 
 # By method: the comparison that its noise is calibrated under.

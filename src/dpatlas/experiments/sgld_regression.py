@@ -6,14 +6,10 @@ from torch import Tensor, nn
 
 from dpatlas.core.progress import say
 from dpatlas.experiments.job import Job
-from dpatlas.experiments.sgld_arms import (
-    STEP_SIZE,
-    DpSgdPlan,
-    LangevinPlan,
-    Problem,
-)
+from dpatlas.experiments.private_plan import DpSgdPlan
+from dpatlas.experiments.search import Setting, Trial, accuracy
+from dpatlas.experiments.sgld_arms import STEP_SIZE, LangevinPlan, Problem
 from dpatlas.experiments.sgld_data import Split
-from dpatlas.experiments.sgld_search import Setting, Trial, accuracy
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 

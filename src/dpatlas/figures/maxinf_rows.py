@@ -23,7 +23,7 @@ from dpatlas.core.maxinf_selection import (
 )
 from dpatlas.errors import InputError
 from dpatlas.figures.output import Records, Row
-from dpatlas.figures.sgld_shared import of_kind
+from dpatlas.figures.series import of_kind
 
 SIZES = ("n_train", "n_test", "inputs", "classes", "parameters")
 BUDGET = ("K1", "K2", "delta", "delta_mc", "beta", "draws")

@@ -28,7 +28,7 @@ from dpatlas.figures.maxinf_rows import (
     settings_behind,
 )
 from dpatlas.figures.output import Records, Row, Settings, ShownTable
-from dpatlas.figures.sgld_shared import of_kind
+from dpatlas.figures.series import of_kind
 from dpatlas.figures.tables import Cell, Math, Measured, Part
 
 # What the paper calls the data sets of ours.

@@ -25,7 +25,7 @@ from dpatlas.figures.panels import (
     legend,
     select,
 )
-from dpatlas.figures.sgld_shared import BLUE, GREEN, PINK, RED, SERIES, handle, only
+from dpatlas.figures.series import BLUE, GREEN, PINK, RED, SERIES, handle, only
 
 PURE = Look("Dwork et al., pure privacy", "black", "", "-")
 # Without the black one, which stands for pure privacy.

@@ -13,7 +13,7 @@ from dpatlas.errors import InputError, run_command
 from dpatlas.figures.look import DOUBLE_COLUMN, NOTE_SIZE, Look
 from dpatlas.figures.output import Records, Row, Settings, ShownFigure, figure_main
 from dpatlas.figures.panels import columns
-from dpatlas.figures.sgld_shared import BLUE, GREEN, RED, handle, of_kind
+from dpatlas.figures.series import BLUE, GREEN, RED, handle, of_kind
 
 MODULE = "dpatlas.figures.pretrain"
 PER_LINE, LINES = 20, 2

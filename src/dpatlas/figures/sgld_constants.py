@@ -7,7 +7,8 @@ from dpatlas.bounds.dp_sgld import smoothness, table4_ratio
 from dpatlas.bounds.dp_sgld_published import PRINTED_TABLE_4, TABLE_4
 from dpatlas.errors import InputError
 from dpatlas.figures.output import Records, Row, Settings, ShownTable
-from dpatlas.figures.sgld_shared import backbone_name, in_words, of_kind
+from dpatlas.figures.series import backbone_name, of_kind
+from dpatlas.figures.sgld_words import in_words
 from dpatlas.figures.tables import Math, Part
 
 CONSTANTS = (

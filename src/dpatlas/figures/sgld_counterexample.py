@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from dpatlas.figures.look import DOUBLE_COLUMN, NOTE_SIZE, Look
 from dpatlas.figures.output import Records, Row, Settings, ShownFigure
 from dpatlas.figures.panels import columns, label_ticks, number, select
-from dpatlas.figures.sgld_shared import SERIES, handle, only
+from dpatlas.figures.series import SERIES, handle, only
 
 EXCESS_LEVELS = (1, 10, 100, 1000)
 # Exact over promised delta falls to 1e-40 for large batches: cut off there.

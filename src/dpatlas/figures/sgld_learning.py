@@ -17,8 +17,9 @@ from dpatlas.figures.panels import (
     shifts,
     write_in,
 )
-from dpatlas.figures.sgld_shared import BLUE, GREEN, RED, backbone_name, handle, in_words, only
+from dpatlas.figures.series import BLUE, GREEN, RED, backbone_name, handle, only
 from dpatlas.figures.sgld_tables import TUNED_ON
+from dpatlas.figures.sgld_words import in_words
 
 CONFIDENCE = 0.95
 STEPS_LABEL = "full-batch steps $K$ (= epochs)"

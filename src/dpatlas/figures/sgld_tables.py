@@ -9,7 +9,8 @@ from typing import Any
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
 from dpatlas.figures.output import Records, Row, Settings, ShownTable
-from dpatlas.figures.sgld_shared import backbone_name, in_words, of_kind
+from dpatlas.figures.series import backbone_name, of_kind
+from dpatlas.figures.sgld_words import in_words
 from dpatlas.figures.tables import Math, Measured, Part
 
 TUNED_ON = "validation records"

@@ -22,10 +22,10 @@ from dpatlas.figures.panels import (
     legend,
     select,
 )
+from dpatlas.figures.series import BLUE, GREEN, ORANGE, PINK, RED, SERIES, handle, only
 from dpatlas.figures.sgld_constants import sgld_constants
 from dpatlas.figures.sgld_counterexample import sgld_counterexample
 from dpatlas.figures.sgld_published import sgld_published
-from dpatlas.figures.sgld_shared import BLUE, GREEN, ORANGE, PINK, RED, SERIES, handle, only
 
 __all__ = [
     "sgld_constants",

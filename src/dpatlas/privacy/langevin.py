@@ -11,6 +11,7 @@ sqrt(2) R and no clip is needed; the regulariser is common to all neighbours.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,8 +78,11 @@ class LangevinRun:
     """One run: `step()` until `steps_done` is `settings.steps`; the last `weights` are released.
 
     x (n, d) as `bound_records` gives them, labels (n,) int64, weights (classes, d). All draws are
-    keyed by (spec, repetition, step, use); `weights` and `steps_done` are the whole state.
+    keyed by (spec, repetition, step, use); `weights` and `steps_done` are the whole state. Bounded
+    records have finite gradients, so none is skipped.
     """
+
+    skipped_records = 0
 
     @checked(classes=integer(ge=2), repetition=integer(ge=0))
     def __init__(
@@ -101,11 +105,26 @@ class LangevinRun:
         self.weights = start * self._normals((classes, x.shape[1]), 0, "start")
         self._project()
 
+    @property
+    def steps(self) -> int:
+        """All steps."""
+        return self.settings.steps
+
     def run(self) -> Tensor:
         """All steps that are left; the last iterate."""
-        while self.steps_done < self.settings.steps:
+        while self.steps_done < self.steps:
             self.step()
         return self.weights
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and facts from which `restore` goes on to the same bits."""
+        facts = {"steps_done": self.steps_done, "repetition": self.repetition}
+        return {"weights": self.weights.numpy()}, facts
+
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Go on from a state of the same run."""
+        self.weights = torch.from_numpy(arrays["weights"])
+        self.steps_done = facts["steps_done"]
 
     def step(self) -> None:
         """One Langevin step."""

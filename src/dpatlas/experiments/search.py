@@ -1,4 +1,4 @@
-"""dp_sgld: tune every arm on the validation records, then measure it afresh on the test records.
+"""Tune every arm on the validation records, then measure it afresh on the test records.
 
 Validation records are held out and treated as public. Test records are looked at by the reported
 runs of the best setting alone, at their last iterate. A killed job goes on inside its last run.
@@ -6,23 +6,41 @@ runs of the best setting alone, at their last iterate. A killed job goes on insi
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from dpatlas.core.guard import integer
-from dpatlas.core.progress import Progress
+from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise
 from dpatlas.experiments.job import Job
-from dpatlas.experiments.sgld_arms import Stated
-from dpatlas.privacy.langevin import LangevinRun
-from dpatlas.privacy.training import PrivateTraining
+from dpatlas.experiments.private_plan import Stated
 
 # Most settings of an arm and runs of a setting: every run has a repetition number of its own.
 MOST = 10_000
 COUNT = integer(ge=1, lt=MOST)
 State = tuple[dict[str, np.ndarray], dict[str, Any]]
+
+
+class Run(Protocol):
+    """A training that can be interrupted after any step; its facts name its `repetition`."""
+
+    steps_done: int
+    skipped_records: int
+
+    @property
+    def steps(self) -> int:
+        """All steps."""
+
+    def step(self) -> None:
+        """One more."""
+
+    def state(self) -> State:
+        """Arrays and facts from which `restore` goes on to the same bits."""
+
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Go on from a state."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +61,17 @@ class Trial:
         """Of the job."""
         return self.search.noise
 
-    def finish(self, run: PrivateTraining | LangevinRun) -> None:
+    def finish(self, run: Run) -> None:
         """All steps of `run`, from its checkpoint if it has one."""
         stored = self.search.running
         if stored is not None and stored[1]["repetition"] == self.repetition:
-            _restore(run, stored)
-        while run.steps_done < _steps(run):
+            run.restore(*stored)
+        while run.steps_done < run.steps:
             run.step()
             if self.search.job.save_due():
-                self.search.save(_state(run))
+                self.search.save(run.state())
+        if run.skipped_records:
+            say(f"{self.search.job.spec.id}: {run.skipped_records} gradients were not finite")
 
 
 @dataclass(frozen=True)
@@ -151,26 +171,6 @@ class Search:
             "validation_accuracy": float(tuned[best]),
             "accuracy": found,
         }
-
-
-def _steps(run: PrivateTraining | LangevinRun) -> int:
-    return run.settings.steps if isinstance(run, LangevinRun) else run.steps
-
-
-def _state(run: PrivateTraining | LangevinRun) -> State:
-    if isinstance(run, PrivateTraining):
-        return run.state()
-    facts = {"steps_done": run.steps_done, "repetition": run.repetition}
-    return {"weights": run.weights.numpy()}, facts
-
-
-def _restore(run: PrivateTraining | LangevinRun, state: State) -> None:
-    arrays, facts = state
-    if isinstance(run, PrivateTraining):
-        run.restore(arrays, facts)
-    else:
-        run.weights = torch.from_numpy(arrays["weights"])
-        run.steps_done = facts["steps_done"]
 
 
 def accuracy(outputs: torch.Tensor, labels: torch.Tensor) -> float:
