@@ -180,7 +180,8 @@ class NetworkGradients:
                 raise InputError(
                     "loss", f"a result of shape {tuple(losses.shape)}", "one value a record"
                 )
-            losses.backward(torch.full_like(losses, 1 / self.views))
+            # A scalar: an output gradient of one's own makes torch load sympy, a second and more.
+            (losses.sum() / self.views).backward()
 
     @contextlib.contextmanager
     def _watching(self) -> Iterator[None]:
