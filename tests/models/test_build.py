@@ -88,6 +88,20 @@ def test_equal_axes_give_equal_weights_whatever_torchs_generator_holds(name):
     assert all(torch.equal(one[path], two[path]) for path in one)
 
 
+@pytest.mark.parametrize(("name", "blocks", "features"), [("wrn10-1", 1, 64), ("wrn16-1", 2, 64)])
+def test_names_of_wide_resnets_tell_depth_and_width(name, blocks, features):
+    net = make(name)
+    assert [len(stage) for stage in (net.stage1, net.stage2, net.stage3)] == [blocks] * 3
+    assert net.head.in_features == features
+
+
+def test_a_tiny_transformer_takes_images_of_the_digits_size():
+    options = {"patch": 2, "dim": 32, "depth": 2, "heads": 4, "mlp_ratio": 2}
+    net = build("vit-tiny", (1, 8, 8), 10, key="test", run=0, base_seed=0, **options)
+    assert net(torch.zeros(3, 64)).shape == (3, 10)
+    assert net.position.value.shape == (17, 32) and net.head.in_features == 32
+
+
 @pytest.mark.parametrize("change", [{"run": 1}, {"base_seed": 2}, {"key": "other"}])
 def test_other_runs_seeds_and_papers_draw_other_weights(change):
     one, two = make("small-cnn-s"), make("small-cnn-s", **change)

@@ -17,7 +17,13 @@ from dpatlas.core.guard import checked, integer
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
 from dpatlas.models.alexnet import alexnet
-from dpatlas.models.imagenet import imagenet_resnet18
+from dpatlas.models.deit import imagenet_deit_tiny
+from dpatlas.models.imagenet import (
+    imagenet_mobilenet_v3,
+    imagenet_resnet18,
+    imagenet_resnet50,
+)
+from dpatlas.models.mobilenet import mobilenet_v3
 from dpatlas.models.network import Network, linear, mlp
 from dpatlas.models.resnet import resnet18
 from dpatlas.models.small_cnn import SIZES, bench_cnn, small_cnn
@@ -30,12 +36,20 @@ ON_IMAGES: Mapping[str, Callable[..., Network]] = {
     "bench-cnn": bench_cnn,
     "resnet18": resnet18,
     "alexnet": alexnet,
+    "mobilenet-v3": mobilenet_v3,
+    "wrn10-1": partial(wide_resnet, 10, 1),
+    "wrn16-1": partial(wide_resnet, 16, 1),
     "wrn16-4": partial(wide_resnet, 16, 4),
     "vit-tiny": vit,
 }
 # Networks that can be trained from initial weights, and those whose weights come from elsewhere.
 NAMES = (*FLAT, *ON_IMAGES)
-IMPORTED: Mapping[str, Callable[..., Network]] = {"imagenet-resnet18": imagenet_resnet18}
+IMPORTED: Mapping[str, Callable[..., Network]] = {
+    "imagenet-resnet18": imagenet_resnet18,
+    "imagenet-resnet50": imagenet_resnet50,
+    "imagenet-mobilenet-v3": imagenet_mobilenet_v3,
+    "imagenet-deit-tiny": imagenet_deit_tiny,
+}
 TOKEN_DEVIATION = 0.02
 
 
@@ -92,9 +106,16 @@ def initialise(network: nn.Module, *, key: str, run: int, base_seed: int) -> Non
                 mean, deviation = _moments(path, module, name)
                 parameter.fill_(mean)
                 if deviation:
-                    draws = generator(seed(key, use="init", run=run, base=base_seed, layer=full))
-                    normals = draws.standard_normal(tuple(parameter.shape), dtype=np.float32)
-                    parameter.add_(torch.from_numpy(normals * np.float32(deviation)))
+                    draws = normals(parameter, full, key=key, run=run, base_seed=base_seed)
+                    parameter.add_(draws * np.float32(deviation))
+
+
+def normals(
+    parameter: torch.Tensor, name: str, *, key: str, run: int, base_seed: int
+) -> torch.Tensor:
+    """N(0, 1) draws of a parameter's shape, keyed by its name and the run; float32 on the CPU."""
+    draws = generator(seed(key, use="init", run=run, base=base_seed, layer=name))
+    return torch.from_numpy(draws.standard_normal(tuple(parameter.shape), dtype=np.float32))
 
 
 def _moments(path: str, module: nn.Module, name: str) -> tuple[float, float]:

@@ -8,6 +8,18 @@ from math import prod
 from torch import Tensor, nn
 
 
+class Scale(nn.Module):
+    """Multiplies what it is given by a constant, which is not trained."""
+
+    def __init__(self, factor: float):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x of any shape to the same."""
+        return self.factor * x
+
+
 class Network(nn.Sequential):
     """Named parts in sequence, of which the last, `head`, is linear.
 

@@ -1,0 +1,99 @@
+"""Low-rank adaptation (LoRA; Hu et al., 2022): frozen layers, each with a trained narrow branch."""
+
+import copy
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from dpatlas.core.guard import checked, integer, real
+from dpatlas.errors import InputError
+from dpatlas.models.build import normals
+from dpatlas.models.network import Network
+
+ADAPTED = (nn.Linear, nn.Conv2d)
+BRANCH = ("down", "up")
+
+
+class Adapted(nn.Module):
+    """A layer with a branch beside it: base(x) + scale up(down(x)).
+
+    down: the base's map, to `rank` features and without a bias; up: from there to the base's
+    outputs, of a convolution position by position. The sum of both is one layer of the base's
+    kind, whose weight differs from the base's by a matrix (out, in kernel) of rank `rank` at most.
+    """
+
+    def __init__(self, base: nn.Linear | nn.Conv2d, rank: int, scale: float):
+        super().__init__()
+        self.base, self.scale = base, scale
+        kind = {"bias": False, "device": base.weight.device, "dtype": base.weight.dtype}
+        match base:
+            case nn.Linear():
+                self.down = nn.Linear(base.in_features, rank, **kind)
+                self.up = nn.Linear(rank, base.out_features, **kind)
+            case nn.Conv2d():
+                geometry = base.kernel_size, base.stride, base.padding, base.dilation
+                self.down = nn.Conv2d(base.in_channels, rank, *geometry, **kind)
+                self.up = nn.Conv2d(rank, base.out_channels, 1, **kind)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the base takes to what it gives."""
+        return self.base(x) + self.scale * self.up(self.down(x))
+
+
+@checked(rank=integer(ge=1), scale=real(gt=0))
+def with_lora(
+    network: Network, rank: int, *, key: str, run: int, base_seed: int, scale: float = 1.0
+) -> Network:
+    """A copy of `network` in which every linear layer and convolution but `head` is `Adapted`.
+
+    rank: of every branch. scale: the factor of its output. `down` is N(0, 1 / fan in), its draws
+    keyed as `initialise` keys them, and `up` is zero, so the copy computes what the network
+    computes. Only branches and head are left trainable (`lora_parameters`); the weights of the
+    network are those of the copy's `base` layers, biases, norms and tokens.
+
+    Raises InputError, which names the layer, for a rank above a layer's width (its outputs, or the
+    inputs of one of them where these are fewer) and for a convolution with groups.
+    """
+    copied = copy.deepcopy(network)
+    layers = {
+        path: layer
+        for path, layer in copied.named_modules()
+        if isinstance(layer, ADAPTED) and path != "head"
+    }
+    for path, layer in layers.items():
+        _check(path, layer, rank)
+    for path, layer in layers.items():
+        with torch.random.fork_rng(devices=[]):
+            adapted = Adapted(layer, rank, scale)
+        down = adapted.down.weight
+        draws = normals(down, f"{path}.down.weight", key=key, run=run, base_seed=base_seed)
+        with torch.no_grad():
+            down.copy_(draws * prod(down.shape[1:]) ** -0.5)
+            adapted.up.weight.zero_()
+        parent, _, name = path.rpartition(".")
+        setattr(copied.get_submodule(parent), name, adapted)
+    trained = set(lora_parameters(copied))
+    for name, parameter in copied.named_parameters():
+        parameter.requires_grad_(name in trained)
+    return copied
+
+
+def lora_parameters(network: Network) -> tuple[str, ...]:
+    """Names of the parameters of all branches and of `head`: what a training phase trains."""
+    branches = tuple(
+        f"{path}.{part}.weight"
+        for path, module in network.named_modules()
+        if isinstance(module, Adapted)
+        for part in BRANCH
+    )
+    return branches + tuple(f"head.{name}" for name, _ in network.head.named_parameters())
+
+
+def _check(path: str, layer: nn.Linear | nn.Conv2d, rank: int) -> None:
+    if isinstance(layer, nn.Conv2d) and layer.groups > 1:
+        raise InputError(f"layer {path}", f"{layer.groups} groups", "a convolution of one group")
+    # An output's inputs, over the kernel: those of a convolution of one channel are its pixels.
+    width = min(len(layer.weight), prod(layer.weight.shape[1:]))
+    if rank > width:
+        raise InputError("rank", rank, f"at most {width}, the width of layer {path}")

@@ -1,0 +1,197 @@
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.models.build import build
+from dpatlas.models.lora import Adapted, lora_parameters, with_lora
+from dpatlas.privacy.samplers import FullBatch
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
+
+AXES = {"key": "test", "run": 0, "base_seed": 1}
+RANK, OUTPUTS, N = 3, 5, 9
+NETWORKS = {
+    "vit-tiny": {"patch": 2, "dim": 16, "depth": 1, "heads": 2, "mlp_ratio": 2},
+    "small-cnn-t": {},
+}
+
+
+@pytest.fixture(params=NETWORKS)
+def network(request):
+    return build(request.param, (1, 8, 8), OUTPUTS, **AXES, **NETWORKS[request.param])
+
+
+def data():
+    draws = np.random.default_rng(2)
+    return torch.from_numpy(draws.standard_normal((N, 64))), torch.arange(N) % OUTPUTS
+
+
+def random_branches(network):
+    """Branches that are away from zero, so that every one of their weights has a gradient."""
+    draws = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name in lora_parameters(network):
+            weight = network.get_parameter(name)
+            weight.copy_(0.3 * torch.randn(weight.shape, generator=draws, dtype=weight.dtype))
+    return network
+
+
+def test_the_output_is_the_networks_to_the_last_bit(network):
+    x = data()[0].float()
+    assert torch.equal(with_lora(network, RANK, **AXES)(x), network(x))
+
+
+def test_nothing_of_the_network_is_shared_or_changed(network):
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    adapted = random_branches(with_lora(network, RANK, **AXES))
+    with torch.no_grad():
+        for value in adapted.parameters():
+            value.add_(1)
+    after = network.state_dict()
+    assert set(after) == set(before) and all(torch.equal(after[k], before[k]) for k in before)
+    assert all(value.requires_grad for value in network.parameters())
+    assert not any(isinstance(part, Adapted) for part in network.modules())
+
+
+@pytest.mark.parametrize(
+    ("name", "widths"),
+    [
+        # Inputs of `down`, outputs of `up`; the patches are of 2 x 2 pixels.
+        ("vit-tiny", [(4, 16), (16, 48), (16, 16), (16, 32), (32, 16)]),
+        ("small-cnn-t", [(9, 8), (72, 16), (144, 32)]),
+    ],
+)
+def test_a_branch_has_rank_times_the_layers_inputs_and_outputs(name, widths):
+    network = build(name, (1, 8, 8), OUTPUTS, **AXES, **NETWORKS[name])
+    adapted = with_lora(network, RANK, **AXES)
+    counts = (
+        sum(value.numel() for path, value in one.named_parameters() if not path.startswith("head"))
+        for one in (adapted, network)
+    )
+    added = next(counts) - next(counts)
+    assert added == RANK * sum(into + out for into, out in widths)
+    head = sum(value.numel() for value in network.head.parameters())
+    trained = sum(adapted.get_parameter(each).numel() for each in lora_parameters(adapted))
+    assert trained == added + head
+    assert {n for n, value in adapted.named_parameters() if value.requires_grad} == set(
+        lora_parameters(adapted)
+    )
+
+
+def test_a_branch_moves_a_layers_weight_by_scale_times_up_down(network):
+    adapted = random_branches(with_lora(network, RANK, **AXES, scale=0.7))
+    draws = torch.Generator().manual_seed(6)
+    for path, part in adapted.named_modules():
+        if isinstance(part, Adapted):
+            shape = (4, 6, 6) if isinstance(part.base, nn.Conv2d) else (6,)
+            shape = (part.base.weight.shape[1], *shape[1:])
+            x = torch.randn(2, *shape, generator=draws)
+            base, down, up = (layer.weight.detach() for layer in (part.base, part.down, part.up))
+            merged = base + 0.7 * (up.flatten(1) @ down.flatten(1)).view(base.shape)
+            if isinstance(part.base, nn.Conv2d):
+                expected = F.conv2d(x, merged, part.base.bias, part.base.stride, part.base.padding)
+            else:
+                expected = F.linear(x, merged, part.base.bias)
+            np.testing.assert_allclose(
+                part(x).detach(), expected.detach(), 1e-4, 1e-5, err_msg=path
+            )
+
+
+def test_down_is_gaussian_with_variance_one_over_fan_in_and_keyed_by_name_and_run(network):
+    one, same, other = (
+        with_lora(network, RANK, **{**AXES, "run": run}).state_dict() for run in (0, 0, 1)
+    )
+    scaled = []
+    for name in one:
+        if ".down." in name:
+            assert torch.equal(one[name], same[name])
+            assert not torch.isclose(one[name], other[name], rtol=1e-6).any()
+            scaled.append((one[name] * one[name][0].numel() ** 0.5).flatten())
+        if ".up." in name:
+            assert not one[name].any()
+    scaled = torch.cat(scaled)
+    # Mean square of n squared normals: 1 with deviation sqrt(2 / n).
+    assert abs(scaled.square().mean() - 1) < 4 * (2 / len(scaled)) ** 0.5
+
+
+def test_torchs_generator_is_left_alone(network):
+    before = torch.get_rng_state()
+    with_lora(network, RANK, **AXES)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def per_record_loop(network, x, labels, clip):
+    """Sum of clipped gradients of what is trainable, one record after the other."""
+    trained = {name: value for name, value in network.named_parameters() if value.requires_grad}
+    total = {name: torch.zeros_like(value) for name, value in trained.items()}
+    for row, label in zip(x, labels, strict=True):
+        loss = F.cross_entropy(network(row[None]), label[None])
+        gradients = torch.autograd.grad(loss, list(trained.values()))
+        norm = sum(gradient.square().sum() for gradient in gradients).sqrt()
+        for name, gradient in zip(trained, gradients, strict=True):
+            total[name] += gradient * (clip / norm).clamp_max(1)
+    return total
+
+
+def phase(**changes):
+    settings = {"noise_multiplier": 0.0, "max_grad_norm": 0.4, "steps": 1, "lr": 0.3}
+    return TrainingPhase(FullBatch(N), **{**settings, **changes})
+
+
+@pytest.mark.parametrize("clip", [0.4, 1e6])
+def test_the_private_step_is_that_of_a_per_record_loop(network, clip):
+    adapted = random_branches(with_lora(network.double(), RANK, **AXES, scale=0.7))
+    x, labels = data()
+    expected = per_record_loop(adapted, x, labels, clip)
+    seen = {}
+    training = PrivateTraining(
+        adapted,
+        [phase(max_grad_norm=clip, trainable=lora_parameters(adapted))],
+        x,
+        labels,
+        noise=Noise("digest"),
+        on_update=lambda _, sums: seen.update({name: v.clone() for name, v in sums.items()}),
+    )
+    training.run()
+    assert set(seen) == set(expected) == set(lora_parameters(adapted))
+    for name, value in expected.items():
+        assert value.any()
+        np.testing.assert_allclose(seen[name], value, rtol=1e-10, atol=1e-10)
+
+
+def test_private_training_moves_branches_and_head_and_no_bit_of_the_rest(network):
+    adapted = with_lora(network, RANK, **AXES)
+    x, labels = data()
+    before = {name: value.detach().clone() for name, value in adapted.named_parameters()}
+    trainable = lora_parameters(adapted)
+    phases = [phase(trainable=("head",)), phase(trainable=trainable, steps=3, noise_multiplier=1.0)]
+    PrivateTraining(adapted, phases, x.float(), labels, noise=Noise("digest")).run()
+    for name, value in adapted.named_parameters():
+        moves = any(belongs(name, prefix) for prefix in trainable)
+        assert torch.equal(value, before[name]) == (not moves), name
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "layer", "width"),
+    [("vit-tiny", 5, "patches", 4), ("small-cnn-t", 9, "conv1", 8)],
+)
+def test_a_rank_above_a_layers_width_is_refused_by_the_layers_name(name, rank, layer, width):
+    network = build(name, (1, 8, 8), OUTPUTS, **AXES, **NETWORKS[name])
+    with_lora(network, width, **AXES)
+    with pytest.raises(InputError, match=f"rank: found {rank}.*at most {width}.*layer {layer}"):
+        with_lora(network, rank, **AXES)
+
+
+@pytest.mark.parametrize("change", [{"rank": 0}, {"rank": 1.5}, {"scale": 0.0}])
+def test_ranks_and_scales_that_are_none_are_refused(network, change):
+    with pytest.raises(InputError, match=next(iter(change))):
+        with_lora(network, **{"rank": 1, **AXES, **change})
+
+
+def test_a_convolution_with_groups_is_refused_by_name(network):
+    network.add_module("grouped", nn.Conv2d(2, 4, 3, groups=2))
+    with pytest.raises(InputError, match="layer grouped: found 2 groups"):
+        with_lora(network, 1, **AXES)
