@@ -1,10 +1,10 @@
 """Generated images: as many as one asks for, public by construction.
 
 Most sources draw an image the way the digits of scikit-learn were made: a 32 x 32 bitmap, counted
-in blocks of 4 x 4. Leaves are images of 256 levels, in colour or in grey. Records are independent
-draws: a uniform label, then an image. Record i of a part (train, add, test, validation) is a
-function of (source, classes, selection, part, i), so a part that grows extends itself and moves no
-other.
+in blocks of 4 x 4. Leaves and styles are images of 256 levels, in colour or in grey; those whose
+names end in -8 have the digits' size and levels. Records are independent draws: a uniform label,
+then an image. Record i of a part (train, add, test, validation) is a function of (source, classes,
+selection, part, i), so a part that grows extends itself and moves no other.
 """
 
 import math
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpatlas.core.seeds import generator, seed
-from dpatlas.data.generated import fonts, leaves, scribbles, strokes
+from dpatlas.data.generated import fonts, leaves, scribbles, strokes, styles
 from dpatlas.data.generated.ink import SIDE
 from dpatlas.data.prepared import content_sha256
 from dpatlas.data.sources import Images
@@ -67,6 +67,11 @@ SOURCES: Mapping[str, Drawn] = {
     **{
         name: Drawn(source.classes, source.draw, _DESIGNS, source.image_shape)
         for name, source in (("leaves", leaves.COLOUR), ("leaves-grey", leaves.GREY))
+    },
+    "leaves-8": Drawn(leaves.BLOCKS.classes, leaves.BLOCKS.draw, _DESIGNS),
+    **{
+        name: Drawn(styles.CLASSES, source.draw, image_shape=source.image_shape)
+        for name, source in (("styles", styles.COLOUR), ("styles-8", styles.GREY))
     },
 }
 

@@ -1,4 +1,5 @@
 """`leaves`, `leaves-grey`: an object before dead leaves; its tone, texture and shape are its class.
+`leaves-8`: the same at 8 x 8, where a class is a tone and a shape.
 
 Dead leaves (Lee, Mumford and Huang, 2001): shapes of power-law size fall on one another at random
 places, each with tones and a texture of its own. The last to fall, large and near the middle, is
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpatlas.data.generated.ink import SIDE
+from dpatlas.data.generated.levels import stretched
 from dpatlas.data.generated.surfaces import (
     SHAPES,
     TEXTURES,
@@ -58,6 +61,15 @@ HUE_DEVIATION = 0.9
 OBJECT_HUE = 0.8
 OBJECT_LEVELS = np.array([[20.0, 80.0], [95.0, 160.0], [175.0, 235.0]])
 
+# For 8 x 8 images, photographed at BLOCK pixels a block. Tones: positions in LEVELS. Pixels: radius
+# and place of the object. Radians: its turn, at most. Contrast of the leaves, as a share of theirs.
+BLOCK = 2
+BLOCK_TONES = (0, 2)
+BLOCK_RADIUS = (5.0, 7.0)
+BLOCK_OFF_CENTRE = 1.0
+BLOCK_TURN = 0.4
+BLOCK_CONTRAST = 0.7
+
 # Images rendered at a time: their arrays fit into the cache.
 CHUNK = 32
 
@@ -87,8 +99,12 @@ class Leaves:
 
     def draw(self, draws: np.random.Generator, labels: np.ndarray) -> np.ndarray:
         """Images (images, channels side side) uint8 whose objects are of the classes `labels`."""
-        surfaces = self._surfaces(draws, labels)
-        images = len(labels)
+        kinds = np.unravel_index(labels, (len(HUES), len(TEXTURES), len(OBJECT_SHAPES)))
+        return self.photographs(draws, self.surfaces(draws, *kinds))
+
+    def photographs(self, draws: np.random.Generator, surfaces: Surfaces) -> np.ndarray:
+        """Images (images, channels side side) uint8 of what fell."""
+        images = surfaces.x.shape[1]
         pixels = np.empty((self.channels, self.side, self.side, images), np.float32)
         for start in range(0, images, CHUNK):
             chosen = slice(start, start + CHUNK)
@@ -96,11 +112,11 @@ class Leaves:
         pixels = photograph(draws, pixels)
         return np.ascontiguousarray(pixels.reshape(-1, images).T)
 
-    def _surfaces(self, draws: np.random.Generator, labels: np.ndarray) -> Surfaces:
-        size = LAYERS, len(labels)
-        tone, texture, shape = np.unravel_index(
-            labels, (len(HUES), len(TEXTURES), len(OBJECT_SHAPES))
-        )
+    def surfaces(
+        self, draws: np.random.Generator, tone: np.ndarray, texture: np.ndarray, shape: np.ndarray
+    ) -> Surfaces:
+        """What falls; the objects are of these kinds, positions in names above, (images,)."""
+        size = LAYERS, len(tone)
         shapes = draws.integers(len(SHAPES), size=size)
         shapes[0], shapes[-1] = SHAPES.index("disc"), shape
         x, y, radius = self._places(draws, size)
@@ -136,6 +152,35 @@ class Leaves:
 
 COLOUR = Leaves(channels=3, side=32)
 GREY = Leaves(channels=1, side=28)
+
+
+class Blocks:
+    """8 x 8 images: means over blocks of a photograph, stretched to 16 levels.
+
+    Textures are lost in blocks and so are no part of a class. For a shape of few pixels to be seen,
+    the object is large, nearly in the middle and nearly upright, and the leaves are paler.
+    """
+
+    classes = tuple(f"{LEVELS[tone]} {shape}" for tone in BLOCK_TONES for shape in SHAPES)
+    scene = Leaves(channels=1, side=BLOCK * SIDE)
+
+    def draw(self, draws: np.random.Generator, labels: np.ndarray) -> np.ndarray:
+        """Images (images, 64) uint8 from 0 to 16 whose objects are of the classes `labels`."""
+        images = len(labels)
+        tone, shape = np.divmod(labels, len(SHAPES))
+        texture = draws.integers(len(TEXTURES), size=images)
+        fallen = self.scene.surfaces(draws, np.array(BLOCK_TONES)[tone], texture, shape)
+        place = draws.uniform(-BLOCK_OFF_CENTRE, BLOCK_OFF_CENTRE, (2, images))
+        fallen.x[-1], fallen.y[-1] = self.scene.side / 2 + place
+        fallen.radius[-1] = draws.uniform(*BLOCK_RADIUS, images)
+        fallen.turn[-1] = draws.uniform(-BLOCK_TURN, BLOCK_TURN, images)
+        leaves = fallen.tones[..., :-1, :]
+        leaves += np.float32(1 - BLOCK_CONTRAST) * (leaves.mean((0, 2), keepdims=True) - leaves)
+        pixels = self.scene.photographs(draws, fallen).reshape(images, SIDE, BLOCK, SIDE, BLOCK)
+        return stretched(pixels.mean((2, 4)).reshape(images, -1))
+
+
+BLOCKS = Blocks()
 
 
 def _tiles(draws: np.random.Generator, size: tuple[int, int], texture: np.ndarray) -> np.ndarray:

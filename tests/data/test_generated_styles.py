@@ -1,0 +1,203 @@
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from scipy import stats
+from scipy.spatial.distance import cdist
+
+from dpatlas.core.seeds import generator
+from dpatlas.data.generated import BLOCK, SOURCES, leaves, records, styles
+from dpatlas.data.generated.levels import stretched
+from dpatlas.data.generated.styles import COLOUR, FIRST_SIDE, GREY, LATENT, Generator
+from dpatlas.data.generated.surfaces import SHAPES
+from dpatlas.data.prepare import prepare
+from dpatlas.data.prepared import load
+from dpatlas.data.registry import find
+
+SMALL = ("leaves-8", "styles-8")
+
+
+def draw(name, count, part="train", selection=0, classes=None):
+    return records(name, classes or SOURCES[name].classes, count, part=part, selection=selection)
+
+
+@pytest.fixture(scope="module")
+def colour():
+    """Images (n, 3, 32, 32) of `styles`, and their labels."""
+    pixels, labels = draw("styles", 4 * BLOCK)
+    return pixels.reshape(-1, 3, 32, 32).astype(float), labels
+
+
+def test_images_have_all_levels_and_are_of_every_class(colour):
+    images, labels = colour
+    assert set(np.unique(images)) == set(range(256))
+    assert set(labels) == set(range(36)) and len(set(SOURCES["styles"].classes)) == 36
+    # No image is blank, and none is mostly beyond the levels there are.
+    assert images.std((1, 2, 3)).min() > 15
+    assert np.isin(images, (0, 255)).mean((1, 2, 3)).max() < 0.3
+
+
+def test_a_part_that_grows_extends_itself():
+    few, many = draw("styles", 5), draw("styles", BLOCK + 1)
+    for short, long in zip(few, many, strict=True):
+        np.testing.assert_array_equal(short, long[:5])
+
+
+@pytest.mark.parametrize("name", [*SMALL, "styles"])
+@pytest.mark.parametrize("other", [{"part": "test"}, {"selection": 1}])
+def test_parts_and_selections_share_no_image(name, other):
+    one, two = draw(name, 100)[0], draw(name, 100, **other)[0]
+    assert cdist(one.astype(float), two.astype(float), "cityblock").min() > 0
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_labels_are_positions_in_the_selected_classes(name):
+    """Means over the images of a class, drawn in two orders, are those of the same class."""
+    pair = SOURCES[name].classes[0], SOURCES[name].classes[-1]
+    means = {}
+    for order in (pair, pair[::-1]):
+        pixels, labels = draw(name, 2 * BLOCK, classes=order)
+        means[order] = {order[k]: pixels[labels == k].mean(0) for k in range(2)}
+    one, two = means.values()
+    for each in pair:
+        assert np.abs(one[each] - two[each]).max() < 2.5 < np.abs(one[pair[0]] - two[pair[1]]).max()
+
+
+@pytest.mark.parametrize(("name", "share"), [("leaves-8", 0.35), ("styles-8", 0.15)])
+def test_no_single_pixel_tells_the_classes_apart(name, share):
+    """The best guess from one pixel's level, over all pixels; a light object takes a half away."""
+    pixels, labels = draw(name, 12 * BLOCK)
+    wanted, truth = draw(name, BLOCK, part="test")
+    found = []
+    for pixel in range(64):
+        counts = np.zeros((17, len(SOURCES[name].classes)))
+        np.add.at(counts, (pixels[:, pixel], labels), 1)
+        found.append((counts.argmax(1)[wanted[:, pixel]] == truth).mean())
+    assert max(found) < share
+
+
+def test_the_layout_of_a_colour_image_tells_its_class(colour):
+    """Five nearest neighbours among means over blocks of 4 x 4, far above 1 in 36."""
+    images, labels = colour
+    blocks = images.reshape(-1, 3, 8, 4, 8, 4).mean((3, 5)).mean(1).reshape(-1, 64)
+    blocks -= blocks.mean(1, keepdims=True)
+    blocks /= np.linalg.norm(blocks, axis=1, keepdims=True)
+    votes = labels[BLOCK:][np.argsort(cdist(blocks[:BLOCK], blocks[BLOCK:]), axis=1)[:, :5]]
+    predicted = [np.bincount(row).argmax() for row in votes]
+    assert (predicted == labels[:BLOCK]).mean() > 0.2
+
+
+def test_the_mean_colour_and_the_contrast_tell_nothing(colour):
+    images, labels = colour
+    tells = [*images.mean((2, 3)).T, images.std((2, 3)).mean(1)]
+    for each in tells:
+        groups = [each[labels == style] for style in range(36)]
+        assert stats.kruskal(*groups).pvalue > 1e-3
+
+
+def test_an_image_does_not_depend_on_the_classes_beside_it():
+    labels = np.arange(60) % 3
+    changed = labels.copy()
+    changed[0] = 1
+    one, two = GREY.draw(generator(1), labels), GREY.draw(generator(1), changed)
+    np.testing.assert_array_equal(one[labels == 2], two[labels == 2])
+    # Products of other shapes round otherwise.
+    assert np.abs(one[1:].astype(int) - two[1:]).max() <= 1
+    assert np.abs(one[0].astype(int) - two[0]).max() > 4
+
+
+def test_images_of_a_class_differ_by_their_latent_numbers_and_by_their_noise():
+    draws = np.random.default_rng(0)
+    of_class = Generator(1, 8, number=3)
+
+    def image(latent, noise):
+        return of_class.draw(latent.astype(np.float32), noise)[0, ..., 0]
+
+    latent = draws.standard_normal((2, LATENT, 1))
+    noise = [
+        [draws.standard_normal((side, side, 1)).astype(np.float32) for side in (4, 8)]
+        for _ in range(2)
+    ]
+    first = image(latent[0], noise[0])
+    np.testing.assert_array_equal(first, image(latent[0], noise[0]))
+    far, near = (
+        np.corrcoef(first.ravel(), other.ravel())[0, 1]
+        for other in (image(latent[1], noise[0]), image(latent[0], noise[1]))
+    )
+    assert far < near < 1
+
+
+def test_generators_of_other_classes_and_sizes_have_weights_of_their_own():
+    first = Generator(1, 8, number=0).start
+    for other in (Generator(1, 8, number=1), Generator(1, 16, number=0), Generator(3, 8, number=0)):
+        assert not np.isclose(first, other.start).any()
+    np.testing.assert_array_equal(first, Generator(1, 8, number=0).start)
+
+
+def test_maps_double_from_the_first_side_to_the_images():
+    assert styles.sides(GREY.side) == [4, 8] and styles.sides(COLOUR.side) == [4, 8, 16, 32]
+    assert styles.sides(FIRST_SIDE) == [FIRST_SIDE]
+
+
+def test_a_convolution_is_torchs_with_the_edges_held():
+    draws = np.random.default_rng(1)
+    maps, kernel = draws.standard_normal((5, 6, 6, 3)), draws.standard_normal((4, 5, 3, 3))
+    held = F.pad(torch.from_numpy(maps).permute(3, 0, 1, 2), (1, 1, 1, 1), mode="replicate")
+    expected = F.conv2d(held, torch.from_numpy(kernel)).permute(1, 2, 3, 0)
+    np.testing.assert_allclose(styles.convolved(kernel.reshape(4, -1), maps), expected)
+
+
+def test_doubling_keeps_what_is_flat_and_smooths_what_is_not():
+    np.testing.assert_allclose(
+        styles.doubled(np.full((2, 4, 4, 3), 1.5)), np.full((2, 8, 8, 3), 1.5)
+    )
+    point = np.zeros((1, 4, 4, 1))
+    point[0, 1, 2] = 1
+    expected = np.outer([1, 3, 3, 1], [1, 3, 3, 1]) / 16
+    found = styles.doubled(point)[0, ..., 0]
+    np.testing.assert_allclose(found[1:5, 3:7], expected)
+    assert found.sum() == pytest.approx(4)
+
+
+def test_scaled_maps_have_a_mean_square_of_one_image_by_image():
+    maps = np.random.default_rng(2).standard_normal((3, 4, 4, 5)) * np.arange(1, 6)
+    np.testing.assert_allclose(np.square(styles.scaled(maps)).mean((0, 1, 2)), 1)
+
+
+def test_levels_are_stretched_between_each_images_darkest_and_lightest_pixel():
+    found = stretched(np.array([[-1.0, 0, 1], [5, 9, 5.5]]))
+    np.testing.assert_array_equal(found, [[0, 8, 16], [0, 16, 2]])
+    assert found.dtype == np.uint8
+
+
+def test_small_leaves_show_the_tone_and_the_shape_of_their_class():
+    pixels, labels = draw("leaves-8", 8 * BLOCK)
+    images = pixels.reshape(-1, 8, 8).astype(float)
+    tone, shape = np.divmod(labels, len(SHAPES))
+    assert leaves.BLOCKS.classes[:2] == ("dark disc", "dark bar")
+    # Where light objects are lighter than dark ones is where a shape lies.
+    where = {
+        name: images[(shape == of) & (tone == 1)].mean(0)
+        - images[(shape == of) & (tone == 0)].mean(0)
+        for of, name in enumerate(SHAPES)
+    }
+    middle = {name: each[3:5, 3:5].mean() for name, each in where.items()}
+    for name in set(SHAPES) - {"ring"}:
+        assert middle[name] > 5
+    assert middle["ring"] < 0.3 * middle["disc"] and where["ring"][3:5, 1:3].mean() > 3
+    # A bar lies nearly level: it reaches from left to right, and not up and down.
+    across, along = where["bar"][3:5].mean(), where["bar"][:, 3:5].mean()
+    assert across > 1.5 * along
+
+
+def test_they_are_prepared_with_the_scaling_of_the_data_they_are_meant_for(tmp_path):
+    for name, meant_for in (("styles", "cifar10"), ("styles-8", "digits"), ("leaves-8", "digits")):
+        one, two = find(name), find(meant_for)
+        assert (one.scaling, one.image_shape) == (two.scaling, two.image_shape)
+    for name in SMALL:
+        prepare(name, {"n_train": 6, "n_test": 3}, tmp_path / name)
+        found = load(tmp_path / name)
+        pixels, labels = draw(name, 6)
+        np.testing.assert_array_equal(found.x_train, pixels / np.float32(16))
+        np.testing.assert_array_equal(found.y_train, labels)
+        assert found.image_shape == (1, 8, 8) and len(found.x_test) == 3
