@@ -26,6 +26,8 @@ def test_sizes_are_the_published_ones():
         "mnist": 70_000,
         "cifar10": 60_000,
         "cifar100": 60_000,
+        "stl10": 13_000,
+        "stl10-32": 13_000,
         "breast_cancer": 569,
         "pneumonia": 5856,
         "pneumonia_causes": 5856,

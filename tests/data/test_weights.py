@@ -42,6 +42,14 @@ def test_a_local_file_is_found_and_read(tmp_path, folder):
     assert all(torch.equal(found[name], STATE[name]) for name in STATE)
 
 
+def test_weights_in_an_entry_of_a_file_are_found_there(tmp_path):
+    torch.save({"model": STATE, "epoch": 3}, tmp_path / NAME)
+    assert read(tmp_path / NAME, "model").keys() == STATE.keys()
+    for entry in ("other", "epoch", None):
+        with pytest.raises(InputError, match="tensors by name"):
+            read(tmp_path / NAME, entry)
+
+
 def test_downloads_of_data_and_weights_lie_together():
     assert weights.CACHE == prepare.CACHE
 

@@ -16,26 +16,27 @@ from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.records import Stopwatch
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
-from dpatlas.data.registry import PNEUMONIA, PNEUMONIA_224, PNEUMONIA_CAUSES
+from dpatlas.data.registry import PNEUMONIA, PNEUMONIA_224, PNEUMONIA_CAUSES, STL10
 from dpatlas.errors import InputError, RunError, run_command
 from dpatlas.experiments import imported as module
 from dpatlas.experiments import pretrain
 from dpatlas.experiments.job import Job
 from dpatlas.experiments.sgld_data import load_split
 from dpatlas.models import backbone
+from dpatlas.models.build import build
 
 SHAPE = [1, 28, 28]
 SOME = ["a", "b", "c", "d"]
 FILES = ("record.json", "backbone/weights.npz", "backbone/manifest.json")
 
 
-def untrained():
+def untrained(name):
     """torchvision's network with statistics that are far from the identity."""
-    from torchvision.models import resnet18
+    from torchvision.models import get_model
 
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        net = resnet18(num_classes=len(SOME)).eval()
+        net = get_model(name, num_classes=len(SOME)).eval()
         for part in net.modules():
             if isinstance(part, nn.BatchNorm2d):
                 nn.init.normal_(part.running_mean, std=0.2)
@@ -46,18 +47,18 @@ def untrained():
 class Published:
     """`net` in a folder under the name that its checksum gives it."""
 
-    def __init__(self, folder, state):
+    def __init__(self, folder, state, name="resnet18"):
         folder.mkdir(parents=True, exist_ok=True)
         torch.save(state, folder / "new")
         digest = hashlib.sha256((folder / "new").read_bytes()).hexdigest()
         self.folder, self.sha256 = folder, digest
-        self.path = (folder / "new").rename(folder / f"resnet18-{digest[:8]}.pth")
+        self.path = (folder / "new").rename(folder / f"{name}-{digest[:8]}.pth")
         self.address = f"https://example.org/models/{self.path.name}"
 
 
 @pytest.fixture(scope="module")
 def net():
-    return untrained()
+    return untrained("resnet18")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def stored(net, tmp_path_factory):
 
 @pytest.fixture
 def published(stored, monkeypatch):
-    monkeypatch.setattr(module, "listed", lambda: (stored.address, SOME))
+    monkeypatch.setattr(module, "listed", lambda model: (stored.address, SOME))
     return stored
 
 
@@ -135,9 +136,53 @@ def test_the_record_says_which_file_it_was_and_that_nothing_private_was_read(mad
     assert manifest["training"]["weights"] == metrics["weights"]
 
 
-def test_it_takes_x_rays_as_they_are_prepared(made):
+def deit_file():
+    """Initial weights under the names of the published file, in the entry that holds them."""
+    given = {"key": "test", "run": 0, "base_seed": 0}
+    state = build("imagenet-deit-tiny", [3, 32, 32], len(SOME), **given).state_dict()
+    theirs = {
+        "body.class_token.value": "cls_token",
+        "body.position.value": "pos_embed",
+        "body.patches": "patch_embed.proj",
+        "body.": "",
+        "attention.qkv": "attn.qkv",
+        "attention.out": "attn.proj",
+        "linear": "mlp.fc",
+    }
+    found = {}
+    for name, value in state.items():
+        for ours, other in theirs.items():
+            name = name.replace(ours, other)
+        found[name] = value
+    # With a dimension of records.
+    whole = {"cls_token": found["cls_token"][None, None], "pos_embed": found["pos_embed"][None]}
+    return {"model": {**found, **whole}}
+
+
+@pytest.mark.parametrize(
+    ("model", "make", "width"),
+    [
+        ("imagenet-mobilenet-v3", lambda: untrained("mobilenet_v3_large").state_dict(), 1280),
+        ("imagenet-deit-tiny", deit_file, 192),
+    ],
+)
+def test_networks_with_other_names_and_norms_become_backbones_too(
+    tmp_path, monkeypatch, model, make, width
+):
+    published = Published(tmp_path / "root", make(), "other")
+    monkeypatch.setattr(module, "listed", lambda model: (published.address, SOME))
+    spec = spec_of(model=model, image_shape=[3, 32, 32])
+    pretrain.main(arguments(tmp_path, "--data-root", published.folder, spec=spec))
+    found = backbone.load(tmp_path / "backbone", model)
+    assert found.manifest["features"] == found.network.head.in_features == width
+    assert found.manifest["training"]["weights"]["sha256"] == published.sha256
+    metrics = json.loads((tmp_path / "record.json").read_text())["metrics"]
+    assert metrics["difference"] < 1e-4
+
+
+def test_it_takes_x_rays_and_photographs_as_they_are_prepared(made):
     found = backbone.load(made / "backbone").manifest["training"]["data"]["preprocessing"]
-    for entry in (PNEUMONIA, PNEUMONIA_CAUSES, PNEUMONIA_224):
+    for entry in (PNEUMONIA, PNEUMONIA_CAUSES, PNEUMONIA_224, STL10):
         assert found == {**asdict(entry.scaling), "norm": None}
 
 
@@ -217,7 +262,7 @@ def test_with_permission_the_file_is_fetched_once(stored, tmp_path, monkeypatch)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}/models/{stored.path.name}"
-    monkeypatch.setattr(module, "listed", lambda: (address, SOME))
+    monkeypatch.setattr(module, "listed", lambda model: (address, SOME))
     try:
         for _ in range(2):
             pretrain.main(arguments(tmp_path, "--allow-download"))
@@ -239,14 +284,14 @@ def test_weights_of_another_network_are_refused(net, tmp_path, capsys, monkeypat
     else:
         state["fc.weight"] = state["fc.weight"][:2]
     other = Published(tmp_path / "other", state)
-    monkeypatch.setattr(module, "listed", lambda: (other.address, SOME))
+    monkeypatch.setattr(module, "listed", lambda model: (other.address, SOME))
     code, line = refused(capsys, tmp_path, "--data-root", other.folder)
     assert code == 2 and "weights of another network" in line
 
 
 def test_a_network_that_computes_something_else_is_not_written(published, tmp_path, monkeypatch):
-    def without_a_shift(state):
-        weights = real(state)
+    def without_a_shift(model, state):
+        weights = real(model, state)
         weights["body.layer3.1.conv2.bias"].zero_()
         return weights
 
@@ -272,7 +317,16 @@ def test_bad_specs_are_one_line_and_exit_code_2(published, tmp_path, capsys, cha
     assert code == 2 and message in line
 
 
-def test_the_file_is_the_one_that_the_project_names():
-    address, classes = module.listed()
-    assert address.endswith("/resnet18-f37072fd.pth") and address.startswith("https://")
+@pytest.mark.parametrize(
+    ("model", "file"),
+    [
+        ("imagenet-resnet18", "resnet18-f37072fd.pth"),
+        ("imagenet-resnet50", "resnet50-0676ba61.pth"),
+        ("imagenet-mobilenet-v3", "mobilenet_v3_large-8738ca79.pth"),
+        ("imagenet-deit-tiny", "deit_tiny_patch16_224-a1311bcf.pth"),
+    ],
+)
+def test_the_file_is_the_one_that_the_project_names(model, file):
+    address, classes = module.listed(model)
+    assert address.endswith(f"/{file}") and address.startswith("https://")
     assert len(classes) == 1000 and classes[0] == "tench"

@@ -5,32 +5,48 @@ from torch.nn import functional
 
 from dpatlas.errors import InputError
 from dpatlas.models.backbone import features, load, save
-from dpatlas.models.build import IMPORTED, NAMES, build
-from dpatlas.models.imagenet import SLICE, ImageNetInput, folded, imagenet_resnet18
+from dpatlas.models.build import IMPORTED as BUILT
+from dpatlas.models.build import NAMES, build
+from dpatlas.models.imagenet import ORIGINS, SLICE, ImageNetInput, folded
 
 SMALL = (1, 20, 24)
 
 
-@pytest.fixture(scope="module")
-def published():
-    """torchvision's network with statistics that are far from the identity."""
-    from torchvision.models import resnet18
+# Features, and parameters with BatchNorm and without.
+SIZES = {
+    "imagenet-resnet18": (512, 11_689_512, 11_684_712),
+    "imagenet-resnet50": (2048, 25_557_032, 25_530_472),
+    "imagenet-mobilenet-v3": (1280, 5_483_032, 5_470_832),
+}
 
+
+@pytest.fixture(scope="module")
+def origins():
+    """torchvision's networks with statistics that are far from the identity."""
+    from torchvision.models import get_model
+
+    found = {}
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        net = resnet18().eval()
-        for part in net.modules():
-            if isinstance(part, nn.BatchNorm2d):
-                nn.init.normal_(part.running_mean, std=0.2)
-                nn.init.uniform_(part.running_var, 0.5, 2.0)
-                nn.init.uniform_(part.weight, 0.5, 1.0)
-                nn.init.normal_(part.bias, std=0.2)
-    return net
+        for model, origin in ORIGINS.items():
+            found[model] = get_model(origin.name).eval()
+            for part in found[model].modules():
+                if isinstance(part, nn.BatchNorm2d):
+                    nn.init.normal_(part.running_mean, std=0.2)
+                    nn.init.uniform_(part.running_var, 0.5, 2.0)
+                    nn.init.uniform_(part.weight, 0.5, 1.0)
+                    nn.init.normal_(part.bias, std=0.2)
+    return found
 
 
-def built(shape, published):
-    net = build("imagenet-resnet18", shape, 1000, key="test", run=0, base_seed=0)
-    net.load_state_dict(folded(published.state_dict()))
+@pytest.fixture
+def published(origins):
+    return origins["imagenet-resnet18"]
+
+
+def built(shape, published, model="imagenet-resnet18"):
+    net = build(model, shape, 1000, key="test", run=0, base_seed=0)
+    net.load_state_dict(folded(model, published.state_dict()))
     return net
 
 
@@ -38,23 +54,42 @@ def grey(shape, records=2):
     return torch.rand(records, *shape, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("shape", [(1, 224, 224), (1, 28, 28), (3, 300, 200)])
-def test_it_computes_what_torchvisions_network_computes(published, shape):
+def head_inputs(published, head, x):
+    seen = []
+    hook = published.get_submodule(head).register_forward_pre_hook(lambda _, x: seen.append(x[0]))
+    scores = published(x)
+    hook.remove()
+    return scores, seen[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        ("imagenet-resnet18", (1, 224, 224)),
+        ("imagenet-resnet18", (1, 28, 28)),
+        ("imagenet-resnet18", (3, 300, 200)),
+        ("imagenet-resnet50", (3, 96, 96)),
+        ("imagenet-mobilenet-v3", (3, 96, 96)),
+        ("imagenet-mobilenet-v3", (1, 224, 224)),
+    ],
+)
+def test_it_computes_what_torchvisions_network_computes(origins, model, shape):
     x = grey(shape)
     colour = x.expand(-1, 3, -1, -1)
     if shape[1:] != (224, 224):
         colour = functional.interpolate(colour, (224, 224), mode="bilinear", antialias=True)
     mean = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
     deviation = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
-    net = built(shape, published)
+    net = built(shape, origins[model], model)
     with torch.no_grad():
-        expected = published((colour - mean) / deviation)
-        before_head = nn.Sequential(*list(published.children())[:-1])((colour - mean) / deviation)
+        head = ORIGINS[model].head
+        expected, before_head = head_inputs(origins[model], head, (colour - mean) / deviation)
         found = net(x.flatten(1))
     scale = expected.abs().max()
     torch.testing.assert_close(found / scale, expected / scale, atol=1e-5, rtol=0)
     taken = torch.from_numpy(features(net, x.flatten(1).numpy()))
-    torch.testing.assert_close(taken, before_head.flatten(1), atol=1e-4, rtol=1e-4)
+    scale = before_head.abs().max()
+    torch.testing.assert_close(taken / scale, before_head / scale, atol=1e-5, rtol=0)
 
 
 def test_the_input_is_standardised_by_the_published_constants():
@@ -67,9 +102,10 @@ def test_the_input_is_standardised_by_the_published_constants():
     assert preset.crop_size == [224]
 
 
-def test_every_weight_of_the_published_file_is_used(published):
-    net = imagenet_resnet18()
-    weights = folded(published.state_dict())
+@pytest.mark.parametrize("model", ORIGINS)
+def test_every_weight_of_the_published_file_is_used(origins, model):
+    net, published = BUILT[model](), origins[model]
+    weights = folded(model, published.state_dict())
     assert {name: value.shape for name, value in weights.items()} == {
         name: value.shape for name, value in net.state_dict().items()
     }
@@ -77,9 +113,25 @@ def test_every_weight_of_the_published_file_is_used(published):
     norms = sum(
         part.num_features for part in published.modules() if isinstance(part, nn.BatchNorm2d)
     )
-    count = sum(value.numel() for value in published.parameters())
-    assert count == 11_689_512
-    assert sum(value.numel() for value in net.parameters()) == count - norms == 11_684_712
+    width, before, after = SIZES[model]
+    assert net.head.in_features == width
+    assert sum(value.numel() for value in published.parameters()) == before
+    assert sum(value.numel() for value in net.parameters()) == before - norms == after
+
+
+def test_each_network_is_folded_with_the_epsilon_of_its_norms(origins):
+    for model, published in origins.items():
+        norms = [part for part in published.modules() if isinstance(part, nn.BatchNorm2d)]
+        assert {part.eps for part in norms} == {ORIGINS[model].epsilon}
+
+
+@pytest.mark.parametrize("model", BUILT)
+def test_every_parameter_sits_in_a_layer_with_a_rule_for_its_gradients(model):
+    from dpatlas.privacy.per_record import NetworkGradients
+
+    net = BUILT[model](outputs=5)
+    assert NetworkGradients(net).order == [name for name, _ in net.named_parameters()]
+    assert not list(net.buffers())
 
 
 def test_it_keeps_no_statistics_and_mixes_no_records(published):
@@ -139,10 +191,11 @@ def test_it_is_saved_and_loaded_as_any_other_backbone(published, tmp_path):
         assert torch.equal(found.network(x), net(x))
 
 
-def test_it_is_built_but_not_among_the_networks_to_train():
-    assert set(IMPORTED) == {"imagenet-resnet18"} and not set(IMPORTED) & set(NAMES)
+def test_they_are_built_but_not_among_the_networks_to_train():
+    assert set(BUILT) == {*ORIGINS, "imagenet-deit-tiny"} and not set(BUILT) & set(NAMES)
 
 
-def test_images_of_two_channels_are_refused():
+@pytest.mark.parametrize("model", BUILT)
+def test_images_of_two_channels_are_refused(model):
     with pytest.raises(InputError, match="2 channels; allowed: 1 or 3"):
-        imagenet_resnet18((2, 224, 224))
+        BUILT[model]((2, 224, 224))

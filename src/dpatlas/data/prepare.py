@@ -15,7 +15,16 @@ import numpy as np
 from dpatlas.core.guard import integer, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
-from dpatlas.data import breast_cancer, cifar10, cifar100, digits, generated, mnist, pneumonia
+from dpatlas.data import (
+    breast_cancer,
+    cifar10,
+    cifar100,
+    digits,
+    generated,
+    mnist,
+    pneumonia,
+    stl10,
+)
 from dpatlas.data.download import download
 from dpatlas.data.prepared import HELD_OUT, save
 from dpatlas.data.registry import DataSet, Scaling, find
@@ -26,6 +35,8 @@ READERS = {
     "digits": digits,
     "cifar10": cifar10,
     "cifar100": cifar100,
+    "stl10": stl10,
+    "stl10-32": stl10,
     "mnist": mnist,
     "pneumonia": pneumonia,
     "pneumonia_causes": pneumonia,

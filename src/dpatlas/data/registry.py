@@ -146,6 +146,53 @@ CIFAR100 = replace(
     whole_by_default=True,
 )
 
+# Of 96 x 96 pixels; scaled as networks take them that were trained on ImageNet.
+STL10 = DataSet(
+    name="stl10",
+    what="13,000 labelled colour photographs of 96 x 96 pixels in ten classes, taken from ImageNet",
+    classes=(
+        "airplane",
+        "bird",
+        "car",
+        "cat",
+        "deer",
+        "dog",
+        "horse",
+        "monkey",
+        "ship",
+        "truck",
+    ),
+    image_shape=(3, 96, 96),
+    counts={"train": (500,) * 10, "test": (800,) * 10},
+    scaling=Scaling(multiply=1, subtract=0, divide=255),
+    licence="no licence stated; the authors ask for a citation of Coates, Lee and Ng (2011); the "
+    "photographs are ImageNet's, under its terms",
+    files=(
+        RemoteFile(
+            name="stl10_binary.tar.gz",
+            md5="91f7769df0f17e558f3565bffb0c7dfb",
+            address="http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+        ),
+    ),
+    accepts=("stl10_binary.tar.gz", "stl10_binary/"),
+    unpacked_md5={
+        "train_X.bin": "918c2871b30a85fa023e0c44e0bee87f",
+        "train_y.bin": "5a34089d4802c674881badbb80307741",
+        "test_X.bin": "7f263ba9f9e0b06b93213547f721ac82",
+        "test_y.bin": "36f9794fa4beb8a2c72628de14fa638e",
+    },
+)
+
+# Those for backbones that were trained on CIFAR-10: its size and its scaling.
+STL10_32 = replace(
+    STL10,
+    name="stl10-32",
+    what="13,000 labelled colour photographs in ten classes, taken from ImageNet, averaged over "
+    "blocks to 32 x 32 pixels",
+    image_shape=CIFAR10.image_shape,
+    scaling=CIFAR10.scaling,
+)
+
 MNIST_FILES = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 MNIST = DataSet(
     name="mnist",
@@ -225,6 +272,7 @@ BREAST_CANCER = DataSet(
 
 
 BLOCK_COUNTS = "8 x 8 block counts from 0 to 16"
+LEVELS_OF_DIGITS = "8 x 8 levels from 0 to 16"
 
 
 def _generated(
@@ -266,12 +314,22 @@ GENERATED = (
         "28 x 28 grey pixels",
         PNEUMONIA.scaling,
     ),
+    _generated("leaves-8", "an object before dead leaves, of 12 kinds", LEVELS_OF_DIGITS),
+    _generated(
+        "styles",
+        "what 36 untrained generators draw",
+        "32 x 32 pixels in colour",
+        CIFAR10.scaling,
+    ),
+    _generated("styles-8", "what 36 untrained generators draw", LEVELS_OF_DIGITS),
 )
 
 PUBLISHED = (
     DIGITS,
     CIFAR10,
     CIFAR100,
+    STL10,
+    STL10_32,
     MNIST,
     PNEUMONIA,
     PNEUMONIA_CAUSES,

@@ -70,8 +70,8 @@ def obtain(
     return path
 
 
-def read(path: Path) -> dict[str, Tensor]:
-    """The state dict in a file, on the CPU; no code in it is run.
+def read(path: Path, entry: str | None = None) -> dict[str, Tensor]:
+    """The state dict in a file, or in its `entry`, on the CPU; no code in it is run.
 
     Raises InputError for a file that holds anything but tensors by name.
     """
@@ -81,6 +81,8 @@ def read(path: Path) -> dict[str, Tensor]:
     # A damaged file can raise nearly anything, and every one of them means the same.
     except Exception:
         raise InputError(str(path), "a file that cannot be read", allowed) from None
+    if entry is not None and isinstance(found, dict):
+        found = found.get(entry)
     if not (isinstance(found, dict) and all(isinstance(each, Tensor) for each in found.values())):
         raise InputError(str(path), f"a {type(found).__name__} of other things", allowed)
     return dict(found)

@@ -1,6 +1,6 @@
 """pretrain: a public backbone whose weights were trained and published by others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,17 @@ from dpatlas.data import weights
 from dpatlas.data.sources import file_digest
 from dpatlas.errors import ArgumentParser, InputError, RunError
 from dpatlas.experiments.job import Job
+from dpatlas.models import deit
 from dpatlas.models.backbone import save
 from dpatlas.models.build import IMPORTED, build
-from dpatlas.models.imagenet import PREPROCESSING, ImageNetInput, folded
+from dpatlas.models.imagenet import ORIGINS, PREPROCESSING, ImageNetInput, folded
 from dpatlas.models.network import Network
 
 DOMAINS = {"source": one_of("imagenet"), "model": one_of(*IMPORTED)}
 # Records of the comparison with the published network, and how far features may be apart, as a
 # share of the largest.
 PROBED, TOLERANCE = 2, 1e-4
+DEIT = "imagenet-deit-tiny"
 LEDGER = {
     "mechanism": "none: weights trained and published by others, on public images",
     "neighbour_relation": "any: the output is independent of every private data set",
@@ -73,18 +75,23 @@ def imported(job: Job, folder: Path, places: Places) -> dict[str, Any]:
     fields = job.spec.fields
     for name, domain in DOMAINS.items():
         domain.check(name, fields[name])
-    address, classes = listed()
+    model = fields["model"]
+    address, classes = listed(model)
     path = weights.obtain(address, **asdict(places))
     file = {"file": path.name, "address": address, "sha256": file_digest(path, "sha256")}
-    published = published_network(path, len(classes))
-    what, options = (fields["model"], fields["image_shape"]), fields["options"]
+    state = weights.read(path, deit.ENTRY if model == DEIT else None)
+    published = published_network(model, path, state, len(classes))
+    what, options = (model, fields["image_shape"]), fields["options"]
     network = build(*what, len(classes), key=job.spec.key, run=0, base_seed=0, **options)
-    network.load_state_dict(folded(published.state_dict()))
-    difference = compare(network, published, fields["image_shape"])
+    network.load_state_dict(
+        deit.to_ours(state) if model == DEIT else folded(model, published.state_dict())
+    )
+    head = published.get_submodule(deit.HEAD if model == DEIT else ORIGINS[model].head)
+    difference = compare(network, published, head, fields["image_shape"])
     manifest = save(
         folder,
         network,
-        architecture=fields["model"],
+        architecture=model,
         options=options,
         image_shape=fields["image_shape"],
         classes=classes,
@@ -108,40 +115,66 @@ def imported(job: Job, folder: Path, places: Places) -> dict[str, Any]:
     return {"metrics": metrics, "seeds": {"probe": "seed(pretrain, use=probe)"}, "ledger": LEDGER}
 
 
-def listed() -> tuple[str, list[str]]:
-    """Address of the weights, and the classes of their head, as torchvision lists them."""
+def listed(model: str) -> tuple[str, list[str]]:
+    """Address of the weights, and the classes of their head, as torchvision lists them.
+
+    torchvision has no DeiT; its classes are those of all networks for ImageNet.
+    """
     # Takes a second to import.
-    from torchvision.models import ResNet18_Weights
+    from torchvision.models import get_model_weights
 
-    found = ResNet18_Weights.IMAGENET1K_V1
-    return found.url, found.meta["categories"]
+    name = "resnet18" if model == DEIT else ORIGINS[model].name
+    found = get_model_weights(name).IMAGENET1K_V1
+    return deit.ADDRESS if model == DEIT else found.url, found.meta["categories"]
 
 
-def published_network(path: Path, outputs: int) -> nn.Module:
-    """torchvision's resnet18 in evaluation mode with the weights in `path`."""
-    from torchvision.models import resnet18
+def published_network(
+    model: str, path: Path, state: Mapping[str, Tensor], outputs: int
+) -> nn.Module:
+    """torchvision's network behind `model` in evaluation mode, with the weights read from `path`.
 
+    Raises InputError for weights of another network.
+    """
+    from torchvision.models import VisionTransformer, get_model
+
+    name = "DeiT-tiny" if model == DEIT else ORIGINS[model].name
     # torch draws weights of its own here, which are overwritten; its generator stays as it was.
     with torch.random.fork_rng(devices=[]):
-        network = resnet18(num_classes=outputs)
+        if model == DEIT:
+            network = VisionTransformer(**deit.LAYOUT, num_classes=outputs)
+            state = deit.to_torchvision(state)
+        else:
+            network = get_model(name, num_classes=outputs)
     try:
-        network.load_state_dict(weights.read(path))
+        network.load_state_dict(state)
     except RuntimeError:
-        raise InputError(str(path), "weights of another network", "those of resnet18") from None
+        raise InputError(str(path), "weights of another network", f"those of {name}") from None
     return network.eval()
 
 
-def compare(network: Network, published: nn.Module, image_shape: Sequence[int]) -> float:
+@torch.no_grad()
+def compare(
+    network: Network, published: nn.Module, head: nn.Module, image_shape: Sequence[int]
+) -> float:
     """Largest difference of the features of made-up records, as a share of the largest feature.
 
-    Raises RunError if it is above `TOLERANCE`, or no number.
+    head: the published network's, whose inputs are the features. Raises RunError if the difference
+    is above `TOLERANCE`, or no number.
     """
     draws = generator(seed("pretrain", use="probe"))
     x = torch.from_numpy(draws.random((PROBED, *image_shape), dtype="float32"))
-    body = nn.Sequential(ImageNetInput(), *list(published.children())[:-1], nn.Flatten())
-    expected: Tensor = body(x)
+    expected = _inputs(head, lambda: published(ImageNetInput()(x)))
     found = network.features(x.flatten(1))
     difference = float((found - expected).abs().max() / expected.abs().max())
     if not difference <= TOLERANCE:
         raise RunError(f"features differ from the published network's by {difference:g}")
     return difference
+
+
+def _inputs(layer: nn.Module, run: Callable[[], Tensor]) -> Tensor:
+    """What `layer` is given while `run` runs."""
+    seen: list[Tensor] = []
+    hook = layer.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    run()
+    hook.remove()
+    return seen[0]

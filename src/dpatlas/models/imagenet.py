@@ -1,10 +1,11 @@
-"""ResNet18 as published with weights for ImageNet (He et al., 2016), for records of any size.
+"""Networks as published with weights for ImageNet, for records of any size.
 
 BatchNorm in evaluation mode is a fixed affine map of each channel. It is folded into the
 convolution before it: what is left computes the same, keeps no statistics and mixes no records.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -14,6 +15,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from dpatlas.core.guard import checked, integer
 from dpatlas.errors import InputError
+from dpatlas.models.mobilenet import HIDDEN, LARGE, STEM, classifier, features
 from dpatlas.models.network import Network
 
 # What its inputs are: grey levels from 0 to 255 as shares of 255, as prepared sets say it.
@@ -22,9 +24,9 @@ SIDE = 224
 # Of the channels of ImageNet's training images: public constants, published with the weights.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 WIDTHS = (64, 128, 256, 512)
-# torch's BatchNorm adds this to a variance.
-NORM_EPSILON = 1e-5
-# Records at a time without autograd: the activations of one take some 10 MB.
+# Of ResNet50's blocks: outputs per inner channel, and blocks of a stage.
+EXPANSION, DEPTHS = 4, (3, 4, 6, 3)
+# Records at a time without autograd: the activations of one take some 10 to 100 MB.
 SLICE = 32
 
 
@@ -60,6 +62,26 @@ class Block(nn.Module):
         return self.relu(shortcut + self.conv2(self.relu(self.conv1(x))))
 
 
+class Bottleneck(nn.Module):
+    """Residual block of ResNet50: 1x1, 3x3 and 1x1 convolutions, the middle one with the stride."""
+
+    def __init__(self, into: int, inner: int, stride: int):
+        super().__init__()
+        out = EXPANSION * inner
+        self.conv1 = nn.Conv2d(into, inner, 1)
+        self.conv2 = nn.Conv2d(inner, inner, 3, stride, padding=1)
+        self.conv3 = nn.Conv2d(inner, out, 1)
+        self.relu = nn.ReLU()
+        changes = stride != 1 or into != out
+        self.downsample = nn.Conv2d(into, out, 1, stride) if changes else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(records, into, h, w) to (records, 4 inner, h / stride, w / stride)."""
+        shortcut = x if self.downsample is None else self.downsample(x)
+        inner = self.relu(self.conv2(self.relu(self.conv1(x))))
+        return self.relu(shortcut + self.conv3(inner))
+
+
 class Sliced(nn.Sequential):
     """Parts in sequence; without autograd `SLICE` records at a time, for memory's sake."""
 
@@ -71,9 +93,46 @@ class Sliced(nn.Sequential):
         return torch.cat([run(rows) for rows in x.split(SLICE)])
 
 
+def on_images(
+    image_shape: Sequence[int], parts: Sequence[tuple[str, nn.Module]], head: nn.Linear
+) -> Network:
+    """The parts behind `ImageNetInput`, a few records at a time, and the head.
+
+    Raises InputError for images with other than 1 or 3 channels.
+    """
+    if image_shape[0] not in (1, 3):
+        raise InputError("image_shape", f"{image_shape[0]} channels", "1 or 3 channels")
+    body = Sliced()
+    for name, part in [("input", ImageNetInput()), *parts]:
+        body.add_module(name, part)
+    return Network([("body", body), ("head", head)])
+
+
+@dataclass(frozen=True)
+class Origin:
+    """torchvision's network behind one of ours.
+
+    name: its function's. head: path of its last layer. epsilon: what its BatchNorms add to a
+    variance.
+    """
+
+    name: str
+    head: str = "fc"
+    epsilon: float = 1e-5
+
+
+ORIGINS = {
+    "imagenet-resnet18": Origin("resnet18"),
+    "imagenet-resnet50": Origin("resnet50"),
+    "imagenet-mobilenet-v3": Origin("mobilenet_v3_large", head="classifier.3", epsilon=1e-3),
+}
+# Of what lies before the head: theirs and ours, where the names differ.
+RENAMED = {"downsample.0": "downsample", "classifier.0": "hidden"}
+
+
 @checked(outputs=integer(ge=1))
 def imagenet_resnet18(image_shape: Sequence[int] = (1, 224, 224), outputs: int = 1000) -> Network:
-    """ResNet18 with the published stem, its BatchNorms folded away; 512 features.
+    """ResNet18 (He et al., 2016) with the published stem, its BatchNorms folded away; 512 features.
 
     Takes grey or colour images as shares of their grey levels (`PREPROCESSING`); 11.68 million
     parameters with 1,000 outputs. Not meant to be trained from initial weights: nothing normalises
@@ -81,48 +140,81 @@ def imagenet_resnet18(image_shape: Sequence[int] = (1, 224, 224), outputs: int =
 
     Raises InputError for images with other than 1 or 3 channels.
     """
-    if image_shape[0] not in (1, 3):
-        raise InputError("image_shape", f"{image_shape[0]} channels", "1 or 3 channels")
-    blocks = [
-        (
-            f"layer{index}",
-            nn.Sequential(Block(into, out, 1 if index == 1 else 2), Block(out, out, 1)),
-        )
-        for index, (into, out) in enumerate(pairwise([WIDTHS[0], *WIDTHS]), start=1)
+    stages = [
+        nn.Sequential(Block(into, out, 1 if out == WIDTHS[0] else 2), Block(out, out, 1))
+        for into, out in pairwise([WIDTHS[0], *WIDTHS])
     ]
-    body = Sliced()
-    for name, part in [
-        ("input", ImageNetInput()),
+    return _resnet(image_shape, outputs, stages, WIDTHS[-1])
+
+
+@checked(outputs=integer(ge=1))
+def imagenet_resnet50(image_shape: Sequence[int] = (3, 224, 224), outputs: int = 1000) -> Network:
+    """ResNet50 as `imagenet_resnet18`: 2,048 features, 25.53 million parameters.
+
+    The stride is on a block's 3x3 convolution, as in the network that the weights are of.
+    """
+    into, stages = WIDTHS[0], []
+    for inner, depth in zip(WIDTHS, DEPTHS, strict=True):
+        first = Bottleneck(into, inner, 1 if inner == WIDTHS[0] else 2)
+        into = EXPANSION * inner
+        stages.append(nn.Sequential(first, *(Bottleneck(into, inner, 1) for _ in range(depth - 1))))
+    return _resnet(image_shape, outputs, stages, into)
+
+
+@checked(outputs=integer(ge=1))
+def imagenet_mobilenet_v3(
+    image_shape: Sequence[int] = (3, 224, 224), outputs: int = 1000
+) -> Network:
+    """MobileNet-v3 large (Howard et al., 2019) as `imagenet_resnet18`, without its dropout.
+
+    1,280 features, 5.47 million parameters.
+    """
+    *body, head = [
+        ("features", features(3, STEM, 2, LARGE, norm=None)),
+        *classifier(LARGE, HIDDEN, outputs),
+    ]
+    return on_images(image_shape, body, head[1])
+
+
+def folded(model: str, published: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of our network `model` from a state dict of its origin.
+
+    A BatchNorm follows the convolution that it is folded into.
+    """
+    origin = ORIGINS[model]
+    layers = list(dict.fromkeys(entry.rpartition(".")[0] for entry in published))
+    weights = {}
+    for layer, following in pairwise([*layers, ""]):
+        if f"{layer}.running_var" in published:
+            continue
+        values = published[f"{layer}.weight"], published.get(f"{layer}.bias")
+        if f"{following}.running_var" in published:
+            names = ("running_mean", "running_var", "weight", "bias")
+            mean, variance, scale, shift = (published[f"{following}.{name}"] for name in names)
+            values = fuse_conv_bn_weights(*values, mean, variance, origin.epsilon, scale, shift)
+        for name, value in zip(("weight", "bias"), values, strict=True):
+            weights[f"{_place(layer, origin.head)}.{name}"] = value.detach()
+    return weights
+
+
+def _place(layer: str, head: str) -> str:
+    if layer == head:
+        return "head"
+    for theirs, ours in RENAMED.items():
+        layer = layer.replace(theirs, ours)
+    return f"body.{layer}"
+
+
+def _resnet(
+    image_shape: Sequence[int], outputs: int, stages: Sequence[nn.Module], width: int
+) -> Network:
+    """The published stem, the stages, pooling, and a head on `width` features."""
+    parts = [
         ("conv1", nn.Conv2d(3, WIDTHS[0], 7, 2, padding=3)),
         ("relu", nn.ReLU()),
         ("maxpool", nn.MaxPool2d(3, 2, padding=1)),
-        *blocks,
+        *((f"layer{index}", stage) for index, stage in enumerate(stages, start=1)),
         ("avgpool", nn.AdaptiveAvgPool2d(1)),
-    ]:
-        body.add_module(name, part)
-    return Network(
-        [("body", body), ("flatten", nn.Flatten()), ("head", nn.Linear(WIDTHS[-1], outputs))]
-    )
-
-
-def folded(published: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of `imagenet_resnet18` from a state dict of torchvision's resnet18."""
-    weights = {f"head.{name}": published[f"fc.{name}"] for name in ("weight", "bias")}
-    for entry in published:
-        norm, _, kind = entry.rpartition(".")
-        if kind != "running_var":
-            continue
-        convolution = norm.replace("bn", "conv").replace("downsample.1", "downsample.0")
-        found = fuse_conv_bn_weights(
-            published[f"{convolution}.weight"],
-            None,
-            published[f"{norm}.running_mean"],
-            published[entry],
-            NORM_EPSILON,
-            published[f"{norm}.weight"],
-            published[f"{norm}.bias"],
-        )
-        place = convolution.replace("downsample.0", "downsample")
-        for name, value in zip(("weight", "bias"), found, strict=True):
-            weights[f"body.{place}.{name}"] = value.detach()
-    return weights
+        ("flatten", nn.Flatten()),
+    ]
+    return on_images(image_shape, parts, nn.Linear(width, outputs))

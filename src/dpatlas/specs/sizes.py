@@ -14,6 +14,8 @@ INPUTS = {
     "inverted-letters": 64,
     "scribbles": 64,
     "digits-and-letters": 64,
+    "leaves-8": 64,
+    "styles-8": 64,
     "breast_cancer": 30,
     "mnist": 784,
     "pneumonia": 784,
@@ -21,8 +23,11 @@ INPUTS = {
     "pneumonia-224": 50176,
     "leaves-grey": 784,
     "leaves": 3072,
+    "styles": 3072,
     "cifar10": 3072,
     "cifar100": 3072,
+    "stl10": 27648,
+    "stl10-32": 3072,
 }
 # Records of sets whose parts all come from one pile.
 RECORDS = {"digits": 1797, "breast_cancer": 569}

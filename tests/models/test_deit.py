@@ -1,0 +1,100 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from dpatlas.models.build import build
+from dpatlas.models.deit import LAYOUT, imagenet_deit_tiny, to_ours, to_torchvision
+from dpatlas.models.imagenet import ImageNetInput
+from dpatlas.privacy.per_record import NetworkGradients
+
+DIM, TOKENS = 192, 197
+
+
+def layout():
+    """Names and shapes of the published file's tensors."""
+    found = {
+        "cls_token": (1, 1, DIM),
+        "pos_embed": (1, TOKENS, DIM),
+        "patch_embed.proj.weight": (DIM, 3, 16, 16),
+        "patch_embed.proj.bias": (DIM,),
+    }
+    layers = {"attn.qkv": (3 * DIM, DIM), "attn.proj": (DIM, DIM)}
+    layers |= {"mlp.fc1": (4 * DIM, DIM), "mlp.fc2": (DIM, 4 * DIM)}
+    for index in range(12):
+        for name, shape in layers.items():
+            found[f"blocks.{index}.{name}.weight"] = shape
+            found[f"blocks.{index}.{name}.bias"] = shape[:1]
+        for name in ("norm1", "norm2"):
+            found |= {f"blocks.{index}.{name}.{kind}": (DIM,) for kind in ("weight", "bias")}
+    return found | {
+        "norm.weight": (DIM,),
+        "norm.bias": (DIM,),
+        "head.weight": (1000, DIM),
+        "head.bias": (1000,),
+    }
+
+
+@pytest.fixture(scope="module")
+def published():
+    """Random tensors, of which none is like another."""
+    draws = torch.Generator().manual_seed(2)
+    return {
+        name: float("norm" in name and name.endswith("weight"))
+        + torch.randn(shape, generator=draws) / (shape[-1] if len(shape) == 2 else 50) ** 0.5
+        for name, shape in layout().items()
+    }
+
+
+def built(shape, published):
+    net = build("imagenet-deit-tiny", shape, 1000, key="test", run=0, base_seed=0)
+    net.load_state_dict(to_ours(published))
+    return net
+
+
+@pytest.mark.parametrize("shape", [(3, 224, 224), (1, 32, 32)])
+def test_it_computes_what_torchvisions_transformer_computes(published, shape):
+    from torchvision.models import VisionTransformer
+
+    with torch.random.fork_rng():
+        theirs = VisionTransformer(**LAYOUT).eval()
+    theirs.load_state_dict(to_torchvision(published))
+    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = theirs(ImageNetInput()(x))
+        found = built(shape, published)(x.flatten(1))
+    assert expected.std() > 0.05
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_every_tensor_of_the_file_is_used_once(published):
+    net = imagenet_deit_tiny()
+    weights = to_ours(published)
+    assert {name: value.shape for name, value in weights.items()} == {
+        name: value.shape for name, value in net.state_dict().items()
+    }
+    assert sum(value.numel() for value in net.parameters()) == 5_717_416
+    assert net.head.in_features == DIM and not list(net.buffers())
+
+
+def test_an_unknown_tensor_keeps_its_name_and_is_refused(published):
+    extra = {**published, "head_dist.weight": torch.zeros(1)}
+    with pytest.raises(RuntimeError, match=r"head_dist\.weight"):
+        imagenet_deit_tiny().load_state_dict(to_ours(extra))
+
+
+def test_every_norm_has_the_published_epsilon():
+    norms = [part for part in imagenet_deit_tiny().modules() if isinstance(part, nn.LayerNorm)]
+    assert len(norms) == 25 and {part.eps for part in norms} == {1e-6}
+
+
+def test_head_and_last_block_take_gradients_of_single_records(published):
+    net = built((3, 32, 32), published)
+    for name, parameter in net.named_parameters():
+        parameter.requires_grad_(name.startswith(("body.blocks.11", "body.norm", "head")))
+    x = torch.rand(2, 3 * 32 * 32, generator=torch.Generator().manual_seed(4))
+    labels = torch.tensor([3, 5])
+    found = NetworkGradients(net).clipped_sum(x, labels, 1e9)
+    functional.cross_entropy(net(x), labels, reduction="sum").backward()
+    for name, gradient in found.gradients.items():
+        torch.testing.assert_close(gradient, net.get_parameter(name).grad, atol=1e-4, rtol=1e-3)
