@@ -278,10 +278,10 @@ def test_every_sampler_trains_and_learns_without_noise(sampler):
 def test_the_average_of_the_weights_is_what_its_definition_says():
     model = network("linear")
     expected = flat(weights(model))
-    run = training([phase()], model, ema_decay=0.8)
-    for _ in range(4):
+    run = training([phase()], model, ema_decay=0.2)
+    for decay in (1 / 10, 2 / 11, 0.2, 0.2):
         run.step()
-        expected = 0.8 * expected + 0.2 * flat(weights(model))
+        expected = decay * expected + (1 - decay) * flat(weights(model))
     torch.testing.assert_close(flat(run.ema), expected)
 
 

@@ -96,7 +96,8 @@ class PrivateTraining:
     """One run of one model through its phases.
 
     x (n, ...), labels (n,) int64 on the model's device. `repetition` separates runs of one spec.
-    `ema_decay` keeps an exponential moving average of the weights, which costs no privacy.
+    `ema_decay` keeps an exponential moving average of the weights, which costs no privacy; after
+    t steps its decay is (1 + t) / (10 + t) if that is less.
     `on_update(step, noisy sums by parameter)` sees every privatised sum, before the division and at
     the weights that the gradients were taken at: what an attacker inside the training would see.
     The step goes on with the same tensors, so what is to be kept is copied.
@@ -301,9 +302,11 @@ class PrivateTraining:
     def _average(self) -> None:
         if self.ema is None:
             return
+        # A short memory at first: the initial weights would stay in it for 1 / (1 - decay) steps.
+        decay = min(self.ema_decay, (1 + self.steps_done) / (10 + self.steps_done))
         with torch.no_grad():
             for name, value in self.model.named_parameters():
-                self.ema[name].lerp_(value, 1 - self.ema_decay)
+                self.ema[name].lerp_(value, 1 - decay)
 
 
 def kernel_for(
