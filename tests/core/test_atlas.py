@@ -39,7 +39,8 @@ def test_every_record_behind_a_figure_is_a_spec_of_the_run():
         assert set(atlas.claim_records()) < set(atlas.all_records())
         paths = set(atlas.all_records())
         for name in [*atlas.figures, *atlas.tables]:
-            assert atlas.behind(name)
+            # Without LoRA of ours its table has the printed values alone.
+            assert atlas.behind(name) or (tier, name) == ("workstation", "lpfft_lora")
             assert set(atlas.behind(name)) <= paths
 
 

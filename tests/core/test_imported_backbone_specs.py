@@ -166,7 +166,8 @@ def test_the_paper_tier_deals_every_record_that_is_published_once(paper):
 
 
 def test_the_paper_tier_trains_its_backbones_on_all_of_cifar_100(paper):
-    trained = {spec.slug: spec.fields for spec in paper.groups["pretrain"]["backbones"]}
+    specs = paper.groups["pretrain"]["backbones"]
+    trained = {spec.slug: spec.fields for spec in specs if spec.slug.startswith("cifar100")}
     assert {name: fields["model"] for name, fields in trained.items()} == {
         "cifar100-resnet18": "resnet18",
         "cifar100-alexnet": "alexnet",
@@ -174,7 +175,9 @@ def test_the_paper_tier_trains_its_backbones_on_all_of_cifar_100(paper):
     for fields in trained.values():
         assert fields["data"] == {"name": "cifar100", "n_train": 50000, "n_test": 10000, "n_add": 0}
         assert "disjoint from CIFAR-10" in fields["declared_public"]
-    (imported,) = paper.groups["pretrain"]["imported"]
+    imported = next(
+        spec for spec in paper.groups["pretrain"]["imported"] if spec.slug == "imagenet-resnet18"
+    )
     assert tuple(imported.fields["image_shape"]) == DATA_SETS["pneumonia-224"].image_shape
 
 

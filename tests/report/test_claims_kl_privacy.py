@@ -277,12 +277,12 @@ def test_verdict_agrees_with_the_interval_that_is_shown():
 
 
 def test_the_error_is_shared_over_the_planned_entries():
-    assert CLAIMS.planned == 40
+    assert CLAIMS.planned == 60
     rows = verdicts(world())
     # The slope and two neighbouring pairs; all have to hold, so none takes error from the others.
     assert rows["kl-3a"]["comparisons"] == 3
-    assert float(rows["kl-3a"]["level"]) == pytest.approx(1 - 0.05 / 40, abs=1e-5)
-    assert float(rows["kl-2"]["level"]) == pytest.approx(1 - 0.05 / 40, abs=1e-5)
+    assert float(rows["kl-3a"]["level"]) == pytest.approx(1 - 0.05 / CLAIMS.planned, abs=1e-5)
+    assert float(rows["kl-2"]["level"]) == pytest.approx(1 - 0.05 / CLAIMS.planned, abs=1e-5)
     assert rows["kl-1a"]["level"] == ""
 
 
@@ -291,7 +291,7 @@ def test_to_refute_the_error_is_shared_over_the_comparisons_too():
     shrinks_with_width(groups)
     row = verdicts(groups)["kl-3d"]
     assert row["verdict"] == NOT_REPRODUCED
-    assert float(row["level"]) == pytest.approx(1 - 0.05 / 40 / 3, abs=1e-5)
+    assert float(row["level"]) == pytest.approx(1 - 0.05 / CLAIMS.planned / 3, abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ class Job:
     """One spec being run: its data (None if it names none), device, checkpoints and clock.
 
     `backbones`: folders of trained backbones, to read or, where one is trained, to write.
+    `public`: a second, public data set, for a spec with `public_data`.
     """
 
     spec: Spec
@@ -31,6 +32,7 @@ class Job:
     checkpoints: Checkpoints
     stopwatch: Stopwatch
     backbones: tuple[Path, ...] = ()
+    public: Prepared | None = None
     saved: float = field(default_factory=time.monotonic)
 
     def save_due(self) -> bool:
@@ -69,6 +71,7 @@ def job_main(
     run: Callable[[Job], dict[str, Any]],
     *,
     takes_backbones: bool = False,
+    takes_public_data: bool = False,
 ) -> int:
     """Parse the arguments of one job and `execute` it."""
     parser = ArgumentParser(prog=f"python -m {module}", description="Run one spec.")
@@ -83,6 +86,8 @@ def job_main(
         parser.add_argument(
             "--backbone", action="append", type=Path, help="folder of a backbone; repeatable"
         )
+    if takes_public_data:
+        parser.add_argument("--public-data", type=Path, help="manifest of the spec's public data")
     options = parser.parse_args(arguments)
     execute(
         Spec.parse(options.spec),
@@ -94,6 +99,7 @@ def job_main(
         checkpoints=options.checkpoints,
         device=options.device,
         backbones=tuple(vars(options).get("backbone") or ()),
+        public_data=vars(options).get("public_data"),
     )
     return 0
 
@@ -109,11 +115,12 @@ def execute(
     checkpoints: Path,
     device: str,
     backbones: tuple[Path, ...] = (),
+    public_data: Path | None = None,
 ) -> dict[str, Any]:
     """Call `run`, write its record to the path `record`, and return what was written.
 
     module, packages: what the record's code digest covers, and whose versions it names.
-    data: manifest of the prepared data set; None for a spec that names none.
+    data, public_data: manifests of the prepared data sets; None for a spec that names none.
     `run` returns the record's metrics, seeds and ledger. A killed job goes on from its checkpoint.
     """
     stopwatch = Stopwatch()
@@ -122,17 +129,18 @@ def execute(
 
     torch.set_num_threads(1)
     device = resolve_device(device)
-    prepared = _data(spec, data)
+    prepared = _data(spec, "data", data)
+    public = _data(spec, "public_data", public_data)
     digest = code_digest(module)
     identity = {
         "spec": spec.digest,
         "code": digest,
-        "data": prepared and prepared.sha256,
+        "data": [each and each.sha256 for each in (prepared, public)],
         "device": device,
         "versions": versions(*packages),
     }
     kept = Checkpoints(checkpoints / spec.id, identity)
-    job = Job(spec, prepared, device, kept, stopwatch, backbones)
+    job = Job(spec, prepared, device, kept, stopwatch, backbones, public)
     # The caller's process may go on to train by autograd.
     with torch.no_grad():
         found = run(job)
@@ -149,12 +157,12 @@ def execute(
     return content
 
 
-def _data(spec: Spec, manifest: Path | None) -> Prepared | None:
-    """The data set that the spec names."""
-    if ("data" in spec.fields) != (manifest is not None):
-        found = "no --data" if manifest is None else str(manifest)
-        needed = spec.fields.get("data", "none: the spec names no data set")
-        raise InputError(
-            "--data", found, f"the manifest of {needed}" if manifest is None else needed
-        )
+def _data(spec: Spec, field: str, manifest: Path | None) -> Prepared | None:
+    """The data set that the spec names in `field`."""
+    if (field in spec.fields) != (manifest is not None):
+        option = "--" + field.replace("_", "-")
+        found = f"no {option}" if manifest is None else str(manifest)
+        needed = spec.fields.get(field, "none: the spec names no such data set")
+        allowed = f"the manifest of {needed}" if manifest is None else needed
+        raise InputError(option, found, allowed)
     return manifest and load(manifest.parent)

@@ -82,7 +82,9 @@ def figure_main(
     parser.add_argument("--settings", required=True, help="what it needs of the config, as JSON")
     parser.add_argument("--output", required=True, type=Path, help="folder for the files")
     parser.add_argument("--lineage", required=True, type=Path, help="lineage file to write")
-    parser.add_argument("--records", required=True, nargs="+", type=Path, help="record.json files")
+    parser.add_argument(
+        "--records", required=True, nargs="*", default=[], type=Path, help="record.json files"
+    )
     options = parser.parse_args(arguments)
     settings = _settings(options.settings)
     records = [read_record(path) for path in options.records]

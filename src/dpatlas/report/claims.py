@@ -30,13 +30,19 @@ from dpatlas.core.statistics import (
     weigh,
 )
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas.report import claims_dp_sgld, claims_kl_privacy, claims_max_information
+from dpatlas.report import (
+    claims_dp_sgld,
+    claims_kl_privacy,
+    claims_lp_fft,
+    claims_max_information,
+)
 from dpatlas.report.evidence import Evidence, NotRun, PaperRecords, Undecided
 
 # Static imports: a code digest follows them, so an edit of a paper's tests renews the verdicts.
 TESTS: dict[str, Mapping[str, Callable[..., Evidence]]] = {
     "kl_privacy": claims_kl_privacy.TESTS,
     "dp_sgld": claims_dp_sgld.TESTS,
+    "lp_fft": claims_lp_fft.TESTS,
     "max_information": claims_max_information.TESTS,
 }
 

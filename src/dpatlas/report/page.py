@@ -38,6 +38,8 @@ PAPERS = {
     "Networks (Ye, Zhu, Liu, Shokri, Cevher, 2023)",
     "dp_sgld": "Differential Privacy Guarantees for Stochastic Gradient Langevin Dynamics (Ryffel, "
     "Bach, Pointcheval, 2022)",
+    "lp_fft": "Differentially private fine-tuning distorts features: linear-probe first "
+    "(DP-LP-FFT)",
     "max_information": "From Privacy to Generalization: Linear Max-Information Bounds for DP-SGD "
     "(Lampert, Zakerinia, 2026)",
     "pretrain": "Public backbones: what the features of the papers' networks are made of",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpatlas.report import work_kl_privacy, work_max_information, work_training
+from dpatlas.report import work_kl_privacy, work_lp_fft, work_max_information, work_training
 from dpatlas.report.counting import FEATURES, NO_DATA, Size, Work
 
 __all__ = ["COUNTS", "FEATURES", "NO_DATA", "Size", "Work", "work"]
@@ -22,6 +22,13 @@ COUNTS: dict[tuple[str, str], Callable[[Mapping[str, Any], Size], Work]] = {
     ("dp_sgld", "privacy_loss"): work_training.sgld_privacy_loss,
     ("dp_sgld", "counterexample"): work_training.sgld_counterexample,
     ("dp_sgld", "utility"): work_training.sgld_utility,
+    ("lp_fft", "strategies"): work_lp_fft.strategies,
+    ("lp_fft", "feature_quality"): work_lp_fft.feature_quality,
+    ("lp_fft", "umap"): work_lp_fft.umap,
+    ("lp_fft", "dynamics"): work_lp_fft.dynamics,
+    ("lp_fft", "distortion"): work_lp_fft.distortion,
+    ("lp_fft", "sensitivity"): work_lp_fft.sensitivity,
+    ("lp_fft", "imbalance"): work_lp_fft.imbalance,
     ("max_information", "certificates"): work_max_information.certificates,
     ("max_information", "agreement"): work_max_information.agreement,
     ("max_information", "coefficients"): work_max_information.formulas,

@@ -17,10 +17,16 @@ NETWORKS = {
     "small-cnn-t": (64, 93_632, 906),
     "bench-cnn": (3072, 38_600_000, 340_000),
     "resnet18": (3072, 555_000_000, 1_700_000),
+    "wrn10-1": (3072, 12_500_000, 86_000),
+    "wrn16-1": (3072, 26_700_000, 143_000),
     "wrn16-4": (3072, 388_000_000, 1_500_000),
     "alexnet": (3072, 15_000_000, 25_000),
+    "mobilenet-v3": (3072, 66_459_000, 3_161_000),
     "vit-tiny": (3072, 345_600_000, 2_000_000),
     "imagenet-resnet18": (50_176, 1_814_000_000, 6_000_000),
+    "imagenet-resnet50": (150_528, 4_089_000_000, 21_230_000),
+    "imagenet-mobilenet-v3": (150_528, 216_600_000, 8_545_000),
+    "imagenet-deit-tiny": (150_528, 1_254_000_000, 6_880_000),
 }
 # Features that a backbone hands to a regression; a round number.
 FEATURES_OF_A_BACKBONE = 256
@@ -62,7 +68,7 @@ def audit_training(fields: Mapping[str, Any], size: Size) -> Work:
     updates = fields["runs"] * fields["steps"]
     visits = updates * (fields["batch"] + (size.records + 2 * canaries if canaries else 0))
     counts = {
-        **_private_passes(fields["model"], size.inputs, visits),
+        **private_passes(fields["model"], size.inputs, visits),
         "steps": updates * VISITS_PER_UPDATE,
         "accountings": CALIBRATION_POINTS,
         "starts": PRIVATE_STARTS,
@@ -126,7 +132,7 @@ def sgld_finetune(fields: Mapping[str, Any], size: Size) -> Work:
     updates = arms * _trainings(fields, len(fields["lrs"])) * fields["steps"]
     model = "small-cnn-s" if size.inputs == 64 else "bench-cnn"
     counts = {
-        **_private_passes(model, size.inputs, TRAINED_SHARE * updates * fields["batch"]),
+        **private_passes(model, size.inputs, TRAINED_SHARE * updates * fields["batch"]),
         "steps": updates * VISITS_PER_UPDATE,
         "accountings": CALIBRATION_POINTS,
         "starts": PRIVATE_STARTS,
@@ -171,7 +177,7 @@ def _network(model: str, inputs: int) -> tuple[float, float]:
     return multiplications * inputs / reference, activations * inputs / reference
 
 
-def _private_passes(model: str, inputs: int, visits: float) -> dict[str, float]:
+def private_passes(model: str, inputs: int, visits: float) -> dict[str, float]:
     """Forward, both backward passes and the clip of so many records."""
     multiplications, activations = _network(model, inputs)
     return {"products": 8 * visits * multiplications, "elements": 3 * visits * activations}

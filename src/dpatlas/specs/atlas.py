@@ -16,7 +16,7 @@ from dpatlas.core.specs import Spec, distinct
 from dpatlas.errors import InputError
 
 # Blocks of the config with specs of their own: public backbones, papers, checks of our own code.
-PAPERS = ("kl_privacy", "dp_sgld", "max_information")
+PAPERS = ("kl_privacy", "dp_sgld", "lp_fft", "max_information")
 KEYS = ("pretrain", *PAPERS, "audit")
 RESULTS = Path("results")
 FIGURE_KINDS = ("pdf", "png", "csv")
@@ -100,17 +100,25 @@ class Atlas:
     def data_sets(self) -> dict[str, str]:
         """Options of every data set in use, as canonical JSON, by the data set's id."""
         return {
-            data_id(spec): data_options(spec)
+            data_id(spec, field): data_options(spec, field)
             for spec in self.specs.values()
-            if "data" in spec.fields
+            for field in ("data", "public_data")
+            if field in spec.fields
         }
 
     def data_manifest(self, spec_id: str) -> list[str]:
         """Manifest of the data set that a spec trains on, as a list: none if it names no set."""
+        return self._manifest(spec_id, "data")
+
+    def public_manifest(self, spec_id: str) -> list[str]:
+        """Likewise of its `public_data`, which it looks at beside the data it trains on."""
+        return self._manifest(spec_id, "public_data")
+
+    def _manifest(self, spec_id: str, field: str) -> list[str]:
         spec = self.specs[spec_id]
-        if "data" not in spec.fields:
+        if field not in spec.fields:
             return []
-        return [str(self.folder / "data" / data_id(spec) / "manifest.json")]
+        return [str(self.folder / "data" / data_id(spec, field) / "manifest.json")]
 
     def backbones(self, spec_id: str) -> list[str]:
         """Folders of the backbones that a spec takes features of, in its order."""
@@ -159,11 +167,11 @@ class Atlas:
         return self.blocks[self.specs[spec_id].key].memory_mb(self.specs[spec_id])
 
 
-def data_options(spec: Spec) -> str:
+def data_options(spec: Spec, field: str = "data") -> str:
     """The data set that `spec` needs, as canonical JSON."""
-    return canonical_json(spec.fields["data"])
+    return canonical_json(spec.fields[field])
 
 
-def data_id(spec: Spec) -> str:
+def data_id(spec: Spec, field: str = "data") -> str:
     """Name and the first 8 hex digits of the digest of the options."""
-    return f"{spec.fields['data']['name']}-{sha256(data_options(spec))[:8]}"
+    return f"{spec.fields[field]['name']}-{sha256(data_options(spec, field))[:8]}"

@@ -6,7 +6,7 @@ from typing import Any
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.specs.common import run_spec
-from dpatlas.specs.pretrain import backbone_spec
+from dpatlas.specs.pretrain import backbone_spec, check_private
 from dpatlas.specs.sizes import array_mb, check_records
 
 KEY = "dp_sgld"
@@ -157,8 +157,4 @@ def _check_features(config: Mapping[str, Any], place: str, chosen: Mapping[str, 
         raise InputError(f"{place}.backbone", found, "null with raw features, else a backbone")
     if backbone is None:
         return
-    if not config["pretrain"]["enabled"]:
-        raise InputError("pretrain.enabled", "false", f"true: {place} takes features of {backbone}")
-    if backbone not in config["pretrain"]["train"]:
-        known = ", ".join(config["pretrain"]["train"])
-        raise InputError(f"{place}.backbone", repr(backbone), f"one of pretrain.train: {known}")
+    check_private(config, place, chosen)

@@ -1,0 +1,49 @@
+"""lp_fft: linear probing before full fine-tuning, in private.
+
+Seven kinds of job, spec in, record out:
+
+- `strategies`: LP, LP-FFT, FFT, LoRA and their controls at one privacy level; with `--backbone`.
+- `feature_quality`, `umap`: what fine-tuning does to features; the former with `--public-data`.
+- `dynamics`, `distortion`, `sensitivity`, `imbalance`: the theory beside simulations; no data.
+"""
+
+import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from dpatlas.core.guard import one_of
+from dpatlas.errors import run_command
+from dpatlas.experiments.job import Job, job_main
+from dpatlas.experiments.lpfft_distortion import distortion
+from dpatlas.experiments.lpfft_dynamics import dynamics
+from dpatlas.experiments.lpfft_features import feature_quality, umap
+from dpatlas.experiments.lpfft_layers import imbalance, sensitivity
+from dpatlas.experiments.lpfft_strategies import strategies
+
+MODULE = "dpatlas.experiments.lp_fft"
+PACKAGES = ("torch", "numpy", "scipy", "dp-accounting", "scikit-learn", "umap-learn")
+TRAINED = {"strategies": strategies, "feature_quality": feature_quality, "umap": umap}
+COMPUTED = {
+    "dynamics": dynamics,
+    "distortion": distortion,
+    "sensitivity": sensitivity,
+    "imbalance": imbalance,
+}
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Metrics, seeds and ledger of the job's spec."""
+    kind = job.spec.fields["kind"]
+    one_of(*TRAINED, *COMPUTED).check("kind", kind)
+    return TRAINED[kind](job, job.backbones) if kind in TRAINED else COMPUTED[kind](job)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one spec from the command line."""
+    return job_main(arguments, MODULE, PACKAGES, run, takes_backbones=True, takes_public_data=True)
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main, sys.argv[1:]))

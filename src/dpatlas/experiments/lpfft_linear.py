@@ -1,0 +1,161 @@
+"""Two-layer linear networks on orthonormal inputs: exact linear probing, noisy steps of all layers.
+
+f(x) = v^T B x with head v (..., h) and features B (..., h, d); loss ||X B^T v - Y||^2 / 2 with
+X^T X = I, so that gradients depend on the data through u = X^T Y alone. Noise as in the paper's
+linear nets: theta moves by -grad dt + sqrt(2 sigma^2) dQ.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpatlas.errors import InputError
+
+
+@dataclass(frozen=True)
+class LinearProblem:
+    """Inputs X (n, d), labels Y (n,) and first features B (h, d), rows orthonormal."""
+
+    X: np.ndarray
+    Y: np.ndarray
+    B: np.ndarray
+
+    @property
+    def u(self) -> np.ndarray:
+        """X^T Y, (d,)."""
+        return self.X.T @ self.Y
+
+    @property
+    def b(self) -> np.ndarray:
+        """The head that linear probing tends to, B X^T Y, (h,)."""
+        return self.B @ self.u
+
+    def losses(self, v: np.ndarray, B: np.ndarray | None = None) -> np.ndarray:
+        """Loss (paths,) of heads v (paths, h) on features B (paths, h, d), or on the first."""
+        weights = v @ self.B if B is None else predictor(v, B)
+        return np.sum((weights @ self.X.T - self.Y) ** 2, axis=-1) / 2
+
+    def residual(self, v: np.ndarray, B: np.ndarray) -> np.ndarray:
+        """B^T v - u, which makes the loss's gradient, (paths, d)."""
+        return predictor(v, B) - self.u
+
+    def clipped_residual(self, v: np.ndarray, B: np.ndarray, norm: float) -> np.ndarray:
+        """The same for the sum of the records' gradients, each clipped to `norm`, (paths, d)."""
+        errors = predictor(v, B) @ self.X.T - self.Y
+        sizes = np.hypot(
+            np.linalg.norm(B @ self.X.T, axis=1),
+            np.linalg.norm(v, axis=1, keepdims=True) * np.linalg.norm(self.X, axis=1),
+        )
+        norms = np.abs(errors) * sizes
+        return (errors * np.minimum(1.0, norm / np.maximum(norms, norm))) @ self.X
+
+
+def linear_problem(
+    rng: np.random.Generator, n: int, d: int, h: int, *, reached: float, seen: float = 1.0
+) -> LinearProblem:
+    """A problem with ||Y|| = 1, ||X^T Y||^2 = `seen` and ||B X^T Y||^2 = `reached`.
+
+    Raises InputError unless h <= d <= n and reached <= seen <= 1, and where there is no dimension
+    left for a part of Y.
+    """
+    if not h <= d <= n:
+        raise InputError("h, d, n", f"{h}, {d}, {n}", "h <= d <= n")
+    if not 0 <= reached <= seen <= 1:
+        raise InputError("reached, seen", f"{reached:g}, {seen:g}", "0 <= reached <= seen <= 1")
+    if (reached < seen and h == d) or (seen < 1 and d == n):
+        raise InputError("reached, seen", f"{reached:g}, {seen:g}", "equal parts where h = d = n")
+    X, B = orthonormal(rng, n, d), orthonormal(rng, d, h).T
+    within, inside = B.T @ _unit(rng, h), _unit(rng, d)
+    inside = _rest(inside, B.T) if h < d else np.zeros(d)
+    outside = _rest(_unit(rng, n), X) if d < n else np.zeros(n)
+    parts = (reached, seen - reached, 1 - seen)
+    sizes = [math.sqrt(part) for part in parts]
+    Y = X @ (sizes[0] * within + sizes[1] * inside) + sizes[2] * outside
+    return LinearProblem(X, Y, B)
+
+
+def orthonormal(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
+    """A matrix (rows, columns) with orthonormal columns, uniformly distributed."""
+    q, r = np.linalg.qr(rng.standard_normal((rows, columns)))
+    return q * np.sign(np.diagonal(r))
+
+
+def probing(
+    problem: LinearProblem,
+    v: np.ndarray,
+    sigma2: float,
+    times: Sequence[float],
+    rng: np.random.Generator,
+) -> Iterator[np.ndarray]:
+    """Heads (paths, h) at increasing `times`, from `v` at time 0: Eq. 121 without a step error.
+
+    The gradient of the loss is v - b, so that transitions are Gaussian.
+    """
+    now = 0.0
+    for time in times:
+        kept = math.exp(-(time - now))
+        spread = math.sqrt(sigma2 * (1 - kept**2))
+        v = problem.b + kept * (v - problem.b) + spread * rng.standard_normal(v.shape)
+        now = time
+        yield v
+
+
+def fine_tuning(
+    v: np.ndarray,
+    B: np.ndarray,
+    residual: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    *,
+    step: float,
+    deviations: tuple[float, float],
+    steps: int,
+    rng: np.random.Generator,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(v, B) after each of `steps` noisy gradient steps on all layers.
+
+    v (paths, h), B (paths, h, d); residual: the g (paths, d) for which the gradients are B g and
+    v g^T; deviations: of the noise that a step adds to an entry of v and of B.
+    """
+    for _ in range(steps):
+        g = residual(v, B)
+        head = (B @ g[..., None])[..., 0]
+        features = v[..., None] * g[:, None, :]
+        v = v - step * head + deviations[0] * rng.standard_normal(v.shape)
+        B = B - step * features + deviations[1] * rng.standard_normal(B.shape)
+        yield v, B
+
+
+def predictor(v: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """B^T v, (paths, d)."""
+    return (v[:, None, :] @ B)[:, 0]
+
+
+def step_deviations(noise: str, sigma2: float, step: float, d: int) -> tuple[float, float]:
+    """Noise of head and features in an Euler step of Eq. 122 (uniform) or 127 (layer-wise)."""
+    deviation = math.sqrt(2 * sigma2 * step)
+    return deviation * (math.sqrt(d) if noise == "layer-wise" else 1.0), deviation
+
+
+def least_head_variance(h: int, d: int, xty_norm: float) -> float:
+    """What the head's variance has to exceed in Assumption E.7."""
+    root = math.sqrt(xty_norm**2 + 4 * (1 + d) * xty_norm + 4 * d)
+    return (root - xty_norm) / (2 * h)
+
+
+def largest_noise(h: int, d: int, head_var: float, xty_norm: float, b_norm2: float) -> float:
+    """What sigma^2 has to stay below in Assumption E.7, Eq. 123."""
+    head, spread = h * head_var, math.sqrt(2) * (1 + d)
+    third = (head * (head + xty_norm) / ((1 + d) * xty_norm + d) - 1) / (1 + spread)
+    return min((head + b_norm2) / (2 * h), (head - 1) / spread, third)
+
+
+def _unit(rng: np.random.Generator, size: int) -> np.ndarray:
+    vector = rng.standard_normal(size)
+    return vector / np.linalg.norm(vector)
+
+
+def _rest(vector: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """Direction of what the columns of `basis` do not span."""
+    rest = vector - basis @ (basis.T @ vector)
+    return rest / np.linalg.norm(rest)
