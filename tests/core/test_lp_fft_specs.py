@@ -288,3 +288,25 @@ def test_values_outside_their_ranges_are_refused_by_the_schema(tmp_path, change,
     path.write_text(change)
     with pytest.raises(InputError, match=words):
         load_config([path])
+
+
+def test_a_backbone_that_was_trained_on_private_classes_is_refused(config):
+    """Of one data set, on other classes; a class that both hold may hold the same records."""
+
+    def give_own_source(block):
+        block["scenarios"][0]["data"] = {
+            **block["scenarios"][0]["data"],
+            "name": "inverted-letters",
+        }
+
+    with pytest.raises(InputError) as caught:
+        groups(changed(config, give_own_source))
+    assert "lp_fft.scenarios.0.backbone: found inverted-t, trained on" in str(caught.value)
+
+
+def test_every_strategy_of_a_scenario_tries_as_many_rates(config):
+    def fewer(block):
+        block["lrs"]["full"] = block["lrs"]["full"][:-1]
+
+    with pytest.raises(InputError, match=r"scenarios\.0\.lrs: found 4 for head, 3 for full"):
+        groups(changed(config, fewer))

@@ -27,6 +27,16 @@ SGLD_TABLES = [
     "sgld_constants",
     "sgld_published",
 ]
+LPFFT_FIGURES = [
+    "lpfft_feature_quality",
+    "lpfft_budget_sweep",
+    "lpfft_umap",
+    "lpfft_privacy_utility",
+    "lpfft_sensitivity",
+    "lpfft_imbalance",
+    "lpfft_theory",
+]
+LPFFT_TABLES = ["lpfft_strategies", "lpfft_lora"]
 MAXINF_FIGURES = ["maxinf_coefficients", "maxinf_kappa"]
 MAXINF_TABLES = ["maxinf_certificates", "maxinf_grid"]
 CLAIM_COLUMNS = [
@@ -59,10 +69,11 @@ def with_config(checkout, change):
 
 def test_one_command_makes_every_output_of_the_contract(smoke):
     results = smoke.folder / "results/smoke"
-    for name in (*KL_FIGURES, *SGLD_FIGURES, *MAXINF_FIGURES, "pretrain_samples"):
+    figures = (*KL_FIGURES, *SGLD_FIGURES, *LPFFT_FIGURES, *MAXINF_FIGURES, "pretrain_samples")
+    for name in figures:
         for suffix in ("pdf", "png", "csv"):
             assert (results / f"figures/{name}.{suffix}").stat().st_size > 0
-    for name in ("kl_constants", *SGLD_TABLES, *MAXINF_TABLES, "audit"):
+    for name in ("kl_constants", *SGLD_TABLES, *LPFFT_TABLES, *MAXINF_TABLES, "audit"):
         for suffix in ("csv", "md", "tex"):
             assert (results / f"tables/{name}.{suffix}").stat().st_size > 0
     assert (results / "report/index.html").stat().st_size > 0
@@ -131,6 +142,7 @@ def test_another_seed_runs_every_training_job_and_no_data_job(smoke):
     planned = smoke.planned(*with_config(smoke, {"seed": 77}))
     assert planned["kl_privacy"] == len(atlas.ids("kl_privacy"))
     assert planned["dp_sgld"] == len(atlas.ids("dp_sgld"))
+    assert planned["lp_fft"] == len(atlas.ids("lp_fft"))
     assert planned["max_information"] == len(atlas.ids("max_information"))
     assert planned["pretrain_backbone"] == len(atlas.ids("pretrain", "backbones"))
     assert planned["audit_run"] == len(atlas.ids("audit"))
@@ -157,7 +169,9 @@ def test_another_rate_of_one_backbone_runs_what_takes_its_features(smoke):
     change = {"pretrain": {"backbones": {"strokes-mlp": {"lr": 1.0e-3}}}}
     planned = smoke.planned(*with_config(smoke, change))
     drawn = ["sgld_long_training", "pretrain_samples", "claims", "page"]
+    drawn += ["lpfft_feature_quality", "lpfft_umap", "lpfft_privacy_utility", "lpfft_lora"]
     jobs = {"pretrain_backbone": 1, "pretrain_transfer": 1, "dp_sgld": 1}
+    jobs["lp_fft"] = len(smoke_atlas().ids("lp_fft", "lora", "feature_quality", "umap"))
     assert planned == {**jobs, **dict.fromkeys(drawn, 1)}
 
 
