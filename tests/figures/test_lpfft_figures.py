@@ -335,14 +335,15 @@ class TestUmap:
             [4.0] * 3 + [4.3] * 3 + [4.6] * 3
         )
 
-    def test_panels_of_a_record_share_limits_of_one_length_that_hold_all_points(self):
+    def test_every_panel_has_limits_of_one_length_that_hold_its_points(self):
         shown = show("lpfft_umap", umap_record())
-        limits = {(axes.get_xlim(), axes.get_ylim()) for axes in shown.figure.axes}
-        (((left, right), (low, high)),) = limits
-        assert right - left == pytest.approx(high - low)
         points = select(shown.rows, part="point")
-        assert left < min(row["x"] for row in points) and max(row["x"] for row in points) < right
-        assert low < min(row["y"] for row in points) and max(row["y"] for row in points) < high
+        panels = lpfft_rows.grouped(points, "lp_steps", "moment").values()
+        for axes, found in zip(shown.figure.axes, panels, strict=True):
+            (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+            assert right - left == pytest.approx(high - low)
+            assert left < min(row["x"] for row in found) and max(row["x"] for row in found) < right
+            assert low < min(row["y"] for row in found) and max(row["y"] for row in found) < high
 
     def test_classes_differ_in_colour_and_marker(self):
         looks = class_looks([str(name) for name in range(77)])

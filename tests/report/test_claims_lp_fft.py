@@ -367,13 +367,20 @@ def test_records_that_answer_one_question_twice_are_refused():
     groups["strategies"].append(copy.deepcopy(record_at(groups, 8.0)))
     with pytest.raises(InputError, match="noise 8 in scenario inverted-t"):
         verdicts(groups)
-    with pytest.raises(InputError, match="noise 1 in group feature_quality: found 2 of them"):
+    with pytest.raises(InputError, match="noise 1 of group feature_quality: found 2 of them"):
         verdicts(world() | {"feature_quality": [quality_record(), quality_record()]})
 
 
-def test_levels_with_other_runs_cannot_be_compared():
+def test_other_rates_at_the_same_noise_may_have_a_record_of_their_own():
+    apart = [quality_record(lrs=(5.0,)), quality_record(lrs=(10.0,)), quality_record(4.0)]
+    rows = verdicts(world() | {"feature_quality": apart})
+    assert with_verdict(rows, REPRODUCED) == set(rows)
+
+
+def test_levels_are_compared_over_the_runs_that_all_have():
     groups = world()
-    row = arm_of(groups, 4.0, "lp")
-    row["accuracy"] = row["accuracy"][:-1]
-    with pytest.raises(InputError, match="runs of lp: found 5 and 6"):
-        verdicts(groups)
+    for row in record_at(groups, 4.0)["metrics"]["rows"]:
+        row["accuracy"] += [0.0] * 3
+    rows = verdicts(groups)
+    assert with_verdict(rows, REPRODUCED) == set(rows)
+    assert int(rows["lpfft-10"]["runs"]) == RUNS

@@ -288,7 +288,7 @@ def _nearest(neighbours: int) -> str:
 
 
 def _notes(blocks: Sequence[Records], dips: Sequence[Row]) -> list[str]:
-    notes = [_note(block[0]) for block in blocks]
+    notes = [_note(block) for block in blocks]
     notes.append(
         "grey: LP-FFT's steps of LP, which leave features as they are; both strategies spend all "
         "steps; the random head is multiplied by its scale"
@@ -302,12 +302,13 @@ def _notes(blocks: Sequence[Records], dips: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _note(record: Mapping[str, Any]) -> str:
-    fields = record["spec"]
+def _note(block: Records) -> str:
+    record, fields = block[0], block[0]["spec"]
+    runs = [each["spec"]["runs"] for each in block]
     return (
         f"{fields['data']['name']} from {backbone_of(record)}, pre-trained on "
         f"{_pretrained_on(record)}: n = {record['metrics']['n_train']}, $\\delta$ = "
         f"{fields['delta']:g}; accuracy by {_nearest(fields['neighbours'])} among penultimate "
         f"features; features multiplied by {fields['feature_scale']:g}, LP at rate "
-        f"{fields['lp_lr']:g}; {averaged([fields['runs']])}"
+        f"{fields['lp_lr']:g}; {averaged(runs)}"
     )

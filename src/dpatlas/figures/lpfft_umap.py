@@ -37,7 +37,7 @@ def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
     for line, (record, steps) in zip(panels, lines, strict=True):
         shown = panel_rows(record, steps)
         for axes, moment in zip(line, MOMENTS, strict=True):
-            _draw_panel(axes, select(shown, moment=moment), record)
+            _draw_panel(axes, select(shown, moment=moment), record["metrics"]["classes"])
         line[0].set_ylabel(_line_label(shown[0]))
         if steps == _lp_steps(record)[0]:
             _name_classes(line[-1], record)
@@ -79,27 +79,26 @@ def class_looks(classes: Sequence[str]) -> dict[str, dict[str, str]]:
     return {name: {"color": color, "marker": marker} for name, color, marker in looks}
 
 
-def _draw_panel(axes: Axes, rows: Sequence[Row], record: Mapping[str, Any]) -> None:
+def _draw_panel(axes: Axes, rows: Sequence[Row], classes: Sequence[str]) -> None:
     """Points by class and what was measured on the features behind them; nothing without rows."""
     if not rows:
         axes.set_axis_off()
         return
     panel, points = rows[0], select(rows, part="point")
-    for name, look in class_looks(record["metrics"]["classes"]).items():
+    for name, look in class_looks(classes).items():
         shown = select(points, **{"class": name})
         at = [[row[axis] for row in shown] for axis in ("x", "y")]
         axes.plot(*at, linestyle="none", markersize=2.2, markeredgewidth=0.6, alpha=0.75, **look)
-    (left, right), (low, high) = _limits(record)
-    axes.set(xlim=(left, right), ylim=(low, high), xticks=[], yticks=[])
+    across, up = _limits(points)
+    axes.set(xlim=across, ylim=up, xticks=[], yticks=[])
     axes.set_box_aspect(1)
     measured = f"kNN {100 * panel['knn']:.1f}%, silhouette {panel['silhouette']:.2f}"
     axes.set_xlabel(f"{_steps(panel)}\n{measured}")
 
 
-def _limits(record: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Limits of both axes, of one length, that hold the points of all panels."""
-    panels = record["metrics"]["panels"]
-    axes = [np.concatenate([panel[axis] for panel in panels]) for axis in ("x", "y")]
+def _limits(points: Sequence[Row]) -> list[tuple[float, float]]:
+    """Limits of both axes, of one length, that hold the points of a panel."""
+    axes = [np.array([row[axis] for row in points]) for axis in ("x", "y")]
     half = MARGIN * max(np.ptp(values) for values in axes) / 2 or 1.0
     middles = [(values.min() + values.max()) / 2 for values in axes]
     return [(float(middle - half), float(middle + half)) for middle in middles]
@@ -133,6 +132,6 @@ def _note(record: Mapping[str, Any]) -> str:
     return (
         f"{fields['data']['name']}: {len(metrics['labels'])} test records; noise multiplier "
         f"{fields['noise_lp']:g} in LP and {fields['noise_fft']:g} in FFT; $\\varepsilon$ of all "
-        "steps of a line; all panels in one joint fit and on the same axes, which have no unit; "
-        "kNN and silhouette are of the features themselves; one run"
+        "steps of a line; each panel is a fit of its own, whose axes have no unit and no meaning "
+        "beyond it; kNN and silhouette are of the features themselves; one run"
     )

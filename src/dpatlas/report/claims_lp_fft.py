@@ -157,7 +157,9 @@ def dips(
     One alternative per step: every run has a lowest point, so its depth would show a dip where
     there is none. early: share of the steps.
     """
-    quality = _quality(_features_at(records, group, noise), head_scale, lr, task, FFT)
+    quality = _quality(
+        _features_at(records, group, noise, head_scale, lr), head_scale, lr, task, FFT
+    )
     return Evidence([[quality.difference(0, step, above)] for step in quality.early(early)])
 
 
@@ -176,7 +178,9 @@ def recovers(
 
     One alternative per step, as in `dips`.
     """
-    quality = _quality(_features_at(records, group, noise), head_scale, lr, task, FFT)
+    quality = _quality(
+        _features_at(records, group, noise, head_scale, lr), head_scale, lr, task, FFT
+    )
     return Evidence(
         [[quality.difference(end, step, above) for end in (0, -1)] for step in quality.early(early)]
     )
@@ -197,7 +201,7 @@ def reduces_dip(
     A run's dip is its kNN accuracy at the start less its least one. FFT is followed for as many
     steps as LP-FFT trains everything: the least of more values is lower by chance alone.
     """
-    record = _features_at(records, group, noise)
+    record = _features_at(records, group, noise, head_scale, lr)
     fft, lp_fft = (_quality(record, head_scale, lr, task, name) for name in (FFT, LP_FFT))
     followed = fft.steps[-1] - record["spec"]["lp_steps"]
     depths = fft.dip(until=followed), lp_fft.dip(until=lp_fft.steps[-1])
@@ -221,9 +225,21 @@ def _strategies_at(records: PaperRecords, group: str, scenario: str, noise: floa
     return _only(at_level, f"scenario {scenario} of group {group}", f"noise {noise:g}")
 
 
-def _features_at(records: PaperRecords, group: str, noise: float) -> Record:
+def _features_at(
+    records: PaperRecords, group: str, noise: float, head_scale: float, lr: float
+) -> Record:
+    """The record of this noise that has the head scale at this rate."""
     found = [each for each in records.group(group) if each["spec"]["noise_multiplier"] == noise]
-    return _only(found, f"group {group}", f"noise {noise:g}")
+    if not found:
+        raise NotRun(f"group {group} has no noise {noise:g}")
+    where, what = f"noise {noise:g} of group {group}", f"head scale {head_scale:g}, rate {lr:g}"
+    asked = (head_scale, lr)
+    having = [
+        each
+        for each in found
+        if any((row["head_scale"], row["lr"]) == asked for row in each["metrics"]["rows"])
+    ]
+    return _only(having, where, what)
 
 
 def _row(record: Record, strategy: str, share: float | None) -> Row:
@@ -261,12 +277,9 @@ def _words(row: Row) -> str:
 
 
 def _accuracies(rows: Sequence[Row]) -> np.ndarray:
-    """Accuracies (rows, runs); InputError unless all have the same runs."""
-    counts = {len(row["accuracy"]) for row in rows}
-    if len(counts) > 1:
-        found = " and ".join(map(str, sorted(counts)))
-        raise InputError(f"runs of {_words(rows[0])}", found, "equal numbers, to be compared")
-    return np.array([row["accuracy"] for row in rows], float)
+    """Accuracies (rows, runs) over the runs that all rows have: run i has one head in all."""
+    shared = min(len(row["accuracy"]) for row in rows)
+    return np.array([row["accuracy"][:shared] for row in rows], float)
 
 
 def _doublings(rows: Sequence[Row]) -> np.ndarray:
