@@ -223,7 +223,7 @@ def test_a_wrong_config_stops_before_any_job_with_one_line_and_exit_code_2(check
 
 
 def test_a_paper_can_be_left_out(smoke):
-    blocks = ("pretrain", "kl_privacy", "dp_sgld", "max_information", "audit")
+    blocks = ("pretrain", "kl_privacy", "dp_sgld", "lp_fft", "max_information", "audit")
     left_out = {key: {"enabled": False} for key in blocks}
     config = with_config(smoke, {"tier": "without", **left_out})
     assert smoke.planned(*config) == {"claims": 1, "page": 1}
