@@ -121,6 +121,12 @@ class TestOurs:
         with pytest.raises(InputError, match="none of group lora"):
             lpfft_lora([strategies_record()], {})
 
+    def test_without_a_run_of_ours_the_printed_values_stand_alone(self):
+        shown = lpfft_lora([], {})
+        assert len(shown.rows) == len(TABLE_2)
+        assert {row["source"] for row in shown.rows} == {"printed"}
+        assert len(shown.parts) == 1
+
     def test_csv_says_of_every_row_where_it_comes_from(self):
         rows = csv_rows(table_files("t", strategies(), "trial")["t.csv"])
         assert Counter(row["source"] for row in rows) == {"ours": 8, "printed": len(TABLE_1)}

@@ -47,12 +47,12 @@ COLUMNS = (
 
 def lpfft_strategies(records: Records, settings: Settings) -> ShownTable:
     """Table 1: LP, LP-FFT and FFT by scenario and privacy level, and the controls."""
-    return _table(arms(records, "strategies"), TABLE_1, "strategies")
+    return _table(records, TABLE_1, "strategies")
 
 
 def lpfft_lora(records: Records, settings: Settings) -> ShownTable:
     """Table 2: LP, LP-LoRA and LoRA."""
-    return _table(arms(records, "lora"), TABLE_2, "lora")
+    return _table(records, TABLE_2, "lora")
 
 
 def printed_rows(cells: Sequence[PrintedAccuracy], runs: Sequence[str]) -> list[Row]:
@@ -133,8 +133,13 @@ def printed_part(rows: Sequence[Row]) -> Part:
     return Part(caption, headings, lines)
 
 
-def _table(rows: list[Row], printed: Sequence[PrintedAccuracy], group: str) -> ShownTable:
-    if not rows:
+def _table(records: Records, printed: Sequence[PrintedAccuracy], group: str) -> ShownTable:
+    """Ours above the printed values; these alone for a run that has none of `group`.
+
+    Raises InputError for records of other groups only.
+    """
+    rows = arms(records, group)
+    if records and not rows:
         raise InputError("--records", f"none of group {group}", "at least one strategies record")
     ours = [{"source": OURS, **_without_interval(row)} for row in rows]
     theirs = printed_rows(printed, sorted({name for row in rows for name in row["runs"]}))
