@@ -102,9 +102,13 @@ def test_the_operating_systems_secret_is_new_for_every_run():
 
 def test_a_run_that_kept_its_secret_goes_on_with_the_same_draws():
     before = Noise("digest", "os")
-    after = Noise("digest", "os", secret=before.secret)
+    after = Noise("digest", "os")
+    after.carry(before.secret)
     assert after.key(2, 7, "shuffle") == before.key(2, 7, "shuffle")
-    assert Noise("digest").secret is None
+    keyed = Noise("digest")
+    keyed.carry(None)
+    assert keyed.secret is None
+    assert keyed.key(2, 7, "shuffle") == Noise("digest").key(2, 7, "shuffle")
 
 
 def test_an_unknown_noise_source_is_refused():

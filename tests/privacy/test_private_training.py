@@ -225,7 +225,9 @@ def test_a_run_killed_at_any_step_and_resumed_gives_the_same_bits(tmp_path, opti
     whole.run()
     for killed_after in range(whole.steps + 1):
         seen = []
-        first = fresh(seen, Noise("digest", source, secret=noise.secret))
+        again = Noise("digest", source)
+        again.carry(noise.secret)
+        first = fresh(seen, again)
         for _ in range(killed_after):
             first.step()
         store = Checkpoints(tmp_path, {"run": "one"})

@@ -42,12 +42,15 @@ class Noise:
     """
 
     @checked(source=one_of("keyed", "os"))
-    def __init__(self, spec_digest: str, source: str = "keyed", secret: str | None = None):
+    def __init__(self, spec_digest: str, source: str = "keyed"):
         self.source = source
-        self.secret = None
-        if source == "os":
-            self.secret = secret or os.urandom(KEY_BITS // 8).hex()
+        self.secret = os.urandom(KEY_BITS // 8).hex() if source == "os" else None
         self._root = self.secret or spec_digest
+
+    def carry(self, secret: str | None) -> None:
+        """Go on with the secret that a checkpoint kept; None where the noise is keyed."""
+        if secret is not None:
+            self.source, self.secret, self._root = "os", secret, secret
 
     def key(self, repetition: int, step: int, use: str) -> int:
         """The 128-bit key of one draw."""

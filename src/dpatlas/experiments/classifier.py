@@ -52,9 +52,8 @@ def train(job: Job) -> dict[str, Any]:
         require_private=fields["epsilon"] is not None,
     )
     finished: list[dict[str, Any]] = []
-    stored = job.checkpoints.load("state")
+    stored = job.restored("state")
     if stored is not None:
-        job.resume(stored[1])
         finished = stored[1]["finished"]
     with Progress(fields["runs"] * phase.steps, job.spec.id) as progress:
         if finished:
@@ -193,8 +192,8 @@ class ClassifierRun:
         arrays, facts = self.training.state()
         if self.attack:
             arrays |= self.attack.state()
-        facts |= {"curve": self.curve, "finished": self.finished, **self.job.spent()}
-        self.job.checkpoints.save("state", arrays, facts)
+        facts |= {"curve": self.curve, "finished": self.finished}
+        self.job.save("state", arrays, facts)
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Go on from a checkpoint of this run."""

@@ -1,21 +1,26 @@
 """What every experiment's command line shares: spec in, record out, resumable in between."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.digest import code_digest
 from dpatlas.core.files import check_writable
 from dpatlas.core.records import Stopwatch, make_record, versions, write_record
+from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
 from dpatlas.data.prepared import Prepared, load
 from dpatlas.errors import ArgumentParser, InputError
 
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 DEVICES = ("cpu", "cuda", "auto")
+Stored = tuple[dict[str, np.ndarray], dict[str, Any]]
 
 
 @dataclass
@@ -42,21 +47,41 @@ class Job:
         self.saved = time.monotonic()
         return True
 
-    def spent(self) -> dict[str, float]:
-        """Seconds used so far, stored with a checkpoint so that the cost adds up."""
-        return self.stopwatch.read()
+    def save(
+        self,
+        name: str,
+        arrays: Mapping[str, np.ndarray],
+        facts: Mapping[str, Any],
+        noise: Noise | None = None,
+    ) -> None:
+        """A checkpoint, with the seconds used so far and, if it is one of its own, noise's secret.
 
-    def resume(self, spent: dict[str, float]) -> None:
-        """Carry over the seconds that an interrupted attempt had used."""
-        self.stopwatch.carry(spent)
+        Raises OSError where it cannot be written.
+        """
+        secret = {} if noise is None else {"secret": noise.secret}
+        self.checkpoints.save(name, dict(arrays), {**facts, **secret, **self.stopwatch.read()})
+
+    def restored(self, name: str, noise: Noise | None = None) -> Stored | None:
+        """Arrays and facts of a checkpoint; None without one.
+
+        Carries over the seconds that the interrupted attempt had used, and its secret to `noise`.
+        """
+        stored = self.checkpoints.load(name)
+        if stored is not None:
+            self.stopwatch.carry(stored[1])
+            if noise is not None:
+                noise.carry(stored[1]["secret"])
+        return stored
 
 
 def resolve_device(name: str) -> str:
     """`cpu` or `cuda`; `auto` takes a GPU if there is one."""
-    import torch
-
     if name not in DEVICES:
         raise InputError("device", repr(name), "one of " + ", ".join(DEVICES))
+    if name == "cpu":
+        return name
+    import torch
+
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device", "'cuda' without a usable GPU", "cpu, or auto")
     if name == "auto":
@@ -119,15 +144,13 @@ def execute(
 ) -> dict[str, Any]:
     """Call `run`, write its record to the path `record`, and return what was written.
 
-    module, packages: what the record's code digest covers, and whose versions it names.
+    module, packages: what the record's code digest covers, and whose versions it names; torch takes
+        seconds to load, and a job that does not name it does without.
     data, public_data: manifests of the prepared data sets; None for a spec that names none.
     `run` returns the record's metrics, seeds and ledger. A killed job goes on from its checkpoint.
     """
     stopwatch = Stopwatch()
     check_writable(record.parent)
-    import torch
-
-    torch.set_num_threads(1)
     device = resolve_device(device)
     prepared = _data(spec, "data", data)
     public = _data(spec, "public_data", public_data)
@@ -141,8 +164,7 @@ def execute(
     }
     kept = Checkpoints(checkpoints / spec.id, identity)
     job = Job(spec, prepared, device, kept, stopwatch, backbones, public)
-    # The caller's process may go on to train by autograd.
-    with torch.no_grad():
+    with _torch() if "torch" in packages else nullcontext():
         found = run(job)
     content = make_record(
         spec,
@@ -155,6 +177,14 @@ def execute(
     write_record(record, content, job.stopwatch)
     kept.clear()
     return content
+
+
+def _torch() -> AbstractContextManager:
+    """One thread, and no gradients: the caller's process may go on to train by autograd."""
+    import torch
+
+    torch.set_num_threads(1)
+    return torch.no_grad()
 
 
 def _data(spec: Spec, field: str, manifest: Path | None) -> Prepared | None:

@@ -38,14 +38,13 @@ def training(job: Job) -> dict[str, Any]:
     with Progress(runs * steps, job.spec.id) as progress:
         for run_index in range(runs):
             name = f"run-{run_index}"
-            stored = job.checkpoints.load(name)
+            stored = job.restored(name)
             if stored is None:
                 arrays = _train_one(job, data, run_index, progress)
-                job.checkpoints.save(name, arrays, job.spent())
+                job.save(name, arrays, {})
                 job.checkpoints.drop("state")
             else:
-                arrays, spent = stored
-                job.resume(spent)
+                arrays, _ = stored
                 progress.advance("(from a checkpoint)", units=steps)
             results.append(arrays)
     seeds = {
@@ -186,16 +185,15 @@ def _save(job: Job, run_index: int, step: int, weights, kl, loss, grad_norm2, pr
         "grad_norm2": grad_norm2[:step].cpu().numpy(),
         **probe.arrays(),
     }
-    job.checkpoints.save("state", arrays, {"run": run_index, "step": step, **job.spent()})
+    job.save("state", arrays, {"run": run_index, "step": step})
 
 
 def _restore(job: Job, run_index: int, weights, kl, loss, grad_norm2, probe, progress) -> int:
-    stored = job.checkpoints.load("state")
+    stored = job.restored("state")
     if stored is None or stored[1]["run"] != run_index:
         return 0
     arrays, facts = stored
     step = facts["step"]
-    job.resume(facts)
     for layer, weight in enumerate(weights):
         weight.copy_(torch.from_numpy(arrays[f"weight_{layer}"]))
     kl[:step] = torch.from_numpy(arrays["kl"])

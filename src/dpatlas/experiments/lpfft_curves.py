@@ -60,16 +60,12 @@ class Curves:
     def _save(self, training: PrivateTraining, seen: list[dict[str, Any]]) -> None:
         arrays, facts = training.state()
         content = {"finished": self.finished, "seen": seen, "training": facts}
-        content |= {"secret": self.noise.secret, **self.job.spent()}
-        self.job.checkpoints.save(CHECKPOINT, arrays, content)
+        self.job.save(CHECKPOINT, arrays, content, self.noise)
 
     def _restore(self) -> None:
-        stored = self.job.checkpoints.load(CHECKPOINT)
+        stored = self.job.restored(CHECKPOINT, self.noise)
         if stored is None:
             return
         arrays, facts = stored
-        self.job.resume(facts)
         self.finished = facts["finished"]
-        if facts["secret"] is not None:
-            self.noise = Noise("", "os", secret=facts["secret"])
         self._running = arrays, facts

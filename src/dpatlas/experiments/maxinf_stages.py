@@ -91,20 +91,15 @@ class Stages:
             "rows": self.rows,
             "facts": {name: state[1] for name, state in states.items()},
             "running": running and running[0],
-            "secret": self.noise.secret,
-            **self.job.spent(),
         }
-        self.job.checkpoints.save(CHECKPOINT, arrays, facts)
+        self.job.save(CHECKPOINT, arrays, facts, self.noise)
 
     def _restore(self) -> None:
-        stored = self.job.checkpoints.load(CHECKPOINT)
+        stored = self.job.restored(CHECKPOINT, self.noise)
         if stored is None:
             return
         arrays, facts = stored
-        self.job.resume(facts)
         self.rows = facts["rows"]
-        if facts["secret"] is not None:
-            self.noise = Noise("", "os", secret=facts["secret"])
         states: dict[str, State] = {name: ({}, found) for name, found in facts["facts"].items()}
         for path, value in arrays.items():
             name, key = path.split("/", 1)

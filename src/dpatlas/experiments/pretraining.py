@@ -157,14 +157,13 @@ class Pretraining:
             arrays[f"weights/{name}"] = parameter.detach().cpu().numpy()
             for key, value in self.optimizer.state[parameter].items():
                 arrays[f"{key}/{name}"] = value.cpu().numpy()
-        self.job.checkpoints.save("state", arrays, {"step": step, **self.job.spent()})
+        self.job.save("state", arrays, {"step": step})
 
     def _restore(self) -> int:
-        stored = self.job.checkpoints.load("state")
+        stored = self.job.restored("state")
         if stored is None:
             return 0
         arrays, facts = stored
-        self.job.resume(facts)
         self.loss = arrays.pop("loss")
         parameters = dict(self.network.named_parameters())
         for path, value in arrays.items():

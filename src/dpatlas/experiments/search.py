@@ -126,18 +126,14 @@ class Search:
         """A checkpoint of finished rows, of the scores of this one, and of the run going on."""
         arrays, facts = running or ({}, None)
         content = {"rows": self.rows, "scores": self.scores, "running": facts}
-        content |= {"secret": self.noise.secret, **self.job.spent()}
-        self.job.checkpoints.save("search", arrays, content)
+        self.job.save("search", arrays, content, self.noise)
 
     def _restore(self) -> None:
-        stored = self.job.checkpoints.load("search")
+        stored = self.job.restored("search", self.noise)
         if stored is None:
             return
         arrays, facts = stored
-        self.job.resume(facts)
         self.rows, self.scores = facts["rows"], facts["scores"]
-        if facts["secret"] is not None:
-            self.noise = Noise("", "os", secret=facts["secret"])
         if facts["running"] is not None:
             self.running = arrays, facts["running"]
 

@@ -225,8 +225,7 @@ class PrivateTraining:
                 value.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
             for name, value in (self.ema or {}).items():
                 value.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
-        if facts["secret"] is not None:
-            self.noise = Noise("", "os", secret=facts["secret"])
+        self.noise.carry(facts["secret"])
         self.steps_done = facts["steps_done"]
         self.skipped_records = facts["skipped_records"]
         self._phase = None
