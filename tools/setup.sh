@@ -101,7 +101,9 @@ esac
 
 adopt_pip_settings
 uv() { VIRTUAL_ENV="$PWD/$env" "$env/bin/uv" "$@"; }
-say "installing the locked packages (about 6 GB; a minute, or as long as the download takes)"
+say "installing the locked packages (about 6 GB; two minutes, or as long as the download takes)"
+# Compiled now: where Python may not write byte code, every job would compile what it imports.
+export UV_COMPILE_BYTECODE=1
 # An install that was cut short may have left half a package that looks installed.
 again=
 [ ! -f "$started" ] || again=--reinstall

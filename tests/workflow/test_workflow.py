@@ -149,22 +149,6 @@ def test_another_seed_runs_every_training_job_and_no_data_job(smoke):
     assert "data" not in planned
 
 
-def test_a_figure_is_reached_by_its_rule_name(checkout):
-    planned = checkout.planned("kl_vs_depth")
-    assert planned["kl_vs_depth"] == 1
-    assert planned["kl_privacy"] == len(Atlas(load_config()).ids("kl_privacy", "depth"))
-    assert "claims" not in planned
-
-
-def test_a_figure_that_needs_no_data_waits_for_none(checkout):
-    assert checkout.planned("sgld_counterexample") == {"dp_sgld": 1, "sgld_counterexample": 1}
-
-
-def test_a_backbone_is_trained_before_what_takes_its_features(checkout):
-    planned = checkout.planned("sgld_long_training")
-    assert planned == {"data": 2, "pretrain_backbone": 1, "dp_sgld": 1, "sgld_long_training": 1}
-
-
 def test_another_rate_of_one_backbone_runs_what_takes_its_features(smoke):
     change = {"pretrain": {"backbones": {"strokes-mlp": {"lr": 1.0e-3}}}}
     planned = smoke.planned(*with_config(smoke, change))
@@ -175,11 +159,6 @@ def test_another_rate_of_one_backbone_runs_what_takes_its_features(smoke):
     assert planned == {**jobs, **dict.fromkeys(drawn, 1)}
 
 
-def test_the_audit_is_reached_by_its_rule_name_and_waits_for_no_paper(checkout):
-    planned = checkout.planned("audit")
-    assert planned == {"audit": 1, "audit_run": len(Atlas(load_config()).ids("audit")), "data": 2}
-
-
 def test_a_private_mechanism_that_changes_is_audited_again_and_who_does_not_use_it_is_not_run(
     smoke,
 ):
@@ -188,38 +167,6 @@ def test_a_private_mechanism_that_changes_is_audited_again_and_who_does_not_use_
     assert planned["audit_run"] == len(smoke_atlas().ids("audit"))
     assert planned["dp_sgld"] == len(smoke_atlas().ids("dp_sgld"))
     assert not {"kl_privacy", "pretrain_backbone", "kl_vs_depth"} & set(planned)
-
-
-def test_a_change_without_a_tier_writes_to_custom(checkout):
-    (checkout.folder / "mine.yaml").write_text("kl_privacy: {runs: 3}\n")
-    result = checkout.snakemake("-n", "kl_vs_depth", "--configfile", "mine.yaml")
-    assert "results/custom/figures/kl_vs_depth.pdf" in result.stdout
-    assert "results/embedded" not in result.stdout
-    result = checkout.snakemake("-n", "kl_vs_depth", "--config", "seed=4")
-    assert "results/custom/" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("kl_privcy: {runs: 3}", ["kl_privcy", "did you mean"]),
-        ("kl_privacy: {lr: {he: 1e-3}}", ["kl_privacy.lr.he", "1e-3", "a number"]),
-        ("kl_privacy: {depth_sweep: {depths: [-2]}}", ["depths.0", "-2"]),
-        ("kl_privacy: {inits: [glorot]}", ["inits.0", "glorot", "lecun"]),
-        ("data: {root: nowhere/at/all}", ["data.root", "nowhere/at/all", "a readable folder"]),
-        ("dp_sgld: {accuracy: {step_size: 1.0}}", ["dp_sgld.accuracy.step_size", "1.0", "< 1"]),
-        ("pretrain: {enabled: false}", ["pretrain.enabled", "false", "strokes-s"]),
-        ("dp_sgld: {long_training: {backbone: x}}", ["long_training.backbone", "x", "strokes-s"]),
-    ],
-)
-def test_a_wrong_config_stops_before_any_job_with_one_line_and_exit_code_2(checkout, text, words):
-    (checkout.folder / "wrong.yaml").write_text(text + "\n")
-    result = checkout.snakemake("-n", "--configfile", "wrong.yaml")
-    assert result.returncode == 2
-    (line,) = [line for line in result.stderr.splitlines() if line.startswith("dpatlas:")]
-    for word in words:
-        assert word in line
-    assert "Traceback" not in result.stderr
 
 
 def test_a_paper_can_be_left_out(smoke):
@@ -237,11 +184,6 @@ def test_the_report_is_made_offline(smoke):
     result = smoke.snakemake("--report", "report.html", "--configfile", SMOKE)
     assert result.returncode == 0, result.stderr
     assert "kl_vs_depth" in (smoke.folder / "report.html").read_text()
-
-
-def test_the_lint_of_the_workflow_is_clean(checkout):
-    result = checkout.snakemake("--lint")
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_explain_traces_a_figure_to_its_records(smoke):

@@ -17,7 +17,7 @@ PACKAGE = dpatlas.__name__
 
 def code_digest(module: str) -> str:
     """16 hex digits for `module` and every module of the project that it imports."""
-    meanings = {name: _meaning(name) for name in reachable(module)}
+    meanings = {name: _read(name)[0] for name in reachable(module)}
     return sha256(canonical_json(meanings))[:16]
 
 
@@ -31,7 +31,7 @@ def reachable(module: str) -> list[str]:
         name = waiting.pop()
         if name not in seen:
             seen.add(name)
-            waiting.extend(_imports(name))
+            waiting.extend(_read(name)[1])
     return sorted(seen)
 
 
@@ -49,40 +49,35 @@ def _source(module: str) -> Path | None:
 
 
 @functools.cache
-def _tree(module: str) -> ast.Module:
-    return ast.parse(_source(module).read_text(encoding="utf-8"))
+def _read(module: str) -> tuple[str, frozenset[str]]:
+    """Hash of what a module means, and the project's modules that it imports itself.
+
+    Both in one walk: a dry run reads every module of the project.
+    """
+    tree = ast.parse(_source(module).read_text(encoding="utf-8"))
+    imports: set[str] = set()
+    for node in ast.walk(tree):
+        imports.update(_imported(node))
+        if _is_docstring(node):
+            node.body = node.body[1:] or [ast.Pass()]
+    return sha256(ast.dump(tree, include_attributes=False)), frozenset(imports - {module})
 
 
-@functools.cache
-def _imports(module: str) -> frozenset[str]:
-    found: set[str] = set()
-    for node in ast.walk(_tree(module)):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            # `from package import name` may name a module or something inside one.
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for name in names:
-            if name.split(".")[0] == PACKAGE:
-                found.update(_with_parents(name))
-    return frozenset(found - {module})
+def _imported(node: ast.AST) -> list[str]:
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        # `from package import name` may name a module or something inside one.
+        names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    own = [name for name in names if name.split(".")[0] == PACKAGE]
+    return [each for name in own for each in _with_parents(name)]
 
 
 def _with_parents(name: str) -> list[str]:
     parts = name.split(".")
     candidates = [".".join(parts[: count + 1]) for count in range(len(parts))]
     return [candidate for candidate in candidates if _source(candidate) is not None]
-
-
-@functools.cache
-def _meaning(module: str) -> str:
-    tree = ast.parse(_source(module).read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and _is_docstring(node):
-            node.body = body[1:] or [ast.Pass()]
-    return sha256(ast.dump(tree, include_attributes=False))
 
 
 def _is_docstring(node: ast.AST) -> bool:
