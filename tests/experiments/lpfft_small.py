@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 from sgld_small import BACKBONE, CLASSES, SCALE, save_backbone, save_data
 from small_jobs import labelled
 
+from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.experiments import job, lp_fft, lpfft_strategies
-from dpatlas.privacy import ledger
-from dpatlas.privacy.accounting import guarantee
+from dpatlas.privacy import accounting, ledger
 from dpatlas.privacy.training import PrivateTraining
 
 COMMON = {
@@ -82,6 +83,7 @@ FIELDS = {
         "points": 12,
     },
 }
+VIEWS = {"views": 2, "padding": 1, "flip": True}
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def accounted_once():
 
     @functools.cache
     def known(phases, delta, relation, accountant):
-        return guarantee(phases, delta, relation, accountant)
+        return accounting.guarantee(phases, delta, relation, accountant)
 
     def remembered(phases, delta, relation, accountant="auto"):
         return known(tuple(phases), delta, relation, accountant)
@@ -151,6 +153,17 @@ def accounted_once():
         for module in (lpfft_strategies, ledger):
             patch.setattr(module, "guarantee", remembered)
         yield remembered
+
+
+@pytest.fixture(autouse=True, scope="module", name="guarantee")
+def a_guarantee_that_remembers():
+    with accounted_once() as remembered:
+        yield remembered
+
+
+@pytest.fixture(scope="module", name="given")
+def what_jobs_are_given(tmp_path_factory):
+    return given_in(tmp_path_factory.mktemp("given"))
 
 
 @contextmanager
@@ -185,3 +198,27 @@ def watched_trainings():
         found = []
         yield found
         found += seen.values()
+
+
+@contextmanager
+def drawn_keys():
+    """The list of the keys of all draws of batches and noise made within."""
+    keys, real_key = [], Noise.key
+
+    def key(*arguments):
+        keys.append(real_key(*arguments))
+        return keys[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Noise, "key", key)
+        yield keys
+
+
+def body_of(weights):
+    """All but the head's."""
+    return {name: value for name, value in weights.items() if not name.startswith("head.")}
+
+
+def equal(one, two):
+    """Whether both have the same weights, bit for bit."""
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)

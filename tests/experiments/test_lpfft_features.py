@@ -8,18 +8,21 @@ import pytest
 import torch
 from lpfft_small import (
     Given,
-    accounted_once,
+    a_guarantee_that_remembers,  # noqa: F401
+    body_of,
+    drawn_keys,
+    equal,
     given_in,
     record_of,
     run,
     saved_at_every_step,
     spec_of,
     watched_trainings,
+    what_jobs_are_given,  # noqa: F401
 )
 from small_jobs import counted, killed_at
 
 from dpatlas.core.checkpoints import Checkpoints
-from dpatlas.core.seeds import Noise
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.experiments.lpfft_networks import features_of, knn_accuracy
@@ -32,28 +35,10 @@ RUNS, PROBING, STEPS = 2, 2, 4
 SHORT = {"head_scales": [4.0], "runs": 1, "steps": 3, "lp_steps": 2, "at": [0, 1, 3]}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def guarantee():
-    with accounted_once() as remembered:
-        yield remembered
-
-
-@pytest.fixture(scope="module")
-def given(tmp_path_factory):
-    return given_in(tmp_path_factory.mktemp("given"))
-
-
 @pytest.fixture(scope="module")
 def whole(given, tmp_path_factory):
     """(record, trainings, draws' keys) of one job."""
-    keys, real_key = [], Noise.key
-
-    def key(*arguments):
-        keys.append(real_key(*arguments))
-        return keys[-1]
-
-    with pytest.MonkeyPatch.context() as patch, watched_trainings() as seen:
-        patch.setattr(Noise, "key", key)
+    with drawn_keys() as keys, watched_trainings() as seen:
         record = record_of(spec_of("feature_quality"), given, tmp_path_factory.mktemp("whole"))
     return record, seen, keys
 
@@ -62,14 +47,6 @@ def by_condition(seen):
     """(scale of the head, strategy, run, training) of every training."""
     for number, each in enumerate(seen):
         yield *CONDITIONS[number // RUNS], number % RUNS, each
-
-
-def body_of(weights):
-    return {name: value for name, value in weights.items() if not name.startswith("head.")}
-
-
-def equal(one, two):
-    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
 def votes(known, labels, asked, truth, neighbours):

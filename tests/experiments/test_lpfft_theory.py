@@ -1,4 +1,4 @@
-"""lp_fft's simulated theory: integrators against closed forms, counts against hand-made rows."""
+"""lp_fft's simulated theory: records against closed forms, counts against hand-made rows."""
 
 import copy
 import math
@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from dpatlas.bounds.lp_fft import zeroth_order_loss_drift
-from dpatlas.bounds.lp_fft_alignment import cosine_drift, distortion_probability
+from dpatlas.bounds.lp_fft_alignment import distortion_probability
 from dpatlas.bounds.lp_fft_imbalance import imbalance_drift
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.specs import Spec
@@ -21,24 +20,7 @@ from dpatlas.experiments.lpfft_layers import (
     record_sensitivities,
     sensitivity,
 )
-from dpatlas.experiments.lpfft_linear import (
-    fine_tuning,
-    largest_noise,
-    least_head_variance,
-    linear_problem,
-    probing,
-)
-from dpatlas.experiments.lpfft_relu import (
-    ReluNet,
-    cosine_rates,
-    diffusion_losses,
-    directions,
-    flow,
-    labels,
-    log_losses,
-    velocity,
-    zeroth_order_losses,
-)
+from dpatlas.experiments.lpfft_linear import linear_problem
 
 DYNAMICS = {
     "relu": {
@@ -168,151 +150,6 @@ def simulated():
 @pytest.fixture(scope="module")
 def distorted():
     return distortion(job("distortion", DISTORTION))["metrics"]
-
-
-def network(rng, n=6, h=4, d=3):
-    y, c = labels(n), labels(h)
-    x = y[:, None] * directions(rng, (n,), d, 30)
-    return x, y, c, ReluNet(rng.standard_normal(h), c[:, None] * directions(rng, (h,), d, 30))
-
-
-class TestRelu:
-    def test_directions_are_unit_vectors_within_their_angle(self):
-        found = directions(np.random.default_rng(0), (2000,), 4, 30)
-        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
-        turned = np.rad2deg(np.arccos(found[:, 0]))
-        assert 29.5 < turned.max() < 30.001 and turned.min() < 0.5
-
-    @pytest.mark.parametrize("phase", ["head", "all"])
-    def test_velocity_is_minus_the_numerical_gradient(self, phase):
-        x, y, _, net = network(np.random.default_rng(1))
-
-        def loss(v, W):
-            return np.exp(log_losses(ReluNet(v, W), x, y)).sum()
-
-        found = velocity(net, x, y, phase)
-        for j in range(len(net.v)):
-            moved = net.v + 1e-6 * (np.arange(len(net.v)) == j)
-            slope = (loss(moved, net.W) - loss(net.v, net.W)) / 1e-6
-            assert found.v[j] == pytest.approx(-slope, rel=1e-4)
-        bump = np.zeros_like(net.W)
-        bump[1, 2] = 1e-6
-        slope = (loss(net.v, net.W + bump) - loss(net.v, net.W)) / 1e-6
-        expected = 0 if phase == "head" else -slope
-        assert found.W[1, 2] == pytest.approx(expected, rel=1e-4)
-
-    def test_cosine_rates_are_those_of_the_exact_identity(self):
-        x, y, c, net = network(np.random.default_rng(2))
-        losses = np.exp(log_losses(net, x, y))
-        expected = cosine_drift(x, y, net.W.T, net.v, losses) / losses.sum()
-        np.testing.assert_allclose(cosine_rates(net, x, y, c), expected)
-
-    def test_span_of_the_flow_is_the_integral_of_the_loss(self):
-        """One record and feature: v rises by w.x for every unit of the integral."""
-        x, y = np.array([[2.0, 0.0]]), np.array([1.0])
-        start = ReluNet(np.array([-0.3]), np.array([[0.5, 0.0]]))
-        *_, last = flow(start, x, y, "head", 3.0, 7)
-        assert last.v[0] == pytest.approx(-0.3 + 3.0)
-
-    def test_zeroth_order_loss_without_noise_is_that_of_gradient_flow(self):
-        """One record under LP: dL/dt = -k L^2."""
-        x, y = np.array([[2.0, 0.0]]), np.array([1.0])
-        net = ReluNet(np.array([0.1]), np.array([[0.5, 0.0]]))
-        found = zeroth_order_losses(
-            net, x, y, "head", sigma=np.array([[0.0]]), step=0.02, every=50, count=1
-        )
-        start = math.exp(-0.1)
-        assert found[0, 0, 0] == pytest.approx(start / (1 + start), rel=1e-6)
-
-    def test_zeroth_order_loss_begins_with_the_drift_of_the_formula(self):
-        x, y, _, net = network(np.random.default_rng(3))
-        sigma = np.array([[0.5]])
-        found = zeroth_order_losses(net, x, y, "all", sigma=sigma, step=1e-5, every=1, count=1)
-        phi = np.maximum(x @ net.W.T, 0)
-        gates = (phi > 0) * net.v
-        kernel = phi @ phi.T + (gates @ gates.T) * (x @ x.T)
-        losses = np.exp(log_losses(net, x, y))
-        drift = zeroth_order_loss_drift(losses, y, kernel, 0.5)
-        moved = (found[0, 0, 0] - losses[y > 0].sum()) / 1e-5
-        assert moved == pytest.approx(drift[y > 0].sum(), rel=1e-3)
-
-    def test_a_step_that_is_too_large_is_refused(self):
-        x, y, _, net = network(np.random.default_rng(1))
-        wild = ReluNet(-8 * labels(4), net.W)
-        with pytest.raises(InputError, match="step"):
-            zeroth_order_losses(
-                wild, x, y, "head", sigma=np.array([[1.0]]), step=0.5, every=1, count=4
-            )
-
-    def test_diffusion_has_noise_of_variance_sigma2_t(self):
-        """A record far on the right side: no drift, so -log L is normal with that variance."""
-        x, y = np.array([[1.0, 0.0]]), np.array([1.0])
-        starts = ReluNet(np.full((1, 4000, 1), 30.0), np.array([[[[1.0, 0.0]]]]))
-        losses = diffusion_losses(
-            starts, x, y, "head", sigma=np.array([[0.7]]), rng=np.random.default_rng(4),
-            step=0.1, every=20, count=1,
-        )[0, 0, :, 0]  # fmt: skip
-        variance = np.log(losses).var(ddof=1)
-        assert variance == pytest.approx(0.98, abs=5 * 0.98 * math.sqrt(2 / 4000))
-
-
-class TestLinear:
-    @pytest.mark.parametrize(("n", "d", "h", "reached", "seen"), [
-        (10, 6, 3, 0.2, 0.7), (6, 6, 6, 1.0, 1.0), (8, 8, 3, 0.4, 1.0),
-    ])  # fmt: skip
-    def test_a_problem_has_the_norms_that_were_asked_for(self, n, d, h, reached, seen):
-        problem = linear_problem(np.random.default_rng(0), n, d, h, reached=reached, seen=seen)
-        np.testing.assert_allclose(problem.X.T @ problem.X, np.eye(d), atol=1e-12)
-        np.testing.assert_allclose(problem.B @ problem.B.T, np.eye(h), atol=1e-12)
-        assert np.sum(problem.Y**2) == pytest.approx(1)
-        assert problem.u @ problem.u == pytest.approx(seen)
-        assert problem.b @ problem.b == pytest.approx(reached)
-
-    @pytest.mark.parametrize("sizes", [(5, 6, 3), (6, 6, 7), (6, 6, 6)])
-    def test_problems_without_room_are_refused(self, sizes):
-        with pytest.raises(InputError):
-            linear_problem(np.random.default_rng(0), *sizes, reached=0.5)
-
-    def test_probing_without_noise_is_gradient_flow(self):
-        problem = linear_problem(np.random.default_rng(0), 8, 6, 3, reached=0.5)
-        v = np.ones((1, 3))
-        *_, last = probing(problem, v, 0.0, [0.5, 2.0], np.random.default_rng(1))
-        step, state = 1e-4, v
-        for _ in range(20_000):
-            error = state @ problem.B @ problem.X.T - problem.Y
-            state = state - step * error @ problem.X @ problem.B.T
-        np.testing.assert_allclose(last, state, atol=1e-3)
-
-    def test_residual_gives_the_gradients_of_the_loss(self):
-        rng = np.random.default_rng(0)
-        problem = linear_problem(rng, 8, 6, 3, reached=0.5)
-        v, B = rng.standard_normal((1, 3)), rng.standard_normal((1, 3, 6))
-        quiet = {"step": 1e-6, "deviations": (0.0, 0.0), "steps": 1, "rng": rng}
-        ((moved_v, moved_B),) = fine_tuning(v, B, problem.residual, **quiet)
-        fallen = problem.losses(v, B) - problem.losses(moved_v, moved_B)
-        squares = np.sum((moved_v - v) ** 2) + np.sum((moved_B - B) ** 2)
-        assert fallen[0] == pytest.approx(squares / 1e-6, rel=1e-4)
-
-    def test_clipped_gradients_are_the_sum_of_clipped_records(self):
-        rng = np.random.default_rng(0)
-        problem = linear_problem(rng, 8, 6, 3, reached=0.5)
-        v, B = rng.standard_normal((1, 3)), rng.standard_normal((1, 3, 6))
-        head = np.zeros(3)
-        for x, y in zip(problem.X, problem.Y, strict=True):
-            error = v[0] @ B[0] @ x - y
-            parts = error * (B[0] @ x), error * np.outer(v[0], x)
-            norm = math.sqrt(sum(np.sum(part**2) for part in parts))
-            head += parts[0] * min(1, 0.3 / norm)
-        found = B[0] @ problem.clipped_residual(v, B, 0.3)[0]
-        np.testing.assert_allclose(found, head)
-        loose = problem.clipped_residual(v, B, 1e9)
-        np.testing.assert_allclose(loose, problem.residual(v, B), atol=1e-12)
-
-    def test_assumption_e7_leaves_room_for_noise_just_above_its_least_variance(self):
-        for d, h in ((4, 3), (40, 40)):
-            least = least_head_variance(h, d, 1.0)
-            assert largest_noise(h, d, 1.01 * least, 1.0, 0.5) > 0
-            assert largest_noise(h, d, 0.99 * least, 1.0, 0.5) < 0
 
 
 class TestDynamics:

@@ -1,3 +1,4 @@
+import inspect
 import json
 import platform
 import subprocess
@@ -12,7 +13,9 @@ from dpatlas.errors import run_command
 from dpatlas.report.plan import describe_plan, make_plan, makespan, run_job
 from dpatlas.report.rates import DEFAULTS, fit, past_runs
 from dpatlas.report.work import NO_DATA, Size, work
+from dpatlas.report.work_training import NETWORKS, VIT
 from dpatlas.specs.atlas import Atlas
+from dpatlas.specs.sizes import size_of
 
 SIZE = Size(30, 6, 64)
 
@@ -41,6 +44,84 @@ def test_products_of_a_step_are_counted_by_hand():
     weight_gradients = 2 * 2 * (first + last)
     input_gradients = 2 * 3 * last
     assert counted == forward_and_cross + weight_gradients + input_gradients
+
+
+def private_job(key, group):
+    """Fields of a job that trains a backbone, and the size of its data."""
+    atlas = Atlas(load_tier("embedded"))
+    fields = atlas.groups[key][group][0].fields
+    backbone = atlas.specs[fields["backbone"]].fields
+    return {**fields, "backbone": backbone}, Size(*size_of(fields["data"]))
+
+
+@pytest.mark.parametrize(
+    ("key", "group"),
+    [
+        ("lp_fft", "strategies"),
+        ("lp_fft", "feature_quality"),
+        ("lp_fft", "umap"),
+        ("dp_sgld", "finetune"),
+    ],
+)
+def test_private_steps_are_of_the_backbone_s_own_network(key, group):
+    fields, size = private_job(key, group)
+    counted = {}
+    for model in ("wrn10-1", "bench-cnn", "imagenet-resnet18"):
+        counts = work({**fields, "backbone": {"model": model, "options": {}}}, size).counts
+        reference, multiplications, activations = NETWORKS[model]
+        # An imported network stretches 8x8 images to its own size.
+        share = 1 if model == "imagenet-resnet18" else size.inputs / reference
+        visits = counts["products"] / (8 * multiplications * share)
+        assert counts["elements"] == pytest.approx(3 * visits * activations * share)
+        counted[model] = visits
+    assert min(counted.values()) > fields["batch"]
+    assert max(counted.values()) == pytest.approx(min(counted.values()))
+
+
+def test_the_plan_and_past_runs_know_the_backbone_s_network(tmp_path):
+    fields, size = private_job("lp_fft", "umap")
+    atlas = Atlas(load_tier("embedded"), tmp_path)
+    jobs = command.jobs_of(atlas)
+    (planned,) = (each for each in jobs if (each.paper, each.kind) == ("lp_fft", "umap"))
+    assert planned.work == work(fields, size)
+    spec = atlas.groups["lp_fft"]["umap"][0]
+    shapes = {"x_train": [size.n_train, size.inputs], "x_add": [0, size.inputs]}
+    write_run(atlas.folder, spec, data={"shapes": shapes}, cost={"machine": platform.machine()})
+    assert past_runs(tmp_path, "cpu") == []
+    trained = atlas.specs[spec.fields["backbone"]]
+    write_run(atlas.folder, trained, cost={"machine": "another"})
+    (past,) = past_runs(tmp_path, "cpu")
+    assert past.counts == planned.work.counts
+
+
+def test_a_vision_transformer_is_counted_at_its_options():
+    from dpatlas.models.vit import vit
+
+    usual = inspect.signature(vit).parameters
+    assert {name: usual[name].default for name in VIT} == VIT
+    fields, size = private_job("lp_fft", "umap")
+
+    def products(**options):
+        backbone = {"model": "vit-tiny", "options": options}
+        return work({**fields, "backbone": backbone}, size).counts["products"]
+
+    assert products(**VIT, heads=6) == products()
+    assert products(depth=6) == pytest.approx(products() / 2)
+    assert products(patch=8) == pytest.approx(products() / 4)
+    # Per token: 4 dim^2 of attention, 2 mlp_ratio dim^2 behind it.
+    small = products(depth=2, dim=32, mlp_ratio=2) / products()
+    assert small == pytest.approx(2 * (4 + 4) * 32**2 / (12 * (4 + 8) * 192**2))
+
+
+def test_shares_of_0_and_1_are_strategies_of_one_phase_and_no_work_of_their_own():
+    fields, size = private_job("lp_fft", "strategies")
+    once, ends = (
+        work({**fields, "shares": shares, "control_shares": shares}, size)
+        for shares in ([0.5], [0.0, 0.5, 1.0])
+    )
+    assert ends == once
+    more = work({**fields, "shares": [0.25, 0.5], "control_shares": [0.5]}, size)
+    assert more.counts["accountings"] == once.counts["accountings"] + 1
 
 
 @pytest.mark.parametrize("tier", ["smoke", "embedded", "workstation", "paper"])

@@ -41,6 +41,8 @@ def jobs_of(atlas: Atlas) -> list[Job]:
     jobs = []
     for spec_id, spec in atlas.specs.items():
         fields = spec.fields
+        if fields.get("backbone"):
+            fields["backbone"] = atlas.specs[fields["backbone"]].fields
         size = Size(*size_of(fields["data"])) if "data" in fields else NO_DATA
         done = Path(atlas.record(spec_id)).is_file()
         jobs.append(run_job(fields, size, atlas.memory_mb(spec_id), done))

@@ -1,30 +1,20 @@
 """What CIFAR-10 and CIFAR-100 share: batches of the official archive, packed or not.
 
-Local copies are read in place and never written to. Nothing is unpacked to disk, so names inside an
-archive never become paths: a member counts if its whole name is one that is expected.
+Local copies are read in place and never written to.
 """
 
-import gzip
 import io
-import lzma
 import pickle
-import tarfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.data.official import official_files, official_marks, stack
 from dpatlas.data.registry import DataSet
-from dpatlas.data.sources import Images, Source, check_md5
+from dpatlas.data.sources import Images, Source
 from dpatlas.errors import InputError
-
-DAMAGED = (tarfile.TarError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError)
-
-OFFICIAL_ARCHIVE = "official archive"
-OFFICIAL_BATCHES = "official archive, unpacked"
 
 
 @dataclass(frozen=True)
@@ -41,7 +31,7 @@ class Layout:
 
     def marks(self, data_set: DataSet) -> dict[str, str]:
         """What tells a copy by its name, by kind of source, the best first."""
-        return {OFFICIAL_ARCHIVE: data_set.files[0].name, OFFICIAL_BATCHES: self.folder}
+        return official_marks(data_set, self.folder)
 
     def read(self, source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
         """The images of `classes` from an official copy, training and test split.
@@ -49,31 +39,8 @@ class Layout:
         Raises InputError, with the file and what is wrong, for a wrong md5, a truncated or damaged
         archive, a pickle that holds more than arrays.
         """
-        packed = source.kind == OFFICIAL_ARCHIVE
-        batches = (self._packed if packed else _unpacked)(source.path, data_set)
-        missing = [name for name in data_set.unpacked_md5 if name not in batches]
-        if missing:
-            allowed = "all batches of the official copy"
-            raise InputError(str(source.path), f"no {', '.join(missing)}", allowed)
-        checksum = (
-            f"md5:{data_set.files[0].md5}"
-            if packed
-            else f"sha256:{sha256(canonical_json(dict(data_set.unpacked_md5)))}"
-        )
+        batches, checksum = official_files(source, data_set, self.folder)
         return Images(self._splits(source.path, batches, data_set, classes), checksum)
-
-    def _packed(self, path: Path, data_set: DataSet) -> dict[str, bytes]:
-        check_md5(path, data_set.files[0].md5)
-        wanted = {f"{self.folder}/{name}": name for name in data_set.unpacked_md5}
-        batches = {}
-        try:
-            with tarfile.open(path, "r:gz") as archive:
-                for member in archive:
-                    if member.name in wanted and member.isreg():
-                        batches[wanted[member.name]] = archive.extractfile(member).read()
-        except DAMAGED as error:
-            raise damaged(path, error) from None
-        return batches
 
     def _splits(
         self,
@@ -96,39 +63,6 @@ class Layout:
             split: stack([np.concatenate(part) for part in per_class])
             for split, per_class in parts.items()
         }
-
-
-def first_copy(
-    marks: Mapping[str, str], data_set: DataSet, places: Sequence[Path]
-) -> Source | None:
-    """The first mark that is there, in `places` or in their sub-folders named as the data set."""
-    for kind, mark in marks.items():
-        for place in places:
-            for folder in (place, place / data_set.name):
-                if (folder / mark).exists():
-                    return Source(kind, folder / mark)
-    return None
-
-
-def stack(per_class: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Images class by class, and positions of the classes as labels."""
-    labels = np.repeat(np.arange(len(per_class)), [len(part) for part in per_class])
-    return np.concatenate(per_class), labels.astype(np.int64)
-
-
-def damaged(path: Path, error: Exception) -> InputError:
-    """For an archive that cannot be read to its end."""
-    return InputError(str(path), f"a truncated or damaged archive ({error})", "a whole archive")
-
-
-def _unpacked(path: Path, data_set: DataSet) -> dict[str, bytes]:
-    batches = {}
-    for name, md5 in data_set.unpacked_md5.items():
-        if not (path / name).is_file():
-            raise InputError(str(path / name), "no such file", f"one of {data_set.name}'s batches")
-        check_md5(path / name, md5)
-        batches[name] = (path / name).read_bytes()
-    return batches
 
 
 class _ArraysOnly(pickle.Unpickler):

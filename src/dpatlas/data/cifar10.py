@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from dpatlas.core.canonical import sha256
-from dpatlas.data.cifar import DAMAGED, Layout, damaged, first_copy, stack
+from dpatlas.data.cifar import Layout
+from dpatlas.data.official import DAMAGED, damaged, first_copy, stack
 from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError

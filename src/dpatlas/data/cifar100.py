@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpatlas.data.cifar import Layout, first_copy
+from dpatlas.data.cifar import Layout
+from dpatlas.data.official import first_copy
 from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source
 

@@ -5,23 +5,14 @@ that run down the columns, and labels from 1 to 10, a byte each. Nothing is unpa
 the 100,000 images without a label are never read.
 """
 
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.data.cifar import (
-    DAMAGED,
-    OFFICIAL_ARCHIVE,
-    OFFICIAL_BATCHES,
-    damaged,
-    first_copy,
-    stack,
-)
+from dpatlas.data.official import first_copy, official_files, official_marks, stack
 from dpatlas.data.registry import DataSet
-from dpatlas.data.sources import Images, Source, check_md5
+from dpatlas.data.sources import Images, Source
 from dpatlas.errors import InputError
 
 # Of the archive, and of local copies whichever of its data sets is asked for.
@@ -32,9 +23,8 @@ IMAGE_BYTES = CHANNELS * SIDE**2
 
 def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
     """The best copy in `places` or in their sub-folders `stl10`: packed before unpacked."""
-    marks = {OFFICIAL_ARCHIVE: data_set.files[0].name, OFFICIAL_BATCHES: FOLDER}
     folders = [folder for place in places for folder in (place, place / FAMILY)]
-    return first_copy(marks, data_set, folders)
+    return first_copy(official_marks(data_set, FOLDER), data_set, folders)
 
 
 def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
@@ -43,46 +33,14 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     Raises InputError, with the file and what is wrong, for a wrong md5, a truncated or damaged
     archive, a missing file, and for labels or images that do not fit together.
     """
-    packed = source.kind == OFFICIAL_ARCHIVE
-    files = (_packed if packed else _unpacked)(source.path, data_set)
+    files, checksum = official_files(source, data_set, FOLDER)
     codes = [data_set.classes.index(name) for name in classes]
     splits = {}
     for split in data_set.counts:
         pixels, labels = _split(source.path, files, split, len(data_set.classes))
         chosen = [_averaged(pixels[labels == code], data_set.image_shape[1]) for code in codes]
         splits[split] = stack(chosen)
-    checksum = (
-        f"md5:{data_set.files[0].md5}"
-        if packed
-        else f"sha256:{sha256(canonical_json(dict(data_set.unpacked_md5)))}"
-    )
     return Images(splits, checksum)
-
-
-def _packed(path: Path, data_set: DataSet) -> dict[str, bytes]:
-    """What is wanted of the archive, by name; reading stops with the last of it."""
-    check_md5(path, data_set.files[0].md5)
-    wanted = {f"{FOLDER}/{name}": name for name in data_set.unpacked_md5}
-    files: dict[str, bytes] = {}
-    try:
-        with tarfile.open(path, "r|gz") as archive:
-            for member in archive:
-                if member.name in wanted and member.isreg():
-                    files[wanted[member.name]] = archive.extractfile(member).read()
-                if len(files) == len(wanted):
-                    return files
-    except DAMAGED as error:
-        raise damaged(path, error) from None
-    missing = ", ".join(name for name in data_set.unpacked_md5 if name not in files)
-    raise InputError(str(path), f"no {missing}", "all files of the official copy")
-
-
-def _unpacked(path: Path, data_set: DataSet) -> dict[str, bytes]:
-    for name, md5 in data_set.unpacked_md5.items():
-        if not (path / name).is_file():
-            raise InputError(str(path / name), "no such file", "one of STL-10's binary files")
-        check_md5(path / name, md5)
-    return {name: (path / name).read_bytes() for name in data_set.unpacked_md5}
 
 
 def _split(

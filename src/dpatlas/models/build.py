@@ -4,7 +4,6 @@ torch's own initialisation draws from one global generator, of whose seed only 3
 a layer's weights depend on all layers before it. Here every parameter has a key of its own.
 """
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,6 +23,7 @@ from dpatlas.models.imagenet import (
     imagenet_resnet50,
 )
 from dpatlas.models.mobilenet import mobilenet_v3
+from dpatlas.models.named import made
 from dpatlas.models.network import Network, linear, mlp
 from dpatlas.models.resnet import resnet18
 from dpatlas.models.small_cnn import SIZES, bench_cnn, small_cnn
@@ -75,13 +75,7 @@ def build(
     makers = {**FLAT, **ON_IMAGES, **IMPORTED}
     if name not in makers:
         raise InputError("model", repr(name), "one of " + ", ".join(makers))
-    make = makers[name]
-    known = set(inspect.signature(make).parameters) - {"image_shape", "outputs"}
-    for option in sorted(set(options) - known):
-        raise InputError(f"options of {name}", option, ", ".join(sorted(known)) or "none")
-    # torch draws weights of its own here, which are overwritten; its generator stays as it was.
-    with torch.random.fork_rng(devices=[]):
-        network = make(image_shape=tuple(image_shape), outputs=outputs, **options)
+    network = made(makers[name], name, image_shape, outputs, options)
     initialise(network, key=key, run=run, base_seed=base_seed)
     if name in FLAT:
         return network

@@ -4,7 +4,6 @@ The networks and initial means are those of PAC-Bayes with backprop (Perez-Ortiz
 which max_information's experiments build. A parameter's deviation is sigma = log(1 + e^rho).
 """
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -21,6 +20,7 @@ from dpatlas.bounds.max_information_certificates import gaussian_kl
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
+from dpatlas.models.named import made
 from dpatlas.models.network import Network, mlp
 
 # Initial means are cut off at so many standard deviations.
@@ -76,13 +76,7 @@ def initial_network(
 
     Raises InputError for an unknown name or option.
     """
-    make = NETWORKS[name]
-    known = set(inspect.signature(make).parameters) - {"image_shape", "outputs"}
-    for option in sorted(set(options) - known):
-        raise InputError(f"options of {name}", option, ", ".join(sorted(known)) or "none")
-    # torch draws weights of its own here, which are overwritten; its generator stays as it was.
-    with torch.random.fork_rng(devices=[]):
-        network = make(image_shape=tuple(image_shape), outputs=outputs, **options)
+    network = made(NETWORKS[name], name, image_shape, outputs, options)
     with torch.no_grad():
         for path, parameter in network.named_parameters():
             if path.endswith("bias"):

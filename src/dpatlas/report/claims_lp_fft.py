@@ -49,6 +49,16 @@ class Quality:
         estimate = difference_estimate(*values, paired=True)
         return Comparison(f"{label}, {self.name}", estimate, above=above)
 
+    def lower(self, early: float, above: float, than: Sequence[int]) -> Evidence:
+        """Accuracy at some early step is lower by more than `above` than at each of these places.
+
+        One alternative per step: every run has a lowest point, so its depth would show a dip where
+        there is none.
+        """
+        return Evidence(
+            [[self.difference(each, step, above) for each in than] for step in self.early(early)]
+        )
+
     def dip(self, until: int) -> np.ndarray:
         """Accuracy at the start less the least one until a step (runs,)."""
         seen = self.accuracy[:, np.array(self.steps) <= until]
@@ -154,13 +164,9 @@ def dips(
 ) -> Evidence:
     """kNN accuracy of FFT at some early step is lower than at the start by more than `above`.
 
-    One alternative per step: every run has a lowest point, so its depth would show a dip where
-    there is none. early: share of the steps.
+    early: share of the steps.
     """
-    quality = _quality(
-        _features_at(records, group, noise, head_scale, lr), head_scale, lr, task, FFT
-    )
-    return Evidence([[quality.difference(0, step, above)] for step in quality.early(early)])
+    return _fft(records, group, noise, head_scale, lr, task).lower(early, above, than=(0,))
 
 
 def recovers(
@@ -174,16 +180,8 @@ def recovers(
     early: float,
     above: float,
 ) -> Evidence:
-    """kNN accuracy of FFT at some early step is lower by more than `above` than at both ends.
-
-    One alternative per step, as in `dips`.
-    """
-    quality = _quality(
-        _features_at(records, group, noise, head_scale, lr), head_scale, lr, task, FFT
-    )
-    return Evidence(
-        [[quality.difference(end, step, above) for end in (0, -1)] for step in quality.early(early)]
-    )
+    """kNN accuracy of FFT at some early step is lower by more than `above` than at both ends."""
+    return _fft(records, group, noise, head_scale, lr, task).lower(early, above, than=(0, -1))
 
 
 def reduces_dip(
@@ -260,6 +258,13 @@ def _quality(record: Record, head_scale: float, lr: float, task: str, strategy: 
     row = _only(found, record["id"], f"{strategy} at {setting}")
     name = f"{strategy} on the {task} task, {setting}, in {record['id']}"
     return Quality(name, row["steps"], np.array(row[task], float))
+
+
+def _fft(
+    records: PaperRecords, group: str, noise: float, head_scale: float, lr: float, task: str
+) -> Quality:
+    """FFT's features at this noise, head scale and rate."""
+    return _quality(_features_at(records, group, noise, head_scale, lr), head_scale, lr, task, FFT)
 
 
 def _only(found: Sequence[Mapping], where: str, what: str) -> Mapping[str, Any]:

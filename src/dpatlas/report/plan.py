@@ -28,7 +28,7 @@ class Job:
 
 
 def run_job(fields: Mapping[str, Any], size: Size, memory_mb: float, done: bool) -> Job:
-    """The job of the spec with these fields."""
+    """The job of the spec with these fields, with its backbone's in place of the backbone's id."""
     return Job(fields["key"], fields["kind"], done, work(fields, size), memory_mb)
 
 

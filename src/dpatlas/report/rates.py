@@ -94,8 +94,8 @@ class Rates:
 def past_runs(results: Path, device: str) -> list[PastRun]:
     """The newest runs under `results` (every tier) on this kind of machine and on `device`.
 
-    A record that cannot be read, or of a kind without a count, is passed over: an estimate must
-    not fail for an old file.
+    A record that cannot be read, or whose backbone's cannot, or of a kind without a count, is
+    passed over: an estimate must not fail for an old file.
     """
     costs = sorted(
         results.glob("*/runs/*/*/cost.json"), key=lambda path: path.stat().st_mtime, reverse=True
@@ -168,6 +168,9 @@ def _read(path: Path, device: str) -> Iterator[PastRun]:
     try:
         cost, record = read_json(path), read_record(path.with_name("record.json"))
         fields = record["spec"]
+        if fields.get("backbone"):
+            trained = path.parents[2] / "pretrain" / fields["backbone"] / "record.json"
+            fields["backbone"] = read_record(trained)["spec"]
         if cost["machine"] != platform.machine() or (fields["key"], fields["kind"]) not in COUNTS:
             return
         done = work(fields, size_of(record))

@@ -12,8 +12,6 @@ from dpatlas.report.work_training import (
 )
 from dpatlas.specs.lp_fft import HEAD, STRATEGIES
 
-# A backbone's name does not tell its network: those for 8x8 images, and for larger ones.
-SMALL, LARGE = "small-cnn-t", "bench-cnn"
 # scikit-learn takes as long to load as torch, UMAP and its compiler three times as long.
 SKLEARN_STARTS, UMAP_STARTS = 1, 6
 # Visits of every number of a small network in one step of a solver.
@@ -27,7 +25,9 @@ def strategies(fields: Mapping[str, Any], size: Size) -> Work:
         parts = STRATEGIES[name]
         shares = [1.0]
         if len(parts) == 2:
-            shares = fields["control_shares" if parts[0] == parts[1] else "shares"]
+            named = fields["control_shares" if parts[0] == parts[1] else "shares"]
+            # At 0 and 1 a strategy of one phase stands for it.
+            shares = [share for share in named if 0 < share < 1]
         trainings = len(fields["lrs"][parts[-1]]) * fields["tuning_runs"] + fields["runs"]
         for share in shares:
             counts = (share, 1 - share) if len(parts) == 2 else (1.0,)
@@ -39,7 +39,7 @@ def strategies(fields: Mapping[str, Any], size: Size) -> Work:
     views = fields["augmentation"]["views"] if fields["augmentation"] else 1
     calibrated = CALIBRATION_POINTS if "epsilon" in fields["level"] else 0
     counts = {
-        **private_passes(_network(size), size.inputs, steps * fields["batch"] * views),
+        **private_passes(fields["backbone"], size.inputs, steps * fields["batch"] * views),
         "steps": (steps + head_steps) * VISITS_PER_UPDATE,
         "accountings": accountings + calibrated,
         "starts": PRIVATE_STARTS,
@@ -56,7 +56,9 @@ def feature_quality(fields: Mapping[str, Any], size: Size) -> Work:
     looks = runs * len(fields["at"]) * 0.75
     looked_at = looks * (size.n_train + fields["public_known"] + fields["public_asked"])
     counts = {
-        **private_passes(_network(size), size.inputs, trained * fields["batch"] + looked_at / 4),
+        **private_passes(
+            fields["backbone"], size.inputs, trained * fields["batch"] + looked_at / 4
+        ),
         "steps": trained * VISITS_PER_UPDATE + looks * VISITS_PER_UPDATE,
         "accountings": 1,
         "starts": PRIVATE_STARTS + SKLEARN_STARTS,
@@ -69,7 +71,7 @@ def umap(fields: Mapping[str, Any], size: Size) -> Work:
     trainings = len(fields["lp_steps"])
     steps = trainings * fields["fft_steps"] + sum(fields["lp_steps"])
     counts = {
-        **private_passes(_network(size), size.inputs, steps * fields["batch"]),
+        **private_passes(fields["backbone"], size.inputs, steps * fields["batch"]),
         "steps": steps * VISITS_PER_UPDATE,
         "accountings": trainings,
         "starts": PRIVATE_STARTS + UMAP_STARTS,
@@ -116,7 +118,3 @@ def imbalance(fields: Mapping[str, Any], size: Size) -> Work:
     for each in (fields["gap"], fields["drift"]):
         sweeps += each["paths"] * each["steps"] * each["inputs"] * each["hidden"] * SWEEPS_PER_STEP
     return Work({"elements": sweeps}, 2 * RECORD_BYTES)
-
-
-def _network(size: Size) -> str:
-    return SMALL if size.inputs == 64 else LARGE

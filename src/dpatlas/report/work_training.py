@@ -6,9 +6,10 @@ from typing import Any
 
 from dpatlas.report.counting import BYTES_PER_NUMBER, RECORD_BYTES, Size, Work
 from dpatlas.specs.audit import RUNS
+from dpatlas.specs.pretrain import IMPORTED
 
 # By model: inputs of a record, multiplications and activations of it, forward. Larger images cost
-# in proportion.
+# in proportion, but for imported networks, which stretch whatever they are given to one size.
 NETWORKS = {
     "linear": (64, 640, 10),
     "mlp": (64, 50_432, 394),
@@ -28,6 +29,9 @@ NETWORKS = {
     "imagenet-mobilenet-v3": (150_528, 216_600_000, 8_545_000),
     "imagenet-deit-tiny": (150_528, 1_254_000_000, 6_880_000),
 }
+STRETCHING = {model for models in IMPORTED.values() for model in models}
+# Options that set the ViT's size, as `NETWORKS` counts it; those of other networks hardly matter.
+VIT = {"patch": 4, "dim": 192, "depth": 12, "mlp_ratio": 4}
 # Features that a backbone hands to a regression; a round number.
 FEATURES_OF_A_BACKBONE = 256
 # Of a network's products that the trained last parts take, over all arms.
@@ -68,7 +72,7 @@ def audit_training(fields: Mapping[str, Any], size: Size) -> Work:
     updates = fields["runs"] * fields["steps"]
     visits = updates * (fields["batch"] + (size.records + 2 * canaries if canaries else 0))
     counts = {
-        **private_passes(fields["model"], size.inputs, visits),
+        **private_passes(fields, size.inputs, visits),
         "steps": updates * VISITS_PER_UPDATE,
         "accountings": CALIBRATION_POINTS,
         "starts": PRIVATE_STARTS,
@@ -79,7 +83,7 @@ def audit_training(fields: Mapping[str, Any], size: Size) -> Work:
 
 def pretrain_backbone(fields: Mapping[str, Any], size: Size) -> Work:
     """Forward and both backward passes over every image in every epoch."""
-    multiplications, activations = _network(fields["model"], size.inputs)
+    multiplications, activations = _network(fields, size.inputs)
     visits = fields["epochs"] * size.n_train
     counts = {
         "products": 6 * visits * multiplications,
@@ -92,8 +96,7 @@ def pretrain_backbone(fields: Mapping[str, Any], size: Size) -> Work:
 
 def pretrain_imported(fields: Mapping[str, Any], size: Size) -> Work:
     """One record through the published network and through ours; a download takes no CPU."""
-    # It stretches whatever it is given to one size.
-    _, multiplications, activations = NETWORKS[fields["model"]]
+    multiplications, activations = _network(fields, size.inputs)
     counts = {"products": 4 * multiplications, "elements": 2 * activations, "starts": 2}
     return Work(counts, 4 * RECORD_BYTES)
 
@@ -127,12 +130,12 @@ def sgld_accuracy(fields: Mapping[str, Any], size: Size) -> Work:
 
 
 def sgld_finetune(fields: Mapping[str, Any], size: Size) -> Work:
-    """Private steps of the last parts of a network; a backbone's name does not tell its size."""
+    """Private steps of the last parts of a network."""
     arms = (1 + len(fields["epsilons"])) * len(fields["unfreeze"])
     updates = arms * _trainings(fields, len(fields["lrs"])) * fields["steps"]
-    model = "small-cnn-s" if size.inputs == 64 else "bench-cnn"
+    visits = TRAINED_SHARE * updates * fields["batch"]
     counts = {
-        **private_passes(model, size.inputs, TRAINED_SHARE * updates * fields["batch"]),
+        **private_passes(fields["backbone"], size.inputs, visits),
         "steps": updates * VISITS_PER_UPDATE,
         "accountings": CALIBRATION_POINTS,
         "starts": PRIVATE_STARTS,
@@ -171,16 +174,32 @@ def sgld_utility(fields: Mapping[str, Any], size: Size) -> Work:
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * 30 * runs)
 
 
-def _network(model: str, inputs: int) -> tuple[float, float]:
-    """Multiplications and activations of a record of so many inputs."""
-    reference, multiplications, activations = NETWORKS[model]
-    return multiplications * inputs / reference, activations * inputs / reference
+def private_passes(network: Mapping[str, Any], inputs: int, visits: float) -> dict[str, float]:
+    """Forward, both backward passes and the clip of so many records.
 
-
-def private_passes(model: str, inputs: int, visits: float) -> dict[str, float]:
-    """Forward, both backward passes and the clip of so many records."""
-    multiplications, activations = _network(model, inputs)
+    network: fields with its `model` and, if it has any, its `options`.
+    """
+    multiplications, activations = _network(network, inputs)
     return {"products": 8 * visits * multiplications, "elements": 3 * visits * activations}
+
+
+def _network(network: Mapping[str, Any], inputs: int) -> tuple[float, float]:
+    """Multiplications and activations of a record of so many inputs."""
+    model = network["model"]
+    reference, multiplications, activations = NETWORKS[model]
+    share = 1 if model in STRETCHING else inputs / reference
+    if model == "vit-tiny":
+        chosen, usual = _vit({**VIT, **network.get("options", {})}), _vit(VIT)
+        multiplications *= chosen[0] / usual[0]
+        activations *= chosen[1] / usual[1]
+    return multiplications * share, activations * share
+
+
+def _vit(options: Mapping[str, Any]) -> tuple[float, float]:
+    """What the linear layers of a ViT's blocks multiply and give, per pixel of the image."""
+    dim, ratio = options["dim"], options["mlp_ratio"]
+    blocks = options["depth"] / options["patch"] ** 2
+    return blocks * (4 + 2 * ratio) * dim**2, blocks * (5 + ratio) * dim
 
 
 def _trainings(fields: Mapping[str, Any], settings: int) -> int:

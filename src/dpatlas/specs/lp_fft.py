@@ -49,20 +49,11 @@ OF_ENTRY = (
     *("runs", "tuning_runs"),
 )
 REAL = ("delta", "max_grad_norm", "head_scale", "feature_scale", "ema_decay")
-# Of the theory, numbers and lists of them that count nothing.
+# Of the theory, numbers and lists of them that count something: they stay whole.
 COUNTS = (
-    "records",
-    "inputs",
-    "hidden",
-    "draws",
-    "paths",
-    "sizes",
-    "points",
-    "hs",
-    "trials",
-    "runs",
+    *("records", "inputs", "hidden", "draws", "paths", "sizes", "points", "hs", "trials", "runs"),
+    *("records_per_input", "dims", "seeds", "d", "steps", "every"),
 )
-COUNTS += ("records_per_input", "dims", "seeds", "d", "steps", "every")
 HEAD, FULL, LORA = "head", "full", "lora"
 # What is trained, phase by phase: LP trains the head, FFT everything, LoRA its branches and the
 # head. The controls lp-lp and fft-fft have a second rate too, and nothing else.

@@ -1,0 +1,95 @@
+"""What readers of published archives share: which copy is there, and what its files hold.
+
+Nothing is unpacked to disk, so names inside an archive never become paths: a member counts if its
+whole name is one that is expected.
+"""
+
+import gzip
+import lzma
+import tarfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.data.registry import DataSet
+from dpatlas.data.sources import Source, check_md5
+from dpatlas.errors import InputError
+
+DAMAGED = (tarfile.TarError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError)
+
+OFFICIAL_ARCHIVE = "official archive"
+OFFICIAL_BATCHES = "official archive, unpacked"
+
+
+def official_marks(data_set: DataSet, folder: str) -> dict[str, str]:
+    """What tells an official copy by its name, by kind of source: packed, and as its `folder`."""
+    return {OFFICIAL_ARCHIVE: data_set.files[0].name, OFFICIAL_BATCHES: folder}
+
+
+def first_copy(
+    marks: Mapping[str, str], data_set: DataSet, places: Sequence[Path]
+) -> Source | None:
+    """The first mark that is there, in `places` or in their sub-folders named as the data set."""
+    for kind, mark in marks.items():
+        for place in places:
+            for folder in (place, place / data_set.name):
+                if (folder / mark).exists():
+                    return Source(kind, folder / mark)
+    return None
+
+
+def official_files(source: Source, data_set: DataSet, folder: str) -> tuple[dict[str, bytes], str]:
+    """What every file with an md5 holds, by name, of an official copy; and the copy's checksum.
+
+    folder: where the archive keeps them.
+
+    Raises InputError, with the file and what is wrong, for a wrong md5, a truncated or damaged
+    archive, and for a missing file.
+    """
+    if source.kind == OFFICIAL_ARCHIVE:
+        return _packed(source.path, data_set, folder), f"md5:{data_set.files[0].md5}"
+    checksum = f"sha256:{sha256(canonical_json(dict(data_set.unpacked_md5)))}"
+    return _unpacked(source.path, data_set), checksum
+
+
+def stack(per_class: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Images class by class, and positions of the classes as labels."""
+    labels = np.repeat(np.arange(len(per_class)), [len(part) for part in per_class])
+    return np.concatenate(per_class), labels.astype(np.int64)
+
+
+def damaged(path: Path, error: Exception) -> InputError:
+    """For an archive that cannot be read to its end."""
+    return InputError(str(path), f"a truncated or damaged archive ({error})", "a whole archive")
+
+
+def _packed(path: Path, data_set: DataSet, folder: str) -> dict[str, bytes]:
+    """Reading stops with the last file that is wanted."""
+    check_md5(path, data_set.files[0].md5)
+    wanted = {f"{folder}/{name}": name for name in data_set.unpacked_md5}
+    files: dict[str, bytes] = {}
+    try:
+        with tarfile.open(path, "r|gz") as archive:
+            for member in archive:
+                if member.name in wanted and member.isreg():
+                    files[wanted[member.name]] = archive.extractfile(member).read()
+                if len(files) == len(wanted):
+                    return files
+    except DAMAGED as error:
+        raise damaged(path, error) from None
+    missing = ", ".join(name for name in data_set.unpacked_md5 if name not in files)
+    raise InputError(str(path), f"no {missing}", "all files of the official copy")
+
+
+def _unpacked(path: Path, data_set: DataSet) -> dict[str, bytes]:
+    files = {}
+    for name, md5 in data_set.unpacked_md5.items():
+        if not (path / name).is_file():
+            allowed = f"one of the files of {data_set.name}"
+            raise InputError(str(path / name), "no such file", allowed)
+        check_md5(path / name, md5)
+        files[name] = (path / name).read_bytes()
+    return files
