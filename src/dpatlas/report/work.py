@@ -4,7 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpatlas.report import work_kl_privacy, work_lp_fft, work_max_information, work_training
+from dpatlas.report import (
+    work_feature_learning,
+    work_kl_privacy,
+    work_lp_fft,
+    work_max_information,
+    work_training,
+)
 from dpatlas.report.counting import FEATURES, NO_DATA, Size, Work
 
 __all__ = ["COUNTS", "FEATURES", "NO_DATA", "Size", "Work", "work"]
@@ -22,6 +28,7 @@ COUNTS: dict[tuple[str, str], Callable[[Mapping[str, Any], Size], Work]] = {
     ("dp_sgld", "privacy_loss"): work_training.sgld_privacy_loss,
     ("dp_sgld", "counterexample"): work_training.sgld_counterexample,
     ("dp_sgld", "utility"): work_training.sgld_utility,
+    ("feature_learning", "simulation"): work_feature_learning.simulation,
     ("lp_fft", "strategies"): work_lp_fft.strategies,
     ("lp_fft", "feature_quality"): work_lp_fft.feature_quality,
     ("lp_fft", "umap"): work_lp_fft.umap,
@@ -40,6 +47,9 @@ COUNTS: dict[tuple[str, str], Callable[[Mapping[str, Any], Size], Work]] = {
 
 
 def work(fields: Mapping[str, Any], size: Size) -> Work:
-    """The work of the spec with these fields; KeyError for a kind that has no count."""
+    """The work of the spec with these fields, with its backbone's in place of the backbone's id.
+
+    KeyError for a kind that has no count.
+    """
     own = COUNTS[fields["key"], fields["kind"]](fields, size)
     return replace(own, counts={"starts": 1, **own.counts})

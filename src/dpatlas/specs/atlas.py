@@ -16,7 +16,7 @@ from dpatlas.core.specs import Spec, distinct
 from dpatlas.errors import InputError
 
 # Blocks of the config with specs of their own: public backbones, papers, checks of our own code.
-PAPERS = ("kl_privacy", "dp_sgld", "lp_fft", "max_information")
+PAPERS = ("kl_privacy", "dp_sgld", "feature_learning", "lp_fft", "max_information")
 KEYS = ("pretrain", *PAPERS, "audit")
 RESULTS = Path("results")
 FIGURE_KINDS = ("pdf", "png", "csv")
