@@ -28,7 +28,7 @@ from dpatlas.report.claims import (
     read_claims,
 )
 from dpatlas.report.evidence import Evidence, PaperRecords
-from dpatlas.specs import dp_sgld, kl_privacy, lp_fft, max_information
+from dpatlas.specs import dp_sgld, feature_learning, kl_privacy, lp_fft, max_information
 
 CONTRACT = [
     *("claim", "paper", "place", "statement", "kind", "verdict"),
@@ -88,13 +88,14 @@ def paper(**points):
 
 def test_committed_claims_name_tests_and_files_that_exist():
     claims = read_claims(COMMITTED, SCHEMA)
-    modules = (kl_privacy, dp_sgld, lp_fft, max_information)
+    modules = (kl_privacy, dp_sgld, feature_learning, lp_fft, max_information)
     papers = {module.KEY: module for module in modules}
     products = [f"figures/{name}.pdf" for paper in papers.values() for name in paper.FIGURES]
     products += [f"tables/{name}.csv" for paper in papers.values() for name in paper.TABLES]
     check_evidence(claims, products, papers)
     expected = [f"kl-{number}" for number in range(1, 9)]
     expected += [f"sgld-{number}" for number in range(1, 11)]
+    expected += [f"feat-{number}" for number in range(1, 7)]
     expected += [f"lpfft-{number}" for number in range(1, 11)]
     expected += [f"maxinf-{number}" for number in range(1, 11)]
     assert [claim.id for claim in claims.claims] == expected

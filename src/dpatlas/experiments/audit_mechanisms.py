@@ -1,6 +1,7 @@
 """The private mechanisms of the project, each with the attack that an audit runs against it.
 
-Here are those that release every iterate; `audit_langevin` has those that release the last one.
+Here are those that release every iterate; `audit_langevin` has those that release the last one,
+`audit_features` clipped means in numpy.
 
 The attacker chooses everything but the randomness: the model, the settings, all records, and the
 one in which the neighbours differ. He sees every noisy sum of gradients and the weights it was
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor
 
 from dpatlas.core.seeds import Noise
+from dpatlas.experiments.audit_features import FEATURES
 from dpatlas.experiments.audit_langevin import LANGEVIN
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import guarantee
@@ -235,4 +237,5 @@ MECHANISMS: dict[str, Mechanism] = {
         (_phase(POISSON, 0.8, 2, HEAD), _phase(POISSON, 1.0, 2)),
     ),
     **LANGEVIN,
+    **FEATURES,
 }

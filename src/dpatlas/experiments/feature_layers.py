@@ -36,6 +36,16 @@ def first_gradient(start: Start, records: Records, max_norm: float | None) -> np
     return total / n
 
 
+def released_gradient(
+    start: Start, records: Records, max_norm: float, deviation: float, normal: Normal
+) -> np.ndarray:
+    """The mean clipped gradient in W with noise of that deviation on every entry, (runs, d, p)."""
+    gradient = first_gradient(start, records, max_norm)
+    for run, one in enumerate(gradient):
+        one += deviation * normal(one.size, run, 0, "matrix").reshape(one.shape)
+    return gradient
+
+
 def first_norms(start: Start, records: Records) -> np.ndarray:
     """Norm of every record's gradient in W, (runs, n)."""
     return _first_norms(records.x, *_first_parts(start, records.x, records.y))
@@ -70,6 +80,16 @@ def mean_direction(records: Records, max_norm: float) -> np.ndarray:
     """Mean of y x, each clipped to `max_norm`, (runs, d): it points along alpha*_1 mu."""
     factors = clip_factors(direction_norms(records), max_norm)
     return np.einsum("rn,rnd->rd", records.y * factors, records.x) / records.x.shape[1]
+
+
+def released_direction(
+    records: Records, max_norm: float, deviation: float, normal: Normal
+) -> np.ndarray:
+    """The mean of clipped y x with noise of that deviation on every entry, (runs, d)."""
+    mean = mean_direction(records, max_norm)
+    for run, one in enumerate(mean):
+        one += deviation * normal(one.size, run, 0, "direction")
+    return mean
 
 
 def direction_norms(records: Records) -> np.ndarray:
@@ -109,12 +129,19 @@ class SecondLayer:
         return a
 
     def descend_privately(
-        self, steps: int, max_norm: float, deviation: float, normal: Normal, use: str
+        self,
+        steps: int,
+        max_norm: float,
+        deviation: float,
+        normal: Normal,
+        use: str,
+        see: Callable[[np.ndarray], None] = lambda mean: None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """a after `steps` noisy steps from 0, (runs, p); share of clipped gradients, (runs,).
 
         deviation: of the noise on each coordinate of a step's mean. The penalty's gradient depends
-        on no record and is not clipped.
+        on no record and is not clipped. see: called with every step's noisy mean, (runs, p), from
+        which all iterates follow.
         """
         norms = np.linalg.norm(self.phi, axis=2)
         a = np.zeros((self.runs, self.p))
@@ -126,7 +153,9 @@ class SecondLayer:
             weighted = (residuals * factors).astype(REAL)
             mean = (weighted[:, None, :] @ self.phi)[:, 0] / self.n
             noise = [normal(self.p, run, step, use) for run in range(self.runs)]
-            a -= self.rate * (mean + deviation * np.stack(noise) + 2 * self.penalty * a)
+            noisy = mean + deviation * np.stack(noise)
+            see(noisy)
+            a -= self.rate * (noisy + 2 * self.penalty * a)
         return a, clipped
 
     def ridge(self) -> np.ndarray:

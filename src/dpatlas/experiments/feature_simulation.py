@@ -28,10 +28,12 @@ from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise
 from dpatlas.experiments.feature_draws import REAL, Draw, Records, draw
 from dpatlas.experiments.feature_layers import (
+    Normal,
     SecondLayer,
     first_gradient,
-    mean_direction,
     normalised,
+    released_direction,
+    released_gradient,
     stepped,
 )
 from dpatlas.experiments.feature_rules import (
@@ -83,8 +85,8 @@ def simulation(job: Job) -> dict[str, Any]:
         "seeds": {
             "base": fields["seed"],
             "runs": fields["runs"],
-            "draws": "seed(feature_learning, use, base, run, d): direction, weights, biases, first, "
-            "second, test; each also of a rehearsal",
+            "draws": "seed(feature_learning, use, base, run, d): direction, weights, biases, "
+            "first, second, test; each also of a rehearsal",
             "noise": f"{fields['noise_source']}: (spec digest, condition and run, step, features)",
         },
         "ledger": _ledger(fields, conditions),
@@ -169,7 +171,7 @@ class Networks:
     rules: Rules
     draw: Draw
 
-    def measured(self, rules: Rules, normal: Any) -> dict[str, dict[str, Any]]:
+    def measured(self, rules: Rules, normal: Normal) -> dict[str, dict[str, Any]]:
         """Every measure of every kind of features."""
         shared = rules.sharing == SHARED
         found = {
@@ -187,22 +189,19 @@ class Networks:
         """The records of the second layer."""
         return self.draw.first if self.rules.sharing == SHARED else self.draw.second
 
-    def _matrix(self, rules: Rules, normal: Any) -> np.ndarray:
-        gradient = first_gradient(self.draw.start, self.draw.first, rules.bounds.matrix)
-        noise = [
-            normal(rules.d * rules.p, place, 0, "matrix").reshape(rules.d, rules.p)
-            for place in range(len(gradient))
-        ]
-        gradient += rules.matrix_noise * np.stack(noise)
+    def _matrix(self, rules: Rules, normal: Normal) -> np.ndarray:
+        gradient = released_gradient(
+            self.draw.start, self.draw.first, rules.bounds.matrix, rules.matrix_noise, normal
+        )
         return stepped(self.draw.start, gradient, rules.rate)
 
-    def _direction(self, rules: Rules, normal: Any) -> np.ndarray:
-        mean = mean_direction(self.draw.first, rules.bounds.direction)
-        noise = [normal(rules.d, place, 0, "direction") for place in range(len(mean))]
-        mean += rules.direction_noise * np.stack(noise)
+    def _direction(self, rules: Rules, normal: Normal) -> np.ndarray:
+        mean = released_direction(
+            self.draw.first, rules.bounds.direction, rules.direction_noise, normal
+        )
         return normalised(np.repeat(mean[:, :, None], rules.p, axis=2))
 
-    def _printed(self, rules: Rules, normal: Any) -> dict[str, Any]:
+    def _printed(self, rules: Rules, normal: Normal) -> dict[str, Any]:
         """A step of the summed gradient, normalised, and sigma_W N(0, I) on every neuron."""
         weights = stepped(self.draw.start, self._gradient * rules.n, rules.rate)
         for place in range(len(weights)):
@@ -243,13 +242,13 @@ class Networks:
             "risk_floor": self._risk(weights, layer.ridge()),
         }
 
-    def _random_of_both(self, rules: Rules, normal: Any) -> dict[str, Any]:
+    def _random_of_both(self, rules: Rules, normal: Normal) -> dict[str, Any]:
         layer = self._layer(self._random_weights, self.second.joined(self.draw.first))
         read = self._read(rules, layer, RANDOM_BOTH, normal)
         return {**dict.fromkeys(MEASURES), **self._angles(self._random_weights), **read}
 
     def _private(
-        self, rules: Rules, weights: np.ndarray, features: str, normal: Any
+        self, rules: Rules, weights: np.ndarray, features: str, normal: Normal
     ) -> dict[str, Any]:
         layer = self._layer(weights, self.second)
         return {
@@ -264,7 +263,7 @@ class Networks:
         rules: Rules,
         layer: SecondLayer,
         features: str,
-        normal: Any,
+        normal: Normal,
         weights: np.ndarray | None = None,
     ) -> dict[str, Any]:
         """Private read-out of learned `weights`, or of random ones."""

@@ -32,6 +32,7 @@ from dpatlas.core.statistics import (
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.report import (
     claims_dp_sgld,
+    claims_feature_learning,
     claims_kl_privacy,
     claims_lp_fft,
     claims_max_information,
@@ -42,6 +43,7 @@ from dpatlas.report.evidence import Evidence, NotRun, PaperRecords, Undecided
 TESTS: dict[str, Mapping[str, Callable[..., Evidence]]] = {
     "kl_privacy": claims_kl_privacy.TESTS,
     "dp_sgld": claims_dp_sgld.TESTS,
+    "feature_learning": claims_feature_learning.TESTS,
     "lp_fft": claims_lp_fft.TESTS,
     "max_information": claims_max_information.TESTS,
 }

@@ -23,10 +23,20 @@ MECHANISMS = (
     "dp-sgld",
     "dp-sgld-full-batch",
     "repaired-dp-sgld-cyclic",
+    "feature-matrix",
+    "feature-direction",
+    "feature-second-layer",
 )
 # Runs for each one that the config asks for. A step of Langevin SGD costs a tenth of the others',
 # and 600 runs are too few to see that the claim on dp-sgld fails: it takes 2400.
-RUNS = {"dp-sgld": 6, "dp-sgld-full-batch": 2, "repaired-dp-sgld-cyclic": 2}
+RUNS = {
+    "feature-matrix": 10,
+    "feature-direction": 10,
+    "feature-second-layer": 10,
+    "dp-sgld": 6,
+    "dp-sgld-full-batch": 2,
+    "repaired-dp-sgld-cyclic": 2,
+}
 # Of a `training` spec: what a config has to say, and what else a command line may.
 SETTINGS = (
     "data",
