@@ -38,6 +38,8 @@ PAPERS = {
     "Networks (Ye, Zhu, Liu, Shokri, Cevher, 2023)",
     "dp_sgld": "Differential Privacy Guarantees for Stochastic Gradient Langevin Dynamics (Ryffel, "
     "Bach, Pointcheval, 2022)",
+    "feature_learning": "Private feature learning with a two-layer net on single-index models (M1 "
+    "report)",
     "lp_fft": "Differentially private fine-tuning distorts features: linear-probe first "
     "(DP-LP-FFT)",
     "max_information": "From Privacy to Generalization: Linear Max-Information Bounds for DP-SGD "
