@@ -35,6 +35,8 @@ class Link:
         # An empty polynomial has no Hermite series.
         series = hermite_e.poly2herme(self.coefficients or (0.0,))
         deviation = _deviation(series)
+        if not np.isfinite(deviation):
+            raise InputError("polynomial", list(self.coefficients), "numbers of moderate size")
         if deviation == 0:
             raise InputError("polynomial", list(self.coefficients), "one that is not constant")
         if abs(series[0]) > _ROUNDING * deviation:

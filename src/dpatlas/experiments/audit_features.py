@@ -16,14 +16,15 @@ from dpatlas.core.seeds import Noise
 from dpatlas.experiments import feature_layers
 from dpatlas.experiments.feature_draws import REAL, Records, Start
 from dpatlas.experiments.feature_layers import Normal, SecondLayer
-from dpatlas.privacy.ledger import NEIGHBOURS, NOISE_SOURCES
+from dpatlas.privacy.ledger import NEIGHBOURS, NOISE_SOURCES, NOTHING
 from dpatlas.privacy.mean_release import noise_deviation
+from dpatlas.privacy.samplers import FullBatch
 
 RECORDS, INPUTS, NEURONS, STEPS = 16, 5, 4, 4
 CANARY, LABEL = 0, 1e3
 MAX_NORM, MU = 1.0, 1.0
-# Each released mean's component along the line, (runs,), of records in which the canary's label
-# has the given sign.
+# What is released along the line, summed over steps, (runs,): of records in which the canary's
+# label has the given sign.
 Release = Callable[[int, float, Normal, float], np.ndarray]
 
 
@@ -42,7 +43,12 @@ class MeanRelease:
         return {
             "mechanism": self.sentence,
             "neighbour_relation": NEIGHBOURS[self.relation],
-            "sampler": {"name": "full batch", "n": RECORDS},
+            "sampler": {
+                "name": FullBatch.name,
+                "n": RECORDS,
+                "expected_batch": float(RECORDS),
+                "sample_rate": 1.0,
+            },
             "accountant": "gdp",
             "event": f"{self.releases} Gaussian release(s), {MU:g}-GDP together",
             "cross_check": "none: exact",
@@ -54,7 +60,7 @@ class MeanRelease:
             "clip": MAX_NORM,
             "noise_multiplier": self.deviation * RECORDS / MAX_NORM,
             "steps": self.releases,
-            "chosen_on_private_data": "nothing",
+            "chosen_on_private_data": NOTHING,
             "holds_for": f"{NOISE_SOURCES[noise_source]}; released: all noisy means only",
             "public_constants": ["max_grad_norm"],
         }

@@ -13,7 +13,7 @@ from dpatlas.bounds.single_index import Link
 from dpatlas.core.seeds import generator, seed
 
 KEY = "feature_learning"
-# Inputs, weights and features are in single precision, sums over records and steps in double.
+# Inputs, weights and features, and products of them; what is added up of these is in double.
 REAL = np.float32
 
 
@@ -23,10 +23,6 @@ class Records:
 
     x: np.ndarray
     y: np.ndarray
-
-    def first(self, n: int) -> "Records":
-        """The first n of every run."""
-        return Records(self.x[:, :n], self.y[:, :n])
 
     def joined(self, other: "Records") -> "Records":
         """These and others."""

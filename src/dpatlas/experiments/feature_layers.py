@@ -79,7 +79,8 @@ def normalised(weights: np.ndarray) -> np.ndarray:
 def mean_direction(records: Records, max_norm: float) -> np.ndarray:
     """Mean of y x, each clipped to `max_norm`, (runs, d): it points along alpha*_1 mu."""
     factors = clip_factors(direction_norms(records), max_norm)
-    return np.einsum("rn,rnd->rd", records.y * factors, records.x) / records.x.shape[1]
+    labels = np.multiply(records.y, factors, dtype=float)
+    return np.einsum("rn,rnd->rd", labels, records.x) / records.x.shape[1]
 
 
 def released_direction(
@@ -101,8 +102,8 @@ def direction_norms(records: Records) -> np.ndarray:
 class SecondLayer:
     """Features phi (runs, n, p) of the second data set, its labels y, and gradient descent on a.
 
-    penalty: lambda. The step eta_a = 1 / (p + lambda) is below 2 over the smoothness of the loss
-    whatever the records, as |tanh| < 1.
+    penalty: lambda. The step eta_a = 1 / (p + lambda) is at most 2 over the smoothness of the
+    loss whatever the records, as |tanh| <= 1.
     """
 
     phi: np.ndarray
@@ -110,14 +111,18 @@ class SecondLayer:
     penalty: float
 
     def __post_init__(self) -> None:
-        """Norms of the features, once."""
+        """Sizes, and the step."""
         self.runs, self.n, self.p = self.phi.shape
         self.rate = 1 / (self.p + self.penalty)
         self._moments: tuple[np.ndarray, np.ndarray] | None = None
 
     def norms_at_zero(self) -> np.ndarray:
         """Norm of every record's gradient at a = 0, (runs, n)."""
-        return 2 * np.abs(self.y) * np.linalg.norm(self.phi, axis=2)
+        return 2 * np.abs(self.y) * self._norms()
+
+    def _norms(self) -> np.ndarray:
+        """||phi||, (runs, n), without a copy of phi."""
+        return np.sqrt(np.einsum("rnp,rnp->rn", self.phi, self.phi))
 
     def descend(self, steps: int) -> np.ndarray:
         """a after `steps` steps from 0 without noise or clip, (runs, p), by second moments."""
@@ -143,7 +148,7 @@ class SecondLayer:
         on no record and is not clipped. see: called with every step's noisy mean, (runs, p), from
         which all iterates follow.
         """
-        norms = np.linalg.norm(self.phi, axis=2)
+        norms = self._norms()
         a = np.zeros((self.runs, self.p))
         clipped = np.zeros(self.runs)
         for step in range(steps):

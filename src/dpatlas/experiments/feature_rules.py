@@ -183,8 +183,8 @@ def warnings(link: Link, epsilons: Sequence[float], delta: float) -> list[str]:
         )
     largest = largest_epsilon(delta)
     found += [
-        f"epsilon {epsilon:g} is above 8 log(1/delta) = {largest:.4g}, where Assumption 3 ends; "
-        "the exact accounting holds for it all the same"
+        f"epsilon {epsilon:g} is not below 8 log(1/delta) = {largest:.4g}, where Assumption 3 "
+        "ends; the exact accounting holds for it all the same"
         for epsilon in epsilons
         if epsilon >= largest
     ]

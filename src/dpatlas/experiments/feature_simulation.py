@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from dpatlas.bounds.single_index import link as link_of
-from dpatlas.core.guard import integer
+from dpatlas.core.guard import integer, one_of
 from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise
 from dpatlas.experiments.feature_draws import REAL, Draw, Records, draw
@@ -45,12 +45,12 @@ from dpatlas.experiments.feature_rules import (
     warnings,
 )
 from dpatlas.experiments.job import Job
+from dpatlas.specs.feature_learning import runs_at_once
 
 CHECKPOINT = "conditions"
-# Features (runs, records, neurons) that are in memory at once: 128 MB.
-MOST = 2**25
 PRIVATE, DIRECTION, NONPRIVATE = "private", "direction", "nonprivate"
 RANDOM, RANDOM_BOTH, PRINTED = "random", "random-both", "printed"
+FEATURES = (PRIVATE, DIRECTION, NONPRIVATE, RANDOM, RANDOM_BOTH, PRINTED)
 MEASURES = ("overlap", "cosine", "risk_private", "risk", "risk_floor", "clipped")
 
 
@@ -62,6 +62,10 @@ def simulation(job: Job) -> dict[str, Any]:
     fields = job.spec.fields
     for name in ("runs", "steps", "n_test"):
         integer(ge=1).check(name, fields[name])
+    one_of("split", SHARED).check("sharing", fields["sharing"])
+    for point in fields["points"]:
+        for name in ("d", "n", "p"):
+            integer(ge=1).check(name, point[name])
     link = link_of(fields["polynomial"])
     warned = warnings(
         link, sorted({point["epsilon"] for point in fields["points"]}), fields["delta"]
@@ -69,6 +73,8 @@ def simulation(job: Job) -> dict[str, Any]:
     for warning in warned:
         say(f"{job.spec.id}: {warning}")
     conditions = [_rules(fields, link, point) for point in fields["points"]]
+    # Before any work: a condition with n <= d has no rate.
+    facts = [rules.facts() for rules in conditions]
     rows = Study(job, conditions).run()
     return {
         "metrics": {
@@ -78,7 +84,7 @@ def simulation(job: Job) -> dict[str, Any]:
                 "degree": link.degree,
                 "information_exponent": link.information_exponent,
             },
-            "conditions": [rules.facts() for rules in conditions],
+            "conditions": facts,
             "rows": rows,
             "warnings": warned,
         },
@@ -132,7 +138,8 @@ class Study:
         ]
 
     def _blocks(self, rules: Rules) -> list[range]:
-        runs, size = self.fields["runs"], max(1, MOST // (2 * rules.n * rules.p))
+        runs = self.fields["runs"]
+        size = runs_at_once({"d": rules.d, "n": rules.n, "p": rules.p}, self.fields["n_test"])
         return [range(first, min(first + size, runs)) for first in range(0, runs, size)]
 
     def _block(self, number: int, runs: range) -> dict[str, dict[str, Any]]:
@@ -160,7 +167,8 @@ class Study:
                 "features": features,
                 **{name: _joined([block[features][name] for block in found]) for name in MEASURES},
             }
-            for features in found[0]
+            for features in FEATURES
+            if features in found[0]
         ]
 
 

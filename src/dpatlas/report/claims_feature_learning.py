@@ -5,7 +5,7 @@ a sweep, and kinds of features, share a run's draws and are compared in pairs.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -50,9 +50,9 @@ class Sweep:
     def measure(self, name: str, features: str, value: float) -> list[float]:
         """A measure of every run at one value; NotRun where it was not taken."""
         for row in self.record["metrics"]["rows"]:
-            if row[self.axis] == value and row["features"] == features and row[name] is not None:
+            if row[self.axis] == value and row["features"] == features and row.get(name):
                 return row[name]
-        raise NotRun(f"{self.record['id']} has no {name} of {features} features")
+        raise NotRun(f"{self.record['id']} has no {_words(name)} of {features} features")
 
     def label(self, text: str, *values: float) -> str:
         """A comparison's name."""
@@ -67,11 +67,7 @@ def rises_along(
 
     For every link of information exponent 1.
     """
-
-    def steps(values: list[float]) -> list[tuple[float, float]]:
-        return list(pairwise(values))
-
-    return _changes(records, group, axis, measure, features, above, steps)
+    return _changes(records, group, axis, measure, features, above, pairwise, rises=True)
 
 
 def falls_along(
@@ -81,11 +77,7 @@ def falls_along(
 
     For every link of information exponent 1.
     """
-
-    def steps(values: list[float]) -> list[tuple[float, float]]:
-        return [(high, low) for low, high in pairwise(values)]
-
-    return _changes(records, group, axis, measure, features, above, steps)
+    return _changes(records, group, axis, measure, features, above, pairwise, rises=False)
 
 
 def falls_overall(
@@ -95,11 +87,7 @@ def falls_overall(
 
     For every link of information exponent 1.
     """
-
-    def ends(values: list[float]) -> list[tuple[float, float]]:
-        return [(values[-1], values[0])]
-
-    return _changes(records, group, axis, measure, features, above, ends)
+    return _changes(records, group, axis, measure, features, above, _ends, rises=False)
 
 
 def is_better_than(
@@ -156,7 +144,7 @@ def loses_direction(records: PaperRecords, *, group: str, axis: str, tolerance: 
 def first_layer_is_private(records: PaperRecords, *, group: str, above: float) -> Evidence:
     """mu allowed by (eps, delta) less that of the printed layer's worst pair exceeds `above`.
 
-    In every condition of the group; q is the link's degree, eps_B = 0.
+    In every condition along p, d and epsilon; q is the link's degree, eps_B = 0.
     """
     comparisons = []
     for record in records.group(group):
@@ -186,7 +174,10 @@ def second_layer_is_private(
         for share in SHARES:
             epsilon = share * largest_epsilon(delta)
             margin = gaussian_mu(epsilon, delta) - second_layer_mu(epsilon, delta, relation)
-            label = f"mu allowed less mu of layer 2, epsilon {epsilon:.3g}, delta {delta:g}"
+            label = (
+                f"mu allowed less mu of layer 2, epsilon {epsilon:.3g}, {share:g} of the range, "
+                f"delta {delta:g}"
+            )
             comparisons.append(_exact(label, margin, above))
     return Evidence([comparisons])
 
@@ -214,14 +205,18 @@ def _sweeps(records: PaperRecords, group: str, axis: str) -> Iterator[Sweep]:
 
 
 def _learnable(records: PaperRecords, group: str, axis: str) -> list[Sweep]:
-    """Sweeps of links of information exponent 1; NotRun without two values on the axis."""
-    found = [sweep for sweep in _sweeps(records, group, axis) if sweep.exponent == 1]
+    """Sweeps of links of information exponent 1; NotRun if there is none."""
+    sweeps = list(_sweeps(records, group, axis))
+    if not sweeps:
+        raise NotRun(f"the config has no runs along {axis}")
+    found = [sweep for sweep in sweeps if sweep.exponent == 1]
     if not found:
         raise NotRun(f"the config has no link of information exponent 1 along {axis}")
-    for sweep in found:
-        if len(sweep.values) < 2:
-            raise NotRun(f"{sweep.record['id']} has one value of {axis}")
     return found
+
+
+def _ends(values: list[float]) -> list[tuple[float, float]]:
+    return [(values[0], values[-1])]
 
 
 def _changes(
@@ -231,18 +226,26 @@ def _changes(
     measure: str,
     features: str,
     above: float,
-    pairs: Callable[[list[float]], list[tuple[float, float]]],
+    pairs: Callable[[list[float]], Iterable[tuple[float, float]]],
+    *,
+    rises: bool,
 ) -> Evidence:
-    """By how much the measure is larger at the second value of a pair, in pairs of runs."""
-    words = "private risk" if measure == "risk_private" else measure
+    """By how much the measure rises, or falls, from one value to another, in pairs of runs."""
     comparisons = []
     for sweep in _learnable(records, group, axis):
-        for before, after in pairs(sweep.values):
-            values = [sweep.measure(measure, features, value) for value in (after, before)]
-            label = sweep.label(f"change of the {words} of {features} features", before, after)
-            estimate = difference_estimate(*values, paired=True)
-            comparisons.append(Comparison(label, estimate, above=above))
+        if len(sweep.values) < 2:
+            raise NotRun(f"{sweep.record['id']} has one value of {axis}")
+        for low, high in pairs(sweep.values):
+            before, after = (sweep.measure(measure, features, value) for value in (low, high))
+            change = (after, before) if rises else (before, after)
+            label = f"{'rise' if rises else 'fall'} of the {_words(measure)} of {features} features"
+            estimate = difference_estimate(*change, paired=True)
+            comparisons.append(Comparison(sweep.label(label, low, high), estimate, above=above))
     return Evidence([comparisons])
+
+
+def _words(measure: str) -> str:
+    return "private risk" if measure == "risk_private" else measure
 
 
 def _exact(label: str, value: float, above: float) -> Comparison:

@@ -28,7 +28,8 @@ MECHANISMS = (
     "feature-second-layer",
 )
 # Runs for each one that the config asks for. A step of Langevin SGD costs a tenth of the others',
-# and 600 runs are too few to see that the claim on dp-sgld fails: it takes 2400.
+# and 600 runs are too few to see that the claim on dp-sgld fails: it takes 2400. Means of clipped
+# vectors cost next to nothing.
 RUNS = {
     "feature-matrix": 10,
     "feature-direction": 10,

@@ -23,6 +23,8 @@ PLACES = {
     "feature_risk": "Theorem 1 (nothing is plotted there)",
     "feature_risk_table": "Theorem 1 (nothing is printed there)",
 }
+# What a block of several runs may hold, 256 MB in single precision.
+MOST_NUMBERS = 2**26
 SHARED_FIELDS = ("delta", "runs", "steps", "n_test", "sharing")
 
 
@@ -55,12 +57,29 @@ def device(spec: Spec, chosen: str) -> str:
 
 
 def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: features of the largest condition, or of as many runs as fit."""
-    largest = max(point["n"] * point["p"] for point in spec.fields["points"])
-    inputs = max(point["n"] * point["d"] for point in spec.fields["points"])
-    # Features, twice while they are made, and those of both data sets: at least one run's.
-    numbers = 4 * max(largest, min(spec.fields["runs"] * largest, 2**24)) + 6 * inputs
-    return round(300 + 4 * numbers / 1e6)
+    """Peak memory of a job in MB: of the interpreter, and of the largest block of runs."""
+    fields = spec.fields
+    largest = max(
+        min(fields["runs"], runs_at_once(point, fields["n_test"]))
+        * numbers_of_a_run(point, fields["n_test"])
+        for point in fields["points"]
+    )
+    return round(300 + 4 * largest / 1e6)
+
+
+def numbers_of_a_run(point: Mapping[str, Any], n_test: int) -> int:
+    """Single-precision numbers in memory for one run of a condition; measured, rounded up.
+
+    Features of two or three layers at once, their second moments in double, inputs of all data
+    sets, and features of the test records.
+    """
+    d, n, p = (point[name] for name in ("d", "n", "p"))
+    return 4 * n * p + 7 * p * p + 2 * n_test * (p + d) + 6 * n * d
+
+
+def runs_at_once(point: Mapping[str, Any], n_test: int) -> int:
+    """How many runs of a condition are simulated at once: one at least."""
+    return max(1, MOST_NUMBERS // numbers_of_a_run(point, n_test))
 
 
 def _sweep(config: Mapping[str, Any], name: str, axis: str, values: Sequence[float]) -> Spec:
