@@ -13,6 +13,7 @@ COMMANDS = {
     "bench": "time our kernels against a plain step and against peers",
     "explain": "trace a figure, table or record back to what made it; or compare two",
     "plan": "count jobs and estimate their cost before anything runs",
+    "data": "published files that a tier needs, and where they are or belong",
     "publish": "copy the summaries of a complete run to docs/results",
 }
 

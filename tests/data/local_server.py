@@ -4,18 +4,26 @@ import contextlib
 import http.server
 import threading
 import time
+import zlib
 
 
 class Server:
-    """An HTTP server on this machine that answers with one of `answers` after the other."""
+    """An HTTP server on this machine that answers with one of `answers` after the other.
+
+    paths and headers: what was asked for; sent: bytes of each body that was sent by `serve`.
+    """
 
     def __init__(self):
-        self.answers, self.paths = [], []
+        self.answers, self.paths, self.headers, self.sent = [], [], [], []
+        self.closing = threading.Event()
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
+            server_of_test = outer
+
             def do_GET(self):
                 outer.paths.append(self.path)
+                outer.headers.append(dict(self.headers))
                 answers = outer.answers
                 answer = answers.pop(0) if len(answers) > 1 else answers[0]
                 with contextlib.suppress(OSError):
@@ -29,9 +37,52 @@ class Server:
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True)
         self.thread.start()
 
+    def ranges(self):
+        """What each request asked for: its Range header, or None."""
+        return [headers.get("Range") for headers in self.headers]
+
     def close(self):
+        self.closing.set()
         self.http.shutdown()
         self.http.server_close()
+
+
+def etag_of(content):
+    return f'"{zlib.crc32(content):08x}"'
+
+
+def serve(content, *, cut=None, stall=0.0, ranges=True, validate=True, **headers):
+    """Like a file server: ranges, ETag and If-Range; more `headers` by name, ETag=None for none.
+
+    cut: the connection ends after so many bytes of the body, `stall` seconds later.
+    ranges: False for a server that knows none; validate: False for one that ignores If-Range.
+    """
+    headers = {"ETag": etag_of(content), **headers}
+
+    def answer(handler):
+        asked, tag = handler.headers.get("Range"), handler.headers.get("If-Range")
+        known = (headers.get("ETag"), headers.get("Last-Modified"))
+        ranged = bool(ranges and asked and (tag is None or not validate or tag in known))
+        start = int(asked.removeprefix("bytes=").removesuffix("-")) if ranged else 0
+        if ranged and start >= len(content):
+            handler.send_response(416)
+            handler.send_header("Content-Range", f"bytes */{len(content)}")
+            handler.end_headers()
+            return
+        handler.send_response(206 if ranged else 200)
+        sent = {"Content-Length": str(len(content) - start)}
+        if ranged:
+            sent["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        for name, value in {**sent, **headers}.items():
+            if value is not None:
+                handler.send_header(name, value)
+        handler.end_headers()
+        body = content[start:][:cut]
+        handler.wfile.write(body)
+        handler.server_of_test.sent.append(len(body))
+        handler.server_of_test.closing.wait(stall)
+
+    return answer
 
 
 def send(content, length=None):
@@ -44,8 +95,47 @@ def send(content, length=None):
     return answer
 
 
-def fail(status):
-    return lambda handler: handler.send_error(status)
+def send_without_length(content):
+    def answer(handler):
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    return answer
+
+
+def page(kind="text/html; charset=utf-8", body=b"<!DOCTYPE html><title>Log in</title>"):
+    def answer(handler):
+        handler.send_response(200)
+        handler.send_header("Content-Type", kind)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
+def redirect(address, status=302):
+    def answer(handler):
+        handler.send_response(status)
+        handler.send_header("Location", address)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    return answer
+
+
+def fail(status, retry_after=None):
+    if retry_after is None:
+        return lambda handler: handler.send_error(status)
+
+    def answer(handler):
+        handler.send_response(status)
+        handler.send_header("Retry-After", str(retry_after))
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    return answer
 
 
 def hang(seconds):

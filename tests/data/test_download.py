@@ -1,11 +1,12 @@
-import os
+import email.utils
+import time
 from dataclasses import replace
 
 import pytest
-from local_server import fail, hang, send
+from local_server import Server, fail, hang, page, redirect, send, serve
 
 from dpatlas.data import download as module
-from dpatlas.data.download import download
+from dpatlas.data.download import LONGEST_WAIT, RECORDS, download, recorded
 from dpatlas.data.prepare import prepare
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError, RunError
@@ -18,19 +19,42 @@ def archive(miniature, server, monkeypatch):
     """The miniature archive, registered at the server's address."""
     content = miniature.archive_bytes()
     miniature.register(archive=content)
-    entry = DATA_SETS["cifar10"]
-    file = replace(entry.files[0], address=f"{server.address}/~kriz/{NAME}")
-    monkeypatch.setitem(DATA_SETS, "cifar10", replace(entry, files=(file,)))
+    register(f"{server.address}/~kriz/{NAME}", monkeypatch)
     return content
 
 
+@pytest.fixture
+def waits(monkeypatch):
+    """How long it waited between attempts, without waiting."""
+    waits = []
+    monkeypatch.setattr(module.time, "sleep", waits.append)
+    return waits
+
+
+def register(address, monkeypatch):
+    entry = DATA_SETS["cifar10"]
+    file = replace(entry.files[0], address=address)
+    monkeypatch.setitem(DATA_SETS, "cifar10", replace(entry, files=(file,)))
+
+
+def failure(folder, **options):
+    """The message; nothing has the final name or a record, and no lock is left."""
+    with pytest.raises(RunError) as caught:
+        download("cifar10", folder, **{"pause": 0, **options})
+    assert not (folder / NAME).exists() and recorded(folder, NAME) is None
+    assert not list(folder.glob("*.lock"))
+    message = str(caught.value)
+    assert NAME in message and "\n" not in message
+    return message
+
+
 def test_whole_file_gets_its_name(server, archive, tmp_path):
-    server.answers = [send(archive)]
+    server.answers = [serve(archive)]
     seen = []
     paths = download("cifar10", tmp_path / "cache", progress=lambda *state: seen.append(state))
     assert paths == [tmp_path / "cache" / NAME] and paths[0].read_bytes() == archive
     assert seen[-1] == (NAME, len(archive), len(archive))
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == [NAME]
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [NAME, RECORDS]
 
 
 def test_file_that_is_there_is_not_fetched_again(server, archive, tmp_path):
@@ -46,13 +70,23 @@ def test_damaged_file_is_replaced(server, archive, tmp_path):
     assert (tmp_path / NAME).read_bytes() == archive
 
 
+def test_damaged_file_stays_as_it_was_where_the_download_fails(server, archive, tmp_path):
+    (tmp_path / NAME).write_bytes(archive[:100])
+    server.answers = [fail(404)]
+    with pytest.raises(RunError):
+        download("cifar10", tmp_path)
+    assert (tmp_path / NAME).read_bytes() == archive[:100] and recorded(tmp_path, NAME) is None
+
+
 @pytest.mark.parametrize(
-    "bad", [fail(503), hang(0), send(b"x" * 1000)], ids=["refused", "cut off", "corrupted"]
+    "bad",
+    [fail(500), fail(408), fail(429), fail(503), hang(0), send(b"x" * 1000)],
+    ids=["500", "408", "429", "503", "cut off", "corrupted"],
 )
 def test_second_try_succeeds(server, archive, tmp_path, bad):
     server.answers = [bad, send(archive)]
-    download("cifar10", tmp_path, pause=0.01)
-    assert (tmp_path / NAME).read_bytes() == archive
+    download("cifar10", tmp_path, pause=0)
+    assert (tmp_path / NAME).read_bytes() == archive and len(server.paths) == 2
 
 
 @pytest.mark.parametrize("kind", ["missing", "corrupted", "truncated", "slow"])
@@ -64,33 +98,100 @@ def test_failure_is_one_line_and_leaves_no_file(server, archive, tmp_path, kind)
         "slow": hang(0.5),
     }
     server.answers = [answers[kind]]
-    with pytest.raises(RunError) as caught:
-        download("cifar10", tmp_path, attempts=2, pause=0.01, timeout=0.1)
+    message = failure(tmp_path, attempts=2, timeout=0.1 if kind == "slow" else 10)
     reason = {"missing": "404", "corrupted": "md5", "truncated": "500 of", "slow": "timed out"}
-    assert NAME in str(caught.value) and reason[kind] in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
+    assert reason[kind] in message
+    left = [f"{NAME}.part", f"{NAME}.part.json"] if kind == "truncated" else []
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
+    assert ("500 bytes are kept" in message) == (kind == "truncated")
 
 
-def test_waits_twice_as_long_each_time(server, archive, tmp_path, monkeypatch):
+@pytest.mark.parametrize("status", [401, 403, 404, 410])
+def test_a_final_refusal_is_not_asked_again(server, archive, tmp_path, waits, status):
+    server.answers = [fail(status)]
+    assert f"in 1 attempt: {server.address}/~kriz/{NAME}: HTTP Error {status}" in failure(tmp_path)
+    assert len(server.paths) == 1 and waits == []
+
+
+def test_an_address_that_failed_is_left_out_while_others_are_asked_again(server, archive, tmp_path):
+    server.answers = [fail(404), fail(503), send(archive)]
+    download("cifar10", tmp_path, mirrors=[f"{server.address}/mirror"], pause=0)
+    assert server.paths == [f"/mirror/{NAME}", *[f"/~kriz/{NAME}"] * 2]
+
+
+def test_waits_twice_as_long_each_time(server, archive, tmp_path, waits):
     server.answers = [fail(500)]
-    waits = []
-    monkeypatch.setattr(module.time, "sleep", waits.append)
-    with pytest.raises(RunError):
-        download("cifar10", tmp_path, attempts=4, pause=1.5)
+    failure(tmp_path, attempts=4, pause=1.5)
     assert waits == [1.5, 3.0, 6.0]
+
+
+def test_waits_as_long_as_the_server_asks_up_to_a_minute(server, archive, tmp_path, waits):
+    date = email.utils.formatdate(time.time() + 30, usegmt=True)
+    asked = [7, 1, 1000, date, "soon", email.utils.formatdate(0)]
+    server.answers = [*(fail(503, retry_after=each) for each in asked), serve(archive)]
+    download("cifar10", tmp_path, attempts=7, pause=0.25)
+    assert waits[:3] == [7, 1, LONGEST_WAIT] and 27 < waits[3] <= 30 and waits[4:] == [4, 8]
+    assert (tmp_path / NAME).read_bytes() == archive
 
 
 def test_mirrors_come_first_and_the_official_address_last(server, archive, tmp_path):
     server.answers = [fail(404), fail(404), send(archive)]
     download("cifar10", tmp_path, mirrors=[f"{server.address}/one/", f"{server.address}/two"])
     assert server.paths == [f"/one/{NAME}", f"/two/{NAME}", f"/~kriz/{NAME}"]
+    assert recorded(tmp_path, NAME)["address"] == f"{server.address}/~kriz/{NAME}"
 
 
-@pytest.mark.parametrize("mirror", ["file:///etc", "ftp://example.org", "example.org"])
-def test_mirror_of_another_scheme_is_refused(archive, tmp_path, mirror):
+def test_a_mirror_that_works_is_enough(server, archive, tmp_path):
+    server.answers = [fail(404), send(archive)]
+    download("cifar10", tmp_path, mirrors=[f"{server.address}/one", f"{server.address}/two"])
+    assert server.paths == [f"/one/{NAME}", f"/two/{NAME}"]
+    assert recorded(tmp_path, NAME)["address"] == f"{server.address}/two/{NAME}"
+
+
+def test_every_address_has_its_reason(server, archive, tmp_path):
+    server.answers = [fail(403), page(), send(b"x"), send(b"y")]
+    message = failure(tmp_path, mirrors=[f"{server.address}/{name}" for name in ("one", "two")])
+    assert f"{server.address}/one/{NAME}: HTTP Error 403" in message
+    assert f"{server.address}/two/{NAME}: an HTML page" in message
+    assert f"{server.address}/~kriz/{NAME}: md5" in message
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        page(),
+        page(body=b"sign in first"),
+        page(kind="application/gzip"),
+        page(kind="application/gzip", body=b"\r\n <HTML><body>404</body></HTML>"),
+    ],
+    ids=["both", "type", "doctype", "html"],
+)
+def test_a_page_in_place_of_the_file_is_named(server, archive, tmp_path, waits, answer):
+    server.answers = [answer]
+    assert "an HTML page" in failure(tmp_path) and len(server.paths) == 1
+    assert list(tmp_path.iterdir()) == []
+    server.answers = [answer, send(archive)]
+    download("cifar10", tmp_path, mirrors=[f"{server.address}/mirror"])
+    assert (tmp_path / NAME).read_bytes() == archive and waits == []
+
+
+@pytest.mark.parametrize(
+    "mirror",
+    [
+        "file:///etc",
+        "ftp://example.org",
+        "example.org",
+        "http://",
+        "http://[::1",
+        "http://example.org:many",
+        "https://user:word@example.org",
+        "https://example.org/?file=",
+    ],
+)
+def test_bad_mirrors_are_refused(server, archive, tmp_path, mirror):
     with pytest.raises(InputError, match=r"data\.mirrors"):
-        download("cifar10", tmp_path, mirrors=[mirror])
+        download("cifar10", tmp_path, mirrors=[server.address, mirror])
+    assert server.paths == [] and list(tmp_path.iterdir()) == []
 
 
 def test_data_set_without_files_is_refused(tmp_path):
@@ -98,25 +199,55 @@ def test_data_set_without_files_is_refused(tmp_path):
         download("digits", tmp_path)
 
 
-def test_full_disk_is_not_tried_again(server, archive, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
+@pytest.mark.parametrize(
+    ("change", "what"), [({"attempts": 0}, "attempts"), ({"timeout": 0}, "timeout")]
+)
+def test_bad_numbers_are_refused(archive, tmp_path, change, what):
+    with pytest.raises(InputError, match=what):
+        download("cifar10", tmp_path, **change)
 
-    server.answers = [send(archive)]
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RunError, match="No space left"):
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_followed(server, archive, tmp_path, status):
+    server.answers = [redirect("/elsewhere", status), serve(archive)]
+    download("cifar10", tmp_path)
+    assert server.paths == [f"/~kriz/{NAME}", "/elsewhere"]
+    assert (tmp_path / NAME).read_bytes() == archive
+
+
+@pytest.mark.parametrize("scheme", ["file", "ftp", "data"])
+def test_redirects_to_another_scheme_are_refused(
+    server, archive, tmp_path, tmp_path_factory, waits, scheme
+):
+    local = tmp_path_factory.mktemp("local") / NAME
+    local.write_bytes(archive)
+    addresses = {"file": local.as_uri(), "ftp": f"ftp://127.0.0.1/{NAME}", "data": "data:,x"}
+    server.answers = [redirect(addresses[scheme])]
+    assert addresses[scheme] in failure(tmp_path) and len(server.paths) == 1
+
+
+def test_official_address_of_another_scheme_is_refused(archive, tmp_path, monkeypatch):
+    local = tmp_path / NAME
+    local.write_bytes(archive)
+    register(local.as_uri(), monkeypatch)
+    with pytest.raises(InputError, match="http or https"):
+        download("cifar10", tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_proxy_of_the_environment_is_used(archive, tmp_path, monkeypatch):
+    register(f"http://files.invalid/{NAME}", monkeypatch)
+    proxy = Server()
+    monkeypatch.delenv("no_proxy")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("http_proxy", proxy.address)
+    proxy.answers = [serve(archive)]
+    try:
         download("cifar10", tmp_path)
-    assert len(server.paths) == 1 and list(tmp_path.iterdir()) == []
-
-
-def test_interrupted_download_leaves_no_file(server, archive, tmp_path):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    server.answers = [send(archive)]
-    with pytest.raises(KeyboardInterrupt):
-        download("cifar10", tmp_path, progress=interrupt)
-    assert list(tmp_path.iterdir()) == []
+    finally:
+        proxy.close()
+    assert proxy.paths == [f"http://files.invalid/{NAME}"]
+    assert (tmp_path / NAME).read_bytes() == archive
 
 
 def test_prepare_downloads_only_with_permission(server, archive, two, tmp_path, capsys):

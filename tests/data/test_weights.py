@@ -1,13 +1,14 @@
 import hashlib
 import io
 import pickle
-import time
+import urllib.request
 
 import pytest
 import torch
-from local_server import fail, send
+from local_server import fail, hang, page, send, serve
 
 from dpatlas.data import prepare, weights
+from dpatlas.data.download import RECORDS, recorded
 from dpatlas.data.weights import obtain, read
 from dpatlas.errors import InputError, RunError
 
@@ -21,13 +22,15 @@ def content_of(state) -> bytes:
 
 
 CONTENT = content_of(STATE)
-NAME = f"net-{hashlib.sha256(CONTENT).hexdigest()[:8]}.pth"
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+NAME = f"net-{SHA256[:8]}.pth"
 ADDRESS = f"https://example.org/models/{NAME}"
 
 
-def fetched(server, folder, name=NAME):
+def fetched(server, folder, name=NAME, **options):
     address = f"{server.address}/models/{name}"
-    return obtain(address, download_folder=folder / "cache", allow_download=True)
+    options = {"pause": 0, **options}
+    return obtain(address, download_folder=folder / "cache", allow_download=True, **options)
 
 
 @pytest.mark.parametrize("folder", ["root", "root/weights", "cache", "cache/weights"])
@@ -64,7 +67,7 @@ def test_a_file_whose_checksum_does_not_fit_its_name_is_never_opened(tmp_path, m
 
 
 def test_a_missing_file_is_named_with_its_address_and_nothing_is_fetched(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.hub, "download_url_to_file", lambda *_: pytest.fail("fetched"))
+    monkeypatch.setattr(urllib.request, "build_opener", lambda *_: pytest.fail("fetched"))
     with pytest.raises(InputError) as caught:
         obtain(ADDRESS, data_root=tmp_path, download_folder=tmp_path / "cache")
     for part in ("data.root", str(tmp_path), NAME, ADDRESS, "permission to download"):
@@ -86,21 +89,74 @@ def test_a_download_gets_its_name_and_is_not_fetched_again(server, tmp_path):
         path = fetched(server, tmp_path)
     assert path == tmp_path / "cache" / NAME and path.read_bytes() == CONTENT
     assert server.paths == [f"/models/{NAME}"]
-    assert [each.name for each in path.parent.iterdir()] == [NAME]
+    assert sorted(each.name for each in path.parent.iterdir()) == sorted([NAME, RECORDS])
+    assert recorded(path.parent, NAME)["address"] == f"{server.address}/models/{NAME}"
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [fail(404), send(CONTENT[:-9]), send(CONTENT[:-9], len(CONTENT)), lambda _: time.sleep(1)],
-    ids=["missing", "corrupted", "truncated", "slow"],
+    ("answer", "reason"),
+    [
+        (fail(404), "404"),
+        (send(CONTENT[:-9]), f"where {SHA256[:8]} is published"),
+        (serve(CONTENT, cut=200), f"200 of {len(CONTENT)} bytes"),
+        (hang(0.5), "timed out"),
+        (page(), "an HTML page"),
+    ],
+    ids=["missing", "corrupted", "truncated", "slow", "page"],
 )
-def test_a_failed_download_is_one_line_and_leaves_no_file(server, tmp_path, monkeypatch, answer):
-    monkeypatch.setattr(weights, "TIMEOUT", 0.2)
+def test_a_failed_download_is_one_line_and_leaves_no_file(server, tmp_path, answer, reason):
     server.answers = [answer]
+    timeout = 0.1 if reason == "timed out" else 10
     with pytest.raises(RunError) as caught:
+        fetched(server, tmp_path, attempts=1, timeout=timeout)
+    message = str(caught.value)
+    assert NAME in message and reason in message and "\n" not in message
+    left = [each.name for each in (tmp_path / "cache").iterdir()]
+    assert sorted(left) == ([f"{NAME}.part", f"{NAME}.part.json"] if "200 of" in reason else [])
+
+
+def test_a_broken_download_is_gone_on_from(server, tmp_path):
+    server.answers = [serve(CONTENT, cut=200), fail(503), serve(CONTENT)]
+    seen = []
+    path = fetched(server, tmp_path, progress=lambda *state: seen.append(state))
+    assert path.read_bytes() == CONTENT and server.ranges() == [None, *["bytes=200-"] * 2]
+    assert seen[-1] == (NAME, len(CONTENT), len(CONTENT))
+
+
+def test_mirrors_of_weights_come_first(server, tmp_path):
+    server.answers = [serve(CONTENT)]
+    path = fetched(server, tmp_path, mirrors=[f"{server.address}/mirror/"])
+    assert server.paths == [f"/mirror/{NAME}"] and path.read_bytes() == CONTENT
+    assert recorded(path.parent, NAME)["address"] == f"{server.address}/mirror/{NAME}"
+
+
+def test_a_file_that_is_not_the_recorded_one_is_refused(server, tmp_path):
+    server.answers = [serve(CONTENT)]
+    fetched(server, tmp_path).write_bytes(CONTENT + b"more")
+    with pytest.raises(InputError, match=rf"{NAME}.*{RECORDS}.*remove it, or"):
         fetched(server, tmp_path)
-    assert NAME in str(caught.value) and "\n" not in str(caught.value)
-    assert not list((tmp_path / "cache").iterdir())
+    assert len(server.paths) == 1
+
+
+def test_a_file_in_the_user_s_folder_is_not_recorded_there(tmp_path):
+    for folder in ("root", "cache"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "root" / NAME).write_bytes(CONTENT)
+    places = {"data_root": tmp_path / "root", "download_folder": tmp_path / "cache"}
+    obtain(ADDRESS, **places)
+    assert [each.name for each in (tmp_path / "root").iterdir()] == [NAME]
+    (tmp_path / "root" / NAME).rename(tmp_path / "cache" / NAME)
+    obtain(ADDRESS, **places)
+    assert recorded(tmp_path / "cache", NAME)["sha256"] == SHA256
+
+
+@pytest.mark.parametrize("scheme", ["file", "ftp"])
+def test_weights_come_by_http_only(tmp_path, scheme):
+    (tmp_path / NAME).write_bytes(CONTENT)
+    address = f"{scheme}://{tmp_path}/{NAME}"
+    with pytest.raises(InputError, match="http or https"):
+        obtain(address, download_folder=tmp_path / "cache", allow_download=True)
+    assert not (tmp_path / "cache").exists()
 
 
 class Hostile:

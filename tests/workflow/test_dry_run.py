@@ -46,6 +46,12 @@ def test_a_change_without_a_tier_writes_to_custom(checkout):
         ("kl_privacy: {depth_sweep: {depths: [-2]}}", ["depths.0", "-2"]),
         ("kl_privacy: {inits: [glorot]}", ["inits.0", "glorot", "lecun"]),
         ("data: {root: nowhere/at/all}", ["data.root", "nowhere/at/all", "a readable folder"]),
+        ("data: {mirrors: [ftp://x]}", ["data.mirrors.0", "ftp://x"]),
+        (
+            "data: {offline: true}\npretrain: {train: [], transfer: {backbones: []}}\n"
+            "kl_privacy: {data: {name: cifar10, classes: [airplane, truck], n_train: 9, n_add: 9}}",
+            ["data.offline", "missing"],
+        ),
         ("dp_sgld: {accuracy: {step_size: 1.0}}", ["dp_sgld.accuracy.step_size", "1.0", "< 1"]),
         ("pretrain: {enabled: false}", ["pretrain.enabled", "false", "strokes-s"]),
         ("dp_sgld: {long_training: {backbone: x}}", ["long_training.backbone", "x", "strokes-s"]),

@@ -19,6 +19,13 @@ try:
     )
     check_writable(ATLAS.folder)
     ATLAS.check_data_root()
+    if ATLAS.config["data"]["offline"]:
+        from dpatlas.commands.data import missing
+
+        if absent := missing(ATLAS):
+            print(*absent, sep="\n", file=sys.stderr)
+            found = f"true, with {len(absent)} missing"
+            raise InputError("data.offline", found, "all of the above in their place")
 except InputError as error:
     print(f"dpatlas: {error}", file=sys.stderr)
     sys.exit(EXIT_BAD_INPUT)

@@ -1,26 +1,48 @@
-"""Downloads of published files: checked before they get their name, never half there."""
+"""Downloads of published files: checked before they get their name, resumed where they broke off.
 
-import contextlib
-import hashlib
+`downloads.json` in the folder says where each file of it came from.
+"""
+
+import datetime
+import email.utils
+import functools
 import http.client
 import os
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
-import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from dpatlas.core.files import read_json, write_json
 from dpatlas.core.guard import checked, integer, real
+from dpatlas.data.fetch import (
+    Anew,
+    Ask,
+    Digests,
+    Final,
+    Part,
+    Redirects,
+    disk,
+    is_http,
+    locked,
+    transfer,
+)
 from dpatlas.data.registry import RemoteFile, find
-from dpatlas.data.sources import file_digest
 from dpatlas.errors import InputError, RunError
 
-CHUNK = 1 << 18
+RECORDS = "downloads.json"
+# A server may ask for more patience than this, in seconds, but does not get it.
+LONGEST_WAIT = 60.0
+# What may pass, beside the server's own errors.
+PASSING = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
+
 Report = Callable[[str, int, int], None]
 
 
-@checked(attempts=integer(ge=1), timeout=real(gt=0), pause=real(ge=0))
 def download(
     name: str,
     folder: Path | str,
@@ -33,107 +55,211 @@ def download(
 ) -> list[Path]:
     """Fetch the official files of data set `name` into `folder`; those there are kept.
 
-    Each of the `attempts` tries the `mirrors` (base addresses) and then the official address;
-    between attempts it waits `pause` seconds, twice as long each time. `timeout` is in seconds,
-    per read. `progress(file name, bytes so far, bytes in all or 0)` is called after every chunk.
-
-    Raises InputError for a data set without files or a mirror that is no http address, RunError if
-    no attempt gave the published md5 or if the disk refused.
+    The other arguments, and what is raised, are those of `fetch`; and InputError for a data set
+    without files.
     """
     files = find(name).files
     if not files:
         raise InputError("data set", repr(name), "one with files to download")
-    mirrors = tuple(mirrors)
-    for mirror in mirrors:
-        if urllib.parse.urlsplit(mirror).scheme not in ("http", "https"):
-            raise InputError("data.mirrors", repr(mirror), "addresses with http or https")
-    folder = Path(folder)
-    paths = []
-    for file in files:
-        path = folder / file.name
-        if not (path.is_file() and file_digest(path, "md5") == file.md5):
-            addresses = [f"{mirror.rstrip('/')}/{file.name}" for mirror in mirrors]
-            _fetch(file, [*addresses, file.address], path, attempts, timeout, pause, progress)
-        paths.append(path)
-    return paths
+    options = {
+        "mirrors": tuple(mirrors),
+        "attempts": attempts,
+        "timeout": timeout,
+        "pause": pause,
+        "progress": progress,
+    }
+    return [fetch(file, folder, **options) for file in files]
 
 
-def _fetch(
+@checked(attempts=integer(ge=1), timeout=real(gt=0), pause=real(ge=0))
+def fetch(
     file: RemoteFile,
-    addresses: list[str],
-    path: Path,
+    folder: Path | str,
+    *,
+    mirrors: Iterable[str] = (),
+    attempts: int = 4,
+    timeout: float = 30.0,
+    pause: float = 2.0,
+    progress: Report | None = None,
+) -> Path:
+    """`file` in `folder`; one that is there with the published checksum is kept.
+
+    Each of the `attempts` tries the `mirrors` (base addresses) and then the official address;
+    between attempts it waits `pause` seconds, twice as long each time, or as long as a server asks,
+    up to a minute. `timeout` is in seconds, per read. `progress(file name, bytes so far, bytes in
+    all or 0)` is called after every chunk; bytes of an earlier call count.
+
+    What came before a transfer broke stays in a part file, from which the next attempt goes on, in
+    this process or another one. Two processes do not mix: the second waits for the first.
+
+    Raises InputError for an address that is not http and for a file that is there but is not the
+    one that was recorded, RunError if no attempt gave the published checksum or the disk refused.
+    """
+    addresses = [f"{_checked_mirror(mirror)}/{file.name}" for mirror in mirrors]
+    if not is_http(file.address):
+        raise InputError("address", repr(file.address), "one with http or https")
+    path = Path(folder) / file.name
+    with disk(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path):
+        if path.is_file() and confirm(file, path):
+            return path
+        # A damaged list is better found before a download than after it.
+        recorded(path.parent, path.name)
+        part = Part(path)
+        if part.size and not part.digests.misfit(file):
+            address = part.origin["address"]
+        else:
+            # Made for each call, so that it takes the proxies of today's environment.
+            opener = urllib.request.build_opener(Redirects)
+            ask = functools.partial(opener.open, timeout=timeout)
+            sources = [_Source(each) for each in (*addresses, file.address)]
+            address = _from_any(sources, file, part, ask, attempts, pause, progress)
+        part.become(path)
+        _record(path, address, part.digests)
+    return path
+
+
+def recorded(folder: Path | str, name: str) -> dict[str, Any] | None:
+    """What `downloads.json` in `folder` says of file `name`; None if nothing.
+
+    Keys: address (None where it is not known), md5, sha256, bytes, date (UTC, of the record).
+    Raises InputError if that file is damaged.
+    """
+    return _records(Path(folder) / RECORDS).get(name)
+
+
+def confirm(file: RemoteFile, path: Path, *, record: bool = True) -> bool:
+    """Whether the file at `path` has the published checksum.
+
+    If so and it has no record in its folder it gets one, unless `record` is False or the folder may
+    not be written. Raises InputError for a file with another sha256 than recorded.
+    """
+    with disk(path):
+        digests = Digests.of(path)
+    found, known = digests.sha256.hexdigest(), recorded(path.parent, path.name)
+    if known and known["sha256"] != found:
+        raise InputError(
+            str(path),
+            f"sha256 {found[:16]} ({digests.size} bytes)",
+            f"{known['sha256'][:16]}, as {RECORDS} says; remove it, or its entry there if you "
+            "replaced the file",
+        )
+    fits = not digests.misfit(file)
+    if fits and record and not known and os.access(path.parent, os.W_OK):
+        _record(path, None, digests)
+    return fits
+
+
+@dataclass
+class _Source:
+    """An address in one call, why it did not give the file, and what it may still do."""
+
+    address: str
+    reason: str = ""
+    failed: bool = False
+    restarted: bool = False
+
+
+def _from_any(
+    sources: list[_Source],
+    file: RemoteFile,
+    part: Part,
+    ask: Ask,
     attempts: int,
-    timeout: float,
     pause: float,
     progress: Report | None,
-) -> None:
-    with _disk(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    reasons: dict[str, str] = {}
-    for attempt in range(attempts):
-        if attempt:
-            time.sleep(pause * 2 ** (attempt - 1))
-        for address in addresses:
+) -> str:
+    """The address that made `part` whole; RunError with a reason for each if none did."""
+    made, asked = 0, 0.0
+    while made < attempts and not all(source.failed for source in sources):
+        if made:
+            time.sleep(max(pause * 2 ** (made - 1), asked))
+        made, asked = made + 1, 0.0
+        for source in sources:
+            if source.failed:
+                continue
             try:
-                _fetch_once(file, address, path, timeout, progress)
-                return
+                _from_one(source, file, part, ask, progress)
+                return source.address
+            except urllib.error.HTTPError as error:
+                error.close()
+                source.reason = str(error)
+                source.failed = error.code < 500 and error.code not in PASSING
+                if not source.failed:
+                    asked = max(asked, _wait_asked(error.headers.get("Retry-After", "")))
+            except Final as error:
+                source.reason, source.failed = str(error), True
             except (OSError, http.client.HTTPException) as error:
-                reasons[address] = str(error) or type(error).__name__
-    tried = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
-    raise RunError(f"{file.name} could not be downloaded in {attempts} attempts: {tried}")
+                source.reason = str(error) or type(error).__name__
+    tried = "; ".join(f"{source.address}: {source.reason}" for source in sources)
+    kept = f" ({part.size} bytes are kept for the next time)" if part.size else ""
+    times = "1 attempt" if made == 1 else f"{made} attempts"
+    raise RunError(f"{file.name} could not be downloaded in {times}: {tried}{kept}")
 
 
-def _fetch_once(
-    file: RemoteFile, address: str, path: Path, timeout: float, progress: Report | None
+def _from_one(
+    source: _Source, file: RemoteFile, part: Part, ask: Ask, progress: Report | None
 ) -> None:
-    """One try: OSError or HTTPException if the network or the checksum fails."""
-    digest, received = hashlib.md5(usedforsecurity=False), 0
-    with urllib.request.urlopen(address, timeout=timeout) as response:
-        total = response.length or 0
-        with _part_file(path) as write:
-            while chunk := response.read(CHUNK):
-                write(chunk)
-                digest.update(chunk)
-                received += len(chunk)
-                if progress:
-                    progress(file.name, received, total)
-            if digest.hexdigest() != file.md5:
-                size = f"{received} of {total} bytes" if received < total else f"{received} bytes"
-                raise OSError(f"md5 {digest.hexdigest()} ({size}) where {file.md5} is published")
+    """Make `part` whole; from scratch, once in a call, where it turns out to be of another file."""
+
+    def report(size: int, total: int) -> None:
+        if progress:
+            progress(file.name, size, total)
+
+    while True:
+        try:
+            transfer(ask, source.address, part, report)
+            if misfit := part.digests.misfit(file):
+                raise Anew(misfit)
+            return
+        except Anew as reason:
+            part.drop()
+            if source.restarted:
+                raise Final(str(reason)) from None
+            source.restarted = True
 
 
-@contextlib.contextmanager
-def _disk(path: Path):
-    """Turn the disk's refusals into RunError: asking the network again would not help."""
+def _wait_asked(header: str) -> float:
+    """Seconds that a Retry-After header asks for, at most LONGEST_WAIT; 0 for none."""
+    if header.strip().isdecimal():
+        return min(float(header), LONGEST_WAIT)
     try:
-        yield
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror}") from None
+        until = email.utils.parsedate_to_datetime(header).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+    return min(max(until - time.time(), 0.0), LONGEST_WAIT)
 
 
-@contextlib.contextmanager
-def _part_file(path: Path):
-    """A function that writes to a new `.part` file, which becomes `path` if the block ends well.
+def _checked_mirror(mirror: str) -> str:
+    """Without a slash at its end."""
+    if not is_http(mirror) or set(urllib.parse.urlsplit(mirror).netloc) & {"@"} or "?" in mirror:
+        allowed = "addresses with http or https, without a user or a query"
+        raise InputError("data.mirrors", repr(mirror), allowed)
+    return mirror.rstrip("/")
 
-    Otherwise the file goes. Its name is its own, so two downloads at a time cannot mix.
-    """
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
-    with _disk(path):
-        stream = part.open("xb")
 
-    def write(chunk: bytes) -> None:
-        with _disk(path):
-            stream.write(chunk)
+def _records(path: Path) -> dict[str, dict[str, Any]]:
+    records = read_json(path) if path.is_file() else {}
+    if not isinstance(records, dict) or not all(
+        isinstance(record, dict) and "sha256" in record for record in records.values()
+    ):
+        raise InputError(str(path), "another content", "records of downloads; remove this file")
+    return records
 
-    try:
-        yield write
-        with _disk(path):
-            stream.flush()
-            os.fsync(stream.fileno())
-            stream.close()
-            part.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            stream.close()
-        part.unlink(missing_ok=True)
-        raise
+
+def _record(path: Path, address: str | None, digests: Digests) -> None:
+    """Note the file at `path` in its folder; without an address only if it is not noted yet."""
+    note = path.with_name(RECORDS)
+    with locked(note), disk(note):
+        records = _records(note)
+        if address is None and path.name in records:
+            return
+        records[path.name] = {
+            "address": address,
+            "md5": digests.md5.hexdigest(),
+            "sha256": digests.sha256.hexdigest(),
+            "bytes": digests.size,
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        }
+        write_json(note, records)

@@ -248,11 +248,11 @@ def _locate(
 
 
 def _download(data_set: DataSet, folder: Path, mirrors: Sequence[str]) -> None:
-    bar: Progress | None = None
+    bars: dict[str, Progress] = {}
 
     def report(name: str, received: int, total: int) -> None:
-        nonlocal bar
-        bar = bar or Progress(total, f"{name}, bytes")
+        bar = bars.setdefault(name, Progress(total, f"{name}, bytes"))
+        # A transfer that begins anew counts from 0 again.
         bar.advance(units=received - bar.done)
 
     print(f"{data_set.name}: downloading to {folder}", file=sys.stderr)

@@ -4,6 +4,7 @@ None is redistributed. To add a published one: an entry here and a reader in
 `dpatlas.data.prepare.READERS`; a generated one: an entry here and in `dpatlas.data.generated`.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -13,11 +14,25 @@ from dpatlas.errors import InputError
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A published file; `md5` is the published one, and a file without it is never opened."""
+    """A published file and its published checksums; one without any is never opened.
+
+    md5: all 32 hex digits, or empty.
+    sha256: its first hex digits, 8 or more, or empty.
+    """
 
     name: str
     md5: str
     address: str
+    sha256: str = ""
+
+    def __post_init__(self):
+        if not re.fullmatch(r"([0-9a-f]{32})?", self.md5) or not re.fullmatch(
+            r"([0-9a-f]{8,64})?", self.sha256
+        ):
+            found = f"md5 {self.md5!r} and sha256 {self.sha256!r}"
+            raise InputError(self.name, found, "32 hex digits and at least 8, each or none")
+        if not (self.md5 or self.sha256):
+            raise InputError(self.name, "no checksum", "a published md5 or sha256")
 
 
 @dataclass(frozen=True)

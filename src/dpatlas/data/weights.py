@@ -3,26 +3,23 @@
 Their publishers put the first hex digits of a file's sha256 into its name: `resnet18-f37072fd.pth`.
 """
 
-import contextlib
-import http.client
 import re
-import socket
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from dpatlas.data.download import Report, confirm, fetch
+from dpatlas.data.registry import RemoteFile
 from dpatlas.data.sources import file_digest
-from dpatlas.errors import InputError, RunError
+from dpatlas.errors import InputError
 
 # Where downloaded data sets lie too.
 CACHE = Path("data/cache")
 # A sub-folder of each place that is looked into.
 FOLDER = "weights"
 NAME = re.compile(r"[\w.-]+-(?P<digits>[0-9a-f]{8,64})\.pth")
-# Seconds without a byte after which a download is given up.
-TIMEOUT = 30.0
 
 
 def obtain(
@@ -31,19 +28,26 @@ def obtain(
     data_root: Path | str | None = None,
     download_folder: Path | str = CACHE,
     allow_download: bool = False,
+    mirrors: Iterable[str] = (),
+    attempts: int = 4,
+    timeout: float = 30.0,
+    pause: float = 2.0,
+    progress: Report | None = None,
 ) -> Path:
     """The file published at `address`, from `data_root`, `download_folder` or the address itself.
 
     Folders are searched themselves and in their sub-folder `weights`; a download lies in
-    `download_folder` under its own name once its checksum fits.
+    `download_folder` under its own name once its checksum fits. The arguments after
+    `allow_download` are those of `download.fetch`.
 
-    Raises InputError for a name without a checksum, for a file with another one and where there is
-    no file; RunError if the download fails.
+    Raises InputError for a name without a checksum, for a file with another one, or with another
+    than at its download, and where there is no file; RunError if the download fails.
     """
     name = address.rpartition("/")[2]
     match = NAME.fullmatch(name)
     if match is None:
         raise InputError("weights", repr(name), "a name with the first 8 digits of its sha256")
+    file = RemoteFile(name, "", address, match["digits"])
     root = Path(data_root).expanduser() if data_root else None
     if root and not root.is_dir():
         raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
@@ -58,14 +62,21 @@ def obtain(
                 f"a folder that holds it, itself or in {FOLDER}/ (official: {address}); or "
                 "permission to download",
             )
-        path = Path(download_folder) / name
-        _fetch(address, path, match["digits"])
-    found = file_digest(path, "sha256")
-    if not found.startswith(match["digits"]):
+        return fetch(
+            file,
+            download_folder,
+            mirrors=mirrors,
+            attempts=attempts,
+            timeout=timeout,
+            pause=pause,
+            progress=progress,
+        )
+    # A user's own folder is only read.
+    if not confirm(file, path, record=path.parent == Path(download_folder)):
         raise InputError(
             str(path),
-            f"sha256 {found[:16]} ({path.stat().st_size} bytes)",
-            f"{match['digits']}, as its name says; remove this file, it is damaged or another",
+            f"sha256 {file_digest(path, 'sha256')[:16]} ({path.stat().st_size} bytes)",
+            f"{file.sha256}, as its name says; remove this file, it is damaged or another",
         )
     return path
 
@@ -86,24 +97,3 @@ def read(path: Path, entry: str | None = None) -> dict[str, Tensor]:
     if not (isinstance(found, dict) and all(isinstance(each, Tensor) for each in found.values())):
         raise InputError(str(path), f"a {type(found).__name__} of other things", allowed)
     return dict(found)
-
-
-def _fetch(address: str, path: Path, digits: str) -> None:
-    """By the loader that goes with such files: it writes beside `path`, checks, then renames."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with _timeout(TIMEOUT):
-            torch.hub.download_url_to_file(address, str(path), digits, progress=False)
-    except (OSError, http.client.HTTPException, RuntimeError) as error:
-        raise RunError(f"{path.name} could not be downloaded from {address}: {error}") from None
-
-
-@contextlib.contextmanager
-def _timeout(seconds: float) -> Iterator[None]:
-    """For sockets opened within: torch's loader takes no limit of its own."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)

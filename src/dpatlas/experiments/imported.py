@@ -49,6 +49,7 @@ class Places:
     data_root: Path | None = None
     download_folder: Path = weights.CACHE
     allow_download: bool = False
+    mirrors: tuple[str, ...] = ()
 
 
 def places_of(arguments: Sequence[str]) -> tuple[Places, list[str]]:
@@ -58,8 +59,9 @@ def places_of(arguments: Sequence[str]) -> tuple[Places, list[str]]:
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--allow-download", action="store_true")
     parser.add_argument("--download-folder", type=Path, default=weights.CACHE)
+    parser.add_argument("--mirror", action="append", default=[], dest="mirrors")
     found, rest = parser.parse_known_args(arguments)
-    return Places(**vars(found)), rest
+    return Places(**{**vars(found), "mirrors": tuple(found.mirrors)}), rest
 
 
 def imported(job: Job, folder: Path, places: Places) -> dict[str, Any]:

@@ -144,8 +144,11 @@ class Atlas:
     def data_source(self) -> str:
         """Command-line arguments that say where data sets come from, quoted for a shell."""
         data = self.config["data"]
-        root = ["--data-root", data["root"]] if data["root"] else []
-        return shlex.join([*root, *(["--allow-download"] if data["download"] else [])])
+        words = ["--data-root", data["root"]] if data["root"] else []
+        if data["download"] and not data["offline"]:
+            words.append("--allow-download")
+            words += [word for mirror in data["mirrors"] for word in ("--mirror", mirror)]
+        return shlex.join(words)
 
     def check_data_root(self) -> None:
         """InputError if data.root names no folder that can be read."""

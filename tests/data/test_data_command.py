@@ -1,0 +1,71 @@
+"""`python -m dpatlas data`: what a tier needs of others, where it is, and where it belongs."""
+
+import json
+
+import pytest
+from mnist_miniature import NAMES
+
+from dpatlas.commands import data as command
+from dpatlas.core.config import load_tier
+from dpatlas.errors import run_command
+from dpatlas.specs.atlas import Atlas
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch, tmp_path):
+    monkeypatch.setattr(command.prepare, "CACHE", tmp_path / "cache")
+
+
+def atlas(tier, **data):
+    config = load_tier(tier)
+    config["data"] |= data
+    return Atlas(config)
+
+
+def test_the_embedded_tier_needs_nothing_of_others(capsys):
+    assert run_command(command.main, ["--tier", "embedded"]) == 0
+    assert "no published file" in capsys.readouterr().out
+    assert command.missing(atlas("embedded")) == []
+
+
+def test_what_is_missing_is_named_with_its_place_and_its_address(tmp_path):
+    lines = {line.partition(":")[0]: line for line in command.missing(atlas("paper"))}
+    assert {"cifar10", "cifar100", "mnist", "stl10", "pneumonia-224"} <= set(lines)
+    assert str(tmp_path / "cache") in lines["cifar100"]
+    assert "cifar-100-python.tar.gz" in lines["cifar100"]
+    assert "https://" in lines["cifar100"]
+    assert "https://" not in lines["pneumonia-224"]
+    assert "Mendeley" in lines["pneumonia-224"]
+    assert "resnet18-f37072fd.pth" in lines["weights of imagenet-resnet18"]
+
+
+def test_what_is_there_is_found_in_the_user_s_folder(tmp_path):
+    root = tmp_path / "mine"
+    (root / "mnist").mkdir(parents=True)
+    for name in NAMES:
+        (root / "mnist" / name).touch()
+    (root / "weights").mkdir()
+    (root / "weights/resnet18-f37072fd.pth").touch()
+    found = {each.name: each.found for each in command.needed(atlas("paper", root=str(root)))}
+    assert str(root / "mnist") in found["mnist"]
+    assert found["weights of imagenet-resnet18"].startswith(str(root))
+    assert found["cifar10"] is None
+    left = command.missing(atlas("paper", root=str(root)))
+    assert not [line for line in left if line.startswith(("mnist", "weights of imagenet-resnet18"))]
+    assert all(str(root) in line for line in left)
+
+
+def test_the_list_is_there_for_tools(capsys):
+    assert run_command(command.main, ["--tier", "workstation", "--json"]) == 0
+    names = [each["name"] for each in json.loads(capsys.readouterr().out)]
+    assert names == ["cifar10", "mnist", "pneumonia"]
+
+
+def test_mirrors_reach_the_jobs_unless_nothing_may_be_fetched():
+    mirrors = ["https://one.example/a", "http://two.example"]
+    allowed = atlas("paper", download=True, mirrors=mirrors).data_source()
+    assert allowed == (
+        "--allow-download --mirror https://one.example/a --mirror http://two.example"
+    )
+    assert atlas("paper", download=True, mirrors=mirrors, offline=True).data_source() == ""
+    assert atlas("paper", download=False, mirrors=mirrors).data_source() == ""
