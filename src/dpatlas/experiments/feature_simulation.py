@@ -147,6 +147,8 @@ class Study:
         # Conditions that differ in epsilon only share what depends on none.
         key = (rules.d, rules.n, rules.p, runs)
         if self._conditioned is None or self._conditioned[0] != key:
+            # The last one's features go before the next one's come.
+            self._conditioned = None
             drawn = draw(
                 rules.link, rules.d, rules.p, rules.n, fields["n_test"], runs, fields["seed"]
             )
