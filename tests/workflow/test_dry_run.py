@@ -48,7 +48,7 @@ def test_a_change_without_a_tier_writes_to_custom(checkout):
         ("data: {root: nowhere/at/all}", ["data.root", "nowhere/at/all", "a readable folder"]),
         ("data: {mirrors: [ftp://x]}", ["data.mirrors.0", "ftp://x"]),
         (
-            "data: {offline: true}\npretrain: {train: [], transfer: {backbones: []}}\n"
+            "data: {offline: true}\n"
             "kl_privacy: {data: {name: cifar10, classes: [airplane, truck], n_train: 9, n_add: 9}}",
             ["data.offline", "missing"],
         ),

@@ -10,7 +10,7 @@ import yaml
 
 from dpatlas.core.config import load_config
 from dpatlas.core.records import read_record
-from dpatlas.specs.atlas import Atlas
+from dpatlas.specs.atlas import KEYS, Atlas
 
 SMOKE = "workflow/tiers/smoke.yaml"
 KL_FIGURES = ["kl_vs_epochs", "kl_vs_depth", "kl_vs_width", "kl_bounds", "kl_tradeoff"]
@@ -27,6 +27,7 @@ SGLD_TABLES = [
     "sgld_constants",
     "sgld_published",
 ]
+FEATURE_FIGURES = ["feature_overlap", "feature_risk"]
 LPFFT_FIGURES = [
     "lpfft_feature_quality",
     "lpfft_budget_sweep",
@@ -69,11 +70,13 @@ def with_config(checkout, change):
 
 def test_one_command_makes_every_output_of_the_contract(smoke):
     results = smoke.folder / "results/smoke"
-    figures = (*KL_FIGURES, *SGLD_FIGURES, *LPFFT_FIGURES, *MAXINF_FIGURES, "pretrain_samples")
+    papers = (KL_FIGURES, SGLD_FIGURES, FEATURE_FIGURES, LPFFT_FIGURES, MAXINF_FIGURES)
+    figures = (*(name for names in papers for name in names), "pretrain_samples")
     for name in figures:
         for suffix in ("pdf", "png", "csv"):
             assert (results / f"figures/{name}.{suffix}").stat().st_size > 0
-    for name in ("kl_constants", *SGLD_TABLES, *LPFFT_TABLES, *MAXINF_TABLES, "audit"):
+    alone = ("kl_constants", "feature_risk_table", "audit")
+    for name in (*alone, *SGLD_TABLES, *LPFFT_TABLES, *MAXINF_TABLES):
         for suffix in ("csv", "md", "tex"):
             assert (results / f"tables/{name}.{suffix}").stat().st_size > 0
     assert (results / "report/index.html").stat().st_size > 0
@@ -170,8 +173,7 @@ def test_a_private_mechanism_that_changes_is_audited_again_and_who_does_not_use_
 
 
 def test_a_paper_can_be_left_out(smoke):
-    blocks = ("pretrain", "kl_privacy", "dp_sgld", "lp_fft", "max_information", "audit")
-    left_out = {key: {"enabled": False} for key in blocks}
+    left_out = {key: {"enabled": False} for key in KEYS}
     config = with_config(smoke, {"tier": "without", **left_out})
     assert smoke.planned(*config) == {"claims": 1, "page": 1}
     result = smoke.snakemake(*config)
