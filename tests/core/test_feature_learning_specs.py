@@ -194,8 +194,8 @@ def test_jobs_run_on_the_cpu_alone_and_need_no_data(config):
             assert not {"data", "public_data"} & set(spec.fields)
 
 
-def test_figures_get_the_base_condition(config):
-    assert settings(config) == {"base": BASE}
+def test_another_base_renews_no_figure_by_itself(config):
+    assert settings(config) == {}
 
 
 def with_points(*points, runs=5):

@@ -110,13 +110,12 @@ def _imported(atlas: Atlas) -> list[dict[str, Any]]:
 
 def _weights(model: str, looked_in: Sequence[Path]) -> Needed:
     # Torch and torchvision take seconds to load.
-    from dpatlas.data.weights import FOLDER
+    from dpatlas.data.weights import FOLDER, locate
     from dpatlas.experiments.imported import listed
 
     address, _ = listed(model)
     name = address.rpartition("/")[2]
-    copies = [folder / name for place in looked_in for folder in (place, place / FOLDER)]
-    found = next((path for path in copies if path.is_file()), None)
+    found = locate(name, looked_in)
     return Needed(
         name=f"weights of {model}",
         licence="the publisher's; trained on ImageNet, under its terms",

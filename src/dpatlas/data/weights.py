@@ -52,8 +52,7 @@ def obtain(
     if root and not root.is_dir():
         raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
     places = [place for place in (root, Path(download_folder)) if place]
-    folders = [folder for place in places for folder in (place, place / FOLDER)]
-    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+    path = locate(name, places)
     if path is None:
         if not allow_download:
             raise InputError(
@@ -79,6 +78,12 @@ def obtain(
             f"{file.sha256}, as its name says; remove this file, it is damaged or another",
         )
     return path
+
+
+def locate(name: str, places: Iterable[Path]) -> Path | None:
+    """The first file of that name in `places` and in their sub-folders `weights`."""
+    copies = (folder / name for place in places for folder in (place, place / FOLDER))
+    return next((path for path in copies if path.is_file()), None)
 
 
 def read(path: Path, entry: str | None = None) -> dict[str, Tensor]:
