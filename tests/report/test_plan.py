@@ -10,7 +10,7 @@ from small_run import FIELDS, spec_of, write_run
 from dpatlas.commands import plan as command
 from dpatlas.core.config import load_tier
 from dpatlas.errors import run_command
-from dpatlas.report.plan import describe_plan, make_plan, makespan, run_job
+from dpatlas.report.plan import Job, describe_plan, make_plan, makespan
 from dpatlas.report.rates import DEFAULTS, fit, past_runs
 from dpatlas.report.work import NO_DATA, Size, work
 from dpatlas.report.work_training import NETWORKS, VIT
@@ -18,10 +18,12 @@ from dpatlas.specs.atlas import Atlas
 from dpatlas.specs.sizes import size_of
 
 SIZE = Size(30, 6, 64)
+KIND = (FIELDS["key"], FIELDS["kind"])
 
 
 def job(done=False, **changes):
-    return run_job(FIELDS | changes, SIZE, 600, done)
+    fields = FIELDS | changes
+    return Job(fields["key"], fields["kind"], done, work(fields, SIZE), 600)
 
 
 def write_past(results, slowness, spec, **cost):
@@ -150,8 +152,11 @@ def test_a_slower_machine_scales_work_that_it_never_did(tmp_path):
         write_past(tmp_path, 3.0, spec)
     rates = fit(past_runs(tmp_path, "cpu"), "cpu")
     unseen = work(FIELDS | {"width": 1024, "depth": 10}, Size(10_000, 2_000, 3_072)).counts
-    assert rates.estimate(unseen) == pytest.approx(3 * fit([], "cpu").estimate(unseen))
-    assert rates.spread() == pytest.approx({"low": 1.0, "median": 1.0, "high": 1.0})
+    assert rates.estimate(unseen, KIND) == pytest.approx(3 * fit([], "cpu").estimate(unseen, KIND))
+    exact = {"low": 1.0, "median": 1.0, "high": 1.0, "of_sum": 1.0, "runs": 4}
+    assert rates.spread() == pytest.approx(exact)
+    assert rates.spread("embedded") == rates.spread()
+    assert rates.spread("smoke") is None
 
 
 def test_a_run_does_not_judge_its_own_estimate(tmp_path):
@@ -160,7 +165,30 @@ def test_a_run_does_not_judge_its_own_estimate(tmp_path):
         write_past(tmp_path, 1.0, spec)
     write_past(tmp_path, 5.0, last)
     rates = fit(past_runs(tmp_path, "cpu"), "cpu")
-    assert max(rates.errors) == pytest.approx(5.0)
+    assert max(run.actual / run.estimate for run in rates.judged) == pytest.approx(5.0)
+
+
+def test_one_run_of_a_kind_moves_its_factor_half_way_and_no_other_kind(tmp_path):
+    for spec in big_specs():
+        write_past(tmp_path, 1.0, spec)
+    other = spec_of(kind="constants", inits=["he"], depths=[2], draws=10**6)
+    write_past(tmp_path, 4.0, other)
+    rates = fit(past_runs(tmp_path, "cpu"), "cpu")
+    assert 1.5 < rates.factors[other.key, "constants"] < 3
+    assert rates.factors[KIND] == pytest.approx(1, abs=0.3)
+
+
+def test_twice_and_half_of_the_estimate_weigh_the_same(tmp_path):
+    for slowness in (0.5, 1.0, 2.0):
+        for index, spec in enumerate(big_specs()):
+            folder = tmp_path / f"{slowness}{index}"
+            write_past(folder, slowness, spec)
+            (folder / "embedded").rename(tmp_path / f"tier-{slowness}-{index}")
+    rates = fit(past_runs(tmp_path, "cpu"), "cpu")
+    assert rates.runs == 12
+    spec = big_specs()[0]
+    counts = work(spec.fields, SIZE).counts
+    assert rates.estimate(counts, KIND) == pytest.approx(fit([], "cpu").estimate(counts, KIND))
 
 
 def test_rates_are_never_negative(tmp_path):
@@ -203,6 +231,21 @@ def test_gpu_hours_that_were_never_measured_are_called_an_assumption(tmp_path):
     assert plan["total"]["cpu_hours_without_gpu"] > 0
 
 
+def test_more_gpus_share_the_jobs_and_papers_add_up(tmp_path):
+    jobs = [job(steps=10**6), job(steps=10**6)]
+    jobs.append(Job("shared", "data", done=False, disk_bytes=5 * 2**20))
+    one, two = (make_plan(jobs, "cuda", tmp_path, 1, "paper", gpus=gpus) for gpus in (1, 2))
+    longest = one["total"]["longest_job_hours"]
+    assert one["total"]["wall_hours"] == pytest.approx(2 * longest)
+    assert two["total"]["wall_hours"] == pytest.approx(longest)
+    assert "1 core, 2 GPUs" in describe_plan(two)
+    assert [row["paper"] for row in one["papers"]] == ["kl_privacy", "shared"]
+    assert one["papers"][1]["disk_mb"] == 5
+    for name in ("jobs", "cpu_hours", "gpu_hours", "disk_mb"):
+        total = sum(row[name] for row in one["papers"])
+        assert total == pytest.approx(one["total"][name])
+
+
 def test_cores_take_the_longest_job_that_is_left():
     assert makespan([1, 2, 3, 4], cores=1) == 10
     assert makespan([1, 2, 3, 4], cores=2) == 5
@@ -215,6 +258,7 @@ def test_cores_take_the_longest_job_that_is_left():
     [
         (["--tier", "nope"], "'nope'"),
         (["--cores", "0"], "--cores"),
+        (["--gpus", "0"], "--gpus"),
         (["--config", "missing.yaml"], "missing.yaml"),
         (["--tier", "smoke", "--config", "a.yaml"], "--config"),
     ],

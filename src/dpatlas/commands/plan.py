@@ -8,10 +8,13 @@ from pathlib import Path
 from dpatlas.core.config import load_config, load_tier
 from dpatlas.core.guard import integer
 from dpatlas.errors import ArgumentParser
-from dpatlas.report.plan import Job, describe_plan, make_plan, run_job
-from dpatlas.report.work import NO_DATA, Size
+from dpatlas.report.plan import Job, describe_plan, make_plan
+from dpatlas.report.work import work_of
 from dpatlas.specs.atlas import RESULTS, Atlas
-from dpatlas.specs.sizes import size_of
+from dpatlas.specs.sizes import array_mb
+
+# Interpreter and numpy, beside the images themselves.
+READING_MB = 200
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,13 +25,16 @@ def main(arguments: Sequence[str]) -> int:
     which.add_argument("--config", nargs="+", type=Path, metavar="FILE", help="config files")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of past runs")
     parser.add_argument("--cores", type=int, help="cores for the wall time (default: all)")
+    parser.add_argument("--gpus", type=int, default=1, help="GPUs for it, unless device is cpu")
     parser.add_argument("--json", action="store_true", help="for tools")
     options = parser.parse_args(arguments)
     cores = os.cpu_count() if options.cores is None else options.cores
     integer(ge=1).check("--cores", cores)
+    integer(ge=1).check("--gpus", options.gpus)
     config = load_config(options.config) if options.config else load_tier(options.tier)
     atlas = Atlas(config, options.results)
-    plan = make_plan(jobs_of(atlas), config["device"], options.results, cores, atlas.tier)
+    where = (config["device"], options.results, cores, atlas.tier, options.gpus)
+    plan = make_plan(jobs_of(atlas), *where)
     print(json.dumps(plan, indent=1) if options.json else describe_plan(plan))
     return 0
 
@@ -40,12 +46,9 @@ def jobs_of(atlas: Atlas) -> list[Job]:
     """
     jobs = []
     for spec_id, spec in atlas.specs.items():
-        fields = spec.fields
-        if fields.get("backbone"):
-            fields["backbone"] = atlas.specs[fields["backbone"]].fields
-        size = Size(*size_of(fields["data"])) if "data" in fields else NO_DATA
         done = Path(atlas.record(spec_id)).is_file()
-        jobs.append(run_job(fields, size, atlas.memory_mb(spec_id), done))
+        kind, memory_mb = spec.fields["kind"], atlas.memory_mb(spec_id)
+        jobs.append(Job(spec.key, kind, done, work_of(atlas, spec_id), memory_mb))
     for folder, suffix, names in (
         ("figures", "pdf", atlas.figures),
         ("tables", "csv", atlas.tables),
@@ -54,8 +57,11 @@ def jobs_of(atlas: Atlas) -> list[Job]:
             Job(key, folder, (atlas.folder / folder / f"{name}.{suffix}").is_file())
             for name, key in names.items()
         ]
-    data = dict.fromkeys(path for spec_id in atlas.specs for path in atlas.data_manifest(spec_id))
-    jobs += [Job("all", "data", Path(path).is_file()) for path in data]
+    for name, options in atlas.data_sets().items():
+        done = (atlas.folder / "data" / name / "manifest.json").is_file()
+        megabytes = array_mb(json.loads(options))
+        memory_mb = READING_MB + 3 * megabytes
+        jobs.append(Job("shared", "data", done, None, memory_mb, 2**20 * megabytes))
     last = ("claims.csv", "report/index.html")
-    jobs += [Job("all", "claims, page", (atlas.folder / path).is_file()) for path in last]
+    jobs += [Job("shared", "claims, page", (atlas.folder / path).is_file()) for path in last]
     return jobs

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpatlas.report.lineage_text import duration
 from dpatlas.report.rates import Rates, fit, past_runs
-from dpatlas.report.work import Size, Work, work
+from dpatlas.report.work import Work
 
 # Wall over CPU time from which past runs are said to have shared their cores.
 SLOWED = 1.2
@@ -18,33 +18,39 @@ DRAWING_S, DRAWING_MB, DRAWING_BYTES = 4.0, 200, 400_000
 
 @dataclass(frozen=True)
 class Job:
-    """One job of the run. `work` is None for drawing, whose cost is a constant."""
+    """One job of the run. `work` is None for drawing and reading, whose time is a constant.
+
+    disk_bytes: of what it writes, where `work` does not say it.
+    """
 
     paper: str
     kind: str
     done: bool
     work: Work | None = None
     memory_mb: float = DRAWING_MB
+    disk_bytes: float = DRAWING_BYTES
 
-
-def run_job(fields: Mapping[str, Any], size: Size, memory_mb: float, done: bool) -> Job:
-    """The job of the spec with these fields, with its backbone's in place of the backbone's id."""
-    return Job(fields["key"], fields["kind"], done, work(fields, size), memory_mb)
+    @property
+    def written_mb(self) -> float:
+        """What it leaves on the disk, in MB."""
+        return (self.work.record_bytes if self.work else self.disk_bytes) / 2**20
 
 
 def make_plan(
-    jobs: Sequence[Job], device: str, results: Path, cores: int, tier: str
+    jobs: Sequence[Job], device: str, results: Path, cores: int, tier: str, gpus: int = 1
 ) -> dict[str, Any]:
     """The plan as `plan --json` prints it; hours are of jobs that are not done yet.
 
-    device: cpu, cuda or auto as in the config. `auto` is planned for a GPU.
+    device: cpu, cuda or auto as in the config. `auto` is planned for GPUs.
     """
     past = {name: past_runs(results, name) for name in ("cpu", "cuda")}
     rates = {name: fit(runs, name) for name, runs in past.items()}
     gpu = device != "cpu"
     rows: dict[tuple[str, str], list[Job]] = {}
+    papers: dict[str, list[Job]] = {}
     for job in jobs:
         rows.setdefault((job.paper, job.kind), []).append(job)
+        papers.setdefault(job.paper, []).append(job)
     waiting = [job for job in jobs if not job.done]
     on_gpu = [job for job in waiting if _on_gpu(job, gpu)]
     gpu_s = [_seconds(job, rates, gpu) for job in on_gpu]
@@ -53,16 +59,18 @@ def make_plan(
         "tier": tier,
         "device": device,
         "cores": cores,
+        "gpus": gpus if gpu else 0,
         "rows": [_row(*key, members, rates, gpu) for key, members in rows.items()],
+        "papers": [_row(paper, "", members, rates, gpu) for paper, members in papers.items()],
         "total": {
             **_row("total", "", jobs, rates, gpu),
             "cpu_hours_without_gpu": _hours(_seconds(job, rates, False) for job in waiting),
             "longest_job_hours": max([*gpu_s, *cpu_s], default=0.0) / 3600,
-            # One GPU takes its jobs in turn while the cores do the others.
-            "wall_hours": max(sum(gpu_s), makespan(cpu_s, cores)) / 3600,
+            # GPUs take their jobs in turn while the cores do the others.
+            "wall_hours": max(makespan(gpu_s, gpus), makespan(cpu_s, cores)) / 3600,
         },
         "past": {name: _past(rates[name], past[name]) for name in past},
-        "assumptions": _assumptions(device, rates, jobs),
+        "assumptions": _assumptions(device, rates, jobs, gpus),
     }
 
 
@@ -77,16 +85,18 @@ def makespan(seconds: Iterable[float], cores: int) -> float:
 def describe_plan(plan: Mapping[str, Any]) -> str:
     """The plan for people."""
     total = plan["total"]
-    cores = "1 core" if plan["cores"] == 1 else f"{plan['cores']} cores"
+    cores = _many(plan["cores"], "core")
+    if plan["gpus"]:
+        cores += f", {_many(plan['gpus'], 'GPU')}"
     header = ("paper", "kind", "jobs", "done", "CPU", "GPU", "memory/job", "disk")
-    cells = [header, *(_cells(row) for row in [*plan["rows"], total])]
+    blocks = [plan["rows"], plan["papers"], [total]]
+    cells = [header, *(_cells(row) for rows in blocks for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [f"plan for tier {plan['tier']}, device {plan['device']}, {cores}", ""]
-    for row in cells:
-        texts = [f"{text:<{width}}" for text, width in zip(row[:2], widths[:2], strict=True)]
-        numbers = [f"{text:>{width}}" for text, width in zip(row[2:], widths[2:], strict=True)]
-        lines.append("  " + "  ".join([*texts, *numbers]))
-    lines += ["", f"  wall time with {cores}: about {_time(total['wall_hours'])}"]
+    lines.append(_line(header, widths))
+    for rows in blocks:
+        lines += [*(_line(_cells(row), widths) for row in rows), ""]
+    lines += [f"  wall time with {cores}: about {_time(total['wall_hours'])}"]
     lines[-1] += f"; longest job {_time(total['longest_job_hours'])}"
     if plan["device"] != "cpu":
         lines.append(f"  without a GPU: {_time(total['cpu_hours_without_gpu'])} of CPU")
@@ -104,7 +114,8 @@ def _on_gpu(job: Job, gpu: bool) -> bool:
 def _seconds(job: Job, rates: Mapping[str, Rates], gpu: bool) -> float:
     if job.work is None:
         return DRAWING_S
-    return rates["cuda" if _on_gpu(job, gpu) else "cpu"].estimate(job.work.counts)
+    device = "cuda" if _on_gpu(job, gpu) else "cpu"
+    return rates[device].estimate(job.work.counts, (job.paper, job.kind))
 
 
 def _row(
@@ -120,11 +131,14 @@ def _row(
         "cpu_hours": _hours(_seconds(job, rates, gpu) for job in waiting),
         "gpu_hours": _hours(_seconds(job, rates, gpu) for job in waiting if _on_gpu(job, gpu)),
         "memory_mb": max((job.memory_mb for job in waiting), default=0),
-        "disk_mb": sum(job.work.record_bytes if job.work else DRAWING_BYTES for job in waiting)
-        / 2**20,
+        "disk_mb": sum(job.written_mb for job in waiting),
         "checkpoint_mb": max((job.work.checkpoint_bytes for job in waiting if job.work), default=0)
         / 2**20,
     }
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def _hours(seconds: Iterable[float]) -> float:
@@ -132,10 +146,11 @@ def _hours(seconds: Iterable[float]) -> float:
 
 
 def _past(rates: Rates, runs: Sequence[Any]) -> dict[str, Any]:
+    tiers = dict.fromkeys(judged.tier for judged in rates.judged)
     return {
         "runs": rates.runs,
         "actual_over_estimate": rates.spread(),
-        "judged": len(rates.errors),
+        "by_tier": {tier: rates.spread(tier) for tier in tiers},
         "wall_over_cpu": rates.waiting,
         "peak_memory_mb": max((run.memory_mb for run in runs), default=None),
         "seconds_per_unit": dict(rates.seconds),
@@ -145,13 +160,14 @@ def _past(rates: Rates, runs: Sequence[Any]) -> dict[str, Any]:
 def _past_lines(device: str, past: Mapping[str, Any]) -> list[str]:
     if not past["runs"]:
         return [f"no past runs on {device}: default rates"]
-    lines = [f"past runs on {device}: {past['runs']}"]
-    if spread := past["actual_over_estimate"]:
-        lines[0] += (
-            f"; {past['judged']} of over a second, each estimated from the others: actual / "
-            f"estimate {spread['median']:.2f} (10-90 %: {spread['low']:.2f}-{spread['high']:.2f})"
+    memory = f"largest memory {past['peak_memory_mb']:.0f} MB"
+    lines = [f"past runs on {device}: {past['runs']}; {memory}"]
+    for tier, spread in past["by_tier"].items():
+        lines.append(
+            f"  tier {tier}, {spread['runs']} of over a second, each estimated from others: actual "
+            f"/ estimate {spread['median']:.2f} (10-90 %: {spread['low']:.2f}-{spread['high']:.2f})"
+            f", {spread['of_sum']:.2f} in all"
         )
-    lines[0] += f"; largest memory {past['peak_memory_mb']:.0f} MB"
     if past["wall_over_cpu"] > SLOWED:
         lines.append(
             f"on {device} they took {past['wall_over_cpu']:.1f} times their CPU time: busy cores"
@@ -159,14 +175,22 @@ def _past_lines(device: str, past: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _assumptions(device: str, rates: Mapping[str, Rates], jobs: Sequence[Job]) -> list[str]:
+def _assumptions(
+    device: str, rates: Mapping[str, Rates], jobs: Sequence[Job], gpus: int
+) -> list[str]:
     found = ["cores that are free; one thread per job"]
     if device != "cpu" and any(_on_gpu(job, True) for job in jobs):
-        found.append("one GPU, which takes its jobs in turn")
+        found.append(f"{_many(gpus, 'GPU')}, a job on one at a time")
         if not rates["cuda"].runs:
             speed = 1e-12 / rates["cuda"].seconds["products"]
             found.append(f"never measured on a GPU: {speed:g} TFLOP/s sustained in float32")
     return found
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    texts = [f"{text:<{width}}" for text, width in zip(cells[:2], widths[:2], strict=True)]
+    numbers = [f"{text:>{width}}" for text, width in zip(cells[2:], widths[2:], strict=True)]
+    return "  " + "  ".join([*texts, *numbers])
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """What a unit of work costs: fitted to past runs, held near documented defaults where they are few.
 
-Seconds = sum of counts times seconds per unit, non-negative. One factor for the machine scales all
-default rates (the median over its runs); then the fit minimises squared relative errors plus a
-pull of every rate to its scaled default. Without the pull, a fit to many small runs would trade one
+Seconds = (sum of counts times seconds per unit) times a factor of the kind of job. One factor for
+the machine scales all default rates (the median over its runs); then the fit minimises squared
+errors of log seconds, so that twice and half weigh the same, plus a pull of every rate to its
+scaled default and of every factor to 1. Without the pull, a fit to many small runs would trade one
 feature against another and be far off for large ones.
 """
 
@@ -47,18 +48,25 @@ DEFAULTS = {
         "starts": 2.5,
     },
 }
-# A rate twice or none of its default costs as much as one run estimated at twice or nothing.
+# A rate or factor that is twice its default costs as much as one run estimated at twice.
 PULL = 1.0
-# Errors below a second do not matter, so they are not divided by less.
+# Runs of less than a second count less, in proportion: errors there do not matter.
 SMALL_SECONDS = 1.0
 NEWEST_RUNS = 400
-TOLERANCE = 1e-9
+# Every run is judged by a fit to the runs of the other folds.
+FOLDS = 10
+SHOWN = (10, 50, 90)
+
+
+Kind = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class PastRun:
-    """What a finished run was and cost."""
+    """What a finished run was and cost. `kind`: of paper and job."""
 
+    tier: str
+    kind: Kind
     counts: Mapping[str, float]
     cpu_s: float
     wall_s: float
@@ -66,29 +74,50 @@ class PastRun:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """Seconds that a past run took, and what a fit to others would have said."""
+
+    tier: str
+    actual: float
+    estimate: float
+
+
+@dataclass(frozen=True)
 class Rates:
     """Seconds per unit on one device, and how well they would have told each past run.
 
-    `errors`: actual over estimate of every past run of more than a second, each estimated from the
-    others. `waiting`: median of wall over CPU time.
+    `factors`: of kinds of jobs that ran. `judged`: every past run of more than a second, estimated
+    from others. `waiting`: median of wall over CPU time.
     """
 
     device: str
     seconds: Mapping[str, float]
+    factors: Mapping[Kind, float]
     runs: int
-    errors: tuple[float, ...]
+    judged: tuple[Judged, ...]
     waiting: float
 
-    def estimate(self, counts: Mapping[str, float]) -> float:
+    def estimate(self, counts: Mapping[str, float], kind: Kind) -> float:
         """Seconds for this work: CPU time on a CPU, wall time on a GPU."""
-        return sum(self.seconds[name] * count for name, count in counts.items())
+        total = sum(self.seconds[name] * count for name, count in counts.items())
+        return self.factors.get(kind, 1.0) * total
 
-    def spread(self) -> dict[str, float] | None:
-        """Median and 10 and 90 % points of `errors`."""
-        if not self.errors:
+    def spread(self, tier: str | None = None) -> dict[str, float] | None:
+        """Of actual over estimate (of one tier): runs, median, 10 and 90 % points, and of the sum.
+
+        None without a run.
+        """
+        chosen = [run for run in self.judged if tier in (None, run.tier)]
+        if not chosen:
             return None
-        low, median, high = np.percentile(self.errors, (10, 50, 90))
-        return {"median": float(median), "low": float(low), "high": float(high)}
+        low, median, high = np.percentile([run.actual / run.estimate for run in chosen], SHOWN)
+        return {
+            "runs": len(chosen),
+            "median": float(median),
+            "low": float(low),
+            "high": float(high),
+            "of_sum": sum(run.actual for run in chosen) / sum(run.estimate for run in chosen),
+        }
 
 
 def past_runs(results: Path, device: str) -> list[PastRun]:
@@ -107,31 +136,78 @@ def fit(runs: Sequence[PastRun], device: str) -> Rates:
     """Rates of `device` from its past runs; the defaults if there are none."""
     defaults = DEFAULTS[device]
     if not runs:
-        return Rates(device, defaults, 0, (), 1.0)
+        return Rates(device, defaults, {}, 0, (), 1.0)
     actual = np.array([run.cpu_s if device == "cpu" else run.wall_s for run in runs])
-    unit = np.array([defaults[name] for name in FEATURES])
-    counts = np.array([[run.counts.get(name, 0.0) for name in FEATURES] for run in runs])
-    errors = []
-    for index in np.flatnonzero(actual > SMALL_SECONDS):
-        others = np.arange(len(runs)) != index
-        if others.any():
-            seconds = _solve(counts[others], actual[others], unit)
-            errors.append(float(actual[index] / (counts[index] @ seconds)))
+    kinds = sorted({run.kind for run in runs})
+    problem = _Problem(
+        np.array([[run.counts.get(name, 0.0) for name in FEATURES] for run in runs]),
+        np.array([kinds.index(run.kind) for run in runs]),
+        np.log(actual),
+        np.minimum(1, actual / SMALL_SECONDS),
+        np.array([defaults[name] for name in FEATURES]),
+    )
+    everyone = np.arange(len(runs))
+    fold = everyone % min(FOLDS, len(runs))
+    estimates = np.full(len(runs), np.nan)
+    for each in range(fold.max() + 1 if len(runs) > 1 else 0):
+        left_out = fold == each
+        estimates[left_out] = problem.estimates(problem.solve(~left_out), left_out)
+    judged = np.flatnonzero((actual > SMALL_SECONDS) & np.isfinite(estimates))
+    seconds, factors = problem.solve(everyone >= 0)
     return Rates(
         device,
-        dict(zip(FEATURES, map(float, _solve(counts, actual, unit)), strict=True)),
+        dict(zip(FEATURES, map(float, seconds), strict=True)),
+        dict(zip(kinds, map(float, factors), strict=True)),
         len(runs),
-        tuple(errors),
+        tuple(Judged(runs[i].tier, float(actual[i]), float(estimates[i])) for i in judged),
         float(np.median([run.wall_s / run.cpu_s for run in runs])),
     )
 
 
-def _solve(counts: np.ndarray, actual: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Seconds per unit from counts (runs, features), seconds (runs,) and the default rates."""
-    unit = unit * np.median(actual / (counts @ unit))
-    weight = 1 / np.maximum(actual, SMALL_SECONDS)
-    rows, target = counts * unit * weight[:, None], actual * weight
-    return unit * _non_negative(rows.T @ rows + PULL * np.eye(len(unit)), rows.T @ target + PULL)
+@dataclass(frozen=True)
+class _Problem:
+    """Past runs as arrays over runs: counts (runs, features), kind, log seconds and weight.
+
+    unit: default seconds per unit (features,).
+    """
+
+    counts: np.ndarray
+    kind: np.ndarray
+    log_actual: np.ndarray
+    weight: np.ndarray
+    unit: np.ndarray
+
+    def solve(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Seconds per unit, and the factor of every kind, from the chosen runs (a mask)."""
+        # Takes half a second to import, and no plan without past runs needs it.
+        from scipy.optimize import least_squares
+
+        counts, kind = self.counts[chosen], self.kind[chosen]
+        target, weight = self.log_actual[chosen], self.weight[chosen]
+        unit = self.unit * np.exp(np.median(target - np.log(counts @ self.unit)))
+        features, kinds = len(unit), int(self.kind.max()) + 1
+        is_kind = np.eye(kinds)[kind]
+
+        def seconds(logs: np.ndarray) -> np.ndarray:
+            return counts * (unit * np.exp(logs[:features]))
+
+        def errors(logs: np.ndarray) -> np.ndarray:
+            found = np.log(seconds(logs).sum(1)) + logs[features:][kind] - target
+            return np.concatenate([weight * found, PULL * logs])
+
+        def slopes(logs: np.ndarray) -> np.ndarray:
+            parts = seconds(logs)
+            shares = np.hstack([parts / parts.sum(1, keepdims=True), is_kind])
+            return np.vstack([weight[:, None] * shares, PULL * np.eye(len(logs))])
+
+        start = np.zeros(features + kinds)
+        logs = least_squares(errors, start, slopes, method="lm").x
+        return unit * np.exp(logs[:features]), np.exp(logs[features:])
+
+    def estimates(self, solved: tuple[np.ndarray, np.ndarray], chosen: np.ndarray) -> np.ndarray:
+        """Seconds of the chosen runs."""
+        seconds, factors = solved
+        return (self.counts[chosen] @ seconds) * factors[self.kind[chosen]]
 
 
 def size_of(record: Mapping[str, Any]) -> Size:
@@ -141,27 +217,6 @@ def size_of(record: Mapping[str, Any]) -> Size:
     shapes = record["data"]["shapes"]
     (n_train, inputs), (n_add, _) = shapes["x_train"], shapes["x_add"]
     return Size(n_train, n_add, inputs)
-
-
-def _non_negative(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """The x >= 0 that minimises x.matrix.x / 2 - vector.x, `matrix` positive definite.
-
-    Active sets: solve on the free entries, fix those that come out negative, free the fixed entry
-    that would help most, until none does.
-    """
-    free = np.ones(len(vector), dtype=bool)
-    x = np.zeros(len(vector))
-    for _ in range(10 * len(vector)):
-        x[:] = 0
-        x[free] = np.linalg.solve(matrix[np.ix_(free, free)], vector[free])
-        if (x < 0).any():
-            free &= x > 0
-            continue
-        slope = np.where(free, 0, vector - matrix @ x)
-        if slope.max() <= TOLERANCE * np.abs(vector).max():
-            break
-        free[slope.argmax()] = True
-    return x.clip(0)
 
 
 def _read(path: Path, device: str) -> Iterator[PastRun]:
@@ -180,4 +235,5 @@ def _read(path: Path, device: str) -> Iterator[PastRun]:
     except (InputError, KeyError, TypeError, ValueError):
         return
     if where == device and min(numbers) > 0:
-        yield PastRun(done.counts, *numbers)
+        tier = path.parents[3].name
+        yield PastRun(tier, (fields["key"], fields["kind"]), done.counts, *numbers)

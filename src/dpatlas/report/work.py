@@ -12,8 +12,10 @@ from dpatlas.report import (
     work_training,
 )
 from dpatlas.report.counting import FEATURES, NO_DATA, Size, Work
+from dpatlas.specs.atlas import Atlas
+from dpatlas.specs.sizes import size_of
 
-__all__ = ["COUNTS", "FEATURES", "NO_DATA", "Size", "Work", "work"]
+__all__ = ["COUNTS", "FEATURES", "NO_DATA", "Size", "Work", "work", "work_of"]
 
 COUNTS: dict[tuple[str, str], Callable[[Mapping[str, Any], Size], Work]] = {
     ("kl_privacy", "training"): work_kl_privacy.training,
@@ -53,3 +55,12 @@ def work(fields: Mapping[str, Any], size: Size) -> Work:
     """
     own = COUNTS[fields["key"], fields["kind"]](fields, size)
     return replace(own, counts={"starts": 1, **own.counts})
+
+
+def work_of(atlas: Atlas, spec_id: str) -> Work:
+    """The work of one of the run's jobs."""
+    fields = atlas.specs[spec_id].fields
+    if fields.get("backbone"):
+        fields["backbone"] = atlas.specs[fields["backbone"]].fields
+    size = Size(*size_of(fields["data"])) if "data" in fields else NO_DATA
+    return work(fields, size)
