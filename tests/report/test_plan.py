@@ -11,7 +11,7 @@ from dpatlas.commands import plan as command
 from dpatlas.core.config import load_tier
 from dpatlas.errors import run_command
 from dpatlas.report.plan import Job, describe_plan, make_plan, makespan
-from dpatlas.report.rates import DEFAULTS, fit, past_runs
+from dpatlas.report.rates import DEFAULTS, fit, past_runs, runtime_minutes
 from dpatlas.report.work import NO_DATA, Size, work
 from dpatlas.report.work_training import NETWORKS, VIT
 from dpatlas.specs.atlas import Atlas
@@ -244,6 +244,21 @@ def test_more_gpus_share_the_jobs_and_papers_add_up(tmp_path):
     for name in ("jobs", "cpu_hours", "gpu_hours", "disk_mb"):
         total = sum(row[name] for row in one["papers"])
         assert total == pytest.approx(one["total"][name])
+
+
+def test_a_scheduler_is_asked_for_more_time_for_larger_networks_within_bounds():
+    def minutes(**changes):
+        config = load_tier("paper")
+        atlas = Atlas({**config, **changes})
+        return {name: runtime_minutes(atlas, name) for name in atlas.specs}
+
+    on_gpu, on_cpu = minutes(), minutes(device="cpu")
+    assert set(on_gpu.values()) >= {20, 24 * 60}
+    assert all(20 <= each <= 24 * 60 for each in on_gpu.values())
+    assert all(on_cpu[name] >= each for name, each in on_gpu.items())
+    depths = [on_cpu[name] for depth in (8, 12, 16) for name in on_cpu if f"he-d{depth}-" in name]
+    assert depths == sorted(depths)
+    assert depths[0] < depths[-1]
 
 
 def test_cores_take_the_longest_job_that_is_left():

@@ -8,6 +8,7 @@ from dpatlas.core.digest import code_digest
 from dpatlas.core.environment import put_own_python_first
 from dpatlas.core.files import check_writable, write_json
 from dpatlas.errors import EXIT_BAD_INPUT, InputError
+from dpatlas.report.rates import runtime_minutes
 from dpatlas.specs.atlas import Atlas
 
 # Only sys.exit gives the exit code; an exception in a Snakefile would end in 1.

@@ -12,6 +12,7 @@ rule feature_learning:
     threads: 1
     resources:
         mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
+        runtime=lambda wildcards: runtime_minutes(ATLAS, wildcards.id),
     params:
         checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,

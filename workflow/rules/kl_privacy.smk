@@ -14,6 +14,7 @@ rule kl_privacy:
     threads: 1
     resources:
         mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
+        runtime=lambda wildcards: runtime_minutes(ATLAS, wildcards.id),
         gpu=lambda wildcards: int(ATLAS.device(wildcards.id) != "cpu"),
     params:
         checkpoints=CHECKPOINTS,

@@ -7,6 +7,7 @@ scaled default and of every factor to 1. Without the pull, a fit to many small r
 feature against another and be far off for large ones.
 """
 
+import math
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ import numpy as np
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
-from dpatlas.report.work import COUNTS, FEATURES, NO_DATA, Size, work
+from dpatlas.report.work import COUNTS, FEATURES, NO_DATA, Size, work, work_of
+from dpatlas.specs.atlas import Atlas
 
 # Seconds per unit of one core of a 2020s x86 server; and of a GPU that sustains 10 TFLOP/s in
 # float32 (a data-centre card of 2020, products in full precision).
@@ -53,6 +55,9 @@ PULL = 1.0
 # Runs of less than a second count less, in proportion: errors there do not matter.
 SMALL_SECONDS = 1.0
 NEWEST_RUNS = 400
+# Time to ask a scheduler for: so many times the estimate at default rates, in these bounds. What
+# is cut off at a day goes on from its checkpoint.
+SLACK, LEAST_MINUTES, MOST_MINUTES = 5, 20, 24 * 60
 # Every run is judged by a fit to the runs of the other folds.
 FOLDS = 10
 SHOWN = (10, 50, 90)
@@ -118,6 +123,18 @@ class Rates:
             "high": float(high),
             "of_sum": sum(run.actual for run in chosen) / sum(run.estimate for run in chosen),
         }
+
+
+def runtime_minutes(atlas: Atlas, spec_id: str) -> int:
+    """Minutes to ask a scheduler for, on the spec's device; `auto` is a GPU.
+
+    From default rates: what a scheduler is asked for does not depend on what ran before.
+    """
+    found = work_of(atlas, spec_id)
+    gpu = found.on_gpu and atlas.device(spec_id) != "cpu"
+    unit = DEFAULTS["cuda" if gpu else "cpu"]
+    seconds = sum(unit[name] * count for name, count in found.counts.items())
+    return min(max(math.ceil(SLACK * seconds / 60), LEAST_MINUTES), MOST_MINUTES)
 
 
 def past_runs(results: Path, device: str) -> list[PastRun]:
