@@ -11,6 +11,7 @@ COMMANDS = {
     "audit": "attack our own private mechanisms; fails if a guarantee is contradicted",
     "train": "train a classifier privately, resumable, with its guarantee",
     "bench": "time our kernels against a plain step and against peers",
+    "claims": "the verdict on every claim of a run; or what changed since it was published",
     "explain": "trace a figure, table or record back to what made it; or compare two",
     "plan": "count jobs and estimate their cost before anything runs",
     "data": "published files that a tier needs, and where they are or belong",

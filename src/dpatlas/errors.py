@@ -1,6 +1,7 @@
 """The two ways a command can fail, and the one place that turns them into exit codes."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -39,6 +40,10 @@ def run_command(main: Callable[[Sequence[str]], int | None], arguments: Sequence
     except InputError as error:
         print(f"dpatlas: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; what is left to write must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED_RUN
     except (RunError, OSError) as error:
         print(f"dpatlas: {one_line(str(error))}", file=sys.stderr)
         return EXIT_FAILED_RUN

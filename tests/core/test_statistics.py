@@ -151,3 +151,20 @@ def test_a_veto_refutes_and_need_not_be_shown():
     trend = Comparison("trend", mean_estimate([0.5, -0.4, 0.1]), above=0)
     veto = Comparison("fall", mean_estimate([-1.0, 0.9, 0.1]), above=-0.1, veto=True)
     assert weigh([[judge(trend, 0.95), judge(veto, 0.95)]])[0] == OPEN
+
+
+@pytest.mark.parametrize("runs", [3, 6, 20])
+def test_the_detectable_distance_is_detected_with_its_power(runs):
+    # The law that the distance is made of: a known spread, runs drawn anew.
+    confidence, draws = 0.99, 20_000
+    spread = 2.0
+    distance = Estimate(0.0, spread / math.sqrt(runs), runs - 1.0, runs).detectable(confidence)
+    values = np.random.default_rng(1).normal(distance, spread, (draws, runs))
+    lows = [mean_estimate(each).interval(confidence)[0] for each in values]
+    assert np.mean(np.array(lows) > 0) == pytest.approx(0.8, abs=0.01)
+
+
+def test_the_detectable_distance_of_many_draws_is_normal_and_of_one_run_infinite():
+    found = normal_estimate(0.0, 0.5, 1000).detectable(0.95)
+    assert found == pytest.approx((1.959964 + 0.841621) * 0.5, rel=1e-5)
+    assert mean_estimate([1.0]).detectable(0.95) == math.inf

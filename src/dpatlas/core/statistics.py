@@ -17,6 +17,7 @@ from dpatlas.core.guard import checked, integer, real
 from dpatlas.errors import InputError
 
 HOLDS, FAILS, OPEN = "holds", "fails", "open"
+POWER = 0.8
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,20 @@ class Estimate:
             return -math.inf, math.inf
         half = _t_quantile((1 + confidence) / 2, self.degrees) * self.standard_error
         return self.value - float(half), self.value + float(half)
+
+    def detectable(self, confidence: float, power: float = POWER) -> float:
+        """How far from a threshold the truth has to lie for the interval to leave the threshold.
+
+        With probability `power`, at this standard error, which counts as the true one; by the
+        noncentral t law. Infinite for a single run.
+        """
+        if math.isinf(self.standard_error):
+            return math.inf
+        limit = _t_quantile((1 + confidence) / 2, self.degrees)
+        if math.isinf(self.degrees):
+            return float(limit + special.ndtri(power)) * self.standard_error
+        shift = special.nctdtrinc(self.degrees, 1 - power, limit)
+        return float(shift) * self.standard_error
 
 
 @dataclass(frozen=True)

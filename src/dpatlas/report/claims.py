@@ -66,6 +66,7 @@ COLUMNS = (
     "runs",
     "evidence",
     "level",
+    "detectable",
     "comparisons",
     "note",
     "tier",
@@ -170,6 +171,9 @@ def judge_claims(
     tests: Mapping[str, Mapping[str, Callable[..., Evidence]]] = TESTS,
 ) -> list[dict[str, Any]]:
     """Rows of claims.csv, by column: a row per entry, and one for each claim with parts.
+
+    `detectable`: how far from its limit the decisive quantity has to be to be shown with
+    probability .8 by so many runs of such spread.
 
     papers: records by paper; a paper that is absent was not run. verdicts: False for settings that
     are too small to mean anything; what was observed is shown all the same.
@@ -336,7 +340,12 @@ def _judged(claims: Claims, entry: Entry, evidence: Evidence) -> dict[str, Any]:
     }
     if not statistical:
         return found
-    return found | {"low": decisive.low, "high": decisive.high, "level": f"{level:.5f}"}
+    return found | {
+        "low": decisive.low,
+        "high": decisive.high,
+        "level": f"{level:.5f}",
+        "detectable": decisive.comparison.estimate.detectable(level),
+    }
 
 
 def _without_verdict(row: dict[str, Any]) -> dict[str, Any]:

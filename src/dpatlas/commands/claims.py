@@ -1,0 +1,121 @@
+"""`python -m dpatlas claims`: the verdict on every claim of a run, and what changed."""
+
+import csv
+import os
+import shutil
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dpatlas.commands.publish import DOCS
+from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
+from dpatlas.report.claims import NOT_RUN, VERDICTS
+from dpatlas.report.kept import CLAIMS
+from dpatlas.specs.atlas import PAPERS, RESULTS
+
+Row = Mapping[str, str]
+MARKS = dict(zip(VERDICTS, "+-?.", strict=True))
+# Colours of a terminal: green, red, yellow, grey. The marks say the same without them.
+COLOURS = dict(zip(VERDICTS, ("32", "31", "33", "90"), strict=True))
+WIDEST = 160
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the verdicts; with --check 1 if any differs from the published ones."""
+    parser = ArgumentParser(prog="dpatlas claims", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--tier", default="embedded", help="folder under the results")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="folder of published tiers")
+    parser.add_argument("--paper", choices=PAPERS, help="of one paper alone")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--published", action="store_true", help="those of docs/results")
+    which.add_argument(
+        "--check", action="store_true", help="compare with docs/results; exit code 1 on a change"
+    )
+    options = parser.parse_args(arguments)
+    run, published = options.results / options.tier, options.docs / options.tier
+    rows = read_verdicts(published if options.published else run, options.paper)
+    if options.check:
+        changed = changes(read_verdicts(published, options.paper), rows)
+        print("\n".join([*changed, f"{len(changed)} of {len(rows)} verdicts changed"]))
+        return EXIT_FAILED_RUN if changed else 0
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
+    print(table(rows, width=width, colour=colour))
+    return 0
+
+
+def read_verdicts(folder: Path, paper: str | None = None) -> list[Row]:
+    """Rows of a tier's claims.csv.
+
+    Raises InputError for a missing file, one that is no such csv, and for a verdict that rests on a
+    figure or table which is not there.
+    """
+    path = folder / CLAIMS
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+    except OSError as error:
+        made = "a run to the page: snakemake makes it"
+        raise InputError(str(path), error.strerror or "unreadable", made) from None
+    if not rows or not {"claim", "paper", "verdict", "evidence"} <= set(rows[0]):
+        raise InputError(str(path), "no claims", "the csv of the rule claims")
+    rows = [row for row in rows if paper in (None, row["paper"])]
+    for row in rows:
+        if row["verdict"] not in VERDICTS:
+            raise InputError(f"{path}: {row['claim']}", row["verdict"], ", ".join(VERDICTS))
+        if row["verdict"] != NOT_RUN:
+            _check_evidence(folder, row)
+    return rows
+
+
+def changes(before: Sequence[Row], now: Sequence[Row]) -> list[str]:
+    """A line for every claim whose verdict is another, is new, or is gone."""
+    old, new = ({row["claim"]: row["verdict"] for row in rows} for rows in (before, now))
+    return [
+        f"{claim}: {old.get(claim, 'no such claim')} -> {new.get(claim, 'no such claim')}"
+        for claim in dict.fromkeys([*old, *new])
+        if old.get(claim) != new.get(claim)
+    ]
+
+
+def table(rows: Sequence[Row], *, width: int, colour: bool) -> str:
+    """A line per claim, by paper, and how many have which verdict."""
+    lines = []
+    claims = max(len(row["claim"]) for row in rows) if rows else 0
+    for paper in dict.fromkeys(row["paper"] for row in rows):
+        lines += [*([""] if lines else []), paper]
+        lines += [_line(row, claims, width, colour) for row in rows if row["paper"] == paper]
+    counts = Counter(row["verdict"] for row in rows)
+    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    return "\n".join([*lines, "", summary])
+
+
+def _line(row: Row, claims: int, width: int, colour: bool) -> str:
+    verdict = row["verdict"]
+    said = f"{MARKS[verdict]} {verdict:<{max(map(len, VERDICTS))}}"
+    shown = f"\033[{COLOURS[verdict]}m{said}\033[0m" if colour else said
+    found = _number(row.get("observed", ""))
+    if row.get("low"):
+        found += f" [{_number(row['low'])}, {_number(row['high'])}]"
+    start = f"  {row['claim']:<{claims}}  "
+    left = max(width - len(start) - len(said) - 2 - 31, 20)
+    words = textwrap.shorten(row.get("statement", ""), left, placeholder=" ...")
+    return f"{start}{shown}  {found:<29}  {words}".rstrip()
+
+
+def _number(text: str) -> str:
+    try:
+        return f"{float(text):.3g}"
+    except ValueError:
+        return text
+
+
+def _check_evidence(folder: Path, row: Row) -> None:
+    for file in row["evidence"].split(";"):
+        if not (folder / file).is_file():
+            where = f"evidence of {row['claim']}"
+            allowed = "the figures and tables that its verdict rests on: run snakemake"
+            raise InputError(where, f"no {folder / file}", allowed)

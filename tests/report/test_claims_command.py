@@ -1,0 +1,152 @@
+import csv
+
+import pytest
+
+from dpatlas.commands.claims import changes, main, table
+from dpatlas.errors import run_command
+from dpatlas.report.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED, VERDICTS
+
+FIGURE = "figures/kl_vs_depth.pdf"
+
+
+def row(claim, verdict, paper="kl_privacy", **fields):
+    return {
+        "claim": claim,
+        "paper": paper,
+        "statement": f"what {claim} says",
+        "verdict": verdict,
+        "observed": "0.533333",
+        "low": "0.0956",
+        "high": "0.971",
+        "evidence": FIGURE,
+    } | fields
+
+
+ROWS = [
+    row("kl-1a", REPRODUCED),
+    row("kl-1", INCONCLUSIVE, observed="1 of 2", low="", high=""),
+    row("sgld-1", NOT_REPRODUCED, paper="dp_sgld"),
+    row("feat-1", NOT_RUN, paper="feature_learning", evidence="figures/none.pdf"),
+]
+
+
+def write(folder, rows, figure=True):
+    path = folder / "claims.csv"
+    folder.mkdir(parents=True)
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, ROWS[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    if figure:
+        (folder / FIGURE).parent.mkdir()
+        (folder / FIGURE).write_bytes(b"drawn")
+
+
+@pytest.fixture
+def folders(tmp_path):
+    write(tmp_path / "results" / "embedded", ROWS)
+    write(tmp_path / "docs" / "embedded", ROWS)
+    return tmp_path
+
+
+def run(folders, *arguments):
+    places = ("--results", str(folders / "results"), "--docs", str(folders / "docs"))
+    return run_command(main, [*places, *arguments])
+
+
+def test_every_claim_has_a_line_and_the_verdicts_are_counted(folders, capsys):
+    assert run(folders) == 0
+    shown = capsys.readouterr().out
+    for each in ROWS:
+        (line,) = (line for line in shown.splitlines() if line.split()[:1] == [each["claim"]])
+        assert each["verdict"] in line
+    assert "0.533 [0.0956, 0.971]" in shown
+    assert shown.endswith(
+        "1 reproduced, 1 not reproduced, 1 inconclusive, 1 not run at this tier\n"
+    )
+    assert "\033[" not in shown
+
+
+def test_one_paper_alone(folders, capsys):
+    assert run(folders, "--paper", "dp_sgld") == 0
+    shown = capsys.readouterr().out
+    assert "sgld-1" in shown
+    assert "kl-1" not in shown
+
+
+def test_colours_add_nothing_but_colour():
+    plain, coloured = (table(ROWS, width=100, colour=colour) for colour in (False, True))
+    assert coloured.count("\033[0m") == len(ROWS)
+    for code in ("32", "31", "33", "90", "0"):
+        coloured = coloured.replace(f"\033[{code}m", "")
+    assert coloured == plain
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_long_statements_are_cut_to_the_terminal(width):
+    long = [row("kl-1a", REPRODUCED, statement="word " * 60)]
+    line = table(long, width=width, colour=False).splitlines()[1]
+    assert len(line) <= max(width, 95)
+    assert line.endswith("...")
+
+
+def test_equal_verdicts_pass_the_check_whatever_the_numbers(folders, capsys):
+    (folders / "results" / "embedded" / "claims.csv").unlink()
+    path = folders / "docs" / "embedded" / "claims.csv"
+    text = path.read_text().replace("0.533333", "0.6")
+    (folders / "results" / "embedded" / "claims.csv").write_text(text)
+    assert run(folders, "--check") == 0
+    assert capsys.readouterr().out == "0 of 4 verdicts changed\n"
+
+
+def test_a_changed_verdict_fails_the_check_and_is_named(folders, capsys):
+    path = folders / "results" / "embedded" / "claims.csv"
+    path.write_text(path.read_text().replace(INCONCLUSIVE, REPRODUCED))
+    assert run(folders, "--check") == 1
+    assert "kl-1: inconclusive -> reproduced\n1 of 4" in capsys.readouterr().out
+
+
+def test_new_and_lost_claims_are_changes():
+    found = changes(ROWS[:2], ROWS[1:3])
+    assert found == [
+        f"kl-1a: {REPRODUCED} -> no such claim",
+        f"sgld-1: no such claim -> {NOT_REPRODUCED}",
+    ]
+
+
+def test_a_verdict_without_its_evidence_is_an_error(folders, capsys):
+    (folders / "results" / "embedded" / FIGURE).unlink()
+    assert run(folders) == 2
+    error = capsys.readouterr().err
+    assert "evidence of kl-1a" in error
+    assert FIGURE in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--tier", "paper"), "paper/claims.csv"),
+        (("--tier", "../secret", "--published"), "claims.csv"),
+        (("--paper", "other"), "other"),
+        (("--check", "--published"), "--published"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_2(folders, capsys, arguments, named):
+    assert run(folders, *arguments) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert error.count("\n") == 1
+
+
+def test_a_verdict_that_does_not_exist_is_refused(folders, capsys):
+    path = folders / "results" / "embedded" / "claims.csv"
+    path.write_text(path.read_text().replace(INCONCLUSIVE, "maybe"))
+    assert run(folders) == 2
+    assert f"maybe; allowed: {', '.join(VERDICTS)}" in capsys.readouterr().err
+
+
+def test_the_published_verdicts_of_the_project_are_whole(capsys):
+    for tier in ("embedded", "workstation"):
+        assert run_command(main, ["--tier", tier, "--published"]) == 0
+        assert "kl-1a" in capsys.readouterr().out
