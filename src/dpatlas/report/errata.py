@@ -1,0 +1,120 @@
+"""The errata as data and as a document: `python -m dpatlas.report.errata --output docs/errata.md`.
+
+What they say stands in workflow/errata.yaml.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jsonschema
+
+from dpatlas.core.config import read_yaml
+from dpatlas.core.files import write_atomic
+from dpatlas.errors import ArgumentParser, InputError, run_command
+
+ERRATA = Path("workflow/errata.yaml")
+SCHEMA = Path("workflow/schemas/errata.schema.yaml")
+MEANINGS = {
+    "proved": "the printed statement contradicts an exact computation",
+    "counter-example": "it is false in general, by an explicit case",
+    "proof gap": "the argument does not carry it; it may hold all the same",
+    "misprint": "a slip that the paper's own steps or numbers correct",
+    "improvement": "it holds as printed, and more can be said",
+    "ambiguity": "the text can be read in two ways, which differ",
+}
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """One place of a paper where our check came to another result.
+
+    status: a key of `MEANINGS`. shown_by: tests, as pytest names them. products: figures and tables
+    that show both sides.
+    """
+
+    id: str
+    paper: str
+    place: str
+    status: str
+    printed: str
+    corrected: str
+    consequence: str
+    shown_by: tuple[str, ...]
+    products: tuple[str, ...] = ()
+
+
+def read_errata(path: Path = ERRATA, schema: Path = SCHEMA) -> list[Erratum]:
+    """Read and check the errata; InputError for what the schema refuses or an id given twice."""
+    content = read_yaml(path)
+    validator = jsonschema.Draft202012Validator(read_yaml(schema))
+    error = jsonschema.exceptions.best_match(validator.iter_errors(content))
+    if error:
+        where = ".".join(map(str, error.absolute_path)) or "the file"
+        raise InputError(f"{path}: {where}", error.message[:200], f"see {schema.name}")
+    found = [
+        Erratum(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
+        for fields in content["errata"]
+    ]
+    (repeated, times), *_ = Counter(erratum.id for erratum in found).most_common()
+    if times > 1:
+        raise InputError(str(path), f"id {repeated} twice", "each id once")
+    return found
+
+
+def document(errata: Sequence[Erratum]) -> str:
+    """The errata in Markdown, by paper; links are relative to `docs`."""
+    counts = Counter(erratum.status for erratum in errata)
+    lines = [
+        "# Errata",
+        "",
+        "Where our own check of the papers came to another result. Each entry names the tests that "
+        "show it (`pytest TEST` runs one in seconds) and the figures and tables that show both "
+        "sides. Both conventions are in `python -m dpatlas bound` where a formula is concerned. "
+        "What is not listed was found to hold where the tests look at it; not every statement of "
+        "the papers was checked. Made of `workflow/errata.yaml` by `python -m "
+        "dpatlas.report.errata`.",
+        "",
+        "| status | meaning | entries |",
+        "|---|---|---|",
+        *(f"| {status} | {words} | {counts[status]} |" for status, words in MEANINGS.items()),
+    ]
+    for paper in dict.fromkeys(erratum.paper for erratum in errata):
+        lines += ["", f"## {paper}"]
+        for erratum in errata:
+            if erratum.paper == paper:
+                lines += _entry(erratum)
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the document from the command line."""
+    parser = ArgumentParser(prog="python -m dpatlas.report.errata", description=__doc__)
+    parser.add_argument("--errata", type=Path, default=ERRATA, help="errata.yaml")
+    parser.add_argument("--schema", type=Path, default=SCHEMA)
+    parser.add_argument("--output", required=True, type=Path, help="Markdown to write")
+    options = parser.parse_args(arguments)
+    write_atomic(options.output, document(read_errata(options.errata, options.schema)))
+    return 0
+
+
+def _entry(erratum: Erratum) -> list[str]:
+    tests = [
+        f"[{test.partition('::')[2]}](../{test.partition('::')[0]})" for test in erratum.shown_by
+    ]
+    rows = {
+        "Printed": erratum.printed,
+        "Corrected": erratum.corrected,
+        "Consequence": erratum.consequence,
+        "Shown by": ", ".join(tests),
+    }
+    if erratum.products:
+        rows["Seen in"] = ", ".join(f"`{name}`" for name in erratum.products)
+    title = f"### {erratum.place}: {erratum.status}"
+    return ["", title, "", *(f"- **{name}.** {text}" for name, text in rows.items())]
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main, sys.argv[1:]))

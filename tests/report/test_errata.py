@@ -1,0 +1,103 @@
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dpatlas.core.config import load_tier
+from dpatlas.errors import InputError, run_command
+from dpatlas.report.errata import MEANINGS, document, main, read_errata
+from dpatlas.specs.atlas import PAPERS, Atlas
+
+PROJECT = Path(__file__).resolve().parents[2]
+COMMITTED = PROJECT / "workflow" / "errata.yaml"
+SCHEMA = PROJECT / "workflow" / "schemas" / "errata.schema.yaml"
+
+
+@pytest.fixture(scope="module")
+def errata():
+    return read_errata(COMMITTED, SCHEMA)
+
+
+def test_every_erratum_names_tests_that_exist(errata):
+    named = defaultdict(set)
+    for erratum in errata:
+        for test in erratum.shown_by:
+            path, _, function = test.partition("::")
+            named[path].add(function)
+    for path, functions in named.items():
+        tree = ast.parse((PROJECT / path).read_text())
+        known = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assert functions <= known, path
+
+
+def test_every_test_that_shows_an_erratum_is_named_by_one(errata):
+    named = {test for erratum in errata for test in erratum.shown_by}
+    for path in (PROJECT / "tests" / "bounds").glob("test_*_errata*.py"):
+        assert any(path.name in test for test in named), path.name
+
+
+def test_every_erratum_names_figures_and_tables_that_rules_make(errata):
+    atlas = Atlas(load_tier("embedded"))
+    products = {*atlas.figures, *atlas.tables}
+    assert {name for erratum in errata for name in erratum.products} <= products
+
+
+def test_every_paper_has_errata_and_the_schema_knows_every_status(errata):
+    assert [*dict.fromkeys(erratum.paper for erratum in errata)] == list(PAPERS)
+    item = yaml.safe_load(SCHEMA.read_text())["properties"]["errata"]["items"]["properties"]
+    assert item["status"]["enum"] == list(MEANINGS)
+    assert item["paper"]["enum"] == list(PAPERS)
+
+
+def test_the_committed_document_is_made_of_the_committed_data(errata):
+    made = "make it again: python -m dpatlas.report.errata --output docs/errata.md"
+    assert (PROJECT / "docs" / "errata.md").read_text() == document(errata), made
+
+
+def test_the_document_has_every_entry_and_links_that_lead_to_files(errata):
+    text = document(errata)
+    for erratum in errata:
+        assert f"### {erratum.place}: {erratum.status}" in text
+        for part in (erratum.printed, erratum.corrected, erratum.consequence):
+            assert part in text
+        for test in erratum.shown_by:
+            assert (PROJECT / "docs" / f"../{test.partition('::')[0]}").is_file()
+
+
+def small(**changes):
+    fields = {
+        "id": "kl-a",
+        "paper": "kl_privacy",
+        "place": "Eq. 6",
+        "status": "proved",
+        "printed": "one",
+        "corrected": "two",
+        "consequence": "none",
+        "shown_by": ["tests/bounds/test_x.py::test_y"],
+    } | changes
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("entries", "named"),
+    [
+        ([small(status="wrong")], "wrong"),
+        ([small(paper="other")], "other"),
+        ([small(shown_by=["../x.py::test_y"])], "x.py"),
+        ([small(shown_by=[])], "shown_by"),
+        ([small(printed=None)], "printed"),
+        ([small(note="more")], "note"),
+        ([small(), small(id="kl-b"), small()], "kl-a twice"),
+    ],
+)
+def test_bad_errata_are_refused_in_one_line(tmp_path, capsys, entries, named):
+    path = tmp_path / "errata.yaml"
+    path.write_text(yaml.safe_dump({"errata": entries}))
+    with pytest.raises(InputError, match=named):
+        read_errata(path, SCHEMA)
+    words = ["--errata", str(path), "--schema", str(SCHEMA), "--output", str(tmp_path / "e.md")]
+    assert run_command(main, words) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "e.md").exists()
