@@ -11,11 +11,19 @@ from PIL import Image
 
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import Prepared, load
-from dpatlas.data.registry import DATA_SETS, PNEUMONIA, PNEUMONIA_CAUSES
+from dpatlas.data.registry import (
+    DATA_SETS,
+    PNEUMONIA,
+    PNEUMONIA_224_CLEANED,
+    PNEUMONIA_CAUSES,
+    PNEUMONIA_CAUSES_CLEANED,
+)
 from dpatlas.errors import InputError
 
 PER_CLASS = {"train": (4, 7), "test": (2, 4)}
 PER_CAUSE = {"train": (4, 4, 3), "test": (2, 3, 1)}
+# Of the list of labels: all but one training image.
+TOTALS = {"train": 10, "test": 6}
 VALIDATION = 3
 TWO = {"classes": ["normal", "pneumonia"]}
 THREE = {"classes": ["normal", "bacteria", "virus"]}
@@ -52,6 +60,8 @@ class Miniature:
     def __init__(self, patch):
         for entry, counts in ((PNEUMONIA, PER_CLASS), (PNEUMONIA_CAUSES, PER_CAUSE)):
             patch.setitem(DATA_SETS, entry.name, replace(entry, counts=counts))
+        for entry in (PNEUMONIA_CAUSES_CLEANED, PNEUMONIA_224_CLEANED):
+            patch.setitem(DATA_SETS, entry.name, replace(entry, totals=TOTALS))
         self.levels = {"train": [], "test": []}
         for split, counts in PER_CAUSE.items():
             causes = np.repeat(list(LEVELS), counts)
@@ -88,6 +98,30 @@ class Miniature:
         members = [*junk, *extras, *(self.images() if images is None else images).items()]
         path = folder / "ChestXRay2017.zip"
         path.write_bytes(zip_bytes(members))
+        return path
+
+    def write_unpacked(self, folder: Path, images=None) -> Path:
+        """The folder `chest_xray`, with a leftover that is no image."""
+        for name, content in (self.images() if images is None else images).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        (folder / "chest_xray/train/NORMAL/.DS_Store").write_bytes(b"no image")
+        return folder / "chest_xray"
+
+    def labels(self) -> list[tuple[str, str]]:
+        """The list of labels, in no order: all images but a virus of the training split."""
+        rows = []
+        for name in self.images():
+            cause = next((cause for cause in LEVELS if cause in name.lower()), None)
+            rows.append((name, cause))
+        left_out = next(row for row in rows if row[1] == "virus" and "/train/" in row[0])
+        return [row for row in reversed(rows) if row != left_out]
+
+    def write_labels(self, folder: Path, rows=None, header="file,label") -> Path:
+        """`chest_xray_labels.csv`, to lie beside a copy."""
+        path = folder / "chest_xray_labels.csv"
+        rows = self.labels() if rows is None else rows
+        path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n")
         return path
 
     def arrays(self) -> dict[str, np.ndarray]:

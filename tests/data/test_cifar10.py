@@ -123,7 +123,15 @@ def test_changed_batch_of_an_unpacked_copy_is_refused(miniature, two, tmp_path):
 def test_missing_batch_is_named(miniature, two, tmp_path):
     folder = miniature.write_unpacked(tmp_path)
     (folder / "data_batch_4").unlink()
-    assert "data_batch_4" in refusal(tmp_path, two, tmp_path / "out")
+    (folder / "test_batch").unlink()
+    message = refusal(tmp_path, two, tmp_path / "out")
+    assert "cifar-10-batches-py: found no data_batch_4, test_batch; allowed" in message
+
+
+def test_missing_folders_of_a_jpeg_copy_are_named(miniature, two, tmp_path):
+    folder = miniature.write_jpeg_folder(tmp_path) / "test/automobile"
+    folder.rename(folder.with_name("cars"))
+    assert "no folders test/automobile" in refusal(tmp_path, two, tmp_path / "out")
 
 
 class Hostile:

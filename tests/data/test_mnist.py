@@ -211,6 +211,14 @@ def test_incomplete_copy_says_what_belongs_to_it(mnist, tmp_path):
     message = refusal(tmp_path, tmp_path / "out")
     assert "no copy of mnist" in message and str(tmp_path) in message
     assert all(name in message for name in NAMES) and "permission to download" in message
+    assert message.endswith(f"; {tmp_path} lacks t10k-images-idx3-ubyte")
+
+
+def test_a_folder_in_place_of_a_file_is_no_file(mnist, tmp_path):
+    mnist.write_archives(tmp_path)
+    (tmp_path / f"{TRAIN_IMAGES}.gz").unlink()
+    (tmp_path / f"{TRAIN_IMAGES}.gz").mkdir()
+    assert f"; {tmp_path} lacks {TRAIN_IMAGES}" in refusal(tmp_path, tmp_path / "out")
 
 
 def served(mnist, server, content=lambda name: None):

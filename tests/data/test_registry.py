@@ -19,8 +19,17 @@ def test_entries_are_consistent(entry):
     assert all(len(file.md5) == 32 and file.address.endswith(file.name) for file in entry.files)
 
 
+def test_counts_per_class_or_totals_are_known_of_every_published_set():
+    for entry in PUBLISHED.values():
+        assert bool(entry.counts) != bool(entry.totals)
+        assert bool(entry.totals) == bool(entry.label_file)
+
+
 def test_sizes_are_the_published_ones():
-    totals = {name: sum(map(sum, entry.counts.values())) for name, entry in PUBLISHED.items()}
+    totals = {
+        name: sum(map(sum, entry.counts.values())) or sum(entry.totals.values())
+        for name, entry in PUBLISHED.items()
+    }
     assert totals == {
         "digits": 1797,
         "mnist": 70_000,
@@ -32,4 +41,6 @@ def test_sizes_are_the_published_ones():
         "pneumonia": 5856,
         "pneumonia_causes": 5856,
         "pneumonia-224": 5856,
+        "pneumonia_causes-cleaned": 5787,
+        "pneumonia-224-cleaned": 5787,
     }

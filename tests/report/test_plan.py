@@ -9,6 +9,7 @@ from small_run import FIELDS, spec_of, write_run
 
 from dpatlas.commands import plan as command
 from dpatlas.core.config import load_tier
+from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import run_command
 from dpatlas.report.plan import Job, describe_plan, make_plan, makespan
 from dpatlas.report.rates import DEFAULTS, fit, past_runs, runtime_minutes
@@ -259,6 +260,18 @@ def test_a_scheduler_is_asked_for_more_time_for_larger_networks_within_bounds():
     depths = [on_cpu[name] for depth in (8, 12, 16) for name in on_cpu if f"he-d{depth}-" in name]
     assert depths == sorted(depths)
     assert depths[0] < depths[-1]
+
+
+def test_what_would_be_downloaded_is_counted_once_and_not_where_it_is(tmp_path):
+    config = load_tier("paper")
+    everything = command.download_mb(Atlas(config, tmp_path))
+    sizes = {file.name: file.size for name in DATA_SETS for file in DATA_SETS[name].files}
+    assert everything == pytest.approx(sum(sizes.values()) / 2**20)
+    (tmp_path / "stl10_binary.tar.gz").touch()
+    local = Atlas({**config, "data": {**config["data"], "root": str(tmp_path)}}, tmp_path)
+    stl10 = sizes["stl10_binary.tar.gz"] / 2**20
+    assert everything - command.download_mb(local) == pytest.approx(stl10)
+    assert command.download_mb(Atlas(load_tier("embedded"), tmp_path)) == 0
 
 
 def test_cores_take_the_longest_job_that_is_left():

@@ -31,7 +31,9 @@ def code_on_disk(monkeypatch):
 @pytest.fixture
 def run(tmp_path):
     folder = small_run(tmp_path / "results")
-    write_json(folder / "config.json", {"tier": "embedded", "data": {"root": "/home/me/data"}})
+    own = {"mine": {"path": "/home/me/scans", "classes": ["a", "b"]}}
+    data = {"root": "/home/me/data", "own": own}
+    write_json(folder / "config.json", {"tier": "embedded", "data": data})
     return folder
 
 
@@ -182,7 +184,8 @@ def test_claims_without_verdicts_are_refused(run):
 
 def test_the_saved_config_is_published_as_json(run):
     config = json.loads((published(run) / "config.json").read_text())
-    assert config == {"tier": "embedded", "data": {"root": None}}
+    own = {"mine": {"path": "mine", "classes": ["a", "b"]}}
+    assert config == {"tier": "embedded", "data": {"root": None, "own": own}}
 
 
 def test_if_the_new_folder_cannot_take_its_place_the_old_one_comes_back(run, monkeypatch):

@@ -17,7 +17,8 @@ rule data:
     params:
         options=lambda wildcards: ATLAS.data_sets()[wildcards.id],
         folder=subpath(output[0], parent=True),
-        source=ATLAS.data_source(),
+        source=lambda wildcards: ATLAS.data_source(wildcards.id),
+        state=lambda wildcards: ATLAS.own_state(wildcards.id),
         code=code_digest("dpatlas.data.prepare"),
     shell:
         "python -m dpatlas.data.prepare --options {params.options:q} "

@@ -1,24 +1,29 @@
-"""`python -m dpatlas data`: the published files that a tier needs, and where they are or belong."""
+"""`python -m dpatlas data`: the files that a tier needs, published or own, and where they are."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from dpatlas.core.config import load_config, load_tier
-from dpatlas.data import prepare
+from dpatlas.core.specs import Spec
+from dpatlas.data import own, prepare
+from dpatlas.data.bounded import readable
 from dpatlas.data.registry import DataSet, find
 from dpatlas.errors import ArgumentParser
 from dpatlas.specs.atlas import Atlas
+from dpatlas.specs.pretrain import weights_file
+
+OWN = "folder or .npz file"
 
 
 @dataclass(frozen=True)
 class Needed:
-    """A data set or a weight file that others published.
+    """A data set or a weight file that others published, or a data set of the user's own.
 
     found: what kind of copy is there, and where; None if none is. accepts: what may lie in a place
     or in its sub-folder. addresses: of the official files; empty where they are fetched by hand.
+    own_path: of an own data set, which is looked for there alone.
     """
 
     name: str
@@ -28,6 +33,7 @@ class Needed:
     subfolder: str
     addresses: list[str]
     by_hand: str
+    own_path: str | None = None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,12 +55,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def needed(atlas: Atlas) -> list[Needed]:
-    """Every published data set, and every published weight file, of the run; each once."""
+    """Every data set and weight file of the run that is the user's or published; each once."""
     names = {json.loads(options)["name"] for options in atlas.data_sets().values()}
-    sets = [find(name) for name in sorted(names)]
-    found = [_data_set(each, places(atlas)) for each in sets if each.files or each.by_hand]
-    models = sorted({fields["model"] for fields in _imported(atlas)})
-    return found + [_weights(model, places(atlas)) for model in models]
+    mine = set(atlas.own_sets().values())
+    sets = [find(name) for name in sorted(names - mine)]
+    found = [_own(name, atlas.config["data"]["own"][name]["path"]) for name in sorted(mine)]
+    found += [_data_set(each, places(atlas)) for each in sets if each.files or each.by_hand]
+    imported = {spec: weights_file(atlas.config, spec) for spec in _imported(atlas)}
+    models = sorted({spec.fields["model"] for spec, file in imported.items() if not file})
+    found += [_weights(model, places(atlas)) for model in models]
+    return found + [_named(spec, file, places(atlas)) for spec, file in imported.items() if file]
 
 
 def missing(atlas: Atlas) -> list[str]:
@@ -72,7 +82,7 @@ def places(atlas: Atlas) -> list[Path]:
 def describe(files: Sequence[Needed], looked_in: Sequence[Path], atlas: Atlas) -> list[str]:
     """Lines for people."""
     if not files:
-        return [f"tier {atlas.tier}: no published file is needed"]
+        return [f"tier {atlas.tier}: no published file and no own one is needed"]
     lines = [f"tier {atlas.tier}: looked in {', then '.join(map(str, looked_in))}"]
     for each in files:
         lines.append(f"{each.name}: {each.found}" if each.found else _missing_line(each, looked_in))
@@ -81,9 +91,13 @@ def describe(files: Sequence[Needed], looked_in: Sequence[Path], atlas: Atlas) -
 
 
 def _missing_line(each: Needed, looked_in: Sequence[Path]) -> str:
+    if each.own_path:
+        return f"{each.name}: missing; data.own.{each.name}.path names no {OWN}: {each.own_path}"
     place = looked_in[0]
     official = f"; official: {', '.join(each.addresses)}" if each.addresses else ""
     by_hand = f" ({each.by_hand})" if each.by_hand else ""
+    if not each.accepts:
+        return f"{each.name}: missing{by_hand}"
     accepted = ", or ".join(each.accepts)
     return f"{each.name}: missing; put {accepted} into {place}/ or {place / each.subfolder}/" + (
         official + by_hand
@@ -91,7 +105,8 @@ def _missing_line(each: Needed, looked_in: Sequence[Path]) -> str:
 
 
 def _data_set(data_set: DataSet, looked_in: Sequence[Path]) -> Needed:
-    source = prepare.READERS[data_set.name].locate(data_set, looked_in)
+    with readable():
+        source = prepare.READERS[data_set.name].locate(data_set, looked_in)
     return Needed(
         name=data_set.name,
         licence=data_set.licence,
@@ -103,9 +118,22 @@ def _data_set(data_set: DataSet, looked_in: Sequence[Path]) -> Needed:
     )
 
 
-def _imported(atlas: Atlas) -> list[dict[str, Any]]:
-    specs = atlas.groups.get("pretrain", {}).get("imported", [])
-    return [spec.fields for spec in specs]
+def _own(name: str, path: str) -> Needed:
+    source = own.locate(path)
+    return Needed(
+        name=name,
+        licence=own.LICENCE,
+        found=f"{source.kind}, {source.where}" if source else None,
+        accepts=[OWN],
+        subfolder="",
+        addresses=[],
+        by_hand="",
+        own_path=path,
+    )
+
+
+def _imported(atlas: Atlas) -> list[Spec]:
+    return atlas.groups.get("pretrain", {}).get("imported", [])
 
 
 def _weights(model: str, looked_in: Sequence[Path]) -> Needed:
@@ -124,4 +152,20 @@ def _weights(model: str, looked_in: Sequence[Path]) -> Needed:
         subfolder=FOLDER,
         addresses=[address],
         by_hand="",
+    )
+
+
+def _named(spec: Spec, file: str, looked_in: Sequence[Path]) -> Needed:
+    """Weights that the config names: no address of them is known."""
+    from dpatlas.data.weights import FOLDER, find
+
+    found = find(file, looked_in)
+    return Needed(
+        name=f"weights of {spec.slug}",
+        licence="MoCo: CC BY-NC 4.0, not for commercial use; trained on ImageNet, under its terms",
+        found=str(found) if found else None,
+        accepts=[],
+        subfolder=FOLDER,
+        addresses=[],
+        by_hand=f"pretrain.backbones.{spec.slug}.file says {file}; nothing is fetched for it",
     )

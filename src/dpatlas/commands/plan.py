@@ -5,11 +5,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from dpatlas.commands.data import places
 from dpatlas.core.config import load_config, load_tier
 from dpatlas.core.guard import integer
+from dpatlas.data.prepare import READERS
+from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import ArgumentParser
 from dpatlas.report.plan import Job, describe_plan, make_plan
-from dpatlas.report.work import work_of
+from dpatlas.report.work import work_of, work_of_features
 from dpatlas.specs.atlas import RESULTS, Atlas
 from dpatlas.specs.sizes import array_mb
 
@@ -34,13 +37,13 @@ def main(arguments: Sequence[str]) -> int:
     config = load_config(options.config) if options.config else load_tier(options.tier)
     atlas = Atlas(config, options.results)
     where = (config["device"], options.results, cores, atlas.tier, options.gpus)
-    plan = make_plan(jobs_of(atlas), *where)
+    plan = {**make_plan(jobs_of(atlas), *where), "download_mb": download_mb(atlas)}
     print(json.dumps(plan, indent=1) if options.json else describe_plan(plan))
     return 0
 
 
 def jobs_of(atlas: Atlas) -> list[Job]:
-    """Every job of the run: data sets, runs, figures and tables, claims and page.
+    """Every job of the run: data sets, features, runs, figures and tables, claims and page.
 
     A job is done if what it writes is there; whether code or data changed since, Snakemake knows.
     """
@@ -62,6 +65,21 @@ def jobs_of(atlas: Atlas) -> list[Job]:
         megabytes = array_mb(json.loads(options))
         memory_mb = READING_MB + 3 * megabytes
         jobs.append(Job("shared", "data", done, None, memory_mb, 2**20 * megabytes))
+    for name, found in atlas.frozen_features.items():
+        done = Path(atlas.features(name), "manifest.json").is_file()
+        jobs.append(Job("shared", "features", done, work_of_features(found), found.memory_mb))
     last = ("claims.csv", "report/index.html")
     jobs += [Job("shared", "claims, page", (atlas.folder / path).is_file()) for path in last]
     return jobs
+
+
+def download_mb(atlas: Atlas) -> float:
+    """Of official files of data sets that are neither under data.root nor in the cache."""
+    if not atlas.config["data"]["download"]:
+        return 0.0
+    names = {json.loads(options)["name"] for options in atlas.data_sets().values()}
+    files = {}
+    for name in names & set(DATA_SETS):
+        if READERS.get(name) and READERS[name].locate(DATA_SETS[name], places(atlas)) is None:
+            files |= {file.name: file.size for file in DATA_SETS[name].files}
+    return sum(files.values()) / 2**20

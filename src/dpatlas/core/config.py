@@ -3,7 +3,8 @@
 import difflib
 import json
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ SCHEMA = Path("workflow/schemas/config.schema.yaml")
 DEFAULT = Path("config.yaml")
 TIERS = Path("workflow/tiers")
 CUSTOM_TIER = "custom"
+# Of a config, aliases counted as often as they are met; no shipped one comes near.
+DEEPEST, MOST_VALUES = 40, 1_000_000
+LARGEST = sys.float_info.max
 _TYPES = {
     "object": "a block of keys",
     "array": "a list",
@@ -46,14 +50,54 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-        value = json.loads(text) if Path(path).suffix == ".json" else yaml.load(text, LOADER)
+        value = json.loads(text) if Path(path).suffix == ".json" else _parsed(str(path), text)
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(str(path), error.strerror or "unreadable", "a readable file") from None
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        # PyYAML's own constructors raise what they like: `!!bool x` a KeyError.
         raise InputError(str(path), f"not YAML: {error}", "a YAML file") from None
     if not isinstance(value, dict):
         raise InputError(str(path), type(value).__name__, "a YAML file with keys")
     return value
+
+
+def _parsed(path: str, text: str) -> Any:
+    """The value of a YAML text; InputError for a key that a block has twice."""
+    loader = LOADER(text)
+    try:
+        root = loader.get_single_node()
+        for block in _blocks(root):
+            _refuse_twice(path, [key for key, _ in block.value])
+        return None if root is None else loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
+def _blocks(root: yaml.Node | None) -> Iterator[yaml.MappingNode]:
+    """Every block of keys, once, though an alias may hold itself."""
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+            continue
+        seen.add(id(node))
+        block = isinstance(node, yaml.MappingNode)
+        waiting += [value for _, value in node.value] if block else node.value
+        if block:
+            yield node
+
+
+def _refuse_twice(path: str, keys: Sequence[yaml.Node]) -> None:
+    lines: dict[str, int] = {}
+    for key in keys:
+        if isinstance(key, yaml.ScalarNode):
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                found = f"{key.value} in lines {lines[key.value]} and {line} of one block"
+                raise InputError(path, found, "each key once")
+            lines[key.value] = line
 
 
 def merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,10 +154,53 @@ def load_tier(name: str, root: Path | None = None) -> dict[str, Any]:
 
 
 def validate(config: Mapping[str, Any], schema_path: Path | str) -> None:
-    """Raise InputError for the first thing that the schema does not allow."""
-    error = best_match(_Validator(read_yaml(schema_path)).iter_errors(config))
+    """Raise InputError for the first thing that the schema does not allow.
+
+    Where the schema lists names of data sets with `or_own`, those of `data.own` are allowed too.
+    """
+    _check_shape(config)
+    data = config.get("data")
+    own = data.get("own") if isinstance(data, Mapping) else None
+    names = [name for name in own if isinstance(name, str)] if isinstance(own, Mapping) else []
+    schema = _with_own(read_yaml(schema_path), names)
+    error = best_match(_Validator(schema).iter_errors(config))
     if error is not None:
         raise InputError(*_explain(error))
+
+
+def _with_own(node: Any, names: Sequence[str]) -> Any:
+    """The schema with `names` in every list of names that is open to a user's own data sets."""
+    if isinstance(node, list):
+        return [_with_own(each, names) for each in node]
+    if not isinstance(node, Mapping):
+        return node
+    found = {key: _with_own(value, names) for key, value in node.items()}
+    return {**found, "enum": [*found["enum"], *names]} if "or_own" in found else found
+
+
+def _check_shape(config: Mapping[str, Any]) -> None:
+    """InputError for keys that are no text, and for more than a config can mean.
+
+    YAML allows it: 5 as a key, a list that holds itself, aliases of aliases of aliases, and whole
+    numbers of which neither a double nor a message can hold all digits.
+    """
+    waiting: list[tuple[str, int, Any]] = [("", 0, config)]
+    count = 0
+    while waiting:
+        place, depth, value = waiting.pop()
+        count += len(value)
+        if count > MOST_VALUES or depth > DEEPEST:
+            allowed = f"at most {DEEPEST} levels and {MOST_VALUES} values"
+            raise InputError(place or "config", "more levels or values than a config has", allowed)
+        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            if isinstance(value, Mapping) and not isinstance(key, str):
+                found = f"{key!r} ({type(key).__name__}) as a key"
+                raise InputError(place or "config", found, "text: write it in quotes")
+            if isinstance(inner, Mapping | list):
+                waiting.append((_path(place, str(key)), depth + 1, inner))
+            elif isinstance(inner, int) and abs(inner) > LARGEST:
+                found = f"a whole number of {inner.bit_length()} bits"
+                raise InputError(_path(place, str(key)), found, f"numbers up to {LARGEST:g}")
 
 
 def _is_integer(checker: Any, value: Any) -> bool:

@@ -4,7 +4,7 @@ Names inside a JPEG copy never become paths either: a member counts if its whole
 """
 
 import hashlib
-import io
+import lzma
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from dpatlas.core.canonical import sha256
+from dpatlas.data.bounded import Bounded, check_size, jpeg, read_file
 from dpatlas.data.cifar import Layout
-from dpatlas.data.official import DAMAGED, damaged, first_copy, stack
+from dpatlas.data.official import DAMAGED, damaged, first_copy, folders, stack
 from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
@@ -24,6 +25,9 @@ IMAGE_NAME = re.compile(r"(?:\./)?(?P<split>train|test)/(?P<label>[a-z]+)/(?P<nu
 
 JPEG_TAR = "JPEG copy from a tar file"
 JPEG_FOLDER = "JPEG copy from a folder"
+# A copy of good quality has 93 million bytes when unpacked and no image above 1,200.
+LARGEST_MEMBER = 1 << 16
+LARGEST_TAR = 1 << 29
 
 
 def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
@@ -31,9 +35,9 @@ def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
     marks = {
         **LAYOUT.marks(data_set),
         JPEG_TAR: "cifar10_images.tar.xz",
-        JPEG_FOLDER: f"train/{data_set.classes[0]}",
+        JPEG_FOLDER: f"train/{data_set.classes[0]}/",
     }
-    source = first_copy(marks, data_set, places)
+    source = first_copy(marks, folders(places, data_set.name))
     if source is not None and source.kind == JPEG_FOLDER:
         return Source(JPEG_FOLDER, source.path.parents[1])
     return source
@@ -44,7 +48,7 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
 
     Raises InputError, with the file and what is wrong, for a wrong md5, a truncated or damaged
     archive, a pickle that holds more than arrays, an image that cannot be decoded or has another
-    size.
+    size, files of absurd sizes.
     """
     readers = {JPEG_TAR: _read_tar, JPEG_FOLDER: _read_folder}
     if source.kind in readers:
@@ -54,31 +58,44 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
 
 def _read_tar(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
     def members() -> Iterator[tuple[str, bytes]]:
-        with tarfile.open(path, "r|xz") as archive:
-            for member in archive:
-                if member.isreg() and _is_wanted(member.name, classes):
-                    yield member.name, archive.extractfile(member).read()
+        with lzma.open(path) as stream:
+            bounded = Bounded(stream, LARGEST_TAR, str(path))
+            with tarfile.open(fileobj=bounded, mode="r|") as archive:
+                for member in archive:
+                    if member.isreg() and _is_wanted(member.name, classes):
+                        check_size(f"{path}: {member.name}", member.size, LARGEST_MEMBER)
+                        yield member.name, archive.extractfile(member).read()
 
     try:
-        files = list(members())
+        splits = _from_images(path, members(), data_set, classes)
     except DAMAGED as error:
         raise damaged(path, error) from None
-    splits = _from_images(path, files, data_set, classes)
     return Images(splits, f"sha256:{file_digest(path, 'sha256')}")
 
 
 def _read_folder(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
-    files = [
-        (file.relative_to(path).as_posix(), file.read_bytes())
+    missing = [
+        f"{split}/{name}"
         for split in ("train", "test")
         for name in classes
-        for file in sorted((path / split / name).glob("*.jpg"))
-        if file.is_file() and _is_wanted(file.relative_to(path).as_posix(), classes)
+        if not (path / split / name).is_dir()
     ]
+    if missing:
+        raise InputError(str(path), f"no folders {', '.join(missing)}", "one for each class")
     digest = hashlib.sha256()
-    for name, content in files:
-        digest.update(f"{name} {sha256(content)}\n".encode())
-    return Images(_from_images(path, files, data_set, classes), f"sha256:{digest.hexdigest()}")
+
+    def files() -> Iterator[tuple[str, bytes]]:
+        for split in ("train", "test"):
+            for label in classes:
+                for file in sorted((path / split / label).iterdir()):
+                    name = f"{split}/{label}/{file.name}"
+                    if _is_wanted(name, classes):
+                        content = read_file(file, LARGEST_MEMBER)
+                        digest.update(f"{name} {sha256(content)}\n".encode())
+                        yield name, content
+
+    splits = _from_images(path, files(), data_set, classes)
+    return Images(splits, f"sha256:{digest.hexdigest()}")
 
 
 def _is_wanted(name: str, classes: Sequence[str]) -> bool:
@@ -90,31 +107,35 @@ def _from_images(
     path: Path, files: Iterable[tuple[str, bytes]], data_set: DataSet, classes: Sequence[str]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     size = int(np.prod(data_set.image_shape))
-    parts: dict[str, list[list[np.ndarray]]] = {
-        split: [[] for _ in classes] for split in ("train", "test")
+    found: dict[tuple[str, str], dict[str, np.ndarray]] = {
+        (split, name): {} for split in ("train", "test") for name in classes
     }
-    for name, content in sorted(files):
+    for name, content in files:
         match = IMAGE_NAME.fullmatch(name)
-        pixels = _decode(f"{path}: {name}", content, data_set)
-        parts[match["split"]][classes.index(match["label"])].append(pixels)
+        images = found[match["split"], match["label"]]
+        if match["number"] in images:
+            raise InputError(f"{path}: {name}", "this image a second time", "every image once")
+        images[match["number"]] = _decode(f"{path}: {name}", content, data_set)
     return {
-        split: stack([np.array(part, dtype=np.uint8).reshape(-1, size) for part in per_class])
-        for split, per_class in parts.items()
+        split: stack(
+            [
+                np.array(
+                    [pixels for _, pixels in sorted(found[split, name].items())], np.uint8
+                ).reshape(-1, size)
+                for name in classes
+            ]
+        )
+        for split in ("train", "test")
     }
 
 
 def _decode(where: str, content: bytes, data_set: DataSet) -> np.ndarray:
     """One image as (d,) uint8, channels first."""
-    from PIL import Image, UnidentifiedImageError
-
     channels, height, width = data_set.image_shape
     allowed = f"a JPEG image of {width} x {height} pixels and {channels} channels"
-    try:
-        with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
-            # The header is enough to refuse an image of another size before it is decoded.
-            found = f"{image.width} x {image.height} pixels, {len(image.getbands())} channels"
-            if (len(image.getbands()), image.height, image.width) != data_set.image_shape:
-                raise InputError(where, found, allowed)
-            return np.asarray(image).transpose(2, 0, 1).reshape(-1)
-    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError):
-        raise InputError(where, "an image that cannot be decoded", allowed) from None
+    with jpeg(where, content, allowed) as image:
+        # The header is enough to refuse an image of another size before it is decoded.
+        found = f"{image.width} x {image.height} pixels, {len(image.getbands())} channels"
+        if (len(image.getbands()), image.height, image.width) != data_set.image_shape:
+            raise InputError(where, found, allowed)
+        return np.asarray(image).transpose(2, 0, 1).reshape(-1)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpatlas.data.cifar import Layout
-from dpatlas.data.official import first_copy
+from dpatlas.data.official import first_copy, folders
 from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source
 
@@ -13,7 +13,7 @@ LAYOUT = Layout("cifar-100-python", test="test", labels=b"fine_labels")
 
 def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
     """The best copy in `places` or in their sub-folders `cifar100`: packed before unpacked."""
-    return first_copy(LAYOUT.marks(data_set), data_set, places)
+    return first_copy(LAYOUT.marks(data_set), folders(places, data_set.name))
 
 
 def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.data.official import folders
 from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import InputError
@@ -25,12 +26,20 @@ DAMAGED = (gzip.BadGzipFile, zlib.error, EOFError)
 
 def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
     """The first of `places` and of their sub-folders `mnist` that holds all four files."""
-    for place in places:
-        for folder in (place, place / data_set.name):
-            paths = [_find(folder, name) for name in data_set.unpacked_md5]
-            if all(paths):
-                return Source(OFFICIAL_CONTENT, paths[0])
+    for folder in folders(places, data_set.name):
+        paths = [_find(folder, name) for name in data_set.unpacked_md5]
+        if all(paths):
+            return Source(OFFICIAL_CONTENT, paths[0])
     return None
+
+
+def lacking(data_set: DataSet, places: Sequence[Path]) -> str:
+    """Which files the first incomplete copy lacks, in words; empty where there is no file."""
+    for folder in folders(places, data_set.name):
+        missing = [name for name in data_set.unpacked_md5 if _find(folder, name) is None]
+        if len(missing) < len(data_set.unpacked_md5):
+            return f"{folder} lacks {', '.join(missing)}"
+    return ""
 
 
 def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.data.bounded import check_kind, check_size, read_file
 from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Source, check_md5
 from dpatlas.errors import InputError
@@ -22,22 +23,32 @@ DAMAGED = (tarfile.TarError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFEr
 
 OFFICIAL_ARCHIVE = "official archive"
 OFFICIAL_BATCHES = "official archive, unpacked"
+# Of the files that are read: the largest, STL-10's test images, has 221 million bytes.
+LARGEST_FILE = 1 << 28
 
 
 def official_marks(data_set: DataSet, folder: str) -> dict[str, str]:
     """What tells an official copy by its name, by kind of source: packed, and as its `folder`."""
-    return {OFFICIAL_ARCHIVE: data_set.files[0].name, OFFICIAL_BATCHES: folder}
+    return {OFFICIAL_ARCHIVE: data_set.files[0].name, OFFICIAL_BATCHES: f"{folder}/"}
 
 
-def first_copy(
-    marks: Mapping[str, str], data_set: DataSet, places: Sequence[Path]
-) -> Source | None:
-    """The first mark that is there, in `places` or in their sub-folders named as the data set."""
+def folders(places: Sequence[Path], *names: str) -> list[Path]:
+    """Where copies are looked for: each place, then its sub-folders of these names."""
+    return [folder for place in places for folder in (place, *(place / name for name in names))]
+
+
+def first_copy(marks: Mapping[str, str], looked_in: Sequence[Path]) -> Source | None:
+    """The first mark that is there, in any of the folders `looked_in`, before the next mark.
+
+    marks: kind of source -> name, with a slash at the end for a folder. Raises InputError for a
+    folder where a file is expected and the reverse.
+    """
     for kind, mark in marks.items():
-        for place in places:
-            for folder in (place, place / data_set.name):
-                if (folder / mark).exists():
-                    return Source(kind, folder / mark)
+        for folder in looked_in:
+            path = folder / mark
+            if path.exists():
+                check_kind(path, folder=mark.endswith("/"))
+                return Source(kind, path)
     return None
 
 
@@ -75,6 +86,7 @@ def _packed(path: Path, data_set: DataSet, folder: str) -> dict[str, bytes]:
         with tarfile.open(path, "r|gz") as archive:
             for member in archive:
                 if member.name in wanted and member.isreg():
+                    check_size(f"{path}: {member.name}", member.size, LARGEST_FILE)
                     files[wanted[member.name]] = archive.extractfile(member).read()
                 if len(files) == len(wanted):
                     return files
@@ -85,11 +97,12 @@ def _packed(path: Path, data_set: DataSet, folder: str) -> dict[str, bytes]:
 
 
 def _unpacked(path: Path, data_set: DataSet) -> dict[str, bytes]:
+    missing = [name for name in data_set.unpacked_md5 if not (path / name).is_file()]
+    if missing:
+        allowed = f"all files of {data_set.name}: {', '.join(data_set.unpacked_md5)}"
+        raise InputError(str(path), f"no {', '.join(missing)}", allowed)
     files = {}
     for name, md5 in data_set.unpacked_md5.items():
-        if not (path / name).is_file():
-            allowed = f"one of the files of {data_set.name}"
-            raise InputError(str(path / name), "no such file", allowed)
         check_md5(path / name, md5)
-        files[name] = (path / name).read_bytes()
+        files[name] = read_file(path / name, LARGEST_FILE)
     return files

@@ -1,29 +1,36 @@
-"""Reader of the chest X-rays: the published archive of JPEG images, or PneumoniaMNIST.
+"""Reader of the chest X-rays: the published archive of JPEGs, packed or not, or PneumoniaMNIST.
 
 PneumoniaMNIST is the archive at 28 x 28 pixels; its training and validation parts together are the
 archive's training part. Files are read in place. Nothing is unpacked to disk, so names inside an
 archive never become paths: a member counts if its whole name is one that is expected.
+A list of images and labels beside a copy may choose from it: `dpatlas.data.xray_labels`.
 
 A record is an image. Some children have several, so a guarantee per record is not one per child.
 """
 
 import contextlib
+import hashlib
 import io
 import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from dpatlas.core.canonical import sha256
+from dpatlas.data import xray_labels
+from dpatlas.data.bounded import check_size, jpeg, read_file
+from dpatlas.data.official import OFFICIAL_ARCHIVE, OFFICIAL_BATCHES, first_copy, folders
 from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
 FOLDER = "pneumonia"
 ARCHIVE_NAME = "ChestXRay2017.zip"
+UNPACKED_NAME = "chest_xray"
 NPZ_NAME = "pneumoniamnist.npz"
 # As the authors of MedMNIST publish it.
 NPZ_MD5 = "28209eda62fecd6e6a2d98b1501bb15f"
@@ -32,6 +39,7 @@ MEMBER = re.compile(
     r"chest_xray/(?P<split>train|test)/(?P<folder>NORMAL|PNEUMONIA)/"
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]*)\.jpe?g"
 )
+PARTS = [(split, name) for split in ("train", "test") for name in ("NORMAL", "PNEUMONIA")]
 CAUSES = ("bacteria", "virus")
 # What zipfile raises for damaged bytes: its own complaint, or what it stumbles over.
 DAMAGED = (
@@ -42,68 +50,147 @@ DAMAGED = (
     OSError,
     RuntimeError,
     UnicodeDecodeError,
+    ValueError,
 )
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 # Images smaller than they are prepared at are enlarged, but not from less than this.
 SMALLEST_SIDE = 28
 # Far above the published images, of which the largest has 8 million pixels.
 LARGEST_MEMBER = 1 << 24
 LARGEST_IMAGE = 1 << 24
+MOST_IMAGES = 1 << 14
 
-OFFICIAL_ARCHIVE = "official archive"
 OFFICIAL_NPZ = "PneumoniaMNIST"
 OTHER_NPZ = "PneumoniaMNIST, not the published file"
 
 
 def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
     """The best copy in `places` or in their sub-folders `pneumonia`: the archive first."""
-    for name in data_set.accepts:
-        for place in places:
-            for folder in (place, place / data_set.name, place / FOLDER):
-                if (folder / name).is_file():
-                    return Source(_kind(folder / name), folder / name)
-    return None
+    looked_in = [
+        folder
+        for folder in folders(places, data_set.name, FOLDER)
+        if not data_set.label_file or (folder / data_set.label_file).exists()
+    ]
+    source = first_copy(_marks(data_set), looked_in)
+    if source is not None and source.kind == OFFICIAL_NPZ:
+        published = file_digest(source.path, "md5") == NPZ_MD5
+        return Source(OFFICIAL_NPZ if published else OTHER_NPZ, source.path)
+    return source
+
+
+def lacking(data_set: DataSet, places: Sequence[Path]) -> str:
+    """Which copy has no list of labels beside it, in words; empty if none is there or needed."""
+    copy = first_copy(_marks(data_set), folders(places, data_set.name, FOLDER))
+    return f"{copy.path} has no {data_set.label_file} beside it" if copy else ""
 
 
 def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     """The X-rays of `classes`, training and test split; the checksum is the file's sha256.
 
+    Of an unpacked copy it covers what is read, and where there is a list of labels it too.
+
     Raises InputError, with the file and what is wrong, for a truncated or damaged archive, a
-    missing array, an array of another kind or shape, an image that cannot be decoded or is of an
-    absurd size.
+    missing folder or array, an array of another kind or shape, an image that cannot be decoded or
+    is of an absurd size, a list of labels that does not fit the copy.
     """
-    reader = _read_archive if source.kind == OFFICIAL_ARCHIVE else _read_npz
-    splits = reader(source.path, data_set, classes)
-    return Images(splits, f"sha256:{file_digest(source.path, 'sha256')}")
+    readers = {OFFICIAL_ARCHIVE: _read_archive, OFFICIAL_BATCHES: _read_folder}
+    return readers.get(source.kind, _read_npz)(source.path, data_set, classes)
 
 
-def _kind(path: Path) -> str:
-    if path.name == ARCHIVE_NAME:
-        return OFFICIAL_ARCHIVE
-    return OFFICIAL_NPZ if file_digest(path, "md5") == NPZ_MD5 else OTHER_NPZ
+def _marks(data_set: DataSet) -> dict[str, str]:
+    """What tells a copy by its name; PneumoniaMNIST knows no causes."""
+    marks = {OFFICIAL_ARCHIVE: ARCHIVE_NAME, OFFICIAL_BATCHES: f"{UNPACKED_NAME}/"}
+    return marks | ({OFFICIAL_NPZ: NPZ_NAME} if "pneumonia" in data_set.classes else {})
 
 
-def _read_archive(
-    path: Path, data_set: DataSet, classes: Sequence[str]
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    images: dict[str, list[np.ndarray]] = {split: [] for split in data_set.counts}
-    labels: dict[str, list[str]] = {split: [] for split in data_set.counts}
+def _read_archive(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
+    listing = _listing(path, data_set)
     with _archive(path) as archive:
-        for name in sorted(set(archive.namelist())):
-            match = MEMBER.fullmatch(name)
-            label = _class_of(match, data_set) if match else None
-            if label in classes:
-                image = _decode(f"{path}: {name}", _member(archive, name), data_set)
-                images[match["split"]].append(image)
-                labels[match["split"]].append(label)
+        chosen = _chosen(path, set(archive.namelist()), data_set, classes, listing)
+        contents = ((name, _member(archive, name)) for name in chosen)
+        splits = _splits(path, contents, chosen, data_set, classes)
+    digest = file_digest(path, "sha256")
+    if listing is not None:
+        lines = f"{path.name} {digest}\n{data_set.label_file} {sha256(listing)}\n"
+        digest = sha256(lines.encode())
+    return Images(splits, f"sha256:{digest}")
+
+
+def _read_folder(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
+    missing = [f"{split}/{name}" for split, name in PARTS if not (path / split / name).is_dir()]
+    if missing:
+        allowed = "all four: " + ", ".join("/".join(part) for part in PARTS)
+        raise InputError(str(path), f"no {', '.join(missing)}", allowed)
+    there = {
+        f"{UNPACKED_NAME}/{split}/{name}/{file.name}"
+        for split, name in PARTS
+        for file in (path / split / name).iterdir()
+    }
+    listing = _listing(path, data_set)
+    chosen = _chosen(path, there, data_set, classes, listing)
+    digest = hashlib.sha256()
+
+    def contents() -> Iterator[tuple[str, bytes]]:
+        for name in chosen:
+            content = read_file(path.parent / name, LARGEST_MEMBER)
+            digest.update(f"{name} {sha256(content)}\n".encode())
+            yield name, content
+
+    splits = _splits(path, contents(), chosen, data_set, classes)
+    if listing is not None:
+        digest.update(f"{data_set.label_file} {sha256(listing)}\n".encode())
+    return Images(splits, f"sha256:{digest.hexdigest()}")
+
+
+def _listing(path: Path, data_set: DataSet) -> bytes | None:
+    """The list of labels beside a copy, for data sets that are chosen by one."""
+    if not data_set.label_file:
+        return None
+    return read_file(path.parent / data_set.label_file, xray_labels.LARGEST_LIST)
+
+
+def _chosen(
+    path: Path,
+    there: Collection[str],
+    data_set: DataSet,
+    classes: Sequence[str],
+    listing: bytes | None,
+) -> dict[str, str]:
+    """The images of `classes`, in order of their names, name -> class; of those `there`."""
+    if listing is None:
+        matches = {name: MEMBER.fullmatch(name) for name in there}
+        labels = {name: _class_of(match, data_set) for name, match in matches.items() if match}
+    else:
+        beside = path.parent / data_set.label_file
+        labels = xray_labels.listed(beside, listing, MEMBER, data_set.classes)
+        xray_labels.check(beside, labels, there, MEMBER, data_set.totals)
+    if len(labels) > MOST_IMAGES:
+        raise InputError(str(path), f"{len(labels)} images", f"{MOST_IMAGES} at most")
+    return {name: label for name, label in sorted(labels.items()) if label in classes}
+
+
+def _splits(
+    path: Path,
+    contents: Iterable[tuple[str, bytes]],
+    labels: Mapping[str, str],
+    data_set: DataSet,
+    classes: Sequence[str],
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    images: dict[str, list[np.ndarray]] = {"train": [], "test": []}
+    names: dict[str, list[str]] = {"train": [], "test": []}
+    for name, content in contents:
+        split = MEMBER.fullmatch(name)["split"]
+        images[split].append(_decode(f"{path}: {name}", content, data_set))
+        names[split].append(labels[name])
     size = int(np.prod(data_set.image_shape))
     return {
         split: _by_class(
             np.array(images[split], dtype=np.uint8).reshape(-1, size),
-            np.array(labels[split], dtype=object),
+            np.array(names[split], dtype=object),
             classes,
         )
-        for split in data_set.counts
+        for split in images
     }
 
 
@@ -118,29 +205,24 @@ def _class_of(match: re.Match, data_set: DataSet) -> str:
 
 def _decode(where: str, content: bytes, data_set: DataSet) -> np.ndarray:
     """One image as (d,) uint8: grey, its central square, resized by a bicubic filter."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     _, height, width = data_set.image_shape
     least = f"{SMALLEST_SIDE} x {SMALLEST_SIDE} pixels"
     allowed = f"a JPEG image, {least} or more, {LARGEST_IMAGE} pixels at most"
-    try:
-        with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
-            # The header is enough to refuse an image of an absurd size before it is decoded.
-            large = image.width * image.height > LARGEST_IMAGE
-            if large or min(image.size) < SMALLEST_SIDE:
-                raise InputError(where, f"{image.width} x {image.height} pixels", allowed)
-            grey = image.convert("L")
-    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError):
-        raise InputError(where, "an image that cannot be decoded", allowed) from None
+    with jpeg(where, content, allowed) as image:
+        # The header is enough to refuse an image of an absurd size before it is decoded.
+        large = image.width * image.height > LARGEST_IMAGE
+        if large or min(image.size) < SMALLEST_SIDE:
+            raise InputError(where, f"{image.width} x {image.height} pixels", allowed)
+        grey = image.convert("L")
     side = min(grey.size)
     left, top = (grey.width - side) // 2, (grey.height - side) // 2
     square = (left, top, left + side, top + side)
     return np.asarray(grey.resize((width, height), Image.Resampling.BICUBIC, box=square)).ravel()
 
 
-def _read_npz(
-    path: Path, data_set: DataSet, classes: Sequence[str]
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _read_npz(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
     names = np.array(data_set.classes, dtype=object)
     splits = {}
     with _archive(path) as archive:
@@ -148,7 +230,7 @@ def _read_npz(
             pairs = [_labelled(archive, part, data_set) for part in parts]
             pixels, codes = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
             splits[split] = _by_class(pixels, names[codes], classes)
-    return splits
+    return Images(splits, f"sha256:{file_digest(path, 'sha256')}")
 
 
 def _labelled(
@@ -187,6 +269,8 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
         try:
             with zipfile.ZipFile(stream) as archive:
                 yield archive
+        except InputError:
+            raise
         except DAMAGED as error:
             raise InputError(
                 str(path), f"a truncated or damaged archive ({error})", "a whole archive"
@@ -194,13 +278,14 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """A member's content, which zipfile cuts at the size that its entry states."""
-    size = archive.getinfo(name).file_size
-    if size > LARGEST_MEMBER:
-        raise InputError(
-            f"{archive.filename}: {name}", f"{size} bytes", f"{LARGEST_MEMBER} bytes at most"
-        )
-    return archive.read(name)
+    """A member's content: what its entry states, of which no more is ever unpacked at once."""
+    where, member = f"{archive.filename}: {name}", archive.getinfo(name)
+    check_size(where, member.file_size, LARGEST_MEMBER)
+    if member.compress_type not in COMPRESSIONS:
+        found = f"compression method {member.compress_type}"
+        raise InputError(where, found, "members that are stored or deflated")
+    with archive.open(member) as stream:
+        return stream.read(member.file_size + 1)
 
 
 def _by_class(

@@ -22,9 +22,11 @@ from dpatlas.data import (
     digits,
     generated,
     mnist,
+    own,
     pneumonia,
     stl10,
 )
+from dpatlas.data.bounded import readable
 from dpatlas.data.download import download
 from dpatlas.data.prepared import HELD_OUT, save
 from dpatlas.data.registry import DataSet, Scaling, find
@@ -41,6 +43,8 @@ READERS = {
     "pneumonia": pneumonia,
     "pneumonia_causes": pneumonia,
     "pneumonia-224": pneumonia,
+    "pneumonia_causes-cleaned": pneumonia,
+    "pneumonia-224-cleaned": pneumonia,
     "breast_cancer": breast_cancer,
 }
 CACHE = Path("data/cache")
@@ -108,24 +112,34 @@ def prepare(
     allow_download: bool = False,
     download_folder: Path | str = CACHE,
     mirrors: Sequence[str] = (),
+    own_path: str | None = None,
 ) -> dict[str, Any]:
     """Prepare data set `name` into `out_folder` and return its manifest.
 
-    options: see `Options`. Local copies are looked for in `data_root`, then in `download_folder`.
+    options: see `Options`; and `own`, the definition of a user's own set, which lies at `own_path`.
+    Local copies of others are looked for in `data_root`, then in `download_folder`.
     Private and validation records come from the training split, add-one and test records from the
     test split; a set without a test split gives all four. The parts are disjoint. Equal options and
     images give equal bytes. The parts of a generated set are independent draws.
 
     Raises InputError for bad options, missing or damaged sources; RunError if a download fails.
     """
-    data_set = find(name)
-    chosen = Options.of(options, data_set)
+    given = dict(options)
+    defined = given.pop("own", None)
+    data_set = find(name) if defined is None else own.define(name, defined)
+    chosen = Options.of(given, data_set)
     if data_set.kind == "generated":
         source, images = Source("generated"), _generate(data_set, chosen)
         picked = images.splits
+    elif data_set.kind == "own":
+        source = _locate_own(data_set, own_path)
+        with readable(source.path):
+            images = own.read(source, data_set, chosen.classes)
+        picked = _select(images, data_set, chosen)
     else:
         source = _locate(data_set, data_root, allow_download, Path(download_folder), mirrors)
-        images = READERS[name].read(source, data_set, chosen.classes)
+        with readable(source.path):
+            images = READERS[name].read(source, data_set, chosen.classes)
         _check_counts(images, source, data_set, chosen.classes)
         picked = _select(images, data_set, chosen)
     arrays = {}
@@ -188,6 +202,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--allow-download", action="store_true", help="fetch what is missing")
     parser.add_argument("--download-folder", type=Path, default=CACHE, help="where downloads go")
     parser.add_argument("--mirror", action="append", default=[], help="base address; repeatable")
+    parser.add_argument("--own-path", help="folder or .npz file of a set that `own` defines")
     given = parser.parse_args(arguments)
     try:
         options = json.loads(given.options)
@@ -203,6 +218,7 @@ def main(arguments: Sequence[str]) -> None:
         allow_download=given.allow_download,
         download_folder=given.download_folder,
         mirrors=given.mirror,
+        own_path=given.own_path,
     )
     counts = ", ".join(f"{sum(part.values())} {name}" for name, part in manifest["counts"].items())
     print(f"{manifest['name']}: {counts}, from {manifest['source']['kind']}, {given.output}")
@@ -228,22 +244,36 @@ def _locate(
     mirrors: Sequence[str],
 ) -> Source:
     root = Path(data_root).expanduser() if data_root else None
-    if root and not root.is_dir():
-        raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
     places = [place for place in (root, download_folder) if place]
-    source = READERS[data_set.name].locate(data_set, places)
+    reader = READERS[data_set.name]
+    with readable():
+        if root and not root.is_dir():
+            raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
+        source = reader.locate(data_set, places)
     if source is None and allow_download and data_set.files:
         _download(data_set, download_folder, mirrors)
-        source = READERS[data_set.name].locate(data_set, places)
+        source = reader.locate(data_set, places)
     if source is None:
+        # Copies of several files may be there in part.
+        lacking = reader.lacking(data_set, places) if hasattr(reader, "lacking") else ""
         official = f"official: {', '.join(file.address for file in data_set.files)}"
         raise InputError(
             "data.root",
             f"no copy of {data_set.name} in {' or '.join(map(str, places))}",
             f"a folder that holds, itself or in {data_set.name}/, {', or '.join(data_set.accepts)}"
             + (f" ({official}); or permission to download" if data_set.files else "")
-            + (f" ({data_set.by_hand})" if data_set.by_hand else ""),
+            + (f" ({data_set.by_hand})" if data_set.by_hand else "")
+            + (f"; {lacking}" if lacking else ""),
         )
+    return source
+
+
+def _locate_own(data_set: own.OwnSet, path: str | None) -> Source:
+    source = own.locate(path) if path else None
+    if source is None:
+        found = f"{path!r}, no folder and no .npz file" if path else "nothing"
+        where = f"data.own.{data_set.name}.path"
+        raise InputError(where, found, "a readable folder or .npz file")
     return source
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.core.files import read_json, remove_parts, write_atomic, write_json
 from dpatlas.core.guard import integer
 from dpatlas.errors import InputError
 
@@ -98,6 +98,7 @@ def save(
     # numpy gives every member the same date, so the bytes do not depend on the clock.
     np.savez(buffer, allow_pickle=False, **{name: arrays[name] for name in names})
     folder = Path(folder)
+    remove_parts(folder)
     write_atomic(folder / ARRAYS, buffer.getvalue())
     write_json(folder / MANIFEST, manifest)
     return manifest

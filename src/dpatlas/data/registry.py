@@ -18,12 +18,14 @@ class RemoteFile:
 
     md5: all 32 hex digits, or empty.
     sha256: its first hex digits, 8 or more, or empty.
+    size: in bytes, for plans and messages; 0 where it is not known.
     """
 
     name: str
     md5: str
     address: str
     sha256: str = ""
+    size: int = 0
 
     def __post_init__(self):
         if not re.fullmatch(r"([0-9a-f]{32})?", self.md5) or not re.fullmatch(
@@ -53,8 +55,11 @@ class DataSet:
 
     classes: in the order of the published labels.
     image_shape: (channels, height, width); a record is its pixels in this order.
-    counts: split -> images per class, in the order of `classes`; empty if generated.
-    kind: `published`, or `generated`: drawn on demand, as many records as one asks for.
+    counts: split -> images per class, in the order of `classes`; empty if generated, and where
+        only `totals` are published: split -> images.
+    label_file: name of a list of images and labels that lies beside a copy and chooses from it.
+    kind: `published`; `generated`: drawn on demand, as many records as one asks for; or `own`: a
+        user's, as `dpatlas.data.own` makes an entry of its definition.
     accepts: what may lie under `data.root`, in words, for messages.
     by_hand: why a published set without `files` is not fetched, and where it is; for messages.
     unpacked_md5: member of the official archive -> md5, for a copy that is already unpacked.
@@ -74,6 +79,8 @@ class DataSet:
     by_hand: str = ""
     unpacked_md5: Mapping[str, str] = field(default_factory=dict)
     whole_by_default: bool = False
+    totals: Mapping[str, int] = field(default_factory=dict)
+    label_file: str = ""
 
 
 DIGITS = DataSet(
@@ -111,6 +118,7 @@ CIFAR10 = DataSet(
             name="cifar-10-python.tar.gz",
             md5="c58f30108f718f92721af3b95e74349a",
             address="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+            size=170_498_071,
         ),
     ),
     accepts=(
@@ -151,6 +159,7 @@ CIFAR100 = replace(
             name="cifar-100-python.tar.gz",
             md5="eb9058c3a382ffc7106e4002c42a8d85",
             address="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+            size=169_001_437,
         ),
     ),
     accepts=("cifar-100-python.tar.gz", "cifar-100-python/"),
@@ -187,6 +196,7 @@ STL10 = DataSet(
             name="stl10_binary.tar.gz",
             md5="91f7769df0f17e558f3565bffb0c7dfb",
             address="http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+            size=2_640_397_119,
         ),
     ),
     accepts=("stl10_binary.tar.gz", "stl10_binary/"),
@@ -222,13 +232,13 @@ MNIST = DataSet(
     licence="no licence stated; LeCun, Cortes and Burges (1998), made from NIST's Special "
     "Databases 1 and 3",
     files=tuple(
-        RemoteFile(name, md5, MNIST_FILES + name)
-        for name, md5 in {
-            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-        }.items()
+        RemoteFile(name, md5, MNIST_FILES + name, size=size)
+        for name, md5, size in (
+            ("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
+            ("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", 28_881),
+            ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", 1_648_877),
+            ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", 4_542),
+        )
     ),
     accepts=(
         "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
@@ -251,7 +261,7 @@ PNEUMONIA = DataSet(
     scaling=Scaling(multiply=1, subtract=0, divide=255),
     licence="Mendeley Data rscbjbr9sj version 2 (Kermany, Zhang and Goldbaum, 2018), CC BY 4.0; "
     "PneumoniaMNIST (Yang et al., 2023), CC BY 4.0",
-    accepts=("ChestXRay2017.zip", "pneumoniamnist.npz"),
+    accepts=("ChestXRay2017.zip", "chest_xray/", "pneumoniamnist.npz"),
     by_hand="no checksum is published for the archive, so nothing is fetched: ChestXRay2017.zip is "
     "to be had from Mendeley Data, rscbjbr9sj version 2",
 )
@@ -262,7 +272,7 @@ PNEUMONIA_CAUSES = replace(
     name="pneumonia_causes",
     classes=("normal", "bacteria", "virus"),
     counts={"train": (1349, 2538, 1345), "test": (234, 242, 148)},
-    accepts=("ChestXRay2017.zip",),
+    accepts=("ChestXRay2017.zip", "chest_xray/"),
 )
 
 # Those three at the resolution that networks trained on ImageNet take.
@@ -272,6 +282,28 @@ PNEUMONIA_224 = replace(
     what="5,856 chest X-rays of children, the central squares at 224 x 224 grey levels",
     image_shape=(1, 224, 224),
 )
+
+XRAY_LABELS = "chest_xray_labels.csv"
+
+
+def _cleaned(entry: DataSet) -> DataSet:
+    """The part of the X-rays that a list of images and labels chooses."""
+    return replace(
+        entry,
+        name=f"{entry.name}-cleaned",
+        what=entry.what.replace("5,856", "5,787") + f", those that {XRAY_LABELS} lists",
+        # Of a cleaned list that others used; it is published without numbers per class.
+        counts={},
+        totals={"train": 5163, "test": 624},
+        accepts=tuple(f"{each} with {XRAY_LABELS} beside it" for each in entry.accepts),
+        by_hand=f"{entry.by_hand}; {XRAY_LABELS} has the columns file (a path in the archive) and "
+        f"label ({', '.join(entry.classes)}) and is yours to bring",
+        label_file=XRAY_LABELS,
+    )
+
+
+PNEUMONIA_CAUSES_CLEANED = _cleaned(PNEUMONIA_CAUSES)
+PNEUMONIA_224_CLEANED = _cleaned(PNEUMONIA_224)
 
 BREAST_CANCER = DataSet(
     name="breast_cancer",
@@ -349,6 +381,8 @@ PUBLISHED = (
     PNEUMONIA,
     PNEUMONIA_CAUSES,
     PNEUMONIA_224,
+    PNEUMONIA_CAUSES_CLEANED,
+    PNEUMONIA_224_CLEANED,
     BREAST_CANCER,
 )
 DATA_SETS = {data_set.name: data_set for data_set in (*PUBLISHED, *GENERATED)}

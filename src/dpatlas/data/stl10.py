@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpatlas.data.official import first_copy, official_files, official_marks, stack
+from dpatlas.data.official import first_copy, folders, official_files, official_marks, stack
 from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import InputError
@@ -23,8 +23,8 @@ IMAGE_BYTES = CHANNELS * SIDE**2
 
 def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
     """The best copy in `places` or in their sub-folders `stl10`: packed before unpacked."""
-    folders = [folder for place in places for folder in (place, place / FAMILY)]
-    return first_copy(official_marks(data_set, FOLDER), data_set, folders)
+    looked_in = folders(places, FAMILY, data_set.name)
+    return first_copy(official_marks(data_set, FOLDER), looked_in)
 
 
 def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:

@@ -1,15 +1,19 @@
 """Published weight files: found in local folders or fetched, and opened once their checksum fits.
 
 Their publishers put the first hex digits of a file's sha256 into its name: `resnet18-f37072fd.pth`.
+A file that no address is known of is named by the user, and nothing is fetched for it.
 """
 
+import pickle
 import re
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from dpatlas.data.bounded import check_size, readable
 from dpatlas.data.download import Report, confirm, fetch
 from dpatlas.data.registry import RemoteFile
 from dpatlas.data.sources import file_digest
@@ -19,7 +23,11 @@ from dpatlas.errors import InputError
 CACHE = Path("data/cache")
 # A sub-folder of each place that is looked into.
 FOLDER = "weights"
+# Far above the published files, of which the largest have about 1 GB.
+LARGEST_FILE = 1 << 33
 NAME = re.compile(r"[\w.-]+-(?P<digits>[0-9a-f]{8,64})\.pth")
+# What torch says of a file that asks for more than tensors and plain values.
+FOREIGN = re.compile(r"GLOBAL (?P<name>[\w.]{1,80})")
 
 
 def obtain(
@@ -41,18 +49,20 @@ def obtain(
     `allow_download` are those of `download.fetch`.
 
     Raises InputError for a name without a checksum, for a file with another one, or with another
-    than at its download, and where there is no file; RunError if the download fails.
+    than at its download, where there is no file, and for one that may not be read; RunError if
+    the download fails.
     """
     name = address.rpartition("/")[2]
     match = NAME.fullmatch(name)
     if match is None:
         raise InputError("weights", repr(name), "a name with the first 8 digits of its sha256")
     file = RemoteFile(name, "", address, match["digits"])
-    root = Path(data_root).expanduser() if data_root else None
-    if root and not root.is_dir():
-        raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
-    places = [place for place in (root, Path(download_folder)) if place]
-    path = locate(name, places)
+    places = _places(data_root, download_folder)
+    with readable():
+        path = locate(name, places)
+        if path is not None:
+            # That the user may read it is found out before it is compared.
+            path.open("rb").close()
     if path is None:
         if not allow_download:
             raise InputError(
@@ -80,6 +90,49 @@ def obtain(
     return path
 
 
+def named_file(
+    file: str,
+    key: str,
+    *,
+    data_root: Path | str | None = None,
+    download_folder: Path | str = CACHE,
+    digits: str = "",
+) -> Path:
+    """The weight file that a config names under `key`, found as `find` does.
+
+    digits: the first of its sha256; none for any file.
+
+    Raises InputError where there is no file, for one that may not be read, and for one with
+    another checksum.
+    """
+    places = _places(data_root, download_folder)
+    with readable():
+        path = find(file, places)
+        if path is not None:
+            path.open("rb").close()
+    if path is None:
+        raise InputError(
+            key,
+            f"no file {file}",
+            f"a checkpoint's path, or its name in {' or '.join(map(str, places))} or in their "
+            f"{FOLDER}/; nothing is fetched, for no address of it is known",
+        )
+    digest = file_digest(path, "sha256")
+    if not digest.startswith(digits):
+        raise InputError(str(path), f"sha256 {digest}", f"{digits}, as the config says")
+    return path
+
+
+def find(file: str, places: Iterable[Path]) -> Path | None:
+    """The file itself, `~` being the home; a relative name also where `locate` looks."""
+    try:
+        path = Path(file).expanduser()
+    except RuntimeError:
+        # Of a user who is not known.
+        path = Path(file)
+    return path if path.is_file() else locate(file, places)
+
+
 def locate(name: str, places: Iterable[Path]) -> Path | None:
     """The first file of that name in `places` and in their sub-folders `weights`."""
     copies = (folder / name for place in places for folder in (place, place / FOLDER))
@@ -87,18 +140,64 @@ def locate(name: str, places: Iterable[Path]) -> Path | None:
 
 
 def read(path: Path, entry: str | None = None) -> dict[str, Tensor]:
-    """The state dict in a file, or in its `entry`, on the CPU; no code in it is run.
+    """The state dict in a file, or in its `entry` if it has that, on the CPU; no code in it is run.
 
-    Raises InputError for a file that holds anything but tensors by name.
+    Raises InputError for a file that holds anything but tensors by name, that may not be read, and
+    that is, or when unpacked would be, of an absurd size. Beside the entry only tensors, numbers,
+    text and containers of them may lie.
     """
     allowed = "tensors by name"
+    with readable(path):
+        check_size(str(path), path.stat().st_size, LARGEST_FILE)
+        path.open("rb").close()
     try:
+        _check_members(path)
         found = torch.load(path, map_location="cpu", weights_only=True)
+    except InputError:
+        raise
+    except pickle.UnpicklingError as error:
+        foreign = FOREIGN.search(str(error))
+        if foreign:
+            raise InputError(str(path), f"{foreign['name']} in it", _stripped(entry)) from None
+        raise InputError(str(path), "a file that cannot be read", allowed) from None
     # A damaged file can raise nearly anything, and every one of them means the same.
     except Exception:
         raise InputError(str(path), "a file that cannot be read", allowed) from None
     if entry is not None and isinstance(found, dict):
-        found = found.get(entry)
-    if not (isinstance(found, dict) and all(isinstance(each, Tensor) for each in found.values())):
+        found = found.get(entry, found)
+    if not (isinstance(found, dict) and all(_is_tensor(*each) for each in found.items())):
         raise InputError(str(path), f"a {type(found).__name__} of other things", allowed)
     return dict(found)
+
+
+def _is_tensor(name: object, value: object) -> bool:
+    return isinstance(name, str) and isinstance(value, Tensor)
+
+
+def _stripped(entry: str | None) -> str:
+    """What a file may hold, and how its owner gets there."""
+    kept = f"['{entry}']" if entry else ""
+    return (
+        "tensors by name and plain values, for all else can run code; if you trust it: "
+        f"torch.save(torch.load(FILE, weights_only=False){kept}, STRIPPED)"
+    )
+
+
+def _places(data_root: Path | str | None, download_folder: Path | str) -> list[Path]:
+    root = Path(data_root).expanduser() if data_root else None
+    if root and not root.is_dir():
+        raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
+    return [place for place in (root, Path(download_folder)) if place]
+
+
+def _check_members(path: Path) -> None:
+    """InputError for a file that swells: torch packs its members as they are, each once."""
+    with path.open("rb") as stream:
+        if not stream.read(4).startswith(b"PK"):
+            return
+        with zipfile.ZipFile(stream) as archive:
+            members = archive.infolist()
+    stated, size = sum(member.file_size for member in members), path.stat().st_size
+    if stated > size or any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        found = f"{stated} bytes packed in {size}"
+        raise InputError(str(path), found, "members that are not compressed, as torch saves them")

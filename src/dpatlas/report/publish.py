@@ -148,8 +148,11 @@ def _read_claims(path: Path) -> list[dict[str, str]]:
 
 
 def _public_config(config: dict[str, Any]) -> bytes:
-    """The config without the folder of local data: it says something about one machine only."""
-    data = {**config.get("data", {}), "root": None}
+    """The config without the places of local data: they say something about one machine only."""
+    given = config.get("data", {})
+    data = {**given, "root": None}
+    if "own" in given:
+        data["own"] = {name: {**own, "path": name} for name, own in given["own"].items()}
     return (json.dumps({**config, "data": data}, indent=1, sort_keys=True) + "\n").encode()
 
 

@@ -1,0 +1,287 @@
+"""Reader of a user's own images: a folder of image files, or an npz file of bytes.
+
+A folder holds train/CLASS/FILE and perhaps test/CLASS/FILE, or it holds CLASS/FILE: one pile that
+all parts are dealt from. Names that begin with a dot are left out, and whatever lies beside the
+folders; what else has no place is refused, and so is a link that leads out of the folder. An npz
+file holds x_train and y_train, and perhaps x_test and y_test.
+
+Images are taken as they are stored: grey or colour of 8 bits, without regard to a camera's
+orientation flag.
+"""
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpatlas.core.canonical import sha256
+from dpatlas.core.own_data import definition, located
+from dpatlas.data.bounded import check_size, read_file
+from dpatlas.data.official import stack
+from dpatlas.data.registry import DataSet, Scaling
+from dpatlas.data.sources import Images, Source, file_digest
+from dpatlas.errors import InputError
+
+LICENCE = "a user's own data"
+FOLDER, NPZ = "own image folder", "own npz"
+SCALINGS = {"unit": Scaling(1, 0, 255), "centred": Scaling(2, 255, 255)}
+SPLITS = ("train", "test")
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
+FORMATS = ("PNG", "JPEG", "BMP", "TIFF")
+LITTER = ("Thumbs.db", "desktop.ini")
+MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
+
+LARGEST_FILE = 1 << 28
+LARGEST_IMAGE = 1 << 26
+LARGEST_ARRAY = 1 << 32
+
+
+@dataclass(frozen=True)
+class OwnSet(DataSet):
+    """A data set that a user defined.
+
+    resize: whether the central square of every image file is brought to `image_shape`.
+    """
+
+    resize: bool = False
+
+
+def define(name: str, given: Mapping[str, Any]) -> OwnSet:
+    """The entry of a data set; InputError for a definition that cannot be."""
+    known = definition(f"data.own.{name}", given)
+    channels, height, width = known["image_shape"]
+    colours = {1: "grey pixels", 3: "pixels in colour"}
+    what = f"a user's own images, {height} x {width} "
+    what += colours.get(channels, f"pixels in {channels} channels")
+    return OwnSet(
+        name=name,
+        what=what + (", the central squares resized" if known["resize"] else ""),
+        classes=tuple(known["classes"]),
+        image_shape=(channels, height, width),
+        counts={},
+        scaling=SCALINGS[known["scaling"]],
+        licence=LICENCE,
+        kind="own",
+        resize=known["resize"],
+    )
+
+
+def locate(path: str) -> Source | None:
+    """What lies at `path`, a folder or an npz file; None if neither does."""
+    place = located(path)
+    return place and Source(FOLDER if place.is_dir() else NPZ, place)
+
+
+def read(source: Source, data_set: OwnSet, classes: Sequence[str]) -> Images:
+    """The images of `classes`, a training split and perhaps a test split.
+
+    The checksum covers names and contents of the image files, or the bytes of the npz file.
+
+    Raises InputError, with the file and what is wrong, for a folder or an array that is unknown or
+    missing, for an image or an array that cannot be read or has another size, for levels that are
+    no bytes, for labels that are no classes, and for a class without images.
+    """
+    if source.kind == FOLDER:
+        splits, checksum = _read_folder(source.path, data_set, classes)
+    else:
+        splits = _read_npz(source.path, data_set, classes)
+        checksum = file_digest(source.path, "sha256")
+    for split, (_, labels) in splits.items():
+        for name, count in zip(classes, np.bincount(labels, minlength=len(classes)), strict=True):
+            if not count:
+                found = f"no {split} images of class {name}"
+                raise InputError(source.where, found, "at least one of every class")
+    return Images(splits, f"sha256:{checksum}")
+
+
+def _read_folder(
+    root: Path, data_set: OwnSet, classes: Sequence[str]
+) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], str]:
+    """Splits, and the digest of names and contents."""
+    size = int(np.prod(data_set.image_shape))
+    lines, splits = [], {}
+    for split, folder in _split_folders(root).items():
+        _check_class_folders(folder, root, data_set)
+        per_class = []
+        for name in classes:
+            images = []
+            for file in _image_files(folder / name, root):
+                content = read_file(file, LARGEST_FILE)
+                lines.append(f"{file.relative_to(root).as_posix()} {sha256(content)}\n")
+                images.append(_decode(str(file), content, data_set))
+            per_class.append(np.array(images, dtype=np.uint8).reshape(-1, size))
+        splits[split] = stack(per_class)
+    listing = "".join(sorted(lines)).encode(errors="surrogateescape")
+    return splits, hashlib.sha256(listing).hexdigest()
+
+
+def _split_folders(root: Path) -> dict[str, Path]:
+    folders = {entry.name for entry in _entries(root, root) if entry.is_dir()}
+    if not folders & set(SPLITS):
+        return {"train": root}
+    for name in sorted(folders - set(SPLITS)):
+        raise InputError(str(root / name), "an unknown sub-folder", "train and test")
+    if "train" not in folders:
+        raise InputError(str(root), "test without train", "train, or folders of classes alone")
+    return {split: root / split for split in SPLITS if split in folders}
+
+
+def _check_class_folders(folder: Path, root: Path, data_set: OwnSet) -> None:
+    found = {entry.name for entry in _entries(folder, root) if entry.is_dir()}
+    names = ", ".join(data_set.classes)
+    for name in sorted(found - set(data_set.classes)):
+        raise InputError(str(folder / name), "an unknown sub-folder", f"the classes {names}")
+    for name in data_set.classes:
+        if name not in found:
+            raise InputError(str(folder), f"no sub-folder {name}", f"the classes {names}")
+
+
+def _image_files(folder: Path, root: Path) -> Iterator[Path]:
+    allowed = f"files that end in {', '.join(ENDINGS)}"
+    for entry in _entries(folder, root):
+        if entry.is_dir():
+            raise InputError(str(entry), "a sub-folder of a class", allowed)
+        if not entry.is_file() or entry.suffix.lower() not in ENDINGS:
+            raise InputError(str(entry), "a file that is no image", allowed)
+        yield entry
+
+
+def _entries(folder: Path, root: Path) -> list[Path]:
+    """What lies in `folder`, by name, but for hidden names and system litter."""
+    entries = [
+        entry
+        for entry in sorted(folder.iterdir())
+        if not entry.name.startswith(".") and entry.name not in LITTER
+    ]
+    for entry in entries:
+        if entry.is_symlink() and not entry.resolve().is_relative_to(root.resolve()):
+            allowed = f"files in {root}, or links to such"
+            raise InputError(str(entry), "a link that leads out of the folder", allowed)
+    return entries
+
+
+def _decode(where: str, content: bytes, data_set: OwnSet) -> np.ndarray:
+    """One image as (d,) uint8, channels first."""
+    from PIL import Image
+
+    channels, height, width = data_set.image_shape
+    if channels not in (1, 3):
+        raise InputError(where, f"an image file for {channels} channels", "1 or 3 channels")
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            # The header is enough to refuse an image before it is decoded.
+            _check_header(where, image, data_set)
+            if image.has_transparency_data:
+                _check_opaque(where, image.convert("RGBA"))
+            levels = image.convert("L" if channels == 1 else "RGB")
+    except InputError:
+        raise
+    # Damaged bytes can raise nearly anything, and every one of them means the same.
+    except Exception:
+        allowed = f"an image, as {', '.join(FORMATS)}"
+        raise InputError(where, "an image that cannot be decoded", allowed) from None
+    if data_set.resize:
+        side = min(levels.size)
+        left, top = (levels.width - side) // 2, (levels.height - side) // 2
+        square = (left, top, left + side, top + side)
+        levels = levels.resize((width, height), Image.Resampling.BICUBIC, box=square)
+    pixels = np.asarray(levels).reshape(height, width, channels)
+    return pixels.transpose(2, 0, 1).ravel()
+
+
+def _check_header(where: str, image: Any, data_set: OwnSet) -> None:
+    _, height, width = data_set.image_shape
+    found = f"{image.width} x {image.height} pixels"
+    if not data_set.resize and image.size != (width, height):
+        raise InputError(where, found, f"{width} x {height} pixels, or resize: true")
+    if image.width * image.height > LARGEST_IMAGE:
+        raise InputError(where, found, f"{LARGEST_IMAGE} pixels at most")
+    if image.mode not in MODES:
+        raise InputError(where, f"pixels of kind {image.mode}", "grey or colour of 8 bits")
+    if getattr(image, "n_frames", 1) != 1:
+        raise InputError(where, f"{image.n_frames} images in one file", "one")
+
+
+def _check_opaque(where: str, image: Any) -> None:
+    if image.getchannel("A").getextrema()[0] < 255:
+        raise InputError(where, "an image that is partly transparent", "an opaque one")
+
+
+def _read_npz(
+    path: Path, data_set: OwnSet, classes: Sequence[str]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    arrays = _arrays(path)
+    codes = [data_set.classes.index(name) for name in classes]
+    splits = {}
+    for split in SPLITS:
+        if f"x_{split}" not in arrays:
+            continue
+        pixels = _pixels(f"{path}: x_{split}", arrays[f"x_{split}"], data_set)
+        labels = arrays[f"y_{split}"]
+        _check_labels(f"{path}: y_{split}", labels, len(pixels), data_set)
+        splits[split] = stack([pixels[labels.reshape(-1) == code] for code in codes])
+    return splits
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    known = [f"{name}_{split}" for split in SPLITS for name in "xy"]
+    allowed = "x_train and y_train, and perhaps x_test and y_test"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            sizes = {info.filename: info.file_size for info in archive.infolist()}
+            names = [name.removesuffix(".npy") for name in sizes]
+            if sorted(names) not in (sorted(known), sorted(known[:2])):
+                raise InputError(str(path), f"arrays {', '.join(names) or 'none'}", allowed)
+            for name, size in sizes.items():
+                check_size(f"{path}: {name}", size, LARGEST_ARRAY)
+            return {name: _array(archive, f"{name}.npy") for name in names}
+    except InputError:
+        raise
+    # Damaged bytes can raise nearly anything, and every one of them means the same.
+    except Exception:
+        found = "a damaged file, or arrays of objects"
+        raise InputError(str(path), found, f"an npz file with {allowed}") from None
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    with archive.open(name) as member:
+        return np.lib.format.read_array(member, allow_pickle=False)
+
+
+def _pixels(where: str, images: np.ndarray, data_set: OwnSet) -> np.ndarray:
+    """Images as (n, d) uint8, channels first."""
+    channels, height, width = data_set.image_shape
+    size = channels * height * width
+    if images.dtype != np.uint8:
+        raise InputError(
+            where,
+            f"numbers of kind {images.dtype}",
+            "bytes (uint8), made with public constants: np.rint(255 * x).astype(np.uint8) for x "
+            "in [0, 1], never with the least and largest value of the data",
+        )
+    shape = images.shape[1:]
+    if shape in [(size,), (channels, height, width)] or (channels, *shape) == (1, height, width):
+        return images.reshape(len(images), size)
+    if shape == (height, width, channels):
+        return images.transpose(0, 3, 1, 2).reshape(len(images), size)
+    last = f" or n x {height} x {width}" if channels == 1 else ""
+    raise InputError(
+        where,
+        f"shape {' x '.join(map(str, images.shape))}",
+        f"n x {channels} x {height} x {width}, n x {height} x {width} x {channels}, n x {size}"
+        f"{last}: arrays are never resized",
+    )
+
+
+def _check_labels(where: str, labels: np.ndarray, n: int, data_set: OwnSet) -> None:
+    last = len(data_set.classes) - 1
+    allowed = f"{n} whole numbers from 0 to {last}, places in data.own.{data_set.name}.classes"
+    if labels.dtype.kind not in "iu" or labels.shape not in ((n,), (n, 1)):
+        raise InputError(where, f"{labels.dtype} of shape {labels.shape}", allowed)
+    if labels.size and (labels.min() < 0 or labels.max() > last):
+        raise InputError(where, f"labels from {labels.min()} to {labels.max()}", allowed)

@@ -1,0 +1,205 @@
+"""A user's own data set in the config: where it may be named, and what its ids depend on."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from dpatlas.core.config import load_config
+from dpatlas.data.registry import DATA_SETS
+from dpatlas.errors import InputError
+from dpatlas.models.imagenet import PREPROCESSING
+from dpatlas.specs import own
+from dpatlas.specs.atlas import Atlas
+from dpatlas.specs.sizes import array_mb, inputs_of
+
+SCANS = {
+    "path": "scans",
+    "classes": ["healthy", "ill", "unsure"],
+    "image_shape": [1, 28, 28],
+    "scaling": "unit",
+}
+PRIVATE = {"name": "my-scans", "classes": ["healthy", "ill"], "n_train": 400}
+HELD_OUT = {"n_test": 100, "n_validation": 100}
+SCAN_SHAPED = {"source": "leaves-grey", "model": "small-cnn-t", "options": {"pool": 2}}
+
+
+def config(scans=None, dp_sgld=None, maxinf=None, lp_fft=None, kl=None, **changes):
+    """The embedded config with `my-scans` in every paper that can take it."""
+    default = load_config()
+    accuracy = {**default["dp_sgld"]["accuracy"]["sets"][3], "data": {**PRIVATE, **HELD_OUT}}
+    certificates = default["max_information"]["certificates"]["sets"][0]
+    certificates = {**certificates, "data": {**PRIVATE, "n_test": 100}}
+    scenario = {k: v for k, v in default["lp_fft"]["scenarios"][0].items() if k != "name"}
+    scenario |= {"name": "own", "data": {**PRIVATE, **HELD_OUT}, "backbone": "scan-shaped"}
+    return load_config(
+        changes={
+            "tier": "t",
+            "data": {"own": {"my-scans": {**SCANS, **(scans or {})}}},
+            "pretrain": {
+                "backbones": {"scan-shaped": SCAN_SHAPED},
+                "train": [*default["pretrain"]["train"], "scan-shaped"],
+            },
+            "dp_sgld": {"accuracy": {"sets": [{**accuracy, **(dp_sgld or {})}]}},
+            "lp_fft": {"scenarios": [{**scenario, **(lp_fft or {})}], "clip_sweep": None},
+            "max_information": {"certificates": {"sets": [{**certificates, **(maxinf or {})}]}},
+            "kl_privacy": {"data": {**PRIVATE, "n_add": 50, **(kl or {})}},
+            **changes,
+        }
+    )
+
+
+def refused(*given, **changes) -> str:
+    with pytest.raises(InputError) as caught:
+        Atlas(config(*given, **changes))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def atlas():
+    return Atlas(config())
+
+
+@pytest.mark.parametrize("key", ["kl_privacy", "dp_sgld", "lp_fft", "max_information"])
+def test_every_paper_with_private_images_can_take_an_own_set(atlas, key):
+    specs = [atlas.specs[each] for each in atlas.ids(key)]
+    blocks = [spec.fields["data"] for spec in specs if "data" in spec.fields]
+    mine = [block for block in blocks if block["name"] == "my-scans"]
+    assert mine
+    definition = {name: SCANS[name] for name in ("classes", "image_shape", "scaling")}
+    assert all(block["own"] == {**definition, "resize": False} for block in mine)
+    assert all("path" not in block["own"] for block in mine)
+
+
+def test_where_it_lies_changes_no_id(atlas):
+    elsewhere = Atlas(config({"path": "/other/place.npz", "resize": False}))
+    assert set(elsewhere.specs) == set(atlas.specs)
+    assert elsewhere.data_sets() == atlas.data_sets()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scaling": "centred"},
+        {"image_shape": [1, 14, 56]},
+        {"resize": True},
+        {"classes": ["healthy", "unsure", "ill"]},
+    ],
+)
+def test_another_definition_is_another_id(atlas, change):
+    changed = config(change)
+    changed["lp_fft"]["enabled"] = False
+    others = Atlas(changed)
+    for key in ("kl_privacy", "dp_sgld", "max_information"):
+        assert set(atlas.own_sets()).isdisjoint(others.own_sets())
+        assert set(others.ids(key)) != set(atlas.ids(key))
+
+
+def test_a_definition_that_no_paper_names_changes_nothing():
+    before = Atlas(load_config())
+    unused = Atlas(load_config(changes={"tier": "t", "data": {"own": {"my-scans": SCANS}}}))
+    assert set(unused.specs) == set(before.specs)
+    assert unused.own_sets() == {}
+    unused.check_own_paths()
+
+
+def test_sizes_follow_from_the_definition():
+    block = {**PRIVATE, "own": {"image_shape": [3, 10, 20]}}
+    assert inputs_of(block) == 600
+    assert array_mb(block) == 400 * 600 * 4 / 2**20
+
+
+def test_the_job_is_told_the_path_and_quotes_it():
+    atlas = Atlas(config({"path": "~/my scans; rm -rf 'x'"}))
+    mine, *_ = atlas.own_sets()
+    (digits, *_) = [name for name in atlas.data_sets() if name.startswith("digits")]
+    assert atlas.data_source(mine) == "'--own-path=~/my scans; rm -rf '\"'\"'x'\"'\"''"
+    assert atlas.data_source(digits) == atlas.data_source() == ""
+    assert "scans" not in json.loads(atlas.data_sets()[mine])
+
+
+def test_changed_files_are_read_again(tmp_path):
+    for name in SCANS["classes"]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.png").write_bytes(b"1")
+    atlas = Atlas(config({"path": str(tmp_path)}))
+    mine, *_ = atlas.own_sets()
+    before = atlas.own_state(mine)
+    assert atlas.own_state(mine) == before
+    os.utime(tmp_path / "ill/a.png", (1, 1))
+    overwritten = atlas.own_state(mine)
+    assert overwritten != before
+    (tmp_path / "ill/b.png").write_bytes(b"1")
+    assert atlas.own_state(mine) != overwritten
+    np.savez(tmp_path / "a.npz", x_train=np.zeros(3))
+    assert own.state(str(tmp_path / "a.npz")) != own.state(str(tmp_path))
+    digits = next(name for name in atlas.data_sets() if name.startswith("digits"))
+    assert atlas.own_state(digits) is None
+
+
+@pytest.mark.parametrize("path", ["nowhere", "README.md", "~no-such-user-here/x"])
+def test_a_path_with_nothing_to_read_is_named(path):
+    with pytest.raises(InputError, match=r"data\.own\.my-scans\.path.*no folder and no \.npz"):
+        Atlas(config({"path": path})).check_own_paths()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"dp_sgld": {"data": {**PRIVATE, **HELD_OUT, "name": "my-scan"}}},
+            ["dp_sgld.accuracy.sets.0.data.name", "'my-scan'", "digits", "mnist", "my-scans"],
+        ),
+        (
+            {"maxinf": {"data": {**PRIVATE, "n_test": 9, "name": "pneumonia"}}},
+            ["max_information.certificates.sets.0.data.name", "digits", "my-scans"],
+        ),
+        ({"kl": {"name": "scans"}}, ["kl_privacy.data.name", "'scans'", "cifar10, my-scans"]),
+        ({"kl": {"n_add": 0}}, ["kl_privacy.data.n_add", "0"]),
+        ({"kl": {"classes": ["a", "b", "c"]}}, ["kl_privacy.data.classes"]),
+        (
+            {"kl": {"classes": ["healthy", "sick"]}},
+            ["kl_privacy.data.classes", "'sick'", "healthy, ill, unsure"],
+        ),
+        (
+            {"dp_sgld": {"data": {**PRIVATE, **HELD_OUT, "classes": ["ill", 3]}}},
+            ["dp_sgld.accuracy.sets.0.data.classes", "3", "healthy, ill, unsure"],
+        ),
+        ({"scans": {"path": ""}}, ["data.own.my-scans.path"]),
+        ({"scans": {"classes": ["x"]}}, ["data.own.my-scans.classes"]),
+        ({"scans": {"classes": ["1", 1]}}, ["data.own.my-scans.classes", "different"]),
+        ({"scans": {"image_shape": [1, 28]}}, ["data.own.my-scans.image_shape"]),
+        ({"scans": {"image_shape": [3, 4000, 4000]}}, ["data.own.my-scans.image_shape"]),
+        ({"scans": {"scaling": "mean"}}, ["data.own.my-scans.scaling", "unit, centred"]),
+        ({"scans": {"scalng": "unit"}}, ["data.own.my-scans.scalng", "did you mean scaling"]),
+        ({"scans": {"image_shape": [1, 28, 14], "resize": True}}, ["image_shape", "a square"]),
+        ({"data": {"own": {"my-scans": SCANS, "mnist": SCANS}}}, ["data.own.mnist", "another"]),
+        ({"data": {"own": {"my-scans": SCANS, "My Scans": SCANS}}}, ["data.own", "My Scans"]),
+        ({"data": {"own": {"my-scans": SCANS, 3: SCANS}}}, ["data.own", "3"]),
+        ({"data": {"own": {"my-scans": None}}}, ["data.own.my-scans", "None"]),
+        (
+            {"dp_sgld": {"features": "penultimate", "backbone": "strokes-s"}},
+            ["dp_sgld.accuracy.sets.0.backbone", "64 numbers", "[1, 28, 28] of data.own.my-scans"],
+        ),
+        (
+            {"scans": {"scaling": "centred"}},
+            ["lp_fft.scenarios.0.backbone", "leaves-grey with scaling unit", "scaling centred"],
+        ),
+    ],
+)
+def test_a_wrong_config_is_one_line_with_key_found_and_allowed(changes, words):
+    found = refused(**changes)
+    for word in words:
+        assert word in found
+
+
+def test_scalings_of_public_images_are_those_of_the_registry():
+    words = {(1, 0, 255): "unit", (2, 255, 255): "centred"}
+    for name, entry in DATA_SETS.items():
+        scaling = entry.scaling
+        word = words.get((scaling.multiply, scaling.subtract, scaling.divide))
+        if name in own.SCALINGS or entry.kind == "generated":
+            assert own.SCALINGS.get(name) == word, name
+    assert words[tuple(PREPROCESSING[key] for key in ("multiply", "subtract", "divide"))] == "unit"

@@ -1,0 +1,368 @@
+"""Files made to do harm, and files that may not be read: one line, exit code 2, little memory."""
+
+import builtins
+import gzip
+import io
+import json
+import lzma
+import os
+import struct
+import tarfile
+import tracemalloc
+import zipfile
+
+import cifar10_miniature
+import cifar100_miniature
+import mnist_miniature
+import numpy as np
+import pneumonia_miniature
+import pytest
+import stl10_miniature
+from PIL import Image
+
+from dpatlas.data import cifar10, pneumonia
+from dpatlas.data.bounded import Bounded, jpeg
+from dpatlas.data.prepare import main
+from dpatlas.data.registry import CIFAR10, PNEUMONIA
+from dpatlas.errors import InputError, run_command
+
+MINIATURES = {
+    "cifar10": cifar10_miniature,
+    "cifar100": cifar100_miniature,
+    "stl10": stl10_miniature,
+    "mnist": mnist_miniature,
+    "pneumonia": pneumonia_miniature,
+    "pneumonia_causes-cleaned": pneumonia_miniature,
+}
+CLASSES = {
+    "cifar10": ["airplane", "automobile"],
+    "cifar100": ["apple", "baby"],
+    "stl10": ["airplane", "bird"],
+    "mnist": [0, 1],
+    "pneumonia": ["normal", "pneumonia"],
+    "pneumonia_causes-cleaned": ["normal", "virus"],
+}
+# How a copy is written, and the file or folder of it that is read.
+FORMS = [
+    ("cifar10", "write_archive", "cifar-10-python.tar.gz"),
+    ("cifar10", "write_unpacked", "cifar-10-batches-py/data_batch_1"),
+    ("cifar10", "write_jpeg_tar", "cifar10_images.tar.xz"),
+    ("cifar10", "write_jpeg_folder", "train/airplane/0002.jpg"),
+    ("cifar10", "write_jpeg_folder", "test/automobile"),
+    ("cifar100", "write_archive", "cifar-100-python.tar.gz"),
+    ("cifar100", "write_unpacked", "cifar-100-python/test"),
+    ("stl10", "write_archive", "stl10_binary.tar.gz"),
+    ("stl10", "write_unpacked", "stl10_binary/test_X.bin"),
+    ("mnist", "write_archives", "train-labels-idx1-ubyte.gz"),
+    ("mnist", "write_unpacked", "t10k-images-idx3-ubyte"),
+    ("pneumonia", "write_archive", "ChestXRay2017.zip"),
+    ("pneumonia", "write_npz", "pneumoniamnist.npz"),
+    ("pneumonia", "write_unpacked", "chest_xray/test/PNEUMONIA"),
+    ("pneumonia", "write_unpacked", "chest_xray/train/PNEUMONIA/person7_bacteria_8.jpeg"),
+    ("pneumonia_causes-cleaned", "write_labels", "chest_xray_labels.csv"),
+]
+XRAY = "chest_xray/train/PNEUMONIA/person7_bacteria_8.jpeg"
+MB = 1 << 20
+
+
+@pytest.fixture
+def write(monkeypatch, tmp_path):
+    """Write a copy into the folder `root`."""
+    root = tmp_path / "root"
+    root.mkdir()
+
+    def make(name, form, *given, **more):
+        miniature = MINIATURES[name].Miniature(monkeypatch)
+        if form == "write_labels":
+            miniature.write_archive(root)
+        return getattr(miniature, form)(root, *given, **more)
+
+    return make
+
+
+@pytest.fixture
+def failure(capsys, tmp_path):
+    """The one line of a command that is refused."""
+
+    def run(name) -> str:
+        out, root = tmp_path / "out", tmp_path / "root"
+        options = json.dumps({"name": name, "classes": CLASSES[name]})
+        folders = ["--data-root", str(root), "--download-folder", str(tmp_path / "cache")]
+        code = run_command(main, ["--options", options, "--output", str(out), *folders])
+        line = capsys.readouterr().err
+        assert code == 2 and line.count("\n") == 1 and not out.exists()
+        return line
+
+    return run
+
+
+def peak_of(work) -> int:
+    """The most bytes that `work` has at once."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("name", "form", "path"), FORMS)
+def test_what_may_not_be_read_is_named(write, failure, tmp_path, monkeypatch, name, form, path):
+    write(name, form)
+    closed = tmp_path / "root" / path
+    assert closed.exists()
+
+    def guarded(function):
+        def call(file, *given, **more):
+            if isinstance(file, str | os.PathLike) and os.fspath(file) == str(closed):
+                raise PermissionError(13, "Permission denied", str(file))
+            return function(file, *given, **more)
+
+        return call
+
+    for module, function in [
+        (io, "open"),
+        (builtins, "open"),
+        (os, "open"),
+        (os, "listdir"),
+        (os, "scandir"),
+    ]:
+        monkeypatch.setattr(module, function, guarded(getattr(module, function)))
+    line = failure(name)
+    assert f"{closed}: found Permission denied" in line
+
+
+@pytest.mark.parametrize(("name", "form", "path"), FORMS)
+def test_a_file_without_permission_is_named(write, failure, tmp_path, name, form, path):
+    write(name, form)
+    closed = tmp_path / "root" / path
+    closed.chmod(0)
+    if os.access(closed, os.R_OK):
+        pytest.skip("this user may read everything, as root may")
+    line = failure(name)
+    closed.chmod(0o700)
+    assert f"{closed}: found Permission denied" in line
+
+
+def test_a_root_without_permission_is_named(write, failure, tmp_path, monkeypatch):
+    write("mnist", "write_archives")
+    stat = os.stat
+
+    def guarded(path, *given, **more):
+        if str(path).startswith(str(tmp_path / "root/")):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *given, **more)
+
+    monkeypatch.setattr(os, "stat", guarded)
+    monkeypatch.setattr("pathlib.Path.stat", lambda path, **more: guarded(path, **more))
+    assert "found Permission denied" in failure("mnist")
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [
+        ("cifar10", "cifar-10-python.tar.gz"),
+        ("cifar10", "cifar10_images.tar.xz"),
+        ("cifar100", "cifar-100-python.tar.gz"),
+        ("stl10", "stl10_binary.tar.gz"),
+        ("pneumonia", "ChestXRay2017.zip"),
+        ("pneumonia", "pneumoniamnist.npz"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["a folder", "a special file"])
+def test_an_archive_that_is_no_file_is_refused(failure, tmp_path, name, mark, kind):
+    path = tmp_path / "root" / mark
+    path.parent.mkdir()
+    path.mkdir() if kind == "a folder" else os.mkfifo(path)
+    assert f"{path}: found {kind}; allowed: a file" in failure(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [
+        ("cifar10", "cifar-10-batches-py"),
+        ("cifar100", "cifar-100-python"),
+        ("stl10", "stl10_binary"),
+        ("pneumonia", "chest_xray"),
+    ],
+)
+def test_a_file_where_an_unpacked_copy_is_expected_is_refused(failure, tmp_path, name, mark):
+    path = tmp_path / "root" / mark
+    path.parent.mkdir()
+    path.write_bytes(b"no folder")
+    assert f"{path}: found a file; allowed: a folder" in failure(name)
+
+
+def with_stated_size(archive: bytes, name: str, size: int) -> bytes:
+    """A zip whose central directory states another size of member `name`."""
+    content = bytearray(archive)
+    entry = content.rindex(name.encode()) - 46
+    assert content[entry : entry + 4] == b"PK\x01\x02"
+    content[entry + 24 : entry + 28] = struct.pack("<I", size)
+    return bytes(content)
+
+
+@pytest.mark.parametrize("form", ["write_archive", "write_npz"])
+def test_a_member_that_states_little_and_expands_to_much_is_never_unpacked(write, failure, form):
+    bomb = bytes(48 * MB)
+    if form == "write_archive":
+        path, name = write("pneumonia", form, extras=[(XRAY, bomb)], images={}), XRAY
+    else:
+        path, name = write("pneumonia", form, val_images=bomb), "val_images.npy"
+    path.write_bytes(with_stated_size(path.read_bytes(), name, 1000))
+    assert path.stat().st_size < MB
+    lines = []
+    assert peak_of(lambda: lines.append(failure("pneumonia"))) < 16 * MB
+    assert "truncated or damaged archive" in lines[0] and name in lines[0]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_methods_whose_output_cannot_be_bounded_are_refused(write, failure, method):
+    path = write("pneumonia", "write_archive")
+    path.write_bytes(pneumonia_miniature.zip_bytes([(XRAY, bytes(48 * MB))], method))
+    path.write_bytes(with_stated_size(path.read_bytes(), XRAY, 1000))
+    lines = []
+    assert peak_of(lambda: lines.append(failure("pneumonia"))) < 16 * MB
+    assert f"{XRAY}: found compression method {method}; allowed" in lines[0]
+
+
+def test_more_images_than_any_copy_has_are_refused_before_one_is_decoded(
+    write, failure, monkeypatch
+):
+    write("pneumonia", "write_archive")
+    monkeypatch.setattr(pneumonia, "MOST_IMAGES", 16)
+    monkeypatch.setattr(pneumonia, "_decode", lambda *_: pytest.fail("decoded"))
+    assert "found 17 images; allowed: 16 at most" in failure("pneumonia")
+
+
+def test_limits_are_far_above_the_published_files():
+    # The largest X-ray has 2,916 x 2,713 pixels; a JPEG copy of CIFAR-10 has 60,000 images.
+    assert pneumonia.LARGEST_IMAGE > 2 * 2916 * 2713
+    assert 2 * sum(map(sum, PNEUMONIA.counts.values())) < pneumonia.MOST_IMAGES
+    images = sum(map(sum, CIFAR10.counts.values()))
+    # Each with its header and an image of as many bytes as it has numbers.
+    assert images * (512 + 3072) < cifar10.LARGEST_TAR < 100 * images * 512
+    assert cifar10.LARGEST_MEMBER > 20 * 3072
+
+
+def raw_header(**fields) -> bytes:
+    info = tarfile.TarInfo("train/airplane/0000.jpg")
+    for name, value in fields.items():
+        setattr(info, name, value)
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def sparse_header(size: int) -> bytes:
+    """A member without any data that is `size` bytes of holes."""
+    header = bytearray(raw_header(type=tarfile.GNUTYPE_SPARSE))
+    header[483:495] = b"\x80" + size.to_bytes(11, "big")
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        (raw_header(size=1 << 40), "train/airplane/0000.jpg: found 1099511627776 bytes"),
+        (raw_header(size=-(1 << 40)), ""),
+        (sparse_header(1 << 40), "train/airplane/0000.jpg: found 1099511627776 bytes"),
+        (raw_header(size=1 << 40, type=tarfile.XHDTYPE), ""),
+        (raw_header(size=1 << 40, type=tarfile.GNUTYPE_LONGNAME), ""),
+    ],
+    ids=["large", "negative", "sparse", "pax", "long name"],
+)
+def test_absurd_sizes_in_a_tar_file_are_refused(write, failure, header, words):
+    path = write("cifar10", "write_jpeg_tar")
+    path.write_bytes(lzma.compress(header + bytes(4 * MB), preset=0))
+    lines = []
+    assert peak_of(lambda: lines.append(failure("cifar10"))) < 32 * MB
+    assert words in lines[0] and "cifar10_images.tar.xz" in lines[0]
+
+
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_tar_file_that_expands_to_much_is_read_up_to_its_limit(write, failure, monkeypatch, kind):
+    monkeypatch.setattr(cifar10, "LARGEST_TAR", 4 * MB)
+    info = tarfile.TarInfo("README")
+    info.type, info.size = kind, 48 * MB
+    path = write("cifar10", "write_jpeg_tar")
+    path.write_bytes(lzma.compress(info.tobuf(tarfile.GNU_FORMAT) + bytes(48 * MB), preset=0))
+    lines = []
+    assert peak_of(lambda: lines.append(failure("cifar10"))) < 32 * MB
+    assert f"found more than {4 * MB} bytes when unpacked" in lines[0]
+
+
+def test_a_bounded_stream_gives_its_limit_and_no_byte_more():
+    stream = Bounded(io.BytesIO(bytes(10)), 10, "here")
+    assert [len(stream.read(4)) for _ in range(4)] == [4, 4, 2, 0]
+    stream = Bounded(io.BytesIO(bytes(11)), 10, "here")
+    stream.read(10)
+    with pytest.raises(InputError, match="here: found more than 10 bytes"):
+        stream.read(10)
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE]
+)
+def test_links_and_device_nodes_in_a_tar_file_are_no_images(write, failure, monkeypatch, kind):
+    images = cifar10_miniature.Miniature(monkeypatch).images()
+    del images["train/airplane/0004.jpg"]
+    node = tarfile.TarInfo("train/airplane/0004.jpg")
+    node.type, node.linkname = kind, "train/airplane/0003.jpg"
+    write("cifar10", "write_jpeg_tar", images, extras=[node])
+    assert "found 4 train images of class airplane; allowed: 5" in failure("cifar10")
+
+
+def test_an_image_that_comes_twice_is_refused(write, failure, monkeypatch):
+    images = cifar10_miniature.Miniature(monkeypatch).images()
+    again = ("./train/airplane/0004.jpg", images["train/airplane/0004.jpg"])
+    write("cifar10", "write_jpeg_tar", images, extras=[again])
+    assert "train/airplane/0004.jpg: found this image a second time" in failure("cifar10")
+
+
+def test_an_idx_file_is_unpacked_up_to_its_size(write, failure, tmp_path):
+    write("mnist", "write_archives")
+    path = tmp_path / "root/t10k-labels-idx1-ubyte.gz"
+    path.write_bytes(gzip.compress(bytes(48 * MB)))
+    lines = []
+    assert peak_of(lambda: lines.append(failure("mnist"))) < 16 * MB
+    assert f"{path}: found another header or length" in lines[0]
+    with path.with_suffix("").open("wb") as stream:
+        stream.truncate(1 << 40)
+    path.unlink()
+    assert peak_of(lambda: lines.append(failure("mnist"))) < 16 * MB
+    assert "t10k-labels-idx1-ubyte: found another header or length" in lines[1]
+
+
+@pytest.mark.parametrize("form", ["PNG", "GIF", "BMP", "TIFF", "WEBP"])
+def test_other_images_under_a_jpeg_name_are_refused(write, failure, monkeypatch, form):
+    stream = io.BytesIO()
+    Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(stream, form)
+    images = cifar10_miniature.Miniature(monkeypatch).images()
+    images["test/airplane/0001.jpg"] = stream.getvalue()
+    write("cifar10", "write_jpeg_tar", images)
+    line = failure("cifar10")
+    assert "test/airplane/0001.jpg: found an image that cannot be decoded" in line
+
+
+def test_damaged_images_are_refused_or_read_and_nothing_else():
+    random = np.random.default_rng(3)
+    content = cifar10_miniature.jpeg_bytes(random.integers(0, 256, (32, 32, 3), dtype=np.uint8))
+    refused = 0
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= int(random.integers(1, 256))
+        for decode, entry in ((cifar10._decode, CIFAR10), (pneumonia._decode, PNEUMONIA)):
+            try:
+                assert decode("here", bytes(damaged), entry).dtype == np.uint8
+            except InputError as error:
+                assert str(error).startswith("here: found ")
+                refused += 1
+    assert refused > 50
+
+
+def test_whatever_an_image_reader_raises_is_one_line():
+    content = cifar10_miniature.jpeg_bytes(np.zeros((9, 9), np.uint8))
+    words = "here: found an image that cannot be decoded"
+    with pytest.raises(InputError, match=words), jpeg("here", content, "a JPEG"):
+        raise KeyError("of a damaged table")
