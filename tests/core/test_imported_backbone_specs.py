@@ -3,7 +3,7 @@ import copy
 import pytest
 
 from dpatlas.bounds.dp_sgld_published import TABLE_4
-from dpatlas.core.config import load_config, load_tier
+from dpatlas.core.config import load_config, load_tier, project_root
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas.models.build import FLAT, NAMES, ON_IMAGES
@@ -18,11 +18,18 @@ PUBLISHED = {
     "options": {},
     "image_shape": [1, 224, 224],
 }
+NAMED = {
+    "source": "moco",
+    "model": "moco-v2-resnet50",
+    "options": {},
+    "image_shape": [3, 32, 32],
+    "file": "moco.pth.tar",
+}
 
 
-def with_imported(**changes):
+def with_imported(published=PUBLISHED, **changes):
     config = copy.deepcopy(load_config())
-    config["pretrain"]["backbones"]["published"] = {**PUBLISHED, **changes}
+    config["pretrain"]["backbones"]["published"] = {**published, **changes}
     config["pretrain"]["train"].append("published")
     return config
 
@@ -134,6 +141,102 @@ def test_imported_networks_are_those_that_can_be_built_and_not_trained():
     assert {name for models in pretrain.IMPORTED.values() for name in models} == set(BUILT)
     assert set(ON_IMAGES) | set(FLAT) == set(NAMES)
     assert set(BUILT) <= set(NETWORKS) and "alexnet" in NETWORKS
+
+
+def moco_spec(**changes):
+    (spec,) = Atlas(with_imported(NAMED, **changes)).groups["pretrain"]["imported"]
+    return spec
+
+
+def test_where_a_file_lies_changes_no_id_and_its_checksum_does():
+    spec = moco_spec(sha256=None)
+    expected = {name: value for name, value in NAMED.items() if name != "file"}
+    assert spec.fields == {"key": "pretrain", "kind": "imported", **expected}
+    assert moco_spec(file="/else/where.pth").id == moco_spec().id == spec.id
+    checked = moco_spec(sha256="ABCDEF01")
+    assert checked.fields["sha256"] == "abcdef01" and checked.id != spec.id
+
+
+def test_a_job_is_told_the_file_that_the_config_names():
+    config = with_imported(NAMED, file="a b'; x")
+    (spec,) = Atlas(config).groups["pretrain"]["imported"]
+    assert pretrain.weights_file(config, spec) == "a b'; x"
+    other = with_imported()
+    (spec,) = Atlas(other).groups["pretrain"]["imported"]
+    assert pretrain.weights_file(other, spec) == ""
+
+
+@pytest.mark.parametrize(
+    ("published", "changes", "words"),
+    [
+        (NAMED, {"model": "imagenet-resnet50"}, "allowed: moco-v2-resnet50, moco-v3-resnet50"),
+        (NAMED, {"epochs": 3}, "allowed: source, model, options, image_shape, file, sha256"),
+        (PUBLISHED, {"model": "moco-v2-resnet50"}, "published.model: found moco-v2-resnet50"),
+        (PUBLISHED, {"file": "x.pth"}, "backbones.published.file: found x.pth"),
+        (PUBLISHED, {"sha256": "0" * 8}, "backbones.published.sha256"),
+        (
+            {"source": "strokes", "model": "mlp", "options": {}, "file": "x.pth"},
+            {},
+            "published.file: found x.pth; allowed: nothing",
+        ),
+    ],
+)
+def test_only_weights_without_an_address_are_named_by_a_file(published, changes, words):
+    assert words in refused(with_imported(published, **changes))
+
+
+def test_weights_without_an_address_need_a_file():
+    config = with_imported(NAMED)
+    del config["pretrain"]["backbones"]["published"]["file"]
+    assert "published.file: found nothing; allowed: path of a checkpoint" in refused(config)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("sha256: 12345678", "sha256"),
+        ("sha256: '1234567'", "sha256"),
+        ("sha256: 'ghijklmn'", "sha256"),
+        ("file: ''", "file"),
+        ('file: "a\\nb"', "file"),
+    ],
+)
+def test_a_checksum_is_hex_text_and_a_file_has_a_name(tmp_path, line, words):
+    path = tmp_path / "wrong.yaml"
+    path.write_text(
+        "pretrain: {backbones: {published: {source: moco, model: moco-v2-resnet50, "
+        f"options: {{}}, {line}}}}}}}"
+    )
+    with pytest.raises(InputError, match=rf"published\.{words}"):
+        load_config([path])
+
+
+def test_softmax_outputs_of_a_backbone_without_a_head_are_refused():
+    config = with_imported(NAMED)
+    (chosen, *_) = config["dp_sgld"]["accuracy"]["sets"]
+    config["dp_sgld"]["accuracy"]["sets"] = [
+        {**chosen, "backbone": "published", "features": "softmax"}
+    ]
+    assert "accuracy.sets.0.features: found softmax of published" in refused(config)
+    config["dp_sgld"]["accuracy"]["sets"][0]["features"] = "penultimate"
+    assert Atlas(config).groups["dp_sgld"]["accuracy"]
+
+
+def test_the_paper_tier_s_example_for_moco_is_a_config(paper, tmp_path):
+    text = (project_root() / "workflow/tiers/paper.yaml").read_text(encoding="utf-8")
+    lines = text[text.index("# tier: paper-moco") :].splitlines()
+    assert all(line.startswith("# ") for line in lines)
+    path = tmp_path / "moco.yaml"
+    path.write_text("\n".join(line.removeprefix("# ") for line in lines))
+    atlas = Atlas(load_config([project_root() / "workflow/tiers/paper.yaml", path]))
+    fields = [spec.fields for spec in atlas.groups["lp_fft"]["strategies"]]
+    assert len(fields) == 8 and atlas.tier != paper.tier
+    epochs = {share * each["steps"] / 49 for each in fields for share in each["shares"]}
+    assert sorted(epochs) == pytest.approx(range(1, 10))
+    models = {spec.slug: spec.fields for spec in atlas.groups["pretrain"]["imported"]}
+    moco = {name: fields for name, fields in models.items() if fields["source"] == "moco"}
+    assert len(moco) == 4 == len({each["scenario"] for each in fields})
+    assert all(fields["model"].startswith(name[:7]) for name, fields in moco.items())
 
 
 def test_the_paper_tier_has_the_data_networks_and_settings_of_tables_1_and_2(paper):

@@ -15,11 +15,13 @@ from torch import nn
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.records import Stopwatch
 from dpatlas.core.specs import Spec
+from dpatlas.data import features as frozen
 from dpatlas.data import prepared
 from dpatlas.data.registry import PNEUMONIA, PNEUMONIA_224, PNEUMONIA_CAUSES, STL10
 from dpatlas.errors import InputError, RunError, run_command
 from dpatlas.experiments import imported as module
 from dpatlas.experiments import pretrain
+from dpatlas.experiments.features import features
 from dpatlas.experiments.job import Job
 from dpatlas.experiments.sgld_data import load_split
 from dpatlas.models import backbone
@@ -204,7 +206,9 @@ def test_dp_sgld_takes_features_from_it(made, tmp_path):
     }
     spec = Spec.of(fields, "small")
     kept = Checkpoints(tmp_path / "kept", {})
-    job = Job(spec, prepared.load(tmp_path / "data"), "cpu", kept, Stopwatch())
+    features(tmp_path / "data" / "manifest.json", made / "backbone", tmp_path / "shown", "cpu")
+    data, shown = prepared.load(tmp_path / "data"), frozen.load(tmp_path / "shown")
+    job = Job(spec, data, "cpu", kept, Stopwatch(), features=shown)
     split = load_split(job, [made / "backbone"])
     assert split.x["train"].shape == (6, 512) and split.backbone["id"] == spec_of().id
     torch.testing.assert_close(split.x["test"].norm(dim=1), torch.full((3,), 2.0))
@@ -324,6 +328,7 @@ def test_bad_specs_are_one_line_and_exit_code_2(published, tmp_path, capsys, cha
         ("imagenet-resnet50", "resnet50-0676ba61.pth"),
         ("imagenet-mobilenet-v3", "mobilenet_v3_large-8738ca79.pth"),
         ("imagenet-deit-tiny", "deit_tiny_patch16_224-a1311bcf.pth"),
+        ("imagenet-alexnet", "alexnet-owt-7be5be79.pth"),
     ],
 )
 def test_the_file_is_the_one_that_the_project_names(model, file):

@@ -17,7 +17,10 @@ SIZES = {
     "imagenet-resnet18": (512, 11_689_512, 11_684_712),
     "imagenet-resnet50": (2048, 25_557_032, 25_530_472),
     "imagenet-mobilenet-v3": (1280, 5_483_032, 5_470_832),
+    "imagenet-alexnet": (4096, 61_100_840, 61_100_840),
 }
+# A MoCo network is the ResNet50 with other weights.
+OTHERS = [model for model, origin in ORIGINS.items() if origin.classifies]
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +31,8 @@ def origins():
     found = {}
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        for model, origin in ORIGINS.items():
-            found[model] = get_model(origin.name).eval()
+        for model in OTHERS:
+            found[model] = get_model(ORIGINS[model].name).eval()
             for part in found[model].modules():
                 if isinstance(part, nn.BatchNorm2d):
                     nn.init.normal_(part.running_mean, std=0.2)
@@ -71,6 +74,7 @@ def head_inputs(published, head, x):
         ("imagenet-resnet50", (3, 96, 96)),
         ("imagenet-mobilenet-v3", (3, 96, 96)),
         ("imagenet-mobilenet-v3", (1, 224, 224)),
+        ("imagenet-alexnet", (1, 64, 48)),
     ],
 )
 def test_it_computes_what_torchvisions_network_computes(origins, model, shape):
@@ -102,7 +106,7 @@ def test_the_input_is_standardised_by_the_published_constants():
     assert preset.crop_size == [224]
 
 
-@pytest.mark.parametrize("model", ORIGINS)
+@pytest.mark.parametrize("model", OTHERS)
 def test_every_weight_of_the_published_file_is_used(origins, model):
     net, published = BUILT[model](), origins[model]
     weights = folded(model, published.state_dict())
@@ -122,7 +126,8 @@ def test_every_weight_of_the_published_file_is_used(origins, model):
 def test_each_network_is_folded_with_the_epsilon_of_its_norms(origins):
     for model, published in origins.items():
         norms = [part for part in published.modules() if isinstance(part, nn.BatchNorm2d)]
-        assert {part.eps for part in norms} == {ORIGINS[model].epsilon}
+        assert {part.eps for part in norms} <= {ORIGINS[model].epsilon}
+        assert norms or model == "imagenet-alexnet"
 
 
 @pytest.mark.parametrize("model", BUILT)

@@ -1,4 +1,4 @@
-"""AlexNet for small images (Krizhevsky et al., 2012, with strides and widths for 32x32)."""
+"""AlexNet (Krizhevsky et al., 2012): for 32x32 images, and as published with ImageNet weights."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,14 @@ from torch import nn
 
 from dpatlas.core.guard import checked, integer
 from dpatlas.errors import InputError
+from dpatlas.models.imagenet import on_images
 from dpatlas.models.network import Network
 
 # Channels, kernel, stride of the convolutions; max-pooling halves the map after these.
 CONVOLUTIONS = ((64, 11, 4), (192, 5, 1), (384, 3, 1), (256, 3, 1), (256, 3, 1))
 HALVED_AFTER = (1, 2)
+# Of the published network: padding of its convolutions, side of their last map, hidden features.
+PADDINGS, MAP_SIDE, HIDDEN = (2, 2, 1, 1, 1), 6, 4096
 # Below this the second halving would have nothing left to pool.
 SMALLEST_SIDE = 13
 
@@ -46,3 +49,27 @@ def alexnet(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Netw
             ("head", nn.Linear(into, outputs)),
         ]
     )
+
+
+@checked(outputs=integer(ge=1))
+def imagenet_alexnet(image_shape: Sequence[int] = (3, 224, 224), outputs: int = 1000) -> Network:
+    """AlexNet as `imagenet_resnet18`, without its dropout: 4,096 features, 61.1 million parameters.
+
+    Raises InputError for images with other than 1 or 3 channels.
+    """
+    convolutions, into = [], 3
+    for index, (out, kernel, stride) in enumerate(CONVOLUTIONS, start=1):
+        padding = PADDINGS[index - 1]
+        convolutions += [nn.Conv2d(into, out, kernel, stride, padding=padding), nn.ReLU()]
+        if index in (*HALVED_AFTER, len(CONVOLUTIONS)):
+            convolutions.append(nn.MaxPool2d(3, 2))
+        into = out
+    parts = [
+        ("features", nn.Sequential(*convolutions)),
+        ("flatten", nn.Flatten()),
+        ("hidden1", nn.Linear(into * MAP_SIDE**2, HIDDEN)),
+        ("relu1", nn.ReLU()),
+        ("hidden2", nn.Linear(HIDDEN, HIDDEN)),
+        ("relu2", nn.ReLU()),
+    ]
+    return on_images(image_shape, parts, nn.Linear(HIDDEN, outputs))

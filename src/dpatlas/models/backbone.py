@@ -4,7 +4,7 @@ The manifest says what the network is (architecture, image shape, classes) and h
 """
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from dpatlas.core.arrays import read_arrays
-from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.core.files import read_json, remove_parts, write_atomic, write_json
 from dpatlas.core.guard import checked, integer
 from dpatlas.data.prepared import content_sha256
 from dpatlas.errors import InputError
@@ -73,13 +73,17 @@ class Backbone:
 @checked(chunk=integer(ge=1))
 def features(network: Network, x: np.ndarray, chunk: int = CHUNK) -> np.ndarray:
     """The input of the head for records x (n, d), float32 (n, features)."""
-    device = next(network.parameters()).device
-    with torch.no_grad():
-        parts = [
-            network.features(torch.from_numpy(x[start : start + chunk]).to(device)).cpu().numpy()
-            for start in range(0, len(x), chunk)
-        ]
+    parts = list(feature_chunks(network, x, chunk))
     return np.concatenate(parts) if parts else np.zeros((0, network.head.in_features), np.float32)
+
+
+def feature_chunks(network: Network, x: np.ndarray, chunk: int = CHUNK) -> Iterator[np.ndarray]:
+    """The same for `chunk` records after the other."""
+    device = next(network.parameters()).device
+    for start in range(0, len(x), chunk):
+        with torch.no_grad():
+            rows = torch.from_numpy(x[start : start + chunk]).to(device)
+            yield network.features(rows).cpu().numpy()
 
 
 def save(
@@ -112,6 +116,7 @@ def save(
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **weights)
     folder = Path(folder)
+    remove_parts(folder)
     write_atomic(folder / WEIGHTS, buffer.getvalue())
     write_json(folder / MANIFEST, manifest)
     return manifest

@@ -15,7 +15,7 @@ from torch import nn
 from dpatlas.core.guard import checked, integer
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
-from dpatlas.models.alexnet import alexnet
+from dpatlas.models.alexnet import alexnet, imagenet_alexnet
 from dpatlas.models.deit import imagenet_deit_tiny
 from dpatlas.models.imagenet import (
     imagenet_mobilenet_v3,
@@ -49,6 +49,9 @@ IMPORTED: Mapping[str, Callable[..., Network]] = {
     "imagenet-resnet50": imagenet_resnet50,
     "imagenet-mobilenet-v3": imagenet_mobilenet_v3,
     "imagenet-deit-tiny": imagenet_deit_tiny,
+    "imagenet-alexnet": imagenet_alexnet,
+    "moco-v2-resnet50": imagenet_resnet50,
+    "moco-v3-resnet50": imagenet_resnet50,
 }
 TOKEN_DEVIATION = 0.02
 

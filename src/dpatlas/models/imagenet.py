@@ -113,21 +113,30 @@ class Origin:
     """torchvision's network behind one of ours.
 
     name: its function's. head: path of its last layer. epsilon: what its BatchNorms add to a
-    variance.
+    variance. classifies: whether the published weights have that layer.
     """
 
     name: str
     head: str = "fc"
     epsilon: float = 1e-5
+    classifies: bool = True
 
 
 ORIGINS = {
     "imagenet-resnet18": Origin("resnet18"),
     "imagenet-resnet50": Origin("resnet50"),
     "imagenet-mobilenet-v3": Origin("mobilenet_v3_large", head="classifier.3", epsilon=1e-3),
+    "imagenet-alexnet": Origin("alexnet", head="classifier.6"),
+    "moco-v2-resnet50": Origin("resnet50", classifies=False),
+    "moco-v3-resnet50": Origin("resnet50", classifies=False),
 }
 # Of what lies before the head: theirs and ours, where the names differ.
-RENAMED = {"downsample.0": "downsample", "classifier.0": "hidden"}
+RENAMED = {
+    "downsample.0": "downsample",
+    "classifier.0": "hidden",
+    "classifier.1": "hidden1",
+    "classifier.4": "hidden2",
+}
 
 
 @checked(outputs=integer(ge=1))

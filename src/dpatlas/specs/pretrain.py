@@ -5,6 +5,7 @@ from typing import Any
 
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
+from dpatlas.specs.own import check_backbone
 from dpatlas.specs.sizes import array_mb, check_records
 
 KEY = "pretrain"
@@ -20,9 +21,14 @@ IMPORTED = {
         "imagenet-resnet50",
         "imagenet-mobilenet-v3",
         "imagenet-deit-tiny",
+        "imagenet-alexnet",
     ),
+    "moco": ("moco-v2-resnet50", "moco-v3-resnet50"),
 }
 OF_IMPORTED = ("source", "model", "options", "image_shape")
+# What says nothing about an imported network: MoCo's weights lie in a file that the config names.
+OF_FILE = ("file", "sha256")
+FROM_FILES = ("moco",)
 
 FIGURES = {"pretrain_samples": ("backbones", "transfer")}
 TABLES: dict[str, tuple[str, ...]] = {}
@@ -34,6 +40,7 @@ PLACES = {
 
 def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
     """Specs by group: one training or import per backbone, one measurement of those it names."""
+    _check_names(config[KEY])
     specs = [backbone_spec(config, name) for name in config[KEY]["train"]]
     return {
         "backbones": [spec for spec in specs if spec.fields["kind"] == "backbone"],
@@ -79,8 +86,8 @@ def backbone_spec(config: Mapping[str, Any], name: str) -> Spec:
 def check_private(config: Mapping[str, Any], place: str, chosen: Mapping[str, Any]) -> None:
     """InputError, naming the config key `place`, for a backbone that cannot serve private records.
 
-    chosen: `data` and `backbone` of a place in the config. A backbone has to be trained, on none
-    of the private records: of one data set, on other classes.
+    chosen: `data` and `backbone` of a place in the config, and `features` if it names any. A
+    backbone has to be trained, on none of the private records: of one data set, on other classes.
     """
     name, data = chosen["backbone"], chosen["data"]
     if not config[KEY]["enabled"]:
@@ -89,6 +96,11 @@ def check_private(config: Mapping[str, Any], place: str, chosen: Mapping[str, An
         known = ", ".join(config[KEY]["train"])
         raise InputError(f"{place}.backbone", repr(name), f"one of pretrain.train: {known}")
     own = config[KEY]["backbones"][name]
+    if "own" in data:
+        check_backbone(place, name, own, data)
+    if own["source"] in FROM_FILES and chosen.get("features") == "softmax":
+        found = f"softmax of {name}, whose weights have no layer for classes"
+        raise InputError(f"{place}.features", found, "penultimate")
     if own["source"] != data["name"]:
         return
     shared = [each for each in data["classes"] if each in own.get("classes", data["classes"])]
@@ -112,23 +124,36 @@ def device(spec: Spec, chosen: str) -> str:
 def memory_mb(spec: Spec) -> int:
     """Peak memory of a job in MB: interpreter and torch, images, a batch's activations."""
     if spec.fields["kind"] == "imported":
-        # ResNet50's weights as they are read, in the published network and in ours.
-        return 1500
+        # The weights as they are read, in the published network, in ours and as they are written.
+        return 2100 if spec.fields["model"] == "imagenet-alexnet" else 1500
     return round(1100 + 3 * array_mb(spec.fields["data"]))
 
 
+def weights_file(config: Mapping[str, Any], spec: Spec) -> str:
+    """The file that the config names for an imported backbone; empty if its address is known."""
+    return config[KEY]["backbones"][spec.slug].get("file", "")
+
+
 def _imported(name: str, own: Mapping[str, Any]) -> Spec:
+    """Where a file lies takes no part in the spec: ids are the same on every machine."""
     place, source = f"{KEY}.backbones.{name}", own["source"]
+    settings = OF_IMPORTED + (OF_FILE if source in FROM_FILES else ())
     for key in own:
-        if key not in OF_IMPORTED:
-            allowed = f"{', '.join(OF_IMPORTED)}: weights of {source} are not trained here"
+        if key not in settings:
+            allowed = f"{', '.join(settings)}: weights of {source} are not trained here"
             raise InputError(f"{place}.{key}", own[key], allowed)
     if own["model"] not in IMPORTED[source]:
         raise InputError(f"{place}.model", own["model"], ", ".join(IMPORTED[source]))
     if "image_shape" not in own:
         allowed = "channels, height and width of the records that it will see"
         raise InputError(f"{place}.image_shape", "nothing", allowed)
-    return Spec.of({"key": KEY, "kind": "imported", **own}, name)
+    if source in FROM_FILES and "file" not in own:
+        allowed = f"path of a checkpoint of {source}: no address of it is known here"
+        raise InputError(f"{place}.file", "nothing", allowed)
+    fields = {key: own[key] for key in OF_IMPORTED}
+    if own.get("sha256"):
+        fields["sha256"] = own["sha256"].lower()
+    return Spec.of({"key": KEY, "kind": "imported", **fields}, name)
 
 
 def _check_trained(name: str, own: Mapping[str, Any]) -> None:
@@ -139,6 +164,21 @@ def _check_trained(name: str, own: Mapping[str, Any]) -> None:
     if "image_shape" in own:
         allowed = "nothing: a backbone that is trained here takes its images' shape"
         raise InputError(f"{place}.image_shape", own["image_shape"], allowed)
+    for key in OF_FILE:
+        if key in own:
+            allowed = "nothing: a backbone that is trained here reads no weights"
+            raise InputError(f"{place}.{key}", own[key], allowed)
+
+
+def _check_names(block: Mapping[str, Any]) -> None:
+    """Backbones that are trained are defined, those that are measured are trained."""
+    for place, named, known in (
+        ("train", block["train"], block["backbones"]),
+        ("transfer.backbones", block["transfer"]["backbones"], block["train"]),
+    ):
+        for i, name in enumerate(named):
+            if name not in known:
+                raise InputError(f"{KEY}.{place}.{i}", repr(name), "one of " + ", ".join(known))
 
 
 def _transfer(config: Mapping[str, Any]) -> Spec:
