@@ -20,4 +20,5 @@ rule all:
     default_target: True
     input:
         f"{ATLAS.folder}/report/index.html",
+        f"{ATLAS.folder}/manifest.txt",
         expand(f"{ATLAS.folder}/{{product}}", product=ATLAS.products()),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from sgld_small import BACKBONE, CLASSES, SCALE, save_backbone, save_data
+from sgld_small import BACKBONE, CLASSES, SCALE, save_backbone, save_data, save_features
 from small_jobs import labelled
 
 from dpatlas.core.seeds import Noise
@@ -17,6 +17,7 @@ from dpatlas.data import prepared
 from dpatlas.experiments import job, lp_fft, lpfft_strategies
 from dpatlas.privacy import accounting, ledger
 from dpatlas.privacy.training import PrivateTraining
+from dpatlas.specs.lp_fft import takes_features
 
 COMMON = {
     "key": "lp_fft",
@@ -88,11 +89,15 @@ VIEWS = {"views": 2, "padding": 1, "flip": True}
 
 @dataclass(frozen=True)
 class Given:
-    """What a job reads: manifests of its data sets, and the folder of its backbone."""
+    """What a job reads: manifests of its data sets, and folders of its backbone and features.
+
+    Without features, a job that wants them has them taken first.
+    """
 
     data: Path
     public: Path
     backbone: Path
+    features: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -114,11 +119,16 @@ def given_in(folder, **poison):
     facts = {"classes": CLASSES, "image_shape": [1, 4, 4], "preprocessing": SCALE}
     sha256 = prepared.save(public, arrays, {"name": "public", **facts})["sha256"]
     backbone = save_backbone(folder / "backbone", sha256=sha256)
-    return Given(save_data(folder / "data", **poison), public / "manifest.json", backbone)
+    data = save_data(folder / "data", **poison)
+    features = save_features(data, backbone, folder / "features")
+    return Given(data, public / "manifest.json", backbone, features)
 
 
 def run(spec, given, folder):
     """The record's bytes."""
+    features = given.features if takes_features(spec) else None
+    if takes_features(spec) and features is None:
+        features = save_features(given.data, given.backbone, folder / "features")
     job.execute(
         spec,
         module=lp_fft.MODULE,
@@ -130,6 +140,7 @@ def run(spec, given, folder):
         device="cpu",
         backbones=(given.backbone,),
         public_data=given.public if "public_data" in spec.fields else None,
+        features=features,
     )
     return (folder / "record.json").read_bytes()
 

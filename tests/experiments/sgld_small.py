@@ -7,12 +7,14 @@ from small_jobs import labelled
 
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
+from dpatlas.experiments.features import features as take_features
 from dpatlas.experiments.job import execute
 from dpatlas.experiments.sgld_accuracy import accuracy
 from dpatlas.experiments.sgld_finetune import finetune
 from dpatlas.experiments.sgld_long import long_training
 from dpatlas.models import backbone
 from dpatlas.models.build import build
+from dpatlas.specs.dp_sgld import takes_features
 
 KINDS = {"accuracy": accuracy, "finetune": finetune, "long_training": long_training}
 CLASSES = ["a", "b", "c"]
@@ -80,10 +82,12 @@ def save_data(folder, scale=SCALE, **poison):
     return folder / "manifest.json"
 
 
-def save_backbone(folder, spec_id=BACKBONE, scale=SCALE, image_shape=(1, 4, 4), sha256=None):
+def save_backbone(
+    folder, spec_id=BACKBONE, scale=SCALE, image_shape=(1, 4, 4), sha256=None, seed=0
+):
     """sha256: of the images that it is said to be trained on."""
     options = {"widths": [8, 6]}
-    network = build("mlp", image_shape, 3, key="pretrain", run=0, base_seed=0, **options)
+    network = build("mlp", image_shape, 3, key="pretrain", run=0, base_seed=seed, **options)
     backbone.save(
         folder,
         network,
@@ -99,8 +103,17 @@ def save_backbone(folder, spec_id=BACKBONE, scale=SCALE, image_shape=(1, 4, 4), 
     return folder
 
 
-def run(spec, manifest, folder, backbones=()):
-    """The record's bytes."""
+def save_features(manifest, backbone, folder):
+    """What the backbone shows of the data."""
+    take_features(manifest, backbone, folder, "cpu")
+    return folder
+
+
+def run(spec, manifest, folder, backbones=(), features=None):
+    """The record's bytes; features are taken first if the spec wants them and none are given."""
+    frozen = takes_features(spec) and len(backbones) == 1
+    if frozen and features is None:
+        features = save_features(manifest, backbones[0], folder / "features")
     execute(
         spec,
         module="dpatlas.experiments.sgld_accuracy",
@@ -110,6 +123,8 @@ def run(spec, manifest, folder, backbones=()):
         record=folder / "record.json",
         checkpoints=folder / "checkpoints",
         device="cpu",
+        features=features,
+        without_images=takes_features(spec),
     )
     return (folder / "record.json").read_bytes()
 

@@ -1,6 +1,7 @@
 """A small private training: data, networks, samplers, phases, and the weights that it moves."""
 
 import torch
+from places import put
 from torch import nn
 
 from dpatlas.core.seeds import Noise
@@ -15,11 +16,11 @@ SAMPLERS = [Poisson(N, 6), FixedSize(N, 6), Shuffled(N, 6), FullBatch(N)]
 def data(n: int = N):
     draws = torch.Generator().manual_seed(1)
     x = torch.randn(n, 64, generator=draws)
-    return x, torch.randint(0, OUTPUTS, (n,), generator=draws)
+    return put(x), put(torch.randint(0, OUTPUTS, (n,), generator=draws))
 
 
 def network(name: str = "small-cnn-t", run: int = 0) -> nn.Module:
-    return build(name, (1, 8, 8), OUTPUTS, key="test", run=run, base_seed=0)
+    return put(build(name, (1, 8, 8), OUTPUTS, key="test", run=run, base_seed=0))
 
 
 def phase(sampler=SAMPLERS[0], **changes) -> TrainingPhase:
@@ -38,4 +39,4 @@ def weights(model: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def flat(tensors) -> torch.Tensor:
-    return torch.cat([tensor.flatten() for tensor in tensors.values()])
+    return torch.cat([tensor.flatten().cpu() for tensor in tensors.values()])

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from places import put
 from scipy import stats
 from torch.func import grad, vmap
 
@@ -39,9 +40,9 @@ class Problem:
         )
         draws = np.random.default_rng([outputs, depth])
         return cls(
-            [torch.from_numpy(weight).double() for weight in weights],
-            torch.from_numpy(draws.uniform(-1, 1, (records, inputs))),
-            torch.from_numpy(draws.integers(0, max(2, outputs), records)),
+            [put(torch.from_numpy(weight).double()) for weight in weights],
+            put(torch.from_numpy(draws.uniform(-1, 1, (records, inputs)))),
+            put(torch.from_numpy(draws.integers(0, max(2, outputs), records))),
         )
 
     def gaps(self):
@@ -59,7 +60,7 @@ def _loss(weights, record, label):
         hidden = torch.relu(weight @ hidden)
     output = weights[-1] @ hidden
     if len(output) == 1:
-        return torch.logaddexp(torch.zeros(1).double(), -(2 * label - 1) * output)[0]
+        return torch.logaddexp(output.new_zeros(1), -(2 * label - 1) * output)[0]
     return F.cross_entropy(output, label)
 
 
@@ -77,6 +78,7 @@ def _mean_gradient(problem, rows):
     return torch.cat([part.flatten() for part in torch.autograd.grad(loss, weights)])
 
 
+@pytest.mark.usefixtures("device")
 @pytest.mark.parametrize(("init", "outputs", "depth"), NETWORKS)
 def test_gap_terms_are_those_of_per_record_gradients(init, outputs, depth):
     problem = Problem.random(init, outputs, depth)
@@ -92,6 +94,7 @@ def test_gap_terms_are_those_of_per_record_gradients(init, outputs, depth):
     torch.testing.assert_close(gaps.losses, expected, **EXACT)
 
 
+@pytest.mark.usefixtures("device")
 @pytest.mark.parametrize(("init", "outputs", "depth"), NETWORKS)
 def test_squared_gaps_are_differences_of_mean_gradients_on_neighbouring_sets(init, outputs, depth):
     problem = Problem.random(init, outputs, depth)
@@ -104,6 +107,7 @@ def test_squared_gaps_are_differences_of_mean_gradients_on_neighbouring_sets(ini
     torch.testing.assert_close(found, torch.stack(literal), **EXACT)
 
 
+@pytest.mark.usefixtures("device")
 def test_simple_gap_is_the_record_gradient_over_n():
     problem = Problem.random("he", 10, 3)
     literal = (problem.record_gradients() / N_TRAIN).square().sum(1)

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import put
 from reference_gradients import (
     NETWORKS,
     clipped_sum,
@@ -36,9 +37,10 @@ def dashed(name):
 
 
 @pytest.fixture(params=NETWORKS, ids=dashed)
-def case(request):
+def case(request, device):
     make, shape = NETWORKS[request.param]
-    return seeded(make), *records(shape)
+    x, labels = records(shape)
+    return put(seeded(make)), put(x), put(labels)
 
 
 def on(names):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import put
 from scipy import stats
 from small_training import OUTPUTS, SAMPLERS, N, data, flat, network, phase, training, weights
 
@@ -17,6 +18,8 @@ from dpatlas.models.build import build
 from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
 
+pytestmark = pytest.mark.usefixtures("device")
+
 
 def zero_gradients(output, labels):
     return 0 * output.sum(1)
@@ -25,9 +28,9 @@ def zero_gradients(output, labels):
 @pytest.mark.parametrize("name", ["linear", "mlp", "bench-cnn"])
 def test_with_zero_gradients_the_update_is_noise_of_the_right_scale(name):
     shape = (3, 32, 32) if name == "bench-cnn" else (1, 8, 8)
-    model = build(name, shape, OUTPUTS, key="test", run=0, base_seed=0)
+    model = put(build(name, shape, OUTPUTS, key="test", run=0, base_seed=0))
     before = weights(model)
-    x, labels = torch.ones(N, int(np.prod(shape))), data()[1]
+    x, labels = put(torch.ones(N, int(np.prod(shape)))), data()[1]
     run = PrivateTraining(
         model,
         [phase(Poisson(N, 6), steps=1, lr=1.0)],
@@ -269,7 +272,8 @@ def test_every_sampler_trains_and_learns_without_noise(sampler):
     draws = torch.Generator().manual_seed(5)
     centres = 3 * torch.randn(OUTPUTS, 64, generator=draws)
     labels = torch.arange(N) % OUTPUTS
-    x = centres[labels] + 0.1 * torch.randn(N, 64, generator=draws)
+    x = put(centres[labels] + 0.1 * torch.randn(N, 64, generator=draws))
+    labels = put(labels)
     model = network("mlp")
     settings = {"noise_multiplier": 0.0, "max_grad_norm": 1.0, "steps": 60, "lr": 1.0}
     PrivateTraining(model, [phase(sampler, **settings)], x, labels, noise=Noise("d")).run()

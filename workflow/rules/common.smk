@@ -1,14 +1,16 @@
 """Config, paths and what every rule shares."""
 
+import functools
 import re
 import sys
+from pathlib import Path
 
 from dpatlas.core.config import load_config
 from dpatlas.core.digest import code_digest
-from dpatlas.core.environment import put_own_python_first
+from dpatlas.core.environment import keep_caches_in, put_own_python_first
 from dpatlas.core.files import check_writable, write_json
 from dpatlas.errors import EXIT_BAD_INPUT, InputError
-from dpatlas.report.rates import runtime_minutes
+from dpatlas.report.rates import features_minutes, runtime_minutes
 from dpatlas.specs.atlas import Atlas
 
 # Only sys.exit gives the exit code; an exception in a Snakefile would end in 1.
@@ -27,6 +29,7 @@ try:
             print(*absent, sep="\n", file=sys.stderr)
             found = f"true, with {len(absent)} missing"
             raise InputError("data.offline", found, "all of the above in their place")
+    ATLAS.check_own_paths()
 except InputError as error:
     print(f"dpatlas: {error}", file=sys.stderr)
     sys.exit(EXIT_BAD_INPUT)
@@ -34,6 +37,11 @@ except InputError as error:
 # Rules run with the interpreter that runs Snakemake, whether or not its environment is activated;
 # under --sdm conda the rule's own environment comes before it.
 put_own_python_first()
+keep_caches_in(Path(".snakemake/caches"))
+
+# Snakemake asks for every job that waits whenever another one ends.
+runtime_minutes = functools.cache(runtime_minutes)
+features_minutes = functools.cache(features_minutes)
 
 CHECKPOINTS = f"{ATLAS.folder}/checkpoints"
 FIGURES = f"{ATLAS.folder}/figures"
@@ -51,3 +59,7 @@ wildcard_constraints:
 
 onstart:
     write_json(ATLAS.folder / "config.json", ATLAS.config)
+    # Its limit of 100 starts a second wakes Snakemake's scheduler once a second for every job that
+    # has ended, and each time it looks at all that wait. Where cores are the limit, it is not needed.
+    if workflow.local_exec and hasattr(workflow.scheduler, "job_rate_limiter"):
+        workflow.scheduler.job_rate_limiter = None

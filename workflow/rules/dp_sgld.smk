@@ -5,6 +5,7 @@ rule dp_sgld:
     input:
         data=lambda wildcards: ATLAS.data_manifest(wildcards.id),
         backbones=lambda wildcards: ATLAS.backbone_files(wildcards.id),
+        features=lambda wildcards: ATLAS.features_manifest(wildcards.id),
     output:
         record=f"{ATLAS.folder}/runs/dp_sgld/{{id}}/record.json",
         cost=f"{ATLAS.folder}/runs/dp_sgld/{{id}}/cost.json",
@@ -15,6 +16,7 @@ rule dp_sgld:
     threads: 1
     resources:
         mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
+        runtime=lambda wildcards: runtime_minutes(ATLAS, wildcards.id),
         gpu=lambda wildcards: int(ATLAS.device(wildcards.id) != "cpu"),
     params:
         checkpoints=CHECKPOINTS,
@@ -22,9 +24,10 @@ rule dp_sgld:
         # Some kinds train on nothing, and raw features need no backbone.
         data=lambda wildcards, input: "--data" if input.data else "",
         backbones=lambda wildcards: ATLAS.backbone_arguments(wildcards.id),
+        features=lambda wildcards: ATLAS.features_arguments(wildcards.id),
         device=lambda wildcards: ATLAS.device(wildcards.id),
         code=code_digest("dpatlas.experiments.dp_sgld"),
     shell:
         "python -m dpatlas.experiments.dp_sgld --spec {params.spec:q} {params.data} {input.data:q} "
-        "{params.backbones} --record {output.record:q} --checkpoints {params.checkpoints:q} "
+        "{params.backbones} {params.features} --record {output.record:q} --checkpoints {params.checkpoints:q} "
         "--device {params.device} > {log:q} 2>&1"

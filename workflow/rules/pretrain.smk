@@ -1,4 +1,4 @@
-"""pretrain: public backbones, trained once or imported, and what their features are worth."""
+"""pretrain: public backbones, trained once or imported; their features, and what these are worth."""
 
 
 localrules:
@@ -22,6 +22,7 @@ rule pretrain_backbone:
     threads: 1
     resources:
         mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
+        runtime=lambda wildcards: runtime_minutes(ATLAS, wildcards.id),
         gpu=lambda wildcards: int(ATLAS.device(wildcards.id) != "cpu"),
     params:
         checkpoints=CHECKPOINTS,
@@ -52,16 +53,22 @@ rule pretrain_imported:
     threads: 1
     resources:
         mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
+        runtime=lambda wildcards: runtime_minutes(ATLAS, wildcards.id),
     params:
         checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
-        source=ATLAS.data_source(),
+        file=lambda wildcards: ATLAS.blocks["pretrain"].weights_file(
+            ATLAS.config, ATLAS.specs[wildcards.id]
+        ),
+        # A function: Snakemake would look for wildcards in a text with braces.
+        source=lambda wildcards: ATLAS.data_source(),
         backbone=subpath(output.manifest, parent=True),
         code=code_digest("dpatlas.experiments.pretrain"),
     shell:
         "python -m dpatlas.experiments.pretrain --spec {params.spec:q} "
         "--backbone {params.backbone:q} --record {output.record:q} "
-        "--checkpoints {params.checkpoints:q} {params.source} > {log:q} 2>&1"
+        "--checkpoints {params.checkpoints:q} --weights-file={params.file:q} {params.source} "
+        "> {log:q} 2>&1"
 
 
 rule pretrain_transfer:
@@ -80,6 +87,7 @@ rule pretrain_transfer:
     threads: 1
     resources:
         mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
+        runtime=lambda wildcards: runtime_minutes(ATLAS, wildcards.id),
     params:
         checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
@@ -88,4 +96,44 @@ rule pretrain_transfer:
     shell:
         "python -m dpatlas.experiments.pretrain --spec {params.spec:q} --data {input.data:q} "
         "{params.backbones} --record {output.record:q} --checkpoints {params.checkpoints:q} "
+        "> {log:q} 2>&1"
+
+
+# Each data set is shown to all jobs by one pass of each frozen backbone that they take.
+rule features:
+    input:
+        data=lambda wildcards: ATLAS.features_files(wildcards.id)[0],
+        backbone=lambda wildcards: ATLAS.features_files(wildcards.id)[1],
+    output:
+        manifest=f"{ATLAS.folder}/features/{{id}}/manifest.json",
+        arrays=expand(
+            f"{ATLAS.folder}/features/{{{{id}}}}/{{array}}.npy",
+            array=[
+                "x_train",
+                "x_validation",
+                "x_test",
+                "y_train",
+                "y_validation",
+                "y_test",
+            ],
+        ),
+    log:
+        f"{LOGS}/features/{{id}}.log",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards: ATLAS.frozen_features[wildcards.id].memory_mb,
+        runtime=lambda wildcards: features_minutes(ATLAS, wildcards.id),
+        gpu=lambda wildcards: int(ATLAS.features_device() != "cpu"),
+    params:
+        folder=subpath(output.manifest, parent=True),
+        backbone=lambda wildcards: ATLAS.backbone(
+            ATLAS.frozen_features[wildcards.id].backbone.id
+        ),
+        device=ATLAS.features_device(),
+        code=code_digest("dpatlas.experiments.features"),
+    shell:
+        "python -m dpatlas.experiments.features --data {input.data:q} "
+        "--backbone {params.backbone:q} --output {params.folder:q} --device {params.device} "
         "> {log:q} 2>&1"

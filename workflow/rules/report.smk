@@ -1,4 +1,8 @@
-"""Verdicts on the claims, and the page."""
+"""Verdicts on the claims, the checksums of all numbers, and the page."""
+
+
+localrules:
+    manifest,
 
 
 rule claims:
@@ -30,13 +34,38 @@ rule claims:
         "--records {input.records:q} > {log:q} 2>&1"
 
 
+rule manifest:
+    input:
+        claims=f"{ATLAS.folder}/claims.csv",
+        figures=expand(f"{FIGURES}/{{name}}.csv", name=ATLAS.figures),
+        tables=expand(f"{TABLES}/{{name}}.csv", name=ATLAS.tables),
+    output:
+        f"{ATLAS.folder}/manifest.txt",
+    log:
+        f"{LOGS}/manifest.log",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    params:
+        folder=subpath(output[0], parent=True),
+        code=code_digest("dpatlas.report.manifest"),
+    shell:
+        "python -m dpatlas.report.manifest --results {params.folder:q} --output {output:q} "
+        "--files {input:q} > {log:q} 2>&1"
+
+
 rule page:
     input:
         claims=f"{ATLAS.folder}/claims.csv",
-        template="src/dpatlas/report/page.html.j2",
+        template=multiext("src/dpatlas/report/page", ".html.j2", ".css", ".js"),
+        errata="workflow/errata.yaml",
+        shows="workflow/report/paper_shows.yaml",
         lineage=expand(f"{LINEAGE}/{{name}}.json", name=[*ATLAS.figures, *ATLAS.tables]),
         figures=expand(f"{FIGURES}/{{name}}.svg", name=ATLAS.figures),
-        tables=expand(f"{TABLES}/{{name}}.csv", name=ATLAS.tables),
+        numbers=expand(f"{FIGURES}/{{name}}.csv", name=ATLAS.figures),
+        tables=expand(
+            f"{TABLES}/{{name}}.{{kind}}", name=ATLAS.tables, kind=["csv", "md"]
+        ),
         captions=expand(
             "workflow/report/{name}.rst", name=[*ATLAS.figures, *ATLAS.tables]
         ),
@@ -54,4 +83,5 @@ rule page:
         show=[*ATLAS.figures, *ATLAS.tables],
     shell:
         "python -m dpatlas.report.page --tier {params.tier} --results {params.folder:q} "
-        "--captions workflow/report --show {params.show} --output {output:q} > {log:q} 2>&1"
+        "--captions workflow/report --errata {input.errata:q} --show {params.show} "
+        "--output {output:q} > {log:q} 2>&1"

@@ -4,34 +4,59 @@ import contextlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from dpatlas.errors import InputError
 
+# Ends the names of files that are being written.
+PART = ".part"
 
-def write_atomic(path: Path | str, content: bytes | str) -> None:
-    """Write `content` under a temporary name in the same folder, sync it, then rename.
+
+@contextlib.contextmanager
+def replacing(path: Path | str) -> Iterator[BinaryIO]:
+    """A stream to a temporary file in the same folder, which becomes `path` at the end, by rename.
 
     A reader sees the old file or the new one. On any error the temporary file is removed and the
-    error, a full disk for example, goes on to the caller.
+    error goes on to the caller; OSError, for a full disk say, names `path`.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode() if isinstance(content, str) else content
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART, dir=path.parent)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         # mkstemp makes files private; results are for everyone the umask allows.
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
+        if isinstance(error, OSError) and error.filename in (None, temporary):
+            error.filename, error.filename2 = str(path), None
         raise
+
+
+def remove_parts(folder: Path | str, name: str = "*") -> None:
+    """Remove what killed writers left of files in `folder` with this name (a glob pattern).
+
+    For the start of a job that alone writes them: a part that is being written goes too.
+    """
+    for path in Path(folder).glob(f".{name}.*{PART}"):
+        path.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path | str, content: bytes | str) -> None:
+    """Write `content` as `replacing` does."""
+    with replacing(path) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
 
 
 def write_json(path: Path | str, value: Any) -> None:

@@ -20,6 +20,7 @@ from dpatlas.experiments.sgld_accuracy import accuracy
 from dpatlas.experiments.sgld_finetune import finetune
 from dpatlas.experiments.sgld_long import long_training
 from dpatlas.experiments.sgld_theory import counterexample, privacy_loss, utility
+from dpatlas.specs.dp_sgld import takes_features
 
 MODULE = "dpatlas.experiments.dp_sgld"
 PACKAGES = ("torch", "numpy", "scipy", "dp-accounting")
@@ -36,7 +37,15 @@ def run(job: Job) -> dict[str, Any]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one spec from the command line."""
-    return job_main(arguments, MODULE, PACKAGES, run, takes_backbones=True)
+    return job_main(
+        arguments,
+        MODULE,
+        PACKAGES,
+        run,
+        takes_backbones=True,
+        takes_features=True,
+        without_images=takes_features,
+    )
 
 
 if __name__ == "__main__":

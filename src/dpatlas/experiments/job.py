@@ -1,8 +1,8 @@
 """What every experiment's command line shares: spec in, record out, resumable in between."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,19 @@ import numpy as np
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.digest import code_digest
-from dpatlas.core.files import check_writable
+from dpatlas.core.files import check_writable, read_json, remove_parts
 from dpatlas.core.records import Stopwatch, make_record, versions, write_record
 from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
+from dpatlas.data import features as frozen
+from dpatlas.data.features import Features
 from dpatlas.data.prepared import Prepared, load
 from dpatlas.errors import ArgumentParser, InputError
+from dpatlas.experiments.limits import limited
 
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 DEVICES = ("cpu", "cuda", "auto")
+TF32 = "-tf32"
 Stored = tuple[dict[str, np.ndarray], dict[str, Any]]
 
 
@@ -28,7 +32,8 @@ class Job:
     """One spec being run: its data (None if it names none), device, checkpoints and clock.
 
     `backbones`: folders of trained backbones, to read or, where one is trained, to write.
-    `public`: a second, public data set, for a spec with `public_data`.
+    `public`: a second, public data set, for a spec with `public_data`. `features`: of the data, by
+    a frozen backbone; a job that trains on them alone has `data` without its images.
     """
 
     spec: Spec
@@ -38,6 +43,7 @@ class Job:
     stopwatch: Stopwatch
     backbones: tuple[Path, ...] = ()
     public: Prepared | None = None
+    features: Features | None = None
     saved: float = field(default_factory=time.monotonic)
 
     def save_due(self) -> bool:
@@ -75,18 +81,27 @@ class Job:
 
 
 def resolve_device(name: str) -> str:
-    """`cpu` or `cuda`; `auto` takes a GPU if there is one."""
-    if name not in DEVICES:
-        raise InputError("device", repr(name), "one of " + ", ".join(DEVICES))
-    if name == "cpu":
+    """`cpu`, `cuda` or `cuda-tf32`; `auto` takes a GPU if there is one.
+
+    The ending asks for TF32 in passes through networks (`dpatlas.models.precision`), on a GPU.
+    """
+    place = torch_device(name)
+    if place not in DEVICES or name == f"cpu{TF32}":
+        endings = (each if each == "cpu" else f"{each} or {each}{TF32}" for each in DEVICES)
+        raise InputError("device", repr(name), f"one of {', '.join(endings)}")
+    if place == "cpu":
         return name
     import torch
 
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("device", "'cuda' without a usable GPU", "cpu, or auto")
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return name
+    available = torch.cuda.is_available()
+    if place == "cuda" and not available:
+        raise InputError("device", f"{name!r} without a usable GPU", "cpu, or auto")
+    return name.replace("auto", "cuda") if available else "cpu"
+
+
+def torch_device(name: str) -> str:
+    """What torch calls the device."""
+    return name.removesuffix(TF32)
 
 
 def job_main(
@@ -97,8 +112,13 @@ def job_main(
     *,
     takes_backbones: bool = False,
     takes_public_data: bool = False,
+    takes_features: bool = False,
+    without_images: Callable[[Spec], bool] = lambda spec: False,
 ) -> int:
-    """Parse the arguments of one job and `execute` it."""
+    """Parse the arguments of one job and `execute` it.
+
+    without_images: whether a spec's job is content with features and labels.
+    """
     parser = ArgumentParser(prog=f"python -m {module}", description="Run one spec.")
     parser.add_argument("--spec", required=True, help="the spec as JSON")
     parser.add_argument(
@@ -106,26 +126,32 @@ def job_main(
     )
     parser.add_argument("--record", required=True, type=Path, help="record.json to write")
     parser.add_argument("--checkpoints", required=True, type=Path, help="folder for checkpoints")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or auto")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, auto; with -tf32")
     if takes_backbones:
         parser.add_argument(
             "--backbone", action="append", type=Path, help="folder of a backbone; repeatable"
         )
     if takes_public_data:
         parser.add_argument("--public-data", type=Path, help="manifest of the spec's public data")
+    if takes_features:
+        parser.add_argument("--features", type=Path, help="folder of the backbone's features")
     options = parser.parse_args(arguments)
-    execute(
-        Spec.parse(options.spec),
-        module=module,
-        packages=packages,
-        run=run,
-        data=options.data,
-        record=options.record,
-        checkpoints=options.checkpoints,
-        device=options.device,
-        backbones=tuple(vars(options).get("backbone") or ()),
-        public_data=vars(options).get("public_data"),
-    )
+    spec = Spec.parse(options.spec)
+    with limited(spec, options.checkpoints / spec.id):
+        execute(
+            spec,
+            module=module,
+            packages=packages,
+            run=run,
+            data=options.data,
+            record=options.record,
+            checkpoints=options.checkpoints,
+            device=options.device,
+            backbones=tuple(vars(options).get("backbone") or ()),
+            public_data=vars(options).get("public_data"),
+            features=vars(options).get("features"),
+            without_images=without_images(spec),
+        )
     return 0
 
 
@@ -141,30 +167,41 @@ def execute(
     device: str,
     backbones: tuple[Path, ...] = (),
     public_data: Path | None = None,
+    features: Path | None = None,
+    without_images: bool = False,
 ) -> dict[str, Any]:
     """Call `run`, write its record to the path `record`, and return what was written.
 
     module, packages: what the record's code digest covers, and whose versions it names; torch takes
         seconds to load, and a job that does not name it does without.
     data, public_data: manifests of the prepared data sets; None for a spec that names none.
+    features: folder of the features that a frozen backbone has of `data`; without_images: no image
+        is read where there are any.
     `run` returns the record's metrics, seeds and ledger. A killed job goes on from its checkpoint.
     """
     stopwatch = Stopwatch()
     check_writable(record.parent)
+    for folder in (record.parent, checkpoints / spec.id):
+        remove_parts(folder)
     device = resolve_device(device)
-    prepared = _data(spec, "data", data)
+    shown = None if features is None else frozen.load(features)
+    prepared = _data(spec, "data", data, shown if without_images else None)
+    if shown is not None and prepared is not None:
+        shown.check("data", prepared.sha256)
     public = _data(spec, "public_data", public_data)
     digest = code_digest(module)
     identity = {
         "spec": spec.digest,
         "code": digest,
         "data": [each and each.sha256 for each in (prepared, public)],
+        "features": shown and shown.manifest["sha256"],
         "device": device,
         "versions": versions(*packages),
     }
     kept = Checkpoints(checkpoints / spec.id, identity)
-    job = Job(spec, prepared, device, kept, stopwatch, backbones, public)
-    with _torch() if "torch" in packages else nullcontext():
+    place = torch_device(device)
+    job = Job(spec, prepared, place, kept, stopwatch, backbones, public, shown)
+    with numerics(device) if "torch" in packages else nullcontext():
         found = run(job)
     content = make_record(
         spec,
@@ -179,20 +216,35 @@ def execute(
     return content
 
 
-def _torch() -> AbstractContextManager:
-    """One thread, and no gradients: the caller's process may go on to train by autograd."""
+@contextmanager
+def numerics(device: str) -> Iterator[None]:
+    """One thread, the precision that the device's name asks for, and no gradients.
+
+    The caller's process may go on to train by autograd.
+    """
     import torch
 
+    from dpatlas.models.precision import set_precision
+
     torch.set_num_threads(1)
-    return torch.no_grad()
+    before = set_precision("tf32" if device.endswith(TF32) else "float32")
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        set_precision(before)
 
 
-def _data(spec: Spec, field: str, manifest: Path | None) -> Prepared | None:
-    """The data set that the spec names in `field`."""
+def _data(
+    spec: Spec, field: str, manifest: Path | None, instead: Features | None = None
+) -> Prepared | None:
+    """The data set that the spec names in `field`; features `instead` of its images."""
     if (field in spec.fields) != (manifest is not None):
         option = "--" + field.replace("_", "-")
         found = f"no {option}" if manifest is None else str(manifest)
         needed = spec.fields.get(field, "none: the spec names no such data set")
         allowed = f"the manifest of {needed}" if manifest is None else needed
         raise InputError(option, found, allowed)
-    return manifest and load(manifest.parent)
+    if manifest is None:
+        return None
+    return load(manifest.parent) if instead is None else instead.without_images(read_json(manifest))

@@ -42,7 +42,15 @@ def run(job: Job) -> dict[str, Any]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one spec from the command line."""
-    return job_main(arguments, MODULE, PACKAGES, run, takes_backbones=True, takes_public_data=True)
+    return job_main(
+        arguments,
+        MODULE,
+        PACKAGES,
+        run,
+        takes_backbones=True,
+        takes_public_data=True,
+        takes_features=True,
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.experiments.job import Job
-from dpatlas.experiments.private_records import PARTS
+from dpatlas.experiments.private_records import PARTS, frozen_features
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.lora import lora_parameters, with_lora
 from dpatlas.models.network import Network, Scale
@@ -57,10 +57,14 @@ class Networks:
         return ("",) if part == FULL else lora_parameters(network)
 
     def behind_features(self, network: Network) -> tuple[nn.Module, dict[str, Tensor]]:
-        """The head of `network`, and what it sees of every part while the body is frozen."""
-        frozen, head = network.split(["head.weight"])
+        """The head of `network`, and what it sees of every part while the body is frozen.
+
+        LoRA's branches are zero as long as nothing but the head is trained.
+        """
+        _, head = network.split(["head.weight"])
         if not self._features:
-            self._features = {part: outputs(frozen, x) for part, x in self.x.items()}
+            shown = frozen_features(self.job, self.backbone).x
+            self._features = {part: self._tensor(x) for part, x in shown.items()}
         return head, self._features
 
 

@@ -92,6 +92,7 @@ def strategies(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
             "architecture": backbone.architecture,
             "source": backbone.manifest["training"]["data"]["name"],
         },
+        "features": job.features and job.features.identity(),
         "rows": rows,
     }
     seeds = {"base": fields["seed"], "runs": fields["runs"], "uses": ["init", "batch", "noise"]}

@@ -34,6 +34,7 @@ from dpatlas.errors import InputError
 from dpatlas.models.mean_field import MeanField
 from dpatlas.models.mean_field_passes import noise_sizes, outputs
 from dpatlas.models.network import Network
+from dpatlas.privacy.host import on_device
 from dpatlas.privacy.noise import add_noise
 from dpatlas.privacy.samplers import Shuffled
 
@@ -198,7 +199,8 @@ class PosteriorTraining:
         # d log(1 + e^rho) / d rho.
         slope = -torch.expm1(-deviation)
         offset = self.posterior.mean - self.centre
-        kl = self._kl(offset, deviation)
+        # One look at the device for both.
+        risk, kl = torch.stack([risk.double(), self._kl(offset, deviation)]).tolist()
         self.steps_done += 1
         if not (math.isfinite(risk) and math.isfinite(kl)):
             self.diverged = self.steps_done
@@ -237,10 +239,10 @@ class PosteriorTraining:
             "rho_momentum": self.momentum[1],
         }
 
-    def _risk(self, deviation: Tensor) -> tuple[float, Tensor, Tensor]:
+    def _risk(self, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """R of the step's batch, and its gradients by mean and deviation, each (parameters,)."""
         batch = self.sampler.batch_indices(self.noise, self.repetition, self.steps_done)
-        picked = torch.from_numpy(batch).to(self.x.device)
+        picked = on_device(batch, self.x.device)
         x, labels = self.x.index_select(0, picked), self.labels.index_select(0, picked)
         normals = self._normals(len(x))
         # Views, so that no copy of the parameters is made.
@@ -259,7 +261,7 @@ class PosteriorTraining:
             torch.cat([part.flatten() for part in parts])
             for parts in (found[:count], found[count:])
         )
-        return risk.item(), by_mean, by_deviation
+        return risk.detach(), by_mean, by_deviation
 
     def _weigh(self, risk: float, kl: float) -> None:
         """After an epoch the weight is that of its mean risk and its last KL."""
@@ -278,9 +280,9 @@ class PosteriorTraining:
         parts = flat.split([count * width for count, width in sizes])
         return [part.view(size) for part, size in zip(parts, sizes, strict=True)]
 
-    def _kl(self, offset: Tensor, deviation: Tensor) -> float:
+    def _kl(self, offset: Tensor, deviation: Tensor) -> Tensor:
         """KL from the prior, nats; sums in float64."""
         ratio = deviation / self.tau
         spread = (ratio - 1) * (ratio + 1) / 2 - ratio.log()
         moved = offset.square().sum(dtype=torch.float64) / (2 * self.tau**2)
-        return float(spread.clamp_min_(0).sum(dtype=torch.float64) + moved)
+        return spread.clamp_min_(0).sum(dtype=torch.float64) + moved

@@ -19,6 +19,7 @@ from dpatlas.errors import InputError, RunError
 from dpatlas.experiments.job import Job
 from dpatlas.models.backbone import save
 from dpatlas.models.build import NAMES, build
+from dpatlas.models.precision import passes
 from dpatlas.privacy.samplers import Shuffled
 
 # The one-cycle schedule: share of the steps that warm up, and first and last rate below the peak.
@@ -140,7 +141,7 @@ class Pretraining:
         batch = torch.from_numpy(self.sampler.batch_indices(self.noise, 0, step)).to(self.x.device)
         for group in self.optimizer.param_groups:
             group["lr"] = one_cycle(step, self.steps, self.job.spec.fields["lr"])
-        with torch.enable_grad():
+        with passes(), torch.enable_grad():
             loss = self.criterion(self.network(self.x[batch]), self.labels[batch])
             loss.backward()
         value = loss.item()

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from dpatlas.data.features import PARTS, Features
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.experiments.job import Job
 from dpatlas.models.backbone import Backbone, load
 
-PARTS = ("train", "validation", "test")
+__all__ = ["PARTS", "check_fits", "check_parts", "frozen_features", "identity", "load_backbone"]
 
 
 def check_parts(data: Prepared) -> None:
@@ -26,13 +27,28 @@ def load_backbone(job: Job, folders: Sequence[Path]) -> Backbone:
     training, wanted = backbone.manifest["training"], job.spec.fields["backbone"]
     if training["spec_id"] != wanted:
         raise InputError("--backbone", training["spec_id"], str(wanted))
-    found, trained = job.data.manifest["preprocessing"], training["data"]["preprocessing"]
-    if found != trained:
-        raise InputError("data", f"preprocessing {found}", f"{trained}, as of backbone {wanted}")
-    shape, taken = list(job.data.image_shape), list(backbone.manifest["image_shape"])
-    if shape != taken:
-        raise InputError("data", f"images of shape {shape}", f"{taken}, as backbone {wanted} takes")
+    check_fits(backbone, job.data)
     return backbone
+
+
+def check_fits(backbone: Backbone, data: Prepared) -> None:
+    """InputError for data scaled or shaped otherwise than those that the backbone takes."""
+    training = backbone.manifest["training"]
+    name = f"backbone {training['spec_id']}"
+    found, trained = data.manifest["preprocessing"], training["data"]["preprocessing"]
+    if found != trained:
+        raise InputError("data", f"preprocessing {found}", f"{trained}, as of {name}")
+    shape, taken = list(data.image_shape), list(backbone.manifest["image_shape"])
+    if shape != taken:
+        raise InputError("data", f"images of shape {shape}", f"{taken}, as {name} takes")
+
+
+def frozen_features(job: Job, backbone: Backbone) -> Features:
+    """What the backbone shows of the job's data; InputError without it, or if another made it."""
+    if job.features is None:
+        raise InputError("--features", "nothing", "the folder of the backbone's features")
+    job.features.check("backbone", backbone.sha256)
+    return job.features
 
 
 def identity(backbone: Backbone) -> dict[str, str]:

@@ -11,9 +11,15 @@ from torch import Tensor
 from dpatlas.bounds.dp_sgld import smoothness_of_mean
 from dpatlas.core.guard import one_of
 from dpatlas.core.progress import say
+from dpatlas.errors import InputError
 from dpatlas.experiments.job import Job
-from dpatlas.experiments.private_records import PARTS, check_parts, identity, load_backbone
-from dpatlas.models.backbone import Backbone, features
+from dpatlas.experiments.private_records import (
+    PARTS,
+    check_parts,
+    frozen_features,
+    identity,
+    load_backbone,
+)
 from dpatlas.privacy.langevin import bound_records
 
 FEATURES = one_of("penultimate", "softmax", "raw")
@@ -25,7 +31,7 @@ class Split:
     """Bounded features (records, d) and labels of the three parts.
 
     scaled_down: private records that were longer than the declared norm, or not finite.
-    backbone: id and sha256 of the one that made the features, None for raw ones.
+    backbone, features: which backbone showed which features, None for raw ones.
     """
 
     x: dict[str, Tensor]
@@ -33,6 +39,7 @@ class Split:
     classes: int
     scaled_down: int
     backbone: dict[str, str] | None
+    features: dict[str, str] | None
 
     def facts(self) -> dict[str, Any]:
         """For a record's metrics.
@@ -49,24 +56,30 @@ class Split:
             "scaled_down": self.scaled_down,
             "mean_eigenvalue": float(2 * (found - lam)),
             "backbone": self.backbone,
+            "features": self.features,
         }
 
 
 def load_split(job: Job, folders: Sequence[Path]) -> Split:
     """Features of the three parts as the spec asks for them, each record scaled by itself.
 
-    Raises InputError for a missing part, for another backbone than the spec's and for data scaled
-    otherwise than those it was trained on.
+    Raises InputError for a missing part, for another backbone than the spec's, for features that it
+    did not make and for data scaled otherwise than those it was trained on.
     """
     fields, data = job.spec.fields, job.data
     FEATURES.check("features", fields["features"])
     check_parts(data)
-    backbone = None
+    backbone = shown = None
     if fields["features"] != "raw":
         backbone = load_backbone(job, folders)
+        shown = frozen_features(job, backbone)
     x, scaled_down = {}, 0
     for part in PARTS:
-        taken = _features(getattr(data, f"x_{part}"), fields["features"], backbone)
+        taken = torch.from_numpy(shown.x[part] if shown else getattr(data, f"x_{part}"))
+        if fields["features"] == "softmax":
+            if len(backbone.classes) < 2:
+                raise InputError("features", "softmax of a backbone without classes", "penultimate")
+            taken = torch.softmax(backbone.network.head(taken), 1)
         if fields["normalise"]:
             norms = torch.linalg.vector_norm(taken, dim=1, keepdim=True)
             taken = fields["feature_norm"] * taken / norms.clamp_min(NO_DIRECTION)
@@ -77,12 +90,5 @@ def load_split(job: Job, folders: Sequence[Path]) -> Split:
         share = f"{scaled_down} of {len(x['train'])} private records"
         say(f"{job.spec.id}: {share} scaled down to norm {fields['feature_norm']:g}")
     labels = {part: torch.from_numpy(getattr(data, f"y_{part}")) for part in PARTS}
-    return Split(x, labels, len(data.classes), scaled_down, backbone and identity(backbone))
-
-
-def _features(x: Any, kind: str, backbone: Backbone | None) -> Tensor:
-    """x (records, pixels) -> (records, d) float32."""
-    if backbone is None:
-        return torch.from_numpy(x)
-    taken = torch.from_numpy(features(backbone.network, x))
-    return torch.softmax(backbone.network.head(taken), 1) if kind == "softmax" else taken
+    made = {"backbone": backbone and identity(backbone), "features": shown and shown.identity()}
+    return Split(x, labels, len(data.classes), scaled_down, **made)

@@ -15,12 +15,12 @@ class ClippedSum:
 
     `gradients`: one tensor per trainable parameter, by name, in the order of the model's
     parameters. `norms`: ||g_i|| before the clip, (records,). `skipped`: records whose gradient was
-    not finite and contributed zero.
+    not finite and contributed zero; a GPU keeps the count to itself, as a tensor.
     """
 
     gradients: dict[str, Tensor]
     norms: Tensor
-    skipped: int
+    skipped: int | Tensor
 
     def add(self, other: "ClippedSum") -> None:
         """Take in the sum over another chunk of the same batch."""
@@ -40,14 +40,24 @@ def clip_factors(norms2: Tensor, max_grad_norm: float) -> Tensor:
     return factors.nan_to_num_(nan=0.0)
 
 
-def count_bad(norms2: Tensor) -> int:
-    """How many squared norms are not finite.
+def bad_records(norms2: Tensor) -> tuple[Tensor | None, int | Tensor]:
+    """Mask and number of the squared norms that are not finite; None and 0 where there is none.
 
-    Their sum is finite only if all of them are; that one number answers for nearly every batch.
+    The host looks at a CPU's numbers: their sum, which is finite only if all of them are, answers
+    for nearly every batch. A GPU would have to wait for the look and always gets the mask.
     """
-    if math.isfinite(norms2.sum().item()):
-        return 0
-    return int((~torch.isfinite(norms2)).sum())
+    if may_look(norms2):
+        if math.isfinite(norms2.sum().item()):
+            return None, 0
+        bad = ~torch.isfinite(norms2)
+        return bad, int(bad.sum())
+    bad = ~torch.isfinite(norms2)
+    return bad, bad.sum()
+
+
+def may_look(values: Tensor) -> bool:
+    """Whether the host can read `values` without making a device wait."""
+    return values.device.type == "cpu"
 
 
 def per_layer_bound(max_grad_norm: float, layers: int) -> float:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpatlas.errors import InputError
+from dpatlas.models.precision import exact
 from dpatlas.privacy.rules import Rule
 
 # The Gram form is taken where its products cost less than this share of the weight gradient's: it
@@ -55,7 +56,8 @@ class Conv2d(Rule):
             if self._few_positions(delta):
                 self.x, self.delta = x, delta
             else:
-                self.kept["weight"] = self._per_record(x, delta)
+                with exact():
+                    self.kept["weight"] = self._per_record(x, delta)
         if "bias" in self.trainable:
             rows = delta.sum((2, 3))
             self.kept["bias"] = rows.view(-1, self.views, rows.shape[1]).sum(1)

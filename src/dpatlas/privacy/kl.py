@@ -19,6 +19,7 @@ from torch import Tensor
 
 from dpatlas.bounds.kl_privacy import neighbour_gap
 from dpatlas.models.mlp import backward_through, layer_inputs
+from dpatlas.models.precision import passes
 from dpatlas.models.products import times, times_transpose
 
 RELATIONS = ("remove_add", "simple")
@@ -69,11 +70,11 @@ def loss_and_delta(output: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         return -F.logsigmoid(margin), (-sign * torch.sigmoid(-margin)).unsqueeze(1)
     log_p = torch.log_softmax(output, 1)
     delta = log_p.exp()
-    rows = torch.arange(len(labels), device=labels.device)
+    column = labels.unsqueeze(1)
     # p - 1 as minus the others' sum: subtracting would lose every digit of a record learnt well.
-    delta[rows, labels] = 0
-    delta[rows, labels] = -delta.sum(1)
-    return -log_p[rows, labels], delta
+    delta.scatter_(1, column, 0)
+    delta.scatter_(1, column, -delta.sum(1, keepdim=True))
+    return -log_p.gather(1, column).squeeze(1), delta
 
 
 def squared_row_norms(rows: Tensor) -> Tensor:
@@ -97,7 +98,8 @@ def record_gaps(
     x: (records, d), the n_train training records first, then the records to add. `x_norm2`
     (records,) may be passed to save recomputing what never changes in full-batch training.
     """
-    inputs, output = layer_inputs(weights, x)
+    with passes():
+        inputs, output = layer_inputs(weights, x)
     losses, delta = loss_and_delta(output, labels)
     g_norm2 = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     inner = torch.zeros_like(g_norm2)
@@ -112,7 +114,8 @@ def record_gaps(
         inner += _bilinear(delta, mean, a)
         gbar_norm2 += squared_row_norms(mean).sum()
         if layer:
-            delta = backward_through(delta, weights[layer], a)
+            with passes():
+                delta = backward_through(delta, weights[layer], a)
     return RecordGaps(gradient, g_norm2, inner, gbar_norm2, losses, n_train)
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
+from dpatlas.privacy.host import on_device
 from dpatlas.privacy.samplers import FullBatch, Sampler
 
 # A record of exactly the norm R may come out of float32 arithmetic longer by this part.
@@ -119,11 +120,11 @@ class LangevinRun:
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and facts from which `restore` goes on to the same bits."""
         facts = {"steps_done": self.steps_done, "repetition": self.repetition}
-        return {"weights": self.weights.numpy()}, facts
+        return {"weights": self.weights.cpu().numpy()}, facts
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Go on from a state of the same run."""
-        self.weights = torch.from_numpy(arrays["weights"])
+        self.weights = torch.from_numpy(arrays["weights"]).to(self.x.device)
         self.steps_done = facts["steps_done"]
 
     def step(self) -> None:
@@ -132,7 +133,8 @@ class LangevinRun:
         eta = settings.rates[k]
         x, onehot = self.x, self.onehot
         if not isinstance(settings.sampler, FullBatch):
-            batch = torch.from_numpy(settings.sampler.batch_indices(self.noise, self.repetition, k))
+            drawn = settings.sampler.batch_indices(self.noise, self.repetition, k)
+            batch = on_device(drawn, x.device)
             x, onehot = x.index_select(0, batch), onehot.index_select(1, batch)
         delta = torch.softmax(self.weights @ x.T, 0) - onehot
         gradient = torch.mm(delta, x).div_(settings.sampler.expected_batch)
@@ -144,10 +146,9 @@ class LangevinRun:
         self.steps_done += 1
 
     def _project(self) -> None:
-        norm = float(torch.linalg.vector_norm(self.weights, dtype=torch.float64))
-        if norm > self.settings.radius:
-            self.weights.mul_(self.settings.radius / norm)
+        norm = torch.linalg.vector_norm(self.weights, dtype=torch.float64)
+        self.weights.mul_((self.settings.radius / norm).clamp_max_(1))
 
     def _normals(self, shape: tuple[int, int], step: int, use: str) -> Tensor:
         drawn = self.noise.normal(math.prod(shape), repetition=self.repetition, step=step, use=use)
-        return torch.from_numpy(drawn).view(shape).to(self.x.dtype)
+        return on_device(drawn, self.x.device).view(shape).to(self.x.dtype)

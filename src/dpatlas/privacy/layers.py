@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dpatlas.models.precision import exact
 from dpatlas.models.vit import ClassToken, Offset
 from dpatlas.privacy.convolution import Conv2d
 from dpatlas.privacy.rules import Rule, rows_norm2
@@ -37,7 +38,8 @@ class Linear(Rule):
                 if positions * (into + out) < LINEAR_GRAM_SHARE * into * out:
                     self.a, self.delta = a, rows
                 else:
-                    self.kept["weight"] = torch.bmm(rows.transpose(1, 2), a)
+                    with exact():
+                        self.kept["weight"] = torch.bmm(rows.transpose(1, 2), a)
         return delta @ self.value("weight") if wanted else None
 
     def norms2(self) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.core.guard import checked, real
-from dpatlas.privacy.clipping import ClippedSum, clip_factors, count_bad, empty_sum
+from dpatlas.privacy.clipping import ClippedSum, bad_records, clip_factors, empty_sum
 
 BLOCK = 4096
 
@@ -62,9 +62,8 @@ class SoftmaxGradients:
         delta = torch.softmax(output, 0)
         delta.scatter_add_(0, labels.unsqueeze(0), delta.new_full((1, len(x)), -1.0))
         norms2 = delta.square().sum(0).mul_(self.constants(x) if constants is None else constants)
-        skipped = count_bad(norms2)
-        if skipped:
-            bad = ~torch.isfinite(norms2)
+        bad, skipped = bad_records(norms2)
+        if bad is not None:
             x, delta = torch.where(bad[:, None], 0, x), torch.where(bad, 0, delta)
         delta *= clip_factors(norms2, max_grad_norm)
         found = {"weight": lambda: torch.mm(delta, x), "bias": lambda: delta.sum(1)}

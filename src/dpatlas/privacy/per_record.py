@@ -22,11 +22,12 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
+from dpatlas.models.precision import passes
 from dpatlas.privacy.clipping import (
     CLIPPINGS,
     ClippedSum,
+    bad_records,
     clip_factors,
-    count_bad,
     empty_sum,
     per_layer_bound,
 )
@@ -108,16 +109,15 @@ class NetworkGradients:
         rules = list(self.rules.values())
         norms2 = torch.stack([rule.norms2() for rule in rules])
         total = norms2.sum(0)
-        skipped = count_bad(total)
-        finite = torch.isfinite(total)
+        bad, skipped = bad_records(total)
         if self.clipping == "flat":
             factors = clip_factors(total, max_grad_norm).expand(len(rules), -1)
         else:
             factors = clip_factors(norms2, per_layer_bound(max_grad_norm, len(rules)))
-            factors = torch.where(finite, factors, 0)
-        if skipped:
+            factors = torch.where(torch.isfinite(total), factors, 0)
+        if bad is not None:
             for rule in rules:
-                rule.discard(~finite)
+                rule.discard(bad)
         found: dict[str, Tensor] = {}
         for (name, rule), weights in zip(self.rules.items(), factors, strict=True):
             prefix = f"{name}." if name else ""
@@ -174,7 +174,7 @@ class NetworkGradients:
         self._outputs = output.shape[-1]
 
     def _backward(self, x: Tensor, labels: Tensor) -> None:
-        with self._watching(), torch.enable_grad():
+        with self._watching(), passes(), torch.enable_grad():
             losses = self.loss(self.model(x), labels)
             if losses.shape != (len(x),):
                 raise InputError(

@@ -96,7 +96,7 @@ class Rule:
     def discard(self, bad: Tensor) -> None:
         """Zero what is kept of the records in the mask `bad`: 0 times infinity would be NaN."""
         for gradients in self.kept.values():
-            gradients[bad] = 0
+            gradients.masked_fill_(bad.view(-1, *[1] * (gradients.dim() - 1)), 0)
 
 
 def rows_norm2(gradients: Tensor) -> Tensor:

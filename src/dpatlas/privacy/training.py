@@ -23,6 +23,7 @@ from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import Phase
 from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum
+from dpatlas.privacy.host import on_device
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.noise import add_noise
 from dpatlas.privacy.optimizers import OPTIMIZERS, optimizer
@@ -129,7 +130,7 @@ class PrivateTraining:
         self.loss, self.augmentation, self.on_update = loss, augmentation, on_update
         self.views = augmentation.views if augmentation else 1
         self.steps_done = 0
-        self.skipped_records = 0
+        self._skipped: int | Tensor = 0
         check_records(model, x, labels)
         for phase in self.phases:
             if phase.sampler.n != len(x):
@@ -142,6 +143,11 @@ class PrivateTraining:
             real(ge=0, lt=1).check("ema_decay", ema_decay)
             self.ema = {name: value.detach().clone() for name, value in model.named_parameters()}
         self._enter_phases()
+
+    @property
+    def skipped_records(self) -> int:
+        """Gradients that were not finite, so far; a GPU finishes its steps first."""
+        return int(self._skipped)
 
     @property
     def steps(self) -> int:
@@ -169,7 +175,7 @@ class PrivateTraining:
             repetition=self.repetition,
             step=step,
         )
-        self.skipped_records += clipped.skipped
+        self._skipped += clipped.skipped
         if self.on_update is not None:
             self.on_update(step, clipped.gradients)
         for gradient in clipped.gradients.values():
@@ -227,7 +233,7 @@ class PrivateTraining:
                 value.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
         self.noise.carry(facts["secret"])
         self.steps_done = facts["steps_done"]
-        self.skipped_records = facts["skipped_records"]
+        self._skipped = facts["skipped_records"]
         self._phase = None
         if facts["phase"] is not None:
             self._start(facts["phase"])
@@ -275,13 +281,13 @@ class PrivateTraining:
         x, labels, constants = self.x, self.labels, self._constants
         if not isinstance(phase.sampler, FullBatch):
             batch = phase.sampler.batch_indices(self.noise, self.repetition, step)
-            picked = torch.from_numpy(batch).to(x.device)
+            picked = on_device(batch, x.device)
             x, labels = x.index_select(0, picked), labels.index_select(0, picked)
             constants = constants if constants is None else constants.index_select(0, picked)
         views = None
         if self.augmentation:
             draws = self.noise.generator(repetition=self.repetition, step=step, use="views")
-            views = self.augmentation.draw(draws, len(x)).to(x.device)
+            views = on_device(self.augmentation.draw(draws, len(x)), x.device)
         size = phase.max_physical_batch or max(1, len(x))
         # An empty batch is one chunk of no records.
         for start in range(0, max(1, len(x)), size):

@@ -190,5 +190,15 @@ def _record(path: Path, facts: Mapping[str, Any], recorded: str | None) -> Trace
         "code_now": now,
         "code_unchanged": None if digest is None else now == digest,
         **{name: facts.get(name) for name in FACTS},
+        "features": _features(path, facts),
         "cost": read_json(cost) if present and cost.is_file() else None,
     }
+
+
+def _features(path: Path, facts: Mapping[str, Any]) -> dict[str, str] | None:
+    """What frozen backbone's features the run took, and their manifest; None for most runs."""
+    found = (facts.get("metrics") or {}).get("features")
+    if not isinstance(found, dict):
+        return None
+    folder = path.parents[3] / "features" / found["id"]
+    return {**found, "manifest": str(folder / MANIFEST)}

@@ -8,7 +8,7 @@ from dpatlas.report.lineage import Trace
 
 SHORT = 12
 NO_DATA_SET = "no data set"
-SHARED = ("module", "code_digest", "data", "versions", "device", "seeds")
+SHARED = ("module", "code_digest", "data", "features", "versions", "device", "seeds")
 IN_OTHER_LINES = ("key", "kind", "data", "seed", "noise_source")
 
 
@@ -80,6 +80,7 @@ def _groups(records: Iterable[Trace]) -> list[list[Trace]]:
 def _shared_lines(record: Trace) -> list[tuple[str, str | None]]:
     return [
         ("data", _data(record)),
+        ("features", _features(record)),
         ("code", _code(record)),
         ("versions", _words(record["versions"])),
         ("device", record["device"]),
@@ -100,6 +101,11 @@ def _data(record: Trace) -> str | None:
     named = " ".join(str(source[name]) for name in ("kind", "file") if source.get(name))
     checksum = f" ({_short(source['checksum'], 20)})" if source.get("checksum") else ""
     return f"{data['name']}, sha256 {_short(data['sha256'])}, from {named}{checksum}"
+
+
+def _features(record: Trace) -> str | None:
+    found = record["features"]
+    return found and f"{found['manifest']}, sha256 {_short(found['sha256'])}, on {found['device']}"
 
 
 def _code(trace: Trace) -> str | None:

@@ -19,7 +19,16 @@ import numpy as np
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
-from dpatlas.report.work import COUNTS, FEATURES, NO_DATA, Size, work, work_of
+from dpatlas.report.work import (
+    COUNTS,
+    FEATURES,
+    NO_DATA,
+    Size,
+    Work,
+    work,
+    work_of,
+    work_of_features,
+)
 from dpatlas.specs.atlas import Atlas
 
 # Seconds per unit of one core of a 2020s x86 server; and of a GPU that sustains 10 TFLOP/s in
@@ -130,11 +139,20 @@ def runtime_minutes(atlas: Atlas, spec_id: str) -> int:
 
     From default rates: what a scheduler is asked for does not depend on what ran before.
     """
-    found = work_of(atlas, spec_id)
-    gpu = found.on_gpu and atlas.device(spec_id) != "cpu"
+    return _minutes(work_of(atlas, spec_id), atlas.device(spec_id))
+
+
+def features_minutes(atlas: Atlas, features_id: str) -> int:
+    """The same for features of a frozen backbone."""
+    return _minutes(work_of_features(atlas.frozen_features[features_id]), atlas.features_device())
+
+
+def _minutes(found: Work, device: str) -> int:
+    gpu = found.on_gpu and device != "cpu"
     unit = DEFAULTS["cuda" if gpu else "cpu"]
     seconds = sum(unit[name] * count for name, count in found.counts.items())
-    return min(max(math.ceil(SLACK * seconds / 60), LEAST_MINUTES), MOST_MINUTES)
+    # A step of 1e-300 makes infinitely many of them.
+    return math.ceil(min(max(LEAST_MINUTES, SLACK * seconds / 60), MOST_MINUTES))
 
 
 def past_runs(results: Path, device: str) -> list[PastRun]:

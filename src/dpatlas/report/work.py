@@ -13,9 +13,10 @@ from dpatlas.report import (
 )
 from dpatlas.report.counting import FEATURES, NO_DATA, Size, Work
 from dpatlas.specs.atlas import Atlas
-from dpatlas.specs.sizes import size_of
+from dpatlas.specs.features import FrozenFeatures
+from dpatlas.specs.sizes import inputs_of, records_of, size_of
 
-__all__ = ["COUNTS", "FEATURES", "NO_DATA", "Size", "Work", "work", "work_of"]
+__all__ = ["COUNTS", "FEATURES", "NO_DATA", "Size", "Work", "work", "work_of", "work_of_features"]
 
 COUNTS: dict[tuple[str, str], Callable[[Mapping[str, Any], Size], Work]] = {
     ("kl_privacy", "training"): work_kl_privacy.training,
@@ -64,3 +65,10 @@ def work_of(atlas: Atlas, spec_id: str) -> Work:
         fields["backbone"] = atlas.specs[fields["backbone"]].fields
     size = Size(*size_of(fields["data"])) if "data" in fields else NO_DATA
     return work(fields, size)
+
+
+def work_of_features(found: FrozenFeatures) -> Work:
+    """The work of taking a backbone's features of a data set."""
+    inputs, disk_bytes = inputs_of(found.data), 2**20 * found.disk_mb
+    network = found.backbone.fields
+    return work_training.frozen_features(network, inputs, records_of(found.data), disk_bytes)

@@ -28,6 +28,9 @@ NETWORKS = {
     "imagenet-resnet50": (150_528, 4_089_000_000, 21_230_000),
     "imagenet-mobilenet-v3": (150_528, 216_600_000, 8_545_000),
     "imagenet-deit-tiny": (150_528, 1_254_000_000, 6_880_000),
+    "imagenet-alexnet": (150_528, 714_200_000, 1_085_000),
+    "moco-v2-resnet50": (150_528, 4_089_000_000, 21_230_000),
+    "moco-v3-resnet50": (150_528, 4_089_000_000, 21_230_000),
 }
 STRETCHING = {model for models in IMPORTED.values() for model in models}
 # Options that set the ViT's size, as `NETWORKS` counts it; those of other networks hardly matter.
@@ -106,6 +109,19 @@ def pretrain_transfer(fields: Mapping[str, Any], size: Size) -> Work:
     fits = fields["splits"] * (1 + len(fields["backbones"]))
     products = size.n_train**2 * FEATURES_OF_A_BACKBONE
     return Work({"products": fits * 30 * products, "starts": 2}, 8 * RECORD_BYTES)
+
+
+def frozen_features(
+    network: Mapping[str, Any], inputs: int, records: int, disk_bytes: float
+) -> Work:
+    """A forward pass of every record; `network` as `private_passes` takes it."""
+    multiplications, activations = _network(network, inputs)
+    counts = {
+        "products": 2 * records * multiplications,
+        "elements": records * activations,
+        "starts": 1,
+    }
+    return Work(counts, disk_bytes, on_gpu=True)
 
 
 def sgld_accuracy(fields: Mapping[str, Any], size: Size) -> Work:

@@ -7,7 +7,7 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.specs.common import run_spec
 from dpatlas.specs.pretrain import backbone_spec, check_private
-from dpatlas.specs.sizes import array_mb, check_records
+from dpatlas.specs.sizes import array_mb, check_records, features_mb
 
 KEY = "dp_sgld"
 MODULE = "dpatlas.experiments.dp_sgld"
@@ -80,14 +80,22 @@ def device(spec: Spec, chosen: str) -> str:
     return chosen if spec.fields["kind"] == "finetune" else "cpu"
 
 
+def takes_features(spec: Spec) -> bool:
+    """Whether the job trains on a frozen backbone's features, and reads no image."""
+    return spec.fields.get("features") in ("penultimate", "softmax")
+
+
 def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: interpreter, torch and accountants; images and features.
+    """Peak memory of a job in MB: interpreter, torch and accountants; images or features.
 
     Fine-tuning keeps what its first trained part sees: a few times the images.
     """
     data = spec.fields.get("data")
-    copies = 10 if spec.fields["kind"] == "finetune" else 4
-    return round(1000 + (copies * array_mb(data) if data else 0))
+    if data is None:
+        return 1000
+    if takes_features(spec):
+        return round(1000 + 5 * features_mb(data))
+    return round(1000 + (10 if spec.fields["kind"] == "finetune" else 4) * array_mb(data))
 
 
 def _trained(config: Mapping[str, Any], kind: str, chosen: Mapping[str, Any]) -> Spec:

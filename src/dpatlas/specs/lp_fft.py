@@ -7,7 +7,7 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.specs.common import run_spec
 from dpatlas.specs.pretrain import backbone_spec, check_private
-from dpatlas.specs.sizes import array_mb, check_records
+from dpatlas.specs.sizes import array_mb, check_records, features_mb
 
 KEY = "lp_fft"
 MODULE = "dpatlas.experiments.lp_fft"
@@ -104,15 +104,26 @@ def device(spec: Spec, chosen: str) -> str:
     return "cpu" if spec.fields["kind"] in COMPUTED else chosen
 
 
+def takes_features(spec: Spec) -> bool:
+    """Whether some strategy trains the head alone, on features that augmentation does not move."""
+    fields = spec.fields
+    return (
+        fields["kind"] == "strategies"
+        and fields["augmentation"] is None
+        and any(set(STRATEGIES[name]) == {HEAD} for name in fields["strategies"])
+    )
+
+
 def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: interpreter, torch and accountants; images and a batch's maps."""
+    """Peak memory of a job in MB: interpreter, torch, accountants; images, maps, features."""
     fields = spec.fields
     data = fields.get("data")
     if data is None:
         return 700
     images = array_mb(data) + (array_mb(fields["public_data"]) if "public_data" in fields else 0)
+    shown = features_mb(data) if takes_features(spec) else 0
     # Numba compiles what UMAP runs.
-    return round(1200 + 6 * images + (500 if fields["kind"] == "umap" else 0))
+    return round(1200 + 6 * images + shown + (500 if fields["kind"] == "umap" else 0))
 
 
 def check_rank(place: str, strategies: Sequence[str], rank: int | None) -> None:

@@ -1,0 +1,109 @@
+"""What ends a job early: a time limit that is asked for, and memory that runs out.
+
+Either way one line says what to do, and a re-run goes on from the checkpoint.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dpatlas.core.guard import real
+from dpatlas.core.progress import say
+from dpatlas.core.specs import Spec
+from dpatlas.errors import EXIT_FAILED_RUN, InputError, RunError
+
+TIME_LIMIT = "DPATLAS_JOB_TIMEOUT"
+MINUTES = real(gt=0)
+RESUMES = "a re-run goes on from the last checkpoint"
+# Keys of a block of the config by kind (None: its other kinds); one that changes no result first.
+MEMORY_KEYS = {
+    ("kl_privacy", "training"): ("width", "data.n_train"),
+    ("kl_privacy", "linearized"): ("linearized.width", "linearized.n_train"),
+    ("kl_privacy", "constants"): ("constants.width",),
+    ("dp_sgld", "finetune"): ("batch", "data.n_train"),
+    ("dp_sgld", "accuracy"): ("data.n_train",),
+    ("dp_sgld", "long_training"): ("data.n_train",),
+    ("dp_sgld", None): ("n", "runs"),
+    ("feature_learning", None): ("n", "p", "n_test"),
+    ("lp_fft", "strategies"): ("max_physical_batch", "batch", "data.n_train"),
+    ("lp_fft", "feature_quality"): ("max_physical_batch", "batch", "public_known"),
+    ("lp_fft", "umap"): ("max_physical_batch", "batch", "points"),
+    ("lp_fft", None): ("paths", "trials", "seeds"),
+    ("max_information", "certificates"): ("options.widths", "training.batch", "data.n_train"),
+    ("max_information", None): ("draws",),
+    ("pretrain", "transfer"): ("transfer.data.n_train", "n_test"),
+    ("pretrain", None): ("batch", "n_train"),
+    ("audit", "training"): ("batch", "data.n_train"),
+    ("audit", None): ("runs",),
+}
+
+
+@contextmanager
+def limited(spec: Spec, checkpoints: Path) -> Iterator[None]:
+    """What runs within may use `TIME_LIMIT` minutes, an environment variable; no limit without it.
+
+    checkpoints: the job's folder; if an earlier attempt left one, a line says so. Raises RunError
+    that names the keys to lower where memory runs out, and InputError for a limit that is none.
+    """
+    minutes = time_limit()
+    if checkpoints.is_dir():
+        say(
+            f"{spec.id}: an earlier attempt ended before its time and left a checkpoint; if it was "
+            f"killed for want of memory, run fewer jobs at once or lower {memory_keys(spec)}"
+        )
+    watchdog = None
+    if minutes is not None:
+        watchdog = threading.Timer(60 * minutes, _stop, (spec, minutes))
+        watchdog.daemon = True
+        watchdog.start()
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RunError(f"{spec.id}: out of memory; lower {memory_keys(spec)}; {RESUMES}") from None
+    finally:
+        if watchdog is not None:
+            watchdog.cancel()
+
+
+def time_limit() -> float | None:
+    """Minutes that a job may take, or None; InputError for what is no positive number."""
+    text = os.environ.get(TIME_LIMIT, "")
+    if not text:
+        return None
+    try:
+        minutes = float(text)
+    except ValueError:
+        raise InputError(TIME_LIMIT, repr(text), f"minutes, {MINUTES.describe()}") from None
+    MINUTES.check(TIME_LIMIT, minutes)
+    return minutes
+
+
+def memory_keys(spec: Spec) -> str:
+    """The keys of the config that lower what a job of this spec needs."""
+    names = MEMORY_KEYS.get((spec.key, spec.fields["kind"])) or MEMORY_KEYS[spec.key, None]
+    return f"{' or '.join(names)} in the config's block {spec.key}"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether numpy, Python or torch, on any device, could not allocate."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    text = str(error)
+    # The CPU's allocator of torch has no exception of its own.
+    return "alloc" in text.lower() and "memory" in text
+
+
+def _stop(spec: Spec, minutes: float) -> None:
+    """End the process, whatever its other threads are doing."""
+    frame = sys._current_frames().get(threading.main_thread().ident)
+    place = f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else ""
+    say(
+        f"dpatlas: {spec.id}: stopped{place} after {minutes:g} minutes, the limit in {TIME_LIMIT}; "
+        f"{RESUMES}"
+    )
+    os._exit(EXIT_FAILED_RUN)

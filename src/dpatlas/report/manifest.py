@@ -1,0 +1,94 @@
+"""Checksums of a tier's csv files, as `sha256sum -c` reads them from the tier's folder.
+
+It covers claims.csv and the csv of every figure and table: all numbers that people read. Equal runs
+have equal manifests. It never covers cost.json, which differs from run to run.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from dpatlas.core.files import remove_parts, write_atomic
+from dpatlas.errors import ArgumentParser, InputError, run_command
+from dpatlas.report.lineage import file_sha256
+
+NAME = "manifest.txt"
+CLAIMS, FOLDERS = "claims.csv", ("figures", "tables")
+
+
+def manifest_of(folder: Path, files: Iterable[Path]) -> str:
+    """A line per file, sorted by path from `folder`; InputError for one that is elsewhere."""
+    try:
+        names = sorted(path.relative_to(folder).as_posix() for path in files)
+    except ValueError as error:
+        raise InputError("files", str(error), f"files below {folder}") from None
+    return "".join(f"{_sha256(folder / name)}  {name}\n" for name in names)
+
+
+def read_manifest(path: Path) -> dict[str, str]:
+    """sha256 by path from the manifest's folder; InputError for what is no manifest."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(str(path), error.strerror or "unreadable", "a manifest") from None
+    except ValueError:
+        raise InputError(str(path), "bytes that are no text", "a manifest") from None
+    found = {}
+    for line in lines:
+        digest, separator, name = line.partition("  ")
+        if len(digest) != 64 or not separator or not name:
+            raise InputError(str(path), repr(line[:80]), "lines of sha256, two spaces and a path")
+        found[name] = digest
+    return found
+
+
+def csv_differences(folder: Path) -> list[str]:
+    """A line for every csv file of the tier in `folder` that is not what its manifest says."""
+    path = folder / NAME
+    if not path.is_file():
+        return [f"{NAME}: missing; run snakemake again"]
+    try:
+        expected = read_manifest(path)
+    except InputError as error:
+        return [f"{NAME}: {error.found}; run snakemake again"]
+    lines = changed(folder, expected)
+    present = [folder / CLAIMS]
+    for name in FOLDERS:
+        present += (folder / name).glob("*.csv")
+    names = {path.relative_to(folder).as_posix() for path in present if path.is_file()}
+    return lines + [f"{name}: not in {NAME}" for name in sorted(names - set(expected))]
+
+
+def changed(folder: Path, expected: Mapping[str, str]) -> list[str]:
+    """A line for every file below `folder` that is missing or has not the expected sha256."""
+    lines = []
+    for name, digest in sorted(expected.items()):
+        if not (folder / name).is_file():
+            lines.append(f"{name}: missing")
+        elif (found := file_sha256(folder / name)) != digest:
+            lines.append(f"{name}: sha256 {found[:16]} in place of {digest[:16]}")
+    return lines
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the manifest of the given csv files."""
+    parser = ArgumentParser(prog="python -m dpatlas.report.manifest", description=__doc__)
+    parser.add_argument("--results", required=True, type=Path, help="folder of the tier")
+    parser.add_argument("--output", required=True, type=Path, help="file to write")
+    parser.add_argument("--files", required=True, nargs="+", type=Path, help="csv files")
+    options = parser.parse_args(arguments)
+    text = manifest_of(options.results, options.files)
+    remove_parts(options.output.parent, options.output.name)
+    write_atomic(options.output, text)
+    return 0
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return file_sha256(path)
+    except OSError as error:
+        raise InputError(str(path), error.strerror or "unreadable", "a readable file") from None
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main, sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""Which features of frozen backbones a run computes, who takes them, and what is declared."""
+
+import math
+
+import pytest
+
+from dpatlas.commands.plan import jobs_of
+from dpatlas.core.config import load_tier
+from dpatlas.models import backbone
+from dpatlas.models.build import build
+from dpatlas.specs import features
+from dpatlas.specs.atlas import Atlas, data_id
+from dpatlas.specs.sizes import INPUTS, features_mb, records_of
+
+TIERS = ("embedded", "smoke", "workstation", "paper")
+SHAPES = {64: (1, 8, 8), 784: (1, 28, 28), 3072: (3, 32, 32)}
+
+
+@pytest.fixture(scope="module", params=TIERS)
+def atlas(request):
+    return Atlas(load_tier(request.param))
+
+
+def test_each_data_set_is_shown_once_by_each_backbone_that_some_job_takes_frozen(atlas):
+    takers = {name: spec for name, spec in atlas.specs.items() if atlas.features_manifest(name)}
+    pairs = {(data_id(spec), spec.fields["backbone"]) for spec in takers.values()}
+    found = atlas.frozen_features.values()
+    assert pairs == {(each.data_id, each.backbone.id) for each in found}
+    assert len(found) == len(pairs) <= len(takers)
+    for name in takers:
+        (manifest,) = atlas.features_manifest(name)
+        folder = manifest.removesuffix("/manifest.json")
+        assert atlas.features_arguments(name) == f"--features {folder}"
+        data, trained = atlas.features_files(folder.split("/")[-1])
+        assert data == atlas.data_manifest(name) and trained == atlas.backbone_files(name)
+
+
+def test_only_frozen_features_are_taken(atlas):
+    for name, spec in atlas.specs.items():
+        fields, taken = spec.fields, bool(atlas.features_manifest(name))
+        if fields["key"] == "dp_sgld":
+            assert taken == (fields.get("features") in ("penultimate", "softmax"))
+        elif taken:
+            assert fields["kind"] == "strategies" and fields["augmentation"] is None
+            assert {"lp", "lp-lp"} & set(fields["strategies"])
+        if not taken:
+            assert atlas.features_arguments(name) == ""
+
+
+def test_the_plan_counts_them(atlas):
+    planned = [job for job in jobs_of(atlas) if job.kind == "features"]
+    assert len(planned) == len(atlas.frozen_features)
+    for job, found in zip(planned, atlas.frozen_features.values(), strict=True):
+        assert job.memory_mb == found.memory_mb > 1100
+        assert job.work.counts["products"] > records_of(found.data)
+        assert job.work.record_bytes == pytest.approx(2**20 * found.disk_mb)
+
+
+def test_a_chunk_is_as_large_as_the_memory_is_declared_for():
+    assert features.CHUNK == backbone.CHUNK
+
+
+def test_no_backbone_has_more_features_than_are_declared(atlas):
+    for found in atlas.frozen_features.values():
+        fields = found.backbone.fields
+        shape = fields.get("image_shape") or SHAPES[INPUTS[fields["data"]["name"]]]
+        network = build(
+            fields["model"], shape, 10, key="test", run=0, base_seed=0, **fields["options"]
+        )
+        width = network.head.in_features
+        written = records_of(found.data) * width * 4 / 2**20
+        assert written <= features_mb(found.data) * (1 + 1e-9)
+        assert math.prod(shape) * records_of(found.data) * 4 / 2**20 * 2 < found.memory_mb

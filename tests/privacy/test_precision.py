@@ -1,0 +1,132 @@
+"""TF32: which products may take it, that clipping still bounds, and that a CPU never takes it."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from reference_gradients import NETWORKS, records, seeded
+
+from dpatlas.core.config import load_tier
+from dpatlas.errors import InputError
+from dpatlas.experiments import job
+from dpatlas.models.precision import exact, passes, set_precision
+from dpatlas.privacy.per_record import NetworkGradients
+from dpatlas.specs.atlas import Atlas
+
+TOOL = Path(__file__).parents[2] / "tools" / "emulate_precision.py"
+BACKENDS = torch.backends.cuda.matmul, torch.backends.cudnn
+
+
+@pytest.fixture(scope="module")
+def tool():
+    found = importlib.util.spec_from_file_location("emulate_precision", TOOL)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def allowed():
+    return [backend.allow_tf32 for backend in BACKENDS]
+
+
+@pytest.mark.parametrize("name", ["float32", "tf32"])
+def test_only_passes_may_take_tf32_and_what_is_exact_within_them_not(name):
+    before = set_precision(name)
+    try:
+        seen = [allowed()]
+        with passes():
+            seen.append(allowed())
+            with exact():
+                seen.append(allowed())
+            seen.append(allowed())
+        seen.append(allowed())
+    finally:
+        set_precision(before)
+    inside, outside = [name == "tf32"] * 2, [False] * 2
+    assert seen == [outside, inside, outside, inside, outside]
+    assert torch.backends.cudnn.deterministic and not torch.backends.cudnn.benchmark
+
+
+def test_an_error_within_a_pass_leaves_float32():
+    before = set_precision("tf32")
+    try:
+        with pytest.raises(RuntimeError), passes():
+            raise RuntimeError
+        assert allowed() == [False, False]
+    finally:
+        set_precision(before)
+
+
+def largest_share(network, clipping="flat"):
+    make, shape = NETWORKS[network]
+    model, (x, labels) = seeded(make, dtype=torch.float32), records(shape, dtype=torch.float32)
+    kernel = NetworkGradients(model, clipping=clipping)
+    found = [
+        kernel.clipped_sum(x[i : i + 1], labels[i : i + 1], 1e-3).gradients.values()
+        for i in range(len(x))
+    ]
+    norms2 = [sum(value.double().square().sum() for value in each) for each in found]
+    return max(float(norm2.sqrt()) / 1e-3 for norm2 in norms2)
+
+
+@pytest.mark.parametrize("clipping", ["flat", "per-layer"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_rounded_passes_leave_every_record_s_share_within_the_clip(tool, network, clipping):
+    for bits in tool.BITS.values():
+        with tool.emulated(bits, everywhere=False):
+            assert largest_share(network, clipping) <= 1 + 1e-5
+
+
+def test_rounded_norms_and_sums_would_not(tool):
+    with tool.emulated(7, everywhere=True):
+        assert max(map(largest_share, NETWORKS)) > 1 + 1e-3
+
+
+def test_factors_are_rounded_to_nearest(tool):
+    values = torch.tensor([1.0, 1 + 2.0**-10, 1 + 2.0**-12, -3.1415927, 0.0, 1e-30])
+    expected = torch.tensor([1.0, 1 + 2.0**-10, 1.0, -3.140625, 0.0, 1e-30])
+    found = tool.rounded(values, 10)
+    torch.testing.assert_close(found[:5], expected[:5], rtol=0, atol=0)
+    assert abs(found[5] / expected[5] - 1) < 2.0**-11
+
+
+def test_precision_changes_no_id_and_reaches_jobs_on_a_gpu_alone():
+    config = load_tier("embedded") | {"device": "auto"}
+    plain, fast = Atlas(config), Atlas(config | {"precision": "tf32"})
+    assert list(plain.specs) == list(fast.specs)
+    for spec_id in plain.specs:
+        device = plain.device(spec_id)
+        assert fast.device(spec_id) == {"cpu": "cpu", "auto": "auto-tf32"}[device]
+    assert (plain.features_device(), fast.features_device()) == ("auto", "auto-tf32")
+
+
+def test_tf32_on_a_cpu_is_refused():
+    with pytest.raises(InputError, match="precision: found tf32 with device cpu"):
+        Atlas(load_tier("embedded") | {"precision": "tf32"})
+    with pytest.raises(InputError, match="device"):
+        job.resolve_device("cpu-tf32")
+
+
+@pytest.mark.parametrize(
+    ("available", "name", "found"),
+    [
+        (False, "auto-tf32", "cpu"),
+        (True, "auto-tf32", "cuda-tf32"),
+        (True, "cuda-tf32", "cuda-tf32"),
+        (True, "auto", "cuda"),
+    ],
+)
+def test_a_job_says_on_what_and_how_it_ran(monkeypatch, available, name, found):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    assert job.resolve_device(name) == found
+    assert job.torch_device(found) == found.removesuffix("-tf32")
+
+
+def test_a_job_sets_its_precision_and_puts_back_what_was():
+    with job.numerics("cuda-tf32"):
+        assert not torch.is_grad_enabled()
+        with passes():
+            assert allowed() == [True, True]
+    with passes():
+        assert allowed() == [False, False]

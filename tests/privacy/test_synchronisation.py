@@ -1,0 +1,229 @@
+"""A private step asks nothing of the device: the host never waits for it.
+
+On a GPU torch itself refuses to wait (`set_sync_debug_mode`). Without one, the step is run on the
+CPU as a GPU would run it, and every way to read a tensor from Python is counted.
+"""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from small_training import N, data, flat, network, phase, weights
+from torch import Tensor
+
+from dpatlas.bounds.kl_privacy import kl_step
+from dpatlas.core.seeds import Noise
+from dpatlas.experiments.kl_training import noise_draws
+from dpatlas.experiments.maxinf_training import PosteriorTraining, TrainingSettings
+from dpatlas.models.build import build
+from dpatlas.models.mlp import initial_weights
+from dpatlas.privacy import clipping
+from dpatlas.privacy.augmentation import ShiftAndFlip
+from dpatlas.privacy.kl import noisy_step, record_gaps, squared_row_norms
+from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
+from dpatlas.privacy.samplers import FixedSize, Poisson
+from dpatlas.privacy.training import PrivateTraining
+
+READS = ("item", "tolist", "cpu", "nonzero", "__bool__", "__float__", "__int__")
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
+@contextmanager
+def reads():
+    """The list of reads of tensors from Python within."""
+    seen = []
+
+    def watched(name, real):
+        def read(tensor, *arguments, **named):
+            seen.append(name)
+            return real(tensor, *arguments, **named)
+
+        return read
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in READS:
+            patch.setattr(Tensor, name, watched(name, getattr(Tensor, name)))
+        yield seen
+
+
+@contextmanager
+def no_wait():
+    """Within, torch raises where the host would wait for the GPU."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def private_run(model="small-cnn-t", device="cpu", poison=None, **changes):
+    x, labels = data()
+    if poison is not None:
+        x[3] = poison
+    options = {name: changes.pop(name) for name in ("augmentation", "ema_decay") if name in changes}
+    run = PrivateTraining(
+        network(model).to(device),
+        [phase(Poisson(N, 6), **changes)],
+        x.to(device),
+        labels.to(device),
+        noise=Noise("digest"),
+        **options,
+    )
+    # The first step of a phase probes the network.
+    run.step()
+    return run
+
+
+RUNS = {
+    "linear": {"model": "linear"},
+    "mlp": {"model": "mlp"},
+    "cnn": {},
+    "per layer": {"clipping": "per-layer"},
+    "chunks": {"max_physical_batch": 2},
+    "views": {"augmentation": ShiftAndFlip((1, 8, 8), 2, 1, True), "ema_decay": 0.9},
+    "adam": {"optimizer": "adam"},
+    "momentum": {"momentum": 0.9, "weight_decay": 0.1},
+    "nan": {"poison": torch.nan},
+}
+
+
+@pytest.fixture(params=RUNS, name="settings")
+def settings_of_a_run(request):
+    return RUNS[request.param]
+
+
+@pytest.fixture
+def like_a_gpu(monkeypatch):
+    monkeypatch.setattr(clipping, "may_look", lambda values: False)
+
+
+def test_a_private_step_reads_no_tensor(settings, like_a_gpu):
+    run = private_run(**settings)
+    with reads() as seen:
+        run.step()
+    assert seen == []
+
+
+def test_on_a_cpu_a_step_looks_once_a_chunk(monkeypatch):
+    run = private_run(max_physical_batch=2)
+    chunks = -(-len(Poisson(N, 6).batch_indices(Noise("digest"), 0, 1)) // 2)
+    with reads() as seen:
+        run.step()
+    assert seen == ["item"] * chunks
+
+
+def test_whether_the_host_looks_changes_no_bit(settings, monkeypatch):
+    found = []
+    for look in (True, False):
+        monkeypatch.setattr(clipping, "may_look", lambda values, look=look: look)
+        run = private_run(**settings)
+        for _ in range(4):
+            run.step()
+        found.append((flat(weights(run.model)), run.skipped_records))
+    assert torch.equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+    assert (found[0][1] > 0) == ("poison" in settings)
+
+
+def kl_problem(device="cpu"):
+    draws = np.random.default_rng(3)
+    drawn = initial_weights("he", 13, 9, 3, 2, key="test", run=0, base_seed=0)
+    layers = [torch.from_numpy(weight).to(device) for weight in drawn]
+    x = torch.from_numpy(draws.standard_normal((30, 13)).astype(np.float32)).to(device)
+    labels = torch.from_numpy(draws.integers(0, 2, 30)).to(device)
+    return layers, x, labels, torch.zeros(3, 30, dtype=torch.float64, device=device)
+
+
+def kl_steps(layers, x, labels, kl):
+    size = sum(weight.numel() for weight in layers)
+    norm2 = squared_row_norms(x)
+    for step in range(1, 3):
+        gaps = record_gaps(layers, x, labels, 20, norm2)
+        kl[step] = kl[step - 1] + kl_step(0.1, 0.01, gaps.squared_gaps("remove_add"))
+        draws = noise_draws(Noise("digest"), size, 0, step, x.device.type)
+        noisy_step(layers, gaps.gradient, draws, 0.1, 0.1)
+
+
+def test_a_step_of_the_kl_kernel_reads_no_tensor():
+    problem = kl_problem()
+    with reads() as seen:
+        kl_steps(*problem)
+    assert seen == [] and bool((problem[3][2] > 0).all())
+
+
+def langevin_run(device="cpu"):
+    x, labels = data()
+    settings = Langevin(FixedSize(N, 6), 0.1, 0.05, 0.02, (0.3,) * 4)
+    x = bound_records(x, 1.0).x.to(device)
+    return LangevinRun(settings, x, labels.to(device), 5, noise=Noise("digest"), repetition=0)
+
+
+def test_a_langevin_step_reads_no_tensor():
+    run = langevin_run()
+    with reads() as seen:
+        run.step()
+    assert seen == []
+
+
+def test_a_projection_is_exact_and_leaves_what_is_inside_as_it_is():
+    run = langevin_run()
+    run.weights = torch.randn(5, 64, generator=torch.Generator().manual_seed(0))
+    run._project()
+    assert float(run.weights.double().norm()) == pytest.approx(0.02, rel=1e-6)
+    inside = 0.5 * run.weights
+    run.weights = inside.clone()
+    run._project()
+    assert torch.equal(run.weights, inside)
+
+
+def posterior(device="cpu"):
+    x, labels = data()
+    model = build("mlp", (1, 8, 8), 5, key="test", run=0, base_seed=0, widths=[9]).to(device)
+    centre = torch.cat([value.detach().flatten() for value in model.parameters()])
+    return PosteriorTraining(
+        model,
+        centre,
+        0.1,
+        x.to(device),
+        labels.to(device),
+        TrainingSettings(batch=6),
+        extra=1.0,
+        noise=Noise("digest"),
+        repetition=0,
+    )
+
+
+def test_a_step_of_a_posterior_reads_risk_and_kl_at_once():
+    run = posterior()
+    with torch.no_grad(), reads() as seen:
+        run.step()
+    assert seen == ["tolist"]
+
+
+@GPU
+def test_a_gpu_never_waits_in_a_private_step(settings):
+    run = private_run(device="cuda", **settings)
+    with no_wait():
+        run.step()
+    assert run.skipped_records >= 0
+
+
+@GPU
+def test_a_gpu_never_waits_in_a_step_of_the_kl_kernel():
+    problem = kl_problem("cuda")
+    # The first products choose their kernels.
+    kl_steps(*problem)
+    with no_wait():
+        kl_steps(*problem)
+    assert bool((problem[3][2] > 0).all())
+
+
+@GPU
+def test_a_gpu_never_waits_in_a_langevin_step():
+    run = langevin_run("cuda")
+    run.step()
+    with no_wait():
+        run.step()
+    assert bool(run.weights.isfinite().all())
