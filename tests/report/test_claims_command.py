@@ -1,11 +1,13 @@
 import csv
+from pathlib import Path
 
 import pytest
 
-from dpatlas.commands.claims import changes, main, table
+from dpatlas.commands.claims import changes, main, read_verdicts, summary, table
 from dpatlas.errors import run_command
 from dpatlas.report.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED, VERDICTS
 
+PROJECT = Path(__file__).resolve().parents[2]
 FIGURE = "figures/kl_vs_depth.pdf"
 
 
@@ -72,6 +74,22 @@ def test_one_paper_alone(folders, capsys):
     shown = capsys.readouterr().out
     assert "sgld-1" in shown
     assert "kl-1" not in shown
+
+
+def test_the_summary_counts_parts_and_not_their_conjunction(folders, capsys):
+    assert run(folders, "--markdown") == 0
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| kl_privacy | 1 | 0 | 0 | 0 |",
+        "| dp_sgld | 0 | 1 | 0 | 0 |",
+        "| feature_learning | 0 | 0 | 0 | 1 |",
+        "| all | 1 | 1 | 0 | 1 |",
+    ]
+
+
+def test_readme_has_the_published_verdicts_of_the_embedded_tier():
+    published = read_verdicts(PROJECT / "docs" / "results" / "embedded")
+    made = "print it anew: python -m dpatlas claims --published --markdown"
+    assert summary(published) in (PROJECT / "README.md").read_text(), made
 
 
 def test_colours_add_nothing_but_colour():

@@ -42,6 +42,18 @@ def test_a_record_file_its_folder_and_its_cost_are_the_same_question(tmp_path):
     assert traces[0]["cost"]["cpu_s"] == 7.0
 
 
+def test_a_record_leads_to_the_features_it_was_trained_on(tmp_path):
+    made = {"id": "digits-1-net-2", "sha256": "a" * 64, "device": "cpu"}
+    record = write_run(tmp_path / "results" / "embedded", spec_of(), metrics={"features": made})
+    found = trace(record)
+    manifest = tmp_path / "results/embedded/features/digits-1-net-2/manifest.json"
+    assert found["features"] == {**made, "manifest": str(manifest)}
+    assert f"features  {manifest}, sha256 aaaaaaaaaaaa, on cpu" in describe(found)
+    # A backbone's own record counts its features.
+    other = write_run(tmp_path / "results" / "embedded", spec_of(), metrics={"features": 128})
+    assert trace(other)["features"] is None
+
+
 def test_a_tier_of_ones_own_is_remade_from_its_saved_config(tmp_path):
     folder = small_run(tmp_path / "results", tier="mine")
     command = trace(folder / "tables" / f"{TABLE}.md")["command"]

@@ -1,6 +1,5 @@
 import base64
 import hashlib
-import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -8,29 +7,17 @@ from pathlib import Path
 
 import pytest
 from markupsafe import Markup
+from page_world import ERRATUM, HOSTILE, SVG, product, record, row, write_results
 
-from dpatlas.core.records import FIELDS
+from dpatlas.core.config import load_tier, read_yaml
 from dpatlas.errors import InputError, run_command
-from dpatlas.report.claims import COLUMNS, REPRODUCED, write_claims
+from dpatlas.report.claims import VERDICTS, write_claims
 from dpatlas.report.inline_svg import inline_svg
-from dpatlas.report.page import Item, build_page, main
+from dpatlas.report.page import build_page, main
+from dpatlas.report.page_items import Item
+from dpatlas.specs.atlas import Atlas
 
-HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
-SVG = """<?xml version="1.0"?>
-<!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd">
-<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"
-     width="10pt" height="10pt" viewBox="0 0 10 10" onload="alert(3)">
- <metadata><a xmlns="http://creativecommons.org/ns#">made</a></metadata>
- <style>* {fill: url(https://example.org/x)}</style>
- <script>alert(4)</script>
- <defs><clipPath id="p"><rect width="5" height="5"/></clipPath><path id="m" d="M0 0L1 1"/></defs>
- <g clip-path="url(#p)" style="fill: url('#p')"><use xlink:href="#m"/></g>
- <rect fill="url(https://example.org/y)" style="fill: u\\72l(//example.org)"/>
- <a xlink:href="https://example.org"><text>out</text></a>
- <image xlink:href="https://example.org/z.png"/><image xlink:href="data:image/png;base64,AA=="/>
- <text>kept &lt;b&gt;</text>
-</svg>
-"""
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 class Reader(HTMLParser):
@@ -52,95 +39,14 @@ class Reader(HTMLParser):
                 self.handlers.append(value)
 
 
-def row(claim, **fields):
-    return dict.fromkeys(COLUMNS, "") | {
-        "claim": claim,
-        "statement": f"statement of {claim}",
-        "verdict": REPRODUCED,
-        "observed": 1.5,
-        "low": 1.0,
-        "high": 2.0,
-        "runs": 5,
-        "evidence": "figures/first.pdf",
-        **fields,
-    }
-
-
-def product(results, name, kind, run_id):
-    lineage = {
-        "name": name,
-        "kind": kind,
-        "tier": "t",
-        "module": "dpatlas.figures.kl_privacy",
-        "code_digest": "0123456789abcdef",
-        "settings": {},
-        "records": {run_id: {"path": f"runs/kl_privacy/{run_id}/record.json", "sha256": "ab" * 32}},
-        "outputs": {f"{name}.csv": "cd" * 32},
-        "versions": {"python": "3.11"},
-    }
-    (results / "lineage" / f"{name}.json").write_text(json.dumps(lineage))
-
-
-def record(results, run_id, changes=None, **metrics):
-    content = (
-        dict.fromkeys(FIELDS)
-        | {
-            "schema_version": 1,
-            "id": run_id,
-            "key": "kl_privacy",
-            "data": {
-                "name": "digits",
-                "sha256": "ef" * 32,
-                "what": HOSTILE,
-                "classes": [3, 8],
-                "licence": "BSD",
-                "shapes": {"x_train": [300, 64], "x_add": [57, 64]},
-                "source": {"kind": "scikit-learn", "file": None, "checksum": "md5:1"},
-            },
-            "ledger": {"guaranteed": "nothing at all", "claimed": "an average", "epsilon": None},
-            "metrics": metrics,
-        }
-        | (changes or {})
-    )
-    folder = results / "runs" / "kl_privacy" / run_id
-    folder.mkdir(parents=True)
-    (folder / "record.json").write_text(json.dumps(content))
-
-
 @pytest.fixture
 def results(tmp_path):
-    results = tmp_path / "results" / "t"
-    for folder in ("figures", "tables", "lineage"):
-        (results / folder).mkdir(parents=True)
-    for name in ("first", "second"):
-        (results / "figures" / f"{name}.svg").write_text(SVG)
-        (results / "figures" / f"{name}.pdf").write_bytes(b"")
-        product(results, name, "figure", "run-a")
-    (results / "tables" / "third.csv").write_text(
-        f"part,name,B,R,tier,runs\nx,{HOSTILE.replace(chr(34), '')},1.23456,,t,run-b\nx,z,2,,t,r\n"
-    )
-    product(results, "third", "table", "run-b")
-    record(results, "run-a", diverged=[None, 7, None])
-    record(results, "run-b")
-    write_claims(
-        results / "claims.csv",
-        [
-            row("kl-1a"),
-            row("kl-1b", statement=HOSTILE, note=HOSTILE),
-            row("kl-1", evidence="figures/first.pdf;tables/third.csv"),
-            row("kl-2", verdict="inconclusive", evidence="figures/second.csv", low=float("-inf")),
-        ],
-    )
-    captions = tmp_path / "captions"
-    captions.mkdir()
-    for name in ("first", "second", "third", "claims"):
-        (captions / f"{name}.rst").write_text(f"Caption of *{name}*, {HOSTILE}\n")
-    return results
+    return write_results(tmp_path)
 
 
 @pytest.fixture
 def page(results):
-    return build_page(results, "t", results.parents[1] / "captions")
+    return build_page(results, "t", results.parents[1] / "captions", errata=[ERRATUM])
 
 
 def test_page_shows_every_claim_figure_and_table(page):
@@ -187,7 +93,8 @@ def test_ids_of_two_drawings_do_not_clash(page):
 
 
 def test_a_table_may_have_the_name_of_its_block(results):
-    shutil.copy(results / "tables" / "third.csv", results / "tables" / "kl_privacy.csv")
+    for kind in ("csv", "md"):
+        shutil.copy(results / "tables" / f"third.{kind}", results / f"tables/kl_privacy.{kind}")
     product(results, "kl_privacy", "table", "run-b")
     ids = Reader(build_page(results, "t")).ids
     assert len(ids) == len(set(ids))
@@ -238,16 +145,61 @@ def test_a_run_without_a_data_set_is_counted_and_its_ledger_read_out(results):
 
 
 def test_the_same_results_give_the_same_bytes(results, page):
-    assert build_page(results, "t", results.parents[1] / "captions") == page
+    captions = results.parents[1] / "captions"
+    assert build_page(results, "t", captions, errata=[ERRATUM]) == page
 
 
-def test_page_leaves_empty_and_repeated_columns_of_a_table_to_the_csv(page):
-    third = page[page.index('id="third"') :]
-    assert re.findall(r"<th>([^<]*)</th>", third) == ["name", "B"]
+def test_a_table_is_shown_as_people_read_it_with_formulas_drawn_by_the_browser(page):
+    third = page[page.index('<article class="item" id="third"') :]
+    assert "<mfrac>" in third
+    assert "1.23 ± 0.01" in third
+    assert "tier t" not in third[: third.index("</article>")]
+    assert "$`" not in page
+
+
+def test_the_numbers_behind_a_figure_are_there_without_empty_and_repeated_columns(page):
+    first = page[page.index('<article class="item" id="first"') : page.index('id="third"')]
+    assert re.findall(r'<th class="right">([^<]*)</th>', first) == ["depth", "kl"]
+    assert "1.235" in first
+    third = page[page.index('<article class="item" id="third"') :]
+    numbers = third[third.index("The numbers") : third.index("</article>")]
+    assert re.findall(r"<th[^>]*>([^<]*)</th>", numbers) == ["part", "name", "B"]
+
+
+def test_what_the_paper_shows_and_its_errata_stand_beside_ours(page):
+    first = page[page.index('<article class="item" id="first"') : page.index('id="third"')]
+    assert "In the paper.</strong> The paper, " in first
+    errata = page[page.index('id="errata-kl_privacy"') :]
+    assert "Eq. 6" in errata
+    assert "tests/bounds/test_a.py::test_b" in errata
+    assert '<a href="#first">first</a>' in errata
+
+
+def test_every_run_has_its_settings_and_links_lead_to_it(page):
+    ids, addresses = Reader(page).ids, Reader(page).addresses
+    assert {"run-run-a", "run-run-b"} <= set(ids)
+    inside = [address[1:] for address in addresses if address.startswith("#")]
+    assert set(inside) <= set(ids)
+
+
+def test_verdicts_are_counted_by_paper(results):
+    rows = [row("kl-1", paper="kl_privacy"), row("kl-2", paper="kl_privacy", verdict=VERDICTS[1])]
+    write_claims(results / "claims.csv", rows)
+    page = build_page(results, "t")
+    found = re.findall(r'data-set-paper="kl_privacy" data-set-verdict="([^"]+)"[^>]*>(\d+)<', page)
+    assert found == [*zip(VERDICTS, "1100", strict=True)]
 
 
 @pytest.mark.parametrize(
-    "missing", ["claims.csv", "lineage/first.json", "runs/kl_privacy/run-b/record.json"]
+    "missing",
+    [
+        "claims.csv",
+        "lineage/first.json",
+        "runs/kl_privacy/run-b/record.json",
+        "tables/third.md",
+        "figures/first.csv",
+        "figures/first.pdf",
+    ],
 )
 def test_a_missing_piece_is_bad_input_and_writes_no_page(results, missing, capsys):
     (results / missing).unlink()
@@ -297,7 +249,14 @@ def test_a_drawing_keeps_its_shapes_and_text_and_loses_its_size(tmp_path):
 def test_divergence_is_said_however_a_record_keeps_it(metrics, said):
     item = Item(
         *("name", "table", "paper", Markup(""), Markup("")),
-        **{"tables": [], "links": [], "claims": [], "lineage": {}},
+        **{"links": [], "claims": [], "lineage": {}},
         records=[{"id": "run-c", "metrics": metrics}],
     )
     assert item.diverged == said
+
+
+def test_every_figure_and_table_has_words_for_what_the_paper_shows():
+    atlas = Atlas(load_tier("embedded"))
+    shows = read_yaml(PROJECT / "workflow" / "report" / "paper_shows.yaml")
+    assert sorted(shows) == sorted([*atlas.figures, *atlas.tables])
+    assert all(len(words) > 10 for words in shows.values())

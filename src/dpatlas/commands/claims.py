@@ -28,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tier", default="embedded", help="folder under the results")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
     parser.add_argument("--docs", type=Path, default=DOCS, help="folder of published tiers")
+    parser.add_argument("--markdown", action="store_true", help="counts by paper, as README has")
     parser.add_argument("--paper", choices=PAPERS, help="of one paper alone")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--published", action="store_true", help="those of docs/results")
@@ -41,6 +42,9 @@ def main(arguments: Sequence[str]) -> int:
         changed = changes(read_verdicts(published, options.paper), rows)
         print("\n".join([*changed, f"{len(changed)} of {len(rows)} verdicts changed"]))
         return EXIT_FAILED_RUN if changed else 0
+    if options.markdown:
+        print(summary(rows))
+        return 0
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
     print(table(rows, width=width, colour=colour))
@@ -91,6 +95,24 @@ def table(rows: Sequence[Row], *, width: int, colour: bool) -> str:
     counts = Counter(row["verdict"] for row in rows)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     return "\n".join([*lines, "", summary])
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """How many entries have which verdict, by paper, as a Markdown table.
+
+    Entries are claims without parts, and parts: conjunctions would count them twice.
+    """
+    names = {row["claim"] for row in rows}
+    parts = {row["claim"] for row in rows if row["claim"][:-1] in names}
+    whole = {name[:-1] for name in parts}
+    entries = [row for row in rows if row["claim"] not in whole]
+    lines = [f"| paper | {' | '.join(VERDICTS)} |", "|---" * (len(VERDICTS) + 1) + "|"]
+    for paper in dict.fromkeys(row["paper"] for row in entries):
+        found = Counter(row["verdict"] for row in entries if row["paper"] == paper)
+        lines.append(f"| {paper} | {' | '.join(str(found[each]) for each in VERDICTS)} |")
+    total = Counter(row["verdict"] for row in entries)
+    lines.append(f"| all | {' | '.join(str(total[each]) for each in VERDICTS)} |")
+    return "\n".join(lines)
 
 
 def _line(row: Row, claims: int, width: int, colour: bool) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import jsonschema
 
 from dpatlas.core.config import read_yaml
-from dpatlas.core.files import write_atomic
+from dpatlas.core.files import remove_parts, write_atomic
 from dpatlas.core.records import read_record
 from dpatlas.core.statistics import (
     FAILS,
@@ -205,6 +205,7 @@ def write_claims(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     writer.writeheader()
     for row in rows:
         writer.writerow({key: f"{v:.6g}" if isinstance(v, float) else v for key, v in row.items()})
+    remove_parts(path.parent, path.name)
     write_atomic(path, text.getvalue())
 
 

@@ -12,6 +12,8 @@ from dpatlas.report.work import Work
 
 # Wall over CPU time from which past runs are said to have shared their cores.
 SLOWED = 1.2
+# CPU seconds of Snakemake's own process: to begin with, and for a job; measured, docs/scale.md.
+ORCHESTRATION_S, ORCHESTRATION_PER_JOB_S = 2.5, 0.03
 # Figures, tables, claims and page: seconds, memory in MB and bytes of what each writes.
 DRAWING_S, DRAWING_MB, DRAWING_BYTES = 4.0, 200, 400_000
 
@@ -69,6 +71,7 @@ def make_plan(
             # GPUs take their jobs in turn while the cores do the others.
             "wall_hours": max(makespan(gpu_s, gpus), makespan(cpu_s, cores)) / 3600,
         },
+        "overhead": _overhead(waiting, rates, gpu),
         "past": {name: _past(rates[name], past[name]) for name in past},
         "assumptions": _assumptions(device, rates, jobs, gpus),
     }
@@ -100,6 +103,13 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
     lines[-1] += f"; longest job {_time(total['longest_job_hours'])}"
     if plan["device"] != "cpu":
         lines.append(f"  without a GPU: {_time(total['cpu_hours_without_gpu'])} of CPU")
+    if plan.get("download_mb"):
+        lines.append(f"  to download: {plan['download_mb']:.0f} MB of data sets")
+    overhead = plan["overhead"]
+    lines.append(
+        f"  of the CPU time about {_time(overhead['start_hours'])} to start jobs and import, "
+        f"{_time(overhead['orchestration_hours'])} of Snakemake: {overhead['share']:.0%} together"
+    )
     devices = ["cpu"] if plan["device"] == "cpu" else ["cpu", "cuda"]
     for name in devices:
         lines += [f"  {line}" for line in _past_lines(name, plan["past"][name])]
@@ -116,6 +126,27 @@ def _seconds(job: Job, rates: Mapping[str, Rates], gpu: bool) -> float:
         return DRAWING_S
     device = "cuda" if _on_gpu(job, gpu) else "cpu"
     return rates[device].estimate(job.work.counts, (job.paper, job.kind))
+
+
+def _overhead(waiting: Sequence[Job], rates: Mapping[str, Rates], gpu: bool) -> dict[str, float]:
+    """Hours that no paper asks for, and their share of all CPU time, Snakemake's included."""
+    starts = sum(_start_seconds(job, rates, gpu) for job in waiting)
+    orchestration = ORCHESTRATION_S + ORCHESTRATION_PER_JOB_S * len(waiting)
+    total = sum(_seconds(job, rates, gpu) for job in waiting) + orchestration
+    return {
+        "start_hours": starts / 3600,
+        "orchestration_hours": orchestration / 3600,
+        "share": (starts + orchestration) / total,
+    }
+
+
+def _start_seconds(job: Job, rates: Mapping[str, Rates], gpu: bool) -> float:
+    """Of `_seconds`, what goes to interpreters and imports; drawing is little else."""
+    if job.work is None:
+        return DRAWING_S
+    device = "cuda" if _on_gpu(job, gpu) else "cpu"
+    starts = {"starts": job.work.counts.get("starts", 0.0)}
+    return rates[device].estimate(starts, (job.paper, job.kind))
 
 
 def _row(

@@ -1,0 +1,149 @@
+"""What the page shows of a results folder: figures, tables, runs, data sets and ledgers."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from dpatlas.core.canonical import canonical_json
+from dpatlas.core.files import read_json
+from dpatlas.core.records import read_record
+from dpatlas.report.beside import Beside, beside
+from dpatlas.report.inline_svg import inline_svg
+from dpatlas.report.lineage import COST
+from dpatlas.report.lineage_text import in_words
+from dpatlas.report.page_tables import Shown, preview, read_parts, read_rows
+
+FIGURE_LINKS = ("pdf", "png", "svg", "csv")
+TABLE_LINKS = ("csv", "md", "tex")
+LEDGER = {
+    "guaranteed": "Guaranteed",
+    "claimed": "Only claimed or measured",
+    "mechanism": "Mechanism",
+    "neighbour_relation": "Neighbours",
+    "sampler": "Batches",
+    "chosen_on_private_data": "Chosen on private data",
+    "holds_for": "Holds for",
+}
+
+
+@dataclass(frozen=True)
+class Item:
+    """A figure or a table as the page shows it.
+
+    place: where in the paper it belongs. shows: what the paper shows there, in words. parts: of a
+    table. values: the first rows of the csv. pairs: printed numbers beside ours.
+    """
+
+    name: str
+    kind: str
+    paper: str
+    caption: Markup
+    drawing: Markup
+    links: list[tuple[str, str]]
+    claims: list[dict[str, str]]
+    lineage: dict[str, Any]
+    records: list[dict[str, Any]]
+    shows: str = ""
+    parts: list[Shown] = field(default_factory=list)
+    values: Shown | None = None
+    pairs: list[Beside] = field(default_factory=list)
+
+    @property
+    def diverged(self) -> list[str]:
+        """A sentence for every condition of which a run diverged."""
+        sentences = []
+        for record in self.records:
+            runs = _diverged(record["metrics"])
+            bad = sum(step is not None for step in runs)
+            if bad:
+                sentences.append(f"{record['id']}: {bad} of {len(runs)} runs diverged")
+        return sentences
+
+
+def read_item(
+    results: Path,
+    path: Path,
+    *,
+    caption: Markup,
+    shows: str,
+    claims: Iterable[dict[str, str]],
+    papers: Path,
+) -> Item:
+    """The figure or table behind an svg or a csv; papers: folder of the printed tables.
+
+    Raises InputError for a file that is missing or damaged.
+    """
+    name, folder = path.stem, path.parent.name
+    kind = "figure" if path.suffix == ".svg" else "table"
+    lineage = read_json(results / "lineage" / f"{name}.json")
+    endings = FIGURE_LINKS if kind == "figure" else TABLE_LINKS
+    files = [path.with_suffix(f".{ending}") for ending in endings]
+    paths = {f"{folder}/{file.name}" for file in files}
+    rows = read_rows(path.with_suffix(".csv"))
+    return Item(
+        name=name,
+        kind=kind,
+        paper=lineage["module"].rpartition(".")[2],
+        caption=caption,
+        drawing=Markup(inline_svg(path, f"{name}-", f"Figure {name}") if kind == "figure" else ""),
+        links=[(file.suffix[1:], f"../{folder}/{file.name}") for file in files if file.exists()],
+        claims=[row for row in claims if paths & set(row["evidence"].split(";"))],
+        lineage=lineage,
+        records=[_record(results, run_id) for run_id in sorted(lineage["records"])],
+        shows=shows,
+        parts=read_parts(path.with_suffix(".md")) if kind == "table" else [],
+        values=preview(rows),
+        pairs=beside(name, rows, papers),
+    )
+
+
+def data_sources(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each data set once, with the number of runs that used it; attacks need none."""
+    by_digest: dict[str, dict[str, Any]] = {}
+    for record in records:
+        if record["data"] is None:
+            continue
+        source = by_digest.setdefault(record["data"]["sha256"], {**record["data"], "runs": 0})
+        source["runs"] += 1
+    return list(by_digest.values())
+
+
+def ledgers(records: Iterable[Mapping[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """Each distinct privacy statement, with the number of runs that make it."""
+    statements: dict[str, dict[str, Any]] = {}
+    counts: Counter[str] = Counter()
+    for record in records:
+        said = {key: in_words(record["ledger"][key]) for key in LEDGER if record["ledger"].get(key)}
+        text = canonical_json(said)
+        statements[text] = said
+        counts[text] += 1
+    return [(count, statements[text]) for text, count in counts.most_common()]
+
+
+def in_order_of_claims(items: Sequence[Item], claims: Sequence[Mapping[str, str]]) -> list[Item]:
+    """The items in the order in which the claims call on them, the others behind."""
+    places = {row["claim"]: place for place, row in enumerate(claims)}
+    return sorted(
+        items,
+        key=lambda item: places[item.claims[0]["claim"]] if item.claims else len(places),
+    )
+
+
+def _diverged(metrics: Mapping[str, Any]) -> list[int | None]:
+    """By run, or by row of runs, the step at which it diverged, or None."""
+    if "diverged" not in metrics:
+        return [row["diverged"] for row in metrics.get("rows", []) if "diverged" in row]
+    found = metrics["diverged"]
+    return found if isinstance(found, list) else [found]
+
+
+def _record(results: Path, run_id: str) -> dict[str, Any]:
+    """A record, with what it cost where that is known."""
+    found = list(results.glob(f"runs/*/{run_id}/record.json"))
+    path = found[0] if found else results / "runs" / run_id / "record.json"
+    cost = path.with_name(COST)
+    return {**read_record(path), "cost": read_json(cost) if cost.is_file() else None}

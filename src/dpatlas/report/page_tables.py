@@ -1,0 +1,108 @@
+"""Tables as the page shows them: the parts that people read, and the first rows of a csv."""
+
+import csv
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup, escape
+
+from dpatlas.errors import InputError
+
+# Columns that the page shows elsewhere: the tier, the ids of the runs.
+ELSEWHERE = ("tier", "runs")
+# Rows of a csv that the page holds; the file has them all.
+MOST_ROWS = 100
+MATH = re.compile(r"\$`(.+?)`\$")
+NAMESPACE = ' xmlns="http://www.w3.org/1998/Math/MathML"'
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table: caption, heads and cells as HTML; which columns hold numbers; rows left out."""
+
+    caption: Markup
+    head: list[Markup]
+    rows: list[list[Markup]]
+    numeric: list[bool]
+    left_out: int = 0
+
+
+def read_parts(path: Path) -> list[Shown]:
+    """The parts of a table from its Markdown, as `figures.tables.to_markdown` writes it.
+
+    Raises InputError for a file that cannot be read.
+    """
+    try:
+        blocks = path.read_text(encoding="utf-8").split("\n\n")
+    except OSError as error:
+        raise InputError(str(path), error.strerror or "unreadable", "a Markdown table") from None
+    parts, caption = [], Markup("")
+    for block in blocks:
+        if block.startswith("**"):
+            caption = _html(block.strip().strip("*"))
+        elif block.startswith("|"):
+            head, rule, *rows = [_cells(line) for line in block.strip().splitlines()]
+            cells = [[_html(cell) for cell in row] for row in rows]
+            numeric = [mark.strip().endswith(":") for mark in rule]
+            parts.append(Shown(caption, [_html(cell) for cell in head], cells, numeric))
+            caption = Markup("")
+    return parts
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """All rows of a csv by column; InputError for a file that cannot be read."""
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            return list(csv.DictReader(stream))
+    except OSError as error:
+        raise InputError(str(path), error.strerror or "unreadable", "a csv file") from None
+
+
+def preview(rows: Sequence[dict[str, str]]) -> Shown:
+    """The first rows of a csv without its empty columns; numbers with four digits."""
+    names = [
+        name
+        for name in (rows[0] if rows else {})
+        if name not in ELSEWHERE and any(row[name] for row in rows)
+    ]
+    cells = [[escape(number(row[name])) for name in names] for row in rows[:MOST_ROWS]]
+    numeric = [all(_is_number(row[name]) for row in rows if row[name]) for name in names]
+    left_out = max(0, len(rows) - MOST_ROWS)
+    return Shown(Markup(""), [escape(name) for name in names], cells, numeric, left_out)
+
+
+def number(text: str) -> str:
+    """A number with four significant digits; other text as it is."""
+    if not _is_number(text):
+        return text
+    value = float(text)
+    shown = "∞" if math.isinf(value) else f"{abs(value):.4g}"
+    return f"−{shown}" if value < 0 else shown
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _cells(line: str) -> list[str]:
+    cells = re.split(r"(?<!\\)\|", line.strip().strip("|"))
+    return [cell.strip().replace(r"\|", "|") for cell in cells]
+
+
+def _html(text: str) -> Markup:
+    """Text with its formulas as MathML, which browsers draw without a script."""
+    # Takes half a second to import.
+    from latex2mathml.converter import convert
+
+    plain, *rest = MATH.split(text)
+    html = escape(plain)
+    for tex, after in zip(rest[::2], rest[1::2], strict=True):
+        html += Markup(convert(tex).replace(NAMESPACE, "")) + escape(after)
+    return html

@@ -1,0 +1,87 @@
+"""What of a run is not as it was made: figures, tables, records and the code behind them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.core.files import read_json
+from dpatlas.core.records import read_record
+from dpatlas.errors import InputError
+from dpatlas.report.lineage import EXPERIMENTS, MANIFEST, RECORD, digest_now, read_lineage
+from dpatlas.report.manifest import changed
+
+
+def product_differences(run: Path) -> list[str]:
+    """A line for whatever a lineage in `run` (results/TIER) does not account for.
+
+    That is a file of a figure or table, a record behind it, or the code that drew it.
+    """
+    return [
+        line
+        for path in sorted(run.glob("lineage/*.json"))
+        for line in refused(run, path, lambda path: _of_lineage(run, path))
+    ]
+
+
+def record_differences(run: Path) -> list[str]:
+    """A line for every record in `run` that is torn, out of place, of other code or other data."""
+    known = {}
+    for path in sorted(run.glob(f"data/*/{MANIFEST}")):
+        try:
+            manifest = read_json(path)
+            known[manifest["sha256"]] = manifest
+        except (InputError, KeyError, TypeError):
+            continue  # the data sets have a check of their own
+    return [
+        line
+        for path in sorted(run.glob(f"runs/*/*/{RECORD}"))
+        for line in refused(run, path, lambda path: _of_record(path, known))
+    ]
+
+
+def published_differences(folder: Path) -> list[str]:
+    """A line for every file of a published run that is not what its manifest says."""
+    return refused(
+        folder, folder / MANIFEST, lambda path: changed(folder, read_json(path)["files"])
+    )
+
+
+def refused(run: Path, path: Path, check: Callable[[Path], Iterable[str] | None]) -> list[str]:
+    """The lines that `check` finds about the file `path`, or one if it cannot make sense of it."""
+    name = path.relative_to(run).as_posix()
+    try:
+        return list(check(path) or [])
+    except InputError as error:
+        return [str(error).removeprefix(f"{run}/")]
+    except (AttributeError, KeyError, TypeError):
+        return [f"{name}: JSON of another shape"]
+
+
+def _of_lineage(run: Path, path: Path) -> list[str]:
+    lineage = read_lineage(path)
+    folder = f"{lineage['kind']}s"
+    expected = {f"{folder}/{name}": digest for name, digest in lineage["outputs"].items()}
+    expected |= {entry["path"]: entry["sha256"] for entry in lineage["records"].values()}
+    code = _of_code(lineage["module"], lineage["code_digest"])
+    return [*changed(run, expected), *(f"{folder}/{path.stem}: {each}" for each in code)]
+
+
+def _of_record(path: Path, known: Mapping[str, Any]) -> list[str]:
+    record, name = read_record(path), "/".join(path.parts[-4:])
+    found = []
+    digest = sha256(canonical_json(record["spec"]))
+    if digest != record["spec_digest"] or not record["id"].endswith(f"-{digest[:8]}"):
+        found.append(f"spec digest {record['spec_digest'][:16]} in place of {digest[:16]}")
+    if (record["key"], record["id"]) != (path.parent.parent.name, path.parent.name):
+        found.append(f"the record of {record['key']}/{record['id']}")
+    found += _of_code(f"{EXPERIMENTS}.{record['key']}", record["code_digest"])
+    data = record["data"]
+    if data is not None and known.get(data["sha256"]) != data:
+        found.append(f"data with sha256 {data['sha256'][:16]}, of which no manifest is in data/")
+    return [f"{name}: {each}" for each in found]
+
+
+def _of_code(module: str, recorded: str) -> list[str]:
+    now = digest_now(module)
+    return [] if now == recorded else [f"made by {module} {recorded}, which is {now} now"]

@@ -1,0 +1,130 @@
+"""A small results folder, as the page reads it, full of text that would run if it could."""
+
+import json
+from pathlib import Path
+
+from dpatlas.core.records import FIELDS
+from dpatlas.report.claims import COLUMNS, REPRODUCED, write_claims
+from dpatlas.report.errata import Erratum
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+SVG = """<?xml version="1.0"?>
+<!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd">
+<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"
+     width="10pt" height="10pt" viewBox="0 0 10 10" onload="alert(3)">
+ <metadata><a xmlns="http://creativecommons.org/ns#">made</a></metadata>
+ <style>* {fill: url(https://example.org/x)}</style>
+ <script>alert(4)</script>
+ <defs><clipPath id="p"><rect width="5" height="5"/></clipPath><path id="m" d="M0 0L1 1"/></defs>
+ <g clip-path="url(#p)" style="fill: url('#p')"><use xlink:href="#m"/></g>
+ <rect fill="url(https://example.org/y)" style="fill: u\\72l(//example.org)"/>
+ <a xlink:href="https://example.org"><text>out</text></a>
+ <image xlink:href="https://example.org/z.png"/><image xlink:href="data:image/png;base64,AA=="/>
+ <text>kept &lt;b&gt;</text>
+</svg>
+"""
+
+
+def row(claim, **fields):
+    return dict.fromkeys(COLUMNS, "") | {
+        "claim": claim,
+        "statement": f"statement of {claim}",
+        "verdict": REPRODUCED,
+        "observed": 1.5,
+        "low": 1.0,
+        "high": 2.0,
+        "runs": 5,
+        "evidence": "figures/first.pdf",
+        **fields,
+    }
+
+
+def product(results, name, kind, run_id):
+    lineage = {
+        "name": name,
+        "kind": kind,
+        "tier": "t",
+        "module": "dpatlas.figures.kl_privacy",
+        "code_digest": "0123456789abcdef",
+        "settings": {},
+        "records": {run_id: {"path": f"runs/kl_privacy/{run_id}/record.json", "sha256": "ab" * 32}},
+        "outputs": {f"{name}.csv": "cd" * 32},
+        "versions": {"python": "3.11"},
+    }
+    (results / "lineage" / f"{name}.json").write_text(json.dumps(lineage))
+
+
+def record(results, run_id, changes=None, **metrics):
+    content = (
+        dict.fromkeys(FIELDS)
+        | {
+            "schema_version": 1,
+            "id": run_id,
+            "key": "kl_privacy",
+            "data": {
+                "name": "digits",
+                "sha256": "ef" * 32,
+                "what": HOSTILE,
+                "classes": [3, 8],
+                "licence": "BSD",
+                "shapes": {"x_train": [300, 64], "x_add": [57, 64]},
+                "source": {"kind": "scikit-learn", "file": None, "checksum": "md5:1"},
+            },
+            "ledger": {"guaranteed": "nothing at all", "claimed": "an average", "epsilon": None},
+            "metrics": metrics,
+        }
+        | (changes or {})
+    )
+    folder = results / "runs" / "kl_privacy" / run_id
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(json.dumps(content))
+
+
+def write_results(tmp_path: Path) -> Path:
+    """results/t with two figures and a table, and captions beside results."""
+    results = tmp_path / "results" / "t"
+    for folder in ("figures", "tables", "lineage"):
+        (results / folder).mkdir(parents=True)
+    for name in ("first", "second"):
+        (results / "figures" / f"{name}.svg").write_text(SVG)
+        (results / "figures" / f"{name}.pdf").write_bytes(b"")
+        (results / "figures" / f"{name}.csv").write_text("depth,kl,tier,runs\n2,1.23456,t,run-a\n")
+        product(results, name, "figure", "run-a")
+    (results / "tables" / "third.csv").write_text(
+        f"part,name,B,R,tier,runs\nx,{HOSTILE.replace(chr(34), '')},1.23456,,t,run-b\nx,z,2,,t,r\n"
+    )
+    (results / "tables" / "third.md").write_text(
+        f"**Of {HOSTILE}, $`B`$**\n\n| name | $`\\frac{{1}}{{2}}`$ |\n| --- | ---: |\n"
+        f"| {HOSTILE} | 1.23 ± 0.01 |\n\n_tier t_\n"
+    )
+    product(results, "third", "table", "run-b")
+    record(results, "run-a", diverged=[None, 7, None])
+    record(results, "run-b")
+    write_claims(
+        results / "claims.csv",
+        [
+            row("kl-1a"),
+            row("kl-1b", statement=HOSTILE, note=HOSTILE),
+            row("kl-1", evidence="figures/first.pdf;tables/third.csv"),
+            row("kl-2", verdict="inconclusive", evidence="figures/second.csv", low=float("-inf")),
+        ],
+    )
+    captions = tmp_path / "captions"
+    captions.mkdir()
+    for name in ("first", "second", "third", "claims"):
+        (captions / f"{name}.rst").write_text(f"Caption of *{name}*, {HOSTILE}\n")
+    (captions / "paper_shows.yaml").write_text(json.dumps({"first": f"The paper, {HOSTILE}"}))
+    return results
+
+
+ERRATUM = Erratum(
+    id="kl-x",
+    paper="kl_privacy",
+    place="Eq. 6",
+    status="proved",
+    printed=f"twice {HOSTILE}",
+    corrected="once",
+    consequence="none",
+    shown_by=("tests/bounds/test_a.py::test_b",),
+    products=("first",),
+)

@@ -1,0 +1,133 @@
+import csv
+from pathlib import Path
+
+import pytest
+
+from dpatlas.errors import InputError
+from dpatlas.report.beside import TABLES, beside
+from dpatlas.report.page_tables import number, preview, read_parts, read_rows
+
+PROJECT = Path(__file__).resolve().parents[2]
+PAPERS = PROJECT / "workflow" / "papers"
+PUBLISHED = PROJECT / "docs" / "results"
+
+
+def pairs(tier, name):
+    return beside(name, read_rows(PUBLISHED / tier / "tables" / f"{name}.csv"), PAPERS)
+
+
+def test_an_accuracy_of_ours_stands_beside_the_printed_one_in_percent():
+    found = {
+        (pair.what, pair.setting): pair for pair in pairs("embedded", "sgld_accuracy_constant")
+    }
+    pair = found["CIFAR10, resnet18, DP-SGD: accuracy, %", "digits, strokes-s"]
+    rows = read_rows(PUBLISHED / "embedded/tables/sgld_accuracy_constant.csv")
+    (ours,) = (
+        row
+        for row in rows
+        if (row["data"], row["backbone"], row["method"]) == ("digits", "strokes-s", "dp-sgd")
+        and (row["features"], row["comparison"], row["epsilon"])
+        == ("penultimate", "published", "1.0")
+    )
+    assert pair.printed == 68.0
+    assert pair.ours.value == pytest.approx(100 * float(ours["accuracy_mean"]))
+    assert pair.difference == pytest.approx(pair.ours.value - 68.0)
+    low, high = pair.interval
+    # t with 4 degrees of freedom
+    half = 2.776445 * 100 * float(ours["accuracy_standard_error"])
+    assert (high - low) / 2 == pytest.approx(half, rel=1e-5)
+    assert pair.difference_interval == pytest.approx((low - 68.0, high - 68.0))
+
+
+def test_printed_errors_widen_the_interval_of_a_difference():
+    (pair, *_) = pairs("embedded", "maxinf_certificates")
+    assert pair.printed_error == pytest.approx(0.03 / 3**0.5)
+    ours = pair.interval[1] - pair.interval[0]
+    both = pair.difference_interval[1] - pair.difference_interval[0]
+    assert both > ours
+
+
+def test_the_paper_s_own_rows_are_paired_with_their_data_and_kind():
+    for pair in pairs("workstation", "maxinf_certificates"):
+        assert pair.what.startswith("MNIST")
+        assert pair.setting == "mnist, mlp"
+    kinds = [pair.what.partition(":")[0] for pair in pairs("workstation", "maxinf_certificates")]
+    assert kinds.count("MNIST, DP-SGD prior") == kinds.count("MNIST, data-independent prior") == 5
+
+
+@pytest.mark.parametrize(
+    ("architecture", "rank", "printed"),
+    [
+        ("resnet18", "", "ResNet18"),
+        ("mobilenet-v3", "", "MobileNet-v3"),
+        ("imagenet-deit-tiny", "", "Mini-DeiT-Ti"),
+        ("small-cnn-t", "", "ResNet18"),
+        ("vit-tiny", "8", "Mini-DeiT-Ti"),
+    ],
+)
+def test_a_strategy_stands_beside_the_backbone_that_it_stands_for(architecture, rank, printed):
+    rows = read_rows(PUBLISHED / "embedded/tables/lpfft_strategies.csv")
+    (ours, *_) = (row for row in rows if row["source"] == "ours" and row["strategy"] == "fft")
+    theirs = [row for row in rows if row["source"] == "printed"]
+    changed = {**ours, "architecture": architecture, "lora_rank": rank, "noise_multiplier": "0.0"}
+    found = beside("lpfft_strategies", [changed, *theirs], PAPERS)
+    assert [pair.what for pair in found] == [f"{printed}, fft, epsilon inf: accuracy, %"]
+    # Neither the noise nor the epsilon of any printed row.
+    other = {**changed, "noise_multiplier": "3.0", "target_epsilon": ""}
+    assert beside("lpfft_strategies", [other, *theirs], PAPERS) == []
+    same = {**changed, "noise_multiplier": "2.2", "target_epsilon": "1.29"}
+    assert len(beside("lpfft_strategies", [same, *theirs], PAPERS)) == 1
+
+
+def test_a_single_run_has_no_interval():
+    rows = read_rows(PUBLISHED / "embedded/tables/sgld_accuracy_constant.csv")
+    once = [{**row, "runs_used": "1"} for row in rows]
+    for pair in beside("sgld_accuracy_constant", once, PAPERS):
+        assert pair.interval == (-float("inf"), float("inf"))
+
+
+def test_tables_that_the_papers_do_not_print_have_no_pairs():
+    assert beside("audit", [{"anything": "1"}], PAPERS) == []
+    assert set(TABLES) <= {path.stem for path in (PUBLISHED / "embedded/tables").glob("*.csv")}
+
+
+def test_every_published_table_is_read_as_people_see_it():
+    for path in (PUBLISHED / "embedded" / "tables").glob("*.md"):
+        parts = read_parts(path)
+        assert parts, path.name
+        for part in parts:
+            assert part.caption
+            assert part.rows, path.name
+            assert all(len(row) == len(part.head) == len(part.numeric) for row in part.rows)
+
+
+def test_a_bar_inside_a_cell_is_no_end_of_it(tmp_path):
+    path = tmp_path / "t.md"
+    path.write_text("**A \\\\| b**\n\n| x | y |\n| --- | ---: |\n| a \\| b | 2 |\n\n_tier t_\n")
+    (part,) = read_parts(path)
+    assert part.rows == [["a | b", "2"]]
+    assert part.numeric == [False, True]
+
+
+def test_long_tables_are_cut_and_say_by_how_much(tmp_path):
+    path = tmp_path / "t.csv"
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerows([["a", "tier"], *([i, "t"] for i in range(130))])
+    shown = preview(read_rows(path))
+    assert (len(shown.rows), shown.left_out) == (100, 30)
+    assert shown.head == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("0.123456", "0.1235"), ("-2", "−2"), ("inf", "∞"), ("-inf", "−∞"), ("word", "word")],
+)
+def test_numbers_have_four_digits(text, shown):
+    assert number(text) == shown
+
+
+@pytest.mark.parametrize("read", [read_rows, read_parts])
+def test_a_missing_file_is_bad_input(tmp_path, read):
+    with pytest.raises(InputError, match=r"none\.x"):
+        read(tmp_path / "none.x")

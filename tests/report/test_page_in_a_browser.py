@@ -1,0 +1,161 @@
+"""The page in a real browser: Debian's Chromium, where it is installed."""
+
+import chromium
+import pytest
+from page_world import ERRATUM, row, write_results
+
+from dpatlas.report.claims import write_claims
+from dpatlas.report.page import build_page
+
+pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium on this machine")
+SHOWN = (
+    "[...document.querySelectorAll('table.claims tbody tr')]"
+    ".filter(row => row.offsetParent !== null).map(row => row.id)"
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    results = write_results(folder)
+    rows = [
+        row("kl-1a", paper="kl_privacy", kind="qualitative"),
+        row("kl-1b", paper="kl_privacy", kind="statistical", statement="it RISES with depth"),
+        row("kl-1", paper="kl_privacy", kind="statistical", verdict="inconclusive"),
+        row("sgld-1", paper="dp_sgld", kind="exact", verdict="not reproduced"),
+    ]
+    write_claims(results / "claims.csv", rows)
+    path = results / "report" / "index.html"
+    path.parent.mkdir()
+    path.write_text(build_page(results, "t", folder / "captions", errata=[ERRATUM]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with chromium.Chromium(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+def choose(browser, name, value):
+    browser.evaluate(
+        f"(() => {{ const box = document.getElementById('filter-{name}'); box.value = {value!r};"
+        " box.dispatchEvent(new Event(box.tagName === 'INPUT' ? 'input' : 'change')); })()"
+    )
+
+
+def test_it_loads_from_a_file_without_a_word_and_without_a_request(browser, page):
+    browser.open(page)
+    assert browser.complaints == []
+    assert [each for each in browser.requests if not each.startswith("data:")] == [page.as_uri()]
+    assert browser.evaluate("document.querySelectorAll('.drawing svg').length") == 2
+
+
+@pytest.mark.parametrize(
+    ("filters", "shown"),
+    [
+        ({}, ["kl-1", "kl-1a", "kl-1b", "sgld-1"]),
+        ({"paper": "dp_sgld"}, ["sgld-1"]),
+        ({"verdict": "reproduced"}, ["kl-1a", "kl-1b"]),
+        ({"kind": "statistical"}, ["kl-1", "kl-1b"]),
+        ({"search": "Depth rises"}, ["kl-1b"]),
+        ({"paper": "kl_privacy", "kind": "exact"}, []),
+        ({"verdict": "reproduced", "search": "qualitative"}, ["kl-1a"]),
+    ],
+)
+def test_filters_show_the_rows_that_fit_them_all(browser, page, filters, shown):
+    browser.open(page)
+    for name, value in filters.items():
+        choose(browser, name, value)
+    assert browser.evaluate(SHOWN) == [f"claim-{claim}" for claim in shown]
+    count = browser.evaluate("document.getElementById('filter-count').textContent")
+    assert count == f"{len(shown)} of 4 rows"
+    browser.evaluate("document.getElementById('filter-reset').click()")
+    assert len(browser.evaluate(SHOWN)) == 4
+
+
+def test_a_count_by_paper_sets_the_filters_by_keyboard(browser, page):
+    browser.open(page)
+    button = "[data-set-paper='kl_privacy'][data-set-verdict='inconclusive']"
+    browser.evaluate(f'document.querySelector("{button}").focus()')
+    browser.press("Enter")
+    assert browser.evaluate(SHOWN) == ["claim-kl-1"]
+
+
+def test_the_first_tab_leads_past_the_head_and_every_control_can_be_reached(browser, page):
+    browser.open(page)
+    browser.press("Tab")
+    assert browser.evaluate("document.activeElement.className") == "skip"
+    seen = set()
+    for _ in range(60):
+        browser.press("Tab")
+        seen.add(browser.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    assert {"filter-paper", "filter-verdict", "filter-kind", "filter-search"} <= seen
+    assert {"SUMMARY", "BUTTON", "A"} <= seen
+
+
+def test_a_link_to_a_run_opens_what_is_folded(browser, page):
+    browser.open(page)
+    opened = "document.getElementById('run-run-a').open"
+    assert browser.evaluate(opened) is False
+    browser.evaluate("location.hash = 'run-run-a'")
+    browser.wait("Page.navigatedWithinDocument")
+    assert browser.evaluate(f"new Promise(done => setTimeout(() => done({opened})))") is not None
+    assert browser.evaluate(opened) is True
+
+
+def test_a_link_to_a_claim_that_is_filtered_away_shows_it(browser, page):
+    browser.open(page)
+    choose(browser, "paper", "dp_sgld")
+    browser.evaluate("location.hash = 'claim-kl-1b'")
+    browser.wait("Page.navigatedWithinDocument")
+    browser.evaluate("new Promise(done => setTimeout(done))")
+    assert "claim-kl-1b" in browser.evaluate(SHOWN)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(browser, page, scheme):
+    browser.media(scheme)
+    browser.open(page)
+    ratio = browser.evaluate(
+        """(() => {
+          const light = colour => {
+            const parts = colour.match(/[0-9.]+/g).slice(0, 3).map(value => {
+              const share = value / 255;
+              return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+            });
+            return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+          };
+          const ground = light(getComputedStyle(document.body).backgroundColor);
+          const all = ["body", "a[href]", ".soft", ".verdict", "th", "summary"].map(name => {
+            const ink = light(getComputedStyle(document.querySelector(name)).color);
+            return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
+          });
+          return Math.min(...all);
+        })()"""
+    )
+    browser.media("light")
+    assert ratio >= 4.5
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser, page):
+    browser.open(page, width=390, height=844, mobile=True)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    browser.open(page)
+
+
+def test_on_paper_filters_and_folded_parts_are_left_out(browser, page):
+    browser.open(page)
+    browser.media("light", "print")
+    hidden = "getComputedStyle(document.querySelector('.filter')).display"
+    assert browser.evaluate(hidden) == "none"
+    browser.media("light")
+
+
+def test_a_screenshot_shows_more_than_an_empty_page(browser, page, tmp_path):
+    from PIL import Image
+
+    browser.open(page)
+    browser.screenshot(tmp_path / "page.png")
+    with Image.open(tmp_path / "page.png") as image:
+        assert len(image.convert("RGB").getcolors(1 << 24)) > 50
