@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 EXIT_BAD_INPUT = 2
 EXIT_FAILED_RUN = 1
+# Characters of what was found that a message shows: a config may hold pages.
+SHOWN = 300
 
 
 class InputError(ValueError):
@@ -14,6 +16,7 @@ class InputError(ValueError):
 
     def __init__(self, where: str, found: object, allowed: str):
         self.where, self.found, self.allowed = where, found, allowed
+        where, found = shortened(str(where)), shortened(str(found))
         super().__init__(one_line(f"{where}: found {found}; allowed: {allowed}"))
 
 
@@ -24,16 +27,37 @@ class RunError(RuntimeError):
         super().__init__(one_line(message))
 
 
-def one_line(text: str) -> str:
-    """`text` with every run of white space, line ends included, folded to one space."""
-    return " ".join(str(text).split())
+def one_line(text: object) -> str:
+    """`text` with every run of white space, line ends included, folded to one space.
+
+    What a terminal would obey or cannot show is written as its escape.
+    """
+    folded = " ".join(str(text).split())
+    return folded if folded.isprintable() else "".join(map(_printable, folded))
+
+
+def shortened(text: str) -> str:
+    """`text`, cut after `SHOWN` characters."""
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else ascii(character)[1:-1]
+
+
+def refusal(error: OSError) -> str:
+    """What the operating system refused, and for which file, in one line."""
+    where = [str(each) for each in (error.filename, error.filename2) if each is not None]
+    if error.strerror is None or not where:
+        return one_line(str(error))
+    return one_line(f"{' to '.join(where)}: {error.strerror}")
 
 
 def run_command(main: Callable[[Sequence[str]], int | None], arguments: Sequence[str]) -> int:
     """Call `main(arguments)` and return the exit code of the contract.
 
     0 for success, 2 with one line on stderr for `InputError`, 1 with one line for `RunError`
-    and for the operating system's refusals (a full disk, a folder without permission).
+    and for the operating system's refusals (a full disk, a folder without permission, no memory).
     """
     try:
         return main(arguments) or 0
@@ -44,8 +68,14 @@ def run_command(main: Callable[[Sequence[str]], int | None], arguments: Sequence
         # Whoever read the output has seen enough; what is left to write must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED_RUN
-    except (RunError, OSError) as error:
-        print(f"dpatlas: {one_line(str(error))}", file=sys.stderr)
+    except RunError as error:
+        print(f"dpatlas: {error}", file=sys.stderr)
+        return EXIT_FAILED_RUN
+    except OSError as error:
+        print(f"dpatlas: {refusal(error)}", file=sys.stderr)
+        return EXIT_FAILED_RUN
+    except MemoryError as error:
+        print(f"dpatlas: out of memory: {one_line(error) or 'no more to be had'}", file=sys.stderr)
         return EXIT_FAILED_RUN
     except KeyboardInterrupt:
         print("dpatlas: interrupted; a re-run goes on from the last checkpoint", file=sys.stderr)

@@ -1,5 +1,6 @@
 import io
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -115,6 +116,23 @@ def test_a_failed_save_keeps_the_earlier_checkpoint(checkpoints, monkeypatch):
         checkpoints.save("state", {"weight": np.zeros(2)}, {"step": 60})
     assert checkpoints.load("state")[1] == FACTS
     assert len(list(checkpoints.folder.iterdir())) == 1
+
+
+def test_a_checkpoint_is_written_again_if_another_attempt_cleared_the_folder(
+    checkpoints, monkeypatch
+):
+    """A job that outlived its Snakemake finishes beside the one that was started anew."""
+    real, cleared = Path.replace, []
+
+    def replace(path, target):
+        if not cleared:
+            cleared.append(path)
+            checkpoints.clear()
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    checkpoints.save("state", ARRAYS, {"step": 41})
+    assert cleared and checkpoints.load("state")[1] == {"step": 41}
 
 
 def test_dropped_and_cleared_checkpoints_are_gone(checkpoints):

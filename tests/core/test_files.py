@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.core.files import PART, read_json, remove_parts, write_atomic, write_json
 from dpatlas.errors import InputError
 
 
@@ -46,6 +46,49 @@ def test_a_failed_first_write_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device"):
         write_json(tmp_path / "record.json", {"a": 1})
     assert _names(tmp_path) == []
+
+
+def test_a_refusal_names_the_file_that_was_to_be_written(tmp_path, monkeypatch):
+    def refuse(*arguments, **named):
+        raise OSError(errno.ENOSPC, "No space left", "some/temporary/name")
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_atomic(tmp_path / "text.txt", "x")
+    assert caught.value.filename == str(tmp_path / "text.txt")
+
+
+class Killed(BaseException):
+    """Stands for kill -9."""
+
+
+def _killed(*arguments, **named):
+    raise Killed
+
+
+def test_what_a_killed_writer_leaves_is_no_result_and_goes_at_the_next_start(tmp_path, monkeypatch):
+    write_atomic(tmp_path / "a.csv", "old")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", _killed)
+        patch.setattr(Path, "unlink", lambda *given, **named: None)
+        for name in ("a.csv", "b.csv"):
+            with pytest.raises(Killed):
+                write_atomic(tmp_path / name, "new")
+    left = [name for name in _names(tmp_path) if name.endswith(PART)]
+    assert len(left) == 2 and len(_names(tmp_path)) == 3
+    remove_parts(tmp_path, "a.csv")
+    assert [name[:6] for name in _names(tmp_path)] == [".b.csv", "a.csv"]
+    remove_parts(tmp_path)
+    assert _names(tmp_path) == ["a.csv"] and (tmp_path / "a.csv").read_text() == "old"
+
+
+def test_only_parts_are_removed(tmp_path):
+    others = [".a.csv.note", "a.csv.part", ".part", "a.part", ".hidden"]
+    for name in others:
+        (tmp_path / name).write_text("x")
+    remove_parts(tmp_path)
+    remove_parts(tmp_path / "no" / "folder")
+    assert _names(tmp_path) == sorted(others)
 
 
 def test_a_reader_never_sees_half_a_file(tmp_path, monkeypatch):

@@ -182,11 +182,17 @@ def test_a_name_that_no_backbone_has_is_refused_in_one_line():
         pretrain.backbone_spec(CONFIG, "resnet")
     words = "backbone: found 'resnet'; allowed: one of pen, wide-pen, type"
     assert str(caught.value) == words
-    for change in (
-        lambda config: config["pretrain"]["train"].append("resnet"),
-        lambda config: config["pretrain"]["transfer"]["backbones"].append("resnet"),
+    for place, known, change in (
+        ("train", "backbones", lambda block: block["train"].append("resnet")),
+        (
+            "transfer.backbones",
+            "train",
+            lambda block: block["transfer"]["backbones"].append("resnet"),
+        ),
     ):
-        assert refused(change) == words
+        message = refused(lambda config, change=change: change(config["pretrain"]))
+        assert message.startswith(f"pretrain.{place}.")
+        assert f"found 'resnet'; allowed: one of pretrain.{known}: pen, wide-pen, type" in message
 
 
 def test_a_backbone_that_is_not_trained_cannot_be_measured():

@@ -23,8 +23,10 @@ SMOKE = "workflow/tiers/smoke.yaml"
 class Checkout:
     """A copy of the project in a folder of its own, run as a user would."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, offline: bool = False):
         self.folder = folder
+        # What every command starts with: a network namespace in which there is nothing.
+        self.prefix = without_network() if offline else ()
         self.environment = {
             **os.environ,
             "PYTHONPATH": str(folder / "src"),
@@ -33,13 +35,17 @@ class Checkout:
 
     def run(self, *command: str) -> subprocess.CompletedProcess:
         return subprocess.run(
-            command,
+            [*self.prefix, *command],
             cwd=self.folder,
             env=self.environment,
             capture_output=True,
             text=True,
             timeout=600,
         )
+
+    @property
+    def offline(self) -> bool:
+        return bool(self.prefix)
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
         return self.run(sys.executable, "-m", "snakemake", "--cores", "2", *arguments)
@@ -77,7 +83,19 @@ class Edit:
         os.utime(self.path, ns=(self.times.st_atime_ns, self.times.st_mtime_ns))
 
 
-def copy_project(folder: Path) -> Checkout:
+def without_network() -> tuple[str, ...]:
+    """Command that runs another one without a network; empty where none can be made."""
+    for flags in ("-n", "-rn"):
+        command = ("unshare", flags)
+        if (
+            shutil.which("unshare")
+            and not subprocess.run([*command, "true"], capture_output=True, check=False).returncode
+        ):
+            return command
+    return ()
+
+
+def copy_project(folder: Path, offline: bool = False) -> Checkout:
     for part in PARTS:
         source = PROJECT / part
         if source.is_dir():
@@ -86,7 +104,7 @@ def copy_project(folder: Path) -> Checkout:
         else:
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, folder / part)
-    return Checkout(folder)
+    return Checkout(folder, offline)
 
 
 @pytest.fixture(scope="session")
@@ -95,10 +113,16 @@ def checkout(tmp_path_factory) -> Checkout:
     return copy_project(tmp_path_factory.mktemp("fresh") / "dp-atlas")
 
 
+@pytest.fixture
+def fresh(tmp_path) -> Checkout:
+    """A copy of one's own."""
+    return copy_project(tmp_path / "dp-atlas")
+
+
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory) -> Checkout:
-    """A copy in which the smoke tier has run to the page."""
-    checkout = copy_project(tmp_path_factory.mktemp("smoke") / "dp-atlas")
+    """A copy in which the smoke tier has run to the page, without a network where that can be."""
+    checkout = copy_project(tmp_path_factory.mktemp("smoke") / "dp-atlas", offline=True)
     result = checkout.snakemake("--configfile", SMOKE)
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
     return checkout

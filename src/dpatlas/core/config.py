@@ -22,7 +22,7 @@ DEFAULT = Path("config.yaml")
 TIERS = Path("workflow/tiers")
 CUSTOM_TIER = "custom"
 # Of a config, aliases counted as often as they are met; no shipped one comes near.
-DEEPEST, MOST_VALUES = 40, 1_000_000
+DEEPEST, MOST_VALUES = 40, 200_000
 LARGEST = sys.float_info.max
 _TYPES = {
     "object": "a block of keys",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from dpatlas.core.canonical import canonical_json, sha256
@@ -38,7 +39,7 @@ class Spec:
             ) from None
         return cls.of(fields, slug)
 
-    @property
+    @cached_property
     def argument(self) -> str:
         """The spec as one command-line argument."""
         return canonical_json({**self.fields, "slug": self.slug})
@@ -48,12 +49,12 @@ class Spec:
         """A fresh copy of the fields."""
         return json.loads(self.text)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The paper's key."""
         return self.fields["key"]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """sha256 of the canonical JSON: what seeds and noise keys are derived from."""
         return sha256(self.text)

@@ -1,5 +1,6 @@
 """max_information: the jobs that the config asks for, and which of them each product needs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ PLACES = {
     "maxinf_certificates": "Tables 1-3",
     "maxinf_grid": "Appendix C",
 }
+# The grid is ranked before the first job: the papers' has 140.
+MOST_TUPLES = 20_000
 LEVELS = ("delta", "delta_mc", "beta", "privacy_delta")
 
 
@@ -166,6 +169,10 @@ def _check(block: Mapping[str, Any]) -> None:
         n = chosen["data"]["n_train"]
         if chosen["grid"]["m"] > n:
             raise InputError(f"{place}.grid.m", chosen["grid"]["m"], f"at most n_train = {n}")
+        tuples = math.prod(len(chosen["grid"][name]) for name in ("zetas", "lrs", "epochs"))
+        if tuples > MOST_TUPLES:
+            found = f"{tuples} tuples of zetas, lrs and epochs"
+            raise InputError(f"{place}.grid", found, f"at most {MOST_TUPLES}")
         if chosen["training"]["batch"] > n:
             found = chosen["training"]["batch"]
             raise InputError(f"{place}.training.batch", found, f"at most n_train = {n}")

@@ -172,13 +172,14 @@ def _check_trained(name: str, own: Mapping[str, Any]) -> None:
 
 def _check_names(block: Mapping[str, Any]) -> None:
     """Backbones that are trained are defined, those that are measured are trained."""
-    for place, named, known in (
-        ("train", block["train"], block["backbones"]),
-        ("transfer.backbones", block["transfer"]["backbones"], block["train"]),
+    for place, named, source, known in (
+        ("train", block["train"], "backbones", block["backbones"]),
+        ("transfer.backbones", block["transfer"]["backbones"], "train", block["train"]),
     ):
         for i, name in enumerate(named):
             if name not in known:
-                raise InputError(f"{KEY}.{place}.{i}", repr(name), "one of " + ", ".join(known))
+                allowed = f"one of {KEY}.{source}: {', '.join(known)}"
+                raise InputError(f"{KEY}.{place}.{i}", repr(name), allowed)
 
 
 def _transfer(config: Mapping[str, Any]) -> Spec:

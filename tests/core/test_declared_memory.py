@@ -1,0 +1,54 @@
+"""Memory that schedulers are asked for, against what an embedded run took."""
+
+import pytest
+
+from dpatlas.core.config import load_tier
+from dpatlas.report.work import COUNTS
+from dpatlas.specs.atlas import Atlas
+
+# Largest peak of resident memory by kind of job, MB: cost.json of a full embedded run on two cores.
+MEASURED = {
+    ("audit", "mechanism"): 619,
+    ("audit", "training"): 1016,
+    ("dp_sgld", "accuracy"): 679,
+    ("dp_sgld", "counterexample"): 779,
+    ("dp_sgld", "finetune"): 802,
+    ("dp_sgld", "long_training"): 623,
+    ("dp_sgld", "privacy_loss"): 631,
+    ("dp_sgld", "utility"): 650,
+    ("feature_learning", "simulation"): 260,
+    ("kl_privacy", "constants"): 539,
+    ("kl_privacy", "linearized"): 558,
+    ("kl_privacy", "training"): 561,
+    ("lp_fft", "distortion"): 606,
+    ("lp_fft", "dynamics"): 606,
+    ("lp_fft", "feature_quality"): 952,
+    ("lp_fft", "imbalance"): 557,
+    ("lp_fft", "sensitivity"): 620,
+    ("lp_fft", "strategies"): 1044,
+    ("lp_fft", "umap"): 1133,
+    ("max_information", "agreement"): 620,
+    ("max_information", "certificates"): 653,
+    ("max_information", "coefficients"): 548,
+    ("max_information", "kappa"): 548,
+    ("max_information", "simulation"): 570,
+    ("pretrain", "backbone"): 754,
+    ("pretrain", "transfer"): 692,
+}
+# Their jobs read weights that others published, of which the embedded tier has none.
+ELSEWHERE = {("pretrain", "imported")}
+
+
+def test_every_kind_of_job_was_measured():
+    assert set(COUNTS) == set(MEASURED) | ELSEWHERE
+
+
+@pytest.mark.parametrize("kind", MEASURED, ids="-".join)
+def test_no_job_asks_for_less_than_it_took(kind):
+    atlas = Atlas(load_tier("embedded"))
+    declared = [
+        atlas.memory_mb(name)
+        for name, spec in atlas.specs.items()
+        if (spec.key, spec.fields["kind"]) == kind
+    ]
+    assert min(declared) >= MEASURED[kind]

@@ -1,0 +1,214 @@
+"""Any config either makes a run or is refused in one line that names the key."""
+
+import functools
+import itertools
+import json
+import tempfile
+from pathlib import Path
+
+import hypothesis
+import pytest
+from config_mutations import base, bases, copied, mutations
+from hypothesis import Phase, given, settings
+
+from dpatlas.core.config import SCHEMA, load_config, read_yaml, validate
+from dpatlas.errors import InputError
+from dpatlas.report.rates import runtime_minutes
+from dpatlas.specs.atlas import PAPERS, Atlas
+
+SCHEMAS = tempfile.TemporaryDirectory()
+# Where a wrong value may be met by a key that refers to it: (changed, named).
+REFERENCES = (
+    ("pretrain", "dp_sgld"),
+    ("pretrain", "lp_fft"),
+    ("pretrain", "pretrain"),
+    ("data.own", ""),
+    ("lp_fft", "lp_fft.scenarios"),
+    ("lp_fft", "lp_fft.lora"),
+    ("lp_fft.lora", "lp_fft.scenarios"),
+    ("lp_fft.scenarios", "lp_fft.clip_sweep"),
+    ("lp_fft.lrs", "lp_fft.clip_sweep"),
+    ("lp_fft.lora_rank", "lp_fft.clip_sweep"),
+    ("lp_fft.relation", "lp_fft.accountant"),
+    ("dp_sgld", "dp_sgld"),
+    ("feature_learning.links", "feature_learning.base"),
+    ("feature_learning.base", "feature_learning"),
+    ("kl_privacy.inits", "kl_privacy.lr"),
+    ("max_information.certificates.sets", "max_information.agreement.set"),
+)
+
+
+@functools.cache
+def schema_for(reached):
+    """The schema as a file that takes blocks which no change reached as they are."""
+    schema = copied(read_yaml(SCHEMA))
+    known = base("embedded").keys() - reached
+    schema["properties"] = {
+        key: {} if key in known else block for key, block in schema["properties"].items()
+    }
+    path = Path(SCHEMAS.name) / f"{'-'.join(sorted(known))}.json"
+    path.write_text(json.dumps(schema))
+    return path
+
+
+def evaluate(config, schema=SCHEMA):
+    """All that the Snakefile asks before the first job."""
+    validate(config, schema)
+    atlas = Atlas(config)
+    atlas.check_data_root()
+    atlas.products(), atlas.all_records(), atlas.claim_records(), atlas.claim_settings()
+    atlas.data_sets(), atlas.data_source()
+    for key in atlas.blocks:
+        atlas.settings(key)
+    for name in (*atlas.figures, *atlas.tables):
+        atlas.behind(name)
+    for name, spec in atlas.specs.items():
+        assert spec.argument
+        assert atlas.record(name)
+        atlas.data_manifest(name), atlas.public_manifest(name), atlas.backbone_files(name)
+        atlas.backbone_arguments(name)
+        assert atlas.device(name) in ("cpu", "cuda", "auto")
+        assert atlas.memory_mb(name) >= 100
+        assert runtime_minutes(atlas, name) >= 1
+
+
+def outcome(config, changed):
+    """None if the config makes a run; else the refusal, whose words are looked at."""
+    try:
+        reached = frozenset(path[0] for path in changed)
+        evaluate(focused(config, reached), schema_for(reached))
+    except InputError as error:
+        named = error.where
+        text = str(error)
+        assert text.isprintable(), f"not printable | {text!r} {changed}"
+        assert len(text) < 2000, f"long | {named} {len(text)} {changed}"
+        assert any(related(place, named) for place in map(dotted, changed)), (
+            f"unrelated {named} | {text} {changed}"
+        )
+        return error
+    return None
+
+
+def focused(config, reached):
+    """The config with the papers switched off that no change can reach, to save time."""
+    if not reached <= set(PAPERS):
+        return config
+    off = {
+        key: {**config[key], "enabled": False}
+        for key in PAPERS
+        if key not in reached and isinstance(config.get(key), dict)
+    }
+    return {**config, **off}
+
+
+def dotted(path):
+    return ".".join(map(str, path))
+
+
+def related(changed, named):
+    """Whether `named` is the changed key, lies above or beside it, or refers to it."""
+    # What a data set has bounds numbers beside it.
+    beside = changed.rpartition(".")[0].removesuffix(".data")
+    return (
+        named == "config"
+        or within(named, changed)
+        or within(changed, named)
+        or (beside and within(named, beside))
+        or any(within(changed, ours) and within(named, theirs) for ours, theirs in REFERENCES)
+    )
+
+
+def within(path, folder):
+    return not folder or path == folder or path.startswith(f"{folder}.")
+
+
+def check_many(seed, count):
+    """So many wrong configs, the same ones for a seed."""
+
+    @hypothesis.seed(seed)
+    @settings(max_examples=count, database=None, deadline=None, phases=[Phase.generate])
+    @given(mutations())
+    def every_config_runs_or_is_refused(case):
+        _, config, changed = case
+        kinds.append(outcome(config, changed) is None)
+
+    kinds = []
+    every_config_runs_or_is_refused()
+    assert any(kinds)
+    assert not all(kinds)
+
+
+def test_a_changed_config_makes_a_run_or_is_refused_in_one_line_that_names_the_key():
+    check_many(seed=1, count=900)
+
+
+@pytest.mark.slow
+def test_thousands_of_changed_configs():
+    check_many(seed=2, count=12000)
+
+
+def test_the_shipped_configs_make_a_run():
+    for tier in bases():
+        assert outcome(copied(base(tier)), [("tier",)]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("a: &a [*a]", "levels"),
+        ("tier: {x: &x {y: *x}}", "levels"),
+        ("seed: 1\nseed: 2", "seed in lines 1 and 2"),
+        ("pretrain: {5: 1}", "5 (int) as a key"),
+        (f"seed: 0x{'f' * 5000}", "20000 bits"),
+        ("seed: !!bool x", "not YAML"),
+        ("seed: !!int ''", "not YAML"),
+        ("seed: !!timestamp x", "not YAML"),
+        ("seed: 2024-13-45", "not YAML"),
+        ("seed: !!python/object/apply:os.system ['touch PWNED']", "not YAML"),
+        ("? [1]\n: 2", "not YAML"),
+        ("\x00", "not YAML"),
+        ("- 1", "a YAML file with keys"),
+        ("", "a YAML file with keys"),
+        ("[" * 3000, "not YAML"),
+        ("data: {root: ~nobody-at-all/x}", "no such folder"),
+        ('"a\\e[31m\\nb": 1', "a key that does not exist"),
+    ],
+)
+def test_a_text_that_is_no_config_is_refused_in_one_line(text, word, tmp_path):
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as refused:
+        evaluate(load_config([path]))
+    assert word in str(refused.value)
+    assert str(refused.value).isprintable()
+
+
+def test_aliases_of_aliases_are_refused_before_they_fill_the_memory(tmp_path):
+    lines = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    for above, name in itertools.pairwise("abcdefghij"):
+        lines.append(f"{name}: &{name} [{', '.join([f'*{above}'] * 10)}]")
+    path = tmp_path / "aliases.yaml"
+    path.write_text("\n".join(lines))
+    with pytest.raises(InputError, match="values"):
+        load_config([path])
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("kl_privacy: {runs: 1000000000}", "kl_privacy.runs"),
+        ("dp_sgld: [1]", "dp_sgld"),
+        ("lp_fft: {clip_sweep: {scenario: nowhere}}", "lp_fft.clip_sweep.scenario"),
+        ("pretrain: {train: [strokes-s]}", "pretrain.transfer.backbones.1"),
+        ("audit: {delta: .nan}", "audit.delta"),
+        ('tier: "; touch PWNED"', "tier"),
+    ],
+)
+def test_snakemake_ends_with_the_same_line_and_exit_code_2(checkout, text, key):
+    (checkout.folder / "wrong.yaml").write_text(text + "\n")
+    result = checkout.snakemake("-n", "--configfile", "wrong.yaml")
+    assert result.returncode == 2
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("dpatlas:")]
+    assert line.startswith(f"dpatlas: {key}: found ")
+    assert "Traceback" not in result.stderr
