@@ -1,0 +1,85 @@
+"""What the cluster profiles say, checked without a cluster."""
+
+import logging
+import os
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
+
+from dpatlas.core.config import load_config
+from dpatlas.specs.atlas import Atlas
+
+FOLDER = Path(__file__).parents[2] / "workflow" / "profiles"
+PROFILES = ("slurm", "cluster-generic")
+SMOKE = "workflow/tiers/smoke.yaml"
+
+
+def read(profile: str) -> dict:
+    return yaml.safe_load((FOLDER / profile / "config.v8+.yaml").read_text())
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_paper_with_several_products_has_them_in_one_group(profile):
+    atlas = Atlas(load_config())
+    products = {**atlas.figures, **atlas.tables}
+    several = {key for key, count in Counter(products.values()).items() if count > 1}
+    expected = {name: key for name, key in products.items() if key in several}
+    settings = read(profile)
+    assert settings["groups"] == expected
+    assert settings["group-components"].keys() == several
+    assert min(settings["group-components"].values()) >= max(Counter(expected.values()).values())
+
+
+def test_the_profiles_differ_only_in_what_knows_the_scheduler():
+    slurm, generic = (
+        {
+            key: value
+            for key, value in read(profile).items()
+            if not key.startswith(("slurm-", "cluster-generic-")) and "status-checks" not in key
+        }
+        for profile in PROFILES
+    )
+    assert slurm.pop("executor") == "slurm"
+    assert generic.pop("executor") == "cluster-generic"
+    assert slurm["default-resources"].pop("slurm_partition")
+    # Slurm's executor takes a job without gpu for one that needs none; submit.sh is given all.
+    assert generic["default-resources"].pop("queue") == "''"
+    assert generic["default-resources"].pop("gpu") == 0
+    assert slurm == generic
+
+
+def test_the_scripts_that_snakemake_calls_can_be_run():
+    settings = read("cluster-generic")
+    for name in ("submit", "status", "cancel"):
+        script = FOLDER / "cluster-generic" / settings[f"cluster-generic-{name}-cmd"]
+        assert os.access(script, os.X_OK), script
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_dry_run_needs_no_cluster(new_checkout, profile):
+    checkout = new_checkout(profile)
+    flags = ("--configfile", SMOKE, "--workflow-profile", f"workflow/profiles/{profile}")
+    plain, planned = (
+        checkout.planned("--configfile", SMOKE),
+        checkout.planned(*flags),
+    )
+    assert planned == plain
+
+
+@pytest.mark.parametrize(
+    ("resources", "partition"),
+    [
+        ({"mem_mb": 1000, "runtime": 10}, "cpu"),
+        ({"mem_mb": 1000, "runtime": 10, "gpu": 0}, "cpu"),
+        ({"mem_mb": 20000, "runtime": 1440, "gpu": 1}, "gpu"),
+    ],
+)
+def test_jobs_go_to_the_partition_of_their_kind(resources, partition):
+    partitions = read_partition_file(FOLDER / "slurm" / "partitions.yaml")
+    job = SimpleNamespace(name="kl_privacy", threads=1, resources=resources, is_group=lambda: False)
+    assert get_best_partition(partitions, job, logging.getLogger("test")) == partition
