@@ -13,8 +13,9 @@ COMMANDS = {
     "bench": "time our kernels against a plain step and against peers",
     "claims": "the verdict on every claim of a run; or what changed since it was published",
     "explain": "trace a figure, table or record back to what made it; or compare two",
+    "verify": "check that every result is still what was made",
     "plan": "count jobs and estimate their cost before anything runs",
-    "data": "published files that a tier needs, and where they are or belong",
+    "data": "published and own files that a tier needs, and where they are or belong",
     "publish": "copy the summaries of a complete run to docs/results",
 }
 

@@ -8,6 +8,17 @@ from dpatlas.specs.atlas import Atlas
 pytestmark = pytest.mark.smoke
 
 
+def own(path: str, name: str = "my-scans", offline: str = "false") -> str:
+    """A config in which kl_privacy names `name`, of which only my-scans is defined."""
+    return f"""
+data:
+  offline: {offline}
+  own:
+    my-scans: {{path: {path}, classes: [a, b], image_shape: [1, 6, 5], scaling: unit}}
+kl_privacy: {{data: {{name: {name}, classes: [a, b], n_train: 300, n_add: 9}}}}
+"""
+
+
 def test_a_figure_is_reached_by_its_rule_name(checkout):
     planned = checkout.planned("kl_vs_depth")
     assert planned["kl_vs_depth"] == 1
@@ -21,7 +32,8 @@ def test_a_figure_that_needs_no_data_waits_for_none(checkout):
 
 def test_a_backbone_is_trained_before_what_takes_its_features(checkout):
     planned = checkout.planned("sgld_long_training")
-    assert planned == {"data": 2, "pretrain_backbone": 1, "dp_sgld": 1, "sgld_long_training": 1}
+    jobs = ("pretrain_backbone", "features", "dp_sgld", "sgld_long_training")
+    assert planned == {"data": 2, **dict.fromkeys(jobs, 1)}
 
 
 def test_the_audit_is_reached_by_its_rule_name_and_waits_for_no_paper(checkout):
@@ -36,6 +48,16 @@ def test_a_change_without_a_tier_writes_to_custom(checkout):
     assert "results/embedded" not in result.stdout
     result = checkout.snakemake("-n", "kl_vs_depth", "--config", "seed=4")
     assert "results/custom/" in result.stdout
+
+
+def test_an_own_data_set_is_read_from_its_path(checkout):
+    scans = "my {id} scans' folder"
+    (checkout.folder / scans / "a").mkdir(parents=True)
+    (checkout.folder / "mine.yaml").write_text(own(f'"{scans}"'))
+    result = checkout.snakemake("-n", "-p", "kl_vs_depth", "--configfile", "mine.yaml")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "results/custom/data/my-scans-" in result.stdout
+    assert "'--own-path=my {id} scans'\"'\"' folder'" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -55,6 +77,9 @@ def test_a_change_without_a_tier_writes_to_custom(checkout):
         ("dp_sgld: {accuracy: {step_size: 1.0}}", ["dp_sgld.accuracy.step_size", "1.0", "< 1"]),
         ("pretrain: {enabled: false}", ["pretrain.enabled", "false", "strokes-s"]),
         ("dp_sgld: {long_training: {backbone: x}}", ["long_training.backbone", "x", "strokes-s"]),
+        (own("nowhere"), ["data.own.my-scans.path", "'nowhere'"]),
+        (own("src", "my-scan"), ["kl_privacy.data.name", "'my-scan'", "cifar10", "my-scans"]),
+        (own("nowhere", offline="true"), ["data.offline", "1 missing"]),
     ],
 )
 def test_a_wrong_config_stops_before_any_job_with_one_line_and_exit_code_2(checkout, text, words):

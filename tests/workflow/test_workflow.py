@@ -5,6 +5,7 @@ import hashlib
 import json
 import sys
 
+import chromium
 import pytest
 import yaml
 
@@ -40,6 +41,8 @@ LPFFT_FIGURES = [
 LPFFT_TABLES = ["lpfft_strategies", "lpfft_lora"]
 MAXINF_FIGURES = ["maxinf_coefficients", "maxinf_kappa"]
 MAXINF_TABLES = ["maxinf_certificates", "maxinf_grid"]
+# What every change of a number makes anew.
+LAST = ["claims", "manifest", "page"]
 CLAIM_COLUMNS = [
     "claim",
     "paper",
@@ -88,6 +91,20 @@ def test_one_command_makes_every_output_of_the_contract(smoke):
     assert {row["verdict"] for row in rows} == {"not run at this tier"}
     assert not list(results.glob("checkpoints/**/*.npz"))
     assert json.loads((results / "config.json").read_text())["tier"] == "smoke"
+    covered = {line.split("  ")[1] for line in (results / "manifest.txt").read_text().splitlines()}
+    shown = {f"figures/{name}.csv" for name in figures}
+    assert covered > shown | {"claims.csv", "tables/audit.csv"}
+
+
+def test_the_whole_run_needs_no_network(smoke):
+    if not smoke.offline:
+        pytest.skip("no network namespace can be made here")
+    code = "import socket; socket.create_connection(('127.0.0.1', 9), 2)"
+    refused = smoke.python("-c", code)
+    assert refused.returncode == 1
+    assert "Network is unreachable" in refused.stderr or "Cannot assign" in refused.stderr
+    names = smoke.python("-c", "import socket; print(*[name for _, name in socket.if_nameindex()])")
+    assert names.stdout.split() == ["lo"]
 
 
 def test_a_second_run_has_nothing_to_do(smoke):
@@ -97,13 +114,14 @@ def test_a_second_run_has_nothing_to_do(smoke):
 def test_one_more_depth_runs_one_new_job_per_init_and_what_depends_on_them(smoke):
     depths = load_config([SMOKE])["kl_privacy"]["depth_sweep"]["depths"]
     change = with_config(smoke, {"kl_privacy": {"depth_sweep": {"depths": [*depths, 5]}}})
-    assert smoke.planned(*change) == {"kl_privacy": 2, "kl_vs_depth": 1, "claims": 1, "page": 1}
+    jobs = {"kl_privacy": 2, **dict.fromkeys(["kl_vs_depth", *LAST], 1)}
+    assert smoke.planned(*change) == jobs
 
 
 def test_a_change_of_the_plot_runs_the_plots_only(smoke):
     with smoke.edit("src/dpatlas/figures/look.py", "THIN = 0.6", "THIN = 0.7"):
         planned = smoke.planned("--configfile", SMOKE)
-    assert planned.pop("page") == 1
+    assert planned.pop("page") == planned.pop("manifest") == 1
     atlas = smoke_atlas()
     assert set(planned) <= {*atlas.figures, *atlas.tables}
     assert {"kl_vs_depth", "sgld_utility"} <= set(planned)
@@ -122,7 +140,7 @@ def test_a_semantic_edit_in_a_bounds_module_runs_exactly_its_users(smoke):
     jobs = len(smoke_atlas().ids("kl_privacy"))
     with smoke.edit("src/dpatlas/bounds/kl_privacy.py", '"exact": 4,', '"exact": 4 + 0,'):
         planned = smoke.planned("--configfile", SMOKE)
-    everything = {name: 1 for name in [*KL_FIGURES, "kl_constants", "claims", "page"]}
+    everything = {name: 1 for name in [*KL_FIGURES, "kl_constants", *LAST]}
     assert planned == {**everything, "kl_privacy": jobs}
     with smoke.edit("src/dpatlas/report/page.py", "autoescape=True", "autoescape=bool(1)"):
         assert smoke.planned("--configfile", SMOKE) == {"page": 1}
@@ -133,7 +151,8 @@ def test_a_deleted_figure_is_made_again_alone(smoke):
     before = path.read_bytes()
     path.unlink()
     planned = smoke.planned("--configfile", SMOKE)
-    planned.pop("page", None)
+    for name in ("page", "manifest"):
+        planned.pop(name, None)
     assert planned == {"kl_vs_width": 1}
     result = smoke.snakemake("kl_vs_width", "--configfile", SMOKE)
     assert result.returncode == 0, result.stderr
@@ -155,10 +174,12 @@ def test_another_seed_runs_every_training_job_and_no_data_job(smoke):
 def test_another_rate_of_one_backbone_runs_what_takes_its_features(smoke):
     change = {"pretrain": {"backbones": {"strokes-mlp": {"lr": 1.0e-3}}}}
     planned = smoke.planned(*with_config(smoke, change))
-    drawn = ["sgld_long_training", "pretrain_samples", "claims", "page"]
+    drawn = ["sgld_long_training", "pretrain_samples", *LAST]
     drawn += ["lpfft_feature_quality", "lpfft_umap", "lpfft_privacy_utility", "lpfft_lora"]
     jobs = {"pretrain_backbone": 1, "pretrain_transfer": 1, "dp_sgld": 1}
     jobs["lp_fft"] = len(smoke_atlas().ids("lp_fft", "lora", "feature_quality", "umap"))
+    shown = smoke_atlas().frozen_features.values()
+    jobs["features"] = sum(each.backbone.slug == "strokes-mlp" for each in shown)
     assert planned == {**jobs, **dict.fromkeys(drawn, 1)}
 
 
@@ -175,7 +196,7 @@ def test_a_private_mechanism_that_changes_is_audited_again_and_who_does_not_use_
 def test_a_paper_can_be_left_out(smoke):
     left_out = {key: {"enabled": False} for key in KEYS}
     config = with_config(smoke, {"tier": "without", **left_out})
-    assert smoke.planned(*config) == {"claims": 1, "page": 1}
+    assert smoke.planned(*config) == dict.fromkeys(LAST, 1)
     result = smoke.snakemake(*config)
     assert result.returncode == 0, result.stderr
     claims = (smoke.folder / "results/without/claims.csv").read_text()
@@ -186,6 +207,28 @@ def test_the_report_is_made_offline(smoke):
     result = smoke.snakemake("--report", "report.html", "--configfile", SMOKE)
     assert result.returncode == 0, result.stderr
     assert "kl_vs_depth" in (smoke.folder / "report.html").read_text()
+
+
+@pytest.mark.skipif(chromium.find() is None, reason="no Chromium on this machine")
+def test_the_page_shows_every_claim_and_figure_in_a_browser(smoke, tmp_path):
+    folder = smoke.folder / "results/smoke"
+    with chromium.Chromium(tmp_path / "profile") as browser:
+        browser.open(folder / "report/index.html")
+        assert browser.complaints == []
+        asked = [each for each in browser.requests if not each.startswith("data:")]
+        assert asked == [(folder / "report/index.html").as_uri()]
+        ids = set(browser.evaluate("[...document.querySelectorAll('[id]')].map(each => each.id)"))
+        drawn = browser.evaluate(
+            "[...document.querySelectorAll('.drawing svg')]"
+            ".filter(each => each.getBoundingClientRect().height > 100)"
+            ".map(each => each.closest('article').id)"
+        )
+        browser.screenshot(tmp_path / "page.png")
+    with (folder / "claims.csv").open(newline="") as stream:
+        claims = {f"claim-{row['claim']}" for row in csv.DictReader(stream)}
+    atlas = smoke_atlas()
+    assert claims | {*atlas.figures, *atlas.tables} <= ids
+    assert set(drawn) == set(atlas.figures)
 
 
 def test_explain_traces_a_figure_to_its_records(smoke):

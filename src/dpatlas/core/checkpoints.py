@@ -31,7 +31,11 @@ class Checkpoints:
         )
         buffer = io.BytesIO()
         np.savez(buffer, __header__=np.frombuffer(header.encode(), dtype=np.uint8), **arrays)
-        write_atomic(self._path(name), buffer.getvalue())
+        try:
+            write_atomic(self._path(name), buffer.getvalue())
+        except FileNotFoundError:
+            # An attempt that outlived its Snakemake has finished meanwhile, and cleared the folder.
+            write_atomic(self._path(name), buffer.getvalue())
 
     def load(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Arrays and facts of checkpoint `name`, or None if there is none to trust."""

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from dpatlas.core.canonical import sha256
 from dpatlas.core.digest import code_digest
-from dpatlas.core.files import write_atomic, write_json
+from dpatlas.core.files import remove_parts, write_atomic, write_json
 from dpatlas.core.records import read_record, versions
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.figures.look import MUTED, NOTE_SIZE, STYLE
@@ -95,7 +95,9 @@ def figure_main(
     else:
         files = table_files(options.name, tables[options.name](records, settings), options.tier)
     for name, content in files.items():
+        remove_parts(options.output, name)
         write_atomic(options.output / name, content)
+    remove_parts(options.lineage.parent, options.lineage.name)
     lineage = {
         "name": options.name,
         "kind": "figure" if options.name in figures else "table",

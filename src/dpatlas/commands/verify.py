@@ -1,0 +1,79 @@
+"""`python -m dpatlas verify`: is every result still what was made?
+
+Checked: the csv files against manifest.txt; every file of a figure or table, and the records behind
+it, against its lineage; every record's schema, place, spec and data set, and whether today's code
+would make it; the arrays of data sets, features and backbones against their manifests. Of a
+published run: every file against manifest.json. Not checked: cost.json, logs and the page, which no
+checksum covers. A line for each difference; exit code 1 if there is any.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dpatlas.core.arrays import read_arrays
+from dpatlas.core.files import read_json
+from dpatlas.data import features, prepared
+from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
+from dpatlas.report.lineage import DEFAULT_TIER, MANIFEST
+from dpatlas.report.manifest import csv_differences
+from dpatlas.report.verify import (
+    product_differences,
+    published_differences,
+    record_differences,
+    refused,
+)
+from dpatlas.specs.atlas import RESULTS
+
+WEIGHTS = "weights.npz"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Verify a tier's results, or a folder that holds such results or a published run."""
+    parser = ArgumentParser(prog="dpatlas verify", description=__doc__, allow_abbrev=False)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--tier", help=f"folder under results (default: {DEFAULT_TIER})")
+    which.add_argument("path", nargs="?", type=Path, help="folder of a tier's results elsewhere")
+    options = parser.parse_args(arguments)
+    folder = options.path or RESULTS / (options.tier or DEFAULT_TIER)
+    if not folder.is_dir():
+        found = "no folder" if folder.exists() else "no such folder"
+        raise InputError(str(folder), found, "the results of a run")
+    found = differences(folder)
+    print(*(found or [f"{folder}: everything is as it was made"]), sep="\n")
+    return EXIT_FAILED_RUN if found else 0
+
+
+def differences(folder: Path) -> list[str]:
+    """A line for each difference in a run or a published run; InputError for any other folder."""
+    if not any((folder / name).is_dir() for name in ("runs", "lineage")):
+        if not (folder / MANIFEST).is_file():
+            raise InputError(str(folder), "neither runs nor a manifest", "the results of a run")
+        return published_differences(folder)
+    return [
+        *csv_differences(folder),
+        *product_differences(folder),
+        *record_differences(folder),
+        *_unreadable(folder, f"data/*/{MANIFEST}", prepared.load),
+        *_unreadable(folder, f"features/*/{MANIFEST}", features.load),
+        *_unreadable(folder, f"runs/*/*/backbone/{MANIFEST}", _check_weights),
+    ]
+
+
+def _unreadable(folder: Path, pattern: str, load: Callable[[Path], object]) -> list[str]:
+    """A line for every folder with a manifest whose content `load` refuses."""
+
+    def check(path: Path) -> None:
+        load(path.parent)
+
+    return [line for path in sorted(folder.glob(pattern)) for line in refused(folder, path, check)]
+
+
+def _check_weights(folder: Path) -> None:
+    # models.backbone would load torch for it.
+    path, expected = folder / WEIGHTS, read_json(folder / MANIFEST)["sha256"]
+    try:
+        found = prepared.content_sha256(read_arrays(path))
+    except (OSError, ValueError):
+        raise InputError(str(path), "a missing or damaged file", "the weights") from None
+    if found != expected:
+        raise InputError(str(path), f"sha256 {found[:16]}", f"{expected[:16]} as in {MANIFEST}")

@@ -1,0 +1,80 @@
+"""What a run left on disk, and the processes that make it."""
+
+import hashlib
+import subprocess
+import sys
+
+import numpy as np
+import psutil
+from PIL import Image
+
+SMOKE = "workflow/tiers/smoke.yaml"
+# The page shows times, as cost.json does; logs show progress.
+OF_THE_RUN = ("cost.json", "index.html")
+
+
+def start(checkout, cores, *arguments, environment=None):
+    """Snakemake in a session of its own, with more `environment`; what it says goes to run.log."""
+    with (checkout.folder / "run.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "snakemake", "--cores", str(cores), *arguments],
+            cwd=checkout.folder,
+            env={**checkout.environment, **(environment or {})},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def said(checkout):
+    return (checkout.folder / "run.log").read_text(errors="replace")
+
+
+def files_of(checkout, tier):
+    """sha256 by path of every file of the tier that does not tell when or how fast it was made."""
+    folder = checkout.folder / "results" / tier
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and path.name not in OF_THE_RUN and not name.startswith("logs/"):
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def pixels_of(checkout, tier):
+    """Decoded pixels (height, width, channels) by name of every figure."""
+    folder = checkout.folder / "results" / tier / "figures"
+    return {path.name: np.asarray(Image.open(path)) for path in sorted(folder.glob("*.png"))}
+
+
+def jobs_in(checkout):
+    """Processes that run an experiment in this copy, also those that lost their Snakemake."""
+    return [each for each in psutil.process_iter() if _runs(each, checkout)]
+
+
+def jobs_of(process, checkout):
+    """Those of them that this Snakemake has started."""
+    try:
+        started = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [each for each in started if _runs(each, checkout)]
+
+
+def _runs(process, checkout):
+    """Whether it is an experiment's interpreter, not the shell around it."""
+    try:
+        words, folder = process.cmdline(), process.cwd()
+    except psutil.Error:
+        return False
+    here = folder == str(checkout.folder) and words[1:2] == ["-m"]
+    return here and words[2].startswith("dpatlas.experiments")
+
+
+def end(process):
+    """SIGKILL, whether or not it is still there."""
+    try:
+        process.kill()
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        return False
+    return True
