@@ -12,7 +12,10 @@ IN_ENV = PATH="$(CURDIR)/$(BIN):$$PATH"
 # One process per core, one thread per process.
 PYTEST = OMP_NUM_THREADS=1 $(IN_ENV) pytest -n logical --maxprocesses 4 --dist loadfile
 
-.PHONY: all help setup smoke test test-all lint format lock lock-uv publish clean clean-results
+# What runs the workflow for minutes, and kills parts of it, has the machine to itself.
+ALONE := tests/faults tests/slurm tests/workflow
+
+.PHONY: all help setup smoke test test-all paper-mini lint format lock lock-uv publish clean clean-results
 
 all: setup ## set up, run the default tier and say where its page is (the default)
 	@$(IN_ENV) snakemake --cores $(CORES)
@@ -31,8 +34,12 @@ smoke: setup ## run every rule once on tiny settings
 test: setup ## the tests, without those marked slow
 	@$(PYTEST) -m "not slow"
 
-test-all: setup ## every test
-	@$(PYTEST)
+test-all: test ## those, and what needs minutes: faults, the paper tier on miniatures, a real Slurm
+	@$(PYTEST) -m slow $(addprefix --ignore=,$(ALONE))
+	@OMP_NUM_THREADS=1 $(IN_ENV) pytest -m slow $(ALONE)
+
+paper-mini: setup ## run the paper tier end to end on miniature data sets and weight files
+	@OMP_NUM_THREADS=1 $(IN_ENV) pytest -s tests/workflow/test_paper_mini.py
 
 lint: setup ## ruff, snakefmt and snakemake --lint; changes nothing
 	@$(BIN)/ruff check

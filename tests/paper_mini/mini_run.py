@@ -1,0 +1,199 @@
+"""The paper tier from download to page on miniatures, in a copy of the project."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import archives
+import yaml
+from local_server import Server, serve
+from shrink import shrink
+
+from dpatlas.core.config import load_config
+from dpatlas.specs.atlas import Atlas
+
+HERE = Path(__file__).resolve().parent
+PROJECT = HERE.parents[1]
+PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", "src")
+PAPER = "workflow/tiers/paper.yaml"
+TIER = "paper-mini"
+# Transfers of these break half-way on the mirror; the official address gives the rest.
+BROKEN = ("stl10_binary", "resnet50")
+CORES = min(4, os.cpu_count() or 1)
+TIMEOUT = 3600
+# So many jobs are named in the report.
+LONGEST = 10
+
+
+class FileServer:
+    """The files of a folder, below `mirror` and `official`; the mirror breaks transfers of BROKEN.
+
+    asked: by file name, where it was asked for, and "range" after it for the rest of a file.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder, self.asked = folder, defaultdict(list)
+        self.server = Server()
+        self.server.answers = [self.answer]
+        self.address = self.server.address
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        """As a file server does."""
+        _, place, name = handler.path.split("/")
+        self.asked[name].append(f"{place} range" if handler.headers.get("Range") else place)
+        content = (self.folder / name).read_bytes()
+        breaks = place == "mirror" and name.startswith(BROKEN)
+        serve(content, cut=len(content) // 2 if breaks else None)(handler)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that ran: rule, wall seconds, log."""
+
+    rule: str
+    seconds: float
+    log: str
+
+
+class MiniRun:
+    """A copy of the project in `folder`, with the archives, the weights and the config of a run.
+
+    paper, small: the tier's config and ours. served, root: folders of what is fetched and of what
+    lies under data.root.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder, self.project = folder, folder / "dp-atlas"
+        self.served, self.root = folder / "served", folder / "root"
+        for each in (self.served, self.root):
+            each.mkdir(parents=True)
+        self.server = FileServer(self.served)
+        copy_project(self.project)
+        address = self.server.address
+        self.paper = load_config([PAPER], root=PROJECT)
+        self.small = small_config(self.paper, f"{address}/mirror", self.root)
+        self.config = self.project / "mini.yaml"
+        self.config.write_text(yaml.safe_dump(self.small, sort_keys=False))
+        self.atlas = Atlas(self.small)
+        entries = archives.write_data(self.served, self.root)
+        official = f"{address}/official"
+        specs = self.atlas.groups["pretrain"]["imported"]
+        models = sorted({spec.fields["model"] for spec in specs})
+        weights = dict(archives.write_weights(model, self.served) for model in models)
+        expected = {
+            "data": archives.expected(entries, official),
+            "weights": {url: f"{official}/{name}" for url, name in weights.items()},
+        }
+        self.expected = folder / "expected.json"
+        self.expected.write_text(json.dumps(expected))
+        self.seconds = self.cpu_seconds = 0.0
+
+    @property
+    def results(self) -> Path:
+        """The tier's folder."""
+        return self.project / self.atlas.folder
+
+    def snakemake(self, *arguments: str, small: bool = True) -> subprocess.CompletedProcess[str]:
+        """Snakemake in the copy, on miniatures or, with `small` False, as it is."""
+        variables = {key: each for key, each in os.environ.items() if "_proxy" not in key.lower()}
+        places = [str(self.project / "src"), *([str(HERE / "site")] if small else [])]
+        variables |= {
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PYTHONPATH": os.pathsep.join(places),
+            "MINIATURES": str(self.expected),
+            "XDG_CACHE_HOME": str(self.folder / "cache"),
+            "no_proxy": "127.0.0.1",
+        }
+        files = [PAPER, str(self.config)] if small else [PAPER]
+        command = ["snakemake", "--cores", str(CORES), *arguments, "--configfile", *files]
+        return subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=self.project,
+            env=variables,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=TIMEOUT,
+        )
+
+    def run(self) -> None:
+        """The whole tier; AssertionError with the logs of what failed."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        start = time.monotonic()
+        done = self.snakemake("--keep-going")
+        self.seconds = time.monotonic() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.cpu_seconds = sum(
+            getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime")
+        )
+        (self.folder / "snakemake.log").write_text(done.stdout)
+        assert done.returncode == 0, self.failure(done.stdout)
+
+    def planned(self) -> set[str]:
+        """Rules of a dry run of the tier as it is."""
+        done = self.snakemake("-n", small=False)
+        table = re.search(r"^job +count\n[- ]+\n(.*?)\ntotal", done.stdout, re.S | re.M)
+        assert done.returncode == 0 and table, done.stdout
+        return {line.split()[0] for line in table[1].splitlines()} - {"all"}
+
+    def jobs(self) -> list[Job]:
+        """Every job that ran, by Snakemake's own notes."""
+        found = {}
+        for path in (self.project / ".snakemake/metadata").rglob("*"):
+            if path.is_file():
+                note = json.loads(path.read_text())
+                job = Job(note["rule"], note["endtime"] - note["starttime"], note["log"][0])
+                found[job.log] = job
+        return sorted(found.values(), key=lambda job: job.seconds, reverse=True)
+
+    def report(self) -> str:
+        """Seconds per rule, and of the longest jobs."""
+        jobs, rules = self.jobs(), defaultdict(list)
+        for job in jobs:
+            rules[job.rule].append(job.seconds)
+        lines = [f"{'rule':<28}{'jobs':>5}{'seconds':>9}{'longest':>9}"]
+        for rule, seconds in sorted(rules.items(), key=lambda item: -sum(item[1])):
+            lines.append(f"{rule:<28}{len(seconds):>5}{sum(seconds):>9.1f}{max(seconds):>9.1f}")
+        lines += [
+            f"{job.seconds:8.1f} s  {job.rule} {Path(job.log).stem}" for job in jobs[:LONGEST]
+        ]
+        lines.append(
+            f"{len(jobs)} jobs on {CORES} cores: {self.seconds:.0f} s, "
+            f"{self.cpu_seconds:.0f} s of CPU time"
+        )
+        return "\n".join(lines)
+
+    def failure(self, output: str) -> str:
+        """What failed, and the ends of its logs."""
+        logs = dict.fromkeys(re.findall(r"^Error in rule.*?\n +log: (\S+)", output, re.M | re.S))
+        failed = [self.project / log for log in logs if (self.project / log).is_file()]
+        ends = [f"{path}:\n{path.read_text()[-2000:]}" for path in failed]
+        return "\n\n".join([*(ends or [output[-4000:]]), f"all of it: {self.folder}/snakemake.log"])
+
+
+def small_config(paper: Mapping[str, Any], mirror: str, root: Path) -> dict[str, Any]:
+    """The tier's config with small sizes, and with our own server and folder."""
+    data = {**paper["data"], "mirrors": [mirror], "root": str(root)}
+    return {**shrink(paper), "tier": TIER, "data": data}
+
+
+def copy_project(folder: Path) -> None:
+    """What a run needs of the project."""
+    folder.mkdir(parents=True)
+    for part in PARTS:
+        if (PROJECT / part).is_dir():
+            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            shutil.copytree(PROJECT / part, folder / part, ignore=ignore)
+        else:
+            shutil.copy2(PROJECT / part, folder / part)
