@@ -137,8 +137,8 @@ def test_a_step_descends_the_whole_objective(name, objective):
 def test_momentum_adds_up_the_steps(monkeypatch):
     """With a gradient that stays, step k is 1 + .9 + ... + .9^(k-1) times the first."""
     one = training(momentum=0.9)
-    ones = torch.ones_like(one.centre)
-    monkeypatch.setattr(one, "_risk", lambda deviation: (0.5, ones.clone(), ones.clone()))
+    ones, half = torch.ones_like(one.centre), torch.tensor(0.5)
+    monkeypatch.setattr(one, "_risk", lambda deviation: (half, ones.clone(), ones.clone()))
     fixed = maxinf_training.Slopes(value=1.0, risk=1.0, kl=0.0)
     monkeypatch.setattr(TrainingSettings, "slopes", lambda *given: fixed)
     places = [one.posterior.mean.clone()]
