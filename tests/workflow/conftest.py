@@ -40,7 +40,7 @@ class Checkout:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=1800,
         )
 
     @property
