@@ -23,6 +23,8 @@ from dpatlas.specs.features import FrozenFeatures
 PAPERS = ("kl_privacy", "dp_sgld", "feature_learning", "lp_fft", "max_information")
 KEYS = ("pretrain", *PAPERS, "audit")
 RESULTS = Path("results")
+# Snakemake's two processes beside a job on a node of a cluster, and a margin.
+NODE_MB = 400
 FIGURE_KINDS = ("pdf", "png", "csv")
 TABLE_KINDS = ("csv", "md", "tex")
 
@@ -273,8 +275,8 @@ class Atlas:
 
     @_remembered
     def memory_mb(self, spec_id: str) -> int:
-        """Memory to ask a scheduler for, in MB."""
-        return self.blocks[self.specs[spec_id].key].memory_mb(self.specs[spec_id])
+        """Memory to ask a scheduler for, in MB: the job's, and `NODE_MB`."""
+        return self.blocks[self.specs[spec_id].key].memory_mb(self.specs[spec_id]) + NODE_MB
 
 
 def data_options(spec: Spec, field: str = "data") -> str:
