@@ -147,7 +147,9 @@ class LangevinRun:
 
     def _project(self) -> None:
         norm = torch.linalg.vector_norm(self.weights, dtype=torch.float64)
-        self.weights.mul_((self.settings.radius / norm).clamp_max_(1))
+        # A number over a tensor would be its reciprocal times the number, which rounds twice.
+        share = torch.full_like(norm, self.settings.radius).div_(norm)
+        self.weights.mul_(share.clamp_max_(1))
 
     def _normals(self, shape: tuple[int, int], step: int, use: str) -> Tensor:
         drawn = self.noise.normal(math.prod(shape), repetition=self.repetition, step=step, use=use)
