@@ -123,7 +123,7 @@ rule features:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards: ATLAS.frozen_features[wildcards.id].memory_mb,
+        mem_mb=lambda wildcards: ATLAS.features_memory_mb(wildcards.id),
         runtime=lambda wildcards: features_minutes(ATLAS, wildcards.id),
         gpu=lambda wildcards: int(ATLAS.features_device() != "cpu"),
     params:

@@ -1,6 +1,5 @@
 """`python -m dpatlas claims`: the verdict on every claim of a run, and what changed."""
 
-import csv
 import os
 import shutil
 import sys
@@ -11,8 +10,9 @@ from pathlib import Path
 
 from dpatlas.commands.publish import DOCS
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
-from dpatlas.report.claims import NOT_RUN, VERDICTS
+from dpatlas.report.claims import VERDICTS, check_files
 from dpatlas.report.kept import CLAIMS
+from dpatlas.report.page_tables import read_rows
 from dpatlas.specs.atlas import PAPERS, RESULTS
 
 Row = Mapping[str, str]
@@ -58,20 +58,14 @@ def read_verdicts(folder: Path, paper: str | None = None) -> list[Row]:
     figure or table which is not there.
     """
     path = folder / CLAIMS
-    try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            rows = list(csv.DictReader(stream))
-    except OSError as error:
-        made = "a run to the page: snakemake makes it"
-        raise InputError(str(path), error.strerror or "unreadable", made) from None
+    rows = read_rows(path)
     if not rows or not {"claim", "paper", "verdict", "evidence"} <= set(rows[0]):
         raise InputError(str(path), "no claims", "the csv of the rule claims")
     rows = [row for row in rows if paper in (None, row["paper"])]
     for row in rows:
         if row["verdict"] not in VERDICTS:
             raise InputError(f"{path}: {row['claim']}", row["verdict"], ", ".join(VERDICTS))
-        if row["verdict"] != NOT_RUN:
-            _check_evidence(folder, row)
+    check_files(folder, rows)
     return rows
 
 
@@ -133,11 +127,3 @@ def _number(text: str) -> str:
         return f"{float(text):.3g}"
     except ValueError:
         return text
-
-
-def _check_evidence(folder: Path, row: Row) -> None:
-    for file in row["evidence"].split(";"):
-        if not (folder / file).is_file():
-            where = f"evidence of {row['claim']}"
-            allowed = "the figures and tables that its verdict rests on: run snakemake"
-            raise InputError(where, f"no {folder / file}", allowed)

@@ -67,7 +67,8 @@ def jobs_of(atlas: Atlas) -> list[Job]:
         jobs.append(Job("shared", "data", done, None, memory_mb, 2**20 * megabytes))
     for name, found in atlas.frozen_features.items():
         done = Path(atlas.features(name), "manifest.json").is_file()
-        jobs.append(Job("shared", "features", done, work_of_features(found), found.memory_mb))
+        memory_mb = atlas.features_memory_mb(name)
+        jobs.append(Job("shared", "features", done, work_of_features(found), memory_mb))
     last = ("claims.csv", "report/index.html")
     jobs += [Job("shared", "claims, page", (atlas.folder / path).is_file()) for path in last]
     return jobs

@@ -100,6 +100,16 @@ def _refuse_twice(path: str, keys: Sequence[yaml.Node]) -> None:
             lines[key.value] = line
 
 
+def read_checked(path: Path | str, schema: Path | str) -> dict[str, Any]:
+    """One YAML file that a schema allows; InputError for the first thing that it does not."""
+    content = read_yaml(path)
+    error = best_match(Draft202012Validator(read_yaml(schema)).iter_errors(content))
+    if error:
+        where = ".".join(map(str, error.absolute_path)) or "the file"
+        raise InputError(f"{path}: {where}", error.message[:200], f"see {Path(schema).name}")
+    return content
+
+
 def merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with `change` laid over it, block by block; lists and values are replaced.
 

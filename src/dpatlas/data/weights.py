@@ -7,7 +7,7 @@ A file that no address is known of is named by the user, and nothing is fetched 
 import pickle
 import re
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -58,11 +58,7 @@ def obtain(
         raise InputError("weights", repr(name), "a name with the first 8 digits of its sha256")
     file = RemoteFile(name, "", address, match["digits"])
     places = _places(data_root, download_folder)
-    with readable():
-        path = locate(name, places)
-        if path is not None:
-            # That the user may read it is found out before it is compared.
-            path.open("rb").close()
+    path = _readable(locate, name, places)
     if path is None:
         if not allow_download:
             raise InputError(
@@ -106,10 +102,7 @@ def named_file(
     another checksum.
     """
     places = _places(data_root, download_folder)
-    with readable():
-        path = find(file, places)
-        if path is not None:
-            path.open("rb").close()
+    path = _readable(find, file, places)
     if path is None:
         raise InputError(
             key,
@@ -131,6 +124,17 @@ def find(file: str, places: Iterable[Path]) -> Path | None:
         # Of a user who is not known.
         path = Path(file)
     return path if path.is_file() else locate(file, places)
+
+
+def _readable(
+    search: Callable[[str, Iterable[Path]], Path | None], name: str, places: Iterable[Path]
+) -> Path | None:
+    """What `search` finds; that the user may read it is found out before it is compared."""
+    with readable():
+        path = search(name, places)
+        if path is not None:
+            path.open("rb").close()
+    return path
 
 
 def locate(name: str, places: Iterable[Path]) -> Path | None:

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
-from dpatlas.core.config import read_yaml
+from dpatlas.core.config import read_checked
 from dpatlas.core.files import remove_parts, write_atomic
 from dpatlas.core.records import read_record
 from dpatlas.core.statistics import (
@@ -131,12 +129,7 @@ def read_claims(
     paper or a test that does not exist, arguments that a test does not take or lacks, and a test
     that no entry uses.
     """
-    content = read_yaml(path)
-    validator = jsonschema.Draft202012Validator(read_yaml(schema))
-    error = jsonschema.exceptions.best_match(validator.iter_errors(content))
-    if error:
-        where = ".".join(map(str, error.absolute_path)) or "the file"
-        raise InputError(f"{path}: {where}", error.message[:200], f"see {schema.name}")
+    content = read_checked(path, schema)
     claims = tuple(_claim(fields) for fields in content["claims"])
     entries = [entry for claim in claims for entry in claim.entries]
     rows = [claim.id for claim in claims] + [e.id for e in entries if e.id != e.claim]
@@ -160,6 +153,15 @@ def check_evidence(claims: Claims, products: Sequence[str], papers: Collection[s
         for path in (*claim.evidence, *(p for e in claim.entries for p in e.evidence)):
             if path not in products:
                 raise InputError(f"evidence of {claim.id}", path, "a file that a rule makes")
+
+
+def check_files(folder: Path, rows: Sequence[Mapping[str, str]]) -> None:
+    """Raise InputError for a verdict of claims.csv whose figure or table is not in `folder`."""
+    for row in rows:
+        for file in row["evidence"].split(";") if row["verdict"] != NOT_RUN else ():
+            if not (folder / file).is_file():
+                allowed = "the figures and tables that its verdict rests on: run snakemake"
+                raise InputError(f"evidence of {row['claim']}", f"no {folder / file}", allowed)
 
 
 def judge_claims(

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jsonschema
-
-from dpatlas.core.config import read_yaml
+from dpatlas.core.config import read_checked
 from dpatlas.core.files import write_atomic
 from dpatlas.errors import ArgumentParser, InputError, run_command
 
@@ -48,12 +46,7 @@ class Erratum:
 
 def read_errata(path: Path = ERRATA, schema: Path = SCHEMA) -> list[Erratum]:
     """Read and check the errata; InputError for what the schema refuses or an id given twice."""
-    content = read_yaml(path)
-    validator = jsonschema.Draft202012Validator(read_yaml(schema))
-    error = jsonschema.exceptions.best_match(validator.iter_errors(content))
-    if error:
-        where = ".".join(map(str, error.absolute_path)) or "the file"
-        raise InputError(f"{path}: {where}", error.message[:200], f"see {schema.name}")
+    content = read_checked(path, schema)
     found = [
         Erratum(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
         for fields in content["errata"]

@@ -19,7 +19,7 @@ from dpatlas.core.files import remove_parts, write_atomic
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.report.beside import CONFIDENCE
 from dpatlas.report.beside import PAPERS as PRINTED
-from dpatlas.report.claims import NOT_RUN, VERDICTS
+from dpatlas.report.claims import VERDICTS, check_files
 from dpatlas.report.errata import Erratum, read_errata
 from dpatlas.report.lineage_text import duration, in_words
 from dpatlas.report.page_items import (
@@ -94,7 +94,7 @@ def build_page(
     rows = read_rows(results / "claims.csv")
     if not rows or not {"claim", "verdict", "evidence"} <= set(rows[0]):
         raise InputError(str(results / "claims.csv"), "no claims", "the csv of the rule claims")
-    _check_evidence(results, rows)
+    check_files(results, rows)
     shows = read_yaml(captions / SHOWS) if captions else {}
     items = [
         read_item(
@@ -196,14 +196,6 @@ def _sections(
         )
         for key in keys
     ]
-
-
-def _check_evidence(results: Path, rows: Sequence[Mapping[str, str]]) -> None:
-    for row in rows:
-        for file in row["evidence"].split(";") if row["verdict"] != NOT_RUN else ():
-            if not (results / file).is_file():
-                where = f"evidence of {row['claim']}"
-                raise InputError(where, f"no {results / file}", "what the verdict rests on")
 
 
 def _claims_first(rows: Sequence[dict[str, str]]) -> list[dict[str, Any]]:

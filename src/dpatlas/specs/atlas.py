@@ -201,6 +201,10 @@ class Atlas:
         found = self._features_of(spec_id)
         return shlex.join(["--features", self.features(found.id)]) if found else ""
 
+    def features_memory_mb(self, features_id: str) -> int:
+        """Memory to ask a scheduler for, in MB, as `memory_mb`."""
+        return self.frozen_features[features_id].memory_mb + NODE_MB
+
     def features_device(self) -> str:
         """Where features are computed: cpu, cuda or auto, the latter two maybe with -tf32."""
         return self._with_precision(self.config["device"])
