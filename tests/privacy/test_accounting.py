@@ -93,10 +93,10 @@ def test_poisson_accounting_is_never_used_for_other_batches():
 def test_the_event_rate_is_the_expected_batch_over_n():
     kind = Poisson(1050, 100)
     (mechanism,) = _mechanisms([Phase(kind, 1.0, 5)])
-    event = accountants._event(mechanism, 1.0)
+    event = accountants._event(mechanism.sampler, 1.0)
     assert event.sampling_probability * kind.n == pytest.approx(kind.expected_batch, rel=1e-15)
     (mechanism,) = _mechanisms([Phase(FixedSize(1050, 100), 1.0, 5)])
-    event = accountants._event(mechanism, 1.0)
+    event = accountants._event(mechanism.sampler, 1.0)
     assert (event.source_dataset_size, event.sample_size) == (1050, 100)
 
 
@@ -295,3 +295,25 @@ def test_the_relation_has_no_default_and_is_named():
 def test_a_phase_refuses_noise_and_steps_that_mean_nothing(noise, steps):
     with pytest.raises(InputError, match=r"noise_multiplier|steps"):
         Phase(Poisson(10, 2), noise, steps)
+
+
+@pytest.mark.parametrize(("n", "batch"), [(1200, 50), (300, 100), (60000, 256)])
+@pytest.mark.parametrize("noise_multiplier", [0.5, 2.0, 20.0])
+def test_orders_that_are_not_tried_would_not_have_given_less(
+    n, batch, noise_multiplier, monkeypatch
+):
+    def epsilon(steps, delta):
+        mechanisms = _mechanisms([Phase(FixedSize(n, batch), noise_multiplier, steps)])
+        return accountants.rdp_epsilon(mechanisms, delta, "replace_one")
+
+    settings = [(1, 1e-3), (30, 1e-5), (1000, 1e-8)]
+    found = [epsilon(*setting) for setting in settings]
+    tried = []
+
+    def all_orders(orders, curve_at, delta):
+        tried.append(len(orders))
+        return curve_at(orders)
+
+    monkeypatch.setattr(accountants, "_falling_part", all_orders)
+    assert [epsilon(*setting) for setting in settings] == found
+    assert len(tried) == len(settings)

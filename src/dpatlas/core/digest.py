@@ -13,6 +13,8 @@ from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.errors import InputError
 
 PACKAGE = dpatlas.__name__
+IMPORTS = (ast.Import, ast.ImportFrom)
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def code_digest(module: str) -> str:
@@ -57,17 +59,18 @@ def _read(module: str) -> tuple[str, frozenset[str]]:
     tree = ast.parse(_source(module).read_text(encoding="utf-8"))
     imports: set[str] = set()
     for node in ast.walk(tree):
-        imports.update(_imported(node))
-        if _is_docstring(node):
+        if isinstance(node, IMPORTS):
+            imports.update(_imported(node))
+        elif isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return sha256(ast.dump(tree, include_attributes=False)), frozenset(imports - {module})
 
 
-def _imported(node: ast.AST) -> list[str]:
+def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
     names: list[str] = []
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+    elif node.level == 0 and node.module:
         # `from package import name` may name a module or something inside one.
         names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     own = [name for name in names if name.split(".")[0] == PACKAGE]
@@ -78,8 +81,3 @@ def _with_parents(name: str) -> list[str]:
     parts = name.split(".")
     candidates = [".".join(parts[: count + 1]) for count in range(len(parts))]
     return [candidate for candidate in candidates if _source(candidate) is not None]
-
-
-def _is_docstring(node: ast.AST) -> bool:
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None

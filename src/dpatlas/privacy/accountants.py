@@ -8,9 +8,10 @@ convolves by FFT. The error of the FFT is not rounded upward: it is taken off de
 """
 
 import contextlib
+import functools
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +82,7 @@ def pld_epsilon(mechanisms: Sequence[Mechanism], delta: float, relation: str) ->
         return math.inf
     accountant = PLDAccountant(_neighbours(relation), value_discretization_interval=interval)
     for mechanism in mechanisms:
-        accountant.compose(_event(mechanism, mechanism.noise_multiplier), mechanism.count)
+        accountant.compose(_event(mechanism.sampler, mechanism.noise_multiplier), mechanism.count)
     return float(accountant.get_epsilon(delta - fft_error(mechanisms)))
 
 
@@ -113,26 +114,58 @@ def _orders_and_curve(
     orders = np.array(RDP_ORDERS, dtype=float)
     if not any(isinstance(mechanism.sampler, FixedSize) for mechanism in mechanisms):
         return orders, curve_at(orders)
-    tried = np.union1d(orders[::STRIDE], orders[-1])
-    curve = curve_at(tried)
+    candidates = np.union1d(orders[::STRIDE], orders[-1])
+    curve = _falling_part(candidates, curve_at, delta)
+    tried = candidates[: len(curve)]
     place = int(np.searchsorted(tried, compute_epsilon(tried, curve, delta)[1]))
     low, high = tried[max(place - 1, 0)], tried[min(place + 1, len(tried) - 1)]
     beside = np.setdiff1d(orders[(orders > low) & (orders < high)], tried)
     return np.append(tried, beside), np.append(curve, curve_at(beside))
 
 
+def _falling_part(
+    orders: np.ndarray, curve_at: Callable[[np.ndarray], np.ndarray], delta: float
+) -> np.ndarray:
+    """The curve at the first of the rising `orders`, until no later one can give less epsilon.
+
+    Divergences do not fall with the order, and epsilon at an order is its divergence and what is
+    `added` for delta: the least that is still to be added says how low epsilon can get.
+    """
+    from dp_accounting.rdp import compute_epsilon
+
+    added = np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    least = math.inf
+    curve: list[float] = []
+    for place, order in enumerate(orders):
+        curve.append(float(curve_at(np.array([order]))[0]))
+        least = min(least, compute_epsilon([order], curve[-1:], delta)[0])
+        if curve[-1] + np.min(added[place + 1 :], initial=math.inf) >= least:
+            break
+    return np.array(curve)
+
+
 def _rdp_curve(mechanism: Mechanism, relation: str, orders: np.ndarray) -> np.ndarray:
     """Renyi divergence of all `count` releases at each order."""
-    from dp_accounting.rdp import RdpAccountant
-
     sigma = mechanism.noise_multiplier / sensitivity(relation)
-    accountant = RdpAccountant(orders, _neighbours(relation))
-    with _quiet():
-        curve = accountant.compose(_event(mechanism, sigma), mechanism.count).rdp
+    curve = mechanism.count * _release_rdp(mechanism.sampler, sigma, relation, tuple(orders))
     if isinstance(mechanism.sampler, FixedSize):
         # A sample never tells more than all records would; the bound by itself passes that limit at
         # rates near one half (divergences are quasi-convex: condition on who is drawn).
         curve = np.minimum(curve, mechanism.count * orders / (2 * sigma**2))
+    return curve
+
+
+@functools.lru_cache(maxsize=64)
+def _release_rdp(
+    sampler: Sampler, sigma: float, relation: str, orders: tuple[float, ...]
+) -> np.ndarray:
+    """Renyi divergence of one release: half a second, and every arm of an experiment asks."""
+    from dp_accounting.rdp import RdpAccountant
+
+    with _quiet():
+        event = _event(sampler, sigma)
+        curve = RdpAccountant(list(orders), _neighbours(relation)).compose(event).rdp
+    curve.flags.writeable = False
     return curve
 
 
@@ -176,11 +209,10 @@ def _log_mixture(x: np.ndarray, q: float, sigma: float) -> np.ndarray:
     return hit if q == 1 else np.logaddexp(math.log1p(-q), hit)
 
 
-def _event(mechanism: Mechanism, noise_multiplier: float) -> Any:
+def _event(sampler: Sampler, noise_multiplier: float) -> Any:
     """The package's event of one release."""
     import dp_accounting
 
-    sampler = mechanism.sampler
     gaussian = dp_accounting.GaussianDpEvent(noise_multiplier)
     if isinstance(sampler, Poisson):
         return dp_accounting.PoissonSampledDpEvent(sampler.sample_rate, gaussian)

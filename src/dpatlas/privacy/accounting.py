@@ -16,6 +16,7 @@ clip bound C, for noise multiplier s:
     full-batch   steps Gaussians of sensitivity 1 (add_remove) or 2 (replace_one).
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -224,6 +225,14 @@ def _epsilon(
         return 0.0, None
     if any(mechanism.noise_multiplier == 0 for mechanism in mechanisms):
         return math.inf, None
+    return _accounted(tuple(mechanisms), delta, relation, accountant)
+
+
+# The ledger of an arm repeats what calibration and the other arms have asked already.
+@functools.lru_cache(maxsize=1024)
+def _accounted(
+    mechanisms: tuple[Mechanism, ...], delta: float, relation: str, accountant: str
+) -> tuple[float, str | None]:
     if accountant == "pld":
         return pld_epsilon(mechanisms, delta, relation), None
     return rdp_epsilon(mechanisms, delta, relation)
