@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import small_jobs
 
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
@@ -23,21 +24,7 @@ def data_folder(tmp_path):
 @pytest.fixture
 def training_spec():
     def make(**changes):
-        fields = {
-            "key": "kl_privacy",
-            "kind": "training",
-            "seed": 0,
-            "noise_source": "keyed",
-            "data": {"name": "small"},
-            "init": "he",
-            "depth": 3,
-            "width": 5,
-            "outputs": 1,
-            "lr": 0.1,
-            "sigma": 0.01,
-            "steps": 12,
-            "runs": 3,
-        }
+        fields = {**small_jobs.KL, "steps": 12, "runs": 3}
         return Spec.of({**fields, **changes}, "small")
 
     return make

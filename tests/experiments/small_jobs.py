@@ -1,10 +1,40 @@
-"""What tests of jobs share: a command line, small labelled data, and a job that is killed."""
+"""What tests of jobs share: settings, a command line, small labelled data, a job that is killed."""
 
 import itertools
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
+
+# Fields of a spec that trains for kl_privacy, and of one that pretrains.
+KL = {
+    "key": "kl_privacy",
+    "kind": "training",
+    "seed": 0,
+    "noise_source": "keyed",
+    "data": {"name": "small"},
+    "init": "he",
+    "depth": 3,
+    "width": 5,
+    "outputs": 1,
+    "lr": 0.1,
+    "sigma": 0.01,
+    "steps": 6,
+    "runs": 2,
+}
+PRETRAIN = {
+    "key": "pretrain",
+    "kind": "backbone",
+    "seed": 0,
+    "data": {"name": "strokes"},
+    "model": "mlp",
+    "options": {"widths": [8]},
+    "epochs": 2,
+    "batch": 8,
+    "lr": 0.01,
+    "weight_decay": 0.01,
+    "label_smoothing": 0.05,
+}
 
 
 class Killed(BaseException):

@@ -22,34 +22,6 @@ from dpatlas.data.prepare import prepare
 from dpatlas.experiments import audit, job, kl_privacy, pretrain
 from dpatlas.specs.audit import training_spec
 
-KL = {
-    "key": "kl_privacy",
-    "kind": "training",
-    "seed": 0,
-    "noise_source": "keyed",
-    "data": {"name": "small"},
-    "init": "he",
-    "depth": 3,
-    "width": 5,
-    "outputs": 1,
-    "lr": 0.1,
-    "sigma": 0.01,
-    "steps": 6,
-    "runs": 2,
-}
-PRETRAIN = {
-    "key": "pretrain",
-    "kind": "backbone",
-    "seed": 0,
-    "data": {"name": "strokes"},
-    "model": "mlp",
-    "options": {"widths": [8]},
-    "epochs": 2,
-    "batch": 8,
-    "lr": 0.01,
-    "weight_decay": 0.01,
-    "label_smoothing": 0.05,
-}
 AUDIT = {
     "data": {"name": "small"},
     "model": "linear",
@@ -95,7 +67,7 @@ def backbone(given, folder):
     """The bytes of the record and of the weights."""
     places, strokes = [folder / "backbone"], folder / "strokes"
     prepare("strokes", {"n_train": 40, "n_test": 10}, strokes)
-    spec, manifest = Spec.of(PRETRAIN, "small"), strokes / "manifest.json"
+    spec, manifest = Spec.of(small_jobs.PRETRAIN, "small"), strokes / "manifest.json"
     pretrain.main(small_jobs.arguments(spec, manifest, folder, places))
     return (folder / "record.json").read_bytes() + (places[0] / "weights.npz").read_bytes()
 
@@ -124,7 +96,9 @@ def of_kind(by, kind):
 
 
 CASES = [
-    pytest.param(functools.partial(by_main, kl_privacy.main, Spec.of(KL, "small")), id="training"),
+    pytest.param(
+        functools.partial(by_main, kl_privacy.main, Spec.of(small_jobs.KL, "small")), id="training"
+    ),
     pytest.param(backbone, id="backbone"),
     pytest.param(
         functools.partial(

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from sgld_small import BACKBONE, run, save_backbone, save_data, save_features, s
 from dpatlas.core.records import Stopwatch
 from dpatlas.data import features as frozen
 from dpatlas.data import prepared
-from dpatlas.errors import InputError
+from dpatlas.errors import InputError, run_command
 from dpatlas.experiments.features import main
 from dpatlas.experiments.job import Job
 from dpatlas.experiments.lpfft_networks import Networks, outputs
@@ -149,3 +150,30 @@ def test_a_backbone_of_other_images_is_refused(data, tmp_path, changes):
     with pytest.raises(InputError, match="data: found"):
         save_features(data, other, tmp_path / "features")
     assert not (tmp_path / "features").exists()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_backbone_whose_features_are_no_numbers_is_refused_in_one_line(
+    data, folder, tmp_path, capsys, value
+):
+    """One weight behind the last hidden layer spoils a feature of every record."""
+    broken = backbone.load(folder)
+    with torch.no_grad():
+        bias = dict(broken.network.named_parameters())["linear2.bias"]
+        bias[0] = value
+    facts = ("architecture", "options", "image_shape", "classes", "training")
+    backbone.save(folder, broken.network, **{name: broken.manifest[name] for name in facts})
+    output = tmp_path / "features"
+    words = ["--data", str(data), "--backbone", str(folder), "--output", str(output)]
+    assert run_command(main, words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(rf"dpatlas: --backbone {re.escape(str(folder))}: found NaN or infinity", line)
+    assert f"of {data.parent.name}; allowed:" in line
+    assert not list(output.iterdir())
+
+
+def test_one_record_without_finite_features_does_not_end_the_job(folder, tmp_path):
+    data = save_data(tmp_path / "nan", x_train=np.nan)
+    found = frozen.load(save_features(data, folder, tmp_path / "features"))
+    finite = np.isfinite(found.x["train"]).all(axis=1)
+    assert not finite[0] and finite[1:].all()

@@ -8,8 +8,9 @@ from small_jobs import Killed, killed_at
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.seeds import Noise
+from dpatlas.data import prepared
 from dpatlas.data.prepared import load
-from dpatlas.errors import InputError
+from dpatlas.errors import InputError, run_command
 from dpatlas.experiments import job as job_module
 from dpatlas.experiments import kl_linearized, kl_privacy, kl_training
 from dpatlas.models.mlp import initial_weights
@@ -221,6 +222,46 @@ def test_a_spec_that_cannot_run_is_refused_in_one_line(
     with pytest.raises(InputError, match=word):
         run_main(spec, data_folder, tmp_path)
     assert not (tmp_path / "record.json").exists()
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+@pytest.mark.parametrize("depth", [2, 3])
+def test_records_with_a_singular_ntk_matrix_are_refused_in_one_line(
+    training_spec, tmp_path, capsys, depth, scale
+):
+    """Contradicting labels on one record, or on its multiple, have no solution."""
+    draws = np.random.default_rng(3)
+    x = draws.standard_normal((6, 6)).astype(np.float32)
+    x[4] = scale * x[1]
+    arrays = {
+        "x_train": x,
+        "y_train": np.array([0, 0, 1, 1, 1, 0]),
+        "x_add": x,
+        "y_add": np.zeros(6, int),
+    }
+    prepared.save(tmp_path / "data", arrays, {"name": "small"})
+    spec = training_spec(
+        kind="linearized", depths=[depth], width=9, n_train=6, epsilon=1.0, runs=2, min_steps=5
+    )
+    manifest = tmp_path / "data/manifest.json"
+    assert run_command(kl_privacy.main, small_jobs.arguments(spec, manifest, tmp_path)) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "dpatlas:" in line]
+    assert line.startswith("dpatlas: kl_privacy.data: found 6 records whose NTK matrix is singular")
+    assert not (tmp_path / "record.json").exists()
+
+
+def test_equal_records_are_refused_where_the_solver_itself_gives_up():
+    with pytest.raises(InputError, match=r"kl_privacy\.data: found 2 records"):
+        kl_linearized.lazy_training_distance(np.zeros(2), np.ones((2, 2)), np.array([1.0, 1.0]))
+
+
+def test_the_lazy_training_distance_solves_for_the_outputs_of_the_lemma():
+    jacobian = np.random.default_rng(4).standard_normal((5, 30))
+    sign = np.array([1.0, -1, 1, 1, -1])
+    target = 2 * np.log(5) * sign - 0.3
+    step = np.linalg.pinv(jacobian) @ target
+    found = kl_linearized.lazy_training_distance(np.full(5, 0.3), jacobian @ jacobian.T, sign)
+    assert found == pytest.approx(step @ step, rel=1e-9)
 
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -265,6 +266,25 @@ def test_theorems_stand_at_their_own_steps_and_are_measured_there_if_reached(mea
     assert K in first["shown_steps"]
     last = measured["rows"][-1]
     assert last["theorems"][1]["K"] > RISK["steps"] == max(last["shown_steps"])
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epsilons": [1.0, 30.0]}, "dp_sgld.utility.epsilons: found eps = 30.0 at epsilon 30, "),
+        ({"n": 2, "batch": 1}, "dp_sgld.utility.n: found d = 4 at epsilon 1, n 2, inputs 2, "),
+        ({"lambda": 1e-300}, "dp_sgld.utility.lambda: found distance2 = inf at "),
+        ({"n": 20, "batch": 50}, "dp_sgld.utility.batch: found xi2 = "),
+        ({"delta": 2.0}, "dp_sgld.delta: found delta = 2"),
+    ],
+)
+def test_settings_without_a_theorem_are_refused_by_their_key_before_any_run(
+    monkeypatch, changes, words
+):
+    monkeypatch.setattr(sgld_utility, "iterates", lambda *given: pytest.fail("trained"))
+    with pytest.raises(InputError, match=re.escape(words)):
+        sgld_theory.utility(job("utility", RISK, **changes))
 
 
 def test_decreasing_steps_are_measured_by_the_mean_of_the_iterates_before(objective):

@@ -226,13 +226,7 @@ class Networks:
     @cached_property
     def _nonprivate(self) -> dict[str, Any]:
         weights = stepped(self.draw.start, self._gradient, self.rules.rate)
-        layer = self._layer(weights, self.second)
-        return {
-            **dict.fromkeys(MEASURES),
-            **self._angles(weights),
-            "risk": self._risk(weights, layer.descend(self.rules.steps)),
-            "risk_floor": self._risk(weights, layer.ridge()),
-        }
+        return self._without_noise(weights, self._layer(weights, self.second))
 
     @cached_property
     def _random_weights(self) -> np.ndarray:
@@ -244,7 +238,10 @@ class Networks:
 
     @cached_property
     def _random(self) -> dict[str, Any]:
-        weights, layer = self._random_weights, self._random_layer
+        return self._without_noise(self._random_weights, self._random_layer)
+
+    def _without_noise(self, weights: np.ndarray, layer: SecondLayer) -> dict[str, Any]:
+        """What gradient descent without noise reads off these features."""
         return {
             **dict.fromkeys(MEASURES),
             **self._angles(weights),

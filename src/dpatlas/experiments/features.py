@@ -6,9 +6,11 @@ No spec and no record: the manifest names data set, backbone, code and device.
 import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dpatlas.core.digest import code_digest
 from dpatlas.core.files import check_writable
@@ -16,7 +18,7 @@ from dpatlas.core.progress import say
 from dpatlas.core.records import versions
 from dpatlas.data.features import PARTS, save
 from dpatlas.data.prepared import load
-from dpatlas.errors import ArgumentParser, run_command
+from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.experiments.job import numerics, resolve_device, torch_device
 from dpatlas.experiments.private_records import check_fits, check_parts, identity
 from dpatlas.models import backbone as backbones
@@ -29,7 +31,8 @@ def features(data: Path, backbone: Path, output: Path, device: str) -> dict[str,
     """Write the features that the backbone in a folder has of the prepared set with this manifest.
 
     They are named after the folder `output`; the manifest is returned. Raises InputError for a
-    missing part and for data scaled or shaped otherwise than those that the backbone takes.
+    missing part, for data scaled or shaped otherwise than those that the backbone takes, and for a
+    backbone that gives no record to train on finite features.
     """
     check_writable(output)
     device = resolve_device(device)
@@ -39,9 +42,12 @@ def features(data: Path, backbone: Path, output: Path, device: str) -> dict[str,
     images = {part: getattr(prepared, f"x_{part}") for part in PARTS}
     with numerics(device), passes():
         network = taken.network.to(torch_device(device))
+        chunks = {part: backbones.feature_chunks(network, x) for part, x in images.items()}
+        # Written first, so that a backbone without use leaves no file.
+        chunks["train"] = some_finite(chunks["train"], backbone, data.parent.name)
         return save(
             output,
-            {part: backbones.feature_chunks(network, x) for part, x in images.items()},
+            chunks,
             {part: getattr(prepared, f"y_{part}") for part in PARTS},
             network.head.in_features,
             {
@@ -52,6 +58,24 @@ def features(data: Path, backbone: Path, output: Path, device: str) -> dict[str,
                 "versions": versions("torch", "numpy"),
                 "device": device,
             },
+        )
+
+
+def some_finite(chunks: Iterable[np.ndarray], backbone: Path, data: str) -> Iterator[np.ndarray]:
+    """The chunks (rows, features); InputError at their end if every row has NaN or infinity.
+
+    Fewer such rows pass: a job that ended for one private record would tell of it, and training
+    counts it as zero.
+    """
+    found = False
+    for chunk in chunks:
+        found = found or bool(np.isfinite(chunk).all(axis=1).any())
+        yield chunk
+    if not found:
+        raise InputError(
+            f"--backbone {backbone}",
+            f"NaN or infinity in the features of every training record of {data}",
+            "a backbone with finite features; its weights may be damaged: make it again",
         )
 
 

@@ -21,6 +21,8 @@ from dpatlas.experiments.kl_ledger import CONVENTION, LEDGER
 from dpatlas.models.mlp import initial_weights, output_gradient_norms, output_jacobian_gram
 
 SPHERE_RECORDS = 16
+# Largest error of a solution, as a share of the right side: beyond it the matrix is singular.
+SOLVED = 1e-6
 
 
 def linearized(job: Job) -> dict[str, Any]:
@@ -34,7 +36,9 @@ def linearized(job: Job) -> dict[str, Any]:
     depths, runs = fields["depths"], fields["runs"]
     n = fields["n_train"]
     if n > len(job.data.x_train):
-        raise InputError("linearized.n_train", n, f"at most {len(job.data.x_train)} records")
+        raise InputError(
+            "kl_privacy.linearized.n_train", n, f"at most {len(job.data.x_train)} records"
+        )
     # As many records to add as there are to remove: the work grows with the cube of both.
     x = np.concatenate([job.data.x_train[:n], job.data.x_add[:n]]).astype(np.float64)
     labels = np.concatenate([job.data.y_train[:n], job.data.y_add[:n]])
@@ -130,9 +134,24 @@ def lazy_training_distance(output: np.ndarray, gram: np.ndarray, sign: np.ndarra
     """R = ||W - W_0||^2 for the near-optimal W of Lemma 6.3's proof: outputs y_i 2 ln n.
 
     `output` (n,) at initialisation, `gram` (n, n) the NTK matrix, `sign` (n,) labels -1, +1.
+    Raises InputError for a singular matrix, as records that are the same give it: no W has those
+    outputs.
     """
     target = 2 * np.log(len(sign)) * sign - output
-    return float(target @ np.linalg.solve(gram, target))
+    try:
+        solution = np.linalg.solve(gram, target)
+    except np.linalg.LinAlgError:
+        solution = np.full_like(target, np.nan)
+    # Rounding may hide that two rows are equal; what is found then solves nothing.
+    error = np.linalg.norm(gram @ solution - target)
+    if not error <= SOLVED * np.linalg.norm(target):
+        raise InputError(
+            "kl_privacy.data",
+            f"{len(sign)} records whose NTK matrix is singular",
+            "records that differ in more than their scale, and fewer of them "
+            "(linearized.n_train) than the network has weights (linearized.width)",
+        )
+    return float(target @ solution)
 
 
 def _sphere(d: int, base_seed: int) -> tuple[np.ndarray, np.ndarray]:

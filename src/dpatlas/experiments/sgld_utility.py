@@ -5,7 +5,8 @@ noise is Thm 4.2's for every epsilon; theta* lies inside the ball, as the proofs
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -34,7 +35,7 @@ from dpatlas.bounds.dp_sgld_utility import (
 )
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise, generator, seed
-from dpatlas.errors import RunError
+from dpatlas.errors import InputError, RunError
 from dpatlas.experiments.job import Job
 from dpatlas.experiments.sgld_arms import LangevinPlan, Problem
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
@@ -49,6 +50,15 @@ OPTIMALITY = 1e-10
 POINTS = 25
 # Iterates whose risk is computed at once.
 BLOCK = 250
+# What to change in the config where the theorems refuse a symbol. The others are constants of the
+# loss, which leave their domain where lambda is too small or too large to compute with.
+KEYS = {
+    "eps": "dp_sgld.utility.epsilons",
+    "delta": "dp_sgld.delta",
+    "d": "dp_sgld.utility.n",
+    "xi2": "dp_sgld.utility.batch",
+}
+OTHER_KEY = "dp_sgld.utility.lambda"
 
 
 @dataclass(frozen=True)
@@ -120,16 +130,20 @@ def utility(job: Job) -> dict[str, Any]:
 
     Constant steps: of the last iterate theta_k. Decreasing steps: mean over theta_0 ..
     theta_{k-1}, as in Lemma 4.3. Bounds by convention: `paper` as printed, `exact` corrected.
+    Raises InputError for settings that the theorems leave out, before anything is trained.
     """
     fields = job.spec.fields
     objective = generated(fields)
     minimiser = objective.minimiser()
     noise = Noise(job.spec.digest, fields["noise_source"])
     arms = list(product(fields["schedules"], fields["epsilons"]))
+    proven = []
+    for schedule, epsilon in arms:
+        with refused_by_key(fields, epsilon):
+            proven.append(bounds(fields, objective, minimiser, schedule, epsilon))
     rows, least = [], float(objective.risk(minimiser[None])[0])
     with Progress(len(arms) * fields["runs"], job.spec.id) as progress:
-        for number, (schedule, epsilon) in enumerate(arms):
-            stated = bounds(fields, objective, minimiser, schedule, epsilon)
+        for number, ((schedule, epsilon), stated) in enumerate(zip(arms, proven, strict=True)):
             excess = []
             for run in range(fields["runs"]):
                 repetition = number * fields["runs"] + run
@@ -205,6 +219,17 @@ def risks_of(
     blocks = np.array_split(path[:-1], -(-len(path) // BLOCK))
     risks = np.concatenate([objective.risk(block) for block in blocks])
     return np.cumsum(risks)[np.array(at) - 1] / at
+
+
+@contextmanager
+def refused_by_key(fields: dict[str, Any], epsilon: float) -> Iterator[None]:
+    """Within, an InputError that names a symbol of the paper becomes one with the config's key."""
+    try:
+        yield
+    except InputError as error:
+        settings = ", ".join(f"{name} {fields[name]}" for name in ("n", "inputs", "lambda"))
+        found = f"{error.where} = {error.found} at epsilon {epsilon:g}, {settings}"
+        raise InputError(KEYS.get(error.where, OTHER_KEY), found, error.allowed) from None
 
 
 def bounds(
