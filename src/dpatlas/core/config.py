@@ -279,14 +279,15 @@ def _allowed(error: ValidationError) -> str:
             parts.append(words.format(schema[name]))
     if schema.get("uniqueItems"):
         parts.append("no entry twice")
-    if error.validator == "type" and isinstance(error.instance, str) and _is_number(error.instance):
+    if error.validator == "type" and isinstance(error.instance, str) and is_number(error.instance):
         parts.append("YAML reads 1e-3 as text, write 1.0e-3")
     if "description" in schema:
         parts.append(schema["description"].rstrip("."))
     return "; ".join(parts)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether `text` reads as a float, infinities and NaN included."""
     try:
         float(text)
     except ValueError:

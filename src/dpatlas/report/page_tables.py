@@ -9,6 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
+from dpatlas.core.config import is_number
 from dpatlas.errors import InputError
 
 # Columns that the page shows elsewhere: the tier, the ids of the runs.
@@ -69,26 +70,18 @@ def preview(rows: Sequence[dict[str, str]]) -> Shown:
         if name not in ELSEWHERE and any(row[name] for row in rows)
     ]
     cells = [[escape(number(row[name])) for name in names] for row in rows[:MOST_ROWS]]
-    numeric = [all(_is_number(row[name]) for row in rows if row[name]) for name in names]
+    numeric = [all(is_number(row[name]) for row in rows if row[name]) for name in names]
     left_out = max(0, len(rows) - MOST_ROWS)
     return Shown(Markup(""), [escape(name) for name in names], cells, numeric, left_out)
 
 
 def number(text: str) -> str:
     """A number with four significant digits; other text as it is."""
-    if not _is_number(text):
+    if not is_number(text):
         return text
     value = float(text)
     shown = "∞" if math.isinf(value) else f"{abs(value):.4g}"
     return f"−{shown}" if value < 0 else shown
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _cells(line: str) -> list[str]:
