@@ -283,3 +283,23 @@ def test_a_step_without_noise_equals_opacus(name):
         key.removeprefix("_module."): value.grad_sample for key, value in theirs.named_parameters()
     }
     close(found.gradients, clipped_sum(rows, 0.3))
+
+
+def test_gradients_per_record_in_one_call_read_only_the_shape_of_the_weights(monkeypatch):
+    torch.manual_seed(0)
+    layer = nn.Conv2d(3, 8, 3, padding=1)
+    x, labels = torch.randn(6, 3, 8, 8), torch.arange(6) % 4
+    model = nn.Sequential(layer, nn.Flatten(), nn.Linear(8 * 8 * 8, 4))
+    expected = NetworkGradients(model).clipped_sum(x, labels, 0.1)
+    asked = []
+
+    def nothing_but_a_shape(tensor, *size):
+        asked.append(size)
+        return torch.full(size, torch.nan)
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", nothing_but_a_shape)
+    found = NetworkGradients(model).clipped_sum(x, labels, 0.1)
+    assert all(
+        torch.equal(found.gradients[name], value) for name, value in expected.gradients.items()
+    )
+    assert asked == [(6 * 8, 3, 3, 3)]

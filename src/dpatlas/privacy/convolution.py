@@ -120,7 +120,9 @@ class Conv2d(Rule):
                 rows.view(records, views, *rows.shape[1:]).transpose(0, 1).flatten(1, 2)
                 for rows in (delta, x)
             ]
-            found = self._gradients(*grouped, weight.repeat(records, 1, 1, 1), "weight", records)
+            # Of the weights, a weight gradient reads nothing but the shape.
+            shape = weight.new_empty(records * len(weight), *weight.shape[1:])
+            found = self._gradients(*grouped, shape, "weight", records)
             return found.view(records, *weight.shape)
         found = torch.empty(records, *weight.shape, dtype=x.dtype, device=x.device)
         for record in range(records):
