@@ -12,7 +12,7 @@ COMMANDS = {
     "train": "train a classifier privately, resumable, with its guarantee",
     "bench": "time our kernels against a plain step and against peers",
     "claims": "the verdict on every claim of a run; or what changed since it was published",
-    "explain": "trace a figure, table or record back to what made it; or compare two",
+    "explain": "trace a figure, table, record or claim back to what made it; or compare two",
     "verify": "check that every result is still what was made",
     "plan": "count jobs and estimate their cost before anything runs",
     "data": "published and own files that a tier needs, and where they are or belong",

@@ -32,10 +32,32 @@ def test_every_erratum_names_tests_that_exist(errata):
         assert functions <= known, path
 
 
+def test_every_test_that_an_erratum_names_asserts_something(errata):
+    for test in {test for erratum in errata for test in erratum.shown_by}:
+        path, _, function = test.partition("::")
+        tree = ast.parse((PROJECT / path).read_text())
+        (node,) = (each for each in tree.body if getattr(each, "name", None) == function)
+        said = ast.unparse(node)
+        assert "assert" in said or "raises(" in said, test
+        assert not any("skip" in ast.unparse(mark) for mark in node.decorator_list), test
+
+
 def test_every_test_that_shows_an_erratum_is_named_by_one(errata):
     named = {test for erratum in errata for test in erratum.shown_by}
-    for path in (PROJECT / "tests" / "bounds").glob("test_*_errata*.py"):
+    for path in (PROJECT / "tests").glob("*/test_*_errata*.py"):
         assert any(path.name in test for test in named), path.name
+
+
+def test_the_table_at_the_top_counts_every_entry_once(errata):
+    head = document(errata).partition("\n## ")[0].splitlines()
+    names, _, *rows = [line.strip("| ").split(" | ") for line in head if line.startswith("|")]
+    papers = names[2:-1]
+    assert papers == list(PAPERS)
+    for status, row in zip(MEANINGS, rows[:-1], strict=True):
+        of_status = [each.paper for each in errata if each.status == status]
+        assert row[0] == status
+        assert row[2:] == [str(of_status.count(paper)) for paper in papers] + [str(len(of_status))]
+    assert rows[-1][-1] == str(len(errata))
 
 
 def test_every_erratum_names_figures_and_tables_that_rules_make(errata):
@@ -59,7 +81,8 @@ def test_the_committed_document_is_made_of_the_committed_data(errata):
 def test_the_document_has_every_entry_and_links_that_lead_to_files(errata):
     text = document(errata)
     for erratum in errata:
-        assert f"### {erratum.place}: {erratum.status}" in text
+        assert f"### {erratum.place}: {erratum.said}\n" in text
+        assert erratum.status in erratum.said
         for part in (erratum.printed, erratum.corrected, erratum.consequence):
             assert part in text
         for test in erratum.shown_by:

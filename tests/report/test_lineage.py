@@ -8,7 +8,8 @@ from dpatlas.core.files import read_json, write_json
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, run_command
 from dpatlas.report import lineage
-from dpatlas.report.differences import compare, describe_comparison
+from dpatlas.report.differences import compare
+from dpatlas.report.differences_text import describe_comparison
 from dpatlas.report.lineage import trace
 from dpatlas.report.lineage_text import describe
 
@@ -48,7 +49,8 @@ def test_a_record_leads_to_the_features_it_was_trained_on(tmp_path):
     found = trace(record)
     manifest = tmp_path / "results/embedded/features/digits-1-net-2/manifest.json"
     assert found["features"] == {**made, "manifest": str(manifest)}
-    assert f"features  {manifest}, sha256 aaaaaaaaaaaa, on cpu" in describe(found)
+    assert "features  digits-1-net-2, sha256 aaaaaaaaaaaa, on cpu" in describe(found)
+    assert str(manifest) in describe(found, full=True)
     # A backbone's own record counts its features.
     other = write_run(tmp_path / "results" / "embedded", spec_of(), metrics={"features": 128})
     assert trace(other)["features"] is None
@@ -70,7 +72,7 @@ def test_an_edited_file_and_a_replaced_record_are_named(tmp_path):
     assert [record["as_used"] for record in found["records"]] == [True, False]
     text = describe(found)
     assert "CHANGED since it was made" in text
-    assert f"{spec_of(depth=4).id}  CHANGED since" in text
+    assert f"1 as used, 1 CHANGED since ({spec_of(depth=4).id})" in text
 
 
 def test_code_that_differs_from_the_disk_is_said(tmp_path, monkeypatch):
@@ -78,7 +80,7 @@ def test_code_that_differs_from_the_disk_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(lineage, "digest_now", lambda module: "0" * 16)
     found = trace(record)
     assert found["code_unchanged"] is False
-    assert f"{CODE_NOW}, on disk now {'0' * 16}: CHANGED" in describe(found)
+    assert f"{CODE_NOW}, CHANGED since: now {'0' * 16}" in " ".join(describe(found).split())
 
 
 def test_records_that_share_everything_are_told_once(tmp_path):
@@ -159,7 +161,8 @@ def test_equal_records_are_the_same(tmp_path):
     paths = [write_run(tmp_path / name, spec_of()) for name in ("a", "b")]
     result = compare(*map(trace, paths))
     assert result["same"]
-    assert describe_comparison(result).endswith("nothing that is known of them differs")
+    assert (result["first_cause"], result["metrics"]) == (None, "same")
+    assert describe_comparison(result).startswith("no difference")
 
 
 def test_a_change_in_all_records_of_a_figure_is_told_once(tmp_path):
@@ -214,7 +217,7 @@ def test_a_record_without_a_data_set_says_so_and_its_ledger_reads_without_bracke
     fields = {"key": "audit", "kind": "mechanism", "mechanism": "dp-sgd-poisson"}
     spec = Spec.of(fields, "dp-sgd-poisson")
     path = write_run(tmp_path / "results" / "smoke", spec, data=None, ledger=ledger)
-    text = describe(trace(path))
+    text = describe(trace(path), full=True)
     assert "no data set" in text
     assert "claimed: by a paper, delta 1e-05, epsilon 1" in text
     assert compare(trace(path), trace(path))["same"]

@@ -159,3 +159,19 @@ def test_a_screenshot_shows_more_than_an_empty_page(browser, page, tmp_path):
     browser.screenshot(tmp_path / "page.png")
     with Image.open(tmp_path / "page.png") as image:
         assert len(image.convert("RGB").getcolors(1 << 24)) > 50
+
+
+def test_on_a_phone_only_the_sections_stay_in_sight_and_the_counts_need_no_scrolling(browser, page):
+    browser.open(page, width=360, height=740, mobile=True)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 360
+    table = "document.querySelector('table.summary').parentElement"
+    assert browser.evaluate(f"{table}.scrollWidth <= {table}.clientWidth")
+    words = "getComputedStyle(document.querySelector('.legend')).display"
+    assert browser.evaluate(words) == "flex"
+    browser.evaluate("scrollTo(0, 1200)")
+    stuck = "document.querySelector('.top nav').getBoundingClientRect()"
+    assert browser.evaluate(f"{stuck}.top") == 0
+    assert browser.evaluate(f"{stuck}.height") <= 48
+    assert browser.evaluate("document.querySelector('.top p').getBoundingClientRect().bottom") < 0
+    browser.open(page)
+    assert browser.evaluate(words) == "none"

@@ -299,7 +299,8 @@ def smoothness(feature_norm, lam):
 def smoothness_of_mean(features, lam):
     """beta of Lemma 5.1: lambda_max(mean x x^T) / 2 + lam, from `features` of shape (n, p).
 
-    It is private information, and the smoothness of the mean loss only.
+    It is private information, and the smoothness of the mean loss only. Raises InputError for
+    features of another shape.
     """
     if features.ndim != 2 or 0 in features.shape:
         raise InputError("features", f"shape {features.shape}", "an array of shape (n, p)")

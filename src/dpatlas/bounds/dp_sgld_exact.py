@@ -7,6 +7,8 @@ the mean of a batch of m of n records, drawn without replacement; theta_0 ~ Proj
 The law of theta_k has an atom at each end of C, where the projection puts what fell outside, and a
 density between, held at Gauss-Legendre nodes. A step is a matrix of transition probabilities; all
 masses are logarithms, since divergences of high order rest on tails far below the least double.
+
+Formulas raise `InputError` for what lies outside the declared domains.
 """
 
 import functools
@@ -39,8 +41,9 @@ _STEP = real(gt=0, lt=1)
 def batch_means(records: Mapping[float, int], m: int) -> dict[float, float]:
     """Law of the mean of m of the records, drawn without replacement: value -> probability.
 
-    `records`: how many records have each value. For two values the number of either in a batch is
-    hypergeometric. Raises InputError for m above the number of records.
+    The batches of Algorithm 1. `records`: how many records have each value. For two values the
+    number of either in a batch is hypergeometric. Raises InputError for m above the number of
+    records.
     """
     total = sum(records.values())
     check_batch(m, total)

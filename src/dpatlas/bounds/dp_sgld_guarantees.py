@@ -1,7 +1,8 @@
 """What DP-SGLD guarantees: hidden-state bounds that hold, and the noise that they ask for.
 
 Notation of `dp_sgld`. `sensitivity` is how far replacing a record moves the gradient of a step: 2 L
-over the number of records in the step's mean.
+over the number of records in the step's mean. Formulas raise `InputError` for what lies outside
+the declared domains.
 """
 
 import numpy as np

@@ -6,6 +6,8 @@ proofs take <grad L(theta*), theta - theta*> to be 0. Step sizes are at most 1 /
 `convention="paper"` gives what is printed, `"exact"` what the proofs give: twice the printed xi2
 term in Lemma 4.1 and Thms 4.1 and 4.2, and the sum of Algorithm 1's decreasing steps instead of an
 integral in Lemma 4.3 and Thms 4.3 and 4.4.
+
+Formulas raise `InputError` for what lies outside the declared domains.
 """
 
 import numpy as np
@@ -23,7 +25,7 @@ _CONVENTION = one_of(*CONVENTIONS)
 
 
 def warns_about_utility(eta, beta):
-    """Whether eta is too large for the utility results: above 1 / (2 beta)."""
+    """Whether eta is too large for the utility results of Sec. 4: above 1 / (2 beta)."""
     return bool(np.any(2 * eta * beta > 1))
 
 
@@ -46,7 +48,7 @@ def excess_risk(beta, lam, eta, K, xi2, d, sigma2, distance2, convention="exact"
 
     (beta/2) distance2 e^(-lam eta K) + beta eta xi2 / lam + beta d sigma2 / lam, where distance2 =
     E ||theta_0 - theta*||^2 (at most 4 L^2 / lam^2: Lemma 4.2). The paper prints half the second
-    term, which its proof does not give.
+    term, which its proof does not give. Raises InputError for larger steps and for lam > beta.
     """
     check_curvature(lam, beta)
     if warns_about_utility(eta, beta):

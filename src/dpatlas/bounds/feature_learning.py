@@ -2,6 +2,8 @@
 
 d inputs, p neurons, n records in each data set, degree q of the link. eps_n is taken from
 n = d^(1 + 3 eps_n), the least n of Assumption 2. Scalars in, floats out.
+
+Formulas raise `InputError` for what lies outside the declared domains.
 """
 
 import math

@@ -2,6 +2,8 @@
 
 A mechanism is mu-GDP if telling its neighbours apart is no easier than N(0, 1) from N(mu, 1)
 (Dong, Roth, Su 2022). Scalars; the privacy profile is Balle, Wang 2018, Theorem 8.
+
+Formulas raise `InputError` for what lies outside the declared domains.
 """
 
 import math

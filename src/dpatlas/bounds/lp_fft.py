@@ -206,8 +206,9 @@ def data_coherence(x, y):
 def tangent_kernel(x, W, v, trained="all"):
     """<J_i, J_k> of the outputs f(x_i) in the trained parameters, shape (n, n).
 
-    x: (n, d), W: (d, h), v: (h,). `head`: phi_i . phi_k. `all` adds x_i . x_k times the
-    sum of v_j^2 over the neurons that both activate.
+    The kernel along which losses move in the zeroth-order model of Thms 4.2 and 4.3. x: (n, d),
+    W: (d, h), v: (h,). `head`: phi_i . phi_k. `all` adds x_i . x_k times the sum of v_j^2 over the
+    neurons that both activate.
     """
     x, W, v = _matrix("x", x), _matrix("W", W), _vector("v", v)
     check_shape("v", v, W.shape[1:])

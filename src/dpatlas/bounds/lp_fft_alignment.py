@@ -2,6 +2,8 @@
 
 Notation of `lp_fft`; c_j is the class of neuron j, x_bar the unit vector along the sum of that
 class's records. A neuron is distorted while cos(w_j, x_bar) falls.
+
+Formulas raise `InputError` for what lies outside the declared domains.
 """
 
 import numpy as np
@@ -42,6 +44,8 @@ def neuron_classes(x, y, W):
 @checked(x=real(), y=_LABELS, W=real(), v=real(), losses=real(ge=0))
 def cosine_drift(x, y, W, v, losses):
     """d cos(w_j, x_bar)/dt of every neuron under the gradient flow of FFT, shape (h,).
+
+    The identity behind Thms 3.3 and 3.4:
 
     c_j v_j / ||w_j|| <x_bar - (<x_bar, w_j> / ||w_j||^2) w_j, sum_{y_i = c_j} l_i x_i>.
     x: (n, d), y: (n,), W: (d, h), v: (h,), losses l_i: (n,). Raises InputError as `neuron_classes`.

@@ -2,6 +2,8 @@
 
 Notation of `lp_fft_linear`. D = v v^T - B B^T is constant under gradient flow. Noise is `uniform`
 (Eq. 122, sqrt(2 sigma2) dQ in both layers) or `layer-wise` (Eq. 127, sqrt(2 sigma2 d) dQ in v).
+
+Formulas raise `InputError` for what lies outside the declared domains.
 """
 
 import numpy as np
@@ -67,7 +69,7 @@ def jensen_gap(eigenvalues):
 def expected_layer_gradients(B, x, y, head_var):
     """(E ||grad_v l_i||^2, E ||grad_B l_i||^2) of the records' losses at v ~ N(0, head_var I_h).
 
-    With z = B x_i these are ||z||^2 (head_var ||z||^2 + y_i^2) and
+    What Fig. 9 simulates. With z = B x_i these are ||z||^2 (head_var ||z||^2 + y_i^2) and
     ||x_i||^2 head_var ((h + 2) head_var ||z||^2 + h y_i^2). B: (h, d), x: (n, d), y: (n,); each of
     shape (n,). Their ratio is near ||z||^2 / (h head_var ||x_i||^2), about 1 / (d head_var) for
     random features: the head has the larger gradient for a head variance below 1 / d.

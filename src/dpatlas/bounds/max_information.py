@@ -180,7 +180,7 @@ _KAPPAS = dict(zip(FORMS, (kappa, kappa_explicit, kappa_tight, kappa_repaired), 
 
 @checked(**_SETTING, form=one_of(*FORMS))
 def kappa_of_form(form, m, zeta, sigma, T, E, beta, batches="disjoint"):
-    """`kappa` (`optimised`), `kappa_explicit`, `kappa_tight` or `kappa_repaired`."""
+    """`kappa` (`optimised`, Eq. 32), `kappa_explicit` (Eq. 33), `kappa_tight`, `kappa_repaired`."""
     return _KAPPAS[form](m, zeta, sigma, T, E, beta, batches=batches)
 
 

@@ -186,7 +186,7 @@ def certificate_failure(delta, delta_mc, convention="exact"):
 def certificates_of_grid(
     risk, kl, kappa, n, K1, K2, delta, delta_mc, beta, draws=None, interval="paper"
 ):
-    """Certificates of a grid of priors, shape (tuples, variances) as `risk` and `kl`.
+    """Certificates (Eqs. 97, 98) of a grid of priors, shape (tuples, variances) as `risk` and `kl`.
 
     `kappa`: shape (tuples,), at level beta / K1. All hold together, so the least may be chosen.
     With `draws` the risks are estimates, and delta_mc pays for one of them only: for the choice to

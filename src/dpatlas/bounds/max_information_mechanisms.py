@@ -3,7 +3,7 @@
 Both are c1 x^2 + c2 x with x = sqrt(m) s / sigma, where the noise sigma N(0, I) is added to a
 function of m records of sensitivity s. A pure eps-private algorithm has no such x; Sec. 3.2 takes
 the eps at which the mechanism is (eps, delta)-private, eps = (s / sigma) sqrt(2 log(1.25 / delta)).
-Values are in nats, formulas work elementwise.
+Values are in nats, formulas work elementwise and raise `InputError` outside the declared domains.
 """
 
 import numpy as np

@@ -1,25 +1,41 @@
-"""`python -m dpatlas explain`: trace a result back to what made it, or say how two differ."""
+"""`python -m dpatlas explain`: trace a result back to what made it, or say why two differ.
+
+TARGET is a file of a figure or table, a record, a folder of data, features or a backbone, the
+folder of a whole tier; or a name: of a figure or table, the id of a record, of data or features, or
+a claim such as kl-4. Two targets are compared: the first line names the first cause of what
+differs, in the order settings, data, code, versions, device, machine.
+"""
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from dpatlas.errors import ArgumentParser
-from dpatlas.report.differences import compare, describe_comparison
-from dpatlas.report.lineage import trace
+from dpatlas.report.differences import compare
+from dpatlas.report.differences_text import describe_comparison
+from dpatlas.report.lineage import DEFAULT_TIER
 from dpatlas.report.lineage_text import describe
+from dpatlas.report.lineage_whole import find
+from dpatlas.specs.atlas import RESULTS
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Explain one path, or compare two; equal or not, the exit code is 0."""
+    """Explain one target, or compare two; equal or not, the exit code is 0."""
     parser = ArgumentParser(prog="dpatlas explain", description=__doc__, allow_abbrev=False)
-    parser.add_argument("path", help="figure, table, record.json or its folder; OLD of two")
-    parser.add_argument("new", nargs="?", help="name what differs from the first")
-    parser.add_argument("--json", action="store_true", help="for tools")
+    parser.add_argument("target", help="path or name; the old one of two")
+    parser.add_argument("new", nargs="?", help="say why this one differs from the first")
+    parser.add_argument("--tier", default=DEFAULT_TIER, help="where names are looked up")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
+    parser.add_argument("--all", action="store_true", help="every record, setting and checksum")
+    parser.add_argument(
+        "--json", action="store_true", help="for tools; report/lineage.py has the fields"
+    )
     options = parser.parse_args(arguments)
+    found = find(options.target, options.results, options.tier)
     if options.new is None:
-        found = trace(options.path)
-        print(json.dumps(found, indent=1) if options.json else describe(found))
+        print(json.dumps(found, indent=1) if options.json else describe(found, full=options.all))
     else:
-        result = compare(trace(options.path), trace(options.new))
-        print(json.dumps(result, indent=1) if options.json else describe_comparison(result))
+        result = compare(found, find(options.new, options.results, options.tier))
+        said = describe_comparison(result, full=options.all)
+        print(json.dumps(result, indent=1) if options.json else said)
     return 0

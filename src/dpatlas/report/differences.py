@@ -1,7 +1,9 @@
-"""What differs between two results, first cause first.
+"""What differs between two results, and which difference comes first.
 
-Causes come in the order in which they act: settings and spec, data, code, versions, device, seeds;
-then what they led to: metrics and bytes. A difference is a dict with `what`, `name`, `old`, `new`.
+A difference is a dict with `what`, `name`, `old`, `new`. Causes come in the order in which they
+act (`CAUSES`), then what they led to (`RESULTS`). A later cause often follows from an earlier one:
+other settings select other data. Where results differ and no cause is known, `unexplained` stands
+between the two.
 """
 
 import re
@@ -10,95 +12,187 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.core.canonical import canonical_json
+from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.report.lineage import Trace
-from dpatlas.report.lineage_text import SHORT, plain
 
-CAUSES = ("spec", "data", "code", "versions", "device", "seeds", "ledger")
-RESULTS = ("metrics", "bytes")
-SHOWN_IDS = 3
-LONGEST = 60
-HEX_DIGEST = re.compile("[0-9a-f]{64}")
+# Of products `name` and `kind`: two different figures differ for no other reason. `records`: those
+# that only one of the two has.
+CAUSES = (
+    *("kind", "name", "settings", "spec", "products", "records"),
+    *("data", "features", "backbone", "code", "versions", "device", "machine", "tier", "edited"),
+)
+RESULTS = ("seeds", "ledger", "verdict", "metrics", "bytes")
+UNEXPLAINED = "unexplained"
+FACTS = ("spec", "data", "features", "backbone", "code_digest", "versions", "device")
+MACHINE = ("machine", "host", "cores")
+# Of a data set's manifest: what tells where it is from before what follows from that.
+FIRST_OF_DATA = ("name", "source", "preprocessing", "options", "sha256")
 ABSENT = "absent"
 Difference = dict[str, Any]
 
 
 def compare(old: Trace, new: Trace) -> dict[str, Any]:
-    """`old`, `new` (names), `same`, and `differences` of two records or two products.
+    """`old`, `new` (files), `same`, `first_cause`, `metrics` and `differences` of two traces.
 
-    For products also `records`: those only in one of the two, and the differences of those in both,
-    each with the ids that it holds for. Records pair by id, the others by slug.
-    Raises InputError for a record against a product.
+    `first_cause` is a difference, None if nothing differs; `metrics` is same, differ or unknown.
+    For all but records, data and features also `records`: ids that only one of the two has, and
+    the differences of those in both, each with the ids that it holds for. Records pair by id, the
+    others by slug. Raises InputError for two kinds that do not compare.
     """
-    if "record" in (old["kind"], new["kind"]) and old["kind"] != new["kind"]:
+    kinds = {old["kind"], new["kind"]}
+    if len(kinds) > 1 and kinds != {"figure", "table"}:
         found = f"a {old['kind']} and a {new['kind']}"
-        raise InputError("explain OLD NEW", found, "two records, or two figures or tables")
-    names = {"old": old["file"], "new": new["file"]}
-    if old["kind"] == "record":
-        differences = list(_record_differences(old, new))
-        return {**names, "same": not differences, "differences": differences}
-    differences = list(_product_differences(old, new))
-    records = _paired(old["records"], new["records"])
-    same = not differences and not any(records.values())
-    return {**names, "same": same, "differences": differences, "records": records}
+        allowed = "two records, two figures or tables, or two of another kind"
+        raise InputError("explain OLD NEW", found, allowed)
+    result: dict[str, Any] = {"old": old["file"], "new": new["file"]}
+    if "records" not in old:
+        differences = every = _record_differences(old, new)
+    else:
+        differences = _ordered(_product_differences(old, new))
+        records = _paired(old["records"], new["records"])
+        result["records"] = records
+        one_sided = [
+            {"what": "records", "name": f"only in the {side}", "old": None, "new": None, "ids": ids}
+            for side in ("old", "new")
+            if (ids := records[f"only_{side}"])
+        ]
+        # Records come before the figures that are made of them.
+        every = _ordered([*one_sided, *records["in_both"], *differences])
+    every = _with_unexplained(every)
+    result["same"] = not every
+    result["first_cause"] = every[0] if every else None
+    result["metrics"] = _metrics_state(old, new, every)
+    return {**result, "differences": differences}
 
 
-def describe_comparison(result: Mapping[str, Any]) -> str:
-    """The comparison as lines for people."""
-    lines = [f"old  {result['old']}", f"new  {result['new']}"]
-    if result["same"]:
-        return "\n".join([*lines, "the same: nothing that is known of them differs"])
-    records = result.get("records", {})
-    causes = [each for each in result["differences"] if each["what"] != "bytes"]
-    lines += [_line(each) for each in causes]
-    for side in ("old", "new"):
-        if ids := records.get(f"only_{side}"):
-            lines.append(f"  records only in the {side}: {_some(ids)}")
-    for each in records.get("in_both", ()):
-        lines.append(f"{_line(each)}   [{len(each['ids'])} records: {_some(each['ids'])}]")
-    lines += [_line(each) for each in result["differences"] if each["what"] == "bytes"]
-    return "\n".join(lines)
+def _with_unexplained(differences: list[Difference]) -> list[Difference]:
+    """The differences; before results for which they name no cause, one that says so."""
+    if not differences or differences[0]["what"] in (*CAUSES, UNEXPLAINED):
+        return differences
+    note = "same inputs, different bits"
+    unexplained = {"what": UNEXPLAINED, "name": None, "old": None, "new": None, "note": note}
+    return [unexplained, *differences]
 
 
-def _record_differences(old: Trace, new: Trace) -> Iterator[Difference]:
-    for name in CAUSES:
+def _metrics_state(old: Trace, new: Trace, differences: list[Difference]) -> str:
+    if any(each["what"] == "metrics" for each in differences):
+        return "differ"
+    traces = [*old.get("records", [old]), *new.get("records", [new])]
+    return "same" if all(each["present"] for each in traces) else "unknown"
+
+
+def _ordered(differences: Iterable[Difference]) -> list[Difference]:
+    order = [*CAUSES, UNEXPLAINED, *RESULTS]
+    return sorted(differences, key=lambda each: order.index(each["what"]))
+
+
+def _record_differences(old: Trace, new: Trace) -> list[Difference]:
+    return _with_unexplained(list(_known_differences(old, new)))
+
+
+def _known_differences(old: Trace, new: Trace) -> Iterator[Difference]:
+    for name in (*FACTS[:4], "code", *FACTS[5:]):
         source = "code_digest" if name == "code" else name
         if old[source] is None or new[source] is None:
             # Known of one only: a published run keeps no seeds and ledgers.
             continue
         if name == "code":
             yield from _code(old, new)
+        elif name == "data":
+            yield from sorted(_fields(name, old[name], new[name]), key=_place_in_data)
+        elif name == "features":
+            # Not where they lie.
+            sides = ({**each[name], "manifest": None} for each in (old, new))
+            yield from _fields(name, *sides)
         else:
             yield from _fields(name, old[source], new[source])
-    if old["present"] and new["present"]:
-        metrics = (read_record(each["file"])["metrics"] for each in (old, new))
-        yield from _metrics(*metrics)
     shas = [each["sha256"] or each["sha256_in_lineage"] for each in (old, new)]
+    if shas[0] != shas[1] and old["cost"] and new["cost"]:
+        # Of equal bytes nobody asks where they were made.
+        for name in MACHINE:
+            yield from _fields("machine", old["cost"].get(name), new["cost"].get(name), name)
+    for name in ("seeds", "ledger"):
+        if old[name] is not None and new[name] is not None:
+            yield from _fields(name, old[name], new[name])
+    if old["present"] and new["present"]:
+        yield from _metrics(_results(old), _results(new))
     if shas[0] != shas[1]:
-        yield {"what": "bytes", "name": "record.json", "old": shas[0], "new": shas[1]}
+        name = "record.json" if old["kind"] == "record" else "arrays"
+        yield {"what": "bytes", "name": name, "old": shas[0], "new": shas[1]}
+
+
+def _place_in_data(difference: Difference) -> int:
+    first = difference["name"].partition(".")[0]
+    return FIRST_OF_DATA.index(first) if first in FIRST_OF_DATA else len(FIRST_OF_DATA)
+
+
+def _results(trace: Trace) -> Any:
+    """What a trace's file says beside what went in; inputs among the metrics are left out."""
+    if trace["kind"] == "record":
+        metrics = read_record(trace["file"])["metrics"]
+        inputs = [name for name in ("features", "backbone") if trace[name] is not None]
+        return {name: value for name, value in metrics.items() if name not in inputs}
+    content = read_json(trace["file"])
+    return {name: content.get(name) for name in ("counts", "shapes", "arrays") if name in content}
 
 
 def _product_differences(old: Trace, new: Trace) -> Iterator[Difference]:
     for name in ("kind", "name", "tier"):
-        if old[name] != new[name]:
+        # The name of a whole run is that of its tier.
+        if old[name] != new[name] and (name, old["kind"]) != ("name", "run"):
             yield {"what": name, "name": None, "old": old[name], "new": new[name]}
+    if old["kind"] == "claim":
+        yield from _claim_differences(old["entry"], new["entry"])
+    if old["kind"] == "run":
+        verdicts = (
+            {each["claim"]: each["verdict"] for each in side["claims"]} for side in (old, new)
+        )
+        yield from _fields("verdict", *verdicts)
+    if "products" not in old:
+        yield from _one_product(old, new)
+        return
+    sides = [{each["name"]: each for each in side["products"]} for side in (old, new)]
+    for name in dict.fromkeys([*sides[0], *sides[1]]):
+        if name in sides[0] and name in sides[1]:
+            for each in _one_product(sides[0][name], sides[1][name]):
+                # Several products of one module have its code in common.
+                yield each if each["what"] == "code" else {**each, "name": _of(name, each["name"])}
+        else:
+            found = ["there" if name in side else ABSENT for side in sides]
+            yield {"what": "products", "name": name, "old": found[0], "new": found[1]}
+
+
+def _of(product: str, name: str | None) -> str:
+    return product if name is None else f"{product}: {name}"
+
+
+def _claim_differences(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Difference]:
+    asked = ("expected", "kind", "comparisons", "level")
+    for what, names in (("settings", asked), ("verdict", ("verdict", "observed", "low", "high"))):
+        for name in names:
+            yield from _fields(what, old.get(name) or "", new.get(name) or "", name)
+
+
+def _one_product(old: Trace, new: Trace) -> Iterator[Difference]:
     yield from _fields("settings", old["settings"], new["settings"])
     yield from _code(old, new)
     yield from _fields("versions", old["versions"], new["versions"])
+    for side, each in (("old", old), ("new", new)):
+        if each["as_made"] is False:
+            yield {
+                "what": "edited",
+                "name": f"the {side} file, after it was made",
+                "old": each["outputs"][Path(each["file"]).name],
+                "new": each["sha256"],
+            }
     suffixes = [
         {Path(name).suffix: digest for name, digest in each["outputs"].items()}
         for each in (old, new)
     ]
-    yield from _fields("bytes", *suffixes)
-    for side, each in (("old", old), ("new", new)):
-        if each["as_made"] is False:
-            yield {
-                "what": "bytes",
-                "name": f"{side} file was edited after it was made",
-                "old": each["outputs"][Path(each["file"]).name],
-                "new": each["sha256"],
-            }
+    if old["kind"] == new["kind"]:
+        yield from _fields("bytes", *suffixes)
 
 
 def _code(old: Trace, new: Trace) -> Iterator[Difference]:
@@ -186,16 +280,16 @@ def _paired(old: list[Trace], new: list[Trace]) -> dict[str, list]:
             cause = [] if each["what"] in RESULTS else [each["old"], each["new"]]
             key = canonical_json([each["what"], each["name"], *cause])
             entry = found.setdefault(key, {**each, "ids": []})
+            if entry["ids"] and each["what"] == "metrics":
+                for count in ("values", "changed"):
+                    entry[count] += each[count]
+                gaps = [entry["largest_relative"], each["largest_relative"]]
+                entry["largest_relative"] = None if None in gaps else max(gaps)
             entry["ids"].append(other)
-            if each.get("largest_relative") is not None:
-                entry["largest_relative"] = max(
-                    each["largest_relative"], entry["largest_relative"] or 0
-                )
-    order = [*CAUSES, *RESULTS]
     return {
         "only_old": [name for name in before if name not in partner],
         "only_new": [name for name in after if name not in partner.values()],
-        "in_both": sorted(found.values(), key=lambda each: order.index(each["what"])),
+        "in_both": _ordered(found.values()),
     }
 
 
@@ -204,26 +298,3 @@ def _by_slug(ids: Iterable[str]) -> dict[str, list[str]]:
     for name in ids:
         slugs.setdefault(name.rpartition("-")[0], []).append(name)
     return slugs
-
-
-def _line(difference: Difference) -> str:
-    name = f" {difference['name']}" if difference["name"] else ""
-    old, new = (_shown(difference[side]) for side in ("old", "new"))
-    line = f"  {difference['what']}{name}: {old} -> {new}"
-    if difference["what"] == "metrics":
-        far = difference["largest_relative"]
-        distance = "" if far is None else f", largest relative difference {far:.2g}"
-        line += f"  (first of {difference['changed']} in {difference['values']} values{distance})"
-    return f"{line}  ({difference['note']})" if "note" in difference else line
-
-
-def _shown(value: Any) -> str:
-    text = repr(value) if isinstance(value, float) else plain(value)
-    if HEX_DIGEST.fullmatch(text):
-        return text[:SHORT]
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
-
-
-def _some(ids: list[str]) -> str:
-    more = f" and {len(ids) - SHOWN_IDS} more" if len(ids) > SHOWN_IDS else ""
-    return ", ".join(ids[:SHOWN_IDS]) + more

@@ -43,6 +43,11 @@ class Erratum:
     shown_by: tuple[str, ...]
     products: tuple[str, ...] = ()
 
+    @property
+    def said(self) -> str:
+        """The status beside a place, where `proved` alone would praise what it refutes."""
+        return "proved wrong" if self.status == "proved" else self.status
+
 
 def read_errata(path: Path = ERRATA, schema: Path = SCHEMA) -> list[Erratum]:
     """Read and check the errata; InputError for what the schema refuses or an id given twice."""
@@ -59,20 +64,18 @@ def read_errata(path: Path = ERRATA, schema: Path = SCHEMA) -> list[Erratum]:
 
 def document(errata: Sequence[Erratum]) -> str:
     """The errata in Markdown, by paper; links are relative to `docs`."""
-    counts = Counter(erratum.status for erratum in errata)
     lines = [
         "# Errata",
         "",
-        "Where our own check of the papers came to another result. Each entry names the tests that "
-        "show it (`pytest TEST` runs one in seconds) and the figures and tables that show both "
-        "sides. Both conventions are in `python -m dpatlas bound` where a formula is concerned. "
-        "What is not listed was found to hold where the tests look at it; not every statement of "
-        "the papers was checked. Made of `workflow/errata.yaml` by `python -m "
-        "dpatlas.report.errata`.",
+        "Where our own check of the papers came to another result. Each entry says what follows "
+        "for the paper's results, names the tests that show it (`pytest TEST` runs one in seconds) "
+        "and the figures and tables that show both sides. Both conventions are in `python -m "
+        "dpatlas bound` where a formula is concerned. What is not listed was found to hold where "
+        "the tests look at it; not every statement of the papers was checked. We read them in "
+        "copies of their text in which single symbols can be lost: a misprint may be one of the "
+        "copy. Made of `workflow/errata.yaml` by `python -m dpatlas.report.errata`.",
         "",
-        "| status | meaning | entries |",
-        "|---|---|---|",
-        *(f"| {status} | {words} | {counts[status]} |" for status, words in MEANINGS.items()),
+        *_counts(errata),
     ]
     for paper in dict.fromkeys(erratum.paper for erratum in errata):
         lines += ["", f"## {paper}"]
@@ -93,6 +96,20 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _counts(errata: Sequence[Erratum]) -> list[str]:
+    """How many entries have which status, by paper."""
+    papers = list(dict.fromkeys(erratum.paper for erratum in errata))
+    counts = Counter((erratum.status, erratum.paper) for erratum in errata)
+    heads = ["status", "meaning", *papers, "all"]
+    lines = [f"| {' | '.join(heads)} |", "|---|---" + "|---:" * (len(papers) + 1) + "|"]
+    for status, words in MEANINGS.items():
+        found = [counts[status, paper] for paper in papers]
+        lines.append(f"| {status} | {words} | {' | '.join(map(str, [*found, sum(found)]))} |")
+    totals = [sum(counts[status, paper] for status in MEANINGS) for paper in papers]
+    lines.append(f"| all | | {' | '.join(map(str, [*totals, sum(totals)]))} |")
+    return lines
+
+
 def _entry(erratum: Erratum) -> list[str]:
     tests = [
         f"[{test.partition('::')[2]}](../{test.partition('::')[0]})" for test in erratum.shown_by
@@ -105,7 +122,7 @@ def _entry(erratum: Erratum) -> list[str]:
     }
     if erratum.products:
         rows["Seen in"] = ", ".join(f"`{name}`" for name in erratum.products)
-    title = f"### {erratum.place}: {erratum.status}"
+    title = f"### {erratum.place}: {erratum.said}"
     return ["", title, "", *(f"- **{name}.** {text}" for name, text in rows.items())]
 
 

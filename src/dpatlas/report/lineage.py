@@ -1,11 +1,25 @@
 """Where a result came from: from a figure, table or record back to specs, code, data and commands.
 
-A trace is a plain dict, the same that `explain --json` prints. `kind` is figure, table (or whatever
-else a lineage file says) or record; a product's trace holds the traces of its records.
+A trace is a plain dict, the same that `explain --json` prints. Every trace has `kind`, `tier`,
+`file`, `command` (what makes it again), and with the kind:
+
+- `figure`, `table`: `name`, `sha256`, `as_made`, `module`, `code_digest`, `code_now`,
+  `code_unchanged`, `settings`, `versions`, `outputs` (sha256 by file), `claims` that rest on it
+  (`claim`, `verdict`), and `records`, a trace each;
+- `record`, `data`, `features`: `id`, `key`, `present`, `sha256`, `sha256_in_lineage`, `as_used`,
+  `module`, `code_digest`, `code_now`, `code_unchanged`, `spec`, `seeds`, `data`, `features`,
+  `backbone`, `versions`, `device`, `ledger`, `cost`, `extra`; asked for by itself also `used_by`
+  (names) and `claims`. The sha256 of data and features is that of their arrays, as in their
+  manifest; `present` says whether the file that tells all this is there;
+- `claim` (see lineage_whole): `name`, `entry` (its row of claims.csv), `parts`, `products`,
+  `records`;
+- `run`, a whole tier: `name`, `claims`, `products`, `records`.
+
+What does not apply or is not known is null.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +28,9 @@ from dpatlas.core.digest import code_digest
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
+from dpatlas.report.page_tables import read_rows
 
-RECORD, COST, MANIFEST = "record.json", "cost.json", "manifest.json"
+RECORD, COST, MANIFEST, CLAIMS = "record.json", "cost.json", "manifest.json", "claims.csv"
 DEFAULT_TIER = "embedded"
 TIERS = Path("workflow/tiers")
 EXPERIMENTS = "dpatlas.experiments"
@@ -31,19 +46,27 @@ LINEAGE_FIELDS = (
     "versions",
 )
 FACTS = ("key", "spec", "seeds", "data", "versions", "device", "ledger", "code_digest")
+# The modules that make what is no record, by the folder where it lies.
+MAKERS = {"data": "dpatlas.data.prepare", "features": "dpatlas.experiments.features"}
+TRACEABLE = "a figure, table or record of a run, its data or features"
 Trace = dict[str, Any]
 
 
 def trace(path: Path | str) -> Trace:
-    """The trace of a figure, table or record file, a record's folder or a lineage file.
+    """The trace of a file of a figure or table, a record, data, features, backbone or lineage.
 
-    Raises InputError for a path that does not exist or that nothing in its folder accounts for.
+    For all but the first and the last the folder will do. Raises InputError for a path that does
+    not exist or that nothing in its folder accounts for.
     """
     path = Path(path)
     if not path.exists():
-        raise InputError(str(path), "no such file", "a figure, table or record of a run")
+        raise InputError(str(path), "no such file", TRACEABLE)
+    folder = path if path.is_dir() else path.parent
+    if folder.resolve().name == "backbone" and (folder.resolve().parent / RECORD).is_file():
+        folder = path = _above(folder / MANIFEST, 1)
+    if folder.resolve().parent.name in MAKERS and (folder / MANIFEST).is_file():
+        return _asked_for(_made_beside_runs(folder))
     if path.is_dir() or path.name == COST:
-        folder = path if path.is_dir() else path.parent
         if not (folder / RECORD).is_file():
             raise InputError(str(path), f"no {RECORD}", "the folder of a run")
         return trace_record(folder / RECORD)
@@ -57,7 +80,51 @@ def trace(path: Path | str) -> Trace:
 
 def trace_record(path: Path | str) -> Trace:
     """The trace of a record that no lineage was asked about."""
-    return _record(Path(path), read_record(path), None)
+    return _asked_for(_record(Path(path), read_record(path), None))
+
+
+def products_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """Lineage by name of every figure and table of a tier's results, or of a published run."""
+    if (folder / "lineage").is_dir():
+        return {path.stem: read_lineage(path) for path in sorted(folder.glob("lineage/*.json"))}
+    path = folder / MANIFEST
+    return dict(read_json(path).get("products", {})) if path.is_file() else {}
+
+
+def trace_named(folder: Path, name: str, lineage: Mapping[str, Any]) -> Trace:
+    """The trace of a figure or table of `products_of(folder)`; of an edited file of it, if any.
+
+    Raises InputError if no file of it is there.
+    """
+    paths = [folder / f"{lineage['kind']}s" / output for output in lineage["outputs"]]
+    paths = [path for path in paths if path.is_file()]
+    if not paths:
+        raise InputError(str(folder), f"no file of {name}", "its results, which snakemake makes")
+    edited = [path for path in paths if file_sha256(path) != lineage["outputs"][path.name]]
+    return _trace_product((edited or paths)[0])
+
+
+def claims_on(folder: Path, names: Collection[str]) -> list[dict[str, str]]:
+    """Claims of `folder` whose evidence is one of the figures or tables `names`, with verdicts."""
+    return [
+        {"claim": row["claim"], "verdict": row["verdict"]}
+        for row in read_claims(folder)
+        if set(names) & set(evidence_of(row))
+    ]
+
+
+def read_claims(folder: Path) -> list[dict[str, str]]:
+    """Rows of a tier's claims.csv, none without one; InputError for a csv of another shape."""
+    path = folder / CLAIMS
+    rows = read_rows(path) if path.is_file() else []
+    if rows and not {"claim", "verdict"} <= set(rows[0]):
+        raise InputError(str(path), "no claims", "the csv of the rule claims")
+    return rows
+
+
+def evidence_of(row: Mapping[str, str]) -> list[str]:
+    """Names of the figures and tables that a row of claims.csv rests on."""
+    return [Path(each).stem for each in (row.get("evidence") or "").split(";") if each]
 
 
 def read_lineage(path: Path | str) -> dict[str, Any]:
@@ -85,8 +152,8 @@ def digest_now(module: str) -> str | None:
 
 
 def command(target: str, tier: str) -> str:
-    """The command that makes `target` at `tier` from the project's folder."""
-    words = ["snakemake", "--cores", "1", target]
+    """The command that makes `target`, or all if it is empty, at `tier` in the project's folder."""
+    words = ["snakemake", "--cores", "1", *([target] if target else [])]
     if (TIERS / f"{tier}.yaml").is_file():
         words += ["--configfile", str(TIERS / f"{tier}.yaml")]
     elif tier != DEFAULT_TIER:
@@ -107,9 +174,7 @@ def _trace_product(path: Path) -> Trace:
     else:
         content, known = None, {}
     if content is None:
-        raise InputError(
-            str(path), f"no lineage of {path.stem} beside it", "a figure, table or record of a run"
-        )
+        raise InputError(str(path), f"no lineage of {path.stem} beside it", TRACEABLE)
     if path.name not in content["outputs"]:
         made = ", ".join(sorted(content["outputs"]))
         raise InputError(str(path), "a file that its lineage does not name", f"one of {made}")
@@ -150,6 +215,7 @@ def _product(
         "settings": lineage["settings"],
         "versions": lineage["versions"],
         "outputs": lineage["outputs"],
+        "claims": claims_on(results, {lineage["name"]}),
         "records": [
             _record_behind(results / entry["path"], name, entry["sha256"], known.get(name, {}))
             for name, entry in lineage["records"].items()
@@ -168,37 +234,123 @@ def _record(path: Path, facts: Mapping[str, Any], recorded: str | None) -> Trace
 
     `recorded` is the sha256 that a lineage gives it.
     """
+    found = file_sha256(path) if path.is_file() else None
+    metrics = facts.get("metrics") or {}
+    features, backbone = (metrics.get(name) for name in ("features", "backbone"))
+    if isinstance(features, dict):
+        folder = _above(path, 3) / "features" / features["id"]
+        features = {**features, "manifest": str(folder / MANIFEST)}
+    return _node(
+        path,
+        _above(path, 3),
+        f"{EXPERIMENTS}.{facts['key']}",
+        found,
+        {
+            **facts,
+            # A backbone's own record counts its features.
+            "features": features if isinstance(features, dict) else None,
+            "backbone": backbone if isinstance(backbone, dict) else None,
+            "extra": _weights(path.parent / "backbone" / MANIFEST),
+        },
+        recorded,
+    )
+
+
+def _node(
+    path: Path,
+    folder: Path,
+    module: str,
+    sha: str | None,
+    facts: Mapping[str, Any],
+    recorded: str | None = None,
+    kind: str = "record",
+) -> Trace:
+    """What records, data sets and features have in common; `folder` is that of their tier."""
     present = path.is_file()
-    found = file_sha256(path) if present else None
     cost = path.with_name(COST)
-    module = f"{EXPERIMENTS}.{facts['key']}"
     now, digest = digest_now(module), facts.get("code_digest")
-    place = path.resolve().parts[-6:]
-    in_place = len(place) == 6 and (place[0], place[2]) == ("results", "runs")
-    tier = path.resolve().parents[3].name if len(place) == 6 else None
+    tier = folder.resolve().name
+    in_place = folder.resolve().parent.name == "results"
+    place = f"results/{tier}/{path.resolve().relative_to(folder.resolve()).as_posix()}"
     return {
-        "kind": "record",
+        "kind": kind,
         "id": facts["id"],
         "tier": tier,
         "file": str(path),
         "present": present,
-        "sha256": found,
+        "sha256": sha,
         "sha256_in_lineage": recorded,
-        "as_used": None if recorded is None or not present else found == recorded,
-        "command": command("/".join(place), tier) if in_place else None,
+        "as_used": None if recorded is None or not present else sha == recorded,
+        "command": command(place, tier) if in_place else None,
         "module": module,
         "code_now": now,
         "code_unchanged": None if digest is None else now == digest,
-        **{name: facts.get(name) for name in FACTS},
-        "features": _features(path, facts),
-        "cost": read_json(cost) if present and cost.is_file() else None,
+        **{name: facts.get(name) for name in (*FACTS, "features", "backbone", "extra")},
+        "cost": read_json(cost) if kind == "record" and present and cost.is_file() else None,
     }
 
 
-def _features(path: Path, facts: Mapping[str, Any]) -> dict[str, str] | None:
-    """What frozen backbone's features the run took, and their manifest; None for most runs."""
-    found = (facts.get("metrics") or {}).get("features")
-    if not isinstance(found, dict):
+def _above(path: Path, levels: int) -> Path:
+    """The folder `levels` above that of `path`, as short as `path` says it; the root at most."""
+    parents = path.parents if len(path.parts) > levels else path.resolve().parents
+    return parents[min(levels, len(parents) - 1)]
+
+
+def _weights(manifest: Path) -> dict[str, Any] | None:
+    """What a record that made a backbone says of it."""
+    if not manifest.is_file():
         return None
-    folder = path.parents[3] / "features" / found["id"]
-    return {**found, "manifest": str(folder / MANIFEST)}
+    content = read_json(manifest)
+    names = ("architecture", "features", "parameters", "sha256")
+    return {"weights": {name: content.get(name) for name in names}}
+
+
+def _made_beside_runs(folder: Path) -> Trace:
+    """The trace of a prepared data set or of a frozen backbone's features."""
+    path, kind = folder / MANIFEST, folder.resolve().parent.name
+    content = read_json(path)
+    needed = ("sha256", "options", "source") if kind == "data" else ("sha256", "backbone", "data")
+    if not isinstance(content, dict) or not set(needed) <= set(content):
+        raise InputError(str(path), "another shape", f"a manifest with {', '.join(needed)}")
+    facts = {**content, "id": folder.resolve().name, "key": kind}
+    if kind == "data":
+        facts["spec"] = {**content["options"], "preprocessing": content.get("preprocessing")}
+        facts["data"] = {name: content.get(name) for name in ("name", "what", "source")}
+        facts["extra"] = {name: content.get(name) for name in ("licence", "counts", "shapes")}
+    else:
+        facts["spec"] = {name: content[name]["id"] for name in ("data", "backbone")}
+        facts["data"] = {"name": content["data"]["id"], "sha256": content["data"]["sha256"]}
+        facts["extra"] = {"arrays": content.get("arrays")}
+    return _node(path, _above(path, 2), MAKERS[kind], content["sha256"], facts, kind=kind)
+
+
+def _asked_for(found: Trace) -> Trace:
+    """`found` with what uses it, and the claims on that."""
+    folder = _above(Path(found["file"]), 3 if found["kind"] == "record" else 2)
+    users = []
+    if found["kind"] != "record":
+        users = [name for name, uses in _inputs(folder).items() if found["sha256"] in uses]
+        products: list[str] = []
+    else:
+        lineages = products_of(folder).items()
+        products = [name for name, lineage in lineages if found["id"] in lineage["records"]]
+        users = list(products)
+        if found["extra"]:
+            weights = found["extra"]["weights"]["sha256"]
+            users += [name for name, uses in _inputs(folder).items() if weights in uses]
+    return {**found, "used_by": users, "claims": claims_on(folder, products)}
+
+
+def _inputs(folder: Path) -> dict[str, set[str]]:
+    """By id of each record and each set of features: the sha256 of what it was made from."""
+    found = {}
+    for path in sorted(folder.glob(f"features/*/{MANIFEST}")):
+        content = read_json(path)
+        found[path.parent.name] = {content[name]["sha256"] for name in ("data", "backbone")}
+    for path in sorted(folder.glob(f"runs/*/*/{RECORD}")):
+        record = read_record(path)
+        inputs = [record["data"], *(record["metrics"].get(n) for n in ("features", "backbone"))]
+        found[path.parent.name] = {
+            each["sha256"] for each in inputs if isinstance(each, dict) and "sha256" in each
+        }
+    return found

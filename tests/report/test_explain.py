@@ -1,0 +1,320 @@
+"""`python -m dpatlas explain` as users meet it: every kind of target, mistakes, first causes."""
+
+import json
+import shutil
+
+import pytest
+from small_run import CODE_NOW, FIGURE, TABLE, small_run, spec_of, write_run
+
+from dpatlas.commands import explain
+from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.errors import run_command
+from dpatlas.report import lineage
+
+DATA_ID, FEATURES_ID = "digits-aa", "digits-aa-net-bb"
+COMMON = {"kind", "tier", "file", "command"}
+NODE = COMMON | {
+    *("id", "key", "present", "sha256", "sha256_in_lineage", "as_used", "module", "code_digest"),
+    *("code_now", "code_unchanged", "spec", "seeds", "data", "features", "backbone", "versions"),
+    *("device", "ledger", "cost", "extra"),
+}
+PRODUCT = COMMON | {
+    *("name", "sha256", "as_made", "module", "code_digest", "code_now", "code_unchanged"),
+    *("settings", "versions", "outputs", "claims", "records"),
+}
+SHAPES = {
+    "figure": PRODUCT,
+    "table": PRODUCT,
+    "record": NODE | {"used_by", "claims"},
+    "data": NODE | {"used_by", "claims"},
+    "features": NODE | {"used_by", "claims"},
+    "claim": COMMON | {"name", "entry", "parts", "products", "records"},
+    "run": COMMON | {"name", "claims", "products", "records"},
+}
+CLAIMS = f"""claim,paper,place,statement,kind,verdict,expected,observed,low,high,runs,evidence
+kl-1a,kl_privacy,Sec. 5,Up.,statistical,reproduced,> 0,1.5,1.25,1.75,2,figures/{FIGURE}.pdf
+kl-1,kl_privacy,Sec. 5,Up and down.,statistical,inconclusive,all,1 of 2,,,2,figures/{FIGURE}.pdf
+kl-2,kl_privacy,Table 1,Other.,exact,reproduced,1,1,,,1,tables/{TABLE}.csv
+"""
+
+
+@pytest.fixture(autouse=True)
+def code_on_disk(monkeypatch):
+    monkeypatch.setattr(lineage, "digest_now", lambda module: CODE_NOW)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with results/embedded: records, a figure, a table, claims, data, features."""
+    folder = small_run(tmp_path / "results")
+    write_atomic(folder / "claims.csv", CLAIMS)
+    source = {"kind": "package", "file": None, "checksum": "sha256:" + "5" * 64}
+    data = {"sha256": "d" * 64, "name": "digits", "what": "digits", "source": source}
+    data |= {"licence": "CC BY 4.0", "counts": {"train": {"3": 10, "8": 20}}, "schema_version": 1}
+    write_json(folder / "data" / DATA_ID / "manifest.json", data | {"options": {"n_train": 30}})
+    features = {"id": FEATURES_ID, "sha256": "f" * 64, "code_digest": CODE_NOW, "device": "cpu"}
+    features |= {"data": {"id": DATA_ID, "sha256": "d" * 64}, "versions": {"torch": "2.15.0"}}
+    features |= {"backbone": {"id": "net-bb", "sha256": "b" * 64}}
+    features |= {"arrays": {"x_train": {"shape": [30, 128], "sha256": "1" * 64}}}
+    write_json(folder / "features" / FEATURES_ID / "manifest.json", features)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def said(capsys, *words):
+    """Exit code, and what was printed on the two streams."""
+    code = run_command(explain.main, list(words))
+    return code, *capsys.readouterr()
+
+
+def record_of(depth=2):
+    return f"results/embedded/runs/kl_privacy/{spec_of(depth=depth).id}"
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        (FIGURE, "figure"),
+        (f"results/embedded/figures/{FIGURE}.png", "figure"),
+        (TABLE, "table"),
+        (f"results/embedded/lineage/{TABLE}.json", "table"),
+        (spec_of(depth=2).id, "record"),
+        (record_of(), "record"),
+        (DATA_ID, "data"),
+        (f"results/embedded/data/{DATA_ID}", "data"),
+        (FEATURES_ID, "features"),
+        (f"results/embedded/features/{FEATURES_ID}/manifest.json", "features"),
+        ("kl-1", "claim"),
+        ("results/embedded", "run"),
+    ],
+)
+def test_every_kind_of_target_has_its_documented_shape_and_fits_a_terminal(
+    project, capsys, target, kind
+):
+    code, out, _ = said(capsys, target, "--json")
+    found = json.loads(out)
+    assert (code, found["kind"], set(found)) == (0, kind, SHAPES[kind])
+    assert set().union(*(found.get("records", ()))) <= NODE
+    for flags in ((), ("--all",)):
+        code, out, _ = said(capsys, target, *flags)
+        assert code == 0
+        wide = [line for line in out.splitlines() if len(line) > 80]
+        # A name or a digest is never cut in two.
+        assert [line for line in wide if len(line.split()) > 6] == []
+
+
+def test_the_shapes_that_tests_pin_are_those_that_the_module_documents():
+    for name in set().union(*SHAPES.values()):
+        assert f"`{name}`" in lineage.__doc__, name
+
+
+def test_a_tree_tells_in_short_all_that_made_a_figure(project, capsys):
+    _, out, _ = said(capsys, FIGURE)
+    words = " ".join(out.split())
+    for part in (
+        f"make snakemake --cores 1 {FIGURE}",
+        f"dpatlas.figures.kl_privacy {CODE_NOW}, as now",
+        "horizons {long 5}",
+        "claims 2 on it; reproduced: kl-1a; inconclusive: kl-1",
+        "2 records of kl_privacy, training: as used",
+        "varied depth 2 | 4",
+        f"digits, sha256 {'d' * 12}, from package (sha256 {'5' * 12})",
+        "torch 2.15.0",
+        "seeds base 0, runs 2",
+        "guaranteed: nothing; claimed: a KL",
+        "wall 16 s, CPU 14 s, peak memory 500 MB, on cpu",
+    ):
+        assert part in words
+    assert len(out.splitlines()) < 30
+
+
+def test_many_records_of_a_kind_are_counted_and_all_are_named_on_request(project, capsys):
+    folder = project / "results" / "embedded"
+    path = folder / "lineage" / f"{FIGURE}.json"
+    content = read_json(path)
+    for depth in range(5, 12):
+        made = write_run(folder, spec_of(depth=depth))
+        content["records"][spec_of(depth=depth).id] = {
+            "path": made.relative_to(folder).as_posix(),
+            "sha256": lineage.file_sha256(made),
+        }
+    write_json(path, content)
+    _, out, _ = said(capsys, FIGURE)
+    assert "9 records of kl_privacy" in out
+    assert "and 6 more" in " ".join(out.split())
+    assert "| ... (9)" in out
+    assert spec_of(depth=9).id not in out
+    assert "--all leaves nothing out" in out
+    _, out, _ = said(capsys, FIGURE, "--all")
+    assert all(spec_of(depth=depth).id in out for depth in (2, 4, *range(5, 12)))
+    assert "--all" not in out
+
+
+def test_a_record_names_its_figures_and_the_claims_on_them(project, capsys):
+    code, out, _ = said(capsys, spec_of(depth=2).id, "--json")
+    found = json.loads(out)
+    assert (code, sorted(found["used_by"])) == (0, sorted([FIGURE, TABLE]))
+    assert [each["claim"] for each in found["claims"]] == ["kl-1a", "kl-1", "kl-2"]
+
+
+def test_data_name_the_records_and_features_made_of_them(project, capsys):
+    _, out, _ = said(capsys, DATA_ID, "--json")
+    ids = [FEATURES_ID, spec_of(depth=2).id, spec_of(depth=4).id]
+    assert sorted(json.loads(out)["used_by"]) == sorted(ids)
+
+
+def test_a_backbone_is_traced_from_its_record_its_folder_and_its_weights(project, capsys):
+    record = write_run(project / "results" / "embedded", spec_of(depth=8))
+    folder = record.parent / "backbone"
+    manifest = {"architecture": "mlp", "features": 128, "parameters": 9, "sha256": "b" * 64}
+    write_json(folder / "manifest.json", manifest)
+    (folder / "weights.npz").write_bytes(b"weights")
+    answers = [
+        said(capsys, str(target), "--json")
+        for target in (record.parent, folder, folder / "weights.npz", folder / "manifest.json")
+    ]
+    assert len(set(answers)) == 1
+    found = json.loads(answers[0][1])
+    assert found["extra"]["weights"] == manifest
+    assert FEATURES_ID in found["used_by"]
+
+
+def test_a_claim_leads_to_its_parts_figures_and_records(project, capsys):
+    _, out, _ = said(capsys, "kl-1")
+    words = " ".join(out.split())
+    assert "verdict inconclusive (statistical, 2 runs)" in words
+    assert "parts reproduced: kl-1a" in words
+    assert f"figure {FIGURE}, as made" in words
+    assert spec_of(depth=4).id in out
+    _, out, _ = said(capsys, "kl-1a")
+    assert "1.5 [1.25, 1.75]" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["kl_vs_dept"], FIGURE),
+        (["kl-3"], "kl-1"),
+        ([spec_of(depth=2).id[:-8]], spec_of(depth=2).id),
+        ([f"results/embedded/figures/{FIGURE}.pfd"], f"{FIGURE}.pdf"),
+        (["nowhere/figure.pdf"], "no folder nowhere"),
+        (["zzzzzz"], "the name of a figure, table, record, claim, data set or features"),
+        ([FIGURE, "--tier", "other"], "--tier embedded"),
+        ([FIGURE, "--results", "none"], "a path, or a name after a run"),
+        ([FIGURE, "kl-1"], "two records"),
+        ([], "--help"),
+        ([FIGURE, TABLE, "third"], "third"),
+    ],
+)
+def test_a_mistake_is_one_line_with_what_comes_near_and_exit_2(project, capsys, words, named):
+    code, out, err = said(capsys, *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert named in err
+
+
+CHANGES = {
+    "spec": {"lr": 0.1},
+    "data": {"data": {"name": "digits", "sha256": "e" * 64, "source": {"kind": "package"}}},
+    "features": {"metrics": {"kl": 1.0, "features": {"id": "f", "sha256": "9" * 64}}},
+    "backbone": {"metrics": {"kl": 1.0, "backbone": {"id": "b", "sha256": "9" * 64}}},
+    "code": {"code_digest": "f" * 16},
+    "versions": {"versions": {"python": "3.11.7", "torch": "2.16.0"}},
+    "device": {"device": "cuda"},
+    "machine": {"cost": {"host": "another"}},
+    "unexplained": {},
+}
+BEFORE = {"features": {"id": "f", "sha256": "8" * 64}, "backbone": {"id": "b", "sha256": "8" * 64}}
+
+
+@pytest.mark.parametrize("cause", CHANGES)
+def test_each_cause_is_named_in_the_first_line_and_comes_before_all_later_ones(
+    tmp_path, capsys, cause
+):
+    order = list(CHANGES)
+    later = order[order.index(cause) :]
+    fields, inputs = {}, dict(BEFORE)
+    for name in later:
+        change = dict(CHANGES[name])
+        inputs |= {k: v for k, v in change.pop("metrics", {}).items() if k in BEFORE}
+        fields |= change
+    spec = spec_of(**({"lr": fields.pop("lr")} if "lr" in fields else {}))
+    old = write_run(tmp_path / "a", spec_of(), metrics={"kl": [1.0, 2.0], **BEFORE})
+    new = write_run(tmp_path / "b", spec, metrics={"kl": [1.0, 3.0], **inputs}, **fields)
+    code, out, _ = said(capsys, str(old), str(new))
+    assert code == 0
+    assert out.startswith(f"first cause: {cause}")
+    assert "kl: 1 of 2 values differ, by up to 0.33 of the larger; the first 2 -> 3" in " ".join(
+        out.split()
+    )
+    _, out, _ = said(capsys, str(old), str(new), "--json")
+    result = json.loads(out)
+    assert set(result) == {"old", "new", "same", "first_cause", "metrics", "differences"}
+    assert (result["first_cause"]["what"], result["metrics"]) == (cause, "differ")
+    assert result["first_cause"] == result["differences"][0]
+
+
+def test_equal_bytes_from_two_machines_do_not_differ(tmp_path, capsys):
+    old = write_run(tmp_path / "a", spec_of())
+    new = write_run(tmp_path / "b", spec_of(), cost={"host": "another"})
+    _, out, _ = said(capsys, str(old), str(new))
+    assert out.startswith("no difference")
+
+
+def test_other_versions_with_equal_metrics_say_that_none_differs(tmp_path, capsys):
+    old = write_run(tmp_path / "a", spec_of())
+    new = write_run(tmp_path / "b", spec_of(), versions={"python": "3.11.7", "torch": "2.16.0"})
+    _, out, _ = said(capsys, str(old), str(new))
+    assert out.startswith("first cause: versions torch: 2.15.0 -> 2.16.0")
+    assert "metrics\n  none differs" in out
+
+
+@pytest.mark.parametrize("target", [f"figures/{FIGURE}.pdf", ""])
+def test_a_figure_and_a_whole_run_differ_for_the_cause_in_their_records(project, capsys, target):
+    shutil.copytree("results", "again")
+    other = project / "again" / "embedded"
+    write_run(other, spec_of(depth=2), versions={"python": "3.11.7", "torch": "2.16.0"})
+    write_run(other, spec_of(depth=4), metrics={"kl": {"worst": [0.5, 2.0]}})
+    _, out, _ = said(capsys, f"results/embedded/{target}", f"again/embedded/{target}")
+    assert out.startswith(f"first cause: versions torch: 2.15.0 -> 2.16.0 [{spec_of(depth=2).id}]")
+    assert f"unexplained [{spec_of(depth=4).id}] (same inputs, different bits)" in out
+    assert "kl.worst: 1 of 2 values differ" in out
+    _, out, _ = said(capsys, f"results/embedded/{target}", f"results/embedded/{target}")
+    assert out.startswith("no difference")
+
+
+def test_a_figure_that_differs_with_equal_records_is_unexplained(project, capsys):
+    small_run(project / "again", text="other bytes")
+    for name in ("claims.csv",):
+        shutil.copy(f"results/embedded/{name}", f"again/embedded/{name}")
+    figure = f"embedded/figures/{FIGURE}.csv"
+    _, out, _ = said(capsys, f"results/{figure}", f"again/{figure}")
+    assert out.startswith("first cause: unexplained (same inputs, different bits)")
+    assert "metrics\n  none differs" in out
+
+
+def test_a_figure_that_was_edited_says_so(project, capsys):
+    shutil.copytree("results", "again")
+    figure = f"embedded/figures/{FIGURE}.csv"
+    write_atomic(project / "again" / figure, "edited")
+    _, out, _ = said(capsys, f"results/{figure}", f"again/{figure}")
+    assert out.startswith("first cause: edited the new file, after it was made")
+
+
+def test_a_name_is_as_made_only_if_all_its_files_are(project, capsys):
+    _, out, _ = said(capsys, FIGURE)
+    assert ", as made" in out
+    write_atomic(project / f"results/embedded/figures/{FIGURE}.png", "edited")
+    _, out, _ = said(capsys, FIGURE)
+    assert f"{FIGURE}.png, CHANGED since it was made" in " ".join(out.split())
+
+
+def test_a_run_with_another_verdict_or_without_a_figure_says_so(project, capsys):
+    shutil.copytree("results", "again")
+    write_atomic(
+        project / "again/embedded/claims.csv", CLAIMS.replace("inconclusive", "reproduced")
+    )
+    _, out, _ = said(capsys, "results/embedded", "again/embedded")
+    assert "verdict kl-1: inconclusive -> reproduced" in out
+    (project / "again/embedded/lineage" / f"{TABLE}.json").unlink()
+    _, out, _ = said(capsys, "results/embedded", "again/embedded")
+    assert out.startswith(f"first cause: products {TABLE}: there -> absent")

@@ -1,0 +1,169 @@
+"""Every public name says what it is; every formula says where it stands and what it refuses.
+
+Read from the syntax alone: no module is imported, so torch is not either.
+"""
+
+import ast
+import functools
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).resolve().parents[1] / "src" / "dpatlas"
+MODULES = sorted(SOURCES.rglob("*.py"))
+BOUNDS = [path for path in MODULES if path.parent.name == "bounds"]
+# How bounds are declared and looked up: these modules hold no formula.
+MACHINERY = ("__init__", "registry", "catalogue")
+# Sets of domains, and the general law of a link: nothing of a paper in them.
+NO_FORMULA = {("dp_sgld", "symbols"), ("single_index", "link")}
+# A numbered place of the paper, or another work by its authors and year.
+SOURCE = re.compile(
+    r"\b(?:Eqs?\.|Thms?|Theorem|Lemmas?|Props?\.|Cors?\.|Conjecture|Algorithm|Assumptions?|Secs?\.|"
+    r"Apps?\.|Appendix|Tables?|Figs?\.) ?[A-Z]?\.?\d+(?:\.\d+)*|\b[A-Z][a-z]+,? \(?(?:19|20)\d\d\b"
+)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def public(body):
+    """Functions and classes of a module or class whose names have no underscore in front."""
+    kinds = Function | ast.ClassDef
+    return [node for node in body if isinstance(node, kinds) and not node.name.startswith("_")]
+
+
+def undocumented(module: ast.Module) -> list[str]:
+    """Public names without a docstring; the module's own is `module`."""
+    named = [("module", module)]
+    for node in public(module.body):
+        named.append((node.name, node))
+        if isinstance(node, ast.ClassDef):
+            named += [(f"{node.name}.{each.name}", each) for each in public(node.body)]
+    return [name for name, node in named if not (ast.get_docstring(node) or "").strip()]
+
+
+def decorators(node: Function) -> dict[str, ast.expr]:
+    """Decorators by name, whether called or not."""
+    found = {}
+    for each in node.decorator_list:
+        function = each.func if isinstance(each, ast.Call) else each
+        found[function.attr if isinstance(function, ast.Attribute) else function.id] = each
+    return found
+
+
+def source_of(node: Function) -> str | None:
+    """The place that `@bound(..., source=...)` declares, or that the docstring names."""
+    declared = decorators(node).get("bound")
+    if isinstance(declared, ast.Call):
+        given = {each.arg: ast.literal_eval(each.value) for each in declared.keywords}
+        return given.get("source")
+    found = SOURCE.search(ast.get_docstring(node) or "")
+    return found and found.group()
+
+
+def formulas(path: Path) -> list[Function]:
+    """Public functions of a module of bounds that compute something of a paper."""
+    return [
+        node
+        for node in public(tree(path).body)
+        if isinstance(node, Function)
+        and (path.stem, node.name) not in NO_FORMULA
+        # Conditions on several arguments at once: they return nothing.
+        and not node.name.startswith("check_")
+    ]
+
+
+def silent_about_errors(module: ast.Module) -> list[str]:
+    """Public functions that refuse input and say so neither themselves nor in the module's words.
+
+    A `checked` one refuses what lies outside its domains, which a module may say once for all; one
+    with a `raise InputError` of its own has a condition of its own.
+    """
+    shared = "InputError" in (ast.get_docstring(module) or "")
+    found = []
+    for node in public(module.body):
+        if not isinstance(node, Function) or "InputError" in (ast.get_docstring(node) or ""):
+            continue
+        raises = any(
+            isinstance(each, ast.Raise)
+            and each.exc is not None
+            and "InputError(" in ast.unparse(each)
+            for each in ast.walk(node)
+        )
+        if raises or ("checked" in decorators(node) and not shared):
+            found.append(node.name)
+    return found
+
+
+def test_every_public_name_has_a_docstring():
+    missing = {
+        f"{path.relative_to(SOURCES)}: {name}"
+        for path in MODULES
+        for name in undocumented(tree(path))
+    }
+    assert missing == set()
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in BOUNDS if path.stem not in MACHINERY], ids=lambda path: path.stem
+)
+def test_every_formula_names_where_it_stands(path):
+    assert [node.name for node in formulas(path) if not source_of(node)] == []
+
+
+@pytest.mark.parametrize("path", BOUNDS, ids=lambda path: path.stem)
+def test_every_formula_that_refuses_input_says_so(path):
+    assert silent_about_errors(tree(path)) == []
+
+
+def test_what_is_no_formula_is_still_there():
+    names = {(path.stem, node.name) for path in BOUNDS for node in public(tree(path).body)}
+    assert names >= NO_FORMULA
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('"""Of two words."""\ndef f(): pass', ["f"]),
+        ('def _f(): pass\n"""No docstring."""', ["module"]),
+        ('"""Of two words."""\nclass A:\n    """Of words."""\n    def g(self): pass', ["A.g"]),
+        ('"""Of two words."""\nasync def f():\n    """ """', ["f"]),
+    ],
+)
+def test_a_missing_docstring_is_seen(text, names):
+    assert undocumented(ast.parse(text)) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ('@bound("a", source="kl_privacy Eq. 6")\ndef f(): pass', "kl_privacy Eq. 6"),
+        ('def f():\n    """As in Thm 3.2."""', "Thm 3.2"),
+        ('def f():\n    """App. E.2 has it."""', "App. E.2"),
+        ('def f():\n    """By Bok, Su, Altschuler 2024."""', "Altschuler 2024"),
+        ('def f():\n    """A number from 2024."""', None),
+        ('def f():\n    """The Table of contents."""', None),
+    ],
+)
+def test_a_source_is_a_numbered_place_or_a_work(text, source):
+    assert source_of(ast.parse(text).body[0]) == source
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('"""M."""\n@checked(a=1)\ndef f(a):\n    """F."""', ["f"]),
+        ('"""All raise `InputError`."""\n@checked(a=1)\ndef f(a):\n    """F."""', []),
+        ('"""M."""\ndef f(a):\n    """F."""\n    raise InputError("a", a, "b")', ["f"]),
+        (
+            '"""M."""\ndef f(a):\n    """Raises InputError."""\n    raise InputError("a", a, "b")',
+            [],
+        ),
+    ],
+)
+def test_silence_about_errors_is_seen(text, names):
+    assert silent_about_errors(ast.parse(text)) == names
