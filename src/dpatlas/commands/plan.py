@@ -69,8 +69,9 @@ def jobs_of(atlas: Atlas) -> list[Job]:
         done = Path(atlas.features(name), "manifest.json").is_file()
         memory_mb = atlas.features_memory_mb(name)
         jobs.append(Job("shared", "features", done, work_of_features(found), memory_mb))
-    last = ("claims.csv", "report/index.html")
-    jobs += [Job("shared", "claims, page", (atlas.folder / path).is_file()) for path in last]
+    last = ("claims.csv", "report/index.html", "manifest.txt")
+    kind = "claims, page, manifest"
+    jobs += [Job("shared", kind, (atlas.folder / path).is_file()) for path in last]
     return jobs
 
 

@@ -6,14 +6,14 @@ from itertools import pairwise
 from typing import Any
 
 from dpatlas.report.counting import BYTES_PER_NUMBER, RECORD_BYTES, Size, Work
+from dpatlas.report.work_training import PRIVATE_STARTS
 
 # Multiplications of one record, forward, of the convolutional network on 3 x 32 x 32.
 CONVOLUTIONAL = 157_000_000
 # A training step visits every layer for means and deviations, forward and back; a chunk of pairs
 # has so many of them.
 VISITS_PER_STEP, PAIRS_PER_CHUNK = 12, 1000
-# Numbers of a row, and optimiser and accountant, which load as long as torch does, and again.
-NUMBERS_PER_ROW, PRIVATE_STARTS = 40, 3
+NUMBERS_PER_ROW = 40
 # Values of kappa, and of epsilon in the ledger, for every DP-SGD prior.
 VALUES_PER_PRIOR = 2
 

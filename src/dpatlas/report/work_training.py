@@ -45,8 +45,8 @@ ATTACKED_UPDATES, PROFILE_POINTS = 4, 11
 VISITS_PER_UPDATE, VISITS_PER_ATTACK, VISITS_PER_REGRESSION = 5, 8, 2
 # A run of Langevin SGD that is attacked, all of it.
 VISITS_PER_LANGEVIN = 4
-# Optimiser and accountant take as long to load as torch does, and again.
-PRIVATE_STARTS = 3
+# The accountant takes half as long to load as torch does.
+PRIVATE_STARTS = 1.5
 # Values of epsilon that a calibration and the ledger ask for.
 CALIBRATION_POINTS = 16
 CURVE_POINTS = 21
