@@ -10,10 +10,7 @@ PYTHON ?=
 BIN := .venv/bin
 IN_ENV = PATH="$(CURDIR)/$(BIN):$$PATH"
 # One process per core, one thread per process.
-PYTEST = OMP_NUM_THREADS=1 $(IN_ENV) pytest -n logical --maxprocesses 4 --dist loadfile
-
-# What runs the workflow for minutes, and kills parts of it, has the machine to itself.
-ALONE := tests/faults tests/slurm tests/workflow
+PYTEST = OMP_NUM_THREADS=1 $(IN_ENV) pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: all help setup smoke test test-all paper-mini lint format lock lock-uv publish clean clean-results
 
@@ -35,8 +32,7 @@ test: setup ## the tests, without those marked slow
 	@$(PYTEST) -m "not slow"
 
 test-all: test ## those, and what needs minutes: faults, the paper tier on miniatures, a real Slurm
-	@$(PYTEST) -m slow $(addprefix --ignore=,$(ALONE))
-	@OMP_NUM_THREADS=1 $(IN_ENV) pytest -m slow $(ALONE)
+	@$(PYTEST) -m slow
 
 paper-mini: setup ## run the paper tier end to end on miniature data sets and weight files
 	@OMP_NUM_THREADS=1 $(IN_ENV) pytest -s tests/workflow/test_paper_mini.py

@@ -219,9 +219,9 @@ def test_candidates_stay_out_of_cases_that_exist_only(kernel):
     ("name", "case"),
     [
         ("kl", TINY),
-        ("logistic", TINY_STEPS["poisson"][1]),
+        pytest.param("logistic", TINY_STEPS["poisson"][1], marks=pytest.mark.slow),
         ("conv", TINY_STEPS["convolutions"][1]),
-        ("certificate", CERTIFICATE),
+        pytest.param("certificate", CERTIFICATE, marks=pytest.mark.slow),
     ],
 )
 def test_the_documented_json_comes_out_of_one_round(name, case, monkeypatch, capsys):

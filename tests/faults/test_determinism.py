@@ -8,9 +8,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 
 
 @pytest.fixture(scope="module")
-def one_and_two(copies):
+def one_and_two(new_checkout):
     """Copies in which the smoke tier has run on one core and on two."""
-    one, two = copies("one"), copies("two-cores")
+    one, two = new_checkout("one"), new_checkout("two-cores")
     processes = [start(each, cores, "--configfile", SMOKE) for cores, each in ((1, one), (2, two))]
     try:
         for process, checkout in zip(processes, (one, two), strict=True):

@@ -30,34 +30,8 @@ DIGITS = {"name": "digits", "classes": [3, 8], "n_train": 30, "norm": 8.0}
 # What the page says of a data set, beside its name and source.
 SHOWN = {"classes": ["3", "8"], "licence": "free"}
 STROKES = {"name": "strokes", "n_train": 40, "n_test": 10}
-KL = {
-    "key": "kl_privacy",
-    "kind": "training",
-    "seed": 0,
-    "noise_source": "keyed",
-    "data": DIGITS,
-    "init": "he",
-    "depth": 2,
-    "width": 4,
-    "outputs": 1,
-    "lr": 0.1,
-    "sigma": 0.01,
-    "steps": 2,
-    "runs": 1,
-}
-PRETRAIN = {
-    "key": "pretrain",
-    "kind": "backbone",
-    "seed": 0,
-    "data": {"name": "strokes"},
-    "model": "mlp",
-    "options": {"widths": [8]},
-    "epochs": 1,
-    "batch": 20,
-    "lr": 0.01,
-    "weight_decay": 0.01,
-    "label_smoothing": 0.05,
-}
+KL = {**small_jobs.KL, "data": DIGITS, "depth": 2, "width": 4, "steps": 2, "runs": 1}
+PRETRAIN = {**small_jobs.PRETRAIN, "epochs": 1, "batch": 20}
 
 
 def prepared(folder, options):

@@ -45,9 +45,9 @@ CONFIGS = ("--configfile", SMOKE, "long.yaml")
 
 
 @pytest.fixture(scope="module")
-def quiet(copies):
+def quiet(new_checkout):
     """A copy in which the tier has run undisturbed, and what a second Snakemake said meanwhile."""
-    checkout = prepared(copies("quiet"))
+    checkout = prepared(new_checkout("quiet"))
     process = run(checkout)
     try:
         while process.poll() is None and not jobs_of(process, checkout):
@@ -61,9 +61,9 @@ def quiet(copies):
 
 
 @pytest.fixture(scope="module")
-def disturbed(copies):
+def disturbed(new_checkout):
     """A copy in which the tier was killed again and again; how often, by mode; who went on."""
-    checkout, survived, resumed = prepared(copies("disturbed")), Counter(), set()
+    checkout, survived, resumed = prepared(new_checkout("disturbed")), Counter(), set()
     draws = random.Random(SEED)
     try:
         for number in range(FAULTS):
@@ -204,8 +204,8 @@ def test_a_second_snakemake_in_the_same_folder_is_refused(quiet):
     assert "LockException" in second.stderr and "unlock" in second.stderr
 
 
-def test_a_read_only_folder_stops_the_run_before_any_job(copies):
-    checkout = copies("read-only")
+def test_a_read_only_folder_stops_the_run_before_any_job(new_checkout):
+    checkout = new_checkout("read-only")
     results = checkout.folder / "results"
     results.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(results)]

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import resource
-import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 import archives
 import yaml
+from checkouts import PROJECT, copy_project
 from local_server import Server, serve
 from shrink import shrink
 
@@ -24,8 +24,6 @@ from dpatlas.core.config import load_config
 from dpatlas.specs.atlas import Atlas
 
 HERE = Path(__file__).resolve().parent
-PROJECT = HERE.parents[1]
-PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", "src")
 PAPER = "workflow/tiers/paper.yaml"
 TIER = "paper-mini"
 # Transfers of these break half-way on the mirror; the official address gives the rest.
@@ -186,14 +184,3 @@ def small_config(paper: Mapping[str, Any], mirror: str, root: Path) -> dict[str,
     """The tier's config with small sizes, and with our own server and folder."""
     data = {**paper["data"], "mirrors": [mirror], "root": str(root)}
     return {**shrink(paper), "tier": TIER, "data": data}
-
-
-def copy_project(folder: Path) -> None:
-    """What a run needs of the project."""
-    folder.mkdir(parents=True)
-    for part in PARTS:
-        if (PROJECT / part).is_dir():
-            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
-            shutil.copytree(PROJECT / part, folder / part, ignore=ignore)
-        else:
-            shutil.copy2(PROJECT / part, folder / part)

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hypothesis import strategies as st
-
 from dpatlas.core.config import TIERS, load_tier, project_root
 
 Path = tuple[Any, ...]
@@ -123,12 +121,6 @@ def mutate(choose: Choose) -> tuple[str, dict[str, Any], list[Path]]:
         if has(config, path):
             changed.append(_change(choose, config, path))
     return tier, config, changed
-
-
-@st.composite
-def mutations(draw: Callable[..., Any]) -> tuple[str, dict[str, Any], list[Path]]:
-    """What `mutate` gives, chosen by hypothesis."""
-    return mutate(lambda values: draw(st.sampled_from(values)))
 
 
 def _change(choose: Choose, config: dict[str, Any], path: Path) -> Path:

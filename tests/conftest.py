@@ -1,0 +1,43 @@
+"""What all tests share: where caches lie, examples that do not vary, and which files come first."""
+
+from pathlib import Path
+
+import pytest
+from checkouts import copy_project
+from hypothesis import settings
+
+from dpatlas.core.environment import keep_caches_in
+
+TESTS = Path(__file__).parent
+# UMAP is compiled for half a minute: once, for all copies of the project. Before any import of it.
+keep_caches_in(TESTS.parent / ".pytest_cache")
+
+# A busy machine must not fail a property, and a failure must be the same for everyone.
+settings.register_profile("dpatlas", deadline=None, derandomize=True)
+settings.load_profile("dpatlas")
+
+# Files that take longest, the longest first: started last, one would run while the other
+# processes have nothing left to do.
+FIRST = (
+    "workflow/test_workflow.py",
+    "faults/test_determinism.py",
+    "workflow/test_paper_mini.py",
+    "faults/test_kills.py",
+    "slurm/test_slurm.py",
+    "workflow/test_config_fuzzing.py",
+    "experiments/test_audit.py",
+    "workflow/test_dry_run.py",
+    "workflow/test_isolation.py",
+    "test_bench.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    place = {TESTS / name: number for number, name in enumerate(FIRST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
+
+
+@pytest.fixture(scope="session")
+def new_checkout(tmp_path_factory):
+    """A function that makes a copy of the project in which nothing has run yet."""
+    return lambda name: copy_project(tmp_path_factory.mktemp(name) / "dp-atlas")

@@ -1,0 +1,108 @@
+"""Copies of the project in which the workflow runs as its users run it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+PARTS = (
+    "Snakefile",
+    "config.yaml",
+    "environment.yml",
+    "workflow",
+    "profiles",
+    "src",
+    "pyproject.toml",
+)
+SMOKE = "workflow/tiers/smoke.yaml"
+
+
+class Checkout:
+    """A copy of the project in a folder of its own, run as a user would."""
+
+    def __init__(self, folder: Path, offline: bool = False):
+        self.folder = folder
+        # What every command starts with: a network namespace in which there is nothing.
+        self.prefix = without_network() if offline else ()
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": str(folder / "src"),
+            "XDG_CACHE_HOME": str(folder / ".cache"),
+        }
+
+    def run(self, *command: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [*self.prefix, *command],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=1800,
+        )
+
+    @property
+    def offline(self) -> bool:
+        return bool(self.prefix)
+
+    def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
+        return self.run(sys.executable, "-m", "snakemake", "--cores", "2", *arguments)
+
+    def python(self, *arguments: str) -> subprocess.CompletedProcess:
+        return self.run(sys.executable, *arguments)
+
+    def planned(self, *arguments: str) -> dict[str, int]:
+        """Jobs per rule that a dry run would do; `all` does no work and is left out."""
+        result = self.snakemake("-n", *arguments)
+        assert result.returncode == 0, result.stdout + result.stderr
+        table = re.search(r"^job +count\n[- ]+\n(.*?)\ntotal", result.stdout, re.S | re.M)
+        if table is None:
+            assert "Nothing to be done" in result.stdout + result.stderr
+            return {}
+        rows = [line.split() for line in table[1].splitlines()]
+        return {name: int(count) for name, count in rows if name != "all"}
+
+    def edit(self, path: str, old: str, new: str):
+        """Context manager: replace `old` by `new` in a file and put it back afterwards."""
+        return Edit(self.folder / path, old, new)
+
+
+class Edit:
+    def __init__(self, path: Path, old: str, new: str):
+        self.path, self.old, self.new = path, old, new
+
+    def __enter__(self):
+        self.before, self.times = self.path.read_text(), self.path.stat()
+        assert self.old in self.before, f"{self.path} has no {self.old!r}"
+        self.path.write_text(self.before.replace(self.old, self.new, 1))
+
+    def __exit__(self, *failure):
+        self.path.write_text(self.before)
+        os.utime(self.path, ns=(self.times.st_atime_ns, self.times.st_mtime_ns))
+
+
+def without_network() -> tuple[str, ...]:
+    """Command that runs another one without a network; empty where none can be made."""
+    for flags in ("-n", "-rn"):
+        command = ("unshare", flags)
+        if (
+            shutil.which("unshare")
+            and not subprocess.run([*command, "true"], capture_output=True, check=False).returncode
+        ):
+            return command
+    return ()
+
+
+def copy_project(folder: Path, offline: bool = False) -> Checkout:
+    """A copy in `folder` in which nothing has run yet; with `offline`, it knows no network."""
+    for part in PARTS:
+        source = PROJECT / part
+        if source.is_dir():
+            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            shutil.copytree(source, folder / part, ignore=ignore)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, folder / part)
+    return Checkout(folder, offline)

@@ -1,0 +1,26 @@
+"""What the Snakefile asks of a config before the first job, in this process."""
+
+from dpatlas.core.config import SCHEMA, validate
+from dpatlas.report.rates import runtime_minutes
+from dpatlas.specs.atlas import Atlas
+
+
+def evaluate(config, schema=SCHEMA):
+    """All of it; raises InputError where the config makes no run."""
+    validate(config, schema)
+    atlas = Atlas(config)
+    atlas.check_data_root()
+    atlas.products(), atlas.all_records(), atlas.claim_records(), atlas.claim_settings()
+    atlas.data_sets(), atlas.data_source()
+    for key in atlas.blocks:
+        atlas.settings(key)
+    for name in (*atlas.figures, *atlas.tables):
+        atlas.behind(name)
+    for name, spec in atlas.specs.items():
+        assert spec.argument
+        assert atlas.record(name)
+        atlas.data_manifest(name), atlas.public_manifest(name), atlas.backbone_files(name)
+        atlas.backbone_arguments(name)
+        assert atlas.device(name) in ("cpu", "cuda", "auto")
+        assert atlas.memory_mb(name) >= 100
+        assert runtime_minutes(atlas, name) >= 1
