@@ -59,6 +59,7 @@ def write_run(folder: Path, spec: Spec, cost: dict[str, Any] | None = None, **ch
         "wall_s": 8.0,
         "peak_memory_mb": 500.0,
         "machine": "x86_64",
+        "processor": "Some CPU, avx2",
         "device": "cpu",
         "host": "some-host",
         "cores": 2,

@@ -220,7 +220,7 @@ CHANGES = {
     "code": {"code_digest": "f" * 16},
     "versions": {"versions": {"python": "3.11.7", "torch": "2.16.0"}},
     "device": {"device": "cuda"},
-    "machine": {"cost": {"host": "another"}},
+    "machine": {"cost": {"processor": "Some CPU, avx512f"}},
     "unexplained": {},
 }
 BEFORE = {"features": {"id": "f", "sha256": "8" * 64}, "backbone": {"id": "b", "sha256": "8" * 64}}
@@ -255,7 +255,7 @@ def test_each_cause_is_named_in_the_first_line_and_comes_before_all_later_ones(
 
 def test_equal_bytes_from_two_machines_do_not_differ(tmp_path, capsys):
     old = write_run(tmp_path / "a", spec_of())
-    new = write_run(tmp_path / "b", spec_of(), cost={"host": "another"})
+    new = write_run(tmp_path / "b", spec_of(), cost={"host": "another", "processor": "another"})
     _, out, _ = said(capsys, str(old), str(new))
     assert out.startswith("no difference")
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from dpatlas import __version__
 from dpatlas.core.files import read_json, write_json
+from dpatlas.core.processor import processor
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
@@ -84,6 +85,7 @@ def write_record(path: Path | str, record: dict[str, Any], stopwatch: Stopwatch)
         "peak_memory_mb": peak / (1024**2 if sys.platform == "darwin" else 1024),
         "host": socket.gethostname(),
         "machine": platform.machine(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "device": record["device"],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -26,7 +26,7 @@ CAUSES = (
 RESULTS = ("seeds", "ledger", "verdict", "metrics", "bytes")
 UNEXPLAINED = "unexplained"
 FACTS = ("spec", "data", "features", "backbone", "code_digest", "versions", "device")
-MACHINE = ("machine", "host", "cores")
+MACHINE = ("processor", "machine", "host", "cores")
 # Of a data set's manifest: what tells where it is from before what follows from that.
 FIRST_OF_DATA = ("name", "source", "preprocessing", "options", "sha256")
 ABSENT = "absent"
@@ -112,7 +112,8 @@ def _known_differences(old: Trace, new: Trace) -> Iterator[Difference]:
     if shas[0] != shas[1] and old["cost"] and new["cost"]:
         # Of equal bytes nobody asks where they were made.
         for name in MACHINE:
-            yield from _fields("machine", old["cost"].get(name), new["cost"].get(name), name)
+            if name in old["cost"] and name in new["cost"]:
+                yield from _fields("machine", old["cost"][name], new["cost"][name], name)
     for name in ("seeds", "ledger"):
         if old[name] is not None and new[name] is not None:
             yield from _fields(name, old[name], new[name])

@@ -44,7 +44,7 @@ DEFAULTS = {
         "dense": 2.5e-11,
         "streamed": 3e-10,
         "accountings": 0.2,
-        "starts": 2.5,
+        "starts": 2.1,
     },
     "cuda": {
         "products": 1e-13,
