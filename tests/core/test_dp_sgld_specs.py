@@ -112,7 +112,7 @@ def test_the_refused_accountant_is_the_one_that_the_engine_refuses():
     ("change", "words"),
     [
         ("dp_sgld: {accuracy: {step_size: 1.0}}", ["dp_sgld.accuracy.step_size", "< 1"]),
-        ("dp_sgld: {accuracy: {grid: {lambda: [0]}}}", ["grid.lambda.0", "0", "> 0"]),
+        ("dp_sgld: {accuracy: {grid: {lambda: [0]}}}", ["grid.lambda.0", "0", ">= 1e-30"]),
         ("dp_sgld: {accuracy: {radius: 0}}", ["dp_sgld.accuracy.radius", "> 0"]),
         ("dp_sgld: {accuracy: {sets: []}}", ["dp_sgld.accuracy.sets", "at least 1"]),
     ],

@@ -10,7 +10,7 @@ import zlib
 class Server:
     """An HTTP server on this machine that answers with one of `answers` after the other.
 
-    paths and headers: what was asked for; sent: bytes of each body that was sent by `serve`.
+    paths and headers: what was asked for; sent: bytes of each body that `serve` sends.
     """
 
     def __init__(self):
@@ -78,8 +78,9 @@ def serve(content, *, cut=None, stall=0.0, ranges=True, validate=True, **headers
                 handler.send_header(name, value)
         handler.end_headers()
         body = content[start:][:cut]
-        handler.wfile.write(body)
+        # Before the body: whoever has it all may look at once.
         handler.server_of_test.sent.append(len(body))
+        handler.wfile.write(body)
         handler.server_of_test.closing.wait(stall)
 
     return answer
