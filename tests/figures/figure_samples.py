@@ -2,20 +2,47 @@
 
 import csv
 import io
+import json
 
 import matplotlib.style
 import numpy as np
 from matplotlib.text import Text
 
+from dpatlas.core.canonical import canonical_json
+from dpatlas.core.records import FIELDS
 from dpatlas.core.specs import Spec
 from dpatlas.figures import look
 from dpatlas.figures.output import to_csv
+
+FIGURE_FILES, TABLE_FILES = ("csv", "pdf", "png", "svg"), ("csv", "md", "tex")
 
 
 def bare_record(kind, metrics, key="dp_sgld", **fields):
     """A record with its spec and metrics, and a ledger that says nothing."""
     spec = Spec.of({"key": key, "kind": kind, **fields}, kind)
     return {"id": spec.id, "spec": spec.fields, "metrics": metrics, "ledger": {}}
+
+
+def check_job(main, name, records, settings, folder, suffixes):
+    """Run a figure's or table's job: it writes every file and names all records behind it."""
+    paths = []
+    for record in records:
+        path = folder / record["id"] / "record.json"
+        path.parent.mkdir()
+        whole = dict.fromkeys(FIELDS) | {"schema_version": 1} | record
+        path.write_text(json.dumps(whole, allow_nan=False))
+        paths.append(str(path))
+    lineage = folder / "lineage" / f"{name}.json"
+    options = ["--tier", "my-tier", "--settings", canonical_json(settings)]
+    options += ["--lineage", str(lineage), "--output", str(folder / "made")]
+    assert main([name, *options, "--records", *paths]) == 0
+    made = {path.name: path.read_bytes() for path in (folder / "made").iterdir()}
+    assert set(made) == {f"{name}.{suffix}" for suffix in suffixes}
+    readable = next(suffix for suffix in ("svg", "md") if suffix in suffixes)
+    assert b"tier my-tier" in made[f"{name}.{readable}"]
+    rows = csv_rows(made[f"{name}.csv"])
+    behind = {identifier for row in rows for identifier in row["runs"].split(";")}
+    assert behind == set(json.loads(lineage.read_text())["records"])
 
 
 def in_style(draw, records, settings):

@@ -1,6 +1,5 @@
 """What the figures and the table of feature_learning show, on records with known laws."""
 
-import json
 import math
 import warnings
 from functools import cache
@@ -21,10 +20,17 @@ from feature_sample_records import (
     rate_law,
     simulation_record,
 )
-from figure_samples import bare_record, csv_rows, drawn_lines, in_style, shown_rows, smallest_text
+from figure_samples import (
+    FIGURE_FILES,
+    TABLE_FILES,
+    bare_record,
+    check_job,
+    drawn_lines,
+    in_style,
+    shown_rows,
+    smallest_text,
+)
 
-from dpatlas.core.canonical import canonical_json
-from dpatlas.core.records import FIELDS
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
 from dpatlas.figures import feature_curves
@@ -63,25 +69,10 @@ def rising(point):
 
 @pytest.mark.parametrize("name", [*FIGURES, *TABLES])
 def test_a_job_writes_every_file_and_names_all_records_behind_it(name, tmp_path):
-    paths = []
-    for record in all_records():
-        path = tmp_path / record["id"] / "record.json"
-        path.parent.mkdir()
-        whole = dict.fromkeys(FIELDS) | {"schema_version": 1} | record
-        path.write_text(json.dumps(whole, allow_nan=False))
-        paths.append(str(path))
-    paths = paths if name in TABLES else paths[:-1]
-    lineage = tmp_path / "lineage" / f"{name}.json"
-    options = ["--tier", "my-tier", "--settings", canonical_json(SETTINGS)]
-    options += ["--lineage", str(lineage), "--output", str(tmp_path / "made")]
-    assert main([name, *options, "--records", *paths]) == 0
-    kinds = ("csv", "pdf", "png", "svg") if name in FIGURES else ("csv", "md", "tex")
-    made = {path.name: path.read_bytes() for path in (tmp_path / "made").iterdir()}
-    assert set(made) == {f"{name}.{kind}" for kind in kinds}
-    assert b"tier my-tier" in made[f"{name}.{'svg' if name in FIGURES else 'md'}"]
-    rows = csv_rows(made[f"{name}.csv"])
-    behind = {identifier for row in rows for identifier in row["runs"].split(";")}
-    assert behind == set(json.loads(lineage.read_text())["records"])
+    records = all_records() if name in TABLES else all_records()[:-1]
+    check_job(
+        main, name, records, SETTINGS, tmp_path, FIGURE_FILES if name in FIGURES else TABLE_FILES
+    )
 
 
 @pytest.mark.parametrize("name", FIGURES)

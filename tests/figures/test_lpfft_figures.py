@@ -1,10 +1,16 @@
 """What the figures of lp_fft's training show, on synthetic records."""
 
-import json
-
 import numpy as np
 import pytest
-from figure_samples import csv_rows, drawn_lines, in_style, shown_rows, smallest_text
+from figure_samples import (
+    FIGURE_FILES,
+    TABLE_FILES,
+    check_job,
+    drawn_lines,
+    in_style,
+    shown_rows,
+    smallest_text,
+)
 from lpfft_sample_records import (
     CONTROL_ARMS,
     EPSILONS,
@@ -19,8 +25,6 @@ from lpfft_sample_records import (
 )
 from scipy import stats
 
-from dpatlas.core.canonical import canonical_json
-from dpatlas.core.records import FIELDS
 from dpatlas.core.statistics import FAILS, HOLDS, OPEN
 from dpatlas.errors import InputError
 from dpatlas.figures import lp_fft, lpfft_features, lpfft_rows, lpfft_strategies
@@ -44,21 +48,8 @@ def two_levels(**options):
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_job_writes_every_file_and_names_all_records_behind_it(name, tmp_path):
-    paths = []
-    for record in RECORDS[name]()[:3]:
-        path = tmp_path / record["id"] / "record.json"
-        path.parent.mkdir()
-        path.write_text(json.dumps(dict.fromkeys(FIELDS) | {"schema_version": 1} | record))
-        paths.append(str(path))
-    lineage = tmp_path / "lineage" / f"{name}.json"
-    options = ["--tier", "my-tier", "--settings", canonical_json({}), "--lineage", str(lineage)]
-    made = tmp_path / "made"
-    assert lp_fft.main([name, *options, "--output", str(made), "--records", *paths]) == 0
-    kinds = ("csv", "pdf", "png", "svg") if name in FIGURES else ("csv", "md", "tex")
-    assert {path.name for path in made.iterdir()} == {f"{name}.{kind}" for kind in kinds}
-    rows = csv_rows((made / f"{name}.csv").read_bytes())
-    behind = {identifier for row in rows for identifier in row["runs"].split(";")}
-    assert behind == set(json.loads(lineage.read_text())["records"])
+    suffixes = FIGURE_FILES if name in FIGURES else TABLE_FILES
+    check_job(lp_fft.main, name, RECORDS[name]()[:3], {}, tmp_path, suffixes)
 
 
 @pytest.mark.parametrize("name", FIGURES)

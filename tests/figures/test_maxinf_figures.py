@@ -1,11 +1,18 @@
 """What the figures of max_information show, on records made of the paper's own formulas."""
 
-import json
 import math
 
 import numpy as np
 import pytest
-from figure_samples import csv_rows, drawn_lines, in_style, shown_rows, smallest_text
+from figure_samples import (
+    FIGURE_FILES,
+    TABLE_FILES,
+    check_job,
+    drawn_lines,
+    in_style,
+    shown_rows,
+    smallest_text,
+)
 from maxinf_sample_records import (
     AXES,
     BASE,
@@ -22,8 +29,6 @@ from dpatlas.bounds.max_information import (
     kappa_per_record,
 )
 from dpatlas.bounds.max_information_mechanisms import leading_term_ratio
-from dpatlas.core.canonical import canonical_json
-from dpatlas.core.records import FIELDS
 from dpatlas.errors import InputError
 from dpatlas.figures import maxinf_theory
 from dpatlas.figures.max_information import FIGURES, TABLES, main
@@ -51,23 +56,8 @@ def series_of(rows, names):
 
 @pytest.mark.parametrize("name", [*FIGURES, *TABLES])
 def test_a_job_writes_every_file_and_names_all_records_behind_it(name, tmp_path):
-    paths = []
-    for record in RECORDS[name]():
-        path = tmp_path / record["id"] / "record.json"
-        path.parent.mkdir()
-        whole = dict.fromkeys(FIELDS) | {"schema_version": 1} | record
-        path.write_text(json.dumps(whole, allow_nan=False))
-        paths.append(str(path))
-    lineage = tmp_path / "lineage" / f"{name}.json"
-    options = ["--tier", "my-tier", "--settings", canonical_json({}), "--lineage", str(lineage)]
-    assert main([name, *options, "--output", str(tmp_path / "made"), "--records", *paths]) == 0
-    kinds = ("csv", "pdf", "png", "svg") if name in FIGURES else ("csv", "md", "tex")
-    made = {path.name: path.read_bytes() for path in (tmp_path / "made").iterdir()}
-    assert set(made) == {f"{name}.{kind}" for kind in kinds}
-    assert b"tier my-tier" in made[f"{name}.{'svg' if name in FIGURES else 'md'}"]
-    rows = csv_rows(made[f"{name}.csv"])
-    behind = {identifier for row in rows for identifier in row["runs"].split(";")}
-    assert behind == set(json.loads(lineage.read_text())["records"])
+    suffixes = FIGURE_FILES if name in FIGURES else TABLE_FILES
+    check_job(main, name, RECORDS[name](), {}, tmp_path, suffixes)
 
 
 @pytest.mark.parametrize("name", FIGURES)
