@@ -13,9 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from dpatlas.core.guard import one_of
 from dpatlas.errors import run_command
-from dpatlas.experiments.job import Job, job_main
+from dpatlas.experiments.job import Job, by_kind, job_main
 from dpatlas.experiments.sgld_accuracy import accuracy
 from dpatlas.experiments.sgld_finetune import finetune
 from dpatlas.experiments.sgld_long import long_training
@@ -24,15 +23,19 @@ from dpatlas.specs.dp_sgld import takes_features
 
 MODULE = "dpatlas.experiments.dp_sgld"
 PACKAGES = ("torch", "numpy", "scipy", "dp-accounting")
-TRAINED = {"accuracy": accuracy, "finetune": finetune, "long_training": long_training}
-COMPUTED = {"privacy_loss": privacy_loss, "counterexample": counterexample, "utility": utility}
+KINDS = {
+    "accuracy": accuracy,
+    "finetune": finetune,
+    "long_training": long_training,
+    "privacy_loss": privacy_loss,
+    "counterexample": counterexample,
+    "utility": utility,
+}
 
 
 def run(job: Job) -> dict[str, Any]:
     """Metrics, seeds and ledger of the job's spec."""
-    kind = job.spec.fields["kind"]
-    one_of(*TRAINED, *COMPUTED).check("kind", kind)
-    return TRAINED[kind](job, job.backbones) if kind in TRAINED else COMPUTED[kind](job)
+    return by_kind(job, KINDS)
 
 
 def main(arguments: Sequence[str]) -> int:

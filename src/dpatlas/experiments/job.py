@@ -12,6 +12,7 @@ import numpy as np
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.digest import code_digest
 from dpatlas.core.files import check_writable, read_json, remove_parts
+from dpatlas.core.guard import one_of
 from dpatlas.core.records import Stopwatch, make_record, versions, write_record
 from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
@@ -102,6 +103,13 @@ def resolve_device(name: str) -> str:
 def torch_device(name: str) -> str:
     """What torch calls the device."""
     return name.removesuffix(TF32)
+
+
+def by_kind(job: Job, kinds: Mapping[str, Callable[[Job], dict[str, Any]]]) -> dict[str, Any]:
+    """What the job's kind is mapped to, done; raises InputError for a kind of none."""
+    kind = job.spec.fields["kind"]
+    one_of(*kinds).check("kind", kind)
+    return kinds[kind](job)
 
 
 def job_main(

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from dpatlas.errors import InputError, run_command
-from dpatlas.experiments.job import Job, job_main
+from dpatlas.errors import run_command
+from dpatlas.experiments.job import Job, by_kind, job_main
 from dpatlas.experiments.kl_linearized import constants, linearized
 from dpatlas.experiments.kl_training import training
 
@@ -26,11 +26,7 @@ PACKAGES = ("torch", "numpy")
 
 def run(job: Job) -> dict[str, Any]:
     """Metrics, seeds and ledger of the job's spec."""
-    kinds = {"training": training, "linearized": linearized, "constants": constants}
-    kind = job.spec.fields["kind"]
-    if kind not in kinds:
-        raise InputError("kind", repr(kind), "one of " + ", ".join(kinds))
-    return kinds[kind](job)
+    return by_kind(job, {"training": training, "linearized": linearized, "constants": constants})
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,9 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from dpatlas.core.guard import one_of
 from dpatlas.errors import run_command
-from dpatlas.experiments.job import Job, job_main
+from dpatlas.experiments.job import Job, by_kind, job_main
 from dpatlas.experiments.lpfft_distortion import distortion
 from dpatlas.experiments.lpfft_dynamics import dynamics
 from dpatlas.experiments.lpfft_features import feature_quality, umap
@@ -24,8 +23,10 @@ from dpatlas.experiments.lpfft_strategies import strategies
 
 MODULE = "dpatlas.experiments.lp_fft"
 PACKAGES = ("torch", "numpy", "scipy", "dp-accounting", "scikit-learn", "umap-learn")
-TRAINED = {"strategies": strategies, "feature_quality": feature_quality, "umap": umap}
-COMPUTED = {
+KINDS = {
+    "strategies": strategies,
+    "feature_quality": feature_quality,
+    "umap": umap,
     "dynamics": dynamics,
     "distortion": distortion,
     "sensitivity": sensitivity,
@@ -35,9 +36,7 @@ COMPUTED = {
 
 def run(job: Job) -> dict[str, Any]:
     """Metrics, seeds and ledger of the job's spec."""
-    kind = job.spec.fields["kind"]
-    one_of(*TRAINED, *COMPUTED).check("kind", kind)
-    return TRAINED[kind](job, job.backbones) if kind in TRAINED else COMPUTED[kind](job)
+    return by_kind(job, KINDS)
 
 
 def main(arguments: Sequence[str]) -> int:

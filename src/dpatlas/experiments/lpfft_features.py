@@ -7,7 +7,6 @@ task are known, others are asked for.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,7 +68,7 @@ class Stretch:
     lr: float
 
 
-def feature_quality(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
+def feature_quality(job: Job) -> dict[str, Any]:
     """Metrics, seeds and ledger of a spec of kind `feature_quality`: one noise multiplier.
 
     FFT against LP-FFT on one budget, for every head scale and rate. `rows`: nearest neighbours'
@@ -89,7 +88,7 @@ def feature_quality(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
     if sorted(set(fields["at"])) != fields["at"]:
         raise InputError("at", fields["at"], "steps in increasing order")
     check_parts(job.data)
-    backbone = load_backbone(job, folders)
+    backbone = load_backbone(job)
     _check_public(job.public, backbone)
     quality = Quality(job, backbone)
     for task in quality.tasks.values():
@@ -178,7 +177,7 @@ class Quality:
         return self._untouched
 
 
-def umap(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
+def umap(job: Job) -> dict[str, Any]:
     """Metrics, seeds and ledger of a spec of kind `umap`.
 
     `panels`: two-dimensional coordinates of the first `points` test records, by UMAP on their
@@ -197,7 +196,7 @@ def umap(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
     integer(ge=3, le=len(job.data.y_test)).check("points", fields["points"])
     check_parts(job.data)
     integer(ge=1, le=len(job.data.y_train)).check("neighbours", fields["neighbours"])
-    backbone = load_backbone(job, folders)
+    backbone = load_backbone(job)
     networks = Networks(
         job,
         backbone,

@@ -9,7 +9,6 @@ every strategy of two phases, the controls included, tries the same number of se
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -66,7 +65,7 @@ class Spent:
         return {"epsilon": self.epsilon, "relation": self.relation, "guaranteed_by": self.by}
 
 
-def strategies(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
+def strategies(job: Job) -> dict[str, Any]:
     """Metrics, seeds and ledger of a spec of kind `strategies`: one privacy level, every strategy.
 
     `rows`: strategy, share, rates and steps of the phases, epsilon of both together, and the
@@ -81,7 +80,7 @@ def strategies(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
     for name, domain in DOMAINS.items():
         domain.check(name, fields[name])
     check_parts(job.data)
-    backbone = load_backbone(job, folders)
+    backbone = load_backbone(job)
     budget = Budget(job, Networks(job, backbone, **_network_settings(fields)))
     rows = budget.search.run()
     metrics = {

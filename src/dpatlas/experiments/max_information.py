@@ -13,9 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from dpatlas.core.guard import one_of
 from dpatlas.errors import run_command
-from dpatlas.experiments.job import Job, job_main
+from dpatlas.experiments.job import Job, by_kind, job_main
 from dpatlas.experiments.maxinf_certificates import agreement, certificates
 from dpatlas.experiments.maxinf_theory import coefficients, kappa, simulation
 
@@ -32,9 +31,7 @@ KINDS = {
 
 def run(job: Job) -> dict[str, Any]:
     """Metrics, seeds and ledger of the job's spec."""
-    kind = job.spec.fields["kind"]
-    one_of(*KINDS).check("kind", kind)
-    return KINDS[kind](job)
+    return by_kind(job, KINDS)
 
 
 def main(arguments: Sequence[str]) -> int:

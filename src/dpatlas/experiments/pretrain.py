@@ -36,7 +36,7 @@ def run(job: Job, places: Places) -> dict[str, Any]:
         case "imported":
             return imported(job, _to_write(job), places)
         case "transfer":
-            return transfer(job, job.backbones)
+            return transfer(job)
         case kind:
             raise InputError("kind", repr(kind), "one of backbone, imported, transfer")
 

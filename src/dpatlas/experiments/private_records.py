@@ -1,8 +1,5 @@
 """The private records of a job, and the public backbone that it takes."""
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from dpatlas.data.features import PARTS, Features
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
@@ -19,11 +16,12 @@ def check_parts(data: Prepared) -> None:
             raise InputError(f"n_{part}", 0, "at least 1")
 
 
-def load_backbone(job: Job, folders: Sequence[Path]) -> Backbone:
+def load_backbone(job: Job) -> Backbone:
     """The one backbone that the spec names."""
-    if len(folders) != 1:
-        raise InputError("--backbone", f"{len(folders)} folders", "one, to take features from")
-    backbone = load(folders[0])
+    if len(job.backbones) != 1:
+        found = f"{len(job.backbones)} folders"
+        raise InputError("--backbone", found, "one, to take features from")
+    backbone = load(job.backbones[0])
     training, wanted = backbone.manifest["training"], job.spec.fields["backbone"]
     if training["spec_id"] != wanted:
         raise InputError("--backbone", training["spec_id"], str(wanted))

@@ -5,10 +5,9 @@ share the rows of DP-SGD and SGD. Every arm tries its grid on the validation rec
 best setting `runs` times afresh (`search`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from dpatlas.bounds.dp_sgld import SCHEDULES
@@ -50,7 +49,7 @@ class Arm:
     schedule: str | None = None
 
 
-def accuracy(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
+def accuracy(job: Job) -> dict[str, Any]:
     """Metrics, seeds and ledger of a spec of kind `accuracy`.
 
     `rows`: per arm the best setting, what is claimed and guaranteed, settings tried, validation
@@ -61,7 +60,7 @@ def accuracy(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
     """
     fields = job.spec.fields
     check_settings(fields)
-    split = load_split(job, folders)
+    split = load_split(job)
     problem = problem_of(job, split)
     arms = list(arms_of(fields))
     search = Search(job, arms, asdict, lambda arm: list(settings_of(arm, fields, problem, split)))

@@ -1,8 +1,6 @@
 """dp_sgld: the records that softmax regression sees, bounded by a public norm."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -60,7 +58,7 @@ class Split:
         }
 
 
-def load_split(job: Job, folders: Sequence[Path]) -> Split:
+def load_split(job: Job) -> Split:
     """Features of the three parts as the spec asks for them, each record scaled by itself.
 
     Raises InputError for a missing part, for another backbone than the spec's, for features that it
@@ -71,7 +69,7 @@ def load_split(job: Job, folders: Sequence[Path]) -> Split:
     check_parts(data)
     backbone = shown = None
     if fields["features"] != "raw":
-        backbone = load_backbone(job, folders)
+        backbone = load_backbone(job)
         shown = frozen_features(job, backbone)
     x, scaled_down = {}, 0
     for part in PARTS:

@@ -8,7 +8,6 @@ noise; the clip bound is on the gradient of all trained parts together.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ class Arm:
     epsilon: float | None
 
 
-def finetune(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
+def finetune(job: Job) -> dict[str, Any]:
     """Metrics, seeds and ledger of a spec of kind `finetune`.
 
     `rows`: per arm what is trained, the best learning rate and its accuracies, as in
@@ -58,7 +57,7 @@ def finetune(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
     for name, domain in DOMAINS.items():
         domain.check(name, fields[name])
     check_parts(data)
-    backbone = load_backbone(job, folders)
+    backbone = load_backbone(job)
     arms = list(arms_of(fields))
     tuning = FineTuning(job, backbone)
     for arm in arms:

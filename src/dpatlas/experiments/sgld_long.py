@@ -6,10 +6,9 @@ Every number of steps has its own noise and its own setting, tuned on the valida
     noisy-gd       Langevin steps with the noise of Thm 3.2, which holds here but is not tight
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from dpatlas.core.guard import integer, real
@@ -43,7 +42,7 @@ class Arm:
     steps: int
 
 
-def long_training(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
+def long_training(job: Job) -> dict[str, Any]:
     """Metrics, seeds and ledger of a spec of kind `long_training`.
 
     `rows`: per number of steps and method the best setting and its accuracies, as in
@@ -58,7 +57,7 @@ def long_training(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
         for value in fields[name]:
             domain.check(name, value)
     real(gt=0).check("max_grad_norm", fields["max_grad_norm"])
-    split = load_split(job, folders)
+    split = load_split(job)
     problem = problem_of(job, split)
     arms = [
         Arm(method, comparison, fields["epsilon"], steps)

@@ -1,7 +1,6 @@
 """pretrain: what frozen features are worth on the private data, against raw pixels."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ LEDGER = {
 }
 
 
-def transfer(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
+def transfer(job: Job) -> dict[str, Any]:
     """Measure every backbone of the spec, in the order of its `backbones` (ids of their specs).
 
     Metrics: `rows`, the first of which is raw pixels: backbone, architecture, source, sha256,
@@ -45,7 +44,7 @@ def transfer(job: Job, folders: Sequence[Path]) -> dict[str, Any]:
     that a backbone was trained on.
     """
     fields = job.spec.fields
-    backbones = [load(folder) for folder in folders]
+    backbones = [load(folder) for folder in job.backbones]
     found = [backbone.manifest["training"]["spec_id"] for backbone in backbones]
     if found != fields["backbones"]:
         raise InputError("--backbone", found, f"backbones {fields['backbones']}, in this order")
