@@ -1,6 +1,5 @@
 """Small data, a small backbone and small specs of dp_sgld's trained kinds."""
 
-import functools
 import json
 
 from small_jobs import labelled
@@ -118,7 +117,8 @@ def run(spec, manifest, folder, backbones=(), features=None):
         spec,
         module="dpatlas.experiments.sgld_accuracy",
         packages=("torch",),
-        run=functools.partial(KINDS[spec.fields["kind"]], folders=backbones),
+        run=KINDS[spec.fields["kind"]],
+        backbones=tuple(backbones),
         data=manifest,
         record=folder / "record.json",
         checkpoints=folder / "checkpoints",

@@ -208,14 +208,15 @@ def test_dp_sgld_takes_features_from_it(made, tmp_path):
     kept = Checkpoints(tmp_path / "kept", {})
     features(tmp_path / "data" / "manifest.json", made / "backbone", tmp_path / "shown", "cpu")
     data, shown = prepared.load(tmp_path / "data"), frozen.load(tmp_path / "shown")
-    job = Job(spec, data, "cpu", kept, Stopwatch(), features=shown)
-    split = load_split(job, [made / "backbone"])
+    folders = (made / "backbone",)
+    job = Job(spec, data, "cpu", kept, Stopwatch(), folders, features=shown)
+    split = load_split(job)
     assert split.x["train"].shape == (6, 512) and split.backbone["id"] == spec_of().id
     torch.testing.assert_close(split.x["test"].norm(dim=1), torch.full((3,), 2.0))
     other = prepared.load(tmp_path / "data")
     other.manifest["preprocessing"]["divide"] = 16
     with pytest.raises(InputError, match="preprocessing"):
-        load_split(Job(spec, other, "cpu", kept, Stopwatch()), [made / "backbone"])
+        load_split(Job(spec, other, "cpu", kept, Stopwatch(), folders))
 
 
 def test_two_imports_give_the_same_bytes_and_leave_torch_s_generator(made, published, tmp_path):
