@@ -32,20 +32,8 @@ def digits(tmp_path_factory):
 
 
 def spec_of(**changes):
-    fields = {
-        "key": "pretrain",
-        "kind": "backbone",
-        "seed": 0,
-        "data": {"name": "strokes"},
-        "model": "mlp",
-        "options": {"widths": [32, 16]},
-        "epochs": 3,
-        "batch": 100,
-        "lr": 0.01,
-        "weight_decay": 0.01,
-        "label_smoothing": 0.05,
-    }
-    return Spec.of({**fields, **changes}, "small")
+    own = {"options": {"widths": [32, 16]}, "epochs": 3, "batch": 100}
+    return Spec.of({**small_jobs.PRETRAIN, **own, **changes}, "small")
 
 
 def transfer_spec(**changes):

@@ -25,7 +25,7 @@ CAUSES = (
 )
 RESULTS = ("seeds", "ledger", "verdict", "metrics", "bytes")
 UNEXPLAINED = "unexplained"
-FACTS = ("spec", "data", "features", "backbone", "code_digest", "versions", "device")
+FACTS = ("spec", "data", "features", "backbone", "code", "versions", "device")
 MACHINE = ("processor", "machine", "host", "cores")
 # Of a data set's manifest: what tells where it is from before what follows from that.
 FIRST_OF_DATA = ("name", "source", "preprocessing", "options", "sha256")
@@ -93,7 +93,7 @@ def _record_differences(old: Trace, new: Trace) -> list[Difference]:
 
 
 def _known_differences(old: Trace, new: Trace) -> Iterator[Difference]:
-    for name in (*FACTS[:4], "code", *FACTS[5:]):
+    for name in FACTS:
         source = "code_digest" if name == "code" else name
         if old[source] is None or new[source] is None:
             # Known of one only: a published run keeps no seeds and ledgers.
