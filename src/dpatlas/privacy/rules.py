@@ -32,6 +32,7 @@ class Watched(torch.autograd.Function):
     @staticmethod
     def backward(ctx, delta: Tensor) -> tuple[Tensor | None, None, None]:
         """The gradient with respect to x, where it is needed."""
+        ctx.rule.reached = True
         below = ctx.rule.backward(delta, *ctx.saved_tensors, wanted=ctx.needs_input_grad[0])
         return below, None, None
 
@@ -53,6 +54,10 @@ class Rule:
         }
         self.anchor = torch.zeros(0, requires_grad=True)
         self.calls = 0
+        # Whether a gradient came back in the last pass.
+        self.reached = False
+        # Of the pass that is running; None takes any number.
+        self.rows: int | None = None
         self.kept: dict[str, Tensor] = {}
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -62,11 +67,18 @@ class Rule:
             raise InputError(
                 f"layer {self.name}", "used more than once in a pass", "a layer used once"
             )
+        if self.rows is not None and len(x) != self.rows:
+            raise InputError(
+                f"layer {self.name} ({type(self.layer).__name__})",
+                f"an input of shape {tuple(x.shape)} for {self.rows} records",
+                "records first, with whatever belongs to a record in its own row",
+            )
         return Watched.apply(x, self.anchor, self)
 
     def reset(self) -> None:
         """Forget the last pass."""
         self.calls = 0
+        self.reached = False
         self.kept = {}
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:

@@ -27,7 +27,8 @@ from dpatlas.privacy.host import on_device
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.noise import add_noise
 from dpatlas.privacy.optimizers import OPTIMIZERS, optimizer
-from dpatlas.privacy.per_record import Loss, NetworkGradients, cross_entropy
+from dpatlas.privacy.per_record import NetworkGradients, cross_entropy, refuse_unsafe_layers
+from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch, Sampler
 
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
@@ -251,7 +252,6 @@ class PrivateTraining:
         for number, phase in enumerate(self.phases):
             if phase.steps:
                 self._start(number)
-                check_labels(self.labels, self.kernel.outputs(self.x[:1]), self.loss)
         self._phase = None
 
     def _start(self, number: int) -> None:
@@ -266,7 +266,9 @@ class PrivateTraining:
                 sorted({name.split(".")[0] for name, _ in self.model.named_parameters()})
             )
             raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
-        self.kernel = kernel_for(self.model, self.loss, self.views, phase.clipping)
+        self.kernel = probed_kernel(
+            self.model, self.loss, self.x, self.labels, self.augmentation, phase.clipping
+        )
         self._constants = self.kernel.constants(self.x)
         self._optimizer = optimizer(
             phase.optimizer,
@@ -279,6 +281,7 @@ class PrivateTraining:
 
     def _clipped_sum(self, phase: TrainingPhase, step: int) -> ClippedSum:
         x, labels, constants = self.x, self.labels, self._constants
+        refuse_autocast(x.device)
         if not isinstance(phase.sampler, FullBatch):
             batch = phase.sampler.batch_indices(self.noise, self.repetition, step)
             picked = on_device(batch, x.device)
@@ -314,6 +317,43 @@ class PrivateTraining:
                 self.ema[name].lerp_(value, 1 - decay)
 
 
+def probed_kernel(
+    model: nn.Module,
+    loss: Loss,
+    x: Tensor,
+    labels: Tensor,
+    augmentation: Augmentation | None = None,
+    clipping: str = "flat",
+) -> NetworkGradients | SoftmaxGradients:
+    """`kernel_for` such data, after `dpatlas.privacy.probe` with the real loss and augmentation.
+
+    x (n, ...), labels (n,): of the records only shapes, types and device are used by the probe, and
+    the least and largest label by a check that the cross-entropy knows them.
+    """
+    views = augmentation.views if augmentation else 1
+    refuse_unsafe_layers(model)
+    kernel = kernel_for(model, loss, views, clipping)
+
+    def on_copy(copied: nn.Module, its_loss: Loss) -> NetworkGradients | SoftmaxGradients:
+        return taken_as_probed(kernel_for(copied, its_loss, views, clipping))
+
+    settings = (type(kernel), clipping)
+    subject = Subject(
+        model, loss, on_copy, x[:1], labels[:1], augmentation=augmentation, settings=settings
+    )
+    check_labels(labels, probe(subject), loss)
+    return taken_as_probed(kernel)
+
+
+def taken_as_probed(
+    kernel: NetworkGradients | SoftmaxGradients,
+) -> NetworkGradients | SoftmaxGradients:
+    """The kernel, which need not probe its network by itself."""
+    if isinstance(kernel, NetworkGradients):
+        kernel.take_as_probed()
+    return kernel
+
+
 def kernel_for(
     model: nn.Module, loss: Loss, views: int = 1, clipping: str = "flat"
 ) -> NetworkGradients | SoftmaxGradients:
@@ -324,7 +364,12 @@ def kernel_for(
         if type(layer).forward is not nn.Sequential.forward
     ]
     name, layer = layers[0] if layers else ("", model)
-    if len(layers) == 1 and type(layer) is nn.Linear and loss is cross_entropy and views == 1:
+    plain = type(layer) is nn.Linear and "forward" not in vars(layer)
+    # Hooks may change what a layer gives: the closed form would not know.
+    plain &= not any(
+        module._forward_hooks or module._forward_pre_hooks for module in model.modules()
+    )
+    if len(layers) == 1 and plain and loss is cross_entropy and views == 1:
         return SoftmaxGradients(layer, f"{name}." if name else "")
     return NetworkGradients(model, loss, views, clipping)
 
