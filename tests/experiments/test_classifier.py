@@ -121,7 +121,7 @@ def test_accuracy_is_of_the_last_iterate_on_the_test_records(data, tmp_path):
             [phase],
             torch.from_numpy(data.x_train),
             torch.from_numpy(data.y_train),
-            noise=Noise(job.spec.digest),
+            noise=Noise(job.spec.digest, "keyed"),
         )
         training.run()
         right = model(torch.from_numpy(data.x_test)).argmax(1).numpy() == data.y_test
@@ -150,7 +150,9 @@ def test_canaries_that_are_out_are_never_in_a_batch(data):
     spec = spec_of(**CANARIES)
     found = canaries.Canaries.of(prepared.load(data.parent), spec.fields)
     sampler = classifier.training_phase(spec.fields, 18, found).sampler
-    seen = np.concatenate([sampler.batch_indices(Noise("x"), 0, step) for step in range(200)])
+    seen = np.concatenate(
+        [sampler.batch_indices(Noise("x", "keyed"), 0, step) for step in range(200)]
+    )
     assert set(range(18)) - set(seen.tolist()) == found.empty_slots
     assert (sampler.expected_batch, sampler.sample_rate) == (8, 8 / 18)
     wrong = found.labels != prepared.load(data.parent).y_validation[:6]

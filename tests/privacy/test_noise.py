@@ -13,7 +13,7 @@ SIZES = {"small": LARGE - 1, "large": 2 * BLOCK + LARGE + 1}
 
 def draw(*sizes: int, scale: float = 1.0, repetition: int = 0, step: int = 0) -> list[np.ndarray]:
     tensors = [torch.zeros(size) for size in sizes]
-    add_noise(tensors, scale, Noise("digest"), repetition=repetition, step=step)
+    add_noise(tensors, scale, Noise("digest", "keyed"), repetition=repetition, step=step)
     return [tensor.numpy().astype(np.float64) for tensor in tensors]
 
 
@@ -49,7 +49,7 @@ def test_halves_of_a_block_are_independent():
 
 def test_noise_is_added_to_what_is_there():
     tensors = [torch.arange(5.0), torch.full((LARGE + 3,), 2.0)]
-    add_noise(tensors, 0.0, Noise("digest"), repetition=0, step=0)
+    add_noise(tensors, 0.0, Noise("digest", "keyed"), repetition=0, step=0)
     torch.testing.assert_close(tensors[0], torch.arange(5.0))
     torch.testing.assert_close(tensors[1], torch.full((LARGE + 3,), 2.0))
 
