@@ -205,8 +205,8 @@ def _parser(default: Mapping[str, Any]) -> ArgumentParser:
     privacy.add_argument(
         "--noise-source",
         default="os",
-        help="os: of the operating system, so that no other run repeats the record; a killed command "
-        "goes on if it is given again, a finished one shows its record and trains nothing. keyed: "
+        help="os: of the operating system, so that nobody can repeat the record; given again, a "
+        "killed command goes on, and a finished one shows its record and trains nothing. keyed: "
         "repeatable, and whoever knows the settings can subtract the noise",
     )
     work = parser.add_argument_group("training")
