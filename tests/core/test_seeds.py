@@ -1,10 +1,11 @@
 import itertools
+import json
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from dpatlas.core.seeds import Noise, generator, seed
+from dpatlas.core.seeds import Noise, Streams, generator, note_stream, recording, seed
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
@@ -118,3 +119,32 @@ def test_a_run_that_kept_its_secret_goes_on_with_the_same_draws():
 def test_an_unknown_noise_source_is_refused():
     with pytest.raises(InputError, match="source: found 'dice'; allowed: one of keyed, os"):
         Noise("digest", "dice")
+
+
+def test_streams_note_themselves_while_they_are_recorded():
+    seed("kl_privacy", use="before", run=0)
+    with recording() as outer:
+        seed("kl_privacy", use="init", run=0, layer=1, base=0)
+        with recording() as inner:
+            seed("kl_privacy", use="init", layer=2, run=7, base=0)
+            Noise("digest", "keyed").normal(3, repetition=0, step=0, use="step")
+            Noise().generator(repetition=0, step=0, use="batch")
+        note_stream("named", "ties (audit, a constant)")
+    Noise("digest", "keyed").key(0, 0, "after")
+    drawn = {
+        "keyed": ["step"],
+        "named": ["init (kl_privacy, base, layer, run)"],
+        "os": ["batch"],
+    }
+    assert inner.facts() == drawn
+    assert outer.facts() == drawn | {"named": [*drawn["named"], "ties (audit, a constant)"]}
+
+
+def test_streams_come_back_from_what_a_checkpoint_keeps():
+    first, second = Streams(), Streams()
+    for streams in (first, second):
+        streams.note("os", "noise")
+        streams.note("os", "noise")
+    second.note("named", "init (lp_fft)")
+    first.add(json.loads(json.dumps(second.stored())))
+    assert first.facts() == second.facts() == {"named": ["init (lp_fft)"], "os": ["noise"]}

@@ -144,7 +144,13 @@ def test_the_record_moves_a_step_by_seven_tenths_of_what_is_allowed_for():
         bounded = bound_records(x, FEATURE_NORM).x
         ends = [
             LangevinRun(
-                settings, bounded, labels, CLASSES, noise=Noise("x", "keyed"), repetition=run
+                settings,
+                bounded,
+                labels,
+                CLASSES,
+                noise=Noise("x", "keyed"),
+                repetition=run,
+                shared_noise="neighbours",
             ).run()
             for run in range(60)
         ]

@@ -101,7 +101,7 @@ def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(training_spec, d
             size = sum(weight.numel() for weight in weights)
             draws = noise.normal(size, repetition=run, step=step, use="step")
             flat = torch.cat([weight.flatten() for weight in weights]) - eta * base
-            flat = flat + np.sqrt(2 * eta) * sigma * torch.from_numpy(draws)
+            flat = (flat + np.sqrt(2 * eta) * sigma * torch.from_numpy(draws)).float()
             parts = flat.split([weight.numel() for weight in weights])
             weights = [p.view_as(w) for p, w in zip(parts, weights, strict=True)]
     job = job_module.Job(
