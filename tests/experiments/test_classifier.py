@@ -255,6 +255,37 @@ class TestCommand:
         assert self.train(tmp_path, *words) == 0
         assert steps == [0, 1, "killed", 2, 3]
 
+    def test_a_finished_command_shows_its_record_and_releases_nothing_new(
+        self, data, tmp_path, monkeypatch, capsys
+    ):
+        words = ("--data", str(data), *self.QUICK, "--noise-multiplier", "1")
+        assert self.train(tmp_path, *words) == 0
+        first = capsys.readouterr().out
+        path = Path(first.splitlines()[-1].removeprefix("record: "))
+        before = path.read_bytes()
+        record = json.loads(before)
+        assert record["spec"]["noise_source"] == "os" and record["seeds"]["os"] == [
+            "batch",
+            "noise",
+        ]
+        monkeypatch.setattr(PrivateTraining, "step", None)
+        assert self.train(tmp_path, *words) == 0
+        again = capsys.readouterr()
+        assert again.out == first and "nothing is trained again" in again.err
+        assert path.read_bytes() == before
+
+    def test_noise_of_the_operating_system_is_new_in_every_folder_and_keyed_noise_is_not(
+        self, data, tmp_path
+    ):
+        words = ("--data", str(data), *self.QUICK, "--noise-multiplier", "1")
+        for source, same in (("os", False), ("keyed", True)):
+            found = []
+            for folder in (tmp_path / f"{source} 1", tmp_path / f"{source} 2"):
+                assert self.train(folder, *words, "--noise-source", source) == 0
+                (path,) = (folder / "out").glob("*/record.json")
+                found.append(json.loads(path.read_text())["metrics"])
+            assert (found[0] == found[1]) == same
+
     def test_no_noise_is_said_aloud(self, data, tmp_path, capsys):
         assert (
             self.train(tmp_path, "--data", str(data), *self.QUICK, "--noise-multiplier", "0") == 0

@@ -33,7 +33,8 @@ def fingerprint(*parts: Any) -> str:
 
 def initial_values(model: nn.Module) -> str:
     """Digest of all parameters and buffers."""
-    return fingerprint({name: value.clone() for name, value in model.state_dict().items()})
+    # Weights change with every step: what is remembered of them would never be asked for.
+    return fingerprint([(name, _content(value)) for name, value in model.state_dict().items()])
 
 
 def _digest(content: Any) -> str:
@@ -87,8 +88,12 @@ def _tensor_text(value: Tensor) -> str:
     version = None if value.is_inference() else value._version
     known = _known.get(value)
     if known is None or known[0] is None or known[0] != version:
-        host = value.detach()
-        host = host if host.device.type == "cpu" else host.cpu()
-        known = version, _digest(np.ascontiguousarray(host.numpy()))
+        known = version, _content(value)
         _known[value] = known
-    return f"{value.dtype} {tuple(value.shape)} {known[1]}"
+    return known[1]
+
+
+def _content(value: Tensor) -> str:
+    host = value.detach()
+    host = host if host.device.type == "cpu" else host.cpu()
+    return f"{value.dtype} {tuple(value.shape)} {_digest(np.ascontiguousarray(host.numpy()))}"

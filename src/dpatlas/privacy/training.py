@@ -138,6 +138,7 @@ class PrivateTraining:
         # The repetition whose noise is this training's, and a digest of the weights it began with.
         self._claimed: int | None = None
         self._began_at: str | None = None
+        self._structure: str | None = None
         self._skipped: int | Tensor = 0
         check_records(model, x, labels)
         for phase in self.phases:
@@ -295,9 +296,10 @@ class PrivateTraining:
         """Take the noise of this repetition, or raise InputError if another training did."""
         if self._began_at is None:
             self._began_at = initial_values(self.model)
-        settings = (self.phases, self.loss, self.augmentation, self.model, self.x, self.labels)
-        training = fingerprint(type(self), settings, self._began_at)
-        self.noise.claim(self.repetition, training, self.shared_noise)
+        if self._structure is None:
+            self._structure = fingerprint(type(self), self.model, self.loss, self.augmentation)
+        training = (self._structure, self.phases, self.x, self.labels, self._began_at)
+        self.noise.claim(self.repetition, fingerprint(training), self.shared_noise)
         self._claimed = self.repetition
 
     def _clipped_sum(self, phase: TrainingPhase, step: int) -> ClippedSum:
