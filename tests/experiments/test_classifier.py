@@ -121,7 +121,7 @@ def test_accuracy_is_of_the_last_iterate_on_the_test_records(data, tmp_path):
             [phase],
             torch.from_numpy(data.x_train),
             torch.from_numpy(data.y_train),
-            noise=Noise(job.spec.digest),
+            noise=Noise(job.spec.digest, "keyed"),
         )
         training.run()
         right = model(torch.from_numpy(data.x_test)).argmax(1).numpy() == data.y_test
@@ -150,7 +150,9 @@ def test_canaries_that_are_out_are_never_in_a_batch(data):
     spec = spec_of(**CANARIES)
     found = canaries.Canaries.of(prepared.load(data.parent), spec.fields)
     sampler = classifier.training_phase(spec.fields, 18, found).sampler
-    seen = np.concatenate([sampler.batch_indices(Noise("x"), 0, step) for step in range(200)])
+    seen = np.concatenate(
+        [sampler.batch_indices(Noise("x", "keyed"), 0, step) for step in range(200)]
+    )
     assert set(range(18)) - set(seen.tolist()) == found.empty_slots
     assert (sampler.expected_batch, sampler.sample_rate) == (8, 8 / 18)
     wrong = found.labels != prepared.load(data.parent).y_validation[:6]
@@ -252,6 +254,37 @@ class TestCommand:
             self.train(tmp_path, *words)
         assert self.train(tmp_path, *words) == 0
         assert steps == [0, 1, "killed", 2, 3]
+
+    def test_a_finished_command_shows_its_record_and_releases_nothing_new(
+        self, data, tmp_path, monkeypatch, capsys
+    ):
+        words = ("--data", str(data), *self.QUICK, "--noise-multiplier", "1")
+        assert self.train(tmp_path, *words) == 0
+        first = capsys.readouterr().out
+        path = Path(first.splitlines()[-1].removeprefix("record: "))
+        before = path.read_bytes()
+        record = json.loads(before)
+        assert record["spec"]["noise_source"] == "os" and record["seeds"]["os"] == [
+            "batch",
+            "noise",
+        ]
+        monkeypatch.setattr(PrivateTraining, "step", None)
+        assert self.train(tmp_path, *words) == 0
+        again = capsys.readouterr()
+        assert again.out == first and "nothing is trained again" in again.err
+        assert path.read_bytes() == before
+
+    def test_noise_of_the_operating_system_is_new_in_every_folder_and_keyed_noise_is_not(
+        self, data, tmp_path
+    ):
+        words = ("--data", str(data), *self.QUICK, "--noise-multiplier", "1")
+        for source, same in (("os", False), ("keyed", True)):
+            found = []
+            for folder in (tmp_path / f"{source} 1", tmp_path / f"{source} 2"):
+                assert self.train(folder, *words, "--noise-source", source) == 0
+                (path,) = (folder / "out").glob("*/record.json")
+                found.append(json.loads(path.read_text())["metrics"])
+            assert (found[0] == found[1]) == same
 
     def test_no_noise_is_said_aloud(self, data, tmp_path, capsys):
         assert (

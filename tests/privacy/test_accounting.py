@@ -122,7 +122,7 @@ def test_no_record_is_used_more_often_than_shuffled_phases_are_charged_for(n, ba
         charged = [found.count for found in _mechanisms(phases) if found.sampler == kind]
         uses = Counter()
         for step in range(start, start + steps):
-            uses.update(kind.batch_indices(Noise("digest"), 0, step).tolist())
+            uses.update(kind.batch_indices(Noise("digest", "keyed"), 0, step).tolist())
         assert max(uses.values(), default=0) <= sum(charged)
         start += steps
 

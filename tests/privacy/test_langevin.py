@@ -25,7 +25,9 @@ def settings(sampler=FullBatch(N), **changes) -> Langevin:  # noqa: B008  frozen
 
 
 def run(chosen: Langevin, repetition: int = 0) -> LangevinRun:
-    return LangevinRun(chosen, *data(), CLASSES, noise=Noise("digest"), repetition=repetition)
+    return LangevinRun(
+        chosen, *data(), CLASSES, noise=Noise("digest", "keyed"), repetition=repetition
+    )
 
 
 def loss(weights, x, labels, lam):
@@ -48,7 +50,7 @@ def test_a_mini_batch_step_is_the_mean_over_its_records():
     x, labels = data()
     sampler = FixedSize(N, 7)
     one = run(settings(sampler, sigma=0.0, lam=1e-9))
-    batch = torch.from_numpy(sampler.batch_indices(Noise("digest"), 0, 0))
+    batch = torch.from_numpy(sampler.batch_indices(Noise("digest", "keyed"), 0, 0))
     weights = one.weights.clone().requires_grad_()
     with torch.enable_grad():
         fit = torch.nn.functional.cross_entropy(x[batch] @ weights.T, labels[batch])
@@ -60,7 +62,7 @@ def test_a_mini_batch_step_is_the_mean_over_its_records():
 def test_the_noise_of_a_step_has_variance_two_eta_sigma_squared():
     x = torch.zeros(N, 4000, dtype=torch.float64)
     chosen = settings(sigma=0.3, lam=1e-12, rates=(0.125,), radius=1e12)
-    one = LangevinRun(chosen, x, data()[1], CLASSES, noise=Noise("digest"), repetition=0)
+    one = LangevinRun(chosen, x, data()[1], CLASSES, noise=Noise("digest", "keyed"), repetition=0)
     before = one.weights.clone()
     one.step()
     moved = (one.weights - before).flatten().numpy() / (np.sqrt(2 * 0.125) * 0.3)
@@ -70,7 +72,7 @@ def test_the_noise_of_a_step_has_variance_two_eta_sigma_squared():
 def test_the_start_has_variance_two_sigma_squared_over_lambda():
     x = torch.zeros(N, 4000, dtype=torch.float64)
     chosen = settings(sigma=0.3, lam=0.02, radius=1e9)
-    one = LangevinRun(chosen, x, data()[1], CLASSES, noise=Noise("digest"), repetition=0)
+    one = LangevinRun(chosen, x, data()[1], CLASSES, noise=Noise("digest", "keyed"), repetition=0)
     assert stats.kstest(one.weights.flatten() / np.sqrt(2 * 0.09 / 0.02), "norm").pvalue > 1e-3
 
 
@@ -89,7 +91,7 @@ def test_replacing_a_record_moves_the_noise_free_step_by_at_most_its_sensitivity
         other = x.clone()
         other[0] = sign * torch.nn.functional.normalize(x[0], dim=0)
         one = LangevinRun(
-            settings(sigma=0.0), other, labels, CLASSES, noise=Noise("d"), repetition=0
+            settings(sigma=0.0), other, labels, CLASSES, noise=Noise("d", "keyed"), repetition=0
         )
         one.weights = torch.full((CLASSES, D), 0.3, dtype=torch.float64)
         one.step()

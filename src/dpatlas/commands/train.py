@@ -14,6 +14,7 @@ from dpatlas.core.config import load_config
 from dpatlas.core.files import check_writable, read_json
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import say
+from dpatlas.core.records import read_record
 from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.privacy.accounting import ACCOUNTANTS, RELATIONS
@@ -49,17 +50,23 @@ def main(arguments: Sequence[str]) -> int:
     from dpatlas.experiments.audit import MODULE, PACKAGES, run
     from dpatlas.experiments.job import execute
 
+    path = options.output / spec.id / "record.json"
+    if options.noise_source == "os" and path.is_file():
+        # New noise on the same records would be another release, which adds to the first.
+        say(f"{spec.id}: trained before; this is its record, and nothing is trained again")
+        print(report(read_record(path), path.parent))
+        return 0
     record = execute(
         spec,
         module=MODULE,
         packages=PACKAGES,
         run=run,
         data=manifest,
-        record=options.output / spec.id / "record.json",
+        record=path,
         checkpoints=options.output / "checkpoints",
         device=options.device,
     )
-    print(report(record, options.output / spec.id))
+    print(report(record, path.parent))
     return 0
 
 
@@ -195,7 +202,13 @@ def _parser(default: Mapping[str, Any]) -> ArgumentParser:
         "--max-grad-norm", type=float, default=default["max_grad_norm"], help="clip bound"
     )
     privacy.add_argument("--clipping", default="flat", help="flat or per-layer")
-    privacy.add_argument("--noise-source", default="keyed", help="keyed (repeatable) or os")
+    privacy.add_argument(
+        "--noise-source",
+        default="os",
+        help="os: of the operating system, so that nobody can repeat the record; given again, a "
+        "killed command goes on, and a finished one shows its record and trains nothing. keyed: "
+        "repeatable, and whoever knows the settings can subtract the noise",
+    )
     work = parser.add_argument_group("training")
     work.add_argument("--batch", type=int, help=f"expected batch; {default['batch']} if none")
     length = work.add_mutually_exclusive_group()

@@ -32,7 +32,7 @@ UNTOLD = {"what": "unknown: nobody said how the settings were chosen", "cost": "
 
 
 def train(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `training`."""
+    """Metrics and ledger of a spec of kind `training`."""
     fields, data = job.spec.fields, job.data
     check_data(data)
     for name, domain in DOMAINS.items():
@@ -68,10 +68,8 @@ def train(job: Job) -> dict[str, Any]:
     if canaries:
         scores = np.array(finished[0]["canary_scores"])
         metrics["audit"] = verdict(scores, canaries, fields, statement["epsilon"])
-    names = ("init", "batch", "noise") + (("canary",) if canaries else ())
     return {
         "metrics": metrics,
-        "seeds": {"base": fields["seed"], "runs": fields["runs"], "uses": list(names)},
         "ledger": statement,
     }
 

@@ -88,13 +88,6 @@ def simulation(job: Job) -> dict[str, Any]:
             "rows": rows,
             "warnings": warned,
         },
-        "seeds": {
-            "base": fields["seed"],
-            "runs": fields["runs"],
-            "draws": "seed(feature_learning, use, base, run, d): direction, weights, biases, "
-            "first, second, test; each also of a rehearsal",
-            "noise": f"{fields['noise_source']}: (spec digest, condition and run, step, features)",
-        },
         "ledger": _ledger(fields, conditions),
     }
 

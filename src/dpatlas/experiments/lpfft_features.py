@@ -69,7 +69,7 @@ class Stretch:
 
 
 def feature_quality(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `feature_quality`: one noise multiplier.
+    """Metrics and ledger of a spec of kind `feature_quality`: one noise multiplier.
 
     FFT against LP-FFT on one budget, for every head scale and rate. `rows`: nearest neighbours'
     accuracy on the private and on the pre-training task, and the network's on the private test
@@ -105,7 +105,7 @@ def feature_quality(job: Job) -> dict[str, Any]:
         "epsilon": found["epsilon"],
         "rows": rows,
     }
-    return {"metrics": metrics, "seeds": _seeds(fields), "ledger": found}
+    return {"metrics": metrics, "ledger": found}
 
 
 class Quality:
@@ -178,7 +178,7 @@ class Quality:
 
 
 def umap(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `umap`.
+    """Metrics and ledger of a spec of kind `umap`.
 
     `panels`: two-dimensional coordinates of the first `points` test records, by UMAP on their
     features, after so many steps of LP and then before, early and late in FFT; with the accuracy of
@@ -222,7 +222,7 @@ def umap(job: Job) -> dict[str, Any]:
     }
     shared = {name: ledgers[0][name] for name in ("mechanism", "delta", "clip", "holds_for")}
     shared |= {"epsilon": None, "guaranteed": "as each arm says", "claimed": None, "arms": ledgers}
-    return {"metrics": metrics, "seeds": _seeds(fields), "ledger": shared}
+    return {"metrics": metrics, "ledger": shared}
 
 
 def _umap_ledger(fields: dict[str, Any], sampler: Sampler, first: int) -> dict[str, Any]:
@@ -368,7 +368,3 @@ def _sizes(job: Job, backbone: Backbone) -> dict[str, Any]:
         "n_test": len(job.data.y_test),
         "backbone": {**identity(backbone), "architecture": backbone.architecture},
     }
-
-
-def _seeds(fields: dict[str, Any]) -> dict[str, Any]:
-    return {"base": fields["seed"], "uses": ["init", "batch", "noise"]}

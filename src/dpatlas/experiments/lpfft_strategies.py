@@ -66,7 +66,7 @@ class Spent:
 
 
 def strategies(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `strategies`: one privacy level, every strategy.
+    """Metrics and ledger of a spec of kind `strategies`: one privacy level, every strategy.
 
     `rows`: strategy, share, rates and steps of the phases, epsilon of both together, and the
     accuracies of the reported runs, run i of all rows from the same head. The ledger has one entry
@@ -94,8 +94,7 @@ def strategies(job: Job) -> dict[str, Any]:
         "features": job.features and job.features.identity(),
         "rows": rows,
     }
-    seeds = {"base": fields["seed"], "runs": fields["runs"], "uses": ["init", "batch", "noise"]}
-    return {"metrics": metrics, "seeds": seeds, "ledger": budget.ledger(rows)}
+    return {"metrics": metrics, "ledger": budget.ledger(rows)}
 
 
 def arms_of(fields: dict[str, Any]) -> Iterator[Arm]:

@@ -26,7 +26,7 @@ from dpatlas.experiments.maxinf_priors import (
     finite,
     prior_training,
 )
-from dpatlas.experiments.maxinf_problem import Problem, facts_of, ledger_of, seeds_of
+from dpatlas.experiments.maxinf_problem import Problem, facts_of, ledger_of
 from dpatlas.experiments.maxinf_risk import METHODS, PairErrors, drawn_records
 from dpatlas.experiments.maxinf_stages import Stages, State
 from dpatlas.experiments.maxinf_training import PosteriorTraining
@@ -190,7 +190,7 @@ class Certified:
 
 
 def certificates(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `certificates`.
+    """Metrics and ledger of a spec of kind `certificates`.
 
     `rows`, per run, prior and tau: the prior's settings and kappa by form; risks on the training
     records (`risk_*`, from `draws` pairs) and on the test records (`*test_error`, every test record
@@ -217,7 +217,7 @@ def certificates(job: Job) -> dict[str, Any]:
             progress.advance("certified", units=len(stages.rows) * per_row - progress.done)
     rows = stages.rows
     metrics = {**facts_of(problem), "rows": rows, "selected": selected(rows)}
-    return {"metrics": metrics, "seeds": seeds_of(problem), "ledger": statement}
+    return {"metrics": metrics, "ledger": statement}
 
 
 def selected(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -261,4 +261,4 @@ def agreement(job: Job) -> dict[str, Any]:
             stages.end_row(row, lambda name: name not in (CENTRE, TRAINING))
             progress.advance(f"{what} {method}")
     metrics = {**facts_of(problem), "diverged": diverged, "rows": stages.rows}
-    return {"metrics": metrics, "seeds": seeds_of(problem), "ledger": ledger_of(problem)}
+    return {"metrics": metrics, "ledger": ledger_of(problem)}

@@ -33,6 +33,8 @@ from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 INDEPENDENT, DP_SGD, NOISE_ONLY = KINDS = ("independent", "dp-sgd", "noise-only")
 SAMPLERS = {kind.name: kind for kind in (Shuffled, Cyclic)}
 RIGOROUS = "rigorous"
+# What twins are called that draw the same noise.
+SHARED = "a DP-SGD prior and its noise-only twin"
 # Most runs of a tuple: every one has a repetition number of its own.
 MOST_RUNS = 10_000
 PAID = "kappa nats of max-information, not epsilon, are what the certificate pays for this prior"
@@ -242,7 +244,8 @@ def prior_training(
     """Training of `network`, in place, from the initial means to the prior's centre.
 
     x (n, ...), labels (n,). The noise of a step depends on (noise, repetition, step): given the
-    same ones, `noise-only` draws what `dp-sgd` draws, and of the records it takes the number.
+    same ones, `noise-only` draws what `dp-sgd` draws, and of the records it takes the number. So
+    only one of the two may be released, which their `shared_noise` says.
     """
     blind = prior.kind == NOISE_ONLY
     return PrivateTraining(
@@ -253,6 +256,7 @@ def prior_training(
         noise=noise,
         repetition=repetition,
         loss=no_signal if blind else cross_entropy,
+        shared_noise=SHARED,
     )
 
 

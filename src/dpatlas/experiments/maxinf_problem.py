@@ -170,7 +170,7 @@ class Problem:
 
     def keyed(self, use: str) -> Noise:
         """Draws that protect nobody: training, records and weights of counts."""
-        return Noise(f"{self.job.spec.digest}/{use}")
+        return Noise(f"{self.job.spec.digest}/{use}", "keyed")
 
 
 def normalised(
@@ -211,19 +211,6 @@ def facts_of(problem: Problem) -> dict[str, Any]:
         "form": problem.fields["form"],
         "tau_is": problem.fields["tau_is"],
         "holds_together": "the certificates of one kind of prior in one run",
-    }
-
-
-def seeds_of(problem: Problem) -> dict[str, Any]:
-    """Where every random number comes from."""
-    source = problem.fields["noise_source"]
-    return {
-        "base": problem.fields["seed"],
-        "runs": problem.fields["runs"],
-        "init": "seed(max_information, use=init, base, run, layer)",
-        "priors": f"{source}: (digest of the spec without priors, {MOST_RUNS} tuple + run, step, "
-        "use)",
-        "posteriors and counts": "keyed: (spec digest/use, row, step or chunk)",
     }
 
 

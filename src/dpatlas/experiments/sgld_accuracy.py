@@ -50,7 +50,7 @@ class Arm:
 
 
 def accuracy(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `accuracy`.
+    """Metrics and ledger of a spec of kind `accuracy`.
 
     `rows`: per arm the best setting, what is claimed and guaranteed, settings tried, validation
     accuracy of the best, and the test accuracy of every run.
@@ -66,9 +66,7 @@ def accuracy(job: Job) -> dict[str, Any]:
     search = Search(job, arms, asdict, lambda arm: list(settings_of(arm, fields, problem, split)))
     rows = search.run()
     metrics = {**split.facts(), "warnings": problem.warnings(), "rows": rows}
-    uses = ["batch", "noise", "start"]
-    seeds = {"base": fields["seed"], "runs": fields["runs"], "uses": uses}
-    return {"metrics": metrics, "seeds": seeds, "ledger": regression_ledger(rows, fields)}
+    return {"metrics": metrics, "ledger": regression_ledger(rows, fields)}
 
 
 def check_settings(fields: dict[str, Any]) -> None:

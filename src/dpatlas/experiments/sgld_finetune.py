@@ -45,7 +45,7 @@ class Arm:
 
 
 def finetune(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `finetune`.
+    """Metrics and ledger of a spec of kind `finetune`.
 
     `rows`: per arm what is trained, the best learning rate and its accuracies, as in
     `sgld_accuracy.accuracy`. The ledger has one entry per arm.
@@ -69,8 +69,7 @@ def finetune(job: Job) -> dict[str, Any]:
         "backbone": {**identity(backbone), "architecture": backbone.architecture},
         "rows": rows,
     }
-    seeds = {"base": fields["seed"], "runs": fields["runs"], "uses": ["init", "batch", "noise"]}
-    return {"metrics": metrics, "seeds": seeds, "ledger": tuning.ledger(rows)}
+    return {"metrics": metrics, "ledger": tuning.ledger(rows)}
 
 
 def arms_of(fields: dict[str, Any]) -> Iterator[Arm]:

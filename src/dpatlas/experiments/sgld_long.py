@@ -43,7 +43,7 @@ class Arm:
 
 
 def long_training(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `long_training`.
+    """Metrics and ledger of a spec of kind `long_training`.
 
     `rows`: per number of steps and method the best setting and its accuracies, as in
     `sgld_accuracy.accuracy`.
@@ -66,8 +66,7 @@ def long_training(job: Job) -> dict[str, Any]:
     search = Search(job, arms, asdict, lambda arm: list(settings_of(arm, fields, problem, split)))
     rows = search.run()
     metrics = {**split.facts(), "warnings": problem.warnings(), "rows": rows}
-    seeds = {"base": fields["seed"], "runs": fields["runs"], "uses": ["noise", "start"]}
-    return {"metrics": metrics, "seeds": seeds, "ledger": regression_ledger(rows, fields)}
+    return {"metrics": metrics, "ledger": regression_ledger(rows, fields)}
 
 
 def settings_of(

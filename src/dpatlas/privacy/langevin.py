@@ -20,6 +20,7 @@ from torch import Tensor
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
+from dpatlas.privacy.fingerprint import fingerprint
 from dpatlas.privacy.host import on_device
 from dpatlas.privacy.samplers import FullBatch, Sampler
 
@@ -80,7 +81,8 @@ class LangevinRun:
 
     x (n, d) as `bound_records` gives them, labels (n,) int64, weights (classes, d). All draws are
     keyed by (spec, repetition, step, use); `weights` and `steps_done` are the whole state. Bounded
-    records have finite gradients, so none is skipped.
+    records have finite gradients, so none is skipped. `shared_noise` as for `PrivateTraining`:
+    without it, a second run on a used (noise, repetition) is refused by its first noisy step.
     """
 
     skipped_records = 0
@@ -95,15 +97,17 @@ class LangevinRun:
         *,
         noise: Noise,
         repetition: int,
+        shared_noise: str | None = None,
     ):
         if settings.sampler.n != len(x):
             raise InputError("sampler", f"batches of {settings.sampler.n}", f"of {len(x)} records")
         self.settings, self.x, self.labels = settings, x, labels
-        self.noise, self.repetition = noise, repetition
+        self.noise, self.repetition, self.shared_noise = noise, repetition, shared_noise
+        self._claimed = False
         self.onehot = torch.nn.functional.one_hot(labels, classes).T.to(x.dtype).contiguous()
         self.steps_done = 0
         start = math.sqrt(2 / settings.lam) * settings.sigma
-        self.weights = start * self._normals((classes, x.shape[1]), 0, "start")
+        self.weights = (start * self._normals((classes, x.shape[1]), 0, "start")).to(x.dtype)
         self._project()
 
     @property
@@ -129,6 +133,10 @@ class LangevinRun:
 
     def step(self) -> None:
         """One Langevin step."""
+        if self.settings.sigma and not self._claimed:
+            run = fingerprint(type(self), self.settings, self.x, self.labels, len(self.weights))
+            self.noise.claim(self.repetition, run, self.shared_noise)
+            self._claimed = True
         settings, k = self.settings, self.steps_done
         eta = settings.rates[k]
         x, onehot = self.x, self.onehot
@@ -153,4 +161,4 @@ class LangevinRun:
 
     def _normals(self, shape: tuple[int, int], step: int, use: str) -> Tensor:
         drawn = self.noise.normal(math.prod(shape), repetition=self.repetition, step=step, use=use)
-        return on_device(drawn, self.x.device).view(shape).to(self.x.dtype)
+        return on_device(drawn, self.x.device).view(shape)

@@ -1,6 +1,6 @@
 """The private training loop: batch, clip, add noise, divide by the public batch size, update.
 
-    training = PrivateTraining(model, phases, x, labels, noise=Noise(spec.digest))
+    training = PrivateTraining(model, phases, x, labels, noise=Noise())
     training.run()
 
 Every random number is keyed by (spec, repetition, step, use), steps counted over all phases, so a
@@ -23,6 +23,7 @@ from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import Phase
 from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum
+from dpatlas.privacy.fingerprint import fingerprint, initial_values
 from dpatlas.privacy.host import on_device
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.noise import add_noise
@@ -105,6 +106,9 @@ class PrivateTraining:
     The step goes on with the same tensors, so what is to be kept is copied.
     `kernel` gives clipped sums for the phase that is running. `skipped_records` counts how often a
     record's gradient was not finite and contributed zero; the count is private.
+    `shared_noise` names a comparison whose trainings differ and draw the same noise: then only one
+    of them may be released (`SHARED_NOISE`). Without it, a second training on a used (noise,
+    repetition) is refused by its first noisy step, unless it repeats the first one's bits.
 
     Raises InputError for data that do not fit together, samplers of another n, labels out of
     range, a model on another device, layers that the engine cannot clip.
@@ -124,13 +128,18 @@ class PrivateTraining:
         augmentation: Augmentation | None = None,
         ema_decay: float | None = None,
         on_update: OnUpdate | None = None,
+        shared_noise: str | None = None,
     ):
         self.model, self.phases = model, tuple(phases)
         self.x, self.labels = x, labels
-        self.noise, self.repetition = noise, repetition
+        self.noise, self.repetition, self.shared_noise = noise, repetition, shared_noise
         self.loss, self.augmentation, self.on_update = loss, augmentation, on_update
         self.views = augmentation.views if augmentation else 1
         self.steps_done = 0
+        # The repetition whose noise is this training's, and a digest of the weights it began with.
+        self._claimed: int | None = None
+        self._began_at: str | None = None
+        self._structure: str | None = None
         self._skipped: int | Tensor = 0
         check_records(model, x, labels)
         for phase in self.phases:
@@ -167,6 +176,8 @@ class PrivateTraining:
         number, phase = self.phase_at(self.steps_done)
         if number != self._phase:
             self._start(number)
+        if phase.noise_multiplier and self._claimed != self.repetition:
+            self._claim()
         step = self.steps_done
         clipped = self._clipped_sum(phase, step)
         add_noise(
@@ -214,6 +225,8 @@ class PrivateTraining:
             "skipped_records": self.skipped_records,
             "repetition": self.repetition,
             "secret": self.noise.secret,
+            "shared_noise": self.shared_noise,
+            "began_at": self._began_at,
         }
         return arrays, facts
 
@@ -225,7 +238,8 @@ class PrivateTraining:
             arrays[f"weights/{name}"].shape == value.shape for name, value in parameters.items()
         )
         averaged = any(name.startswith("ema/") for name in arrays)
-        if not fits or facts["repetition"] != self.repetition or averaged != (self.ema is not None):
+        ours = all(facts[name] == getattr(self, name) for name in ("repetition", "shared_noise"))
+        if not fits or not ours or averaged != (self.ema is not None):
             raise InputError("checkpoint", "a state of another run", "one of this model and run")
         with torch.no_grad():
             for name, value in parameters.items():
@@ -233,6 +247,7 @@ class PrivateTraining:
             for name, value in (self.ema or {}).items():
                 value.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
         self.noise.carry(facts["secret"])
+        self._claimed, self._began_at = None, facts["began_at"]
         self.steps_done = facts["steps_done"]
         self._skipped = facts["skipped_records"]
         self._phase = None
@@ -278,6 +293,16 @@ class PrivateTraining:
             weight_decay=phase.weight_decay,
         )
         self._phase = number
+
+    def _claim(self) -> None:
+        """Take the noise of this repetition, or raise InputError if another training did."""
+        if self._began_at is None:
+            self._began_at = initial_values(self.model)
+        if self._structure is None:
+            self._structure = fingerprint(type(self), self.model, self.loss, self.augmentation)
+        training = (self._structure, self.phases, self.x, self.labels, self._began_at)
+        self.noise.claim(self.repetition, fingerprint(training), self.shared_noise)
+        self._claimed = self.repetition
 
     def _clipped_sum(self, phase: TrainingPhase, step: int) -> ClippedSum:
         x, labels, constants = self.x, self.labels, self._constants
