@@ -62,7 +62,7 @@ class SoftmaxGradients:
             output += layer.bias.detach().unsqueeze(1)
         delta = torch.softmax(output, 0)
         delta.scatter_add_(0, labels.unsqueeze(0), delta.new_full((1, len(x)), -1.0))
-        norms2 = torch.linalg.vector_norm(delta, dim=0, dtype=torch.float64).square_()
+        norms2 = delta.double().square().sum(0)
         norms2 *= self.constants(x) if constants is None else constants
         total = norms2.to(x.dtype)
         bad, skipped = bad_records(total)
