@@ -121,6 +121,24 @@ class Factored(Rule):
         return torch.cat(norms)
 
 
+def multiplied(delta: Tensor, a: Tensor) -> Tensor:
+    """g_i = sum_t delta_it a_it^T of every record, (records, out, in).
+
+    Products in batches round a record's gradient as it happens to lie in memory, so that it moves
+    where another record goes. A CPU multiplies again in float64 where that may be more than SLACK
+    of a gradient; a GPU, whose host must not look, rounds every record alike.
+    """
+    gradients = torch.bmm(delta.transpose(1, 2), a)
+    spread = (torch.linalg.vector_norm(delta, dim=2) * torch.linalg.vector_norm(a, dim=2)).sum(1)
+    error = rounding(delta.shape[1], a.dtype) * spread
+    loose = ~(error <= SLACK * torch.linalg.vector_norm(gradients.flatten(1), dim=1))
+    if clipping.may_look(loose) and loose.any():
+        # One by one: where every record is affected, the batch in float64 would be twice its size.
+        for row in loose.nonzero()[:, 0].tolist():
+            gradients[row] = delta[row].double().T @ a[row].double()
+    return gradients
+
+
 def gram(rows: Tensor) -> Tensor:
     """rows rows^T of (records, positions, features), inner products by blocks of INNER."""
     first, *others = rows.split(INNER, -1)

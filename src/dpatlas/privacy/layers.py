@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dpatlas.models.precision import exact
 from dpatlas.models.vit import ClassToken, Offset
 from dpatlas.privacy.convolution import Conv2d
-from dpatlas.privacy.factors import Factored, gram, gram_roundings
+from dpatlas.privacy.factors import Factored, gram, gram_roundings, multiplied
 from dpatlas.privacy.rules import Rule, rows_norm2
 
 # The Gram form of a linear layer over positions is taken where its products cost less than this
@@ -40,7 +40,7 @@ class Linear(Factored):
                     self.inputs, self.delta = a, rows
                 else:
                     with exact():
-                        self.kept["weight"] = torch.bmm(rows.transpose(1, 2), a)
+                        self.kept["weight"] = multiplied(rows, a)
         return delta @ self.value("weight") if wanted else None
 
     def norms2(self, small: float = 0.0) -> Tensor:
