@@ -109,14 +109,17 @@ class NetworkGradients:
             self.probe(x, labels)
         self._backward(x, labels)
         rules = list(self.rules.values())
-        norms2 = torch.stack([rule.norms2() for rule in rules])
-        total = norms2.sum(0)
+        share = per_layer_bound(max_grad_norm, len(rules))
+        norms2 = torch.stack([rule.norms2(share**2) for rule in rules])
+        dtype = self.model.get_parameter(self.order[0]).dtype
+        total = norms2.sum(0).to(dtype)
         bad, skipped = bad_records(total)
         if self.clipping == "flat":
-            factors = clip_factors(total, max_grad_norm).expand(len(rules), -1)
+            factors = clip_factors(norms2.sum(0), max_grad_norm).expand(len(rules), -1)
         else:
-            factors = clip_factors(norms2, per_layer_bound(max_grad_norm, len(rules)))
+            factors = clip_factors(norms2, share)
             factors = torch.where(torch.isfinite(total), factors, 0)
+        factors = factors.to(dtype)
         if bad is not None:
             for rule in rules:
                 rule.discard(bad)
@@ -126,9 +129,7 @@ class NetworkGradients:
             for key, gradient in rule.weighted(weights).items():
                 found[prefix + key] = gradient
             rule.reset()
-        return ClippedSum(
-            {name: found[name] for name in self.order}, total.clamp_min(0).sqrt(), skipped
-        )
+        return ClippedSum({name: found[name] for name in self.order}, total.sqrt(), skipped)
 
     def empty(self) -> ClippedSum:
         """The clipped sum over no record."""
