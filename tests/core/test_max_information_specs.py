@@ -116,6 +116,18 @@ def test_whole_numbers_and_their_reals_are_one_run():
             lambda b: b["certificates"]["sets"][0]["data"].update(n_test=500),
             "max_information.certificates.sets.0.data: found 1937 records",
         ),
+        (
+            lambda b: b["certificates"]["sets"][1]["grid"].update(lrs=[100, 123.456]),
+            "max_information.certificates.sets.1.grid.lrs: found 123.456",
+        ),
+        (
+            lambda b: b["certificates"]["sets"][0]["grid"].update(m=400),
+            "max_information.certificates.sets.0.grid.m: found 400",
+        ),
+        (
+            lambda b: b["looks"]["digits-1"]["set"]["grid"].update(m=2000),
+            "max_information.looks.digits-1.set.grid.m: found 2000",
+        ),
         (lambda b: b["agreement"].update(set=9), "max_information.agreement.set: found 9"),
     ],
 )
