@@ -121,8 +121,8 @@ def test_whole_numbers_and_their_reals_are_one_run():
             "max_information.certificates.sets.1.grid.lrs: found 123.456",
         ),
         (
-            lambda b: b["certificates"]["sets"][0]["grid"].update(m=400),
-            "max_information.certificates.sets.0.grid.m: found 400",
+            lambda b: b["certificates"]["sets"][0]["grid"].update(sigma=2.0),
+            "max_information.certificates.sets.0.grid.sigma: found 2.0",
         ),
         (
             lambda b: b["looks"]["digits-1"]["set"]["grid"].update(m=2000),

@@ -14,21 +14,26 @@ a posterior breaks the inequality with probability at most (delta - delta_mc - b
 if the prior ignores the records, so at most e^kappa_i times that plus beta w_i for the prior that
 saw them; and a count of errors misses its limit with probability at most delta_mc w_i, given
 records and posterior. So setting i fails with probability at most delta w_i, and the sum over all
-settings is at most delta. The choice of a setting may depend on the records in any way; the
-training of the posterior costs nothing, since the inequality holds for all posteriors at once.
+settings is at most delta. The choice of a setting may depend on the records in any way. The
+objective of the posterior costs nothing, since the inequality holds for all posteriors at once; but
+errors are counted for one posterior of a setting, so another training is another look.
 
 The universe, and why its weights sum to at most 1 (each factor does, given those before it):
 
-    kinds 1/3 each; models 1/2 each; readings of tau and samplers 1/2 each;
-    whole numbers v (epochs, batches of an epoch, hidden layers, looks, runs): 1 / (v (v + 1)),
+    kinds 1/3 each; models, readings of tau, samplers, scaled inputs or not 1/2 each;
+    whole numbers v (epochs, hidden layers, looks, runs): 1 / (v (v + 1)),
         which telescopes to 1;
     reals (zeta, lr, tau, widths, means, deviations): decimals of at most `DIGITS` significant
-        digits, see `decimal_weight`.
+        digits, see `decimal_weight`;
+    batches of m records: of the whole number T = floor(n / m) half goes to the largest such m, and
+        half to all of them alike.
 
-A batch is m = floor(n / T) records for a whole T; sigma is 1, since (zeta, sigma, lr) and
-(zeta / sigma, 1, lr sigma) are one mechanism. A setting outside of that has no weight, and a
-certificate of it is refused. The forms are the plainest that hold what papers print; they are not
-to be changed, because a change after a certificate was seen would be a choice that nobody pays.
+sigma is 1, since (zeta, sigma, lr) and (zeta / sigma, 1, lr sigma) are one mechanism. A setting
+outside of that has no weight, and a certificate of it is refused. The forms are the plainest that
+hold what papers print; they are not to be changed, because a change after a certificate was seen
+would be a choice that nobody pays.
+
+Formulas work elementwise and raise `InputError` for what lies outside the declared domains.
 """
 
 import math
@@ -56,11 +61,10 @@ MODELS = ("mlp", "bayes-cnn9")
 SAMPLERS = ("shuffled", "cyclic")
 # Below, levels beta w would come near the smallest numbers that a float holds.
 LEAST_WEIGHT = 1e-250
-_SOURCE = "max_information Eq. 97 with a weighted universe for K1 K2"
 _BUDGET = {name: EXPONENT[name] for name in ("kl", "kappa", "n", "delta", "delta_mc", "beta")}
 
 
-@bound("universe-whole-weight", source=_SOURCE)
+@bound("universe-whole-weight", source="max_information Eq. 97, weights for K1 K2")
 @checked(value=integer(ge=1))
 def whole_weight(value):
     """Weight 1 / (v (v + 1)) of the whole number v; over all of them the sum is 1."""
@@ -68,7 +72,7 @@ def whole_weight(value):
     return (1 / (value * (value + 1)))[()]
 
 
-@bound("universe-decimal-weight", source=_SOURCE)
+@bound("universe-decimal-weight", source="max_information Eq. 97, weights for K1 K2")
 @checked(value=real(gt=0))
 def decimal_weight(value):
     """Weight of the positive decimal with s significant digits and first digit at 10^k.
@@ -92,7 +96,7 @@ def _decimal_weight(value):
     return 2.0**-digits / alike * (2 / 3) / ((power + 1) * (power + 2))
 
 
-@bound("certificate-universe", source=_SOURCE)
+@bound("certificate-universe", source="max_information Eq. 97, weights for K1 K2")
 @checked(**_BUDGET | ESTIMATE, weight=real(gt=0, le=1))
 def certificate_universe(
     risk, draws, kl, kappa, n, weight, delta, delta_mc, beta, interval="clopper-pearson"
@@ -135,7 +139,7 @@ def setting_weight(
     lr: float | None = None,
     sampler: str = SAMPLERS[0],
 ) -> float:
-    """Weight of one setting of a prior on n records; the factors are those of the module.
+    """Weight of one setting of a prior on n records (Eq. 97), the product that the module gives.
 
     widths: of the hidden layers of an mlp, empty for another model. normalise: `means` and
     `deviations` of channels or None. zeta, sigma, m, E, lr, sampler: of a prior that DP-SGD or its
@@ -153,7 +157,7 @@ def setting_weight(
         weight *= _decimals("normalise.deviations", normalise["deviations"])
     if kind != "independent":
         one_of(*SAMPLERS).check("priors.sampler", sampler)
-        weight *= whole_weight(_batches(n, m)) * whole_weight(E) / len(SAMPLERS)
+        weight *= _batch_weight(n, m) * whole_weight(E) / len(SAMPLERS)
         weight *= _decimal("grid.zetas", zeta) * _decimal("grid.lrs", lr)
         if sigma != 1:
             raise InputError("grid.sigma", sigma, "1: give zeta / sigma and lr sigma instead")
@@ -163,13 +167,13 @@ def setting_weight(
     return float(weight)
 
 
-def _batches(n: int, m: int) -> int:
-    """T where m = floor(n / T)."""
+def _batch_weight(n: int, m: int) -> float:
     T = n // m if m else 0
-    if not T or n // T != m:
-        nearest = n // max(T, 1)
-        raise InputError("grid.m", m, f"floor(n / T) for a whole T, such as {nearest}")
-    return T
+    if not T:
+        raise InputError("grid.m", m, f"a whole number >= 1 and <= n = {n}")
+    largest = n // T
+    alike = largest - n // (T + 1)
+    return whole_weight(T) * ((m == largest) + 1 / alike) / 2
 
 
 def _decimals(where: str, values: Sequence[float]) -> float:
