@@ -137,10 +137,12 @@ def _kappa(form: str, chosen: DpSgd, n: int, level: float) -> float:
 
 @dataclass(frozen=True)
 class Declared:
-    """What the union bound pays for: the K1 tuples of lowest kappa of a grid, K2 values of tau.
+    """What the union bound pays for: K1 tuples of a grid's lowest kappas, K2 values of tau.
 
-    zetas, lrs, epochs and taus span the grid, at one m and one sigma. The budget is one for each
-    kind of prior: certificates of one kind hold together, and the least of them may be chosen.
+    zetas, lrs, epochs and taus span the grid, at one m and one sigma; `tuples` of it may be tried,
+    K1 if None, and the rest of K1 and K2 pays for other looks at the same records. The budget is
+    one for each kind of prior: certificates of one kind hold together, and the least of them may be
+    chosen.
     """
 
     zetas: tuple[float, ...]
@@ -154,6 +156,7 @@ class Declared:
     delta: float
     delta_mc: float
     beta: float
+    tuples: int | None = None
 
     def __post_init__(self):
         spans = {"zetas": "zeta", "lrs": "lr", "epochs": "E"}
@@ -170,7 +173,8 @@ class Declared:
         grid = fields["grid"]
         spans = {name: tuple(grid[name]) for name in ("zetas", "lrs", "epochs", "taus")}
         budget = {name: fields[name] for name in ("K1", "K2", "delta", "delta_mc", "beta")}
-        return cls(**spans, m=grid["m"], sigma=grid["sigma"], **budget)
+        own = {"m": grid["m"], "sigma": grid["sigma"], "tuples": fields.get("tuples")}
+        return cls(**spans, **own, **budget)
 
     @property
     def level(self) -> float:
@@ -192,7 +196,7 @@ class Declared:
                 self._check_tuple(prior.settings, paid)
 
     def lowest_kappa(self, n: int) -> list[Hyperparameters]:
-        """The K1 tuples, or all there are."""
+        """The tuples that may be tried."""
         grid = PriorGrid(
             self.zetas,
             self.lrs,
@@ -200,7 +204,7 @@ class Declared:
             self.taus,
             self.m,
             self.sigma,
-            self.K1,
+            self.tuples or self.K1,
             self.delta,
             self.delta_mc,
             self.beta,
@@ -209,6 +213,13 @@ class Declared:
         if n < self.m:
             raise InputError("grid.m", self.m, f"at most n_train = {n}")
         return grid.lowest_kappa(n // self.m)
+
+    def all_tuples(self, n: int) -> list[tuple[float, float, int, int, float]]:
+        """zeta, sigma, m, E, lr of every tuple that may be tried."""
+        return [
+            (each.zeta, self.sigma, self.m, each.E, each.learning_rate)
+            for each in self.lowest_kappa(n)
+        ]
 
     def repetition(self, prior: Prior, n: int, run: int) -> int:
         """Under which a prior's noise and batches are keyed.
