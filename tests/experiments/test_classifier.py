@@ -252,7 +252,7 @@ class TestCommand:
         assert re.match(stated + r"epsilon 2\.9\d+\), add_remove, poisson", first)
         assert second.startswith("accuracy: ") and "6 held-out records" in second
         record = json.loads(Path(third.removeprefix("record: ")).read_text())
-        assert record["ledger"]["epsilon"] <= 3
+        assert record["ledger"]["one_run"]["epsilon"] <= 3
         assert record["spec"]["data"]["sha256"] == record["data"]["sha256"]
 
     def test_a_killed_run_goes_on_when_called_again(self, data, tmp_path, monkeypatch, capsys):
