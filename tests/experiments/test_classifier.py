@@ -20,6 +20,8 @@ from dpatlas.errors import InputError, run_command
 from dpatlas.experiments import audit, canaries, classifier
 from dpatlas.experiments import job as job_module
 from dpatlas.models.build import build
+from dpatlas.privacy.accounting import Phase, guarantee
+from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas.report.work_training import NETWORKS
 from dpatlas.specs.audit import training_spec
@@ -131,19 +133,36 @@ def test_accuracy_is_of_the_last_iterate_on_the_test_records(data, tmp_path):
 def test_the_ledger_says_what_is_guaranteed_and_how_settings_were_chosen(data, tmp_path):
     told = json.loads(run_main(spec_of(), data, tmp_path / "told").read_text())
     assert told["ledger"]["epsilon"] > 0
-    assert told["ledger"]["chosen_on_private_data"] == "nothing"
+    tuning = told["ledger"]["tuning"]
+    assert (tuning["trials"], tuning["reported_runs"]) == (3, spec_of().fields["runs"])
+    (choice,) = told["ledger"]["chosen_on_private_data"]
+    assert "3 trainings on the private records, as declared" in choice["what"]
+    assert f"epsilon {tuning['epsilon']:.6g} at delta" in choice["cost"]
+    assert "no finite epsilon for those records" in choice["cost"]
     assert "one of 3 settings" in told["metrics"]["selection"]
     spec = spec_of(settings_tried=None, noise_multiplier=0.0)
     untold = json.loads(run_main(spec, data, tmp_path / "untold").read_text())
     assert untold["ledger"]["epsilon"] is None
     assert untold["ledger"]["guaranteed"] == "nothing: no noise"
+    assert "tuning" not in untold["ledger"]
     assert "unknown" in untold["ledger"]["chosen_on_private_data"][0]["what"]
 
 
 def test_the_noise_is_calibrated_to_epsilon(data, tmp_path):
-    spec = spec_of(epsilon=2.0, noise_multiplier=None)
+    spec = spec_of(epsilon=2.0, noise_multiplier=None, runs=1)
     ledger = json.loads(run_main(spec, data, tmp_path).read_text())["ledger"]
     assert 1.99 < ledger["epsilon"] <= 2.0
+
+
+def test_several_runs_compose_and_one_alone_stands_beside_them(data, tmp_path):
+    spec = spec_of(epsilon=2.0, noise_multiplier=None, runs=3, settings_tried=None)
+    ledger = json.loads(run_main(spec, data, tmp_path).read_text())["ledger"]
+    assert 1.99 < ledger["one_run"]["epsilon"] <= 2.0
+    noise, steps = ledger["noise_multiplier"], 3 * ledger["steps"]
+    phase = Phase(Poisson(ledger["sampler"]["n"], spec.fields["batch"]), noise, steps)
+    delta, relation = spec.fields["delta"], spec.fields["relation"]
+    assert ledger["epsilon"] == pytest.approx(guarantee([phase], delta, relation).epsilon)
+    assert "all 3 runs together; one alone: epsilon" in ledger["guaranteed"]
 
 
 def test_canaries_that_are_out_are_never_in_a_batch(data):
@@ -231,10 +250,11 @@ class TestCommand:
         words = ("--data", str(data), *self.QUICK, "--epsilon", "3", "--runs", "2")
         assert self.train(tmp_path, *words) == 0
         first, second, third = capsys.readouterr().out.splitlines()
-        assert re.match(r"guaranteed: epsilon 2\.9\d+ at delta 1e-05, add_remove, poisson", first)
+        stated = r"guaranteed: epsilon 4\.\d+ at delta 1e-05 of all 2 runs together \(one alone: "
+        assert re.match(stated + r"epsilon 2\.9\d+\), add_remove, poisson", first)
         assert second.startswith("accuracy: ") and "6 held-out records" in second
         record = json.loads(Path(third.removeprefix("record: ")).read_text())
-        assert record["ledger"]["epsilon"] <= 3
+        assert record["ledger"]["one_run"]["epsilon"] <= 3
         assert record["spec"]["data"]["sha256"] == record["data"]["sha256"]
 
     def test_a_killed_run_goes_on_when_called_again(self, data, tmp_path, monkeypatch, capsys):

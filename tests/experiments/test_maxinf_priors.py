@@ -172,6 +172,15 @@ def test_a_priors_ledger_says_what_is_private_and_that_kappa_is_paid():
     assert "replace one" in entry["neighbour_relation"]
 
 
+def test_a_priors_ledger_counts_the_steps_that_its_training_takes(data):
+    _, training = trained(TWINS[0], data)
+    (phase,) = training.ran.phases
+    entry = prior_ledger(TWINS[0], N, 0.01, delta=1e-5, noise_source="keyed")
+    assert (entry["steps"], entry["noise_multiplier"]) == (phase.steps, phase.noise_multiplier)
+    assert entry["clip"] == training.ran.max_grad_norm[0]
+    assert entry["epsilon"] == training.guarantee(1e-5, "replace_one").epsilon
+
+
 def declared(**changes):
     return Declared.of({**small.FIELDS, **changes})
 

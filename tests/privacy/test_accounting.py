@@ -170,7 +170,7 @@ def test_phases_that_share_no_accountant_are_refused():
 
 
 def test_without_noise_epsilon_is_infinite_and_without_steps_zero():
-    silent = Phase(Poisson(10, 2), 0.0, 3)
+    silent = Phase(Poisson(LP.sampler.n, 2), 0.0, 3)
     assert guarantee([LP, silent], 1e-5, "add_remove").epsilon == math.inf
     assert guarantee([LP, silent], 1e-5, "add_remove", "rdp").epsilon == math.inf
     for phases in ([], [Phase(Poisson(10, 2), 0.0, 0)]):

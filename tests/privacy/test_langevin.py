@@ -1,14 +1,18 @@
 """Langevin SGD: the printed update, its noise, its projection, its bounded records."""
 
+import dataclasses
+import json
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
+from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
-from dpatlas.privacy.samplers import FixedSize, FullBatch
+from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch
 
 N, D, CLASSES = 20, 6, 3
 
@@ -139,3 +143,44 @@ def test_a_sampler_of_other_records_is_refused():
         run(settings(FullBatch(5)))
     with pytest.raises(InputError, match="feature_norm: found 0"):
         bound_records(torch.ones(2, 2), 0)
+
+
+def test_settings_run_have_the_steps_that_were_taken():
+    run = small_run()
+    assert run.settings_run.rates == ()
+    run.step()
+    assert run.settings_run == dataclasses.replace(run.settings, rates=run.settings.rates[:1])
+    run.run()
+    assert run.settings_run == run.settings
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sigma": 0.5},
+        {"lam": 0.2},
+        {"radius": 3.0},
+        {"rates": (0.1,) * 4},
+        {"sampler": FixedSize(8, 3)},
+        {"sampler": Cyclic(8, 2)},
+    ],
+)
+def test_a_state_of_other_settings_is_refused(changes):
+    first = small_run()
+    first.step()
+    arrays, facts = first.state()
+    stored = arrays, json.loads(canonical_json(facts))
+    again = small_run()
+    again.restore(*stored)
+    assert again.steps_done == 1
+    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
+        small_run(**changes).restore(*stored)
+    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
+        small_run(repetition=1).restore(*stored)
+
+
+def small_run(repetition=0, **changes):
+    settings = Langevin(FixedSize(8, 2), 1.0, 0.1, 2.0, (0.2,) * 3)
+    x, labels = torch.eye(8), torch.arange(8) % 3
+    given = {"noise": Noise("spec"), "repetition": repetition}
+    return LangevinRun(dataclasses.replace(settings, **changes), x, labels, 3, **given)

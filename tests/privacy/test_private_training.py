@@ -77,16 +77,15 @@ def test_dropping_one_record_moves_the_noise_free_update_by_at_most_clip_over_ex
         run = PrivateTraining(
             model,
             [
+                # The expected batch is a public constant: the same for both neighbours.
                 phase(
-                    FullBatch(len(kept)), noise_multiplier=0.0, max_grad_norm=clip, lr=1.0, steps=1
+                    PublicSize(len(kept)), noise_multiplier=0.0, max_grad_norm=clip, lr=1.0, steps=1
                 )
             ],
             scale * x[kept],
             labels[kept],
             noise=Noise("digest", "keyed"),
         )
-        # The expected batch is a public constant: the same for both neighbours.
-        run.phases = (dataclasses.replace(run.phases[0], sampler=PublicSize(len(kept))),)
         run.run()
         moved.append(flat(weights(model)) - flat(before))
     assert (moved[0] - moved[1]).norm() <= clip / N * (1 + 1e-3)

@@ -76,8 +76,14 @@ def report(record: Mapping[str, Any], folder: Path) -> str:
     if ledger["epsilon"] is None:
         guarantee = f"guaranteed: {ledger['guaranteed']}"
     else:
+        several = ""
+        if "one_run" in ledger:
+            several = (
+                f" of all {record['spec']['runs']} runs together (one alone: epsilon "
+                f"{ledger['one_run']['epsilon']:.4g})"
+            )
         guarantee = (
-            f"guaranteed: epsilon {ledger['epsilon']:.4g} at delta {ledger['delta']:g}, "
+            f"guaranteed: epsilon {ledger['epsilon']:.4g} at delta {ledger['delta']:g}{several}, "
             f"{record['spec']['relation']}, {record['spec']['sampler']} batches, noise multiplier "
             f"{metrics['noise_multiplier']:g}; {ledger['holds_for']}"
         )

@@ -22,8 +22,8 @@ from dpatlas.errors import InputError
 KEY_BITS = 128
 # What every ledger says of trainings that were given one noise by name.
 SHARED_NOISE = (
-    "noise is shared by several trainings, so only one of them may be released: each guarantee is "
-    "for one alone, and all of them together have none"
+    "noise shared by several trainings ({name}): only one of them may be released; each guarantee "
+    "is for one alone, nothing may be chosen among them, and all together have none"
 )
 
 

@@ -25,7 +25,7 @@ from dpatlas.core.guard import Domain, integer, one_of, real
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.network import Network
-from dpatlas.privacy.ledger import ledger
+from dpatlas.privacy.ledger import Ran, ledger
 from dpatlas.privacy.per_record import cross_entropy
 from dpatlas.privacy.samplers import Cyclic, Sampler, Shuffled
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
@@ -296,13 +296,14 @@ def prior_ledger(
         "kappa_level": level,
         "paid": PAID,
         **ledger(
-            mechanism="DP-SGD on the mean network of a prior, flat clipping",
-            phases=[phase.accounted],
-            max_grad_norm=phase.max_grad_norm,
+            Ran(
+                "DP-SGD on the mean network of a prior, flat clipping",
+                (phase.accounted,),
+                (phase.max_grad_norm,),
+                noise_source,
+            ),
             delta=delta,
             relation="replace_one",
-            constants={"max_grad_norm": "public"},
-            noise_source=noise_source,
             released="the prior's centre",
             require_private=True,
         ),

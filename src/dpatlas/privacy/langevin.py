@@ -10,7 +10,7 @@ sqrt(2) R and no clip is needed; the regulariser is common to all neighbours.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,7 @@ class LangevinRun:
     keyed by (spec, repetition, step, use); `weights` and `steps_done` are the whole state. Bounded
     records have finite gradients, so none is skipped. `shared_noise` as for `PrivateTraining`:
     without it, a second run on a used (noise, repetition) is refused by its first noisy step.
+    `settings_run` has the steps that were taken.
     """
 
     skipped_records = 0
@@ -115,6 +116,11 @@ class LangevinRun:
         """All steps."""
         return self.settings.steps
 
+    @property
+    def settings_run(self) -> Langevin:
+        """The settings, with the rates of the steps that were taken."""
+        return replace(self.settings, rates=self.settings.rates[: self.steps_done])
+
     def run(self) -> Tensor:
         """All steps that are left; the last iterate."""
         while self.steps_done < self.steps:
@@ -123,11 +129,17 @@ class LangevinRun:
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and facts from which `restore` goes on to the same bits."""
-        facts = {"steps_done": self.steps_done, "repetition": self.repetition}
+        facts = {
+            "plan": self._plan(),
+            "steps_done": self.steps_done,
+            "repetition": self.repetition,
+        }
         return {"weights": self.weights.cpu().numpy()}, facts
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Go on from a state of the same run."""
+        """Go on from a state of the same run; InputError for other settings or another run."""
+        if facts.get("plan") != self._plan() or facts["repetition"] != self.repetition:
+            raise InputError("checkpoint", "a state of another run", "one of these settings")
         self.weights = torch.from_numpy(arrays["weights"]).to(self.x.device)
         self.steps_done = facts["steps_done"]
 
@@ -152,6 +164,15 @@ class LangevinRun:
             self.weights.add_(normals, alpha=math.sqrt(2 * eta) * settings.sigma)
         self._project()
         self.steps_done += 1
+
+    def _plan(self) -> dict[str, Any]:
+        """The settings, as JSON has them."""
+        given, sampler = self.settings, self.settings.sampler
+        return {
+            "sampler": [sampler.name, int(sampler.n), int(sampler.batch)],
+            "noise": [float(given.sigma), float(given.lam), float(given.radius)],
+            "rates": [float(rate) for rate in given.rates],
+        }
 
     def _project(self) -> None:
         norm = torch.linalg.vector_norm(self.weights, dtype=torch.float64)
