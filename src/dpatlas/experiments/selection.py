@@ -122,7 +122,8 @@ class Selection:
                 if name.startswith("best/")
             }
         first = self.trial
-        for self.trial in range(first, self.law.draw(self.noise)):
+        for trial in range(first, self.law.draw(self.noise)):
+            self.trial = trial
             settings = self._settings()
             training = self._training(settings)
             if stored is not None:
@@ -130,7 +131,7 @@ class Selection:
                 stored = None
             # The first one keeps the secret that the number of trials follows from.
             self._save(training)
-            if self.trial == first:
+            if trial == first:
                 say(f"{self.job.spec.id}: the number of trials is secret: no progress is shown")
             while training.steps_done < training.steps:
                 training.step()
