@@ -77,6 +77,14 @@ def test_the_mean_is_that_of_the_law(law):
     assert law.mean == pytest.approx(float(counts[first:] @ share), rel=1e-9)
 
 
+def test_a_law_whose_first_probabilities_are_tiny_is_not_cut_short():
+    law = TruncatedNegativeBinomial(10.0, 0.01)
+    assert probability(law, np.array([1]))[0] < 1e-18
+    draws = [law.draw(Noise(f"late {number}")) for number in range(300)]
+    # Its deviation is the mean by sqrt(eta).
+    assert np.mean(draws) == pytest.approx(law.mean, abs=4 * law.mean / math.sqrt(10 * 300))
+
+
 @pytest.mark.parametrize("mean", [1.001, 3.0, 500.0])
 @pytest.mark.parametrize("eta", [-0.7, 0.0, 0.01, 1.0, 8.0])
 def test_a_law_is_found_by_its_mean(eta, mean):

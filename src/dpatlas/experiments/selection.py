@@ -164,7 +164,7 @@ class Selection:
             data.image_shape,
             len(data.classes),
             key=spec.key,
-            run=self.trial,
+            run=0,
             base_seed=self.noise.key(self.trial, 0, "init"),
         ).to(self.job.device)
 
