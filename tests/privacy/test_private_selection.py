@@ -1,6 +1,7 @@
 """The law of the number of trials, and what releasing the best of them guarantees."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -313,3 +314,16 @@ def test_enormous_noise_costs_next_to_nothing(name):
 def test_what_is_no_law_and_no_score_is_refused(make):
     with pytest.raises(InputError):
         make()
+
+
+def test_the_readme_s_table_of_costs_is_right():
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    sampler = Poisson(1200, 600)
+    for trials in (3, 10, 30):
+        phases = [Phase(sampler, 11.95, 40)]
+        costs = [
+            selected_guarantee(phases, trials_law(name, trials), DELTA, "add_remove").training
+            for name in LAWS
+        ]
+        costs.append(guarantee([Phase(sampler, 11.95, 40 * trials)], DELTA, "add_remove").epsilon)
+        assert f"| {trials} | {' | '.join(f'{cost:.2f}' for cost in costs)} |" in text
