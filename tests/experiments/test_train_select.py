@@ -101,7 +101,8 @@ def trials(monkeypatch):
 
 def z(spec, trial):
     """The normal draw on the score of a trial."""
-    return Noise(spec.digest).generator(repetition=trial, step=0, use="score").standard_normal()
+    noise = Noise(spec.digest, "keyed")
+    return noise.generator(repetition=trial, step=0, use="score").standard_normal()
 
 
 def read(path):
@@ -135,7 +136,7 @@ def test_a_killed_selection_keeps_its_secret_number_of_trials(data, tmp_path):
         run_main(spec, data, tmp_path)
     found = dict(np.load(tmp_path / "checkpoints" / spec.id / "state.npz"))
     facts = json.loads(found["__header__"].tobytes())["facts"]
-    noise = Noise(spec.digest)
+    noise = Noise(spec.digest, "os")
     noise.carry(facts["secret"])
     with counted((PrivateTraining, "step")) as steps:
         run_main(spec, data, tmp_path)

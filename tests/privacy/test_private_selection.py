@@ -58,7 +58,7 @@ def all_laws(mean=10.0):
 
 @pytest.mark.parametrize("law", all_laws(), ids=lambda law: law.describe())
 def test_the_number_of_trials_follows_its_law(law):
-    draws = np.array([law.draw(Noise(f"selection {number}")) for number in range(20_000)])
+    draws = np.array([law.draw(Noise(f"selection {number}", "keyed")) for number in range(20_000)])
     first = 0 if isinstance(law, PoissonTrials) else 1
     assert draws.min() >= first
     edges = np.unique(np.quantile(draws, np.linspace(0, 1, 40)).round())[1:-1]
@@ -81,7 +81,7 @@ def test_the_mean_is_that_of_the_law(law):
 def test_a_law_whose_first_probabilities_are_tiny_is_not_cut_short():
     law = TruncatedNegativeBinomial(10.0, 0.01)
     assert probability(law, np.array([1]))[0] < 1e-18
-    draws = [law.draw(Noise(f"late {number}")) for number in range(300)]
+    draws = [law.draw(Noise(f"late {number}", "keyed")) for number in range(300)]
     # Its deviation is the mean by sqrt(eta).
     assert np.mean(draws) == pytest.approx(law.mean, abs=4 * law.mean / math.sqrt(10 * 300))
 
@@ -94,7 +94,7 @@ def test_a_law_is_found_by_its_mean(eta, mean):
 
 def test_the_same_noise_draws_the_same_number():
     law = trials_law("geometric", 10.0)
-    assert len({law.draw(Noise("one")) for _ in range(5)}) == 1
+    assert len({law.draw(Noise("one", "keyed")) for _ in range(5)}) == 1
     assert len({law.draw(Noise("one", "os")) for _ in range(40)}) > 1
 
 
@@ -242,10 +242,10 @@ def test_a_count_moves_by_one_also_when_a_record_is_replaced():
 
 def test_a_score_is_the_noised_share_of_right_answers():
     score = Score(200, 8.0)
-    shares = np.array([score.released(150, Noise("x"), trial) for trial in range(4000)])
+    shares = np.array([score.released(150, Noise("x", "keyed"), trial) for trial in range(4000)])
     assert shares.mean() == pytest.approx(0.75, abs=4 * 0.04 / math.sqrt(4000))
     assert shares.std() == pytest.approx(0.04, rel=0.05)
-    assert score.released(150, Noise("x"), 3) == shares[3]
+    assert score.released(150, Noise("x", "keyed"), 3) == shares[3]
 
 
 def test_noise_is_calibrated_to_the_guarantee_of_the_selection():
