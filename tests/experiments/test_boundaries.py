@@ -20,7 +20,7 @@ from dpatlas.core.files import PART
 from dpatlas.core.specs import Spec
 from dpatlas.data.prepare import prepare
 from dpatlas.experiments import audit, job, kl_privacy, pretrain
-from dpatlas.specs.audit import training_spec
+from dpatlas.specs.audit import selection_spec, training_spec
 
 AUDIT = {
     "data": {"name": "small"},
@@ -36,6 +36,12 @@ AUDIT = {
     "optimizer": "sgd",
     "runs": 2,
     "settings_tried": 1,
+}
+SELECTION = {
+    "law": "geometric",
+    "expected_trials": 4.0,
+    "ranges": {"lr": [0.1, 1.0]},
+    "score_noise": 2.0,
 }
 LPFFT = {
     "strategies": {
@@ -105,6 +111,14 @@ CASES = [
             by_main, audit.main, training_spec({"seed": 0, "noise_source": "keyed"}, AUDIT)
         ),
         id="audit-training",
+    ),
+    pytest.param(
+        functools.partial(
+            by_main,
+            audit.main,
+            selection_spec({"seed": 0, "noise_source": "keyed"}, AUDIT, SELECTION),
+        ),
+        id="audit-selection",
     ),
     pytest.param(feature_learning, id="simulation"),
     *(of_kind(lp_fft, kind) for kind in LPFFT),
@@ -248,5 +262,5 @@ def test_the_kinds_are_all_that_save_a_checkpoint():
     found = {path.stem for path in places if "job.save(" in path.read_text()}
     assert found == {
         *("kl_training", "pretraining", "classifier", "feature_simulation"),
-        *("lpfft_curves", "maxinf_stages", "search"),
+        *("lpfft_curves", "maxinf_stages", "search", "selection"),
     }

@@ -3,6 +3,8 @@
 import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import argparse
+import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,17 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.privacy.accounting import ACCOUNTANTS, RELATIONS
 from dpatlas.privacy.samplers import SAMPLERS
+from dpatlas.privacy.selection import LAWS
 from dpatlas.specs.atlas import RESULTS
-from dpatlas.specs.audit import KEY, training_spec
+from dpatlas.specs.audit import KEY, selection_spec, training_spec
 
 EPILOG = """\
 Without further arguments this is the network of the audit table. A run is resumed from its last
 checkpoint if the same command is given again; what it found is DIR/ID/record.json. Settings are
-taken as given: what choosing them on the private data would cost, nobody counts."""
+taken as given: what choosing them on the private data would cost, nobody counts. With --select
+they are chosen, and the guarantee counts that: a random number of trials, each with settings drawn
+from ranges, of which only the best comes out. How many there were stays secret: do not release
+cost.json, nor how long it took."""
 # Parts of a named data set: private, add-one, test and validation records.
 SPLITS: Mapping[str, Mapping[str, Any]] = {
     "digits": {"n_train": 1200, "n_add": 0, "n_test": 297, "n_validation": 300},
@@ -43,8 +49,9 @@ def main(arguments: Sequence[str]) -> int:
         if isinstance(value, float):
             real().check(f"--{name.replace('_', '-')}", value)
     one_of(*SAMPLERS).check("--sampler", options.sampler)
+    selection = _selection(options)
     manifest, data = _data(options)
-    spec = _spec(options, data, len_of(manifest))
+    spec = _spec(options, data, len_of(manifest), selection)
     if options.noise_multiplier == 0 and options.epsilon is None:
         say(f"{spec.id}: no noise, so this training is NOT private; its ledger says so")
     from dpatlas.experiments.audit import MODULE, PACKAGES, run
@@ -54,19 +61,22 @@ def main(arguments: Sequence[str]) -> int:
     if options.noise_source == "os" and path.is_file():
         # New noise on the same records would be another release, which adds to the first.
         say(f"{spec.id}: trained before; this is its record, and nothing is trained again")
-        print(report(read_record(path), path.parent))
-        return 0
-    record = execute(
-        spec,
-        module=MODULE,
-        packages=PACKAGES,
-        run=run,
-        data=manifest,
-        record=path,
-        checkpoints=options.output / "checkpoints",
-        device=options.device,
-    )
-    print(report(record, path.parent))
+        record = read_record(path)
+    else:
+        record = execute(
+            spec,
+            module=MODULE,
+            packages=PACKAGES,
+            run=run,
+            data=manifest,
+            record=path,
+            checkpoints=options.output / "checkpoints",
+            device=options.device,
+        )
+    if options.json:
+        print(json.dumps({**record, "record": str(path)}, allow_nan=False))
+    else:
+        print((selection_report if selection else report)(record, path.parent))
     return 0
 
 
@@ -92,6 +102,27 @@ def report(record: Mapping[str, Any], folder: Path) -> str:
         lines.append(_accuracy("of the average weights", metrics["ema_accuracy"], None))
     if skipped := sum(metrics["skipped_records"]):
         lines.append(f"gradients that were no number, taken as zero: {skipped}")
+    return "\n".join([*lines, f"record: {folder / 'record.json'}"])
+
+
+def selection_report(record: Mapping[str, Any], folder: Path) -> str:
+    """Both guarantees, and the settings, score and accuracy of the released trial."""
+    ledger, metrics = record["ledger"], record["metrics"]
+    lines = [
+        f"guaranteed: {ledger['guaranteed']}, of the selection; {ledger['holds_for']}",
+        f"one trial alone: {ledger['single_trial']['guaranteed']}",
+    ]
+    if metrics["settings"] is None:
+        lines.append("selected: none: the law drew no trial, and this is all that is released")
+    else:
+        settings = ", ".join(f"{name} {value:.6g}" for name, value in metrics["settings"].items())
+        noised = metrics["score_deviation"]
+        noised = "without noise: public" if noised is None else f"noise of deviation {noised:.2g}"
+        score = f"{metrics['score']:.3f} on {metrics['n_validation']} validation records, {noised}"
+        lines += [
+            f"selected: {settings}; score {score}",
+            _accuracy("accuracy", [metrics["accuracy"]], metrics["n_test"]),
+        ]
     return "\n".join([*lines, f"record: {folder / 'record.json'}"])
 
 
@@ -137,7 +168,64 @@ def _data(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     return folder / "manifest.json", {"name": options.data, **chosen}
 
 
-def _spec(options: argparse.Namespace, data: dict[str, Any], n: int) -> Spec:
+def _selection(options: argparse.Namespace) -> dict[str, Any] | None:
+    """What a selection's spec says beside its training; None without --select.
+
+    Raises InputError for options that do not go together, and for lists of settings.
+    """
+    ranges = {
+        name: _range(f"--{option}-from", given)
+        for name, option in {"lr": "lr", "max_grad_norm": "max-grad-norm"}.items()
+        if (given := getattr(options, f"{name}_from")) is not None
+    }
+    alone = {
+        "--expected-trials": options.expected_trials,
+        "--score-noise": options.score_noise,
+        "--public-validation": options.public_validation or None,
+    }
+    if options.select is None:
+        alone |= {"--lr-from or --max-grad-norm-from": ranges or None}
+        for name, value in alone.items():
+            if value is not None:
+                raise InputError(name, "no --select", "it together with --select LAW")
+        return None
+    one_of(*LAWS).check("--select", options.select)
+    if options.expected_trials is None:
+        raise InputError("--expected-trials", "none", "a number > 1 with --select")
+    if not ranges:
+        raise InputError("--select", "no range", "--lr-from or --max-grad-norm-from LOW,HIGH")
+    if (options.score_noise is None) != options.public_validation:
+        found = "both" if options.public_validation else "neither"
+        allowed = "the one where validation records are private, the other where they are public"
+        raise InputError("--score-noise and --public-validation", found, allowed)
+    if options.noise_multiplier == 0:
+        raise InputError("--noise-multiplier", "0 with --select", "a number > 0")
+    if options.runs != 1 or options.ema_decay is not None:
+        name = "--runs" if options.runs != 1 else "--ema-decay"
+        raise InputError(name, "--select", "one of the two: a selection releases one network")
+    return {
+        "law": options.select,
+        "expected_trials": options.expected_trials,
+        "ranges": ranges,
+        "score_noise": options.score_noise,
+    }
+
+
+def _range(option: str, text: str) -> list[float]:
+    """LOW,HIGH as two numbers; InputError for more, which would be a grid."""
+    allowed = "LOW,HIGH with 0 < LOW < HIGH: each trial draws its own, a list or grid has no law"
+    try:
+        low, high = (float(word) for word in text.split(","))
+    except ValueError:
+        raise InputError(option, repr(text), allowed) from None
+    if not 0 < low < high < math.inf:
+        raise InputError(option, repr(text), allowed)
+    return [low, high]
+
+
+def _spec(
+    options: argparse.Namespace, data: dict[str, Any], n: int, selection: dict[str, Any] | None
+) -> Spec:
     epsilon = options.epsilon
     if epsilon is None and options.noise_multiplier is None:
         epsilon = options.default_epsilon
@@ -168,18 +256,17 @@ def _spec(options: argparse.Namespace, data: dict[str, Any], n: int) -> Spec:
     )
     settings = {name: getattr(options, name) for name in names}
     seeds = {"seed": options.seed, "noise_source": options.noise_source}
-    return training_spec(
-        seeds,
-        {
-            **settings,
-            "data": data,
-            "epsilon": epsilon,
-            "relation": relation,
-            "batch": batch,
-            "steps": steps,
-            "settings_tried": None,
-        },
-    )
+    settings |= {
+        "data": data,
+        "epsilon": epsilon,
+        "relation": relation,
+        "batch": batch,
+        "steps": steps,
+        "settings_tried": None,
+    }
+    if selection is not None:
+        return selection_spec(seeds, settings, selection)
+    return training_spec(seeds, settings)
 
 
 def _parser(default: Mapping[str, Any]) -> ArgumentParser:
@@ -204,7 +291,8 @@ def _parser(default: Mapping[str, Any]) -> ArgumentParser:
     privacy.add_argument("--delta", type=float, default=default["delta"], help="of the guarantee")
     privacy.add_argument("--relation", help="add_remove or replace_one; else as the sampler wants")
     privacy.add_argument("--sampler", default="poisson", help="how batches are drawn")
-    privacy.add_argument(
+    clip = privacy.add_mutually_exclusive_group()
+    clip.add_argument(
         "--max-grad-norm", type=float, default=default["max_grad_norm"], help="clip bound"
     )
     privacy.add_argument("--clipping", default="flat", help="flat or per-layer")
@@ -220,7 +308,8 @@ def _parser(default: Mapping[str, Any]) -> ArgumentParser:
     length = work.add_mutually_exclusive_group()
     length.add_argument("--steps", type=int, default=default["steps"], help="private updates")
     length.add_argument("--epochs", type=float, help="in place of steps")
-    work.add_argument("--lr", type=float, default=default["lr"], help="learning rate")
+    rate = work.add_mutually_exclusive_group()
+    rate.add_argument("--lr", type=float, default=default["lr"], help="learning rate")
     work.add_argument("--momentum", type=float, default=default["momentum"], help="of sgd")
     work.add_argument("--optimizer", default=default["optimizer"], help="sgd or adam")
     work.add_argument("--max-physical-batch", type=int, help="records in memory at a time")
@@ -229,5 +318,21 @@ def _parser(default: Mapping[str, Any]) -> ArgumentParser:
     work.add_argument("--seed", type=int, default=0, help="base of all named seeds")
     work.add_argument("--device", default="cpu", help="cpu, cuda or auto")
     work.add_argument("--output", type=Path, default=RESULTS / "train", help="folder to write to")
+    work.add_argument("--json", action="store_true", help="print the record as one JSON object")
+    choice = parser.add_argument_group("private selection of settings")
+    choice.add_argument("--select", metavar="LAW", help=f"of the trials: {', '.join(LAWS)}")
+    choice.add_argument("--expected-trials", type=float, help="mean of that law")
+    rate.add_argument("--lr-from", metavar="LOW,HIGH", help="range of each trial's (log-uniform)")
+    clip.add_argument(
+        "--max-grad-norm-from", metavar="LOW,HIGH", help="range of each trial's (log-uniform)"
+    )
+    choice.add_argument(
+        "--score-noise",
+        type=float,
+        help="deviation of the noise on the count of right answers; validation records are private",
+    )
+    choice.add_argument(
+        "--public-validation", action="store_true", help="they are public: scores carry no noise"
+    )
     parser.set_defaults(default_epsilon=default["epsilon"], default_batch=default["batch"])
     return parser

@@ -1,10 +1,11 @@
 """Audits of our own private mechanisms, and the private training of a small network.
 
-Two kinds of job, spec in, record out:
+Three kinds of job, spec in, record out:
 
 - `mechanism`: many runs of one mechanism on two neighbouring data sets, attacked with everything
   that the threat model grants; lower bounds on epsilon beside what is guaranteed and claimed.
 - `training`: a classifier trained privately; with canaries, an audit of that one run.
+- `selection`: the best of a random number of such trainings, with settings drawn at random.
 """
 
 import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
@@ -21,7 +22,8 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import run_command
 from dpatlas.experiments.audit_mechanisms import MECHANISMS, Advance
 from dpatlas.experiments.classifier import train
-from dpatlas.experiments.job import Job, job_main
+from dpatlas.experiments.job import Job, by_kind, job_main
+from dpatlas.experiments.selection import select
 from dpatlas.privacy.audit_statistics import epsilon_lower_bound, profile_excess
 
 MODULE = "dpatlas.experiments.audit"
@@ -32,9 +34,12 @@ PROFILE_DELTAS = (1e-5, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.3)
 
 def run(job: Job) -> dict[str, Any]:
     """Metrics and ledger of the job's spec."""
-    kind = job.spec.fields["kind"]
-    one_of("mechanism", "training").check("kind", kind)
-    return mechanism(job.spec) if kind == "mechanism" else train(job)
+    kinds = {
+        "mechanism": lambda job: mechanism(job.spec),
+        "training": train,
+        "selection": select,
+    }
+    return by_kind(job, kinds)
 
 
 def mechanism(spec: Spec) -> dict[str, Any]:

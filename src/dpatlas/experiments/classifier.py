@@ -5,7 +5,7 @@ records. With `canaries` > 0 there is one run, and it is audited (`experiments.c
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,8 +86,13 @@ def statement_of(runs: Sequence[Ran], fields: Mapping[str, Any]) -> dict[str, An
     )
 
 
-def training_phase(fields: dict[str, Any], n: int, canaries: Canaries | None) -> TrainingPhase:
-    """The phase that the spec asks for, its noise calibrated if `epsilon` is the target."""
+def training_phase(
+    fields: dict[str, Any],
+    n: int,
+    canaries: Canaries | None,
+    calibrated: Callable[..., float] = calibrate,
+) -> TrainingPhase:
+    """The phase that the spec asks for, its noise `calibrated` if `epsilon` is the target."""
     if (fields["epsilon"] is None) == (fields["noise_multiplier"] is None):
         found = "both" if fields["epsilon"] is not None else "neither"
         raise InputError("epsilon and noise_multiplier", found, "one of the two")
@@ -99,7 +104,7 @@ def training_phase(fields: dict[str, Any], n: int, canaries: Canaries | None) ->
         batches = PoissonWithEmptySlots(n, fields["batch"], empty=canaries.empty_slots)
     noise_multiplier = fields["noise_multiplier"]
     if noise_multiplier is None:
-        noise_multiplier = calibrate(
+        noise_multiplier = calibrated(
             lambda noise: [Phase(batches, noise, fields["steps"])],
             fields["epsilon"],
             fields["delta"],

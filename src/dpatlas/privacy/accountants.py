@@ -90,9 +90,15 @@ def rdp_epsilon(
     mechanisms: Sequence[Mechanism], delta: float, relation: str
 ) -> tuple[float, str | None]:
     """Epsilon by Renyi divergences, and a warning where the list of orders may have been short."""
+    return epsilon_of_curve(*_orders_and_curve(mechanisms, delta, relation), delta)
+
+
+def epsilon_of_curve(
+    orders: np.ndarray, curve: np.ndarray, delta: float
+) -> tuple[float, str | None]:
+    """Epsilon at delta from Renyi divergences `curve` at `orders`, and a warning as above."""
     from dp_accounting.rdp import compute_epsilon
 
-    orders, curve = _orders_and_curve(mechanisms, delta, relation)
     epsilon, best = compute_epsilon(orders, curve, delta)
     # Orders whose series did not converge are infinite: the range ends where they begin.
     usable = orders[np.isfinite(curve)]
@@ -109,7 +115,7 @@ def _orders_and_curve(
     from dp_accounting.rdp import compute_epsilon
 
     def curve_at(chosen: np.ndarray) -> np.ndarray:
-        return sum(_rdp_curve(mechanism, relation, chosen) for mechanism in mechanisms)
+        return rdp_curve(mechanisms, relation, chosen)
 
     orders = np.array(RDP_ORDERS, dtype=float)
     if not any(isinstance(mechanism.sampler, FixedSize) for mechanism in mechanisms):
@@ -144,6 +150,11 @@ def _falling_part(
     return np.array(curve)
 
 
+def rdp_curve(mechanisms: Sequence[Mechanism], relation: str, orders: np.ndarray) -> np.ndarray:
+    """Renyi divergence of all mechanisms together at each order, for noise multipliers > 0."""
+    return sum(_rdp_curve(mechanism, relation, orders) for mechanism in mechanisms)
+
+
 def _rdp_curve(mechanism: Mechanism, relation: str, orders: np.ndarray) -> np.ndarray:
     """Renyi divergence of all `count` releases at each order."""
     sigma = mechanism.noise_multiplier / sensitivity(relation)
@@ -168,6 +179,31 @@ def _release_rdp(
         curve = RdpAccountant(list(orders), _neighbours(relation)).compose(event).rdp
     curve.flags.writeable = False
     return curve
+
+
+def repeat_and_select_epsilon(
+    mechanisms: Sequence[Mechanism], mean: float, shape: float, delta: float, relation: str
+) -> float:
+    """Epsilon of the best of a random number of runs of all mechanisms together."""
+    from dp_accounting.dp_event import (
+        ComposedDpEvent,
+        RepeatAndSelectDpEvent,
+        SelfComposedDpEvent,
+    )
+    from dp_accounting.rdp import RdpAccountant
+
+    # The package's RDP does not double the sensitivity under replace_one.
+    scale = 1 / sensitivity(relation)
+    run = ComposedDpEvent(
+        [
+            SelfComposedDpEvent(_event(each.sampler, each.noise_multiplier * scale), each.count)
+            for each in mechanisms
+        ]
+    )
+    with _quiet():
+        accountant = RdpAccountant(list(RDP_ORDERS), _neighbours(relation))
+        accountant.compose(RepeatAndSelectDpEvent(run, mean, shape))
+    return float(accountant.get_epsilon(delta))
 
 
 def fft_error(mechanisms: Sequence[Mechanism]) -> float:

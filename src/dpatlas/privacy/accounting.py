@@ -21,13 +21,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.accountants import (
+    RDP_ORDERS,
     Mechanism,
     fft_error,
     pld_epsilon,
+    rdp_curve,
     rdp_epsilon,
+    repeat_and_select_epsilon,
     sensitivity,
 )
 from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Sampler, Shuffled
@@ -174,6 +179,12 @@ def calibrate(
         chosen = _choose(able, accountant, phases, relation)
         return _epsilon(mechanisms, delta, relation, chosen)[0]
 
+    return smallest_noise(epsilon_at, epsilon, delta)
+
+
+def smallest_noise(epsilon_at: Callable[[float], float], epsilon: float, delta: float) -> float:
+    """The noise multiplier of `calibrate` for any epsilon that falls with it; raises the same."""
+
     def excess(log_noise: float) -> float:
         found = min(max(epsilon_at(math.exp(log_noise)), TINY_EPSILON), 1 / TINY_EPSILON)
         return math.log(found / epsilon)
@@ -186,6 +197,38 @@ def calibrate(
     while epsilon_at(noise_multiplier) > epsilon:
         noise_multiplier, _ = _round_up(noise_multiplier + unit / 2)
     return noise_multiplier
+
+
+@checked(relation=one_of(*RELATIONS))
+def renyi_curve(phases: Sequence[Phase], relation: str) -> np.ndarray:
+    """Renyi divergence of `phases` together, at every order of `RDP_ORDERS`.
+
+    Infinite without noise. Raises InputError for a sampler without Renyi divergences under
+    `relation`.
+    """
+    for phase in phases:
+        pair = (phase.sampler.name, relation)
+        if "rdp" not in ACCOUNTANTS.get(pair, ()):
+            able = [" with ".join(each) for each, known in ACCOUNTANTS.items() if "rdp" in known]
+            raise InputError(
+                "sampler and relation",
+                f"{' with '.join(pair)}, whose Renyi divergences nobody has bounded",
+                ", ".join(able),
+            )
+    orders, mechanisms = np.array(RDP_ORDERS, dtype=float), _mechanisms(phases)
+    if not all(mechanism.noise_multiplier for mechanism in mechanisms):
+        return np.full(len(orders), math.inf)
+    return rdp_curve(mechanisms, relation, orders) + np.zeros(len(orders))
+
+
+def repeat_and_select(
+    phases: Sequence[Phase], mean: float, shape: float, delta: float, relation: str
+) -> float:
+    """Epsilon of the best of repeated `phases`, by dp-accounting's own event.
+
+    mean, shape: of the number of repetitions, as `RepeatAndSelectDpEvent` has them. For noise > 0.
+    """
+    return repeat_and_select_epsilon(_mechanisms(phases), mean, shape, delta, relation)
 
 
 def _mechanisms(phases: Sequence[Phase]) -> list[Mechanism]:

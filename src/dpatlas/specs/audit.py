@@ -63,6 +63,8 @@ DEFAULTS: Mapping[str, Any] = {
     "runs": 1,
     "canaries": 0,
 }
+# Of these a selection has none: one network comes out of it, and who chose is in its ledger.
+UNSELECTED = ("runs", "canaries", "ema_decay", "settings_tried")
 NUMBERS = ("epsilon", "delta", "noise_multiplier", "max_grad_norm", "lr", "momentum")
 
 FIGURES: dict[str, tuple[str, ...]] = {}
@@ -121,6 +123,20 @@ def training_spec(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Spe
     return Spec.of(fields, f"{what}-{fields['model']}")
 
 
+def selection_spec(
+    config: Mapping[str, Any], settings: Mapping[str, Any], selection: Mapping[str, Any]
+) -> Spec:
+    """A private selection among trainings with `settings`, those drawn from `ranges` left out.
+
+    selection: `law` and `expected_trials`, `ranges` {name: [low, high]} of what each trial draws,
+    and `score_noise`, the deviation on the count of right answers (None: public records).
+    """
+    fields = dict(training_spec(config, settings).fields)
+    for name in (*UNSELECTED, *selection["ranges"]):
+        del fields[name]
+    return Spec.of({**fields, **selection, "kind": "selection"}, f"selection-{fields['model']}")
+
+
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Nothing: the table is made of the records alone."""
     return {}
@@ -128,7 +144,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def device(spec: Spec, chosen: str) -> str:
     """Attacks on tiny models gain nothing from a GPU."""
-    return chosen if spec.fields["kind"] == "training" else "cpu"
+    return "cpu" if spec.fields["kind"] == "mechanism" else chosen
 
 
 def memory_mb(spec: Spec) -> int:
@@ -138,7 +154,7 @@ def memory_mb(spec: Spec) -> int:
         return 850
     records = fields["max_physical_batch"] or fields["batch"]
     # Activations, patches and both passes, per record of an 8x8 image: measured, rounded up.
-    return round(850 + 0.7 * records + 0.6 * fields["canaries"])
+    return round(850 + 0.7 * records + 0.6 * fields.get("canaries", 0))
 
 
 def _held_out(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,269 @@
+"""Settings of a classifier chosen privately: the best of a random number of trials is released.
+
+A trial draws settings log-uniformly from the spec's ranges, trains as `classifier` does, and counts
+right answers on the validation records. `privacy.selection` says what releasing the best
+guarantees, and on what that rests: the number of trials, and all that the others gave, go into
+checkpoints and into no record, and nothing in the record or on stderr tells them. Initial weights
+and settings are drawn as the noise is, so that none of them is known of a trial beforehand.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpatlas.core.guard import real
+from dpatlas.core.progress import say
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.experiments.classifier import accuracy, check_data, training_phase
+from dpatlas.experiments.job import Job
+from dpatlas.models.build import build
+from dpatlas.privacy.accounting import Guarantee
+from dpatlas.privacy.ledger import PUBLIC, Ran, ledger
+from dpatlas.privacy.selection import (
+    Score,
+    SelectionGuarantee,
+    calibrate_selected,
+    selected_guarantee,
+    trials_law,
+)
+from dpatlas.privacy.training import PrivateTraining
+
+# What a trial may draw: the guarantee is the same whatever they are.
+SELECTABLE = ("lr", "max_grad_norm")
+RELEASED = "settings, model and score of the best trial, or that no trial was drawn,"
+SECRET = (
+    "the number of trials and all that the others gave; checkpoints, cost.json and the time that "
+    "it took tell about them and are not for release. Every run is a release of its own"
+)
+
+
+def select(job: Job) -> dict[str, Any]:
+    """Metrics and ledger of a spec of kind `selection`."""
+    fields = job.spec.fields
+    check_data(job.data)
+    if len(job.data.x_validation) == 0:
+        raise InputError("n_validation", 0, "at least 1: trials are scored on validation records")
+    check_ranges(fields["ranges"])
+    selection = Selection(job)
+    guarantee = selected_guarantee(
+        [selection.phase.accounted],
+        selection.law,
+        fields["delta"],
+        fields["relation"],
+        selection.score,
+    )
+    statement = selection_ledger(selection, guarantee)
+    return {"metrics": selection.run(), "ledger": statement}
+
+
+def check_ranges(ranges: dict[str, Any]) -> None:
+    """InputError unless each of `ranges` {name: [low, high]} is one to draw a setting from."""
+    if not ranges or set(ranges) - set(SELECTABLE):
+        raise InputError("ranges", ", ".join(ranges) or "none", f"any of {', '.join(SELECTABLE)}")
+    for name, bounds in ranges.items():
+        if len(bounds) != 2:
+            found = f"{len(bounds)} values"
+            allowed = "LOW,HIGH: each trial draws its own between them, never from a list or grid"
+            raise InputError(f"range of {name}", found, allowed)
+        low, high = bounds
+        real(gt=0).check(f"low end of the range of {name}", low)
+        real(gt=low).check(f"high end of the range of {name}", high)
+
+
+class Selection:
+    """The trials of one spec, and the best so far."""
+
+    def __init__(self, job: Job):
+        fields, data = job.spec.fields, job.data
+        self.job = job
+        self.ranges = dict(sorted(fields["ranges"].items()))
+        self.law = trials_law(fields["law"], fields["expected_trials"])
+        noise = fields["score_noise"]
+        self.score = None if noise is None else Score(len(data.x_validation), noise)
+        lowest = {name: low for name, (low, _) in self.ranges.items()}
+        self.phase = training_phase(
+            {**fields, **lowest},
+            len(data.x_train),
+            None,
+            partial(calibrate_selected, law=self.law, score=self.score),
+        )
+        self.noise = Noise(job.spec.digest, fields["noise_source"])
+        self.records = {
+            part: self._on_device(getattr(data, f"x_{part}"), getattr(data, f"y_{part}"))
+            for part in ("train", "validation", "test")
+        }
+        self.trial = 0
+        # Of the best trial: its settings and its score, and its weights.
+        self.best: dict[str, Any] | None = None
+        self.weights: dict[str, np.ndarray] = {}
+
+    def run(self) -> dict[str, Any]:
+        """All trials that are left; the metrics of the best one."""
+        stored = self.job.restored("state", self.noise)
+        if stored is not None:
+            arrays, facts = stored
+            self.trial, self.best = facts["trial"], facts["best"]
+            self.weights = {
+                name.removeprefix("best/"): value
+                for name, value in arrays.items()
+                if name.startswith("best/")
+            }
+        first = self.trial
+        for trial in range(first, self.law.draw(self.noise)):
+            self.trial = trial
+            settings = self._settings()
+            training = self._training(settings)
+            if stored is not None:
+                training.restore(*stored)
+                stored = None
+            # The first one keeps the secret that the number of trials follows from.
+            self._save(training)
+            if trial == first:
+                say(f"{self.job.spec.id}: the number of trials is secret: no progress is shown")
+            while training.steps_done < training.steps:
+                training.step()
+                if self.job.save_due():
+                    self._save(training)
+            self._compare(training.model, settings)
+        return self._metrics()
+
+    def _settings(self) -> dict[str, float]:
+        draws = self.noise.generator(repetition=self.trial, step=0, use="settings")
+        return {
+            name: low * (high / low) ** float(draws.random())
+            for name, (low, high) in self.ranges.items()
+        }
+
+    def _training(self, settings: dict[str, float]) -> PrivateTraining:
+        return PrivateTraining(
+            self._network(),
+            [replace(self.phase, **settings)],
+            *self.records["train"],
+            noise=self.noise,
+            repetition=self.trial,
+        )
+
+    def _network(self) -> nn.Module:
+        """With initial weights that are as secret as the noise: known ones would name the trial."""
+        spec, data = self.job.spec, self.job.data
+        return build(
+            spec.fields["model"],
+            data.image_shape,
+            len(data.classes),
+            key=spec.key,
+            run=0,
+            base_seed=self.noise.key(self.trial, 0, "init"),
+        ).to(self.job.device)
+
+    def _compare(self, model: nn.Module, settings: dict[str, float]) -> None:
+        """Keep the trial if its score, the noised one, is better than all before."""
+        right = right_answers(model, *self.records["validation"])
+        if self.score is None:
+            value = right / len(self.records["validation"][0])
+        else:
+            value = self.score.released(right, self.noise, self.trial)
+        if self.best is None or value > self.best["score"]:
+            self.best = {"settings": settings, "score": value}
+            self.weights = {
+                name: each.detach().cpu().numpy().copy() for name, each in model.named_parameters()
+            }
+
+    def _save(self, training: PrivateTraining) -> None:
+        arrays, facts = training.state()
+        arrays |= {f"best/{name}": value for name, value in self.weights.items()}
+        self.job.save("state", arrays, {**facts, "trial": self.trial, "best": self.best})
+
+    def _metrics(self) -> dict[str, Any]:
+        """Of the released trial; `settings`, `score` and `accuracy` are None if there was none."""
+        found: dict[str, Any] = {"settings": None, "score": None, "accuracy": None}
+        if self.best is not None:
+            model = self._network()
+            with torch.no_grad():
+                for name, value in model.named_parameters():
+                    value.copy_(torch.from_numpy(self.weights[name]))
+            found = {**self.best, **accuracy(model, *self.records["test"])}
+        return {
+            **found,
+            "score_deviation": self.score and self.score.noise / self.score.records,
+            **{f"n_{part}": len(x) for part, (x, _) in self.records.items()},
+            "noise_multiplier": self.phase.noise_multiplier,
+            "expected_batch": self.phase.sampler.expected_batch,
+            "expected_trials": self.law.mean,
+        }
+
+    def _on_device(self, *arrays: np.ndarray) -> list[Tensor]:
+        return [torch.from_numpy(each).to(self.job.device) for each in arrays]
+
+
+def right_answers(model: nn.Module, x: Tensor, labels: Tensor) -> int:
+    """How many of the records x (n, d) the model gives their label (n,)."""
+    with torch.no_grad():
+        guesses = torch.cat([model(rows).argmax(1) for rows in x.split(1000)])
+    return int((guesses == labels).sum())
+
+
+def selection_ledger(selection: Selection, guarantee: SelectionGuarantee) -> dict[str, Any]:
+    """The ledger of what is released, and beside it what one trial alone guarantees."""
+    fields, phase, selected = selection.job.spec.fields, selection.phase, guarantee.selected
+    # Of a trial that was drawn; how many were, and their settings, the record must not tell.
+    trial = Ran(
+        f"private selection among trainings by DP-SGD, {fields['clipping']} clipping, "
+        f"{fields['model']}",
+        (phase.accounted,),
+        (phase.max_grad_norm,),
+        fields["noise_source"],
+    )
+    alone = ledger(
+        trial,
+        delta=fields["delta"],
+        relation=fields["relation"],
+        chosen_on_private_data=None,
+        released=RELEASED,
+        require_private=True,
+    )
+    private = selection.score is not None
+    drawn = " and ".join(
+        f"{name} from {low:g} to {high:g}" for name, (low, high) in selection.ranges.items()
+    )
+    bounds = selection.ranges.get("max_grad_norm")
+    return {
+        **alone,
+        "neighbour_relation": f"{alone['neighbour_relation']}; that record is of the training "
+        f"{'or of the validation part' if private else 'part'}, the others stay in their part",
+        "accountant": selected.accountant,
+        "event": selected.event,
+        "cross_check": selected.cross_check,
+        "warnings": list(selected.warnings),
+        "epsilon": selected.epsilon,
+        "guaranteed": in_words(selected),
+        "single_trial": {
+            "epsilon": guarantee.single.epsilon,
+            "guaranteed": in_words(guarantee.single),
+            "accountant": guarantee.single.accountant,
+        },
+        "epsilon_by_part": {
+            "training": guarantee.training,
+            "validation": guarantee.validation if private else PUBLIC,
+            "test": f"{PUBLIC}: accuracy on them carries no noise",
+        },
+        "secret": SECRET,
+        # The clip bound of the released trial is in its settings.
+        "clip": bounds or alone["clip"],
+        "chosen_on_private_data": [
+            {
+                "what": f"the best of a random number of trials ({selection.law.describe()}), "
+                f"each with {drawn} drawn log-uniformly, by its score on the validation records",
+                "cost": "paid: epsilon is that of the selection, by Papernot and Steinke 2022",
+            }
+        ],
+    }
+
+
+def in_words(guarantee: Guarantee) -> str:
+    """Epsilon, delta and relation in one line."""
+    return f"epsilon {guarantee.epsilon:.6g} at delta {guarantee.delta:g} ({guarantee.relation})"
