@@ -100,51 +100,6 @@ class PrivateSGD:
         )
 
     def profile(self, deltas: Sequence[float]) -> list[float]:
-        """The guaranteed epsilon at each delta."""
-
-    def claimed(self, deltas: Sequence[float]) -> list[float] | None:
-        """The epsilon that a paper claims at each delta; None where none does."""
-
-    def scores(self, runs: int, noise: Noise, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
-        """A score per run with the canary and per run without it (or with its replacement)."""
-
-
-@dataclass(frozen=True)
-class PrivateSGD:
-    """Private training of a network, white box.
-
-    silent: the other records have zero gradient, so that nobody needs to know which are in a batch.
-    """
-
-    sentence: str
-    relation: str
-    phases: tuple[TrainingPhase, ...]
-    network: Callable[[], nn.Module]
-    neighbours: Callable[[], Neighbours]
-    augmentation: Augmentation | None = None
-    silent: bool = False
-
-    def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
-        """Of one more run of the mechanism, under noise that nothing else draws."""
-        x, labels = self.neighbours()[0]
-        noise = Noise(os.urandom(16).hex(), noise_source)
-        training = PrivateTraining(
-            self.network(), self.phases, x, labels, noise=noise, augmentation=self.augmentation
-        )
-        training.run()
-        return training.ledger(
-            delta,
-            self.relation,
-            chosen_on_private_data=None,
-            released="all iterates and noisy sums",
-            require_private=True,
-        )
-
-    def _network(self) -> nn.Module:
-        options = {"widths": WIDTHS} if self.model == "mlp" else {}
-        return build(self.model, IMAGE, CLASSES, key="audit", run=0, base_seed=0, **options)
-
-    def profile(self, deltas: Sequence[float]) -> list[float]:
         """The accountant's epsilon at each delta."""
         phases = [phase.accounted for phase in self.phases]
         return [guarantee(phases, delta, self.relation).epsilon for delta in deltas]
