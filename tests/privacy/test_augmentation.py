@@ -34,7 +34,9 @@ def moved(image, down, right, mirrored):
 def trained(augmentation, model=None, **changes):
     """Weights after a short training of the small network on 8 x 8 images."""
     model = network() if model is None else model
-    run = training([phase(Poisson(N, 6), **changes)], model, augmentation=augmentation)
+    run = training(
+        [phase(Poisson(N, 6), **changes)], model, augmentation=augmentation, shared_noise="views"
+    )
     run.run()
     return weights(model)
 

@@ -9,9 +9,11 @@ from torch import nn
 
 from dpatlas.core.seeds import SHARED_NOISE, Noise, recording
 from dpatlas.errors import InputError
+from dpatlas.models.build import build
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.fingerprint import fingerprint
 from dpatlas.privacy.langevin import Langevin, LangevinRun
+from dpatlas.privacy.noise import LARGE
 from dpatlas.privacy.per_record import cross_entropy
 from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.training import PrivateTraining
@@ -148,18 +150,23 @@ def test_the_same_training_may_be_repeated_bit_for_bit():
 
 @pytest.mark.parametrize("source", ["keyed", "os"])
 @pytest.mark.parametrize("done", [0, 1, 2])
-def test_a_training_goes_on_from_its_state_within_one_process(source, done):
+@pytest.mark.parametrize("width", [8, 300], ids=["small tensors", "large tensors"])
+def test_a_training_goes_on_from_its_state_within_one_process(source, done, width):
+    def model():
+        return build("mlp", (1, 8, 8), OUTPUTS, key="test", run=0, base_seed=0, widths=[width] * 2)
+
+    assert (max(value.numel() for value in model().parameters()) >= LARGE) == (width == 300)
     noise = Noise("digest", source)
-    first = run(noise)
+    first = run(noise, model=model())
     for _ in range(done):
         first.step()
     state = first.state()
     first.run()
-    second = run(Noise("digest", source))
+    second = run(Noise("digest", source), model=model())
     second.restore(*state)
     second.run()
     assert torch.equal(flat(weights(second.model)), flat(weights(first.model)))
-    third = run(Noise("digest", source), -data()[0])
+    third = run(Noise("digest", source), -data()[0], model=model())
     third.restore(*state)
     with pytest.raises(InputError, match=REFUSED):
         third.step()
