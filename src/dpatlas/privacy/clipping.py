@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 CLIPPINGS = ("flat", "per-layer")
+# A sum over more terms is taken by blocks, which are added up in float64.
+SUM_BLOCK = 4096
 
 
 @dataclass
@@ -14,8 +16,13 @@ class ClippedSum:
     """sum_i g_i min(1, C / ||g_i||) over the records of a batch.
 
     `gradients`: one tensor per trainable parameter, by name, in the order of the model's
-    parameters. `norms`: ||g_i|| before the clip, (records,). `skipped`: records whose gradient was
-    not finite and contributed zero; a GPU keeps the count to itself, as a tensor.
+    parameters. `norms`: upper bounds on ||g_i|| before the clip, (records,), which are what
+    records are clipped by. `skipped`: records whose gradient was not finite and contributed zero; a
+    GPU keeps the count to itself, as a tensor.
+
+    A record alone adds at most C (1 + 1e-6), whatever was rounded on the way. Among n records,
+    adding or removing one moves the computed sum by at most C (1 + `company_rounding(n)`), as long
+    as the passes through the network round the others' activations as they did before.
     """
 
     gradients: dict[str, Tensor]
@@ -28,6 +35,18 @@ class ClippedSum:
             self.gradients[name] += gradient
         self.norms = torch.cat([self.norms, other.norms])
         self.skipped += other.skipped
+
+
+def company_rounding(records: int, dtype: torch.dtype = torch.float32) -> float:
+    """2 sqrt(SUM_BLOCK) n u: how much rounding adds to a record's share in a sum over n records.
+
+    u is the unit roundoff. The partial sums of a block of at most SUM_BLOCK terms and b records
+    have norm b C at most, and each of its additions errs by u of one of them; errors that are
+    independent with mean zero then add up to sqrt(SUM_BLOCK) b u C (the model of Higham and Mary
+    2019; the worst case is SUM_BLOCK b u C). Blocks are added in float64. The sums with and without
+    the record both err.
+    """
+    return 2 * math.sqrt(SUM_BLOCK) * records * torch.finfo(dtype).eps / 2
 
 
 def clip_factors(norms2: Tensor, max_grad_norm: float) -> Tensor:

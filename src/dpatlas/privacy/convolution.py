@@ -80,8 +80,12 @@ class Conv2d(Factored):
         """The ordinary weight gradient of the scaled output gradients where factors are kept."""
         found = super().weighted(factors)
         if self.delta is not None:
-            found["weight"] = self.weighted_factors(factors, self._product)
+            found["weight"] = self.weighted_factors(factors)
         return found
+
+    def product(self, delta: Tensor, inputs: Tensor) -> Tensor:
+        """The ordinary weight gradient."""
+        return self._gradients(delta, inputs, self.value("weight"), "weight")
 
     def positions(self) -> int:
         """Positions of the output."""
@@ -98,9 +102,6 @@ class Conv2d(Factored):
         )
         delta = self.delta[rows].double().flatten(2)
         return patches.transpose(1, 2), delta.transpose(1, 2)
-
-    def _product(self, scaled: Tensor, rows: slice) -> Tensor:
-        return self._gradients(scaled, self.inputs[rows], self.value("weight"), "weight")
 
     def _few_positions(self, delta: Tensor) -> bool:
         layer = self.layer

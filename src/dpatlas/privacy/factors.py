@@ -28,7 +28,7 @@ from dpatlas.privacy.rules import Rule, in_blocks, rounding
 # what a layer may have): its gradient is clipped by half as much too far.
 SLACK = 0.01
 # Inner products are cut there: roundings add up within a block, and once for every further block.
-INNER = 256
+INNER = 512
 # Numbers of the gradients that are multiplied out in float64 at a time.
 MULTIPLIED = 2**24
 
@@ -48,7 +48,7 @@ class Factored(Rule):
     def bounds2(self, inputs: Tensor, outputs: Tensor, roundings: int, small: float) -> Tensor:
         """Upper bounds on ||g_i||^2, float64, from Gram matrices (records, positions, positions).
 
-        `roundings`: n above, without the product of two entries. The matrices are used up.
+        `roundings`: on the way to the matrices' entries, of both. The matrices are used up.
         """
         positions, kind = inputs.shape[1], torch.finfo(inputs.dtype)
         # A square that underflows is taken for the smallest normal number.
@@ -57,8 +57,9 @@ class Factored(Rule):
             for gram in (inputs, outputs)
         ]
         spread = (lengths2[0] * lengths2[1]).sqrt_().sum(1)
-        norms2 = inputs.mul_(outputs).sum((1, 2), dtype=torch.float64).clamp_min_(0)
-        error = rounding(roundings + 1, inputs.dtype)
+        # Row by row, then in float64.
+        norms2 = inputs.mul_(outputs).sum(2).sum(1, dtype=torch.float64).clamp_min_(0)
+        error = rounding(roundings + positions, inputs.dtype)
         bounds = (norms2 + error * spread.square()).sqrt_()
         bounds = bounds.add_(spread, alpha=rounding(positions + 3, inputs.dtype)).square_()
         # Also where a comparison with what is no number fails.
@@ -70,11 +71,11 @@ class Factored(Rule):
         exact = self._norms(rows) + rounding(positions, torch.float64) * spread[rows]
         return torch.where(loose, bounds.index_copy(0, rows, exact.square_()), bounds)
 
-    def weighted_factors(self, factors: Tensor, product) -> Tensor:
-        """sum_i c_i g_i; `product(delta, rows)` multiplies scaled delta of a slice of records."""
+    def weighted_factors(self, factors: Tensor) -> Tensor:
+        """sum_i c_i g_i of the weight, in float32 and float64 as `loose` says."""
         ordinary = factors if self.loose is None else torch.where(self.loose, 0, factors)
         scaled = self.delta * ordinary.view(-1, *[1] * (self.delta.dim() - 1))
-        total = in_blocks(len(scaled), self.positions(), lambda rows: product(scaled[rows], rows))
+        total = in_blocks(self.product, self.positions(), scaled, self.inputs)
         if self.loose is None:
             return total
         weights = (factors - ordinary).double()
@@ -84,6 +85,10 @@ class Factored(Rule):
             delta = delta * weights[rows, None, None]
             exact.addmm_(delta.flatten(0, 1).T, a.flatten(0, 1))
         return exact.view(total.shape).to(total.dtype)
+
+    def product(self, delta: Tensor, inputs: Tensor) -> Tensor:
+        """sum_it delta_it a_it^T in the records' type, in the shape of the weight."""
+        raise NotImplementedError
 
     def positions(self) -> int:
         """Positions of a record."""
@@ -140,8 +145,8 @@ def multiplied(delta: Tensor, a: Tensor) -> Tensor:
 
 
 def gram(rows: Tensor) -> Tensor:
-    """rows rows^T of (records, positions, features), inner products by blocks of INNER."""
-    first, *others = rows.split(INNER, -1)
+    """rows rows^T of (records, positions, features), inner products by blocks of at most INNER."""
+    first, *others = rows.chunk(math.ceil(rows.shape[2] / INNER), -1)
     total = torch.bmm(first, first.transpose(1, 2))
     for block in others:
         total += torch.bmm(block, block.transpose(1, 2))

@@ -60,10 +60,14 @@ class Linear(Factored):
         found = super().weighted(factors)
         if self.delta is not None:
             if "weight" in self.trainable:
-                found["weight"] = self.weighted_factors(factors, self._product)
+                found["weight"] = self.weighted_factors(factors)
             if "bias" in self.trainable and "bias" not in found:
                 found["bias"] = (self.delta[:, 0] * factors[:, None]).sum(0)
         return found
+
+    def product(self, delta: Tensor, inputs: Tensor) -> Tensor:
+        """One product over records and positions."""
+        return delta.flatten(0, 1).T @ inputs.flatten(0, 1)
 
     def positions(self) -> int:
         """Positions of a record, views counted."""
@@ -72,9 +76,6 @@ class Linear(Factored):
     def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The factors of these records."""
         return self.inputs[rows].double(), self.delta[rows].double()
-
-    def _product(self, scaled: Tensor, rows: slice) -> Tensor:
-        return scaled.flatten(0, 1).T @ self.inputs[rows].flatten(0, 1)
 
 
 class GroupNorm(Rule):

@@ -70,7 +70,7 @@ class SoftmaxGradients:
             x, delta = torch.where(bad[:, None], 0, x), torch.where(bad, 0, delta)
         delta *= clip_factors(norms2, max_grad_norm).to(x.dtype)
         found = {
-            "weight": lambda: in_blocks(len(x), 1, lambda rows: torch.mm(delta[:, rows], x[rows])),
+            "weight": lambda: in_blocks(lambda d, rows: torch.mm(d.T, rows), 1, delta.T, x),
             "bias": lambda: delta.sum(1),
         }
         start = len(self.prefix)

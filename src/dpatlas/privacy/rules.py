@@ -21,11 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.errors import InputError
+from dpatlas.privacy.clipping import SUM_BLOCK
 
 # Longer rows are squared and added up by blocks of that many numbers.
 NORM_BLOCK, SHORT_ROW = 256, 1024
-# A sum over more terms is taken by blocks, which are added up in float64: see `ClippedSum`.
-SUM_BLOCK = 4096
 
 
 class Watched(torch.autograd.Function):
@@ -115,9 +114,7 @@ class Rule:
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
         """sum_i c_i g_i by parameter, from `factors` c of shape (records,)."""
         return {
-            key: in_blocks(
-                len(factors), 1, lambda rows, kept=gradients: factors[rows] @ kept[rows].flatten(1)
-            ).view(gradients.shape[1:])
+            key: in_blocks(torch.matmul, 1, factors, gradients.flatten(1)).view(gradients.shape[1:])
             for key, gradients in self.kept.items()
         }
 
@@ -153,14 +150,18 @@ def rows_norm2(gradients: Tensor) -> Tensor:
     return total.mul_(1 + rounding(NORM_BLOCK + 4, rows.dtype))
 
 
-def in_blocks(records: int, positions: int, product: Callable[[slice], Tensor]) -> Tensor:
-    """The sum of `product(rows)` over blocks of at most SUM_BLOCK positions, added in float64."""
+def in_blocks(product: Callable[..., Tensor], positions: int, *factors: Tensor) -> Tensor:
+    """`product(*factors)`, a sum over records (their first dimension) and their positions.
+
+    Where it has more than SUM_BLOCK terms, blocks of records are added up in float64.
+    """
     size = max(1, SUM_BLOCK // positions)
-    if records <= size:
-        return product(slice(None))
-    parts = (product(slice(start, start + size)) for start in range(0, records, size))
-    total = next(parts)
-    dtype, total = total.dtype, total.double()
+    if len(factors[0]) <= size:
+        return product(*factors)
+    blocks = zip(*(factor.split(size) for factor in factors), strict=True)
+    parts = (product(*block) for block in blocks)
+    first = next(parts)
+    total = first.double()
     for part in parts:
         total += part
-    return total.to(dtype)
+    return total.to(first.dtype)

@@ -1,0 +1,373 @@
+"""No record adds more than C, whatever float32 rounds: every kernel path, with large offsets."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from reference_gradients import NETWORKS, distance, norms, per_record_gradients, records, seeded
+from test_synchronisation import reads
+from torch import Tensor, nn
+
+from dpatlas.models.lora import Adapted
+from dpatlas.models.vit import ClassToken, Offset
+from dpatlas.privacy import clipping, convolution, factors, layers
+from dpatlas.privacy.clipping import SUM_BLOCK, clip_factors, company_rounding
+from dpatlas.privacy.logistic import SoftmaxGradients
+from dpatlas.privacy.per_record import NetworkGradients
+from dpatlas.privacy.rules import rows_norm2
+
+OFFSETS = [1.0, 1e2, 1e3, 1e4, 1e5, 1e6]
+BOUNDS = [0.01, 0.1, 1.0]
+COMPANY = 4096
+
+
+class Lift(nn.Module):
+    """Adds a constant to every activation."""
+
+    def __init__(self, offset):
+        super().__init__()
+        self.offset = offset
+
+    def forward(self, x):
+        return x + self.offset
+
+
+class Centred(nn.Module):
+    """Takes the mean over positions away: output gradients then cancel over a constant input."""
+
+    def __init__(self, *dims):
+        super().__init__()
+        self.dims = dims
+
+    def forward(self, x):
+        return x - x.mean(self.dims, keepdim=True)
+
+
+def over_tokens(layer, features):
+    return layer, Centred(1), nn.Flatten(), nn.Linear(features, 5)
+
+
+def over_images(layer, features):
+    return layer, Centred(2, 3), nn.Flatten(), nn.Linear(features, 5)
+
+
+def adapted(layer, rank):
+    """A low-rank branch whose `up` is not zero."""
+    branch = Adapted(layer, rank, 1.0)
+    layer.requires_grad_(False)
+    return branch
+
+
+@dataclass(frozen=True)
+class Path:
+    """Layers after the offset, a record's shape, and the way that the named layer must take."""
+
+    make: Callable[[], tuple[nn.Module, ...]]
+    shape: tuple[int, ...]
+    way: str
+    layer: str = "1"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def model(self, offset: float, dtype=torch.float32) -> nn.Module:
+        return seeded(lambda: nn.Sequential(Lift(offset), *self.make()), dtype=dtype)
+
+
+PER_LAYER = {"clipping": "per-layer"}
+VIEWS = {"views": 2}
+PATHS = {
+    "linear": Path(lambda: (nn.Linear(64, 5),), (64,), "one position"),
+    "linear, positions by gram": Path(
+        lambda: over_tokens(nn.Linear(64, 64), 16 * 64), (16, 64), "gram"
+    ),
+    "linear, wide, by gram in blocks": Path(
+        lambda: over_tokens(nn.Linear(600, 40), 6 * 40), (6, 600), "gram"
+    ),
+    "linear, positions by gradients": Path(
+        lambda: over_tokens(nn.Linear(6, 5), 32 * 5), (32, 6), "gradients"
+    ),
+    "linear, views": Path(
+        lambda: over_tokens(nn.Linear(64, 64), 8 * 64), (8, 64), "gram", options=VIEWS
+    ),
+    "linear, per layer": Path(
+        lambda: over_tokens(nn.Linear(64, 64), 16 * 64), (16, 64), "gram", options=PER_LAYER
+    ),
+    "convolution by gram": Path(
+        lambda: over_images(nn.Conv2d(64, 64, 3), 64 * 16), (64, 6, 6), "gram"
+    ),
+    "convolution by gram, strided": Path(
+        lambda: over_images(nn.Conv2d(48, 64, 3, 2, 1), 64 * 9), (48, 5, 6), "gram"
+    ),
+    "convolution by gram, per layer": Path(
+        lambda: over_images(nn.Conv2d(64, 64, 3), 64 * 16), (64, 6, 6), "gram", options=PER_LAYER
+    ),
+    "convolution in one call": Path(
+        lambda: over_images(nn.Conv2d(3, 8, 3), 8 * 36), (3, 8, 8), "one call"
+    ),
+    "convolution in one call, views": Path(
+        lambda: over_images(nn.Conv2d(3, 8, 3), 8 * 36), (3, 8, 8), "one call", options=VIEWS
+    ),
+    "convolution, a call a record": Path(
+        lambda: over_images(nn.Conv2d(24, 32, 3), 32 * 576), (24, 26, 26), "a call a record"
+    ),
+    "convolution in groups, strided, dilated": Path(
+        lambda: over_images(nn.Conv2d(4, 8, 3, 2, dilation=2, groups=2), 8 * 9),
+        (4, 9, 9),
+        "one call",
+    ),
+    "convolution of single channels": Path(
+        lambda: over_images(nn.Conv2d(8, 8, 3, groups=8), 8 * 36), (8, 8, 8), "one call"
+    ),
+    "group norm": Path(lambda: over_images(nn.GroupNorm(2, 6), 6 * 16), (6, 4, 4), "gradients"),
+    "layer norm": Path(lambda: over_tokens(nn.LayerNorm(12), 8 * 12), (8, 12), "gradients"),
+    "offset": Path(lambda: over_tokens(Offset(8, 12), 8 * 12), (8, 12), "gradients"),
+    "class token": Path(lambda: over_tokens(ClassToken(12), 9 * 12), (8, 12), "gradients"),
+    "lora, linear": Path(
+        lambda: over_tokens(adapted(nn.Linear(64, 64), 40), 16 * 64), (16, 64), "gram", "1.down"
+    ),
+    "lora, convolution": Path(
+        lambda: over_images(adapted(nn.Conv2d(64, 64, 3), 4), 64 * 16),
+        (64, 6, 6),
+        "one call",
+        "1.down",
+    ),
+}
+
+
+@pytest.fixture(params=PATHS, ids=lambda name: name.replace(", ", "-").replace(" ", "-"))
+def path(request):
+    return PATHS[request.param]
+
+
+def made(path: Path, rows: int = 3, dtype=torch.float32) -> tuple[Tensor, Tensor]:
+    views = path.options.get("views", 1)
+    x, labels = records(path.shape, rows * views, dtype=dtype)
+    return x, labels[::views].repeat_interleave(views)
+
+
+def norm(gradients) -> float:
+    return sum(value.double().square().sum() for value in gradients.values()).sqrt().item()
+
+
+def way(kernel: NetworkGradients, name: str, x: Tensor, labels: Tensor) -> str:
+    """Which way the layer's gradients go, from what its rule keeps of a backward pass."""
+    rule, calls = kernel.rules[name], []
+    gradients = getattr(rule, "_gradients", None)
+    if gradients is not None:
+
+        def counted(delta, rows, weight, of, *more):
+            calls.append(of)
+            return gradients(delta, rows, weight, of, *more)
+
+        rule._gradients = counted
+    kernel._backward(x, labels)
+    if isinstance(rule, factors.Factored) and rule.delta is not None:
+        return "gram" if rule.positions() > 1 else "one position"
+    if gradients is None:
+        return "gradients"
+    return "one call" if calls.count("weight") == 1 else "a call a record"
+
+
+def test_the_paths_of_these_tests_are_those_that_are_meant(path):
+    kernel = NetworkGradients(path.model(1.0), **path.options)
+    assert way(kernel, path.layer, *made(path)) == path.way
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_a_record_alone_adds_at_most_the_bound_and_hardly_less(path, offset):
+    kernel = NetworkGradients(path.model(offset), **path.options)
+    views = path.options.get("views", 1)
+    x, labels = made(path)
+    for start in range(0, len(x), views):
+        rows = slice(start, start + views)
+        for bound in BOUNDS:
+            found = kernel.clipped_sum(x[rows], labels[rows], bound)
+            added = norm(found.gradients)
+            assert added <= bound * (1 + 1e-6)
+            if "clipping" not in path.options and found.norms > bound:
+                assert added >= bound * (1 - factors.SLACK)
+
+
+def test_ordinary_records_are_hardly_clipped_too_far(path):
+    kernel = NetworkGradients(path.model(0.0), **path.options)
+    x, labels = made(path)
+    found = kernel.clipped_sum(x, labels, 0.1).norms.double()
+    exact = path.model(0.0, torch.float64)
+    views = path.options.get("views", 1)
+    share = found / norms(per_record_gradients(exact, x.double(), labels, views))
+    assert share.min() > 1 - 3e-6
+    assert share.max() < 1 + 2e-4
+
+
+def test_no_inflation_is_left_in_float64(path):
+    model = path.model(1.0, torch.float64)
+    x, labels = made(path, dtype=torch.float64)
+    found = NetworkGradients(model, **path.options).clipped_sum(x, labels, 0.1).norms
+    expected = norms(per_record_gradients(model, x, labels, path.options.get("views", 1)))
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=0)
+
+
+def aligned(shape, model, rows=COMPANY):
+    """Records that are nearly equal, with the label that the model finds least likely."""
+    draws = torch.Generator().manual_seed(1)
+    one = torch.randn(1, *shape, generator=draws)
+    with torch.no_grad():
+        label = model(one).argmin(1)
+    return one + 1e-3 * torch.randn(rows, *shape, generator=draws), label.repeat(rows)
+
+
+def movements(kernel, x, labels, bound, removed, views=1):
+    """How far the sum moves, in units of the bound, as each of these records is removed."""
+    whole = kernel.clipped_sum(x, labels, bound).gradients
+    assert norm(whole) > 0.9 * bound * len(x) / views
+    for record in removed:
+        others = torch.arange(len(x)) // views != record
+        rest = kernel.clipped_sum(x[others], labels[others], bound).gradients
+        yield float(distance(whole, rest)) / bound
+
+
+# Paths whose 4,096 records take seconds.
+LARGE = ("convolution, a call a record", "convolution by gram, per layer", "linear, per layer")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("offset", [1.0, 1e4, 1e6])
+def test_a_record_in_company_moves_the_sum_by_at_most_the_bound_and_rounding(path, offset):
+    large = any(path is PATHS[name] for name in LARGE)
+    views = path.options.get("views", 1)
+    count = 128 if large else COMPANY
+    model = path.model(offset)
+    x, labels = aligned(path.shape, model, count * views)
+    kernel = NetworkGradients(model, **path.options)
+    for moved in movements(kernel, x, labels, 0.01, [0, count // 2], views):
+        assert moved <= 1 + company_rounding(count)
+
+
+@pytest.mark.parametrize("offset", [1.0, 1e6])
+@pytest.mark.parametrize(
+    "name", ["linear", "linear, positions by gradients", "convolution in one call"]
+)
+def test_a_record_in_company_moves_the_sum_by_at_most_the_bound(name, offset):
+    model = PATHS[name].model(offset)
+    batch = aligned(PATHS[name].shape, model)
+    for moved in movements(NetworkGradients(model), *batch, 0.01, [0, 1000, COMPANY - 1]):
+        assert moved <= 1 + company_rounding(COMPANY)
+
+
+def test_sums_over_many_records_are_added_by_blocks_in_float64():
+    path = PATHS["linear"]
+    model, (x, labels) = path.model(1.0), records(path.shape, 3 * SUM_BLOCK + 5, 5, torch.float32)
+    found = NetworkGradients(model).clipped_sum(x, labels, 0.1).gradients
+    exact = NetworkGradients(model.double()).clipped_sum(x.double(), labels, 0.1).gradients
+    assert float(distance(found, exact)) <= 0.1 * company_rounding(len(x)) / 20
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_the_closed_form_keeps_the_bound(offset):
+    kernel = SoftmaxGradients(seeded(nn.Linear, 64, 5, dtype=torch.float32))
+    x, labels = records((64,), dtype=torch.float32)
+    for bound in BOUNDS:
+        for row in range(len(x)):
+            rows = slice(row, row + 1)
+            found = kernel.clipped_sum(x[rows] + offset, labels[rows], bound)
+            assert norm(found.gradients) <= bound * (1 + 1e-6)
+    lifted = nn.Sequential(Lift(offset), kernel.layer)
+    x, labels = aligned((64,), lifted)
+    for moved in movements(kernel, x + offset, labels, 0.01, [0, COMPANY - 1]):
+        assert moved <= 1 + company_rounding(COMPANY)
+
+
+def test_the_closed_form_measures_output_gradients_whose_squares_vanish():
+    layer = nn.Linear(4, 2, bias=False).requires_grad_()
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[5.4e-18] * 4, [0.0] * 4]))
+    x = torch.full((1, 4), 2.3e18)
+    found = SoftmaxGradients(layer).clipped_sum(x, torch.tensor([0]), 1e-5)
+    assert 0 < norm(found.gradients) <= 1e-5 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("columns", [7, 1024, 1025, 10**7])
+def test_long_rows_of_equal_entries_lose_nothing(columns):
+    rows = torch.full((1, columns), 0.7)
+    for bound in BOUNDS:
+        factor = clip_factors(rows_norm2(rows), bound).float()
+        added = float((factor * rows).double().norm())
+        assert bound * (1 - 1e-5) <= added <= bound * (1 + 1e-6)
+
+
+def mixed():
+    """A model of a Gram layer and records of which every second has a large offset."""
+    path = PATHS["linear, positions by gram"]
+    x, labels = records(path.shape, 6, dtype=torch.float32)
+    x[::2] += 1e4
+    return path.model(0.0), x, labels
+
+
+def test_a_record_goes_its_way_whatever_the_others_are():
+    model, x, labels = mixed()
+    kernel = NetworkGradients(model)
+    together = kernel.clipped_sum(x, labels, 0.1)
+    alone = [kernel.clipped_sum(x[i : i + 1], labels[i : i + 1], 0.1) for i in range(6)]
+    kernel._backward(x, labels)
+    kernel.rules["1"].norms2()
+    assert kernel.rules["1"].loose.tolist() == [True, False] * 3
+    summed = {
+        name: sum(each.gradients[name].double() for each in alone) for name in together.gradients
+    }
+    assert float(distance(together.gradients, summed)) < 0.1 * 1e-3
+
+
+def test_only_records_that_need_it_are_multiplied_in_float64(monkeypatch):
+    taken = []
+    pairs = layers.Linear.pairs
+
+    def watched(rule, rows):
+        taken.append(rows.tolist())
+        return pairs(rule, rows)
+
+    monkeypatch.setattr(layers.Linear, "pairs", watched)
+    model, x, labels = mixed()
+    kernel = NetworkGradients(model)
+    kernel.clipped_sum(x[1::2], labels[1::2], 0.1)
+    assert taken == []
+    kernel.clipped_sum(x, labels, 0.1)
+    assert taken == [[0, 2, 4]] * 2
+
+
+@pytest.mark.parametrize("name", ["linear, positions by gram", "convolution by gram, strided"])
+def test_a_host_that_must_not_look_reads_nothing_and_finds_the_same(name, monkeypatch):
+    path = PATHS[name]
+    x, labels = records(path.shape, 6, dtype=torch.float32)
+    x[::2] += 1e5
+    kernel = NetworkGradients(path.model(0.0))
+    expected = kernel.clipped_sum(x, labels, 0.1)
+    monkeypatch.setattr(clipping, "may_look", lambda values: False)
+    with reads() as seen:
+        found = kernel.clipped_sum(x, labels, 0.1)
+    assert seen == []
+    for key, value in expected.gradients.items():
+        assert torch.equal(found.gradients[key], value)
+    torch.testing.assert_close(found.norms, expected.norms)
+
+
+IMAGES = [name for name, (_, shape) in NETWORKS.items() if len(shape) == 3]
+
+
+@pytest.mark.parametrize("share", [None, 0, 1e9])
+@pytest.mark.parametrize("views", [1, 2])
+@pytest.mark.parametrize("name", IMAGES)
+def test_channels_last_changes_nothing_but_rounding(name, views, share, monkeypatch):
+    if share is not None:
+        monkeypatch.setattr(convolution, "GRAM_SHARE", share)
+    make, shape = NETWORKS[name]
+    model, (x, labels) = seeded(make), records(shape)
+    labels = labels[::views].repeat_interleave(views)
+    kernel = NetworkGradients(model, views=views)
+    expected = kernel.clipped_sum(x, labels, 0.3)
+    x = x.to(memory_format=torch.channels_last)
+    for network in (model, seeded(make).to(memory_format=torch.channels_last)):
+        found = NetworkGradients(network, views=views).clipped_sum(x, labels, 0.3)
+        torch.testing.assert_close(found.norms, expected.norms, rtol=1e-11, atol=0)
+        for key, value in expected.gradients.items():
+            torch.testing.assert_close(found.gradients[key], value, rtol=1e-10, atol=1e-12)
