@@ -17,8 +17,7 @@ from maxinf_sample_records import (
 from dpatlas.bounds.max_information_certificates import certificate
 from dpatlas.bounds.max_information_published import PAPER_GRID, TABLE_1
 from dpatlas.core.maxinf_looks import label_of
-from dpatlas.core.maxinf_selection import PAID, UNIVERSE
-from dpatlas.core.maxinf_selection import settings_of
+from dpatlas.core.maxinf_selection import PAID, UNIVERSE, settings_of
 from dpatlas.errors import InputError
 from dpatlas.figures.max_information import TABLES
 from dpatlas.figures.output import table_files
