@@ -17,7 +17,7 @@ from maxinf_sample_records import (
 from dpatlas.bounds.max_information_certificates import certificate
 from dpatlas.bounds.max_information_published import PAPER_GRID, TABLE_1
 from dpatlas.core.maxinf_looks import label_of
-from dpatlas.core.maxinf_selection import settings_of
+from dpatlas.core.maxinf_selection import PAID, UNIVERSE, settings_of
 from dpatlas.errors import InputError
 from dpatlas.figures.max_information import TABLES
 from dpatlas.figures.output import table_files
@@ -118,6 +118,17 @@ class TestSelected:
         assert paid["certificate_rigorous_mean"] == 1.0 > proven["certificate_rigorous_mean"]
         text = text_of("maxinf_certificates", show("maxinf_certificates", record))
         assert "| DP-SGD, by rigorous | rigorous |" in text
+
+    def test_where_universe_certificates_select_another_prior_it_has_a_row_of_its_own(self):
+        record = certificates_record()
+        for row in record["metrics"]["rows"]:
+            if row["E"] == 5:
+                row["certificate_universe"] = 1.0
+        *_, paid, dearer = ours(record)
+        assert (paid["selected_by"], dearer["selected_by"]) == (PAID, UNIVERSE)
+        assert paid["certificate_universe_mean"] == 1.0 > dearer["certificate_universe_mean"]
+        text = text_of("maxinf_certificates", show("maxinf_certificates", record))
+        assert "| DP-SGD, by universe | rigorous |" in text
 
     def test_a_posterior_that_diverged_has_a_certificate_of_one_and_no_risk(self):
         record = certificates_record()

@@ -16,7 +16,9 @@ saw them; and a count of errors misses its limit with probability at most delta_
 records and posterior. So setting i fails with probability at most delta w_i, and the sum over all
 settings is at most delta. The choice of a setting may depend on the records in any way. The
 objective of the posterior costs nothing, since the inequality holds for all posteriors at once; but
-errors are counted for one posterior of a setting, so another training is another look.
+errors are counted for one posterior of a setting, so another training is another look. Which
+records there are, how many and of which classes is no setting: it says which risk is bounded, and
+has to be fixed before any look.
 
 The universe, and why its weights sum to at most 1 (each factor does, given those before it):
 

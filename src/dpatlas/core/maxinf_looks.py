@@ -21,7 +21,7 @@ NOT_TRIED = ("priors_per_job",)
 
 Fields = Mapping[str, Any]
 # zeta, sigma, m, E, lr.
-Tuple = tuple[float, float, int, int, float]
+DpSgdTuple = tuple[float, float, int, int, float]
 
 
 def records_name(data: Fields) -> str:
@@ -79,7 +79,7 @@ def network_of(fields: Fields) -> dict[str, Any]:
     return {name: fields[name] for name in names} | {"widths": fields["options"].get("widths", ())}
 
 
-def ranked(grid: Fields, K1: int, n: int, beta: float) -> list[Tuple]:
+def ranked(grid: Fields, K1: int, n: int, beta: float) -> list[DpSgdTuple]:
     """The K1 tuples of lowest kappa of a grid on n records, or all there are."""
     declared = PriorGrid(
         *(tuple(grid[name]) for name in ("zetas", "lrs", "epochs", "taus")),
@@ -94,7 +94,7 @@ def ranked(grid: Fields, K1: int, n: int, beta: float) -> list[Tuple]:
 
 
 def counted(
-    looks: Fields, tuples: Iterable[Tuple], taus: Iterable[float], beta: float
+    looks: Fields, tuples: Iterable[DpSgdTuple], taus: Iterable[float], beta: float
 ) -> tuple[int, int]:
     """How many different tuples and deviations `tuples`, `taus` and all other looks tried."""
     tried, deviations = set(tuples), set(taus)
@@ -104,7 +104,7 @@ def counted(
     return len(tried), len(deviations)
 
 
-def check_paid(fields: Fields, tuples: Iterable[Tuple], taus: Iterable[float]) -> None:
+def check_paid(fields: Fields, tuples: Iterable[DpSgdTuple], taus: Iterable[float]) -> None:
     """Raise `InputError` unless K1 and K2 of a spec pay for all that was tried on its records."""
     if "looks" not in fields:
         raise InputError("looks", "nothing", "number, registered and others of the register")

@@ -17,6 +17,7 @@ from dpatlas.core.maxinf_selection import (
     KINDS,
     PAID,
     RIGOROUS,
+    UNIVERSE,
     Setting,
     hyperparameters,
     settings_of,
@@ -70,14 +71,17 @@ def settings_behind(records: Records) -> list[Setting]:
 def selected_rows(setting: Setting) -> list[Row]:
     """Every run's least certificate of each kind of prior, over runs.
 
-    By the form that is paid; once more by rigorous certificates, where these select another prior.
+    By the form that is paid; once more by rigorous certificates and by those of the universe, where
+    these select other priors.
     """
     rows = []
     for kind in setting.kinds:
-        paid, rigorous = (setting.selected(kind, by) for by in (PAID, RIGOROUS))
-        rows.append(_selected_row(setting, kind, PAID, paid))
-        if rigorous != paid:
-            rows.append(_selected_row(setting, kind, RIGOROUS, rigorous))
+        shown: list[list[Mapping[str, Any]]] = []
+        for by in (PAID, RIGOROUS, UNIVERSE):
+            chosen = setting.selected(kind, by)
+            if chosen not in shown:
+                shown.append(chosen)
+                rows.append(_selected_row(setting, kind, by, chosen))
     return rows
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dpatlas.bounds.max_information import FORMS
 from dpatlas.bounds.max_information_published import TABLE_1, PublishedCertificates
-from dpatlas.core.maxinf_selection import RIGOROUS
+from dpatlas.core.maxinf_selection import PAID, RIGOROUS, UNIVERSE
 from dpatlas.figures.maxinf_published import (
     AGREEMENT_COLUMNS,
     PRINTED_COLUMNS,
@@ -62,6 +62,7 @@ OTHER_FORMS = (
     "universe: log(1/w) for log(K1 K2), the least proven kappa at level beta w and Clopper-Pearson "
     "at delta' w, where the weights w of all settings that could be chosen sum to at most 1"
 )
+SELECTED_BY = {PAID: "", RIGOROUS: ", by rigorous", UNIVERSE: ", by universe"}
 TAU = {"deviation": "standard deviation", "variance": "variance"}
 
 
@@ -110,7 +111,7 @@ def certificates_part(rows: Sequence[Row]) -> Part:
     )
     cells = [
         (
-            PRIORS[row["prior"]] + (", by rigorous" if row["selected_by"] == RIGOROUS else ""),
+            PRIORS[row["prior"]] + SELECTED_BY[row["selected_by"]],
             _proof(row),
             *(_measured(row, name) for name in (*RISKS, *POSTERIOR)),
             _covered(row),
