@@ -262,7 +262,7 @@ def test_a_choice_among_runs_without_noise_guarantees_nothing():
     tuning = tuning_of([ran(LP), ran(SILENT)], [ran(LP)], **ACCOUNTS)
     assert tuning["epsilon"] is tuning["epsilon_of_all"] is None
     (choice,) = ledger(ran(LP), tuning=tuning, **ACCOUNTS)["chosen_on_private_data"]
-    assert choice["cost"].startswith("nothing: a run without noise; ")
+    assert choice["cost"].startswith("nothing: no noise; ")
     assert NO_EPSILON in choice["cost"]
 
 
@@ -306,7 +306,7 @@ def test_ordinary_accounting_wins_where_it_is_tighter_or_a_last_iterate_is_unkno
     assert together([known, ran(LP)], 1e-5, "replace_one")[1] == "every iterate, PLD"
     # The bounds are for one replaced record.
     assert together([known], 1e-5, "add_remove")[1] == "every iterate, PLD"
-    assert together([ran(SILENT)], 1e-5, "add_remove") == (math.inf, "a run without noise")
+    assert together([ran(SILENT)], 1e-5, "add_remove") == (math.inf, "no noise")
 
 
 def test_the_ledger_of_a_last_iterate_names_its_bound():
@@ -318,3 +318,18 @@ def test_the_ledger_of_a_last_iterate_names_its_bound():
     assert found["accountant"] == "gdp" and found["event"] == "last of 30 iterates, 0.1-GDP"
     assert found["epsilon"] == gaussian_epsilon(0.1, 1e-5)
     assert found["cross_check"].startswith("every iterate, PLD: epsilon")
+
+
+def test_a_composition_that_no_accountant_resolves_guarantees_nothing_and_stops_nobody():
+    # PLD alone takes Poisson batches under replace_one, and its convolutions lose some of delta.
+    accounts = {"delta": 1e-9, "relation": "replace_one"}
+    long = ran(Phase(Poisson(1050, 100), 20.0, 50_000))
+    tuning = tuning_of([long] * 10, [long], **accounts)
+    assert tuning["epsilon"] is None and "delta: found 1e-09" in tuning["by"]
+    assert ledger(long, tuning=tuning, **accounts)["epsilon"] > 0
+
+
+def test_an_accountant_that_cannot_take_a_run_is_refused():
+    fixed = ran(Phase(FixedSize(1050, 100), 4.0, 5))
+    with pytest.raises(InputError, match="accountant: found pld for fixed-size"):
+        ledger(fixed, delta=1e-5, relation="replace_one", accountant="pld")
