@@ -24,6 +24,7 @@ from dpatlas.experiments.sgld_arms import LangevinPlan, Problem
 from dpatlas.models import backbone
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.langevin import LangevinRun
+from dpatlas.privacy.ledger import together
 from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import PrivateTraining
 
@@ -241,6 +242,29 @@ class TestRecords:
             x = torch.softmax(network(torch.from_numpy(prepared.load(data.parent).x_train)), 1)
         largest = float(torch.linalg.eigvalsh((x.T @ x / len(x)).double()).max())
         assert metrics["mean_eigenvalue"] == pytest.approx(largest, rel=1e-5)
+
+
+def test_a_langevin_run_states_the_steps_that_it_took():
+    for method in ("dp-sgld", "repaired-full", "repaired-cyclic"):
+        chosen = plan(method)
+        settings = chosen.with_noise(chosen.sigma2(1.0))
+        x, labels = torch.zeros(chosen.problem.n, 3), torch.zeros(chosen.problem.n, dtype=int)
+        given = {"noise": Noise("stopped"), "repetition": 0}
+        run = LangevinRun(settings, x, labels, chosen.problem.classes, **given)
+        run.step()
+        stopped = chosen.ran(run)
+        assert [phase.steps for phase in stopped.phases] == [1]
+        run.run()
+        whole = chosen.ran(run)
+        assert sum(phase.steps for phase in whole.phases) == chosen.steps
+        delta = chosen.problem.delta
+        known = together([whole], delta, "replace_one")[0]
+        assert known == pytest.approx(chosen.stated(settings.sigma**2).guaranteed, rel=1e-9)
+        if method == "repaired-cyclic":
+            # Its bound is for whole passes.
+            assert stopped.last_iterate is None and whole.last_iterate is not None
+        else:
+            assert together([stopped], delta, "replace_one")[0] < known
 
 
 class TestRows:

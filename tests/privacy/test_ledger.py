@@ -192,14 +192,14 @@ def test_trainings_compose_and_each_shuffles_from_its_own_step_zero():
     assert composition([[LP]] * 3, 1e-5, "add_remove").epsilon == pytest.approx(
         guarantee([Phase(LP.sampler, 2.0, 120)], 1e-5, "add_remove").epsilon, rel=1e-9
     )
-    # Three steps of an epoch of ten: as phases of one run they lie in one epoch.
-    part = Phase(Shuffled(1050, 100), 4.0, 3)
+    # Eight steps of an epoch of ten: a second phase of the same run would reach into two epochs.
+    part = Phase(Shuffled(1050, 100), 4.0, 8)
     one_run = guarantee([part, part], 1e-5, "replace_one")
     assert "2 x" in composition([[part], [part]], 1e-5, "replace_one").event
     assert composition([[part], [part]], 1e-5, "replace_one").epsilon == pytest.approx(
         guarantee([Phase(FullBatch(1050), 4.0, 2)], 1e-5, "replace_one").epsilon, rel=1e-6
     )
-    assert one_run.event.startswith("one per epoch, 1 x")
+    assert one_run.epsilon > composition([[part], [part]], 1e-5, "replace_one").epsilon
 
 
 def test_one_of_several_released_runs_stands_beside_all_of_them():
@@ -262,7 +262,7 @@ def test_a_choice_among_runs_without_noise_guarantees_nothing():
     tuning = tuning_of([ran(LP), ran(SILENT)], [ran(LP)], **ACCOUNTS)
     assert tuning["epsilon"] is tuning["epsilon_of_all"] is None
     (choice,) = ledger(ran(LP), tuning=tuning, **ACCOUNTS)["chosen_on_private_data"]
-    assert choice["cost"].startswith("nothing: a run without noise; ")
+    assert choice["cost"].startswith("nothing: no noise; ")
     assert NO_EPSILON in choice["cost"]
 
 
@@ -276,7 +276,8 @@ def test_a_private_selection_states_its_own_guarantee():
 
 def test_bounds_for_the_last_iterate_compose_by_their_own_laws():
     noisy = Phase(Cyclic(1050, 100), 3.0, 40)
-    gaussian = [ran(noisy, last_iterate=LastIterate(GAUSSIAN, (mu,))) for mu in (0.3, 0.4)]
+    mus = (0.3, 0.2, 0.2, 0.2, 0.2)
+    gaussian = [ran(noisy, last_iterate=LastIterate(GAUSSIAN, (mu,))) for mu in mus]
     assert together(gaussian, 1e-5, "replace_one") == (
         pytest.approx(gaussian_epsilon(0.5, 1e-5)),
         GAUSSIAN,
@@ -306,7 +307,7 @@ def test_ordinary_accounting_wins_where_it_is_tighter_or_a_last_iterate_is_unkno
     assert together([known, ran(LP)], 1e-5, "replace_one")[1] == "every iterate, PLD"
     # The bounds are for one replaced record.
     assert together([known], 1e-5, "add_remove")[1] == "every iterate, PLD"
-    assert together([ran(SILENT)], 1e-5, "add_remove") == (math.inf, "a run without noise")
+    assert together([ran(SILENT)], 1e-5, "add_remove") == (math.inf, "no noise")
 
 
 def test_the_ledger_of_a_last_iterate_names_its_bound():
@@ -318,3 +319,18 @@ def test_the_ledger_of_a_last_iterate_names_its_bound():
     assert found["accountant"] == "gdp" and found["event"] == "last of 30 iterates, 0.1-GDP"
     assert found["epsilon"] == gaussian_epsilon(0.1, 1e-5)
     assert found["cross_check"].startswith("every iterate, PLD: epsilon")
+
+
+def test_a_composition_that_no_accountant_resolves_guarantees_nothing_and_stops_nobody():
+    # PLD alone takes Poisson batches under replace_one, and its convolutions lose some of delta.
+    accounts = {"delta": 1e-9, "relation": "replace_one"}
+    long = ran(Phase(Poisson(1050, 100), 20.0, 50_000))
+    tuning = tuning_of([long] * 10, [long], **accounts)
+    assert tuning["epsilon"] is None and "delta: found 1e-09" in tuning["by"]
+    assert ledger(long, tuning=tuning, **accounts)["epsilon"] > 0
+
+
+def test_an_accountant_that_cannot_take_a_run_is_refused():
+    fixed = ran(Phase(FixedSize(1050, 100), 4.0, 5))
+    with pytest.raises(InputError, match="accountant: found pld for fixed-size"):
+        ledger(fixed, delta=1e-5, relation="replace_one", accountant="pld")

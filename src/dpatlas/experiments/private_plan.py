@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpatlas.privacy.accounting import Phase, calibrate, guarantee
+from dpatlas.privacy.ledger import EVERY_ITERATE
 from dpatlas.privacy.samplers import Sampler
-
-EVERY_ITERATE = "every iterate"
 
 
 @dataclass(frozen=True)

@@ -141,12 +141,25 @@ def together(
     """
     if shared := [run.shared_noise for run in runs if run.shared_noise]:
         return math.inf, f"the runs share noise ({shared[0]})"
-    found = composition([run.phases for run in runs], delta, relation, accountant)
-    epsilon, by = found.epsilon, f"{EVERY_ITERATE}, {found.accountant.upper()}"
+    try:
+        found = composition([run.phases for run in runs], delta, relation, accountant)
+    except InputError as error:
+        # So many steps can be too many for an accountant that takes a few.
+        epsilon, by = math.inf, f"no accountant: {error}"
+    else:
+        epsilon, by = found.epsilon, f"{EVERY_ITERATE}, {found.accountant.upper()}"
+        if not math.isfinite(epsilon):
+            by = _without(runs)
     last = _last_iterates(runs, delta) if relation == "replace_one" else None
     if last is not None and last[0] <= epsilon:
         return last
-    return epsilon, by if math.isfinite(epsilon) else "a run without noise"
+    return epsilon, by
+
+
+def _without(runs: Sequence[Ran]) -> str:
+    """Why runs guarantee nothing."""
+    silent = any(phase.noise_multiplier == 0 for run in runs for phase in run.phases)
+    return "no noise" if silent else "hardly any noise"
 
 
 def _last_iterates(runs: Sequence[Ran], delta: float) -> tuple[float, str] | None:
@@ -406,11 +419,9 @@ def _sampler(phase: Phase) -> dict[str, Any]:
 def _in_words(epsilon: float, delta: float, relation: str, runs: Sequence[Ran]) -> str:
     if math.isfinite(epsilon):
         return f"epsilon {epsilon:.6g} at delta {delta:g} ({relation})"
-    if any(phase.noise_multiplier == 0 for run in runs for phase in run.phases):
-        return f"{NOTHING}: no noise"
     if len(runs) > 1 and runs[0].shared_noise:
         return f"{NOTHING} of all runs together: {SHARED_NOISE.format(name=runs[0].shared_noise)}"
-    return f"{NOTHING}: hardly any noise"
+    return f"{NOTHING}: {_without(runs)}"
 
 
 def _one_or_list(values: list[Any]) -> Any:
