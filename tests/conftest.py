@@ -6,6 +6,7 @@ import pytest
 from checkouts import copy_project
 from hypothesis import settings
 
+from dpatlas.core import seeds
 from dpatlas.core.environment import keep_caches_in
 
 TESTS = Path(__file__).parent
@@ -35,6 +36,12 @@ FIRST = (
 def pytest_collection_modifyitems(items):
     place = {TESTS / name: number for number, name in enumerate(FIRST)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
+
+
+@pytest.fixture(autouse=True)
+def noise_that_no_training_has_drawn(monkeypatch):
+    """A test stands for a process of its own: what others trained with is no matter."""
+    monkeypatch.setattr(seeds, "_claims", {})
 
 
 @pytest.fixture(scope="session")

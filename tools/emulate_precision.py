@@ -98,7 +98,7 @@ def worst_kl(dtype: torch.dtype = torch.float32) -> float:
     x, labels = digits(8.0)
     chosen = (labels == 3) | (labels == 8)
     x, labels = x[chosen].to(dtype), (labels[chosen] == 8).long()
-    eta, sigma, noise = 1e-3, 0.01, Noise("emulated")
+    eta, sigma, noise = 1e-3, 0.01, Noise("emulated", "keyed")
     drawn = initial_weights("he", 64, 256, 5, 2, key="emulated", run=0, base_seed=0)
     weights = [torch.from_numpy(weight).to(dtype) for weight in drawn]
     size = sum(weight.numel() for weight in weights)
@@ -106,7 +106,7 @@ def worst_kl(dtype: torch.dtype = torch.float32) -> float:
     for step in range(100):
         gaps = record_gaps(weights, x, labels, 300)
         total += kl_step(eta, sigma**2, gaps.squared_gaps("remove_add"))
-        draws = torch.from_numpy(noise.normal(size, repetition=0, step=step, use="step")).to(dtype)
+        draws = torch.from_numpy(noise.normal(size, repetition=0, step=step, use="step"))
         noisy_step(weights, gaps.gradient, draws, eta, sigma)
     return float(total.max())
 
@@ -136,7 +136,7 @@ def certificate() -> float:
     x, labels = digits(1.0)
     network = build("mlp", (1, 8, 8), 10, key="emulated", run=0, base_seed=0, widths=[100])
     settings = TrainingSettings("fclassic", "per-class", lr=0.4, epochs=60)
-    noise, n = Noise("emulated"), len(x)
+    noise, n = Noise("emulated", "keyed"), len(x)
     centre = flat_values(network)
     training = PosteriorTraining(
         network, centre, 0.2, x, labels, settings, extra=math.log(2 * math.sqrt(n) / 0.05),

@@ -49,7 +49,7 @@ def test_no_two_jobs_share_noise_and_only_initial_weights_share_seeds():
     digests = [spec.digest for spec in atlas.specs.values()]
     assert len(set(digests)) == len(digests)
     keys = {
-        Noise(digest).key(run, step, use)
+        Noise(digest, "keyed").key(run, step, use)
         for digest, run, step, use in itertools.product(
             digests, range(3), range(3), ("step", "depth 2")
         )

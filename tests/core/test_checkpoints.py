@@ -1,5 +1,7 @@
 import io
+import os
 import pickle
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -144,3 +146,25 @@ def test_dropped_and_cleared_checkpoints_are_gone(checkpoints):
     checkpoints.clear()
     assert not checkpoints.folder.exists()
     checkpoints.clear()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
+def test_a_checkpoint_with_a_secret_is_readable_by_its_owner_only(tmp_path, monkeypatch, umask):
+    modes, rename = [], Path.replace
+
+    def watched(path, target):
+        modes.append(stat.S_IMODE(path.stat().st_mode))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    before = os.umask(umask & ~0o700)
+    try:
+        folder = Checkpoints(tmp_path / "jobs" / "run-1", IDENTITY)
+        for _ in range(2):
+            folder.save("state", ARRAYS, {**FACTS, "secret": "00" * 16})
+    finally:
+        os.umask(before)
+    assert modes == [0o600, 0o600]
+    assert stat.S_IMODE(_file(folder).stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.folder.stat().st_mode) == 0o700
+    assert folder.load("state") is not None

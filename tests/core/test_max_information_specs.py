@@ -8,8 +8,6 @@ from dpatlas.errors import InputError
 from dpatlas.specs.atlas import Atlas
 from dpatlas.specs.max_information import KEY, groups, priors_of
 
-LEVELS = {"delta": 0.05, "delta_mc": 0.0125, "beta": 0.025}
-
 
 def chosen(K1=100):
     """The paper's grid on MNIST."""
@@ -34,7 +32,7 @@ def changed(change):
 
 
 def test_the_priors_are_the_tuples_of_lowest_kappa_and_their_noise_alone():
-    priors = priors_of(chosen(), LEVELS)
+    priors = priors_of(chosen(), 0.025)
     assert priors[0] == {"kind": "independent"}
     private = [prior for prior in priors if prior["kind"] == "dp-sgd"]
     alone = [prior for prior in priors if prior["kind"] == "noise-only"]
@@ -68,8 +66,8 @@ def test_every_prior_stands_in_one_job_of_its_data_set():
             size = min(each["K1"], size * len(each["grid"]["epochs"]))
             controls = len(each["grid"]["lrs"]) * len(each["grid"]["epochs"])
             assert len(found) == len(set(found)) == 1 + size + controls
-            assert {spec.fields["K1"] for spec in jobs} == {each["K1"]}
-            assert {spec.fields["K2"] for spec in jobs} == {len(each["grid"]["taus"])}
+            assert {spec.fields["tuples"] for spec in jobs} == {each["K1"]}
+            assert {tuple(spec.fields["taus"]) for spec in jobs} == {tuple(each["grid"]["taus"])}
             shared = [{k: v for k, v in s.fields.items() if k != "priors"} for s in jobs]
             assert all(fields == shared[0] for fields in shared)
 
@@ -117,6 +115,18 @@ def test_whole_numbers_and_their_reals_are_one_run():
         (
             lambda b: b["certificates"]["sets"][0]["data"].update(n_test=500),
             "max_information.certificates.sets.0.data: found 1937 records",
+        ),
+        (
+            lambda b: b["certificates"]["sets"][1]["grid"].update(lrs=[100, 123.456]),
+            "max_information.certificates.sets.1.grid.lrs: found 123.456",
+        ),
+        (
+            lambda b: b["certificates"]["sets"][0]["grid"].update(sigma=2.0),
+            "max_information.certificates.sets.0.grid.sigma: found 2.0",
+        ),
+        (
+            lambda b: b["looks"]["digits-1"]["set"]["grid"].update(m=2000),
+            "max_information.looks.digits-1.set.grid.m: found 2000",
         ),
         (lambda b: b["agreement"].update(set=9), "max_information.agreement.set: found 9"),
     ],

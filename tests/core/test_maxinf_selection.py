@@ -17,7 +17,9 @@ def row(prior="dp-sgd", run=0, bound=0.5, tau=0.05, proven=0.5, **keys):
 
 
 def record(*rows, name="a", **fields):
-    spec = {"kind": "certificates", "K1": 2, "K2": 1, "priors": name, **fields}
+    looks = {"number": 1, "registered": True, "others": []}
+    budget = {"K1": 2, "K2": 1, "beta": 0.025, "looks": looks}
+    spec = {"kind": "certificates", "priors": name, **budget, **fields}
     return {"id": name, "spec": spec, "metrics": {"rows": list(rows)}}
 
 

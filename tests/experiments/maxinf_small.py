@@ -24,12 +24,14 @@ TUPLE = {"zeta": 0.1, "sigma": 1.0, "m": 8, "E": 1, "lr": 2.0}
 DP_SGD = {"kind": "dp-sgd", **TUPLE}
 NOISE_ONLY = {"kind": "noise-only", **TUPLE}
 INDEPENDENT = {"kind": "independent"}
+LOOKS = {"number": 1, "registered": True, "others": []}
 FIELDS = {
     "key": "max_information",
     "kind": "certificates",
     "seed": 0,
     "noise_source": "keyed",
     "data": {"name": "small"},
+    "looks": LOOKS,
     "model": "mlp",
     "options": {"widths": [6]},
     "objective": "fclassic",

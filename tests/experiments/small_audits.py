@@ -10,7 +10,7 @@ DELTA, LEVEL, VERDICT_LEVEL = 1e-2, 0.95, 0.99
 
 
 def audited(name, runs):
-    noise = Noise(f"test {name}")
+    noise = Noise(f"test {name}", "keyed")
     return audit.audit(name, runs, noise, DELTA, LEVEL, VERDICT_LEVEL, lambda: None)
 
 

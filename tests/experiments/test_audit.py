@@ -120,7 +120,7 @@ def test_the_two_neighbours_never_share_noise(monkeypatch):
         return honest(self, repetition, step, use)
 
     monkeypatch.setattr(Noise, "key", remember)
-    MECHANISMS["logistic-full-batch"].scores(3, Noise("x"), lambda: None)
+    MECHANISMS["logistic-full-batch"].scores(3, Noise("x", "keyed"), lambda: None)
     assert len(keys) == len(set(keys)) == 2 * 3 * ATTACKED_UPDATES
 
 

@@ -46,7 +46,7 @@ def drawn(root):
     """Noise of a test's own, another for every run, step and use."""
 
     def normal(size, run, step, use):
-        return Noise(root).normal(size, repetition=run, step=step, use=use)
+        return Noise(root, "keyed").normal(size, repetition=run, step=step, use=use)
 
     return normal
 
@@ -156,7 +156,7 @@ def test_runs_as_the_config_asks_for_catch_a_fifth_of_the_noise_missing(scale_no
     scale_noise(0.8)
     for name in FEATURES:
         fields = asked[name]
-        noise = Noise(f"a fifth less, {name}")
+        noise = Noise(f"a fifth less, {name}", "keyed")
         levels = (fields["delta"], fields["level"], fields["verdict_level"])
         assert audit.audit(name, fields["runs"], noise, *levels, nothing)["contradicted"]
 
@@ -214,7 +214,9 @@ def test_scores_are_normal_about_the_mean_of_all_releases(name):
     centre = releases * MAX_NORM / RECORDS
     # The distance of the two worlds in deviations is mu.
     assert 2 * centre / deviation == pytest.approx(MU, rel=1e-12)
-    for sign, scores in zip(SIGNS, mechanism.scores(runs, Noise(name), nothing), strict=True):
+    for sign, scores in zip(
+        SIGNS, mechanism.scores(runs, Noise(name, "keyed"), nothing), strict=True
+    ):
         standard = (scores - sign * centre) / deviation
         assert abs(standard.mean()) < 4 / math.sqrt(runs)
         assert abs(standard.var() - 1) < 4 * math.sqrt(2 / runs)
@@ -231,7 +233,7 @@ def test_worlds_runs_and_steps_never_share_noise(monkeypatch, name):
         return honest(self, repetition, step, use)
 
     monkeypatch.setattr(Noise, "key", remember)
-    scores = FEATURES[name].scores(3, Noise("x"), lambda: advanced.append(1))
+    scores = FEATURES[name].scores(3, Noise("x", "keyed"), lambda: advanced.append(1))
     assert len(keys) == len(set(keys)) == 2 * 3 * RELEASES[name]
     assert {repetition for repetition, _, _ in keys} == set(range(6))
     assert {step for _, step, _ in keys} == set(range(RELEASES[name]))
@@ -242,7 +244,7 @@ def test_worlds_runs_and_steps_never_share_noise(monkeypatch, name):
 @pytest.mark.parametrize("name", FEATURES)
 def test_runs_repeat_from_the_same_noise_and_from_no_other(name):
     mechanism = FEATURES[name]
-    first, again, other = (mechanism.scores(4, Noise(root), nothing) for root in "xxy")
+    first, again, other = (mechanism.scores(4, Noise(root, "keyed"), nothing) for root in "xxy")
     np.testing.assert_array_equal(first, again)
     assert not np.isin(first, other).any()
 

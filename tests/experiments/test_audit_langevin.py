@@ -143,7 +143,15 @@ def test_the_record_moves_a_step_by_seven_tenths_of_what_is_allowed_for():
     for x, labels in neighbours(sampler.n):
         bounded = bound_records(x, FEATURE_NORM).x
         ends = [
-            LangevinRun(settings, bounded, labels, CLASSES, noise=Noise("x"), repetition=run).run()
+            LangevinRun(
+                settings,
+                bounded,
+                labels,
+                CLASSES,
+                noise=Noise("x", "keyed"),
+                repetition=run,
+                shared_noise="neighbours",
+            ).run()
             for run in range(60)
         ]
         found.append(max(map(score, ends)))
@@ -160,7 +168,7 @@ def test_scores_are_the_mixture_that_the_settings_were_chosen_by():
     keep = 1 - eta * LAM
     noise = settings.sigma * np.sqrt(2 * eta + keep**2 * 2 / LAM)
     moved = eta * 2 * FEATURE_NORM * np.sqrt(1 - 1 / CLASSES) / settings.sampler.batch / noise
-    scores = LANGEVIN["dp-sgld"].scores(runs, Noise("law"), lambda: None)
+    scores = LANGEVIN["dp-sgld"].scores(runs, Noise("law", "keyed"), lambda: None)
     # Of the component along the unit vector; the projection onto the ball touches few runs.
     with_, without = (each / noise / np.sqrt(1 - 1 / CLASSES) for each in scores)
     centre = np.median(without)
@@ -195,7 +203,7 @@ def test_the_two_neighbours_never_share_noise(monkeypatch, name):
         return honest(self, repetition, step, use)
 
     monkeypatch.setattr(Noise, "key", remember)
-    LANGEVIN[name].scores(3, Noise("x"), lambda: None)
+    LANGEVIN[name].scores(3, Noise("x", "keyed"), lambda: None)
     assert len(keys) == len(set(keys))
     assert {repetition for repetition, _, _ in keys} == set(range(6))
 

@@ -20,6 +20,8 @@ from dpatlas.errors import InputError, run_command
 from dpatlas.experiments import audit, canaries, classifier
 from dpatlas.experiments import job as job_module
 from dpatlas.models.build import build
+from dpatlas.privacy.accounting import Phase, guarantee
+from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas.report.work_training import NETWORKS
 from dpatlas.specs.audit import training_spec
@@ -121,7 +123,7 @@ def test_accuracy_is_of_the_last_iterate_on_the_test_records(data, tmp_path):
             [phase],
             torch.from_numpy(data.x_train),
             torch.from_numpy(data.y_train),
-            noise=Noise(job.spec.digest),
+            noise=Noise(job.spec.digest, "keyed"),
         )
         training.run()
         right = model(torch.from_numpy(data.x_test)).argmax(1).numpy() == data.y_test
@@ -131,26 +133,45 @@ def test_accuracy_is_of_the_last_iterate_on_the_test_records(data, tmp_path):
 def test_the_ledger_says_what_is_guaranteed_and_how_settings_were_chosen(data, tmp_path):
     told = json.loads(run_main(spec_of(), data, tmp_path / "told").read_text())
     assert told["ledger"]["epsilon"] > 0
-    assert told["ledger"]["chosen_on_private_data"] == "nothing"
+    tuning = told["ledger"]["tuning"]
+    assert (tuning["trials"], tuning["reported_runs"]) == (3, spec_of().fields["runs"])
+    (choice,) = told["ledger"]["chosen_on_private_data"]
+    assert "3 trainings on the private records, as declared" in choice["what"]
+    assert f"epsilon {tuning['epsilon']:.6g} at delta" in choice["cost"]
+    assert "no finite epsilon for those records" in choice["cost"]
     assert "one of 3 settings" in told["metrics"]["selection"]
     spec = spec_of(settings_tried=None, noise_multiplier=0.0)
     untold = json.loads(run_main(spec, data, tmp_path / "untold").read_text())
     assert untold["ledger"]["epsilon"] is None
     assert untold["ledger"]["guaranteed"] == "nothing: no noise"
+    assert "tuning" not in untold["ledger"]
     assert "unknown" in untold["ledger"]["chosen_on_private_data"][0]["what"]
 
 
 def test_the_noise_is_calibrated_to_epsilon(data, tmp_path):
-    spec = spec_of(epsilon=2.0, noise_multiplier=None)
+    spec = spec_of(epsilon=2.0, noise_multiplier=None, runs=1)
     ledger = json.loads(run_main(spec, data, tmp_path).read_text())["ledger"]
     assert 1.99 < ledger["epsilon"] <= 2.0
+
+
+def test_several_runs_compose_and_one_alone_stands_beside_them(data, tmp_path):
+    spec = spec_of(epsilon=2.0, noise_multiplier=None, runs=3, settings_tried=None)
+    ledger = json.loads(run_main(spec, data, tmp_path).read_text())["ledger"]
+    assert 1.99 < ledger["one_run"]["epsilon"] <= 2.0
+    noise, steps = ledger["noise_multiplier"], 3 * ledger["steps"]
+    phase = Phase(Poisson(ledger["sampler"]["n"], spec.fields["batch"]), noise, steps)
+    delta, relation = spec.fields["delta"], spec.fields["relation"]
+    assert ledger["epsilon"] == pytest.approx(guarantee([phase], delta, relation).epsilon)
+    assert "all 3 runs together; one alone: epsilon" in ledger["guaranteed"]
 
 
 def test_canaries_that_are_out_are_never_in_a_batch(data):
     spec = spec_of(**CANARIES)
     found = canaries.Canaries.of(prepared.load(data.parent), spec.fields)
     sampler = classifier.training_phase(spec.fields, 18, found).sampler
-    seen = np.concatenate([sampler.batch_indices(Noise("x"), 0, step) for step in range(200)])
+    seen = np.concatenate(
+        [sampler.batch_indices(Noise("x", "keyed"), 0, step) for step in range(200)]
+    )
     assert set(range(18)) - set(seen.tolist()) == found.empty_slots
     assert (sampler.expected_batch, sampler.sample_rate) == (8, 8 / 18)
     wrong = found.labels != prepared.load(data.parent).y_validation[:6]
@@ -229,10 +250,11 @@ class TestCommand:
         words = ("--data", str(data), *self.QUICK, "--epsilon", "3", "--runs", "2")
         assert self.train(tmp_path, *words) == 0
         first, second, third = capsys.readouterr().out.splitlines()
-        assert re.match(r"guaranteed: epsilon 2\.9\d+ at delta 1e-05, add_remove, poisson", first)
+        stated = r"guaranteed: epsilon 4\.\d+ at delta 1e-05 of all 2 runs together \(one alone: "
+        assert re.match(stated + r"epsilon 2\.9\d+\), add_remove, poisson", first)
         assert second.startswith("accuracy: ") and "6 held-out records" in second
         record = json.loads(Path(third.removeprefix("record: ")).read_text())
-        assert record["ledger"]["epsilon"] <= 3
+        assert record["ledger"]["one_run"]["epsilon"] <= 3
         assert record["spec"]["data"]["sha256"] == record["data"]["sha256"]
 
     def test_a_killed_run_goes_on_when_called_again(self, data, tmp_path, monkeypatch, capsys):
@@ -252,6 +274,37 @@ class TestCommand:
             self.train(tmp_path, *words)
         assert self.train(tmp_path, *words) == 0
         assert steps == [0, 1, "killed", 2, 3]
+
+    def test_a_finished_command_shows_its_record_and_releases_nothing_new(
+        self, data, tmp_path, monkeypatch, capsys
+    ):
+        words = ("--data", str(data), *self.QUICK, "--noise-multiplier", "1")
+        assert self.train(tmp_path, *words) == 0
+        first = capsys.readouterr().out
+        path = Path(first.splitlines()[-1].removeprefix("record: "))
+        before = path.read_bytes()
+        record = json.loads(before)
+        assert record["spec"]["noise_source"] == "os" and record["seeds"]["os"] == [
+            "batch",
+            "noise",
+        ]
+        monkeypatch.setattr(PrivateTraining, "step", None)
+        assert self.train(tmp_path, *words) == 0
+        again = capsys.readouterr()
+        assert again.out == first and "nothing is trained again" in again.err
+        assert path.read_bytes() == before
+
+    def test_noise_of_the_operating_system_is_new_in_every_folder_and_keyed_noise_is_not(
+        self, data, tmp_path
+    ):
+        words = ("--data", str(data), *self.QUICK, "--noise-multiplier", "1")
+        for source, same in (("os", False), ("keyed", True)):
+            found = []
+            for folder in (tmp_path / f"{source} 1", tmp_path / f"{source} 2"):
+                assert self.train(folder, *words, "--noise-source", source) == 0
+                (path,) = (folder / "out").glob("*/record.json")
+                found.append(json.loads(path.read_text())["metrics"])
+            assert (found[0] == found[1]) == same
 
     def test_no_noise_is_said_aloud(self, data, tmp_path, capsys):
         assert (

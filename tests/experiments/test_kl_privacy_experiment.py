@@ -91,7 +91,7 @@ def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(training_spec, d
     for run in range(2):
         start = initial_weights("he", 6, 4, 3, 1, key="kl_privacy", run=run, base_seed=0)
         weights = [torch.from_numpy(weight) for weight in start]
-        noise = Noise(spec.digest)
+        noise = Noise(spec.digest, "keyed")
         total = np.zeros(len(x))
         for step in range(4):
             base = gradient(weights, list(range(n)))
@@ -101,7 +101,7 @@ def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(training_spec, d
             size = sum(weight.numel() for weight in weights)
             draws = noise.normal(size, repetition=run, step=step, use="step")
             flat = torch.cat([weight.flatten() for weight in weights]) - eta * base
-            flat = flat + np.sqrt(2 * eta) * sigma * torch.from_numpy(draws)
+            flat = (flat + np.sqrt(2 * eta) * sigma * torch.from_numpy(draws)).float()
             parts = flat.split([weight.numel() for weight in weights])
             weights = [p.view_as(w) for p, w in zip(parts, weights, strict=True)]
     job = job_module.Job(

@@ -22,6 +22,9 @@ from dpatlas.experiments import lpfft_strategies
 from dpatlas.experiments.lpfft_networks import Networks
 from dpatlas.experiments.search import MOST
 from dpatlas.models import backbone
+from dpatlas.privacy.accounting import Phase
+from dpatlas.privacy.accounting import guarantee as accounted
+from dpatlas.privacy.samplers import Poisson
 
 ARMS = [
     ("fft", 0.0, [4]),
@@ -93,6 +96,22 @@ def test_the_ledger_s_arms_agree_with_the_rows(whole):
         assert steps.tolist() == row["steps"]
         assert set(noise) == {row["noise_multiplier"]} == {2.0}
     assert ledger["epsilon"] == rows[0]["epsilon"] and ledger["delta"] == 1e-5
+
+
+def test_a_strategy_of_two_phases_pays_for_the_trials_of_its_first_phase_alone(whole):
+    record = whole[0]
+    fields, rows = record["spec"], record["metrics"]["rows"]
+    for arm, row in zip(record["ledger"]["arms"], rows, strict=True):
+        own = row["settings_tried"] * fields["tuning_runs"]
+        first = row["strategy"].split("-")[0]
+        before = [each for each in rows if len(row["steps"]) > 1 and each["strategy"] == first]
+        alone = sum(each["settings_tried"] * fields["tuning_runs"] for each in before)
+        assert row["trials"] == arm["tuning"]["trials"] == own + alone
+        steps = fields["steps"] * (own + alone + 1)
+        law = Poisson(record["metrics"]["n_train"], fields["batch"])
+        expected = accounted([Phase(law, 2.0, steps)], 1e-5, "add_remove").epsilon
+        assert row["with_tuning_epsilon"] == pytest.approx(expected, rel=1e-6)
+        assert row["with_tuning_epsilon"] <= row["all_runs_epsilon"]
 
 
 def test_the_lp_phase_leaves_the_body_s_bits_alone_and_fft_moves_them(whole, given):

@@ -9,14 +9,16 @@ import torch
 from maxinf_small import STEPS, N, metrics_of, run, save_data, spec_of
 from small_jobs import counted, killed_at
 
+from dpatlas.bounds.max_information import kappa_repaired
 from dpatlas.bounds.max_information_certificates import (
     certificate_exponent,
     certificate_monte_carlo,
     kl_inverse,
     monte_carlo_risk,
 )
+from dpatlas.bounds.max_information_universe import setting_weight
 from dpatlas.data import prepared
-from dpatlas.errors import InputError
+from dpatlas.errors import InputError, run_command
 from dpatlas.experiments import job as job_module
 from dpatlas.experiments.max_information import main
 from dpatlas.experiments.maxinf_certificates import selected
@@ -81,6 +83,55 @@ def test_the_tight_and_the_rigorous_certificate_are_what_they_say(rows):
         exponent = certificate_exponent(row["kl"], row["kappa"]["rigorous"], *LEVEL)
         assert row["certificate_rigorous"] == pytest.approx(float(kl_inverse(limit, exponent)))
         assert row["certificate_rigorous"] >= row["certificate_tight"]
+
+
+def test_the_universe_certificate_pays_for_its_weight_kappa_and_count(record, rows):
+    for row in rows:
+        setting = {name: row[name] for name in small.TUPLE} if row["zeta"] else {}
+        weight = setting_weight(
+            **{"kind": row["prior"], "model": "mlp", "widths": [6], "normalise": None, **setting},
+            **{"tau": row["tau"], "tau_is": "deviation", "n": N, "look": 1, "run": row["run"]},
+        )
+        assert row["universe"]["weight"] == weight
+        assert row["universe"]["nats"] == pytest.approx(np.log(1 / weight))
+        kappa = 0.0
+        if row["prior"] == "dp-sgd":
+            kappa = kappa_repaired(8, 0.1, 1.0, 3, 1, 0.025 * weight, moment="minimum")
+            assert kappa > row["kappa"]["rigorous"]
+        assert row["universe"]["kappa"] == pytest.approx(float(kappa))
+        limit = monte_carlo_risk(row["risk_posterior"], DRAWS, 0.0125 * weight, "clopper-pearson")
+        left = np.log(2 * np.sqrt(N) / 0.0125)
+        expected = kl_inverse(limit, (row["kl"] + kappa + left - np.log(weight)) / N)
+        assert row["certificate_universe"] == pytest.approx(float(expected), rel=1e-9)
+        assert row["certificate_universe"] > row["certificate_rigorous"]
+        assert row["selected_after_a_look"] is False
+    assert record["metrics"]["selected_after_a_look"] is False
+
+
+def test_rows_say_which_looks_they_come_after(data, tmp_path):
+    other = {"look": "small-1", "when": "2026-01-01", "then": "tau was raised", "n": N}
+    other |= {"K1": 1, "grid": {**small.FIELDS["grid"], "taus": [0.1]}}
+    looks = {"number": 2, "registered": True, "others": [other]}
+    few = {"looks": looks, "priors": [small.INDEPENDENT], "runs": 1, "draws": 50}
+    found = metrics_of(spec_of(**few, K2=3), data, tmp_path)
+    (first, _) = metrics_of(spec_of(**few | {"looks": small.LOOKS}), data, tmp_path / "1")["rows"]
+    for row in found["rows"]:
+        assert row["selected_after_a_look"]
+        assert row["looks"] == "look 2 at these records; small-1 (2026-01-01): tau was raised"
+        assert row["universe"]["nats"] == pytest.approx(first["universe"]["nats"] + np.log(3))
+    with pytest.raises(InputError, match=r"K2: found 2; allowed: a whole number >= 3"):
+        run(spec_of(**few), data, tmp_path / "unpaid")
+
+
+def test_a_certificate_outside_of_the_universe_is_refused_in_one_line(data, tmp_path, capsys):
+    grid = {**small.FIELDS["grid"], "taus": [0.123456]}
+    spec = spec_of(grid=grid, taus=[0.123456])
+    paths = ["--record", str(tmp_path / "record.json"), "--checkpoints", str(tmp_path / "c")]
+    arguments = ["--spec", spec.argument, "--data", str(data), *paths]
+    assert run_command(main, arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "grid.taus: found 0.123456" in line
+    assert not (tmp_path / "record.json").exists()
 
 
 def test_a_dearer_union_bound_gives_a_larger_certificate(rows, data, tmp_path):
@@ -303,6 +354,7 @@ def test_the_command_line_writes_the_same_record(record, data, tmp_path):
         ({"delta_mc": 0.03}, "delta_mc [+] beta"),
         ({"K1": 0}, "K1"),
         ({"K2": 1}, "K2: found 1"),
+        ({"looks": {**small.LOOKS, "number": 0}}, "look: found 0"),
         ({"form": "loose"}, "form"),
         ({"tau_is": "width"}, "tau_is"),
         ({"draws": 0}, "draws"),

@@ -38,7 +38,9 @@ def network():
 
 
 def trained(prior, data, repetition=0, watch=None, noise="spec"):
-    training = prior_training(prior, network(), *data, noise=Noise(noise), repetition=repetition)
+    training = prior_training(
+        prior, network(), *data, noise=Noise(noise, "keyed"), repetition=repetition
+    )
     training.on_update = watch
     training.run()
     return flat_values(training.model), training
@@ -57,7 +59,7 @@ def sums_of(prior, data, **keys):
 
 def noise_of(step, repetition=0):
     parts = [torch.zeros_like(value) for value in network().parameters()]
-    add_noise(parts, 1.0, Noise("spec"), repetition=repetition, step=step)
+    add_noise(parts, 1.0, Noise("spec", "keyed"), repetition=repetition, step=step)
     return torch.cat([part.flatten() for part in parts])
 
 
@@ -88,7 +90,9 @@ def test_an_epoch_is_floor_n_over_m_disjoint_batches_of_m(data):
     assert training.steps_done == 3 * (N // 7)
     phase = prior.settings.phase(N)
     for epoch in range(3):
-        seen = [phase.sampler.batch_indices(Noise("spec"), 0, 3 * epoch + t) for t in range(3)]
+        seen = [
+            phase.sampler.batch_indices(Noise("spec", "keyed"), 0, 3 * epoch + t) for t in range(3)
+        ]
         assert [len(batch) for batch in seen] == [7, 7, 7]
         assert len(np.unique(np.concatenate(seen))) == 21
 
@@ -102,7 +106,7 @@ def test_noise_only_releases_the_noise_of_its_twin_bit_for_bit(data):
     for step, released in enumerate(alone):
         assert torch.equal(released, noise_of(step, repetition))
     # The twin's first step adds its signal to that.
-    batch = dp_sgd.settings.phase(N).sampler.batch_indices(Noise("spec"), repetition, 0)
+    batch = dp_sgd.settings.phase(N).sampler.batch_indices(Noise("spec", "keyed"), repetition, 0)
     signal = clipped_sum(network(), data[0][batch], data[1][batch], 0.1)
     both = sums_of(dp_sgd, data, repetition=repetition)[0]
     np.testing.assert_allclose((both - alone[0]).numpy(), signal.numpy(), atol=1e-5)
@@ -166,6 +170,15 @@ def test_a_priors_ledger_says_what_is_private_and_that_kappa_is_paid():
     assert entry["noise_multiplier"] == pytest.approx(10.0) and entry["clip"] == 0.1
     assert entry["sampler"]["name"] == "shuffled" and entry["steps"] == 3
     assert "replace one" in entry["neighbour_relation"]
+
+
+def test_a_priors_ledger_counts_the_steps_that_its_training_takes(data):
+    _, training = trained(TWINS[0], data)
+    (phase,) = training.ran.phases
+    entry = prior_ledger(TWINS[0], N, 0.01, delta=1e-5, noise_source="keyed")
+    assert (entry["steps"], entry["noise_multiplier"]) == (phase.steps, phase.noise_multiplier)
+    assert entry["clip"] == training.ran.max_grad_norm[0]
+    assert entry["epsilon"] == training.guarantee(1e-5, "replace_one").epsilon
 
 
 def declared(**changes):

@@ -49,7 +49,7 @@ def training(repetition=0, noise="spec", name="mlp", n=N, **changes):
         labels,
         settings(**changes),
         extra=EXTRA,
-        noise=Noise(noise),
+        noise=Noise(noise, "keyed"),
         repetition=repetition,
     )
 

@@ -338,7 +338,30 @@ class TestRows:
         ledger = json.loads(run(spec_of("accuracy"), data, tmp_path))["ledger"]
         assert ledger["sampler"] == ["cyclic", "fixed-size", "full-batch", "poisson"]
         assert "validation records" in ledger["chosen_on_private_data"]
-        assert "one released run" in ledger["holds_for"]
+        assert "no finite epsilon for those records" in ledger["chosen_on_private_data"]
+        assert "released: one run of one arm only" in ledger["holds_for"]
+
+    def test_every_row_and_its_arm_state_the_guarantee_of_what_was_trained_to_choose_it(
+        self, data, tmp_path
+    ):
+        record = json.loads(run(spec_of("accuracy"), data, tmp_path))
+        fields = record["spec"]
+        arms, rows = record["ledger"]["arms"], record["metrics"]["rows"]
+        for arm, row in zip(arms, rows, strict=True):
+            tuning = arm["tuning"]
+            assert tuning["trials"] == row["settings_tried"] * fields["tuning_runs"]
+            assert tuning["reported_runs"] == fields["runs"]
+            assert row["with_tuning_epsilon"] == tuning["epsilon"]
+            assert row["all_runs_epsilon"] == tuning["epsilon_of_all"]
+            if row["epsilon"] is None:
+                assert arm["epsilon"] is tuning["epsilon"] is None
+                continue
+            assert arm["epsilon"] == pytest.approx(row["guaranteed_epsilon"])
+            assert (
+                sum([arm["steps"]] if isinstance(arm["steps"], int) else arm["steps"])
+                == (row["steps"])
+            )
+            assert arm["epsilon"] < tuning["epsilon"] <= tuning["epsilon_of_all"]
 
 
 def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monkeypatch):

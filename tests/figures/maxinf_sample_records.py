@@ -26,6 +26,8 @@ from dpatlas.bounds.max_information_mechanisms import (
     pure_dp_leading_coefficient,
     pure_dp_root_coefficient,
 )
+from dpatlas.bounds.max_information_universe import certificate_universe, setting_weight
+from dpatlas.core.maxinf_looks import label_of
 
 KEY = "max_information"
 BASE = {"n": 50_000, "m": 5000, "zeta": 0.01, "sigma": 1.0, "E": 1, "delta": 0.05}
@@ -44,6 +46,7 @@ PRIORS = (
 )
 TAUS = (0.03, 0.06)
 UNION = {"K1": 4, "K2": 2, "delta": 0.05, "delta_mc": 0.0125, "beta": 0.025}
+LOOKS = {"number": 1, "registered": True, "others": []}
 N_TRAIN, N_TEST, DRAWS = 6000, 500, 20_000
 
 
@@ -136,6 +139,7 @@ def certificates_record(name="digits", priors=PRIORS, runs=3, form="optimised", 
         ],
         "taus": list(TAUS),
         **UNION,
+        "looks": LOOKS,
         "form": form,
         "runs": runs,
         "draws": DRAWS,
@@ -182,11 +186,26 @@ def certificate_row(prior, tau, run, form):
     paid, risk = kappas[form], found["risk_posterior"]
     proven = float(kappa_repaired(*setting, moment="minimum")) if private else 0.0
     counted = monte_carlo_risk(risk, DRAWS, UNION["delta_mc"] / 8, "clopper-pearson")
+    weight = setting_weight(
+        kind=prior["prior"],
+        **{name: keys[name] for name in ("zeta", "sigma", "m", "E", "lr")},
+        **{"model": "mlp", "widths": [100], "normalise": None, "tau": tau, "tau_is": "deviation"},
+        **{"n": N_TRAIN, "look": 1, "run": run},
+    )
+    dearer = (*setting[:-1], UNION["beta"] * weight)
+    charged = float(kappa_repaired(*dearer, moment="minimum")) if private else 0.0
+    levels = [UNION[name] for name in ("delta", "delta_mc", "beta")]
     return {
         **keys,
         "T": T,
         "tau": tau,
         "run": run,
+        "universe": {
+            "weight": weight,
+            "nats": -math.log(weight),
+            "kappa": charged if math.isfinite(charged) else None,
+        },
+        **label_of(LOOKS),
         "kappa": {key: each if math.isfinite(each) else None for key, each in kappas.items()},
         "standing": standing(form, keys["E"]) if private else "rigorous",
         **found,
@@ -195,6 +214,9 @@ def certificate_row(prior, tau, run, form):
         "certificate_tight": certificate(risk, kl, kappas["tight"], "clopper-pearson"),
         "certificate_rigorous": float(
             bound_without_draws(counted, kl, proven, N_TRAIN, *UNION.values())
+        ),
+        "certificate_universe": float(
+            certificate_universe(risk, DRAWS, kl, charged, N_TRAIN, weight, *levels)
         ),
         "diverged": None,
         "skipped_records": 0,

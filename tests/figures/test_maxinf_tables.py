@@ -16,6 +16,7 @@ from maxinf_sample_records import (
 
 from dpatlas.bounds.max_information_certificates import certificate
 from dpatlas.bounds.max_information_published import PAPER_GRID, TABLE_1
+from dpatlas.core.maxinf_looks import label_of
 from dpatlas.core.maxinf_selection import settings_of
 from dpatlas.errors import InputError
 from dpatlas.figures.max_information import TABLES
@@ -211,6 +212,24 @@ class TestSelected:
         for name in TABLES:
             with pytest.raises(InputError, match="none of kind certificates"):
                 show(name, coefficients_record())
+
+    def test_the_universe_and_the_looks_stand_in_every_row_and_caption(self):
+        other = {"look": "digits-1", "when": "2026-01-01", "then": "tau was raised", "n": 6000}
+        grid = {"zetas": [0.01], "lrs": [20.0], "epochs": [1], "taus": [0.03], "m": 500}
+        other |= {"K1": 1, "grid": {**grid, "sigma": 1.0}}
+        looks = {"number": 2, "registered": True, "others": [other]}
+        record = certificates_record(looks=looks)
+        for row in record["metrics"]["rows"]:
+            row |= label_of(looks)
+        for name in TABLES:
+            for shown, label in ((show(name), False), (show(name, record), True)):
+                rows = [row for row in shown.rows if row.get("part", "ours") == "ours"]
+                assert {row["selected_after_a_look"] for row in rows} == {label}
+                assert all(row["universe_nats_mean"] > 15 for row in rows)
+                for row in rows:
+                    assert row["certificate_universe_mean"] > row["certificate_rigorous_mean"]
+                words = "not selected after a look: look 1" * (not label)
+                assert (words or "selected after a look: look 2 ") in shown.parts[0].caption
 
 
 class TestPublished:

@@ -152,7 +152,7 @@ def test_the_private_step_is_that_of_a_per_record_loop(network, clip):
         [phase(max_grad_norm=clip, trainable=lora_parameters(adapted))],
         x,
         labels,
-        noise=Noise("digest"),
+        noise=Noise("digest", "keyed"),
         on_update=lambda _, sums: seen.update({name: v.clone() for name, v in sums.items()}),
     )
     training.run()
@@ -168,7 +168,7 @@ def test_private_training_moves_branches_and_head_and_no_bit_of_the_rest(network
     before = {name: value.detach().clone() for name, value in adapted.named_parameters()}
     trainable = lora_parameters(adapted)
     phases = [phase(trainable=("head",)), phase(trainable=trainable, steps=3, noise_multiplier=1.0)]
-    PrivateTraining(adapted, phases, x.float(), labels, noise=Noise("digest")).run()
+    PrivateTraining(adapted, phases, x.float(), labels, noise=Noise("digest", "keyed")).run()
     for name, value in adapted.named_parameters():
         moves = any(belongs(name, prefix) for prefix in trainable)
         assert torch.equal(value, before[name]) == (not moves), name

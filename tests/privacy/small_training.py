@@ -31,7 +31,9 @@ def phase(sampler=SAMPLERS[0], **changes) -> TrainingPhase:
 def training(phases, model=None, noise=None, **options) -> PrivateTraining:
     model = network() if model is None else model
     x, labels = data()
-    return PrivateTraining(model, phases, x, labels, noise=noise or Noise("digest"), **options)
+    return PrivateTraining(
+        model, phases, x, labels, noise=noise or Noise("digest", "keyed"), **options
+    )
 
 
 def weights(model: nn.Module) -> dict[str, torch.Tensor]:

@@ -122,7 +122,7 @@ def test_no_record_is_used_more_often_than_shuffled_phases_are_charged_for(n, ba
         charged = [found.count for found in _mechanisms(phases) if found.sampler == kind]
         uses = Counter()
         for step in range(start, start + steps):
-            uses.update(kind.batch_indices(Noise("digest"), 0, step).tolist())
+            uses.update(kind.batch_indices(Noise("digest", "keyed"), 0, step).tolist())
         assert max(uses.values(), default=0) <= sum(charged)
         start += steps
 
@@ -170,7 +170,7 @@ def test_phases_that_share_no_accountant_are_refused():
 
 
 def test_without_noise_epsilon_is_infinite_and_without_steps_zero():
-    silent = Phase(Poisson(10, 2), 0.0, 3)
+    silent = Phase(Poisson(LP.sampler.n, 2), 0.0, 3)
     assert guarantee([LP, silent], 1e-5, "add_remove").epsilon == math.inf
     assert guarantee([LP, silent], 1e-5, "add_remove", "rdp").epsilon == math.inf
     for phases in ([], [Phase(Poisson(10, 2), 0.0, 0)]):

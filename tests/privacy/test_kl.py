@@ -232,7 +232,7 @@ def test_tiny_signal_changes_keep_their_digits():
 def test_zero_gradients_leave_gaussian_noise_of_variance_two_eta_sigma_squared():
     eta, sigma, size = 0.03, 0.7, 40_000
     weights = [torch.zeros(200, 100), torch.zeros(100, 200)]
-    draws = Noise("digest").normal(size, repetition=0, step=0, use="step")
+    draws = Noise("digest", "keyed").normal(size, repetition=0, step=0, use="step")
     noisy_step(weights, [torch.zeros_like(w) for w in weights], torch.from_numpy(draws), eta, sigma)
     values = torch.cat([weight.flatten() for weight in weights]).double().numpy()
     variance = 2 * eta * sigma**2

@@ -1,14 +1,18 @@
 """Langevin SGD: the printed update, its noise, its projection, its bounded records."""
 
+import dataclasses
+import json
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
+from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
-from dpatlas.privacy.samplers import FixedSize, FullBatch
+from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch
 
 N, D, CLASSES = 20, 6, 3
 
@@ -25,7 +29,9 @@ def settings(sampler=FullBatch(N), **changes) -> Langevin:  # noqa: B008  frozen
 
 
 def run(chosen: Langevin, repetition: int = 0) -> LangevinRun:
-    return LangevinRun(chosen, *data(), CLASSES, noise=Noise("digest"), repetition=repetition)
+    return LangevinRun(
+        chosen, *data(), CLASSES, noise=Noise("digest", "keyed"), repetition=repetition
+    )
 
 
 def loss(weights, x, labels, lam):
@@ -48,7 +54,7 @@ def test_a_mini_batch_step_is_the_mean_over_its_records():
     x, labels = data()
     sampler = FixedSize(N, 7)
     one = run(settings(sampler, sigma=0.0, lam=1e-9))
-    batch = torch.from_numpy(sampler.batch_indices(Noise("digest"), 0, 0))
+    batch = torch.from_numpy(sampler.batch_indices(Noise("digest", "keyed"), 0, 0))
     weights = one.weights.clone().requires_grad_()
     with torch.enable_grad():
         fit = torch.nn.functional.cross_entropy(x[batch] @ weights.T, labels[batch])
@@ -60,7 +66,7 @@ def test_a_mini_batch_step_is_the_mean_over_its_records():
 def test_the_noise_of_a_step_has_variance_two_eta_sigma_squared():
     x = torch.zeros(N, 4000, dtype=torch.float64)
     chosen = settings(sigma=0.3, lam=1e-12, rates=(0.125,), radius=1e12)
-    one = LangevinRun(chosen, x, data()[1], CLASSES, noise=Noise("digest"), repetition=0)
+    one = LangevinRun(chosen, x, data()[1], CLASSES, noise=Noise("digest", "keyed"), repetition=0)
     before = one.weights.clone()
     one.step()
     moved = (one.weights - before).flatten().numpy() / (np.sqrt(2 * 0.125) * 0.3)
@@ -70,7 +76,7 @@ def test_the_noise_of_a_step_has_variance_two_eta_sigma_squared():
 def test_the_start_has_variance_two_sigma_squared_over_lambda():
     x = torch.zeros(N, 4000, dtype=torch.float64)
     chosen = settings(sigma=0.3, lam=0.02, radius=1e9)
-    one = LangevinRun(chosen, x, data()[1], CLASSES, noise=Noise("digest"), repetition=0)
+    one = LangevinRun(chosen, x, data()[1], CLASSES, noise=Noise("digest", "keyed"), repetition=0)
     assert stats.kstest(one.weights.flatten() / np.sqrt(2 * 0.09 / 0.02), "norm").pvalue > 1e-3
 
 
@@ -89,7 +95,7 @@ def test_replacing_a_record_moves_the_noise_free_step_by_at_most_its_sensitivity
         other = x.clone()
         other[0] = sign * torch.nn.functional.normalize(x[0], dim=0)
         one = LangevinRun(
-            settings(sigma=0.0), other, labels, CLASSES, noise=Noise("d"), repetition=0
+            settings(sigma=0.0), other, labels, CLASSES, noise=Noise("d", "keyed"), repetition=0
         )
         one.weights = torch.full((CLASSES, D), 0.3, dtype=torch.float64)
         one.step()
@@ -137,3 +143,44 @@ def test_a_sampler_of_other_records_is_refused():
         run(settings(FullBatch(5)))
     with pytest.raises(InputError, match="feature_norm: found 0"):
         bound_records(torch.ones(2, 2), 0)
+
+
+def test_settings_run_have_the_steps_that_were_taken():
+    run = small_run()
+    assert run.settings_run.rates == ()
+    run.step()
+    assert run.settings_run == dataclasses.replace(run.settings, rates=run.settings.rates[:1])
+    run.run()
+    assert run.settings_run == run.settings
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sigma": 0.5},
+        {"lam": 0.2},
+        {"radius": 3.0},
+        {"rates": (0.1,) * 4},
+        {"sampler": FixedSize(8, 3)},
+        {"sampler": Cyclic(8, 2)},
+    ],
+)
+def test_a_state_of_other_settings_is_refused(changes):
+    first = small_run()
+    first.step()
+    arrays, facts = first.state()
+    stored = arrays, json.loads(canonical_json(facts))
+    again = small_run()
+    again.restore(*stored)
+    assert again.steps_done == 1
+    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
+        small_run(**changes).restore(*stored)
+    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
+        small_run(repetition=1).restore(*stored)
+
+
+def small_run(repetition=0, **changes):
+    settings = Langevin(FixedSize(8, 2), 1.0, 0.1, 2.0, (0.2,) * 3)
+    x, labels = torch.eye(8), torch.arange(8) % 3
+    given = {"noise": Noise("spec"), "repetition": repetition}
+    return LangevinRun(dataclasses.replace(settings, **changes), x, labels, 3, **given)

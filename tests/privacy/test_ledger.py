@@ -1,29 +1,41 @@
 import json
+import math
 
 import pytest
 
+from dpatlas.bounds.dp_sgld import ORDERS, rdp_to_epsilon
+from dpatlas.bounds.dp_sgld_guarantees import conditional_epsilon, conditional_rdp
+from dpatlas.bounds.gaussian_dp import gaussian_epsilon
 from dpatlas.core.canonical import canonical_json
 from dpatlas.errors import InputError
 from dpatlas.experiments.kl_ledger import LEDGER
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.ledger import ledger
-from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson
+from dpatlas.privacy.accounting import Phase, calibrate, composition, guarantee
+from dpatlas.privacy.ledger import (
+    GAUSSIAN,
+    GIVEN_BATCHES,
+    LastIterate,
+    Ran,
+    ledger,
+    private_selection,
+    together,
+    tuning_of,
+)
+from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Shuffled
 
 LP = Phase(Poisson(1050, 100), 2.0, 40)
 FFT = Phase(FullBatch(1050), 50.0, 30)
+SILENT = Phase(Poisson(1050, 2), 0.0, 5)
 CLAIM = {"epsilon": 1.0, "delta": 1e-5, "by": "the paper"}
+ACCOUNTS = {"delta": 1e-5, "relation": "add_remove"}
+NO_EPSILON = "no finite epsilon for those records"
 
 
-def of(*phases: Phase, **changes):
-    asked = {
-        "mechanism": "DP-SGD",
-        "phases": phases,
-        "max_grad_norm": 1.5,
-        "delta": 1e-5,
-        "relation": "add_remove",
-        "constants": {"max_grad_norm": "public"},
-    }
-    return ledger(**{**asked, **changes})
+def ran(*phases: Phase, clip=1.5, noise_source="keyed", **more) -> Ran:
+    return Ran("DP-SGD", phases, (clip,) * len(phases), noise_source, **more)
+
+
+def of(*phases: Phase, clip=1.5, noise_source="keyed", **changes):
+    return ledger(ran(*phases, clip=clip, noise_source=noise_source), **{**ACCOUNTS, **changes})
 
 
 def test_the_ledger_has_the_keys_of_every_paper_and_is_json():
@@ -50,7 +62,7 @@ def test_the_ledger_states_what_the_accountant_guarantees():
 
 
 def test_phases_are_listed_and_composed():
-    found = of(LP, FFT, max_grad_norm=[1.0, 0.5])
+    found = ledger(Ran("DP-SGD", (LP, FFT), (1.0, 0.5), "keyed"), **ACCOUNTS)
     assert found["epsilon"] == guarantee([LP, FFT], 1e-5, "add_remove").epsilon
     assert found["epsilon"] > max(of(LP)["epsilon"], of(FFT)["epsilon"])
     assert [sampler["name"] for sampler in found["sampler"]] == ["poisson", "full-batch"]
@@ -77,9 +89,7 @@ def test_warnings_of_the_accountant_reach_the_ledger():
     assert "ends the range" in warning
 
 
-@pytest.mark.parametrize(
-    "phases", [[Phase(Poisson(10, 2), 0.0, 5)], [LP, Phase(Poisson(10, 2), 0, 5)]]
-)
+@pytest.mark.parametrize("phases", [[SILENT], [LP, SILENT]])
 def test_without_noise_nothing_is_guaranteed(phases):
     found = of(*phases)
     assert (found["epsilon"], found["delta"]) == (None, None)
@@ -95,11 +105,10 @@ def test_noise_next_to_nothing_guarantees_nothing():
 
 @pytest.mark.parametrize("claim", [{"claimed": CLAIM}, {"require_private": True}])
 def test_a_claim_of_privacy_without_noise_is_refused(claim):
-    silent = Phase(Poisson(10, 2), 0.0, 5)
     with pytest.raises(InputError, match=r"noise_multiplier: found 0.0 with a claim of privacy"):
-        of(silent, **claim)
+        of(SILENT, **claim)
     with pytest.raises(InputError, match=r"noise_multiplier: found \[2.0, 0.0\] with a claim"):
-        of(LP, silent, **claim)
+        of(LP, SILENT, **claim)
     assert of(LP, **claim)["epsilon"] > 0
 
 
@@ -143,8 +152,7 @@ def test_every_ledger_says_who_could_subtract_the_noise_and_what_is_released():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"max_grad_norm": 0}, "max_grad_norm: found 0; allowed: a number > 0"),
-        ({"max_grad_norm": [1.0, 2.0]}, "max_grad_norm: found 2 values; allowed: one"),
+        ({"clip": 0}, "max_grad_norm: found 0; allowed: a number > 0"),
         ({"delta": 1}, "delta: found 1; allowed: a number > 0 and < 1"),
         ({"relation": "zero_out"}, "relation: found 'zero_out'; allowed: one of add_remove"),
         ({"noise_source": "dice"}, "noise_source: found 'dice'; allowed: one of keyed, os"),
@@ -155,3 +163,158 @@ def test_every_ledger_says_who_could_subtract_the_noise_and_what_is_released():
 def test_a_ledger_of_bad_input_is_refused(changes, message):
     with pytest.raises(InputError, match=message):
         of(LP, **changes)
+
+
+def test_clip_bounds_are_one_a_phase():
+    with pytest.raises(InputError, match="max_grad_norm: found 2 values; allowed: 1: one a phase"):
+        Ran("DP-SGD", (LP,), (1.0, 2.0), "keyed")
+
+
+def test_what_ran_survives_json():
+    last = LastIterate(GIVEN_BATCHES, (1.4, 0.01, 0.5, 1050, 100, 0.1, 0.3, 40))
+    one = ran(LP, FFT, noise_source="os", shared_noise="arms", last_iterate=last)
+    assert Ran.of(json.loads(canonical_json(one.facts()))) == one
+
+
+@pytest.mark.parametrize("choice", ["guarantee", "calibrate", "composition"])
+def test_phases_of_different_n_are_refused(choice):
+    other = Phase(Poisson(10, 2), 2.0, 5)
+    calls = {
+        "guarantee": lambda: guarantee([LP, other], 1e-5, "add_remove"),
+        "calibrate": lambda: calibrate(lambda _: [LP, other], 1.0, 1e-5, "add_remove"),
+        "composition": lambda: composition([[LP], [other]], 1e-5, "add_remove"),
+    }
+    with pytest.raises(InputError, match="phases: found batches of 10 and of 1050 records; all"):
+        calls[choice]()
+
+
+def test_trainings_compose_and_each_shuffles_from_its_own_step_zero():
+    assert composition([[LP]] * 3, 1e-5, "add_remove").epsilon == pytest.approx(
+        guarantee([Phase(LP.sampler, 2.0, 120)], 1e-5, "add_remove").epsilon, rel=1e-9
+    )
+    # Three steps of an epoch of ten: as phases of one run they lie in one epoch.
+    part = Phase(Shuffled(1050, 100), 4.0, 3)
+    one_run = guarantee([part, part], 1e-5, "replace_one")
+    assert "2 x" in composition([[part], [part]], 1e-5, "replace_one").event
+    assert composition([[part], [part]], 1e-5, "replace_one").epsilon == pytest.approx(
+        guarantee([Phase(FullBatch(1050), 4.0, 2)], 1e-5, "replace_one").epsilon, rel=1e-6
+    )
+    assert one_run.event.startswith("one per epoch, 1 x")
+
+
+def test_one_of_several_released_runs_stands_beside_all_of_them():
+    found = ledger([ran(LP)] * 3, **ACCOUNTS)
+    assert found["epsilon"] == composition([[LP]] * 3, 1e-5, "add_remove").epsilon
+    assert found["one_run"] == {"epsilon": of(LP)["epsilon"], "delta": 1e-5}
+    assert "all 3 runs together; one alone: epsilon" in found["guaranteed"]
+    assert "one_run" not in of(LP)
+
+
+def test_runs_that_share_noise_guarantee_nothing_together_and_one_alone_says_so():
+    arms = [ran(LP, shared_noise="common draws")] * 2
+    alone = ledger(arms[0], **ACCOUNTS)
+    assert alone["epsilon"] == of(LP)["epsilon"]
+    assert "common draws" in alone["holds_for"] and "all together have none" in alone["holds_for"]
+    both = ledger(arms, **ACCOUNTS)
+    assert both["epsilon"] is None and both["one_run"]["epsilon"] == alone["epsilon"]
+    assert both["guaranteed"].startswith("nothing of all runs together")
+    assert tuning_of(arms, [ran(LP)], **ACCOUNTS)["epsilon"] is None
+
+
+@pytest.mark.parametrize(
+    ("n", "batch", "grid", "epsilon", "trials", "known"),
+    [
+        (1300, 260, (15, 50, 150), 1.0, 8, 5.88),
+        (1300, 256, (60,), None, 8, 5.28),
+        (1200, 600, (60,), 3.0, 10, 12.2),
+    ],
+)
+def test_what_was_trained_to_choose_a_setting_is_composed(n, batch, grid, epsilon, trials, known):
+    law, noises = Poisson(n, batch), []
+    for steps in grid:
+
+        def phases_at(noise, steps=steps):
+            return [Phase(law, noise, steps)]
+
+        noises.append(4.0 if epsilon is None else calibrate(phases_at, epsilon, **ACCOUNTS))
+    settings = [ran(Phase(law, *pair)) for pair in zip(noises, grid, strict=True)]
+    tuning = tuning_of(
+        [each for each in settings for _ in range(trials)], settings[-1:], **ACCOUNTS
+    )
+    assert tuning["epsilon"] == pytest.approx(known, rel=0.005)
+    assert tuning["trials"] == trials * len(grid)
+    found = ledger(settings[-1], tuning=tuning, **ACCOUNTS)
+    assert found["epsilon"] < known / 3 and found["tuning"] == tuning
+    (choice,) = found["chosen_on_private_data"]
+    assert choice["what"].startswith(f"settings, by the validation scores of {trials * len(grid)} ")
+    assert f"epsilon {tuning['epsilon']:.6g} at delta 1e-05 (add_remove)" in choice["cost"]
+    assert NO_EPSILON in choice["cost"]
+
+
+def test_all_reported_runs_cost_more_than_one():
+    tuning = tuning_of([ran(LP)] * 2, [ran(LP)] * 3, **ACCOUNTS)
+    assert tuning["epsilon"] == composition([[LP]] * 3, 1e-5, "add_remove").epsilon
+    assert tuning["epsilon_of_all"] == composition([[LP]] * 5, 1e-5, "add_remove").epsilon
+    assert (tuning["trials"], tuning["reported_runs"]) == (2, 3)
+
+
+def test_a_choice_among_runs_without_noise_guarantees_nothing():
+    tuning = tuning_of([ran(LP), ran(SILENT)], [ran(LP)], **ACCOUNTS)
+    assert tuning["epsilon"] is tuning["epsilon_of_all"] is None
+    (choice,) = ledger(ran(LP), tuning=tuning, **ACCOUNTS)["chosen_on_private_data"]
+    assert choice["cost"].startswith("nothing: a run without noise; ")
+    assert NO_EPSILON in choice["cost"]
+
+
+def test_a_private_selection_states_its_own_guarantee():
+    accounts = {"epsilon": 3.0, **ACCOUNTS}
+    tuning = private_selection("logarithmic, mean 10", by="Papernot, Steinke", **accounts)
+    (choice,) = ledger(ran(LP), tuning=tuning, **ACCOUNTS)["chosen_on_private_data"]
+    assert "random number of trials, logarithmic, mean 10" in choice["what"]
+    assert choice["cost"].startswith("epsilon 3 at delta 1e-05 (add_remove)")
+
+
+def test_bounds_for_the_last_iterate_compose_by_their_own_laws():
+    noisy = Phase(Cyclic(1050, 100), 3.0, 40)
+    gaussian = [ran(noisy, last_iterate=LastIterate(GAUSSIAN, (mu,))) for mu in (0.3, 0.4)]
+    assert together(gaussian, 1e-5, "replace_one") == (
+        pytest.approx(gaussian_epsilon(0.5, 1e-5)),
+        GAUSSIAN,
+    )
+    setting = (2**0.5, 0.5, 1.0, 1050, 100, 0.05, 0.4, 40)
+    given = ran(
+        Phase(FixedSize(1050, 100), 1.0, 400), last_iterate=LastIterate(GIVEN_BATCHES, setting)
+    )
+    assert together([given], 1e-5, "replace_one")[0] == conditional_epsilon(*setting, 1e-5)
+    curve = conditional_rdp(ORDERS, *setting)
+    assert together([given] * 4, 1e-5, "replace_one") == (
+        rdp_to_epsilon(4 * curve, 1e-5),
+        GIVEN_BATCHES,
+    )
+    assert (
+        together([given], 1e-5, "replace_one")[0]
+        < guarantee(given.phases, 1e-5, "replace_one").epsilon
+    )
+
+
+def test_ordinary_accounting_wins_where_it_is_tighter_or_a_last_iterate_is_unknown():
+    loose = ran(LP, last_iterate=LastIterate(GAUSSIAN, (50.0,)))
+    expected = guarantee([LP], 1e-5, "replace_one").epsilon
+    assert together([loose], 1e-5, "replace_one") == (expected, "every iterate, PLD")
+    known = ran(LP, last_iterate=LastIterate(GAUSSIAN, (0.1,)))
+    assert together([known], 1e-5, "replace_one")[1] == GAUSSIAN
+    assert together([known, ran(LP)], 1e-5, "replace_one")[1] == "every iterate, PLD"
+    # The bounds are for one replaced record.
+    assert together([known], 1e-5, "add_remove")[1] == "every iterate, PLD"
+    assert together([ran(SILENT)], 1e-5, "add_remove") == (math.inf, "a run without noise")
+
+
+def test_the_ledger_of_a_last_iterate_names_its_bound():
+    found = ledger(
+        ran(Phase(FullBatch(1050), 50.0, 30), last_iterate=LastIterate(GAUSSIAN, (0.1,))),
+        delta=1e-5,
+        relation="replace_one",
+    )
+    assert found["accountant"] == "gdp" and found["event"] == "last of 30 iterates, 0.1-GDP"
+    assert found["epsilon"] == gaussian_epsilon(0.1, 1e-5)
+    assert found["cross_check"].startswith("every iterate, PLD: epsilon")

@@ -1,4 +1,8 @@
-"""The noise that is added: its law, its scale, its keys."""
+"""The noise that is added: its law, its tails, its scale, its keys."""
+
+import ctypes
+import math
+import threading
 
 import numpy as np
 import pytest
@@ -6,14 +10,24 @@ import torch
 from scipy import stats
 
 from dpatlas.core.seeds import Noise
-from dpatlas.privacy.noise import BLOCK, LARGE, add_noise
+from dpatlas.privacy.noise import (
+    BLOCK,
+    LARGE,
+    SMALL,
+    _add_box_muller,
+    add_noise,
+    device_generator,
+    device_normals,
+)
 
 SIZES = {"small": LARGE - 1, "large": 2 * BLOCK + LARGE + 1}
 
 
-def draw(*sizes: int, scale: float = 1.0, repetition: int = 0, step: int = 0) -> list[np.ndarray]:
-    tensors = [torch.zeros(size) for size in sizes]
-    add_noise(tensors, scale, Noise("digest"), repetition=repetition, step=step)
+def draw(
+    *sizes: int, scale: float = 1.0, repetition: int = 0, step: int = 0, dtype=torch.float32
+) -> list[np.ndarray]:
+    tensors = [torch.zeros(size, dtype=dtype) for size in sizes]
+    add_noise(tensors, scale, Noise("digest", "keyed"), repetition=repetition, step=step)
     return [tensor.numpy().astype(np.float64) for tensor in tensors]
 
 
@@ -30,12 +44,172 @@ def test_noise_is_normal_with_the_given_scale(size, scale):
         assert stats.kstest(values, "uniform").pvalue > 1e-3
 
 
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_a_chi_squared_test_finds_no_cell_with_too_many_or_too_few_draws(size):
+    edges = np.concatenate([[-np.inf], np.linspace(-4, 4, 161), [np.inf]])
+    counts = np.zeros(len(edges) - 1)
+    while counts.sum() < 3_000_000:
+        (found,) = draw(size, step=int(counts.sum()))
+        counts += np.histogram(found, edges)[0]
+    expected = np.diff(stats.norm.cdf(edges)) * counts.sum()
+    assert expected.min() > 5
+    assert stats.chisquare(counts, expected).pvalue > 1e-3
+
+
+class Chosen:
+    """Bits that a test chose, as a Philox would give them: words of 64, in order."""
+
+    def __init__(self, *words):
+        self.words = [int(word) for word in words]
+
+    def random_raw(self, count):
+        taken, self.words = self.words[:count], self.words[count:]
+        return np.array(taken, dtype=np.uint64)
+
+
+def pair(radius_word: int, more: int | None = None, angle_word: int = 0) -> np.ndarray:
+    """r cos t and r sin t of these words; the angle's word 0 is t = 0 but for half a unit."""
+    found = np.zeros(2)
+    words = [radius_word << 12, angle_word] + ([] if more is None else [more])
+    bits = Chosen(*words)
+    _add_box_muller(found, 1.0, bits)
+    assert not bits.words
+    return found
+
+
+@pytest.mark.parametrize(
+    ("word", "more", "u"),
+    [
+        (2**51, None, 0.5 + 2.0**-53),
+        (SMALL, None, (SMALL + 0.5) * 2.0**-52),
+        (SMALL - 1, 2**63, (SMALL - 0.5) * 2.0**-52),
+        (3, 0, 3 * 2.0**-52),
+        (0, 2**63, 2.0**-53),
+        (0, 2**40, 2.0**-76),
+        (0, 0, 2.0**-117),
+    ],
+)
+def test_a_radius_has_the_probability_of_its_words(word, more, u):
+    found = np.hypot(*pair(word, more))
+    # P(r > found) of a pair of normals.
+    assert math.exp(-(found**2) / 2) == pytest.approx(u, rel=1e-9)
+
+
+def test_tails_reach_beyond_eight_sigma():
+    # 8.6 sigma and beyond: radius words of 0, and the words that follow say how far.
+    reached = [pair(0, more)[0] for more in (2**64 - 1, 2**60, 2**40, 2**20, 0)]
+    assert reached == sorted(reached)
+    assert reached[0] == pytest.approx(math.sqrt(2 * 52 * math.log(2)), rel=1e-9)
+    assert reached[-1] == pytest.approx(math.sqrt(2 * 117 * math.log(2)), rel=1e-9)
+    # There the words are so fine that a tail probability is right to a part of 2^-29 at 11 sigma.
+    at_11 = math.exp(-(11**2) / 2) * 2.0**116
+    assert 2.0**-1 / at_11 < 2.0**-29
+
+
+def test_both_waves_reach_the_tail_with_either_sign():
+    quarter = 2**62
+    ends = [pair(0, 0, angle) for angle in (0, quarter, 2**63, 2**64 - quarter)]
+    far = math.sqrt(2 * 117 * math.log(2))
+    wanted = [[far, 0], [0, far], [-far, 0], [0, -far]]
+    np.testing.assert_allclose(ends, wanted, atol=1e-14)
+
+
+def test_no_draw_is_exactly_zero():
+    axes = [0, 2**62, 2**62 - 1, 2**63, 2**63 - 1, 2**64 - 2**62, 2**64 - 1]
+    for angle in axes:
+        for word, more in ((2**52 - 1, None), (2**51, None), (0, 0)):
+            assert np.all(pair(word, more, angle) != 0)
+    for size in (2**13, 5_000_000):
+        for step in range(1 + 2**21 // size):
+            assert np.all(draw(size, step=step)[0] != 0)
+
+
+# What numpy holds by address only.
+KEPT = []
+
+
+def generator_of(*words: int) -> np.random.Generator:
+    """numpy's own generator over chosen words."""
+    words = list(words)
+    next64 = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)(lambda _: words.pop(0))
+    next32 = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)(lambda _: words.pop(0) >> 32)
+    real = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)(
+        lambda _: (words.pop(0) >> 11) * 2.0**-53
+    )
+
+    class Bits(ctypes.Structure):
+        _fields_ = [
+            ("state", ctypes.c_void_p),
+            ("next_uint64", type(next64)),
+            ("next_uint32", type(next32)),
+            ("next_double", type(real)),
+            ("next_raw", type(next64)),
+        ]
+
+    class Source:
+        lock = threading.Lock()
+
+    source = Source()
+    source.kept = Bits(None, next64, next32, real, next64)
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    source.name = b"BitGenerator"
+    source.capsule = make(ctypes.addressof(source.kept), source.name, None)
+    found = np.random.Generator(source)
+    KEPT.append(source)
+    return found
+
+
+def test_the_ziggurats_tail_reaches_beyond_eight_sigma():
+    # A word of layer 0 beyond its edge: the tail, edge + E1 / edge if 2 E2 > (E1 / edge)^2.
+    edge = 3.6541528853610088
+    signs = {-1: 2**61 - 2**9, 1: 2**61 - 2**9 - 2**17}
+
+    def tail(distance, word):
+        first = -math.expm1(-(distance - edge) * edge)
+        second = -math.expm1(-((distance - edge) ** 2) / 2 - 0.1)
+        words = [int(u * 2**53) << 11 for u in (first, second)]
+        return generator_of(word, *words).standard_normal()
+
+    for distance in (4.0, 6.66, 8.5, 10.0, 11.0):
+        grain = 2.0**-53 / math.exp(-(distance - edge) * edge) / edge
+        for sign, word in signs.items():
+            assert sign * tail(distance, word) == pytest.approx(distance, abs=2 * grain + 1e-12)
+
+
 def test_the_tails_of_large_draws_are_those_of_a_normal():
     found = np.abs(draw(20_000_000)[0])
     for threshold in (3, 4, 5):
         expected = 2 * stats.norm.sf(threshold) * len(found)
         assert abs((found > threshold).sum() - expected) < 4 * np.sqrt(expected)
-    assert found.max() < 6.67  # sqrt(-2 log 2^-32): 32 bits reach no further
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("scale", [1e-23, 1e20])
+def test_a_scale_at_the_ends_of_float32_scales_and_nothing_else(size, scale):
+    (ordinary,), (found,) = draw(size, dtype=torch.float64), draw(size, scale=scale)
+    np.testing.assert_allclose(found / scale, ordinary, rtol=1e-7)
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_the_sum_is_rounded_once(size):
+    found = torch.full((size,), 3.0)
+    add_noise([found], 1.0, Noise("digest", "keyed"), repetition=0, step=0)
+    noise = torch.from_numpy(draw(size, dtype=torch.float64)[0])
+    assert torch.equal(found, (3.0 + noise).float())
+    # Noise that is rounded before it is added gives other numbers in places.
+    assert not torch.equal(found, 3.0 + noise.float())
+
+
+def test_the_layout_of_a_tensor_changes_no_number():
+    shape = (4, 64, 16, 16)
+    plain, channels_last = torch.zeros(shape), torch.zeros(shape)
+    channels_last = channels_last.to(memory_format=torch.channels_last)
+    for tensor in (plain, channels_last):
+        add_noise([tensor], 0.7, Noise("digest", "keyed"), repetition=0, step=0)
+    assert not channels_last.is_contiguous() and plain.numel() >= LARGE
+    assert torch.equal(plain, channels_last)
 
 
 def test_halves_of_a_block_are_independent():
@@ -49,9 +223,16 @@ def test_halves_of_a_block_are_independent():
 
 def test_noise_is_added_to_what_is_there():
     tensors = [torch.arange(5.0), torch.full((LARGE + 3,), 2.0)]
-    add_noise(tensors, 0.0, Noise("digest"), repetition=0, step=0)
+    add_noise(tensors, 0.0, Noise("digest", "keyed"), repetition=0, step=0)
     torch.testing.assert_close(tensors[0], torch.arange(5.0))
     torch.testing.assert_close(tensors[1], torch.full((LARGE + 3,), 2.0))
+
+
+def test_a_devices_normals_are_float64_and_keyed():
+    found = [device_normals((3, 2000), device_generator(key, "cpu")) for key in (7, 7, 8)]
+    assert found[0].dtype == torch.float64 and found[0].shape == (3, 2000)
+    assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
+    assert stats.kstest(found[0].flatten().numpy(), "norm").pvalue > 1e-3
 
 
 def test_equal_keys_give_equal_noise_and_others_give_other_noise():

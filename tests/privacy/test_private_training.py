@@ -36,7 +36,7 @@ def test_with_zero_gradients_the_update_is_noise_of_the_right_scale(name):
         [phase(Poisson(N, 6), steps=1, lr=1.0)],
         x,
         labels,
-        noise=Noise("digest"),
+        noise=Noise("digest", "keyed"),
         loss=zero_gradients,
     )
     run.run()
@@ -54,9 +54,10 @@ def test_the_noise_does_not_depend_on_the_data():
             [phase(FullBatch(N), steps=2)],
             scale * x,
             labels,
-            noise=Noise("digest"),
+            noise=Noise("digest", "keyed"),
             loss=zero_gradients,
             on_update=lambda step, sums: seen.append(flat(sums).clone()),
+            shared_noise="data",
         )
         run.run()
     torch.testing.assert_close(seen[:2], seen[2:], rtol=0, atol=0)
@@ -76,16 +77,15 @@ def test_dropping_one_record_moves_the_noise_free_update_by_at_most_clip_over_ex
         run = PrivateTraining(
             model,
             [
+                # The expected batch is a public constant: the same for both neighbours.
                 phase(
-                    FullBatch(len(kept)), noise_multiplier=0.0, max_grad_norm=clip, lr=1.0, steps=1
+                    PublicSize(len(kept)), noise_multiplier=0.0, max_grad_norm=clip, lr=1.0, steps=1
                 )
             ],
             scale * x[kept],
             labels[kept],
-            noise=Noise("digest"),
+            noise=Noise("digest", "keyed"),
         )
-        # The expected batch is a public constant: the same for both neighbours.
-        run.phases = (dataclasses.replace(run.phases[0], sampler=PublicSize(len(kept))),)
         run.run()
         moved.append(flat(weights(model)) - flat(before))
     assert (moved[0] - moved[1]).norm() <= clip / N * (1 + 1e-3)
@@ -106,7 +106,7 @@ def test_the_divisor_is_the_expected_batch_and_not_the_drawn_one():
         on_update=lambda step, found: sums.append(flat(found).clone()),
     )
     for step in range(8):
-        sizes.add(len(sampler.batch_indices(Noise("digest"), 0, step)))
+        sizes.add(len(sampler.batch_indices(Noise("digest", "keyed"), 0, step)))
     run.run()
     assert len(sizes) > 2
     expected = flat(before) - torch.stack(sums).sum(0) / 6
@@ -139,6 +139,7 @@ def test_chunks_of_any_size_give_the_same_update_and_one_draw_of_noise(name, siz
             [phase(FullBatch(N), steps=2, max_physical_batch=limit)],
             model,
             on_update=lambda step, sums, seen=seen: seen.append(flat(sums).clone()),
+            shared_noise="chunks",
         )
         run.run()
         found.append((torch.stack(seen), flat(weights(model))))
@@ -152,7 +153,7 @@ def test_a_poisoned_record_never_stops_training_or_reaches_the_weights(name, cli
     x[4], x[9, 3] = torch.nan, torch.inf
     model = network(name)
     run = PrivateTraining(
-        model, [phase(FullBatch(N), clipping=clipping)], x, labels, noise=Noise("digest")
+        model, [phase(FullBatch(N), clipping=clipping)], x, labels, noise=Noise("digest", "keyed")
     )
     run.run()
     assert run.steps_done == 6
@@ -276,7 +277,7 @@ def test_every_sampler_trains_and_learns_without_noise(sampler):
     labels = put(labels)
     model = network("mlp")
     settings = {"noise_multiplier": 0.0, "max_grad_norm": 1.0, "steps": 60, "lr": 1.0}
-    PrivateTraining(model, [phase(sampler, **settings)], x, labels, noise=Noise("d")).run()
+    PrivateTraining(model, [phase(sampler, **settings)], x, labels, noise=Noise("d", "keyed")).run()
     with torch.no_grad():
         assert (model(x).argmax(1) == labels).all()
 
@@ -303,6 +304,7 @@ def test_adam_and_sgd_see_the_privatised_gradient_only():
             on_update=lambda step, found, sums=sums: sums.append(
                 {name: value.clone() for name, value in found.items()}
             ),
+            repetition=len(optimizer),
         ).run()
         for found in sums:
             for name, value in copied.named_parameters():

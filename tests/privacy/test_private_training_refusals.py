@@ -35,7 +35,9 @@ def test_data_that_do_not_fit_are_refused_before_training():
 
     def attempt(x, labels, sampler=SAMPLERS[0], model=None, **changes):
         model = network("linear") if model is None else model
-        PrivateTraining(model, [phase(sampler, **changes)], x, labels, noise=Noise("digest"))
+        PrivateTraining(
+            model, [phase(sampler, **changes)], x, labels, noise=Noise("digest", "keyed")
+        )
 
     with pytest.raises(InputError, match="data: found 0 records"):
         attempt(x[:0], labels[:0])

@@ -19,7 +19,7 @@ from dpatlas.privacy.samplers import (
     sampler,
 )
 
-NOISE = Noise("a spec's digest")
+NOISE = Noise("a spec's digest", "keyed")
 # A statistic that is off does not come near these; one that is right misses them once in 10^4.
 UNLIKELY = 1e-4
 
@@ -56,7 +56,7 @@ def test_a_batch_is_sorted_and_holds_a_record_once(kind, step, repetition):
 def test_a_resumed_run_sees_the_batches_of_the_uninterrupted_one(kind, step):
     whole = kind.batch_indices(NOISE, 1, step)
     _permutation.cache_clear()
-    again = type(kind)(kind.n, kind.batch).batch_indices(Noise("a spec's digest"), 1, step)
+    again = type(kind)(kind.n, kind.batch).batch_indices(Noise("a spec's digest", "keyed"), 1, step)
     np.testing.assert_array_equal(whole, again)
 
 
@@ -172,7 +172,7 @@ def test_each_shuffled_epoch_leaves_out_its_own_records():
 
 def test_cyclic_batches_are_the_same_in_every_epoch_and_disjoint():
     kind = Cyclic(10, 3)
-    batches = [kind.batch_indices(Noise("a"), 0, step).tolist() for step in range(6)]
+    batches = [kind.batch_indices(Noise("a", "keyed"), 0, step).tolist() for step in range(6)]
     assert batches == [[0, 1, 2], [3, 4, 5], [6, 7, 8]] * 2
 
 

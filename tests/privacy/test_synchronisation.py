@@ -68,7 +68,7 @@ def private_run(model="small-cnn-t", device="cpu", poison=None, **changes):
         [phase(Poisson(N, 6), **changes)],
         x.to(device),
         labels.to(device),
-        noise=Noise("digest"),
+        noise=Noise("digest", "keyed"),
         **options,
     )
     # The first step of a phase probes the network.
@@ -108,7 +108,7 @@ def test_a_private_step_reads_no_tensor(settings, like_a_gpu):
 
 def test_on_a_cpu_a_step_looks_once_a_chunk(monkeypatch):
     run = private_run(max_physical_batch=2)
-    chunks = -(-len(Poisson(N, 6).batch_indices(Noise("digest"), 0, 1)) // 2)
+    chunks = -(-len(Poisson(N, 6).batch_indices(Noise("digest", "keyed"), 0, 1)) // 2)
     with reads() as seen:
         run.step()
     assert seen == ["item"] * chunks
@@ -142,7 +142,7 @@ def kl_steps(layers, x, labels, kl):
     for step in range(1, 3):
         gaps = record_gaps(layers, x, labels, 20, norm2)
         kl[step] = kl[step - 1] + kl_step(0.1, 0.01, gaps.squared_gaps("remove_add"))
-        draws = noise_draws(Noise("digest"), size, 0, step, x.device.type)
+        draws = noise_draws(Noise("digest", "keyed"), size, 0, step, x.device.type)
         noisy_step(layers, gaps.gradient, draws, 0.1, 0.1)
 
 
@@ -157,7 +157,9 @@ def langevin_run(device="cpu"):
     x, labels = data()
     settings = Langevin(FixedSize(N, 6), 0.1, 0.05, 0.02, (0.3,) * 4)
     x = bound_records(x, 1.0).x.to(device)
-    return LangevinRun(settings, x, labels.to(device), 5, noise=Noise("digest"), repetition=0)
+    return LangevinRun(
+        settings, x, labels.to(device), 5, noise=Noise("digest", "keyed"), repetition=0
+    )
 
 
 def test_a_langevin_step_reads_no_tensor():
@@ -190,7 +192,7 @@ def posterior(device="cpu"):
         labels.to(device),
         TrainingSettings(batch=6),
         extra=1.0,
-        noise=Noise("digest"),
+        noise=Noise("digest", "keyed"),
         repetition=0,
     )
 

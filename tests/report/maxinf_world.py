@@ -51,6 +51,7 @@ def certificates_record(name="digits", tuples=TUPLES, runs=RUNS, classes=10, **f
                     "certificate_rigorous": bound + proven - level,
                     "certificate_posterior": bound,
                     "certificate_tight": bound - 0.02,
+                    "certificate_universe": bound + 0.02,
                     "test_error": bound - 0.1,
                     "certificate_prior": 0.85,
                     "prior_test_error": 0.84,
@@ -62,6 +63,8 @@ def certificates_record(name="digits", tuples=TUPLES, runs=RUNS, classes=10, **f
         "data": {"name": name},
         "K1": 3,
         "K2": 2,
+        "beta": 0.025,
+        "looks": {"number": 1, "registered": True, "others": []},
         "priors": [],
         **fields,
     }

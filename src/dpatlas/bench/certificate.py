@@ -34,7 +34,7 @@ def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], Any], fl
     law = MeanField.around(network, flat_values(network), case["deviation"])
     single = case["plain"] == "single records"
     sampled = case["sampled"]
-    noise = Noise("bench")
+    noise = Noise("bench", "keyed")
 
     @torch.no_grad()
     def batched() -> int:

@@ -59,14 +59,14 @@ def _ours(candidate, model, sampler, x, labels, case) -> Callable[[], None]:
         steps=PLANNED_STEPS,
         lr=LEARNING_RATE,
     )
-    return PrivateTraining(model, [phase], x, labels, noise=Noise("bench")).step
+    return PrivateTraining(model, [phase], x, labels, noise=Noise("bench", "keyed")).step
 
 
 def _theirs(candidate, model, sampler, x, labels, case) -> Callable[[], None]:
     update = UPDATES[candidate](model, sampler.expected_batch, case)
     if isinstance(sampler, FullBatch):
         return lambda: update(x, labels)
-    noise, count = Noise("bench"), itertools.count()
+    noise, count = Noise("bench", "keyed"), itertools.count()
 
     def step() -> None:
         batch = torch.from_numpy(sampler.batch_indices(noise, 0, next(count)))

@@ -27,7 +27,7 @@ TAU_READINGS = ("deviation", "variance")
 
 _RISK = real(ge=0, le=1)
 _COUNT = integer(ge=1)
-_EXPONENT = {
+EXPONENT = {
     "kl": real(ge=0),
     "kappa": real(ge=0, finite=False),
     "n": _COUNT,
@@ -37,7 +37,7 @@ _EXPONENT = {
     "delta_mc": real(ge=0, lt=1),
     "beta": real(ge=0, lt=1),
 }
-_ESTIMATE = {
+ESTIMATE = {
     "risk": _RISK,
     "draws": _COUNT,
     "delta_mc": real(gt=0, lt=1),
@@ -105,7 +105,7 @@ def _kl_at_least(q, gap):
 
 
 @bound("monte-carlo-risk", source="max_information Eq. 98")
-@checked(**_ESTIMATE)
+@checked(**ESTIMATE)
 def monte_carlo_risk(risk, draws, delta_mc, interval="paper"):
     """Upper limit, at level delta_mc, of the mean whose average over `draws` draws was `risk`.
 
@@ -135,7 +135,7 @@ def _up(value):
 
 
 @bound("certificate-exponent", source="max_information Eq. 97")
-@checked(**_EXPONENT)
+@checked(**EXPONENT)
 def certificate_exponent(kl, kappa, n, K1, K2, delta, delta_mc, beta):
     """(KL + kappa + log(2 K1 K2 sqrt(n) / (delta - delta_mc - beta))) / n, rounded up.
 
@@ -149,7 +149,7 @@ def certificate_exponent(kl, kappa, n, K1, K2, delta, delta_mc, beta):
 
 
 @bound("certificate", source="max_information Eq. 97")
-@checked(risk=_RISK, **_EXPONENT)
+@checked(risk=_RISK, **EXPONENT)
 def certificate(risk, kl, kappa, n, K1, K2, delta, delta_mc, beta):
     """Upper bound on a posterior's risk, given its risk on the records.
 
@@ -159,7 +159,7 @@ def certificate(risk, kl, kappa, n, K1, K2, delta, delta_mc, beta):
 
 
 @bound("certificate-monte-carlo", source="max_information Eqs. 97 and 98")
-@checked(**_EXPONENT | _ESTIMATE)
+@checked(**EXPONENT | ESTIMATE)
 def certificate_monte_carlo(
     risk, draws, kl, kappa, n, K1, K2, delta, delta_mc, beta, interval="paper"
 ):
@@ -172,7 +172,7 @@ def certificate_monte_carlo(
 
 
 @bound("certificate-failure", source="max_information Eq. 97")
-@checked(delta=_EXPONENT["delta"], delta_mc=_EXPONENT["delta_mc"], convention=one_of(*CONVENTIONS))
+@checked(delta=EXPONENT["delta"], delta_mc=EXPONENT["delta_mc"], convention=one_of(*CONVENTIONS))
 def certificate_failure(delta, delta_mc, convention="exact"):
     """Probability with which `certificate` may fail: delta - delta_mc; printed, delta + delta_mc.
 

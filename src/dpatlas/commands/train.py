@@ -16,6 +16,7 @@ from dpatlas.core.config import load_config
 from dpatlas.core.files import check_writable, read_json
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import say
+from dpatlas.core.records import read_record
 from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.privacy.accounting import ACCOUNTANTS, RELATIONS
@@ -56,22 +57,30 @@ def main(arguments: Sequence[str]) -> int:
     from dpatlas.experiments.audit import MODULE, PACKAGES, run
     from dpatlas.experiments.job import execute
 
+    path = options.output / spec.id / "record.json"
+    if options.noise_source == "os" and path.is_file():
+        # New noise on the same records would be another release, which adds to the first.
+        say(f"{spec.id}: trained before; this is its record, and nothing is trained again")
+        print(_shown(read_record(path), path, options))
+        return 0
     record = execute(
         spec,
         module=MODULE,
         packages=PACKAGES,
         run=run,
         data=manifest,
-        record=options.output / spec.id / "record.json",
+        record=path,
         checkpoints=options.output / "checkpoints",
         device=options.device,
     )
-    folder = options.output / spec.id
-    if options.json:
-        print(json.dumps({**record, "record": str(folder / "record.json")}, allow_nan=False))
-    else:
-        print((selection_report if selection else report)(record, folder))
+    print(_shown(record, path, options))
     return 0
+
+
+def _shown(record: Mapping[str, Any], path: Path, options: argparse.Namespace) -> str:
+    if options.json:
+        return json.dumps({**record, "record": str(path)}, allow_nan=False)
+    return (selection_report if options.select else report)(record, path.parent)
 
 
 def report(record: Mapping[str, Any], folder: Path) -> str:
@@ -80,8 +89,14 @@ def report(record: Mapping[str, Any], folder: Path) -> str:
     if ledger["epsilon"] is None:
         guarantee = f"guaranteed: {ledger['guaranteed']}"
     else:
+        several = ""
+        if "one_run" in ledger:
+            several = (
+                f" of all {record['spec']['runs']} runs together (one alone: epsilon "
+                f"{ledger['one_run']['epsilon']:.4g})"
+            )
         guarantee = (
-            f"guaranteed: epsilon {ledger['epsilon']:.4g} at delta {ledger['delta']:g}, "
+            f"guaranteed: epsilon {ledger['epsilon']:.4g} at delta {ledger['delta']:g}{several}, "
             f"{record['spec']['relation']}, {record['spec']['sampler']} batches, noise multiplier "
             f"{metrics['noise_multiplier']:g}; {ledger['holds_for']}"
         )
@@ -284,7 +299,13 @@ def _parser(default: Mapping[str, Any]) -> ArgumentParser:
         "--max-grad-norm", type=float, default=default["max_grad_norm"], help="clip bound"
     )
     privacy.add_argument("--clipping", default="flat", help="flat or per-layer")
-    privacy.add_argument("--noise-source", default="keyed", help="keyed (repeatable) or os")
+    privacy.add_argument(
+        "--noise-source",
+        default="os",
+        help="os: of the operating system, so that nobody can repeat the record; given again, a "
+        "killed command goes on, and a finished one shows its record and trains nothing. keyed: "
+        "repeatable, and whoever knows the settings can subtract the noise",
+    )
     work = parser.add_argument_group("training")
     work.add_argument("--batch", type=int, help=f"expected batch; {default['batch']} if none")
     length = work.add_mutually_exclusive_group()

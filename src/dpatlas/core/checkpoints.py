@@ -18,6 +18,7 @@ class Checkpoints:
 
     `identity` says whose they are (spec digest, code digest, data checksum, device). A checkpoint
     of another identity, of another code version, or one that is torn is ignored, never half-used.
+    They hold the noise's secret and what is not released: folder and files are their owner's alone.
     """
 
     def __init__(self, folder: Path | str, identity: dict[str, Any]):
@@ -32,10 +33,10 @@ class Checkpoints:
         buffer = io.BytesIO()
         np.savez(buffer, __header__=np.frombuffer(header.encode(), dtype=np.uint8), **arrays)
         try:
-            write_atomic(self._path(name), buffer.getvalue())
+            self._write(name, buffer.getvalue())
         except FileNotFoundError:
             # An attempt that outlived its Snakemake has finished meanwhile, and cleared the folder.
-            write_atomic(self._path(name), buffer.getvalue())
+            self._write(name, buffer.getvalue())
 
     def load(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Arrays and facts of checkpoint `name`, or None if there is none to trust."""
@@ -56,6 +57,10 @@ class Checkpoints:
     def clear(self) -> None:
         """Remove the folder once the record is written."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _write(self, name: str, content: bytes) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(self._path(name), content, private=True)
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.npz"

@@ -15,11 +15,12 @@ PART = ".part"
 
 
 @contextlib.contextmanager
-def replacing(path: Path | str) -> Iterator[BinaryIO]:
+def replacing(path: Path | str, *, private: bool = False) -> Iterator[BinaryIO]:
     """A stream to a temporary file in the same folder, which becomes `path` at the end, by rename.
 
-    A reader sees the old file or the new one. On any error the temporary file is removed and the
-    error goes on to the caller; OSError, for a full disk say, names `path`.
+    A reader sees the old file or the new one. `private`: only the owner can read it, at any time,
+    whatever the umask; else those whom the umask allows. On any error the temporary file is removed
+    and the error goes on to the caller; OSError, for a full disk say, names `path`.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,8 +34,9 @@ def replacing(path: Path | str) -> Iterator[BinaryIO]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        # mkstemp makes files private; results are for everyone the umask allows.
-        Path(temporary).chmod(0o666 & ~_umask())
+        # mkstemp makes files of mode 0600.
+        if not private:
+            Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -53,9 +55,9 @@ def remove_parts(folder: Path | str, name: str = "*") -> None:
         path.unlink(missing_ok=True)
 
 
-def write_atomic(path: Path | str, content: bytes | str) -> None:
+def write_atomic(path: Path | str, content: bytes | str, *, private: bool = False) -> None:
     """Write `content` as `replacing` does."""
-    with replacing(path) as stream:
+    with replacing(path, private=private) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
 
 

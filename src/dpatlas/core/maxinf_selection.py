@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpatlas.bounds.max_information_certificates import check_tried
 from dpatlas.core.canonical import canonical_json
+from dpatlas.core.maxinf_looks import check_paid
 from dpatlas.errors import InputError
 
 Record = Mapping[str, Any]
@@ -17,8 +17,10 @@ Row = Mapping[str, Any]
 
 KINDS = ("independent", "noise-only", "dp-sgd")
 HYPERPARAMETERS = ("zeta", "sigma", "m", "E", "lr")
-# Certificates of a posterior: by the form of kappa that is paid, and by a proof without a gap.
+# Certificates of a posterior: by the form of kappa that is paid, by a proof without a gap, and by
+# one that pays for every setting that could have been chosen.
 PAID, RIGOROUS = "certificate_posterior", "certificate_rigorous"
+UNIVERSE = "certificate_universe"
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Setting:
     def selected(self, kind: str, by: str = PAID) -> list[Row]:
         """The row of least certificate in every run, by run; the first among equals.
 
-        Empty where no prior is of the kind. by: which certificate, `PAID` or `RIGOROUS`.
+        Empty where no prior is of the kind. by: which certificate, such as `PAID`.
         """
         best: dict[int, Row] = {}
         for row in self.of_kind(kind):
@@ -78,8 +80,8 @@ def hyperparameters(row: Row) -> tuple:
 def settings_of(records: Iterable[Record]) -> list[Setting]:
     """Settings of `certificates` records, in the order in which they come.
 
-    Raises InputError for more tuples of a kind than K1 or more deviations than K2, which the union
-    bound would not pay for, and for a prior that stands twice.
+    Raises InputError where K1 and K2 do not pay for the tuples of a kind and the deviations that
+    were tried, here and by the other looks at the same records, and for a prior that stands twice.
     """
     joined: dict[str, list[Record]] = {}
     for record in records:
@@ -94,5 +96,8 @@ def _setting(records: tuple[Record, ...]) -> Setting:
     if len(set(places)) < len(places):
         raise InputError(" and ".join(setting.ids), "a prior twice", "every prior once")
     for kind in setting.kinds:
-        check_tried(*setting.tried(kind), setting.fields["K1"], setting.fields["K2"])
+        rows = setting.of_kind(kind)
+        # An independent prior has no tuple.
+        tuples = {hyperparameters(row) for row in rows} if kind != KINDS[0] else ()
+        check_paid(setting.fields, tuples, {row["tau"] for row in rows})
     return setting

@@ -2,19 +2,73 @@
 
 Seeds come from named axes, so that common random numbers are a choice one can read:
 `seed("kl_privacy", run=3, layer=0, use="init")` is shared by every condition that names the same
-axes. Noise is keyed by (spec, repetition, step, use): a resumed run draws nothing twice, and no
+axes. Noise is keyed by (root, repetition, step, use): a resumed run draws nothing twice, and no
 generator state has to be stored.
+
+What is drawn notes itself: within `recording()`, streams are listed as they are first used.
 """
 
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.guard import checked, one_of
+from dpatlas.errors import InputError
 
 KEY_BITS = 128
+# What every ledger says of trainings that were given one noise by name.
+SHARED_NOISE = (
+    "noise shared by several trainings ({name}): only one of them may be released; each guarantee "
+    "is for one alone, nothing may be chosen among them, and all together have none"
+)
+
+
+class Streams:
+    """The random streams that were drawn, each once, whatever the order and the number of draws."""
+
+    def __init__(self):
+        self._noted: set[tuple[str, str]] = set()
+
+    def note(self, kind: str, name: str) -> None:
+        """One stream: kind "named", "keyed", "os" or "shared_noise", and its use."""
+        self._noted.add((kind, name))
+
+    def stored(self) -> list[list[str]]:
+        """What a checkpoint keeps for `add`."""
+        return sorted(map(list, self._noted))
+
+    def add(self, stored: Iterable[Iterable[str]]) -> None:
+        """Streams that an interrupted attempt drew."""
+        self._noted.update((kind, name) for kind, name in stored)
+
+    def facts(self) -> dict[str, list[str]]:
+        """Sorted uses by kind, for a record; kinds without any are left out."""
+        kinds = sorted({kind for kind, _ in self._noted})
+        return {kind: sorted(n for k, n in self._noted if k == kind) for kind in kinds}
+
+
+_recorders: list[Streams] = []
+
+
+@contextmanager
+def recording() -> Iterator[Streams]:
+    """The streams that are drawn within, by this process."""
+    streams = Streams()
+    _recorders.append(streams)
+    try:
+        yield streams
+    finally:
+        _recorders.remove(streams)
+
+
+def note_stream(kind: str, name: str) -> None:
+    """Tell every recording of a stream; for draws that go through nothing in this module."""
+    for streams in _recorders:
+        streams.note(kind, name)
 
 
 def seed(key: str, *, use: str, **axes: Any) -> int:
@@ -23,6 +77,7 @@ def seed(key: str, *, use: str, **axes: Any) -> int:
     `key` is a paper's key and `use` what the numbers are for. The Philox generator takes all 128
     bits (a 32-bit seed, which is what a Mersenne twister keeps, would collide).
     """
+    note_stream("named", f"{use} ({', '.join([key, *sorted(axes)])})")
     text = canonical_json({"key": key, "use": use, "axes": axes})
     return int(sha256(f"seed {text}")[: KEY_BITS // 4], 16)
 
@@ -32,28 +87,60 @@ def generator(bits: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=bits))
 
 
-class Noise:
-    """Random numbers of one spec: Gaussian noise, batches, augmentations.
+# Which training drew noise of (root, repetition) in this process, and under which shared name.
+_claims: dict[tuple[str, int], tuple[str, str | None]] = {}
 
-    `source="keyed"` derives every draw from (spec digest, repetition, step, use).
-    `source="os"` derives them from a secret that the operating system gives at the start: nobody
-    can subtract the noise, and nobody can repeat the run. The secret goes into checkpoints, so that
-    a resumed run keeps its batches, and nowhere else.
+
+class Noise:
+    """Random numbers of one root: Gaussian noise, batches, augmentations.
+
+    `source="os"` derives every draw from a secret that the operating system gives at the start:
+    nobody can subtract the noise, and nobody can repeat the run. The secret goes into checkpoints,
+    so that a resumed run keeps its batches, and nowhere else; `root` is then a name alone.
+    `source="keyed"` derives them from (root, repetition, step, use): runs can be repeated, and
+    whoever knows or guesses the root can subtract the noise.
     """
 
     @checked(source=one_of("keyed", "os"))
-    def __init__(self, spec_digest: str, source: str = "keyed"):
+    def __init__(self, root: str = "", source: str = "os"):
+        if source == "keyed" and not root:
+            raise InputError("root", repr(root), "a text that keys the noise, as its source is")
         self.source = source
         self.secret = os.urandom(KEY_BITS // 8).hex() if source == "os" else None
-        self._root = self.secret or spec_digest
+        self._root = self.secret or root
 
     def carry(self, secret: str | None) -> None:
-        """Go on with the secret that a checkpoint kept; None where the noise is keyed."""
+        """Go on with the secret that a checkpoint kept; None where the noise is keyed.
+
+        Raises InputError for a checkpoint of the other source.
+        """
+        if (secret is None) != (self.source == "keyed"):
+            kept = "keyed noise" if secret is None else "noise of the operating system"
+            raise InputError("checkpoint", f"a run with {kept}", f"one with source={self.source!r}")
         if secret is not None:
-            self.source, self.secret, self._root = "os", secret, secret
+            self.secret = self._root = secret
+
+    def claim(self, repetition: int, training: str, shared: str | None = None) -> None:
+        """Take the noise of `repetition` for the training with this fingerprint.
+
+        Two trainings on one noise would differ by exactly the difference of their clean sums. The
+        same training may take it again: to go on after an interruption, or to repeat its bits.
+        Trainings that all name the same `shared` may differ; `SHARED_NOISE` is what that costs.
+        Raises InputError for noise that another training took in this process.
+        """
+        taken = _claims.setdefault((self._root, repetition), (training, shared))
+        if taken != (training, shared) and (shared is None or taken[1] != shared):
+            raise InputError(
+                "noise",
+                f"repetition {repetition} of noise that another training has drawn",
+                "a Noise or a repetition of its own, or in both trainings the same shared_noise",
+            )
+        if shared is not None:
+            note_stream("shared_noise", shared)
 
     def key(self, repetition: int, step: int, use: str) -> int:
         """The 128-bit key of one draw."""
+        note_stream(self.source, use)
         text = canonical_json([self._root, repetition, step, use])
         return int(sha256(f"noise {text}")[: KEY_BITS // 4], 16)
 
@@ -62,6 +149,5 @@ class Noise:
         return generator(self.key(repetition, step, use))
 
     def normal(self, size: int, *, repetition: int, step: int, use: str) -> np.ndarray:
-        """`size` independent N(0, 1) draws, float32."""
-        draws = self.generator(repetition=repetition, step=step, use=use)
-        return draws.standard_normal(size, dtype=np.float32)
+        """`size` independent N(0, 1) draws, float64: numpy's ziggurat, as in `privacy.noise`."""
+        return self.generator(repetition=repetition, step=step, use=use).standard_normal(size)

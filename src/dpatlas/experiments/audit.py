@@ -33,7 +33,7 @@ PROFILE_DELTAS = (1e-5, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.3)
 
 
 def run(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of the job's spec."""
+    """Metrics and ledger of the job's spec."""
     kinds = {
         "mechanism": lambda job: mechanism(job.spec),
         "training": train,
@@ -56,10 +56,8 @@ def mechanism(spec: Spec) -> dict[str, Any]:
             fields["verdict_level"],
             progress.advance,
         )
-    uses = ["batch", "shuffle", "noise", "start"]
-    seeds = {"base": fields["seed"], "runs": 2 * runs, "uses": uses}
     statement = MECHANISMS[name].ledger(fields["delta"], source)
-    return {"metrics": found, "seeds": seeds, "ledger": statement}
+    return {"metrics": found, "ledger": statement}
 
 
 @checked(

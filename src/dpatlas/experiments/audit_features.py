@@ -16,7 +16,8 @@ from dpatlas.core.seeds import Noise
 from dpatlas.experiments import feature_layers
 from dpatlas.experiments.feature_draws import REAL, Records, Start
 from dpatlas.experiments.feature_layers import Normal, SecondLayer
-from dpatlas.privacy.ledger import NEIGHBOURS, NOISE_SOURCES, NOTHING
+from dpatlas.privacy.accounting import Phase
+from dpatlas.privacy.ledger import GAUSSIAN, LastIterate, Ran, ledger
 from dpatlas.privacy.mean_release import noise_deviation
 from dpatlas.privacy.samplers import FullBatch
 
@@ -39,31 +40,18 @@ class MeanRelease:
 
     def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
         """What is guaranteed at delta; no paper claims another."""
-        (epsilon,) = self.profile([delta])
-        return {
-            "mechanism": self.sentence,
-            "neighbour_relation": NEIGHBOURS[self.relation],
-            "sampler": {
-                "name": FullBatch.name,
-                "n": RECORDS,
-                "expected_batch": float(RECORDS),
-                "sample_rate": 1.0,
-            },
-            "accountant": "gdp",
-            "event": f"{self.releases} Gaussian release(s), {MU:g}-GDP together",
-            "cross_check": "none: exact",
-            "warnings": [],
-            "epsilon": epsilon,
-            "delta": delta,
-            "guaranteed": f"epsilon {epsilon:.6g} at delta {delta:g} ({self.relation})",
-            "claimed": None,
-            "clip": MAX_NORM,
-            "noise_multiplier": self.deviation * RECORDS / MAX_NORM,
-            "steps": self.releases,
-            "chosen_on_private_data": NOTHING,
-            "holds_for": f"{NOISE_SOURCES[noise_source]}; released: all noisy means only",
-            "public_constants": ["max_grad_norm"],
-        }
+        noise_multiplier = self.deviation * RECORDS / MAX_NORM
+        ran = Ran(
+            self.sentence,
+            (Phase(FullBatch(RECORDS), noise_multiplier, self.releases),),
+            (MAX_NORM,),
+            noise_source,
+            last_iterate=LastIterate(GAUSSIAN, (MU,)),
+        )
+        found = ledger(ran, delta=delta, relation=self.relation, released="all noisy means")
+        # The bound is exact for all of them.
+        event = f"{self.releases} Gaussian release(s), {MU:g}-GDP together"
+        return found | {"event": event}
 
     @property
     def deviation(self) -> float:

@@ -13,6 +13,7 @@ theta_K along it: that component is the score.
 What is claimed is Thm 3.2 of Ryffel et al. 2022, for the last iterate and any batches.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -33,7 +34,7 @@ from dpatlas.bounds.gaussian_dp import gaussian_epsilon
 from dpatlas.core.seeds import Noise
 from dpatlas.privacy.accounting import Guarantee, Phase, guarantee
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
-from dpatlas.privacy.ledger import ledger
+from dpatlas.privacy.ledger import GAUSSIAN, LastIterate, Ran, ledger
 from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Sampler
 
 CLASSES = 100
@@ -61,32 +62,25 @@ class LangevinSGD:
     relation: ClassVar[str] = "replace_one"
 
     def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
-        """As for every private run, with the epsilon of the last iterate where that is known."""
+        """Of one more run, with the bound for the last iterate where there is one."""
+        x, labels = neighbours(self.settings.sampler.n)[0]
+        noise, bounded = Noise(os.urandom(16).hex(), noise_source), bound_records(x, FEATURE_NORM).x
+        run = LangevinRun(self.settings, bounded, labels, CLASSES, noise=noise, repetition=0)
+        run.run()
         claimed = self.claimed([delta])
-        found = ledger(
-            mechanism=self.sentence,
-            phases=[self._phase],
-            max_grad_norm=L,
+        return ledger(
+            replace(self, settings=run.settings_run).ran(noise_source),
             delta=delta,
             relation=self.relation,
             constants=dict.fromkeys(("max_grad_norm", "feature_norm", "smoothness"), "public"),
             claimed=claimed and {"epsilon": claimed[0], "delta": delta, "by": self.by},
-            noise_source=noise_source,
             require_private=True,
         )
-        if self.mu is None:
-            return found
-        every = self._every_iterate(delta)
-        (epsilon,) = self.profile([delta])
-        return found | {
-            "accountant": "gdp",
-            "event": f"last of {self.settings.steps} iterates, {self.mu:.6g}-GDP",
-            "cross_check": f"every iterate, {every.accountant.upper()}: epsilon "
-            f"{every.epsilon:.6g}",
-            "warnings": [],
-            "epsilon": epsilon,
-            "guaranteed": f"epsilon {epsilon:.6g} at delta {delta:g} ({self.relation})",
-        }
+
+    def ran(self, noise_source: str) -> Ran:
+        """A run of these settings."""
+        last = None if self.mu is None else LastIterate(GAUSSIAN, (self.mu,))
+        return Ran(self.sentence, (self._phase,), (L,), noise_source, last_iterate=last)
 
     def profile(self, deltas: Sequence[float]) -> list[float]:
         """The guaranteed epsilon at each delta."""

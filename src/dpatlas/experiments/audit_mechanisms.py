@@ -15,20 +15,20 @@ score that any attack can have (Neyman and Pearson).
 """
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dpatlas.core.seeds import Noise
 from dpatlas.experiments.audit_features import FEATURES
 from dpatlas.experiments.audit_langevin import LANGEVIN
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import guarantee
-from dpatlas.privacy.ledger import ledger
 from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Sampler, Shuffled
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
@@ -72,18 +72,22 @@ class PrivateSGD:
     phases: tuple[TrainingPhase, ...]
 
     def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
-        """As for every private run."""
-        return ledger(
-            mechanism=self.sentence,
-            phases=[phase.accounted for phase in self.phases],
-            max_grad_norm=[phase.max_grad_norm for phase in self.phases],
-            delta=delta,
-            relation=self.relation,
-            constants={"max_grad_norm": "public"},
-            noise_source=noise_source,
+        """Of one more run of the mechanism, under noise that nothing else draws."""
+        x, labels = neighbours(self.relation)[0]
+        noise = Noise(os.urandom(16).hex(), noise_source)
+        training = PrivateTraining(self._network(), self.phases, x, labels, noise=noise)
+        training.run()
+        return training.ledger(
+            delta,
+            self.relation,
+            chosen_on_private_data=None,
             released="all iterates and noisy sums",
             require_private=True,
         )
+
+    def _network(self) -> nn.Module:
+        options = {"widths": WIDTHS} if self.model == "mlp" else {}
+        return build(self.model, IMAGE, CLASSES, key="audit", run=0, base_seed=0, **options)
 
     def profile(self, deltas: Sequence[float]) -> list[float]:
         """The accountant's epsilon at each delta."""
@@ -96,8 +100,7 @@ class PrivateSGD:
 
     def scores(self, runs: int, noise: Noise, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
         """Log-likelihood ratios of `runs` runs on each of the two neighbours."""
-        options = {"widths": WIDTHS} if self.model == "mlp" else {}
-        model = build(self.model, IMAGE, CLASSES, key="audit", run=0, base_seed=0, **options)
+        model = self._network()
         worlds = []
         for world, (x, labels) in enumerate(neighbours(self.relation)):
             attack = Attack(self, noise)

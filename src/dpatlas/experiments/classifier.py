@@ -5,7 +5,7 @@ records. With `canaries` > 0 there is one run, and it is audited (`experiments.c
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from dpatlas.errors import InputError
 from dpatlas.experiments.canaries import Canaries, CanaryAttack, PoissonWithEmptySlots, verdict
 from dpatlas.experiments.job import Job
 from dpatlas.models.build import build
-from dpatlas.privacy.accounting import Phase, calibrate
-from dpatlas.privacy.ledger import ledger
+from dpatlas.privacy.accounting import Phase, calibrate, guarantee
+from dpatlas.privacy.ledger import UNTOLD, Ran, ledger, tuning_of
 from dpatlas.privacy.per_record import cross_entropy
 from dpatlas.privacy.samplers import Poisson, sampler
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
@@ -29,11 +29,10 @@ from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 # Points of the accuracy curve after the start.
 POINTS = 20
 DOMAINS = {"runs": integer(ge=1), "canaries": integer(ge=0), "delta": real(gt=0, lt=1)}
-UNTOLD = {"what": "unknown: nobody said how the settings were chosen", "cost": "not counted"}
 
 
 def train(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `training`."""
+    """Metrics and ledger of a spec of kind `training`."""
     fields, data = job.spec.fields, job.data
     check_data(data)
     for name, domain in DOMAINS.items():
@@ -41,17 +40,8 @@ def train(job: Job) -> dict[str, Any]:
     canaries = Canaries.of(data, fields) if fields["canaries"] else None
     n = len(data.x_train) + fields["canaries"]
     phase = training_phase(fields, n, canaries)
-    statement = ledger(
-        mechanism=f"DP-SGD, {fields['clipping']} clipping, {fields['model']}",
-        phases=[phase.accounted],
-        max_grad_norm=phase.max_grad_norm,
-        delta=fields["delta"],
-        relation=fields["relation"],
-        constants={"max_grad_norm": "public"},
-        chosen_on_private_data=None if fields["settings_tried"] else [UNTOLD],
-        noise_source=fields["noise_source"],
-        require_private=fields["epsilon"] is not None,
-    )
+    # Refused before anything is trained.
+    guarantee([phase.accounted], fields["delta"], fields["relation"])
     finished: list[dict[str, Any]] = []
     stored = job.restored("state")
     if stored is not None:
@@ -66,15 +56,34 @@ def train(job: Job) -> dict[str, Any]:
                 progress.advance("(from a checkpoint)", units=one.training.steps_done)
             finished.append(one.run(progress))
     metrics = summary(finished, phase, data, fields)
+    statement = statement_of([Ran.of(each["ran"]) for each in finished], fields)
     if canaries:
         scores = np.array(finished[0]["canary_scores"])
         metrics["audit"] = verdict(scores, canaries, fields, statement["epsilon"])
-    names = ("init", "batch", "noise") + (("canary",) if canaries else ())
     return {
         "metrics": metrics,
-        "seeds": {"base": fields["seed"], "runs": fields["runs"], "uses": list(names)},
         "ledger": statement,
     }
+
+
+def statement_of(runs: Sequence[Ran], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The ledger of all reported runs, of one alone, and of the trials that chose the settings.
+
+    Of the settings that were tried the spec tells the number: each counts as a run like these.
+    """
+    accounts = {name: fields[name] for name in ("delta", "relation")}
+    tried, tuning, chosen = fields["settings_tried"], None, [UNTOLD]
+    if tried:
+        chosen = None
+        tuning = tuning_of(runs[:1] * tried, runs, declared=True, **accounts)
+    private = fields["epsilon"] is not None
+    return ledger(
+        runs,
+        chosen_on_private_data=chosen,
+        tuning=tuning,
+        require_private=private,
+        **accounts,
+    )
 
 
 def training_phase(
@@ -183,7 +192,11 @@ class ClassifierRun:
             progress.advance()
             if self.job.save_due():
                 self.save()
-        result = {"curve": self.curve, "skipped_records": self.training.skipped_records}
+        result = {
+            "curve": self.curve,
+            "skipped_records": self.training.skipped_records,
+            "ran": self.training.ran.facts(),
+        }
         if self.training.ema is not None:
             with torch.no_grad():
                 for name, value in self.model.named_parameters():
@@ -234,6 +247,6 @@ def summary(
         "skipped_records": [result["skipped_records"] for result in finished],
         "selection": tried
         and f"one of {tried} settings, compared on the {len(data.x_validation)} validation "
-        "records, which are treated as public, with other seeds",
+        "records with other seeds; the ledger says what that costs",
         "audit": None,
     }

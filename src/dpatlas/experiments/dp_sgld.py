@@ -34,7 +34,7 @@ KINDS = {
 
 
 def run(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of the job's spec."""
+    """Metrics and ledger of the job's spec."""
     return by_kind(job, KINDS)
 
 

@@ -158,7 +158,7 @@ class SecondLayer:
             weighted = (residuals * factors).astype(REAL)
             mean = (weighted[:, None, :] @ self.phi)[:, 0] / self.n
             noise = [normal(self.p, run, step, use) for run in range(self.runs)]
-            noisy = mean + deviation * np.stack(noise)
+            noisy = (mean + deviation * np.stack(noise)).astype(REAL)
             see(noisy)
             a -= self.rate * (noisy + 2 * self.penalty * a)
         return a, clipped

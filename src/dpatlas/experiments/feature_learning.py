@@ -19,7 +19,7 @@ PACKAGES = ("numpy", "scipy")
 
 
 def run(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of the job's spec."""
+    """Metrics and ledger of the job's spec."""
     one_of("simulation").check("kind", job.spec.fields["kind"])
     return simulation(job)
 

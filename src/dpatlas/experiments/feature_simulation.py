@@ -45,6 +45,7 @@ from dpatlas.experiments.feature_rules import (
     warnings,
 )
 from dpatlas.experiments.job import Job
+from dpatlas.privacy.ledger import holds_for
 from dpatlas.specs.feature_learning import runs_at_once
 
 CHECKPOINT = "conditions"
@@ -87,13 +88,6 @@ def simulation(job: Job) -> dict[str, Any]:
             "conditions": facts,
             "rows": rows,
             "warnings": warned,
-        },
-        "seeds": {
-            "base": fields["seed"],
-            "runs": fields["runs"],
-            "draws": "seed(feature_learning, use, base, run, d): direction, weights, biases, "
-            "first, second, test; each also of a rehearsal",
-            "noise": f"{fields['noise_source']}: (spec digest, condition and run, step, features)",
         },
         "ledger": _ledger(fields, conditions),
     }
@@ -321,7 +315,6 @@ def _ledger(fields: dict[str, Any], conditions: Sequence[Rules]) -> dict[str, An
         arms.append(rules.ledger(RANDOM, None, rules.n))
         if not shared:
             arms.append(rules.ledger(RANDOM_BOTH, None, 2 * rules.n))
-    secret = "" if fields["noise_source"] == "os" else "secret seeds and "
     return {
         "mechanism": "means of clipped gradients with Gaussian noise, full batch: one step on the "
         "first layer, all steps on the second",
@@ -335,6 +328,6 @@ def _ledger(fields: dict[str, Any], conditions: Sequence[Rules]) -> dict[str, An
         "claimed": None,
         "chosen_on_private_data": "nothing: rates follow from d, n and p, and clip bounds are "
         "quantiles of norms in a public rehearsal",
-        "holds_for": f"{secret}exact arithmetic; one released network, not all arms together",
+        "holds_for": holds_for(fields["noise_source"], "one network of one arm"),
         "arms": arms,
     }

@@ -139,7 +139,7 @@ def imported(job: Job, folder: Path, places: Places) -> dict[str, Any]:
         "backbone_sha256": manifest["sha256"],
     }
     ledger = {**LEDGER, "public_data": public}
-    return {"metrics": metrics, "seeds": {"probe": "seed(pretrain, use=probe)"}, "ledger": ledger}
+    return {"metrics": metrics, "ledger": ledger}
 
 
 def _from_address(spec: Spec, places: Places) -> Weights:

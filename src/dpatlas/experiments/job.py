@@ -14,7 +14,7 @@ from dpatlas.core.digest import code_digest
 from dpatlas.core.files import check_writable, read_json, remove_parts
 from dpatlas.core.guard import one_of
 from dpatlas.core.records import Stopwatch, make_record, versions, write_record
-from dpatlas.core.seeds import Noise
+from dpatlas.core.seeds import Noise, Streams, recording
 from dpatlas.core.specs import Spec
 from dpatlas.data import features as frozen
 from dpatlas.data.features import Features
@@ -34,7 +34,8 @@ class Job:
 
     `backbones`: folders of trained backbones, to read or, where one is trained, to write.
     `public`: a second, public data set, for a spec with `public_data`. `features`: of the data, by
-    a frozen backbone; a job that trains on them alone has `data` without its images.
+    a frozen backbone; a job that trains on them alone has `data` without its images. `streams`: the
+    random streams drawn so far.
     """
 
     spec: Spec
@@ -45,6 +46,7 @@ class Job:
     backbones: tuple[Path, ...] = ()
     public: Prepared | None = None
     features: Features | None = None
+    streams: Streams = field(default_factory=Streams)
     saved: float = field(default_factory=time.monotonic)
 
     def save_due(self) -> bool:
@@ -61,21 +63,23 @@ class Job:
         facts: Mapping[str, Any],
         noise: Noise | None = None,
     ) -> None:
-        """A checkpoint, with the seconds used so far and, if it is one of its own, noise's secret.
+        """A checkpoint, with seconds used and streams drawn so far, and the secret of `noise`.
 
         Raises OSError where it cannot be written.
         """
         secret = {} if noise is None else {"secret": noise.secret}
-        self.checkpoints.save(name, dict(arrays), {**facts, **secret, **self.stopwatch.read()})
+        own = {"streams": self.streams.stored(), **secret, **self.stopwatch.read()}
+        self.checkpoints.save(name, dict(arrays), {**facts, **own})
 
     def restored(self, name: str, noise: Noise | None = None) -> Stored | None:
         """Arrays and facts of a checkpoint; None without one.
 
-        Carries over the seconds that the interrupted attempt had used, and its secret to `noise`.
+        Carries over the interrupted attempt's seconds and streams, and its secret to `noise`.
         """
         stored = self.checkpoints.load(name)
         if stored is not None:
             self.stopwatch.carry(stored[1])
+            self.streams.add(stored[1]["streams"])
             if noise is not None:
                 noise.carry(stored[1]["secret"])
         return stored
@@ -185,7 +189,8 @@ def execute(
     data, public_data: manifests of the prepared data sets; None for a spec that names none.
     features: folder of the features that a frozen backbone has of `data`; without_images: no image
         is read where there are any.
-    `run` returns the record's metrics, seeds and ledger. A killed job goes on from its checkpoint.
+    `run` returns the record's metrics and ledger; the record's seeds are the spec's base and every
+    stream that was drawn meanwhile. A killed job goes on from its checkpoint.
     """
     stopwatch = Stopwatch()
     check_writable(record.parent)
@@ -208,15 +213,17 @@ def execute(
     }
     kept = Checkpoints(checkpoints / spec.id, identity)
     place = torch_device(device)
-    job = Job(spec, prepared, place, kept, stopwatch, backbones, public, shown)
-    with numerics(device) if "torch" in packages else nullcontext():
+    with recording() as streams, numerics(device) if "torch" in packages else nullcontext():
+        job = Job(spec, prepared, place, kept, stopwatch, backbones, public, shown, streams)
         found = run(job)
+    base = {"base": spec.fields["seed"]} if "seed" in spec.fields else {}
     content = make_record(
         spec,
         code_digest=digest,
         versions=versions(*packages),
         device=device,
         data=prepared and prepared.manifest,
+        seeds={**base, **streams.facts()},
         **found,
     )
     write_record(record, content, job.stopwatch)

@@ -25,7 +25,7 @@ PACKAGES = ("torch", "numpy")
 
 
 def run(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of the job's spec."""
+    """Metrics and ledger of the job's spec."""
     return by_kind(job, {"training": training, "linearized": linearized, "constants": constants})
 
 

@@ -21,7 +21,7 @@ from dpatlas.privacy.kl import (
     signal_changes,
     squared_row_norms,
 )
-from dpatlas.privacy.noise import device_generator
+from dpatlas.privacy.noise import device_generator, device_normals
 
 RESAMPLES = 400
 INTERVAL = 0.95
@@ -47,12 +47,6 @@ def training(job: Job) -> dict[str, Any]:
                 arrays, _ = stored
                 progress.advance("(from a checkpoint)", units=steps)
             results.append(arrays)
-    seeds = {
-        "base": fields["seed"],
-        "init": "seed(kl_privacy, use=init, base, run, layer)",
-        "noise": f"{fields['noise_source']}: (spec digest, run, step, 'step')",
-        "runs": runs,
-    }
     ledger = {
         **LEDGER,
         "steps": steps,
@@ -60,7 +54,7 @@ def training(job: Job) -> dict[str, Any]:
         "noise_standard_deviation_per_step": float(np.sqrt(2 * fields["lr"]) * fields["sigma"]),
         "noise_source": fields["noise_source"],
     }
-    return {"metrics": _summary(fields, data, results), "seeds": seeds, "ledger": ledger}
+    return {"metrics": _summary(fields, data, results), "ledger": ledger}
 
 
 class TrainingData:
@@ -131,7 +125,7 @@ def _train_one(
 
 
 def noise_draws(noise: Noise, size: int, repetition: int, step: int, device: str) -> Tensor:
-    """N(0, 1) draws of one step on `device`.
+    """N(0, 1) draws of one step on `device`, float64.
 
     The CPU draws from numpy's Philox, a GPU from its own counter-based generator, so both are keyed
     but differ from each other: a record says which device it ran on.
@@ -139,7 +133,7 @@ def noise_draws(noise: Noise, size: int, repetition: int, step: int, device: str
     if device == "cpu":
         return torch.from_numpy(noise.normal(size, repetition=repetition, step=step, use="step"))
     draws = device_generator(noise.key(repetition, step, "step"), device)
-    return torch.randn(size, generator=draws, device=device)
+    return device_normals((size,), draws)
 
 
 class SmoothnessProbe:

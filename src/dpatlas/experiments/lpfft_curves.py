@@ -10,6 +10,7 @@ from typing import Any
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.experiments.job import Job
+from dpatlas.privacy.ledger import Ran
 from dpatlas.privacy.training import PrivateTraining
 
 CHECKPOINT = "curves"
@@ -26,9 +27,16 @@ class Curves:
         self.job, self.progress = job, progress
         self.noise = Noise(job.spec.digest, job.spec.fields["noise_source"])
         self.finished: list[list[dict[str, Any]]] = []
+        # What every finished run did, in JSON.
+        self._ran: list[dict[str, Any]] = []
         self._asked = 0
         self._running: tuple[dict[str, Any], dict[str, Any]] | None = None
         self._restore()
+
+    @property
+    def ran(self) -> list[Ran]:
+        """What every run did, in their order."""
+        return [Ran.of(facts) for facts in self._ran]
 
     def run(
         self, make: Callable[[Noise, int], tuple[PrivateTraining, Look]], at: Sequence[int]
@@ -54,12 +62,18 @@ class Curves:
                     self._save(training, seen)
             seen.append(look())
         self.finished.append(seen)
+        self._ran.append(training.ran.facts())
         self.progress.advance()
         return seen
 
     def _save(self, training: PrivateTraining, seen: list[dict[str, Any]]) -> None:
         arrays, facts = training.state()
-        content = {"finished": self.finished, "seen": seen, "training": facts}
+        content = {
+            "finished": self.finished,
+            "ran": self._ran,
+            "seen": seen,
+            "training": facts,
+        }
         self.job.save(CHECKPOINT, arrays, content, self.noise)
 
     def _restore(self) -> None:
@@ -67,5 +81,5 @@ class Curves:
         if stored is None:
             return
         arrays, facts = stored
-        self.finished = facts["finished"]
+        self.finished, self._ran = facts["finished"], facts["ran"]
         self._running = arrays, facts

@@ -33,11 +33,6 @@ from dpatlas.experiments.lpfft_relu import (
 
 LEDGER = {"mechanism": "none: nothing is trained on data and nothing of any data is released"}
 CONFIDENCE = 0.95
-SEEDS = {
-    "clusters": "seed(lp_fft, use=clusters, base, h)",
-    "two records": "seed(lp_fft, use=two-records, base)",
-    "after probing": "seed(lp_fft, use=after-probing, base, angle)",
-}
 # Of rates over the loss; what rounding may take from a cosine.
 ROUNDING = 1e-9
 # The counter-example in a plane: length and angle in degrees of the records of a class, its
@@ -72,8 +67,7 @@ def distortion(job: Job) -> dict[str, Any]:
             progress.advance(f"{angle:g} degrees")
         found["counterexample"] = _counterexample(fields["counterexample"])
         progress.advance("counter-example")
-    seeds = {"base": fields["seed"], **SEEDS}
-    return {"metrics": found, "seeds": seeds, "ledger": LEDGER}
+    return {"metrics": found, "ledger": LEDGER}
 
 
 @checked(count=integer(ge=0), trials=integer(ge=1), confidence=real(gt=0, lt=1))

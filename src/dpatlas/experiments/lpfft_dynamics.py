@@ -48,12 +48,6 @@ SURELY = 5.0
 # Of what rounding and the integrator may add to the noise-free model.
 SLACK = 1e-6
 # Seeds of a spec's parts besides those of its ReLU networks.
-SEEDS = {
-    "networks": "seed(lp_fft, use=networks, base, draw)",
-    "diffusion": "seed(lp_fft, use=diffusion, base, phase, heads, draw)",
-    "linear": "seed(lp_fft, use=linear, base)",
-    "fine-tuning": "seed(lp_fft, use=fine-tuning, base, d, h)",
-}
 
 
 def dynamics(job: Job) -> dict[str, Any]:
@@ -84,7 +78,7 @@ def dynamics(job: Job) -> dict[str, Any]:
         "probing": probed,
         "fine_tuning": bounded,
     }
-    return {"metrics": metrics, "seeds": {"base": fields["seed"], **SEEDS}, "ledger": LEDGER}
+    return {"metrics": metrics, "ledger": LEDGER}
 
 
 def _plans(relu: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -4,6 +4,7 @@ Features are what the head sees. Their quality is the accuracy of nearest neighb
 task are known, others are asked for.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -26,8 +27,8 @@ from dpatlas.experiments.private_records import check_parts, identity, load_back
 from dpatlas.experiments.search import accuracy
 from dpatlas.models.backbone import Backbone
 from dpatlas.models.network import Network
-from dpatlas.privacy.accounting import Phase
-from dpatlas.privacy.ledger import ledger
+from dpatlas.privacy.accounting import Phase, guarantee
+from dpatlas.privacy.ledger import Ran, ledger
 from dpatlas.privacy.samplers import Poisson, Sampler
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 from dpatlas.specs.lp_fft import FULL, HEAD
@@ -69,7 +70,7 @@ class Stretch:
 
 
 def feature_quality(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `feature_quality`: one noise multiplier.
+    """Metrics and ledger of a spec of kind `feature_quality`: one noise multiplier.
 
     FFT against LP-FFT on one budget, for every head scale and rate. `rows`: nearest neighbours'
     accuracy on the private and on the pre-training task, and the network's on the private test
@@ -93,19 +94,21 @@ def feature_quality(job: Job) -> dict[str, Any]:
     quality = Quality(job, backbone)
     for task in quality.tasks.values():
         integer(ge=1, le=len(task.labels)).check("neighbours", fields["neighbours"])
-    one = [Phase(quality.sampler, fields["noise_multiplier"], fields["steps"])]
-    found = _ledger(fields, "DP-SGD, FFT or LP-FFT on one budget", one)
+    _check_accountant(fields, [Phase(quality.sampler, fields["noise_multiplier"], fields["steps"])])
     conditions = list(product(fields["head_scales"], fields["lrs"], ("fft", "lp-fft")))
     with Progress(len(conditions) * fields["runs"], job.spec.id) as progress:
         curves = Curves(job, progress)
         rows = [quality.row(curves, *condition) for condition in conditions]
+    ledgers = [_ledger(fields, each) for each in dict.fromkeys(curves.ran)]
+    epsilons = [math.inf if each["epsilon"] is None else each["epsilon"] for each in ledgers]
+    found = {**ledgers[epsilons.index(max(epsilons))], "arms": ledgers}
     metrics = {
         **_sizes(job, backbone),
         "public": {name: job.public.manifest[name] for name in ("name", "sha256")},
         "epsilon": found["epsilon"],
         "rows": rows,
     }
-    return {"metrics": metrics, "seeds": _seeds(fields), "ledger": found}
+    return {"metrics": metrics, "ledger": found}
 
 
 class Quality:
@@ -178,7 +181,7 @@ class Quality:
 
 
 def umap(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `umap`.
+    """Metrics and ledger of a spec of kind `umap`.
 
     `panels`: two-dimensional coordinates of the first `points` test records, by UMAP on their
     features, after so many steps of LP and then before, early and late in FFT; with the accuracy of
@@ -204,12 +207,15 @@ def umap(job: Job) -> dict[str, Any]:
         feature_scale=fields["feature_scale"],
     )
     sampler = Poisson(len(job.data.y_train), fields["batch"])
-    ledgers = [_umap_ledger(fields, sampler, first) for first in fields["lp_steps"]]
+    for first in fields["lp_steps"]:
+        noises = ((first, fields["noise_lp"]), (fields["fft_steps"], fields["noise_fft"]))
+        _check_accountant(fields, [Phase(sampler, noise, steps) for steps, noise in noises])
     panels = []
     with Progress(len(fields["lp_steps"]), job.spec.id) as progress:
         curves = Curves(job, progress)
         for first in fields["lp_steps"]:
             panels += _panels(job, curves, networks, sampler, first)
+    ledgers = [_ledger(fields, each) for each in curves.ran]
     metrics = {
         **_sizes(job, backbone),
         "classes": list(job.data.classes),
@@ -222,13 +228,7 @@ def umap(job: Job) -> dict[str, Any]:
     }
     shared = {name: ledgers[0][name] for name in ("mechanism", "delta", "clip", "holds_for")}
     shared |= {"epsilon": None, "guaranteed": "as each arm says", "claimed": None, "arms": ledgers}
-    return {"metrics": metrics, "seeds": _seeds(fields), "ledger": shared}
-
-
-def _umap_ledger(fields: dict[str, Any], sampler: Sampler, first: int) -> dict[str, Any]:
-    noises = ((first, fields["noise_lp"]), (fields["fft_steps"], fields["noise_fft"]))
-    phases = [Phase(sampler, noise, steps) for steps, noise in noises if steps]
-    return _ledger(fields, "DP-SGD, LP and then FFT", phases)
+    return {"metrics": metrics, "ledger": shared}
 
 
 def _panels(
@@ -328,18 +328,14 @@ def task_of(
     )
 
 
-def _ledger(fields: dict[str, Any], mechanism: str, phases: Sequence[Phase]) -> dict[str, Any]:
-    found = ledger(
-        mechanism=mechanism,
-        phases=phases,
-        max_grad_norm=[_clip_bound(fields, phase.noise_multiplier) for phase in phases],
-        delta=fields["delta"],
-        relation=fields["relation"],
-        constants={"max_grad_norm": "public"},
-        accountant=fields["accountant"],
-        noise_source=fields["noise_source"],
-        released=RELEASED,
-    )
+def _check_accountant(fields: dict[str, Any], phases: Sequence[Phase]) -> None:
+    """InputError, before anything is trained, for what no accountant takes."""
+    guarantee(phases, fields["delta"], fields["relation"], fields["accountant"])
+
+
+def _ledger(fields: dict[str, Any], ran: Ran) -> dict[str, Any]:
+    accounts = {name: fields[name] for name in ("delta", "relation", "accountant")}
+    found = ledger(ran, released=RELEASED, **accounts)
     return {**found, "chosen_on_private_data": CHOSEN}
 
 
@@ -368,7 +364,3 @@ def _sizes(job: Job, backbone: Backbone) -> dict[str, Any]:
         "n_test": len(job.data.y_test),
         "backbone": {**identity(backbone), "architecture": backbone.architecture},
     }
-
-
-def _seeds(fields: dict[str, Any]) -> dict[str, Any]:
-    return {"base": fields["seed"], "uses": ["init", "batch", "noise"]}

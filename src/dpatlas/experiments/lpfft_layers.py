@@ -50,12 +50,7 @@ def sensitivity(job: Job) -> dict[str, Any]:
         for noise in NOISES:
             metrics["drift"].append(_drift(job, drift, noise))
             progress.advance(noise)
-    seeds = {
-        "base": fields["seed"],
-        "start": "seed(lp_fft, use=sensitivity, base, d, reading)",
-        "drift": "seed(lp_fft, use=sensitivity-drift, base)",
-    }
-    return {"metrics": metrics, "seeds": seeds, "ledger": LEDGER}
+    return {"metrics": metrics, "ledger": LEDGER}
 
 
 def head_variance(h: int, d: int, reading: str) -> float:
@@ -163,12 +158,7 @@ def imbalance(job: Job) -> dict[str, Any]:
         for noise in NOISES:
             metrics["drift"].append(_mean_eigenvalue(job, drift, noise))
             progress.advance(noise)
-    seeds = {
-        "base": fields["seed"],
-        "gap": "seed(lp_fft, use=imbalance-gap, base, sigma)",
-        "drift": "seed(lp_fft, use=imbalance-drift, base, noise)",
-    }
-    return {"metrics": metrics, "seeds": seeds, "ledger": LEDGER}
+    return {"metrics": metrics, "ledger": LEDGER}
 
 
 def _gap(job: Job, fields: Mapping[str, Any], sigma: float) -> dict[str, Any]:

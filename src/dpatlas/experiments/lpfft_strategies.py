@@ -23,7 +23,7 @@ from dpatlas.experiments.private_records import PARTS, check_parts, identity, lo
 from dpatlas.experiments.search import Search, Setting, Trial, accuracy
 from dpatlas.privacy.accounting import RELATIONS, Phase, guarantee
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.ledger import ledger
+from dpatlas.privacy.ledger import HELD_OUT, Ran, holds_for
 from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
 from dpatlas.specs.lp_fft import ALONE, HEAD, STRATEGIES, check_rank
@@ -66,7 +66,7 @@ class Spent:
 
 
 def strategies(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `strategies`: one privacy level, every strategy.
+    """Metrics and ledger of a spec of kind `strategies`: one privacy level, every strategy.
 
     `rows`: strategy, share, rates and steps of the phases, epsilon of both together, and the
     accuracies of the reported runs, run i of all rows from the same head. The ledger has one entry
@@ -94,8 +94,7 @@ def strategies(job: Job) -> dict[str, Any]:
         "features": job.features and job.features.identity(),
         "rows": rows,
     }
-    seeds = {"base": fields["seed"], "runs": fields["runs"], "uses": ["init", "batch", "noise"]}
-    return {"metrics": metrics, "seeds": seeds, "ledger": budget.ledger(rows)}
+    return {"metrics": metrics, "ledger": budget.ledger()}
 
 
 def arms_of(fields: dict[str, Any]) -> Iterator[Arm]:
@@ -130,7 +129,15 @@ class Budget:
         self.private = self.noise_multiplier > 0
         self.spent = self._spent()
         self.augmentation = _augmentation(job)
-        self.search = Search(job, list(arms_of(self.fields)), _arm_facts, self.settings_of)
+        self.search = Search(
+            job,
+            list(arms_of(self.fields)),
+            _arm_facts,
+            self.settings_of,
+            named=lambda row: f"{row['strategy']}, share {row['share']:g}",
+            in_ledger=lambda row: {"require_private": self.private},
+            tuned_before=self._tuned_before,
+        )
         self._warn_of_noise()
 
     def _noise_multiplier(self) -> float:
@@ -176,16 +183,15 @@ class Budget:
     def settings_of(self, arm: Arm) -> list[Setting]:
         """One setting per rate of the last phase."""
         first = ()
-        if len(arm.parts) == 2:
-            alone = ALONE[arm.parts[0]]
-            first = next(row["lrs"] for row in self.search.rows if row["strategy"] == alone)
+        for number in self._tuned_before(arm):
+            first = self.search.rows[number]["lrs"]
         return [self._setting(arm, (*first, lr)) for lr in self.fields["lrs"][arm.parts[-1]]]
 
     def _setting(self, arm: Arm, lrs: Sequence[float]) -> Setting:
         fields, networks = self.fields, self.networks
         steps = _phase_steps(arm, fields["steps"])
 
-        def score(trial: Trial) -> float:
+        def score(trial: Trial) -> tuple[float, Ran]:
             network = networks.fresh(trial.number)
             model: nn.Module = network
             x = networks.x
@@ -211,7 +217,7 @@ class Budget:
             if training.ema is not None:
                 model.load_state_dict(training.ema, strict=False)
             labels = networks.labels[trial.part]
-            return accuracy(outputs(model, x[trial.part]).cpu(), labels.cpu())
+            return accuracy(outputs(model, x[trial.part]).cpu(), labels.cpu()), training.ran
 
         facts = {
             "lrs": [float(lr) for lr in lrs],
@@ -246,40 +252,28 @@ class Budget:
             if any(belongs(name, prefix) for prefix in prefixes)
         )
 
-    def ledger(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def ledger(self) -> dict[str, Any]:
         """A ledger per row, and what they share."""
         fields = self.fields
-        secret = "exact arithmetic" if fields["noise_source"] == "os" else "secret seeds"
         return {
             "mechanism": f"DP-SGD in one or two phases, {self.networks.backbone.architecture}",
             "epsilon": self.spent.epsilon,
             "delta": fields["delta"] if self.private else None,
-            "guaranteed": "as each row says, for the last iterate of one run of that row",
+            "guaranteed": "as each row says, for the last iterate of one run of that row; all rows "
+            "together have no guarantee here",
             "claimed": None,
-            "chosen_on_private_data": "nothing: rates were chosen on validation records, which are "
-            "treated as public",
-            "holds_for": f"{secret}; one released run of one row, not all of them together",
-            "arms": [self._arm_ledger(row) for row in rows],
+            "chosen_on_private_data": "rates, by the validation scores of trainings on the private "
+            f"records: each row says what that costs by composition; {HELD_OUT}",
+            "holds_for": holds_for(self.search.noise.source, "one run of one row"),
+            "arms": self.search.ledgers,
         }
 
-    def _arm_ledger(self, row: dict[str, Any]) -> dict[str, Any]:
-        fields = self.fields
-        return {
-            "arm": f"{row['strategy']}, share {row['share']:g}",
-            **ledger(
-                mechanism=f"DP-SGD, {row['strategy']}",
-                phases=[
-                    Phase(self.sampler, self.noise_multiplier, steps) for steps in row["steps"]
-                ],
-                max_grad_norm=row["max_grad_norm"] or NO_CLIP,
-                delta=fields["delta"],
-                relation=fields["relation"],
-                constants={"max_grad_norm": "public"},
-                accountant=fields["accountant"],
-                noise_source=fields["noise_source"],
-                require_private=self.private,
-            ),
-        }
+    def _tuned_before(self, arm: Arm) -> list[int]:
+        """The row whose best rate the first phase takes."""
+        if len(arm.parts) == 1:
+            return []
+        names = [row["strategy"] for row in self.search.rows]
+        return [names.index(ALONE[arm.parts[0]])]
 
 
 def _network_settings(fields: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dpatlas.bounds.max_information import FORMS, standing
 from dpatlas.core.guard import integer
+from dpatlas.core.maxinf_looks import label_of
 from dpatlas.core.progress import Progress
 from dpatlas.errors import InputError
 from dpatlas.experiments.job import Job
@@ -26,7 +27,7 @@ from dpatlas.experiments.maxinf_priors import (
     finite,
     prior_training,
 )
-from dpatlas.experiments.maxinf_problem import Problem, facts_of, ledger_of, seeds_of
+from dpatlas.experiments.maxinf_problem import Problem, facts_of, ledger_of
 from dpatlas.experiments.maxinf_risk import METHODS, PairErrors, drawn_records
 from dpatlas.experiments.maxinf_stages import Stages, State
 from dpatlas.experiments.maxinf_training import PosteriorTraining
@@ -37,7 +38,7 @@ from dpatlas.models.network import Network
 PHYSICAL_BATCH = {"bayes-cnn9": 250}
 CENTRE, TRAINING = "centre", "training"
 # Certificates of a posterior that a row has.
-POSTERIORS = ("posterior", "tight", "rigorous")
+POSTERIORS = ("posterior", "tight", "rigorous", "universe")
 
 
 class Certified:
@@ -148,6 +149,7 @@ class Certified:
         errors = self.count("prior", law, place)
         test_errors = self.test_count("prior-test", law, place)
         posterior, diverged = self.posterior(prior, tau, centre, run, place)
+        universe = problem.universe(prior, tau, run)
         found = dict.fromkeys(("risk_posterior", "errors_posterior", "kl", "test_error"))
         # A risk is at most 1 whatever became of the training.
         found |= dict.fromkeys((f"certificate_{name}" for name in POSTERIORS), 1.0)
@@ -155,6 +157,7 @@ class Certified:
             kl = posterior.kl(centre, deviation)
             found = self._certified(
                 prior,
+                universe,
                 kl,
                 self.count("posterior", posterior, place),
                 self.test_count("posterior-test", posterior, place),
@@ -164,6 +167,12 @@ class Certified:
             "tau": tau,
             "run": run,
             "kappa": {form: finite(problem.kappa(prior, form)) for form in (*FORMS, RIGOROUS)},
+            "universe": {
+                "weight": universe["weight"],
+                "nats": -math.log(universe["weight"]),
+                "kappa": finite(universe["kappa"]),
+            },
+            **label_of(problem.fields["looks"]),
             "standing": standing(problem.fields["form"], prior.epochs),
             "risk_prior": errors / problem.budget.draws,
             "errors_prior": errors,
@@ -175,7 +184,14 @@ class Certified:
             **found,
         }
 
-    def _certified(self, prior: Prior, kl: float, errors: int, test_errors: int) -> dict[str, Any]:
+    def _certified(
+        self,
+        prior: Prior,
+        universe: dict[str, float],
+        kl: float,
+        errors: int,
+        test_errors: int,
+    ) -> dict[str, Any]:
         problem, budget = self.problem, self.problem.budget
         tight, repaired = (problem.kappa(prior, form) for form in ("tight", RIGOROUS))
         return {
@@ -185,12 +201,15 @@ class Certified:
             "certificate_posterior": budget.printed(errors, kl, problem.kappa(prior)),
             "certificate_tight": budget.printed(errors, kl, tight, "clopper-pearson"),
             "certificate_rigorous": budget.rigorous(errors, kl, repaired),
+            "certificate_universe": budget.universe(
+                errors, kl, universe["kappa"], universe["weight"]
+            ),
             "test_error": test_errors / len(problem.tested),
         }
 
 
 def certificates(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `certificates`.
+    """Metrics and ledger of a spec of kind `certificates`.
 
     `rows`, per run, prior and tau: the prior's settings and kappa by form; risks on the training
     records (`risk_*`, from `draws` pairs) and on the test records (`*test_error`, every test record
@@ -198,8 +217,11 @@ def certificates(job: Job) -> dict[str, Any]:
     and certificate_posterior are Eqs. 97 and 98 with kappa of the spec's `form`;
     certificate_tight has kappa-tight and Clopper-Pearson; certificate_rigorous has no gap in its
     proof for E > 1 and pays for all Monte Carlo counts, so that it holds for the row of least
-    certificate too. A diverged posterior has certificates of 1. `selected`: by run and kind of
-    prior the row of least certificate_posterior.
+    certificate too. certificate_universe pays for every setting that could have been chosen, after
+    whatever look: `universe` has its weight, log(1 / weight) and the proven kappa at its level; all
+    of them hold together. `selected_after_a_look` says whether other looks at the same records are
+    registered, and `looks` which. A diverged posterior has certificates of 1. `selected`: by run
+    and kind of prior the row of least certificate_posterior.
     """
     problem = Problem(job)
     places = list(product(range(problem.fields["runs"]), problem.priors, problem.taus))
@@ -217,7 +239,7 @@ def certificates(job: Job) -> dict[str, Any]:
             progress.advance("certified", units=len(stages.rows) * per_row - progress.done)
     rows = stages.rows
     metrics = {**facts_of(problem), "rows": rows, "selected": selected(rows)}
-    return {"metrics": metrics, "seeds": seeds_of(problem), "ledger": statement}
+    return {"metrics": metrics, "ledger": statement}
 
 
 def selected(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -261,4 +283,4 @@ def agreement(job: Job) -> dict[str, Any]:
             stages.end_row(row, lambda name: name not in (CENTRE, TRAINING))
             progress.advance(f"{what} {method}")
     metrics = {**facts_of(problem), "diverged": diverged, "rows": stages.rows}
-    return {"metrics": metrics, "seeds": seeds_of(problem), "ledger": ledger_of(problem)}
+    return {"metrics": metrics, "ledger": ledger_of(problem)}

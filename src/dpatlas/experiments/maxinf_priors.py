@@ -25,7 +25,7 @@ from dpatlas.core.guard import Domain, integer, one_of, real
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.network import Network
-from dpatlas.privacy.ledger import ledger
+from dpatlas.privacy.ledger import Ran, ledger
 from dpatlas.privacy.per_record import cross_entropy
 from dpatlas.privacy.samplers import Cyclic, Sampler, Shuffled
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
@@ -33,6 +33,8 @@ from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 INDEPENDENT, DP_SGD, NOISE_ONLY = KINDS = ("independent", "dp-sgd", "noise-only")
 SAMPLERS = {kind.name: kind for kind in (Shuffled, Cyclic)}
 RIGOROUS = "rigorous"
+# What twins are called that draw the same noise.
+SHARED = "a DP-SGD prior and its noise-only twin"
 # Most runs of a tuple: every one has a repetition number of its own.
 MOST_RUNS = 10_000
 PAID = "kappa nats of max-information, not epsilon, are what the certificate pays for this prior"
@@ -135,10 +137,12 @@ def _kappa(form: str, chosen: DpSgd, n: int, level: float) -> float:
 
 @dataclass(frozen=True)
 class Declared:
-    """What the union bound pays for: the K1 tuples of lowest kappa of a grid, K2 values of tau.
+    """What the union bound pays for: K1 tuples of a grid's lowest kappas, K2 values of tau.
 
-    zetas, lrs, epochs and taus span the grid, at one m and one sigma. The budget is one for each
-    kind of prior: certificates of one kind hold together, and the least of them may be chosen.
+    zetas, lrs, epochs and taus span the grid, at one m and one sigma; `tuples` of it may be tried,
+    K1 if None, and the rest of K1 and K2 pays for other looks at the same records. The budget is
+    one for each kind of prior: certificates of one kind hold together, and the least of them may be
+    chosen.
     """
 
     zetas: tuple[float, ...]
@@ -152,6 +156,7 @@ class Declared:
     delta: float
     delta_mc: float
     beta: float
+    tuples: int | None = None
 
     def __post_init__(self):
         spans = {"zetas": "zeta", "lrs": "lr", "epochs": "E"}
@@ -168,7 +173,8 @@ class Declared:
         grid = fields["grid"]
         spans = {name: tuple(grid[name]) for name in ("zetas", "lrs", "epochs", "taus")}
         budget = {name: fields[name] for name in ("K1", "K2", "delta", "delta_mc", "beta")}
-        return cls(**spans, m=grid["m"], sigma=grid["sigma"], **budget)
+        own = {"m": grid["m"], "sigma": grid["sigma"], "tuples": fields.get("tuples")}
+        return cls(**spans, **own, **budget)
 
     @property
     def level(self) -> float:
@@ -190,7 +196,7 @@ class Declared:
                 self._check_tuple(prior.settings, paid)
 
     def lowest_kappa(self, n: int) -> list[Hyperparameters]:
-        """The K1 tuples, or all there are."""
+        """The tuples that may be tried."""
         grid = PriorGrid(
             self.zetas,
             self.lrs,
@@ -198,7 +204,7 @@ class Declared:
             self.taus,
             self.m,
             self.sigma,
-            self.K1,
+            self.tuples or self.K1,
             self.delta,
             self.delta_mc,
             self.beta,
@@ -207,6 +213,13 @@ class Declared:
         if n < self.m:
             raise InputError("grid.m", self.m, f"at most n_train = {n}")
         return grid.lowest_kappa(n // self.m)
+
+    def all_tuples(self, n: int) -> list[tuple[float, float, int, int, float]]:
+        """zeta, sigma, m, E, lr of every tuple that may be tried."""
+        return [
+            (each.zeta, self.sigma, self.m, each.E, each.learning_rate)
+            for each in self.lowest_kappa(n)
+        ]
 
     def repetition(self, prior: Prior, n: int, run: int) -> int:
         """Under which a prior's noise and batches are keyed.
@@ -242,7 +255,8 @@ def prior_training(
     """Training of `network`, in place, from the initial means to the prior's centre.
 
     x (n, ...), labels (n,). The noise of a step depends on (noise, repetition, step): given the
-    same ones, `noise-only` draws what `dp-sgd` draws, and of the records it takes the number.
+    same ones, `noise-only` draws what `dp-sgd` draws, and of the records it takes the number. So
+    only one of the two may be released, which their `shared_noise` says.
     """
     blind = prior.kind == NOISE_ONLY
     return PrivateTraining(
@@ -253,6 +267,7 @@ def prior_training(
         noise=noise,
         repetition=repetition,
         loss=no_signal if blind else cross_entropy,
+        shared_noise=SHARED,
     )
 
 
@@ -281,13 +296,14 @@ def prior_ledger(
         "kappa_level": level,
         "paid": PAID,
         **ledger(
-            mechanism="DP-SGD on the mean network of a prior, flat clipping",
-            phases=[phase.accounted],
-            max_grad_norm=phase.max_grad_norm,
+            Ran(
+                "DP-SGD on the mean network of a prior, flat clipping",
+                (phase.accounted,),
+                (phase.max_grad_norm,),
+                noise_source,
+            ),
             delta=delta,
             relation="replace_one",
-            constants={"max_grad_norm": "public"},
-            noise_source=noise_source,
             released="the prior's centre",
             require_private=True,
         ),

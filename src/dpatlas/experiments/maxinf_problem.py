@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,22 @@ from dpatlas.bounds.max_information_certificates import (
     kl_inverse,
     monte_carlo_risk,
 )
+from dpatlas.bounds.max_information_universe import certificate_universe, setting_weight
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.guard import integer, one_of, real
+from dpatlas.core.maxinf_looks import check_paid, label_of, network_of
 from dpatlas.core.seeds import Noise
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.experiments.job import Job
-from dpatlas.experiments.maxinf_priors import DP_SGD, MOST_RUNS, Declared, Prior, prior_ledger
+from dpatlas.experiments.maxinf_priors import (
+    DP_SGD,
+    MOST_RUNS,
+    RIGOROUS,
+    Declared,
+    Prior,
+    prior_ledger,
+)
 from dpatlas.experiments.maxinf_training import TrainingSettings
 from dpatlas.models.mean_field import flat_values, initial_network
 from dpatlas.models.network import Network
@@ -80,6 +89,11 @@ class Budget:
         risk = monte_carlo_risk(errors / self.draws, self.draws, level, "clopper-pearson")
         return float(kl_inverse(risk, self._exponent(kl, kappa)))
 
+    def universe(self, errors: int, kl: float, kappa: float, weight: float) -> float:
+        """It pays for every setting of the universe; kappa at level beta weight."""
+        level = (self.n, weight, self.delta, self.delta_mc, self.beta)
+        return float(certificate_universe(errors / self.draws, self.draws, kl, kappa, *level))
+
     def _exponent(self, kl: float, kappa: float) -> float:
         level = (self.n, self.K1, self.K2, self.delta, self.delta_mc, self.beta)
         return certificate_exponent(kl, kappa, *level)
@@ -89,8 +103,9 @@ class Problem:
     """A job's data, network, priors and settings, checked.
 
     Raises InputError for values out of range, priors or values of tau outside of the declared grid,
-    a budget K1, K2 or delta that does not cover what is tried, batches larger than the data, and
-    data without test records.
+    a budget K1, K2 or delta that does not cover what is tried here and by the other looks at the
+    same records, settings outside of the universe, batches larger than the data, and data without
+    test records.
     """
 
     def __init__(self, job: Job):
@@ -110,6 +125,10 @@ class Problem:
                 raise InputError(name, f"{len(found)} entries", "different ones, at least one")
         self.declared = Declared.of(fields)
         self.declared.check(self.priors, self.taus, self.n)
+        check_paid(fields, self.declared.all_tuples(self.n), self.declared.taus)
+        for prior in self.priors:
+            for tau in self.taus:
+                self.weight(prior, tau, fields["runs"] - 1)
         for prior in self.priors:
             if math.isinf(self.kappa(prior)):
                 found = f"{fields['form']} kappa beyond all numbers at E = {prior.epochs}"
@@ -159,6 +178,22 @@ class Problem:
         """At level beta / K1, nats; by default of the form that certificates pay."""
         return prior.kappa(form or self.fields["form"], self.n, self.declared.level)
 
+    def weight(self, prior: Prior, tau: float, run: int) -> float:
+        """Of a setting in the universe that certificates pay for."""
+        fields = self.fields
+        return setting_weight(
+            kind=prior.kind,
+            **network_of(fields),
+            **({} if prior.settings is None else asdict(prior.settings)),
+            **{"tau": tau, "tau_is": fields["tau_is"], "n": self.n, "run": run},
+            look=fields["looks"]["number"],
+        )
+
+    def universe(self, prior: Prior, tau: float, run: int) -> dict[str, float]:
+        """Weight of a setting, and the proven kappa at its level beta weight, nats."""
+        weight = self.weight(prior, tau, run)
+        return {"weight": weight, "kappa": prior.kappa(RIGOROUS, self.n, self.budget.beta * weight)}
+
     @property
     def prior_root(self) -> str:
         """What the noise of priors is keyed by: the spec without its list of priors.
@@ -170,7 +205,7 @@ class Problem:
 
     def keyed(self, use: str) -> Noise:
         """Draws that protect nobody: training, records and weights of counts."""
-        return Noise(f"{self.job.spec.digest}/{use}")
+        return Noise(f"{self.job.spec.digest}/{use}", "keyed")
 
 
 def normalised(
@@ -210,20 +245,8 @@ def facts_of(problem: Problem) -> dict[str, Any]:
         "kappa_level": problem.declared.level,
         "form": problem.fields["form"],
         "tau_is": problem.fields["tau_is"],
-        "holds_together": "the certificates of one kind of prior in one run",
-    }
-
-
-def seeds_of(problem: Problem) -> dict[str, Any]:
-    """Where every random number comes from."""
-    source = problem.fields["noise_source"]
-    return {
-        "base": problem.fields["seed"],
-        "runs": problem.fields["runs"],
-        "init": "seed(max_information, use=init, base, run, layer)",
-        "priors": f"{source}: (digest of the spec without priors, {MOST_RUNS} tuple + run, step, "
-        "use)",
-        "posteriors and counts": "keyed: (spec digest/use, row, step or chunk)",
+        "holds_together": "the certificates of one kind of prior in one run; of the universe, all",
+        **label_of(problem.fields["looks"]),
     }
 
 
@@ -253,7 +276,9 @@ def ledger_of(problem: Problem) -> dict[str, Any]:
         "claimed": None,
         "paid": "max-information kappa at level beta / K1, log(K1 K2) for the choice among the "
         f"declared priors of one kind, beta = {fields['beta']:g}, K1 = {fields['K1']}, "
-        f"K2 = {fields['K2']}",
+        f"K2 = {fields['K2']}; certificate_universe: log(1 / w) for a setting of weight w and "
+        "kappa at level beta w",
+        **label_of(fields["looks"]),
         "chosen_on_private_data": [
             {
                 "what": "prior and tau, by the least certificate of a kind of prior",

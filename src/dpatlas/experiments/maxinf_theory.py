@@ -51,7 +51,7 @@ def coefficients(job: Job) -> dict[str, Any]:
         for alpha in fields["alphas"]
     ]
     metrics = {"alphas": list(fields["alphas"]), "curves": curves}
-    return {"metrics": metrics, "seeds": {"base": fields["seed"]}, "ledger": LEDGER}
+    return {"metrics": metrics, "ledger": LEDGER}
 
 
 def kappa(job: Job) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def kappa(job: Job) -> dict[str, Any]:
         one_of(*AXES).check("axes", axis)
         panels.append({"axis": axis, "x": list(values), **_panel(base, axis, values)})
     metrics = {"base": base, "panels": panels}
-    return {"metrics": metrics, "seeds": {"base": fields["seed"]}, "ledger": LEDGER}
+    return {"metrics": metrics, "ledger": LEDGER}
 
 
 def _panel(base: Mapping[str, Any], axis: str, values: list[float]) -> dict[str, list[Any]]:
@@ -138,11 +138,7 @@ def simulation(job: Job) -> dict[str, Any]:
                 )
             progress.advance(law)
     metrics = {"m": m, "draws": draws, "rows": rows}
-    seeds = {
-        "base": fields["seed"],
-        "vectors": "seed(max_information, use=simulation, base, law, nu, m)",
-    }
-    return {"metrics": metrics, "seeds": seeds, "ledger": LEDGER}
+    return {"metrics": metrics, "ledger": LEDGER}
 
 
 Law = Callable[[np.random.Generator, int, int], np.ndarray]

@@ -29,7 +29,7 @@ PACKAGES = ("torch", "torchvision", "numpy", "scikit-learn")
 
 
 def run(job: Job, places: Places) -> dict[str, Any]:
-    """Metrics, seeds and ledger of the job's spec."""
+    """Metrics and ledger of the job's spec."""
     match job.spec.fields["kind"]:
         case "backbone":
             return backbone(job, _to_write(job))

@@ -83,14 +83,9 @@ def backbone(job: Job, folder: Path) -> dict[str, Any]:
             "accuracy": accuracy,
         },
     )
-    seeds = {
-        "base": fields["seed"],
-        "init": "seed(pretrain, use=init, base, run=0, layer)",
-        "batches": "keyed: (spec digest, 0, epoch, 'shuffle')",
-    }
     ledger = {**LEDGER, "steps": training.steps, **origin}
     metrics = _summary(job.data, training, manifest, accuracy)
-    return {"metrics": metrics, "seeds": seeds, "ledger": ledger}
+    return {"metrics": metrics, "ledger": ledger}
 
 
 class Pretraining:
@@ -106,7 +101,7 @@ class Pretraining:
         self.x = torch.from_numpy(data.x_train).to(job.device)
         self.labels = torch.from_numpy(data.y_train).to(job.device)
         self.sampler = Shuffled(len(self.x), fields["batch"])
-        self.noise = Noise(job.spec.digest)
+        self.noise = Noise(job.spec.digest, "keyed")
         self.steps = fields["epochs"] * self.sampler.steps_per_epoch
         self.network = build(
             fields["model"],

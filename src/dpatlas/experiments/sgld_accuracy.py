@@ -6,7 +6,7 @@ best setting `runs` times afresh (`search`).
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -15,13 +15,14 @@ from dpatlas.core.guard import integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.experiments.job import Job
 from dpatlas.experiments.private_plan import DpSgdPlan
-from dpatlas.experiments.search import Search, Setting
+from dpatlas.experiments.search import Setting
 from dpatlas.experiments.sgld_arms import COMPARISONS, LANGEVIN, LangevinPlan, Problem
 from dpatlas.experiments.sgld_data import Split, load_split
 from dpatlas.experiments.sgld_regression import (
     langevin_setting,
     problem_of,
     regression_ledger,
+    regression_search,
     sgd_setting,
 )
 from dpatlas.privacy.samplers import Poisson
@@ -50,7 +51,7 @@ class Arm:
 
 
 def accuracy(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `accuracy`.
+    """Metrics and ledger of a spec of kind `accuracy`.
 
     `rows`: per arm the best setting, what is claimed and guaranteed, settings tried, validation
     accuracy of the best, and the test accuracy of every run.
@@ -63,12 +64,12 @@ def accuracy(job: Job) -> dict[str, Any]:
     split = load_split(job)
     problem = problem_of(job, split)
     arms = list(arms_of(fields))
-    search = Search(job, arms, asdict, lambda arm: list(settings_of(arm, fields, problem, split)))
+    search = regression_search(
+        job, arms, lambda arm: list(settings_of(arm, fields, problem, split))
+    )
     rows = search.run()
     metrics = {**split.facts(), "warnings": problem.warnings(), "rows": rows}
-    uses = ["batch", "noise", "start"]
-    seeds = {"base": fields["seed"], "runs": fields["runs"], "uses": uses}
-    return {"metrics": metrics, "seeds": seeds, "ledger": regression_ledger(rows, fields)}
+    return {"metrics": metrics, "ledger": regression_ledger(search)}
 
 
 def check_settings(fields: dict[str, Any]) -> None:

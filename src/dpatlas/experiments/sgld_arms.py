@@ -36,7 +36,8 @@ from dpatlas.bounds.dp_sgld_guarantees import (
 from dpatlas.bounds.gaussian_dp import gaussian_epsilon, gaussian_mu
 from dpatlas.experiments.private_plan import EVERY_ITERATE, Stated, calibrate_steps
 from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.langevin import Langevin
+from dpatlas.privacy.langevin import Langevin, LangevinRun
+from dpatlas.privacy.ledger import GAUSSIAN, GIVEN_BATCHES, LastIterate, Ran
 from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Sampler
 
 COMPARISONS = ("published", "theorem", "guaranteed")
@@ -53,8 +54,6 @@ STEP_SIZE = 0.5
 BLOCK_GROWTH = 1.05
 # Added to the noise, so that no rounding takes epsilon above its target.
 ROUNDING = 1e-12
-GAUSSIAN = "last iterate, Gaussian DP"
-GIVEN_BATCHES = "last iterate and batches"
 
 
 @dataclass(frozen=True)
@@ -190,6 +189,32 @@ class LangevinPlan:
             least = hidden
         return Stated(claimed, ordinary.epsilon, hidden, least, "replace_one", by)
 
+    def ran(self, run: LangevinRun) -> Ran:
+        """What a run of this plan did: its steps as DP-SGD with clip bound L would have them."""
+        taken = run.settings_run
+        sigma2 = taken.sigma**2
+        blocks = self._blocks(sigma2, taken.rates) if sigma2 else [(0.0, taken.steps)]
+        phases = tuple(Phase(taken.sampler, *block) for block in blocks)
+        return Ran(
+            f"Langevin SGD, {taken.sampler.name} batches, projected onto a ball",
+            phases,
+            (self.problem.lipschitz,) * len(phases),
+            run.noise.source,
+            last_iterate=self._last_iterate(sigma2, taken.rates) if sigma2 else None,
+        )
+
+    def _last_iterate(self, sigma2: float, rates: tuple[float, ...]) -> LastIterate | None:
+        """The hidden-state bound after steps of these sizes; None where none applies."""
+        problem, sampler = self.problem, self.sampler
+        if not rates or (self.method == "dp-sgld" and self.schedule != "constant"):
+            return None
+        if self.method == "dp-sgld":
+            constants = (problem.lipschitz, self.lam, self.beta, problem.n, sampler.batch)
+            return LastIterate(GIVEN_BATCHES, (*constants, sigma2, rates[0], len(rates)))
+        if isinstance(sampler, Cyclic) and len(rates) % sampler.steps_per_epoch:
+            return None
+        return LastIterate(GAUSSIAN, (self._mu(sigma2, rates),))
+
     def _hidden_state(self, sigma2: float) -> tuple[float | None, str]:
         """Epsilon of the last iterate and which bound it is; None where none applies."""
         if self.method != "dp-sgld":
@@ -226,29 +251,37 @@ class LangevinPlan:
             root, unit = root + unit, 2 * unit
         return math.exp(root)
 
-    def _mu(self, sigma2: float) -> float:
-        """Gaussian-DP parameter of the last iterate, full batch or cyclic batches."""
+    def _mu(self, sigma2: float, rates: tuple[float, ...] | None = None) -> float:
+        """Gaussian-DP parameter of the last iterate, full batch or cyclic batches.
+
+        rates: of the steps taken, None for all.
+        """
+        rates = self.rates if rates is None else rates
         sensitivity = 2 * self.problem.lipschitz / self.sampler.batch
         if isinstance(self.sampler, FullBatch):
-            rates = np.asarray(self.rates)
-            return float(noisy_gd_gdp_of_steps(rates, self.lam, self.beta, sensitivity, sigma2))
+            sizes = np.asarray(rates)
+            return float(noisy_gd_gdp_of_steps(sizes, self.lam, self.beta, sensitivity, sigma2))
         batches = self.sampler.steps_per_epoch
-        found = cyclic_gd_gdp(
-            self.rates[0], self.lam, self.beta, sensitivity, sigma2, batches, self.passes
-        )
+        passes = len(rates) // batches
+        found = cyclic_gd_gdp(rates[0], self.lam, self.beta, sensitivity, sigma2, batches, passes)
         return float(found)
 
-    def _multipliers(self, sigma2: float) -> np.ndarray:
+    def _multipliers(self, sigma2: float, rates: tuple[float, ...] | None = None) -> np.ndarray:
         """Noise multiplier of every step, as DP-SGD with clip bound L would have it, (steps,)."""
         batch, lip = self.sampler.batch, self.problem.lipschitz
-        return step_noise_multiplier(np.asarray(self.rates), sigma2, lip, batch)
+        sizes = np.asarray(self.rates if rates is None else rates)
+        return step_noise_multiplier(sizes, sigma2, lip, batch)
 
-    def _blocks(self, sigma2: float) -> list[tuple[float, int]]:
+    def _blocks(
+        self, sigma2: float, rates: tuple[float, ...] | None = None
+    ) -> list[tuple[float, int]]:
         """(least noise multiplier, steps) of stretches of the run."""
-        multipliers = self._multipliers(sigma2)
+        multipliers = self._multipliers(sigma2, rates)
+        if not len(multipliers):
+            return []
         if self.schedule == "constant":
-            return [(float(multipliers[0]), self.steps)]
+            return [(float(multipliers[0]), len(multipliers))]
         grown = np.log(multipliers / multipliers[0]) // np.log(BLOCK_GROWTH)
         starts = np.flatnonzero(np.diff(grown, prepend=-1.0))
-        counts = np.diff(starts, append=self.steps)
+        counts = np.diff(starts, append=len(multipliers))
         return [(float(multipliers[k]), int(c)) for k, c in zip(starts, counts, strict=True)]

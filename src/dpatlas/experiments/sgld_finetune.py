@@ -20,10 +20,10 @@ from dpatlas.experiments.job import Job
 from dpatlas.experiments.private_plan import DpSgdPlan
 from dpatlas.experiments.private_records import PARTS, check_parts, identity, load_backbone
 from dpatlas.experiments.search import Search, Setting, Trial, accuracy
-from dpatlas.experiments.sgld_regression import NO_CLIP, sgd_facts, shared_ledger
+from dpatlas.experiments.sgld_regression import NO_CLIP, arms_ledger, sgd_facts
 from dpatlas.models.backbone import CHUNK, Backbone
-from dpatlas.privacy.accounting import RELATIONS, Phase
-from dpatlas.privacy.ledger import ledger
+from dpatlas.privacy.accounting import RELATIONS
+from dpatlas.privacy.ledger import Ran
 from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
 
@@ -45,7 +45,7 @@ class Arm:
 
 
 def finetune(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `finetune`.
+    """Metrics and ledger of a spec of kind `finetune`.
 
     `rows`: per arm what is trained, the best learning rate and its accuracies, as in
     `sgld_accuracy.accuracy`. The ledger has one entry per arm.
@@ -62,15 +62,22 @@ def finetune(job: Job) -> dict[str, Any]:
     tuning = FineTuning(job, backbone)
     for arm in arms:
         tuning.trained_parameters(arm.trainable)
-    rows = Search(job, arms, arm_facts, lambda arm: list(tuning.settings_of(arm))).run()
+    search = Search(
+        job,
+        arms,
+        arm_facts,
+        lambda arm: list(tuning.settings_of(arm)),
+        named=arm_name,
+        in_ledger=lambda row: {"require_private": row["epsilon"] is not None},
+    )
+    rows = search.run()
     metrics = {
         **{f"n_{part}": len(getattr(data, f"y_{part}")) for part in PARTS},
         "classes": len(data.classes),
         "backbone": {**identity(backbone), "architecture": backbone.architecture},
         "rows": rows,
     }
-    seeds = {"base": fields["seed"], "runs": fields["runs"], "uses": ["init", "batch", "noise"]}
-    return {"metrics": metrics, "seeds": seeds, "ledger": tuning.ledger(rows)}
+    return {"metrics": metrics, "ledger": tuning.ledger(search)}
 
 
 def arms_of(fields: dict[str, Any]) -> Iterator[Arm]:
@@ -123,13 +130,15 @@ class FineTuning:
             trainable=arm.trainable,
         )
 
-        def score(trial: Trial) -> float:
+        def score(trial: Trial) -> tuple[float, Ran]:
             network = self._network(trial.number)
             frozen, model = network.split(self._trained(network, arm.trainable))
             x = self._inputs_behind(frozen)
             given = {"noise": trial.noise, "repetition": trial.repetition}
-            trial.finish(PrivateTraining(model, [phase], x["train"], self.labels["train"], **given))
-            return accuracy(_outputs(model, x[trial.part]).cpu(), self.labels[trial.part].cpu())
+            training = PrivateTraining(model, [phase], x["train"], self.labels["train"], **given)
+            trial.finish(training)
+            seen = _outputs(model, x[trial.part]).cpu()
+            return accuracy(seen, self.labels[trial.part].cpu()), training.ran
 
         facts = sgd_facts(plan, arm.epsilon, lr, max_grad_norm, noise_multiplier)
         facts["trained_parameters"] = self.trained_parameters(arm.trainable)
@@ -168,32 +177,13 @@ class FineTuning:
                 raise InputError("trainable", repr(prefix), f"prefixes among {parts}")
         return [name for name in names if any(belongs(name, prefix) for prefix in trainable)]
 
-    def ledger(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def ledger(self, search: Search) -> dict[str, Any]:
         """A ledger per arm, and what they share."""
-        shared = shared_ledger(
+        return arms_ledger(
             f"DP-SGD, flat clipping, {self.backbone.architecture}",
             f"max_grad_norm {self.fields['max_grad_norm']:g} on all trained parts together",
-            rows,
-            self.fields,
+            search,
         )
-        return {**shared, "arms": [self._arm_ledger(row) for row in rows]}
-
-    def _arm_ledger(self, row: dict[str, Any]) -> dict[str, Any]:
-        plan = self.plan
-        return {
-            "arm": arm_name(row),
-            **ledger(
-                mechanism=f"DP-SGD on {row['unfreeze']}",
-                phases=[Phase(plan.sampler, row["noise_multiplier"] or 0.0, plan.steps)],
-                max_grad_norm=row["max_grad_norm"] or NO_CLIP,
-                delta=plan.delta,
-                relation=plan.relation,
-                constants={"max_grad_norm": "public"},
-                accountant=plan.accountant,
-                noise_source=self.fields["noise_source"],
-                require_private=row["epsilon"] is not None,
-            ),
-        }
 
 
 def arm_name(row: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ Every number of steps has its own noise and its own setting, tuned on the valida
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -15,13 +15,14 @@ from dpatlas.core.guard import integer, real
 from dpatlas.errors import InputError
 from dpatlas.experiments.job import Job
 from dpatlas.experiments.private_plan import DpSgdPlan
-from dpatlas.experiments.search import Search, Setting
+from dpatlas.experiments.search import Setting
 from dpatlas.experiments.sgld_arms import LangevinPlan, Problem
 from dpatlas.experiments.sgld_data import Split, load_split
 from dpatlas.experiments.sgld_regression import (
     langevin_setting,
     problem_of,
     regression_ledger,
+    regression_search,
     sgd_setting,
 )
 from dpatlas.privacy.samplers import FullBatch
@@ -43,7 +44,7 @@ class Arm:
 
 
 def long_training(job: Job) -> dict[str, Any]:
-    """Metrics, seeds and ledger of a spec of kind `long_training`.
+    """Metrics and ledger of a spec of kind `long_training`.
 
     `rows`: per number of steps and method the best setting and its accuracies, as in
     `sgld_accuracy.accuracy`.
@@ -63,11 +64,12 @@ def long_training(job: Job) -> dict[str, Any]:
         Arm(method, comparison, fields["epsilon"], steps)
         for steps, (method, comparison) in product(fields["steps"], METHODS.items())
     ]
-    search = Search(job, arms, asdict, lambda arm: list(settings_of(arm, fields, problem, split)))
+    search = regression_search(
+        job, arms, lambda arm: list(settings_of(arm, fields, problem, split))
+    )
     rows = search.run()
     metrics = {**split.facts(), "warnings": problem.warnings(), "rows": rows}
-    seeds = {"base": fields["seed"], "runs": fields["runs"], "uses": ["noise", "start"]}
-    return {"metrics": metrics, "seeds": seeds, "ledger": regression_ledger(rows, fields)}
+    return {"metrics": metrics, "ledger": regression_ledger(search)}
 
 
 def settings_of(

@@ -1,5 +1,7 @@
 """dp_sgld: softmax regression on bounded features, by Langevin steps or by DP-SGD."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from torch import Tensor, nn
@@ -7,15 +9,17 @@ from torch import Tensor, nn
 from dpatlas.core.progress import say
 from dpatlas.experiments.job import Job
 from dpatlas.experiments.private_plan import DpSgdPlan
-from dpatlas.experiments.search import Setting, Trial, accuracy
+from dpatlas.experiments.search import Search, Setting, Trial, accuracy
 from dpatlas.experiments.sgld_arms import STEP_SIZE, LangevinPlan, Problem
 from dpatlas.experiments.sgld_data import Split
 from dpatlas.privacy.langevin import LangevinRun
+from dpatlas.privacy.ledger import HELD_OUT, PUBLIC, Ran, holds_for
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
 # Without privacy nothing is clipped.
 NO_CLIP = 1e6
-PUBLIC_CONSTANTS = ["feature_norm", "lambda", "max_grad_norm", "n", "radius", "smoothness"]
+CONSTANTS = ("feature_norm", "lambda", "max_grad_norm", "n", "radius", "smoothness")
+THEOREM = "Ryffel et al. 2022, Thm 3.2"
 
 
 def problem_of(job: Job, split: Split) -> Problem:
@@ -43,7 +47,7 @@ def langevin_setting(plan: LangevinPlan, epsilon: float, split: Split) -> Settin
     sigma2 = plan.sigma2(epsilon)
     chosen = plan.with_noise(sigma2)
 
-    def score(trial: Trial) -> float:
+    def score(trial: Trial) -> tuple[float, Ran]:
         x, labels = split.x["train"], split.labels["train"]
         run = LangevinRun(
             chosen,
@@ -54,7 +58,7 @@ def langevin_setting(plan: LangevinPlan, epsilon: float, split: Split) -> Settin
             repetition=trial.repetition,
         )
         trial.finish(run)
-        return _accuracy(run.weights, split, trial.part)
+        return _accuracy(run.weights, split, trial.part), plan.ran(run)
 
     facts = {
         "lambda": plan.lam,
@@ -79,13 +83,14 @@ def sgd_setting(
     clip = NO_CLIP if epsilon is None else max_grad_norm
     phase = TrainingPhase(plan.sampler, noise_multiplier, clip, plan.steps, lr)
 
-    def score(trial: Trial) -> float:
+    def score(trial: Trial) -> tuple[float, Ran]:
         x, labels = split.x["train"], split.labels["train"]
         layer = nn.Linear(x.shape[1], split.classes, bias=False)
         nn.init.zeros_(layer.weight)
         given = {"noise": trial.noise, "repetition": trial.repetition}
-        trial.finish(PrivateTraining(layer, [phase], x, labels, **given))
-        return _accuracy(layer.weight.detach(), split, trial.part)
+        training = PrivateTraining(layer, [phase], x, labels, **given)
+        trial.finish(training)
+        return _accuracy(layer.weight.detach(), split, trial.part), training.ran
 
     facts = sgd_facts(plan, epsilon, lr, max_grad_norm, noise_multiplier)
     return Setting(facts, lambda: plan.stated(noise_multiplier), score)
@@ -111,39 +116,68 @@ def sgd_facts(
     }
 
 
-def shared_ledger(
-    mechanism: str, clip: str, rows: list[dict[str, Any]], fields: dict[str, Any]
-) -> dict[str, Any]:
-    """One ledger for a job of many arms: the rows hold their numbers."""
-    in_rows = "as each row says"
-    secret = "exact arithmetic" if fields["noise_source"] == "os" else "secret seeds"
+def arms_ledger(mechanism: str, clip: str, search: Search) -> dict[str, Any]:
+    """One ledger for a job of many arms, each with its own under `arms`."""
+    in_arms = "as each arm says"
+    fields = search.job.spec.fields
     return {
         "mechanism": mechanism,
-        "neighbour_relation": in_rows,
-        "sampler": sorted({row["sampler"] for row in rows}),
-        "accountant": in_rows,
+        "neighbour_relation": in_arms,
+        "sampler": sorted({row["sampler"] for row in search.rows}),
+        "accountant": in_arms,
         "epsilon": None,
         "delta": fields["delta"],
-        "guaranteed": f"{in_rows}, for the last iterate of one run of that row",
-        "claimed": in_rows,
+        "guaranteed": f"{in_arms}, for the last iterate of one run of that arm; all arms together "
+        "have no guarantee here",
+        "claimed": in_arms,
         "clip": clip,
         "noise_multiplier": None,
-        "chosen_on_private_data": "nothing: settings were chosen on validation records, which are "
-        "treated as public",
-        "holds_for": f"{secret}; one released run of one row, not all of them together",
-        "public_constants": PUBLIC_CONSTANTS,
+        "chosen_on_private_data": "settings, by the validation scores of trainings on the private "
+        f"records: each arm says what that costs by composition; {HELD_OUT}",
+        "holds_for": holds_for(search.noise.source, "one run of one arm"),
+        "arms": search.ledgers,
     }
 
 
-def regression_ledger(rows: list[dict[str, Any]], fields: dict[str, Any]) -> dict[str, Any]:
+def regression_search(
+    job: Job, arms: Sequence[Any], settings_of: Callable[[Any], Sequence[Setting]]
+) -> Search:
+    """The search of softmax regression on bounded features."""
+    return Search(job, arms, asdict, settings_of, named=_arm_name, in_ledger=_in_ledger(job))
+
+
+def _in_ledger(job: Job) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def stated(row: dict[str, Any]) -> dict[str, Any]:
+        claimed = None
+        if row["claimed_epsilon"] is not None:
+            by = {"delta": job.spec.fields["delta"], "by": THEOREM}
+            claimed = {"epsilon": row["claimed_epsilon"], **by}
+        return {"constants": dict.fromkeys(CONSTANTS, PUBLIC), "claimed": claimed}
+
+    return stated
+
+
+def _arm_name(row: dict[str, Any]) -> str:
+    names = (row["method"], row["comparison"], row.get("schedule"))
+    return ", ".join(
+        [
+            *filter(None, names),
+            f"{row['steps']} steps",
+            "without privacy" if row["epsilon"] is None else f"epsilon {row['epsilon']:g}",
+        ]
+    )
+
+
+def regression_ledger(search: Search) -> dict[str, Any]:
     """Of softmax regression on bounded features."""
-    return shared_ledger(
+    fields = search.job.spec.fields
+    found = arms_ledger(
         "Langevin SGD and DP-SGD on softmax regression over bounded features",
         f"records of norm at most {fields['feature_norm']:g}; DP-SGD: max_grad_norm "
         f"{fields['max_grad_norm']:g}",
-        rows,
-        fields,
+        search,
     )
+    return {**found, "public_constants": sorted(CONSTANTS)}
 
 
 def _accuracy(weights: Tensor, split: Split, part: str) -> float:

@@ -118,7 +118,7 @@ def privacy_loss(job: Job) -> dict[str, Any]:
         "curves": curves,
         "published": published,
     }
-    return {"metrics": metrics, "seeds": {"base": fields["seed"]}, "ledger": LEDGER}
+    return {"metrics": metrics, "ledger": LEDGER}
 
 
 def log_grid(last: int, points: int) -> list[int]:
@@ -332,4 +332,4 @@ def counterexample(job: Job) -> dict[str, Any]:
         "scan": scan,
         "calibrated": calibrated,
     }
-    return {"metrics": metrics, "seeds": {"base": fields["seed"]}, "ledger": LEDGER}
+    return {"metrics": metrics, "ledger": LEDGER}

@@ -168,13 +168,7 @@ def utility(job: Job) -> dict[str, Any]:
         "batch_noise": objective.batch_noise(minimiser, fields["batch"]),
         "rows": rows,
     }
-    seeds = {
-        "base": fields["seed"],
-        "records": "seed(dp_sgld, use=utility, base, n, inputs)",
-        "noise": f"{fields['noise_source']}: (spec digest, run, step, use)",
-        "runs": fields["runs"],
-    }
-    return {"metrics": metrics, "seeds": seeds, "ledger": LEDGER}
+    return {"metrics": metrics, "ledger": LEDGER}
 
 
 def generated(fields: dict[str, Any]) -> Objective:

@@ -62,8 +62,7 @@ def transfer(job: Job) -> dict[str, Any]:
         "image_shape": list(job.data.image_shape),
         "examples": examples(job.data),
     }
-    seeds = {"base": fields["seed"], "splits": "seed(pretrain, use=split, base, split)"}
-    return {"metrics": metrics, "seeds": seeds, "ledger": LEDGER}
+    return {"metrics": metrics, "ledger": LEDGER}
 
 
 def draw_splits(n: int, n_test: int, splits: int, base_seed: int) -> list[np.ndarray]:

@@ -60,6 +60,9 @@ TRAINING = (
     "max_grad_norm",
     "trained_parameters",
     "settings_tried",
+    "trials",
+    "with_tuning_epsilon",
+    "all_runs_epsilon",
     "validation_accuracy",
     "rates_chosen_on",
 )

@@ -38,12 +38,16 @@ MEASURED = (
     "certificate_posterior",
     "certificate_tight",
     "certificate_rigorous",
+    "certificate_universe",
     "test_error",
 )
 SETTING_COLUMNS = ("data", "model", "objective", *SIZES, *BUDGET, *READINGS)
+# What the universe charges, mean over runs, and which looks the row comes after.
+UNIVERSE_COLUMNS = ("universe_nats_mean", "universe_kappa_mean", "selected_after_a_look", "looks")
 OVER_RUNS = (
     "standing",
     "standing_tight",
+    *UNIVERSE_COLUMNS,
     *(f"{name}_{part}" for name in MEASURED for part in ("mean", "std")),
     "test_draws",
     "covered_runs",
@@ -126,6 +130,9 @@ def _over_runs(setting: Setting, rows: Sequence[Mapping[str, Any]]) -> Row:
     found: Row = {
         "standing": _least([row["standing"] for row in rows]),
         "standing_tight": _least(proofs),
+        "universe_nats_mean": float(np.mean([row["universe"]["nats"] for row in rows])),
+        "universe_kappa_mean": float(np.mean([_number(row["universe"]["kappa"]) for row in rows])),
+        **{name: rows[0][name] for name in ("selected_after_a_look", "looks")},
         "test_draws": rows[0]["test_draws"],
         "covered_runs": sum(
             row["test_error"] is None or row["certificate_posterior"] >= row["test_error"]

@@ -49,11 +49,18 @@ RISKS = {
     "kl": "KL",
     "certificate_posterior": Math(r"B(\rho)"),
 }
-POSTERIOR = ("certificate_tight", "certificate_rigorous", "test_error")
+POSTERIOR = (
+    "certificate_tight",
+    "certificate_rigorous",
+    "certificate_universe",
+    "test_error",
+)
 TEST_ERROR = Math(r"\text{test error of } \rho")
 OTHER_FORMS = (
     "of the same posterior, tight: kappa-tight and Clopper-Pearson at delta'; rigorous: the least "
-    "proven kappa and Clopper-Pearson at delta'/(K1 K2), which pays for every posterior's count"
+    "proven kappa and Clopper-Pearson at delta'/(K1 K2), which pays for every posterior's count; "
+    "universe: log(1/w) for log(K1 K2), the least proven kappa at level beta w and Clopper-Pearson "
+    "at delta' w, where the weights w of all settings that could be chosen sum to at most 1"
 )
 TAU = {"deviation": "standard deviation", "variance": "variance"}
 
@@ -85,7 +92,8 @@ def certificates_part(rows: Sequence[Row]) -> Part:
         f"{first['form']} kappa at level beta/K1; risks over {first['draws']} draws of a record "
         f"and weights; Eqs. 97 and 98 with delta = {first['delta']:g}, delta' = "
         f"{first['delta_mc']:g}, beta = {first['beta']:g}, K1 = {first['K1']}, K2 = {first['K2']}; "
-        f"{OTHER_FORMS}; test errors over {first['test_draws']} draws on {first['n_test']} records"
+        f"{OTHER_FORMS}; {_looks(first)}; test errors over "
+        f"{first['test_draws']} draws on {first['n_test']} records"
     )
     headings = (
         "prior",
@@ -93,6 +101,7 @@ def certificates_part(rows: Sequence[Row]) -> Part:
         *RISKS.values(),
         "tight",
         "rigorous",
+        "universe",
         TEST_ERROR,
         "covered",
         Math(r"\text{test error of } \pi"),
@@ -122,6 +131,7 @@ def grid_part(rows: Sequence[Row]) -> Part:
         f"{_name(first)}. All {len(rows)} priors that were tried, paid for by a union over K1 = "
         f"{first['K1']} tuples and K2 = {first['K2']} values of tau; mean ± standard deviation of "
         f"{first['runs_used']} runs; certificates with the {first['form']} kappa; {OTHER_FORMS}; "
+        f"{_looks(first)}; "
         "selected: runs in which the posterior has the least certificate of its kind of prior"
     )
     numbers = ("risk_prior", "certificate_prior", "risk_posterior", "kl", "certificate_posterior")
@@ -139,6 +149,7 @@ def grid_part(rows: Sequence[Row]) -> Part:
         *(RISKS[name] for name in numbers),
         "tight",
         "rigorous",
+        "universe",
         TEST_ERROR,
         "covered",
         "selected",
@@ -165,7 +176,7 @@ def _printed_cells(row: PublishedCertificates) -> tuple[Cell, ...]:
         printed_standing(row),
         *(row.risk_prior, row.bound_prior, row.risk_posterior),
         *(row.kappa, row.kl, row.bound_posterior),
-        *(None,) * 7,
+        *(None,) * 8,
     )
 
 
@@ -175,6 +186,11 @@ def _name(row: Row) -> str:
         f"{row['objective']}: n = {row['n_train']}, {row['classes']} classes, tau a "
         f"{TAU[row['tau_is']]}"
     )
+
+
+def _looks(row: Row) -> str:
+    label = "selected after a look" if row["selected_after_a_look"] else "not selected after a look"
+    return f"{label}: {row['looks']}"
 
 
 def _proof(row: Row) -> str:

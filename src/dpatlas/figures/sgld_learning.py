@@ -42,6 +42,9 @@ SETTINGS = (
     "relation",
     "validation_accuracy",
     "settings_tried",
+    "trials",
+    "with_tuning_epsilon",
+    "all_runs_epsilon",
 )
 COLUMNS = (
     "quantity",

@@ -40,12 +40,15 @@ DATA_COLUMNS = (
     "feature_norm",
     "scaled_down",
 )
+# What choosing the setting and running it again cost together.
+TUNING = ("trials", "with_tuning_epsilon", "all_runs_epsilon")
 MEASURED = (
     "accuracy_mean",
     "accuracy_standard_error",
     "runs_used",
     "validation_accuracy",
     "settings_tried",
+    *TUNING,
     "tuned_on",
 )
 STATED = (
@@ -245,7 +248,7 @@ def measured(accuracies: Sequence[float]) -> dict[str, Any]:
 def _row(record: dict[str, Any], found: dict[str, Any]) -> Row:
     """What all tables say of one arm."""
     fields, metrics = record["spec"], record["metrics"]
-    known = (*ARM, *STATED, *SETTINGS, "validation_accuracy", "settings_tried")
+    known = (*ARM, *STATED, *SETTINGS, "validation_accuracy", "settings_tried", *TUNING)
     return {
         "data": fields["data"]["name"],
         "backbone": backbone_name(record),

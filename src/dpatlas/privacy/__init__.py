@@ -1,1 +1,32 @@
-"""Private training, its accounting, and the KL kernel."""
+"""Private training, its accounting, its ledger, audits of it, and the KL kernel.
+
+    from dpatlas.privacy import PrivateTraining, TrainingPhase, Poisson, calibrate
+
+The names of `MODULES` are what others may build on. Each is imported when it is asked for: no one
+who does not train pays for torch.
+"""
+
+import importlib
+from typing import Any
+
+# No import statements: a digest of code follows those, and every job would depend on all of these.
+MODULES = {
+    "dpatlas.core.seeds": ("Noise",),
+    "dpatlas.privacy.accounting": ("Phase", "calibrate", "composition", "guarantee"),
+    "dpatlas.privacy.audit_statistics": ("epsilon_lower_bound",),
+    "dpatlas.privacy.samplers": ("Cyclic", "FixedSize", "FullBatch", "Poisson", "Shuffled"),
+    "dpatlas.privacy.training": ("PrivateTraining", "TrainingPhase"),
+}
+__all__ = sorted(name for names in MODULES.values() for name in names)
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from the module that it lives in."""
+    for module, names in MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -166,7 +166,8 @@ def _rdp_curve(mechanism: Mechanism, relation: str, orders: np.ndarray) -> np.nd
     return curve
 
 
-@functools.lru_cache(maxsize=64)
+# A composition over trials asks again for what calibration asked, order by order.
+@functools.lru_cache(maxsize=8192)
 def _release_rdp(
     sampler: Sampler, sigma: float, relation: str, orders: tuple[float, ...]
 ) -> np.ndarray:

@@ -100,9 +100,45 @@ def guarantee(
     """What `phases`, run one after the other from step 0, guarantee together.
 
     "auto" takes PLD where every phase has its event and delta is large enough for it, else RDP.
-    Raises InputError where samplers, relation, delta and accountant do not go together.
+    Raises InputError where samplers, relation, delta and accountant do not go together, and for
+    phases of different n.
     """
-    mechanisms = _mechanisms(phases)
+    return _guaranteed(phases, _mechanisms(phases), delta, relation, accountant)
+
+
+@checked(delta=real(gt=0, lt=1), relation=one_of(*RELATIONS), accountant=one_of(*CHOICES))
+def composition(
+    trainings: Sequence[Sequence[Phase]], delta: float, relation: str, accountant: str = "auto"
+) -> Guarantee:
+    """What all `trainings` on the same records guarantee together, whoever chooses among them.
+
+    Each is a run of phases from its own step 0, with noise and batches of its own; later ones may
+    depend on what earlier ones released. Raises InputError as `guarantee`.
+    """
+    phases = [phase for training in trainings for phase in training]
+    each = [mechanism for training in trainings for mechanism in _mechanisms(training)]
+    return _guaranteed(phases, _merged(each), delta, relation, accountant)
+
+
+def default_relation(phases: Sequence[Phase]) -> str:
+    """The first of `RELATIONS` that every phase's sampler has an accountant for."""
+    names = {phase.sampler.name for phase in phases}
+    able = [each for each in RELATIONS if all((name, each) in ACCOUNTANTS for name in names)]
+    return able[0] if able else RELATIONS[-1]
+
+
+def default_delta(n: int) -> float:
+    """1e-5, or 1 / (10 n) where that is less: at 1 / n one could publish a random record."""
+    return min(1e-5, 0.1 / n)
+
+
+def _guaranteed(
+    phases: Sequence[Phase],
+    mechanisms: Sequence[Mechanism],
+    delta: float,
+    relation: str,
+    accountant: str,
+) -> Guarantee:
     able = _able(phases, mechanisms, delta, relation)
     chosen = _choose(able, accountant, phases, relation)
     epsilon, warning = _epsilon(mechanisms, delta, relation, chosen)
@@ -222,6 +258,10 @@ def _able(
     phases: Sequence[Phase], mechanisms: Sequence[Mechanism], delta: float, relation: str
 ) -> tuple[str, ...]:
     """The accountants that can take all phases together, the tighter one first."""
+    records = sorted({phase.sampler.n for phase in phases})
+    if len(records) > 1:
+        found = f"batches of {' and of '.join(map(str, records))} records"
+        raise InputError("phases", found, "batches of the same records in every phase")
     able = ("pld", "rdp")
     for phase in phases:
         pair = (phase.sampler.name, relation)
@@ -268,7 +308,16 @@ def _epsilon(
         return 0.0, None
     if any(mechanism.noise_multiplier == 0 for mechanism in mechanisms):
         return math.inf, None
-    return _accounted(tuple(mechanisms), delta, relation, accountant)
+    return _accounted(tuple(_merged(mechanisms)), delta, relation, accountant)
+
+
+def _merged(mechanisms: Sequence[Mechanism]) -> list[Mechanism]:
+    """Equal releases counted together: an accountant raises them to a power in one go."""
+    counts: dict[tuple[Sampler, float], int] = {}
+    for each in mechanisms:
+        key = (each.sampler, each.noise_multiplier)
+        counts[key] = counts.get(key, 0) + each.count
+    return [Mechanism(*key, count) for key, count in counts.items()]
 
 
 # The ledger of an arm repeats what calibration and the other arms have asked already.

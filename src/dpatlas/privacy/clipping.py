@@ -31,11 +31,8 @@ class ClippedSum:
 
 
 def clip_factors(norms2: Tensor, max_grad_norm: float) -> Tensor:
-    """min(1, C / ||g_i||) from squared norms (records,); 0 where the norm is not finite.
-
-    The Gram form of a squared norm can round to just below zero.
-    """
-    factors = max_grad_norm / norms2.clamp_min(0).sqrt_().clamp_min_(max_grad_norm)
+    """min(1, C / ||g_i||) from squared norms (records,); 0 where the norm is not finite."""
+    factors = max_grad_norm / norms2.sqrt().clamp_min_(max_grad_norm)
     # C / infinity is 0 by itself.
     return factors.nan_to_num_(nan=0.0)
 

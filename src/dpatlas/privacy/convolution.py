@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from dpatlas.errors import InputError
 from dpatlas.models.precision import exact
-from dpatlas.privacy.rules import Rule
+from dpatlas.privacy.factors import Factored, gram, gram_roundings
 
 # The Gram form is taken where its products cost less than this share of the weight gradient's: it
 # competes with weight gradients of one record at a time, a quarter dearer than batched ones.
@@ -18,7 +18,7 @@ GRAM_SHARE = 0.25
 SMALL_CONVOLUTION = 2_000_000
 
 
-class Conv2d(Rule):
+class Conv2d(Factored):
     """nn.Conv2d with zero padding, any stride, dilation and groups.
 
     Where there are few positions, norms come from Gram matrices of patches and of output
@@ -33,7 +33,6 @@ class Conv2d(Rule):
                 "padding in pixels with mode zeros",
             )
         super().__init__(name, layer, views)
-        self.x = self.delta = None
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """The convolution."""
@@ -54,7 +53,7 @@ class Conv2d(Rule):
         """Keeps factors or per-record gradients, whichever costs less."""
         if "weight" in self.trainable:
             if self._few_positions(delta):
-                self.x, self.delta = x, delta
+                self.inputs, self.delta = x, delta
             else:
                 with exact():
                     self.kept["weight"] = self._per_record(x, delta)
@@ -63,36 +62,45 @@ class Conv2d(Rule):
             self.kept["bias"] = rows.view(-1, self.views, rows.shape[1]).sum(1)
         return self._gradients(delta, x, self.value("weight"), "input") if wanted else None
 
-    def norms2(self) -> Tensor:
+    def norms2(self, small: float = 0.0) -> Tensor:
         """||g_i||^2 = <patches patches^T, delta^T delta> where factors are kept."""
-        total = super().norms2()
+        total = super().norms2(small)
         if self.delta is None:
             return total
-        gram = patch_gram(self.x, self.layer.kernel_size, self.layer.stride, self.layer.padding)
-        output = self.delta.flatten(2)
-        output = torch.bmm(output.transpose(1, 2), output)
-        return total + torch.linalg.vecdot(gram.flatten(1), output.flatten(1))
+        layer = self.layer
+        kernel, stride = layer.kernel_size, layer.stride
+        inputs = patch_gram(self.inputs, kernel, stride, layer.padding)
+        outputs = gram(self.delta.flatten(2).transpose(1, 2))
+        # Pixels' inner products, then sums over the kernel's rows, its columns and the phases.
+        roundings = sum(map(gram_roundings, (layer.in_channels, layer.out_channels)))
+        roundings += sum(kernel) + math.prod(map(min, kernel, stride))
+        return total + self.bounds2(inputs, outputs, roundings, small)
 
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
         """The ordinary weight gradient of the scaled output gradients where factors are kept."""
         found = super().weighted(factors)
         if self.delta is not None:
-            scaled = self.delta * factors[:, None, None, None]
-            found["weight"] = self._gradients(scaled, self.x, self.value("weight"), "weight")
+            found["weight"] = self.weighted_factors(factors, self._product)
         return found
 
-    def discard(self, bad: Tensor) -> None:
-        """Zero the records' factors or gradients."""
-        super().discard(bad)
-        if self.delta is not None:
-            keep = ~bad[:, None, None, None]
-            self.x = torch.where(keep, self.x, 0)
-            self.delta = torch.where(keep, self.delta, 0)
+    def positions(self) -> int:
+        """Positions of the output."""
+        return math.prod(self.delta.shape[2:])
 
-    def reset(self) -> None:
-        """Forget the last pass."""
-        super().reset()
-        self.x = self.delta = None
+    def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Patches and output gradients of these records."""
+        layer = self.layer
+        patches = F.unfold(
+            self.inputs[rows].double(),
+            layer.kernel_size,
+            padding=layer.padding,
+            stride=layer.stride,
+        )
+        delta = self.delta[rows].double().flatten(2)
+        return patches.transpose(1, 2), delta.transpose(1, 2)
+
+    def _product(self, scaled: Tensor, rows: slice) -> Tensor:
+        return self._gradients(scaled, self.inputs[rows], self.value("weight"), "weight")
 
     def _few_positions(self, delta: Tensor) -> bool:
         layer = self.layer
@@ -123,7 +131,7 @@ class Conv2d(Rule):
             # Of the weights, a weight gradient reads nothing but the shape.
             shape = weight.new_empty(records * len(weight), *weight.shape[1:])
             found = self._gradients(*grouped, shape, "weight", records)
-            return found.view(records, *weight.shape)
+            return found.reshape(records, *weight.shape)
         found = torch.empty(records, *weight.shape, dtype=x.dtype, device=x.device)
         for record in range(records):
             rows = slice(record * views, (record + 1) * views)
@@ -147,7 +155,8 @@ class Conv2d(Rule):
             records * layer.groups,
             [of == "input", of == "weight", False],
         )
-        return gradients[0 if of == "input" else 1]
+        # Whatever the memory format of x and of the weights.
+        return gradients[0] if of == "input" else gradients[1].contiguous()
 
 
 def patch_gram(
@@ -173,10 +182,9 @@ def patch_gram(
             phase = x[:, :, top :: stride[0], left :: stride[1]]
             phase = phase[:, :, : height + rows[-1], : width + columns[-1]]
             shape = phase.shape[2:]
-            flat = phase.flatten(2)
-            pixels = torch.bmm(flat.transpose(1, 2), flat).view(len(x), *shape, *shape)
+            pixels = gram(phase.flatten(2).transpose(1, 2)).view(len(x), *shape, *shape)
             # The shifts along rows and along columns separate.
             tall = sum(pixels[:, r : r + height, :, r : r + height] for r in rows)
-            gram = sum(tall[:, :, c : c + width, :, c : c + width] for c in columns)
-            total = gram if total is None else total + gram
+            shifted = sum(tall[:, :, c : c + width, :, c : c + width] for c in columns)
+            total = shifted if total is None else total + shifted
     return total.reshape(len(x), height * width, height * width)

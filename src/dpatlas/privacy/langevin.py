@@ -10,7 +10,7 @@ sqrt(2) R and no clip is needed; the regulariser is common to all neighbours.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from torch import Tensor
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
+from dpatlas.privacy.fingerprint import fingerprint
 from dpatlas.privacy.host import on_device
 from dpatlas.privacy.samplers import FullBatch, Sampler
 
@@ -80,7 +81,9 @@ class LangevinRun:
 
     x (n, d) as `bound_records` gives them, labels (n,) int64, weights (classes, d). All draws are
     keyed by (spec, repetition, step, use); `weights` and `steps_done` are the whole state. Bounded
-    records have finite gradients, so none is skipped.
+    records have finite gradients, so none is skipped. `shared_noise` as for `PrivateTraining`:
+    without it, a second run on a used (noise, repetition) is refused by its first noisy step.
+    `settings_run` has the steps that were taken.
     """
 
     skipped_records = 0
@@ -95,21 +98,28 @@ class LangevinRun:
         *,
         noise: Noise,
         repetition: int,
+        shared_noise: str | None = None,
     ):
         if settings.sampler.n != len(x):
             raise InputError("sampler", f"batches of {settings.sampler.n}", f"of {len(x)} records")
         self.settings, self.x, self.labels = settings, x, labels
-        self.noise, self.repetition = noise, repetition
+        self.noise, self.repetition, self.shared_noise = noise, repetition, shared_noise
+        self._claimed = False
         self.onehot = torch.nn.functional.one_hot(labels, classes).T.to(x.dtype).contiguous()
         self.steps_done = 0
         start = math.sqrt(2 / settings.lam) * settings.sigma
-        self.weights = start * self._normals((classes, x.shape[1]), 0, "start")
+        self.weights = (start * self._normals((classes, x.shape[1]), 0, "start")).to(x.dtype)
         self._project()
 
     @property
     def steps(self) -> int:
         """All steps."""
         return self.settings.steps
+
+    @property
+    def settings_run(self) -> Langevin:
+        """The settings, with the rates of the steps that were taken."""
+        return replace(self.settings, rates=self.settings.rates[: self.steps_done])
 
     def run(self) -> Tensor:
         """All steps that are left; the last iterate."""
@@ -119,16 +129,26 @@ class LangevinRun:
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and facts from which `restore` goes on to the same bits."""
-        facts = {"steps_done": self.steps_done, "repetition": self.repetition}
+        facts = {
+            "plan": self._plan(),
+            "steps_done": self.steps_done,
+            "repetition": self.repetition,
+        }
         return {"weights": self.weights.cpu().numpy()}, facts
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Go on from a state of the same run."""
+        """Go on from a state of the same run; InputError for other settings or another run."""
+        if facts.get("plan") != self._plan() or facts["repetition"] != self.repetition:
+            raise InputError("checkpoint", "a state of another run", "one of these settings")
         self.weights = torch.from_numpy(arrays["weights"]).to(self.x.device)
         self.steps_done = facts["steps_done"]
 
     def step(self) -> None:
         """One Langevin step."""
+        if self.settings.sigma and not self._claimed:
+            run = fingerprint(type(self), self.settings, self.x, self.labels, len(self.weights))
+            self.noise.claim(self.repetition, run, self.shared_noise)
+            self._claimed = True
         settings, k = self.settings, self.steps_done
         eta = settings.rates[k]
         x, onehot = self.x, self.onehot
@@ -145,6 +165,15 @@ class LangevinRun:
         self._project()
         self.steps_done += 1
 
+    def _plan(self) -> dict[str, Any]:
+        """The settings, as JSON has them."""
+        given, sampler = self.settings, self.settings.sampler
+        return {
+            "sampler": [sampler.name, int(sampler.n), int(sampler.batch)],
+            "noise": [float(given.sigma), float(given.lam), float(given.radius)],
+            "rates": [float(rate) for rate in given.rates],
+        }
+
     def _project(self) -> None:
         norm = torch.linalg.vector_norm(self.weights, dtype=torch.float64)
         # A number over a tensor would be its reciprocal times the number, which rounds twice.
@@ -153,4 +182,4 @@ class LangevinRun:
 
     def _normals(self, shape: tuple[int, int], step: int, use: str) -> Tensor:
         drawn = self.noise.normal(math.prod(shape), repetition=self.repetition, step=step, use=use)
-        return on_device(drawn, self.x.device).view(shape).to(self.x.dtype)
+        return on_device(drawn, self.x.device).view(shape)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from dpatlas.models.precision import exact
 from dpatlas.models.vit import ClassToken, Offset
 from dpatlas.privacy.convolution import Conv2d
+from dpatlas.privacy.factors import Factored, gram, gram_roundings, multiplied
 from dpatlas.privacy.rules import Rule, rows_norm2
 
 # The Gram form of a linear layer over positions is taken where its products cost less than this
@@ -16,7 +17,7 @@ from dpatlas.privacy.rules import Rule, rows_norm2
 LINEAR_GRAM_SHARE = 0.7
 
 
-class Linear(Rule):
+class Linear(Factored):
     """nn.Linear on (records, in) or (records, ..., in); dL_i/dW = sum_t delta_it a_it^T."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -30,52 +31,50 @@ class Linear(Rule):
         rows = delta.reshape(records, -1, delta.shape[-1])
         positions, into, out = *a.shape[1:], rows.shape[2]
         if positions == 1:
-            self.a, self.delta = a, rows
+            self.inputs, self.delta = a, rows
         else:
             if "bias" in self.trainable:
                 self.kept["bias"] = rows.sum(1)
             if "weight" in self.trainable:
                 if positions * (into + out) < LINEAR_GRAM_SHARE * into * out:
-                    self.a, self.delta = a, rows
+                    self.inputs, self.delta = a, rows
                 else:
                     with exact():
-                        self.kept["weight"] = torch.bmm(rows.transpose(1, 2), a)
+                        self.kept["weight"] = multiplied(rows, a)
         return delta @ self.value("weight") if wanted else None
 
-    def norms2(self) -> Tensor:
+    def norms2(self, small: float = 0.0) -> Tensor:
         """One position: ||delta||^2 (||a||^2 + 1). More: <delta delta^T, a a^T>, or as kept."""
-        total = super().norms2()
-        if self.a is None:
+        total = super().norms2(small)
+        if self.delta is None:
             return total
-        if self.a.shape[1] == 1:
-            share = rows_norm2(self.a) if "weight" in self.trainable else 0
+        if self.positions() == 1:
+            share = rows_norm2(self.inputs) if "weight" in self.trainable else 0
             return rows_norm2(self.delta) * (share + int("bias" in self.trainable))
-        inputs, outputs = (torch.bmm(rows, rows.transpose(1, 2)) for rows in (self.a, self.delta))
-        return total + torch.linalg.vecdot(inputs.flatten(1), outputs.flatten(1))
+        factors = self.inputs, self.delta
+        roundings = sum(gram_roundings(rows.shape[2]) for rows in factors)
+        return total + self.bounds2(*map(gram, factors), roundings, small)
 
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
         """(c delta)^T a in one product over records and positions."""
         found = super().weighted(factors)
-        if self.a is not None:
-            scaled = (self.delta * factors[:, None, None]).flatten(0, 1)
+        if self.delta is not None:
             if "weight" in self.trainable:
-                found["weight"] = scaled.T @ self.a.flatten(0, 1)
+                found["weight"] = self.weighted_factors(factors, self._product)
             if "bias" in self.trainable and "bias" not in found:
-                found["bias"] = scaled.sum(0)
+                found["bias"] = (self.delta[:, 0] * factors[:, None]).sum(0)
         return found
 
-    def discard(self, bad: Tensor) -> None:
-        """Factors are copied: they may be the caller's own records."""
-        super().discard(bad)
-        if self.a is not None:
-            keep = ~bad[:, None, None]
-            self.a = torch.where(keep, self.a, 0)
-            self.delta = torch.where(keep, self.delta, 0)
+    def positions(self) -> int:
+        """Positions of a record, views counted."""
+        return self.inputs.shape[1]
 
-    def reset(self) -> None:
-        """Forget the last pass."""
-        super().reset()
-        self.a = self.delta = None
+    def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The factors of these records."""
+        return self.inputs[rows].double(), self.delta[rows].double()
+
+    def _product(self, scaled: Tensor, rows: slice) -> Tensor:
+        return scaled.flatten(0, 1).T @ self.inputs[rows].flatten(0, 1)
 
 
 class GroupNorm(Rule):

@@ -1,12 +1,30 @@
-"""The privacy ledger: what a private run guarantees, in its record, and on what that rests."""
+"""The privacy ledger: what a private run guarantees, in its record, and on what that rests.
+
+A ledger is made of what ran: `Ran` holds the phases with the steps that a training took, and a
+training object hands it over. Beside the guarantee of the reported model stands that of everything
+that was trained to choose it.
+"""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from dpatlas.bounds.dp_sgld import ORDERS, rdp_to_epsilon
+from dpatlas.bounds.dp_sgld_guarantees import conditional_rdp
+from dpatlas.bounds.gaussian_dp import gaussian_epsilon
 from dpatlas.core.guard import checked, one_of, real
+from dpatlas.core.seeds import SHARED_NOISE
 from dpatlas.errors import InputError
-from dpatlas.privacy.accounting import CHOICES, RELATIONS, Guarantee, Phase, guarantee
+from dpatlas.privacy.accounting import (
+    CHOICES,
+    RELATIONS,
+    Phase,
+    composition,
+    guarantee,
+)
+from dpatlas.privacy.samplers import sampler
 
 NEIGHBOURS = {
     "add_remove": "add or remove one record; sample rates, divisors and steps stay as they are",
@@ -20,83 +38,313 @@ NOISE_SOURCES = {
 }
 PUBLIC = "public"
 NOTHING = "nothing"
+UNTOLD = {"what": "unknown: nobody said how the settings were chosen", "cost": "not counted"}
+# The scores that a choice rests on carry no noise.
+HELD_OUT = (
+    "the scores of validation records, and of test records, carry no noise: no finite epsilon for "
+    "those records; epsilon is for the training records"
+)
+GAUSSIAN = "last iterate, Gaussian DP"
+GIVEN_BATCHES = "last iterate and batches"
+EVERY_ITERATE = "every iterate"
+
+
+@dataclass(frozen=True)
+class LastIterate:
+    """A bound for the release of the last iterate alone, which composes with its like.
+
+    bound: `GAUSSIAN`, with the parameter mu; or `GIVEN_BATCHES`, with the arguments of
+    `conditional_rdp` after alpha (L, lam, beta, n, m, sigma2, eta, K).
+    """
+
+    bound: str
+    setting: tuple[float, ...]
+
+    def __post_init__(self):
+        one_of(GAUSSIAN, GIVEN_BATCHES).check("bound", self.bound)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one training did. `facts` and `of` take it through JSON.
+
+    mechanism: in words. phases: with the steps whose noisy sums exist. max_grad_norm: of each of
+    them. shared_noise: the name under which others drew the same noise, None if nobody did.
+    """
+
+    mechanism: str
+    phases: tuple[Phase, ...]
+    max_grad_norm: tuple[float, ...]
+    noise_source: str
+    shared_noise: str | None = None
+    last_iterate: LastIterate | None = None
+
+    def __post_init__(self):
+        one_of(*NOISE_SOURCES).check("noise_source", self.noise_source)
+        if len(self.max_grad_norm) != len(self.phases):
+            found = f"{len(self.max_grad_norm)} values"
+            raise InputError("max_grad_norm", found, f"{len(self.phases)}: one a phase")
+        for bound in self.max_grad_norm:
+            real(gt=0).check("max_grad_norm", bound)
+
+    def facts(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        last = self.last_iterate
+        return {
+            "mechanism": self.mechanism,
+            "phases": [
+                {
+                    "sampler": phase.sampler.name,
+                    "n": int(phase.sampler.n),
+                    "batch": int(phase.sampler.batch),
+                    "noise_multiplier": float(phase.noise_multiplier),
+                    "steps": int(phase.steps),
+                }
+                for phase in self.phases
+            ],
+            "max_grad_norm": [float(bound) for bound in self.max_grad_norm],
+            "noise_source": self.noise_source,
+            "shared_noise": self.shared_noise,
+            "last_iterate": last and {"bound": last.bound, "setting": list(last.setting)},
+        }
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "Ran":
+        """From `facts`."""
+        last = facts["last_iterate"]
+        return cls(
+            facts["mechanism"],
+            tuple(
+                Phase(
+                    sampler(each["sampler"], each["n"], each["batch"]),
+                    each["noise_multiplier"],
+                    each["steps"],
+                )
+                for each in facts["phases"]
+            ),
+            tuple(facts["max_grad_norm"]),
+            facts["noise_source"],
+            facts["shared_noise"],
+            last and LastIterate(last["bound"], tuple(last["setting"])),
+        )
+
+
+@checked(delta=real(gt=0, lt=1), relation=one_of(*RELATIONS), accountant=one_of(*CHOICES))
+def together(
+    runs: Sequence[Ran], delta: float, relation: str, accountant: str = "auto"
+) -> tuple[float, str]:
+    """The least epsilon that holds for all `runs` together, and by which bound.
+
+    Composition of every iterate; where every run has a bound for its last iterate, that too: mu
+    adds in quadrature, Renyi divergences add (those hold for replace_one). Infinity where a run has
+    no noise of its own, or none at all.
+    """
+    if shared := [run.shared_noise for run in runs if run.shared_noise]:
+        return math.inf, f"the runs share noise ({shared[0]})"
+    found = composition([run.phases for run in runs], delta, relation, accountant)
+    epsilon, by = found.epsilon, f"{EVERY_ITERATE}, {found.accountant.upper()}"
+    last = _last_iterates(runs, delta) if relation == "replace_one" else None
+    if last is not None and last[0] <= epsilon:
+        return last
+    return epsilon, by if math.isfinite(epsilon) else "a run without noise"
+
+
+def _last_iterates(runs: Sequence[Ran], delta: float) -> tuple[float, str] | None:
+    counts = Counter(run.last_iterate for run in runs)
+    kinds = {last.bound if last else None for last in counts}
+    if kinds == {GAUSSIAN}:
+        mu = math.sqrt(sum(count * last.setting[0] ** 2 for last, count in counts.items()))
+        return float(gaussian_epsilon(mu, delta)), GAUSSIAN
+    if kinds == {GIVEN_BATCHES}:
+        curve = sum(count * _given_batches(last.setting) for last, count in counts.items())
+        return float(rdp_to_epsilon(curve, delta)), GIVEN_BATCHES
+    return None
+
+
+def _given_batches(setting: tuple[float, ...]) -> Any:
+    """Renyi divergences at `ORDERS`."""
+    *reals, n, m, sigma2, eta, steps = setting
+    return conditional_rdp(ORDERS, *reals, int(n), int(m), sigma2, eta, int(steps))
+
+
+@checked(delta=real(gt=0, lt=1), relation=one_of(*RELATIONS), accountant=one_of(*CHOICES))
+def ledger(
+    ran: Ran | Sequence[Ran],
+    *,
+    delta: float,
+    relation: str,
+    constants: Mapping[str, str] | None = None,
+    accountant: str = "auto",
+    claimed: Mapping[str, Any] | None = None,
+    chosen_on_private_data: Sequence[Mapping[str, Any]] | None = None,
+    tuning: Mapping[str, Any] | None = None,
+    released: str = "the last iterate",
+    require_private: bool = False,
+) -> dict[str, Any]:
+    """The ledger of what ran, as JSON holds it.
+
+    ran: one training; or several, all of which are released: then epsilon is of all together, and
+        `one_run` says what the worst of them costs alone.
+    constants: where each constant that the guarantee rests on comes from (max_grad_norm always;
+        a feature norm, a smoothness, ...). Only "public" gives a guarantee. None: max_grad_norm is.
+    claimed: a guarantee that someone else states: epsilon, delta and `by` whom; or None.
+    chosen_on_private_data: `what` was chosen and its `cost`; None if nothing was.
+    tuning: from `tuning_of` or `private_selection`: what was trained to choose this one.
+    require_private: refuse a run that guarantees nothing.
+
+    Without noise epsilon and delta are None and `guaranteed` says why. Values of several phases are
+    lists, one entry per phase; of several trainings the first one's stand there. Raises InputError
+    for a constant that is not public, for a claim of privacy without noise, and for samplers,
+    relation, delta and accountant that do not go together.
+    """
+    runs = [ran] if isinstance(ran, Ran) else list(ran)
+    first = runs[0]
+    constants = {"max_grad_norm": PUBLIC} if constants is None else constants
+    _check_constants(constants)
+    claim = _check_claim(claimed)
+    alone, accounts = {}, (delta, relation, accountant)
+    for one in runs:
+        if one not in alone:
+            alone[one] = _stated(one, *accounts)
+    worst = max(alone.values(), key=lambda each: each["epsilon"])
+    stated = worst
+    if len(runs) > 1:
+        epsilon, by = together(runs, *accounts)
+        event = f"{len(runs)} trainings, each: {worst['event']}"
+        stated = {**worst, "epsilon": epsilon, "event": event, "cross_check": f"none: {by}"}
+    private = math.isfinite(stated["epsilon"])
+    if not math.isfinite(worst["epsilon"]) and (require_private or claim):
+        given = _one_or_list([phase.noise_multiplier for phase in first.phases])
+        raise InputError(
+            "noise_multiplier",
+            f"{given} with a claim of privacy",
+            "a number > 0 in every phase that takes steps",
+        )
+    found = {
+        "mechanism": first.mechanism,
+        "neighbour_relation": NEIGHBOURS[relation],
+        "sampler": _one_or_list([_sampler(phase) for phase in first.phases]),
+        **stated,
+        "epsilon": stated["epsilon"] if private else None,
+        "delta": delta if private else None,
+        "guaranteed": _in_words(stated["epsilon"], delta, relation, runs),
+        "claimed": claim,
+        "clip": _one_or_list(list(first.max_grad_norm)),
+        "noise_multiplier": _one_or_list([float(p.noise_multiplier) for p in first.phases]),
+        "steps": _one_or_list([int(phase.steps) for phase in first.phases]),
+        "chosen_on_private_data": _choices(chosen_on_private_data, tuning),
+        "holds_for": holds_for(first.noise_source, released, first.shared_noise),
+        "public_constants": sorted(constants),
+    }
+    if len(runs) > 1:
+        alone_epsilon = worst["epsilon"] if math.isfinite(worst["epsilon"]) else None
+        found["one_run"] = {"epsilon": alone_epsilon, "delta": delta}
+        if private:
+            found["guaranteed"] += f", all {len(runs)} runs together; one alone: epsilon "
+            found["guaranteed"] += f"{alone_epsilon:.6g}"
+    if tuning is not None:
+        found["tuning"] = dict(tuning)
+    return found
 
 
 @checked(
     delta=real(gt=0, lt=1),
     relation=one_of(*RELATIONS),
     accountant=one_of(*CHOICES),
-    noise_source=one_of(*NOISE_SOURCES),
 )
-def ledger(
+def tuning_of(
+    trials: Sequence[Ran],
+    reported: Sequence[Ran],
     *,
-    mechanism: str,
-    phases: Sequence[Phase],
-    max_grad_norm: float | Sequence[float],
     delta: float,
     relation: str,
-    constants: Mapping[str, str],
     accountant: str = "auto",
-    claimed: Mapping[str, Any] | None = None,
-    chosen_on_private_data: Sequence[Mapping[str, Any]] | None = None,
-    noise_source: str = "keyed",
-    released: str = "the last iterate",
-    require_private: bool = False,
+    declared: bool = False,
 ) -> dict[str, Any]:
-    """The ledger of one run, as JSON holds it.
+    """What was trained to choose a model costs, by composition; for `ledger`'s `tuning`.
 
-    max_grad_norm: the clip bound C, one for all phases or one per phase.
-    constants: where each constant that the guarantee rests on comes from (max_grad_norm always;
-        a feature norm, a smoothness, ...). Only "public" gives a guarantee.
-    claimed: a guarantee that someone else states: epsilon, delta and `by` whom; or None.
-    chosen_on_private_data: `what` was chosen and its `cost`; None if nothing was.
-    require_private: refuse a run that guarantees nothing.
-
-    Without noise epsilon and delta are None and `guaranteed` says why. Values of several phases are
-    lists, one entry per phase. Raises InputError for a constant that is not public, for a clip
-    bound <= 0, and for a claim of privacy without noise.
+    trials: all trainings whose validation scores were compared. reported: the released run first,
+    then others of the same setting. `epsilon` is of the trials and one reported run,
+    `epsilon_of_all` of everything; None where nothing is guaranteed. declared: the number of trials
+    is what somebody said, and each counts as one like the reported run.
     """
-    clip = _clip_bounds(max_grad_norm, len(phases))
-    _check_constants(constants)
-    claim = _check_claim(claimed)
-    found = guarantee(phases, delta, relation, accountant)
-    private = math.isfinite(found.epsilon)
-    if not private and (require_private or claim):
-        given = [phase.noise_multiplier for phase in phases]
-        raise InputError(
-            "noise_multiplier",
-            f"{_one_or_list(given)} with a claim of privacy",
-            "a number > 0 in every phase that takes steps",
-        )
+    accounts = (delta, relation, accountant)
+    epsilon, by = together([*trials, *reported[:1]], *accounts)
+    of_all = together([*trials, *reported], *accounts)[0] if len(reported) > 1 else epsilon
+    what = f"by the validation scores of {len(trials)} trainings on the private records"
+    if declared:
+        what += ", as declared, each counted as one like the reported run"
     return {
-        "mechanism": mechanism,
-        "neighbour_relation": NEIGHBOURS[relation],
-        "sampler": _one_or_list([_sampler(phase) for phase in phases]),
+        "what": f"settings, {what}",
+        "trials": len(trials),
+        "reported_runs": len(reported),
+        "epsilon": epsilon if math.isfinite(epsilon) else None,
+        "epsilon_of_all": of_all if math.isfinite(of_all) else None,
+        "delta": delta,
+        "relation": relation,
+        "by": by if math.isfinite(epsilon) else f"{NOTHING}: {by}",
+        "held_out": HELD_OUT,
+    }
+
+
+@checked(epsilon=real(gt=0), delta=real(gt=0, lt=1), relation=one_of(*RELATIONS))
+def private_selection(
+    law: str, *, epsilon: float, delta: float, relation: str, by: str, held_out: str = HELD_OUT
+) -> dict[str, Any]:
+    """`ledger`'s `tuning` where a private mechanism chose among a random number of trials.
+
+    law: of that number, in words. epsilon: of the selected model, its settings and its score
+    together, `by` which theorem.
+    """
+    return {
+        "what": f"settings, at random, and the best of a random number of trials, {law}",
+        "trials": law,
+        "reported_runs": 1,
+        "epsilon": float(epsilon),
+        "epsilon_of_all": float(epsilon),
+        "delta": delta,
+        "relation": relation,
+        "by": by,
+        "held_out": held_out,
+    }
+
+
+def holds_for(noise_source: str, released: str, shared_noise: str | None = None) -> str:
+    """Under what, and for the release of what, a guarantee holds."""
+    shared = f"; {SHARED_NOISE.format(name=shared_noise)}" if shared_noise else ""
+    return f"{NOISE_SOURCES[noise_source]}; released: {released} only{shared}"
+
+
+def _stated(ran: Ran, delta: float, relation: str, accountant: str) -> dict[str, Any]:
+    """The accountant's part of a ledger; infinity stands for nothing."""
+    found = guarantee(ran.phases, delta, relation, accountant)
+    stated = {
         "accountant": found.accountant,
         "event": found.event,
         "cross_check": found.cross_check,
         "warnings": list(found.warnings),
-        "epsilon": found.epsilon if private else None,
-        "delta": delta if private else None,
-        "guaranteed": _in_words(found, phases),
-        "claimed": claim,
-        "clip": _one_or_list(clip),
-        "noise_multiplier": _one_or_list([float(phase.noise_multiplier) for phase in phases]),
-        "steps": _one_or_list([int(phase.steps) for phase in phases]),
-        "chosen_on_private_data": _choices(chosen_on_private_data),
-        "holds_for": f"{NOISE_SOURCES[noise_source]}; released: {released} only",
-        "public_constants": sorted(constants),
+        "epsilon": found.epsilon,
+    }
+    alone = Ran(
+        ran.mechanism, ran.phases, ran.max_grad_norm, ran.noise_source, None, ran.last_iterate
+    )
+    epsilon, by = together([alone], delta, relation, accountant)
+    if by not in (GAUSSIAN, GIVEN_BATCHES):
+        return stated
+    return {
+        "accountant": "gdp" if by == GAUSSIAN else "rdp",
+        "event": _last_event(ran),
+        "cross_check": f"{EVERY_ITERATE}, {found.accountant.upper()}: epsilon {found.epsilon:.6g}",
+        "warnings": [],
+        "epsilon": epsilon,
     }
 
 
-def _clip_bounds(max_grad_norm: float | Sequence[float], phases: int) -> list[float]:
-    several = isinstance(max_grad_norm, Sequence) and not isinstance(max_grad_norm, str)
-    bounds = list(max_grad_norm) if several else [max_grad_norm] * phases
-    if len(bounds) != phases:
-        raise InputError("max_grad_norm", f"{len(bounds)} values", f"one, or {phases}: one a phase")
-    for bound in bounds:
-        real(gt=0).check("max_grad_norm", bound)
-    return [float(bound) for bound in bounds]
+def _last_event(ran: Ran) -> str:
+    steps = sum(phase.steps for phase in ran.phases)
+    if ran.last_iterate.bound == GAUSSIAN:
+        return f"last of {steps} iterates, {ran.last_iterate.setting[0]:.6g}-GDP"
+    return f"last of {steps} iterates and all batches, Renyi divergence averaged over batches"
 
 
 def _check_constants(constants: Mapping[str, str]) -> None:
@@ -116,10 +364,28 @@ def _check_claim(claimed: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return dict(claimed)
 
 
-def _choices(chosen: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | str:
+def _choices(
+    chosen: Sequence[Mapping[str, Any]] | None, tuning: Mapping[str, Any] | None
+) -> list[dict[str, Any]] | str:
     for choice in chosen or ():
         _check_keys("chosen_on_private_data", choice, ("what", "cost"))
-    return [dict(choice) for choice in chosen] if chosen else NOTHING
+    listed = [dict(choice) for choice in chosen or ()]
+    if tuning is not None:
+        listed.append({"what": tuning["what"], "cost": tuning_cost(tuning)})
+    return listed or NOTHING
+
+
+def tuning_cost(tuning: Mapping[str, Any]) -> str:
+    """What a ledger's `tuning` says, in words."""
+    cost = tuning["by"]
+    if tuning["epsilon"] is not None:
+        cost = (
+            f"epsilon {tuning['epsilon']:.6g} at delta {tuning['delta']:g} ({tuning['relation']}) "
+            f"of all trials and the reported run together ({tuning['by']})"
+        )
+        if tuning["epsilon_of_all"] != tuning["epsilon"]:
+            cost += f", {tuning['epsilon_of_all']:.6g} with all {tuning['reported_runs']} such runs"
+    return f"{cost}; {tuning['held_out']}"
 
 
 def _check_keys(where: str, found: Mapping[str, Any], keys: tuple[str, ...]) -> None:
@@ -137,11 +403,13 @@ def _sampler(phase: Phase) -> dict[str, Any]:
     }
 
 
-def _in_words(found: Guarantee, phases: Sequence[Phase]) -> str:
-    if math.isfinite(found.epsilon):
-        return f"epsilon {found.epsilon:.6g} at delta {found.delta:g} ({found.relation})"
-    if any(phase.noise_multiplier == 0 for phase in phases):
+def _in_words(epsilon: float, delta: float, relation: str, runs: Sequence[Ran]) -> str:
+    if math.isfinite(epsilon):
+        return f"epsilon {epsilon:.6g} at delta {delta:g} ({relation})"
+    if any(phase.noise_multiplier == 0 for run in runs for phase in run.phases):
         return f"{NOTHING}: no noise"
+    if len(runs) > 1 and runs[0].shared_noise:
+        return f"{NOTHING} of all runs together: {SHARED_NOISE.format(name=runs[0].shared_noise)}"
     return f"{NOTHING}: hardly any noise"
 
 

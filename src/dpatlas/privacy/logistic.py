@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dpatlas.core.guard import checked, real
 from dpatlas.privacy.clipping import ClippedSum, bad_records, clip_factors, empty_sum
+from dpatlas.privacy.rules import in_blocks, rows_norm2
 
 BLOCK = 4096
 
@@ -32,12 +33,12 @@ class SoftmaxGradients:
         return empty_sum(self.layer, self.order, self.prefix)
 
     def constants(self, x: Tensor) -> Tensor:
-        """What never changes of each record: ||x_i||^2, plus 1 for the bias, shape (records,)."""
+        """What never changes of each record: ||x_i||^2, plus 1 for the bias, float64 (records,)."""
         layer = self.layer
-        share = x.new_zeros(len(x))
+        share = x.new_zeros(len(x), dtype=torch.float64)
         if layer.weight.requires_grad:
-            # By blocks: the product of all records would be as large as the data.
-            share = torch.cat([torch.linalg.vecdot(rows, rows) for rows in x.split(BLOCK)])
+            # By blocks: a copy of all records in float64 would be twice as large as the data.
+            share = torch.cat([rows_norm2(rows) for rows in x.split(BLOCK)])
         if layer.bias is not None and layer.bias.requires_grad:
             share = share + 1
         return share
@@ -61,12 +62,17 @@ class SoftmaxGradients:
             output += layer.bias.detach().unsqueeze(1)
         delta = torch.softmax(output, 0)
         delta.scatter_add_(0, labels.unsqueeze(0), delta.new_full((1, len(x)), -1.0))
-        norms2 = delta.square().sum(0).mul_(self.constants(x) if constants is None else constants)
-        bad, skipped = bad_records(norms2)
+        norms2 = delta.double().square().sum(0)
+        norms2 *= self.constants(x) if constants is None else constants
+        total = norms2.to(x.dtype)
+        bad, skipped = bad_records(total)
         if bad is not None:
             x, delta = torch.where(bad[:, None], 0, x), torch.where(bad, 0, delta)
-        delta *= clip_factors(norms2, max_grad_norm)
-        found = {"weight": lambda: torch.mm(delta, x), "bias": lambda: delta.sum(1)}
+        delta *= clip_factors(norms2, max_grad_norm).to(x.dtype)
+        found = {
+            "weight": lambda: in_blocks(len(x), 1, lambda rows: torch.mm(delta[:, rows], x[rows])),
+            "bias": lambda: delta.sum(1),
+        }
         start = len(self.prefix)
         gradients = {name: found[name[start:]]() for name in self.order}
-        return ClippedSum(gradients, norms2.sqrt_(), skipped)
+        return ClippedSum(gradients, total.sqrt_(), skipped)

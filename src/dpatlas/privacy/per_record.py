@@ -5,8 +5,8 @@
 
 While a pass runs, the forward of every layer with trainable parameters is replaced by its rule's
 (`dpatlas.privacy.rules`), which keeps what per-record gradients follow from; afterwards the model
-is as it was. What cannot be watched is refused by name when the kernel is built, before any record
-is seen.
+is as it was. What cannot be watched is refused by name when the kernel is built, and what lets
+records depend on each other (`dpatlas.privacy.probe`) before any record is seen.
 """
 
 import contextlib
@@ -20,7 +20,6 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpatlas.core.guard import checked, integer, one_of, real
-from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
 from dpatlas.models.precision import passes
 from dpatlas.privacy.clipping import (
@@ -32,11 +31,8 @@ from dpatlas.privacy.clipping import (
     per_layer_bound,
 )
 from dpatlas.privacy.layers import RULES, rule_for
+from dpatlas.privacy.probe import Loss, Subject, losses_of, probe, refuse_autocast
 from dpatlas.privacy.rules import Rule
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-# Records that the probe of a network sends through it.
-PROBED = 3
 
 
 def cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
@@ -52,8 +48,9 @@ class NetworkGradients:
     clips the whole gradient at C = max_grad_norm, `per-layer` each of L layers' at C / sqrt(L).
 
     Raises InputError that names the layer for: a trainable layer of a type without a rule, one that
-    mixes records (BatchNorm), one that draws numbers outside of the keyed streams (Dropout),
-    parameters that two layers share.
+    mixes records (BatchNorm in training mode), one that draws numbers outside of the keyed streams
+    (Dropout in training mode), parameters that two layers share; and at the first sum, or by
+    `probe`, for whatever lets one record move another's share.
     """
 
     @checked(views=integer(ge=1), clipping=one_of(*CLIPPINGS))
@@ -86,7 +83,9 @@ class NetworkGradients:
         if not trainable:
             raise InputError("model", "no trainable parameter", "at least one")
         self.order = trainable
-        self._outputs: int | None = None
+        self._modules = list(model.modules())
+        # The modes of all modules when the network was probed.
+        self._probed: list[bool] | None = None
 
     def constants(self, x: Tensor) -> None:
         """Nothing of a record outlasts a step."""
@@ -103,18 +102,24 @@ class NetworkGradients:
         """
         if len(x) == 0:
             return self.empty()
-        if self._outputs is None:
-            self.probe(x)
+        if self._probed is None:
+            self.probe(x, labels)
+        elif self._probed != self._modes():
+            refuse_unsafe_layers(self.model)
+            self.probe(x, labels)
         self._backward(x, labels)
         rules = list(self.rules.values())
-        norms2 = torch.stack([rule.norms2() for rule in rules])
-        total = norms2.sum(0)
+        share = per_layer_bound(max_grad_norm, len(rules))
+        norms2 = torch.stack([rule.norms2(share**2) for rule in rules])
+        dtype = self.model.get_parameter(self.order[0]).dtype
+        total = norms2.sum(0).to(dtype)
         bad, skipped = bad_records(total)
         if self.clipping == "flat":
-            factors = clip_factors(total, max_grad_norm).expand(len(rules), -1)
+            factors = clip_factors(norms2.sum(0), max_grad_norm).expand(len(rules), -1)
         else:
-            factors = clip_factors(norms2, per_layer_bound(max_grad_norm, len(rules)))
+            factors = clip_factors(norms2, share)
             factors = torch.where(torch.isfinite(total), factors, 0)
+        factors = factors.to(dtype)
         if bad is not None:
             for rule in rules:
                 rule.discard(bad)
@@ -124,70 +129,69 @@ class NetworkGradients:
             for key, gradient in rule.weighted(weights).items():
                 found[prefix + key] = gradient
             rule.reset()
-        return ClippedSum(
-            {name: found[name] for name in self.order}, total.clamp_min(0).sqrt(), skipped
-        )
+        return ClippedSum({name: found[name] for name in self.order}, total.sqrt(), skipped)
 
     def empty(self) -> ClippedSum:
         """The clipped sum over no record."""
         return empty_sum(self.model, self.order)
 
-    def outputs(self, x: Tensor) -> int:
-        """Size of a record's output; probes the network if that has not been done."""
-        if self._outputs is None:
-            self.probe(x)
-        return self._outputs
+    def probe(self, x: Tensor, labels: Tensor) -> None:
+        """Send made-up records of the kind of these rows through a copy of the network.
 
-    def probe(self, x: Tensor) -> None:
-        """Send made-up records of the shape of x through the network and refuse what mixes them.
-
-        x: (rows, ...), of which only shape, type and device are used. Raises InputError if a
-        record's output moves when another record does, or if a trainable layer is never called or
-        is called twice.
+        x (rows, ...), labels (rows,): only shapes, types and device are used. Raises InputError as
+        `dpatlas.privacy.probe.probe`.
         """
-        rows = max(PROBED, 2) * self.views
-        normals = generator(seed("probe", use="records")).standard_normal((rows, *x.shape[1:]))
-        made_up = torch.from_numpy(normals).to(x)
-        with self._watching(), torch.enable_grad():
-            output = self.model(made_up).detach()
-            unused = [name for name, rule in self.rules.items() if rule.calls == 0]
-            for rule in self.rules.values():
-                rule.reset()
-            made_up[self.views :] *= -2
-            moved = self.model(made_up).detach()
-        for rule in self.rules.values():
-            rule.reset()
-        if unused:
-            raise InputError(
-                f"layer {unused[0]}",
-                "trainable, but its forward is never called",
-                "a layer that is called, or one that is frozen",
+        probe(
+            Subject(
+                self.model,
+                self.loss,
+                self._on_copy,
+                x,
+                labels,
+                views=self.views,
+                settings=(self.clipping,),
             )
-        if len(output) != rows:
-            raise InputError("model", f"{len(output)} outputs for {rows} records", "one a record")
-        # Batches of equal size take the same route through the kernels: equal to rounding.
-        scale = output.abs().max().clamp_min(1e-6)
-        if not torch.allclose(output[: self.views] / scale, moved[: self.views] / scale, atol=1e-4):
-            raise InputError(
-                "model", "a record's output depends on other records", "records kept apart"
-            )
-        self._outputs = output.shape[-1]
+        )
+        self.take_as_probed()
+
+    def take_as_probed(self) -> None:
+        """The caller has probed the network as it is."""
+        self._probed = self._modes()
+
+    def _on_copy(self, model: nn.Module, loss: Loss) -> "NetworkGradients":
+        kernel = NetworkGradients(model, loss, self.views, self.clipping)
+        kernel.take_as_probed()
+        return kernel
+
+    def _modes(self) -> list[bool]:
+        return [module.training for module in self._modules]
 
     def _backward(self, x: Tensor, labels: Tensor) -> None:
-        with self._watching(), passes(), torch.enable_grad():
-            losses = self.loss(self.model(x), labels)
-            if losses.shape != (len(x),):
+        refuse_autocast(x.device)
+        with self._watching(len(x)), passes(), torch.enable_grad():
+            losses = losses_of(self.model, self.loss, x, labels)
+            self._refuse_unless(lambda rule: rule.calls, "its forward is never called")
+            if losses.requires_grad:
+                # A scalar: an output gradient of one's own makes torch load sympy, a second and
+                # more.
+                (losses.sum() / self.views).backward()
+            self._refuse_unless(lambda rule: rule.reached, "no gradient of the loss reaches it")
+
+    def _refuse_unless(self, fine: Callable[[Rule], bool], found: str) -> None:
+        for name, rule in self.rules.items():
+            if not fine(rule):
                 raise InputError(
-                    "loss", f"a result of shape {tuple(losses.shape)}", "one value a record"
+                    f"layer {name} ({type(rule.layer).__name__})",
+                    f"trainable, but {found}",
+                    "a layer that the loss depends on, or one that is frozen",
                 )
-            # A scalar: an output gradient of one's own makes torch load sympy, a second and more.
-            (losses.sum() / self.views).backward()
 
     @contextlib.contextmanager
-    def _watching(self) -> Iterator[None]:
+    def _watching(self, rows: int) -> Iterator[None]:
         try:
             for rule in self.rules.values():
                 rule.reset()
+                rule.rows = rows
                 rule.layer.forward = rule
             yield
         finally:
@@ -196,18 +200,25 @@ class NetworkGradients:
 
 
 def refuse_unsafe_layers(model: nn.Module) -> None:
-    """InputError that names the first layer which mixes records or draws unkeyed numbers."""
+    """InputError that names the first layer which mixes records or draws unkeyed numbers.
+
+    In evaluation mode BatchNorm and InstanceNorm with running statistics are maps of each record by
+    itself, which may stay if they are frozen, and Dropout drops nothing.
+    """
     for name, layer in model.named_modules():
         where = f"layer {name or 'model'} ({type(layer).__name__})"
         if isinstance(layer, _BatchNorm):
-            raise InputError(
-                where,
-                "statistics over the batch, so that one record moves the others' gradients",
-                "GroupNorm: dpatlas.models.group_norm.to_group_norm(model) replaces it",
-            )
-        if isinstance(layer, _InstanceNorm) and layer.track_running_stats:
+            trained = any(value.requires_grad for value in layer.parameters(recurse=False))
+            if layer.training or layer.running_mean is None or trained:
+                raise InputError(
+                    where,
+                    "statistics over the batch, so that one record moves the others' gradients",
+                    "GroupNorm (dpatlas.models.group_norm.to_group_norm(model) replaces it), or a "
+                    "frozen BatchNorm in evaluation mode",
+                )
+        if isinstance(layer, _InstanceNorm) and layer.track_running_stats and layer.training:
             raise InputError(where, "running statistics over records", "track_running_stats=False")
-        if isinstance(layer, _DropoutNd) and layer.p > 0:
+        if isinstance(layer, _DropoutNd) and layer.p > 0 and layer.training:
             raise InputError(where, f"p = {layer.p:g}, drawn outside of the keyed streams", "p = 0")
 
 

@@ -2,20 +2,30 @@
 
 A layer that the engine watches keeps what its records' gradients are made of: either the gradients
 themselves or their two factors, the input `a` and the output gradient `delta`. From that it gives
-squared norms per record and, once the clip factors are known, the weighted sum of gradients:
+upper bounds on squared norms per record and, once the clip factors are known, the weighted sum of
+gradients:
 
     g_i = dL_i / dW,     ||g_i||^2,     sum_i c_i g_i.
+
+A bound holds for what the record adds to the computed sum, whatever was rounded on the way: for
+kept gradients these themselves, for factors their rounded product (`dpatlas.privacy.factors`).
 
 Records are the first dimension of every tensor. With `views` > 1 a record owns that many
 consecutive rows, and its gradient is the sum over them.
 """
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from dpatlas.errors import InputError
+
+# Longer rows are squared and added up by blocks of that many numbers.
+NORM_BLOCK, SHORT_ROW = 256, 1024
+# A sum over more terms is taken by blocks, which are added up in float64: see `ClippedSum`.
+SUM_BLOCK = 4096
 
 
 class Watched(torch.autograd.Function):
@@ -32,6 +42,7 @@ class Watched(torch.autograd.Function):
     @staticmethod
     def backward(ctx, delta: Tensor) -> tuple[Tensor | None, None, None]:
         """The gradient with respect to x, where it is needed."""
+        ctx.rule.reached = True
         below = ctx.rule.backward(delta, *ctx.saved_tensors, wanted=ctx.needs_input_grad[0])
         return below, None, None
 
@@ -53,6 +64,10 @@ class Rule:
         }
         self.anchor = torch.zeros(0, requires_grad=True)
         self.calls = 0
+        # Whether a gradient came back in the last pass.
+        self.reached = False
+        # Of the pass that is running; None takes any number.
+        self.rows: int | None = None
         self.kept: dict[str, Tensor] = {}
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -62,11 +77,18 @@ class Rule:
             raise InputError(
                 f"layer {self.name}", "used more than once in a pass", "a layer used once"
             )
+        if self.rows is not None and len(x) != self.rows:
+            raise InputError(
+                f"layer {self.name} ({type(self.layer).__name__})",
+                f"an input of shape {tuple(x.shape)} for {self.rows} records",
+                "records first, with whatever belongs to a record in its own row",
+            )
         return Watched.apply(x, self.anchor, self)
 
     def reset(self) -> None:
         """Forget the last pass."""
         self.calls = 0
+        self.reached = False
         self.kept = {}
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -82,14 +104,20 @@ class Rule:
         parameter = getattr(self.layer, key)
         return None if parameter is None else parameter.detach()
 
-    def norms2(self) -> Tensor:
-        """||g_i||^2 over the layer's trainable parameters, shape (records,)."""
+    def norms2(self, small: float = 0.0) -> Tensor:
+        """Upper bounds on ||g_i||^2 over the layer's trainable parameters, float64 (records,).
+
+        `small`: what a squared norm may be without being clipped; a bound is tight as a part of the
+        larger of the two.
+        """
         return sum(rows_norm2(gradients) for gradients in self.kept.values())
 
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
         """sum_i c_i g_i by parameter, from `factors` c of shape (records,)."""
         return {
-            key: (factors @ gradients.flatten(1)).view(gradients.shape[1:])
+            key: in_blocks(
+                len(factors), 1, lambda rows, kept=gradients: factors[rows] @ kept[rows].flatten(1)
+            ).view(gradients.shape[1:])
             for key, gradients in self.kept.items()
         }
 
@@ -99,6 +127,40 @@ class Rule:
             gradients.masked_fill_(bad.view(-1, *[1] * (gradients.dim() - 1)), 0)
 
 
+def rounding(terms: int, dtype: torch.dtype) -> float:
+    """n u / (1 - 2 n u): n = `terms` roundings, relative to computed magnitudes.
+
+    gamma_n = n u / (1 - n u) bounds the error relative to the exact sum of magnitudes, which is at
+    most the computed one over 1 - gamma_n (Higham 2002, Lemma 3.1).
+    """
+    error = terms * torch.finfo(dtype).eps / 2
+    return error / (1 - 2 * error)
+
+
 def rows_norm2(gradients: Tensor) -> Tensor:
-    """||row||^2 of a (records, ...) tensor, without a squared copy of it."""
-    return torch.linalg.vector_norm(gradients.flatten(1), dim=1).square_()
+    """Upper bounds on ||row||^2 of a (records, ...) tensor, float64; no squared copy of it is made.
+
+    Short rows: in float64. Long ones: squares of blocks' norms, each of which the records' type
+    rounds by at most gamma_(NORM_BLOCK + 4), whatever the order of summation.
+    """
+    rows = gradients.flatten(1)
+    if rows.shape[1] <= SHORT_ROW:
+        return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square_()
+    whole = rows.shape[1] // NORM_BLOCK * NORM_BLOCK
+    blocks = torch.linalg.vector_norm(rows[:, :whole].unflatten(1, (-1, NORM_BLOCK)), dim=2)
+    rest = torch.linalg.vector_norm(rows[:, whole:], dim=1, dtype=torch.float64)
+    total = blocks.double().square_().sum(1).add_(rest.square_())
+    return total.mul_(1 + rounding(NORM_BLOCK + 4, rows.dtype))
+
+
+def in_blocks(records: int, positions: int, product: Callable[[slice], Tensor]) -> Tensor:
+    """The sum of `product(rows)` over blocks of at most SUM_BLOCK positions, added in float64."""
+    size = max(1, SUM_BLOCK // positions)
+    if records <= size:
+        return product(slice(None))
+    parts = (product(slice(start, start + size)) for start in range(0, records, size))
+    total = next(parts)
+    dtype, total = total.dtype, total.double()
+    for part in parts:
+        total += part
+    return total.to(dtype)

@@ -1,6 +1,6 @@
 """The private training loop: batch, clip, add noise, divide by the public batch size, update.
 
-    training = PrivateTraining(model, phases, x, labels, noise=Noise(spec.digest))
+    training = PrivateTraining(model, phases, x, labels, noise=Noise())
     training.run()
 
 Every random number is keyed by (spec, repetition, step, use), steps counted over all phases, so a
@@ -10,8 +10,8 @@ that gives no finite gradient contributes zero and is counted, and the divisor i
 expected batch.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,13 +21,22 @@ from torch import Tensor, nn
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.privacy.accounting import Phase
+from dpatlas.privacy.accounting import (
+    Guarantee,
+    Phase,
+    default_delta,
+    default_relation,
+    guarantee,
+)
 from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum
+from dpatlas.privacy.fingerprint import fingerprint, initial_values
 from dpatlas.privacy.host import on_device
+from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.noise import add_noise
 from dpatlas.privacy.optimizers import OPTIMIZERS, optimizer
-from dpatlas.privacy.per_record import Loss, NetworkGradients, cross_entropy
+from dpatlas.privacy.per_record import NetworkGradients, cross_entropy, refuse_unsafe_layers
+from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch, Sampler
 
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
@@ -104,6 +113,10 @@ class PrivateTraining:
     The step goes on with the same tensors, so what is to be kept is copied.
     `kernel` gives clipped sums for the phase that is running. `skipped_records` counts how often a
     record's gradient was not finite and contributed zero; the count is private.
+    `phases_run`, `guarantee` and `ledger` speak of the steps whose noisy sums exist, no others.
+    `shared_noise` names a comparison whose trainings differ and draw the same noise: then only one
+    of them may be released (`SHARED_NOISE`). Without it, a second training on a used (noise,
+    repetition) is refused by its first noisy step, unless it repeats the first one's bits.
 
     Raises InputError for data that do not fit together, samplers of another n, labels out of
     range, a model on another device, layers that the engine cannot clip.
@@ -123,13 +136,18 @@ class PrivateTraining:
         augmentation: Augmentation | None = None,
         ema_decay: float | None = None,
         on_update: OnUpdate | None = None,
+        shared_noise: str | None = None,
     ):
-        self.model, self.phases = model, tuple(phases)
+        self.model, self._phases = model, tuple(phases)
         self.x, self.labels = x, labels
-        self.noise, self.repetition = noise, repetition
+        self.noise, self.repetition, self.shared_noise = noise, repetition, shared_noise
         self.loss, self.augmentation, self.on_update = loss, augmentation, on_update
         self.views = augmentation.views if augmentation else 1
-        self.steps_done = 0
+        self.steps_done = self.steps_released = 0
+        # The repetition whose noise is this training's, and a digest of the weights it began with.
+        self._claimed: int | None = None
+        self._began_at: str | None = None
+        self._structure: str | None = None
         self._skipped: int | Tensor = 0
         check_records(model, x, labels)
         for phase in self.phases:
@@ -143,6 +161,72 @@ class PrivateTraining:
             real(ge=0, lt=1).check("ema_decay", ema_decay)
             self.ema = {name: value.detach().clone() for name, value in model.named_parameters()}
         self._enter_phases()
+
+    @property
+    def phases(self) -> tuple[TrainingPhase, ...]:
+        """As planned."""
+        return self._phases
+
+    @property
+    def phases_run(self) -> tuple[TrainingPhase, ...]:
+        """As far as they went: a step counts from the moment its noisy sum exists."""
+        left, run = self.steps_released, []
+        for phase in self.phases:
+            steps = min(left, phase.steps)
+            left -= steps
+            if steps:
+                run.append(replace(phase, steps=steps))
+        return tuple(run)
+
+    @property
+    def ran(self) -> Ran:
+        """What a ledger needs of this run."""
+        run = self.phases_run
+        return Ran(
+            mechanism=_mechanism(self.model, run),
+            phases=tuple(phase.accounted for phase in run),
+            max_grad_norm=tuple(phase.max_grad_norm for phase in run),
+            noise_source=self.noise.source,
+            shared_noise=self.shared_noise,
+        )
+
+    def guarantee(
+        self, delta: float | None = None, relation: str | None = None, accountant: str = "auto"
+    ) -> Guarantee:
+        """What the steps taken guarantee; epsilon is infinite without noise.
+
+        delta: None for `default_delta`. relation: None for add_remove where the samplers have it,
+        else replace_one. Raises InputError where they do not go together.
+        """
+        phases = [phase.accounted for phase in self.phases_run]
+        return guarantee(phases, *self._asked(delta, relation), accountant)
+
+    def ledger(
+        self,
+        delta: float | None = None,
+        relation: str | None = None,
+        *,
+        chosen_on_private_data: Sequence[Mapping[str, Any]] | None = (UNTOLD,),
+        **stated: Any,
+    ) -> dict[str, Any]:
+        """The ledger of the steps taken, see `dpatlas.privacy.ledger.ledger`, which takes `stated`.
+
+        delta, relation: as in `guarantee`. Who says nothing of how settings were chosen has a
+        ledger that says so; None states that nothing was. By default the clip bound is public.
+        """
+        delta, relation = self._asked(delta, relation)
+        return ledger(
+            self.ran,
+            delta=delta,
+            relation=relation,
+            chosen_on_private_data=chosen_on_private_data,
+            **stated,
+        )
+
+    def _asked(self, delta: float | None, relation: str | None) -> tuple[float, str]:
+        if relation is None:
+            relation = default_relation([phase.accounted for phase in self.phases])
+        return default_delta(len(self.x)) if delta is None else delta, relation
 
     @property
     def skipped_records(self) -> int:
@@ -166,6 +250,8 @@ class PrivateTraining:
         number, phase = self.phase_at(self.steps_done)
         if number != self._phase:
             self._start(number)
+        if phase.noise_multiplier and self._claimed != self.repetition:
+            self._claim()
         step = self.steps_done
         clipped = self._clipped_sum(phase, step)
         add_noise(
@@ -175,6 +261,7 @@ class PrivateTraining:
             repetition=self.repetition,
             step=step,
         )
+        self.steps_released = max(self.steps_released, step + 1)
         self._skipped += clipped.skipped
         if self.on_update is not None:
             self.on_update(step, clipped.gradients)
@@ -207,32 +294,43 @@ class PrivateTraining:
                 for key, value in self._optimizer.state.items()
             }
         facts = {
+            "plan": self._plan(),
             "steps_done": self.steps_done,
+            "steps_released": self.steps_released,
             "phase": self._phase,
             "optimizer_steps": self._optimizer.steps if self._optimizer else 0,
             "skipped_records": self.skipped_records,
             "repetition": self.repetition,
             "secret": self.noise.secret,
+            "shared_noise": self.shared_noise,
+            "began_at": self._began_at,
         }
         return arrays, facts
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Go on from a state of the same run; InputError if it does not fit this model."""
+        """Go on from a state of the same run; InputError if it is of another model or plan.
+
+        `max_physical_batch` may differ, which changes no digit beyond rounding.
+        """
         names = {name.removeprefix("weights/") for name in arrays if name.startswith("weights/")}
         parameters = dict(self.model.named_parameters())
         fits = names == set(parameters) and all(
             arrays[f"weights/{name}"].shape == value.shape for name, value in parameters.items()
         )
         averaged = any(name.startswith("ema/") for name in arrays)
-        if not fits or facts["repetition"] != self.repetition or averaged != (self.ema is not None):
+        ours = all(facts[name] == getattr(self, name) for name in ("repetition", "shared_noise"))
+        if not fits or not ours or averaged != (self.ema is not None):
             raise InputError("checkpoint", "a state of another run", "one of this model and run")
+        self._check_plan(facts.get("plan"))
         with torch.no_grad():
             for name, value in parameters.items():
                 value.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
             for name, value in (self.ema or {}).items():
                 value.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
         self.noise.carry(facts["secret"])
+        self._claimed, self._began_at = None, facts["began_at"]
         self.steps_done = facts["steps_done"]
+        self.steps_released = facts["steps_released"]
         self._skipped = facts["skipped_records"]
         self._phase = None
         if facts["phase"] is not None:
@@ -244,6 +342,34 @@ class PrivateTraining:
                 if name.startswith("optimizer/")
             }
 
+    def _plan(self) -> dict[str, Any]:
+        """What steps do, as JSON has it: a state belongs to one plan."""
+        return {
+            "phases": [_phase_facts(phase) for phase in self.phases],
+            "loss": getattr(self.loss, "__qualname__", type(self.loss).__name__),
+            "augmentation": type(self.augmentation).__name__ if self.augmentation else None,
+            "views": self.views,
+            "ema_decay": self.ema_decay,
+            "shared_noise": self.shared_noise,
+        }
+
+    def _check_plan(self, stored: Mapping[str, Any] | None) -> None:
+        """InputError that names the first thing in which a state's plan differs from this one."""
+        plan = self._plan()
+        if stored == plan:
+            return
+        if stored is None:
+            raise InputError("checkpoint", "a state without its phases", "one of this version")
+        phases, others = stored["phases"], plan["phases"]
+        if len(phases) == len(others):
+            stored = {**stored, **_numbered(phases)}
+            plan = {**plan, **_numbered(others)}
+        name = next(name for name, value in plan.items() if stored.get(name) != value)
+        if name == "phases":
+            raise InputError("checkpoint", f"{len(phases)} phases", f"{len(others)}, as planned")
+        found = f"a state of another plan: {name} {stored[name]!r}"
+        raise InputError("checkpoint", found, f"{plan[name]!r}, as planned")
+
     def _enter_phases(self) -> None:
         """Build every phase's kernel once, so that what cannot be trained is refused at once."""
         self._phase = self._optimizer = None
@@ -251,7 +377,6 @@ class PrivateTraining:
         for number, phase in enumerate(self.phases):
             if phase.steps:
                 self._start(number)
-                check_labels(self.labels, self.kernel.outputs(self.x[:1]), self.loss)
         self._phase = None
 
     def _start(self, number: int) -> None:
@@ -266,7 +391,9 @@ class PrivateTraining:
                 sorted({name.split(".")[0] for name, _ in self.model.named_parameters()})
             )
             raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
-        self.kernel = kernel_for(self.model, self.loss, self.views, phase.clipping)
+        self.kernel = probed_kernel(
+            self.model, self.loss, self.x, self.labels, self.augmentation, phase.clipping
+        )
         self._constants = self.kernel.constants(self.x)
         self._optimizer = optimizer(
             phase.optimizer,
@@ -277,8 +404,19 @@ class PrivateTraining:
         )
         self._phase = number
 
+    def _claim(self) -> None:
+        """Take the noise of this repetition, or raise InputError if another training did."""
+        if self._began_at is None:
+            self._began_at = initial_values(self.model)
+        if self._structure is None:
+            self._structure = fingerprint(type(self), self.model, self.loss, self.augmentation)
+        training = (self._structure, self.phases, self.x, self.labels, self._began_at)
+        self.noise.claim(self.repetition, fingerprint(training), self.shared_noise)
+        self._claimed = self.repetition
+
     def _clipped_sum(self, phase: TrainingPhase, step: int) -> ClippedSum:
         x, labels, constants = self.x, self.labels, self._constants
+        refuse_autocast(x.device)
         if not isinstance(phase.sampler, FullBatch):
             batch = phase.sampler.batch_indices(self.noise, self.repetition, step)
             picked = on_device(batch, x.device)
@@ -314,6 +452,77 @@ class PrivateTraining:
                 self.ema[name].lerp_(value, 1 - decay)
 
 
+def probed_kernel(
+    model: nn.Module,
+    loss: Loss,
+    x: Tensor,
+    labels: Tensor,
+    augmentation: Augmentation | None = None,
+    clipping: str = "flat",
+) -> NetworkGradients | SoftmaxGradients:
+    """`kernel_for` such data, after `dpatlas.privacy.probe` with the real loss and augmentation.
+
+    x (n, ...), labels (n,): of the records only shapes, types and device are used by the probe, and
+    the least and largest label by a check that the cross-entropy knows them.
+    """
+    views = augmentation.views if augmentation else 1
+    refuse_unsafe_layers(model)
+    kernel = kernel_for(model, loss, views, clipping)
+
+    def on_copy(copied: nn.Module, its_loss: Loss) -> NetworkGradients | SoftmaxGradients:
+        return taken_as_probed(kernel_for(copied, its_loss, views, clipping))
+
+    settings = (type(kernel), clipping)
+    subject = Subject(
+        model, loss, on_copy, x[:1], labels[:1], augmentation=augmentation, settings=settings
+    )
+    check_labels(labels, probe(subject), loss)
+    return taken_as_probed(kernel)
+
+
+def taken_as_probed(
+    kernel: NetworkGradients | SoftmaxGradients,
+) -> NetworkGradients | SoftmaxGradients:
+    """The kernel, which need not probe its network by itself."""
+    if isinstance(kernel, NetworkGradients):
+        kernel.take_as_probed()
+    return kernel
+
+
+def _phase_facts(phase: TrainingPhase) -> dict[str, Any]:
+    """Of a phase, as JSON has it, what changes more than rounding."""
+    facts = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in vars(phase).items()
+        if name != "max_physical_batch"
+    }
+    sampler = phase.sampler
+    law = {"name": sampler.name, "n": int(sampler.n), "batch": int(sampler.batch)}
+    return {**facts, "sampler": law, "trainable": list(phase.trainable)}
+
+
+def _numbered(phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One entry for every setting of every phase, in the place of "phases"."""
+    settings = {
+        f"{name} of phase {number}": value
+        for number, phase in enumerate(phases, 1)
+        for name, value in phase.items()
+    }
+    return {**settings, "phases": None}
+
+
+def _mechanism(model: nn.Module, phases: Sequence[TrainingPhase]) -> str:
+    """In words: update rule, clipping, and what is trained of which network."""
+    texts = {}
+    for phase in phases:
+        private = "DP-SGD" if phase.noise_multiplier else "SGD without noise"
+        rule = private.replace("SGD", "Adam") if phase.optimizer == "adam" else private
+        names = [name or "all parameters" for name in phase.trainable]
+        texts[f"{rule}, {phase.clipping} clipping, on {' and '.join(names)}"] = None
+    taken = "; then ".join(texts) or "no step"
+    return f"{taken} of {type(model).__name__}"
+
+
 def kernel_for(
     model: nn.Module, loss: Loss, views: int = 1, clipping: str = "flat"
 ) -> NetworkGradients | SoftmaxGradients:
@@ -324,7 +533,12 @@ def kernel_for(
         if type(layer).forward is not nn.Sequential.forward
     ]
     name, layer = layers[0] if layers else ("", model)
-    if len(layers) == 1 and type(layer) is nn.Linear and loss is cross_entropy and views == 1:
+    plain = type(layer) is nn.Linear and "forward" not in vars(layer)
+    # Hooks may change what a layer gives: the closed form would not know.
+    plain &= not any(
+        module._forward_hooks or module._forward_pre_hooks for module in model.modules()
+    )
+    if len(layers) == 1 and plain and loss is cross_entropy and views == 1:
         return SoftmaxGradients(layer, f"{name}." if name else "")
     return NetworkGradients(model, loss, views, clipping)
 

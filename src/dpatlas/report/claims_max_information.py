@@ -14,6 +14,7 @@ from dpatlas.core.maxinf_selection import (
     HYPERPARAMETERS,
     PAID,
     RIGOROUS,
+    UNIVERSE,
     Setting,
     settings_of,
 )
@@ -28,6 +29,7 @@ TEST_ERRORS = {
     PAID: "test_error",
     "certificate_tight": "test_error",
     RIGOROUS: "test_error",
+    UNIVERSE: "test_error",
     PRIOR: "prior_test_error",
 }
 METHODS = ("reparametrisation", "sampling")
@@ -194,7 +196,9 @@ def _selected(setting: Setting, kind: str, by: str = PAID) -> list[Record]:
 def _words(certificate: str) -> str:
     """A name of a certificate for people."""
     name, _, what = certificate.partition("_")
-    return f"{what} {name}" if what in ("tight", "rigorous") else f"{name} of the {what}"
+    return (
+        f"{what} {name}" if what in ("tight", "rigorous", "universe") else f"{name} of the {what}"
+    )
 
 
 def _name(setting: Setting) -> str:

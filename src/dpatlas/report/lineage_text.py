@@ -256,7 +256,7 @@ def _one_code(trace: Trace) -> str:
 def _seeds(seeds: Mapping[str, Any] | None) -> str:
     """Numbers and uses before the sentences that say how a seed comes about."""
     found = seeds or {}
-    return _words(dict(sorted(found.items(), key=lambda item: "(" in str(item[1]))))
+    return in_words(dict(sorted(found.items(), key=lambda item: "(" in str(item[1]))))
 
 
 def _some_values(tree: Tree, values: Sequence[Any]) -> str:

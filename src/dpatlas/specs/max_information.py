@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from dpatlas.bounds.max_information_certificates import check_budget
-from dpatlas.bounds.max_information_published import PriorGrid
+from dpatlas.bounds.max_information_universe import setting_weight
+from dpatlas.core.maxinf_looks import counted, looks_of, network_of, ranked
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.specs.common import run_spec
@@ -72,29 +74,16 @@ def memory_mb(spec: Spec) -> int:
     return round(1100 + (4 * array_mb(data) if data else 0))
 
 
-def priors_of(chosen: Mapping[str, Any], levels: Mapping[str, float]) -> list[dict[str, Any]]:
+def priors_of(chosen: Mapping[str, Any], beta: float) -> list[dict[str, Any]]:
     """Every prior of a data set: independent, DP-SGD by kappa, and DP-SGD's noise alone.
 
     The steps that noise alone takes do not depend on zeta: one control for each rate and E.
     """
-    grid = chosen["grid"]
-    declared = PriorGrid(
-        *(tuple(grid[name]) for name in ("zetas", "lrs", "epochs", "taus")),
-        grid["m"],
-        grid["sigma"],
-        chosen["K1"],
-        *(levels[name] for name in ("delta", "delta_mc", "beta")),
-        draws=1,
-    )
     tuples = [
-        {
-            "zeta": float(each.zeta),
-            "sigma": float(grid["sigma"]),
-            "m": grid["m"],
-            "E": each.E,
-            "lr": float(each.learning_rate),
-        }
-        for each in declared.lowest_kappa(chosen["data"]["n_train"] // grid["m"])
+        {"zeta": float(zeta), "sigma": float(sigma), "m": m, "E": E, "lr": float(lr)}
+        for zeta, sigma, m, E, lr in ranked(
+            chosen["grid"], chosen["K1"], chosen["data"]["n_train"], beta
+        )
     ]
     controls = {(each["lr"], each["E"]): each for each in reversed(tuples)}
     return [
@@ -105,10 +94,8 @@ def priors_of(chosen: Mapping[str, Any], levels: Mapping[str, float]) -> list[di
 
 
 def _certificates(config: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[Spec]:
-    block = config[KEY]
-    shared = {name: value for name, value in block["certificates"].items() if name != "sets"}
-    fields = {**_levels(block), **shared, **_set(chosen)}
-    priors, size = priors_of(fields, fields), chosen["priors_per_job"]
+    fields, priors = _certified(config, chosen)
+    size = chosen["priors_per_job"]
     return [
         run_spec(
             config,
@@ -124,13 +111,11 @@ def _certificates(config: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[
 def _agreement(config: Mapping[str, Any]) -> Spec:
     """One DP-SGD prior of a data set, with `repetitions` counts by either method."""
     block = config[KEY]
-    shared = {name: value for name, value in block["certificates"].items() if name != "sets"}
     own = block["agreement"]
     chosen = block["certificates"]["sets"][own["set"]]
-    fields = {**_levels(block), **shared, **_set(chosen)}
-    private = [prior for prior in priors_of(fields, fields) if prior["kind"] == "dp-sgd"]
+    fields, priors = _certified(config, chosen)
     fields |= {
-        "priors": private[:1],
+        "priors": [prior for prior in priors if prior["kind"] == "dp-sgd"][:1],
         "taus": [fields["grid"]["taus"][0]],
         "draws": own["draws"],
         "repetitions": own["repetitions"],
@@ -139,18 +124,31 @@ def _agreement(config: Mapping[str, Any]) -> Spec:
     return run_spec(config, KEY, "agreement", fields, f"agreement-{_name(chosen)}")
 
 
-def _levels(block: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(block[name]) for name in LEVELS}
+def _certified(
+    config: Mapping[str, Any], chosen: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Fields of the jobs of a data set, and all its priors.
 
-
-def _set(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """A data set's own settings, numbers as the reals that they stand for."""
+    K1 and K2 pay for all that the looks at the same records tried, K1 for no less than declared.
+    """
+    block = config[KEY]
+    shared = {name: value for name, value in block["certificates"].items() if name != "sets"}
+    levels = {name: float(block[name]) for name in LEVELS}
     own = {name: value for name, value in chosen.items() if name != "priors_per_job"}
-    grid = own["grid"]
+    grid = _reals(chosen["grid"])
+    looks = looks_of(block["looks"], chosen, config["seed"])
+    looks["others"] = [{**each, "grid": _reals(each["grid"])} for each in looks["others"]]
+    n, beta = chosen["data"]["n_train"], levels["beta"]
+    K1, K2 = counted(looks, ranked(grid, chosen["K1"], n, beta), grid["taus"], beta)
+    own |= {"grid": grid, "data": {**chosen["data"], "n_add": 0}, "looks": looks}
+    own |= {"tuples": chosen["K1"], "taus": grid["taus"], "K1": max(K1, chosen["K1"]), "K2": K2}
+    return {**levels, **shared, **own}, priors_of(chosen, beta)
+
+
+def _reals(grid: Mapping[str, Any]) -> dict[str, Any]:
+    """A grid with numbers as the reals that they stand for."""
     reals = {name: [float(value) for value in grid[name]] for name in ("zetas", "lrs", "taus")}
-    own["grid"] = {**grid, **reals, "sigma": float(grid["sigma"])}
-    own["data"] = {**chosen["data"], "n_add": 0}
-    return {**own, "taus": own["grid"]["taus"], "K2": len(reals["taus"])}
+    return {**grid, **reals, "sigma": float(grid["sigma"])}
 
 
 def _name(chosen: Mapping[str, Any]) -> str:
@@ -163,19 +161,49 @@ def _check(block: Mapping[str, Any]) -> None:
         check_budget(block["delta"], block["delta_mc"], block["beta"])
     except InputError as error:
         raise InputError(f"{KEY}.{error.where}", error.found, error.allowed) from None
+    for name, look in block["looks"].items():
+        _check_grid(f"{KEY}.looks.{name}.set", look["set"])
     for i, chosen in enumerate(sets):
         place = f"{KEY}.certificates.sets.{i}"
         check_records(f"{place}.data", chosen["data"])
+        _check_grid(place, chosen)
         n = chosen["data"]["n_train"]
-        if chosen["grid"]["m"] > n:
-            raise InputError(f"{place}.grid.m", chosen["grid"]["m"], f"at most n_train = {n}")
-        tuples = math.prod(len(chosen["grid"][name]) for name in ("zetas", "lrs", "epochs"))
-        if tuples > MOST_TUPLES:
-            found = f"{tuples} tuples of zetas, lrs and epochs"
-            raise InputError(f"{place}.grid", found, f"at most {MOST_TUPLES}")
         if chosen["training"]["batch"] > n:
             found = chosen["training"]["batch"]
             raise InputError(f"{place}.training.batch", found, f"at most n_train = {n}")
+        _check_universe(place, chosen)
     if block["agreement"]["set"] >= len(sets):
         allowed = f"a place among the {len(sets)} sets, from 0"
         raise InputError(f"{KEY}.agreement.set", block["agreement"]["set"], allowed)
+
+
+def _check_grid(place: str, chosen: Mapping[str, Any]) -> None:
+    n = chosen["data"]["n_train"]
+    if chosen["grid"]["m"] > n:
+        raise InputError(f"{place}.grid.m", chosen["grid"]["m"], f"at most n_train = {n}")
+    tuples = math.prod(len(chosen["grid"][name]) for name in ("zetas", "lrs", "epochs"))
+    if tuples > MOST_TUPLES:
+        found = f"{tuples} tuples of zetas, lrs and epochs"
+        raise InputError(f"{place}.grid", found, f"at most {MOST_TUPLES}")
+
+
+def _check_universe(place: str, chosen: Mapping[str, Any]) -> None:
+    """Every setting of a set has a weight: one at a time of each list, since weights multiply."""
+    grid = chosen["grid"]
+    spans = {"zeta": "zetas", "lr": "lrs", "E": "epochs", "tau": "taus"}
+    for row in zip_longest(*(grid[name] for name in spans.values())):
+        values = {
+            one: grid[name][0] if value is None else value
+            for (one, name), value in zip(spans.items(), row, strict=True)
+        }
+        try:
+            setting_weight(
+                kind="dp-sgd",
+                **network_of(chosen),
+                **values,
+                tau_is="deviation",
+                **{name: grid[name] for name in ("sigma", "m")},
+                **{"n": chosen["data"]["n_train"], "look": 1, "run": 0},
+            )
+        except InputError as error:
+            raise InputError(f"{place}.{error.where}", error.found, error.allowed) from None

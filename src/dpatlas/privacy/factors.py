@@ -1,0 +1,153 @@
+"""Norms and weighted sums of gradients that are kept as factors, g = sum_t delta_t a_t^T.
+
+The Gram form of a squared norm, G = <delta delta^T, a a^T>, loses every digit where the positions'
+terms cancel, as they do when activations share a large offset. What it can lose is known. With
+
+    S = sum_t |delta_t| |a_t|,    gamma_n = n u / (1 - n u),
+
+u the unit roundoff of the records' type, every entry of a product of Gram matrices errs by at most
+gamma_n |delta_s| |delta_t| |a_s| |a_t| for n roundings on the way to it (Higham 2002, section 3.1,
+for any order of summation), so G errs by at most gamma_n S^2; and the weighted sum of T positions
+errs by at most gamma_(T + 3) S times the weight. A record is therefore clipped by
+
+    ||g|| <= sqrt(max(G, 0) + gamma_n S^2) + gamma_(T + 3) S.
+
+Where that is not tight, the record's own gradient is multiplied out in float64 (factors are exact
+in it), and so is its share of the sum. Which way a record goes follows from its factors alone.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from dpatlas.privacy import clipping
+from dpatlas.privacy.rules import Rule, in_blocks, rounding
+
+# A record goes by the bound where this exceeds the squared norm by at most this part of it (or of
+# what a layer may have): its gradient is clipped by half as much too far.
+SLACK = 0.01
+# Inner products are cut there: roundings add up within a block, and once for every further block.
+INNER = 256
+# Numbers of the gradients that are multiplied out in float64 at a time.
+MULTIPLIED = 2**24
+
+
+class Factored(Rule):
+    """A rule that keeps gradients, or `inputs` and `delta` of every record where that costs less.
+
+    `loose` marks the records of the last pass that go by float64; None where there is none.
+    """
+
+    inputs = delta = loose = None
+
+    def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """a (rows, positions, in) and delta (rows, positions, out) of these records, float64."""
+        raise NotImplementedError
+
+    def bounds2(self, inputs: Tensor, outputs: Tensor, roundings: int, small: float) -> Tensor:
+        """Upper bounds on ||g_i||^2, float64, from Gram matrices (records, positions, positions).
+
+        `roundings`: n above, without the product of two entries. The matrices are used up.
+        """
+        positions, kind = inputs.shape[1], torch.finfo(inputs.dtype)
+        # A square that underflows is taken for the smallest normal number.
+        lengths2 = [
+            gram.diagonal(dim1=1, dim2=2).clamp_min(kind.tiny).double()
+            for gram in (inputs, outputs)
+        ]
+        spread = (lengths2[0] * lengths2[1]).sqrt_().sum(1)
+        norms2 = inputs.mul_(outputs).sum((1, 2), dtype=torch.float64).clamp_min_(0)
+        error = rounding(roundings + 1, inputs.dtype)
+        bounds = (norms2 + error * spread.square()).sqrt_()
+        bounds = bounds.add_(spread, alpha=rounding(positions + 3, inputs.dtype)).square_()
+        # Also where a comparison with what is no number fails.
+        loose = ~(bounds - norms2 <= SLACK * norms2.clamp_min(small))
+        rows = self._rows(loose)
+        if rows is None:
+            return bounds
+        self.loose = loose
+        exact = self._norms(rows) + rounding(positions, torch.float64) * spread[rows]
+        return torch.where(loose, bounds.index_copy(0, rows, exact.square_()), bounds)
+
+    def weighted_factors(self, factors: Tensor, product) -> Tensor:
+        """sum_i c_i g_i; `product(delta, rows)` multiplies scaled delta of a slice of records."""
+        ordinary = factors if self.loose is None else torch.where(self.loose, 0, factors)
+        scaled = self.delta * ordinary.view(-1, *[1] * (self.delta.dim() - 1))
+        total = in_blocks(len(scaled), self.positions(), lambda rows: product(scaled[rows], rows))
+        if self.loose is None:
+            return total
+        weights = (factors - ordinary).double()
+        exact = total.double().flatten(1)
+        for rows in self._rows(self.loose).split(self._at_once()):
+            a, delta = self.pairs(rows)
+            delta = delta * weights[rows, None, None]
+            exact.addmm_(delta.flatten(0, 1).T, a.flatten(0, 1))
+        return exact.view(total.shape).to(total.dtype)
+
+    def positions(self) -> int:
+        """Positions of a record."""
+        raise NotImplementedError
+
+    def discard(self, bad: Tensor) -> None:
+        """Factors are copied: they may be the caller's own records."""
+        super().discard(bad)
+        if self.delta is not None:
+            for key in ("inputs", "delta"):
+                kept = getattr(self, key)
+                keep = ~bad.view(-1, *[1] * (kept.dim() - 1))
+                setattr(self, key, torch.where(keep, kept, 0))
+
+    def reset(self) -> None:
+        """Forget the last pass."""
+        super().reset()
+        self.inputs = self.delta = self.loose = None
+
+    def _rows(self, loose: Tensor) -> Tensor | None:
+        """Numbers of the loose records, None for none; all where the host must not look."""
+        if not clipping.may_look(loose):
+            return torch.arange(len(loose), device=loose.device)
+        return loose.nonzero()[:, 0] if loose.any() else None
+
+    def _at_once(self) -> int:
+        return max(1, MULTIPLIED // self.value("weight").numel())
+
+    def _norms(self, rows: Tensor) -> Tensor:
+        norms = []
+        for some in rows.split(self._at_once()):
+            a, delta = self.pairs(some)
+            gradients = torch.bmm(delta.transpose(1, 2), a)
+            norms.append(torch.linalg.vector_norm(gradients.flatten(1), dim=1))
+        return torch.cat(norms)
+
+
+def multiplied(delta: Tensor, a: Tensor) -> Tensor:
+    """g_i = sum_t delta_it a_it^T of every record, (records, out, in).
+
+    Products in batches round a record's gradient as it happens to lie in memory, so that it moves
+    where another record goes. A CPU multiplies again in float64 where that may be more than SLACK
+    of a gradient; a GPU, whose host must not look, rounds every record alike.
+    """
+    gradients = torch.bmm(delta.transpose(1, 2), a)
+    spread = (torch.linalg.vector_norm(delta, dim=2) * torch.linalg.vector_norm(a, dim=2)).sum(1)
+    error = rounding(delta.shape[1], a.dtype) * spread
+    loose = ~(error <= SLACK * torch.linalg.vector_norm(gradients.flatten(1), dim=1))
+    if clipping.may_look(loose) and loose.any():
+        # One by one: where every record is affected, the batch in float64 would be twice its size.
+        for row in loose.nonzero()[:, 0].tolist():
+            gradients[row] = delta[row].double().T @ a[row].double()
+    return gradients
+
+
+def gram(rows: Tensor) -> Tensor:
+    """rows rows^T of (records, positions, features), inner products by blocks of INNER."""
+    first, *others = rows.split(INNER, -1)
+    total = torch.bmm(first, first.transpose(1, 2))
+    for block in others:
+        total += torch.bmm(block, block.transpose(1, 2))
+    return total
+
+
+def gram_roundings(features: int) -> int:
+    """Roundings on the way to an entry of `gram`."""
+    return min(features, INNER) + math.ceil(features / INNER) - 1

@@ -1,0 +1,99 @@
+"""Whether two trainings are the same one: a digest of everything that their noisy sums depend on.
+
+Trainings of one fingerprint and equal initial weights release the same bits, so that they may draw
+the same noise. It is meant to catch mistakes: a change behind torch's back, of a numpy array that a
+tensor shares or of a module's private attributes, is not seen.
+"""
+
+import functools
+import hashlib
+import itertools
+from types import MethodType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
+
+_numbers = itertools.count()
+# Functions and classes without a name to import them by; tensors by their version, with digests.
+_numbered, _known = WeakIdKeyDictionary(), WeakIdKeyDictionary()
+
+
+def fingerprint(*parts: Any) -> str:
+    """Hex digest of `parts`.
+
+    Tensors and arrays count by value, modules by class, settings and shapes (not by their weights),
+    other objects by class and attributes, functions and classes by the name to import them by; one
+    that has none is equal to itself alone. Tensors are read once, until torch has changed them.
+    """
+    return _digest(_text(parts).encode())
+
+
+def initial_values(model: nn.Module) -> str:
+    """Digest of all parameters and buffers."""
+    # Weights change with every step: what is remembered of them would never be asked for.
+    return fingerprint([(name, _content(value)) for name, value in model.state_dict().items()])
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _text(value: Any, within: tuple[int, ...] = ()) -> str:
+    """Equal for equal values; `within`: objects that this one is a part of."""
+    if value is None or isinstance(value, bool | int | float | str | bytes | np.generic):
+        return repr(value)
+    if isinstance(value, torch.dtype | torch.device):
+        return str(value)
+    if isinstance(value, Tensor):
+        return _tensor_text(value)
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape} {_digest(np.ascontiguousarray(value))}"
+    if id(value) in within:
+        return f"above by {len(within) - within.index(id(value))}"
+    text = functools.partial(_text, within=(*within, id(value)))
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{text(k)}: {text(v)}' for k, v in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(text, value))}]"
+    if isinstance(value, set | frozenset):
+        return f"set {sorted(map(text, value))}"
+    if isinstance(value, nn.Module):
+        return f"{text(type(value))} {text(_settings(value))}"
+    if isinstance(value, functools.partial):
+        return f"partial {text([value.func, value.args, value.keywords])}"
+    if isinstance(value, MethodType):
+        return f"method {text([value.__self__, value.__func__])}"
+    name = getattr(value, "__qualname__", None)
+    if name is None and hasattr(value, "__dict__"):
+        return f"{text(type(value))} {text(vars(value))}"
+    if name is None or "<" in name:
+        return f"object {_numbered.setdefault(value, next(_numbers))}"
+    return f"{value.__module__}.{name}"
+
+
+def _settings(module: nn.Module) -> list[Any]:
+    """Attributes that are no weights, shapes of those that are, and the modules within."""
+    own = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    weights = itertools.chain(
+        module.named_parameters(recurse=False), module.named_buffers(recurse=False)
+    )
+    shapes = {name: (value.dtype, value.device, tuple(value.shape)) for name, value in weights}
+    return [own, shapes, dict(module.named_children())]
+
+
+def _tensor_text(value: Tensor) -> str:
+    version = None if value.is_inference() else value._version
+    known = _known.get(value)
+    if known is None or known[0] is None or known[0] != version:
+        known = version, _content(value)
+        _known[value] = known
+    return known[1]
+
+
+def _content(value: Tensor) -> str:
+    host = value.detach()
+    host = host if host.device.type == "cpu" else host.cpu()
+    return f"{value.dtype} {tuple(value.shape)} {_digest(np.ascontiguousarray(host.numpy()))}"

@@ -1,0 +1,584 @@
+"""Together equals alone: what a record adds to a clipped sum depends on no other record.
+
+Accounting rests on that, and layers, losses or augmentations that look across a batch break it. So
+before a kernel sees a record, made-up ones go through a copy of the network, with the real loss,
+augmentation, views and shapes: alone and in several batches (all, in another order, with one
+removed, with one replaced; duplicates and offsets up to 1e6 among them). For a small clip bound C
+and for one that clips nothing, the clipped sum of a batch must be the sum of its records' own;
+where nothing is clipped, it must also be what autograd makes of the summed losses. Gradients,
+buffers, attributes and global generators must stay as they were. What fails is refused by name.
+
+The copy is in float64, where equality means 1e-5; a network that only takes its own precision is
+compared in that, to 1e-3. Its weights are moved at random: at zero weights nothing shows.
+"""
+
+import copy
+import math
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dpatlas.core.seeds import generator
+from dpatlas.errors import InputError
+from dpatlas.privacy.clipping import ClippedSum
+
+# Of what is compared: float64 rounding, amplified by an offset of 1e6, is far below.
+TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
+# No gradient of made-up records is as long.
+NO_CLIP = 1e30
+# Small against the gradients' median, so that the clip acts on nearly every record.
+CLIPPED_SHARE = 1e-2
+# (scale, offset) of made-up records. Of large records, and for large networks, only the first few
+# are made: ten seconds would become a minute.
+RECORDS = ((1, 0), (1, 0), (1, 1e6), (1e-2, 0), (10, 0), (1, 1e3), (1, 0))
+FEW, LARGE_RECORD, LARGE_NETWORK = 3, 20_000, 1_000_000
+# Of the actual weights' own size; weights that are zero are moved by so much.
+WEIGHT_NOISE = 0.5
+KEY = 0x70726F6265
+REMEMBERED = 64
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Kernel(Protocol):
+    """Clipped sums of per-record gradients."""
+
+    def clipped_sum(self, x: Tensor, labels: Tensor, max_grad_norm: float) -> ClippedSum:
+        """Over the records of x."""
+
+
+class Views(Protocol):
+    """An augmentation, as `dpatlas.privacy.training.Augmentation`."""
+
+    views: int
+
+    def draw(self, draws: np.random.Generator, records: int) -> Tensor:
+        """Parameters of all views of `records` records."""
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        """The views, those of a record one after the other."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is to be trained, and how its kernel is built on a copy of it.
+
+    x (records, ...) and labels (records, ...): only shapes, types and device of a record are used.
+    views: rows of x a record, where no augmentation makes them.
+    """
+
+    model: nn.Module
+    loss: Loss
+    kernel_of: Callable[[nn.Module, Loss], Kernel]
+    x: Tensor
+    labels: Tensor
+    views: int = 1
+    augmentation: Views | None = None
+    # Whatever else decides how the kernel computes.
+    settings: tuple = ()
+
+
+def probe(subject: Subject) -> int:
+    """Refuse what makes records depend on each other; the size of a record's output.
+
+    A subject that differs in values of weights only from one that has passed passes at once.
+    Raises InputError that names the layer, the loss, the augmentation or the parameter.
+    """
+    refuse_half_precision(subject.model, subject.x.device)
+    key = _fingerprint(subject)
+    outputs = _passed.get(key)
+    if outputs is None:
+        outputs = _Probe(subject).run()
+        _passed[key] = outputs
+        while len(_passed) > REMEMBERED:
+            _passed.popitem(last=False)
+    return outputs
+
+
+def refuse_half_precision(model: nn.Module, device: torch.device) -> None:
+    """InputError for autocast, and for trainable parameters in less than float32.
+
+    The clipped gradients of records would be rounded each on its own, beyond the clip bound.
+    """
+    refuse_autocast(device)
+    for name, value in model.named_parameters():
+        if value.requires_grad and value.dtype not in TOLERANCES:
+            raise InputError(f"parameter {name}", str(value.dtype), "float32 or float64")
+
+
+def refuse_autocast(device: torch.device) -> None:
+    """InputError where autocast is on."""
+    if torch.is_autocast_enabled(device.type):
+        dtype = torch.get_autocast_dtype(device.type)
+        raise InputError("autocast", f"on, to {dtype}", "off: the clip bound holds in float32")
+
+
+def losses_of(model: nn.Module, loss: Loss, x: Tensor, labels: Tensor) -> Tensor:
+    """One loss a row of x; InputError for another shape."""
+    losses = loss(model(x), labels)
+    if losses.shape != (len(x),):
+        found = f"a result of shape {tuple(losses.shape)}"
+        raise InputError("loss", found, "one value a record")
+    return losses
+
+
+class _Probe:
+    """One probe: a copy of the network, made-up records, and the comparisons."""
+
+    def __init__(self, subject: Subject):
+        self.subject = subject
+        augmentation = subject.augmentation
+        self.views = augmentation.views if augmentation else subject.views
+        self.draws = generator(KEY)
+        self.precision = torch.float64
+
+    def run(self) -> int:
+        """The size of a record's output, if nothing is refused."""
+        subject = self.subject
+        before = _global_state(subject.model)
+        try:
+            outputs = self._in(torch.float64)
+        except InputError:
+            raise
+        except Exception:  # whatever a user's network raises
+            # A network or a loss may hold constants of its own precision.
+            outputs = self._in(subject.x.dtype if subject.x.is_floating_point() else torch.float32)
+        self._refuse_hidden_half_precision()
+        for name, value in _global_state(subject.model).items():
+            if value != before[name]:
+                raise InputError(name, "changed by a forward and backward pass", _ALLOWED[name])
+        return outputs
+
+    def _in(self, precision: torch.dtype) -> int:
+        self.precision, self.tolerance = precision, TOLERANCES[precision]
+        self.draws = generator(KEY)
+        self.model = self._copy()
+        self.loss = self.subject.loss
+        if isinstance(self.loss, nn.Module):
+            self.loss = copy.deepcopy(self.loss).to(precision)
+        self.kernel = self.subject.kernel_of(self.model, self.loss)
+        records = self._records()
+        self.rows = self._rows(records)
+        with torch.no_grad():
+            output = self._called("model", lambda: self.model(torch.cat(self.rows)))
+        count = sum(map(len, self.rows))
+        if len(output) != count:
+            raise InputError("model", f"{len(output)} outputs for {count} records", "one a record")
+        self.marks = self._labels(output)
+        outputs = output.shape[-1] if output.dim() > 1 else 1
+        state = _module_state(self.model)
+        self._compare()
+        for name, value in _module_state(self.model).items():
+            if value != state[name]:
+                raise InputError(name, "changed by a forward pass", "a state that no record moves")
+        return outputs
+
+    def _copy(self) -> nn.Module:
+        try:
+            model = copy.deepcopy(self.subject.model)
+        except Exception as error:
+            found = f"no copy can be made: {_line(error)}"
+            raise InputError("model", found, "a model that copy.deepcopy takes") from None
+        model.to(self.precision)
+        with torch.no_grad():
+            for value in model.parameters():
+                value.grad = None
+                spread = float(value.double().square().mean().sqrt()) if value.numel() else 0.0
+                spread = spread or max(1, value[0].numel() if value.dim() > 1 else 1) ** -0.5
+                value.add_(WEIGHT_NOISE * spread * self._normals(value.shape).to(value))
+        return model
+
+    def _normals(self, shape: Sequence[int]) -> Tensor:
+        return torch.from_numpy(self.draws.standard_normal(tuple(shape)))
+
+    def _records(self) -> list[Tensor]:
+        """Made-up records, each (rows of a record, ...); the last is there to replace another."""
+        x = self.subject.x
+        shape = (self.subject.views, *x.shape[1:])
+        size = sum(value.numel() for value in self.model.parameters())
+        large = x[0].numel() > LARGE_RECORD or size > LARGE_NETWORK
+        kinds = RECORDS[:FEW] if large else RECORDS
+        if not x.is_floating_point():
+            high = 256 if x.dtype == torch.uint8 else 2
+            drawn = [self.draws.integers(0, high, shape) for _ in kinds]
+            records = [torch.from_numpy(each).to(x) for each in drawn]
+        else:
+            limit = 1e6 if self.precision == torch.float64 else 1
+            records = [
+                (scale * self._normals(shape) + min(offset, limit)).to(x.device, self.precision)
+                for scale, offset in kinds
+            ]
+        # A duplicate, before the last.
+        return [*records[:-1], records[0].clone(), records[-1]]
+
+    def _rows(self, records: list[Tensor]) -> list[Tensor]:
+        """The rows of each record: its views."""
+        augmentation = self.subject.augmentation
+        if augmentation is None:
+            return records
+        where = f"augmentation ({type(augmentation).__name__})"
+        count = len(records)
+        parameters = self._called(where, lambda: augmentation.draw(self.draws, count))
+        if len(parameters) != count:
+            found = f"parameters of {len(parameters)} records for {count}"
+            raise InputError(where, found, "one row of parameters a record")
+        parameters = torch.as_tensor(parameters).to(self.subject.x.device)
+        together = torch.cat(records)
+
+        def apply(rows: slice) -> Tensor:
+            return augmentation.apply(together[rows], parameters[rows])
+
+        everything, again = (self._called(where, lambda: apply(slice(None))) for _ in range(2))
+        if len(everything) != count * self.views:
+            found = f"{len(everything)} rows for {count} records of {self.views} views"
+            raise InputError(where, found, "each view of each record once")
+        if not _close(everything, again, self.tolerance):
+            found = "two results for the same parameters"
+            raise InputError(where, found, "randomness from `draw` alone, which is keyed")
+        alone = [
+            self._called(f"{where} on one record", lambda n=number: apply(slice(n, n + 1)))
+            for number in range(count)
+        ]
+        for one, other in zip(alone, everything.split(self.views), strict=True):
+            if one.shape != other.shape or not _close(one, other, self.tolerance):
+                found = "a record's views depend on other records"
+                raise InputError(where, found, "views of one record each")
+        return alone
+
+    def _labels(self, output: Tensor) -> list[Tensor]:
+        """Made-up labels, one tensor (rows of a record, ...) for each record."""
+        like = self.subject.labels
+        shape = like.shape[1:]
+        classes = max(2, output.shape[-1] if output.dim() > 1 else 2)
+        marks = []
+        for number in range(len(self.rows)):
+            if like.is_floating_point():
+                # 0 and 1 are targets of every loss that takes real numbers.
+                mark = torch.full((1, *shape), float(number % 2)).to(like.device, self.precision)
+            else:
+                mark = torch.full((1, *shape), number % classes).to(like)
+            marks.append(mark.repeat_interleave(self.views, 0))
+        return marks
+
+    def _autograd(self) -> dict[str, Tensor]:
+        """Gradient of the mean over views, summed over records, at the first batch."""
+        x, labels = self._batch(self._everyone)
+        trainable = [
+            (name, value) for name, value in self.model.named_parameters() if value.requires_grad
+        ]
+        with torch.enable_grad():
+            total = losses_of(self.model, self.loss, x, labels).sum() / self.views
+            values = [value for _, value in trainable]
+            gradients = torch.autograd.grad(total, values, allow_unused=True)
+        return {
+            name: torch.zeros_like(value) if gradient is None else gradient
+            for (name, value), gradient in zip(trainable, gradients, strict=True)
+        }
+
+    @property
+    def _everyone(self) -> list[int]:
+        """All but the record that replaces another."""
+        return list(range(len(self.rows) - 1))
+
+    def _batches(self) -> list[list[int]]:
+        """All, in another order, less the first, less the last, one of them replaced."""
+        everyone = self._everyone
+        order = self.draws.permutation(len(everyone)).tolist()
+        replaced = [len(everyone), *everyone[1:]]
+        return [everyone, order, everyone[1:], everyone[:-1], replaced]
+
+    def _batch(self, records: Iterable[int]) -> tuple[Tensor, Tensor]:
+        return tuple(torch.cat([part[n] for n in records]) for part in (self.rows, self.marks))
+
+    def _sum(self, records: Sequence[int], max_grad_norm: float) -> tuple[dict[str, Tensor], Any]:
+        x, labels = self._batch(records)
+        where = "model on one record" if len(records) == 1 else "model"
+        found = self._called(where, lambda: self.kernel.clipped_sum(x, labels, max_grad_norm))
+        return {name: value.double() for name, value in found.gradients.items()}, found.norms
+
+    def _compare(self) -> None:
+        everyone = range(len(self.rows))
+        batches = self._batches()
+        first, _ = self._sum(batches[0], NO_CLIP)
+        unclipped = [self._sum([number], NO_CLIP) for number in everyone]
+        lengths = torch.stack([norms.double().sum() for _, norms in unclipped])
+        if not torch.isfinite(lengths).any():
+            found = "no finite gradient for made-up records"
+            raise InputError("model", found, "a network that learns from numbers of size 1")
+        positive = lengths[torch.isfinite(lengths) & (lengths > 0)]
+        bound = CLIPPED_SHARE * float(positive.median()) if len(positive) else 1.0
+        clipped = [self._sum([number], bound) for number in everyone]
+        for batch, together, alone in (
+            (batches[0], first, unclipped),
+            *((batch, self._sum(batch, bound)[0], clipped) for batch in batches),
+        ):
+            parts = [alone[number][0] for number in batch]
+            total = {name: sum(part[name] for part in parts) for name in together}
+            scale = sum(_length(part) for part in parts)
+            if _differ(together, total, self.tolerance * scale):
+                self._name_what_mixes(batch)
+                raise InputError(
+                    "model",
+                    "the clipped sum of a batch is not the sum of its records' own",
+                    "records kept apart",
+                )
+        scale = sum(_length(unclipped[number][0]) for number in batches[0])
+        for name, gradient in self._autograd().items():
+            if not _close(first[name], gradient.double(), self.tolerance, scale):
+                raise InputError(
+                    self._owner(name),
+                    f"the gradient of {name} is not the derivative of the loss: it is used outside "
+                    "of its layer's forward too",
+                    "parameters that one layer uses once",
+                )
+
+    def _name_what_mixes(self, batch: Sequence[int]) -> None:
+        """InputError with the name of the innermost module, or the loss, that looks across rows."""
+        together = self._passages([torch.cat([self.rows[number] for number in batch])])
+        alone = self._passages([self.rows[number] for number in batch])
+        for name, (given, result) in together.items():
+            if name not in alone:
+                continue
+            given_alone, result_alone = alone[name]
+            if _same(given, given_alone, self.tolerance) and not _same(
+                result, result_alone, self.tolerance
+            ):
+                raise InputError(
+                    self._layer(name),
+                    "a record's output depends on other records",
+                    "records kept apart",
+                )
+        with torch.no_grad():
+            x, labels = self._batch(batch)
+            losses = losses_of(self.model, self.loss, x, labels)
+            each = [losses_of(self.model, self.loss, *self._batch([number])) for number in batch]
+        if not _close(losses, torch.cat(each), self.tolerance):
+            found = "a record's loss depends on other records"
+            raise InputError("loss", found, "one value a record, of that record alone")
+
+    def _passages(self, parts: Sequence[Tensor]) -> dict[str, tuple[list, list]]:
+        """Each module's inputs and outputs in every part, by name in the order of finishing."""
+        seen: dict[str, tuple[list, list]] = {}
+
+        def note(name: str) -> Callable:
+            def hook(_, given, result) -> None:
+                inputs, outputs = seen.setdefault(name, ([], []))
+                inputs.append(_tensors(given))
+                outputs.append(_tensors(result))
+
+            return hook
+
+        handles = [
+            module.register_forward_hook(note(name)) for name, module in self.model.named_modules()
+        ]
+        try:
+            with torch.no_grad():
+                for part in parts:
+                    self.model(part)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return seen
+
+    def _layer(self, name: str) -> str:
+        kind = type(self.model.get_submodule(name)).__name__
+        return f"layer {name} ({kind})" if name else f"model ({kind})"
+
+    def _owner(self, parameter: str) -> str:
+        return self._layer(parameter.rpartition(".")[0])
+
+    def _called(self, where: str, call: Callable[[], Any]) -> Any:
+        """What `call` returns; in the network's own precision its errors are the user's to mend."""
+        try:
+            return call()
+        except InputError:
+            raise
+        except Exception as error:
+            if self.precision == torch.float64 and not where.endswith("one record"):
+                raise
+            raise InputError(where, f"fails: {_line(error)}", "any number of records") from None
+
+    def _refuse_hidden_half_precision(self) -> None:
+        """InputError for operations in less than float32 inside of a forward or backward pass."""
+        subject = self.subject
+        model = copy.deepcopy(subject.model)
+        kernel = subject.kernel_of(model, subject.loss)
+        dtype = subject.x.dtype if subject.x.is_floating_point() else None
+        rows = torch.cat([self.rows[number].to(dtype or subject.x.dtype) for number in (0, 1)])
+        marks = torch.cat([self.marks[number] for number in (0, 1)]).to(subject.labels.dtype)
+        with _RefuseHalf():
+            kernel.clipped_sum(rows, marks, 1.0)
+
+
+class _RefuseHalf(TorchDispatchMode):
+    """Refuses every operation that gives bfloat16 or float16."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in _tensors(result):
+            if tensor.dtype in (torch.bfloat16, torch.float16):
+                raise InputError(
+                    f"operation {function.overloadpacket.__name__}",
+                    f"a result in {tensor.dtype}",
+                    "float32 or float64 throughout the network and the loss",
+                )
+        return result
+
+
+_ALLOWED = {
+    "parameters' .grad": "gradients through the layers' forward alone",
+    "buffers and attributes": "a state that no record moves",
+    "torch's global generator": "no randomness outside of the keyed streams",
+    "numpy's global generator": "no randomness outside of the keyed streams",
+    "random's global generator": "no randomness outside of the keyed streams",
+}
+
+
+def _global_state(model: nn.Module) -> dict[str, Any]:
+    """What a probe of a copy must leave alone, in a form that can be compared."""
+    numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  (to see that nobody uses it)
+    return {
+        "parameters' .grad": tuple(
+            None if value.grad is None else (id(value.grad), value.grad._version)
+            for value in model.parameters()
+        ),
+        "buffers and attributes": tuple(_module_state(model).items()),
+        "torch's global generator": torch.get_rng_state().numpy().tobytes(),
+        "numpy's global generator": str(numpy_state["state"]),
+        "random's global generator": random.getstate(),
+    }
+
+
+def _module_state(model: nn.Module) -> dict[str, Any]:
+    """Buffers by value and attributes of every module, by name."""
+    state: dict[str, Any] = {}
+    for name, module in model.named_modules():
+        prefix = f"layer {name}" if name else "model"
+        for key, value in module.named_buffers(recurse=False):
+            state[f"{prefix}: buffer {key}"] = value.detach().cpu().numpy().tobytes()
+        for key, value in _attributes(module):
+            state[f"{prefix}: attribute {key}"] = _value(value)
+    return state
+
+
+# A module's own bookkeeping: parameters, buffers and children are looked at as such.
+_INTERNAL = {"_parameters", "_buffers", "_modules", "training"}
+
+
+def _attributes(module: nn.Module) -> list[tuple[str, Any]]:
+    return [(key, value) for key, value in vars(module).items() if key not in _INTERNAL]
+
+
+def _value(value: Any) -> Any:
+    """Tensors by their content, simple values as they are, all else by identity."""
+    if isinstance(value, Tensor):
+        return value.detach().cpu().float().numpy().tobytes()
+    return _frozen(value)
+
+
+class _Same:
+    """An object that equals itself alone; keeps it, so that no other takes its address."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+
+def _frozen(value: Any) -> Any:
+    """Simple values and containers of them by content, other objects by identity."""
+    if value is None or isinstance(value, bool | int | float | str | bytes | type | torch.dtype):
+        return type(value), value
+    if isinstance(value, tuple | list):
+        return type(value), tuple(map(_frozen, value))
+    if isinstance(value, set | frozenset):
+        return type(value), frozenset(map(_frozen, value))
+    if isinstance(value, dict):
+        return type(value), tuple((_frozen(key), _frozen(each)) for key, each in value.items())
+    return _Same(value)
+
+
+_passed: OrderedDict[Any, int] = OrderedDict()
+
+
+def _fingerprint(subject: Subject) -> Any:
+    """All that decides how records go through, but for the values of weights and buffers."""
+    modules = tuple(
+        (
+            name,
+            type(module),
+            module.training,
+            tuple(
+                (key, None if value is None else (value.shape, value.dtype, value.requires_grad))
+                for key, value in (*module._parameters.items(), *module._buffers.items())
+            ),
+            tuple(module._modules),
+            tuple((key, _frozen(value)) for key, value in _attributes(module)),
+        )
+        for name, module in subject.model.named_modules()
+    )
+    tensors = tuple(
+        (each.shape[1:], each.dtype, each.device) for each in (subject.x, subject.labels)
+    )
+    made = subject.augmentation
+    augmentation = None if made is None else (type(made), _frozen(vars(made)))
+    return modules, tensors, subject.views, augmentation, _Same(subject.loss), subject.settings
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """The tensors in a module's inputs or outputs."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, tuple | list):
+        return [tensor for each in value for tensor in _tensors(each)]
+    if isinstance(value, dict):
+        return _tensors(list(value.values()))
+    return []
+
+
+def _same(together: list[list[Tensor]], alone: list[list[Tensor]], tolerance: float) -> bool:
+    """Whether the tensors of one pass over all rows are those of passes by parts, joined."""
+    joined = [torch.cat(parts) for parts in zip(*alone, strict=False)]
+    return len(together) == 1 and all(
+        one.shape == other.shape and _close(one, other, tolerance)
+        for one, other in zip(together[0], joined, strict=False)
+    )
+
+
+def _close(one: Tensor, other: Tensor, tolerance: float, scale: float | None = None) -> bool:
+    """Equal to `tolerance` of each row's size, or of `scale`; what is not finite equals itself."""
+    if one.shape != other.shape:
+        return False
+    one, other = (torch.nan_to_num(each.double(), 0, 0, 0) for each in (one, other))
+    gap = (one - other).flatten(1).abs() if one.dim() > 1 else (one - other).abs()[:, None]
+    if scale is None:
+        size = other.abs().flatten(1) if one.dim() > 1 else other.abs()[:, None]
+        limit = tolerance * size.amax(1, keepdim=True).clamp_min(1e-6)
+    else:
+        limit = tolerance * scale
+    return bool((gap <= limit).all())
+
+
+def _length(gradients: dict[str, Tensor]) -> float:
+    parts = (torch.nan_to_num(value, 0, 0, 0).square().sum() for value in gradients.values())
+    return math.sqrt(sum(map(float, parts)))
+
+
+def _differ(one: dict[str, Tensor], other: dict[str, Tensor], limit: float) -> bool:
+    return not _length({name: one[name] - other[name] for name in one}) <= limit
+
+
+def _line(error: Exception) -> str:
+    """The first line of what it says."""
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"

@@ -1,0 +1,230 @@
+"""Noise is drawn by one training: a second one would show the difference of their clean sums."""
+
+import functools
+
+import pytest
+import torch
+from small_training import OUTPUTS, N, data, flat, network, phase, training, weights
+from torch import nn
+
+from dpatlas.core.seeds import SHARED_NOISE, Noise, recording
+from dpatlas.errors import InputError
+from dpatlas.privacy.augmentation import ShiftAndFlip
+from dpatlas.privacy.fingerprint import fingerprint
+from dpatlas.privacy.langevin import Langevin, LangevinRun
+from dpatlas.privacy.per_record import cross_entropy
+from dpatlas.privacy.samplers import FullBatch
+from dpatlas.privacy.training import PrivateTraining
+
+REFUSED = "noise: found repetition 0 of noise that another training has drawn"
+
+
+def keyed():
+    return Noise("digest", "keyed")
+
+
+def halved(output, labels):
+    return cross_entropy(output, labels) / 2
+
+
+def run(noise=None, x=None, labels=None, loss=cross_entropy, model=None, phases=None, **options):
+    """A private training of one step on the usual data, that it may change."""
+    given = data()
+    return PrivateTraining(
+        network("mlp") if model is None else model,
+        phases or [phase(FullBatch(N), steps=3)],
+        given[0] if x is None else x,
+        given[1] if labels is None else labels,
+        noise=noise or keyed(),
+        loss=loss,
+        **options,
+    )
+
+
+def langevin(noise, scale=1.0, **options):
+    x, labels = data()
+    settings = Langevin(FullBatch(N), options.pop("sigma", 0.1), 0.05, 10.0, (0.3,) * 3)
+    return LangevinRun(settings, scale * x, labels, OUTPUTS, noise=noise, **options)
+
+
+NOISES = {
+    "one keyed object": lambda: [keyed()] * 2,
+    "two keyed objects": lambda: [keyed(), keyed()],
+    "one os object": lambda: [Noise()] * 2,
+}
+
+
+@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+@pytest.mark.parametrize("kind", ["training", "langevin", "one of each"])
+def test_two_trainings_on_one_noise_are_refused(noises, kind):
+    first, second = noises()
+    x, _ = data()
+    one = langevin(first, repetition=0) if kind == "langevin" else run(first)
+    two = run(second, -x) if kind == "training" else langevin(second, -1.0, repetition=0)
+    one.step()
+    with pytest.raises(InputError, match=REFUSED):
+        two.step()
+    assert two.steps_done == 0
+
+
+def test_a_refused_training_releases_nothing():
+    run().run()
+    seen, model = [], network("mlp")
+    before = flat(weights(model))
+    x, _ = data()
+    with pytest.raises(InputError, match=REFUSED):
+        run(x=-x, model=model, on_update=lambda step, sums: seen.append(step)).run()
+    assert seen == [] and torch.equal(flat(weights(model)), before)
+
+
+def test_another_repetition_or_another_noise_is_free():
+    x, _ = data()
+    run().run()
+    run(x=-x, repetition=1).run()
+    run(Noise("other", "keyed"), -x).run()
+    run(Noise(), -x).run()
+    run(Noise(), x).run()
+
+
+def test_noise_of_the_operating_system_is_what_one_gets():
+    assert Noise().source == "os" and Noise("my run").source == "os"
+    assert Noise("my run").key(0, 0, "noise") != Noise("my run").key(0, 0, "noise")
+    with pytest.raises(InputError, match="root: found ''; allowed: a text that keys the noise"):
+        Noise(source="keyed")
+
+
+def with_tanh():
+    model = network("mlp")
+    for name, layer in list(model.named_modules()):
+        if isinstance(layer, nn.ReLU):
+            model.set_submodule(name, nn.Tanh())
+    return model
+
+
+CHANGES = {
+    "one label": lambda: {"labels": (data()[1] + torch.eye(N, dtype=torch.int64)[0]) % OUTPUTS},
+    "one number of the data": lambda: {"x": data()[0] + 1e-6 * torch.eye(N, 64)},
+    "noise multiplier": lambda: {"phases": [phase(FullBatch(N), steps=3, noise_multiplier=2.0)]},
+    "learning rate": lambda: {"phases": [phase(FullBatch(N), steps=3, lr=0.31)]},
+    "steps": lambda: {"phases": [phase(FullBatch(N), steps=4)]},
+    "sampler": lambda: {"phases": [phase(steps=3)]},
+    "initial weights": lambda: {"model": network("mlp", run=1)},
+    "loss": lambda: {"loss": halved},
+    "loss without a name": lambda: {"loss": lambda output, labels: cross_entropy(output, labels)},
+    "partial loss": lambda: {"loss": functools.partial(cross_entropy)},
+    "views": lambda: {"augmentation": ShiftAndFlip((1, 8, 8), 2, 1, True)},
+    "activation": lambda: {"model": with_tanh()},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_whatever_a_noisy_sum_depends_on_makes_another_training(change):
+    run().run()
+    with pytest.raises(InputError, match=REFUSED):
+        run(**change()).run()
+
+
+def test_data_that_were_changed_in_place_are_other_data():
+    x, _ = data()
+    run(x=x).run()
+    x[0, 0] += 1
+    with pytest.raises(InputError, match=REFUSED):
+        run(x=x).run()
+
+
+def test_the_same_training_may_be_repeated_bit_for_bit():
+    found = []
+    for _ in range(2):
+        again = run(Noise("digest", "keyed"))
+        again.run()
+        found.append(flat(weights(again.model)))
+    assert torch.equal(*found)
+    view = ShiftAndFlip((1, 8, 8), 2, 1, True)
+    for _ in range(2):
+        run(repetition=1, augmentation=view, ema_decay=0.9).run()
+        run(repetition=2, augmentation=ShiftAndFlip((1, 8, 8), 2, 1, True)).run()
+        langevin(keyed(), repetition=3).run()
+
+
+@pytest.mark.parametrize("source", ["keyed", "os"])
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_a_training_goes_on_from_its_state_within_one_process(source, done):
+    noise = Noise("digest", source)
+    first = run(noise)
+    for _ in range(done):
+        first.step()
+    state = first.state()
+    first.run()
+    second = run(Noise("digest", source))
+    second.restore(*state)
+    second.run()
+    assert torch.equal(flat(weights(second.model)), flat(weights(first.model)))
+    third = run(Noise("digest", source), -data()[0])
+    third.restore(*state)
+    with pytest.raises(InputError, match=REFUSED):
+        third.step()
+
+
+def test_arms_that_share_noise_by_name_may_differ():
+    x, _ = data()
+    sums = []
+    with recording() as streams:
+        for sign in (1, -1):
+            arm = run(x=sign * x, shared_noise="signs", on_update=lambda step, s: sums.append(s))
+            assert arm.shared_noise == "signs"
+            arm.step()
+    assert streams.facts()["shared_noise"] == ["signs"]
+    assert "only one of them may be released" in SHARED_NOISE
+    for other in ({}, {"shared_noise": "others"}):
+        with pytest.raises(InputError, match=REFUSED):
+            run(x=2 * x, **other).step()
+    langevin(keyed(), repetition=1, shared_noise="signs").run()
+    langevin(keyed(), -1.0, repetition=1, shared_noise="signs").run()
+
+
+def test_noise_that_was_taken_alone_is_not_shared_later():
+    x, _ = data()
+    run().step()
+    with pytest.raises(InputError, match=REFUSED):
+        run(x=-x, shared_noise="signs").step()
+
+
+def test_a_state_of_an_arm_is_refused_by_a_training_that_does_not_share():
+    arm = run(shared_noise="signs")
+    arm.step()
+    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
+        run().restore(*arm.state())
+
+
+def test_without_noise_nothing_is_taken():
+    x, _ = data()
+    plain = [phase(FullBatch(N), steps=3, noise_multiplier=0.0)]
+    run(phases=plain).run()
+    run(x=-x).run()
+    run(x=2 * x, phases=plain).run()
+    langevin(keyed(), repetition=1, sigma=0.0).run()
+    langevin(keyed(), -1.0, repetition=1).run()
+
+
+def test_a_checkpoint_of_the_other_source_is_refused():
+    for mine, other in (("keyed", "os"), ("os", "keyed")):
+        kept = training([phase(steps=2)], noise=Noise("digest", other)).state()
+        one = training([phase(steps=2)], noise=Noise("digest", mine))
+        with pytest.raises(InputError, match=f"allowed: one with source='{mine}'"):
+            one.restore(*kept)
+
+
+def test_a_fingerprint_is_of_values_and_not_of_objects():
+    def local():
+        return None
+
+    assert fingerprint(data(), halved, {1: [2.0, None]}) == fingerprint(
+        data(), halved, {1: [2.0, None]}
+    )
+    assert fingerprint(network()) == fingerprint(network(run=1)), "weights do not count"
+    different = [0, 0.0, "0", False, [0], (0, 0), {0: 0}, {0}, local, lambda: 0, halved, nn.ReLU()]
+    assert len({fingerprint(value) for value in different}) == len(different)
+    assert fingerprint(local) == fingerprint(local)
+    model = network()
+    model.itself = [model]
+    assert fingerprint(model) == fingerprint(model)

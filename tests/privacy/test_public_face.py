@@ -1,0 +1,66 @@
+"""`dpatlas.privacy` offers the engine by name, and loads of it what is asked for."""
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpatlas.privacy
+
+ROOT = Path(__file__).parents[2]
+FACE = (
+    *("PrivateTraining", "TrainingPhase", "calibrate", "guarantee", "Noise", "epsilon_lower_bound"),
+    *("Poisson", "FixedSize", "Shuffled", "Cyclic", "FullBatch"),
+)
+
+
+def run(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_every_public_name_is_the_one_of_its_module():
+    assert set(FACE) <= set(dpatlas.privacy.__all__) <= set(dir(dpatlas.privacy))
+    for module, names in dpatlas.privacy.MODULES.items():
+        for name in names:
+            assert getattr(dpatlas.privacy, name) is getattr(importlib.import_module(module), name)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"dpatlas.privacy. has no attribute .PrivacyEngine."):
+        dpatlas.privacy.PrivacyEngine  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import dpatlas.privacy",
+        "from dpatlas.privacy import mean_release",
+        "from dpatlas.privacy import Poisson, calibrate, guarantee, Noise, epsilon_lower_bound",
+        "from dpatlas.privacy import ledger",
+    ],
+)
+def test_what_does_not_train_does_not_load_torch(code):
+    assert run(f"{code}\nimport sys; print('torch' in sys.modules)") == "False\n"
+
+
+def test_the_project_imports_from_the_modules_themselves():
+    """A digest of code follows import statements, and these would lead it to no module."""
+    names = "|".join(dpatlas.privacy.__all__)
+    for path in (ROOT / "src").rglob("*.py"):
+        found = re.search(rf"from dpatlas\.privacy import .*\b({names})\b", path.read_text())
+        assert found is None or path.parent.name == "privacy", path
+
+
+def test_the_readme_s_training_runs_and_prints_its_guarantee():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (snippet,) = re.findall(r"```python\n(.*?from dpatlas\.privacy import.*?)```", text, re.S)
+    for name in ("PrivateTraining", "calibrate", ".guarantee(", ".ledger("):
+        assert name in snippet
+    first, *_ = run(snippet).splitlines()
+    epsilon = float(re.search(r"epsilon (\d+\.\d+)", first)[1])
+    assert 1.9 < epsilon <= 2.0
