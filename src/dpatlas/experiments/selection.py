@@ -254,6 +254,14 @@ def selection_ledger(selection: Selection) -> dict[str, Any]:
             "test": f"{PUBLIC}: accuracy on them carries no noise",
         },
         "secret": SECRET,
+        # Of the release of the best trial, not of all trials together.
+        "chosen_on_private_data": [
+            {
+                "what": tuning["what"],
+                "cost": f"{in_words(selected)} of the best trial alone, the choice included "
+                f"({tuning['by']}); {tuning['held_out']}",
+            }
+        ],
     }
 
 
