@@ -14,6 +14,7 @@ import dpatlas.privacy.training
 from dpatlas.commands import audit as command
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import run_command
+from dpatlas.experiments.audit_kernels import SETTINGS
 from dpatlas.experiments.audit_mechanisms import (
     MECHANISMS,
     PrivateSGD,
@@ -26,7 +27,15 @@ from dpatlas.specs import audit as specs
 # The others are in test_audit_langevin.
 PRIVATE_SGD = [name for name, each in MECHANISMS.items() if isinstance(each, PrivateSGD)]
 # Broken mechanisms stand for their kernel here, and each sampler for itself in the slow tests.
-SLOW = ("dp-sgd-full-batch", "dp-sgd-fixed-size", "dp-sgd-shuffled", "dp-sgd-cyclic")
+SLOW = (
+    "dp-sgd-full-batch",
+    "dp-sgd-fixed-size",
+    "dp-sgd-shuffled",
+    "dp-sgd-cyclic",
+    "convolution-views",
+    "transformer-adam",
+    "transformer-lora",
+)
 BROKEN = [
     pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PRIVATE_SGD
 ]
@@ -66,8 +75,10 @@ def test_the_config_knows_every_registered_mechanism():
 
 
 def test_the_plan_counts_the_updates_of_every_mechanism():
+    """Those of larger networks, each of which takes longer, are fewer."""
     for name in PRIVATE_SGD:
-        assert sum(phase.steps for phase in MECHANISMS[name].phases) == ATTACKED_UPDATES
+        updates = sum(phase.steps for phase in MECHANISMS[name].phases)
+        assert updates < ATTACKED_UPDATES if name in SETTINGS else updates == ATTACKED_UPDATES
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

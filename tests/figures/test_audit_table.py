@@ -17,7 +17,13 @@ SAMPLER = {"name": "poisson", "n": 32, "expected_batch": 8.0, "sample_rate": 0.2
 
 def record(kind, metrics, ledger=None, **fields):
     spec = Spec.of({"key": "audit", "kind": kind, **fields}, kind)
-    stated = {"sampler": SAMPLER, "epsilon": 3.0, "delta": 1e-5, "claimed": None}
+    stated = {
+        "mechanism": "DP-SGD in words",
+        "sampler": SAMPLER,
+        "epsilon": 3.0,
+        "delta": 1e-5,
+        "claimed": None,
+    }
     return {
         "id": spec.id,
         "spec": spec.fields,
@@ -109,10 +115,18 @@ def test_every_phase_names_its_batches():
     assert rows[0]["samplers"] == "poisson 8 of 32; then full-batch 32 of 32"
 
 
-def test_people_read_two_tables_and_one_run_has_no_standard_error():
+def test_every_attacked_mechanism_is_described_in_words():
+    rows, content = rows_of(attack(mechanism="the head, then LoRA"), canaries(), training())
+    assert [row["description"] for row in rows] == ["the head, then LoRA", *["DP-SGD in words"] * 2]
+    text = content["audit.md"].decode()
+    assert "| dp-sgd-poisson | the head, then LoRA |" in text
+    assert "| canaries in small-cnn-s | DP-SGD in words |" in text
+
+
+def test_people_read_three_tables_and_one_run_has_no_standard_error():
     _, content = rows_of(attack(), canaries(), training(accuracy=(0.9,)))
     text = content["audit.md"].decode()
-    assert text.count("| --- |") >= 2
+    assert text.count("| --- |") >= 3
     assert "confidence 0.95; contradicted if" in text
     assert "| 0.9 |" in text
 

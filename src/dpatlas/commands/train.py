@@ -61,26 +61,23 @@ def main(arguments: Sequence[str]) -> int:
     if options.noise_source == "os" and path.is_file():
         # New noise on the same records would be another release, which adds to the first.
         say(f"{spec.id}: trained before; this is its record, and nothing is trained again")
-        print(_shown(read_record(path), path, options))
-        return 0
-    record = execute(
-        spec,
-        module=MODULE,
-        packages=PACKAGES,
-        run=run,
-        data=manifest,
-        record=path,
-        checkpoints=options.output / "checkpoints",
-        device=options.device,
-    )
-    print(_shown(record, path, options))
-    return 0
-
-
-def _shown(record: Mapping[str, Any], path: Path, options: argparse.Namespace) -> str:
+        record = read_record(path)
+    else:
+        record = execute(
+            spec,
+            module=MODULE,
+            packages=PACKAGES,
+            run=run,
+            data=manifest,
+            record=path,
+            checkpoints=options.output / "checkpoints",
+            device=options.device,
+        )
     if options.json:
-        return json.dumps({**record, "record": str(path)}, allow_nan=False)
-    return (selection_report if options.select else report)(record, path.parent)
+        print(json.dumps({**record, "record": str(path)}, allow_nan=False))
+    else:
+        print((selection_report if selection else report)(record, path.parent))
+    return 0
 
 
 def report(record: Mapping[str, Any], folder: Path) -> str:

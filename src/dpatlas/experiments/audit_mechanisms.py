@@ -1,23 +1,26 @@
 """The private mechanisms of the project, each with the attack that an audit runs against it.
 
-Here are those that release every iterate; `audit_langevin` has those that release the last one,
-`audit_features` clipped means in numpy.
+Here are those that release every iterate, `audit_kernels` has networks and records for them;
+`audit_langevin` has those that release the last one, `audit_features` clipped means in numpy.
 
 The attacker chooses everything but the randomness: the model, the settings, all records, and the
 one in which the neighbours differ. He sees every noisy sum of gradients and the weights it was
-taken at, and knows the canary's clipped gradient there. In a data set whose other records have zero
-gradient his view of a step is one number,
+taken at. With them he computes what the engine makes of the records there: the other records' part
+s of the sum, and by how much g the canary moves it. His view of a step is one number,
 
-    t = <noisy sum, g> / (||g|| C) ~ N(b ||g|| / C, noise_multiplier^2),
+    t = <noisy sum - s, g> / (||g|| C) ~ N(b ||g|| / C, noise_multiplier^2),
 
 b = 1 if the canary was in the batch, and the likelihood ratio of the two neighbours is the best
-score that any attack can have (Neyman and Pearson).
+score that any attack can have (Neyman and Pearson). g is what the canary contributes, not what it
+may: where the engine lets ||g|| exceed C, the scores tell the neighbours apart better than was
+guaranteed.
 """
 
 import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,11 +29,12 @@ from torch import Tensor, nn
 
 from dpatlas.core.seeds import Noise
 from dpatlas.experiments.audit_features import FEATURES
+from dpatlas.experiments.audit_kernels import SETTINGS
 from dpatlas.experiments.audit_langevin import LANGEVIN
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import guarantee
 from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Sampler, Shuffled
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import Augmentation, PrivateTraining, TrainingPhase
 
 IMAGE, CLASSES, WIDTHS = (1, 4, 4), 2, (16,)
 # Without biases a record of zeros has zero gradient.
@@ -41,6 +45,8 @@ CANARY = 0
 CLIP = 1e-3
 LR = 0.1
 Advance = Callable[[], None]
+# Records and labels of D, with the canary first, and of D'.
+Neighbours = list[tuple[Tensor, Tensor]]
 
 
 class Mechanism(Protocol):
@@ -64,18 +70,26 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True)
 class PrivateSGD:
-    """Private training of a network, white box."""
+    """Private training of a network, white box.
+
+    silent: the other records have zero gradient, so that nobody needs to know which are in a batch.
+    """
 
     sentence: str
     relation: str
-    model: str
     phases: tuple[TrainingPhase, ...]
+    network: Callable[[], nn.Module]
+    neighbours: Callable[[], Neighbours]
+    augmentation: Augmentation | None = None
+    silent: bool = False
 
     def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
         """Of one more run of the mechanism, under noise that nothing else draws."""
-        x, labels = neighbours(self.relation)[0]
+        x, labels = self.neighbours()[0]
         noise = Noise(os.urandom(16).hex(), noise_source)
-        training = PrivateTraining(self._network(), self.phases, x, labels, noise=noise)
+        training = PrivateTraining(
+            self.network(), self.phases, x, labels, noise=noise, augmentation=self.augmentation
+        )
         training.run()
         return training.ledger(
             delta,
@@ -84,10 +98,6 @@ class PrivateSGD:
             released="all iterates and noisy sums",
             require_private=True,
         )
-
-    def _network(self) -> nn.Module:
-        options = {"widths": WIDTHS} if self.model == "mlp" else {}
-        return build(self.model, IMAGE, CLASSES, key="audit", run=0, base_seed=0, **options)
 
     def profile(self, deltas: Sequence[float]) -> list[float]:
         """The accountant's epsilon at each delta."""
@@ -100,12 +110,18 @@ class PrivateSGD:
 
     def scores(self, runs: int, noise: Noise, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
         """Log-likelihood ratios of `runs` runs on each of the two neighbours."""
-        model = self._network()
+        model, both = self.network(), self.neighbours()
         worlds = []
-        for world, (x, labels) in enumerate(neighbours(self.relation)):
-            attack = Attack(self, noise)
+        for world, (x, labels) in enumerate(both):
+            attack = Attack(self, noise, *both[0])
             training = PrivateTraining(
-                model, self.phases, x, labels, noise=noise, on_update=attack.see
+                model,
+                self.phases,
+                x,
+                labels,
+                noise=noise,
+                augmentation=self.augmentation,
+                on_update=attack.see,
             )
             attack.training = training
             start, facts = training.state()
@@ -122,8 +138,8 @@ class PrivateSGD:
         return worlds[0], worlds[1]
 
 
-def neighbours(relation: str) -> list[tuple[Tensor, Tensor]]:
-    """Records and labels of D, with the canary, and of D'.
+def neighbours(relation: str) -> Neighbours:
+    """Of which the other records have zero gradient.
 
     A canary that is replaced by a record of zero gradient is a canary that is not there. The other
     of two labels turns the gradient's sign.
@@ -143,36 +159,69 @@ def canary_pixels() -> Tensor:
 
 
 class Attack:
-    """Adds up the log-likelihood ratio of one run from what it shows."""
+    """Adds up the log-likelihood ratio of one run from what it shows.
 
-    def __init__(self, mechanism: PrivateSGD, noise: Noise):
+    x, labels: the records of D.
+    """
+
+    def __init__(self, mechanism: PrivateSGD, noise: Noise, x: Tensor, labels: Tensor):
         self.mechanism, self.noise = mechanism, noise
+        self.x, self.labels = x, labels
         self.training: PrivateTraining | None = None
         self.score = 0.0
-        self.x = canary_pixels().unsqueeze(0)
-        self.label = torch.zeros(1, dtype=torch.int64)
+        # By batch; of the first step, whose weights are the same in every run.
+        self.first: dict[bytes, tuple[Tensor, Tensor]] = {}
 
     def see(self, step: int, sums: dict[str, Tensor]) -> None:
         """Score one noisy sum."""
         _, phase = self.training.phase_at(step)
-        canary = self.training.kernel.clipped_sum(self.x, self.label, phase.max_grad_norm)
-        gradient = torch.cat([value.flatten() for value in canary.gradients.values()]).double()
-        seen = torch.cat([sums[name].flatten() for name in canary.gradients]).double()
+        batch = phase.sampler.batch_indices(self.noise, self.training.repetition, step)
+        q = self._chance(phase.sampler, batch)
+        if q == 0:
+            return
+        batch = np.array([CANARY]) if self.mechanism.silent else batch
+        bound = phase.max_grad_norm
+        if step == 0 and not self.mechanism.augmentation:
+            key = batch.tobytes()
+            if key not in self.first:
+                self.first[key] = self._clipped_sums(batch, step, bound)
+            with_, without = self.first[key]
+        else:
+            with_, without = self._clipped_sums(batch, step, bound)
+        gradient = with_ - without
+        seen = flat(sums) - without
         norm = float(gradient.norm())
-        share = norm / phase.max_grad_norm
-        t = float(seen @ gradient) / (norm * phase.max_grad_norm)
-        q = self._chance(phase.sampler, step)
+        t = float(seen @ gradient) / (norm * bound)
         self.score += log_likelihood_ratio(
-            t, share, q, phase.noise_multiplier, self.mechanism.relation
+            t, norm / bound, q, phase.noise_multiplier, self.mechanism.relation
         )
 
-    def _chance(self, sampler: Sampler, step: int) -> float:
+    def _clipped_sums(self, batch: np.ndarray, step: int, bound: float) -> tuple[Tensor, Tensor]:
+        """Of the batch, and of the batch without the canary."""
+        x, labels = self.x[batch], self.labels[batch]
+        others = torch.from_numpy(batch != CANARY)
+        augmentation = self.mechanism.augmentation
+        if augmentation:
+            draws = self.noise.generator(
+                repetition=self.training.repetition, step=step, use="views"
+            )
+            x = augmentation.apply(x, augmentation.draw(draws, len(batch)))
+            labels = labels.repeat_interleave(augmentation.views)
+            others = others.repeat_interleave(augmentation.views)
+        kernel = self.training.kernel
+        with_ = kernel.clipped_sum(x, labels, bound)
+        without = kernel.clipped_sum(x[others], labels[others], bound)
+        return flat(with_.gradients), flat(without.gradients)
+
+    def _chance(self, sampler: Sampler, batch: np.ndarray) -> float:
         """Probability that the canary was in the batch, to one who knows what is not guaranteed
         secret: the accounting of shuffled batches holds for a known permutation."""
-        if isinstance(sampler, Shuffled):
-            batch = sampler.batch_indices(self.noise, self.training.repetition, step)
-            return float(CANARY in batch)
-        return sampler.sample_rate
+        return float(CANARY in batch) if isinstance(sampler, Shuffled) else sampler.sample_rate
+
+
+def flat(tensors: dict[str, Tensor]) -> Tensor:
+    """All of them as one vector, float64."""
+    return torch.cat([value.flatten() for value in tensors.values()]).double()
 
 
 def log_likelihood_ratio(t: float, share: float, q: float, sigma: float, relation: str) -> float:
@@ -190,6 +239,15 @@ def log_likelihood_ratio(t: float, share: float, q: float, sigma: float, relatio
     return log_mixture(1.0) - (log_mixture(-1.0) if relation == "replace_one" else 0.0)
 
 
+def _silent(model: str, sentence: str, relation: str, *phases: TrainingPhase) -> PrivateSGD:
+    """Of a named network, all records but the canary zero."""
+    options = {"widths": WIDTHS} if model == "mlp" else {}
+    network = partial(build, model, IMAGE, CLASSES, key="audit", run=0, base_seed=0, **options)
+    return PrivateSGD(
+        sentence, relation, phases, network, partial(neighbours, relation), silent=True
+    )
+
+
 def _phase(sampler: Sampler, noise_multiplier: float, steps: int, trainable=WEIGHTS):
     return TrainingPhase(sampler, noise_multiplier, CLIP, steps, LR, trainable=trainable)
 
@@ -201,44 +259,56 @@ FULL_BATCH = FullBatch(RECORDS)
 # The noise is chosen so that half of it is caught: in simulations of 600 + 600 runs by 98 % of
 # audits at confidence 0.999, and the whole of it by none of 300. Under more noise half is missed.
 MECHANISMS: dict[str, Mechanism] = {
-    "dp-sgd-poisson": PrivateSGD(
-        "DP-SGD, Poisson batches", "add_remove", "mlp", (_phase(POISSON, 0.8, 4),)
+    "dp-sgd-poisson": _silent(
+        "mlp", "DP-SGD, Poisson batches", "add_remove", _phase(POISSON, 0.8, 4)
     ),
     # Larger batches than elsewhere: at q = 1/4 the only accountant there is leaves so much room
     # that half the noise would still keep its promise, at q = 7/8 that every other audit misses it.
-    "dp-sgd-fixed-size": PrivateSGD(
-        "DP-SGD, batches without replacement", "replace_one", "mlp", (_phase(FIXED_SIZE, 3.0, 4),)
+    "dp-sgd-fixed-size": _silent(
+        "mlp", "DP-SGD, batches without replacement", "replace_one", _phase(FIXED_SIZE, 3.0, 4)
     ),
-    "dp-sgd-shuffled": PrivateSGD(
-        "DP-SGD, disjoint batches of an epoch", "replace_one", "mlp", (_phase(SHUFFLED, 2.0, 4),)
+    "dp-sgd-shuffled": _silent(
+        "mlp", "DP-SGD, disjoint batches of an epoch", "replace_one", _phase(SHUFFLED, 2.0, 4)
     ),
-    "dp-sgd-cyclic": PrivateSGD(
+    "dp-sgd-cyclic": _silent(
+        "mlp",
         "DP-SGD, the same disjoint batches in every epoch",
         "replace_one",
-        "mlp",
-        (_phase(CYCLIC, 2.0, 4),),
+        _phase(CYCLIC, 2.0, 4),
     ),
-    "dp-sgd-full-batch": PrivateSGD(
-        "DP-SGD, full batch", "add_remove", "mlp", (_phase(FULL_BATCH, 2.0, 4),)
+    "dp-sgd-full-batch": _silent(
+        "mlp", "DP-SGD, full batch", "add_remove", _phase(FULL_BATCH, 2.0, 4)
     ),
-    "logistic-poisson": PrivateSGD(
+    "logistic-poisson": _silent(
+        "linear",
         "closed-form softmax regression, Poisson batches",
         "add_remove",
-        "linear",
-        (_phase(POISSON, 0.8, 4, HEAD),),
+        _phase(POISSON, 0.8, 4, HEAD),
     ),
-    "logistic-full-batch": PrivateSGD(
+    "logistic-full-batch": _silent(
+        "linear",
         "closed-form softmax regression, full batch",
         "replace_one",
-        "linear",
-        (_phase(FULL_BATCH, 4.0, 4, HEAD),),
+        _phase(FULL_BATCH, 4.0, 4, HEAD),
     ),
-    "lp-then-fft": PrivateSGD(
+    "lp-then-fft": _silent(
+        "mlp",
         "head first, then all layers: two phases, one ledger",
         "add_remove",
-        "mlp",
-        (_phase(POISSON, 0.8, 2, HEAD), _phase(POISSON, 1.0, 2)),
+        _phase(POISSON, 0.8, 2, HEAD),
+        _phase(POISSON, 1.0, 2),
     ),
+    **{
+        name: PrivateSGD(
+            each.sentence,
+            "replace_one",
+            each.phases,
+            each.network,
+            each.neighbours,
+            each.augmentation,
+        )
+        for name, each in SETTINGS.items()
+    },
     **LANGEVIN,
     **FEATURES,
 }

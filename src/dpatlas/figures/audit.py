@@ -12,7 +12,7 @@ from dpatlas.figures.tables import Measured, Part
 
 MODULE = "dpatlas.figures.audit"
 CONSISTENT, CONTRADICTED = "consistent", "contradicted"
-SHARED = ("part", "mechanism", "samplers", "relation")
+SHARED = ("part", "mechanism", "description", "samplers", "relation")
 ATTACKED = (
     "delta",
     "guaranteed_epsilon",
@@ -57,7 +57,8 @@ def audit(records: Records, settings: Settings) -> ShownTable:
     one_run = [one_run_row(each) for each in trainings if each["metrics"]["audit"]]
     trained = [training_row(each) for each in trainings if not each["metrics"]["audit"]]
     rows = [*mechanisms, *one_run, *trained]
-    parts = [attacks_part([*mechanisms, *one_run]), training_part(trained)]
+    attacked = [*mechanisms, *one_run]
+    parts = [attacks_part(attacked), descriptions_part(attacked), training_part(trained)]
     return ShownTable(COLUMNS, rows, parts)
 
 
@@ -186,6 +187,12 @@ def attacks_part(rows: Sequence[Row]) -> Part:
     )
 
 
+def descriptions_part(rows: Sequence[Row]) -> Part:
+    """What each attacked mechanism does, in words."""
+    cells = [(row["mechanism"], row["description"]) for row in rows]
+    return Part("What is attacked", ("mechanism", "what it does"), cells)
+
+
 def training_part(rows: Sequence[Row]) -> Part:
     """Accuracy beside the guarantee."""
     headings = (
@@ -222,7 +229,13 @@ def training_part(rows: Sequence[Row]) -> Part:
 
 
 def _shared(part: str, record: Mapping[str, Any]) -> Row:
-    return {"part": part, "samplers": _samplers(record["ledger"]), "runs": [record["id"]]}
+    ledger = record["ledger"]
+    return {
+        "part": part,
+        "description": ledger["mechanism"],
+        "samplers": _samplers(ledger),
+        "runs": [record["id"]],
+    }
 
 
 def _samplers(ledger: Mapping[str, Any]) -> str:
