@@ -237,7 +237,9 @@ def test_the_ledger_states_both_guarantees(data, tmp_path, draws, law):
     assert "number of trials" in ledger["secret"]
     assert "best" in ledger["holds_for"]
     (choice,) = ledger["chosen_on_private_data"]
-    assert "lr from 0.001 to 10" in choice["what"] and "paid" in choice["cost"]
+    assert "lr from 0.001 to 10" in choice["what"]
+    assert f"epsilon {ledger['epsilon']:.6g}" in choice["cost"]
+    assert "of the best trial alone" in choice["cost"] and "together" not in choice["cost"]
 
 
 def job_of(spec, data):
@@ -263,9 +265,9 @@ def test_accuracy_is_that_of_the_best_trial_s_model(data, tmp_path, draws, monke
     models = []
     real = selection.Selection._compare
 
-    def compare(self, model, settings):
-        real(self, model, settings)
-        models.append((settings, model))
+    def compare(self, training, settings):
+        real(self, training, settings)
+        models.append((settings, training.model))
 
     monkeypatch.setattr(selection.Selection, "_compare", compare)
     metrics = read(run_main(spec_of(), data, tmp_path))["metrics"]
@@ -337,6 +339,14 @@ class TestCommand:
         assert re.match(r"selected: lr [\d.]+; score .* on 8 validation records, noise of", best)
         assert "6 held-out records" in accuracy
         assert record.startswith("record: ")
+
+    def test_given_again_it_shows_its_record_and_trains_nothing(self, data, capsys):
+        words = (*self.LAW, *self.FROM, *self.NOISE)
+        assert self.train(data, *words) == 0
+        first = capsys.readouterr().out
+        with counted((PrivateTraining, "step")) as steps:
+            assert self.train(data, *words) == 0
+        assert not steps and capsys.readouterr().out == first
 
     def test_json_is_the_record(self, data, capsys):
         for words in ((*self.LAW, *self.FROM, *self.NOISE), ()):

@@ -23,10 +23,9 @@ from dpatlas.experiments.classifier import accuracy, check_data, training_phase
 from dpatlas.experiments.job import Job
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import Guarantee
-from dpatlas.privacy.ledger import PUBLIC, Ran, ledger
+from dpatlas.privacy.ledger import PUBLIC, Ran, ledger, private_selection
 from dpatlas.privacy.selection import (
     Score,
-    SelectionGuarantee,
     calibrate_selected,
     selected_guarantee,
     trials_law,
@@ -49,16 +48,13 @@ def select(job: Job) -> dict[str, Any]:
     if len(job.data.x_validation) == 0:
         raise InputError("n_validation", 0, "at least 1: trials are scored on validation records")
     check_ranges(fields["ranges"])
+    if fields["noise_multiplier"] is not None:
+        real(gt=0).check("noise_multiplier", fields["noise_multiplier"])
     selection = Selection(job)
-    guarantee = selected_guarantee(
-        [selection.phase.accounted],
-        selection.law,
-        fields["delta"],
-        fields["relation"],
-        selection.score,
-    )
-    statement = selection_ledger(selection, guarantee)
-    return {"metrics": selection.run(), "ledger": statement}
+    # Refused before anything is trained.
+    selection_ledger(selection)
+    metrics = selection.run()
+    return {"metrics": metrics, "ledger": selection_ledger(selection)}
 
 
 def check_ranges(ranges: dict[str, Any]) -> None:
@@ -98,8 +94,9 @@ class Selection:
             for part in ("train", "validation", "test")
         }
         self.trial = 0
-        # Of the best trial: its settings and its score, and its weights.
+        # Of the best trial: settings and score, what ran, and weights.
         self.best: dict[str, Any] | None = None
+        self.ran: Ran | None = None
         self.weights: dict[str, np.ndarray] = {}
 
     def run(self) -> dict[str, Any]:
@@ -108,6 +105,7 @@ class Selection:
         if stored is not None:
             arrays, facts = stored
             self.trial, self.best = facts["trial"], facts["best"]
+            self.ran = facts["best_ran"] and Ran.of(facts["best_ran"])
             self.weights = {
                 name.removeprefix("best/"): value
                 for name, value in arrays.items()
@@ -129,7 +127,7 @@ class Selection:
                 training.step()
                 if self.job.save_due():
                     self._save(training)
-            self._compare(training.model, settings)
+            self._compare(training, settings)
         return self._metrics()
 
     def _settings(self) -> dict[str, float]:
@@ -160,15 +158,16 @@ class Selection:
             base_seed=self.noise.key(self.trial, 0, "init"),
         ).to(self.job.device)
 
-    def _compare(self, model: nn.Module, settings: dict[str, float]) -> None:
+    def _compare(self, training: PrivateTraining, settings: dict[str, float]) -> None:
         """Keep the trial if its score, the noised one, is better than all before."""
+        model = training.model
         right = right_answers(model, *self.records["validation"])
         if self.score is None:
             value = right / len(self.records["validation"][0])
         else:
             value = self.score.released(right, self.noise, self.trial)
         if self.best is None or value > self.best["score"]:
-            self.best = {"settings": settings, "score": value}
+            self.best, self.ran = {"settings": settings, "score": value}, training.ran
             self.weights = {
                 name: each.detach().cpu().numpy().copy() for name, each in model.named_parameters()
             }
@@ -176,7 +175,8 @@ class Selection:
     def _save(self, training: PrivateTraining) -> None:
         arrays, facts = training.state()
         arrays |= {f"best/{name}": value for name, value in self.weights.items()}
-        self.job.save("state", arrays, {**facts, "trial": self.trial, "best": self.best})
+        ours = {"trial": self.trial, "best": self.best, "best_ran": self.ran and self.ran.facts()}
+        self.job.save("state", arrays, {**facts, **ours})
 
     def _metrics(self) -> dict[str, Any]:
         """Of the released trial; `settings`, `score` and `accuracy` are None if there was none."""
@@ -207,32 +207,34 @@ def right_answers(model: nn.Module, x: Tensor, labels: Tensor) -> int:
     return int((guesses == labels).sum())
 
 
-def selection_ledger(selection: Selection, guarantee: SelectionGuarantee) -> dict[str, Any]:
-    """The ledger of what is released, and beside it what one trial alone guarantees."""
-    fields, phase, selected = selection.job.spec.fields, selection.phase, guarantee.selected
-    # Of a trial that was drawn; how many were, and their settings, the record must not tell.
-    trial = Ran(
-        f"private selection among trainings by DP-SGD, {fields['clipping']} clipping, "
-        f"{fields['model']}",
-        (phase.accounted,),
-        (phase.max_grad_norm,),
-        fields["noise_source"],
+def selection_ledger(selection: Selection) -> dict[str, Any]:
+    """The ledger of what is released, and beside it what one trial alone guarantees.
+
+    Of the best trial as it ran; of a trial as planned where there is none.
+    """
+    fields, phase = selection.job.spec.fields, selection.phase
+    accounts = {name: fields[name] for name in ("delta", "relation")}
+    ran = selection.ran or Ran(
+        "DP-SGD", (phase.accounted,), (phase.max_grad_norm,), fields["noise_source"]
     )
-    alone = ledger(
-        trial,
-        delta=fields["delta"],
-        relation=fields["relation"],
-        chosen_on_private_data=None,
-        released=RELEASED,
-        require_private=True,
-    )
+    guarantee = selected_guarantee(ran.phases, selection.law, score=selection.score, **accounts)
+    selected = guarantee.selected
     private = selection.score is not None
-    drawn = " and ".join(
+    paid = f"a validation record pays epsilon {guarantee.validation:.6g}" if private else ""
+    drawn = ", ".join(
         f"{name} from {low:g} to {high:g}" for name, (low, high) in selection.ranges.items()
     )
-    bounds = selection.ranges.get("max_grad_norm")
+    tuning = private_selection(
+        f"{selection.law.describe()}, each with {drawn} drawn log-uniformly",
+        epsilon=selected.epsilon,
+        by="Papernot and Steinke 2022",
+        held_out=f"{paid or 'validation records are public'}; test records are public",
+        **accounts,
+    )
+    alone = ledger(ran, tuning=tuning, released=RELEASED, require_private=True, **accounts)
     return {
         **alone,
+        "mechanism": f"the best of a random number of trainings, each: {alone['mechanism']}",
         "neighbour_relation": f"{alone['neighbour_relation']}; that record is of the training "
         f"{'or of the validation part' if private else 'part'}, the others stay in their part",
         "accountant": selected.accountant,
@@ -252,13 +254,12 @@ def selection_ledger(selection: Selection, guarantee: SelectionGuarantee) -> dic
             "test": f"{PUBLIC}: accuracy on them carries no noise",
         },
         "secret": SECRET,
-        # The clip bound of the released trial is in its settings.
-        "clip": bounds or alone["clip"],
+        # Of the release of the best trial, not of all trials together.
         "chosen_on_private_data": [
             {
-                "what": f"the best of a random number of trials ({selection.law.describe()}), "
-                f"each with {drawn} drawn log-uniformly, by its score on the validation records",
-                "cost": "paid: epsilon is that of the selection, by Papernot and Steinke 2022",
+                "what": tuning["what"],
+                "cost": f"{in_words(selected)} of the best trial alone, the choice included "
+                f"({tuning['by']}); {tuning['held_out']}",
             }
         ],
     }
