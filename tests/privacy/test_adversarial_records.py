@@ -23,7 +23,7 @@ from dpatlas.errors import InputError
 from dpatlas.experiments.canaries import PoissonWithEmptySlots
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.audit_statistics import LowerBound, epsilon_lower_bound
-from dpatlas.privacy.convolution import Conv2d
+from dpatlas.privacy.convolution import Conv2d, patch_gram
 from dpatlas.privacy.layers import Linear
 from dpatlas.privacy.per_record import cross_entropy
 from dpatlas.privacy.samplers import FullBatch, Sampler
@@ -80,10 +80,14 @@ def rounded(honest):
     def norms2(self, *given):
         if getattr(self, "inputs", None) is None or self.positions() == 1:
             return honest(self, *given)
-        records = torch.arange(len(self.delta))
-        factors = (rows.to(self.delta.dtype) for rows in self.pairs(records))
-        inputs, outputs = (torch.bmm(rows, rows.transpose(1, 2)).flatten(1) for rows in factors)
-        return torch.linalg.vecdot(inputs, outputs).clamp_min(0).double()
+        if isinstance(self, Conv2d):
+            layer = self.layer
+            inputs = patch_gram(self.inputs, layer.kernel_size, layer.stride, layer.padding)
+            rows = self.delta.flatten(2).transpose(1, 2)
+        else:
+            inputs, rows = torch.bmm(self.inputs, self.inputs.transpose(1, 2)), self.delta
+        outputs = torch.bmm(rows, rows.transpose(1, 2))
+        return torch.linalg.vecdot(inputs.flatten(1), outputs.flatten(1)).clamp_min(0).double()
 
     return norms2
 
