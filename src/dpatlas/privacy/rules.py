@@ -76,13 +76,17 @@ class Rule:
             raise InputError(
                 f"layer {self.name}", "used more than once in a pass", "a layer used once"
             )
+        self.check_rows(x)
+        return Watched.apply(x, self.anchor, self)
+
+    def check_rows(self, x: Tensor) -> None:
+        """InputError for an input whose first dimension is not the records of the pass."""
         if self.rows is not None and len(x) != self.rows:
             raise InputError(
                 f"layer {self.name} ({type(self.layer).__name__})",
                 f"an input of shape {tuple(x.shape)} for {self.rows} records",
                 "records first, with whatever belongs to a record in its own row",
             )
-        return Watched.apply(x, self.anchor, self)
 
     def reset(self) -> None:
         """Forget the last pass."""
