@@ -90,7 +90,8 @@ def test_without_arguments_a_ledger_has_a_small_delta_a_fitting_relation_and_own
     assert stopped_after(2).ledger(chosen_on_private_data=None)["chosen_on_private_data"] == (
         "nothing"
     )
-    fixed = stopped_after(2, [phase(FixedSize(N, 6)), phase(FullBatch(N))])
+    phases = [phase(FixedSize(N, 6)), phase(FullBatch(N))]
+    fixed = stopped_after(2, phases, noise=Noise("fixed size", "keyed"))
     assert fixed.guarantee().relation == "replace_one"
 
 
