@@ -56,14 +56,11 @@ def add_noise(
                 on_device[tensor.device] = device_generator(key, tensor.device)
             normals = device_normals(tensor.shape, on_device[tensor.device])
             tensor.add_(normals, alpha=scale)
-        elif tensor.numel() < LARGE:
-            normals = draws.standard_normal(tensor.numel())
-            tensor.add_(torch.from_numpy(normals).view(tensor.shape), alpha=scale)
         elif tensor.is_contiguous():
-            _add_box_muller(tensor.detach().view(-1).numpy(), scale, draws.bit_generator)
+            _add_flat(tensor.detach().view(-1).numpy(), scale, draws)
         else:
             normals = np.zeros(tensor.numel())
-            _add_box_muller(normals, scale, draws.bit_generator)
+            _add_flat(normals, scale, draws)
             tensor.add_(torch.from_numpy(normals).view(tensor.shape))
 
 
@@ -78,6 +75,13 @@ def device_normals(shape: Iterable[int], draws: torch.Generator) -> Tensor:
     """N(0, 1) draws on the generator's device, float64."""
     normals = torch.empty(tuple(shape), dtype=torch.float64, device=draws.device)
     return normals.normal_(generator=draws)
+
+
+def _add_flat(flat: np.ndarray, scale: float, draws: np.random.Generator) -> None:
+    if len(flat) < LARGE:
+        np.add(flat, scale * draws.standard_normal(len(flat)), out=flat, casting="same_kind")
+    else:
+        _add_box_muller(flat, scale, draws.bit_generator)
 
 
 def _add_box_muller(flat: np.ndarray, scale: float, bits: np.random.BitGenerator) -> None:
