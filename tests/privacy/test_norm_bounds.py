@@ -7,16 +7,20 @@ from typing import Any
 import pytest
 import torch
 from reference_gradients import NETWORKS, distance, norms, per_record_gradients, records, seeded
+from small_training import flat, weights
 from test_synchronisation import reads
 from torch import Tensor, nn
 
+from dpatlas.core.seeds import Noise
 from dpatlas.models.lora import Adapted
 from dpatlas.models.vit import ClassToken, Offset
 from dpatlas.privacy import clipping, convolution, factors, layers
 from dpatlas.privacy.clipping import SUM_BLOCK, clip_factors, company_rounding
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.per_record import NetworkGradients
-from dpatlas.privacy.rules import rows_norm2
+from dpatlas.privacy.rules import in_blocks, rows_norm2
+from dpatlas.privacy.samplers import FullBatch
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
 OFFSETS = [1.0, 1e2, 1e3, 1e4, 1e5, 1e6]
 BOUNDS = [0.01, 0.1, 1.0]
@@ -256,11 +260,17 @@ def test_a_record_in_company_moves_the_sum_by_at_most_the_bound(name, offset):
 
 
 def test_sums_over_many_records_are_added_by_blocks_in_float64():
-    path = PATHS["linear"]
-    model, (x, labels) = path.model(1.0), records(path.shape, 3 * SUM_BLOCK + 5, 5, torch.float32)
-    found = NetworkGradients(model).clipped_sum(x, labels, 0.1).gradients
-    exact = NetworkGradients(model.double()).clipped_sum(x.double(), labels, 0.1).gradients
-    assert float(distance(found, exact)) <= 0.1 * company_rounding(len(x)) / 20
+    rows, sizes = torch.zeros(5, 2, 3), []
+    rows[0], rows[1:] = 2.0**23, 0.5
+
+    def summed(block):
+        sizes.append(len(block))
+        return block.sum((0, 1))
+
+    # Two records fill a block: float32 would lose every later one of them.
+    total = in_blocks(summed, SUM_BLOCK // 2, rows)
+    assert sizes == [2, 2, 1]
+    assert total.tolist() == [2.0**24 + 4] * 3
 
 
 @pytest.mark.parametrize("offset", OFFSETS)
@@ -371,3 +381,21 @@ def test_channels_last_changes_nothing_but_rounding(name, views, share, monkeypa
         torch.testing.assert_close(found.norms, expected.norms, rtol=1e-11, atol=0)
         for key, value in expected.gradients.items():
             torch.testing.assert_close(found.gradients[key], value, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [3, 12])
+def test_channels_last_records_train_as_others_do(size):
+    def network():
+        # More weights than the noise of small tensors is made for; few positions, then many.
+        layers = nn.Conv2d(48, 64, 3, padding=1), nn.GroupNorm(2, 64), nn.Flatten()
+        return nn.Sequential(*layers, nn.Linear(64 * size**2, 5))
+
+    moved = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        model = seeded(network, dtype=torch.float32)
+        x, labels = records((48, size, size), dtype=torch.float32)
+        model, x = (each.to(memory_format=layout) for each in (model, x))
+        phase = TrainingPhase(FullBatch(len(x)), 1.0, 0.5, steps=2, lr=0.1)
+        PrivateTraining(model, [phase], x, labels, noise=Noise("layout")).run()
+        moved.append(flat(weights(model)))
+    torch.testing.assert_close(*moved, rtol=1e-4, atol=1e-5)

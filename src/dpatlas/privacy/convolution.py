@@ -132,7 +132,7 @@ class Conv2d(Factored):
             # Of the weights, a weight gradient reads nothing but the shape.
             shape = weight.new_empty(records * len(weight), *weight.shape[1:])
             found = self._gradients(*grouped, shape, "weight", records)
-            return found.reshape(records, *weight.shape)
+            return found.view(records, *weight.shape)
         found = torch.empty(records, *weight.shape, dtype=x.dtype, device=x.device)
         for record in range(records):
             rows = slice(record * views, (record + 1) * views)
