@@ -73,6 +73,7 @@ class PrivateSGD:
     """Private training of a network, white box.
 
     silent: the other records have zero gradient, so that nobody needs to know which are in a batch.
+    still: the learning rate is so small that weights keep their digits, and the sums theirs.
     """
 
     sentence: str
@@ -82,6 +83,7 @@ class PrivateSGD:
     neighbours: Callable[[], Neighbours]
     augmentation: Augmentation | None = None
     silent: bool = False
+    still: bool = False
 
     def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
         """Of one more run of the mechanism, under noise that nothing else draws."""
@@ -169,8 +171,8 @@ class Attack:
         self.x, self.labels = x, labels
         self.training: PrivateTraining | None = None
         self.score = 0.0
-        # By batch; of the first step, whose weights are the same in every run.
-        self.first: dict[bytes, tuple[Tensor, Tensor]] = {}
+        # By step and batch, at weights that are the same in every run.
+        self.known: dict[tuple[int, bytes], tuple[Tensor, Tensor]] = {}
 
     def see(self, step: int, sums: dict[str, Tensor]) -> None:
         """Score one noisy sum."""
@@ -181,13 +183,7 @@ class Attack:
             return
         batch = np.array([CANARY]) if self.mechanism.silent else batch
         bound = phase.max_grad_norm
-        if step == 0 and not self.mechanism.augmentation:
-            key = batch.tobytes()
-            if key not in self.first:
-                self.first[key] = self._clipped_sums(batch, step, bound)
-            with_, without = self.first[key]
-        else:
-            with_, without = self._clipped_sums(batch, step, bound)
+        with_, without = self._known_sums(batch, step, bound)
         gradient = with_ - without
         seen = flat(sums) - without
         norm = float(gradient.norm())
@@ -195,6 +191,15 @@ class Attack:
         self.score += log_likelihood_ratio(
             t, norm / bound, q, phase.noise_multiplier, self.mechanism.relation
         )
+
+    def _known_sums(self, batch: np.ndarray, step: int, bound: float) -> tuple[Tensor, Tensor]:
+        """`_clipped_sums`, computed once where all runs agree on them."""
+        if self.mechanism.augmentation or (step > 0 and not self.mechanism.still):
+            return self._clipped_sums(batch, step, bound)
+        key = step, batch.tobytes()
+        if key not in self.known:
+            self.known[key] = self._clipped_sums(batch, step, bound)
+        return self.known[key]
 
     def _clipped_sums(self, batch: np.ndarray, step: int, bound: float) -> tuple[Tensor, Tensor]:
         """Of the batch, and of the batch without the canary."""
@@ -306,6 +311,7 @@ MECHANISMS: dict[str, Mechanism] = {
             each.network,
             each.neighbours,
             each.augmentation,
+            still=True,
         )
         for name, each in SETTINGS.items()
     },
