@@ -301,6 +301,7 @@ def prior_ledger(
                 (phase.accounted,),
                 (phase.max_grad_norm,),
                 noise_source,
+                SHARED,
             ),
             delta=delta,
             relation="replace_one",

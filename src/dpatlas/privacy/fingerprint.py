@@ -1,8 +1,8 @@
 """Whether two trainings are the same one: a digest of everything that their noisy sums depend on.
 
 Trainings of one fingerprint and equal initial weights release the same bits, so that they may draw
-the same noise. It is meant to catch mistakes: a change behind torch's back, of a numpy array that a
-tensor shares or of a module's private attributes, is not seen.
+the same noise, and networks of one fingerprint need one probe. It is meant to catch mistakes: a
+change behind torch's back, of a numpy array that a tensor shares, is not seen.
 """
 
 import functools
@@ -15,6 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
+
+# Where a module keeps what is looked at as such.
+REGISTRIES = {"_parameters", "_buffers", "_modules"}
 
 _numbers = itertools.count()
 # Functions and classes without a name to import them by; tensors by their version, with digests.
@@ -76,7 +79,7 @@ def _text(value: Any, within: tuple[int, ...] = ()) -> str:
 
 def _settings(module: nn.Module) -> list[Any]:
     """Attributes that are no weights, shapes of those that are, and the modules within."""
-    own = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    own = {name: value for name, value in vars(module).items() if name not in REGISTRIES}
     weights = itertools.chain(
         module.named_parameters(recurse=False), module.named_buffers(recurse=False)
     )

@@ -36,6 +36,13 @@ NOISE_SOURCES = {
     "os": "exact arithmetic; the noise follows from a secret of the operating system, and nobody "
     "can repeat the run",
 }
+# What floats leave open, and no guarantee here covers.
+FLOATS = (
+    "noise is drawn and scaled in float64 and rounded once, when it is added: which floating-point "
+    "numbers can come out depends on the sum before it (Mironov 2012); Philox is no cryptographic "
+    "generator; one record moves a rounded sum over n records by C (1 + 7.6e-6 n), not by C "
+    "(dpatlas.privacy.clipping.company_rounding)"
+)
 PUBLIC = "public"
 NOTHING = "nothing"
 UNTOLD = {"what": "unknown: nobody said how the settings were chosen", "cost": "not counted"}
@@ -247,6 +254,7 @@ def ledger(
         "steps": _one_or_list([int(phase.steps) for phase in first.phases]),
         "chosen_on_private_data": _choices(chosen_on_private_data, tuning),
         "holds_for": holds_for(first.noise_source, released, first.shared_noise),
+        "floats": FLOATS,
         "public_constants": sorted(constants),
     }
     if len(runs) > 1:

@@ -21,13 +21,6 @@ from torch import Tensor
 
 from dpatlas.core.seeds import Noise
 
-# What a ledger says of noise that a computer draws.
-FLOAT_NOISE = (
-    "noise is drawn and scaled in float64 and rounded once, when it is added: which floating-point "
-    "numbers can come out depends on the clean sum (Mironov 2012), which no guarantee here covers; "
-    "the generator, Philox, is not a cryptographic one"
-)
-
 LARGE = 2**14
 # Pairs of normals made at a time.
 BLOCK = 2**15

@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dpatlas.core.seeds import generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import ClippedSum
+from dpatlas.privacy.fingerprint import REGISTRIES, fingerprint
 
 # Of what is compared: float64 rounding, amplified by an offset of 1e6, is far below.
 TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
@@ -92,7 +93,7 @@ def probe(subject: Subject) -> int:
     Raises InputError that names the layer, the loss, the augmentation or the parameter.
     """
     refuse_half_precision(subject.model, subject.x.device)
-    key = _fingerprint(subject)
+    key = _key(subject)
     outputs = _passed.get(key)
     if outputs is None:
         outputs = _Probe(subject).run()
@@ -463,77 +464,27 @@ def _module_state(model: nn.Module) -> dict[str, Any]:
         prefix = f"layer {name}" if name else "model"
         for key, value in module.named_buffers(recurse=False):
             state[f"{prefix}: buffer {key}"] = value.detach().cpu().numpy().tobytes()
-        for key, value in _attributes(module):
-            state[f"{prefix}: attribute {key}"] = _value(value)
+        for key, value in vars(module).items():
+            if key not in REGISTRIES:
+                state[f"{prefix}: attribute {key}"] = fingerprint(value)
     return state
 
 
-# A module's own bookkeeping: parameters, buffers and children are looked at as such.
-_INTERNAL = {"_parameters", "_buffers", "_modules", "training"}
+_passed: OrderedDict[str, int] = OrderedDict()
 
 
-def _attributes(module: nn.Module) -> list[tuple[str, Any]]:
-    return [(key, value) for key, value in vars(module).items() if key not in _INTERNAL]
-
-
-def _value(value: Any) -> Any:
-    """Tensors by their content, simple values as they are, all else by identity."""
-    if isinstance(value, Tensor):
-        return value.detach().cpu().float().numpy().tobytes()
-    return _frozen(value)
-
-
-class _Same:
-    """An object that equals itself alone; keeps it, so that no other takes its address."""
-
-    def __init__(self, value: Any):
-        self.value = value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
-
-
-def _frozen(value: Any) -> Any:
-    """Simple values and containers of them by content, other objects by identity."""
-    if value is None or isinstance(value, bool | int | float | str | bytes | type | torch.dtype):
-        return type(value), value
-    if isinstance(value, tuple | list):
-        return type(value), tuple(map(_frozen, value))
-    if isinstance(value, set | frozenset):
-        return type(value), frozenset(map(_frozen, value))
-    if isinstance(value, dict):
-        return type(value), tuple((_frozen(key), _frozen(each)) for key, each in value.items())
-    return _Same(value)
-
-
-_passed: OrderedDict[Any, int] = OrderedDict()
-
-
-def _fingerprint(subject: Subject) -> Any:
-    """All that decides how records go through, but for the values of weights and buffers."""
-    modules = tuple(
-        (
-            name,
-            type(module),
-            module.training,
-            tuple(
-                (key, None if value is None else (value.shape, value.dtype, value.requires_grad))
-                for key, value in (*module._parameters.items(), *module._buffers.items())
-            ),
-            tuple(module._modules),
-            tuple((key, _frozen(value)) for key, value in _attributes(module)),
-        )
-        for name, module in subject.model.named_modules()
+def _key(subject: Subject) -> str:
+    """Of all that decides how records go through, but for the values of weights and buffers."""
+    records = subject.x, subject.labels
+    return fingerprint(
+        subject.model,
+        [name for name, value in subject.model.named_parameters() if value.requires_grad],
+        subject.loss,
+        subject.augmentation,
+        [(each.dtype, each.device, *each.shape[1:]) for each in records],
+        subject.views,
+        subject.settings,
     )
-    tensors = tuple(
-        (each.shape[1:], each.dtype, each.device) for each in (subject.x, subject.labels)
-    )
-    made = subject.augmentation
-    augmentation = None if made is None else (type(made), _frozen(vars(made)))
-    return modules, tensors, subject.views, augmentation, _Same(subject.loss), subject.settings
 
 
 def _tensors(value: Any) -> list[Tensor]:

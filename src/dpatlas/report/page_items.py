@@ -27,6 +27,7 @@ LEDGER = {
     "sampler": "Batches",
     "chosen_on_private_data": "Chosen on private data",
     "holds_for": "Holds for",
+    "floats": "What floats leave open",
 }
 
 
