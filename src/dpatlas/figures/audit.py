@@ -70,6 +70,7 @@ def mechanism_row(record: Mapping[str, Any]) -> Row:
     return {
         **_shared("mechanism", record),
         "mechanism": record["spec"]["mechanism"],
+        "description": metrics["sentence"],
         "relation": metrics["relation"],
         "method": lower["method"],
         "audited_runs": 2 * record["spec"]["runs"],
