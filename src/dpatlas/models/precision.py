@@ -3,8 +3,8 @@
 A pass is a forward pass, or the output gradients that go back through the network. With TF32 its
 products take factors of 10 bits after the point and add up in float32, which tensor cores do
 several times as fast. What is made of activations and output gradients (per-record gradients, their
-norms, clipped sums, KL terms) is multiplied in float32 or float64 whatever the precision: a record's
-clip factor follows from the very numbers that enter the sum, so the bound on its share holds.
+norms, clipped sums, KL terms) is multiplied in float32 or float64 whatever the precision: a clip
+factor follows from the very numbers that enter the sum, so the bound on a record's share holds.
 """
 
 import contextlib
