@@ -52,6 +52,7 @@ RULES: dict[str, Rule] = {
     "options": keep,
     "image_shape": keep,
     "links": keep,
+    "looks": keep,
     "outputs": keep,
     "runs": at_most(2),
     "tuning_runs": at_most(1),

@@ -442,6 +442,8 @@ CASES = {**REFUSED, **CLIPPED}
 @pytest.mark.parametrize("name", CASES)
 def test_with_the_safeguards_off_the_audit_catches_the_case(name, monkeypatch):
     switch_off(monkeypatch)
+    # Updates have none, and the noise of low precision would fail.
+    monkeypatch.setattr("dpatlas.privacy.training.add_noise", nothing)
     case = CASES[name]()
     assert attack(case).epsilon > stated(case)
 

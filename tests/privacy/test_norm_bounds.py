@@ -396,6 +396,6 @@ def test_channels_last_records_train_as_others_do(size):
         x, labels = records((48, size, size), dtype=torch.float32)
         model, x = (each.to(memory_format=layout) for each in (model, x))
         phase = TrainingPhase(FullBatch(len(x)), 1.0, 0.5, steps=2, lr=0.1)
-        PrivateTraining(model, [phase], x, labels, noise=Noise("layout")).run()
+        PrivateTraining(model, [phase], x, labels, noise=Noise("layout", "keyed")).run()
         moved.append(flat(weights(model)))
     torch.testing.assert_close(*moved, rtol=1e-4, atol=1e-5)
