@@ -21,9 +21,9 @@ ENTRIES = {
     "digits-2": "72bac23885fc",
     "fonts-1": "4510472913a1",
     "fonts-2": "a608a3f1fb83",
-    "mnist-1": "abb5c6d30b63",
+    "mnist-1": "b1dcc864efa7",
     "mnist-2": "66921e586aa5",
-    "fonts-3": "1b6855ba28d7",
+    "fonts-3": "e27f2e6823a6",
 }
 TUPLE = (0.02, 1.0, 359, 1, 40.0)
 
@@ -56,8 +56,8 @@ def test_the_grid_that_was_changed_after_a_look_is_paid_for_with_what_it_was_bef
     assert found["taus"] == [0.2, 0.4]
     label = label_of(found["looks"])
     assert label["selected_after_a_look"]
-    assert label["looks"].startswith("look 2 at these records; digits-1 (2026-11-21): ")
-    assert "0.4 took the place of 0.1" in label["looks"]
+    assert label["looks"] == "look 2 at these records; others: digits-1"
+    assert "0.4 took the place of 0.1" in REGISTER["digits-1"]["then"]
 
 
 def test_records_that_no_look_has_used_carry_no_label():

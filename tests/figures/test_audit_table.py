@@ -32,8 +32,16 @@ def record(kind, metrics, ledger=None, **fields):
     }
 
 
-def attack(name="dp-sgd-poisson", contradicted=False, claimed=None, claim_excess=None, **ledger):
+def attack(
+    name="dp-sgd-poisson",
+    contradicted=False,
+    claimed=None,
+    claim_excess=None,
+    sentence="DP-SGD in a sentence",
+    **ledger,
+):
     metrics = {
+        "sentence": sentence,
         "relation": "add_remove",
         "guaranteed": 1.5,
         "lower": BOUND,
@@ -116,7 +124,7 @@ def test_every_phase_names_its_batches():
 
 
 def test_every_attacked_mechanism_is_described_in_words():
-    rows, content = rows_of(attack(mechanism="the head, then LoRA"), canaries(), training())
+    rows, content = rows_of(attack(sentence="the head, then LoRA"), canaries(), training())
     assert [row["description"] for row in rows] == ["the head, then LoRA", *["DP-SGD in words"] * 2]
     text = content["audit.md"].decode()
     assert "| dp-sgd-poisson | the head, then LoRA |" in text

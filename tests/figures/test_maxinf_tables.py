@@ -225,7 +225,7 @@ class TestSelected:
                 show(name, coefficients_record())
 
     def test_the_universe_and_the_looks_stand_in_every_row_and_caption(self):
-        other = {"look": "digits-1", "when": "2026-01-01", "then": "tau was raised", "n": 6000}
+        other = {"look": "digits-1", "n": 6000}
         grid = {"zetas": [0.01], "lrs": [20.0], "epochs": [1], "taus": [0.03], "m": 500}
         other |= {"K1": 1, "grid": {**grid, "sigma": 1.0}}
         looks = {"number": 2, "registered": True, "others": [other]}

@@ -34,7 +34,8 @@ def looks_of(register: Mapping[str, Fields], chosen: Fields, seed: int) -> dict[
     """The place of a set among all looks at its records, for the spec of its jobs.
 
     register: the config's `looks`. `number` counts from 1; a set that is not registered is the next
-    one. `others`: what else was tried on the same records, and why it was changed.
+    one. `others`: what else was tried on the same records; when, and what was changed then, stands
+    in the register alone, whose words no record depends on.
     """
     same = [
         (name, look)
@@ -50,8 +51,6 @@ def looks_of(register: Mapping[str, Fields], chosen: Fields, seed: int) -> dict[
     others = [
         {
             "look": name,
-            "when": look["when"],
-            "then": look["then"],
             "n": look["set"]["data"]["n_train"],
             "K1": look["set"]["K1"],
             "grid": look["set"]["grid"],
@@ -64,12 +63,12 @@ def looks_of(register: Mapping[str, Fields], chosen: Fields, seed: int) -> dict[
 
 def label_of(looks: Fields) -> dict[str, Any]:
     """What a row of certificates says of the looks behind it."""
-    others = [f"{each['look']} ({each['when']}): {each['then']}" for each in looks["others"]]
+    others = " and ".join(each["look"] for each in looks["others"])
     unregistered = "" if looks["registered"] else ", not in the register"
-    first = f"look {looks['number']} at these records{unregistered}"
+    beside = f"; others: {others}" if others else ", and the only one"
     return {
         "selected_after_a_look": bool(others),
-        "looks": "; ".join([first, *others] if others else [f"{first}, and the only one"]),
+        "looks": f"look {looks['number']} at these records{unregistered}{beside}",
     }
 
 
