@@ -221,6 +221,11 @@ def test_a_checkpoint_of_the_other_source_is_refused():
             one.restore(*kept)
 
 
+@pytest.mark.parametrize("value", [torch.Tensor.relu, torch.relu, object(), 1j, slice(1, 2), len])
+def test_whatever_a_network_holds_has_a_fingerprint_and_keeps_it(value):
+    assert fingerprint([value]) == fingerprint([value]) != fingerprint([object()])
+
+
 def test_a_fingerprint_is_of_values_and_not_of_objects():
     def local():
         return None

@@ -392,6 +392,19 @@ def test_a_second_training_of_the_same_network_is_not_probed_again(monkeypatch):
     assert next(runs) == 3
 
 
+def test_a_loss_that_is_defined_anew_under_its_name_is_probed_again():
+    def safe(output, labels):
+        return cross_entropy(output, labels)
+
+    def unsafe(output, labels):
+        return cross_entropy(output, labels) / len(output)
+
+    safe.__qualname__ = unsafe.__qualname__ = "loss"
+    train(Made(before=flat), loss=safe)
+    with pytest.raises(InputError, match="loss: found a record's loss depends on other records"):
+        train(Made(before=flat), loss=unsafe)
+
+
 def test_the_probe_leaves_everything_as_it_was():
     model = frozen_batch_norm().eval()
     model[0].weight.grad = torch.ones_like(model[0].weight)

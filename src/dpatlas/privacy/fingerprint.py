@@ -16,20 +16,22 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
+_BY_VALUE = (bool, int, float, complex, str, bytes, range, slice, np.generic)
 # Where a module keeps what is looked at as such.
 REGISTRIES = {"_parameters", "_buffers", "_modules"}
 
 _numbers = itertools.count()
-# Functions and classes without a name to import them by; tensors by their version, with digests.
+# Functions and classes; tensors by their version, with digests.
 _numbered, _known = WeakIdKeyDictionary(), WeakIdKeyDictionary()
+_held: dict[int, tuple[int, Any]] = {}
 
 
 def fingerprint(*parts: Any) -> str:
     """Hex digest of `parts`.
 
     Tensors and arrays count by value, modules by class, settings and shapes (not by their weights),
-    other objects by class and attributes, functions and classes by the name to import them by; one
-    that has none is equal to itself alone. Tensors are read once, until torch has changed them.
+    other objects by class and attributes; functions and classes are equal to themselves alone, so
+    that a fingerprint holds for this process. Tensors are read once, until torch has changed them.
     """
     return _digest(_text(parts).encode())
 
@@ -46,7 +48,7 @@ def _digest(content: Any) -> str:
 
 def _text(value: Any, within: tuple[int, ...] = ()) -> str:
     """Equal for equal values; `within`: objects that this one is a part of."""
-    if value is None or isinstance(value, bool | int | float | str | bytes | np.generic):
+    if value is None or isinstance(value, _BY_VALUE):
         return repr(value)
     if isinstance(value, torch.dtype | torch.device):
         return str(value)
@@ -72,9 +74,18 @@ def _text(value: Any, within: tuple[int, ...] = ()) -> str:
     name = getattr(value, "__qualname__", None)
     if name is None and hasattr(value, "__dict__"):
         return f"{text(type(value))} {text(vars(value))}"
-    if name is None or "<" in name:
-        return f"object {_numbered.setdefault(value, next(_numbers))}"
-    return f"{value.__module__}.{name}"
+    # A name alone would not do: in a notebook a function is defined anew under its old one.
+    return f"{name or type(value)} {_number(value)}"
+
+
+def _number(value: Any) -> int:
+    """Of an object that is equal to itself alone."""
+    number = next(_numbers)
+    try:
+        return _numbered.setdefault(value, number)
+    except TypeError:
+        # No weak reference can be made: it is kept, so that no other object takes its address.
+        return _held.setdefault(id(value), (number, value))[0]
 
 
 def _settings(module: nn.Module) -> list[Any]:
