@@ -109,3 +109,20 @@ def counted(*places):
     calls = []
     with watched(places, calls.append):
         yield calls
+
+
+# Private training of a classifier, for `training_spec` and `selection_spec`.
+TRAINING = {
+    "data": {"name": "small"},
+    "model": "linear",
+    "epsilon": None,
+    "noise_multiplier": 1.0,
+    "delta": 1e-5,
+    "batch": 8,
+    "steps": 3,
+    "max_grad_norm": 1.0,
+    "lr": 0.5,
+    "momentum": 0.9,
+    "optimizer": "sgd",
+    "settings_tried": None,
+}

@@ -22,21 +22,7 @@ from dpatlas.data.prepare import prepare
 from dpatlas.experiments import audit, job, kl_privacy, pretrain
 from dpatlas.specs.audit import selection_spec, training_spec
 
-AUDIT = {
-    "data": {"name": "small"},
-    "model": "linear",
-    "epsilon": None,
-    "noise_multiplier": 1.0,
-    "delta": 1e-5,
-    "batch": 8,
-    "steps": 3,
-    "max_grad_norm": 1.0,
-    "lr": 0.5,
-    "momentum": 0.9,
-    "optimizer": "sgd",
-    "runs": 2,
-    "settings_tried": 1,
-}
+AUDIT = {**small_jobs.TRAINING, "runs": 2, "settings_tried": 1}
 SELECTION = {
     "law": "geometric",
     "expected_trials": 4.0,

@@ -26,21 +26,7 @@ from dpatlas.privacy.training import PrivateTraining
 from dpatlas.report.work_training import NETWORKS
 from dpatlas.specs.audit import training_spec
 
-SETTINGS = {
-    "data": {"name": "small"},
-    "model": "linear",
-    "epsilon": None,
-    "noise_multiplier": 1.0,
-    "delta": 1e-5,
-    "batch": 8,
-    "steps": 5,
-    "max_grad_norm": 1.0,
-    "lr": 0.5,
-    "momentum": 0.9,
-    "optimizer": "sgd",
-    "runs": 2,
-    "settings_tried": 3,
-}
+SETTINGS = {**small_jobs.TRAINING, "steps": 5, "runs": 2, "settings_tried": 3}
 CANARIES = {"canaries": 6, "runs": 1, "level": 0.95, "verdict_level": 0.999}
 
 

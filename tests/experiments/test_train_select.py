@@ -29,20 +29,7 @@ from dpatlas.privacy.selection import (
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas.specs.audit import selection_spec
 
-SETTINGS = {
-    "data": {"name": "small"},
-    "model": "linear",
-    "epsilon": None,
-    "noise_multiplier": 1.0,
-    "delta": 1e-5,
-    "batch": 8,
-    "steps": 3,
-    "max_grad_norm": 1.0,
-    "lr": 0.5,
-    "momentum": 0.9,
-    "optimizer": "sgd",
-    "settings_tried": None,
-}
+SETTINGS = small_jobs.TRAINING
 SELECTION = {
     "law": "geometric",
     "expected_trials": 4.0,

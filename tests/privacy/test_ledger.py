@@ -334,3 +334,11 @@ def test_an_accountant_that_cannot_take_a_run_is_refused():
     fixed = ran(Phase(FixedSize(1050, 100), 4.0, 5))
     with pytest.raises(InputError, match="accountant: found pld for fixed-size"):
         ledger(fixed, delta=1e-5, relation="replace_one", accountant="pld")
+
+
+def test_what_floats_leave_open_is_stated_with_the_engines_own_bound():
+    from dpatlas.privacy.clipping import company_rounding
+    from dpatlas.privacy.ledger import FLOATS
+
+    assert f"C (1 + {company_rounding(1):.1e} n)".replace("e-0", "e-") in FLOATS
+    assert company_rounding(3) == 3 * company_rounding(1)

@@ -30,6 +30,19 @@ def stopped_after(steps: int, phases=(HEAD, ALL), **options) -> PrivateTraining:
     return run
 
 
+def interrupted_in_the_third_step() -> PrivateTraining:
+    """After its noisy sum was seen, before the update."""
+
+    def attacker(step, sums):
+        if step == 2:
+            raise Interrupted
+
+    run = training([HEAD, ALL], on_update=attacker)
+    with pytest.raises(Interrupted):
+        run.run()
+    return run
+
+
 def through_json(state):
     arrays, facts = state
     return arrays, json.loads(canonical_json(facts))
@@ -51,13 +64,7 @@ def test_guarantee_and_ledger_speak_of_the_steps_that_were_taken(steps, expected
 
 
 def test_a_step_counts_from_the_moment_its_noisy_sum_exists():
-    def attacker(step, sums):
-        if step == 2:
-            raise Interrupted
-
-    run = training([HEAD, ALL], on_update=attacker)
-    with pytest.raises(Interrupted):
-        run.run()
+    run = interrupted_in_the_third_step()
     assert run.steps_done == 2 and run.phases_run[0].steps == 3
     assert run.ran.phases[0].steps == 3
 
@@ -120,13 +127,7 @@ def test_a_restored_training_states_the_steps_before_and_after(steps):
 
 
 def test_the_step_whose_sum_was_seen_stays_counted_after_a_restore():
-    def attacker(step, sums):
-        if step == 2:
-            raise Interrupted
-
-    run = training([HEAD, ALL], on_update=attacker)
-    with pytest.raises(Interrupted):
-        run.run()
+    run = interrupted_in_the_third_step()
     again = training([HEAD, ALL])
     again.restore(*through_json(run.state()))
     assert again.steps_done == 2 and again.phases_run[0].steps == 3
