@@ -1,13 +1,20 @@
 """What all tests share: where caches lie, examples that do not vary, and which files come first."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import small_jobs
 from checkouts import copy_project
 from hypothesis import settings
+from kl_sample_records import RECORDS, SETTINGS
 
 from dpatlas.core import seeds
+from dpatlas.core.canonical import canonical_json
 from dpatlas.core.environment import keep_caches_in
+from dpatlas.core.specs import Spec
+from dpatlas.data import prepared
 
 TESTS = Path(__file__).parent
 # UMAP is compiled for half a minute: once, for all copies of the project. Before any import of it.
@@ -26,7 +33,7 @@ FIRST = (
     "faults/test_kills.py",
     "slurm/test_slurm.py",
     "workflow/test_config_fuzzing.py",
-    "experiments/test_audit.py",
+    "checks/audit/test_audit.py",
     "workflow/test_dry_run.py",
     "workflow/test_isolation.py",
     "test_bench.py",
@@ -48,3 +55,49 @@ def noise_that_no_training_has_drawn(monkeypatch):
 def new_checkout(tmp_path_factory):
     """A function that makes a copy of the project in which nothing has run yet."""
     return lambda name: copy_project(tmp_path_factory.mktemp(name) / "dp-atlas")
+
+
+@pytest.fixture
+def data_folder(tmp_path):
+    """A small prepared set: 12 training records and 4 to add, in 6 dimensions."""
+    draws = np.random.default_rng(5)
+    arrays = {
+        "x_train": draws.standard_normal((12, 6)).astype(np.float32),
+        "y_train": draws.integers(0, 2, 12),
+        "x_add": draws.standard_normal((4, 6)).astype(np.float32),
+        "y_add": draws.integers(0, 2, 4),
+    }
+    folder = tmp_path / "data"
+    prepared.save(folder, arrays, {"name": "small"})
+    return folder
+
+
+@pytest.fixture
+def training_spec():
+    def make(**changes):
+        fields = {**small_jobs.KL, "steps": 12, "runs": 3}
+        return Spec.of({**fields, **changes}, "small")
+
+    return make
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Write records as runs would; the arguments of the job that makes `name` of them."""
+
+    def arguments(name, records=None, tier="trial", settings=SETTINGS):
+        records = RECORDS[name]() if records is None else records
+        root = tmp_path / tier
+        paths = []
+        for record in records:
+            path = root / "runs" / "kl_privacy" / record["id"] / "record.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(record))
+            paths.append(str(path))
+        return [
+            *(name, "--tier", tier, "--settings", canonical_json(settings)),
+            *("--output", str(root / "made"), "--lineage", str(root / "lineage" / f"{name}.json")),
+            *("--records", *paths),
+        ]
+
+    return arguments

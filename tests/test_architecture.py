@@ -67,7 +67,7 @@ MAY_PRINT = (
     "errors.py",
     "core/progress.py",
     "data/prepare.py",
-    "report/claims.py",
+    "evidence/claims.py",
 )
 # Every cluster job parses the Snakefile again, which imports these: torch would cost it seconds.
 LIGHT = ("bounds", "core", "specs", "figures", "report", "cli", "errors", "commands")
@@ -223,7 +223,7 @@ def test_the_package_keeps_its_rules(check):
         (import_faults, "core/a.py", "import torch.nn"),
         (import_faults, "core/a.py", "def f():\n    from dpatlas.models import mlp"),
         (import_faults, "models/a.py", "from dpatlas import privacy"),
-        (import_faults, "experiments/a.py", "import dpatlas.figures.style"),
+        (import_faults, "experiments/a.py", "import dpatlas.show.style"),
         (import_faults, "experiments/a.py", "import_module(f'dpatlas.figures.{name}')"),
         (import_faults, "figures/a.py", "def f():\n    import torch"),
         (import_faults, "report/a.py", "importlib.import_module('torch')"),

@@ -13,8 +13,8 @@ from dpatlas.bench.race import race
 from dpatlas.cli import dispatch
 from dpatlas.commands import bench
 from dpatlas.errors import InputError, RunError, run_command
-from dpatlas.experiments import maxinf_risk
 from dpatlas.models.build import NAMES
+from dpatlas.papers.max_information.jobs import risk as maxinf_risk
 
 KL = KERNELS["kl"]
 CERTIFICATE = {

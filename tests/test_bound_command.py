@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.bounds.catalogue import catalogue
+from dpatlas.catalogue import catalogue
 from dpatlas.commands.bound import main
 from dpatlas.errors import run_command
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpatlas.config.atlas import KEYS
 from dpatlas.core.digest import reachable
 from dpatlas.data.cifar import _unpickle
 from dpatlas.data.registry import find
 from dpatlas.errors import InputError
-from dpatlas.specs.atlas import KEYS
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))

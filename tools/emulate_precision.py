@@ -19,15 +19,15 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dpatlas.bounds.kl_privacy import kl_step
-from dpatlas.bounds.max_information_certificates import kl_inverse
 from dpatlas.core.seeds import Noise, generator
-from dpatlas.experiments.maxinf_risk import risk_by_reparametrisation
-from dpatlas.experiments.maxinf_training import PosteriorTraining, TrainingSettings
 from dpatlas.models.build import build
 from dpatlas.models.mean_field import flat_values
 from dpatlas.models.mlp import initial_weights
 from dpatlas.models.precision import set_precision
+from dpatlas.papers.kl_privacy.formulas.theorems import kl_step
+from dpatlas.papers.max_information.formulas.certificates import kl_inverse
+from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining, TrainingSettings
+from dpatlas.papers.max_information.jobs.risk import risk_by_reparametrisation
 from dpatlas.privacy.kl import noisy_step, record_gaps
 from dpatlas.privacy.per_record import NetworkGradients
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from dpatlas.core.config import load_config, load_tier
+from dpatlas.config.atlas import PAPERS, Atlas
+from dpatlas.config.load import load_config, load_tier
 from dpatlas.core.files import check_writable
 from dpatlas.core.seeds import Noise, seed
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas.specs.atlas import PAPERS, Atlas
 
 
 def changed(change):

@@ -1,9 +1,9 @@
 import pytest
 
-from dpatlas.core.config import load_config, load_tier, merge, project_root, read_yaml
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_config, load_tier, merge, project_root, read_yaml
 from dpatlas.core.files import write_json
 from dpatlas.errors import InputError
-from dpatlas.specs.atlas import Atlas
 
 TIERS = ["embedded", "smoke", "workstation", "paper"]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dpatlas.core.config import load_tier
-from dpatlas.report.work import COUNTS
-from dpatlas.specs.atlas import Atlas
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_tier
+from dpatlas.cost.work import COUNTS
 
 # Largest peak of resident memory by kind of job, MB: cost.json of a full embedded run on two cores.
 MEASURED = {

@@ -170,7 +170,7 @@ def test_a_module_that_does_not_exist_is_refused():
 
 
 def test_the_kernel_is_reached_from_its_experiment_and_plots_are_not():
-    reached = reachable("dpatlas.experiments.kl_privacy")
+    reached = reachable("dpatlas.papers.kl_privacy.jobs.dispatch")
     assert "dpatlas.privacy.kl" in reached
-    assert "dpatlas.bounds.kl_privacy" in reached
+    assert "dpatlas.papers.kl_privacy.formulas.theorems" in reached
     assert not any(name.startswith("dpatlas.figures") for name in reached)

@@ -5,12 +5,12 @@ import math
 import pytest
 
 from dpatlas.commands.plan import jobs_of
-from dpatlas.core.config import load_tier
+from dpatlas.config import features
+from dpatlas.config.atlas import Atlas, data_id
+from dpatlas.config.load import load_tier
+from dpatlas.config.sizes import INPUTS, features_mb, records_of
 from dpatlas.models import backbone
 from dpatlas.models.build import build
-from dpatlas.specs import features
-from dpatlas.specs.atlas import Atlas, data_id
-from dpatlas.specs.sizes import INPUTS, features_mb, records_of
 
 TIERS = ("embedded", "smoke", "workstation", "paper")
 SHAPES = {64: (1, 8, 8), 784: (1, 28, 28), 3072: (3, 32, 32)}

@@ -6,13 +6,13 @@ import os
 import numpy as np
 import pytest
 
-from dpatlas.core.config import load_config
+from dpatlas.config import own
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_config
+from dpatlas.config.sizes import array_mb, inputs_of
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas.models.imagenet import PREPROCESSING
-from dpatlas.specs import own
-from dpatlas.specs.atlas import Atlas
-from dpatlas.specs.sizes import array_mb, inputs_of
 
 SCANS = {
     "path": "scans",

@@ -6,9 +6,9 @@ import pytest
 from mnist_miniature import NAMES
 
 from dpatlas.commands import data as command
-from dpatlas.core.config import load_tier
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_tier
 from dpatlas.errors import run_command
-from dpatlas.specs.atlas import Atlas
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from dpatlas.commands import data as command
-from dpatlas.core.config import load_config
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_config
 from dpatlas.data.weights import named_file, read
 from dpatlas.errors import InputError
-from dpatlas.specs.atlas import Atlas
 
 KEY = "pretrain.backbones.mine.file"
 STATE = {"conv.weight": torch.arange(6.0).view(2, 3)}

@@ -4,9 +4,9 @@ import pytest
 from own_miniature import CLASSES, GREY, pile
 
 from dpatlas.commands import data as command
-from dpatlas.core.config import load_tier
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_tier
 from dpatlas.errors import run_command
-from dpatlas.specs.atlas import Atlas
 
 SPLIT = {"classes": CLASSES, "n_train": 60, "n_test": 20, "n_validation": 20}
 

@@ -15,15 +15,18 @@ import small_jobs
 from kl_sample_records import RECORDS, SETTINGS
 from small_run import DATA
 
+from dpatlas.checks.pretrain.jobs import dispatch as pretrain
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.files import PART, write_json
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepare
 from dpatlas.errors import run_command
-from dpatlas.experiments import features, job, kl_privacy, pretrain
-from dpatlas.figures import kl_privacy as figures
-from dpatlas.report import claims, manifest, page
+from dpatlas.evidence import claims
+from dpatlas.jobs import features, job
+from dpatlas.papers.kl_privacy.figures import dispatch as figures
+from dpatlas.papers.kl_privacy.jobs import dispatch as kl_privacy
+from dpatlas.report import manifest, page
 
 PROJECT = Path(__file__).parents[2]
 DIGITS = {"name": "digits", "classes": [3, 8], "n_train": 30, "norm": 8.0}

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from fault_runs import SMOKE, end, files_of, jobs_in, jobs_of, pixels_of, said, start
 
-from dpatlas.specs.atlas import KEYS
+from dpatlas.config.atlas import KEYS
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 TIER = "faults"
@@ -40,7 +40,7 @@ MODES = (
 # Minutes: less than a job takes, and more than it needs to get on.
 LIMIT = {"DPATLAS_JOB_TIMEOUT": "0.03"}
 # A checkpoint every 20 s would lie between two kills by luck only.
-OFTEN = ("src/dpatlas/experiments/job.py", "CHECKPOINTS = 20.0", "CHECKPOINTS = 0.2")
+OFTEN = ("src/dpatlas/jobs/job.py", "CHECKPOINTS = 20.0", "CHECKPOINTS = 0.2")
 CONFIGS = ("--configfile", SMOKE, "long.yaml")
 
 

@@ -4,10 +4,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from dpatlas.bounds.dp_sgld_published import TABLE_4
 from dpatlas.errors import InputError
 from dpatlas.models.alexnet import alexnet
 from dpatlas.models.build import build
+from dpatlas.papers.dp_sgld.formulas.published import TABLE_4
 from dpatlas.privacy.per_record import NetworkGradients
 
 

@@ -4,7 +4,6 @@ import torch
 from scipy import stats
 from torch.func import jacrev, vmap
 
-from dpatlas.bounds.kl_privacy import INITS, layer_variances
 from dpatlas.models.mlp import (
     initial_weights,
     layer_inputs,
@@ -12,6 +11,7 @@ from dpatlas.models.mlp import (
     output_gradient_norms,
     output_jacobian_gram,
 )
+from dpatlas.papers.kl_privacy.formulas.theorems import INITS, layer_variances
 
 INPUTS, WIDTH, RECORDS = 13, 17, 9
 EXACT = {"rtol": 1e-10, "atol": 1e-12}

@@ -20,8 +20,8 @@ import stl10_miniature
 import torch
 from torch import Tensor
 
+from dpatlas.checks.pretrain.jobs.imported import DEIT, listed
 from dpatlas.data.registry import PNEUMONIA_224, DataSet
-from dpatlas.experiments.imported import DEIT, listed
 from dpatlas.models import deit
 from dpatlas.models.imagenet import ORIGINS, SIDE
 

@@ -20,8 +20,8 @@ from checkouts import PROJECT, copy_project
 from local_server import Server, serve
 from shrink import shrink
 
-from dpatlas.core.config import load_config
-from dpatlas.specs.atlas import Atlas
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_config
 
 HERE = Path(__file__).resolve().parent
 PAPER = "workflow/tiers/paper.yaml"

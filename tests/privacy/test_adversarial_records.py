@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dpatlas.checks.audit.jobs.canaries import PoissonWithEmptySlots
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.experiments.canaries import PoissonWithEmptySlots
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.audit_statistics import LowerBound, epsilon_lower_bound
 from dpatlas.privacy.convolution import Conv2d, patch_gram

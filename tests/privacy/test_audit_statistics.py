@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpatlas.bounds.gaussian_dp import gaussian_delta, gaussian_epsilon
 from dpatlas.errors import InputError
 from dpatlas.privacy.audit_statistics import (
     epsilon_lower_bound,
@@ -17,6 +16,7 @@ from dpatlas.privacy.audit_statistics import (
     profile_excess,
 )
 from dpatlas.privacy.error_rates import SHARES, joint_limits
+from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
 
 DELTA = 1e-5
 # N(0, 1) against N(MU, 1) is (1, 1e-5)-DP and no better.

@@ -3,13 +3,13 @@ import math
 
 import pytest
 
-from dpatlas.bounds.dp_sgld import ORDERS, rdp_to_epsilon
-from dpatlas.bounds.dp_sgld_guarantees import conditional_epsilon, conditional_rdp
-from dpatlas.bounds.gaussian_dp import gaussian_epsilon
 from dpatlas.core.canonical import canonical_json
 from dpatlas.errors import InputError
-from dpatlas.experiments.kl_ledger import LEDGER
+from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_epsilon, conditional_rdp
+from dpatlas.papers.dp_sgld.formulas.theorems import ORDERS, rdp_to_epsilon
+from dpatlas.papers.kl_privacy.jobs.ledger import LEDGER
 from dpatlas.privacy.accounting import Phase, calibrate, composition, guarantee
+from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 from dpatlas.privacy.ledger import (
     GAUSSIAN,
     GIVEN_BATCHES,

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpatlas.bounds.gaussian_dp import gaussian_delta, gaussian_epsilon
 from dpatlas.errors import InputError
+from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
 from dpatlas.privacy.mean_release import clip_factors, mu_per_use, noise_deviation
 
 C, N, MU = 0.7, 300, 0.4

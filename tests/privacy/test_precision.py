@@ -7,12 +7,12 @@ import pytest
 import torch
 from reference_gradients import NETWORKS, records, seeded
 
-from dpatlas.core.config import load_tier
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_tier
 from dpatlas.errors import InputError
-from dpatlas.experiments import job
+from dpatlas.jobs import job
 from dpatlas.models.precision import exact, passes, set_precision
 from dpatlas.privacy.per_record import NetworkGradients
-from dpatlas.specs.atlas import Atlas
 
 TOOL = Path(__file__).parents[2] / "tools" / "emulate_precision.py"
 BACKENDS = torch.backends.cuda.matmul, torch.backends.cudnn

@@ -12,12 +12,12 @@ import torch
 from small_training import N, data, flat, network, phase, weights
 from torch import Tensor
 
-from dpatlas.bounds.kl_privacy import kl_step
 from dpatlas.core.seeds import Noise
-from dpatlas.experiments.kl_training import noise_draws
-from dpatlas.experiments.maxinf_training import PosteriorTraining, TrainingSettings
 from dpatlas.models.build import build
 from dpatlas.models.mlp import initial_weights
+from dpatlas.papers.kl_privacy.formulas.theorems import kl_step
+from dpatlas.papers.kl_privacy.jobs.training import noise_draws
+from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining, TrainingSettings
 from dpatlas.privacy import clipping
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.kl import noisy_step, record_gaps, squared_row_norms

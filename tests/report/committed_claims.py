@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dpatlas.report.claims import read_claims
+from dpatlas.evidence.claims import read_claims
 
 WORKFLOW = Path(__file__).parents[2] / "workflow"
 COMMITTED = WORKFLOW / "claims.yaml"

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from dpatlas.core.records import FIELDS
-from dpatlas.report.claims import COLUMNS, REPRODUCED, write_claims
-from dpatlas.report.errata import Erratum
+from dpatlas.evidence.claims import COLUMNS, REPRODUCED, write_claims
+from dpatlas.evidence.errata import Erratum
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 SVG = """<?xml version="1.0"?>
@@ -44,7 +44,7 @@ def product(results, name, kind, run_id):
         "name": name,
         "kind": kind,
         "tier": "t",
-        "module": "dpatlas.figures.kl_privacy",
+        "module": "dpatlas.papers.kl_privacy.figures.dispatch",
         "code_digest": "0123456789abcdef",
         "settings": {},
         "records": {run_id: {"path": f"runs/kl_privacy/{run_id}/record.json", "sha256": "ab" * 32}},

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dpatlas.errors import InputError
-from dpatlas.report.beside import TABLES, beside
+from dpatlas.evidence.printed import TABLES, beside
 from dpatlas.report.page_tables import number, preview, read_parts, read_rows
 
 PROJECT = Path(__file__).resolve().parents[2]

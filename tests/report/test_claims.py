@@ -9,11 +9,10 @@ import pytest
 import yaml
 from committed_claims import COMMITTED, SCHEMA
 
-from dpatlas.bounds.kl_privacy import INITS
 from dpatlas.core.records import FIELDS
 from dpatlas.core.statistics import Comparison, Estimate, mean_estimate
 from dpatlas.errors import InputError, run_command
-from dpatlas.report.claims import (
+from dpatlas.evidence.claims import (
     COLUMNS,
     INCONCLUSIVE,
     NOT_REPRODUCED,
@@ -27,8 +26,13 @@ from dpatlas.report.claims import (
     main,
     read_claims,
 )
-from dpatlas.report.evidence import Evidence, PaperRecords
-from dpatlas.specs import dp_sgld, feature_learning, kl_privacy, lp_fft, max_information
+from dpatlas.evidence.comparisons import Evidence, PaperRecords
+from dpatlas.papers.dp_sgld import settings as dp_sgld
+from dpatlas.papers.feature_learning import settings as feature_learning
+from dpatlas.papers.kl_privacy import settings as kl_privacy
+from dpatlas.papers.kl_privacy.formulas.theorems import INITS
+from dpatlas.papers.lp_fft import settings as lp_fft
+from dpatlas.papers.max_information import settings as max_information
 
 CONTRACT = [
     *("claim", "paper", "place", "statement", "kind", "verdict"),

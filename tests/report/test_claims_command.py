@@ -5,7 +5,7 @@ import pytest
 
 from dpatlas.commands.claims import changes, main, read_verdicts, summary, table
 from dpatlas.errors import run_command
-from dpatlas.report.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED, VERDICTS
+from dpatlas.evidence.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED, VERDICTS
 
 PROJECT = Path(__file__).resolve().parents[2]
 FIGURE = "figures/kl_vs_depth.pdf"

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dpatlas.core.config import load_tier
+from dpatlas.config.atlas import PAPERS, Atlas
+from dpatlas.config.load import load_tier
 from dpatlas.errors import InputError, run_command
-from dpatlas.report.errata import MEANINGS, document, main, read_errata
-from dpatlas.specs.atlas import PAPERS, Atlas
+from dpatlas.evidence.errata import MEANINGS, document, main, read_errata
 
 PROJECT = Path(__file__).resolve().parents[2]
 COMMITTED = PROJECT / "workflow" / "errata.yaml"
@@ -74,7 +74,7 @@ def test_every_paper_has_errata_and_the_schema_knows_every_status(errata):
 
 
 def test_the_committed_document_is_made_of_the_committed_data(errata):
-    made = "make it again: python -m dpatlas.report.errata --output docs/errata.md"
+    made = "make it again: python -m dpatlas.evidence.errata --output docs/errata.md"
     assert (PROJECT / "docs" / "errata.md").read_text() == document(errata), made
 
 

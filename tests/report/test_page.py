@@ -9,13 +9,13 @@ import pytest
 from markupsafe import Markup
 from page_world import ERRATUM, HOSTILE, SVG, product, record, row, write_results
 
-from dpatlas.core.config import load_tier, read_yaml
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_tier, read_yaml
 from dpatlas.errors import InputError, run_command
-from dpatlas.report.claims import VERDICTS, write_claims
+from dpatlas.evidence.claims import VERDICTS, write_claims
 from dpatlas.report.inline_svg import inline_svg
 from dpatlas.report.page import build_page, main
 from dpatlas.report.page_items import Item
-from dpatlas.specs.atlas import Atlas
 
 PROJECT = Path(__file__).resolve().parents[2]
 

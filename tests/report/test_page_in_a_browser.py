@@ -4,7 +4,7 @@ import chromium
 import pytest
 from page_world import ERRATUM, row, write_results
 
-from dpatlas.report.claims import write_claims
+from dpatlas.evidence.claims import write_claims
 from dpatlas.report.page import build_page
 
 pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium on this machine")

@@ -8,15 +8,15 @@ import pytest
 from small_run import FIELDS, spec_of, write_run
 
 from dpatlas.commands import plan as command
-from dpatlas.core.config import load_tier
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_tier
+from dpatlas.config.sizes import size_of
+from dpatlas.cost.plan import Job, describe_plan, make_plan, makespan
+from dpatlas.cost.rates import DEFAULTS, fit, past_runs, runtime_minutes
+from dpatlas.cost.training import NETWORKS, VIT
+from dpatlas.cost.work import NO_DATA, Size, work
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import run_command
-from dpatlas.report.plan import Job, describe_plan, make_plan, makespan
-from dpatlas.report.rates import DEFAULTS, fit, past_runs, runtime_minutes
-from dpatlas.report.work import NO_DATA, Size, work
-from dpatlas.report.work_training import NETWORKS, VIT
-from dpatlas.specs.atlas import Atlas
-from dpatlas.specs.sizes import size_of
 
 SIZE = Size(30, 6, 64)
 KIND = (FIELDS["key"], FIELDS["kind"])

@@ -1,7 +1,7 @@
 import pytest
 
-from dpatlas.report.counting import Work
-from dpatlas.report.plan import (
+from dpatlas.cost.counting import Work
+from dpatlas.cost.plan import (
     DRAWING_S,
     ORCHESTRATION_PER_JOB_S,
     ORCHESTRATION_S,
@@ -10,7 +10,7 @@ from dpatlas.report.plan import (
     describe_plan,
     make_plan,
 )
-from dpatlas.report.rates import DEFAULTS
+from dpatlas.cost.rates import DEFAULTS
 
 UNIT = DEFAULTS["cpu"]
 

@@ -7,8 +7,8 @@ import pytest
 from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run, spec_of, write_product, write_run
 
 from dpatlas.commands import publish as command
+from dpatlas.config.load import load_tier
 from dpatlas.core.canonical import sha256
-from dpatlas.core.config import load_tier
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, run_command

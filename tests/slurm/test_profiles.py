@@ -11,8 +11,8 @@ import yaml
 from checkouts import SMOKE
 from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
 
-from dpatlas.core.config import load_config
-from dpatlas.specs.atlas import Atlas
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_config
 
 FOLDER = Path(__file__).parents[2] / "workflow" / "profiles"
 PROFILES = ("slurm", "cluster-generic")

@@ -171,8 +171,8 @@ def test_a_job_has_its_rules_resources_and_a_killed_head_can_start_again(slurm, 
 def asked_for(checkout, spec: str) -> tuple[int, int]:
     """Memory in MB and minutes of a run, as the package has them."""
     script = (
-        "import sys; from dpatlas.core.config import load_config; "
-        "from dpatlas.report.rates import runtime_minutes; from dpatlas.specs.atlas import Atlas; "
+        "import sys; from dpatlas.config.load import load_config; "
+        "from dpatlas.cost.rates import runtime_minutes; from dpatlas.config.atlas import Atlas; "
         f"atlas = Atlas(load_config(['{TIER}'])); "
         "print(atlas.memory_mb(sys.argv[1]), runtime_minutes(atlas, sys.argv[1]))"
     )

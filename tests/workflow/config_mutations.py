@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dpatlas.core.config import TIERS, load_tier, project_root
+from dpatlas.config.load import TIERS, load_tier, project_root
 
 Path = tuple[Any, ...]
 Choose = Callable[[Any], Any]

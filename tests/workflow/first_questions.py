@@ -1,8 +1,8 @@
 """What the Snakefile asks of a config before the first job, in this process."""
 
-from dpatlas.core.config import SCHEMA, validate
-from dpatlas.report.rates import runtime_minutes
-from dpatlas.specs.atlas import Atlas
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import SCHEMA, validate
+from dpatlas.cost.rates import runtime_minutes
 
 
 def evaluate(config, schema=SCHEMA):

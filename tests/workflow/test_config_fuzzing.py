@@ -11,9 +11,9 @@ import pytest
 from config_mutations import base, bases, copied, mutate
 from first_questions import evaluate
 
-from dpatlas.core.config import SCHEMA, load_config, read_yaml
+from dpatlas.config.atlas import PAPERS
+from dpatlas.config.load import SCHEMA, load_config, read_yaml
 from dpatlas.errors import InputError
-from dpatlas.specs.atlas import PAPERS
 
 SCHEMAS = tempfile.TemporaryDirectory()
 # Where a wrong value may be met by a key that refers to it: (changed, named).

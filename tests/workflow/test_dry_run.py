@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpatlas.core.config import load_config
-from dpatlas.specs.atlas import Atlas
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_config
 
 pytestmark = pytest.mark.smoke
 

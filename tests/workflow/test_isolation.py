@@ -10,10 +10,10 @@ import yaml
 from checkouts import SMOKE
 from first_questions import evaluate
 
-from dpatlas.core.config import load_config
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_config
 from dpatlas.core.environment import CACHES
 from dpatlas.errors import InputError
-from dpatlas.specs.atlas import Atlas
 
 pytestmark = pytest.mark.smoke
 

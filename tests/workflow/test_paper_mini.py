@@ -10,11 +10,11 @@ import pytest
 from mini_run import BROKEN, HERE, MiniRun
 from shrink import shrink
 
-from dpatlas.core.config import load_tier
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_tier
 from dpatlas.core.records import read_record
 from dpatlas.data.prepare import Options
 from dpatlas.data.registry import find
-from dpatlas.specs.atlas import Atlas
 
 # Keys that carry sizes: names of jobs, and which priors share one.
 SIZED = ("slug", "priors")

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from checkouts import SMOKE, copy_project
 
-from dpatlas.core.config import load_config
+from dpatlas.config.atlas import KEYS, Atlas
+from dpatlas.config.load import load_config
 from dpatlas.core.records import read_record
-from dpatlas.specs.atlas import KEYS, Atlas
 
 KL_FIGURES = ["kl_vs_epochs", "kl_vs_depth", "kl_vs_width", "kl_bounds", "kl_tradeoff"]
 SGLD_FIGURES = [
@@ -119,7 +119,7 @@ def test_one_more_depth_runs_one_new_job_per_init_and_what_depends_on_them(smoke
 
 
 def test_a_change_of_the_plot_runs_the_plots_only(smoke):
-    with smoke.edit("src/dpatlas/figures/look.py", "THIN = 0.6", "THIN = 0.7"):
+    with smoke.edit("src/dpatlas/show/look.py", "THIN = 0.6", "THIN = 0.7"):
         planned = smoke.planned("--configfile", SMOKE)
     assert planned.pop("page") == planned.pop("manifest") == 1
     atlas = smoke_atlas()
@@ -131,14 +131,18 @@ def test_a_comment_or_docstring_runs_nothing(smoke):
     with (
         smoke.edit("src/dpatlas/privacy/kl.py", '"""The KL kernel:', '"""This KL kernel:'),
         smoke.edit("src/dpatlas/core/seeds.py", "import os\n", "import os  # for urandom\n"),
-        smoke.edit("src/dpatlas/figures/kl_privacy.py", "\n\n\n", "\n# a remark\n\n\n"),
+        smoke.edit(
+            "src/dpatlas/papers/kl_privacy/figures/dispatch.py", "\n\n\n", "\n# a remark\n\n\n"
+        ),
     ):
         assert smoke.planned("--configfile", SMOKE) == {}
 
 
 def test_a_semantic_edit_in_a_bounds_module_runs_exactly_its_users(smoke):
     jobs = len(smoke_atlas().ids("kl_privacy"))
-    with smoke.edit("src/dpatlas/bounds/kl_privacy.py", '"exact": 4,', '"exact": 4 + 0,'):
+    with smoke.edit(
+        "src/dpatlas/papers/kl_privacy/formulas/theorems.py", '"exact": 4,', '"exact": 4 + 0,'
+    ):
         planned = smoke.planned("--configfile", SMOKE)
     everything = {name: 1 for name in [*KL_FIGURES, "kl_constants", *LAST]}
     assert planned == {**everything, "kl_privacy": jobs}

@@ -22,8 +22,8 @@ rule audit_run:
         # A mechanism is attacked on data sets of the attacker's own.
         data=lambda wildcards, input: "--data" if input.data else "",
         device=lambda wildcards: ATLAS.device(wildcards.id),
-        code=code_digest("dpatlas.experiments.audit"),
+        code=code_digest("dpatlas.checks.audit.jobs.dispatch"),
     shell:
-        "python -m dpatlas.experiments.audit --spec {params.spec:q} {params.data} {input.data:q} "
+        "python -m dpatlas.checks.audit.jobs.dispatch --spec {params.spec:q} {params.data} {input.data:q} "
         "--record {output.record:q} --checkpoints {params.checkpoints:q} --device {params.device} "
         "> {log:q} 2>&1"

@@ -5,13 +5,13 @@ import re
 import sys
 from pathlib import Path
 
-from dpatlas.core.config import load_config
+from dpatlas.config.load import load_config
 from dpatlas.core.digest import code_digest
 from dpatlas.core.environment import keep_caches_in, put_own_python_first
 from dpatlas.core.files import check_writable, write_json
 from dpatlas.errors import EXIT_BAD_INPUT, InputError
-from dpatlas.report.rates import features_minutes, runtime_minutes
-from dpatlas.specs.atlas import Atlas
+from dpatlas.cost.rates import features_minutes, runtime_minutes
+from dpatlas.config.atlas import Atlas
 
 # Only sys.exit gives the exit code; an exception in a Snakefile would end in 1.
 try:
@@ -48,7 +48,7 @@ FIGURES = f"{ATLAS.folder}/figures"
 TABLES = f"{ATLAS.folder}/tables"
 LINEAGE = f"{ATLAS.folder}/lineage"
 LOGS = f"{ATLAS.folder}/logs"
-STYLE = "src/dpatlas/figures/dpatlas.mplstyle"
+STYLE = "src/dpatlas/show/dpatlas.mplstyle"
 FIGURE_FILES = [".pdf", ".svg", ".csv"]
 TABLE_FILES = [".md", ".tex"]
 

@@ -26,8 +26,8 @@ rule dp_sgld:
         backbones=lambda wildcards: ATLAS.backbone_arguments(wildcards.id),
         features=lambda wildcards: ATLAS.features_arguments(wildcards.id),
         device=lambda wildcards: ATLAS.device(wildcards.id),
-        code=code_digest("dpatlas.experiments.dp_sgld"),
+        code=code_digest("dpatlas.papers.dp_sgld.jobs.dispatch"),
     shell:
-        "python -m dpatlas.experiments.dp_sgld --spec {params.spec:q} {params.data} {input.data:q} "
+        "python -m dpatlas.papers.dp_sgld.jobs.dispatch --spec {params.spec:q} {params.data} {input.data:q} "
         "{params.backbones} {params.features} --record {output.record:q} --checkpoints {params.checkpoints:q} "
         "--device {params.device} > {log:q} 2>&1"

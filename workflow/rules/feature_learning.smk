@@ -16,7 +16,7 @@ rule feature_learning:
     params:
         checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
-        code=code_digest("dpatlas.experiments.feature_learning"),
+        code=code_digest("dpatlas.papers.feature_learning.jobs.dispatch"),
     shell:
-        "python -m dpatlas.experiments.feature_learning --spec {params.spec:q} "
+        "python -m dpatlas.papers.feature_learning.jobs.dispatch --spec {params.spec:q} "
         "--record {output.record:q} --checkpoints {params.checkpoints:q} > {log:q} 2>&1"

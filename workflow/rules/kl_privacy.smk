@@ -20,8 +20,8 @@ rule kl_privacy:
         checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
         device=lambda wildcards: ATLAS.device(wildcards.id),
-        code=code_digest("dpatlas.experiments.kl_privacy"),
+        code=code_digest("dpatlas.papers.kl_privacy.jobs.dispatch"),
     shell:
-        "python -m dpatlas.experiments.kl_privacy --spec {params.spec:q} --data {input.data:q} "
+        "python -m dpatlas.papers.kl_privacy.jobs.dispatch --spec {params.spec:q} --data {input.data:q} "
         "--record {output.record:q} --checkpoints {params.checkpoints:q} --device {params.device} "
         "> {log:q} 2>&1"

@@ -28,8 +28,8 @@ rule lp_fft:
         backbones=lambda wildcards: ATLAS.backbone_arguments(wildcards.id),
         features=lambda wildcards: ATLAS.features_arguments(wildcards.id),
         device=lambda wildcards: ATLAS.device(wildcards.id),
-        code=code_digest("dpatlas.experiments.lp_fft"),
+        code=code_digest("dpatlas.papers.lp_fft.jobs.dispatch"),
     shell:
-        "python -m dpatlas.experiments.lp_fft --spec {params.spec:q} {params.data} {input.data:q} "
+        "python -m dpatlas.papers.lp_fft.jobs.dispatch --spec {params.spec:q} {params.data} {input.data:q} "
         "{params.public} {input.public:q} {params.backbones} {params.features} --record {output.record:q} "
         "--checkpoints {params.checkpoints:q} --device {params.device} > {log:q} 2>&1"

@@ -22,8 +22,8 @@ rule max_information:
         # Figs. 1 and 2 are formulas.
         data=lambda wildcards, input: "--data" if input.data else "",
         device=lambda wildcards: ATLAS.device(wildcards.id),
-        code=code_digest("dpatlas.experiments.max_information"),
+        code=code_digest("dpatlas.papers.max_information.jobs.dispatch"),
     shell:
-        "python -m dpatlas.experiments.max_information --spec {params.spec:q} {params.data} "
+        "python -m dpatlas.papers.max_information.jobs.dispatch --spec {params.spec:q} {params.data} "
         "{input.data:q} --record {output.record:q} --checkpoints {params.checkpoints:q} "
         "--device {params.device} > {log:q} 2>&1"

@@ -29,9 +29,9 @@ rule pretrain_backbone:
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
         device=lambda wildcards: ATLAS.device(wildcards.id),
         backbone=subpath(output.manifest, parent=True),
-        code=code_digest("dpatlas.experiments.pretrain"),
+        code=code_digest("dpatlas.checks.pretrain.jobs.dispatch"),
     shell:
-        "python -m dpatlas.experiments.pretrain --spec {params.spec:q} --data {input.data:q} "
+        "python -m dpatlas.checks.pretrain.jobs.dispatch --spec {params.spec:q} --data {input.data:q} "
         "--backbone {params.backbone:q} --record {output.record:q} "
         "--checkpoints {params.checkpoints:q} --device {params.device} > {log:q} 2>&1"
 
@@ -63,9 +63,9 @@ rule pretrain_imported:
         # A function: Snakemake would look for wildcards in a text with braces.
         source=lambda wildcards: ATLAS.data_source(),
         backbone=subpath(output.manifest, parent=True),
-        code=code_digest("dpatlas.experiments.pretrain"),
+        code=code_digest("dpatlas.checks.pretrain.jobs.dispatch"),
     shell:
-        "python -m dpatlas.experiments.pretrain --spec {params.spec:q} "
+        "python -m dpatlas.checks.pretrain.jobs.dispatch --spec {params.spec:q} "
         "--backbone {params.backbone:q} --record {output.record:q} "
         "--checkpoints {params.checkpoints:q} --weights-file={params.file:q} {params.source} "
         "> {log:q} 2>&1"
@@ -92,9 +92,9 @@ rule pretrain_transfer:
         checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
         backbones=lambda wildcards: ATLAS.backbone_arguments(wildcards.id),
-        code=code_digest("dpatlas.experiments.pretrain"),
+        code=code_digest("dpatlas.checks.pretrain.jobs.dispatch"),
     shell:
-        "python -m dpatlas.experiments.pretrain --spec {params.spec:q} --data {input.data:q} "
+        "python -m dpatlas.checks.pretrain.jobs.dispatch --spec {params.spec:q} --data {input.data:q} "
         "{params.backbones} --record {output.record:q} --checkpoints {params.checkpoints:q} "
         "> {log:q} 2>&1"
 
@@ -132,8 +132,8 @@ rule features:
             ATLAS.frozen_features[wildcards.id].backbone.id
         ),
         device=ATLAS.features_device(),
-        code=code_digest("dpatlas.experiments.features"),
+        code=code_digest("dpatlas.jobs.features"),
     shell:
-        "python -m dpatlas.experiments.features --data {input.data:q} "
+        "python -m dpatlas.jobs.features --data {input.data:q} "
         "--backbone {params.backbone:q} --output {params.folder:q} --device {params.device} "
         "> {log:q} 2>&1"

@@ -29,10 +29,10 @@ for name, key in {**ATLAS.figures, **ATLAS.tables}.items():
         params:
             name=name,
             tier=ATLAS.tier,
-            module=f"dpatlas.figures.{key}",
+            module=ATLAS.figures_module(key),
             folder=subpath(output.shown, parent=True),
             settings=ATLAS.settings(key),
-            code=code_digest(f"dpatlas.figures.{key}"),
+            code=code_digest(ATLAS.figures_module(key)),
         shell:
             "python -m {params.module} {params.name} --tier {params.tier} "
             "--settings {params.settings:q} --output {params.folder:q} "

@@ -26,9 +26,9 @@ rule claims:
         folder=subpath(output.csv, parent=True),
         settings=ATLAS.claim_settings(),
         products=ATLAS.products(),
-        code=code_digest("dpatlas.report.claims"),
+        code=code_digest("dpatlas.evidence.claims"),
     shell:
-        "python -m dpatlas.report.claims --claims {input.claims:q} --tier {params.tier} "
+        "python -m dpatlas.evidence.claims --claims {input.claims:q} --tier {params.tier} "
         "--schema {input.schema:q} --settings {params.settings:q} --results {params.folder:q} "
         "--products {params.products:q} --output {output.csv:q} "
         "--records {input.records:q} > {log:q} 2>&1"

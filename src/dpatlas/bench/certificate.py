@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from dpatlas.core.seeds import Noise
-from dpatlas.experiments.maxinf_risk import risk_by_reparametrisation, risk_by_sampling
 from dpatlas.models.build import build
 from dpatlas.models.mean_field import MeanField, flat_values
+from dpatlas.papers.max_information.jobs.risk import risk_by_reparametrisation, risk_by_sampling
 
 # Records of a batch in the plain pass: those of a chunk of pairs.
 BATCH = 1000

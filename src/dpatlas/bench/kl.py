@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpatlas.bounds.kl_privacy import neighbour_gap
 from dpatlas.models import products
 from dpatlas.models.mlp import initial_weights
 from dpatlas.models.products import times, times_transpose
+from dpatlas.papers.kl_privacy.formulas.theorems import neighbour_gap
 from dpatlas.privacy.kl import record_gaps, squared_row_norms
 
 Step = Callable[[], Any]

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dpatlas.core.config import load_config
+from dpatlas.checks.audit.settings import KEY, MECHANISMS, mechanism_spec
+from dpatlas.config.load import load_config
 from dpatlas.core.guard import integer, real
 from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError, RunError
-from dpatlas.specs.audit import KEY, MECHANISMS, mechanism_spec
 
 SHARE = real(gt=0, lt=1)
 
@@ -58,7 +58,7 @@ def attack(specs: Sequence[Spec]) -> list[dict[str, Any]]:
     """Id, spec, metrics and ledger of each, as in the record that a rule would write."""
     import torch
 
-    from dpatlas.experiments.audit import mechanism
+    from dpatlas.checks.audit.jobs.dispatch import mechanism
 
     torch.set_num_threads(1)
     with torch.no_grad():
@@ -67,8 +67,8 @@ def attack(specs: Sequence[Spec]) -> list[dict[str, Any]]:
 
 def table(found: Sequence[dict[str, Any]]) -> str:
     """The rows for a reader, as Markdown."""
-    from dpatlas.figures.audit import attacks_part, mechanism_row
-    from dpatlas.figures.tables import to_markdown
+    from dpatlas.checks.audit.figures.audit import attacks_part, mechanism_row
+    from dpatlas.show.tables import to_markdown
 
     note = "an attack that finds nothing proves nothing"
     return to_markdown([attacks_part([mechanism_row(each) for each in found])], note)

@@ -5,8 +5,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpatlas.bounds.catalogue import catalogue, evaluate
-from dpatlas.bounds.registry import REQUIRED
+from dpatlas.catalogue import catalogue, evaluate
+from dpatlas.core.formulas import REQUIRED
 from dpatlas.errors import ArgumentParser, InputError, one_line
 
 USAGE = """\

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dpatlas.commands.publish import DOCS
+from dpatlas.config.atlas import PAPERS, RESULTS
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
-from dpatlas.report.claims import VERDICTS, check_files
+from dpatlas.evidence.claims import VERDICTS, check_files
 from dpatlas.report.kept import CLAIMS
 from dpatlas.report.page_tables import read_rows
-from dpatlas.specs.atlas import PAPERS, RESULTS
 
 Row = Mapping[str, str]
 MARKS = dict(zip(VERDICTS, "+-?.", strict=True))

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dpatlas.core.config import load_config, load_tier
+from dpatlas.checks.pretrain.settings import weights_file
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_config, load_tier
 from dpatlas.core.specs import Spec
 from dpatlas.data import own, prepare
 from dpatlas.data.bounded import readable
 from dpatlas.data.registry import DataSet, find
 from dpatlas.errors import ArgumentParser
-from dpatlas.specs.atlas import Atlas
-from dpatlas.specs.pretrain import weights_file
 
 OWN = "folder or .npz file"
 
@@ -138,8 +138,8 @@ def _imported(atlas: Atlas) -> list[Spec]:
 
 def _weights(model: str, looked_in: Sequence[Path]) -> Needed:
     # Torch and torchvision take seconds to load.
+    from dpatlas.checks.pretrain.jobs.imported import listed
     from dpatlas.data.weights import FOLDER, locate
-    from dpatlas.experiments.imported import listed
 
     address, _ = listed(model)
     name = address.rpartition("/")[2]

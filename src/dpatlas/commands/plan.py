@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpatlas.commands.data import places
-from dpatlas.core.config import load_config, load_tier
+from dpatlas.config.atlas import RESULTS, Atlas
+from dpatlas.config.load import load_config, load_tier
+from dpatlas.config.sizes import array_mb
 from dpatlas.core.guard import integer
+from dpatlas.cost.plan import Job, describe_plan, make_plan
+from dpatlas.cost.work import work_of, work_of_features
 from dpatlas.data.prepare import READERS
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import ArgumentParser
-from dpatlas.report.plan import Job, describe_plan, make_plan
-from dpatlas.report.work import work_of, work_of_features
-from dpatlas.specs.atlas import RESULTS, Atlas
-from dpatlas.specs.sizes import array_mb
 
 # Interpreter and numpy, beside the images themselves.
 READING_MB = 200

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpatlas.core.config import SCHEMA, load_tier, project_root, validate
+from dpatlas.config.atlas import RESULTS, Atlas
+from dpatlas.config.load import SCHEMA, load_tier, project_root, validate
 from dpatlas.core.files import read_json
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.report.publish import CONFIG, Expected, commit_of, publish
-from dpatlas.specs.atlas import RESULTS, Atlas
 
 DOCS = Path("docs/results")
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from dpatlas.checks.audit.settings import KEY, selection_spec, training_spec
+from dpatlas.config.atlas import RESULTS
+from dpatlas.config.load import load_config
 from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.config import load_config
 from dpatlas.core.files import check_writable, read_json
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import say
@@ -22,8 +24,6 @@ from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.privacy.accounting import ACCOUNTANTS, RELATIONS
 from dpatlas.privacy.samplers import SAMPLERS
 from dpatlas.privacy.selection import LAWS
-from dpatlas.specs.atlas import RESULTS
-from dpatlas.specs.audit import KEY, selection_spec, training_spec
 
 EPILOG = """\
 Without further arguments this is the network of the audit table. A run is resumed from its last
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     spec = _spec(options, data, len_of(manifest), selection)
     if options.noise_multiplier == 0 and options.epsilon is None:
         say(f"{spec.id}: no noise, so this training is NOT private; its ledger says so")
-    from dpatlas.experiments.audit import MODULE, PACKAGES, run
-    from dpatlas.experiments.job import execute
+    from dpatlas.checks.audit.jobs.dispatch import MODULE, PACKAGES, run
+    from dpatlas.jobs.job import execute
 
     path = options.output / spec.id / "record.json"
     if options.noise_source == "os" and path.is_file():

@@ -10,6 +10,7 @@ checksum covers. A line for each difference; exit code 1 if there is any.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from dpatlas.config.atlas import RESULTS
 from dpatlas.core.arrays import read_arrays
 from dpatlas.core.files import read_json
 from dpatlas.data import features, prepared
@@ -22,7 +23,6 @@ from dpatlas.report.verify import (
     record_differences,
     refused,
 )
-from dpatlas.specs.atlas import RESULTS
 
 WEIGHTS = "weights.npz"
 

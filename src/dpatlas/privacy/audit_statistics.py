@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from dpatlas.bounds.gaussian_dp import gaussian_epsilon
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.seeds import note_stream
 from dpatlas.errors import InputError
 from dpatlas.privacy.error_rates import SCORE, ErrorRates, rates_of_test, vector
+from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 
 TIE_SEED = 0
 PRECISION = 1e-6

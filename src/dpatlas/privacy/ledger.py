@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpatlas.bounds.dp_sgld import ORDERS, rdp_to_epsilon
-from dpatlas.bounds.dp_sgld_guarantees import conditional_rdp
-from dpatlas.bounds.gaussian_dp import gaussian_epsilon
 from dpatlas.core.guard import checked, one_of, real
 from dpatlas.core.seeds import SHARED_NOISE
 from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_rdp
+from dpatlas.papers.dp_sgld.formulas.theorems import ORDERS, rdp_to_epsilon
 from dpatlas.privacy.accounting import (
     CHOICES,
     RELATIONS,
@@ -24,6 +23,7 @@ from dpatlas.privacy.accounting import (
     composition,
     guarantee,
 )
+from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 from dpatlas.privacy.samplers import sampler
 
 NEIGHBOURS = {

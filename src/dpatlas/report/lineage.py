@@ -47,7 +47,7 @@ LINEAGE_FIELDS = (
 )
 FACTS = ("key", "spec", "seeds", "data", "versions", "device", "ledger", "code_digest")
 # The modules that make what is no record, by the folder where it lies.
-MAKERS = {"data": "dpatlas.data.prepare", "features": "dpatlas.experiments.features"}
+MAKERS = {"data": "dpatlas.data.prepare", "features": "dpatlas.jobs.features"}
 TRACEABLE = "a figure, table or record of a run, its data or features"
 Trace = dict[str, Any]
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
-from dpatlas.report.beside import Beside, beside
+from dpatlas.evidence.printed import Beside, beside
 from dpatlas.report.inline_svg import inline_svg
 from dpatlas.report.lineage import COST
 from dpatlas.report.lineage_text import in_words

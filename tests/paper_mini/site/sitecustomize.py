@@ -37,7 +37,7 @@ def expect_weights(imported):
 
 CHANGES = {
     "dpatlas.data.registry": expect_data,
-    "dpatlas.experiments.imported": expect_weights,
+    "dpatlas.checks.pretrain.jobs.imported": expect_weights,
 }
 
 

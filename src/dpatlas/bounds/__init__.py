@@ -1,1 +1,0 @@
-"""Formulas only: numpy and scipy, one module per paper."""

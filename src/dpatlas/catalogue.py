@@ -1,0 +1,128 @@
+"""All named bounds, and one checked entry to evaluate them with plain values."""
+
+import difflib
+import functools
+import importlib
+import math
+import pkgutil
+
+from dpatlas.core.blocks import Block
+from dpatlas.core.formulas import REQUIRED, Argument, Bound
+from dpatlas.errors import InputError
+from dpatlas.registry import all_papers
+
+SHARED = ("dpatlas.privacy.gaussian_dp",)
+
+
+@functools.cache
+def catalogue() -> dict[str, Bound]:
+    """Every declared bound by name, in the order of `modules`.
+
+    A paper without a bounds module is skipped; a module that cannot be imported is not.
+    """
+    bounds: dict[str, Bound] = {}
+    for module_name in modules():
+        for member in vars(importlib.import_module(module_name)).values():
+            declaration = getattr(member, "declaration", None)
+            # A formula that one module borrows from another belongs to its own module only.
+            if not isinstance(declaration, Bound) or member.__module__ != module_name:
+                continue
+            if declaration.name in bounds:
+                raise TypeError(f"two bounds are named {declaration.name}")
+            bounds[declaration.name] = declaration
+    return bounds
+
+
+def modules() -> list[str]:
+    """Modules with formulas, paper by paper, by name; what belongs to no paper alone comes last."""
+    return [*(name for paper in all_papers().values() for name in _formulas(paper)), *SHARED]
+
+
+def _formulas(paper: Block) -> list[str]:
+    package = paper.load("formulas")
+    found = sorted(each.name for each in pkgutil.iter_modules(package.__path__))
+    return [f"{package.__name__}.{name}" for name in found]
+
+
+def evaluate(name: str, inputs: dict) -> dict:
+    """Value of the bound `name`: `{"bound", "inputs", "value", "source"}`.
+
+    `inputs` maps argument names to numbers and words; the returned ones include the defaults.
+    Whole-valued floats (1e4) are taken as whole numbers where one is asked for, and the words
+    "inf" and "-inf" as infinities where a number is.
+    Raises `InputError` naming the argument, what was found and what is allowed.
+    """
+    chosen = find(name)
+    if not isinstance(inputs, dict):
+        raise InputError(f"{name}: inputs", _shown(inputs), "a mapping of " + _names(chosen))
+    unknown = [key for key in inputs if key not in chosen.arguments]
+    if unknown:
+        raise InputError(f"{name}: argument", _shown(unknown[0]), _names(chosen))
+    values = {}
+    for argument in chosen.arguments.values():
+        if argument.name in inputs:
+            values[argument.name] = _plain_value(name, argument, inputs[argument.name])
+        elif argument.default is not REQUIRED:
+            values[argument.name] = argument.default
+        else:
+            raise InputError(f"{name}: {argument.name}", "nothing", argument.describe())
+    return {
+        "bound": name,
+        "inputs": values,
+        "value": _evaluate_checked(chosen, values),
+        "source": chosen.source,
+    }
+
+
+def find(name: str) -> Bound:
+    """The bound `name`; an unknown one raises `InputError` with its nearest names, or all."""
+    known = catalogue()
+    if isinstance(name, str) and name in known:
+        return known[name]
+    near = difflib.get_close_matches(str(name), known, n=4, cutoff=0.5)
+    allowed = f"{', '.join(near)} (--list names all)" if near else ", ".join(known)
+    raise InputError("bound", _shown(name), allowed)
+
+
+def _evaluate_checked(chosen: Bound, values: dict) -> float:
+    try:
+        value = float(chosen.function(**values))
+    except InputError as error:
+        raise InputError(f"{chosen.name}: {error.where}", error.found, error.allowed) from None
+    except ArithmeticError as error:
+        raise InputError(
+            chosen.name, f"inputs with which the formula fails ({error})", "smaller or larger ones"
+        ) from None
+    if math.isnan(value):
+        raise InputError(
+            chosen.name, "inputs for which floating-point numbers fail", "smaller or larger ones"
+        )
+    return value
+
+
+def _plain_value(name: str, argument: Argument, value: object) -> int | float | str:
+    """`value` as the formula takes it; its range is left to the formula's own guard."""
+    where = f"{name}: {argument.name}"
+    if argument.domain.kind == "choice":
+        if not isinstance(value, str):
+            raise InputError(where, _shown(value), argument.describe())
+        return value
+    if value in ("inf", "-inf"):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(where, _shown(value), argument.describe())
+    if isinstance(value, int) and value.bit_length() > 1000:
+        raise InputError(where, "a whole number of over 300 digits", argument.describe())
+    if argument.domain.kind == "integer" and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _names(chosen: Bound) -> str:
+    return ", ".join(chosen.arguments)
+
+
+def _shown(value: object) -> str:
+    """repr, cut to a length that fits one line."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,1 @@
+"""Checks of our own code and public backbones, built as a paper is."""

@@ -1,0 +1,1 @@
+"""audit: attacks on our own private mechanisms."""

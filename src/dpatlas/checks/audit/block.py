@@ -1,0 +1,16 @@
+"""Registers audit."""
+
+from dpatlas.core.blocks import Block
+
+BLOCK = Block(
+    key="audit",
+    title="Attacks on our own private mechanisms, and a network trained by them",
+    prefix="audit",
+    package="dpatlas.checks.audit",
+    position=100,
+    kinds=(
+        "mechanism",
+        "training",
+        "selection",
+    ),
+)

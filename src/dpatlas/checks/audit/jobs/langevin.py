@@ -1,0 +1,191 @@
+"""Langevin SGD on two neighbours that its last iterate tells apart best; that is all that is seen.
+
+One input, C classes, no bias. Every record is x = -R of class 0, but for one: in D it is x = R.
+At weights near 0 all classes are about as likely, a record's gradient is (1/C - onehot) x, and
+replacing the one record turns its gradient around:
+
+    2 R sqrt(1 - 1/C) = 0.70 (2 L) for L = sqrt(2) R and C = 100 (half of 2 L for two classes).
+
+Strong regularisation keeps the weights there. Then theta_K is normal given the batches, the two
+neighbours differ along (onehot - 1/C) x only, and the likelihood ratio grows with the component of
+theta_K along it: that component is the score.
+
+What is claimed is Thm 3.2 of Ryffel et al. 2022, for the last iterate and any batches.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpatlas.core.seeds import Noise
+from dpatlas.papers.dp_sgld.formulas.guarantees import cyclic_gd_gdp, noisy_gd_gdp
+from dpatlas.papers.dp_sgld.formulas.theorems import (
+    claimed_epsilon_constant,
+    lipschitz,
+    radius,
+    smoothness,
+    step_noise_multiplier,
+)
+from dpatlas.privacy.accounting import Guarantee, Phase, guarantee
+from dpatlas.privacy.gaussian_dp import gaussian_epsilon
+from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
+from dpatlas.privacy.ledger import GAUSSIAN, LastIterate, Ran, ledger
+from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Sampler
+
+CLASSES = 100
+FEATURE_NORM, LAM = 1.0, 5.0
+L = float(lipschitz(FEATURE_NORM))
+BETA = float(smoothness(FEATURE_NORM, LAM))
+# How much too long the one record is when it is handed in.
+TOO_LONG = 10.0
+THEOREM = "dp_sgld Thm 3.2"
+
+
+@dataclass(frozen=True)
+class LangevinSGD:
+    """Langevin SGD of which the last iterate is released.
+
+    by: whose claim is tested beside the guarantee, None for no claim.
+
+    Guaranteed is, for batches drawn at random, ordinary accounting of all iterates; for full and
+    for cyclic batches Gaussian DP of the last one (Bok, Su, Altschuler 2024).
+    """
+
+    sentence: str
+    settings: Langevin
+    by: str | None = None
+    relation: ClassVar[str] = "replace_one"
+
+    def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
+        """Of one more run, with the bound for the last iterate where there is one."""
+        x, labels = neighbours(self.settings.sampler.n)[0]
+        noise, bounded = Noise(os.urandom(16).hex(), noise_source), bound_records(x, FEATURE_NORM).x
+        run = LangevinRun(self.settings, bounded, labels, CLASSES, noise=noise, repetition=0)
+        run.run()
+        claimed = self.claimed([delta])
+        return ledger(
+            replace(self, settings=run.settings_run).ran(noise_source),
+            delta=delta,
+            relation=self.relation,
+            constants=dict.fromkeys(("max_grad_norm", "feature_norm", "smoothness"), "public"),
+            claimed=claimed and {"epsilon": claimed[0], "delta": delta, "by": self.by},
+            require_private=True,
+        )
+
+    def ran(self, noise_source: str) -> Ran:
+        """A run of these settings."""
+        last = None if self.mu is None else LastIterate(GAUSSIAN, (self.mu,))
+        return Ran(self.sentence, (self._phase,), (L,), noise_source, last_iterate=last)
+
+    def profile(self, deltas: Sequence[float]) -> list[float]:
+        """The guaranteed epsilon at each delta."""
+        if self.mu is None:
+            return [self._every_iterate(delta).epsilon for delta in deltas]
+        return [gaussian_epsilon(self.mu, delta) for delta in deltas]
+
+    def claimed(self, deltas: Sequence[float]) -> list[float] | None:
+        """Thm 3.2's epsilon at each delta."""
+        if self.by is None:
+            return None
+        given = self.settings
+        n, eta, sigma2 = given.sampler.n, given.rates[0], given.sigma**2
+        setting = (L, LAM, BETA, n, sigma2, eta, given.steps)
+        return [float(claimed_epsilon_constant(*setting, delta)) for delta in deltas]
+
+    def scores(
+        self, runs: int, noise: Noise, advance: Callable[[], None]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Components of `runs` last iterates on each of the two neighbours."""
+        worlds = []
+        for world, (x, labels) in enumerate(neighbours(self.settings.sampler.n)):
+            bounded = bound_records(x, FEATURE_NORM).x
+            found = np.empty(runs)
+            for run in range(runs):
+                repetition = 2 * run + world
+                one = LangevinRun(
+                    self.settings, bounded, labels, CLASSES, noise=noise, repetition=repetition
+                )
+                found[run] = score(one.run())
+                advance()
+            worlds.append(found)
+        return worlds[0], worlds[1]
+
+    @property
+    def mu(self) -> float | None:
+        """Gaussian-DP parameter of the last iterate; None for batches drawn at random."""
+        given = self.settings
+        setting = (given.rates[0], LAM, BETA, 2 * L / given.sampler.batch, given.sigma**2)
+        if isinstance(given.sampler, FullBatch):
+            return float(noisy_gd_gdp(*setting, given.steps))
+        if isinstance(given.sampler, Cyclic):
+            batches = given.sampler.steps_per_epoch
+            return float(cyclic_gd_gdp(*setting, batches, given.steps // batches))
+        return None
+
+    @property
+    def _phase(self) -> Phase:
+        """The updates as the accountants know them, the clip bound being L."""
+        given = self.settings
+        noise = step_noise_multiplier(given.rates[0], given.sigma**2, L, given.sampler.batch)
+        return Phase(given.sampler, float(noise), given.steps)
+
+    def _every_iterate(self, delta: float) -> Guarantee:
+        return guarantee([self._phase], delta, self.relation)
+
+
+def neighbours(n: int) -> list[tuple[Tensor, Tensor]]:
+    """Records (n, 1) and labels (n,) of D and of D', which differ in the last record.
+
+    It is in the last batch of a cycle. In D it is longer than records may be.
+    """
+    labels = torch.zeros(n, dtype=torch.int64)
+    without = torch.full((n, 1), -FEATURE_NORM)
+    with_ = without.clone()
+    with_[-1] = TOO_LONG * FEATURE_NORM
+    return [(with_, labels), (without, labels)]
+
+
+def score(weights: Tensor) -> float:
+    """How far weights (classes, 1) went where the record in D pushes them."""
+    return float(weights[0, 0] - weights.mean())
+
+
+def _settings(sampler: Sampler, step: float, steps: int) -> Langevin:
+    """sigma = 1; `step`: the step size, in units of 1 / beta."""
+    ball = float(radius(FEATURE_NORM, LAM, CLASSES))
+    return Langevin(sampler, 1.0, LAM, ball, (step / BETA,) * steps)
+
+
+def random_batches(sampler: FixedSize, noise_multiplier: float) -> LangevinSGD:
+    """DP-SGLD of one step of nearly 1 / beta, its noise given in units of L / m.
+
+    More steps show less: they add to the claim, and what earlier batches left behind decays.
+    """
+    unit = _settings(sampler, 0.98, 1)
+    sigma = noise_multiplier / step_noise_multiplier(unit.rates[0], 1.0, L, sampler.batch)
+    given = replace(unit, sigma=float(sigma))
+    return LangevinSGD("Langevin SGD, batches without replacement", given, THEOREM)
+
+
+def _gaussian(sentence: str, sampler: Sampler, mu: float, by: str | None = None) -> LangevinSGD:
+    """Langevin SGD of four steps of 1 / (2 beta) whose last iterate is mu-GDP."""
+    unit = LangevinSGD(sentence, _settings(sampler, 0.5, 4), by)
+    return replace(unit, settings=replace(unit.settings, sigma=unit.mu / mu))
+
+
+LANGEVIN: dict[str, LangevinSGD] = {
+    # Of a grid, m = n / 18 and this noise show best that the claim fails: one run in 18 draws the
+    # record, which moves theta_1 by five deviations. In simulations of this mixture the bound
+    # exceeds the claim in 17 % of audits of 600 + 600 runs, in 98 % of 2400, 99 % of 3600.
+    "dp-sgld": random_batches(FixedSize(72, 4), 0.28),
+    # The attack shows 0.7 mu, under half of the noise 1.4 mu: at this mu, 1200 + 1200 runs tell.
+    "dp-sgld-full-batch": _gaussian("Langevin SGD, full batch", FullBatch(32), 1.5, THEOREM),
+    "repaired-dp-sgld-cyclic": _gaussian(
+        "Langevin SGD, the same disjoint batches in every epoch", Cyclic(32, 16), 1.5
+    ),
+}

@@ -1,0 +1,270 @@
+"""Settings of a classifier chosen privately: the best of a random number of trials is released.
+
+A trial draws settings log-uniformly from the spec's ranges, trains as `classifier` does, and counts
+right answers on the validation records. `privacy.selection` says what releasing the best
+guarantees, and on what that rests: the number of trials, and all that the others gave, go into
+checkpoints and into no record, and nothing in the record or on stderr tells them. Initial weights
+and settings are drawn as the noise is, so that none of them is known of a trial beforehand.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpatlas.checks.audit.jobs.training import accuracy, check_data, training_phase
+from dpatlas.core.guard import real
+from dpatlas.core.progress import say
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.jobs.job import Job
+from dpatlas.models.build import build
+from dpatlas.privacy.accounting import Guarantee
+from dpatlas.privacy.ledger import PUBLIC, Ran, ledger, private_selection
+from dpatlas.privacy.selection import (
+    Score,
+    calibrate_selected,
+    selected_guarantee,
+    trials_law,
+)
+from dpatlas.privacy.training import PrivateTraining
+
+# What a trial may draw: the guarantee is the same whatever they are.
+SELECTABLE = ("lr", "max_grad_norm")
+RELEASED = "settings, model and score of the best trial, or that no trial was drawn,"
+SECRET = (
+    "the number of trials and all that the others gave; checkpoints, cost.json and the time that "
+    "it took tell about them and are not for release. Every run is a release of its own"
+)
+
+
+def select(job: Job) -> dict[str, Any]:
+    """Metrics and ledger of a spec of kind `selection`."""
+    fields = job.spec.fields
+    check_data(job.data)
+    if len(job.data.x_validation) == 0:
+        raise InputError("n_validation", 0, "at least 1: trials are scored on validation records")
+    check_ranges(fields["ranges"])
+    if fields["noise_multiplier"] is not None:
+        real(gt=0).check("noise_multiplier", fields["noise_multiplier"])
+    selection = Selection(job)
+    # Refused before anything is trained.
+    selection_ledger(selection)
+    metrics = selection.run()
+    return {"metrics": metrics, "ledger": selection_ledger(selection)}
+
+
+def check_ranges(ranges: dict[str, Any]) -> None:
+    """InputError unless each of `ranges` {name: [low, high]} is one to draw a setting from."""
+    if not ranges or set(ranges) - set(SELECTABLE):
+        raise InputError("ranges", ", ".join(ranges) or "none", f"any of {', '.join(SELECTABLE)}")
+    for name, bounds in ranges.items():
+        if len(bounds) != 2:
+            found = f"{len(bounds)} values"
+            allowed = "LOW,HIGH: each trial draws its own between them, never from a list or grid"
+            raise InputError(f"range of {name}", found, allowed)
+        low, high = bounds
+        real(gt=0).check(f"low end of the range of {name}", low)
+        real(gt=low).check(f"high end of the range of {name}", high)
+
+
+class Selection:
+    """The trials of one spec, and the best so far."""
+
+    def __init__(self, job: Job):
+        fields, data = job.spec.fields, job.data
+        self.job = job
+        self.ranges = dict(sorted(fields["ranges"].items()))
+        self.law = trials_law(fields["law"], fields["expected_trials"])
+        noise = fields["score_noise"]
+        self.score = None if noise is None else Score(len(data.x_validation), noise)
+        lowest = {name: low for name, (low, _) in self.ranges.items()}
+        self.phase = training_phase(
+            {**fields, **lowest},
+            len(data.x_train),
+            None,
+            partial(calibrate_selected, law=self.law, score=self.score),
+        )
+        self.noise = Noise(job.spec.digest, fields["noise_source"])
+        self.records = {
+            part: self._on_device(getattr(data, f"x_{part}"), getattr(data, f"y_{part}"))
+            for part in ("train", "validation", "test")
+        }
+        self.trial = 0
+        # Of the best trial: settings and score, what ran, and weights.
+        self.best: dict[str, Any] | None = None
+        self.ran: Ran | None = None
+        self.weights: dict[str, np.ndarray] = {}
+
+    def run(self) -> dict[str, Any]:
+        """All trials that are left; the metrics of the best one."""
+        stored = self.job.restored("state", self.noise)
+        if stored is not None:
+            arrays, facts = stored
+            self.trial, self.best = facts["trial"], facts["best"]
+            self.ran = facts["best_ran"] and Ran.of(facts["best_ran"])
+            self.weights = {
+                name.removeprefix("best/"): value
+                for name, value in arrays.items()
+                if name.startswith("best/")
+            }
+        first = self.trial
+        for trial in range(first, self.law.draw(self.noise)):
+            self.trial = trial
+            settings = self._settings()
+            training = self._training(settings)
+            if stored is not None:
+                training.restore(*stored)
+                stored = None
+            # The first one keeps the secret that the number of trials follows from.
+            self._save(training)
+            if trial == first:
+                say(f"{self.job.spec.id}: the number of trials is secret: no progress is shown")
+            while training.steps_done < training.steps:
+                training.step()
+                if self.job.save_due():
+                    self._save(training)
+            self._compare(training, settings)
+        return self._metrics()
+
+    def _settings(self) -> dict[str, float]:
+        draws = self.noise.generator(repetition=self.trial, step=0, use="settings")
+        return {
+            name: low * (high / low) ** float(draws.random())
+            for name, (low, high) in self.ranges.items()
+        }
+
+    def _training(self, settings: dict[str, float]) -> PrivateTraining:
+        return PrivateTraining(
+            self._network(),
+            [replace(self.phase, **settings)],
+            *self.records["train"],
+            noise=self.noise,
+            repetition=self.trial,
+        )
+
+    def _network(self) -> nn.Module:
+        """With initial weights that are as secret as the noise: known ones would name the trial."""
+        spec, data = self.job.spec, self.job.data
+        return build(
+            spec.fields["model"],
+            data.image_shape,
+            len(data.classes),
+            key=spec.key,
+            run=0,
+            base_seed=self.noise.key(self.trial, 0, "init"),
+        ).to(self.job.device)
+
+    def _compare(self, training: PrivateTraining, settings: dict[str, float]) -> None:
+        """Keep the trial if its score, the noised one, is better than all before."""
+        model = training.model
+        right = right_answers(model, *self.records["validation"])
+        if self.score is None:
+            value = right / len(self.records["validation"][0])
+        else:
+            value = self.score.released(right, self.noise, self.trial)
+        if self.best is None or value > self.best["score"]:
+            self.best, self.ran = {"settings": settings, "score": value}, training.ran
+            self.weights = {
+                name: each.detach().cpu().numpy().copy() for name, each in model.named_parameters()
+            }
+
+    def _save(self, training: PrivateTraining) -> None:
+        arrays, facts = training.state()
+        arrays |= {f"best/{name}": value for name, value in self.weights.items()}
+        ours = {"trial": self.trial, "best": self.best, "best_ran": self.ran and self.ran.facts()}
+        self.job.save("state", arrays, {**facts, **ours})
+
+    def _metrics(self) -> dict[str, Any]:
+        """Of the released trial; `settings`, `score` and `accuracy` are None if there was none."""
+        found: dict[str, Any] = {"settings": None, "score": None, "accuracy": None}
+        if self.best is not None:
+            model = self._network()
+            with torch.no_grad():
+                for name, value in model.named_parameters():
+                    value.copy_(torch.from_numpy(self.weights[name]))
+            found = {**self.best, **accuracy(model, *self.records["test"])}
+        return {
+            **found,
+            "score_deviation": self.score and self.score.noise / self.score.records,
+            **{f"n_{part}": len(x) for part, (x, _) in self.records.items()},
+            "noise_multiplier": self.phase.noise_multiplier,
+            "expected_batch": self.phase.sampler.expected_batch,
+            "expected_trials": self.law.mean,
+        }
+
+    def _on_device(self, *arrays: np.ndarray) -> list[Tensor]:
+        return [torch.from_numpy(each).to(self.job.device) for each in arrays]
+
+
+def right_answers(model: nn.Module, x: Tensor, labels: Tensor) -> int:
+    """How many of the records x (n, d) the model gives their label (n,)."""
+    with torch.no_grad():
+        guesses = torch.cat([model(rows).argmax(1) for rows in x.split(1000)])
+    return int((guesses == labels).sum())
+
+
+def selection_ledger(selection: Selection) -> dict[str, Any]:
+    """The ledger of what is released, and beside it what one trial alone guarantees.
+
+    Of the best trial as it ran; of a trial as planned where there is none.
+    """
+    fields, phase = selection.job.spec.fields, selection.phase
+    accounts = {name: fields[name] for name in ("delta", "relation")}
+    ran = selection.ran or Ran(
+        "DP-SGD", (phase.accounted,), (phase.max_grad_norm,), fields["noise_source"]
+    )
+    guarantee = selected_guarantee(ran.phases, selection.law, score=selection.score, **accounts)
+    selected = guarantee.selected
+    private = selection.score is not None
+    paid = f"a validation record pays epsilon {guarantee.validation:.6g}" if private else ""
+    drawn = ", ".join(
+        f"{name} from {low:g} to {high:g}" for name, (low, high) in selection.ranges.items()
+    )
+    tuning = private_selection(
+        f"{selection.law.describe()}, each with {drawn} drawn log-uniformly",
+        epsilon=selected.epsilon,
+        by="Papernot and Steinke 2022",
+        held_out=f"{paid or 'validation records are public'}; test records are public",
+        **accounts,
+    )
+    alone = ledger(ran, tuning=tuning, released=RELEASED, require_private=True, **accounts)
+    return {
+        **alone,
+        "mechanism": f"the best of a random number of trainings, each: {alone['mechanism']}",
+        "neighbour_relation": f"{alone['neighbour_relation']}; that record is of the training "
+        f"{'or of the validation part' if private else 'part'}, the others stay in their part",
+        "accountant": selected.accountant,
+        "event": selected.event,
+        "cross_check": selected.cross_check,
+        "warnings": list(selected.warnings),
+        "epsilon": selected.epsilon,
+        "guaranteed": in_words(selected),
+        "single_trial": {
+            "epsilon": guarantee.single.epsilon,
+            "guaranteed": in_words(guarantee.single),
+            "accountant": guarantee.single.accountant,
+        },
+        "epsilon_by_part": {
+            "training": guarantee.training,
+            "validation": guarantee.validation if private else PUBLIC,
+            "test": f"{PUBLIC}: accuracy on them carries no noise",
+        },
+        "secret": SECRET,
+        # Of the release of the best trial, not of all trials together.
+        "chosen_on_private_data": [
+            {
+                "what": tuning["what"],
+                "cost": f"{in_words(selected)} of the best trial alone, the choice included "
+                f"({tuning['by']}); {tuning['held_out']}",
+            }
+        ],
+    }
+
+
+def in_words(guarantee: Guarantee) -> str:
+    """Epsilon, delta and relation in one line."""
+    return f"epsilon {guarantee.epsilon:.6g} at delta {guarantee.delta:g} ({guarantee.relation})"

@@ -1,0 +1,1 @@
+"""pretrain: public backbones, trained once or imported."""

@@ -1,0 +1,246 @@
+"""pretrain: supervised training of one backbone on public images, and a few of these to look at."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from dpatlas.core.guard import integer, one_of, real
+from dpatlas.core.progress import Progress
+from dpatlas.core.seeds import Noise
+from dpatlas.data.generated import SOURCES
+from dpatlas.data.prepared import Prepared
+from dpatlas.data.registry import find
+from dpatlas.errors import InputError, RunError
+from dpatlas.jobs.job import Job
+from dpatlas.models.backbone import save
+from dpatlas.models.build import NAMES, build
+from dpatlas.models.precision import passes
+from dpatlas.privacy.samplers import Shuffled
+
+# The one-cycle schedule: share of the steps that warm up, and first and last rate below the peak.
+WARM_UP = 0.3
+FIRST, LAST = 1 / 25, 1 / 25e4
+EXAMPLES = 10
+# Grey levels 0..16 of generated images and of the digits, as one character each.
+LEVELS = "0123456789abcdefg"
+
+DOMAINS = {
+    "model": one_of(*NAMES),
+    "epochs": integer(ge=1),
+    "batch": integer(ge=1),
+    "lr": real(gt=0),
+    "weight_decay": real(ge=0),
+    "label_smoothing": real(ge=0, lt=1),
+}
+LEDGER = {
+    "mechanism": "AdamW without clipping or noise, on public images",
+    "neighbour_relation": "any: the output is independent of every private data set",
+    "sampler": Shuffled.name,
+    "accountant": "none needed",
+    "epsilon": 0.0,
+    "delta": 0.0,
+    "guaranteed": "epsilon 0: no private record was read",
+    "claimed": None,
+    "clip": None,
+    "noise_multiplier": None,
+    "holds_for": "backbone and record",
+}
+
+
+def backbone(job: Job, folder: Path) -> dict[str, Any]:
+    """Train the spec's network, write it to `folder`; metrics as in `_summary`.
+
+    Raises InputError for bad settings, for data without test records and for data that are neither
+    generated nor declared public (`declared_public` of the spec: why they are); RunError if the
+    training diverges.
+    """
+    fields = job.spec.fields
+    for name, domain in DOMAINS.items():
+        domain.check(name, fields[name])
+    origin = _public_origin(job.data, fields.get("declared_public"))
+    if not len(job.data.x_test):
+        raise InputError("n_test", 0, "at least 1: accuracy is measured on held-out images")
+    training = Pretraining(job)
+    training.run()
+    accuracy = _accuracy(training.network, job.data, job.device)
+    manifest = save(
+        folder,
+        training.network,
+        architecture=fields["model"],
+        options=fields["options"],
+        image_shape=job.data.image_shape,
+        classes=job.data.classes,
+        training={
+            "spec": fields,
+            "spec_id": job.spec.id,
+            "data": {name: job.data.manifest[name] for name in ("name", "sha256", "preprocessing")},
+            **origin,
+            "accuracy": accuracy,
+        },
+    )
+    ledger = {**LEDGER, "steps": training.steps, **origin}
+    metrics = _summary(job.data, training, manifest, accuracy)
+    return {"metrics": metrics, "ledger": ledger}
+
+
+class Pretraining:
+    """One supervised run: AdamW, one cycle of the rate, cross-entropy with label smoothing.
+
+    Batches are disjoint within an epoch and keyed by it. loss (epochs,): mean over each epoch's
+    steps.
+    """
+
+    def __init__(self, job: Job):
+        self.job, fields = job, job.spec.fields
+        data = job.data
+        self.x = torch.from_numpy(data.x_train).to(job.device)
+        self.labels = torch.from_numpy(data.y_train).to(job.device)
+        self.sampler = Shuffled(len(self.x), fields["batch"])
+        self.noise = Noise(job.spec.digest, "keyed")
+        self.steps = fields["epochs"] * self.sampler.steps_per_epoch
+        self.network = build(
+            fields["model"],
+            data.image_shape,
+            len(data.classes),
+            key=job.spec.key,
+            run=0,
+            base_seed=fields["seed"],
+            **fields["options"],
+        ).to(job.device)
+        self.optimizer = torch.optim.AdamW(
+            self.network.parameters(),
+            lr=fields["lr"],
+            weight_decay=fields["weight_decay"],
+            fused=True,
+        )
+        self.criterion = nn.CrossEntropyLoss(label_smoothing=fields["label_smoothing"])
+        self.loss = np.zeros(fields["epochs"])
+
+    def run(self) -> None:
+        """All steps that no checkpoint has."""
+        start = self._restore()
+        with Progress(self.steps, self.job.spec.id) as progress:
+            progress.advance(units=start)
+            for step in range(start, self.steps):
+                if self.job.save_due():
+                    self._save(step)
+                self._step(step)
+                progress.advance()
+
+    def _step(self, step: int) -> None:
+        batch = torch.from_numpy(self.sampler.batch_indices(self.noise, 0, step)).to(self.x.device)
+        for group in self.optimizer.param_groups:
+            group["lr"] = one_cycle(step, self.steps, self.job.spec.fields["lr"])
+        with passes(), torch.enable_grad():
+            loss = self.criterion(self.network(self.x[batch]), self.labels[batch])
+            loss.backward()
+        value = loss.item()
+        if not math.isfinite(value):
+            raise RunError(f"{self.job.spec.id}: loss {value} at step {step}; try a smaller lr")
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        steps_per_epoch = self.sampler.steps_per_epoch
+        self.loss[step // steps_per_epoch] += value / steps_per_epoch
+
+    def _save(self, step: int) -> None:
+        arrays = {"loss": self.loss}
+        for name, parameter in self.network.named_parameters():
+            arrays[f"weights/{name}"] = parameter.detach().cpu().numpy()
+            for key, value in self.optimizer.state[parameter].items():
+                arrays[f"{key}/{name}"] = value.cpu().numpy()
+        self.job.save("state", arrays, {"step": step})
+
+    def _restore(self) -> int:
+        stored = self.job.restored("state")
+        if stored is None:
+            return 0
+        arrays, facts = stored
+        self.loss = arrays.pop("loss")
+        parameters = dict(self.network.named_parameters())
+        for path, value in arrays.items():
+            key, name = path.split("/", 1)
+            tensor = torch.from_numpy(value)
+            if key == "weights":
+                parameters[name].copy_(tensor)
+            else:
+                # The fused kernel wants all of it, the count of steps included, on its device.
+                self.optimizer.state[parameters[name]][key] = tensor.to(self.job.device)
+        return facts["step"]
+
+
+def one_cycle(step: int, steps: int, peak: float) -> float:
+    """The learning rate of `step`: half a cosine up to `peak`, half a cosine down (Smith, 2018).
+
+    A function of the step alone, so that no state of a schedule has to be stored.
+    """
+    top = max(1.0, WARM_UP * steps - 1)
+    if step <= top:
+        low, share = FIRST * peak, step / top
+    else:
+        low, share = LAST * peak, 1 - (step - top) / (steps - 1 - top)
+    return low + (peak - low) * (1 - math.cos(math.pi * share)) / 2
+
+
+def examples(data: Prepared) -> dict[str, list[str]] | None:
+    """The first `EXAMPLES` training images of each class, to be shown without torch or data files.
+
+    An image is a text with a character of `LEVELS` for each pixel, so int(character, 17) is its
+    grey level from 0 to 16. None for data of another scale.
+    """
+    preprocessing = data.manifest["preprocessing"]
+    if (preprocessing["norm"], preprocessing["divide"]) != (None, len(LEVELS) - 1):
+        return None
+    shown = {}
+    for label, name in enumerate(data.classes):
+        images = data.x_train[np.flatnonzero(data.y_train == label)[:EXAMPLES]]
+        levels = np.rint(images * preprocessing["divide"]).astype(int)
+        shown[name] = ["".join(LEVELS[level] for level in image) for image in levels]
+    return shown
+
+
+def _public_origin(data: Prepared, declared: str | None) -> dict[str, str]:
+    """Why the data are public, and what was chosen on private ones when they were made.
+
+    Raises InputError for data that are not public.
+    """
+    name = data.manifest["name"]
+    if find(name).kind == "generated":
+        return {
+            "public_data": f"{name}: generated, public by construction",
+            "chosen_on_private_data": SOURCES[name].looked_up,
+        }
+    if declared:
+        return {
+            "public_data": f"{name}: declared public: {declared}",
+            "chosen_on_private_data": "nothing",
+        }
+    raise InputError("data.name", repr(name), "a generated set, or a reason in declared_public")
+
+
+def _accuracy(network: nn.Module, data: Prepared, device: str) -> float:
+    predicted = network(torch.from_numpy(data.x_test).to(device)).argmax(1).cpu().numpy()
+    return float((predicted == data.y_test).mean())
+
+
+def _summary(
+    data: Prepared, training: Pretraining, manifest: Mapping[str, Any], accuracy: float
+) -> dict[str, Any]:
+    """Metrics: sizes, loss (per epoch), accuracy on held-out images, the backbone, examples."""
+    return {
+        "n_train": len(data.x_train),
+        "n_test": len(data.x_test),
+        "classes": list(data.classes),
+        "parameters": manifest["parameters"],
+        "features": manifest["features"],
+        "steps": training.steps,
+        "loss": training.loss.tolist(),
+        "accuracy": accuracy,
+        "backbone_sha256": manifest["sha256"],
+        "image_shape": list(data.image_shape),
+        "examples": examples(data),
+    }

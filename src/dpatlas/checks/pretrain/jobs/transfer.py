@@ -1,0 +1,132 @@
+"""pretrain: what frozen features are worth on the private data, against raw pixels."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from dpatlas.checks.pretrain.jobs.backbone import examples
+from dpatlas.core.guard import integer
+from dpatlas.core.progress import Progress
+from dpatlas.core.seeds import generator, seed
+from dpatlas.data.prepared import Prepared
+from dpatlas.errors import InputError
+from dpatlas.jobs.job import Job
+from dpatlas.models.backbone import Backbone, features, load
+
+RAW = "raw pixels"
+MAX_ITERATIONS = 5000
+LEDGER = {
+    "mechanism": "nearest neighbours and logistic regression without privacy",
+    "neighbour_relation": None,
+    "sampler": "none",
+    "accountant": "none",
+    "epsilon": None,
+    "delta": None,
+    "guaranteed": "nothing: measured on the private data, for the reader only",
+    "claimed": None,
+    "clip": None,
+    "noise_multiplier": None,
+    "chosen_on_private_data": "nothing: no run and no choice rests on this record",
+    "holds_for": "nothing",
+}
+
+
+def transfer(job: Job) -> dict[str, Any]:
+    """Measure every backbone of the spec, in the order of its `backbones` (ids of their specs).
+
+    Metrics: `rows`, the first of which is raw pixels: backbone, architecture, source, sha256,
+    features, and accuracies, one per split: zero_shot (null where the head's classes do not cover
+    the data's), knn and logistic.
+
+    Raises InputError for folders that hold other backbones and for data scaled otherwise than those
+    that a backbone was trained on.
+    """
+    fields = job.spec.fields
+    backbones = [load(folder) for folder in job.backbones]
+    found = [backbone.manifest["training"]["spec_id"] for backbone in backbones]
+    if found != fields["backbones"]:
+        raise InputError("--backbone", found, f"backbones {fields['backbones']}, in this order")
+    splits = draw_splits(len(job.data.x_train), fields["n_test"], fields["splits"], fields["seed"])
+    rows = []
+    with Progress(1 + len(backbones), job.spec.id) as progress:
+        for backbone in [None, *backbones]:
+            rows.append(measure(job.data, backbone, splits, fields["neighbours"]))
+            progress.advance(rows[-1]["backbone"])
+    metrics = {
+        "n_train": len(job.data.x_train) - fields["n_test"],
+        "n_test": fields["n_test"],
+        "rows": rows,
+        "classes": list(job.data.classes),
+        "image_shape": list(job.data.image_shape),
+        "examples": examples(job.data),
+    }
+    return {"metrics": metrics, "ledger": LEDGER}
+
+
+def draw_splits(n: int, n_test: int, splits: int, base_seed: int) -> list[np.ndarray]:
+    """Keyed permutations of n records, the first n_test of each for the test."""
+    integer(ge=1, lt=n).check("n_test", n_test)
+    integer(ge=1).check("splits", splits)
+    return [
+        generator(seed("pretrain", use="split", base=base_seed, split=split)).permutation(n)[
+            :n_test
+        ]
+        for split in range(splits)
+    ]
+
+
+def measure(
+    data: Prepared, backbone: Backbone | None, splits: Sequence[np.ndarray], neighbours: int
+) -> dict[str, Any]:
+    """One row of `transfer`'s metrics; `splits` hold the test records among data.x_train."""
+    x, y = data.x_train, data.y_train
+    taken = x if backbone is None else features(backbone.network, x)
+    row = {"backbone": RAW, "architecture": None, "source": None, "sha256": None}
+    zero_shot = None
+    if backbone is not None:
+        training = backbone.manifest["training"]
+        _check_scale(data, training)
+        row = {
+            "backbone": training["spec_id"],
+            "architecture": backbone.architecture,
+            "source": training["data"]["name"],
+            "sha256": backbone.sha256,
+        }
+        zero_shot = _zero_shot(backbone, taken, data.classes)
+    row |= {"features": taken.shape[1], "zero_shot": None, "knn": [], "logistic": []}
+    if zero_shot is not None:
+        row["zero_shot"] = [float((zero_shot[test] == y[test]).mean()) for test in splits]
+    for test in splits:
+        train = np.setdiff1d(np.arange(len(y)), test)
+        for name, classifier in _classifiers(neighbours).items():
+            classifier.fit(taken[train], y[train])
+            row[name].append(float(classifier.score(taken[test], y[test])))
+    return row
+
+
+def _classifiers(neighbours: int) -> dict[str, Any]:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return {
+        "knn": KNeighborsClassifier(neighbours, algorithm="brute"),
+        "logistic": LogisticRegression(max_iter=MAX_ITERATIONS),
+    }
+
+
+def _zero_shot(backbone: Backbone, taken: np.ndarray, classes: Sequence[str]) -> np.ndarray | None:
+    """The head's most likely class among the data's, (n,); None where it does not know them."""
+    if not set(classes) <= set(backbone.classes):
+        return None
+    wanted = [backbone.classes.index(name) for name in classes]
+    return backbone.network.head(torch.from_numpy(taken))[:, wanted].argmax(1).numpy()
+
+
+def _check_scale(data: Prepared, training: dict[str, Any]) -> None:
+    found, trained = data.manifest["preprocessing"], training["data"]["preprocessing"]
+    if found != trained:
+        raise InputError(
+            "data", f"preprocessing {found}", f"{trained}, as of backbone {training['spec_id']}"
+        )

@@ -1,0 +1,1 @@
+"""The config: loaded, checked, and turned into the specs of a run."""

@@ -1,0 +1,301 @@
+"""The whole run as data: which specs, data sets, figures and tables a config asks for, and where.
+
+The Snakefile, `plan` and `publish` read the same object, so they cannot disagree.
+"""
+
+import functools
+import json
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dpatlas.config import own
+from dpatlas.config.features import FrozenFeatures
+from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.core.specs import Spec, distinct
+from dpatlas.errors import InputError
+from dpatlas.registry import all_blocks, all_papers
+
+# Blocks of the config with specs of their own: public backbones, papers, checks of our own code.
+PAPERS = tuple(all_papers())
+KEYS = tuple(all_blocks())
+RESULTS = Path("results")
+# Snakemake's two processes beside a job on a node of a cluster, and a margin.
+NODE_MB = 400
+FIGURE_KINDS = ("pdf", "png", "csv")
+TABLE_KINDS = ("csv", "md", "tex")
+
+
+def _remembered(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Each answer of a method is found once: Snakemake asks for every job again and again."""
+
+    @functools.wraps(method)
+    def answer(self: "Atlas", *arguments: Any) -> Any:
+        question = (method.__name__, *arguments)
+        if question not in self._answers:
+            self._answers[question] = method(self, *arguments)
+        return self._answers[question]
+
+    return answer
+
+
+class Atlas:
+    """Names, specs and paths of one run, from a validated config."""
+
+    def __init__(self, config: Mapping[str, Any], results: Path = RESULTS):
+        _check_precision(config)
+        self.config = config
+        self._answers: dict[tuple[Any, ...], Any] = {}
+        self.tier: str = config["tier"]
+        self.folder = Path(results) / self.tier
+        self.blocks: dict[str, ModuleType] = {
+            key: all_blocks()[key].load("settings") for key in KEYS if config[key]["enabled"]
+        }
+        defined = own.with_definitions(config)
+        self.groups: dict[str, dict[str, list[Spec]]] = {
+            key: block.groups(defined) for key, block in self.blocks.items()
+        }
+        self.specs: dict[str, Spec] = distinct(
+            spec for groups in self.groups.values() for specs in groups.values() for spec in specs
+        )
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """Key of the block by figure name."""
+        return {name: key for key, block in self.blocks.items() for name in block.FIGURES}
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """Key of the block by table name."""
+        return {name: key for key, block in self.blocks.items() for name in block.TABLES}
+
+    def figures_module(self, key: str) -> str:
+        """Name of the module with the figures of a block."""
+        return f"{all_blocks()[key].package}.figures.dispatch"
+
+    def products(self) -> list[str]:
+        """Figure and table files for readers, relative to the tier's folder."""
+        figures = [f"figures/{name}.{kind}" for name in self.figures for kind in FIGURE_KINDS]
+        return figures + [f"tables/{name}.{kind}" for name in self.tables for kind in TABLE_KINDS]
+
+    def ids(self, key: str, *groups: str) -> list[str]:
+        """Ids of the specs in these groups of a block (all if none is named), each once."""
+        chosen = groups or tuple(self.groups[key])
+        return list(distinct(spec for group in chosen for spec in self.groups[key][group]))
+
+    def behind(self, name: str) -> list[str]:
+        """Record paths behind a figure or table."""
+        key = {**self.figures, **self.tables}[name]
+        block = self.blocks[key]
+        groups = {**block.FIGURES, **block.TABLES}[name]
+        return [self.record(spec_id) for spec_id in self.ids(key, *groups)]
+
+    def all_records(self) -> list[str]:
+        """Record paths of every spec."""
+        return [self.record(spec_id) for spec_id in self.specs]
+
+    def claim_records(self) -> list[str]:
+        """Record paths of the papers' specs, on which claims are judged."""
+        return [self.record(name) for name, spec in self.specs.items() if spec.key in PAPERS]
+
+    @_remembered
+    def record(self, spec_id: str) -> str:
+        """Path of a run's record."""
+        return str(self.folder / "runs" / self.specs[spec_id].key / spec_id / "record.json")
+
+    def settings(self, key: str) -> str:
+        """What figures and tables of a block need of the config, as canonical JSON."""
+        return canonical_json(self.blocks[key].settings(self.config))
+
+    def claim_settings(self) -> str:
+        """Settings and group members of every paper, as canonical JSON."""
+        papers = {
+            key: {
+                **self.blocks[key].settings(self.config),
+                "groups": {name: [spec.id for spec in specs] for name, specs in groups.items()},
+            }
+            for key, groups in self.groups.items()
+            if key in PAPERS
+        }
+        return canonical_json({**papers, "verdicts": self.config["verdicts"]})
+
+    @_remembered
+    def data_sets(self) -> dict[str, str]:
+        """Options of every data set in use, as canonical JSON, by the data set's id."""
+        return {
+            data_id(spec, field): data_options(spec, field)
+            for spec in self.specs.values()
+            for field in ("data", "public_data")
+            if field in spec.fields
+        }
+
+    def data_manifest(self, spec_id: str) -> list[str]:
+        """Manifest of the data set that a spec trains on, as a list: none if it names no set."""
+        return self._manifest(spec_id, "data")
+
+    def public_manifest(self, spec_id: str) -> list[str]:
+        """Likewise of its `public_data`, which it looks at beside the data it trains on."""
+        return self._manifest(spec_id, "public_data")
+
+    @_remembered
+    def _manifest(self, spec_id: str, field: str) -> list[str]:
+        spec = self.specs[spec_id]
+        if field not in spec.fields:
+            return []
+        return [str(self.folder / "data" / data_id(spec, field) / "manifest.json")]
+
+    @_remembered
+    def backbones(self, spec_id: str) -> list[str]:
+        """Folders of the backbones that a spec takes features of, in its order."""
+        fields = self.specs[spec_id].fields
+        one = fields.get("backbone")
+        names = fields.get("backbones", [one] if one else [])
+        return [self.backbone(name) for name in names]
+
+    @_remembered
+    def backbone_files(self, spec_id: str) -> list[str]:
+        """What has to be there before the spec can run: manifests and weights."""
+        return [file for folder in self.backbones(spec_id) for file in self._weights(folder)]
+
+    def _weights(self, folder: str) -> list[str]:
+        return [f"{folder}/manifest.json", f"{folder}/weights.npz"]
+
+    @_remembered
+    def backbone_arguments(self, spec_id: str) -> str:
+        """Command-line arguments for them, quoted for a shell."""
+        folders = self.backbones(spec_id)
+        return shlex.join(part for folder in folders for part in ("--backbone", folder))
+
+    @functools.cached_property
+    def frozen_features(self) -> dict[str, FrozenFeatures]:
+        """What frozen backbones show to some spec of the run, each pair once, by id."""
+        found = (self._features_of(spec_id) for spec_id in self.specs)
+        return {each.id: each for each in found if each}
+
+    @_remembered
+    def _features_of(self, spec_id: str) -> FrozenFeatures | None:
+        spec = self.specs[spec_id]
+        if not getattr(self.blocks[spec.key], "takes_features", lambda spec: False)(spec):
+            return None
+        fields = spec.fields
+        return FrozenFeatures(data_id(spec), fields["data"], self.specs[fields["backbone"]])
+
+    def features(self, features_id: str) -> str:
+        """Folder of a data set's features."""
+        return str(self.folder / "features" / features_id)
+
+    def features_files(self, features_id: str) -> tuple[list[str], list[str]]:
+        """What they are made of: manifest of the data set; manifest and weights of the backbone."""
+        found = self.frozen_features[features_id]
+        data = str(self.folder / "data" / found.data_id / "manifest.json")
+        return [data], self._weights(self.backbone(found.backbone.id))
+
+    def features_manifest(self, spec_id: str) -> list[str]:
+        """Manifest of the features that a spec takes, as a list: none if it takes no such."""
+        found = self._features_of(spec_id)
+        return [f"{self.features(found.id)}/manifest.json"] if found else []
+
+    def features_arguments(self, spec_id: str) -> str:
+        """Command-line arguments for them, quoted for a shell."""
+        found = self._features_of(spec_id)
+        return shlex.join(["--features", self.features(found.id)]) if found else ""
+
+    def features_memory_mb(self, features_id: str) -> int:
+        """Memory to ask a scheduler for, in MB, as `memory_mb`."""
+        return self.frozen_features[features_id].memory_mb + NODE_MB
+
+    def features_device(self) -> str:
+        """Where features are computed: cpu, cuda or auto, the latter two maybe with -tf32."""
+        return self._with_precision(self.config["device"])
+
+    def backbone(self, spec_id: str) -> str:
+        """Folder of the backbone that the spec trains."""
+        return str(self.folder / "runs" / "pretrain" / spec_id / "backbone")
+
+    @_remembered
+    def own_sets(self) -> dict[str, str]:
+        """Name under `data.own` of every own data set in use, by the data set's id."""
+        if not self.config["data"]["own"]:
+            return {}
+        used = {each: json.loads(options) for each, options in self.data_sets().items()}
+        return {each: options["name"] for each, options in used.items() if "own" in options}
+
+    def own_path(self, name: str) -> str | None:
+        """Path, as the config gives it, of the data set of this id; None if it is no own one."""
+        own_name = self.own_sets().get(name)
+        return own_name and self.config["data"]["own"][own_name]["path"]
+
+    def own_state(self, name: str) -> str | None:
+        """What changes with the files of the data set of this id; None if it is no own one."""
+        path = self.own_path(name)
+        return path and own.state(path)
+
+    def data_source(self, name: str | None = None) -> str:
+        """Command-line arguments that say where data sets come from, quoted for a shell.
+
+        name: the id of one data set; an own one has a path of its own.
+        """
+        if path := name and self.own_path(name):
+            return shlex.join([f"--own-path={path}"])
+        data = self.config["data"]
+        # In one word: a folder's name may begin with a dash.
+        words = [f"--data-root={data['root']}"] if data["root"] else []
+        if data["download"] and not data["offline"]:
+            words.append("--allow-download")
+            words += [word for mirror in data["mirrors"] for word in ("--mirror", mirror)]
+        return shlex.join(words)
+
+    def check_data_root(self) -> None:
+        """InputError if data.root names no folder that can be read."""
+        root = self.config["data"]["root"]
+        if root is None:
+            return
+        try:
+            folder = Path(root).expanduser()
+        except RuntimeError:  # the home of a user whom there is not
+            folder = Path(root)
+        if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
+            found = "no permission to read it" if folder.is_dir() else "no such folder"
+            raise InputError("data.root", f"{root!r}, {found}", "a readable folder, or null")
+
+    def check_own_paths(self) -> None:
+        """InputError if an own data set in use is not where its path says."""
+        for name in self.own_sets().values():
+            path = self.config["data"]["own"][name]["path"]
+            if found := own.trouble(path):
+                where = f"data.own.{name}.path"
+                raise InputError(where, f"{path!r}, {found}", "a readable folder or .npz file")
+
+    @_remembered
+    def device(self, spec_id: str) -> str:
+        """cpu, cuda or auto, the latter two maybe with -tf32."""
+        spec = self.specs[spec_id]
+        return self._with_precision(self.blocks[spec.key].device(spec, self.config["device"]))
+
+    def _with_precision(self, device: str) -> str:
+        precision = self.config["precision"]
+        return device if device == "cpu" or precision == "float32" else f"{device}-{precision}"
+
+    @_remembered
+    def memory_mb(self, spec_id: str) -> int:
+        """Memory to ask a scheduler for, in MB: the job's, and `NODE_MB`."""
+        return self.blocks[self.specs[spec_id].key].memory_mb(self.specs[spec_id]) + NODE_MB
+
+
+def data_options(spec: Spec, field: str = "data") -> str:
+    """The data set that `spec` needs, as canonical JSON."""
+    return canonical_json(spec.fields[field])
+
+
+def data_id(spec: Spec, field: str = "data") -> str:
+    """Name and the first 8 hex digits of the digest of the options."""
+    return f"{spec.fields[field]['name']}-{sha256(data_options(spec, field))[:8]}"
+
+
+def _check_precision(config: Mapping[str, Any]) -> None:
+    if config["device"] == "cpu" and config["precision"] != "float32":
+        found = f"{config['precision']} with device cpu"
+        raise InputError("precision", found, "float32, or device cuda or auto")

@@ -1,0 +1,38 @@
+"""What is registered of a block of the config: a paper, or a check of our own code.
+
+Each block has a folder, and `block.py` in it is all that says so. No job imports that module, so
+that registering something re-runs nothing.
+"""
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+
+
+@dataclass(frozen=True)
+class Block:
+    """A paper or a check. Its modules are named here and loaded where they are needed.
+
+    key: of the config, of rules, folders and claims. prefix: of the names of its claims. package:
+    its folder. position: its place in lists, the lowest first. kinds: of its jobs; each has a
+    module of that name in the folder `jobs`, whose code digest covers that kind alone.
+    """
+
+    key: str
+    title: str
+    prefix: str
+    package: str
+    position: int
+    kinds: tuple[str, ...]
+
+    def load(self, module: str) -> ModuleType:
+        """The module of that name in the block's folder."""
+        return importlib.import_module(f"{self.package}.{module}")
+
+    def job_module(self, kind: str) -> str:
+        """Name of the module with the jobs of a kind."""
+        return f"{self.package}.jobs.{kind}"
+
+    def product_module(self, name: str) -> str:
+        """Name of the module with a figure or table."""
+        return f"{self.package}.figures.{name}"

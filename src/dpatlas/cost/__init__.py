@@ -1,0 +1,1 @@
+"""What jobs cost: counts of work, rates fitted to past runs, the plan."""

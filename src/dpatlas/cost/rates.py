@@ -1,0 +1,274 @@
+"""What a unit of work costs: fitted to past runs, held near documented defaults where they are few.
+
+Seconds = (sum of counts times seconds per unit) times a factor of the kind of job. One factor for
+the machine scales all default rates (the median over its runs); then the fit minimises squared
+errors of log seconds, so that twice and half weigh the same, plus a pull of every rate to its
+scaled default and of every factor to 1. Without the pull, a fit to many small runs would trade one
+feature against another and be far off for large ones.
+"""
+
+import math
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpatlas.config.atlas import Atlas
+from dpatlas.core.files import read_json
+from dpatlas.core.records import read_record
+from dpatlas.cost.work import (
+    COUNTS,
+    FEATURES,
+    NO_DATA,
+    Size,
+    Work,
+    work,
+    work_of,
+    work_of_features,
+)
+from dpatlas.errors import InputError
+
+# Seconds per unit of one core of a 2020s x86 server; and of a GPU that sustains 10 TFLOP/s in
+# float32 (a data-centre card of 2020, products in full precision).
+DEFAULTS = {
+    "cpu": {
+        "products": 1e-11,
+        "layers": 4e-5,
+        "steps": 1.5e-4,
+        "elements": 7e-9,
+        "normals": 1e-8,
+        "resamples": 5e-9,
+        "dense": 2.5e-11,
+        "streamed": 3e-10,
+        "accountings": 0.2,
+        "starts": 2.1,
+    },
+    "cuda": {
+        "products": 1e-13,
+        "layers": 1.5e-4,
+        "steps": 3e-4,
+        "elements": 5e-11,
+        "normals": 2e-11,
+        "resamples": 5e-9,
+        "dense": 2.5e-11,
+        "streamed": 3e-10,
+        "accountings": 0.2,
+        "starts": 2.5,
+    },
+}
+# A rate or factor that is twice its default costs as much as one run estimated at twice.
+PULL = 1.0
+# Runs of less than a second count less, in proportion: errors there do not matter.
+SMALL_SECONDS = 1.0
+NEWEST_RUNS = 400
+# Time to ask a scheduler for: so many times the estimate at default rates, in these bounds. What
+# is cut off at a day goes on from its checkpoint.
+SLACK, LEAST_MINUTES, MOST_MINUTES = 5, 20, 24 * 60
+# Every run is judged by a fit to the runs of the other folds.
+FOLDS = 10
+SHOWN = (10, 50, 90)
+
+
+Kind = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """What a finished run was and cost. `kind`: of paper and job."""
+
+    tier: str
+    kind: Kind
+    counts: Mapping[str, float]
+    cpu_s: float
+    wall_s: float
+    memory_mb: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Seconds that a past run took, and what a fit to others would have said."""
+
+    tier: str
+    actual: float
+    estimate: float
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds per unit on one device, and how well they would have told each past run.
+
+    `factors`: of kinds of jobs that ran. `judged`: every past run of more than a second, estimated
+    from others. `waiting`: median of wall over CPU time.
+    """
+
+    device: str
+    seconds: Mapping[str, float]
+    factors: Mapping[Kind, float]
+    runs: int
+    judged: tuple[Judged, ...]
+    waiting: float
+
+    def estimate(self, counts: Mapping[str, float], kind: Kind) -> float:
+        """Seconds for this work: CPU time on a CPU, wall time on a GPU."""
+        total = sum(self.seconds[name] * count for name, count in counts.items())
+        return self.factors.get(kind, 1.0) * total
+
+    def spread(self, tier: str | None = None) -> dict[str, float] | None:
+        """Of actual over estimate (of one tier): runs, median, 10 and 90 % points, and of the sum.
+
+        None without a run.
+        """
+        chosen = [run for run in self.judged if tier in (None, run.tier)]
+        if not chosen:
+            return None
+        low, median, high = np.percentile([run.actual / run.estimate for run in chosen], SHOWN)
+        return {
+            "runs": len(chosen),
+            "median": float(median),
+            "low": float(low),
+            "high": float(high),
+            "of_sum": sum(run.actual for run in chosen) / sum(run.estimate for run in chosen),
+        }
+
+
+def runtime_minutes(atlas: Atlas, spec_id: str) -> int:
+    """Minutes to ask a scheduler for, on the spec's device; `auto` is a GPU.
+
+    From default rates: what a scheduler is asked for does not depend on what ran before.
+    """
+    return _minutes(work_of(atlas, spec_id), atlas.device(spec_id))
+
+
+def features_minutes(atlas: Atlas, features_id: str) -> int:
+    """The same for features of a frozen backbone."""
+    return _minutes(work_of_features(atlas.frozen_features[features_id]), atlas.features_device())
+
+
+def _minutes(found: Work, device: str) -> int:
+    gpu = found.on_gpu and device != "cpu"
+    unit = DEFAULTS["cuda" if gpu else "cpu"]
+    seconds = sum(unit[name] * count for name, count in found.counts.items())
+    # A step of 1e-300 makes infinitely many of them.
+    return math.ceil(min(max(LEAST_MINUTES, SLACK * seconds / 60), MOST_MINUTES))
+
+
+def past_runs(results: Path, device: str) -> list[PastRun]:
+    """The newest runs under `results` (every tier) on this kind of machine and on `device`.
+
+    A record that cannot be read, or whose backbone's cannot, or of a kind without a count, is
+    passed over: an estimate must not fail for an old file.
+    """
+    costs = sorted(
+        results.glob("*/runs/*/*/cost.json"), key=lambda path: path.stat().st_mtime, reverse=True
+    )
+    return [run for path in costs[:NEWEST_RUNS] for run in _read(path, device)]
+
+
+def fit(runs: Sequence[PastRun], device: str) -> Rates:
+    """Rates of `device` from its past runs; the defaults if there are none."""
+    defaults = DEFAULTS[device]
+    if not runs:
+        return Rates(device, defaults, {}, 0, (), 1.0)
+    actual = np.array([run.cpu_s if device == "cpu" else run.wall_s for run in runs])
+    kinds = sorted({run.kind for run in runs})
+    problem = _Problem(
+        np.array([[run.counts.get(name, 0.0) for name in FEATURES] for run in runs]),
+        np.array([kinds.index(run.kind) for run in runs]),
+        np.log(actual),
+        np.minimum(1, actual / SMALL_SECONDS),
+        np.array([defaults[name] for name in FEATURES]),
+    )
+    everyone = np.arange(len(runs))
+    fold = everyone % min(FOLDS, len(runs))
+    estimates = np.full(len(runs), np.nan)
+    for each in range(fold.max() + 1 if len(runs) > 1 else 0):
+        left_out = fold == each
+        estimates[left_out] = problem.estimates(problem.solve(~left_out), left_out)
+    judged = np.flatnonzero((actual > SMALL_SECONDS) & np.isfinite(estimates))
+    seconds, factors = problem.solve(everyone >= 0)
+    return Rates(
+        device,
+        dict(zip(FEATURES, map(float, seconds), strict=True)),
+        dict(zip(kinds, map(float, factors), strict=True)),
+        len(runs),
+        tuple(Judged(runs[i].tier, float(actual[i]), float(estimates[i])) for i in judged),
+        float(np.median([run.wall_s / run.cpu_s for run in runs])),
+    )
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Past runs as arrays over runs: counts (runs, features), kind, log seconds and weight.
+
+    unit: default seconds per unit (features,).
+    """
+
+    counts: np.ndarray
+    kind: np.ndarray
+    log_actual: np.ndarray
+    weight: np.ndarray
+    unit: np.ndarray
+
+    def solve(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Seconds per unit, and the factor of every kind, from the chosen runs (a mask)."""
+        # Takes half a second to import, and no plan without past runs needs it.
+        from scipy.optimize import least_squares
+
+        counts, kind = self.counts[chosen], self.kind[chosen]
+        target, weight = self.log_actual[chosen], self.weight[chosen]
+        unit = self.unit * np.exp(np.median(target - np.log(counts @ self.unit)))
+        features, kinds = len(unit), int(self.kind.max()) + 1
+        is_kind = np.eye(kinds)[kind]
+
+        def seconds(logs: np.ndarray) -> np.ndarray:
+            return counts * (unit * np.exp(logs[:features]))
+
+        def errors(logs: np.ndarray) -> np.ndarray:
+            found = np.log(seconds(logs).sum(1)) + logs[features:][kind] - target
+            return np.concatenate([weight * found, PULL * logs])
+
+        def slopes(logs: np.ndarray) -> np.ndarray:
+            parts = seconds(logs)
+            shares = np.hstack([parts / parts.sum(1, keepdims=True), is_kind])
+            return np.vstack([weight[:, None] * shares, PULL * np.eye(len(logs))])
+
+        start = np.zeros(features + kinds)
+        logs = least_squares(errors, start, slopes, method="lm").x
+        return unit * np.exp(logs[:features]), np.exp(logs[features:])
+
+    def estimates(self, solved: tuple[np.ndarray, np.ndarray], chosen: np.ndarray) -> np.ndarray:
+        """Seconds of the chosen runs."""
+        seconds, factors = solved
+        return (self.counts[chosen] @ seconds) * factors[self.kind[chosen]]
+
+
+def size_of(record: Mapping[str, Any]) -> Size:
+    """Size of the data set that a record was made from, if any."""
+    if record["data"] is None:
+        return NO_DATA
+    shapes = record["data"]["shapes"]
+    (n_train, inputs), (n_add, _) = shapes["x_train"], shapes["x_add"]
+    return Size(n_train, n_add, inputs)
+
+
+def _read(path: Path, device: str) -> Iterator[PastRun]:
+    try:
+        cost, record = read_json(path), read_record(path.with_name("record.json"))
+        fields = record["spec"]
+        if fields.get("backbone"):
+            trained = path.parents[2] / "pretrain" / fields["backbone"] / "record.json"
+            fields["backbone"] = read_record(trained)["spec"]
+        if cost["machine"] != platform.machine() or (fields["key"], fields["kind"]) not in COUNTS:
+            return
+        done = work(fields, size_of(record))
+        # Work that stays on the CPU says nothing about the GPU of its host.
+        where = cost["device"] if done.on_gpu else "cpu"
+        numbers = [float(cost[name]) for name in ("cpu_s", "wall_s", "peak_memory_mb")]
+    except (InputError, KeyError, TypeError, ValueError):
+        return
+    if where == device and min(numbers) > 0:
+        tier = path.parents[3].name
+        yield PastRun(tier, (fields["key"], fields["kind"]), done.counts, *numbers)

@@ -1,1 +1,0 @@
-"""One module per paper: records in; csv, pdf and png out."""

@@ -1,0 +1,1 @@
+"""What jobs of all papers share: a spec in, a record out."""

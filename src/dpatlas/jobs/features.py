@@ -1,0 +1,97 @@
+"""features: what a frozen backbone shows of a data set, computed once for all jobs that need it.
+
+No spec and no record: the manifest names data set, backbone, code and device.
+"""
+
+import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpatlas.core.digest import code_digest
+from dpatlas.core.files import check_writable
+from dpatlas.core.progress import say
+from dpatlas.core.records import versions
+from dpatlas.data.features import PARTS, save
+from dpatlas.data.prepared import load
+from dpatlas.errors import ArgumentParser, InputError, run_command
+from dpatlas.jobs.job import numerics, resolve_device, torch_device
+from dpatlas.jobs.private_records import check_fits, check_parts, identity
+from dpatlas.models import backbone as backbones
+from dpatlas.models.precision import passes
+
+MODULE = "dpatlas.jobs.features"
+
+
+def features(data: Path, backbone: Path, output: Path, device: str) -> dict[str, Any]:
+    """Write the features that the backbone in a folder has of the prepared set with this manifest.
+
+    They are named after the folder `output`; the manifest is returned. Raises InputError for a
+    missing part, for data scaled or shaped otherwise than those that the backbone takes, and for a
+    backbone that gives no record to train on finite features.
+    """
+    check_writable(output)
+    device = resolve_device(device)
+    prepared, taken = load(data.parent), backbones.load(backbone)
+    check_parts(prepared)
+    check_fits(taken, prepared)
+    images = {part: getattr(prepared, f"x_{part}") for part in PARTS}
+    with numerics(device), passes():
+        network = taken.network.to(torch_device(device))
+        chunks = {part: backbones.feature_chunks(network, x) for part, x in images.items()}
+        # Written first, so that a backbone without use leaves no file.
+        chunks["train"] = some_finite(chunks["train"], backbone, data.parent.name)
+        return save(
+            output,
+            chunks,
+            {part: getattr(prepared, f"y_{part}") for part in PARTS},
+            network.head.in_features,
+            {
+                "id": output.name,
+                "data": {"id": data.parent.name, "sha256": prepared.sha256},
+                "backbone": identity(taken),
+                "code_digest": code_digest(MODULE),
+                "versions": versions("torch", "numpy"),
+                "device": device,
+            },
+        )
+
+
+def some_finite(chunks: Iterable[np.ndarray], backbone: Path, data: str) -> Iterator[np.ndarray]:
+    """The chunks (rows, features); InputError at their end if every row has NaN or infinity.
+
+    Fewer such rows pass: a job that ended for one private record would tell of it, and training
+    counts it as zero.
+    """
+    found = False
+    for chunk in chunks:
+        found = found or bool(np.isfinite(chunk).all(axis=1).any())
+        yield chunk
+    if not found:
+        raise InputError(
+            f"--backbone {backbone}",
+            f"NaN or infinity in the features of every training record of {data}",
+            "a backbone with finite features; its weights may be damaged: make it again",
+        )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """One data set and one backbone from the command line."""
+    parser = ArgumentParser(prog=f"python -m {MODULE}", description="Take a backbone's features.")
+    parser.add_argument("--data", required=True, type=Path, help="manifest of the prepared data")
+    parser.add_argument("--backbone", required=True, type=Path, help="folder of the backbone")
+    parser.add_argument("--output", required=True, type=Path, help="folder to write to")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, auto; with -tf32")
+    options = parser.parse_args(arguments)
+    manifest = features(options.data, options.backbone, options.output, options.device)
+    records, width = manifest["arrays"]["x_train"]["shape"]
+    say(f"{manifest['id']}: {records} training records, {width} features each")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main, sys.argv[1:]))

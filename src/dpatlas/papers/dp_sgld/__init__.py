@@ -1,0 +1,1 @@
+"""dp_sgld: Langevin SGD against DP-SGD (Ryffel et al. 2022)."""

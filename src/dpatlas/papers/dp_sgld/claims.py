@@ -1,0 +1,157 @@
+"""dp_sgld: the comparisons behind each claim on accuracy, from the paper's records.
+
+Accuracies are shares of the test records. Intervals are over runs, which draw batches and noise
+afresh; the split of the data and the setting that an arm chose on the validation records are those
+of the record. Regressions share no draws; fine-tunings of one number start from the same head and
+are compared in pairs.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dpatlas.core.statistics import Comparison, difference_estimate
+from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
+from dpatlas.papers.dp_sgld import claims_exact as claims_dp_sgld_exact
+from dpatlas.papers.dp_sgld.formulas.theorems import SCHEDULES
+
+Record = Mapping[str, Any]
+# DP-SGD that accounts for add_remove stands in the rows once, for both counts of DP-SGLD's K.
+DP_SGD_UNDER = {"published": "published", "theorem": "published", "guaranteed": "guaranteed"}
+
+
+def beats(
+    records: PaperRecords,
+    *,
+    group: str,
+    schedule: str,
+    comparison: str,
+    epsilon: float,
+    above: float,
+) -> Evidence:
+    """Accuracy of DP-SGLD less that of DP-SGD exceeds `above` in every record of the schedule."""
+    opponent = {"method": "dp-sgd", "comparison": DP_SGD_UNDER[comparison], "epsilon": epsilon}
+    comparisons = [
+        _difference(
+            record,
+            _langevin(record, schedule, comparison, epsilon),
+            _arm(record, **opponent),
+            f"DP-SGLD ({schedule} steps) less DP-SGD",
+            above=above,
+        )
+        for record in _with_schedule(records, group, schedule)
+    ]
+    return Evidence([comparisons])
+
+
+def near_no_dp(
+    records: PaperRecords, *, group: str, comparison: str, epsilon: float, within: float
+) -> Evidence:
+    """Accuracy of DP-SGLD is less than `within` below that without privacy.
+
+    In every record, for both schedules of step sizes.
+    """
+    comparisons = [
+        _difference(
+            record,
+            _langevin(record, schedule, comparison, epsilon),
+            _arm(record, method="no-dp"),
+            f"DP-SGLD ({schedule} steps) less No DP",
+            above=-within,
+        )
+        for schedule in SCHEDULES
+        for record in _with_schedule(records, group, schedule)
+    ]
+    return Evidence([comparisons])
+
+
+def gains_from_more_layers(
+    records: PaperRecords,
+    *,
+    group: str,
+    method: str,
+    epsilon: float | None = None,
+    above: float = -math.inf,
+    below: float = math.inf,
+) -> Evidence:
+    """Accuracy with the most trained parameters less that with the fewest, in pairs of runs.
+
+    epsilon: None for `no-dp`.
+    """
+    comparisons = []
+    for record in records.group(group):
+        arms = _arms(record, method=method, epsilon=epsilon)
+        if len(arms) < 2:
+            raise NotRun(f"{record['id']} trains one choice of layers; the claim needs two")
+        arms = sorted(arms, key=lambda arm: arm["trained_parameters"])
+        label = f"{method}, {arms[-1]['unfreeze']} trained, less {arms[0]['unfreeze']} alone"
+        limits = {"above": above, "below": below}
+        comparisons.append(_difference(record, arms[-1], arms[0], label, paired=True, **limits))
+    return Evidence([comparisons])
+
+
+def beats_after_long_training(
+    records: PaperRecords, *, group: str, epsilon: float, above: float
+) -> Evidence:
+    """Accuracy of repaired full-batch DP-SGLD less that of DP-SGD exceeds `above`.
+
+    At the most steps of every record; both guarantee `epsilon`.
+    """
+    comparisons = []
+    for record in records.group(group):
+        steps = max(row["steps"] for row in record["metrics"]["rows"])
+        keys = {"comparison": "guaranteed", "epsilon": epsilon, "steps": steps}
+        arms = [_arm(record, method=method, **keys) for method in ("repaired-full", "dp-sgd")]
+        label = f"repaired DP-SGLD less DP-SGD after {steps} steps"
+        comparisons.append(_difference(record, *arms, label, above=above))
+    return Evidence([comparisons])
+
+
+ACCURACY = (beats, near_no_dp, gains_from_more_layers, beats_after_long_training)
+TESTS: dict[str, Callable[..., Evidence]] = {
+    **{test.__name__: test for test in ACCURACY},
+    **claims_dp_sgld_exact.TESTS,
+}
+
+
+def _with_schedule(records: PaperRecords, group: str, schedule: str) -> list[Record]:
+    found = [
+        record
+        for record in records.group(group)
+        if record["spec"]["schedule"] in (schedule, "both")
+    ]
+    if not found:
+        raise NotRun(f"group {group} has no {schedule} steps")
+    return found
+
+
+def _langevin(record: Record, schedule: str, comparison: str, epsilon: float) -> Record:
+    keys = {"schedule": schedule, "comparison": comparison, "epsilon": epsilon}
+    return _arm(record, method="dp-sgld", **keys)
+
+
+def _arm(record: Record, **keys: Any) -> Record:
+    return _arms(record, **keys)[0]
+
+
+def _arms(record: Record, **keys: Any) -> Sequence[Record]:
+    """Rows of a record that agree with `keys`; NotRun if there is none."""
+    rows = record["metrics"]["rows"]
+    found = [row for row in rows if all(row[name] == value for name, value in keys.items())]
+    if not found:
+        wanted = ", ".join(f"{name} {value}" for name, value in keys.items())
+        raise NotRun(f"{record['id']} has no row with {wanted}")
+    return found
+
+
+def _difference(
+    record: Record,
+    first: Record,
+    second: Record,
+    label: str,
+    *,
+    paired: bool = False,
+    **limits: float,
+) -> Comparison:
+    estimate = difference_estimate(first["accuracy"], second["accuracy"], paired=paired)
+    return Comparison(f"accuracy of {label} in {record['id']}", estimate, **limits)

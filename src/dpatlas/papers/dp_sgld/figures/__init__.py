@@ -1,0 +1,1 @@
+"""Figures and tables: records in; csv, pdf and png out."""

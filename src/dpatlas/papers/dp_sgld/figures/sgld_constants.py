@@ -1,0 +1,157 @@
+"""Table 4 of dp_sgld: beta, beta / lambda and the ratio that decides between the theorems' K."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.figures.words import in_words
+from dpatlas.papers.dp_sgld.formulas.published import PRINTED_TABLE_4, TABLE_4
+from dpatlas.papers.dp_sgld.formulas.theorems import smoothness, table4_ratio
+from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.show.series import backbone_name, of_kind
+from dpatlas.show.tables import Math, Part
+
+CONSTANTS = (
+    "part",
+    "dataset",
+    "features",
+    "n",
+    "inputs",
+    "classes",
+    "lambda",
+    "epsilon",
+    "delta",
+    "beta",
+    "beta_public",
+    "beta_over_lambda_printed",
+    "beta_over_lambda",
+    "ratio_printed",
+    "ratio_classes",
+    "ratio_parameters",
+)
+
+
+def sgld_constants(records: Records, settings: Settings) -> ShownTable:
+    """Table 4: the printed rows recomputed under both readings of d, and our data sets."""
+    found = of_kind(records, "accuracy")
+    if not found:
+        raise InputError("--records", "none of kind accuracy", "at least one")
+    printed = printed_rows([record["id"] for record in found])
+    ours = list({_problem(row): row for record in found for row in our_rows(record)}.values())
+    parts = [constants_part("As printed", printed), constants_part("Our data", ours)]
+    return ShownTable(CONSTANTS, [*printed, *ours], parts)
+
+
+def printed_rows(runs: list[str]) -> list[Row]:
+    """Table 4's three rows."""
+    rows = []
+    for problem in TABLE_4:
+        beta, condition, ratio = PRINTED_TABLE_4[problem.dataset, problem.backbone]
+        rows.append(
+            {
+                "part": "printed",
+                "dataset": problem.dataset,
+                "features": problem.backbone,
+                "n": problem.n,
+                "inputs": problem.features,
+                "classes": problem.classes,
+                "lambda": problem.lam,
+                "epsilon": 1.0,
+                "delta": 1e-5,
+                "beta": beta,
+                "beta_over_lambda_printed": condition,
+                "beta_over_lambda": problem.beta / problem.lam,
+                "ratio_printed": ratio,
+                "ratio_classes": problem.ratio(problem.classes),
+                "ratio_parameters": problem.ratio(problem.parameters),
+                "runs": runs,
+            }
+        )
+    return rows
+
+
+def our_rows(record: Mapping[str, Any]) -> list[Row]:
+    """One row for every lambda that DP-SGLD chose in an `accuracy` record."""
+    fields, metrics = record["spec"], record["metrics"]
+    n, classes = metrics["n_train"], metrics["classes"]
+    chosen = {row["lambda"] for row in metrics["rows"] if row["method"] == "dp-sgld"}
+    epsilon, delta = min(fields["epsilons"]), fields["delta"]
+    rows = []
+    for lam in sorted(chosen):
+        beta = metrics["mean_eigenvalue"] / 2 + lam
+        condition = beta / lam
+        ratios = {
+            name: float(table4_ratio(n, epsilon, delta, d, condition))
+            for name, d in (
+                ("ratio_classes", classes),
+                ("ratio_parameters", classes * metrics["inputs"]),
+            )
+        }
+        rows.append(
+            {
+                "part": "ours",
+                "dataset": fields["data"]["name"],
+                "features": in_words(fields["features"], backbone_name(record)),
+                "n": n,
+                "inputs": metrics["inputs"],
+                "classes": classes,
+                "lambda": lam,
+                "epsilon": epsilon,
+                "delta": delta,
+                "beta": beta,
+                "beta_public": float(smoothness(fields["feature_norm"], lam)),
+                "beta_over_lambda": condition,
+                **ratios,
+                "runs": [record["id"]],
+            }
+        )
+    return rows
+
+
+def _problem(row: Row) -> tuple:
+    """What tells rows apart: schedules of steps share them."""
+    return tuple(value for name, value in row.items() if name != "runs")
+
+
+def constants_part(caption: str, rows: Sequence[Row]) -> Part:
+    """Both readings of d beside what is printed."""
+    first = rows[0] if rows else {"epsilon": 1.0, "delta": 1e-5}
+    printed = [
+        (name, heading)
+        for name, heading in (
+            ("beta_over_lambda_printed", Math(r"\beta/\lambda \text{, printed}")),
+            ("ratio_printed", "ratio, printed"),
+            ("beta_public", Math(r"\beta \text{ of a record, public}")),
+        )
+        if any(row.get(name) is not None for row in rows)
+    ]
+    names = (
+        "dataset",
+        "features",
+        "n",
+        "classes",
+        "inputs",
+        "lambda",
+        "beta",
+        "beta_over_lambda",
+        "ratio_classes",
+        "ratio_parameters",
+    )
+    headings = (
+        "data set",
+        "features",
+        "n",
+        "classes",
+        "inputs",
+        Math(r"\lambda"),
+        Math(r"\beta"),
+        Math(r"\beta/\lambda"),
+        "ratio, d = classes",
+        "ratio, d = classes x inputs",
+    )
+    return Part(
+        f"{caption}: ratio = eps n^2 / (alpha d) / (beta/lambda)^2 at eps = {first['epsilon']:g}, "
+        f"delta = {first['delta']:g}; beta = lambda_max(mean x x^T)/2 + lambda, which is private",
+        (*headings, *(heading for _, heading in printed)),
+        [tuple(row.get(name) for name in (*names, *(name for name, _ in printed))) for row in rows],
+    )

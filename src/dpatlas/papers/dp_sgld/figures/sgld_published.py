@@ -1,0 +1,246 @@
+"""What dp_sgld published, what its settings guarantee, and what our runs reach with such noise."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dpatlas.core.statistics import mean_estimate
+from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.figures.words import in_words
+from dpatlas.papers.dp_sgld.formulas.published import COUNTS, PUBLISHED_RUNS, PublishedRun
+from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.show.panels import select
+from dpatlas.show.series import backbone_name, of_kind, only
+from dpatlas.show.tables import Math, Measured, Part
+
+SETTINGS = (
+    "part",
+    "table",
+    "dataset",
+    "backbone",
+    "n",
+    "eta",
+    "lambda",
+    "max_grad_norm",
+    "sigma",
+    "epochs",
+    "steps",
+    "delta",
+    "printed_epsilon",
+    "claimed_epochs",
+    "claimed_steps",
+    "noise_multiplier",
+    "guaranteed_add_remove",
+    "guaranteed_replace_one",
+    "dp_sgd_noise_multiplier",
+    "dp_sgd_pld",
+    "dp_sgd_rdp",
+)
+METHODS = ("dp-sgld", "dp-sgd")
+REACHED = (
+    "stands_for",
+    "features",
+    "schedule",
+    "epsilon",
+    *(
+        f"{method}_{comparison}{part}".replace("-", "_")
+        for method in METHODS
+        for comparison in ("published", "guaranteed")
+        for part in ("", "_standard_error", "_guaranteed_epsilon")
+    ),
+    "accuracy_runs",
+)
+
+
+def sgld_published(records: Records, settings: Settings) -> ShownTable:
+    """The published settings, what Thm 3.2 and ordinary accounting give, and our accuracy."""
+    record = only(records, "privacy_loss")
+    found = record["metrics"]["published"]
+    published = [
+        published_row(run, accounted, record["id"])
+        for run, accounted in zip(PUBLISHED_RUNS, found, strict=True)
+    ]
+    reached = [row for each in of_kind(records, "accuracy") for row in reached_rows(each)]
+    parts = [published_part(published), baseline_part(published)]
+    if reached:
+        parts.append(reached_part(reached))
+    return ShownTable((*SETTINGS, *REACHED), [*published, *reached], parts)
+
+
+def published_row(run: PublishedRun, accounted: Mapping[str, Any], record: str) -> Row:
+    """One DP-SGLD row of Tables 1 and 2; InputError where the record is of another row."""
+    names = ("table", "dataset", "backbone", "steps")
+    if any(accounted[name] != getattr(run, name) for name in names):
+        raise InputError(record, "other published settings", "a record of this code")
+    claims = {f"claimed_{count}": run.claimed_epsilon(count) for count in COUNTS}
+    return {
+        "part": "published",
+        **{name: accounted[name] for name in names},
+        "n": run.n,
+        "eta": run.eta,
+        "lambda": run.lam,
+        "max_grad_norm": run.L,
+        "sigma": run.sigma,
+        "epochs": run.epochs,
+        "delta": run.delta,
+        "printed_epsilon": run.printed_epsilon,
+        **claims,
+        "noise_multiplier": accounted["noise_multiplier"],
+        "guaranteed_add_remove": accounted["add_remove"],
+        "guaranteed_replace_one": accounted["replace_one"],
+        **{f"dp_sgd_{name}": value for name, value in accounted["dp_sgd"].items()},
+        "runs": [record],
+    }
+
+
+def published_part(rows: Sequence[Row]) -> Part:
+    """DP-SGLD's epsilon by every count."""
+    names = (
+        "table",
+        "dataset",
+        "backbone",
+        "lambda",
+        "max_grad_norm",
+        "sigma",
+        "epochs",
+        "delta",
+        "printed_epsilon",
+        "claimed_epochs",
+        "claimed_steps",
+        "guaranteed_add_remove",
+        "guaranteed_replace_one",
+    )
+    headings = (
+        "table",
+        "data set",
+        "backbone",
+        "eta",
+        Math(r"\lambda"),
+        "L",
+        Math(r"\sigma"),
+        "epochs",
+        Math(r"\delta"),
+        "eps, printed",
+        "Thm 3.2, K = epochs",
+        "Thm 3.2, K = steps",
+        "all iterates, Poisson, add/remove, PLD",
+        "all iterates, without replacement, replace one, RDP",
+    )
+    return Part(
+        "DP-SGLD as published, batch 128: the printed eps is recovered with K = number of epochs; "
+        "L and beta as in the authors' code; accounted at the first, largest step",
+        headings,
+        [
+            (
+                *(row[name] for name in names[:3]),
+                "decreasing" if row["eta"] is None else f"{row['eta']:g}",
+                *(row[name] for name in names[3:]),
+            )
+            for row in rows
+        ],
+    )
+
+
+def baseline_part(rows: Sequence[Row]) -> Part:
+    """DP-SGD's settings, once for every data set."""
+    once = {(row["dataset"], row["epochs"]): row for row in rows}.values()
+    return Part(
+        "DP-SGD as published: Poisson batches of 128, add/remove",
+        ("data set", "epochs", "delta", "noise multiplier", "eps, RDP", "eps, PLD"),
+        [
+            (
+                row["dataset"],
+                row["epochs"],
+                row["delta"],
+                row["dp_sgd_noise_multiplier"],
+                row["dp_sgd_rdp"],
+                row["dp_sgd_pld"],
+            )
+            for row in once
+        ],
+    )
+
+
+def reached_rows(record: Mapping[str, Any]) -> list[Row]:
+    """Test accuracy of an `accuracy` record, a row per epsilon and schedule.
+
+    Two classes stand for Pneumonia, more for CIFAR-10.
+    """
+    fields, metrics = record["spec"], record["metrics"]
+    found = metrics["rows"]
+    schedules = dict.fromkeys(row["schedule"] for row in found if row["method"] == "dp-sgld")
+    rows = []
+    for schedule, epsilon in ((s, e) for s in schedules for e in fields["epsilons"]):
+        row = {
+            "part": "ours",
+            "dataset": fields["data"]["name"],
+            "stands_for": "Pneumonia" if metrics["classes"] == 2 else "CIFAR10",
+            "features": in_words(fields["features"], backbone_name(record)),
+            "schedule": schedule,
+            "epsilon": epsilon,
+            "n": metrics["n_train"],
+            "delta": fields["delta"],
+            "accuracy_runs": fields["runs"],
+            "runs": [record["id"]],
+        }
+        for method in METHODS:
+            for comparison in ("published", "guaranteed"):
+                own = schedule if method == "dp-sgld" else None
+                keys = {"method": method, "comparison": comparison, "epsilon": epsilon}
+                arm = select(found, **keys, schedule=own)
+                row |= _accuracy(f"{method}_{comparison}".replace("-", "_"), arm)
+        rows.append(row)
+    return rows
+
+
+def _accuracy(name: str, arm: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Mean, standard error and guarantee of the one arm; nothing where there is none."""
+    if not arm:
+        return {}
+    values = arm[0]["accuracy"]
+    estimate = mean_estimate(values)
+    return {
+        name: estimate.value,
+        f"{name}_standard_error": estimate.standard_error if len(values) > 1 else None,
+        f"{name}_guaranteed_epsilon": arm[0]["guaranteed_epsilon"],
+    }
+
+
+def reached_part(rows: Iterable[Row]) -> Part:
+    """Accuracy at the published noise and at noise calibrated to the same guaranteed eps."""
+    return Part(
+        "Our runs: test accuracy, mean ± standard error; at the published noise (Thm 3.2 with "
+        "K = epochs; DP-SGD: add/remove) and at equal guaranteed eps (replace one)",
+        (
+            "data set",
+            "in the place of",
+            "features",
+            "steps",
+            "eps",
+            "DP-SGLD, published noise",
+            "which guarantees eps",
+            "DP-SGD, published",
+            "DP-SGLD, eps guaranteed",
+            "DP-SGD, eps guaranteed",
+        ),
+        [
+            (
+                row["dataset"],
+                row["stands_for"],
+                row["features"],
+                row["schedule"],
+                row["epsilon"],
+                _measured(row, "dp_sgld_published"),
+                row.get("dp_sgld_published_guaranteed_epsilon"),
+                _measured(row, "dp_sgd_published"),
+                _measured(row, "dp_sgld_guaranteed"),
+                _measured(row, "dp_sgd_guaranteed"),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _measured(row: Row, name: str) -> Measured | None:
+    if row.get(name) is None:
+        return None
+    return Measured(row[name], row[f"{name}_standard_error"])

@@ -1,0 +1,197 @@
+"""dp_sgld, Table 3: DP-SGD and SGD when the last blocks of the backbone are trained as well.
+
+Every arm starts from the public backbone with a head of its own, tunes its learning rate on the
+validation records and runs the best one `runs` times afresh (`search`). Frozen parts get no
+noise; the clip bound is on the gradient of all trained parts together.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpatlas.core.guard import integer, one_of, real
+from dpatlas.errors import InputError
+from dpatlas.jobs.job import Job
+from dpatlas.jobs.private_plan import DpSgdPlan
+from dpatlas.jobs.private_records import PARTS, check_parts, identity, load_backbone
+from dpatlas.jobs.search import Search, Setting, Trial, accuracy
+from dpatlas.models.backbone import CHUNK, Backbone
+from dpatlas.papers.dp_sgld.jobs.regression import NO_CLIP, arms_ledger, sgd_facts
+from dpatlas.privacy.accounting import RELATIONS
+from dpatlas.privacy.ledger import Ran
+from dpatlas.privacy.samplers import Poisson
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
+
+DOMAINS = {
+    "batch": integer(ge=1),
+    "steps": integer(ge=1),
+    "max_grad_norm": real(gt=0),
+    "relation": one_of(*RELATIONS),
+}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is trained, under the spec's name for it; epsilon None without privacy."""
+
+    unfreeze: str
+    trainable: tuple[str, ...]
+    epsilon: float | None
+
+
+def finetune(job: Job) -> dict[str, Any]:
+    """Metrics and ledger of a spec of kind `finetune`.
+
+    `rows`: per arm what is trained, the best learning rate and its accuracies, as in
+    `sgld_accuracy.accuracy`. The ledger has one entry per arm.
+
+    Raises InputError for settings outside their domains, for prefixes that name no part of the
+    backbone, and for an accountant that cannot take Poisson batches under `relation`.
+    """
+    fields, data = job.spec.fields, job.data
+    for name, domain in DOMAINS.items():
+        domain.check(name, fields[name])
+    check_parts(data)
+    backbone = load_backbone(job)
+    arms = list(arms_of(fields))
+    tuning = FineTuning(job, backbone)
+    for arm in arms:
+        tuning.trained_parameters(arm.trainable)
+    search = Search(
+        job,
+        arms,
+        arm_facts,
+        lambda arm: list(tuning.settings_of(arm)),
+        named=arm_name,
+        in_ledger=lambda row: {"require_private": row["epsilon"] is not None},
+    )
+    rows = search.run()
+    metrics = {
+        **{f"n_{part}": len(getattr(data, f"y_{part}")) for part in PARTS},
+        "classes": len(data.classes),
+        "backbone": {**identity(backbone), "architecture": backbone.architecture},
+        "rows": rows,
+    }
+    return {"metrics": metrics, "ledger": tuning.ledger(search)}
+
+
+def arms_of(fields: dict[str, Any]) -> Iterator[Arm]:
+    """Without privacy first, then at each epsilon; the fewest trained parts first in each."""
+    for epsilon, chosen in product([None, *fields["epsilons"]], fields["unfreeze"]):
+        yield Arm(chosen["name"], tuple(chosen["trainable"]), epsilon)
+
+
+def arm_facts(arm: Arm) -> dict[str, Any]:
+    """What a row says of its arm."""
+    method = "no-dp" if arm.epsilon is None else "dp-sgd"
+    return {"method": method, "unfreeze": arm.unfreeze, "epsilon": arm.epsilon}
+
+
+class FineTuning:
+    """The settings of every arm on the job's data."""
+
+    def __init__(self, job: Job, backbone: Backbone):
+        fields, data = job.spec.fields, job.data
+        self.job, self.fields, self.backbone = job, fields, backbone
+        self.labels = {part: self._tensor(getattr(data, f"y_{part}")) for part in PARTS}
+        images = {part: getattr(data, f"x_{part}") for part in PARTS}
+        self.images = {part: self._tensor(x) for part, x in images.items()}
+        self._inputs: tuple[tuple[str, ...], dict[str, Tensor]] = ((), {})
+        self.plan = DpSgdPlan(
+            Poisson(len(self.labels["train"]), fields["batch"]),
+            fields["steps"],
+            fields["delta"],
+            fields["relation"],
+            fields.get("accountant", "auto"),
+        )
+
+    def _tensor(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(values).to(self.job.device)
+
+    def settings_of(self, arm: Arm) -> Iterator[Setting]:
+        """One setting per learning rate."""
+        noise_multiplier = self.plan.noise_multiplier(arm.epsilon)
+        for lr in self.fields["lrs"]:
+            yield self._setting(arm, lr, noise_multiplier)
+
+    def _setting(self, arm: Arm, lr: float, noise_multiplier: float) -> Setting:
+        plan, max_grad_norm = self.plan, self.fields["max_grad_norm"]
+        phase = TrainingPhase(
+            plan.sampler,
+            noise_multiplier,
+            NO_CLIP if arm.epsilon is None else max_grad_norm,
+            plan.steps,
+            lr,
+            trainable=arm.trainable,
+        )
+
+        def score(trial: Trial) -> tuple[float, Ran]:
+            network = self._network(trial.number)
+            frozen, model = network.split(self._trained(network, arm.trainable))
+            x = self._inputs_behind(frozen)
+            given = {"noise": trial.noise, "repetition": trial.repetition}
+            training = PrivateTraining(model, [phase], x["train"], self.labels["train"], **given)
+            trial.finish(training)
+            seen = _outputs(model, x[trial.part]).cpu()
+            return accuracy(seen, self.labels[trial.part].cpu()), training.ran
+
+        facts = sgd_facts(plan, arm.epsilon, lr, max_grad_norm, noise_multiplier)
+        facts["trained_parameters"] = self.trained_parameters(arm.trainable)
+        return Setting(facts, lambda: plan.stated(noise_multiplier), score)
+
+    def _network(self, run: int) -> nn.Module:
+        """The backbone with a new head; the same one in the same run of every setting."""
+        network = self.backbone.with_new_head(
+            len(self.job.data.classes),
+            key=self.job.spec.key,
+            run=run,
+            base_seed=self.fields["seed"],
+        )
+        return network.to(self.job.device)
+
+    def _inputs_behind(self, frozen: nn.Sequential) -> dict[str, Tensor]:
+        """What the first trained part sees of every part of the data: it never changes."""
+        parts = tuple(name for name, _ in frozen.named_children())
+        if not self._inputs[1] or self._inputs[0] != parts:
+            found = {part: _outputs(frozen, x) for part, x in self.images.items()}
+            self._inputs = parts, found
+        return self._inputs[1]
+
+    def trained_parameters(self, trainable: Sequence[str]) -> int:
+        """How many numbers are trained; InputError for a prefix that holds none."""
+        network = self._network(0)
+        counts = {name: value.numel() for name, value in network.named_parameters()}
+        return sum(counts[name] for name in self._trained(network, trainable))
+
+    def _trained(self, network: nn.Module, trainable: Sequence[str]) -> list[str]:
+        """Names of the trained parameters; InputError for a prefix that holds none."""
+        names = [name for name, _ in network.named_parameters()]
+        for prefix in trainable:
+            if not any(belongs(name, prefix) for name in names):
+                parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in names))
+                raise InputError("trainable", repr(prefix), f"prefixes among {parts}")
+        return [name for name in names if any(belongs(name, prefix) for prefix in trainable)]
+
+    def ledger(self, search: Search) -> dict[str, Any]:
+        """A ledger per arm, and what they share."""
+        return arms_ledger(
+            f"DP-SGD, flat clipping, {self.backbone.architecture}",
+            f"max_grad_norm {self.fields['max_grad_norm']:g} on all trained parts together",
+            search,
+        )
+
+
+def arm_name(row: dict[str, Any]) -> str:
+    """Of a row, in words."""
+    privacy = "without privacy" if row["epsilon"] is None else f"epsilon {row['epsilon']:g}"
+    return f"{row['unfreeze']}, {privacy}"
+
+
+def _outputs(model: nn.Module, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return torch.cat([model(rows) for rows in x.split(CHUNK)])

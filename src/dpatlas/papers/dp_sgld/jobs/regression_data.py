@@ -1,0 +1,92 @@
+"""dp_sgld: the records that softmax regression sees, bounded by a public norm."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpatlas.core.guard import one_of
+from dpatlas.core.progress import say
+from dpatlas.errors import InputError
+from dpatlas.jobs.job import Job
+from dpatlas.jobs.private_records import (
+    PARTS,
+    check_parts,
+    frozen_features,
+    identity,
+    load_backbone,
+)
+from dpatlas.papers.dp_sgld.formulas.theorems import smoothness_of_mean
+from dpatlas.privacy.langevin import bound_records
+
+FEATURES = one_of("penultimate", "softmax", "raw")
+NO_DIRECTION = 1e-12
+
+
+@dataclass(frozen=True)
+class Split:
+    """Bounded features (records, d) and labels of the three parts.
+
+    scaled_down: private records that were longer than the declared norm, or not finite.
+    backbone, features: which backbone showed which features, None for raw ones.
+    """
+
+    x: dict[str, Tensor]
+    labels: dict[str, Tensor]
+    classes: int
+    scaled_down: int
+    backbone: dict[str, str] | None
+    features: dict[str, str] | None
+
+    def facts(self) -> dict[str, Any]:
+        """For a record's metrics.
+
+        mean_eigenvalue: lambda_max(mean x x^T) of the private records, which is private information
+        and for the reader only: nothing is calibrated by it.
+        """
+        lam = 1.0
+        found = smoothness_of_mean(self.x["train"].double().numpy(), lam)
+        return {
+            **{f"n_{part}": len(self.labels[part]) for part in PARTS},
+            "inputs": self.x["train"].shape[1],
+            "classes": self.classes,
+            "scaled_down": self.scaled_down,
+            "mean_eigenvalue": float(2 * (found - lam)),
+            "backbone": self.backbone,
+            "features": self.features,
+        }
+
+
+def load_split(job: Job) -> Split:
+    """Features of the three parts as the spec asks for them, each record scaled by itself.
+
+    Raises InputError for a missing part, for another backbone than the spec's, for features that it
+    did not make and for data scaled otherwise than those it was trained on.
+    """
+    fields, data = job.spec.fields, job.data
+    FEATURES.check("features", fields["features"])
+    check_parts(data)
+    backbone = shown = None
+    if fields["features"] != "raw":
+        backbone = load_backbone(job)
+        shown = frozen_features(job, backbone)
+    x, scaled_down = {}, 0
+    for part in PARTS:
+        taken = torch.from_numpy(shown.x[part] if shown else getattr(data, f"x_{part}"))
+        if fields["features"] == "softmax":
+            if len(backbone.classes) < 2:
+                raise InputError("features", "softmax of a backbone without classes", "penultimate")
+            taken = torch.softmax(backbone.network.head(taken), 1)
+        if fields["normalise"]:
+            norms = torch.linalg.vector_norm(taken, dim=1, keepdim=True)
+            taken = fields["feature_norm"] * taken / norms.clamp_min(NO_DIRECTION)
+        bounded = bound_records(taken, fields["feature_norm"])
+        x[part] = bounded.x
+        scaled_down += bounded.scaled_down if part == "train" else 0
+    if scaled_down:
+        share = f"{scaled_down} of {len(x['train'])} private records"
+        say(f"{job.spec.id}: {share} scaled down to norm {fields['feature_norm']:g}")
+    labels = {part: torch.from_numpy(getattr(data, f"y_{part}")) for part in PARTS}
+    made = {"backbone": backbone and identity(backbone), "features": shown and shown.identity()}
+    return Split(x, labels, len(data.classes), scaled_down, **made)

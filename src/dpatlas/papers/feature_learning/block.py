@@ -1,0 +1,12 @@
+"""Registers feature_learning."""
+
+from dpatlas.core.blocks import Block
+
+BLOCK = Block(
+    key="feature_learning",
+    title="Private features of single-index models (M1 report)",
+    prefix="feat",
+    package="dpatlas.papers.feature_learning",
+    position=30,
+    kinds=("simulation",),
+)

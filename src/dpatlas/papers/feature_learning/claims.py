@@ -1,0 +1,252 @@
+"""feature_learning: the comparisons behind each claim, from the simulations.
+
+Intervals are over runs, which draw the direction, weights, records and noise afresh. Conditions of
+a sweep, and kinds of features, share a run's draws and are compared in pairs.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from dpatlas.core.statistics import Comparison, Estimate, difference_estimate, mean_estimate
+from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
+from dpatlas.papers.feature_learning.formulas.rates import (
+    largest_epsilon,
+    printed_first_layer_mu,
+    second_layer_mu,
+)
+from dpatlas.privacy.gaussian_dp import gaussian_mu
+
+Record = Mapping[str, Any]
+# Where a formula is held against exact accounting: delta, and eps as shares of its range.
+DELTAS = (1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)
+SHARES = (1e-3, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One record along its axis."""
+
+    record: Record
+
+    @property
+    def axis(self) -> str:
+        """What varies."""
+        return self.record["spec"]["axis"]
+
+    @property
+    def exponent(self) -> int:
+        """Information exponent of the link."""
+        return self.record["metrics"]["link"]["information_exponent"]
+
+    @cached_property
+    def values(self) -> list[float]:
+        """Along the axis, upwards."""
+        return sorted({row[self.axis] for row in self.record["metrics"]["rows"]})
+
+    def measure(self, name: str, features: str, value: float) -> list[float]:
+        """A measure of every run at one value; NotRun where it was not taken."""
+        for row in self.record["metrics"]["rows"]:
+            if row[self.axis] == value and row["features"] == features and row.get(name):
+                return row[name]
+        raise NotRun(f"{self.record['id']} has no {_words(name)} of {features} features")
+
+    def label(self, text: str, *values: float) -> str:
+        """A comparison's name."""
+        between = " to ".join(f"{value:g}" for value in values)
+        return f"{text}, {self.record['spec']['link']} link, {self.axis} {between}"
+
+
+def rises_along(
+    records: PaperRecords, *, group: str, axis: str, measure: str, features: str, above: float
+) -> Evidence:
+    """From every value on the axis to the next the measure rises by more than `above`.
+
+    For every link of information exponent 1.
+    """
+    return _changes(records, group, axis, measure, features, above, pairwise, rises=True)
+
+
+def falls_along(
+    records: PaperRecords, *, group: str, axis: str, measure: str, features: str, above: float
+) -> Evidence:
+    """From every value on the axis to the next the measure falls by more than `above`.
+
+    For every link of information exponent 1.
+    """
+    return _changes(records, group, axis, measure, features, above, pairwise, rises=False)
+
+
+def falls_overall(
+    records: PaperRecords, *, group: str, axis: str, measure: str, features: str, above: float
+) -> Evidence:
+    """From the least to the largest value on the axis the measure falls by more than `above`.
+
+    For every link of information exponent 1.
+    """
+    return _changes(records, group, axis, measure, features, above, _ends, rises=False)
+
+
+def is_better_than(
+    records: PaperRecords, *, group: str, axis: str, features: str, against: str, above: float
+) -> Evidence:
+    """The private risk with other features less that with `features` exceeds `above`.
+
+    At the largest value on the axis, for every link of information exponent 1.
+    """
+    comparisons = []
+    for sweep in _learnable(records, group, axis):
+        value = sweep.values[-1]
+        risks = [sweep.measure("risk_private", each, value) for each in (against, features)]
+        label = sweep.label(f"private risk with {against} less {features} features", value)
+        estimate = difference_estimate(*risks, paired=True)
+        comparisons.append(Comparison(label, estimate, above=above))
+    return Evidence([comparisons])
+
+
+def sees_nothing(
+    records: PaperRecords, *, group: str, axis: str, features: str, tolerance: float
+) -> Evidence:
+    """The overlap less that of random features is within `tolerance` for larger exponents.
+
+    At the largest value on the axis, for every link of information exponent 2 or more.
+    """
+    comparisons = []
+    for sweep in _sweeps(records, group, axis):
+        if sweep.exponent > 1:
+            value = sweep.values[-1]
+            overlaps = [sweep.measure("overlap", each, value) for each in (features, "random")]
+            label = sweep.label(f"overlap of {features} less random features", value)
+            estimate = difference_estimate(*overlaps, paired=True)
+            comparisons.append(Comparison(label, estimate, above=-tolerance, below=tolerance))
+    if not comparisons:
+        raise NotRun("the config has no link of information exponent 2 or more")
+    return Evidence([comparisons])
+
+
+def loses_direction(records: PaperRecords, *, group: str, axis: str, tolerance: float) -> Evidence:
+    """With the printed sigma_W the mean cosine of neurons with mu is within `tolerance` of 0.
+
+    At the largest value on the axis, for every link of information exponent 1.
+    """
+    comparisons = []
+    for sweep in _learnable(records, group, axis):
+        value = sweep.values[-1]
+        estimate = mean_estimate(sweep.measure("cosine", "printed", value))
+        label = sweep.label("cosine of printed neurons", value)
+        comparisons.append(Comparison(label, estimate, above=-tolerance, below=tolerance))
+    return Evidence([comparisons])
+
+
+def first_layer_is_private(records: PaperRecords, *, group: str, above: float) -> Evidence:
+    """mu allowed by (eps, delta) less that of the printed layer's worst pair exceeds `above`.
+
+    In every condition along p, d and epsilon; q is the link's degree, eps_B = 0.
+    """
+    comparisons = []
+    for record in records.group(group):
+        delta, degree = record["spec"]["delta"], record["metrics"]["link"]["degree"]
+        for point in record["spec"]["points"]:
+            found = printed_first_layer_mu(point["d"], point["n"], degree, point["p"])
+            label = (
+                f"mu allowed less mu of the worst pair, d {point['d']}, n {point['n']}, "
+                f"p {point['p']}, epsilon {point['epsilon']:g}, in {record['id']}"
+            )
+            margin = gaussian_mu(point["epsilon"], delta) - found
+            comparisons.append(_exact(label, margin, above))
+    return Evidence([comparisons])
+
+
+def second_layer_is_private(
+    records: PaperRecords, *, group: str, relation: str, above: float
+) -> Evidence:
+    """mu allowed by (eps, delta) less that of the printed second layer exceeds `above`.
+
+    On a grid of delta and of eps up to 8 log(1 / delta); relation: whether the sensitivity of a
+    mean of clipped gradients is C_a / n (add_remove) or 2 C_a / n (replace_one).
+    """
+    records.group(group)
+    comparisons = []
+    for delta in DELTAS:
+        for share in SHARES:
+            epsilon = share * largest_epsilon(delta)
+            margin = gaussian_mu(epsilon, delta) - second_layer_mu(epsilon, delta, relation)
+            label = (
+                f"mu allowed less mu of layer 2, epsilon {epsilon:.3g}, {share:g} of the range, "
+                f"delta {delta:g}"
+            )
+            comparisons.append(_exact(label, margin, above))
+    return Evidence([comparisons])
+
+
+TESTS: dict[str, Callable[..., Evidence]] = {
+    test.__name__: test
+    for test in (
+        rises_along,
+        falls_along,
+        falls_overall,
+        is_better_than,
+        sees_nothing,
+        loses_direction,
+        first_layer_is_private,
+        second_layer_is_private,
+    )
+}
+
+
+def _sweeps(records: PaperRecords, group: str, axis: str) -> Iterator[Sweep]:
+    for record in records.group(group):
+        sweep = Sweep(record)
+        if sweep.axis == axis:
+            yield sweep
+
+
+def _learnable(records: PaperRecords, group: str, axis: str) -> list[Sweep]:
+    """Sweeps of links of information exponent 1; NotRun if there is none."""
+    sweeps = list(_sweeps(records, group, axis))
+    if not sweeps:
+        raise NotRun(f"the config has no runs along {axis}")
+    found = [sweep for sweep in sweeps if sweep.exponent == 1]
+    if not found:
+        raise NotRun(f"the config has no link of information exponent 1 along {axis}")
+    return found
+
+
+def _ends(values: list[float]) -> list[tuple[float, float]]:
+    return [(values[0], values[-1])]
+
+
+def _changes(
+    records: PaperRecords,
+    group: str,
+    axis: str,
+    measure: str,
+    features: str,
+    above: float,
+    pairs: Callable[[list[float]], Iterable[tuple[float, float]]],
+    *,
+    rises: bool,
+) -> Evidence:
+    """By how much the measure rises, or falls, from one value to another, in pairs of runs."""
+    comparisons = []
+    for sweep in _learnable(records, group, axis):
+        if len(sweep.values) < 2:
+            raise NotRun(f"{sweep.record['id']} has one value of {axis}")
+        for low, high in pairs(sweep.values):
+            before, after = (sweep.measure(measure, features, value) for value in (low, high))
+            change = (after, before) if rises else (before, after)
+            label = f"{'rise' if rises else 'fall'} of the {_words(measure)} of {features} features"
+            estimate = difference_estimate(*change, paired=True)
+            comparisons.append(Comparison(sweep.label(label, low, high), estimate, above=above))
+    return Evidence([comparisons])
+
+
+def _words(measure: str) -> str:
+    return "private risk" if measure == "risk_private" else measure
+
+
+def _exact(label: str, value: float, above: float) -> Comparison:
+    return Comparison(label, Estimate(value, 0.0, math.inf, 1), above=above)

@@ -1,0 +1,38 @@
+"""The work of feature_learning's jobs: linear in n, and in p but for second moments."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Size, Work
+
+# Second layers on n records: of the step's features, private or not, of the direction's and of
+# random ones; and one on both data sets.
+LAYERS, PRIVATE_LAYERS = 4, 3
+KINDS, MEASURES = 6, 6
+
+
+def simulation(fields: Mapping[str, Any], size: Size) -> Work:
+    """Two first layers, second layers with their moments, and private steps, for every run.
+
+    A private step reads the features twice; they are in single precision, half a double each.
+    """
+    split = 2 if fields["sharing"] == "split" else 0
+    layers, private = LAYERS + split, PRIVATE_LAYERS + split
+    products = streamed = dense = elements = normals = 0.0
+    for point in fields["points"]:
+        d, n, p = (point[name] for name in ("d", "n", "p"))
+        products += 2 * n * d * p * (4 + layers) + 2 * n * p * p * LAYERS
+        elements += n * p * (4 + layers)
+        streamed += private * fields["steps"] * n * p
+        dense += LAYERS * (p**3 + 2 * fields["steps"] * p * p)
+        normals += 2 * d * (n + p) + private * fields["steps"] * p
+    runs = fields["runs"]
+    counts = {
+        "products": runs * products,
+        "elements": runs * elements,
+        "streamed": runs * streamed,
+        "dense": runs * dense,
+        "normals": runs * normals,
+    }
+    numbers = len(fields["points"]) * KINDS * MEASURES * runs
+    return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers, RECORD_BYTES)

@@ -1,0 +1,129 @@
+"""Table of feature_learning: overlaps and risks of every condition, and slopes of risk in n."""
+
+from collections.abc import Sequence
+
+from dpatlas.papers.feature_learning.figures.laws import SLOPES, slope_rows, slope_text
+from dpatlas.papers.feature_learning.figures.panels import privacy_words, risk_words, span
+from dpatlas.papers.feature_learning.figures.rows import (
+    AXES,
+    CONDITION,
+    CONFIDENCE,
+    FLOOR,
+    OVERLAPS,
+    PRIVATE,
+    RANDOM,
+    RISKS,
+    Record,
+    condition,
+    over_runs,
+    simulations,
+)
+from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.show.panels import select
+from dpatlas.show.tables import Cell, Math, Measured, Part
+
+MEASURED = {
+    "overlap_private": ("overlap, private", OVERLAPS["private"]),
+    "overlap_direction": ("overlap, direction", OVERLAPS["direction"]),
+    "overlap_non_private": ("overlap, non-private", OVERLAPS["non-private"]),
+    "risk_private": ("risk, private", RISKS[PRIVATE]),
+    "risk_direction": ("risk, direction", RISKS["direction"]),
+    "risk_random_private": ("risk, random private", RISKS["random private"]),
+    "risk_non_private": ("risk, non-private", RISKS["non-private"]),
+    "risk_random_non_private": ("risk, random non-private", RISKS[RANDOM]),
+    "ridge_floor": ("ridge floor of private", RISKS[FLOOR]),
+}
+SYMBOLS = ("link", Math("d"), Math("n"), Math("p"), Math(r"\varepsilon"))
+SLOPE_PLACE = ("d", "p", "epsilon", "n_least", "n_most", "points")
+COLUMNS = (
+    "part",
+    *CONDITION,
+    *(f"{name}_{part}" for name in MEASURED for part in ("mean", "standard_error")),
+    *("n_least", "n_most", "points"),
+    *("slope_of", "slope", "slope_low", "slope_high", "slope_standard_error"),
+    "runs_used",
+)
+
+
+def feature_risk_table(records: Records, settings: Settings) -> ShownTable:
+    """Every condition once, with overlaps and risks over runs; then slopes of log risk in log n."""
+    order = ("table", *AXES)
+    found = sorted(simulations(records), key=lambda record: order.index(record["spec"]["axis"]))
+    conditions = condition_rows(found)
+    slopes = [row for record in found for row in slope_rows(record)]
+    parts = [conditions_part(conditions, found)] + ([slopes_part(slopes)] if slopes else [])
+    return ShownTable(COLUMNS, [*conditions, *map(_slope_row, slopes)], parts)
+
+
+def condition_rows(records: Sequence[Record]) -> list[Row]:
+    """A row for every condition, from the first of the records that have it."""
+    rows: dict[tuple, Row] = {}
+    for record in records:
+        found = record["metrics"]["rows"]
+        for point in select(found, features="private"):
+            place = condition(record, point)
+            if tuple(place.values()) in rows:
+                continue
+            row = {"part": "condition", **place, "runs": [record["id"]]}
+            for name, (_, kind) in MEASURED.items():
+                (measured,) = select(
+                    found,
+                    features=kind.features,
+                    **{key: point[key] for key in CONDITION[1:]},
+                )
+                values = over_runs(measured[kind.measure])
+                row[f"{name}_mean"] = values["value"]
+                row[f"{name}_standard_error"] = values["standard_error"]
+                row["runs_used"] = values["runs_used"]
+            rows[tuple(place.values())] = row
+    return list(rows.values())
+
+
+def conditions_part(rows: Sequence[Row], records: Sequence[Record]) -> Part:
+    """A line for every condition."""
+    runs = span(row["runs_used"] for row in rows)
+    caption = (
+        f"{privacy_words(records)}; {risk_words(records)}; "
+        + ("one run" if runs == "1" else f"mean ± standard error of {runs} runs")
+        + "; overlap: mean |cosine| of the neurons with mu; risk after descent, private for "
+        "private, direction and random private; the report prints no numbers to set beside these"
+    )
+    lines = [
+        (*(row[name] for name in CONDITION), *(_measured(row, name) for name in MEASURED))
+        for row in rows
+    ]
+    headings = (*SYMBOLS, *(heading for heading, _ in MEASURED.values()))
+    return Part(caption, headings, lines)
+
+
+def slopes_part(rows: Sequence[Row]) -> Part:
+    """A line for every link, a column for every kind of features and read-out."""
+    lines = []
+    for link in dict.fromkeys(row["link"] for row in rows):
+        shown = select(rows, link=link)
+        places = (shown[0][name] for name in SLOPE_PLACE)
+        lines.append((link, *places, *map(slope_text, shown)))
+    headings = (
+        *("link", Math("d"), Math("p"), Math(r"\varepsilon")),
+        *("least n", "largest n", "points"),
+        *SLOPES,
+    )
+    caption = (
+        "Slope of log risk in log n, by least squares in every run: mean over runs and, in "
+        f"brackets, its {CONFIDENCE:.0%} t interval"
+    )
+    return Part(caption, headings, lines)
+
+
+def _slope_row(row: Row) -> Row:
+    """A row of slopes in the columns of the table."""
+    kept = ("part", "link", *SLOPE_PLACE, "runs_used", "runs")
+    ends = {f"slope_{end}": row[end] for end in ("low", "high", "standard_error")}
+    return {
+        **{name: row[name] for name in kept},
+        **{"slope_of": row["series"], "slope": row["value"], **ends},
+    }
+
+
+def _measured(row: Row, name: str) -> Cell:
+    return Measured(row[f"{name}_mean"], row[f"{name}_standard_error"])

@@ -1,0 +1,123 @@
+"""Laws behind feature_learning's risks: slopes in n, the report's rate, and where curves cross."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from scipy.optimize import nnls
+
+from dpatlas.papers.feature_learning.figures.rows import PRIVATE, RANDOM, RISKS, Record, over_runs
+from dpatlas.papers.feature_learning.formulas.rates import risk_rate
+from dpatlas.show.output import Row
+from dpatlas.show.panels import select
+
+SLOPES = (PRIVATE, "direction", "random private", "non-private", RANDOM)
+# Axes that the report's rate depends on at a fixed d.
+RATE_AXES = ("n", "epsilon")
+# More than the two numbers that are fitted.
+LEAST_POINTS = 3
+
+
+def slope_rows(record: Record) -> list[Row]:
+    """Log-log slopes of risk in n, over runs, of a sweep along n; none of less than two n.
+
+    Each run is fitted by itself.
+    """
+    rows = []
+    for name in SLOPES:
+        series = RISKS[name]
+        found = select(record["metrics"]["rows"], features=series.features)
+        ns = [row["n"] for row in found]
+        if record["spec"]["axis"] != "n" or len(set(ns)) < 2:
+            continue
+        slopes = log_slopes(ns, [row[series.measure] for row in found])
+        rows.append(
+            {
+                "part": "slope",
+                "axis": "n",
+                "link": record["spec"]["link"],
+                **{key: found[0][key] for key in ("d", "p", "epsilon")},
+                **{"n_least": min(ns), "n_most": max(ns), "points": len(ns)},
+                "series": name,
+                **over_runs(slopes),
+                "runs": [record["id"]],
+            }
+        )
+    return rows
+
+
+def slope_text(row: Row) -> str:
+    """A slope with its interval, if it has one."""
+    if row["low"] is None:
+        return f"{row['value']:.3f}"
+    return f"{row['value']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+
+
+def log_slopes(at: Sequence[float], values: Sequence[Sequence[float]]) -> list[float]:
+    """Least-squares slope of log values (points, runs) in log at (points,), for every run."""
+    return np.polyfit(np.log(at), np.log(values), 1)[0].tolist()
+
+
+def rate_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
+    """R0 + c times the rate of Theorem 1 at the conditions of a sweep, fitted to private `risks`.
+
+    None along p and d, for an information exponent above 1, and for too few points.
+    """
+    axis, exponent = record["spec"]["axis"], record["metrics"]["link"]["information_exponent"]
+    shown = select(risks, series=PRIVATE)
+    if axis not in RATE_AXES or exponent > 1 or len(shown) < LEAST_POINTS:
+        return []
+    delta = record["spec"]["delta"]
+    rates = [float(risk_rate(row["n"], row["d"], row["epsilon"], delta)) for row in shown]
+    offset, factor = fitted(rates, [row["value"] for row in shown])
+    return [
+        {
+            **{key: row[key] for key in ("axis", "link", "d", "n", "p", "epsilon", "runs")},
+            "part": "rate",
+            "series": PRIVATE,
+            "value": offset + factor * rate,
+            "R0": offset,
+            "c": factor,
+        }
+        for row, rate in zip(shown, rates, strict=True)
+    ]
+
+
+def fitted(rates: Sequence[float], risks: Sequence[float]) -> tuple[float, float]:
+    """R0 >= 0 and c >= 0 of least squares of risks (points,) to R0 + c rates (points,)."""
+    rates = np.array(rates, float)
+    (offset, factor), _ = nnls(np.column_stack([np.ones_like(rates), rates]), np.array(risks))
+    return float(offset), float(factor)
+
+
+def crossing_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
+    """Where private features cross non-private random ones along n or epsilon, if they do."""
+    axis = record["spec"]["axis"]
+    private, random = (select(risks, series=name) for name in (PRIVATE, RANDOM))
+    if axis not in RATE_AXES or not private:
+        return []
+    found = crossings(
+        [row[axis] for row in private],
+        [row["value"] for row in private],
+        [row["value"] for row in random],
+    )
+    first = {key: private[0][key] for key in ("axis", "link", "d", "n", "p", "epsilon", "runs")}
+    return [
+        {**first, axis: place, "part": "crossing", "series": PRIVATE, "value": value}
+        for place, value in found
+    ]
+
+
+def crossings(
+    at: Sequence[float], first: Sequence[float], second: Sequence[float]
+) -> list[tuple[float, float]]:
+    """Places and values where two curves through points (points,) cross, straight in log-log."""
+    logs = zip(np.log(at), np.log(first), np.log(first) - np.log(second), strict=True)
+    found = []
+    for (x, y, gap), (next_x, next_y, next_gap) in pairwise(logs):
+        if gap and gap * next_gap <= 0:
+            share = gap / (gap - next_gap)
+            place, value = x + share * (next_x - x), y + share * (next_y - y)
+            found.append((math.exp(place), math.exp(value)))
+    return found

@@ -1,0 +1,216 @@
+"""Panels of feature_learning's figures: links along n, the base link along p, d and epsilon."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
+
+from dpatlas.errors import InputError
+from dpatlas.papers.feature_learning.figures.rows import (
+    AXES,
+    CONDITION,
+    CONFIDENCE,
+    Record,
+    Series,
+    simulations,
+)
+from dpatlas.show.look import DOUBLE_COLUMN
+from dpatlas.show.output import Records, Row
+from dpatlas.show.panels import draw_points, label_decades, label_ticks, select
+
+Panels = list[tuple[Axes, Record]]
+
+IN_A_LINE = 3
+LINE_HEIGHT, AROUND_LINES = 2.15, 0.45
+LABELS = {
+    "n": "records of a data set $n$",
+    "p": "neurons $p$",
+    "d": "inputs $d$",
+    "epsilon": r"privacy $\varepsilon$",
+}
+SYMBOLS = {"n": "$n$", "p": "$p$", "d": "$d$", "epsilon": r"$\varepsilon$"}
+# Points that a digit of a tick's label takes, and the room between labels.
+DIGIT, BETWEEN = 4.5, 3.0
+# Limits follow intervals of few runs only so far beyond the values.
+MOST_ROOM = 1.4
+LEAST_FILLED = 1.2
+EDGE = 0.06
+MARGIN = 0.08
+
+
+def layout(records: Records) -> list[list[Record]]:
+    """The records of every line of panels: along n by link, then along the other axes.
+
+    Raises InputError where there is none along any axis.
+    """
+    by_axis: dict[str, list[Record]] = {axis: [] for axis in AXES}
+    for record in simulations(records):
+        by_axis.get(record["spec"]["axis"], []).append(record)
+    links = by_axis.pop("n")
+    others = [record for found in by_axis.values() for record in found]
+    lines = [
+        part[first : first + IN_A_LINE]
+        for part in (links, others)
+        for first in range(0, len(part), IN_A_LINE)
+    ]
+    if not lines:
+        raise InputError("--records", "no simulation along " + ", ".join(AXES), "at least one")
+    return lines
+
+
+def panels_of(lines: Sequence[Sequence[Record]]) -> tuple[Figure, list[Panels]]:
+    """A figure with a panel for every record, by line."""
+    figure = Figure(figsize=(DOUBLE_COLUMN, LINE_HEIGHT * len(lines) + AROUND_LINES))
+    grid = figure.subplots(len(lines), max(map(len, lines)), squeeze=False)
+    found = []
+    for line, records in zip(grid, lines, strict=True):
+        for axes in line[len(records) :]:
+            axes.remove()
+        found.append(list(zip(line, records, strict=False)))
+    return figure, found
+
+
+def share_y(line: Panels) -> None:
+    """One y axis for a line of panels, labelled at its left."""
+    (first, _), *others = line
+    for axes, _ in others:
+        axes.sharey(first)
+        axes.tick_params(axis="y", which="both", labelleft=False)
+
+
+def draw_series(
+    axes: Axes,
+    record: Record,
+    rows: list[Row],
+    kinds: Mapping[str, Series],
+    aside: Mapping[str, float],
+) -> None:
+    """All series against the axis of the record, some of them `aside` by so many points."""
+    axis = record["spec"]["axis"]
+    axes.set(xscale="log", xlabel=LABELS[axis], title=title(record))
+    axes.margins(x=MARGIN)
+    if not rows:
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "no points", ha="center", transform=axes.transAxes)
+    for name, kind in kinds.items():
+        if shown := select(rows, series=name):
+            look = kind.look
+            if len(shown) == 1 and not look.marker:
+                # A line through one point would not be seen.
+                look = replace(look, marker="_")
+            draw_points(axes, look, axis, shown, aside.get(name, 0.0))
+
+
+def label_x(figure: Figure, panels: Panels) -> None:
+    """Label the axes at those values of their records whose labels do not run into each other."""
+    # Only a laid out figure knows the widths of its panels.
+    figure.draw_without_rendering()
+    for axes, record in panels:
+        axis, free, kept = record["spec"]["axis"], math.inf, []
+        for value in sorted({found[axis] for found in record["metrics"]["rows"]}, reverse=True):
+            place = axes.transData.transform((value, 1.0))[0] * 72 / figure.dpi
+            half = DIGIT * len(f"{value:g}") / 2
+            if place + half <= free:
+                kept.append(value)
+                free = place - half - BETWEEN
+        if kept:
+            label_ticks(axes, kept)
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+def limit_y(axes: Axes, rows: Sequence[Row], below: float = 0.0, above: float = 0.0) -> None:
+    """A log y axis that holds all values, and their intervals where these are short.
+
+    below, above: what to leave empty there, as a share of what is filled.
+    """
+    values = [row["value"] for row in rows]
+    if not values:
+        return
+    ends = [row[end] for row in rows for end in ("low", "high") if row.get(end) is not None]
+    low = max(min(values) / MOST_ROOM, min([*values, *ends]))
+    high = min(max(values) * MOST_ROOM, max([*values, *ends]))
+    filled = max(high / low, LEAST_FILLED)
+    low, high = low / filled ** (below + EDGE), high * filled ** (above + EDGE)
+    axes.set_ylim(low, high)
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    if high < 10 * low:
+        # So short an axis has next to no powers of ten.
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    else:
+        label_decades(axes.yaxis)
+
+
+def title(record: Record) -> str:
+    """Name, Hermite expansion and information exponent of a link; what is fixed on other axes."""
+    name, facts = record["spec"]["link"], record["metrics"]["link"]
+    if record["spec"]["axis"] != "n":
+        return f"{name}, against {SYMBOLS[record['spec']['axis']]}"
+    exponent = facts["information_exponent"]
+    return f"{name}, information exponent {exponent}\n$s$ = {expansion(facts['hermite'])}"
+
+
+def expansion(hermite: Sequence[float]) -> str:
+    """A sum of Hermite polynomials; coefficients to three digits."""
+    text = ""
+    for order, value in enumerate(hermite):
+        if abs(value) > 1e-9:
+            sign = " + " if text else ""
+            if value < 0:
+                sign = " - " if text else "-"
+            text += rf"{sign}{abs(value):.3g}\,\mathrm{{He}}_{{{order}}}"
+    return f"${text}$"
+
+
+def setting_note(records: Sequence[Record]) -> str:
+    """What all panels share: the conditions away from their axes, privacy and runs."""
+    aside = {
+        name: [
+            point[name]
+            for record in records
+            if record["spec"]["axis"] != name
+            for point in record["spec"]["points"]
+        ]
+        for name in CONDITION[1:]
+    }
+    fixed = [f"{name} = {span(values)}" for name, values in aside.items() if values]
+    runs = span(record["spec"]["runs"] for record in records)
+    return f"elsewhere {', '.join(fixed)}; {privacy_words(records)}; " + (
+        "one run" if runs == "1" else f"mean and {CONFIDENCE:.0%} t interval of {runs} runs"
+    )
+
+
+def privacy_words(records: Sequence[Record]) -> str:
+    """delta, and whose records the layers see."""
+    both = any(record["spec"]["sharing"] != "split" for record in records)
+    layers = "both layers use the same n records" if both else "n records for each layer"
+    return f"delta = {span(record['spec']['delta'] for record in records)}; {layers}"
+
+
+def risk_words(records: Sequence[Record]) -> str:
+    """How a network is read out, and what its risk is measured on."""
+    steps, fresh = (
+        span(record["spec"][name] for record in records) for name in ("steps", "n_test")
+    )
+    return f"{steps} steps of descent; risk on {fresh} fresh records, 1 for predicting 0"
+
+
+def warning_notes(records: Sequence[Record]) -> list[str]:
+    """What the report's assumptions exclude and was run all the same, by link."""
+    found = {
+        f"{record['spec']['link']}: {warning}": None
+        for record in records
+        for warning in record["metrics"]["warnings"]
+    }
+    return list(found)
+
+
+def span(values: Iterable[float], digits: int = 6) -> str:
+    """One number in words, or the least and the largest of several."""
+    found = sorted(set(values))
+    low, high = (f"{found[place]:.{digits}g}" for place in (0, -1))
+    return low if low == high else f"{low} to {high}"

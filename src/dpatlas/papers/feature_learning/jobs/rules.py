@@ -1,0 +1,191 @@
+"""feature_learning: the settings of a condition, all by public rules, and what it guarantees.
+
+No setting is chosen by a risk that is reported, and no clip bound by private records: clip bounds
+are quantiles of norms in a rehearsal, a simulation of the same law with another direction, other
+weights and records that are nobody's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpatlas.papers.feature_learning.formulas.rates import (
+    first_layer_rate,
+    largest_epsilon,
+    penalty,
+    printed_first_layer_noise,
+)
+from dpatlas.papers.feature_learning.formulas.single_index import Link
+from dpatlas.papers.feature_learning.jobs.draws import draw
+from dpatlas.papers.feature_learning.jobs.layers import (
+    SecondLayer,
+    direction_norms,
+    first_norms,
+    normalised,
+)
+from dpatlas.privacy.mean_release import mu_per_use, noise_deviation
+
+REHEARSED = 2000
+SHARED = "shared"
+NEIGHBOURS = (
+    "replace one person's record in the one data set that has it; the numbers of records are public"
+)
+NEIGHBOURS_SHARED = "replace one record of the data set that both layers use; n is public"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Clip bounds: C_W of a gradient in W, C of y x, C_a of a gradient in a."""
+
+    matrix: float
+    direction: float
+    head: float
+
+
+def rehearsed_bounds(
+    link: Link, d: int, p: int, base: int, quantiles: Mapping[str, float]
+) -> Bounds:
+    """Quantiles of norms in a public rehearsal, at W_0 and at a = 0 with neurons of unit norm.
+
+    quantiles: of the `first` and of the `second` layer.
+    """
+    public = draw(link, d, p, REHEARSED, 1, [0], base, use=" of a rehearsal")
+    start = public.start
+    phi = start.features(public.second.x, normalised(start.weights))
+    heads = SecondLayer(phi, public.second.y, 0.0).norms_at_zero()
+    first, second = quantiles["first"], quantiles["second"]
+    return Bounds(
+        matrix=float(np.quantile(first_norms(start, public.first), first)),
+        direction=float(np.quantile(direction_norms(public.first), first)),
+        head=float(np.quantile(heads, second)),
+    )
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Settings of one condition (d, n, p, epsilon): rates, penalty, clip bounds and noise.
+
+    rate: eta_W of Assumption 4. penalty: lambda, `penalty_per_neuron` times p, or Assumption 4's
+    where that is None. sharing: "split" if each person is in one of the two data sets, "shared" if
+    both layers use one, so that their mu add in quadrature.
+    """
+
+    link: Link
+    d: int
+    n: int
+    p: int
+    epsilon: float
+    delta: float
+    steps: int
+    sharing: str
+    penalty_per_neuron: float | None
+    bounds: Bounds
+
+    @property
+    def rate(self) -> float:
+        """eta_W."""
+        return first_layer_rate(self.n, self.d, self.p)
+
+    @property
+    def penalty(self) -> float:
+        """lambda."""
+        if self.penalty_per_neuron is None:
+            return penalty(self.n, self.d, self.p)
+        return self.penalty_per_neuron * self.p
+
+    def mu(self, learns_features: bool) -> float:
+        """mu of the first layer's release and of all steps of the second, each."""
+        uses = 2 if learns_features and self.sharing == SHARED else 1
+        return mu_per_use(self.epsilon, self.delta, uses)
+
+    @property
+    def matrix_noise(self) -> float:
+        """Deviation of the noise on every entry of the gradient in W."""
+        return noise_deviation(self.bounds.matrix, self.n, self.mu(True))
+
+    @property
+    def direction_noise(self) -> float:
+        """Deviation of the noise on every entry of the mean of y x."""
+        return noise_deviation(self.bounds.direction, self.n, self.mu(True))
+
+    def head_noise(self, n: int, learns_features: bool) -> float:
+        """Deviation of the noise on every entry of one step's mean over n records."""
+        return noise_deviation(self.bounds.head, n, self.mu(learns_features), self.steps)
+
+    @property
+    def printed_noise(self) -> float:
+        """sigma_W of Assumption 4, eps_B = 0."""
+        return printed_first_layer_noise(self.d, self.n, self.link.degree)
+
+    def facts(self) -> dict[str, Any]:
+        """For the record."""
+        return {
+            "d": self.d,
+            "n": self.n,
+            "p": self.p,
+            "epsilon": self.epsilon,
+            "mu": self.mu(True),
+            "rate": self.rate,
+            "penalty": self.penalty,
+            "max_norms": vars(self.bounds),
+            "matrix_noise": self.matrix_noise,
+            "direction_noise": self.direction_noise,
+            "head_noise": self.head_noise(self.n, learns_features=True),
+            "printed_noise": self.printed_noise,
+        }
+
+    def ledger(self, features: str, release: str | None, n: int) -> dict[str, Any]:
+        """Of one private network; `release`: what of the first layer is released, if anything."""
+        learns = release is not None
+        releases = {"matrix": (self.bounds.matrix, self.matrix_noise)}
+        releases["direction"] = (self.bounds.direction, self.direction_noise)
+        first = []
+        if learns:
+            clip, noise = releases[release]
+            first = [self._released(f"{release} of the first layer", 1, clip, noise, self.n, True)]
+        head = self._released(
+            "all steps of the second layer",
+            self.steps,
+            self.bounds.head,
+            self.head_noise(n, learns),
+            n,
+            learns,
+        )
+        return {
+            "arm": f"{features}, d {self.d}, n {self.n}, p {self.p}, epsilon {self.epsilon:g}",
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "releases": [*first, head],
+        }
+
+    def _released(
+        self, what: str, times: int, clip: float, noise: float, n: int, learns: bool
+    ) -> dict[str, Any]:
+        return {
+            "what": what,
+            "times": times,
+            "clip": clip,
+            "noise": noise,
+            "sensitivity": 2 * clip / n,
+            "mu": self.mu(learns),
+        }
+
+
+def warnings(link: Link, epsilons: Sequence[float], delta: float) -> list[str]:
+    """What the report's assumptions exclude and the code runs all the same."""
+    found = []
+    if link.information_exponent > 1:
+        found.append(
+            f"information exponent {link.information_exponent}, Assumption 1 wants 1: the first "
+            "gradient step is not expected to see the direction"
+        )
+    largest = largest_epsilon(delta)
+    found += [
+        f"epsilon {epsilon:g} is not below 8 log(1/delta) = {largest:.4g}, where Assumption 3 "
+        "ends; the exact accounting holds for it all the same"
+        for epsilon in epsilons
+        if epsilon >= largest
+    ]
+    return found

@@ -1,0 +1,333 @@
+"""feature_learning: overlaps and risks of two-layer networks on single-index data, condition by
+condition.
+
+A row for every condition and kind of features:
+
+- private: one clipped, noisy gradient step on W (a matrix is released); private read-out.
+- direction: the mean of clipped y x, with noise; all neurons point along it; private read-out.
+- nonprivate: the same step without clip or noise.
+- random: W_0; private and non-private read-out. random-both: likewise, read out of both data sets.
+- printed: the printed first layer, with its sigma_W; only its features are looked at.
+
+Each has the mean |cosine| of neurons with mu (overlap) and the mean cosine; the risk
+E (f(x) - s(<x, mu>))^2 on fresh records after private (`risk_private`) and non-private (`risk`)
+descent; and that of the ridge solution on these features (`risk_floor`), which no private read-out
+can expect to beat. A list has a value per run, and is None where nothing of the kind is made.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpatlas.core.guard import integer, one_of
+from dpatlas.core.progress import Progress, say
+from dpatlas.core.seeds import Noise
+from dpatlas.jobs.job import Job
+from dpatlas.papers.feature_learning.formulas.single_index import link as link_of
+from dpatlas.papers.feature_learning.jobs.draws import REAL, Draw, Records, draw
+from dpatlas.papers.feature_learning.jobs.layers import (
+    Normal,
+    SecondLayer,
+    first_gradient,
+    normalised,
+    released_direction,
+    released_gradient,
+    stepped,
+)
+from dpatlas.papers.feature_learning.jobs.rules import (
+    NEIGHBOURS,
+    NEIGHBOURS_SHARED,
+    SHARED,
+    Rules,
+    rehearsed_bounds,
+    warnings,
+)
+from dpatlas.papers.feature_learning.settings import runs_at_once
+from dpatlas.privacy.ledger import holds_for
+
+CHECKPOINT = "conditions"
+PRIVATE, DIRECTION, NONPRIVATE = "private", "direction", "nonprivate"
+RANDOM, RANDOM_BOTH, PRINTED = "random", "random-both", "printed"
+FEATURES = (PRIVATE, DIRECTION, NONPRIVATE, RANDOM, RANDOM_BOTH, PRINTED)
+MEASURES = ("overlap", "cosine", "risk_private", "risk", "risk_floor", "clipped")
+
+
+def simulation(job: Job) -> dict[str, Any]:
+    """Rows of every condition of the spec, with its settings and warnings.
+
+    Raises InputError for a link with a mean, and for counts below 1.
+    """
+    fields = job.spec.fields
+    for name in ("runs", "steps", "n_test"):
+        integer(ge=1).check(name, fields[name])
+    one_of("split", SHARED).check("sharing", fields["sharing"])
+    for point in fields["points"]:
+        for name in ("d", "n", "p"):
+            integer(ge=1).check(name, point[name])
+    link = link_of(fields["polynomial"])
+    warned = warnings(
+        link, sorted({point["epsilon"] for point in fields["points"]}), fields["delta"]
+    )
+    for warning in warned:
+        say(f"{job.spec.id}: {warning}")
+    conditions = [_rules(fields, link, point) for point in fields["points"]]
+    # Before any work: a condition with n <= d has no rate.
+    facts = [rules.facts() for rules in conditions]
+    rows = Study(job, conditions).run()
+    return {
+        "metrics": {
+            "link": {
+                "polynomial": link.scaled.tolist(),
+                "hermite": link.hermite.tolist(),
+                "degree": link.degree,
+                "information_exponent": link.information_exponent,
+            },
+            "conditions": facts,
+            "rows": rows,
+            "warnings": warned,
+        },
+        "ledger": _ledger(fields, conditions),
+    }
+
+
+class Study:
+    """All conditions of a job, in blocks of runs that fit into memory; resumable after each."""
+
+    def __init__(self, job: Job, conditions: Sequence[Rules]):
+        self.job, self.conditions = job, conditions
+        self.fields = job.spec.fields
+        self.noise = Noise(job.spec.digest, self.fields["noise_source"])
+        # What every block of runs of every condition found, by features.
+        self.found: list[dict[str, dict[str, Any]]] = []
+        self._conditioned: tuple[Any, Networks] | None = None
+
+    def run(self) -> list[dict[str, Any]]:
+        """The rows."""
+        stored = self.job.restored(CHECKPOINT, self.noise)
+        if stored is not None:
+            self.found = stored[1]["found"]
+        blocks = [
+            (number, runs)
+            for number, rules in enumerate(self.conditions)
+            for runs in self._blocks(rules)
+        ]
+        with Progress(len(blocks), self.job.spec.id) as progress:
+            progress.advance(units=len(self.found))
+            for number, runs in blocks[len(self.found) :]:
+                self.found.append(self._block(number, runs))
+                if self.job.save_due():
+                    self.job.save(CHECKPOINT, {}, {"found": self.found}, self.noise)
+                rules = self.conditions[number]
+                progress.advance(f"d {rules.d}, n {rules.n}, p {rules.p}, eps {rules.epsilon:g}")
+        by_condition: list[list[dict[str, Any]]] = [[] for _ in self.conditions]
+        for (number, _), found in zip(blocks, self.found, strict=True):
+            by_condition[number].append(found)
+        return [
+            row
+            for rules, found in zip(self.conditions, by_condition, strict=True)
+            for row in self._rows(rules, found)
+        ]
+
+    def _blocks(self, rules: Rules) -> list[range]:
+        runs = self.fields["runs"]
+        size = runs_at_once({"d": rules.d, "n": rules.n, "p": rules.p}, self.fields["n_test"])
+        return [range(first, min(first + size, runs)) for first in range(0, runs, size)]
+
+    def _block(self, number: int, runs: range) -> dict[str, dict[str, Any]]:
+        rules, fields = self.conditions[number], self.fields
+        # Conditions that differ in epsilon only share what depends on none.
+        key = (rules.d, rules.n, rules.p, runs)
+        if self._conditioned is None or self._conditioned[0] != key:
+            # The last one's features go before the next one's come.
+            self._conditioned = None
+            drawn = draw(
+                rules.link, rules.d, rules.p, rules.n, fields["n_test"], runs, fields["seed"]
+            )
+            self._conditioned = key, Networks(rules, drawn)
+        networks = self._conditioned[1]
+
+        def normal(size: int, place: int, step: int, use: str) -> np.ndarray:
+            repetition = number * fields["runs"] + runs[place]
+            return self.noise.normal(size, repetition=repetition, step=step, use=use)
+
+        return networks.measured(rules, normal)
+
+    def _rows(self, rules: Rules, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Blocks of runs put together."""
+        return [
+            {
+                **{name: getattr(rules, name) for name in ("d", "n", "p", "epsilon")},
+                "features": features,
+                **{name: _joined([block[features][name] for block in found]) for name in MEASURES},
+            }
+            for features in FEATURES
+            if features in found[0]
+        ]
+
+
+@dataclass
+class Networks:
+    """The networks of one draw: those that depend on no epsilon are made once."""
+
+    rules: Rules
+    draw: Draw
+
+    def measured(self, rules: Rules, normal: Normal) -> dict[str, dict[str, Any]]:
+        """Every measure of every kind of features."""
+        shared = rules.sharing == SHARED
+        found = {
+            PRIVATE: self._private(rules, self._matrix(rules, normal), PRIVATE, normal),
+            DIRECTION: self._private(rules, self._direction(rules, normal), DIRECTION, normal),
+            NONPRIVATE: self._nonprivate,
+            RANDOM: {**self._random, **self._read(rules, self._random_layer, RANDOM, normal)},
+        }
+        if not shared:
+            found[RANDOM_BOTH] = self._random_of_both(rules, normal)
+        return {**found, PRINTED: self._printed(rules, normal)}
+
+    @property
+    def second(self) -> Records:
+        """The records of the second layer."""
+        return self.draw.first if self.rules.sharing == SHARED else self.draw.second
+
+    def _matrix(self, rules: Rules, normal: Normal) -> np.ndarray:
+        gradient = released_gradient(
+            self.draw.start, self.draw.first, rules.bounds.matrix, rules.matrix_noise, normal
+        )
+        return stepped(self.draw.start, gradient, rules.rate)
+
+    def _direction(self, rules: Rules, normal: Normal) -> np.ndarray:
+        mean = released_direction(
+            self.draw.first, rules.bounds.direction, rules.direction_noise, normal
+        )
+        return normalised(np.repeat(mean[:, :, None], rules.p, axis=2))
+
+    def _printed(self, rules: Rules, normal: Normal) -> dict[str, Any]:
+        """A step of the summed gradient, normalised, and sigma_W N(0, I) on every neuron."""
+        weights = stepped(self.draw.start, self._gradient * rules.n, rules.rate)
+        for place in range(len(weights)):
+            noise = normal(rules.d * rules.p, place, 0, "printed").reshape(rules.d, rules.p)
+            weights[place] += REAL(rules.printed_noise) * noise
+        return {**dict.fromkeys(MEASURES), **self._angles(normalised(weights))}
+
+    @cached_property
+    def _gradient(self) -> np.ndarray:
+        return first_gradient(self.draw.start, self.draw.first, None)
+
+    @cached_property
+    def _nonprivate(self) -> dict[str, Any]:
+        weights = stepped(self.draw.start, self._gradient, self.rules.rate)
+        return self._without_noise(weights, self._layer(weights, self.second))
+
+    @cached_property
+    def _random_weights(self) -> np.ndarray:
+        return normalised(self.draw.start.weights)
+
+    @cached_property
+    def _random_layer(self) -> SecondLayer:
+        return self._layer(self._random_weights, self.second)
+
+    @cached_property
+    def _random(self) -> dict[str, Any]:
+        return self._without_noise(self._random_weights, self._random_layer)
+
+    def _without_noise(self, weights: np.ndarray, layer: SecondLayer) -> dict[str, Any]:
+        """What gradient descent without noise reads off these features."""
+        return {
+            **dict.fromkeys(MEASURES),
+            **self._angles(weights),
+            "risk": self._risk(weights, layer.descend(self.rules.steps)),
+            "risk_floor": self._risk(weights, layer.ridge()),
+        }
+
+    def _random_of_both(self, rules: Rules, normal: Normal) -> dict[str, Any]:
+        layer = self._layer(self._random_weights, self.second.joined(self.draw.first))
+        read = self._read(rules, layer, RANDOM_BOTH, normal)
+        return {**dict.fromkeys(MEASURES), **self._angles(self._random_weights), **read}
+
+    def _private(
+        self, rules: Rules, weights: np.ndarray, features: str, normal: Normal
+    ) -> dict[str, Any]:
+        layer = self._layer(weights, self.second)
+        return {
+            **dict.fromkeys(MEASURES),
+            **self._angles(weights),
+            **self._read(rules, layer, features, normal, weights),
+            "risk_floor": self._risk(weights, layer.ridge()),
+        }
+
+    def _read(
+        self,
+        rules: Rules,
+        layer: SecondLayer,
+        features: str,
+        normal: Normal,
+        weights: np.ndarray | None = None,
+    ) -> dict[str, Any]:
+        """Private read-out of learned `weights`, or of random ones."""
+        deviation = rules.head_noise(layer.n, learns_features=weights is not None)
+        head, clipped = layer.descend_privately(
+            rules.steps, rules.bounds.head, deviation, normal, f"head, {features}"
+        )
+        used = self._random_weights if weights is None else weights
+        return {"risk_private": self._risk(used, head), "clipped": clipped.tolist()}
+
+    def _layer(self, weights: np.ndarray, records: Records) -> SecondLayer:
+        phi = self.draw.start.features(records.x, weights)
+        return SecondLayer(phi, records.y, self.rules.penalty)
+
+    def _risk(self, weights: np.ndarray, head: np.ndarray) -> list[float]:
+        test = self.draw.test
+        phi = self.draw.start.features(test.x, weights)
+        predicted = (phi @ head.astype(REAL)[:, :, None])[:, :, 0]
+        return np.square(predicted - test.y, dtype=float).mean(axis=1).tolist()
+
+    def _angles(self, weights: np.ndarray) -> dict[str, list[float]]:
+        """Of neurons of unit norm with mu."""
+        cosines = np.einsum("rd,rdp->rp", self.draw.start.mu, weights, dtype=float)
+        return {
+            "overlap": np.abs(cosines).mean(axis=1).tolist(),
+            "cosine": cosines.mean(axis=1).tolist(),
+        }
+
+
+def _rules(fields: dict[str, Any], link: Any, point: dict[str, Any]) -> Rules:
+    bounds = rehearsed_bounds(
+        link, point["d"], point["p"], fields["seed"], fields["clip_quantiles"]
+    )
+    shared = {name: fields[name] for name in ("delta", "steps", "sharing", "penalty_per_neuron")}
+    return Rules(link=link, **point, **shared, bounds=bounds)
+
+
+def _joined(parts: Sequence[list[float] | None]) -> list[float] | None:
+    return None if parts[0] is None else [value for part in parts for value in part]
+
+
+def _ledger(fields: dict[str, Any], conditions: Sequence[Rules]) -> dict[str, Any]:
+    shared = fields["sharing"] == SHARED
+    arms = []
+    for rules in conditions:
+        arms.append(rules.ledger(PRIVATE, "matrix", rules.n))
+        arms.append(rules.ledger(DIRECTION, "direction", rules.n))
+        arms.append(rules.ledger(RANDOM, None, rules.n))
+        if not shared:
+            arms.append(rules.ledger(RANDOM_BOTH, None, 2 * rules.n))
+    return {
+        "mechanism": "means of clipped gradients with Gaussian noise, full batch: one step on the "
+        "first layer, all steps on the second",
+        "neighbour_relation": NEIGHBOURS_SHARED if shared else NEIGHBOURS,
+        "sampler": "full batch",
+        "accountant": "Gaussian differential privacy, exact"
+        + ("; the mu of both layers add in quadrature" if shared else ""),
+        "epsilon": max(rules.epsilon for rules in conditions),
+        "delta": fields["delta"],
+        "guaranteed": "as each arm says, for the first layer and all iterates of the second",
+        "claimed": None,
+        "chosen_on_private_data": "nothing: rates follow from d, n and p, and clip bounds are "
+        "quantiles of norms in a public rehearsal",
+        "holds_for": holds_for(fields["noise_source"], "one network of one arm"),
+        "arms": arms,
+    }

@@ -1,0 +1,136 @@
+"""feature_learning: the simulations that the config asks for, and what each product needs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpatlas.config.common import run_spec
+from dpatlas.core.specs import Spec
+from dpatlas.errors import InputError
+from dpatlas.papers.feature_learning.formulas.single_index import link
+
+KEY = "feature_learning"
+MODULE = "dpatlas.papers.feature_learning.jobs.dispatch"
+AXES = ("n", "p", "d", "epsilon")
+
+FIGURES = {
+    "feature_overlap": ("links", "axes"),
+    "feature_risk": ("links", "axes"),
+}
+TABLES = {"feature_risk_table": ("links", "axes", "table")}
+# Where the report shows what each of them reproduces.
+PLACES = {
+    "feature_overlap": "Sec. 3 (nothing is plotted there)",
+    "feature_risk": "Theorem 1 (nothing is plotted there)",
+    "feature_risk_table": "Theorem 1 (nothing is printed there)",
+}
+# What a block of several runs may hold, 256 MB in single precision.
+MOST_NUMBERS = 2**26
+SHARED_FIELDS = ("delta", "runs", "steps", "n_test", "sharing")
+
+
+def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
+    """The paper's specs by group.
+
+    `links`: every link along n. `axes`: the base link along p, d and epsilon. `table`: pairs of p
+    and n. All else is as `base` says.
+    """
+    block = config[KEY]
+    _check(block)
+    base, sweeps = block["base"], block["sweeps"]
+    return {
+        "links": [_sweep(config, name, "n", sweeps["n"]) for name in block["links"]],
+        "axes": [
+            _sweep(config, base["link"], axis, sweeps[axis]) for axis in AXES[1:] if sweeps[axis]
+        ],
+        "table": [_table(config, block["table"])] if block["table"] else [],
+    }
+
+
+def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Nothing: figures, tables and claims are made of the records alone."""
+    return {}
+
+
+def device(spec: Spec, chosen: str) -> str:
+    """numpy alone."""
+    return "cpu"
+
+
+def memory_mb(spec: Spec) -> int:
+    """Peak memory of a job in MB: of the interpreter, and of the largest block of runs."""
+    fields = spec.fields
+    largest = max(
+        min(fields["runs"], runs_at_once(point, fields["n_test"]))
+        * numbers_of_a_run(point, fields["n_test"])
+        for point in fields["points"]
+    )
+    return round(300 + 4 * largest / 1e6)
+
+
+def numbers_of_a_run(point: Mapping[str, Any], n_test: int) -> int:
+    """Single-precision numbers in memory for one run of a condition; measured, rounded up.
+
+    Features of two or three layers at once, their second moments in double, inputs of all data
+    sets, and features of the test records.
+    """
+    d, n, p = (point[name] for name in ("d", "n", "p"))
+    return 4 * n * p + 7 * p * p + 2 * n_test * (p + d) + 6 * n * d
+
+
+def runs_at_once(point: Mapping[str, Any], n_test: int) -> int:
+    """How many runs of a condition are simulated at once: one at least."""
+    return max(1, MOST_NUMBERS // numbers_of_a_run(point, n_test))
+
+
+def _sweep(config: Mapping[str, Any], name: str, axis: str, values: Sequence[float]) -> Spec:
+    points = [{axis: value} for value in values]
+    return _simulation(config, name, axis, points, f"{name}-{axis}")
+
+
+def _table(config: Mapping[str, Any], pairs: Sequence[Mapping[str, int]]) -> Spec:
+    return _simulation(config, config[KEY]["base"]["link"], "table", pairs, "table")
+
+
+def _simulation(
+    config: Mapping[str, Any], name: str, axis: str, points: Sequence[Mapping[str, Any]], slug: str
+) -> Spec:
+    block = config[KEY]
+    base = {each: block["base"][each] for each in AXES}
+    whole = [{**base, **point} for point in points]
+    fields = {
+        "link": name,
+        "polynomial": [float(value) for value in block["links"][name]],
+        "axis": axis,
+        "points": [{**point, "epsilon": float(point["epsilon"])} for point in whole],
+        **{each: block[each] for each in SHARED_FIELDS},
+        "clip_quantiles": {layer: float(value) for layer, value in block["clip_quantiles"].items()},
+        "penalty_per_neuron": _real_or_none(block["penalty_per_neuron"]),
+    }
+    return run_spec(config, KEY, "simulation", fields, slug)
+
+
+def _real_or_none(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _check(block: Mapping[str, Any]) -> None:
+    for name, coefficients in block["links"].items():
+        try:
+            link(coefficients)
+        except InputError as error:
+            raise InputError(f"{KEY}.links.{name}", error.found, error.allowed) from None
+    base, sweeps = block["base"], block["sweeps"]
+    if base["link"] not in block["links"]:
+        allowed = "one of " + ", ".join(block["links"])
+        raise InputError(f"{KEY}.base.link", repr(base["link"]), allowed)
+    # The report's rates are powers of n / d.
+    points = [(f"{KEY}.base", base)]
+    for axis in ("n", "d"):
+        points += [
+            (f"{KEY}.sweeps.{axis}.{i}", {**base, axis: value})
+            for i, value in enumerate(sweeps[axis])
+        ]
+    points += [(f"{KEY}.table.{i}", {**base, **pair}) for i, pair in enumerate(block["table"])]
+    for place, point in points:
+        if point["n"] <= point["d"]:
+            raise InputError(place, f"n = {point['n']} with d = {point['d']}", "n > d")

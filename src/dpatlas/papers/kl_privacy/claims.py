@@ -1,0 +1,373 @@
+"""kl_privacy: the comparisons behind each claim, from the paper's records.
+
+KL of a condition at a step: per run, the largest cumulative KL of any record, as a natural
+logarithm. (The figures show the largest mean over runs; its record is often the one that a single
+run blew up, so the runs' values at that record say little about the next run.) Conditions share a
+run's initial weights, so differences between them are taken run by run where both have the same
+runs; a diverged run leaves the entry undecided, because the runs that are left were selected by
+what is measured.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpatlas.core.statistics import (
+    Comparison,
+    Estimate,
+    difference_estimate,
+    mean_estimate,
+    normal_estimate,
+)
+from dpatlas.errors import InputError
+from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
+from dpatlas.papers.kl_privacy.gradient_norms import drift_constants
+
+Record = Mapping[str, Any]
+LEAST_STEPS_FOR_DRIFT = 3
+UNIT = {"depth": "layer", "width": "doubling of the width"}
+# Which of the record's per-run series verdicts rest on.
+KL_PER_RUN = "run_max"
+
+
+def never_falls(
+    records: PaperRecords, *, group: str, inits: Sequence[str], tolerance: float
+) -> Evidence:
+    """log of the worst-case KL falls at no step by more than `tolerance`.
+
+    A fact about the mean over runs, without an interval: the smallest step-to-step change.
+    """
+    comparisons = []
+    for init in inits:
+        record = _reference(records, group, init)
+        worst = np.array(record["metrics"]["kl"]["worst"], float)
+        if len(worst) < 2:
+            raise NotRun(f"{init} has a single step")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            changes = np.diff(np.log(worst))
+        if np.isnan(changes).any():
+            raise Undecided(f"KL of {init} is zero at some step", len(_kl_runs(record, 1)))
+        step = int(changes.argmin()) + 2
+        estimate = Estimate(float(changes.min()), 0.0, math.inf, len(_kl_runs(record, 1)))
+        label = f"smallest change of log KL of {init}, at step {step}"
+        comparisons.append(Comparison(label, estimate, above=-tolerance))
+    return Evidence([comparisons])
+
+
+def grows_linearly(
+    records: PaperRecords,
+    *,
+    group: str,
+    inits: Sequence[str],
+    horizon: str,
+    target: float,
+    tolerance: float,
+) -> Evidence:
+    """The growth exponent between half the horizon and the horizon is target +- tolerance."""
+    end = _horizon(records, horizon)
+    if end < 2:
+        raise NotRun(f"horizon {horizon} has a single step")
+    limits = {"above": target - tolerance, "below": target + tolerance}
+    return _exponents(records, group, inits, end // 2, end, limits)
+
+
+def grows_faster(
+    records: PaperRecords,
+    *,
+    group: str,
+    inits: Sequence[str],
+    since: str,
+    horizon: str,
+    above: float,
+) -> Evidence:
+    """The growth exponent between two horizons exceeds `above`."""
+    start, end = _horizon(records, since), _horizon(records, horizon)
+    return _exponents(records, group, inits, start, end, {"above": above})
+
+
+def exceeds(
+    records: PaperRecords,
+    *,
+    group: str,
+    inits: Sequence[str],
+    than: Sequence[str],
+    horizon: str,
+    above: float,
+) -> Evidence:
+    """log KL of each of `inits` exceeds that of each of `than` by more than `above`."""
+    step = _horizon(records, horizon)
+    comparisons = []
+    for init, other in itertools.product(inits, than):
+        first, second = _reference(records, group, init), _reference(records, group, other)
+        label = f"log KL of {init} less that of {other} at step {step}"
+        comparisons.append(Comparison(label, _difference(first, second, step), above=above))
+    return Evidence([comparisons])
+
+
+def rises(
+    records: PaperRecords,
+    *,
+    group: str,
+    axis: str,
+    inits: Sequence[str],
+    tolerance: float,
+    horizon: str | None = None,
+) -> Evidence:
+    """KL rises along a sweep.
+
+    Trend: the least-squares slope of log KL, per layer of depth or doubling of width, is above 0.
+    Monotonicity: no two neighbours fall by surely more than a factor 1 + tolerance (a veto).
+    Without a horizon it is read at the sweep's last step.
+    """
+    comparisons = []
+    for init in inits:
+        sweep, step = _sweep(records, group, axis, init, horizon, least=2)
+        logs = np.array([_log_kl(record, step) for record in sweep])
+        slope = mean_estimate(_slopes([record["spec"][axis] for record in sweep], logs, axis))
+        comparisons.append(
+            Comparison(f"slope of log KL of {init} at step {step} per {UNIT[axis]}", slope, above=0)
+        )
+        for low_end, high_end in itertools.pairwise(sweep):
+            fall = _along(axis, init, step, high_end, low_end, -math.log1p(tolerance))
+            comparisons.append(dataclasses.replace(fall, veto=True))
+    return Evidence([comparisons])
+
+
+def _slopes(places: Sequence[float], logs: np.ndarray, axis: str) -> np.ndarray:
+    """Least-squares slopes (runs,) of logs (places, runs) on depth, or on log2 of the width."""
+    x = np.array(places, float)
+    x = np.log2(x) if axis == "width" else x
+    centred = x - x.mean()
+    return centred @ logs / (centred @ centred)
+
+
+def rises_then_falls(
+    records: PaperRecords,
+    *,
+    group: str,
+    axis: str,
+    inits: Sequence[str],
+    horizon: str,
+    above: float,
+) -> Evidence:
+    """log KL somewhere between the ends of a sweep exceeds that at both ends by more than `above`.
+
+    One alternative per interior point. Raises InputError unless `inits` names a single one.
+    """
+    if len(inits) != 1:
+        raise InputError("inits of rises_then_falls", ", ".join(inits), "one init per entry")
+    init = inits[0]
+    sweep, step = _sweep(records, group, axis, init, horizon, least=3)
+    ends = (sweep[0], sweep[-1])
+    return Evidence(
+        [[_along(axis, init, step, inner, end, above) for end in ends] for inner in sweep[1:-1]]
+    )
+
+
+def below_drift_bound(records: PaperRecords, *, group: str, inits: Sequence[str]) -> Evidence:
+    """Measured KL below Lemma 3.2, exact convention, with the constants seen on the trajectory.
+
+    The step is the one where the mean log ratio is largest. Picked on the same runs, it can only
+    make the verdict harsher.
+    """
+    comparisons = []
+    for init in inits:
+        record = _reference(records, group, init)
+        steps = record["spec"]["steps"]
+        if steps < LEAST_STEPS_FOR_DRIFT:
+            raise NotRun(f"{init} has {steps} steps; Lemma 3.2's constants need 3")
+        times = record["spec"]["lr"] * np.arange(1, steps + 1)
+        bound = drift_constants(record).kl_bound(times, "exact")
+        label = f"log of KL over Lemma 3.2 for {init}"
+        measured = record["metrics"]["kl"][KL_PER_RUN]
+        comparisons.append(_worst_ratio(label, measured, bound, range(1, steps + 1)))
+    return Evidence([comparisons])
+
+
+def below_linearized_bound(records: PaperRecords, *, group: str, inits: Sequence[str]) -> Evidence:
+    """Measured KL of the linearised network below Cor. 4.2, exact convention, at every depth.
+
+    The step is chosen as in `below_drift_bound`.
+    """
+    comparisons = [
+        _worst_ratio(
+            f"log of KL over Cor. 4.2 for {init} at depth {row['depth']}",
+            row["kl_worst_runs"],
+            row["kl_bound"],
+            row["shown_steps"],
+        )
+        for init in inits
+        for row in _by_init(records, group, init)[0]["metrics"]["depths"]
+    ]
+    return Evidence([comparisons])
+
+
+def matches_monte_carlo(
+    records: PaperRecords, *, group: str, inits: Sequence[str], target: float, tolerance: float
+) -> Evidence:
+    """Monte Carlo mean of the squared gradient norm over B (Eq. 7) is target +- tolerance.
+
+    Every depth. The mean is over thousands of independent draws: normal intervals.
+    """
+    rows = [row for record in records.group(group) for row in record["metrics"]["rows"]]
+    comparisons = []
+    for init in inits:
+        of_init = [row for row in rows if row["init"] == init]
+        if not of_init:
+            raise NotRun(f"group {group} has no {init}")
+        for row in of_init:
+            ratio, error = row["mean"] / row["B"], row["standard_error"] / row["B"]
+            comparisons.append(
+                Comparison(
+                    f"Monte Carlo mean over B for {init} at depth {row['depth']}",
+                    normal_estimate(ratio, error, row["draws"]),
+                    above=target - tolerance,
+                    below=target + tolerance,
+                )
+            )
+    return Evidence([comparisons])
+
+
+def does_not_fall(
+    records: PaperRecords, *, group: str, inits: Sequence[str], inputs: str, tolerance: float
+) -> Evidence:
+    """Slope of log(B R / n) on depth, per run, is above -tolerance per layer.
+
+    inputs: `sphere`, drawn as the theory assumes them, or `data`, the records of the run.
+    """
+    comparisons = []
+    for init in inits:
+        rows = _by_init(records, group, init)[0]["metrics"]["depths"]
+        if len(rows) < 2:
+            raise NotRun(f"{init} has a single depth")
+        values = [(row["sphere"] if inputs == "sphere" else row)["BR_over_n_runs"] for row in rows]
+        logs = _logs(values, f"B R / n of {init}")
+        slopes = _slopes([row["depth"] for row in rows], logs, "depth")
+        label = f"slope of log(B R / n) per layer for {init}"
+        comparisons.append(Comparison(label, mean_estimate(slopes), above=-tolerance))
+    return Evidence([comparisons])
+
+
+TESTS: dict[str, Callable[..., Evidence]] = {
+    test.__name__: test
+    for test in (
+        never_falls,
+        grows_linearly,
+        grows_faster,
+        exceeds,
+        rises,
+        rises_then_falls,
+        below_drift_bound,
+        below_linearized_bound,
+        matches_monte_carlo,
+        does_not_fall,
+    )
+}
+
+
+def _by_init(records: PaperRecords, group: str, init: str) -> list[Record]:
+    """Records of one init in a group, none of them with a diverged run."""
+    found = [record for record in records.group(group) if record["spec"].get("init") == init]
+    if not found:
+        raise NotRun(f"group {group} has no {init}")
+    for record in found:
+        diverged = [step for step in record["metrics"].get("diverged", []) if step is not None]
+        if diverged:
+            planned = len(record["metrics"]["diverged"])
+            reason = f"{len(diverged)} of {planned} runs of {record['id']} diverged"
+            raise Undecided(reason, planned - len(diverged))
+    return found
+
+
+def _reference(records: PaperRecords, group: str, init: str) -> Record:
+    return _by_init(records, group, init)[0]
+
+
+def _horizon(records: PaperRecords, name: str) -> int:
+    horizons = records.settings.get("horizons", {})
+    if name not in horizons:
+        raise NotRun(f"the config has no horizon {name}")
+    return horizons[name]
+
+
+def _sweep(
+    records: PaperRecords, group: str, axis: str, init: str, horizon: str | None, least: int
+) -> tuple[list[Record], int]:
+    """Records of one init in order along the axis, and the step at which to read them."""
+    sweep = sorted(_by_init(records, group, init), key=lambda record: record["spec"][axis])
+    if len(sweep) < least:
+        raise NotRun(f"{init} has {len(sweep)} values of {axis}; the claim needs {least}")
+    step = _horizon(records, horizon) if horizon else min(r["spec"]["steps"] for r in sweep)
+    return sweep, step
+
+
+def _kl_runs(record: Record, step: int) -> list[float]:
+    over_steps = record["metrics"]["kl"][KL_PER_RUN]
+    if step > len(over_steps):
+        raise NotRun(f"{record['id']} has {len(over_steps)} steps, fewer than {step}")
+    return over_steps[step - 1]
+
+
+def _log_kl(record: Record, step: int) -> np.ndarray:
+    """log KL after `step` steps, shape (runs,)."""
+    return _logs(_kl_runs(record, step), f"KL of {record['id']} at step {step}")
+
+
+def _logs(values: Sequence, what: str) -> np.ndarray:
+    values = np.asarray(values, float)
+    if not ((values > 0) & np.isfinite(values)).all():
+        raise Undecided(f"{what} is zero or not finite in some run", values.shape[-1])
+    return np.log(values)
+
+
+def _difference(first: Record, second: Record, step: int) -> Estimate:
+    logs = [_log_kl(record, step) for record in (first, second)]
+    paired = len(logs[0]) == len(logs[1]) and first["spec"]["seed"] == second["spec"]["seed"]
+    return difference_estimate(*logs, paired=paired)
+
+
+def _along(
+    axis: str, init: str, step: int, first: Record, second: Record, above: float
+) -> Comparison:
+    ends = f"{axis} {first['spec'][axis]} less {axis} {second['spec'][axis]}"
+    label = f"log KL of {init} at step {step}, {ends}"
+    return Comparison(label, _difference(first, second, step), above=above)
+
+
+def _exponents(
+    records: PaperRecords,
+    group: str,
+    inits: Sequence[str],
+    start: int,
+    end: int,
+    limits: Mapping[str, float],
+) -> Evidence:
+    """Growth exponent log(KL(end) / KL(start)) / log(end / start) of each init."""
+    comparisons = []
+    for init in inits:
+        record = _reference(records, group, init)
+        growth = (_log_kl(record, end) - _log_kl(record, start)) / math.log(end / start)
+        label = f"growth exponent of {init} from step {start} to {end}"
+        comparisons.append(Comparison(label, mean_estimate(growth), **limits))
+    return Evidence([comparisons])
+
+
+def _worst_ratio(
+    label: str, measured: Sequence, bound: Sequence[float], steps: Sequence[int]
+) -> Comparison:
+    """Comparison of log(measured / bound) with 0, at the step where its mean is largest.
+
+    measured (steps, runs), bound (steps,); where the bound overflows nothing is compared.
+    """
+    bound = np.asarray(bound, float)
+    finite = np.isfinite(bound)
+    if not finite.any():
+        raise Undecided(f"{label}: the bound overflows at every step", len(measured[0]))
+    logs = _logs(np.asarray(measured, float)[finite], label) - np.log(bound[finite])[:, None]
+    worst = int(logs.mean(1).argmax())
+    step = np.asarray(steps)[finite][worst]
+    return Comparison(f"{label} at step {step}", mean_estimate(logs[worst]), below=0.0)

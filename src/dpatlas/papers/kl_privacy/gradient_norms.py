@@ -1,0 +1,66 @@
+"""The constants of Lemma 3.2 as a training record shows them: one choice for figure and claims."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dpatlas.errors import InputError
+from dpatlas.papers.kl_privacy.formulas.theorems import kl_drift_integral, kl_step
+
+
+@dataclass(frozen=True)
+class DriftConstants:
+    """Arguments of `bounds.kl_privacy.kl_drift_integral`, all but T and the convention."""
+
+    beta: float
+    c: float
+    n: int
+    gdiff0: float
+    g0: float
+    sigma2: float
+    rank: int
+
+    def kl_bound(self, time, convention: str):
+        """Lemma 3.2's bound on the KL after `time` = step size times steps, in nats.
+
+        Elementwise in `time`; inf where the lemma's exponential overflows.
+        """
+        integral = kl_drift_integral(time, **asdict(self), convention=convention)
+        # The integral takes the place of eta gap in eta gap / (4 sigma2). It may have overflowed to
+        # inf, which `kl_step` would refuse as a gap.
+        return integral * kl_step(1.0, self.sigma2, 1.0, convention)
+
+
+def drift_constants(record: dict[str, Any]) -> DriftConstants:
+    """Constants seen on the trajectories of a `training` record.
+
+    The lemma asks for ||g(W) - g(W')|| < max(c, beta ||W - W'||) for every record's gradient g and
+    all weights. Here c is the largest change of a gradient at the first probed step (the jumps of
+    the ReLU, which do not shrink with the distance), beta the largest ratio of change to distance
+    at the later ones, both over the runs and the probed records. Seen along a trajectory, they
+    can only lie below the global constants, so the bound made of them can only lie below the
+    lemma's: an estimate under the one lies under the other. n is that of a removed record, n - 1,
+    the larger of the two gaps.
+
+    Raises InputError for a record of another kind, one whose runs all diverged, and one with fewer
+    than two probed steps.
+    """
+    where, fields, metrics = record["id"], record["spec"], record["metrics"]
+    if fields["kind"] != "training":
+        raise InputError(where, f"kind {fields['kind']}", "a record of kind training")
+    if metrics["probe"] is None:
+        raise InputError(where, "no run that did not diverge", "at least one run")
+    change = np.array(metrics["probe"]["gradient_change"], float)
+    distance = np.array(metrics["probe"]["distance"], float)
+    if change.shape[1] < 2:
+        raise InputError(where, f"{fields['steps']} steps", "at least 3 steps (two are probed)")
+    return DriftConstants(
+        beta=float((change[:, 1:] / distance[:, 1:]).max()),
+        c=float(change[:, 0].max()),
+        n=metrics["n_train"] - 1,
+        gdiff0=metrics["gradient_gap_at_start"],
+        g0=metrics["gradient_norm2_at_start"],
+        sigma2=fields["sigma"] ** 2,
+        rank=metrics["parameters"],
+    )

@@ -1,0 +1,275 @@
+"""kl_privacy: training runs of one condition, with the KL of every record along the way."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpatlas.core.progress import Progress
+from dpatlas.core.seeds import Noise, generator, seed
+from dpatlas.data.prepared import Prepared
+from dpatlas.jobs.job import Job
+from dpatlas.models.mlp import initial_weights
+from dpatlas.papers.kl_privacy.formulas.theorems import kl_step
+from dpatlas.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
+from dpatlas.privacy.kl import (
+    noisy_step,
+    record_gaps,
+    record_signals,
+    signal_changes,
+    squared_row_norms,
+)
+from dpatlas.privacy.noise import device_generator, device_normals
+
+RESAMPLES = 400
+INTERVAL = 0.95
+PROBED_RECORDS = 256
+STEPS_BETWEEN_CHECKS = 20
+
+
+def training(job: Job) -> dict[str, Any]:
+    """Train every run of one condition; metrics as documented in `_summary`."""
+    fields = job.spec.fields
+    runs, steps = fields["runs"], fields["steps"]
+    data = TrainingData.of(job.data, job.device)
+    results = []
+    with Progress(runs * steps, job.spec.id) as progress:
+        for run_index in range(runs):
+            name = f"run-{run_index}"
+            stored = job.restored(name)
+            if stored is None:
+                arrays = _train_one(job, data, run_index, progress)
+                job.save(name, arrays, {})
+                job.checkpoints.drop("state")
+            else:
+                arrays, _ = stored
+                progress.advance("(from a checkpoint)", units=steps)
+            results.append(arrays)
+    ledger = {
+        **LEDGER,
+        "steps": steps,
+        "noise_multiplier": None,
+        "noise_standard_deviation_per_step": float(np.sqrt(2 * fields["lr"]) * fields["sigma"]),
+        "noise_source": fields["noise_source"],
+    }
+    return {"metrics": _summary(fields, data, results), "ledger": ledger}
+
+
+class TrainingData:
+    """Training records first, then the records to add, on the job's device."""
+
+    def __init__(self, x: Tensor, labels: Tensor, n_train: int):
+        self.x, self.labels, self.n_train = x, labels, n_train
+        self.x_norm2 = squared_row_norms(x)
+
+    @classmethod
+    def of(cls, data: Prepared, device: str) -> "TrainingData":
+        """Join a prepared data set's two parts."""
+        x = torch.from_numpy(np.concatenate([data.x_train, data.x_add]))
+        labels = torch.from_numpy(np.concatenate([data.y_train, data.y_add]))
+        return cls(x.to(device), labels.to(device), len(data.x_train))
+
+
+def _train_one(
+    job: Job, data: TrainingData, run_index: int, progress: Progress
+) -> dict[str, np.ndarray]:
+    """One run: arrays kl (steps, records), loss (steps,), probe_* and grad0_norm2."""
+    fields = job.spec.fields
+    steps, eta, sigma = fields["steps"], fields["lr"], fields["sigma"]
+    d = data.x.shape[1]
+    noise = Noise(job.spec.digest, fields["noise_source"])
+    weights = [
+        torch.from_numpy(weight).to(job.device)
+        for weight in initial_weights(
+            fields["init"],
+            d,
+            fields["width"],
+            fields["depth"],
+            fields["outputs"],
+            key=job.spec.key,
+            run=run_index,
+            base_seed=fields["seed"],
+        )
+    ]
+    probe = SmoothnessProbe(weights, data, steps)
+    size = sum(weight.numel() for weight in weights)
+    kl = torch.zeros(steps, len(data.x), dtype=torch.float64, device=job.device)
+    loss = torch.zeros(steps, dtype=torch.float64, device=job.device)
+    grad_norm2 = torch.zeros(steps, dtype=torch.float64, device=job.device)
+    start = _restore(job, run_index, weights, kl, loss, grad_norm2, probe, progress)
+    for step in range(start, steps):
+        if job.save_due():
+            _save(job, run_index, step, weights, kl, loss, grad_norm2, probe)
+        probe.look(step, weights)
+        gaps = record_gaps(weights, data.x, data.labels, data.n_train, data.x_norm2)
+        paid = kl_step(eta, sigma**2, gaps.squared_gaps("remove_add"), CONVENTION)
+        kl[step] = paid if step == 0 else kl[step - 1] + paid
+        loss[step] = gaps.losses[: data.n_train].mean(dtype=torch.float64)
+        grad_norm2[step] = gaps.gbar_norm2
+        draws = noise_draws(noise, size, run_index, step, job.device)
+        noisy_step(weights, gaps.gradient, draws, eta, sigma)
+        progress.advance(f"run {run_index}")
+        if step % STEPS_BETWEEN_CHECKS == 0 and not torch.isfinite(loss[step]):
+            kl[step:] = torch.nan
+            loss[step:] = torch.nan
+            progress.advance(f"run {run_index} diverged", units=steps - step - 1)
+            break
+    return {
+        "kl": kl.cpu().numpy(),
+        "loss": loss.cpu().numpy(),
+        "grad_norm2": grad_norm2.cpu().numpy(),
+        **probe.arrays(),
+    }
+
+
+def noise_draws(noise: Noise, size: int, repetition: int, step: int, device: str) -> Tensor:
+    """N(0, 1) draws of one step on `device`, float64.
+
+    The CPU draws from numpy's Philox, a GPU from its own counter-based generator, so both are keyed
+    but differ from each other: a record says which device it ran on.
+    """
+    if device == "cpu":
+        return torch.from_numpy(noise.normal(size, repetition=repetition, step=step, use="step"))
+    draws = device_generator(noise.key(repetition, step, "step"), device)
+    return device_normals((size,), draws)
+
+
+class SmoothnessProbe:
+    """Watches how far per-record gradients move from where they started.
+
+    At steps 1, 2, 4, ... it notes the largest ||grad l_i(W_k) - grad l_i(W_0)|| over the first
+    `PROBED_RECORDS` training records, and ||W_k - W_0||: the constants c and beta of Lemma 3.2 as
+    far as the trajectory shows them.
+    """
+
+    def __init__(self, weights: list[Tensor], data: TrainingData, steps: int):
+        self.count = min(PROBED_RECORDS, data.n_train)
+        self.x, self.labels = data.x[: self.count], data.labels[: self.count]
+        self.start = [weight.clone() for weight in weights]
+        self.signals = record_signals(self.start, self.x, self.labels)
+        self.steps = [2**power for power in range(64) if 2**power < steps]
+        self.change = np.full(len(self.steps), np.nan)
+        self.distance = np.full(len(self.steps), np.nan)
+
+    def look(self, step: int, weights: list[Tensor]) -> None:
+        """Measure if `step` is one of the probed steps."""
+        if step not in self.steps:
+            return
+        index = self.steps.index(step)
+        now = record_signals(weights, self.x, self.labels)
+        self.change[index] = float(signal_changes(self.signals, now).max().sqrt())
+        squared = sum(
+            torch.linalg.vector_norm(weight - origin, dtype=torch.float64).square()
+            for weight, origin in zip(weights, self.start, strict=True)
+        )
+        self.distance[index] = float(squared.sqrt())
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What was seen, for a checkpoint or a result."""
+        return {"probe_change": self.change, "probe_distance": self.distance}
+
+
+def _save(job: Job, run_index: int, step: int, weights, kl, loss, grad_norm2, probe) -> None:
+    arrays = {f"weight_{layer}": weight.cpu().numpy() for layer, weight in enumerate(weights)}
+    arrays |= {
+        "kl": kl[:step].cpu().numpy(),
+        "loss": loss[:step].cpu().numpy(),
+        "grad_norm2": grad_norm2[:step].cpu().numpy(),
+        **probe.arrays(),
+    }
+    job.save("state", arrays, {"run": run_index, "step": step})
+
+
+def _restore(job: Job, run_index: int, weights, kl, loss, grad_norm2, probe, progress) -> int:
+    stored = job.restored("state")
+    if stored is None or stored[1]["run"] != run_index:
+        return 0
+    arrays, facts = stored
+    step = facts["step"]
+    for layer, weight in enumerate(weights):
+        weight.copy_(torch.from_numpy(arrays[f"weight_{layer}"]))
+    kl[:step] = torch.from_numpy(arrays["kl"])
+    loss[:step] = torch.from_numpy(arrays["loss"])
+    grad_norm2[:step] = torch.from_numpy(arrays["grad_norm2"])
+    probe.change[:] = arrays["probe_change"]
+    probe.distance[:] = arrays["probe_distance"]
+    progress.advance("(from a checkpoint)", units=step)
+    return step
+
+
+def _summary(
+    fields: dict[str, Any], data: TrainingData, results: list[dict[str, np.ndarray]]
+) -> dict[str, Any]:
+    """Metrics of a condition; lists run over steps 1..K, inner lists over runs.
+
+    kl.worst: max over records of the mean over runs (the headline), kl.low/high its bootstrap
+    interval over runs, kl.worst_runs each run's value at that record, kl.run_max each run's own
+    maximum, kl.mean the mean over records and runs. Diverged runs take no part; they are named in
+    `diverged` (the first bad step, else null).
+    """
+    steps = fields["steps"]
+    diverged = [_first_bad(result["kl"]) for result in results]
+    used = [result for result, bad in zip(results, diverged, strict=True) if bad is None]
+    metrics = {
+        "n_train": data.n_train,
+        "n_add": len(data.x) - data.n_train,
+        "inputs": data.x.shape[1],
+        "parameters": _parameters(fields, data.x.shape[1]),
+        "convention": CONVENTION,
+        "diverged": diverged,
+        "runs_used": len(used),
+        "kl": None,
+        "loss": None,
+        "gradient_gap_at_start": None,
+        "gradient_norm2_at_start": None,
+        "probe": None,
+    }
+    if not used:
+        return metrics
+    kl = np.stack([result["kl"] for result in used])
+    paid_per_gap = kl_step(fields["lr"], fields["sigma"] ** 2, 1.0, CONVENTION)
+    return metrics | {
+        "kl": _worst_case(kl, fields),
+        "loss": {"runs": np.stack([result["loss"] for result in used]).T.tolist()},
+        "gradient_gap_at_start": float(kl[:, 0].mean(0).max() / paid_per_gap),
+        "gradient_norm2_at_start": float(np.mean([result["grad_norm2"][0] for result in used])),
+        "probe": {
+            "steps": [2**power for power in range(64) if 2**power < steps],
+            "gradient_change": [result["probe_change"].tolist() for result in used],
+            "distance": [result["probe_distance"].tolist() for result in used],
+        },
+    }
+
+
+def _worst_case(kl: np.ndarray, fields: dict[str, Any]) -> dict[str, Any]:
+    """Worst-case statistics of kl (runs, steps, records)."""
+    runs, steps, _ = kl.shape
+    mean = kl.mean(0)
+    worst_record = mean.argmax(1)
+    draws = generator(seed("kl_privacy", use="bootstrap", runs=runs, base=fields["seed"]))
+    shares = draws.multinomial(runs, np.full(runs, 1 / runs), size=RESAMPLES) / runs
+    tails = (100 * (1 - INTERVAL) / 2, 100 * (1 + INTERVAL) / 2)
+    # Resample by step so that memory stays at one step's (resamples, records).
+    intervals = [np.percentile((shares @ kl[:, step]).max(1), tails) for step in range(steps)]
+    return {
+        "worst": mean.max(1).tolist(),
+        "low": [float(low) for low, _ in intervals],
+        "high": [float(high) for _, high in intervals],
+        "interval": f"{INTERVAL:.0%} bootstrap over runs of the maximum over records of the mean",
+        "worst_record": worst_record.tolist(),
+        "worst_runs": kl[:, np.arange(steps), worst_record].T.tolist(),
+        "run_max": kl.max(2).T.tolist(),
+        "mean": mean.mean(1).tolist(),
+    }
+
+
+def _first_bad(kl: np.ndarray) -> int | None:
+    bad = ~np.isfinite(kl).all(1)
+    return int(bad.argmax()) + 1 if bad.any() else None
+
+
+def _parameters(fields: dict[str, Any], d: int) -> int:
+    sizes = [d, *[fields["width"]] * (fields["depth"] - 1), fields["outputs"]]
+    return sum(out * into for into, out in itertools.pairwise(sizes))

@@ -1,0 +1,1 @@
+"""lp_fft: linear probing before full fine-tuning (DP-LP-FFT)."""

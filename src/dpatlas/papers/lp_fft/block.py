@@ -1,0 +1,20 @@
+"""Registers lp_fft."""
+
+from dpatlas.core.blocks import Block
+
+BLOCK = Block(
+    key="lp_fft",
+    title="Linear probing before full fine-tuning, in private (DP-LP-FFT)",
+    prefix="lpfft",
+    package="dpatlas.papers.lp_fft",
+    position=40,
+    kinds=(
+        "strategies",
+        "feature_quality",
+        "umap",
+        "dynamics",
+        "distortion",
+        "sensitivity",
+        "imbalance",
+    ),
+)

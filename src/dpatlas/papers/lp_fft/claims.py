@@ -1,0 +1,296 @@
+"""lp_fft: the comparisons behind each claim on training, from the paper's records.
+
+Accuracies are shares of the test records. Intervals are over runs, which draw the head, batches and
+noise afresh; backbone, split and the learning rates chosen on the validation records are those of
+the record. Run i starts from the same head whatever the strategy and the noise, so all differences
+are taken run by run.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpatlas.core.statistics import Comparison, difference_estimate, mean_estimate
+from dpatlas.errors import InputError
+from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
+from dpatlas.papers.lp_fft import claims_exact as claims_lp_fft_exact
+
+Record = Mapping[str, Any]
+Row = Mapping[str, Any]
+FFT, LP_FFT = "fft", "lp-fft"
+# Strategies of one phase, by the share of the steps that trains the head alone.
+SHARE_OF = {"lp": 1.0, FFT: 0.0, "lora": 0.0}
+ENDS = {0.0: FFT, 1.0: "lp"}
+
+
+@dataclass(frozen=True)
+class Quality:
+    """kNN accuracies (runs, steps) of a strategy's features at `steps` of training."""
+
+    name: str
+    steps: Sequence[int]
+    accuracy: np.ndarray
+
+    def early(self, share: float) -> list[int]:
+        """Places of the steps after the start, before the end and within `share` of all."""
+        steps = self.steps
+        found = [place for place, step in enumerate(steps[:-1]) if 0 < step <= share * steps[-1]]
+        if not found:
+            raise NotRun(f"{self.name}: no step within the share {share:g} of all")
+        return found
+
+    def difference(self, first: int, second: int, above: float) -> Comparison:
+        """Accuracy at one place of `steps` less that at another."""
+        label = f"kNN accuracy at step {self.steps[first]} less step {self.steps[second]}"
+        values = (self.accuracy[:, place] for place in (first, second))
+        estimate = difference_estimate(*values, paired=True)
+        return Comparison(f"{label}, {self.name}", estimate, above=above)
+
+    def lower(self, early: float, above: float, than: Sequence[int]) -> Evidence:
+        """Accuracy at some early step is lower by more than `above` than at each of these places.
+
+        One alternative per step: every run has a lowest point, so its depth would show a dip where
+        there is none.
+        """
+        return Evidence(
+            [[self.difference(each, step, above) for each in than] for step in self.early(early)]
+        )
+
+    def dip(self, until: int) -> np.ndarray:
+        """Accuracy at the start less the least one until a step (runs,)."""
+        seen = self.accuracy[:, np.array(self.steps) <= until]
+        return seen[:, 0] - seen.min(1)
+
+
+def beats(
+    records: PaperRecords,
+    *,
+    group: str,
+    scenario: str,
+    noise: float,
+    strategy: str,
+    opponents: Sequence[str],
+    above: float,
+    share: float | None = None,
+) -> Evidence:
+    """Accuracy of `strategy` less that of each of `opponents` exceeds `above`.
+
+    share: of the steps, in the first phase of every strategy of two phases.
+    """
+    record = _strategies_at(records, group, scenario, noise)
+    first = _row(record, strategy, share)
+    comparisons = []
+    for opponent in opponents:
+        second = _row(record, opponent, share)
+        estimate = difference_estimate(first["accuracy"], second["accuracy"], paired=True)
+        label = f"accuracy of {_words(first)} less {_words(second)} in {record['id']}"
+        comparisons.append(Comparison(label, estimate, above=above))
+    return Evidence([comparisons])
+
+
+def is_concave(
+    records: PaperRecords,
+    *,
+    group: str,
+    scenario: str,
+    noise: float,
+    shares: Sequence[float],
+    below: float,
+) -> Evidence:
+    """The slope of accuracy over the LP share changes by less than `below` at each inner share.
+
+    Shares 0 and 1 are FFT and LP; a slope joins neighbouring shares.
+    """
+    record = _strategies_at(records, group, scenario, noise)
+    shares = sorted(shares)
+    rows = [_row(record, ENDS.get(share, LP_FFT), share) for share in shares]
+    slopes = np.diff(_accuracies(rows), axis=0) / np.diff(shares)[:, None]
+    comparisons = [
+        Comparison(
+            f"change of the slope of accuracy at LP share {share:g} in {record['id']}",
+            mean_estimate(change),
+            below=below,
+        )
+        for share, change in zip(shares[1:-1], np.diff(slopes, axis=0), strict=True)
+    ]
+    return Evidence([comparisons])
+
+
+def grows_with_epsilon(
+    records: PaperRecords,
+    *,
+    group: str,
+    scenario: str,
+    noises: Sequence[float],
+    strategies: Sequence[str],
+    share: float,
+    tolerance: float,
+) -> Evidence:
+    """Accuracy of every strategy grows with the guaranteed epsilon.
+
+    Trend: its least-squares slope per doubling of epsilon is above 0. Monotonicity: between
+    neighbouring levels it surely falls by no more than `tolerance` (a veto).
+    """
+    levels = [
+        _strategies_at(records, group, scenario, noise) for noise in sorted(noises, reverse=True)
+    ]
+    comparisons = []
+    for strategy in strategies:
+        rows = [_row(record, strategy, share) for record in levels]
+        accuracies = _accuracies(rows)
+        name = f"accuracy of {_words(rows[0])}, {scenario}"
+        slope = mean_estimate(np.polyfit(_doublings(rows), accuracies, 1)[0])
+        comparisons.append(Comparison(f"slope per doubling of epsilon, {name}", slope, above=0))
+        for (less, lower), (more, higher) in itertools.pairwise(zip(rows, accuracies, strict=True)):
+            ends = f"noise {more['noise_multiplier']:g} less noise {less['noise_multiplier']:g}"
+            rise = difference_estimate(higher, lower, paired=True)
+            comparisons.append(Comparison(f"{name}, {ends}", rise, above=-tolerance, veto=True))
+    return Evidence([comparisons])
+
+
+def dips(
+    records: PaperRecords,
+    *,
+    group: str,
+    noise: float,
+    head_scale: float,
+    lr: float,
+    task: str,
+    early: float,
+    above: float,
+) -> Evidence:
+    """kNN accuracy of FFT at some early step is lower than at the start by more than `above`.
+
+    early: share of the steps.
+    """
+    return _fft(records, group, noise, head_scale, lr, task).lower(early, above, than=(0,))
+
+
+def recovers(
+    records: PaperRecords,
+    *,
+    group: str,
+    noise: float,
+    head_scale: float,
+    lr: float,
+    task: str,
+    early: float,
+    above: float,
+) -> Evidence:
+    """kNN accuracy of FFT at some early step is lower by more than `above` than at both ends."""
+    return _fft(records, group, noise, head_scale, lr, task).lower(early, above, than=(0, -1))
+
+
+def reduces_dip(
+    records: PaperRecords,
+    *,
+    group: str,
+    noise: float,
+    head_scale: float,
+    lr: float,
+    task: str,
+    above: float,
+) -> Evidence:
+    """The dip of FFT is deeper than that of LP-FFT by more than `above`.
+
+    A run's dip is its kNN accuracy at the start less its least one. FFT is followed for as many
+    steps as LP-FFT trains everything: the least of more values is lower by chance alone.
+    """
+    record = _features_at(records, group, noise, head_scale, lr)
+    fft, lp_fft = (_quality(record, head_scale, lr, task, name) for name in (FFT, LP_FFT))
+    followed = fft.steps[-1] - record["spec"]["lp_steps"]
+    depths = fft.dip(until=followed), lp_fft.dip(until=lp_fft.steps[-1])
+    label = f"dip of {fft.name} less that of {LP_FFT}"
+    estimate = difference_estimate(*depths, paired=True)
+    return Evidence([[Comparison(label, estimate, above=above)]])
+
+
+TRAINING = (beats, is_concave, grows_with_epsilon, dips, recovers, reduces_dip)
+TESTS: dict[str, Callable[..., Evidence]] = {
+    **{test.__name__: test for test in TRAINING},
+    **claims_lp_fft_exact.TESTS,
+}
+
+
+def _strategies_at(records: PaperRecords, group: str, scenario: str, noise: float) -> Record:
+    found = [each for each in records.group(group) if each["spec"]["scenario"] == scenario]
+    if not found:
+        raise NotRun(f"group {group} has no scenario {scenario}")
+    at_level = [each for each in found if each["spec"]["level"].get("noise_multiplier") == noise]
+    return _only(at_level, f"scenario {scenario} of group {group}", f"noise {noise:g}")
+
+
+def _features_at(
+    records: PaperRecords, group: str, noise: float, head_scale: float, lr: float
+) -> Record:
+    """The record of this noise that has the head scale at this rate."""
+    found = [each for each in records.group(group) if each["spec"]["noise_multiplier"] == noise]
+    if not found:
+        raise NotRun(f"group {group} has no noise {noise:g}")
+    where, what = f"noise {noise:g} of group {group}", f"head scale {head_scale:g}, rate {lr:g}"
+    asked = (head_scale, lr)
+    having = [
+        each
+        for each in found
+        if any((row["head_scale"], row["lr"]) == asked for row in each["metrics"]["rows"])
+    ]
+    return _only(having, where, what)
+
+
+def _row(record: Record, strategy: str, share: float | None) -> Row:
+    """The row of a strategy; `share` counts if it has two phases."""
+    share = SHARE_OF.get(strategy, share)
+    if share is None:
+        raise InputError(f"share of {strategy}", "none", "one, as it has two phases")
+    rows = record["metrics"]["rows"]
+    found = [row for row in rows if (row["strategy"], row["share"]) == (strategy, share)]
+    return _only(found, record["id"], f"{strategy} at share {share:g}")
+
+
+def _quality(record: Record, head_scale: float, lr: float, task: str, strategy: str) -> Quality:
+    keys = {"head_scale": head_scale, "lr": lr, "strategy": strategy}
+    rows = record["metrics"]["rows"]
+    found = [row for row in rows if all(row[name] == value for name, value in keys.items())]
+    setting = f"head scale {head_scale:g}, rate {lr:g}"
+    row = _only(found, record["id"], f"{strategy} at {setting}")
+    name = f"{strategy} on the {task} task, {setting}, in {record['id']}"
+    return Quality(name, row["steps"], np.array(row[task], float))
+
+
+def _fft(
+    records: PaperRecords, group: str, noise: float, head_scale: float, lr: float, task: str
+) -> Quality:
+    """FFT's features at this noise, head scale and rate."""
+    return _quality(_features_at(records, group, noise, head_scale, lr), head_scale, lr, task, FFT)
+
+
+def _only(found: Sequence[Mapping], where: str, what: str) -> Mapping[str, Any]:
+    """The one that was found; NotRun if there is none, InputError if there are several."""
+    if not found:
+        raise NotRun(f"{where} has no {what}")
+    if len(found) > 1:
+        raise InputError(f"{what} in {where}", f"{len(found)} of them", "one")
+    return found[0]
+
+
+def _words(row: Row) -> str:
+    own = row["strategy"] in SHARE_OF
+    return row["strategy"] if own else f"{row['strategy']} (share {row['share']:g})"
+
+
+def _accuracies(rows: Sequence[Row]) -> np.ndarray:
+    """Accuracies (rows, runs) over the runs that all rows have: run i has one head in all."""
+    shared = min(len(row["accuracy"]) for row in rows)
+    return np.array([row["accuracy"][:shared] for row in rows], float)
+
+
+def _doublings(rows: Sequence[Row]) -> np.ndarray:
+    """log2 of the guaranteed epsilons (rows,)."""
+    for row in rows:
+        if row["epsilon"] is None:
+            found = f"{row['noise_multiplier']:g}, which guarantees no epsilon"
+            raise InputError("noises", found, "numbers > 0")
+    return np.log2([row["epsilon"] for row in rows])

@@ -1,0 +1,314 @@
+"""lp_fft: what nearest neighbours make of the features while the network is trained privately."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from dpatlas.core.statistics import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    Comparison,
+    difference_estimate,
+    judge,
+    simultaneous_confidence,
+)
+from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.figures.rows import (
+    CONFIDENCE,
+    accuracy_axis,
+    averaged,
+    backbone_of,
+    grouped,
+    over_runs,
+    percent_axis,
+)
+from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
+from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.panels import columns, draw_band, legend, select
+from dpatlas.show.series import BLUE, RED, handle, of_kind
+
+TASKS = {"private": "private task", "public": "pre-training task"}
+CURVES = {
+    ("fft", "private"): Look("FFT, private task", RED, "s", "--"),
+    ("lp-fft", "private"): Look("LP-FFT, private task", BLUE, "o", "-"),
+    ("fft", "public"): Look("FFT, pre-training task", RED, "D", ":"),
+    ("lp-fft", "public"): Look("LP-FFT, pre-training task", BLUE, "^", "-."),
+}
+# Whether FFT's dip less that of LP-FFT is above 0.
+ANSWERS = {
+    HOLDS: Look("LP first reduces the dip", BLUE, "o", ""),
+    FAILS: Look("LP first deepens it", RED, "s", ""),
+    OPEN: Look("open", MUTED, "D", ""),
+}
+FAMILY = 0.05
+# What records of one block share, beside their data.
+SETTING = ("backbone", "feature_scale", "steps", "lp_steps")
+# One panel, and one line of the panels below.
+CONDITION = ("data", *SETTING, "noise_multiplier", "head_scale", "lr")
+MARKERS = 4
+MOST_IN_A_LINE = 4
+PANEL_HEIGHT, DIP_HEIGHT, AROUND_DIPS = 1.6, 0.15, 0.7
+COLUMNS = (
+    "part",
+    *("data", "backbone", "pretrained_on", "n_train", "n_test"),
+    *("noise_multiplier", "epsilon", "delta", "head_scale", "lr", "feature_scale", "neighbours"),
+    *("lp_lr", "strategy", "task", "step", "steps", "lp_steps"),
+    *("value", "low", "high", "runs_used", "confidence", "answer"),
+)
+
+
+def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
+    """Figs. 2 (left) and 7: kNN accuracy along training; where LP first reduces its dip."""
+    blocks = _blocks(of_kind(records, "feature_quality"))
+    if not blocks:
+        raise InputError("--records", "none of kind feature_quality", "at least one")
+    chosen = [record for block in blocks for record in block]
+    curves = [row for record in chosen for row in curve_rows(record)]
+    dips = dip_rows(chosen)
+    conditions = list(grouped(curves, *CONDITION).values())
+    per_noise = len(grouped(curve_rows(chosen[0]), *CONDITION))
+    figure, above, below = _layout(len(conditions), _in_a_line(per_noise), bool(dips))
+    named = len(blocks) > 1
+    for axes, rows in zip(above, conditions, strict=True):
+        _draw_curves(axes, rows, named)
+    accuracy_axis(above[0])
+    for axes, task in zip(below, TASKS, strict=False):
+        _draw_dips(axes, select(dips, task=task), named)
+        axes.set_title(TASKS[task])
+    if dips:
+        _name_conditions(below)
+    used = {(row["strategy"], row["task"]) for row in curves}
+    legend(figure, [handle(look) for key, look in CURVES.items() if key in used])
+    return ShownFigure(figure, COLUMNS, [*curves, *dips], _notes(blocks, dips))
+
+
+def _blocks(records: Records) -> list[list[dict[str, Any]]]:
+    """Records that differ in their noise alone, the least noise first; as ordered as they came."""
+    found: dict[tuple, list[dict[str, Any]]] = {}
+    for record in records:
+        fields = record["spec"]
+        setting = (fields["data"]["name"], *(fields[name] for name in SETTING))
+        found.setdefault(setting, []).append(record)
+    return [
+        sorted(block, key=lambda each: each["spec"]["noise_multiplier"]) for block in found.values()
+    ]
+
+
+def curve_rows(record: Mapping[str, Any]) -> list[Row]:
+    """kNN accuracy over runs at every measured step, on both tasks."""
+    return [
+        {
+            "part": "curve",
+            **_setting(record, found),
+            "strategy": found["strategy"],
+            "task": task,
+            "step": step,
+            **_interval(values),
+        }
+        for found in record["metrics"]["rows"]
+        for task in TASKS
+        for step, values in zip(found["steps"], np.array(found[task], float).T, strict=True)
+    ]
+
+
+def dip_rows(records: Records) -> list[Row]:
+    """Depth of FFT's dip less that of LP-FFT, by condition and task, in pairs of runs.
+
+    A dip is the accuracy at step 0 less the least along training. The intervals of a task hold
+    together at level 1 - FAMILY; `answer` says whether the difference is above 0.
+    """
+    pairs = [pair for record in records for pair in _pairs(record)]
+    confidence = simultaneous_confidence(FAMILY, 1, len(pairs)) if pairs else None
+    rows = []
+    for (record, fft, lp_fft), task in ((pair, task) for pair in pairs for task in TASKS):
+        estimate = difference_estimate(dip_depth(fft[task]), dip_depth(lp_fft[task]), paired=True)
+        judged = judge(Comparison("", estimate, above=0.0), confidence)
+        bounded = estimate.runs > 1
+        rows.append(
+            {
+                "part": "dip",
+                **_setting(record, fft),
+                "strategy": "fft less lp-fft",
+                "task": task,
+                "value": estimate.value,
+                "low": judged.low if bounded else None,
+                "high": judged.high if bounded else None,
+                "runs_used": estimate.runs,
+                "confidence": confidence,
+                "answer": judged.answer,
+            }
+        )
+    return rows
+
+
+def dip_depth(runs: Sequence[Sequence[float]]) -> np.ndarray:
+    """Accuracy at the first step less the least along training, (runs,)."""
+    accuracies = np.array(runs, float)
+    return accuracies[:, 0] - accuracies.min(axis=1)
+
+
+def _pairs(record: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Row, Row]]:
+    """The rows of both strategies at one head scale and rate."""
+    found = grouped(record["metrics"]["rows"], "head_scale", "lr").values()
+    by_strategy = [{row["strategy"]: row for row in rows} for rows in found]
+    return [
+        (record, rows["fft"], rows["lp-fft"])
+        for rows in by_strategy
+        if {"fft", "lp-fft"} <= rows.keys()
+    ]
+
+
+def _setting(record: Mapping[str, Any], found: Mapping[str, Any]) -> Row:
+    fields, metrics = record["spec"], record["metrics"]
+    names = ("noise_multiplier", "delta", "feature_scale", "neighbours", "lp_steps", "lp_lr")
+    return {
+        "data": fields["data"]["name"],
+        "backbone": backbone_of(record),
+        "pretrained_on": _pretrained_on(record),
+        **{name: metrics[name] for name in ("n_train", "n_test", "epsilon")},
+        **{name: fields[name] for name in names},
+        "steps": fields["steps"],
+        "head_scale": found["head_scale"],
+        "lr": found["lr"],
+        "runs": [record["id"]],
+    }
+
+
+def _pretrained_on(record: Mapping[str, Any]) -> str:
+    return record["spec"]["public_data"]["name"]
+
+
+def _interval(values: Sequence[float]) -> Row:
+    found = over_runs(values)
+    del found["standard_error"]
+    return found | {"confidence": CONFIDENCE}
+
+
+def _in_a_line(per_noise: int) -> int:
+    """Panels in a line: a whole number of lines to a noise, or of noises to a line."""
+    fitting = [
+        count
+        for count in range(2, MOST_IN_A_LINE + 1)
+        if per_noise % count == 0 or count % per_noise == 0
+    ]
+    return max(fitting, default=MOST_IN_A_LINE)
+
+
+def _layout(count: int, most: int, dips: bool) -> tuple[Figure, list[Axes], list[Axes]]:
+    """`count` panels with at most `most` in a line, and two broad ones below."""
+    lines, most = math.ceil(count / most), min(most, count)
+    heights = [PANEL_HEIGHT * lines, *([AROUND_DIPS + DIP_HEIGHT * count] if dips else [])]
+    figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights) + 0.3))
+    # Grids of their own, so that the labels of one do not push the panels of the other aside.
+    blocks = figure.add_gridspec(len(heights), 1, height_ratios=heights)
+    grid = blocks[0].subgridspec(lines, most)
+    above: list[Axes] = []
+    for place in range(count):
+        axes = figure.add_subplot(grid[divmod(place, most)], sharey=above[0] if above else None)
+        first_in_line, last_in_column = place % most == 0, place + most >= count
+        axes.tick_params(labelleft=first_in_line)
+        axes.set_ylabel("kNN accuracy, %" if first_in_line else "")
+        axes.set_xlabel("steps" if last_in_column else "")
+        above.append(axes)
+    below = [figure.add_subplot(cell) for cell in blocks[1].subgridspec(1, 2)] if dips else []
+    return figure, above, below
+
+
+def _draw_curves(axes: Axes, rows: Sequence[Row], named: bool) -> None:
+    """Both strategies on both tasks at one head scale, rate and noise."""
+    first = rows[0]
+    axes.axvspan(0, first["lp_steps"], color="0.94", linewidth=0, zorder=0)
+    for place, ((strategy, task), look) in enumerate(CURVES.items()):
+        shown = select(rows, strategy=strategy, task=task)
+        every = max(1, len(shown) // MARKERS)
+        axes.plot(
+            *columns(shown, "step", "value"),
+            **{"marker": look.marker, "markersize": 3, "markevery": (place % every, every)},
+            **look.line,
+        )
+        draw_band(axes, "step", shown, look.color)
+    backbone = f"{first['backbone']}\n" if named else ""
+    axes.set_title(
+        f"{backbone}{_noise(first)}\nhead scale {first['head_scale']:g}, rate {first['lr']:g}"
+    )
+
+
+def _draw_dips(axes: Axes, rows: Sequence[Row], named: bool) -> None:
+    """A line per condition, the first on top, marked by its answer."""
+    axes.axvline(0, color=MUTED, linewidth=THIN, zorder=1)
+    for answer, look in ANSWERS.items():
+        found = [(place, row) for place, row in enumerate(rows) if row["answer"] == answer]
+        at, shown = [place for place, _ in found], [row for _, row in found]
+        value, low, high = columns(shown, "value", "low", "high")
+        axes.hlines(at, low, high, color=look.color, linewidth=0.9)
+        axes.plot(value, at, linestyle="none", **_marker(answer))
+    axes.set_yticks(range(len(rows)), [_condition(row, named) for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlabel("difference of dips, points")
+    percent_axis(axes.xaxis)
+
+
+def _name_conditions(panels: Sequence[Axes]) -> None:
+    """Conditions on the left, answers on the right."""
+    for axes in panels[1:]:
+        axes.tick_params(labelleft=False)
+    handles = [
+        Line2D([], [], linestyle="none", label=look.label, **_marker(answer))
+        for answer, look in ANSWERS.items()
+    ]
+    panels[-1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.02))
+
+
+def _marker(answer: str) -> dict[str, str]:
+    look = ANSWERS[answer]
+    face = "white" if answer == OPEN else look.color
+    return {"color": look.color, "marker": look.marker, "markerfacecolor": face}
+
+
+def _condition(row: Row, named: bool) -> str:
+    backbone = f"{row['backbone']}: " if named else ""
+    noise = f"noise {row['noise_multiplier']:g}" if row["noise_multiplier"] else "no privacy"
+    return f"{backbone}{noise}, head scale {row['head_scale']:g}, rate {row['lr']:g}"
+
+
+def _noise(row: Row) -> str:
+    if not row["noise_multiplier"]:
+        return "no privacy"
+    return f"noise {row['noise_multiplier']:g} ($\\varepsilon$ = {row['epsilon']:.3g})"
+
+
+def _nearest(neighbours: int) -> str:
+    return "the nearest neighbour" if neighbours == 1 else f"the {neighbours} nearest neighbours"
+
+
+def _notes(blocks: Sequence[Records], dips: Sequence[Row]) -> list[str]:
+    notes = [_note(block) for block in blocks]
+    notes.append(
+        "grey: LP-FFT's steps of LP, which leave features as they are; both strategies spend all "
+        "steps; the random head is multiplied by its scale"
+    )
+    if dips:
+        notes.append(
+            "below: dip of FFT less that of LP-FFT in pairs of runs with the same head, a dip "
+            "being the accuracy at step 0 less the least along training; the intervals of a panel "
+            f"hold together at {1 - FAMILY:.0%}; to the right of 0 LP first reduces the dip"
+        )
+    return notes
+
+
+def _note(block: Records) -> str:
+    record, fields = block[0], block[0]["spec"]
+    runs = [each["spec"]["runs"] for each in block]
+    return (
+        f"{fields['data']['name']} from {backbone_of(record)}, pre-trained on "
+        f"{_pretrained_on(record)}: n = {record['metrics']['n_train']}, $\\delta$ = "
+        f"{fields['delta']:g}; accuracy by {_nearest(fields['neighbours'])} among penultimate "
+        f"features; features multiplied by {fields['feature_scale']:g}, LP at rate "
+        f"{fields['lp_lr']:g}; {averaged(runs)}"
+    )

@@ -1,0 +1,1 @@
+"""Formulas, printed and corrected."""

@@ -1,0 +1,1 @@
+"""The jobs: a spec in, a record out."""

@@ -1,0 +1,243 @@
+"""lp_fft's Thms 3.3 and 3.4: how often a random head distorts features, and whether LP prevents it.
+
+Distortion: under gradient flow of all layers the cosine of some feature with the mean of its class
+falls. States of the flow depend on time through s = integral of L dt alone, in which spans are
+given; it grows like a logarithm of the time.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.special import betaincinv
+
+from dpatlas.core.guard import checked, integer, real
+from dpatlas.core.progress import Progress
+from dpatlas.core.seeds import generator, seed
+from dpatlas.errors import InputError
+from dpatlas.jobs.job import Job
+from dpatlas.papers.lp_fft.formulas.alignment import (
+    distortion_probability,
+    two_record_distortion_probability,
+)
+from dpatlas.papers.lp_fft.jobs.relu import (
+    ReluNet,
+    class_means,
+    cosine_rates,
+    directions,
+    flow,
+    labels,
+)
+
+LEDGER = {"mechanism": "none: nothing is trained on data and nothing of any data is released"}
+CONFIDENCE = 0.95
+# Of rates over the loss; what rounding may take from a cosine.
+ROUNDING = 1e-9
+# The counter-example in a plane: length and angle in degrees of the records of a class, its
+# feature's angle, and a head with the other class's sign. The mean lies near the long record.
+LONG, SHORT, FEATURE_ANGLE, WRONG_HEAD = (2.0, 0.0), (0.5, 40.0), 15.0, -0.5
+# Two records x_1 = (1 + spread, -LOWER), x_2 = (1, ratio LOWER) around the feature (1, 0).
+LOWER = 0.3
+# Points of a cosine's curve.
+SHOWN = 40
+
+
+def distortion(job: Job) -> dict[str, Any]:
+    """Thm 3.3 on random clusters and on two records; Thm 3.4 on clusters and by an example.
+
+    `clusters`: the share of trials (fresh records, features and head) with distortion at the
+    start, for every h and variance of the head. `two_records`: the same for one fixed class and
+    feature, beside its exact value. `after_probing`: the share of networks of which no cosine
+    falls until s = `fft_spans` of FFT after LP, for clusters of every width. `counterexample`: the
+    cosine of one feature during FFT, after LP of every span.
+    """
+    fields = job.spec.fields
+    clusters, after = fields["clusters"], fields["after_probing"]
+    found: dict[str, Any] = {"clusters": [], "after_probing": []}
+    with Progress(len(clusters["hs"]) + len(after["angles"]) + 2, job.spec.id) as progress:
+        for h in clusters["hs"]:
+            found["clusters"] += _clusters(job, clusters, h)
+            progress.advance(f"h = {h}")
+        found["two_records"] = _two_records(job, fields["two_records"])
+        progress.advance("two records")
+        for angle in after["angles"]:
+            found["after_probing"] += _after_probing(job, after, angle)
+            progress.advance(f"{angle:g} degrees")
+        found["counterexample"] = _counterexample(fields["counterexample"])
+        progress.advance("counter-example")
+    return {"metrics": found, "ledger": LEDGER}
+
+
+@checked(count=integer(ge=0), trials=integer(ge=1), confidence=real(gt=0, lt=1))
+def clopper_pearson(count: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Two-sided interval of a probability after `count` successes in `trials`.
+
+    Raises InputError for more successes than trials.
+    """
+    if count > trials:
+        raise InputError("count", count, f"at most {trials} trials")
+    tail = (1 - confidence) / 2
+    low = betaincinv(count, trials - count + 1, tail) if count else 0.0
+    high = betaincinv(count + 1, trials - count, 1 - tail) if count < trials else 1.0
+    return float(low), float(high)
+
+
+def _share(happened: np.ndarray) -> dict[str, Any]:
+    """Count of a boolean array with its interval."""
+    count, trials = int(happened.sum()), len(happened)
+    low, high = clopper_pearson(count, trials)
+    return {"trials": trials, "count": count, "share": count / trials, "low": low, "high": high}
+
+
+def _distorts(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Whether some cosine falls, for every network."""
+    return np.any(cosine_rates(net, x, y, c) < 0, axis=-1)
+
+
+def _clusters(job: Job, fields: Mapping[str, Any], h: int) -> list[dict[str, Any]]:
+    """Distortion at the start on fresh clusters, for every variance of the same heads."""
+    rng = generator(seed(job.spec.key, use="clusters", base=job.spec.fields["seed"], h=h))
+    x, y, c, W = _problem(rng, fields, fields["trials"], h, fields["angle"], fields["angle"])
+    heads = rng.standard_normal(c.shape)
+    rows = []
+    for variance in fields["head_variances"]:
+        real(gt=0).check("clusters.head_variances", variance)
+        net = ReluNet(math.sqrt(variance) * heads, W)
+        row = {"h": h, "head_variance": variance, "claimed": float(distortion_probability(h))}
+        rows.append(row | _share(_distorts(net, x, y, c)))
+    return rows
+
+
+def _problem(
+    rng: np.random.Generator,
+    fields: Mapping[str, Any],
+    runs: int,
+    h: int,
+    angle: float,
+    feature_angle: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Unit records x (runs, n, d), labels y, classes c (runs, h) and unit features W (runs, h, d).
+
+    Records and features lie within their angles of an axis, so that both assumptions hold: classes
+    are separated (Assumption 3.1), and only the records of its class activate a feature (3.2).
+    """
+    integer(ge=1).check("trials or runs", runs)
+    for name, value in (("angle", angle), ("feature_angle", feature_angle)):
+        real(gt=0, lt=45).check(name, value)
+    n, d = fields["records"], fields["inputs"]
+    integer(ge=2).check("records", n)
+    integer(ge=2).check("inputs", d)
+    y = labels(n)
+    x = y[:, None] * directions(rng, (runs, n), d, angle)
+    c = rng.choice([-1.0, 1.0], size=(runs, h))
+    return x, y, c, c[..., None] * directions(rng, (runs, h), d, feature_angle)
+
+
+def _two_records(job: Job, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Distortion of one feature by random heads, where the record that it prefers is the longer.
+
+    The other class is the mirror image of the first; it does not activate the feature.
+    """
+    rng = generator(seed(job.spec.key, use="two-records", base=job.spec.fields["seed"]))
+    spread, ratio = fields["spread"], fields["ratio"]
+    own = np.array([[1 + spread, -LOWER], [1.0, ratio * LOWER]])
+    if own[0] @ own[1] <= 0:
+        raise InputError("two_records.ratio", ratio, "records at an acute angle")
+    x, y = np.concatenate([own, -own]), labels(4)
+    W, c = np.array([[1.0, 0.0]]), np.array([1.0])
+    heads = rng.standard_normal((fields["trials"], 1))
+    rows = []
+    for variance in fields["head_variances"]:
+        net = ReluNet(math.sqrt(variance) * heads, np.broadcast_to(W, (len(heads), 1, 2)))
+        row = {
+            "head_variance": variance,
+            "claimed": float(distortion_probability(1)),
+            "exact": float(two_record_distortion_probability(variance, spread, ratio)),
+        }
+        rows.append(row | _share(_distorts(net, x, y, c)))
+    return rows
+
+
+def _after_probing(job: Job, fields: Mapping[str, Any], angle: float) -> list[dict[str, Any]]:
+    """Of networks whose heads LP has aligned: those of which no cosine falls during FFT.
+
+    `networks` counts all that were drawn, `aligned` those whose heads have the signs of their
+    classes when LP ends; the share is of the latter.
+    """
+    keys = {"base": job.spec.fields["seed"], "angle": angle}
+    rng = generator(seed(job.spec.key, use="after-probing", **keys))
+    runs, h = fields["runs"], fields["hidden"]
+    x, y, c, W = _problem(rng, fields, runs, h, angle, fields["feature_angle"])
+    net = ReluNet(math.sqrt(fields["head_variance"]) * rng.standard_normal(c.shape), W)
+    steps = _steps(fields["lp_span"], fields["lp_step"])
+    net = _last(flow(net, x, y, "head", fields["lp_span"], steps))
+    aligned = np.all(c * net.v > 0, axis=-1)
+    if not aligned.any():
+        raise InputError("lp_span", fields["lp_span"], "a span that aligns heads with classes")
+    x, c, net = x[aligned], c[aligned], ReluNet(net.v[aligned], net.W[aligned])
+    rows, rising = [], ~_falls(net, x, y, c)
+    for before, span in pairwise([0.0, *fields["fft_spans"]]):
+        steps = _steps(span - before, fields["step"])
+        for state in flow(net, x, y, "all", span - before, steps):
+            rising &= ~_falls(state, x, y, c)
+        net = state
+        row = {"angle": angle, "fft_span": span, "networks": runs, "aligned": int(aligned.sum())}
+        rows.append(row | _share(rising))
+    return rows
+
+
+def _falls(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
+    return np.any(cosine_rates(net, x, y, c) < -ROUNDING, axis=-1)
+
+
+def _steps(span: float, step: float) -> int:
+    real(gt=0).check("spans", span)
+    real(gt=0).check("step", step)
+    return max(1, round(span / step))
+
+
+def _last(states: Iterable[ReluNet]) -> ReluNet:
+    """The final state."""
+    for state in states:
+        last = state
+    return last
+
+
+def _counterexample(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Cosine of the feature against s of FFT, after LP of every span, and where it is highest.
+
+    A row says whether LP has aligned the head; `fall` is the largest cosine less the last one.
+    """
+    own = np.array([_polar(*LONG), _polar(*SHORT)])
+    x, y, c = np.concatenate([own, -own]), labels(4), np.array([1.0, -1.0])
+    feature = _polar(1.0, FEATURE_ANGLE)
+    start = ReluNet(WRONG_HEAD * c, c[:, None] * feature)
+    span = fields["span"]
+    steps = _steps(span, fields["step"])
+    rows = []
+    for lp_span in fields["lp_spans"]:
+        net = _last(flow(start, x, y, "head", lp_span, _steps(lp_span, fields["step"])))
+        states = [net, *flow(net, x, y, "all", span, steps)]
+        cosines = np.array([_cosine(state, x, y, c) for state in states])
+        every = max(1, steps // SHOWN)
+        rows.append(
+            {
+                "lp_span": lp_span,
+                "aligned": bool(np.all(c * net.v > 0)),
+                "s": np.linspace(0, span, steps + 1)[::every].tolist(),
+                "cosine": cosines[::every].tolist(),
+                "fall": float(cosines.max() - cosines[-1]),
+            }
+        )
+    return rows
+
+
+def _polar(length: float, degrees: float) -> np.ndarray:
+    return length * np.array([math.cos(math.radians(degrees)), math.sin(math.radians(degrees))])
+
+
+def _cosine(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> float:
+    """Of the first feature with the mean of its class."""
+    return float(class_means(x, y, c)[0] @ net.W[0] / np.linalg.norm(net.W[0]))

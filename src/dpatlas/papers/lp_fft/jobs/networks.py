@@ -1,0 +1,100 @@
+"""lp_fft: a public backbone with a fresh head, and what each phase of a strategy trains of it."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpatlas.jobs.job import Job
+from dpatlas.jobs.private_records import PARTS, frozen_features
+from dpatlas.models.backbone import CHUNK, Backbone
+from dpatlas.models.lora import lora_parameters, with_lora
+from dpatlas.models.network import Network, Scale
+from dpatlas.papers.lp_fft.settings import FULL, HEAD
+
+
+class Networks:
+    """Backbone and private records of a job, on its device.
+
+    head_scale multiplies the initial weights of the head, feature_scale the features it sees.
+    rank: of the LoRA branches, None for none.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        backbone: Backbone,
+        *,
+        head_scale: float = 1.0,
+        feature_scale: float = 1.0,
+        rank: int | None = None,
+    ):
+        self.job, self.backbone = job, backbone
+        self.head_scale, self.feature_scale, self.rank = head_scale, feature_scale, rank
+        data = job.data
+        self.x = {part: self._tensor(getattr(data, f"x_{part}")) for part in PARTS}
+        self.labels = {part: self._tensor(getattr(data, f"y_{part}")) for part in PARTS}
+        self._features: dict[str, Tensor] = {}
+
+    def _tensor(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(values).to(self.job.device)
+
+    def fresh(self, run: int) -> Network:
+        """The backbone with the head of run `run`, which all settings of a seed share."""
+        axes = {"key": self.job.spec.key, "run": run, "base_seed": self.job.spec.fields["seed"]}
+        network = self.backbone.with_new_head(len(self.job.data.classes), **axes)
+        network.head.weight.mul_(self.head_scale)
+        if self.rank is not None:
+            network = with_lora(network, self.rank, **axes)
+        if self.feature_scale != 1:
+            *body, head = network.named_children()
+            network = Network([*body, ("scale", Scale(self.feature_scale)), head])
+        return network.to(self.job.device)
+
+    def trained(self, network: nn.Module, part: str) -> tuple[str, ...]:
+        """Prefixes of the names of what a phase trains."""
+        if part == HEAD:
+            return ("head",)
+        return ("",) if part == FULL else lora_parameters(network)
+
+    def behind_features(self, network: Network) -> tuple[nn.Module, dict[str, Tensor]]:
+        """The head of `network`, and what it sees of every part while the body is frozen.
+
+        LoRA's branches are zero as long as nothing but the head is trained.
+        """
+        _, head = network.split(["head.weight"])
+        if not self._features:
+            shown = frozen_features(self.job, self.backbone).x
+            self._features = {part: self._tensor(x) for part, x in shown.items()}
+        return head, self._features
+
+
+def outputs(model: nn.Module, x: Tensor) -> Tensor:
+    """The model's outputs, `CHUNK` records at a time."""
+    with torch.no_grad():
+        return torch.cat([model(rows) for rows in x.split(CHUNK)])
+
+
+def knn_accuracy(
+    known: np.ndarray, labels: np.ndarray, asked: np.ndarray, truth: np.ndarray, neighbours: int
+) -> float:
+    """Share of `asked` (m, d) whose nearest `known` (n, d) vote for the right class."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    classifier = KNeighborsClassifier(neighbours, algorithm="brute").fit(known, labels)
+    return float(classifier.score(asked, truth))
+
+
+def features_of(network: Network, x: Tensor) -> np.ndarray:
+    """What the head sees of x, (records, features).
+
+    What is not finite counts as 0: whoever compares features would refuse all of them for one.
+    """
+    with torch.no_grad():
+        found = torch.cat([network.features(rows) for rows in x.split(CHUNK)])
+    return found.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).cpu().numpy()
+
+
+def split_steps(steps: int, share: float) -> tuple[int, int]:
+    """Steps of the first and of the second phase."""
+    first = round(share * steps)
+    return first, steps - first

@@ -1,0 +1,1 @@
+"""max_information: PAC-Bayes certificates with DP-SGD priors (Lampert and Zakerinia 2026)."""

@@ -1,0 +1,237 @@
+"""max_information: the comparisons behind each claim on certificates, from the paper's records.
+
+Certificates are those of the prior that a run selects among all that were tried and paid for, by
+kind of prior. Intervals are over runs, which draw initial weights, batches, noise and the draws of
+risks afresh on the split of their record; a run's priors share its initial weights and are
+compared in pairs.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dpatlas.core.statistics import Comparison, Estimate, difference_estimate, mean_estimate
+from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
+from dpatlas.papers.max_information import claims_exact as claims_max_information_exact
+from dpatlas.papers.max_information.selection import (
+    HYPERPARAMETERS,
+    PAID,
+    RIGOROUS,
+    UNIVERSE,
+    Setting,
+    settings_of,
+)
+
+Record = Mapping[str, Any]
+PRIOR = "certificate_prior"
+# What a certificate has to cover.
+TEST_ERRORS = {
+    PAID: "test_error",
+    "certificate_tight": "test_error",
+    RIGOROUS: "test_error",
+    UNIVERSE: "test_error",
+    PRIOR: "prior_test_error",
+}
+METHODS = ("reparametrisation", "sampling")
+
+
+def tightens(
+    records: PaperRecords,
+    *,
+    group: str,
+    prior: str,
+    control: str,
+    certificate: str,
+    above: float,
+) -> Evidence:
+    """The certificate with the `control` prior less that with `prior` exceeds `above`.
+
+    In pairs of runs, in every setting; priors are selected and compared by `certificate`.
+    """
+    comparisons = []
+    for setting in _settings(records, group):
+        values = [
+            [row[certificate] for row in _selected(setting, kind, certificate)]
+            for kind in (control, prior)
+        ]
+        label = f"{_words(certificate)}, {control} prior less {prior} prior, {_name(setting)}"
+        estimate = difference_estimate(*values, paired=True)
+        comparisons.append(Comparison(label, estimate, above=above))
+    return Evidence([comparisons])
+
+
+def is_not_vacuous(
+    records: PaperRecords, *, group: str, priors: Sequence[str], below: float
+) -> Evidence:
+    """Mean certificates of the selected priors and of their posteriors are below `below`."""
+    comparisons = [
+        Comparison(
+            f"{_words(name)}, {kind} prior, {_name(setting)}",
+            mean_estimate([row[name] for row in _selected(setting, kind)]),
+            below=below,
+        )
+        for setting in _settings(records, group)
+        for kind in priors
+        for name in (PRIOR, PAID)
+    ]
+    return Evidence([comparisons])
+
+
+def is_better_than_guessing(
+    records: PaperRecords, *, group: str, priors: Sequence[str], below: float
+) -> Evidence:
+    """The mean certificate of the selected posteriors, less 1 - 1/classes, is below `below`."""
+    comparisons = []
+    for setting in _settings(records, group):
+        guessing = 1 - 1 / setting.metrics["classes"]
+        for kind in priors:
+            excess = [row[PAID] - guessing for row in _selected(setting, kind)]
+            label = f"certificate less the risk of guessing, {kind} prior, {_name(setting)}"
+            comparisons.append(Comparison(label, mean_estimate(excess), below=below))
+    return Evidence([comparisons])
+
+
+def covers_test_error(
+    records: PaperRecords, *, group: str, certificate: str, above: float
+) -> Evidence:
+    """Every selected certificate of every run less the measured test error exceeds `above`."""
+    comparisons = [
+        _margin(setting, row, certificate, 0.0, above=above)
+        for setting in _settings(records, group)
+        for kind in setting.kinds
+        for row in _selected(setting, kind)
+    ]
+    return Evidence([comparisons])
+
+
+def is_not_exceeded(
+    records: PaperRecords, *, group: str, certificate: str, above: float
+) -> Evidence:
+    """No certificate of the grid lies surely below the risk that the test records show.
+
+    Their number gives the measured test error a standard error, at a risk as large as the
+    certificate; how often a record is tried with fresh weights can only make it smaller.
+    """
+    comparisons = []
+    for setting in _settings(records, group):
+        n_test = setting.metrics["n_test"]
+        for row in _measured(setting, certificate):
+            error = math.sqrt(row[certificate] * (1 - row[certificate]) / n_test)
+            comparisons.append(_margin(setting, row, certificate, error, above=above, veto=True))
+    return Evidence([comparisons])
+
+
+def agrees_with_weight_sampling(records: PaperRecords, *, group: str, tolerance: float) -> Evidence:
+    """Risks by local reparametrisation and by sampled weights differ by less than `tolerance`.
+
+    Of every network; normal interval of two proportions, over independent pairs of a record and
+    weights.
+    """
+    comparisons = []
+    for record in records.group(group):
+        rows = record["metrics"]["rows"]
+        for what in dict.fromkeys(row["what"] for row in rows):
+            (first, first_draws), (second, second_draws) = (
+                _proportion(record, what, method) for method in METHODS
+            )
+            variance = first * (1 - first) / first_draws + second * (1 - second) / second_draws
+            estimate = Estimate(
+                first - second, math.sqrt(variance), math.inf, min(first_draws, second_draws)
+            )
+            label = f"risk of the {what} by reparametrisation less sampling in {record['id']}"
+            comparisons.append(Comparison(label, estimate, above=-tolerance, below=tolerance))
+    return Evidence([comparisons])
+
+
+def lies_above_simulated_moment(records: PaperRecords, *, group: str, below: float) -> Evidence:
+    """The simulated moment over the tight bound on it is below `below`, for every law and x."""
+    comparisons = []
+    for record in records.group(group):
+        draws = record["metrics"]["draws"]
+        for row in record["metrics"]["rows"]:
+            value, error = (row[name] / row["tight"] for name in ("simulated", "standard_error"))
+            label = (
+                f"simulated moment over the tight bound, {row['law']}, nu {row['nu']:g}, "
+                f"nu x {row['y']:g}, in {record['id']}"
+            )
+            estimate = Estimate(value, error, math.inf, draws)
+            comparisons.append(Comparison(label, estimate, below=below))
+    return Evidence([comparisons])
+
+
+CERTIFICATES = (
+    tightens,
+    is_not_vacuous,
+    is_better_than_guessing,
+    covers_test_error,
+    is_not_exceeded,
+    agrees_with_weight_sampling,
+    lies_above_simulated_moment,
+)
+TESTS: dict[str, Callable[..., Evidence]] = {
+    **{test.__name__: test for test in CERTIFICATES},
+    **claims_max_information_exact.TESTS,
+}
+
+
+def _settings(records: PaperRecords, group: str) -> list[Setting]:
+    return settings_of(records.group(group))
+
+
+def _selected(setting: Setting, kind: str, by: str = PAID) -> list[Record]:
+    """The selected row of every run; NotRun without a prior of the kind.
+
+    Undecided where all posteriors of a run diverged.
+    """
+    rows = setting.selected(kind, by)
+    if not rows:
+        raise NotRun(f"{_name(setting)} has no {kind} prior")
+    diverged = sum(row["diverged"] is not None for row in rows)
+    if diverged:
+        reason = f"every posterior of the {kind} prior diverged in {diverged} of {len(rows)} runs"
+        raise Undecided(f"{reason} of {_name(setting)}", len(rows) - diverged)
+    return rows
+
+
+def _words(certificate: str) -> str:
+    """A name of a certificate for people."""
+    name, _, what = certificate.partition("_")
+    return (
+        f"{what} {name}" if what in ("tight", "rigorous", "universe") else f"{name} of the {what}"
+    )
+
+
+def _name(setting: Setting) -> str:
+    others = len(setting.ids) - 1
+    return setting.ids[0] + (f" and {others} more" if others else "")
+
+
+def _measured(setting: Setting, certificate: str) -> list[Record]:
+    """Rows with a test error; a posterior that diverged has a certificate of 1 and none."""
+    rows = [row for row in setting.rows if row[TEST_ERRORS[certificate]] is not None]
+    if not rows:
+        raise Undecided(f"every posterior of {_name(setting)} diverged")
+    return rows
+
+
+def _margin(
+    setting: Setting, row: Record, certificate: str, error: float, **limits: Any
+) -> Comparison:
+    """Certificate less measured test error of a row."""
+    own = [f"{name} {row[name]:g}" for name in HYPERPARAMETERS if row[name] is not None]
+    where = ", ".join([f"{row['prior']} prior", *own, f"tau {row['tau']:g}, run {row['run']}"])
+    label = f"{_words(certificate)} less test error, {where}, {_name(setting)}"
+    value = row[certificate] - row[TEST_ERRORS[certificate]]
+    estimate = Estimate(value, error, math.inf, setting.fields["runs"])
+    return Comparison(label, estimate, **limits)
+
+
+def _proportion(record: Record, what: str, method: str) -> tuple[float, int]:
+    """Risk and number of pairs, repetitions added up; NotRun if there is none."""
+    rows = [
+        row for row in record["metrics"]["rows"] if (row["what"], row["method"]) == (what, method)
+    ]
+    if not rows:
+        raise NotRun(f"{record['id']} has no {method} of the {what}")
+    draws = sum(row["draws"] for row in rows)
+    return sum(row["errors"] for row in rows) / draws, draws

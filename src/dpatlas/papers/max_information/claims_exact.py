@@ -1,0 +1,245 @@
+"""max_information: the comparisons behind each claim on its formulas and its printed numbers.
+
+None of these numbers has an interval: each counts as one run. What follows from the printed table
+by arithmetic needs no record; its entry names the group whose table shows it.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpatlas.core.statistics import Comparison, Estimate
+from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
+from dpatlas.papers.max_information.formulas.certificates import (
+    certificate,
+    certificate_monte_carlo,
+)
+from dpatlas.papers.max_information.formulas.mechanisms import leading_term_ratio
+from dpatlas.papers.max_information.formulas.published import (
+    PAPER_GRID,
+    TABLE_1,
+    PublishedCertificates,
+)
+
+Record = Mapping[str, Any]
+
+# Half a unit of the last printed digit of risks and bounds, and of kappa and KL.
+HALF_CENT, HALF_NAT = 0.005, 0.5
+# The domain of Lemma 6.
+LARGEST_ALPHA, LARGEST_BETA = 3.0, 0.5
+PRINTED_FORM = "optimised"
+SIGNAL_TO_NOISE = "zeta_over_sigma"
+
+
+def recovers_printed_kappa(
+    records: PaperRecords, *, group: str, dataset: str, tolerance: float
+) -> Evidence:
+    """kappa of the tuple behind a row of Table 1 is less than `tolerance` nats from print."""
+    records.group(group)
+    comparisons = [
+        _exact(
+            f"kappa less print, {dataset}, zeta {row.zeta:g}, E {row.E}, T {row.T}",
+            row.kappa_of_form(PRINTED_FORM) - row.kappa,
+            above=-tolerance,
+            below=tolerance,
+        )
+        for row in TABLE_1
+        if row.dataset == dataset and row.zeta is not None
+    ]
+    return Evidence([comparisons])
+
+
+def recovers_printed_bounds(
+    records: PaperRecords, *, group: str, equation: int, below: float
+) -> Evidence:
+    """The gap between a printed bound and what its rounded inputs allow stays below `below`.
+
+    Of all eight bounds of Table 1; negative where both ranges overlap. equation: 97, or 98 for
+    Eq. 97 at the upper limit of Eq. 98.
+    """
+    records.group(group)
+    comparisons = [
+        _exact(f"gap of {what}, {row.dataset}, {row.prior}", gap, below=below)
+        for row in TABLE_1
+        for what, gap in _gaps(row, monte_carlo=equation == 98)
+    ]
+    return Evidence([comparisons])
+
+
+def changes_slowly(records: PaperRecords, *, group: str, axis: str, below: float) -> Evidence:
+    """The log-log slope of kappa/n along a panel, from end to end, is below `below` in size."""
+    comparisons = []
+    for record in records.group(group):
+        slope = _slope(record, axis)
+        label = f"slope of log(kappa/n) in log({axis}) in {record['id']}"
+        comparisons.append(_exact(label, slope, above=-below, below=below))
+    return Evidence([comparisons])
+
+
+def depends_most_on_noise(records: PaperRecords, *, group: str, above: float) -> Evidence:
+    """The slope in log(zeta/sigma) exceeds that along every other axis, in size, by `above`."""
+    comparisons = []
+    for record in records.group(group):
+        slope = _slope(record, SIGNAL_TO_NOISE)
+        others = [panel["axis"] for panel in record["metrics"]["panels"]]
+        comparisons += [
+            _exact(
+                f"slope of log(kappa/n) in log(zeta/sigma), less that in log({axis}) in "
+                f"{record['id']}",
+                slope - abs(_slope(record, axis)),
+                above=above,
+            )
+            for axis in others
+            if axis != SIGNAL_TO_NOISE
+        ]
+    return Evidence([comparisons])
+
+
+def stays_below_form(
+    records: PaperRecords, *, group: str, form: str, reference: str, below: float
+) -> Evidence:
+    """The largest relative excess of one form of kappa over another is below `below`.
+
+    At every point of every panel.
+    """
+    comparisons = []
+    for record in records.group(group):
+        for panel in record["metrics"]["panels"]:
+            ratios = np.array(panel[form], float) / np.array(panel[reference], float)
+            place = int(ratios.argmax())
+            label = f"{form} over {reference} less 1 at {panel['axis']} {panel['x'][place]:g}"
+            comparisons.append(_exact(label, float(ratios[place] - 1), below=below))
+    return Evidence([comparisons])
+
+
+def tight_at_printed_settings(records: PaperRecords, *, group: str, below: float) -> Evidence:
+    """kappa-tight over kappa, at the tuples behind Table 1, is below `below`."""
+    records.group(group)
+    comparisons = [
+        _exact(
+            f"kappa-tight over kappa, {row.dataset}",
+            row.kappa_of_form("tight") / row.kappa_of_form(PRINTED_FORM),
+            below=below,
+        )
+        for row in TABLE_1
+        if row.zeta is not None
+    ]
+    return Evidence([comparisons])
+
+
+def ratio_lies_between(
+    records: PaperRecords, *, group: str, above: float, below: float
+) -> Evidence:
+    """The ratio of the leading coefficients lies between `above` and `below`; Lemma 6's domain."""
+    comparisons = []
+    for record in records.group(group):
+        points = list(_ratios(record))
+        for name, choose in (("smallest", min), ("largest", max)):
+            value, alpha, beta = choose(points)
+            label = f"{name} ratio in {record['id']}, at alpha {alpha:g}, beta {beta:g}"
+            comparisons.append(_exact(label, value, above=above, below=below))
+    return Evidence([comparisons])
+
+
+def ratio_at_corner(
+    records: PaperRecords, *, group: str, target: float, tolerance: float
+) -> Evidence:
+    """The ratio at the largest alpha and beta is `target` up to `tolerance`."""
+    records.group(group)
+    value = float(leading_term_ratio(LARGEST_ALPHA, LARGEST_BETA))
+    limits = {"above": target - tolerance, "below": target + tolerance}
+    return Evidence([[_exact(f"R({LARGEST_ALPHA:g}, {LARGEST_BETA:g})", value, **limits)]])
+
+
+def ratio_rises(records: PaperRecords, *, group: str, above: float) -> Evidence:
+    """The smallest growth of the ratio between neighbours in alpha or in beta exceeds `above`."""
+    comparisons = []
+    for record in records.group(group):
+        points = list(_ratios(record))
+        for name, moving, fixed in (("alpha", 1, 2), ("beta", 2, 1)):
+            ordered = sorted(points, key=lambda point: (point[fixed], point[moving]))
+            growth = [
+                (after[0] - before[0], after[1:])
+                for before, after in itertools.pairwise(ordered)
+                if before[fixed] == after[fixed]
+            ]
+            if not growth:
+                raise NotRun(f"{record['id']} has one {name} only in the domain of Lemma 6")
+            value, (alpha, beta) = min(growth)
+            label = f"growth of the ratio in {name}, up to alpha {alpha:g}, beta {beta:g}"
+            comparisons.append(_exact(label, value, above=above))
+    return Evidence([comparisons])
+
+
+TESTS: dict[str, Callable[..., Evidence]] = {
+    test.__name__: test
+    for test in (
+        recovers_printed_kappa,
+        recovers_printed_bounds,
+        changes_slowly,
+        depends_most_on_noise,
+        stays_below_form,
+        tight_at_printed_settings,
+        ratio_lies_between,
+        ratio_at_corner,
+        ratio_rises,
+    )
+}
+
+
+def _exact(label: str, value: float, **limits: float) -> Comparison:
+    return Comparison(label, Estimate(value, 0.0, math.inf, 1), **limits)
+
+
+def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[str, float]]:
+    """Distance of the rounded bound of prior and posterior from the range of its rounded inputs."""
+    grid = PAPER_GRID
+    budget = (row.n, grid.K1, grid.K2, grid.delta, grid.delta_mc, grid.beta)
+    for what, risk, kl, printed in (
+        ("B(pi)", row.risk_prior, 0.0, row.bound_prior),
+        ("B(rho)", row.risk_posterior, row.kl, row.bound_posterior),
+    ):
+        ends = []
+        for sign in (-1, 1):
+            rounded = risk + sign * HALF_CENT
+            # A zero is no rounded number.
+            terms = [value + sign * HALF_NAT * (value > 0) for value in (kl, row.kappa)]
+            if monte_carlo:
+                ends.append(certificate_monte_carlo(rounded, grid.draws, *terms, *budget))
+            else:
+                ends.append(certificate(rounded, *terms, *budget))
+        low, high = ends
+        yield what, float(max(low - (printed + HALF_CENT), (printed - HALF_CENT) - high))
+
+
+def _slope(record: Record, axis: str) -> float:
+    """log-log slope of the optimised kappa/n between the ends of a panel."""
+    panel = _panel(record, axis)
+    ends: Sequence[tuple[float, float]] = sorted(zip(panel["x"], panel[PRINTED_FORM], strict=True))
+    (first, start), (last, end) = ends[0], ends[-1]
+    if first == last:
+        raise NotRun(f"{record['id']} has one value of {axis} only")
+    return math.log(end / start) / math.log(last / first)
+
+
+def _panel(record: Record, axis: str) -> Record:
+    for panel in record["metrics"]["panels"]:
+        if panel["axis"] == axis:
+            return panel
+    raise NotRun(f"{record['id']} has no panel against {axis}")
+
+
+def _ratios(record: Record) -> Iterator[tuple[float, float, float]]:
+    """(ratio, alpha, beta) at the points of the domain of Lemma 6."""
+    found = False
+    for curve in record["metrics"]["curves"]:
+        columns = (curve["beta"], curve["gaussian_leading"], curve["pure_dp_leading"])
+        for beta, ours, theirs in zip(*columns, strict=True):
+            if curve["alpha"] <= LARGEST_ALPHA and beta <= LARGEST_BETA:
+                found = True
+                yield ours / theirs, curve["alpha"], beta
+    if not found:
+        raise NotRun(f"{record['id']} has no point in the domain of Lemma 6")

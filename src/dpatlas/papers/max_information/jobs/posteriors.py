@@ -1,0 +1,288 @@
+"""max_information: posteriors trained on a bound of their own risk (PAC-Bayes with backprop).
+
+With R the mean loss of a minibatch under one draw of the noise, K = KL + kappa + log(2 K1 K2
+sqrt(n) / (delta - delta_mc - beta)) as Eq. 97 has it, and c = K / (2 n), an objective is
+
+    fquad     (sqrt(R + c) + sqrt(c))^2                 (Rivasplata et al., 2019)
+    fclassic  R + sqrt(c)                               (McAllester, 1999)
+    flambda   (R + 2 c / l) / (1 - l/2)                 (Thiemann et al., 2017)
+    fkl       kl^-1(R, 2 c), what a certificate inverts (Perez-Ortiz et al., 2021)
+    bbb       R + kl_penalty KL / n                     (Blundell et al., 2015)
+
+l in (0, 2) starts at 1 and is set to its minimiser, at which flambda is fquad, after every epoch.
+
+The loss is cross-entropy with log-probabilities cut off at log(1e-5), divided by log(1e5), so that
+it lies in [0, 1]: `bounded`. With few records that loss is so flat that the KL keeps the posterior
+at its prior; `per-class` divides by the logarithm of the number of classes, and the objective is a
+surrogate without being a bound. Certificates count errors and do not depend on it.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dpatlas.core.guard import integer, one_of, real
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.models.mean_field import MeanField
+from dpatlas.models.mean_field_passes import noise_sizes, outputs
+from dpatlas.models.network import Network
+from dpatlas.papers.max_information.formulas.certificates import kl_inverse
+from dpatlas.privacy.host import on_device
+from dpatlas.privacy.noise import add_noise
+from dpatlas.privacy.samplers import Shuffled
+
+LEAST_LOG_PROBABILITY = -math.log(1e5)
+LOSSES = ("bounded", "per-class")
+# Keeps the square roots of a bound differentiable, and kl^-1 off its ends.
+TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """An objective's value and its derivatives by R and by KL."""
+
+    value: float
+    risk: float
+    kl: float
+
+
+def fquad(risk: float, c: float, n: int) -> Slopes:
+    """(sqrt(R + c) + sqrt(c))^2."""
+    outer, inner = math.sqrt(risk + c), math.sqrt(c)
+    total = outer + inner
+    return Slopes(total**2, total / outer, total * (1 / outer + 1 / inner) / (2 * n))
+
+
+def fclassic(risk: float, c: float, n: int) -> Slopes:
+    """R + sqrt(c)."""
+    root = math.sqrt(c)
+    return Slopes(risk + root, 1.0, 1 / (4 * n * root))
+
+
+def flambda(risk: float, c: float, n: int, weight: float) -> Slopes:
+    """(R + 2 c / l) / (1 - l / 2) at l = weight."""
+    scale = 1 / (1 - weight / 2)
+    return Slopes(scale * (risk + 2 * c / weight), scale, scale / (n * weight))
+
+
+def best_weight(risk: float, c: float) -> float:
+    """The l at which flambda is least."""
+    return 2 / (math.sqrt(risk / c + 1) + 1)
+
+
+def fkl(risk: float, c: float, n: int) -> Slopes:
+    """p = kl^-1(R, 2 c), by implicit differentiation of kl(R || p) = 2 c."""
+    q = min(max(risk, TINY), 1 - TINY)
+    p = min(float(kl_inverse(q, 2 * c)), 1 - TINY)
+    rise = (1 - q) / (1 - p) - q / p
+    if rise < TINY:
+        return Slopes(p, 1.0, 0.0)
+    return Slopes(p, (math.log((1 - q) / (1 - p)) - math.log(q / p)) / rise, 1 / (n * rise))
+
+
+BOUNDS: Mapping[str, Callable[[float, float, int], Slopes]] = {
+    "fquad": fquad,
+    "fclassic": fclassic,
+    "fkl": fkl,
+}
+OBJECTIVES = (*BOUNDS, "flambda", "bbb")
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """SGD with momentum on (mean, rho), minibatches of disjoint records, n mod batch left out.
+
+    lr is constant; kl_penalty counts for bbb alone. Raises InputError for values out of range, and
+    for `fkl` on a loss that may be above 1.
+    """
+
+    objective: str = "fquad"
+    loss: str = "bounded"
+    lr: float = 0.005
+    momentum: float = 0.95
+    batch: int = 250
+    epochs: int = 100
+    kl_penalty: float = 0.1
+
+    def __post_init__(self):
+        for name, domain in SETTINGS.items():
+            domain.check(f"training.{name}", getattr(self, name))
+        if self.objective == "fkl" and self.loss != "bounded":
+            raise InputError("training.loss", f"{self.loss} with fkl", "bounded")
+
+    def slopes(self, risk: float, kl: float, extra: float, n: int, weight: float) -> Slopes:
+        """The objective at mean loss R, KL, and extra = K - KL; weight: l of flambda."""
+        if self.objective == "bbb":
+            share = self.kl_penalty / n
+            return Slopes(risk + share * kl, 1.0, share)
+        risk, c = max(risk, TINY), (kl + extra) / (2 * n)
+        if self.objective == "flambda":
+            return flambda(risk, c, n, weight)
+        return BOUNDS[self.objective](risk, c, n)
+
+
+SETTINGS = {
+    "objective": one_of(*OBJECTIVES),
+    "loss": one_of(*LOSSES),
+    "lr": real(gt=0),
+    "momentum": real(ge=0, lt=1),
+    "batch": integer(ge=1),
+    "epochs": integer(ge=0),
+    "kl_penalty": real(ge=0),
+}
+
+
+def bounded_cross_entropy(output: Tensor, labels: Tensor, loss: str = "bounded") -> Tensor:
+    """Mean loss over rows; output (rows, classes). `per-class` can reach 11.5 / log(classes)."""
+    scores = F.log_softmax(output, 1).gather(1, labels[:, None])
+    scale = -LEAST_LOG_PROBABILITY if loss == "bounded" else math.log(output.shape[1])
+    return -scores.clamp_min(LEAST_LOG_PROBABILITY).mean() / scale
+
+
+# What a state holds beside tensors.
+KEPT = ("steps_done", "diverged", "weight", "epoch_risk")
+
+
+class PosteriorTraining:
+    """One posterior, from its prior N(centre, tau^2 I) on.
+
+    x (n, ...), labels (n,), centre (parameters,) on one device. extra: K - KL, nats. Batches and
+    noise are keyed by (noise, repetition, step), so `state` and `restore` need no generator.
+    `diverged` is the step, from 1 on, at which the objective was no number; training ends there.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        centre: Tensor,
+        tau: float,
+        x: Tensor,
+        labels: Tensor,
+        settings: TrainingSettings,
+        *,
+        extra: float,
+        noise: Noise,
+        repetition: int,
+    ):
+        self.network, self.centre, self.tau = network, centre, tau
+        self.x, self.labels, self.settings, self.extra = x, labels, settings, extra
+        self.noise, self.repetition = noise, repetition
+        self.sampler = Shuffled(len(x), settings.batch)
+        self.posterior = MeanField.around(network, centre, tau)
+        self.momentum = [torch.zeros_like(centre) for _ in range(2)]
+        self.steps_done, self.diverged = 0, None
+        self.weight, self.epoch_risk = 1.0, 0.0
+
+    @property
+    def steps(self) -> int:
+        """All steps; if it diverged, those until then."""
+        planned = self.settings.epochs * self.sampler.steps_per_epoch
+        return planned if self.diverged is None else self.diverged
+
+    def run(self) -> MeanField:
+        """All steps that are left; the posterior."""
+        while self.steps_done < self.steps:
+            self.step()
+        return self.posterior
+
+    def step(self) -> None:
+        """One update of mean and rho."""
+        deviation = self.posterior.deviation
+        risk, by_mean, by_deviation = self._risk(deviation)
+        # d log(1 + e^rho) / d rho.
+        slope = -torch.expm1(-deviation)
+        offset = self.posterior.mean - self.centre
+        # One look at the device for both.
+        risk, kl = torch.stack([risk.double(), self._kl(offset, deviation)]).tolist()
+        self.steps_done += 1
+        if not (math.isfinite(risk) and math.isfinite(kl)):
+            self.diverged = self.steps_done
+            return
+        found = self.settings.slopes(risk, kl, self.extra, len(self.x), self.weight)
+        tau2 = self.tau**2
+        kl_by_rho = (deviation / tau2 - 1 / deviation).mul_(slope)
+        by_rho = by_deviation.mul_(slope)
+        for flat, gradient, kl_gradient, velocity in (
+            (self.posterior.mean, by_mean, offset.div_(tau2), self.momentum[0]),
+            (self.posterior.rho, by_rho, kl_by_rho, self.momentum[1]),
+        ):
+            velocity.mul_(self.settings.momentum)
+            velocity.add_(gradient, alpha=found.risk).add_(kl_gradient, alpha=found.kl)
+            flat.add_(velocity, alpha=-self.settings.lr)
+        self._weigh(risk, kl)
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and facts from which `restore` goes on to the same bits."""
+        tensors = self._tensors()
+        arrays = {name: value.cpu().numpy().copy() for name, value in tensors.items()}
+        return arrays, {name: getattr(self, name) for name in KEPT}
+
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Go on from a state of the same training."""
+        for name, value in self._tensors().items():
+            value.copy_(torch.from_numpy(arrays[name]))
+        for name in KEPT:
+            setattr(self, name, facts[name])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {
+            "mean": self.posterior.mean,
+            "rho": self.posterior.rho,
+            "mean_momentum": self.momentum[0],
+            "rho_momentum": self.momentum[1],
+        }
+
+    def _risk(self, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """R of the step's batch, and its gradients by mean and deviation, each (parameters,)."""
+        batch = self.sampler.batch_indices(self.noise, self.repetition, self.steps_done)
+        picked = on_device(batch, self.x.device)
+        x, labels = self.x.index_select(0, picked), self.labels.index_select(0, picked)
+        normals = self._normals(len(x))
+        # Views, so that no copy of the parameters is made.
+        named = [self.posterior.named(flat) for flat in (self.posterior.mean, deviation)]
+        leaves = [value.detach().requires_grad_() for views in named for value in views.values()]
+        count = len(leaves) // 2
+        with torch.enable_grad():
+            means, scales = (
+                dict(zip(views, part, strict=True))
+                for views, part in zip(named, (leaves[:count], leaves[count:]), strict=True)
+            )
+            output = outputs(self.network, means, scales, x, normals)
+            risk = bounded_cross_entropy(output, labels, self.settings.loss)
+            found = torch.autograd.grad(risk, leaves)
+        by_mean, by_deviation = (
+            torch.cat([part.flatten() for part in parts])
+            for parts in (found[:count], found[count:])
+        )
+        return risk.detach(), by_mean, by_deviation
+
+    def _weigh(self, risk: float, kl: float) -> None:
+        """After an epoch the weight is that of its mean risk and its last KL."""
+        steps = self.sampler.steps_per_epoch
+        self.epoch_risk += risk / steps
+        if self.steps_done % steps == 0:
+            n = len(self.x)
+            self.weight = best_weight(self.epoch_risk, (kl + self.extra) / (2 * n))
+            self.epoch_risk = 0.0
+
+    def _normals(self, rows: int) -> list[Tensor]:
+        """What a pass takes; one draw of the convolutions' weights for the whole batch."""
+        sizes = noise_sizes(self.network, rows, 1)
+        flat = torch.zeros(sum(count * width for count, width in sizes), device=self.x.device)
+        add_noise([flat], 1.0, self.noise, repetition=self.repetition, step=self.steps_done)
+        parts = flat.split([count * width for count, width in sizes])
+        return [part.view(size) for part, size in zip(parts, sizes, strict=True)]
+
+    def _kl(self, offset: Tensor, deviation: Tensor) -> Tensor:
+        """KL from the prior, nats; sums in float64."""
+        ratio = deviation / self.tau
+        spread = (ratio - 1) * (ratio + 1) / 2 - ratio.log()
+        moved = offset.square().sum(dtype=torch.float64) / (2 * self.tau**2)
+        return spread.clamp_min_(0).sum(dtype=torch.float64) + moved

@@ -1,1 +1,0 @@
-"""One module per block of the config: config in, specs out; no torch."""

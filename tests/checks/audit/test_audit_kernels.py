@@ -1,0 +1,194 @@
+"""The audit's larger networks: every way to a clipped gradient is attacked, by the exact score."""
+
+import numpy as np
+import pytest
+import torch
+from small_audits import audited, one_thread_without_gradients  # noqa: F401
+from torch import nn
+
+import dpatlas.privacy.per_record
+import dpatlas.privacy.training
+from dpatlas.checks.audit.jobs import mechanisms as audit_mechanisms
+from dpatlas.checks.audit.jobs.kernels import CANARY, OFFSET, SETTINGS
+from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS
+from dpatlas.core.seeds import Noise
+from dpatlas.privacy.convolution import Conv2d
+from dpatlas.privacy.layers import RULES
+from dpatlas.privacy.noise import LARGE
+from dpatlas.privacy.per_record import NetworkGradients
+from dpatlas.privacy.rules import Rule
+
+OFFSETS = [name for name, each in SETTINGS.items() if each.offset]
+
+
+def watched(setting):
+    """The layers' rules after a pass, of every phase."""
+    (x, labels), _ = setting.neighbours()
+    model = setting.network()
+    views = 1
+    if setting.augmentation:
+        views = setting.augmentation.views
+        moves = setting.augmentation.draw(np.random.default_rng(0), len(x))
+        x, labels = setting.augmentation.apply(x, moves), labels.repeat_interleave(views)
+    for phase in setting.phases:
+        for name, value in model.named_parameters():
+            value.requires_grad_(
+                any(dpatlas.privacy.training.belongs(name, prefix) for prefix in phase.trainable)
+            )
+        kernel = NetworkGradients(model, views=views)
+        kernel._backward(x, labels)
+        yield from kernel.rules.values()
+
+
+def has_one_position(rule: Rule) -> bool:
+    return type(rule.layer) is nn.Linear and rule.delta is not None and rule.delta.shape[1] == 1
+
+
+def way(rule: Rule) -> str:
+    """How the rule comes by the norms of its weight's gradients."""
+    if rule.kept.keys() & {"weight", "value"}:
+        return "gradients"
+    return "one position" if has_one_position(rule) else "gram"
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_a_row_reaches_every_kind_of_layer(kind):
+    assert any(type(rule.layer) is kind for each in SETTINGS.values() for rule in watched(each))
+
+
+def test_rows_reach_every_way_to_a_norm():
+    found = {(type(rule.layer), way(rule)) for each in SETTINGS.values() for rule in watched(each)}
+    assert found >= {
+        (nn.Linear, "one position"),
+        (nn.Linear, "gram"),
+        (nn.Linear, "gradients"),
+        (nn.Conv2d, "gram"),
+        (nn.Conv2d, "gradients"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("convolution-large", {1}), ("convolution-views", {6})]
+)
+def test_gradients_of_convolutions_take_one_call_or_one_a_record(name, expected, monkeypatch):
+    calls = set()
+    honest = Conv2d._gradients
+
+    def watch(self, delta, x, weight, of, records=1):
+        if of == "weight":
+            calls.add(records)
+        return honest(self, delta, x, weight, of, records)
+
+    monkeypatch.setattr(Conv2d, "_gradients", watch)
+    list(watched(SETTINGS[name]))
+    assert calls == expected
+
+
+def test_convolutions_are_strided_dilated_and_in_groups():
+    layers = [
+        rule.layer
+        for each in SETTINGS.values()
+        for rule in watched(each)
+        if isinstance(rule.layer, nn.Conv2d)
+    ]
+    assert any(layer.groups > 1 for layer in layers)
+    assert any(layer.stride != (1, 1) for layer in layers)
+    assert any(layer.dilation != (1, 1) for layer in layers)
+
+
+def test_phases_have_views_chunks_two_clippings_adam_and_large_noise():
+    phases = [phase for each in SETTINGS.values() for phase in each.phases]
+    assert {phase.clipping for phase in phases} == {"flat", "per-layer"}
+    assert "adam" in {phase.optimizer for phase in phases}
+    views = SETTINGS["convolution-views"]
+    assert views.augmentation.views > 1
+    assert views.phases[0].max_physical_batch < views.phases[0].sampler.batch
+    sizes = [value.numel() for value in SETTINGS["convolution-large"].network().parameters()]
+    assert max(sizes) >= LARGE
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_neighbours_differ_in_the_label_of_the_first_record(name):
+    (x, labels), (other, other_labels) = SETTINGS[name].neighbours()
+    assert torch.equal(x, other)
+    assert (labels != other_labels).nonzero().flatten().tolist() == [CANARY]
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+def test_the_canary_s_offset_moves_no_output(name):
+    setting = SETTINGS[name]
+    (x, _), _ = setting.neighbours()
+    network = setting.network()
+    near = network(x[:1])
+    assert x[CANARY].mean() == pytest.approx(OFFSET, rel=1e-3)
+    assert not torch.allclose(near, network(x[1:2]), atol=1e-3)
+    exact = network.double()
+    x = x[:1].double()
+    torch.testing.assert_close(exact(x), exact(x - OFFSET), rtol=0, atol=1e-6)
+    assert exact(x).abs().max() < 20
+
+
+@pytest.fixture
+def silence(monkeypatch):
+    monkeypatch.setattr(dpatlas.privacy.training, "add_noise", lambda *given, **named: None)
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """(t, share) of every scored step."""
+    found = []
+    honest = audit_mechanisms.log_likelihood_ratio
+
+    def keep(t, share, *rest):
+        found.append((t, share))
+        return honest(t, share, *rest)
+
+    monkeypatch.setattr(audit_mechanisms, "log_likelihood_ratio", keep)
+    return found
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_without_noise_the_attacker_knows_the_sum_and_neighbours_are_a_sensitivity_apart(
+    name, silence, steps
+):
+    """Of offset records in the phase that trains the head: its gradient is no difference."""
+    MECHANISMS[name].scores(2, Noise(f"silent {name}"), lambda: None)
+    checked = steps[1::2] if name in OFFSETS else steps
+    half = len(checked) // 2
+    assert half
+    for sign, found in ((1, checked[:half]), (-1, checked[half:])):
+        for t, share in found:
+            assert share == pytest.approx(1, rel=1e-4)
+            assert t == pytest.approx(sign * share, abs=2e-3)
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+def test_an_offset_record_contributes_no_more_than_the_clip_bound(name, steps):
+    MECHANISMS[name].scores(1, Noise(f"offset {name}"), lambda: None)
+    assert all(share <= 1 + 1e-4 for _, share in steps)
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+def test_a_record_that_contributes_more_only_where_it_is_offset_is_caught(name, monkeypatch):
+    """A norm that reads too small in one layer, as a rounded Gram form does."""
+    kind = RULES[nn.Linear if "linear" in name else nn.Conv2d]
+    honest = kind.norms2
+
+    def small(self, *given):
+        found = honest(self, *given)
+        return found if has_one_position(self) else torch.zeros_like(found)
+
+    monkeypatch.setattr(kind, "norms2", small)
+    assert audited(name, runs=100)["contradicted"]
+
+
+def test_twice_the_bound_is_scored_as_what_it_is_and_caught(monkeypatch, steps):
+    """The attack takes the contribution from the engine, and the guarantee does not."""
+    honest = dpatlas.privacy.per_record.clip_factors
+
+    def twice(norms2, bound):
+        return 2 * honest(norms2, bound)
+
+    monkeypatch.setattr(dpatlas.privacy.per_record, "clip_factors", twice)
+    assert audited("convolution-large", runs=300)["contradicted"]
+    assert all(share == pytest.approx(2, rel=1e-4) for _, share in steps)

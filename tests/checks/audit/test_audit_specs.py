@@ -1,0 +1,71 @@
+import pytest
+
+from dpatlas.checks.audit import settings as audit
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_config, project_root, read_yaml
+from dpatlas.core.specs import Spec
+from dpatlas.cost.training import NETWORKS
+from dpatlas.errors import InputError
+
+SCHEMA = read_yaml(project_root() / "workflow/schemas/config.schema.yaml")
+
+
+def specs(**changes) -> dict[str, list[Spec]]:
+    return audit.groups(load_config(changes={"tier": "t", "audit": changes}))
+
+
+def test_the_schema_names_every_mechanism_and_every_network_with_a_cost():
+    block = SCHEMA["properties"]["audit"]["properties"]
+    assert block["mechanisms"]["items"]["enum"] == list(audit.MECHANISMS)
+    assert set(SCHEMA["$defs"]["model"]["enum"]) <= set(NETWORKS)
+
+
+def test_the_default_tier_attacks_every_mechanism():
+    names = [spec.fields["mechanism"] for spec in specs()["mechanisms"]]
+    assert names == list(audit.MECHANISMS)
+
+
+def test_a_mechanism_whose_runs_are_cheap_runs_more_often():
+    runs = {spec.fields["mechanism"]: spec.fields["runs"] for spec in specs(runs=10)["mechanisms"]}
+    assert set(audit.RUNS) < set(audit.MECHANISMS)
+    assert runs == {name: 10 * audit.RUNS.get(name, 1) for name in audit.MECHANISMS}
+
+
+def test_one_mechanism_less_changes_no_other_job():
+    base, less = specs(), specs(mechanisms=list(audit.MECHANISMS[1:]))
+    assert less["mechanisms"] == base["mechanisms"][1:]
+    assert (less["training"], less["canaries"]) == (base["training"], base["canaries"])
+
+
+def test_the_confidence_of_verdicts_does_not_train_the_network_again():
+    base, other = specs(), specs(verdict_level=0.9999)
+    assert other["training"] == base["training"]
+    assert other["canaries"] != base["canaries"]
+    assert other["mechanisms"] != base["mechanisms"]
+
+
+def test_a_setting_means_the_same_as_a_whole_number_and_with_a_point():
+    assert specs(training={"epsilon": 3}) == specs(training={"epsilon": 3.0})
+
+
+def test_only_training_moves_to_a_gpu():
+    attack, training = (specs()[name][0] for name in ("mechanisms", "training"))
+    assert (audit.device(attack, "auto"), audit.device(training, "auto")) == ("cpu", "auto")
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"verdict_level": 0.9}, "audit.verdict_level"),
+        ({"training": {"batch": 1201}}, "audit.training.batch"),
+        ({"training": {"optimizer": "adam"}}, "audit.training.momentum"),
+        ({"canaries": {"canaries": 301}}, "audit.canaries.canaries"),
+        ({"canaries": {"delta": 0.01}}, "audit.canaries.delta"),
+        ({"mechanisms": ["dp-sgd"]}, "audit.mechanisms.0"),
+        ({"delta": 1}, "audit.delta"),
+        ({"training": {"model": "resnet18"}}, "audit.training.model"),
+    ],
+)
+def test_what_cannot_run_stops_before_any_job(change, key):
+    with pytest.raises(InputError, match=key):
+        Atlas(load_config(changes={"tier": "t", "audit": change}))

@@ -1,0 +1,338 @@
+"""A published weight file becomes a backbone like a trained one: here torchvision's, untrained."""
+
+import hashlib
+import http.server
+import json
+import threading
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+from small_jobs import labelled
+from torch import nn
+
+from dpatlas.checks.pretrain.jobs import dispatch as pretrain
+from dpatlas.checks.pretrain.jobs import imported as module
+from dpatlas.core.checkpoints import Checkpoints
+from dpatlas.core.records import Stopwatch
+from dpatlas.core.specs import Spec
+from dpatlas.data import features as frozen
+from dpatlas.data import prepared
+from dpatlas.data.registry import PNEUMONIA, PNEUMONIA_224, PNEUMONIA_CAUSES, STL10
+from dpatlas.errors import InputError, RunError, run_command
+from dpatlas.jobs.features import features
+from dpatlas.jobs.job import Job
+from dpatlas.models import backbone
+from dpatlas.models.build import build
+from dpatlas.papers.dp_sgld.jobs.regression_data import load_split
+
+SHAPE = [1, 28, 28]
+SOME = ["a", "b", "c", "d"]
+FILES = ("record.json", "backbone/weights.npz", "backbone/manifest.json")
+
+
+def untrained(name):
+    """torchvision's network with statistics that are far from the identity."""
+    from torchvision.models import get_model
+
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        net = get_model(name, num_classes=len(SOME)).eval()
+        for part in net.modules():
+            if isinstance(part, nn.BatchNorm2d):
+                nn.init.normal_(part.running_mean, std=0.2)
+                nn.init.uniform_(part.running_var, 0.5, 2.0)
+    return net
+
+
+class Published:
+    """`net` in a folder under the name that its checksum gives it."""
+
+    def __init__(self, folder, state, name="resnet18"):
+        folder.mkdir(parents=True, exist_ok=True)
+        torch.save(state, folder / "new")
+        digest = hashlib.sha256((folder / "new").read_bytes()).hexdigest()
+        self.folder, self.sha256 = folder, digest
+        self.path = (folder / "new").rename(folder / f"{name}-{digest[:8]}.pth")
+        self.address = f"https://example.org/models/{self.path.name}"
+
+
+@pytest.fixture(scope="module")
+def net():
+    return untrained("resnet18")
+
+
+@pytest.fixture(scope="module")
+def stored(net, tmp_path_factory):
+    return Published(tmp_path_factory.mktemp("published"), net.state_dict())
+
+
+@pytest.fixture
+def published(stored, monkeypatch):
+    monkeypatch.setattr(module, "listed", lambda model: (stored.address, SOME))
+    return stored
+
+
+def spec_of(**changes):
+    fields = {
+        "key": "pretrain",
+        "kind": "imported",
+        "source": "imagenet",
+        "model": "imagenet-resnet18",
+        "options": {},
+        "image_shape": SHAPE,
+    }
+    return Spec.of({**fields, **changes}, "imagenet")
+
+
+def arguments(folder, *more, spec=None):
+    return [
+        "--spec", (spec or spec_of()).argument,
+        "--backbone", str(folder / "backbone"),
+        "--record", str(folder / "record.json"),
+        "--checkpoints", str(folder / "checkpoints"),
+        "--download-folder", str(folder / "cache"),
+        *map(str, more),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def made(published, tmp_path):
+    pretrain.main(arguments(tmp_path, "--data-root", published.folder))
+    return tmp_path
+
+
+def test_the_backbone_s_features_are_the_published_network_s(made, net):
+    found = backbone.load(made / "backbone", "imagenet-resnet18")
+    x = np.random.default_rng(1).random((3, 784), dtype=np.float32)
+    colour = torch.from_numpy(x).view(3, 1, 28, 28).expand(-1, 3, -1, -1)
+    large = nn.functional.interpolate(colour, (224, 224), mode="bilinear", antialias=True)
+    mean, deviation = (
+        torch.tensor(values)[:, None, None]
+        for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    )
+    with torch.no_grad():
+        body = nn.Sequential(*list(net.children())[:-1], nn.Flatten())
+        expected = body((large - mean) / deviation).numpy()
+    taken = backbone.features(found.network, x)
+    assert taken.shape == (3, 512)
+    np.testing.assert_allclose(taken, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_the_record_says_which_file_it_was_and_that_nothing_private_was_read(made, published):
+    record = json.loads((made / "record.json").read_text())
+    metrics, ledger = record["metrics"], record["ledger"]
+    assert metrics["weights"] == {
+        "file": published.path.name,
+        "address": published.address,
+        "sha256": published.sha256,
+    }
+    assert 0 < metrics["difference"] < 1e-4 and metrics["features"] == 512
+    assert record["data"] is None and record["device"] == "cpu"
+    assert ledger["epsilon"] == 0 and "no private record was read" in ledger["guaranteed"]
+    manifest = json.loads((made / "backbone/manifest.json").read_text())
+    assert metrics["backbone_sha256"] == manifest["sha256"]
+    assert manifest["classes"] == SOME and manifest["image_shape"] == SHAPE
+    assert manifest["training"]["spec_id"] == record["id"] == spec_of().id
+    assert manifest["training"]["weights"] == metrics["weights"]
+
+
+def deit_file():
+    """Initial weights under the names of the published file, in the entry that holds them."""
+    given = {"key": "test", "run": 0, "base_seed": 0}
+    state = build("imagenet-deit-tiny", [3, 32, 32], len(SOME), **given).state_dict()
+    theirs = {
+        "body.class_token.value": "cls_token",
+        "body.position.value": "pos_embed",
+        "body.patches": "patch_embed.proj",
+        "body.": "",
+        "attention.qkv": "attn.qkv",
+        "attention.out": "attn.proj",
+        "linear": "mlp.fc",
+    }
+    found = {}
+    for name, value in state.items():
+        for ours, other in theirs.items():
+            name = name.replace(ours, other)
+        found[name] = value
+    # With a dimension of records.
+    whole = {"cls_token": found["cls_token"][None, None], "pos_embed": found["pos_embed"][None]}
+    return {"model": {**found, **whole}}
+
+
+@pytest.mark.parametrize(
+    ("model", "make", "width"),
+    [
+        ("imagenet-mobilenet-v3", lambda: untrained("mobilenet_v3_large").state_dict(), 1280),
+        ("imagenet-deit-tiny", deit_file, 192),
+    ],
+)
+def test_networks_with_other_names_and_norms_become_backbones_too(
+    tmp_path, monkeypatch, model, make, width
+):
+    published = Published(tmp_path / "root", make(), "other")
+    monkeypatch.setattr(module, "listed", lambda model: (published.address, SOME))
+    spec = spec_of(model=model, image_shape=[3, 32, 32])
+    pretrain.main(arguments(tmp_path, "--data-root", published.folder, spec=spec))
+    found = backbone.load(tmp_path / "backbone", model)
+    assert found.manifest["features"] == found.network.head.in_features == width
+    assert found.manifest["training"]["weights"]["sha256"] == published.sha256
+    metrics = json.loads((tmp_path / "record.json").read_text())["metrics"]
+    assert metrics["difference"] < 1e-4
+
+
+def test_it_takes_x_rays_and_photographs_as_they_are_prepared(made):
+    found = backbone.load(made / "backbone").manifest["training"]["data"]["preprocessing"]
+    for entry in (PNEUMONIA, PNEUMONIA_CAUSES, PNEUMONIA_224, STL10):
+        assert found == {**asdict(entry.scaling), "norm": None}
+
+
+def test_dp_sgld_takes_features_from_it(made, tmp_path):
+    arrays = labelled({"train": 6, "add": 0, "test": 3, "validation": 3}, margin=1)
+    for name, values in arrays.items():
+        if name.startswith("x_"):
+            arrays[name] = np.abs(np.resize(values, (len(values), 784))) / 10
+    scale = {**asdict(PNEUMONIA.scaling), "norm": None}
+    facts = {"name": "small", "classes": [*"abc"], "image_shape": SHAPE, "preprocessing": scale}
+    prepared.save(tmp_path / "data", arrays, facts)
+    fields = {
+        "key": "dp_sgld",
+        "kind": "accuracy",
+        "backbone": spec_of().id,
+        "features": "penultimate",
+        "normalise": True,
+        "feature_norm": 2.0,
+    }
+    spec = Spec.of(fields, "small")
+    kept = Checkpoints(tmp_path / "kept", {})
+    features(tmp_path / "data" / "manifest.json", made / "backbone", tmp_path / "shown", "cpu")
+    data, shown = prepared.load(tmp_path / "data"), frozen.load(tmp_path / "shown")
+    folders = (made / "backbone",)
+    job = Job(spec, data, "cpu", kept, Stopwatch(), folders, features=shown)
+    split = load_split(job)
+    assert split.x["train"].shape == (6, 512) and split.backbone["id"] == spec_of().id
+    torch.testing.assert_close(split.x["test"].norm(dim=1), torch.full((3,), 2.0))
+    other = prepared.load(tmp_path / "data")
+    other.manifest["preprocessing"]["divide"] = 16
+    with pytest.raises(InputError, match="preprocessing"):
+        load_split(Job(spec, other, "cpu", kept, Stopwatch(), folders))
+
+
+def test_two_imports_give_the_same_bytes_and_leave_torch_s_generator(made, published, tmp_path):
+    before = torch.get_rng_state()
+    again = tmp_path / "again"
+    pretrain.main(arguments(again, "--data-root", published.folder))
+    assert torch.equal(torch.get_rng_state(), before)
+    for name in FILES:
+        assert (again / name).read_bytes() == (made / name).read_bytes()
+
+
+def refused(capsys, folder, *more, spec=None):
+    """Exit code, the one line on stderr; nothing was written."""
+    code = run_command(pretrain.main, arguments(folder, *more, spec=spec))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert not any((folder / name).exists() for name in FILES)
+    return code, line
+
+
+def test_a_damaged_file_is_refused_before_it_is_opened(published, tmp_path, capsys, monkeypatch):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / published.path.name).write_bytes(published.path.read_bytes()[:-1])
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("opened"))
+    code, line = refused(capsys, tmp_path, "--data-root", root)
+    assert code == 2 and published.path.name in line and "as its name says" in line
+
+
+def test_without_permission_nothing_is_fetched(published, tmp_path, capsys):
+    code, line = refused(capsys, tmp_path)
+    assert code == 2 and published.address in line and "permission to download" in line
+
+
+def test_with_permission_the_file_is_fetched_once(stored, tmp_path, monkeypatch):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        paths = ()
+
+        def do_GET(self):
+            Handler.paths += (self.path,)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(stored.path.read_bytes())
+
+        def log_message(self, *_):
+            pass
+
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_address[1]}/models/{stored.path.name}"
+    monkeypatch.setattr(module, "listed", lambda model: (address, SOME))
+    try:
+        for _ in range(2):
+            pretrain.main(arguments(tmp_path, "--allow-download"))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert Handler.paths == (f"/models/{stored.path.name}",)
+    assert (tmp_path / "cache" / stored.path.name).is_file()
+    assert backbone.load(tmp_path / "backbone").architecture == "imagenet-resnet18"
+
+
+@pytest.mark.parametrize("change", ["missing", "extra", "shape"])
+def test_weights_of_another_network_are_refused(net, tmp_path, capsys, monkeypatch, change):
+    state = dict(net.state_dict())
+    if change == "missing":
+        del state["layer2.0.downsample.0.weight"]
+    elif change == "extra":
+        state["layer5.0.conv1.weight"] = torch.zeros(1)
+    else:
+        state["fc.weight"] = state["fc.weight"][:2]
+    other = Published(tmp_path / "other", state)
+    monkeypatch.setattr(module, "listed", lambda model: (other.address, SOME))
+    code, line = refused(capsys, tmp_path, "--data-root", other.folder)
+    assert code == 2 and "weights of another network" in line
+
+
+def test_a_network_that_computes_something_else_is_not_written(published, tmp_path, monkeypatch):
+    def without_a_shift(model, state):
+        weights = real(model, state)
+        weights["body.layer3.1.conv2.bias"].zero_()
+        return weights
+
+    real = module.folded
+    monkeypatch.setattr(module, "folded", without_a_shift)
+    with pytest.raises(RunError, match="differ from the published network's"):
+        pretrain.main(arguments(tmp_path, "--data-root", published.folder))
+    assert not (tmp_path / "backbone").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source": "openimages"}, "source: found 'openimages'; allowed: one of imagenet"),
+        ({"model": "resnet18"}, "model: found 'resnet18'; allowed: one of imagenet-resnet18"),
+        ({"image_shape": [2, 28, 28]}, "2 channels"),
+        ({"options": {"widths": [3]}}, "options of imagenet-resnet18: found widths"),
+    ],
+)
+def test_bad_specs_are_one_line_and_exit_code_2(published, tmp_path, capsys, change, message):
+    root = ("--data-root", published.folder)
+    code, line = refused(capsys, tmp_path, *root, spec=spec_of(**change))
+    assert code == 2 and message in line
+
+
+@pytest.mark.parametrize(
+    ("model", "file"),
+    [
+        ("imagenet-resnet18", "resnet18-f37072fd.pth"),
+        ("imagenet-resnet50", "resnet50-0676ba61.pth"),
+        ("imagenet-mobilenet-v3", "mobilenet_v3_large-8738ca79.pth"),
+        ("imagenet-deit-tiny", "deit_tiny_patch16_224-a1311bcf.pth"),
+        ("imagenet-alexnet", "alexnet-owt-7be5be79.pth"),
+    ],
+)
+def test_the_file_is_the_one_that_the_project_names(model, file):
+    address, classes = module.listed(model)
+    assert address.endswith(f"/{file}") and address.startswith("https://")
+    assert len(classes) == 1000 and classes[0] == "tench"

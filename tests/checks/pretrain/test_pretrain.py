@@ -1,0 +1,217 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import small_jobs
+import torch
+from small_jobs import killed_at
+
+from dpatlas.checks.pretrain.jobs import dispatch as pretrain
+from dpatlas.checks.pretrain.jobs import transfer
+from dpatlas.checks.pretrain.jobs.backbone import Pretraining, examples, one_cycle
+from dpatlas.core.specs import Spec
+from dpatlas.data.prepare import prepare
+from dpatlas.data.prepared import load
+from dpatlas.errors import InputError, run_command
+from dpatlas.jobs import job as job_module
+from dpatlas.models import backbone
+
+
+@pytest.fixture(scope="module")
+def strokes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("strokes")
+    prepare("strokes", {"n_train": 600, "n_test": 200}, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("digits")
+    prepare("digits", {"classes": list(range(10)), "n_train": 1797, "n_add": 0}, folder)
+    return folder
+
+
+def spec_of(**changes):
+    own = {"options": {"widths": [32, 16]}, "epochs": 3, "batch": 100}
+    return Spec.of({**small_jobs.PRETRAIN, **own, **changes}, "small")
+
+
+def transfer_spec(**changes):
+    fields = {
+        "key": "pretrain",
+        "kind": "transfer",
+        "seed": 0,
+        "data": {"name": "digits"},
+        "backbones": [],
+        "n_test": 500,
+        "splits": 2,
+        "neighbours": 20,
+    }
+    return Spec.of({**fields, **changes}, "transfer")
+
+
+def arguments(spec, data, folder, backbones):
+    return small_jobs.arguments(spec, data / "manifest.json", folder, backbones)
+
+
+def run_main(spec, data, folder):
+    """Train into `folder`; the record's and the backbone's bytes."""
+    pretrain.main(arguments(spec, data, folder, [folder / "backbone"]))
+    names = ("record.json", "backbone/weights.npz", "backbone/manifest.json")
+    return [(folder / name).read_bytes() for name in names]
+
+
+def metrics_of(folder):
+    return json.loads((folder / "record.json").read_text())["metrics"]
+
+
+@pytest.mark.parametrize("model", ["mlp", "small-cnn-t"])
+def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(strokes, tmp_path, monkeypatch, model):
+    spec = spec_of(model=model, options={})
+    whole = run_main(spec, strokes, tmp_path / "whole")
+    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    for kill_at in (0, 1, 7, 17):
+        folder = tmp_path / f"killed-{kill_at}"
+        with killed_at(kill_at, (Pretraining, "_step")):
+            run_main(spec, strokes, folder)
+        assert not (folder / "backbone").exists()
+        assert run_main(spec, strokes, folder) == whole
+
+
+def test_pretraining_learns_and_the_record_says_what_it_made(strokes, tmp_path):
+    run_main(spec_of(), strokes, tmp_path)
+    metrics = metrics_of(tmp_path)
+    found = backbone.load(tmp_path / "backbone", "mlp")
+    assert metrics["backbone_sha256"] == found.sha256
+    data = load(strokes)
+    predicted = found.network(torch.from_numpy(data.x_test)).argmax(1).numpy()
+    assert metrics["accuracy"] == (predicted == data.y_test).mean() > 0.5
+    assert metrics["loss"][0] > metrics["loss"][-1] > 0
+    assert found.manifest["training"]["data"]["sha256"] == data.sha256
+
+
+def test_another_seed_gives_another_backbone(strokes, tmp_path):
+    for seed in range(2):
+        run_main(spec_of(seed=seed), strokes, tmp_path / str(seed))
+    one, two = (metrics_of(tmp_path / str(seed))["backbone_sha256"] for seed in range(2))
+    assert one != two
+
+
+def test_the_ledger_says_that_no_private_record_was_read(strokes, tmp_path):
+    run_main(spec_of(), strokes, tmp_path)
+    ledger = json.loads((tmp_path / "record.json").read_text())["ledger"]
+    assert ledger["guaranteed"] == "epsilon 0: no private record was read"
+    assert ledger["public_data"] == "strokes: generated, public by construction"
+    assert "one look at handwritten digits" in ledger["chosen_on_private_data"]
+
+
+def test_private_data_are_refused_unless_declared_public(digits, tmp_path):
+    with pytest.raises(InputError, match="'digits'; allowed: a generated set"):
+        run_main(spec_of(data={"name": "digits"}), digits, tmp_path)
+    # Declared public, they only lack test records.
+    with pytest.raises(InputError, match="n_test"):
+        declared = spec_of(data={"name": "digits"}, declared_public="for this test")
+        run_main(declared, digits, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "lenet"}, "model: found 'lenet'"),
+        ({"epochs": 0}, "epochs"),
+        ({"lr": 0}, "lr"),
+        ({"batch": 601}, "batch"),
+        ({"label_smoothing": 1}, "label_smoothing"),
+        ({"kind": "backbones"}, "kind"),
+    ],
+)
+def test_bad_settings_are_one_line_and_exit_code_2(strokes, tmp_path, capsys, change, message):
+    given = arguments(spec_of(**change), strokes, tmp_path, [tmp_path / "backbone"])
+    assert run_command(pretrain.main, given) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "backbone").exists()
+
+
+def test_a_training_that_diverges_is_a_failed_run(strokes, tmp_path, capsys):
+    given = arguments(spec_of(lr=1e30), strokes, tmp_path, [tmp_path / "backbone"])
+    assert run_command(pretrain.main, given) == 1
+    assert "loss" in capsys.readouterr().err and not (tmp_path / "record.json").exists()
+
+
+@pytest.mark.parametrize("steps", [10, 57, 1000])
+def test_the_learning_rate_is_torch_s_one_cycle(steps):
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=3e-3, total_steps=steps, cycle_momentum=False
+    )
+    for step in range(steps):
+        assert one_cycle(step, steps, 3e-3) == pytest.approx(schedule.get_last_lr()[0], rel=1e-9)
+        optimizer.step()
+        if step < steps - 1:
+            schedule.step()
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_the_shortest_runs_have_a_learning_rate(steps):
+    rates = [one_cycle(step, steps, 1.0) for step in range(steps)]
+    assert all(0 < rate <= 1 for rate in rates)
+
+
+def test_examples_are_the_first_images_of_each_class(strokes):
+    data = load(strokes)
+    shown = examples(data)
+    assert list(shown) == list(data.classes) and {len(each) for each in shown.values()} == {10}
+    levels = np.array([[int(character, 17) for character in image] for image in shown["3"]])
+    np.testing.assert_array_equal(levels / 16, data.x_train[data.y_train == 3][:10])
+
+
+def test_transfer_compares_backbones_with_raw_pixels(strokes, digits, tmp_path):
+    specs = [spec_of(), spec_of(model="small-cnn-t", options={})]
+    folders = [tmp_path / spec.id for spec in specs]
+    for spec, folder in zip(specs, folders, strict=True):
+        run_main(spec, strokes, folder)
+    spec = transfer_spec(backbones=[each.id for each in specs])
+    backbones = [folder / "backbone" for folder in folders]
+    pretrain.main(arguments(spec, digits, tmp_path, backbones))
+    record = json.loads((tmp_path / "record.json").read_text())
+    raw, mlp, cnn = record["metrics"]["rows"]
+    assert raw["backbone"] == "raw pixels" and raw["zero_shot"] is None
+    assert min(raw["knn"]) > 0.94 and min(raw["logistic"]) > 0.94
+    assert (mlp["architecture"], cnn["architecture"]) == ("mlp", "small-cnn-t")
+    assert min(mlp["zero_shot"]) > 0.3 and len(cnn["logistic"]) == 2
+    assert record["ledger"]["epsilon"] is None and "reader only" in record["ledger"]["guaranteed"]
+    with pytest.raises(InputError, match="in this order"):
+        pretrain.main(arguments(spec, digits, tmp_path, backbones[::-1]))
+
+
+def test_a_head_without_the_data_s_classes_has_no_zero_shot_accuracy(digits, tmp_path):
+    prepare("letters", {"n_train": 100, "n_test": 10}, tmp_path / "letters")
+    run_main(spec_of(data={"name": "letters"}), tmp_path / "letters", tmp_path)
+    splits = transfer.draw_splits(1797, 500, 1, 0)
+    row = transfer.measure(load(digits), backbone.load(tmp_path / "backbone"), splits, 20)
+    assert row["zero_shot"] is None and row["features"] == 16
+
+
+def test_data_of_another_scale_are_refused(strokes, tmp_path):
+    run_main(spec_of(), strokes, tmp_path)
+    options = {"classes": [3, 8], "n_train": 300, "norm": 8}
+    prepare("digits", options, tmp_path / "digits")
+    found = backbone.load(tmp_path / "backbone")
+    with pytest.raises(InputError, match="preprocessing"):
+        transfer.measure(load(tmp_path / "digits"), found, [], 20)
+
+
+def test_no_test_record_is_trained_on(digits):
+    """With random labels a nearest neighbour is right by chance, or because it is the record."""
+    data = load(digits)
+    labels = np.random.default_rng(0).permutation(data.y_train)
+    splits = transfer.draw_splits(1797, 500, 1, 0)
+    row = transfer.measure(replace(data, y_train=labels), None, splits, neighbours=1)
+    assert row["knn"][0] < 0.2
+
+
+def test_splits_are_keyed_and_different():
+    one, two = transfer.draw_splits(50, 10, 2, 0)
+    assert len(set(one)) == 10 and set(one) != set(two)
+    np.testing.assert_array_equal(one, transfer.draw_splits(50, 10, 1, 0)[0])

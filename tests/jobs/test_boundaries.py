@@ -1,0 +1,255 @@
+"""Every kind of job that checkpoints, killed while it writes one, or given one that is none."""
+
+import functools
+import json
+import shutil
+from pathlib import Path
+
+import feature_small
+import lpfft_small
+import maxinf_small
+import pytest
+import sgld_small
+import small_jobs
+from lpfft_small import a_guarantee_that_remembers, what_jobs_are_given  # noqa: F401
+from small_jobs import Killed, counted, killed_at
+
+from dpatlas.checks.audit.jobs import dispatch as audit
+from dpatlas.checks.audit.settings import selection_spec, training_spec
+from dpatlas.checks.pretrain.jobs import dispatch as pretrain
+from dpatlas.core.arrays import read_arrays
+from dpatlas.core.checkpoints import Checkpoints
+from dpatlas.core.files import PART
+from dpatlas.core.specs import Spec
+from dpatlas.data.prepare import prepare
+from dpatlas.jobs import job
+from dpatlas.papers.kl_privacy.jobs import dispatch as kl_privacy
+
+AUDIT = {**small_jobs.TRAINING, "runs": 2, "settings_tried": 1}
+SELECTION = {
+    "law": "geometric",
+    "expected_trials": 4.0,
+    "ranges": {"lr": [0.1, 1.0]},
+    "score_noise": 2.0,
+}
+LPFFT = {
+    "strategies": {
+        "strategies": ["lp", "lp-fft"],
+        "shares": [0.5],
+        "control_shares": [],
+        "lrs": {"head": [1.0], "full": [0.5], "lora": [0.5]},
+        "runs": 1,
+        "steps": 2,
+    },
+    "feature_quality": {"head_scales": [1.0], "runs": 1, "steps": 2, "lp_steps": 1, "at": [0, 2]},
+    "umap": {"lp_steps": [0, 1], "fft_steps": 2, "early": 1},
+}
+MAXINF = {
+    "certificates": {"priors": [maxinf_small.DP_SGD], "draws": 300, "runs": 1},
+    "agreement": {
+        **{"kind": "agreement", "priors": [maxinf_small.DP_SGD], "taus": [0.4]},
+        **{"repetitions": 1, "draws": 300},
+    },
+}
+
+
+def by_main(main, spec, given, folder):
+    """The record's bytes."""
+    return small_jobs.run_main(main, spec, given.data, folder).read_bytes()
+
+
+def backbone(given, folder):
+    """The bytes of the record and of the weights."""
+    places, strokes = [folder / "backbone"], folder / "strokes"
+    prepare("strokes", {"n_train": 40, "n_test": 10}, strokes)
+    spec, manifest = Spec.of(small_jobs.PRETRAIN, "small"), strokes / "manifest.json"
+    pretrain.main(small_jobs.arguments(spec, manifest, folder, places))
+    return (folder / "record.json").read_bytes() + (places[0] / "weights.npz").read_bytes()
+
+
+def feature_learning(given, folder):
+    with feature_small.one_run_at_a_time():
+        return feature_small.run(feature_small.spec_of(runs=2), folder)
+
+
+def lp_fft(kind, given, folder):
+    return lpfft_small.run(lpfft_small.spec_of(kind, **LPFFT[kind]), given, folder)
+
+
+def dp_sgld(kind, given, folder):
+    return sgld_small.run(sgld_small.spec_of(kind), given.data, folder, [given.backbone])
+
+
+def max_information(kind, given, folder):
+    return maxinf_small.run(maxinf_small.spec_of(**MAXINF[kind]), given.data, folder)
+
+
+def of_kind(by, kind):
+    # Calibration without replacement and what UMAP compiles take seconds each.
+    marks = [pytest.mark.slow] if by is dp_sgld or kind == "umap" else []
+    return pytest.param(functools.partial(by, kind), id=kind, marks=marks)
+
+
+CASES = [
+    pytest.param(
+        functools.partial(by_main, kl_privacy.main, Spec.of(small_jobs.KL, "small")), id="training"
+    ),
+    pytest.param(backbone, id="backbone"),
+    pytest.param(
+        functools.partial(
+            by_main, audit.main, training_spec({"seed": 0, "noise_source": "keyed"}, AUDIT)
+        ),
+        id="audit-training",
+    ),
+    pytest.param(
+        functools.partial(
+            by_main,
+            audit.main,
+            selection_spec({"seed": 0, "noise_source": "keyed"}, AUDIT, SELECTION),
+        ),
+        id="audit-selection",
+    ),
+    pytest.param(feature_learning, id="simulation"),
+    *(of_kind(lp_fft, kind) for kind in LPFFT),
+    *(of_kind(max_information, kind) for kind in MAXINF),
+    *(of_kind(dp_sgld, kind) for kind in sgld_small.KINDS),
+]
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """No step without a checkpoint, and none waits for a disk."""
+    monkeypatch.setattr(job, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr("os.fsync", lambda file: None)
+
+
+class KilledWrite:
+    """Context: the process dies in its write number `number` of a checkpoint, at a boundary."""
+
+    def __init__(self, number, boundary):
+        self.number, self.boundary, self.writes = number, boundary, 0
+
+    def __enter__(self):
+        self.patch = pytest.MonkeyPatch()
+        real_save = Checkpoints.save
+
+        def save(*given):
+            self.writes += 1
+            if self.writes - 1 != self.number:
+                return real_save(*given)
+            if self.boundary == "before the write":
+                raise Killed
+            if self.boundary == "before the rename":
+                # Whoever is killed removes nothing.
+                self.patch.setattr(Path, "replace", die)
+                self.patch.setattr(Path, "unlink", lambda path, **named: None)
+                return real_save(*given)
+            real_save(*given)
+            raise Killed
+
+        def die(*given):
+            raise Killed
+
+        self.patch.setattr(Checkpoints, "save", save)
+
+    def __exit__(self, kind, error, trace):
+        self.patch.undo()
+        assert kind is Killed
+        return True
+
+
+def parts(folder):
+    return [path for path in folder.rglob("*") if path.name.endswith(PART)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_job_killed_at_any_boundary_of_a_checkpoint_resumes_to_the_same_bytes(
+    case, given, tmp_path, often
+):
+    with counted((Checkpoints, "save")) as saves:
+        whole = case(given, tmp_path / "whole")
+    assert len(saves) > 1
+    for boundary in ("before the write", "before the rename", "after the rename"):
+        folder = tmp_path / boundary
+        with KilledWrite(len(saves) // 2, boundary):
+            case(given, folder)
+        assert len(parts(folder)) == (boundary == "before the rename")
+        assert not (folder / "record.json").exists()
+        assert case(given, folder) == whole
+        assert not parts(folder) and not any((folder / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_job_killed_after_its_record_and_before_it_clears_up_gives_the_same_bytes(
+    case, given, tmp_path, often
+):
+    with killed_at(0, (Checkpoints, "clear")):
+        case(given, tmp_path)
+    # Snakemake removes what a job that failed has written.
+    record = (tmp_path / "record.json").read_bytes()
+    (tmp_path / "record.json").unlink()
+    again = case(given, tmp_path)
+    assert again.startswith(record) and not any((tmp_path / "checkpoints").iterdir())
+
+
+def test_a_job_killed_while_it_writes_its_record_leaves_no_part_of_it(given, tmp_path, monkeypatch):
+    real = Path.replace
+
+    def die(path, target):
+        if Path(target).name == "record.json":
+            raise Killed
+        return real(path, target)
+
+    run = CASES[0].values[0]
+    whole = run(given, tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Path, "replace", die)
+        patch.setattr(Path, "unlink", lambda path, **named: None)
+        run(given, tmp_path / "killed")
+    assert len(parts(tmp_path)) == 1 and not (tmp_path / "killed/record.json").exists()
+    assert run(given, tmp_path / "killed") == whole
+    assert not parts(tmp_path)
+
+
+def truncated(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flipped(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def of_another_code(path):
+    """A checkpoint that is whole and plausible, of a version to come."""
+    arrays = read_arrays(path)
+    header = arrays.pop("__header__").tobytes()
+    stranger = Checkpoints(path.parent, {"code": "of tomorrow"})
+    doubled = {name: 2 * array for name, array in arrays.items()}
+    stranger.save(path.stem, doubled, json.loads(header)["facts"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_checkpoint_that_is_torn_or_a_stranger_s_is_not_used(case, given, tmp_path, often):
+    with counted((Checkpoints, "save")) as saves:
+        whole = case(given, tmp_path / "whole")
+    with KilledWrite(len(saves) - 1, "after the rename"):
+        case(given, tmp_path / "killed")
+    for damage in (truncated, flipped, of_another_code):
+        folder = tmp_path / damage.__name__
+        shutil.copytree(tmp_path / "killed", folder)
+        checkpoints = sorted((folder / "checkpoints").rglob("*.npz"))
+        assert checkpoints
+        for path in checkpoints:
+            damage(path)
+        assert case(given, folder) == whole
+
+
+def test_the_kinds_are_all_that_save_a_checkpoint():
+    places = Path(job.__file__).parent.glob("*.py")
+    found = {path.stem for path in places if "job.save(" in path.read_text()}
+    assert found == {
+        *("kl_training", "pretraining", "classifier", "feature_simulation"),
+        *("lpfft_curves", "maxinf_stages", "search", "selection"),
+    }

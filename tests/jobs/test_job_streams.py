@@ -1,0 +1,67 @@
+"""A record's seeds are the streams that its job drew, also where another attempt drew them."""
+
+import json
+
+import numpy as np
+import pytest
+from small_jobs import Killed
+
+from dpatlas.core.seeds import Noise, generator, seed
+from dpatlas.core.specs import Spec
+from dpatlas.jobs.job import execute
+from dpatlas.papers.feature_learning.jobs import dispatch as feature_learning
+
+SPEC = Spec.of({"key": "feature_learning", "kind": "small", "seed": 3}, "small")
+
+
+def work(job, kill=False):
+    """A job of two halves, each with streams of its own, and a checkpoint between them."""
+    noise = Noise(job.spec.digest, "keyed")
+    stored = job.restored("half", noise)
+    if stored is None:
+        first = generator(seed("feature_learning", use="weights", run=0)).random()
+        first += noise.normal(1, repetition=0, step=0, use="first")[0]
+        job.save("half", {"first": np.array(first)}, {}, noise)
+        if kill:
+            raise Killed
+    else:
+        first = float(stored[0]["first"])
+    second = noise.normal(1, repetition=0, step=1, use="second")[0]
+    return {"metrics": {"both": first + second}, "ledger": {}}
+
+
+def run(folder, kill=False, spec=SPEC, does=work):
+    execute(
+        spec,
+        module=feature_learning.MODULE,
+        packages=("numpy",),
+        run=lambda job: does(job, kill),
+        data=None,
+        record=folder / "record.json",
+        checkpoints=folder / "checkpoints",
+        device="cpu",
+    )
+    return (folder / "record.json").read_bytes()
+
+
+def test_a_record_names_the_streams_that_were_drawn(tmp_path):
+    seed("feature_learning", use="outside", run=0)
+    assert json.loads(run(tmp_path))["seeds"] == {
+        "base": 3,
+        "keyed": ["first", "second"],
+        "named": ["weights (feature_learning, run)"],
+    }
+
+
+def test_a_job_that_was_killed_names_what_its_first_attempt_drew(tmp_path):
+    whole = run(tmp_path / "whole")
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", kill=True)
+    # The second attempt draws nothing of the first half.
+    assert run(tmp_path / "killed") == whole
+
+
+def test_a_job_that_draws_nothing_says_so(tmp_path):
+    spec = Spec.of({"key": "feature_learning", "kind": "small"}, "small")
+    found = run(tmp_path, spec=spec, does=lambda job, kill: {"metrics": {}, "ledger": {}})
+    assert json.loads(found)["seeds"] == {}

@@ -1,0 +1,152 @@
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.formulas import exact as dp_sgld_exact
+from dpatlas.papers.dp_sgld.formulas.exact import (
+    Grid,
+    Law,
+    Neighbours,
+    batch_means,
+    exact_delta,
+    exact_epsilon,
+    exact_renyi,
+    one_step_renyi2,
+)
+from dpatlas.papers.dp_sgld.formulas.theorems import claimed_rdp
+
+EXAMPLE = dict(n=100, m=1, sigma2=0.02, eta=0.5, radius=1.0, x_prime=0)
+
+
+@pytest.mark.parametrize("m", [1, 2, 4, 7])
+@pytest.mark.parametrize("records", [{1.0: 3, 0.0: 4}, {1.0: 2, -1.0: 2, 0.5: 3}, {0.25: 7}])
+def test_batch_means_count_all_batches(records, m):
+    values = [value for value, count in records.items() for _ in range(count)]
+    batches = list(itertools.combinations(values, m))
+    counts = Counter(round(sum(batch) / m, 9) for batch in batches)
+    found = {round(mean, 9): chance for mean, chance in batch_means(records, m).items()}
+    assert found == pytest.approx({mean: count / len(batches) for mean, count in counts.items()})
+
+
+def test_a_batch_above_the_data_set_is_refused():
+    with pytest.raises(InputError, match=r"m: found 8; .*<= n = 7"):
+        batch_means({1.0: 7}, 8)
+
+
+def law(records, m, *, sigma2, eta, radius):
+    grid = Grid.of(radius, 100)
+    return grid, Law(batch_means(records, m), sigma2=sigma2, eta=eta, radius=radius, reading=grid)
+
+
+@pytest.mark.parametrize("k", [1, 2, 6])
+def test_law_is_that_of_a_simulation_of_algorithm_1(k):
+    """Distribution function at nine points and both atoms, a third of the mass on the ends."""
+    rng = np.random.default_rng(k)
+    values, m, sigma2, eta, radius = np.array([1.0] * 3 + [-1.0] * 2), 2, 0.1, 0.6, 0.5
+    _, exact = law({1.0: 3, -1.0: 2}, m, sigma2=sigma2, eta=eta, radius=radius)
+    masses = np.exp(exact.log_masses(k))
+    assert masses.sum() == pytest.approx(1, abs=1e-12)
+
+    runs = 100_000
+    theta = np.clip(rng.normal(scale=math.sqrt(2 * sigma2), size=runs), -radius, radius)
+    for _ in range(k):
+        batch = rng.permuted(np.tile(values, (runs, 1)), axis=1)[:, :m].mean(axis=1)
+        noise = math.sqrt(2 * eta * sigma2) * rng.standard_normal(runs)
+        theta = np.clip((1 - eta) * theta + eta * batch + noise, -radius, radius)
+    edges = np.linspace(-radius, radius, 9)
+    inner = np.exp(exact.log_between(k, edges))
+    assert inner.sum() + masses[0] + masses[-1] == pytest.approx(1, abs=1e-12)
+    assert masses[0] + masses[-1] > 0.3
+    expected = np.concatenate((masses[:1], inner, masses[-1:]))
+    ends = [np.sum(theta == -radius), *np.histogram(theta[abs(theta) < radius], edges)[0]]
+    found = np.array([*ends, np.sum(theta == radius)]) / runs
+    error = np.sqrt(expected * (1 - expected) / runs)
+    assert np.all(np.abs(found - expected) < 5 * error)
+
+
+def test_moments_without_projection_follow_their_recursion():
+    grid, exact = law({1.0: 2, 0.0: 6}, 1, sigma2=0.02, eta=0.3, radius=5.0)
+    mean, variance = 0.0, 0.04
+    for k in range(1, 6):
+        mean = 0.7 * mean + 0.3 / 4
+        variance = 0.49 * variance + 0.09 * 3 / 16 + 2 * 0.3 * 0.02
+        masses = np.exp(exact.log_masses(k))
+        assert masses @ grid.points == pytest.approx(mean, rel=1e-12)
+        assert masses @ (grid.points - mean) ** 2 == pytest.approx(variance, rel=1e-12)
+
+
+def test_one_step_without_projection_is_the_closed_form():
+    closed = one_step_renyi2(100, 1, 0.02, 0.5)
+    assert closed == pytest.approx(0.3478, abs=1e-4)
+    whole_line = {**EXAMPLE, "radius": 4.0}
+    assert exact_renyi(**whole_line, K=1, alpha=2.0) == pytest.approx(closed, rel=1e-9)
+    assert one_step_renyi2(100, 100, 0.02, 0.5) == pytest.approx((0.5 / 100) ** 2 / 0.03)
+
+
+def test_delta_of_one_step_without_projection_is_the_closed_form():
+    """(1 - q) N(0, s^2) + q N(D, s^2) against N(0, s^2) crosses e^eps once."""
+    q, distance, s = 0.01, 0.5, math.sqrt(0.03)
+    for eps in (0.01, 1.0, 5.0):
+        ratio = (math.exp(eps) - 1 + q) / q
+        crossing = distance / 2 + s**2 / distance * math.log(ratio)
+        hit, missed = norm.sf((crossing - distance) / s), norm.sf(crossing / s)
+        expected = (1 - q) * missed + q * hit - math.exp(eps) * missed
+        found = exact_delta(**{**EXAMPLE, "radius": 4.0}, K=1, eps=eps)
+        assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        EXAMPLE,
+        {**EXAMPLE, "m": 100},
+        dict(n=10, m=4, sigma2=0.004, eta=0.9, radius=1.0, x=0.5, x_prime=-1, rest=1),
+    ],
+)
+def test_twice_the_nodes_change_nothing(setting, monkeypatch):
+    pairs = [Neighbours(**setting)]
+    for name in ("PER_NOISE", "READ_PER_NOISE", "PER_TURN"):
+        monkeypatch.setattr(dp_sgld_exact, name, 2 * getattr(dp_sgld_exact, name))
+    pairs.append(Neighbours(**setting))
+    for k in (1, 4):
+        for alpha in (1.3, 2.0, 64.5):
+            coarse, fine = (pair.renyi(k, alpha) for pair in pairs)
+            assert coarse == pytest.approx(fine, rel=1e-9)
+        for eps in (0.001, 1.0):
+            coarse, fine = (pair.delta(k, eps) for pair in pairs)
+            assert coarse == pytest.approx(fine, rel=1e-5, abs=1e-15)
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-5])
+def test_exact_epsilon_inverts_exact_delta(delta):
+    eps = exact_epsilon(**EXAMPLE, K=3, delta=delta)
+    assert exact_delta(**EXAMPLE, K=3, eps=eps) == pytest.approx(delta, rel=1e-6)
+    assert exact_epsilon(**EXAMPLE, K=3, delta=0.5) == 0
+
+
+def test_equal_data_sets_differ_in_nothing():
+    same = {**EXAMPLE, "x_prime": 1}
+    assert exact_renyi(**same, K=3, alpha=5.0) == pytest.approx(0, abs=1e-12)
+    assert exact_delta(**same, K=3, eps=0.0) == pytest.approx(0, abs=1e-12)
+    assert exact_epsilon(**same, K=3, delta=1e-9) == 0
+
+
+def test_mirrored_data_sets_are_as_far_apart():
+    """x -> -x turns the law of theta around."""
+    direct = exact_renyi(20, 2, 0.05, 0.5, 4, 1.0, 3.0, x_prime=0.5, x=-1, rest=0.25)
+    mirrored = exact_renyi(20, 2, 0.05, 0.5, 4, 1.0, 3.0, x_prime=-0.5, x=1, rest=-0.25)
+    assert direct == pytest.approx(mirrored, rel=1e-11)
+
+
+def test_scan_of_a_figure_asks_once_per_pair():
+    """All K and orders of one pair share its matrices: no new pair is built for them."""
+    dp_sgld_exact._neighbours.cache_clear()
+    for K, alpha in itertools.product(range(1, 9), (2.0, 8.0)):
+        exact = exact_renyi(**EXAMPLE, K=K, alpha=alpha)
+        assert exact > claimed_rdp(alpha, 2.0, 1.0, 100, 0.02, 0.5 * K)
+    assert dp_sgld_exact._neighbours.cache_info().misses == 1

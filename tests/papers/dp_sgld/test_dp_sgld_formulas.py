@@ -1,0 +1,331 @@
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+
+from dpatlas.catalogue import evaluate
+from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.formulas.published import TABLE_4
+from dpatlas.papers.dp_sgld.formulas.theorems import (
+    ORDERS,
+    claimed_epsilon,
+    claimed_epsilon_constant,
+    claimed_epsilon_decreasing,
+    claimed_rdp,
+    claimed_rdp_constant,
+    claimed_rdp_decreasing,
+    claimed_sigma2,
+    lipschitz,
+    noise_multiplier,
+    radius,
+    sigma2_approximate,
+    smoothness,
+    smoothness_of_mean,
+    step_noise_multiplier,
+    steps_approximate,
+    steps_rdp,
+    sum_of_steps,
+)
+from dpatlas.papers.dp_sgld.formulas.utility import (
+    average_risk,
+    excess_risk,
+    utility_approximate,
+    utility_approximate_decreasing,
+    utility_rdp,
+    utility_rdp_decreasing,
+    warns_about_utility,
+)
+
+PAPERS = Path(__file__).parents[3] / "workflow" / "papers"
+SETTING = dict(L=1.5, lam=0.1, n=1000, sigma2=0.01)
+positive = st.floats(1e-3, 1e3)
+
+
+@given(ratio=st.floats(0, 9), lam=positive, K=st.integers(0, 3000))
+def test_sum_of_decreasing_steps_keeps_its_digits(ratio, lam, K):
+    beta = lam * 10**ratio
+    steps = [1 / (2 * beta + lam * k / 2) for k in range(K)]
+    assert sum_of_steps(beta, lam, K) == pytest.approx(math.fsum(steps), rel=1e-11)
+
+
+def test_claim_stops_growing_while_composition_does_not():
+    """K steps of full-batch composition add up; Thm 3.2 has a limit."""
+    alpha, eta = 8.0, 0.5
+    claims = claimed_rdp_constant(
+        alpha, **SETTING, beta=1.0, eta=eta, K=np.array([1, 10, 1000, 10**6])
+    )
+    assert np.all(np.diff(claims) > 0)
+    limit = 4 * alpha * 1.5**2 / (0.1 * 1000**2 * 0.01)
+    assert claims[-1] == pytest.approx(limit)
+    assert claims[2] == pytest.approx(limit, rel=1e-9)
+    # Eq. 5 without its negative term.
+    assert claims[0] == pytest.approx(2 * alpha * 1.5**2 / (1000**2 * 0.01) * eta, rel=0.02)
+
+
+def test_constant_and_decreasing_claims_agree_where_the_steps_do():
+    constant = claimed_rdp_constant(3.0, **SETTING, beta=1.0, eta=0.5, K=1)
+    assert claimed_rdp_decreasing(3.0, **SETTING, beta=1.0, K=1) == pytest.approx(constant)
+    epsilon = claimed_epsilon_constant(**SETTING, beta=1.0, eta=0.5, K=1, delta=1e-5)
+    assert claimed_epsilon_decreasing(**SETTING, beta=1.0, K=1, delta=1e-5) == pytest.approx(
+        epsilon
+    )
+    assert claimed_epsilon(**SETTING, sum_eta=0.5, delta=1e-5) == epsilon
+
+
+@given(sigma2=st.floats(1e-6, 1e3), sum_eta=positive, delta=st.floats(1e-12, 0.5))
+def test_claimed_epsilon_is_the_least_over_the_integer_orders(sigma2, sum_eta, delta):
+    found = claimed_epsilon(1.5, 0.1, 1000, sigma2, sum_eta, delta)
+    candidates = [
+        claimed_rdp(alpha, 1.5, 0.1, 1000, sigma2, sum_eta) + math.log(1 / delta) / (alpha - 1)
+        for alpha in range(2, 2000, 7)
+    ]
+    assert found <= min(candidates) * (1 + 1e-12)
+    assert found >= min(candidates) * 0.5
+
+
+@given(eps=st.floats(0.05, 100), delta=st.floats(1e-12, 0.1), sum_eta=positive)
+def test_claimed_noise_gives_the_claimed_epsilon(eps, delta, sum_eta):
+    sigma2 = claimed_sigma2(eps, delta, 1.5, 0.1, 1000, sum_eta)
+    assert claimed_epsilon(1.5, 0.1, 1000, sigma2, sum_eta, delta) == pytest.approx(eps, rel=1e-9)
+
+
+def test_claimed_formulas_take_arrays():
+    sigma2 = np.array([0.1, 0.01])
+    together = claimed_epsilon(1.5, 0.1, 1000, sigma2, 40.0, 1e-5)
+    alone = [claimed_epsilon(1.5, 0.1, 1000, value, 40.0, 1e-5) for value in sigma2]
+    np.testing.assert_array_equal(together, alone)
+    eps = np.array([0.5, 2.0])
+    np.testing.assert_allclose(
+        claimed_epsilon(1.5, 0.1, 1000, claimed_sigma2(eps, 1e-5, 1.5, 0.1, 1000, 4.0), 4.0, 1e-5),
+        eps,
+    )
+    assert ORDERS[[0, -1]].tolist() == [2, 1999]
+
+
+@given(eps=st.floats(0.01, 20), delta=st.floats(1e-10, 0.01))
+def test_noise_of_theorem_4_2_meets_its_target_after_any_number_of_steps(eps, delta):
+    alpha = 1 + 2 / eps * math.log(1 / delta)
+    sigma2 = sigma2_approximate(eps, delta, 1.5, 0.1, 1000)
+    assert sigma2 == pytest.approx(
+        8 * 1.5**2 * (eps + 2 * math.log(1 / delta)) / (eps**2 * 0.1 * 1000**2)
+    )
+    divergence = claimed_rdp(alpha, 1.5, 0.1, 1000, sigma2, 1e9)
+    assert divergence + math.log(1 / delta) / (alpha - 1) == pytest.approx(eps)
+
+
+def test_steps_of_both_schedules_follow_the_theorems():
+    arguments = dict(beta=55.0, lam=1e-3, n=50_000, d=5120)
+    ratio = 50_000**2 / (4 * math.log(1e5) * 5120)
+    constant = steps_approximate(1.0, 1e-5, **arguments)
+    assert constant == pytest.approx(2 * 55_000 * math.log(ratio))
+    decreasing = steps_approximate(1.0, 1e-5, **arguments, schedule="decreasing")
+    assert decreasing == pytest.approx(55_000 * ratio)
+    # Where r exceeds (beta / lam)^2 the other branch is the larger one.
+    other = steps_rdp(2.0, 1.0, 1.0, 1.0, 1000, 5, schedule="decreasing")
+    assert other == pytest.approx((1000**2 / 10) ** 2)
+
+
+def test_noise_multiplier_is_that_of_a_step_at_half_the_inverse_smoothness():
+    """Two conventions: over L / m as in DP-SGD's code, over the sensitivity 2 L / m here."""
+    eps, delta, L, lam, beta, n, m = 1.0, 1e-5, 3.0, 0.01, 7.0, 4000, 64
+    sigma2 = sigma2_approximate(eps, delta, L, lam, n)
+    multiplier = step_noise_multiplier(1 / (2 * beta), sigma2, L, m)
+    assert noise_multiplier(n, m, eps, delta, beta / lam) == pytest.approx(multiplier / 2)
+    deviation_of_mean = math.sqrt(2 * sigma2 / (2 * beta)) * 2 * beta
+    assert multiplier == pytest.approx(deviation_of_mean / (L / m))
+
+
+def softmax_loss(weights, x, labels, lam):
+    logits = x @ weights.reshape(-1, x.shape[1]).T
+    losses = -log_softmax(logits, axis=1)[np.arange(len(x)), labels]
+    return losses.mean() + lam / 2 * weights @ weights
+
+
+def softmax_hessian(weights, x, lam):
+    """Hessian of the mean loss, (D(p) - p p^T) x x^T blocks."""
+    p = softmax(x @ weights.reshape(-1, x.shape[1]).T, axis=1)
+    blocks = np.einsum("nc,ce->nce", p, np.eye(p.shape[1])) - np.einsum("nc,ne->nce", p, p)
+    size = p.shape[1] * x.shape[1]
+    hessian = np.einsum("nce,ni,nj->ciej", blocks, x, x).reshape(size, size) / len(x)
+    return hessian + lam * np.eye(size)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_constants_of_softmax_regression_hold_on_random_data(seed):
+    rng = np.random.default_rng(seed)
+    n, p, classes, lam = 40, 4, 3, 0.05
+    x = rng.normal(size=(n, p))
+    norm = np.linalg.norm(x, axis=1).max()
+    labels = rng.integers(0, classes, n)
+    beta_mean, beta = smoothness_of_mean(x, lam), smoothness(norm, lam)
+    assert beta_mean == pytest.approx(np.linalg.eigvalsh(x.T @ x / n)[-1] / 2 + lam)
+    for scale in (0, 1, 10):
+        weights = scale * rng.normal(size=classes * p)
+        eigenvalues = np.linalg.eigvalsh(softmax_hessian(weights, x, lam))
+        assert lam * (1 - 1e-9) <= eigenvalues[0] <= eigenvalues[-1] <= beta_mean <= beta
+        gaps = softmax(x @ weights.reshape(classes, p).T, axis=1) - np.eye(classes)[labels]
+        gradients = np.linalg.norm(gaps, axis=1) * np.linalg.norm(x, axis=1)
+        assert gradients.max() <= lipschitz(norm)
+    best = minimize(softmax_loss, np.zeros(classes * p), args=(x, labels, lam)).x
+    assert np.linalg.norm(best) <= radius(norm, lam, classes)
+
+
+def test_two_classes_and_opposite_labels_reach_smoothness_and_lipschitz_constant():
+    """Two equal logits: D(p) - p p^T has the eigenvalue 1/2. Far logits: ||p - y|| = sqrt(2)."""
+    x = np.array([[0.0, 2.0]])
+    assert np.linalg.eigvalsh(softmax_hessian(np.zeros(4), x, 0.1))[-1] == pytest.approx(
+        smoothness(2.0, 0.1)
+    )
+    assert np.linalg.norm(np.array([1.0, -1.0])) * 2 == pytest.approx(lipschitz(2.0))
+
+
+def test_first_columns_of_table_4_imply_the_regularisers():
+    with (PAPERS / "dp_sgld_table4_constants.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row, problem in zip(rows, TABLE_4, strict=True):
+        assert (row["dataset"], row["backbone"]) == (problem.dataset, problem.backbone)
+        assert float(row["beta"]) == problem.beta
+        assert problem.beta / problem.lam == pytest.approx(float(row["beta_over_lambda"]), rel=0.01)
+
+
+def quadratic_risks(h, g, eta, K, sigma2, start):
+    """E[L(theta_k)] - min L for k = 0 .. K: losses h_i t^2 / 2 + g_i t, mean of g 0, one at random.
+
+    `eta`: step sizes by k. Moments of theta_k are exact.
+    """
+    mean, square = start, start**2
+    risks = [h.mean() / 2 * square]
+    for k in range(K):
+        keep, push = 1 - eta[k] * h, eta[k] * g
+        square = np.mean(keep**2) * square - 2 * np.mean(keep * push) * mean + np.mean(push**2)
+        square += 2 * eta[k] * sigma2
+        mean = np.mean(keep) * mean - np.mean(push)
+        risks.append(h.mean() / 2 * square)
+    return np.array(risks)
+
+
+@given(
+    curvatures=st.lists(st.floats(0.05, 1.0), min_size=2, max_size=6),
+    shifts=st.lists(st.floats(-2, 2), min_size=6, max_size=6),
+    start=st.floats(-3, 3),
+    sigma2=st.floats(0, 1),
+    K=st.integers(1, 40),
+)
+def test_utility_bounds_hold_on_quadratics(curvatures, shifts, start, sigma2, K):
+    h = np.array(curvatures)
+    g = np.array(shifts[: len(h)])
+    g = g - g.mean()
+    lam, beta, xi2 = h.min(), h.max(), np.mean(g**2)
+    arguments = dict(xi2=xi2, d=1, sigma2=sigma2, distance2=start**2)
+    constant = quadratic_risks(h, g, np.full(K, 1 / (2 * beta)), K, sigma2, start)
+    bound = excess_risk(beta, lam, 1 / (2 * beta), K, **arguments)
+    assert constant[-1] <= bound * (1 + 1e-9)
+    steps = 1 / (2 * beta + lam * np.arange(K) / 2)
+    decreasing = quadratic_risks(h, g, steps, K, sigma2, start)
+    assert decreasing[:-1].mean() <= average_risk(beta, lam, K, **arguments) * (1 + 1e-9)
+
+
+def test_theorems_on_utility_are_the_lemmas_at_the_papers_noise_and_steps():
+    """At the stated sigma2 and K, and distance 2 L / lam, the lemmas are below the theorems."""
+    eps, delta, L, lam, beta, n, d = 1.0, 1e-5, 1.5, 0.1, 1.0, 5000, 20
+    xi2, distance2 = 0.3, (2 * L / lam) ** 2
+    sigma2 = sigma2_approximate(eps, delta, L, lam, n)
+    K = math.ceil(steps_approximate(eps, delta, beta, lam, n, d))
+    for convention in ("exact", "paper"):
+        arguments = dict(d=d, sigma2=sigma2, distance2=distance2, convention=convention)
+        lemma = excess_risk(beta, lam, 1 / (2 * beta), K, xi2, **arguments)
+        theorem = utility_approximate(eps, delta, L, lam, beta, n, d, xi2, convention)
+        assert 0.9 * theorem < lemma <= theorem
+    K = math.ceil(steps_approximate(eps, delta, beta, lam, n, d, "decreasing"))
+    lemma = average_risk(beta, lam, K, L**2, d, sigma2, distance2)
+    theorem = utility_approximate_decreasing(eps, delta, L, lam, beta, n, d)
+    assert 0.2 * theorem < lemma <= theorem
+
+
+def test_utility_under_renyi_privacy_is_stronger_than_under_its_approximation():
+    """alpha / eps of the Renyi form, with half of eps, is at most 8 log(1/delta) / eps^2."""
+    eps, delta = 1.0, 1e-5
+    alpha = 1 + 2 / eps * math.log(1 / delta)
+    shared = dict(L=1.5, lam=0.1, beta=1.0, n=5000, d=20)
+    renyi = utility_rdp(alpha, eps / 2, **shared, xi2=0.1)
+    assert 0.5 < renyi / utility_approximate(eps, delta, **shared, xi2=0.1) < 1
+    renyi = utility_rdp_decreasing(alpha, eps / 2, **shared)
+    assert 0.5 < renyi / utility_approximate_decreasing(eps, delta, **shared) < 1
+
+
+def test_step_sizes_that_only_the_utility_results_leave_out_are_told_apart():
+    assert not warns_about_utility(0.5, 1.0)
+    assert warns_about_utility(0.51, 1.0)
+    assert claimed_rdp_constant(2.0, **SETTING, beta=1.0, eta=0.51, K=3) > 0
+    with pytest.raises(InputError, match=r"eta: found 0.51; .*<= 1/\(2 beta\) = 0.5"):
+        excess_risk(1.0, 0.1, 0.51, 3, 1.0, 1, 0.1, 1.0)
+
+
+CLAIM = dict(alpha=2, L=1, lam=0.1, beta=2.0, n=100, sigma2=0.1, eta=0.1, K=5)
+FULL = dict(eta=0.5, lam=0.1, beta=1.0, sensitivity=0.1, sigma2=0.1, K=5)
+EXACT = dict(n=100, m=1, sigma2=0.02, eta=0.5, K=1, radius=1.0, alpha=2.0, x_prime=0)
+GIVEN = dict(L=1, lam=0.1, beta=1, n=10, m=2, sigma2=0.1, eta=0.5, K=3, delta=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name, inputs, complaint",
+    [
+        ("dp-sgld-claimed-rdp-constant", {**CLAIM, "eta": 0.5}, "eta: found 0.5; .*< 1/beta = 0.5"),
+        (
+            "dp-sgld-claimed-rdp-constant",
+            {**CLAIM, "lam": 0},
+            "lam: found 0; allowed: a number > 0",
+        ),
+        ("dp-sgld-claimed-rdp-constant", {**CLAIM, "lam": 3}, "lam: found 3; .*<= beta = 2"),
+        ("dp-sgld-claimed-rdp-constant", {**CLAIM, "alpha": 1}, "alpha: found 1; .*> 1"),
+        ("dp-sgld-conditional-epsilon", {**GIVEN, "eta": 1}, "eta: found 1; .*< 1/beta = 1"),
+        ("dp-sgld-conditional-epsilon", {**GIVEN, "m": 11}, "m: found 11; .*<= n = 10"),
+        ("dp-sgld-conditional-epsilon", {**GIVEN, "batches": "poisson"}, "one of random, cyclic"),
+        ("noisy-gd-gdp", {**FULL, "eta": 2.0}, "eta: found 2.0; allowed: .*< 2/beta = 2"),
+        ("noisy-gd-gdp", {**FULL, "lam": 0}, "lam: found 0"),
+        ("dp-sgld-exact-renyi", {**EXACT, "radius": 0}, "radius: found 0; allowed: a number > 0"),
+        ("dp-sgld-exact-renyi", {**EXACT, "m": 101}, "m: found 101; .*<= n = 100"),
+        ("dp-sgld-exact-renyi", {**EXACT, "eta": 1}, "eta: found 1; allowed: a number > 0 and < 1"),
+        ("dp-sgld-exact-renyi", {**EXACT, "x_prime": 2}, "x_prime: found 2; .*<= 1"),
+        ("dp-sgld-exact-renyi", {**EXACT, "sigma2": 1e-9}, "sigma2: found 1e-09; .*>= 0.0009"),
+        (
+            "dp-sgld-noise-multiplier",
+            dict(n=10, m=11, eps=1, delta=1e-5, beta_over_lambda=5),
+            "m: found 11; .*<= n = 10",
+        ),
+        (
+            "dp-sgld-steps",
+            dict(eps=1, delta=1e-5, beta=1, lam=0.1, n=10, d=3),
+            "d: found 3; allowed: a whole number < 2.17",
+        ),
+        (
+            "dp-sgld-claimed-sigma2",
+            dict(eps=1e-3, delta=1e-5, L=1, lam=0.1, n=10, sum_eta=1),
+            "eps: found 0.001; allowed: .*= 0.00576",
+        ),
+        (
+            "dp-sgld-utility",
+            dict(eps=24, delta=1e-5, L=1, lam=0.1, beta=1, n=10, d=3, xi2=1),
+            r"eps: found 24; allowed: .*2 log\(1/delta\) = 23.0",
+        ),
+        ("dp-sgld-radius", dict(feature_norm=1, lam=0, classes=2), "lam: found 0"),
+        ("dp-sgld-smoothness", dict(feature_norm=0, lam=1), "feature_norm: found 0"),
+        ("gdp-mu", dict(eps=1, delta=1), "delta: found 1; allowed: a number > 0 and < 1"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_with_what_is_allowed(name, inputs, complaint):
+    with pytest.raises(InputError, match=f"^{name}: {complaint}|{complaint}") as caught:
+        evaluate(name, inputs)
+    assert str(caught.value).startswith(f"{name}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_features_without_records_have_no_smoothness():
+    with pytest.raises(InputError, match="features: found shape"):
+        smoothness_of_mean(np.zeros((0, 3)), 0.1)

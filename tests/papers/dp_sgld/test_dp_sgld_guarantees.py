@@ -1,0 +1,179 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.formulas import guarantees as dp_sgld_guarantees
+from dpatlas.papers.dp_sgld.formulas.exact import exact_renyi
+from dpatlas.papers.dp_sgld.formulas.guarantees import (
+    conditional_epsilon,
+    conditional_rdp,
+    cyclic_gd_gdp,
+    cyclic_gd_sigma2,
+    noisy_gd_gdp,
+    noisy_gd_gdp_of_steps,
+    noisy_gd_sigma2,
+    renyi_given_batches,
+)
+from dpatlas.papers.dp_sgld.formulas.theorems import claimed_rdp_constant
+from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
+
+STEP = dict(eta=0.5, lam=0.1, beta=1.0, sensitivity=0.02, sigma2=1e-3)
+RENYI = dict(L=1.5, lam=0.1, sigma2=0.01, eta=0.5)
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("eps", [0.0, 0.5, 3.0])
+def test_gaussian_delta_is_the_hockey_stick_of_two_normals(mu, eps):
+    crossing = eps / mu + mu / 2
+    value, _ = quad(
+        lambda y: norm.pdf(y - mu) - math.exp(eps) * norm.pdf(y), crossing, crossing + 12
+    )
+    assert gaussian_delta(mu, eps) == pytest.approx(value, rel=1e-6, abs=1e-14)
+
+
+@given(mu=st.floats(1e-3, 30), delta=st.floats(1e-10, 0.5))
+def test_gaussian_epsilon_never_promises_more_than_delta_allows(mu, delta):
+    eps = gaussian_epsilon(mu, delta)
+    assert gaussian_delta(mu, eps) <= delta
+    if eps > 0:
+        assert gaussian_delta(mu, eps * (1 - 1e-6)) > delta
+
+
+def test_gaussian_formulas_end_in_limits_and_not_in_nan():
+    assert gaussian_delta(1.0, 1e300) == 0
+    assert gaussian_delta(1e200, 1.0) == 1
+    assert gaussian_epsilon(1e200, 1e-5) == math.inf
+    below, above = (gaussian_epsilon(mu, 1e-5) for mu in (9999.9, 10000.1))
+    assert below < above < 1.001 * below
+    assert 0 < gaussian_mu(1e300, 1e-5) < math.inf
+
+
+@given(eps=st.just(0.0) | st.floats(1e-3, 50), delta=st.floats(1e-9, 0.5))
+def test_gaussian_mu_is_the_largest_that_meets_the_target(eps, delta):
+    mu = gaussian_mu(eps, delta)
+    assert gaussian_delta(mu, eps) <= delta
+    assert gaussian_delta(mu * (1 + 1e-6), eps) > delta
+    assert gaussian_epsilon(mu, delta) <= eps * (1 + 1e-9) + 1e-12
+
+
+def test_hidden_states_never_cost_more_than_releasing_all():
+    K = np.arange(1, 400)
+    mu = noisy_gd_gdp(**STEP, K=K)
+    one = 0.5 * 0.02 / math.sqrt(2 * 0.5 * 1e-3)
+    assert mu[0] == pytest.approx(one)
+    assert np.all(np.diff(mu) >= 0)
+    assert np.all(mu <= one * np.sqrt(K) * (1 + 1e-12))
+    assert mu[-1] == pytest.approx(one * math.sqrt(1.95 / 0.05), rel=1e-6)
+
+
+def test_hidden_state_bound_keeps_its_digits_without_contraction():
+    """eta lam = 1e-14: K steps compose as if all were released."""
+    mu = noisy_gd_gdp(0.5, 2e-14, 1.0, 0.02, 1e-3, 100)
+    assert mu == pytest.approx(10 * noisy_gd_gdp(0.5, 2e-14, 1.0, 0.02, 1e-3, 1), rel=1e-9)
+
+
+def test_a_step_that_forgets_the_past_costs_one_step():
+    """eta lam = eta beta = 1."""
+    for K in (1, 2, 50):
+        assert noisy_gd_gdp(1.0, 1.0, 1.0, 0.1, 0.01, K) == pytest.approx(0.1 / math.sqrt(0.02))
+        for batches in (1, 3):
+            cyclic = cyclic_gd_gdp(1.0, 1.0, 1.0, 0.1, 0.01, batches, K)
+            # With one batch the bound counts its last step and one before.
+            expected = math.sqrt(1 + (batches == 1 and K > 1))
+            assert cyclic == pytest.approx(expected * 0.1 / math.sqrt(0.02))
+
+
+def test_steps_beyond_the_smooth_range_contract_by_the_smoothness():
+    """eta beta = 1.9: c = 0.9 is |1 - eta beta|, and lam = 0.1 plays no part."""
+    beyond = noisy_gd_gdp(1.9, 0.1, 1.0, 0.02, 1e-3, 7)
+    one = noisy_gd_gdp(1.9, 0.1, 1.0, 0.02, 1e-3, 1)
+    assert beyond / one == pytest.approx(math.sqrt((1 - 0.9**7) / (1 + 0.9**7) * 1.9 / 0.1))
+
+
+def test_bound_for_any_step_sizes_is_the_constant_one_where_they_are_equal():
+    for K in (1, 2, 50):
+        constant = noisy_gd_gdp(**STEP, K=K)
+        assert noisy_gd_gdp_of_steps(np.full(K, 0.5), 0.1, 1.0, 0.02, 1e-3) == pytest.approx(
+            constant
+        )
+    assert noisy_gd_gdp_of_steps(np.array([]), 0.1, 1.0, 0.02, 1e-3) == 0
+    with pytest.raises(InputError, match=r"eta: found 2\.5; .*< 2/beta = 2"):
+        noisy_gd_gdp_of_steps(np.array([0.1, 2.5]), 0.1, 1.0, 0.02, 1e-3)
+
+
+def test_one_epoch_of_cyclic_batches_costs_one_step():
+    assert cyclic_gd_gdp(**STEP, batches=8, epochs=1) == pytest.approx(noisy_gd_gdp(**STEP, K=1))
+
+
+@pytest.mark.parametrize("eps, delta", [(1.0, 1e-5), (0.1, 1e-6), (8.0, 1e-9)])
+def test_repaired_noise_meets_the_target_and_no_less_would(eps, delta):
+    setting = {key: STEP[key] for key in ("eta", "lam", "beta", "sensitivity")}
+    for calibrated, parameter, length in (
+        (noisy_gd_sigma2, noisy_gd_gdp, dict(K=300)),
+        (cyclic_gd_sigma2, cyclic_gd_gdp, dict(batches=12, epochs=30)),
+    ):
+        sigma2 = calibrated(eps, delta, **setting, **length)
+        assert gaussian_epsilon(parameter(**setting, sigma2=sigma2, **length), delta) <= eps * (
+            1 + 1e-9
+        )
+        less = parameter(**setting, sigma2=sigma2 * 0.999, **length)
+        assert gaussian_epsilon(less, delta) > eps
+
+
+def test_full_batches_drawn_at_every_step_give_theorem_3_2():
+    claim = claimed_rdp_constant(3.0, **RENYI, beta=1.0, n=40, K=9)
+    assert renyi_given_batches(3.0, 1.5, 0.1, 40, 0.01, 0.5, [True] * 9) == pytest.approx(claim)
+    for batches in dp_sgld_guarantees.BATCHES:
+        found = conditional_rdp(3.0, **RENYI, beta=1.0, n=40, m=40, K=9, batches=batches)
+        assert found == pytest.approx(claim)
+
+
+def test_cyclic_batches_are_the_recursion_with_the_record_in_each_last_batch():
+    drawn = [k % 4 == 2 for k in range(11)]
+    expected = renyi_given_batches(3.0, 1.5, 0.1, 10, 0.01, 0.5, drawn)
+    found = conditional_rdp(3.0, **RENYI, beta=1.0, n=40, m=10, K=11, batches="cyclic")
+    assert found == pytest.approx(expected)
+
+
+def test_random_batches_average_the_recursion_over_what_was_drawn():
+    """exp((alpha - 1) R) of the pair (last iterate, batches), all 2^6 patterns one by one."""
+    alpha, n, m, K = 1.5, 10, 3, 6
+    total = 0.0
+    for drawn in itertools.product([False, True], repeat=K):
+        divergence = renyi_given_batches(alpha, 1.5, 0.1, m, 0.9, 0.5, drawn)
+        chance = math.prod(m / n if hit else 1 - m / n for hit in drawn)
+        total += chance * math.exp((alpha - 1) * divergence)
+    found = conditional_rdp(alpha, 1.5, 0.1, 1.0, n, m, 0.9, 0.5, K, "random")
+    assert found == pytest.approx(math.log(total) / (alpha - 1))
+
+
+def test_conditional_epsilon_is_the_least_over_orders():
+    arguments = dict(L=1.5, lam=0.1, beta=1.0, n=500, m=100, sigma2=1.0, eta=0.5, K=20)
+    best = min(
+        conditional_rdp(float(alpha), **arguments) + math.log(1e5) / (alpha - 1)
+        for alpha in range(2, 300)
+    )
+    assert conditional_epsilon(**arguments, delta=1e-5) == pytest.approx(best)
+
+
+def test_long_runs_are_bounded_from_above_and_closely(monkeypatch):
+    arguments = (2.0, 1.5, 0.1, 1.0, 50, 5, 5.0, 0.01, 5000)
+    exact = conditional_rdp(*arguments)
+    monkeypatch.setattr(dp_sgld_guarantees, "MOST_BLOCKS", 500)
+    assert exact < conditional_rdp(*arguments) < 1.02 * exact
+
+
+@pytest.mark.parametrize("K", [1, 2, 5])
+@pytest.mark.parametrize("alpha", [1.5, 8.0])
+@pytest.mark.parametrize("m", [1, 10, 30])
+def test_exact_divergence_lies_below_the_bound_conditional_on_the_batches(K, alpha, m):
+    """In the example where Thm 3.2 fails."""
+    exact = exact_renyi(30, m, 0.02, 0.5, K, 1.0, alpha, -1, rest=-1)
+    assert exact <= conditional_rdp(alpha, 2.0, 1.0, 1.0, 30, m, 0.02, 0.5, K)

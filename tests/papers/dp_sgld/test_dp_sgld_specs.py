@@ -1,0 +1,146 @@
+import copy
+import re
+
+import pytest
+
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_config, load_tier
+from dpatlas.config.sizes import INPUTS, RECORDS, check_records
+from dpatlas.data.registry import DATA_SETS
+from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.settings import KEY
+from dpatlas.privacy.accounting import ACCOUNTANTS
+
+
+def changed(change):
+    """Ids of dp_sgld's specs that a changed config has and the default one has not."""
+    base = load_config()
+    config = copy.deepcopy(base)
+    change(config)
+    return set(Atlas(config).ids(KEY)) - set(Atlas(base).ids(KEY))
+
+
+def refused(change):
+    config = copy.deepcopy(load_config())
+    change(config)
+    with pytest.raises(InputError) as caught:
+        Atlas(config)
+    return str(caught.value)
+
+
+def test_every_spec_names_its_data_and_its_features():
+    names = [re.sub("-[0-9a-f]{8}$", "", spec_id) for spec_id in Atlas(load_config()).ids(KEY)]
+    assert len(set(names)) == len(names)
+    assert {"accuracy-digits-strokes-s-softmax", "accuracy-breast_cancer"} <= set(names)
+
+
+def test_another_backbone_setting_renews_what_takes_its_features_and_nothing_else():
+    def train_longer(config):
+        config["pretrain"]["backbones"]["strokes-mlp"]["epochs"] = 9
+
+    found = changed(train_longer)
+    assert {re.sub("-[0-9a-f]{8}$", "", spec_id) for spec_id in found} == {
+        "accuracy-digits-strokes-mlp",
+        "accuracy-fonts-strokes-mlp",
+        "long-training-digits-strokes-mlp",
+    }
+
+
+def test_a_wider_grid_renews_the_tables_and_no_figure():
+    found = changed(lambda config: config[KEY]["accuracy"]["grid"]["lr"].append(81.0))
+    assert len(found) == len(load_config()[KEY]["accuracy"]["sets"])
+    assert all(spec_id.startswith("accuracy-") for spec_id in found)
+
+
+def test_whole_numbers_and_their_reals_are_one_run():
+    def whole(config):
+        config[KEY]["accuracy"]["sets"][0]["epsilons"] = [1, 8]
+        config[KEY]["feature_norm"] = 1
+        config[KEY]["accuracy"]["grid"]["lr"] = [1, 3, 9, 27]
+
+    assert not changed(whole)
+
+
+def test_a_job_takes_the_backbone_of_its_features():
+    atlas = Atlas(load_config())
+    (job,) = (spec_id for spec_id in atlas.ids(KEY) if spec_id.startswith("accuracy-fonts"))
+    (trained,) = (i for i in atlas.ids("pretrain") if i.startswith("strokes-mlp"))
+    assert atlas.backbones(job) == [atlas.backbone(trained)]
+    assert atlas.backbone_arguments(job) == f"--backbone {atlas.backbone(trained)}"
+    assert len(atlas.backbone_files(job)) == 2
+    (raw,) = (spec_id for spec_id in atlas.ids(KEY) if "breast_cancer" in spec_id)
+    assert atlas.backbone_arguments(raw) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda c: c[KEY]["accuracy"]["sets"][0].update(batch=1301),
+            "dp_sgld.accuracy.sets.0.batch: found 1301; allowed: at most n_train = 1300",
+        ),
+        (
+            lambda c: c[KEY]["accuracy"]["sets"][0].update(backbone="resnet"),
+            "sets.0.backbone: found 'resnet'; allowed: one of pretrain.train: strokes-s",
+        ),
+        (
+            lambda c: c[KEY]["accuracy"]["sets"][3].update(features="softmax"),
+            "dp_sgld.accuracy.sets.3.backbone: found none",
+        ),
+        (
+            lambda c: c[KEY]["accuracy"]["sets"][0]["data"].update(n_test=500),
+            "dp_sgld.accuracy.sets.0.data: found 1997 records; allowed: at most 1797",
+        ),
+        (lambda c: c["pretrain"].update(enabled=False), "pretrain.enabled: found false"),
+        (lambda c: c[KEY]["utility"].update(batch=2001), "dp_sgld.utility.batch: found 2001"),
+        (
+            lambda c: c[KEY]["finetune"][0].update(relation="replace_one", accountant="rdp"),
+            "dp_sgld.finetune.0.accountant: found rdp for Poisson batches under replace_one",
+        ),
+    ],
+)
+def test_settings_that_cannot_go_together_are_refused_before_any_job(change, words):
+    assert words in refused(change)
+
+
+def test_the_refused_accountant_is_the_one_that_the_engine_refuses():
+    assert ACCOUNTANTS["poisson", "replace_one"] == ("pld",)
+    assert set(ACCOUNTANTS["poisson", "add_remove"]) == {"pld", "rdp"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("dp_sgld: {accuracy: {step_size: 1.0}}", ["dp_sgld.accuracy.step_size", "< 1"]),
+        ("dp_sgld: {accuracy: {grid: {lambda: [0]}}}", ["grid.lambda.0", "0", ">= 1e-30"]),
+        ("dp_sgld: {accuracy: {radius: 0}}", ["dp_sgld.accuracy.radius", "> 0"]),
+        ("dp_sgld: {accuracy: {sets: []}}", ["dp_sgld.accuracy.sets", "at least 1"]),
+    ],
+)
+def test_values_outside_their_ranges_are_refused_by_the_schema(tmp_path, change, words):
+    path = tmp_path / "wrong.yaml"
+    path.write_text(change)
+    with pytest.raises(InputError) as caught:
+        load_config([path])
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_the_sizes_are_the_registry_s():
+    assert {name: DATA_SETS[name].image_shape for name in INPUTS}.keys() == INPUTS.keys()
+    for name, inputs in INPUTS.items():
+        channels, height, width = DATA_SETS[name].image_shape
+        assert inputs == channels * height * width
+    for name, records in RECORDS.items():
+        assert records == sum(DATA_SETS[name].counts["train"])
+
+
+def test_a_set_without_end_is_never_too_small():
+    check_records("data", {"name": "fonts", "n_train": 10**6, "n_test": 10, "n_validation": 10})
+
+
+def test_all_tiers_load():
+    for tier in ("smoke", "workstation", "paper"):
+        atlas = Atlas(load_tier(tier))
+        assert atlas.ids(KEY)
+        assert all(atlas.memory_mb(spec_id) > 500 for spec_id in atlas.ids(KEY))

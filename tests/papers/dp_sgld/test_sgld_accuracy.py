@@ -1,0 +1,427 @@
+"""dp_sgld's accuracy tables: what is calibrated, tuned, counted and guaranteed, and resumed."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import sgld_small as small
+import torch
+from sgld_small import metrics_of, run, save_backbone, save_data, spec_of
+from small_jobs import Killed, counted, killed_at
+
+from dpatlas.core.seeds import Noise
+from dpatlas.data import prepared
+from dpatlas.errors import InputError
+from dpatlas.jobs import job as job_module
+from dpatlas.jobs import search
+from dpatlas.jobs.private_plan import DpSgdPlan
+from dpatlas.models import backbone
+from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_epsilon
+from dpatlas.papers.dp_sgld.formulas.theorems import (
+    claimed_epsilon_constant,
+    claimed_epsilon_decreasing,
+)
+from dpatlas.papers.dp_sgld.jobs import arms as sgld_arms
+from dpatlas.papers.dp_sgld.jobs import regression as sgld_regression
+from dpatlas.papers.dp_sgld.jobs.accuracy import arms_of
+from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas.privacy.accounting import Phase, guarantee
+from dpatlas.privacy.gaussian_dp import gaussian_epsilon
+from dpatlas.privacy.langevin import LangevinRun
+from dpatlas.privacy.ledger import together
+from dpatlas.privacy.samplers import Poisson
+from dpatlas.privacy.training import PrivateTraining
+
+# Accounting for batches without replacement takes seconds a calibration.
+pytestmark = pytest.mark.slow
+
+# Per run: 8 steps of a mini-batch arm (2 epochs of 4), 3 of a full-batch one; 4 runs an arm.
+TOTAL_STEPS = 4 * (7 * 8 + 2 * 3)
+PROBLEM = Problem(n=1000, classes=10, feature_norm=1.0, delta=1e-5)
+
+
+@pytest.fixture
+def data(tmp_path):
+    return save_data(tmp_path / "data")
+
+
+def plan(method="dp-sgld", comparison="guaranteed", schedule="constant", **changes):
+    given = {"problem": PROBLEM, "lam": 0.01, "passes": 20, "batch": 100}
+    return LangevinPlan(
+        method=method, comparison=comparison, schedule=schedule, **{**given, **changes}
+    )
+
+
+class TestCalibration:
+    @pytest.mark.parametrize("schedule", ["constant", "decreasing"])
+    @pytest.mark.parametrize("comparison", ["published", "theorem"])
+    def test_a_claimed_epsilon_is_the_paper_s_formula_at_the_counted_steps(
+        self, schedule, comparison
+    ):
+        chosen = plan(comparison=comparison, schedule=schedule)
+        sigma2 = chosen.sigma2(1.0)
+        beta, lip = 0.51, math.sqrt(2)
+        steps = {"published": 20, "theorem": 200}[comparison]
+        if schedule == "constant":
+            found = claimed_epsilon_constant(lip, 0.01, beta, 1000, sigma2, 0.5 / beta, steps, 1e-5)
+        else:
+            found = claimed_epsilon_decreasing(lip, 0.01, beta, 1000, sigma2, steps, 1e-5)
+        assert found == pytest.approx(1.0)
+        assert chosen.stated(sigma2).claimed == pytest.approx(1.0)
+
+    @pytest.mark.parametrize(
+        ("method", "schedule"),
+        [
+            ("dp-sgld", "constant"),
+            ("dp-sgld", "decreasing"),
+            ("repaired-full", "constant"),
+            ("repaired-full", "decreasing"),
+            ("repaired-cyclic", "constant"),
+        ],
+    )
+    @pytest.mark.parametrize("epsilon", [0.5, 8.0])
+    def test_a_guaranteed_epsilon_is_met_and_never_exceeded(self, method, schedule, epsilon):
+        chosen = plan(method, schedule=schedule)
+        stated = chosen.stated(chosen.sigma2(epsilon))
+        assert 0.998 * epsilon < stated.guaranteed <= epsilon
+        assert stated.relation == "replace_one"
+        holding = [each for each in (stated.ordinary, stated.hidden_state) if each is not None]
+        assert stated.guaranteed == min(holding)
+
+    def test_the_noise_is_the_least_of_either_accounting(self):
+        long = plan(lam=0.3, passes=300, batch=500)
+        for epsilon in (0.7, 1.0, 1.9, 3.0):
+            stated = long.stated(long.sigma2(epsilon))
+            assert stated.by == sgld_arms.GIVEN_BATCHES
+            assert stated.hidden_state < stated.ordinary
+            assert 0.999 * epsilon < stated.hidden_state <= epsilon
+        short = plan()
+        assert short.stated(short.sigma2(2.0)).by == "every iterate, RDP"
+
+    def test_ordinary_accounting_counts_every_step_with_no_less_than_its_own_noise(self):
+        chosen = plan(schedule="decreasing", lam=0.3, passes=4)
+        sigma2 = chosen.sigma2(4.0)
+        each = [Phase(chosen.sampler, float(z), 1) for z in chosen._multipliers(sigma2)]
+        exact = guarantee(each, 1e-5, "replace_one").epsilon
+        assert exact <= chosen.stated(sigma2).ordinary <= 1.1 * exact
+
+    def test_full_batch_noise_is_that_of_the_last_iterate_of_a_quadratic(self):
+        """theta_K of two neighbouring quadratics: exact means and variance, any curvature >= lam"""
+        chosen = plan("repaired-full", passes=50)
+        sigma2 = chosen.sigma2(1.0)
+        mean, variance, shift = 0.0, 0.0, 2 * math.sqrt(2) / 1000
+        for eta in chosen.rates:
+            mean = (1 - eta * 0.01) * mean + eta * shift
+            variance = (1 - eta * 0.01) ** 2 * variance + 2 * eta * sigma2
+        assert gaussian_epsilon(mean / math.sqrt(variance), 1e-5) == pytest.approx(1.0, rel=1e-6)
+
+    def test_dp_sgd_meets_its_epsilon_under_its_own_relation(self):
+        for relation in ("add_remove", "replace_one"):
+            chosen = DpSgdPlan(Poisson(1000, 100), 50, 1e-5, relation)
+            stated = chosen.stated(chosen.noise_multiplier(1.0))
+            assert 0.998 < stated.guaranteed <= 1.0 and stated.relation == relation
+
+    def test_the_conditional_bound_is_the_formula_s(self):
+        stated = plan().stated(0.01)
+        expected = conditional_epsilon(
+            math.sqrt(2), 0.01, 0.51, 1000, 100, 0.01, 1 / 1.02, 200, 1e-5
+        )
+        assert stated.hidden_state == pytest.approx(float(expected))
+
+    def test_noisy_gd_keeps_less_than_it_claims(self):
+        chosen = plan("noisy-gd", "theorem")
+        stated = chosen.stated(chosen.sigma2(1.0))
+        assert stated.claimed == pytest.approx(1.0)
+        assert stated.guaranteed < 0.9 and stated.by == sgld_arms.GAUSSIAN
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"grid": {"lambda": [0.0], "epochs": [1], "steps": [1], "lr": [1.0]}}, "grid.lambda"),
+            ({"grid": {"lambda": [0.1], "epochs": [], "steps": [1], "lr": [1.0]}}, "grid.epochs"),
+            ({"radius": 0.0}, "radius: found 0.0; allowed: a number > 0"),
+            ({"batch": 25}, "batch of the .* sampler: found 25; .* <= 24"),
+            ({"feature_norm": 0.0}, "feature_norm"),
+            ({"delta": 1.0}, "delta"),
+            ({"accountant": "rdp"}, "accountant: found rdp for poisson"),
+            ({"accountant": "pld"}, "accountant: found pld for fixed-size"),
+            ({"schedule": "cosine"}, "schedule"),
+            ({"features": "logits"}, "features"),
+            ({"max_grad_norm": 0.0}, "max_grad_norm"),
+            ({"runs": 0}, "runs"),
+            ({"features": "softmax"}, "--backbone"),
+        ],
+    )
+    def test_bad_settings_are_refused_by_name(self, data, tmp_path, changes, message):
+        with pytest.raises(InputError, match=message):
+            run(spec_of("accuracy", **changes), data, tmp_path)
+        assert not (tmp_path / "record.json").exists()
+
+    def test_a_step_size_of_one_over_beta_is_refused_with_the_limit(self, data, tmp_path):
+        with pytest.raises(InputError, match=r"eta: found .*1/beta = 1.88679"):
+            run(spec_of("accuracy", step_size=1.0), data, tmp_path)
+
+    def test_a_step_size_above_one_over_two_beta_is_a_warning(self, data, tmp_path, capsys):
+        metrics = metrics_of(spec_of("accuracy", step_size=0.6), data, tmp_path)
+        assert metrics["warnings"] == [
+            "step size 0.6/beta: the utility theorems cover steps up to 1/(2 beta)"
+        ]
+        assert "small-" in capsys.readouterr().err
+        sgld = next(row for row in metrics["rows"] if row["method"] == "dp-sgld")
+        assert sgld["lr"] == pytest.approx(0.6 / sgld["beta"])
+
+    @pytest.mark.parametrize("part", ["x_validation", "x_test"])
+    def test_data_without_a_held_out_part_are_refused(self, data, tmp_path, part):
+        found = prepared.load(data.parent)
+        arrays = {name: getattr(found, name) for name in prepared.NAMES}
+        arrays |= {
+            f"{axis}_{kept}": getattr(found, f"{axis}_{kept}")
+            for kept in prepared.HELD_OUT
+            if kept != part[2:]
+            for axis in "xy"
+        }
+        facts = {name: found.manifest[name] for name in ("classes", "image_shape", "preprocessing")}
+        prepared.save(tmp_path / "less", arrays, facts)
+        with pytest.raises(InputError, match=f"n_{part[2:]}: found 0"):
+            run(spec_of("accuracy"), tmp_path / "less" / "manifest.json", tmp_path)
+
+    @pytest.mark.parametrize(
+        ("backbones", "message"),
+        [
+            ([], "0 folders"),
+            (["one", "one"], "2 folders"),
+            (["other"], "found other"),
+            (["scaled"], "preprocessing"),
+            (["wide"], r"shape \[1, 4, 4\]; allowed: \[1, 2, 8\]"),
+        ],
+    )
+    def test_another_backbone_than_the_spec_s_is_refused(self, data, tmp_path, backbones, message):
+        save_backbone(tmp_path / "one")
+        save_backbone(tmp_path / "other", spec_id="other")
+        save_backbone(tmp_path / "scaled", scale={**small.SCALE, "divide": 255})
+        save_backbone(tmp_path / "wide", image_shape=(1, 2, 8))
+        spec = spec_of("accuracy", features="penultimate", backbone=small.BACKBONE)
+        with pytest.raises(InputError, match=message):
+            run(spec, data, tmp_path, [tmp_path / name for name in backbones])
+
+
+class TestRecords:
+    def test_features_above_the_declared_norm_are_scaled_down_and_counted(self, data, tmp_path):
+        norms = np.linalg.norm(prepared.load(data.parent).x_train, axis=1)
+        metrics = metrics_of(spec_of("accuracy", normalise=False, feature_norm=5.0), data, tmp_path)
+        assert metrics["scaled_down"] == (norms > 5).sum() > 0
+        assert metrics_of(spec_of("accuracy"), data, tmp_path / "unit")["scaled_down"] == 0
+
+    def test_a_record_that_is_not_finite_becomes_zero_and_poisons_nothing(self, tmp_path):
+        data = save_data(tmp_path / "nan", x_train=np.nan)
+        metrics = metrics_of(spec_of("accuracy"), data, tmp_path)
+        assert metrics["scaled_down"] == 1
+        assert np.mean(metrics["rows"][0]["accuracy"]) > 0.5
+
+    def test_the_mean_eigenvalue_is_that_of_the_private_features(self, data, tmp_path):
+        x = prepared.load(data.parent).x_train.astype(float)
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        expected = np.linalg.eigvalsh(x.T @ x / len(x)).max()
+        metrics = metrics_of(spec_of("accuracy"), data, tmp_path)
+        assert metrics["mean_eigenvalue"] == pytest.approx(expected, rel=1e-6)
+
+    def test_softmax_features_are_the_head_s_probabilities(self, data, tmp_path):
+        folder = save_backbone(tmp_path / "backbone")
+        spec = spec_of(
+            "accuracy",
+            features="softmax",
+            backbone=small.BACKBONE,
+            normalise=False,
+            feature_norm=1.0,
+        )
+        metrics = metrics_of(spec, data, tmp_path, [folder])
+        assert metrics["inputs"] == 3 and metrics["scaled_down"] == 0
+        assert metrics["backbone"] == {
+            "id": small.BACKBONE, "sha256": backbone.load(folder).sha256
+        }  # fmt: skip
+        network = backbone.load(folder).network
+        with torch.no_grad():
+            x = torch.softmax(network(torch.from_numpy(prepared.load(data.parent).x_train)), 1)
+        largest = float(torch.linalg.eigvalsh((x.T @ x / len(x)).double()).max())
+        assert metrics["mean_eigenvalue"] == pytest.approx(largest, rel=1e-5)
+
+
+def test_a_langevin_run_states_the_steps_that_it_took():
+    for method in ("dp-sgld", "repaired-full", "repaired-cyclic"):
+        chosen = plan(method)
+        settings = chosen.with_noise(chosen.sigma2(1.0))
+        x, labels = torch.zeros(chosen.problem.n, 3), torch.zeros(chosen.problem.n, dtype=int)
+        given = {"noise": Noise("stopped"), "repetition": 0}
+        run = LangevinRun(settings, x, labels, chosen.problem.classes, **given)
+        run.step()
+        stopped = chosen.ran(run)
+        assert [phase.steps for phase in stopped.phases] == [1]
+        run.run()
+        whole = chosen.ran(run)
+        assert sum(phase.steps for phase in whole.phases) == chosen.steps
+        delta = chosen.problem.delta
+        known = together([whole], delta, "replace_one")[0]
+        assert known == pytest.approx(chosen.stated(settings.sigma**2).guaranteed, rel=1e-9)
+        if method == "repaired-cyclic":
+            # Its bound is for whole passes.
+            assert stopped.last_iterate is None and whole.last_iterate is not None
+        else:
+            assert together([stopped], delta, "replace_one")[0] < known
+
+
+class TestRows:
+    def test_every_arm_has_a_row_and_schedules_share_those_of_dp_sgd(self, data, tmp_path):
+        rows = metrics_of(spec_of("accuracy"), data, tmp_path)["rows"]
+        found = [(row["method"], row["comparison"], row["schedule"]) for row in rows]
+        sgld = [
+            ("dp-sgld", comparison, schedule)
+            for comparison in ("published", "theorem", "guaranteed")
+            for schedule in ("constant", "decreasing")
+        ]
+        full = [
+            (method, comparison, schedule)
+            for method, comparison in (("noisy-gd", "theorem"), ("repaired-full", "guaranteed"))
+            for schedule in ("constant", "decreasing")
+        ]
+        shared = [
+            ("no-dp", None, None),
+            *[("dp-sgd", c, None) for c in ("published", "guaranteed")],
+        ]
+        cyclic = [("repaired-cyclic", "guaranteed", "constant")]
+        assert sorted(map(str, found)) == sorted(map(str, [*shared, *sgld, *full, *cyclic]))
+        for row in rows:
+            assert len(row["accuracy"]) == 2 and row["settings_tried"] == 2
+            assert (row["guaranteed_epsilon"] is None) == (row["method"] == "no-dp")
+            if row["comparison"] == "guaranteed":
+                assert 7.9 < row["guaranteed_epsilon"] <= 8
+                assert row["relation"] == "replace_one"
+
+    def test_one_schedule_alone_has_its_arms_only(self):
+        fields = {"epsilons": [1.0], "schedule": "decreasing"}
+        assert {arm.schedule for arm in arms_of(fields)} == {None, "decreasing"}
+        assert "repaired-cyclic" not in {arm.method for arm in arms_of(fields)}
+
+    def test_without_privacy_the_classes_are_told_apart(self, data, tmp_path):
+        plain = metrics_of(spec_of("accuracy"), data, tmp_path)["rows"][0]
+        assert plain["noise_multiplier"] is None and plain["max_grad_norm"] is None
+        assert min(plain["accuracy"]) > 0.7
+
+    def test_the_setting_with_the_best_validation_accuracy_is_reported(
+        self, data, tmp_path, monkeypatch
+    ):
+        def longest_is_best(weights, split, part):
+            return float(weights.norm()) * (1 if part == "validation" else -1)
+
+        monkeypatch.setattr(sgld_regression, "_accuracy", longest_is_best)
+        grid = {"lambda": [0.03], "epochs": [2], "steps": [3], "lr": [0.5, 2.0, 1.0]}
+        plain = metrics_of(spec_of("accuracy", grid=grid), data, tmp_path)["rows"][0]
+        assert plain["lr"] == 2.0 and plain["settings_tried"] == 3
+        assert plain["validation_accuracy"] == pytest.approx(-np.mean(plain["accuracy"]), rel=0.5)
+
+    def test_without_privacy_nothing_is_clipped(self, data, tmp_path, monkeypatch):
+        seen, real_init = [], PrivateTraining.__init__
+
+        def init(training, model, phases, *arguments, **more):
+            seen.append((phases[0].noise_multiplier > 0, phases[0].max_grad_norm))
+            real_init(training, model, phases, *arguments, **more)
+
+        monkeypatch.setattr(PrivateTraining, "__init__", init)
+        run(spec_of("accuracy", max_grad_norm=0.5), data, tmp_path)
+        assert set(seen) == {(False, sgld_regression.NO_CLIP), (True, 0.5)}
+
+    def test_settings_are_chosen_by_the_validation_records_alone(self, data, tmp_path):
+        rows = metrics_of(spec_of("accuracy"), data, tmp_path)["rows"]
+        found = prepared.load(data.parent)
+        names = [
+            *prepared.NAMES,
+            *(f"{axis}_{part}" for axis in "xy" for part in prepared.HELD_OUT),
+        ]
+        arrays = {name: getattr(found, name) for name in names}
+        arrays["y_test"] = (arrays["y_test"] + 1) % 3
+        facts = {name: found.manifest[name] for name in ("classes", "image_shape", "preprocessing")}
+        prepared.save(tmp_path / "other", arrays, facts)
+        other = metrics_of(spec_of("accuracy"), tmp_path / "other" / "manifest.json", tmp_path)
+        for one, two in zip(rows, other["rows"], strict=True):
+            assert one | {"accuracy": None} == two | {"accuracy": None}
+        assert np.mean(other["rows"][0]["accuracy"]) < 0.3
+
+    def test_no_two_runs_share_a_draw(self, data, tmp_path, monkeypatch):
+        drawn = []
+        real_key = Noise.key
+
+        def key(noise, repetition, step, use):
+            drawn.append((repetition, step, use))
+            return real_key(noise, repetition, step, use)
+
+        monkeypatch.setattr(Noise, "key", key)
+        run(spec_of("accuracy"), data, tmp_path)
+        per_layer = [each for each in drawn if not each[2].startswith("noise")]
+        assert len(per_layer) == len(set(per_layer))
+        arms, runs = len(list(arms_of(spec_of("accuracy").fields))), 2 + 2
+        assert len({each[0] for each in drawn}) == arms * runs
+
+    def test_the_ledger_says_on_what_the_rows_rest(self, data, tmp_path):
+        ledger = json.loads(run(spec_of("accuracy"), data, tmp_path))["ledger"]
+        assert ledger["sampler"] == ["cyclic", "fixed-size", "full-batch", "poisson"]
+        assert "validation records" in ledger["chosen_on_private_data"]
+        assert "no finite epsilon for those records" in ledger["chosen_on_private_data"]
+        assert "released: one run of one arm only" in ledger["holds_for"]
+
+    def test_every_row_and_its_arm_state_the_guarantee_of_what_was_trained_to_choose_it(
+        self, data, tmp_path
+    ):
+        record = json.loads(run(spec_of("accuracy"), data, tmp_path))
+        fields = record["spec"]
+        arms, rows = record["ledger"]["arms"], record["metrics"]["rows"]
+        for arm, row in zip(arms, rows, strict=True):
+            tuning = arm["tuning"]
+            assert tuning["trials"] == row["settings_tried"] * fields["tuning_runs"]
+            assert tuning["reported_runs"] == fields["runs"]
+            assert row["with_tuning_epsilon"] == tuning["epsilon"]
+            assert row["all_runs_epsilon"] == tuning["epsilon_of_all"]
+            if row["epsilon"] is None:
+                assert arm["epsilon"] is tuning["epsilon"] is None
+                continue
+            assert arm["epsilon"] == pytest.approx(row["guaranteed_epsilon"])
+            assert (
+                sum([arm["steps"]] if isinstance(arm["steps"], int) else arm["steps"])
+                == (row["steps"])
+            )
+            assert arm["epsilon"] < tuning["epsilon"] <= tuning["epsilon_of_all"]
+
+
+def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monkeypatch):
+    spec = spec_of("accuracy", schedule="constant")
+    whole = run(spec, data, tmp_path / "whole")
+    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    steps = [(PrivateTraining, "step"), (LangevinRun, "step")]
+    for kill_at in (0, 3, 17, 60, 101, 200):
+        folder = tmp_path / f"killed-{kill_at}"
+        with killed_at(kill_at, *steps):
+            run(spec, data, folder)
+        assert not (folder / "record.json").exists()
+        with counted(*steps) as done:
+            assert run(spec, data, folder) == whole
+        # One step that was taken and not saved is taken again, none of the others.
+        assert len(done) == TOTAL_STEPS - kill_at
+
+
+def test_noise_of_the_operating_system_stays_one_secret_over_a_resume(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    spec = spec_of("accuracy", schedule="constant", noise_source="os")
+    seen, real_row = [], search.Search._row
+
+    def row(search, arm):
+        seen.append(search.noise.secret)
+        if len(seen) == 2:
+            raise Killed
+        return real_row(search, arm)
+
+    monkeypatch.setattr(search.Search, "_row", row)
+    with pytest.raises(Killed):
+        run(spec, data, tmp_path)
+    record = run(spec, data, tmp_path)
+    assert len(set(seen)) == 1 and seen[0].encode() not in record

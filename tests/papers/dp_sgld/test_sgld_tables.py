@@ -1,0 +1,232 @@
+"""What the accuracy tables, the long training and the contact sheet show, on synthetic records."""
+
+import numpy as np
+import pytest
+from figure_samples import bare_record, csv_rows
+from scipy import stats
+
+from dpatlas.checks.pretrain.figures.pretrain_samples import levels, pretrain_samples
+from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.figures.accuracy_tables import (
+    sgld_accuracy_constant,
+    sgld_accuracy_decreasing,
+    sgld_finetune,
+)
+from dpatlas.papers.dp_sgld.figures.sgld_long_training import sgld_long_training
+from dpatlas.show.output import figure_files, table_files
+
+STATED = {
+    "claimed_epsilon": 1.0,
+    "ordinary_epsilon": 4.0,
+    "hidden_state_epsilon": 5.0,
+    "guaranteed_epsilon": 4.0,
+    "guaranteed_by": "every iterate, rdp",
+    "relation": "replace_one",
+}
+COUNTS = {"n_train": 1300, "n_validation": 197, "n_test": 300, "classes": 10}
+TUNED = {"settings_tried": 6, "validation_accuracy": 0.9, "accuracy": [0.8, 0.9, 0.85]}
+LANGEVIN = {"lambda": 0.01, "beta": 0.51, "lipschitz": 1.41, "radius": 21.0, "sigma": 0.05}
+STEPS = {"lr": 0.98, "batch": 130, "epochs": 30, "steps": 300, "sampler": "fixed-size"}
+
+
+def arm(method, comparison=None, schedule=None, epsilon=1.0, **changes):
+    own = LANGEVIN if schedule else {"max_grad_norm": 1.0, "noise_multiplier": 6.6}
+    keys = {"method": method, "comparison": comparison, "schedule": schedule, "epsilon": epsilon}
+    return {**keys, **STEPS, **own, **STATED, **TUNED, **changes}
+
+
+NO_DP = arm("no-dp", epsilon=None, **dict.fromkeys([*STATED, "max_grad_norm"]))
+ROWS = [
+    NO_DP,
+    arm("dp-sgd", "published", relation="add_remove"),
+    arm("dp-sgd", "guaranteed"),
+    *(
+        arm("dp-sgld", comparison, schedule)
+        for comparison in ("published", "theorem", "guaranteed")
+        for schedule in ("constant", "decreasing")
+    ),
+    arm("noisy-gd", "theorem", "constant"),
+    arm("repaired-cyclic", "guaranteed", "constant"),
+]
+
+
+def accuracy(rows=ROWS, schedule="both", backbone="strokes-s-01234567", data="digits", **fields):
+    metrics = {
+        **COUNTS,
+        "inputs": 256,
+        "scaled_down": 7,
+        "backbone": backbone and {"id": backbone, "sha256": "0"},
+        "rows": rows,
+    }
+    settings = {"features": "penultimate", "feature_norm": 1.0, "delta": 1e-5, **fields}
+    return bare_record("accuracy", metrics, data={"name": data}, schedule=schedule, **settings)
+
+
+def rows_of(name, shown):
+    return csv_rows(table_files(name, shown, "trial")[f"{name}.csv"])
+
+
+class TestAccuracy:
+    def test_each_table_has_its_own_schedule_and_both_have_dp_sgd(self):
+        constant = rows_of("t", sgld_accuracy_constant([accuracy()], {}))
+        decreasing = rows_of("t", sgld_accuracy_decreasing([accuracy()], {}))
+        assert {row["schedule"] for row in constant} == {"", "constant"}
+        assert {row["schedule"] for row in decreasing} == {"", "decreasing"}
+        assert [row["method"] for row in decreasing].count("dp-sgd") == 3
+        assert len(constant) == 1 + 3 + 3 + 2 and len(decreasing) == 1 + 3 + 3
+
+    def test_add_remove_dp_sgd_stands_in_both_comparisons_that_let_it(self):
+        rows = rows_of("t", sgld_accuracy_constant([accuracy()], {}))
+        found = [row for row in rows if row["method"] == "dp-sgd"]
+        assert [row["comparison"] for row in found] == ["published", "theorem", "guaranteed"]
+        assert found[0] == found[1] | {"comparison": "published"}
+
+    def test_rows_go_by_epsilon_then_comparison(self):
+        more = [*ROWS, *(row | {"epsilon": 0.5} for row in ROWS[1:])]
+        rows = rows_of("t", sgld_accuracy_constant([accuracy(more)], {}))
+        order = ["", "published", "theorem", "guaranteed"]
+        keys = [(float(row["epsilon"] or 0), order.index(row["comparison"])) for row in rows]
+        assert keys == sorted(keys)
+
+    def test_means_and_standard_errors_are_over_runs(self):
+        row = rows_of("t", sgld_accuracy_constant([accuracy()], {}))[0]
+        assert float(row["accuracy_mean"]) == pytest.approx(0.85)
+        assert float(row["accuracy_standard_error"]) == pytest.approx(0.05 / np.sqrt(3))
+        assert row["runs_used"] == "3" and row["tuned_on"] == "validation records"
+        text = table_files("t", sgld_accuracy_constant([accuracy()], {}), "trial")["t.md"].decode()
+        assert "85.0 ± 2.9" in text
+
+    def test_one_run_has_no_standard_error(self):
+        rows = [row | {"accuracy": [0.5]} for row in ROWS]
+        row = rows_of("t", sgld_accuracy_constant([accuracy(rows)], {}))[0]
+        assert row["accuracy_standard_error"] == "" and row["accuracy_mean"] == "0.5"
+
+    def test_a_block_for_people_says_what_was_claimed_guaranteed_tried_and_scaled_down(self):
+        records = [accuracy(), accuracy(data="breast_cancer", backbone=None, features="raw")]
+        shown = sgld_accuracy_constant(records, {})
+        assert len(shown.parts) == 2
+        assert "features of strokes-s:" in shown.parts[0].caption
+        assert "breast_cancer, raw columns:" in shown.parts[1].caption
+        assert "7 records scaled down" in shown.parts[0].caption
+        text = table_files("t", shown, "trial")["t.md"].decode()
+        for word in ("K = epochs", "K = steps", "equal guarantee", "No DP", "add/remove", "tried"):
+            assert word in text
+        assert table_files("t", shown, "trial")["t.tex"].startswith(b"% needs")
+
+    def test_records_of_the_other_schedule_alone_are_refused(self):
+        with pytest.raises(InputError, match="none of kind accuracy, decreasing"):
+            sgld_accuracy_decreasing([accuracy(schedule="constant")], {})
+
+
+class TestFinetune:
+    def records(self):
+        rows = [
+            {**NO_DP, "unfreeze": "head", "trained_parameters": 21},
+            {**arm("dp-sgd"), "unfreeze": "last block", "trained_parameters": 75},
+        ]
+        for row in rows:
+            del row["comparison"], row["schedule"]
+        metrics = {
+            **COUNTS,
+            "backbone": {"id": "strokes-s-01234567", "sha256": "0", "architecture": "small-cnn-s"},
+            "rows": rows,
+        }
+        return [bare_record("finetune", metrics, data={"name": "digits"}, delta=1e-5)]
+
+    def test_rows_say_what_is_trained_and_what_is_guaranteed(self):
+        head, block = rows_of("t", sgld_finetune(self.records(), {}))
+        assert (head["unfreeze"], head["trained_parameters"]) == ("head", "21")
+        assert head["guaranteed_epsilon"] == "" and block["guaranteed_epsilon"] == "4.0"
+        assert block["noise_multiplier"] == "6.6" and block["architecture"] == "small-cnn-s"
+
+    def test_without_a_record_it_is_refused(self):
+        with pytest.raises(InputError, match="none of kind finetune"):
+            sgld_finetune([accuracy()], {})
+
+
+class TestLongTraining:
+    def shown(self, accuracies=(0.8, 0.9, 0.85)):
+        rows = [
+            arm(method, comparison, "constant", steps=steps, accuracy=list(accuracies))
+            for steps in (10, 100)
+            for method, comparison in (
+                ("repaired-full", "guaranteed"),
+                ("dp-sgd", "guaranteed"),
+                ("noisy-gd", "theorem"),
+            )
+        ]
+        metrics = {**COUNTS, "backbone": None, "rows": rows}
+        fields = {"features": "raw", "delta": 1e-5, "epsilon": 1.0, "steps": [10, 100], "runs": 3}
+        return sgld_long_training(
+            [bare_record("long_training", metrics, data={"name": "digits"}, **fields)], {}
+        )
+
+    def test_points_have_the_t_interval_of_their_runs(self):
+        rows = [row for row in self.shown().rows if row["quantity"] == "accuracy"]
+        half = stats.t.ppf(0.975, 2) * 0.05 / np.sqrt(3)
+        assert len(rows) == 6
+        for row in rows:
+            assert row["value"] == pytest.approx(0.85)
+            assert (row["low"], row["high"]) == pytest.approx((0.85 - half, 0.85 + half))
+
+    def test_one_run_has_no_interval_and_is_drawn(self):
+        shown = self.shown([0.8])
+        assert shown.rows[0]["low"] is None
+        assert figure_files("f", shown, "trial")["f.png"]
+
+    def test_the_csv_has_the_cost_of_all_iterates_beside_the_guarantee(self):
+        files = figure_files("f", self.shown(), "trial")
+        rows = csv_rows(files["f.csv"])
+        cost = [row for row in rows if row["quantity"] == "ordinary epsilon"]
+        assert len(cost) == 6 and {row["value"] for row in cost} == {"4.0"}
+        assert {row["guaranteed_epsilon"] for row in cost} == {"4.0"}
+
+
+class TestPretrainSamples:
+    IMAGE = "0123456789abcdefg" + "0" * 47
+
+    def records(self, classes="0123456789", **changes):
+        images = {name: [self.IMAGE, self.IMAGE[::-1]] * 5 for name in classes}
+        seen = {"examples": images, "image_shape": [1, 8, 8]}
+        rows = [
+            {"backbone": "raw pixels", "architecture": None, "source": None, "features": 64}
+            | {"zero_shot": None, "knn": [0.9, 0.92], "logistic": [0.95, 0.95]},
+            {"backbone": "pen-01234567", "architecture": "mlp", "source": "strokes"}
+            | {"features": 128, "zero_shot": [0.8, 0.9], "knn": [0.9, 1.0], "logistic": [1.0, 0.9]},
+        ]
+        transfer = {**seen, "n_test": 500, "n_train": 1297, "rows": rows}
+        given = {"key": "pretrain"}
+        return [
+            bare_record("backbone", seen | changes, data={"name": "strokes"}, model="s", **given),
+            bare_record("backbone", seen | changes, data={"name": "strokes"}, model="mlp", **given),
+            bare_record("transfer", transfer, data={"name": "digits"}, **given),
+        ]
+
+    def test_every_source_is_shown_once_beside_the_real_digits(self):
+        rows = pretrain_samples(self.records(), {}).rows
+        found = [(row["part"], row["source"]) for row in rows]
+        assert found.count(("real image", "digits")) == 40
+        assert found.count(("generated image", "strokes")) == 40
+        assert [row["class"] for row in rows[:11]] == [*"0123456789", "0"]
+
+    def test_accuracies_are_means_over_splits(self):
+        files = figure_files("f", pretrain_samples(self.records(), {}), "trial")
+        rows = csv_rows(files["f.csv"])
+        raw, pen = (row for row in rows if row["part"] == "transfer")
+        assert raw["backbone"] == "raw pixels" and raw["zero_shot_mean"] == ""
+        assert float(raw["knn_mean"]) == pytest.approx(0.91)
+        assert pen["backbone"] == "pen" and float(pen["zero_shot_mean"]) == pytest.approx(0.85)
+        assert float(pen["zero_shot_standard_error"]) == pytest.approx(0.05)
+
+    def test_a_character_is_a_grey_level(self):
+        image = levels(self.IMAGE, (1, 8, 8))
+        np.testing.assert_array_equal(image.ravel()[:17], np.arange(17) / 16)
+        assert image.shape == (8, 8)
+
+    def test_a_source_that_keeps_no_images_has_no_sheet(self):
+        shown = pretrain_samples(self.records(examples=None), {})
+        assert {row["source"] for row in shown.rows if "image" in row["part"]} == {"digits"}
+
+    def test_records_without_the_measurement_are_refused(self):
+        with pytest.raises(InputError, match="0 of kind transfer"):
+            pretrain_samples(self.records()[:2], {})

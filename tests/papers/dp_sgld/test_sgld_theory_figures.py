@@ -1,0 +1,261 @@
+"""What the figures and tables of dp_sgld's theory show, on small synthetic records."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from figure_samples import csv_rows, drawn_lines, in_style, shown_rows, smallest_text
+from sgld_theory_sample_records import (
+    RECORDS,
+    accuracy_record,
+    counterexample_record,
+    privacy_loss_record,
+    utility_record,
+)
+
+from dpatlas.core.statistics import mean_estimate
+from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.figures import theory as sgld_theory
+from dpatlas.papers.dp_sgld.figures.sgld_constants import PRINTED_TABLE_4
+from dpatlas.papers.dp_sgld.formulas.published import PUBLISHED_RUNS
+from dpatlas.papers.dp_sgld.formulas.theorems import table4_ratio
+from dpatlas.show.output import table_files
+
+PAPERS = Path(__file__).parents[3] / "workflow" / "papers"
+X_AXIS = {"sgld_privacy_loss": "step", "sgld_counterexample": "ratio", "sgld_utility": "step"}
+# What tells the lines of a panel apart.
+KEYS = ("panel", "schedule", "calibration", "curve", "x_prime", "rest", "eta", "epsilon")
+STEP_KEYS = ("K", "quantity")
+
+
+def show(name, records=None):
+    return in_style(getattr(sgld_theory, name), records or [RECORDS[name]()], {})
+
+
+def key_of(row):
+    """The line that a row belongs to; of the comparison of neighbours K is not one."""
+    keys = KEYS if row.get("panel") == "others" else (*KEYS, *STEP_KEYS)
+    return tuple(row.get(name) for name in keys)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_csv_holds_exactly_the_lines_that_are_drawn(name):
+    shown = show(name)
+    drawn = drawn_lines(shown.figure)
+    rows = [row for row in shown_rows(shown) if row.get("panel") != "region"]
+    if name == "sgld_utility":
+        # What lies beyond the axis stands in the notes.
+        rows = [row for row in rows if float(row["step"]) <= 50]
+    for key in dict.fromkeys(map(key_of, rows)):
+        points = [row for row in rows if key_of(row) == key and row["value"]]
+        line = tuple((float(row[X_AXIS[name]]), float(row["value"])) for row in points)
+        drawn.remove(line)
+    # Left are the line at one epsilon, at no excess or at zero weights, one a panel, and the marks
+    # of where the claim is violated and where it holds.
+    guides = {"sgld_privacy_loss": 6, "sgld_counterexample": 3 + 2, "sgld_utility": 2}
+    assert len(drawn) == guides[name]
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_no_text_is_smaller_than_seven_points(name):
+    figure = show(name).figure
+    assert smallest_text(figure) >= 7
+    assert figure.get_figwidth() in (3.3, 6.9)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_figure_needs_exactly_one_record_of_its_kind(name):
+    record = RECORDS[name]()
+    with pytest.raises(InputError, match="2 of kind"):
+        show(name, [record, record])
+    with pytest.raises(InputError, match="0 of kind"):
+        show(name, [accuracy_record()])
+
+
+def test_a_single_schedule_leaves_no_empty_panel():
+    figure = show("sgld_privacy_loss", [privacy_loss_record(schedules=["decreasing"])]).figure
+    assert len(figure.axes) == 4
+    assert all(axes.get_lines()[:-1] for axes in figure.axes)
+
+
+def test_curves_of_the_loss_differ_in_colour_marker_or_line():
+    looks = sgld_theory.CURVES.values()
+    assert len({(each.color, each.marker, each.linestyle) for each in looks}) == len(looks)
+    # In grey print no two of a panel have both marker and line in common.
+    for panel in (sgld_theory.BATCHES, sgld_theory.FULL, sgld_theory.SMALL):
+        shown = [sgld_theory.CURVES[name] for name in panel]
+        assert len({(each.marker, each.linestyle) for each in shown}) == len(panel)
+
+
+def test_the_region_shows_the_largest_excess_over_steps_and_orders():
+    record = counterexample_record()
+    rows = [row for row in show("sgld_counterexample", [record]).rows if row["panel"] == "region"]
+    assert len(rows) == 3 * 2
+    for row in rows:
+        (found,) = (
+            each
+            for each in record["metrics"]["scan"]
+            if all(each[name] == row[name] for name in ("x_prime", "rest", "eta", "m", "sigma2"))
+        )
+        excess = np.array(found["exact"]) / found["claimed"]
+        assert row["value"] == pytest.approx(excess.max())
+        assert row["value"] == row["exact"] / row["claimed"]
+
+
+def test_lines_are_at_the_scanned_noise_next_to_that_of_the_theorem():
+    rows = show("sgld_counterexample").rows
+    assert {row["sigma2"] for row in rows if row["panel"] in ("divergence", "others")} == {0.1}
+    assert {row["sigma2"] for row in rows if row["panel"] == "delta"} == {0.077}
+
+
+def test_points_of_the_region_are_marked_by_whether_the_claim_holds():
+    shown = show("sgld_counterexample")
+    marks = {
+        line.get_label(): set(zip(line.get_xdata(), line.get_ydata(), strict=True))
+        for line in shown.figure.axes[2].get_lines()
+    }
+    rows = [row for row in shown.rows if row["panel"] == "region"]
+    for label, violated in (("violated", True), ("holds", False)):
+        expected = {(row["ratio"], row["sigma2"]) for row in rows if (row["value"] > 1) == violated}
+        assert marks[label] == expected
+
+
+@pytest.mark.parametrize("scan", [{"ratios": (100,)}, {"sigma2s": (0.1,)}])
+def test_a_scan_along_one_line_is_drawn_without_contours(scan):
+    figure = show("sgld_counterexample", [counterexample_record(**scan)]).figure
+    assert not figure.axes[2].collections
+
+
+def test_a_delta_of_zero_has_no_place_on_the_log_axis():
+    rows = [row for row in show("sgld_counterexample").rows if row["panel"] == "delta"]
+    assert {row["value"] for row in rows if row["ratio"] == 1} == {None}
+    assert all(row["value"] > 0 for row in rows if row["ratio"] > 1)
+
+
+def test_measured_risk_is_mean_and_t_interval_of_the_runs():
+    record = utility_record()
+    rows = [row for row in show("sgld_utility", [record]).rows if row["quantity"] == "measured"]
+    values = np.array(record["metrics"]["rows"][0]["excess_risk_runs"])[:, 1]
+    (row,) = (
+        row
+        for row in rows
+        if (row["schedule"], row["epsilon"], row["step"]) == ("constant", 0.5, 7)
+    )
+    estimate = mean_estimate(values)
+    assert (row["value"], row["runs_used"]) == (estimate.value, 3)
+    assert (row["low"], row["high"]) == estimate.interval(0.95)
+    (single,) = {
+        row.get("low")
+        for row in show("sgld_utility", [utility_record(runs=1)]).rows
+        if row["quantity"] == "measured"
+    }
+    assert single is None
+
+
+def test_theorems_beyond_the_last_step_stand_in_the_notes():
+    shown = show("sgld_utility")
+    note = shown.notes[-1]
+    assert note.startswith("beyond the axis: Thm 4.3 at epsilon 0.5: 3 at K = 5e+02")
+    assert "Thm 4.4" in note
+    assert "Thm 4.1" not in note
+    assert not any("beyond" in note for note in show("sgld_utility", [_all_near()]).notes)
+
+
+def _all_near():
+    record = utility_record()
+    for row in record["metrics"]["rows"]:
+        for theorem in row["theorems"]:
+            theorem["K"] = 7
+    return record
+
+
+def constants(*records):
+    return sgld_theory.sgld_constants(list(records) or [accuracy_record()], {})
+
+
+def test_printed_constants_are_those_of_table_4():
+    printed = {
+        (row["dataset"], row["backbone"]): tuple(
+            float(row[name]) for name in ("beta", "beta_over_lambda", "ratio")
+        )
+        for row in csv_rows((PAPERS / "dp_sgld_table4_constants.csv").read_bytes())
+    }
+    assert printed == PRINTED_TABLE_4
+
+
+def test_table_4_follows_where_d_counts_classes_and_not_where_it_counts_parameters():
+    rows = [row for row in constants().rows if row["part"] == "printed"]
+    assert len(rows) == 3
+    for row in rows:
+        assert row["beta_over_lambda"] == pytest.approx(row["beta_over_lambda_printed"], rel=0.01)
+        assert row["ratio_classes"] == pytest.approx(row["ratio_printed"], rel=0.09)
+        assert row["ratio_classes"] == pytest.approx(row["inputs"] * row["ratio_parameters"])
+
+
+def test_our_constants_come_from_the_mean_eigenvalue_and_the_chosen_lambda():
+    (row,) = (row for row in constants().rows if row["part"] == "ours")
+    assert row["beta"] == pytest.approx(0.31)
+    assert row["beta_public"] == pytest.approx(2.01)
+    assert row["beta_over_lambda"] == pytest.approx(31)
+    for name, d in (("ratio_classes", 10), ("ratio_parameters", 640)):
+        assert row[name] == pytest.approx(table4_ratio(1000, 1.0, 1e-5, d, 31.0))
+
+
+def test_one_problem_in_two_records_is_one_row():
+    pair = [accuracy_record(schedule=schedule) for schedule in ("constant", "decreasing")]
+    other = accuracy_record(name="cancer", classes=2)
+    ours = [row for row in constants(*pair, other).rows if row["part"] == "ours"]
+    assert [row["dataset"] for row in ours] == ["digits", "cancer"]
+
+
+def test_constants_without_an_accuracy_record_are_refused():
+    with pytest.raises(InputError, match="none of kind accuracy"):
+        constants(privacy_loss_record())
+
+
+def published(*records):
+    return sgld_theory.sgld_published([privacy_loss_record(), *records], {})
+
+
+def test_published_rows_have_every_count_and_the_recorded_accounting():
+    rows = published().rows
+    assert len(rows) == len(PUBLISHED_RUNS)
+    for place, (row, run) in enumerate(zip(rows, PUBLISHED_RUNS, strict=True)):
+        assert row["claimed_epochs"] == pytest.approx(row["printed_epsilon"], rel=0.03)
+        assert row["claimed_steps"] == run.claimed_epsilon("steps") > 7
+        assert row["guaranteed_add_remove"] == 400.0 + place
+        assert (row["dp_sgd_pld"], row["dp_sgd_rdp"]) == (0.91, 1.0)
+
+
+def test_accounting_of_other_published_rows_is_refused():
+    record = privacy_loss_record()
+    record["metrics"]["published"][0]["steps"] = 1
+    with pytest.raises(InputError, match="other published settings"):
+        sgld_theory.sgld_published([record], {})
+
+
+def test_reached_accuracy_is_mean_and_error_of_the_arm_with_its_guarantee():
+    rows = [row for row in published(accuracy_record()).rows if row["part"] == "ours"]
+    assert [row["schedule"] for row in rows] == ["constant", "decreasing"]
+    for row in rows:
+        assert row["dp_sgld_published"] == pytest.approx(0.85)
+        assert row["dp_sgld_published_standard_error"] == pytest.approx(0.05)
+        assert row["dp_sgld_published_guaranteed_epsilon"] == 300.0
+        assert row["dp_sgld_guaranteed"] == pytest.approx(0.425)
+        assert row["dp_sgd_published"] == pytest.approx(0.765)
+        assert row["dp_sgd_guaranteed_guaranteed_epsilon"] == 1.0
+
+
+def test_a_single_run_has_no_standard_error_and_two_classes_stand_for_the_medical_data():
+    record = accuracy_record(name="cancer", classes=2, schedules=["constant"], runs=(0.9,))
+    *_, row = published(record).rows
+    assert row["dp_sgld_published_standard_error"] is None
+    assert row["stands_for"] == "Pneumonia"
+
+
+@pytest.mark.parametrize("table", ["sgld_constants", "sgld_published"])
+def test_people_read_a_table_for_every_part(table):
+    shown = getattr(sgld_theory, table)([privacy_loss_record(), accuracy_record()], {})
+    text = table_files(table, shown, "trial")[f"{table}.md"].decode()
+    assert all(part.rows and f"**{part.caption}**" in text for part in shown.parts)
+    assert len(shown.parts) == {"sgld_constants": 2, "sgld_published": 3}[table]

@@ -1,0 +1,133 @@
+"""Small records of feature_learning, with the fields that its simulation writes.
+
+Overlaps and risks follow laws that tests know; runs differ by a factor that all arms share.
+"""
+
+import math
+
+from figure_samples import bare_record
+
+from dpatlas.papers.feature_learning.formulas.rates import printed_first_layer_noise, risk_rate
+from dpatlas.papers.feature_learning.formulas.single_index import link
+
+KEY = "feature_learning"
+BASE = {"d": 64, "n": 20_000, "p": 128, "epsilon": 2.0}
+SWEEPS = {
+    "n": [500, 1000, 2000, 5000, 20_000],
+    "p": [32, 128, 512],
+    "d": [16, 64, 128],
+    "epsilon": [0.5, 1.0, 2.0, 8.0],
+}
+LINKS = {"mixed": [-0.5, 1.0, 0.5], "odd": [0.0, -0.5, 0.0, 0.5], "even": [-1.0, 0.0, 1.0]}
+DELTA, R0, C = 1e-5, 0.3, 0.5
+# Log-log slopes of risk in n, at risk 1 for n = 1.
+SLOPES = {"direction": -0.2, "random private": -0.05, "non-private": -0.1}
+RANDOM_RISK = 0.5
+WORDS = {"delta": DELTA, "steps": 100, "n_test": 4000, "sharing": "split"}
+
+
+def simulation_record(axis="n", name="mixed", values=None, runs=3, private=None, **changes):
+    """A sweep of one link along an axis, or a table of pairs (p, n).
+
+    private: risk of the private network by condition; the fitted rate's law by default.
+    """
+    values = SWEEPS[axis] if values is None else values
+    pairs = [{"p": p, "n": n} for p, n in values] if axis == "table" else None
+    points = [{**BASE, **each} for each in pairs or [{axis: value} for value in values]]
+    target = link(LINKS[name])
+    rows = [row for point in points for row in point_rows(point, runs, private or rate_law)]
+    fields = {**WORDS, **changes}
+    if fields["sharing"] == "shared":
+        rows = [row for row in rows if row["features"] != "random-both"]
+    metrics = {
+        "link": {
+            "polynomial": target.scaled.tolist(),
+            "hermite": target.hermite.tolist(),
+            "degree": target.degree,
+            "information_exponent": target.information_exponent,
+        },
+        "conditions": [
+            {
+                **point,
+                "printed_noise": printed_first_layer_noise(point["d"], point["n"], target.degree),
+            }
+            for point in points
+        ],
+        "rows": rows,
+        "warnings": ["information exponent 2, Assumption 1 wants 1"] if name == "even" else [],
+    }
+    spec = {"link": name, "axis": axis, "points": points, "runs": runs, **fields}
+    return bare_record("simulation", metrics, key=KEY, **spec)
+
+
+def rate_law(point):
+    """The report's rate."""
+    return R0 + C * float(risk_rate(point["n"], point["d"], point["epsilon"], DELTA))
+
+
+def point_rows(point, runs, private):
+    """The rows of one condition."""
+
+    def row(features, overlap, cosine, **risks):
+        found = dict.fromkeys(("risk_private", "risk", "risk_floor")) | risks
+        values = {"overlap": overlap, "cosine": cosine} | found
+        spread = {
+            name: None if value is None else [value * factor(run, runs) for run in range(runs)]
+            for name, value in values.items()
+        }
+        return {**point, "features": features, **spread, "clipped": None}
+
+    n = point["n"]
+    learned = 0.7 * n / (n + 5000)
+    risks = {name: n**slope for name, slope in SLOPES.items()}
+    floor = 0.8 * private(point)
+    return [
+        row("private", learned, learned, risk_private=private(point), risk_floor=floor),
+        row("direction", 0.9, 0.9, risk_private=risks["direction"], risk_floor=0.1),
+        row("nonprivate", 0.8, 0.8, risk=risks["non-private"], risk_floor=0.2),
+        row(
+            "random",
+            math.sqrt(2 / math.pi / point["d"]),
+            0.001,
+            risk_private=risks["random private"],
+            risk=RANDOM_RISK,
+            risk_floor=0.4,
+        ),
+        row("random-both", 0.1, 0.001, risk_private=0.9 * risks["random private"]),
+        row("printed", 0.1, 0.002),
+    ]
+
+
+def factor(run, runs):
+    """Of a run; 1 on average."""
+    return 1 + 0.02 * (run - (runs - 1) / 2)
+
+
+def all_records(**changes):
+    """Every link along n, mixed along the other axes, and a table."""
+    return [
+        *(simulation_record("n", name, **changes) for name in LINKS),
+        *(simulation_record(axis, **changes) for axis in ("p", "d", "epsilon")),
+        simulation_record("table", values=[(128, 2000), (2000, 20_000)], **changes),
+    ]
+
+
+# Lists of records that a small config gives.
+SMALL_TIERS = {
+    "one point and run": lambda: [
+        simulation_record("n", values=[100], runs=1),
+        simulation_record("epsilon", values=[2.0], runs=1),
+    ],
+    "two points and runs": lambda: [
+        simulation_record("n", values=[100, 200], runs=2),
+        *(simulation_record(axis, values=SWEEPS[axis][:2], runs=2) for axis in ("p", "d")),
+    ],
+    "no axis but n": lambda: [simulation_record("n")],
+    "no n": lambda: [simulation_record("p")],
+    "no points": lambda: [simulation_record("n", values=[]), simulation_record("p")],
+    "shared records": lambda: [simulation_record("n", sharing="shared")],
+    "five links": lambda: [
+        simulation_record("n", name, seed=seed)
+        for seed, name in enumerate((*LINKS, "mixed", "odd"))
+    ],
+}

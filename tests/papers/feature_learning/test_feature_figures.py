@@ -1,0 +1,385 @@
+"""What the figures and the table of feature_learning show, on records with known laws."""
+
+import math
+import warnings
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from feature_sample_records import (
+    BASE,
+    LINKS,
+    R0,
+    RANDOM_RISK,
+    SLOPES,
+    SMALL_TIERS,
+    SWEEPS,
+    C,
+    all_records,
+    rate_law,
+    simulation_record,
+)
+from figure_samples import (
+    FIGURE_FILES,
+    TABLE_FILES,
+    bare_record,
+    check_job,
+    drawn_lines,
+    in_style,
+    shown_rows,
+    smallest_text,
+)
+
+from dpatlas.core.statistics import mean_estimate
+from dpatlas.errors import InputError
+from dpatlas.papers.feature_learning.figures import curves as feature_curves
+from dpatlas.papers.feature_learning.figures.dispatch import FIGURES, TABLES, main
+from dpatlas.papers.feature_learning.figures.laws import crossings, fitted, log_slopes
+from dpatlas.papers.feature_learning.figures.panels import expansion
+from dpatlas.papers.feature_learning.figures.rows import OVERLAPS, RISKS
+from dpatlas.show.output import table_files
+from dpatlas.show.panels import select
+
+SETTINGS = {"base": {"link": "mixed", **BASE}}
+
+
+def show(name, records=None):
+    if records is None:
+        return show_all(name)
+    return in_style((FIGURES | TABLES)[name], records, SETTINGS)
+
+
+@cache
+def show_all(name):
+    """Drawn once, for tests that only look at it."""
+    return show(name, all_records())
+
+
+def panel(figure, words):
+    """The axes whose title has these words."""
+    (found,) = [axes for axes in figure.axes if words in axes.get_title()]
+    return found
+
+
+def rising(point):
+    """A risk that c < 0 alone would fit."""
+    return 0.2 + 1e-5 * point["n"]
+
+
+@pytest.mark.parametrize("name", [*FIGURES, *TABLES])
+def test_a_job_writes_every_file_and_names_all_records_behind_it(name, tmp_path):
+    records = all_records() if name in TABLES else all_records()[:-1]
+    check_job(
+        main, name, records, SETTINGS, tmp_path, FIGURE_FILES if name in FIGURES else TABLE_FILES
+    )
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_text_is_smaller_than_seven_points(name):
+    figure = show(name).figure
+    assert smallest_text(figure) >= 7
+    assert figure.get_figwidth() == 6.9
+
+
+@pytest.mark.parametrize("name", [*FIGURES, *TABLES])
+def test_records_of_other_kinds_alone_are_refused(name):
+    with pytest.raises(InputError, match="none of kind simulation"):
+        show(name, [bare_record("other", {})])
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_needs_an_axis(name):
+    with pytest.raises(InputError, match="no simulation along n, p, d, epsilon"):
+        show(name, [simulation_record("table", values=[(128, 2000)])])
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [kind.look for kind in OVERLAPS.values()],
+        [*(kind.look for kind in RISKS.values()), *feature_curves.LAWS.values()],
+    ],
+)
+def test_series_differ_in_grey_print(looks):
+    assert len({(look.marker, look.linestyle) for look in looks}) == len(looks)
+
+
+class TestPanels:
+    def test_every_link_stands_along_n_and_the_base_link_along_the_other_axes(self):
+        titles = [axes.get_title() for axes in show("feature_overlap").figure.axes]
+        for title, name, exponent in zip(titles[:3], LINKS, (1, 1, 2), strict=True):
+            assert title.startswith(f"{name}, information exponent {exponent}\n")
+        assert r"0.816\,\mathrm{He}_{1} + 0.408\,\mathrm{He}_{2}" in titles[0]
+        assert [title.split(", against ")[0] for title in titles[3:]] == ["mixed"] * 3
+
+    def test_hermite_terms_keep_their_signs_and_leave_out_zeros(self):
+        assert expansion([0.0, -0.5, 0.0, 0.25]) == (
+            r"$-0.5\,\mathrm{He}_{1} + 0.25\,\mathrm{He}_{3}$"
+        )
+        assert expansion([0.0, 1.0, -0.25]) == r"$1\,\mathrm{He}_{1} - 0.25\,\mathrm{He}_{2}$"
+
+    @pytest.mark.parametrize("name", FIGURES)
+    def test_tick_labels_do_not_run_into_each_other(self, name):
+        dense = [1000, 1100, 1200, 5000, 9000, 10_000, 50_000, 200_000]
+        figure = show(name, [simulation_record("n", link, dense) for link in LINKS]).figure
+        figure.draw_without_rendering()
+        for axes in figure.axes:
+            boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+            assert 2 <= len(boxes) < len(dense)
+            assert all(one.x1 < two.x0 for one, two in pairwise(boxes))
+
+    def test_notes_say_what_is_fixed_and_what_the_assumptions_exclude(self):
+        notes = show("feature_risk").notes
+        for words in ("d = 64, n = 20000, p = 128, epsilon = 2", "delta = 1e-05", "3 runs"):
+            assert words in notes[0]
+        assert "n records for each layer" in notes[0]
+        assert notes[-1] == "even: information exponent 2, Assumption 1 wants 1"
+
+
+class TestOverlap:
+    def test_csv_holds_exactly_the_lines_that_are_drawn(self):
+        shown = show("feature_overlap")
+        drawn = drawn_lines(shown.figure)
+        for record in all_records()[:-1]:
+            axis, name = record["spec"]["axis"], record["spec"]["link"]
+            for series in OVERLAPS:
+                rows = select(shown.rows, axis=axis, link=name, series=series)
+                assert len(rows) == len(SWEEPS[axis])
+                for column in ("value", "low", "high"):
+                    drawn.remove(tuple((row[axis], row[column]) for row in rows))
+        assert not drawn
+        assert len(shown_rows(shown)) == len(shown.rows)
+
+    def test_values_are_those_of_the_runs(self):
+        record = simulation_record("n")
+        rows = select(show("feature_overlap", [record]).rows, series="private")
+        (found, *_) = select(record["metrics"]["rows"], features="private")
+        estimate = mean_estimate(found["overlap"])
+        assert rows[0]["value"] == pytest.approx(estimate.value)
+        assert (rows[0]["low"], rows[0]["high"]) == pytest.approx(estimate.interval(0.95))
+        assert rows[0]["cosine"] == pytest.approx(np.mean(found["cosine"]))
+
+    def test_the_axis_goes_from_zero_to_one(self):
+        for axes in show("feature_overlap").figure.axes:
+            low, high = axes.get_ylim()
+            assert low == 0 and 1 <= high < 1.05
+
+    def test_sigma_w_and_the_cosine_that_it_leaves_are_told(self):
+        shown = show("feature_overlap")
+        printed = select(shown.rows, series="printed")
+        at_base = select(printed, link="mixed", **BASE)[0]
+        assert at_base["sigma_W"] == pytest.approx(math.sqrt(64 / 20_000) * math.log(64) ** 5)
+        assert {row.get("sigma_W") for row in shown.rows if row not in printed} == {None}
+        (note,) = [note for note in shown.notes if note.startswith("printed")]
+        assert "sqrt(d^(1 + eps_B)/n) log(d)^(q + 3)" in note
+        assert "mean cosine of its neurons with mu 0.002, standard error" in note
+
+
+class TestRisk:
+    def test_csv_holds_exactly_the_lines_that_are_drawn(self):
+        shown = show("feature_risk")
+        drawn = drawn_lines(shown.figure)
+        for record in all_records()[:-1]:
+            axis, name = record["spec"]["axis"], record["spec"]["link"]
+            found = select(shown.rows, axis=axis, link=name)
+            for series in RISKS:
+                rows = select(found, part="risk", series=series)
+                assert len(rows) == len(SWEEPS[axis])
+                shown_columns = ("value", "low", "high")[: 1 if series == "ridge floor" else 3]
+                for column in shown_columns:
+                    drawn.remove(tuple((row[axis], row[column]) for row in rows))
+            if rate := select(found, part="rate"):
+                drawn.remove(tuple((row[axis], row["value"]) for row in rate))
+            for row in select(found, part="crossing"):
+                drawn.remove(((row[axis], row["value"]),))
+        assert not drawn
+
+    def test_the_ridge_floor_is_dashed_without_marker_and_the_rate_dotted(self):
+        axes = panel(show("feature_risk").figure, "mixed, information")
+        styles = {(line.get_linestyle(), line.get_marker()) for line in axes.get_lines()}
+        assert {("--", ""), (":", "")} <= styles
+
+    def test_the_rate_is_recovered_along_n_and_epsilon(self):
+        rows = select(show("feature_risk").rows, part="rate")
+        assert {(row["link"], row["axis"]) for row in rows} == {
+            ("mixed", "n"),
+            ("odd", "n"),
+            ("mixed", "epsilon"),
+        }
+        for row in rows:
+            assert (row["R0"], row["c"]) == pytest.approx((R0, C))
+            assert row["value"] == pytest.approx(rate_law(row))
+
+    def test_a_risk_that_does_not_fall_has_a_factor_of_zero(self):
+        shown = show("feature_risk", [simulation_record("n", private=rising)])
+        rows = select(shown.rows, part="rate")
+        assert {row["c"] for row in rows} == {0.0}
+        risks = select(shown.rows, part="risk", series="private")
+        assert rows[0]["R0"] == pytest.approx(np.mean([row["value"] for row in risks]))
+        assert "c = 0" in "".join(shown.notes)
+
+    def test_two_points_are_too_few_for_a_rate(self):
+        shown = show("feature_risk", [simulation_record("n", values=[1000, 2000])])
+        assert not select(shown.rows, part="rate")
+        assert not [note for note in shown.notes if note.startswith("fitted rate")]
+
+    def test_slopes_are_those_of_the_laws(self):
+        rows = select(show("feature_risk").rows, part="slope")
+        for link in LINKS:
+            for series, slope in SLOPES.items():
+                (row,) = select(rows, link=link, series=series)
+                assert row["value"] == pytest.approx(slope)
+                assert (row["n_least"], row["n_most"], row["points"]) == (500, 20_000, 5)
+            (flat,) = select(rows, link=link, series="random non-private")
+            assert flat["value"] == pytest.approx(0, abs=1e-12)
+
+    def test_slopes_are_fitted_run_by_run(self):
+        record = simulation_record("n")
+        exponents = (-0.1, -0.2, -0.6)
+        for row in select(record["metrics"]["rows"], features="private"):
+            row["risk_private"] = [row["n"] ** exponent for exponent in exponents]
+        shown = show("feature_risk", [record])
+        (row,) = select(shown.rows, part="slope", series="private")
+        estimate = mean_estimate(exponents)
+        assert row["value"] == pytest.approx(-0.3)
+        assert (row["low"], row["high"]) == pytest.approx(estimate.interval(0.95))
+        (axes,) = shown.figure.axes
+        half = estimate.interval(0.95)[1] - estimate.value
+        texts = "\n".join(text.get_text() for text in axes.texts)
+        assert rf"matrix -0.300 $\pm$ {half:.3f}" in texts
+
+    def test_a_crossing_is_found_with_its_number(self):
+        shown = show("feature_risk")
+        along_n = select(shown.rows, part="crossing", link="mixed", axis="n")
+        along_epsilon = select(shown.rows, part="crossing", axis="epsilon")
+        assert len(along_n) == len(along_epsilon) == 1
+        for (row,), axis, words in (
+            (along_n, "n", "mixed, information"),
+            (along_epsilon, "epsilon", "epsilon"),
+        ):
+            assert row["value"] == pytest.approx(RANDOM_RISK)
+            below = max(value for value in SWEEPS[axis] if value < row[axis])
+            above = min(value for value in SWEEPS[axis] if value > row[axis])
+            assert rate_law({**BASE, axis: below}) > RANDOM_RISK > rate_law({**BASE, axis: above})
+            axes = panel(shown.figure, words)
+            assert f"{float(f'{row[axis]:.3g}'):g}" in [text.get_text() for text in axes.texts]
+
+    def test_curves_that_do_not_meet_have_no_crossing(self):
+        shown = show("feature_risk", [simulation_record("n", private=lambda point: 0.4)])
+        assert not select(shown.rows, part="crossing")
+        assert "meeting point" not in "".join(shown.notes)
+
+    def test_only_n_and_epsilon_have_crossings(self):
+        record = simulation_record("p", private=lambda point: point["p"] / 200)
+        assert not select(show("feature_risk", [record]).rows, part="crossing")
+
+
+class TestLaws:
+    def test_the_fit_is_that_of_least_squares_where_both_numbers_are_positive(self):
+        rates, risks = [0.1, 0.5, 1.0, 3.0], [0.31, 0.55, 0.82, 1.79]
+        slope, offset = np.polyfit(rates, risks, 1)
+        assert fitted(rates, risks) == pytest.approx((offset, slope))
+
+    def test_a_negative_offset_becomes_zero(self):
+        rates, risks = np.array([0.5, 1.0, 2.0]), np.array([0.1, 0.9, 2.1])
+        offset, factor = fitted(rates, risks)
+        assert offset == 0
+        assert factor == pytest.approx(rates @ risks / (rates @ rates))
+
+    def test_the_slope_of_a_power_is_its_exponent(self):
+        at = [10, 100, 1000]
+        values = [[2 * x**-0.5, 7 * x**0.25] for x in at]
+        assert log_slopes(at, values) == pytest.approx([-0.5, 0.25])
+
+    def test_powers_cross_where_they_are_equal(self):
+        at = [1, 10, 100]
+        first, second = [4 / x for x in at], [x**0.5 / 2 for x in at]
+        ((place, value),) = crossings(at, first, second)
+        assert place == pytest.approx(4.0)
+        assert value == pytest.approx(1.0)
+
+    def test_every_crossing_is_found_and_one_at_a_point_once(self):
+        at = [1.0, 2.0, 4.0, 8.0]
+        found = crossings(at, [2.0, 1.0, 0.5, 2.0], [1.0] * 4)
+        assert [place for place, _ in found] == pytest.approx([2.0, 4 * math.sqrt(2)])
+        assert crossings(at[:2], [2.0, 3.0], [1.0, 1.0]) == []
+        assert crossings([], [], []) == []
+
+
+class TestTable:
+    def test_every_condition_stands_once_whatever_sweeps_hold_it(self):
+        rows = select(show("feature_risk_table").rows, part="condition")
+        places = [tuple(row[name] for name in ("link", "d", "n", "p", "epsilon")) for row in rows]
+        assert len(set(places)) == len(places)
+        # Two pairs, 5 of each link but for one of the pairs, of other axes all but the base.
+        assert len(places) == 2 + (4 + 5 + 5) + 2 + 2 + 3
+        assert places[0] == ("mixed", 64, 2000, 128, 2.0)
+
+    def test_a_repeated_condition_is_that_of_the_first_record(self):
+        table = simulation_record("table", values=[(128, 2000)], private=lambda point: 0.77)
+        rows = show("feature_risk_table", [simulation_record("n"), table]).rows
+        (row,) = select(rows, part="condition", n=2000)
+        assert row["risk_private_mean"] == pytest.approx(0.77)
+        assert row["runs"] == [table["id"]]
+
+    def test_means_and_errors_are_those_of_the_runs(self):
+        record = simulation_record("n", values=[1000])
+        (row,) = show("feature_risk_table", [record]).rows
+        found = {each["features"]: each for each in record["metrics"]["rows"]}
+        for name, features, measure in (
+            ("overlap_private", "private", "overlap"),
+            ("overlap_direction", "direction", "overlap"),
+            ("overlap_non_private", "nonprivate", "overlap"),
+            ("risk_private", "private", "risk_private"),
+            ("risk_direction", "direction", "risk_private"),
+            ("risk_random_private", "random", "risk_private"),
+            ("risk_non_private", "nonprivate", "risk"),
+            ("risk_random_non_private", "random", "risk"),
+            ("ridge_floor", "private", "risk_floor"),
+        ):
+            estimate = mean_estimate(found[features][measure])
+            assert row[f"{name}_mean"] == pytest.approx(estimate.value)
+            assert row[f"{name}_standard_error"] == pytest.approx(estimate.standard_error)
+
+    def test_slopes_stand_with_their_interval(self):
+        shown = show("feature_risk_table")
+        rows = select(shown.rows, part="slope", link="odd")
+        assert {row["slope_of"] for row in rows} >= set(SLOPES)
+        for row in rows:
+            assert row["slope_low"] <= row["slope"] <= row["slope_high"]
+        text = table_files("feature_risk_table", shown, "trial")["feature_risk_table.md"].decode()
+        assert "-0.200 (-0.200 to -0.200)" in text
+        assert "the report prints no numbers" in text
+
+    def test_a_single_run_has_no_errors(self):
+        shown = show("feature_risk_table", [simulation_record("n", runs=1)])
+        assert {row.get("risk_private_standard_error") for row in shown.rows} == {None}
+        assert {row.get("slope_low") for row in shown.rows} == {None}
+        content = table_files("feature_risk_table", shown, "trial")["feature_risk_table.md"]
+        assert "±" not in content.decode()
+
+
+@pytest.mark.parametrize("records", SMALL_TIERS.values(), ids=SMALL_TIERS)
+@pytest.mark.parametrize("name", FIGURES)
+def test_small_tiers_draw_without_warnings(name, records):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shown = show(name, records())
+        shown.figure.draw_without_rendering()
+        shown_rows(shown)
+    assert len(shown.figure.axes) == len(records())
+
+
+def test_an_axis_without_points_says_so():
+    for name in FIGURES:
+        axes = show(name, SMALL_TIERS["no points"]()).figure.axes[0]
+        assert [text.get_text() for text in axes.texts if text.get_text()] == ["no points"]
+
+
+def test_shared_records_leave_out_features_of_both():
+    shown = show("feature_risk", SMALL_TIERS["shared records"]())
+    assert not select(shown.rows, series="random private of both")
+    assert "both layers use the same n records" in shown.notes[0]
+    labels = [text.get_text() for text in shown.figure.legends[0].get_texts()]
+    assert not [label for label in labels if "both data sets" in label]

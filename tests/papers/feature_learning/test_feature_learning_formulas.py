@@ -1,0 +1,177 @@
+"""Formulas of feature_learning: its noise, its rates, and whether its layers are private."""
+
+import inspect
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpatlas.catalogue import catalogue, evaluate
+from dpatlas.errors import InputError
+from dpatlas.papers.feature_learning.formulas.rates import (
+    eps_n,
+    first_layer_rate,
+    gaussian_dp_mu,
+    largest_epsilon,
+    penalty,
+    printed_first_layer_mu,
+    printed_first_layer_noise,
+    printed_first_layer_width,
+    risk_rate,
+    second_layer_delta,
+    second_layer_mu,
+)
+from dpatlas.privacy.gaussian_dp import gaussian_delta
+
+VECTORS = json.loads(
+    (Path(__file__).parents[3] / "reference" / "vectors.json").read_text(encoding="utf-8")
+)
+DELTAS = (1e-10, 1e-5, 1e-2, 0.3)
+levels = st.floats(1e-10, 0.3)
+
+
+def test_every_reference_value_is_in_the_catalogue_and_reproduced():
+    vectors = [each for each in VECTORS if each["source"].split()[0] == "feature_learning"]
+    assert {each["bound"] for each in vectors} == {"gaussian-dp-mu", "feature-noise-assumption4"}
+    for vector in vectors:
+        assert vector["bound"] in catalogue()
+        found = evaluate(vector["bound"], vector["inputs"])
+        assert found["value"] == pytest.approx(vector["expected"], rel=vector["rel_tol"], abs=0)
+        assert found["source"] == vector["source"]
+
+
+def test_the_printed_noise_is_assumption_4_s_and_depends_on_neither_eps_nor_delta():
+    assert set(inspect.signature(printed_first_layer_noise).parameters) == {"d", "n", "q", "eps_b"}
+    found = printed_first_layer_noise(100, 2500, 3, 0.5)
+    assert found == pytest.approx(math.sqrt(100**1.5 / 2500) * math.log(100) ** 6, rel=1e-14)
+    for name in ("eps", "delta"):
+        with pytest.raises(InputError, match=f"argument: found '{name}'"):
+            inputs = {"d": 64, "n": 20_000, "q": 2, name: 0.5}
+            evaluate("feature-noise-assumption4", inputs)
+
+
+@given(eps=st.floats(0.01, 50), delta=levels)
+def test_mu_is_the_largest_that_keeps_its_promise(eps, delta):
+    mu = gaussian_dp_mu(eps, delta)
+    assert gaussian_delta(mu, eps) <= delta
+    assert gaussian_delta(mu * (1 + 1e-9), eps) > delta
+
+
+@given(d=st.integers(2, 10_000), share=st.floats(1e-3, 3))
+def test_eps_n_is_the_exponent_of_the_number_of_records(d, share):
+    n = math.ceil(d ** (1 + 3 * share)) + 1
+    found = eps_n(n, d)
+    assert found > 0
+    assert d ** (1 + 3 * found) == pytest.approx(n, rel=1e-9)
+
+
+@given(d=st.integers(2, 1000), n=st.integers(1001, 10**7), p=st.integers(1, 10_000))
+def test_rates_are_powers_of_eps_n(d, n, p):
+    """d^(3 eps_n) = n / d, so eta_W = sqrt(p n / d), and lambda = p (d / n)^(2/3)."""
+    assert first_layer_rate(n, d, p) == pytest.approx(math.sqrt(p * n / d), rel=1e-9)
+    assert penalty(n, d, p) == pytest.approx(p * (d / n) ** (2 / 3), rel=1e-9)
+    expected = d / n * (n / d) ** (1 / 3) * math.log(1.25e5) / 4
+    assert risk_rate(n, d, 2.0, 1e-5) == pytest.approx(expected, rel=1e-9)
+
+
+@given(
+    d=st.integers(2, 500),
+    n=st.integers(501, 10**6),
+    q=st.integers(1, 4),
+    eps=st.floats(0.05, 20),
+    delta=levels,
+)
+def test_above_the_printed_width_and_nowhere_below_the_first_layer_exceeds_mu(d, n, q, eps, delta):
+    width, allowed = printed_first_layer_width(d, n, q, eps, delta), gaussian_dp_mu(eps, delta)
+    for p in {max(1, math.floor(width) + change) for change in (-1, 0, 1, 2)}:
+        if abs(p - width) > 1e-9 * width:
+            mu = printed_first_layer_mu(d, n, q, p)
+            assert (mu > allowed) == (p > width)
+            assert (gaussian_delta(mu, eps) > delta) == (p > width)
+
+
+def test_the_printed_first_layer_is_not_private_above_311_neurons_at_laptop_scale():
+    width = printed_first_layer_width(64, 20_000, 2, 2.0, 1e-5)
+    assert 311 < width < 312
+    for p, private in ((311, True), (312, False), (2000, False)):
+        assert (gaussian_delta(printed_first_layer_mu(64, 20_000, 2, p), 2.0) <= 1e-5) == private
+
+
+@pytest.mark.parametrize(("eta", "C", "n", "T"), [(1.0, 1.0, 1, 1), (0.01, 3.0, 500, 100)])
+def test_the_second_layer_s_steps_compose_to_mu_whatever_their_number(eta, C, n, T):
+    eps, delta = 2.0, 1e-5
+    sigma_a = math.sqrt(eta * T) * math.sqrt(8 * math.log(1 / delta)) / eps
+    noise = math.sqrt(eta) * C / n * sigma_a
+    for relation, sensitivity in (("add_remove", C / n), ("replace_one", 2 * C / n)):
+        expected = math.sqrt(T) * eta * sensitivity / noise
+        assert second_layer_mu(eps, delta, relation) == pytest.approx(expected, rel=1e-12)
+
+
+def epsilons(delta):
+    """A grid of Assumption 3's range, its ends left out."""
+    return np.linspace(0, largest_epsilon(delta), 400)[1:-1]
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+def test_the_second_layer_is_as_private_as_claimed_with_the_sensitivity_of_the_argument(delta):
+    """feat-6: it holds with room, by a factor of 8 and more."""
+    found = [second_layer_delta(eps, delta) for eps in epsilons(delta)]
+    assert max(found) < delta / 8
+    assert found[-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("delta", "first"), [(1e-10, 9.426), (1e-5, 7.968), (1e-2, 6.248), (0.3, 4.208)]
+)
+def test_the_second_layer_is_not_private_for_replaced_records_at_larger_epsilons(delta, first):
+    """With 2 C_a / n it is up to `first`, and from there to the end of Assumption 3's range not."""
+    for eps in (*epsilons(delta), first * (1 - 1e-3), first * (1 + 1e-3)):
+        assert (second_layer_delta(eps, delta, "replace_one") > delta) == (eps > first)
+
+
+def test_relations_differ_by_the_factor_two_of_their_sensitivities():
+    for eps in (0.1, 2.0, 30.0):
+        one, two = (second_layer_mu(eps, 1e-5, each) for each in ("add_remove", "replace_one"))
+        assert two == 2 * one
+    for formula in (second_layer_mu, second_layer_delta):
+        assert formula(2.0, 1e-5) == formula(2.0, 1e-5, "add_remove")
+
+
+def test_assumption_3_ends_at_eight_log_of_one_over_delta():
+    assert largest_epsilon(1e-5) == pytest.approx(92.1034, abs=1e-4)
+
+
+NOISE = {"d": 64, "n": 20_000, "q": 2}
+RATE = {"n": 200, "d": 64, "p": 8}
+LEVEL = {"eps": 2.0, "delta": 1e-5}
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "complaint"),
+    [
+        ("feature-noise-assumption4", {**NOISE, "d": 1}, "d: found 1; allowed: .* >= 2"),
+        ("feature-noise-assumption4", {**NOISE, "n": 0}, "n: found 0"),
+        ("feature-noise-assumption4", {**NOISE, "q": 0}, "q: found 0"),
+        ("feature-noise-assumption4", {**NOISE, "eps_b": math.nan}, "eps_b: found nan"),
+        ("feature-printed-mu", {**NOISE, "p": 0}, "p: found 0"),
+        ("feature-printed-width", {**NOISE, **LEVEL, "delta": 0}, "delta: found 0"),
+        ("feature-layer2-mu", {**LEVEL, "eps": 0}, "eps: found 0; allowed: a number > 0"),
+        ("feature-layer2-delta", {**LEVEL, "relation": "both"}, "one of add_remove, replace_one"),
+        ("feature-eps-n", {"n": 64, "d": 64}, "n: found 64; allowed: a whole number > d = 64"),
+        ("feature-eps-n", {"n": 63, "d": 64}, "n: found 63"),
+        ("feature-first-rate", {**RATE, "n": 64}, "n: found 64; .*> d = 64"),
+        ("feature-first-rate", {**RATE, "p": 0}, "p: found 0"),
+        ("feature-penalty", {**RATE, "n": 10}, "n: found 10; .*> d = 64"),
+        ("feature-risk-rate", {"n": 20, "d": 64, **LEVEL}, "n: found 20; .*> d = 64"),
+        ("feature-largest-epsilon", {"delta": 1}, "delta: found 1"),
+        ("gaussian-dp-mu", {**LEVEL, "eps": -1}, "eps: found -1"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_with_what_is_allowed(name, inputs, complaint):
+    with pytest.raises(InputError, match=f"^{name}: .*{complaint}") as caught:
+        evaluate(name, inputs)
+    assert "\n" not in str(caught.value)

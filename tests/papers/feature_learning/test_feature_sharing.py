@@ -1,0 +1,246 @@
+"""feature_learning's privacy: whose records each layer sees, its noise, the ledger, refusals."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from feature_small import BASE, FEATURES, drawn, noise_keys, record_of, run, spec_of
+
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.papers.feature_learning.formulas.rates import gaussian_dp_mu
+from dpatlas.papers.feature_learning.jobs import dispatch as feature_learning
+from dpatlas.papers.feature_learning.jobs import simulation as feature_simulation
+from dpatlas.papers.feature_learning.jobs.layers import SecondLayer, first_gradient, mean_direction
+
+MU = gaussian_dp_mu(2.0, 1e-5)
+LEARNED = ("private", "direction")
+ONE = {"points": [BASE], "runs": 2, "n_test": 10}
+DATA = drawn(n=60)
+
+
+class Watched:
+    """What one job did: its record, layers, gradients, means and deviations.
+
+    layers: (features, y) of every private read-out; stepped: gradients of the first layer with
+    noise, private then not; turned: weights before they are normalised, direction's first.
+    """
+
+    def __init__(self, folder, monkeypatch, **changes):
+        self.layers, self.deviations, self.stepped, self.turned = {}, {}, [], []
+        real_descend = SecondLayer.descend_privately
+        real_stepped, real_normalised = feature_simulation.stepped, feature_simulation.normalised
+
+        def descend(layer, steps, max_norm, deviation, normal, use):
+            features = use.removeprefix("head, ")
+            self.layers[features], self.deviations[features] = layer.y, deviation
+            return real_descend(layer, steps, max_norm, deviation, normal, use)
+
+        def stepped(start, gradient, rate):
+            self.stepped.append(gradient.copy())
+            return real_stepped(start, gradient, rate)
+
+        def normalised(weights):
+            self.turned.append(weights.copy())
+            return real_normalised(weights)
+
+        monkeypatch.setattr(SecondLayer, "descend_privately", descend)
+        monkeypatch.setattr(feature_simulation, "stepped", stepped)
+        monkeypatch.setattr(feature_simulation, "normalised", normalised)
+        self.record = record_of(spec_of(**ONE, **changes), folder)
+        (self.facts,) = self.record["metrics"]["conditions"]
+
+
+@pytest.fixture(scope="module", params=["split", "shared"])
+def watched(request, tmp_path_factory):
+    """One condition with noise that is 1 everywhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Noise, "normal", lambda noise, size, **named: np.ones(size, np.float32))
+        folder = tmp_path_factory.mktemp(request.param)
+        return Watched(folder, patch, sharing=request.param)
+
+
+def is_shared(found):
+    return found.record["spec"]["sharing"] == "shared"
+
+
+def test_shared_records_cost_root_two_of_mu_where_both_layers_see_them(watched):
+    mu = MU / math.sqrt(2) if is_shared(watched) else MU
+    assert watched.facts["mu"] == pytest.approx(mu)
+    for arm in watched.record["ledger"]["arms"]:
+        learns = arm["arm"].split(",")[0] in LEARNED
+        assert len(arm["releases"]) == 1 + learns
+        for release in arm["releases"]:
+            assert release["mu"] == pytest.approx(mu if learns else MU)
+        uses = arm["releases"] if is_shared(watched) else arm["releases"][-1:]
+        assert math.hypot(*(release["mu"] for release in uses)) == pytest.approx(MU)
+
+
+def test_random_features_of_both_data_sets_are_there_where_there_are_two(watched):
+    expected = [each for each in FEATURES if not (is_shared(watched) and each == "random-both")]
+    assert [row["features"] for row in watched.record["metrics"]["rows"]] == expected
+    arms = [arm["arm"].split(",")[0] for arm in watched.record["ledger"]["arms"]]
+    assert arms == [each for each in expected if each not in ("nonprivate", "printed")]
+
+
+def test_the_second_layer_sees_the_records_of_its_data_set(watched):
+    own = DATA.first if is_shared(watched) else DATA.second
+    for features in (*LEARNED, "random"):
+        np.testing.assert_array_equal(watched.layers[features], own.y)
+    if not is_shared(watched):
+        both = np.concatenate([DATA.second.y, DATA.first.y], axis=1)
+        np.testing.assert_array_equal(watched.layers["random-both"], both)
+
+
+def test_the_noise_that_is_added_is_the_one_that_the_record_names(watched):
+    facts, clips = watched.facts, watched.facts["max_norms"]
+    added = watched.stepped[0] - first_gradient(DATA.start, DATA.first, clips["matrix"])
+    np.testing.assert_allclose(added, facts["matrix_noise"], rtol=1e-5)
+    mean = mean_direction(DATA.first, clips["direction"])
+    added = watched.turned[0] - mean[:, :, None]
+    np.testing.assert_allclose(added, facts["direction_noise"], rtol=1e-4)
+    for features in LEARNED:
+        assert watched.deviations[features] == facts["head_noise"]
+
+
+def test_noise_is_sensitivity_over_mu_in_every_release_of_every_arm(watched):
+    """Together with the mu above: T steps of the second layer at mu / sqrt(T) each."""
+    by_arm = {arm["arm"].split(",")[0]: arm for arm in watched.record["ledger"]["arms"]}
+    for features, arm in by_arm.items():
+        assert (arm["epsilon"], arm["delta"]) == (2.0, 1e-5)
+        for release in arm["releases"]:
+            n = 120 if features == "random-both" else 60
+            assert release["sensitivity"] == pytest.approx(2 * release["clip"] / n)
+            each = release["sensitivity"] / release["noise"]
+            assert each * math.sqrt(release["times"]) == pytest.approx(release["mu"])
+        head = arm["releases"][-1]
+        assert head["times"] == 4
+        assert head["noise"] == watched.deviations[features]
+
+
+def test_nothing_is_clipped_or_noisy_without_privacy(watched):
+    plain = first_gradient(DATA.start, DATA.first, None)
+    np.testing.assert_array_equal(watched.stepped[1], plain)
+    np.testing.assert_array_equal(watched.stepped[2], plain * 60)
+
+
+def by_hand(place, weights, penalty, shared):
+    """Risks of descent over 4 steps and of ridge on these weights (d, p) of a run."""
+    records = DATA.first if shared else DATA.second
+    weights = weights / np.linalg.norm(weights, axis=0)
+    phi, phi_test = (
+        np.tanh(x[place].astype(float) @ weights + DATA.start.biases[place])
+        for x in (records.x, DATA.test.x)
+    )
+    y, y_test = records.y[place].astype(float), DATA.test.y[place]
+    a = np.zeros(6)
+    for _ in range(4):
+        a -= 2 * (phi.T @ (phi @ a - y) / len(y) + penalty * a) / (6 + penalty)
+    ridge = np.linalg.solve(phi.T @ phi / len(y) + penalty * np.eye(6), phi.T @ y / len(y))
+    return [np.mean((phi_test @ head - y_test) ** 2) for head in (a, ridge)]
+
+
+def test_risks_without_privacy_are_those_of_a_plain_computation(watched):
+    rows = {row["features"]: row for row in watched.record["metrics"]["rows"]}
+    gradient = first_gradient(DATA.start, DATA.first, None)
+    moved = DATA.start.weights - watched.facts["rate"] * gradient
+    for features, weights in (("random", DATA.start.weights), ("nonprivate", moved)):
+        for place in range(2):
+            found = [rows[features][name][place] for name in ("risk", "risk_floor")]
+            expected = by_hand(place, weights[place], watched.facts["penalty"], is_shared(watched))
+            np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+def test_the_ledger_says_who_is_whose_neighbour_and_how_the_layers_add(watched):
+    ledger = watched.record["ledger"]
+    assert ledger["neighbour_relation"].startswith("replace one")
+    assert ("both layers use" in ledger["neighbour_relation"]) == is_shared(watched)
+    assert ("add in quadrature" in ledger["accountant"]) == is_shared(watched)
+    assert (ledger["epsilon"], ledger["delta"]) == (2.0, 1e-5)
+    assert ledger["holds_for"].startswith("secret seeds and ")
+
+
+def test_noise_of_the_system_needs_no_secret_seeds(tmp_path):
+    ledger = record_of(spec_of(**ONE, noise_source="os"), tmp_path)["ledger"]
+    assert ledger["holds_for"].startswith("exact arithmetic")
+
+
+def test_noise_falls_as_epsilon_grows(tmp_path):
+    points = [{**BASE, "epsilon": epsilon} for epsilon in (0.5, 1.0, 4.0)]
+    found = record_of(spec_of(**{**ONE, "points": points}), tmp_path)["metrics"]["conditions"]
+    for name in ("matrix_noise", "direction_noise", "head_noise"):
+        times = [facts[name] * gaussian_dp_mu(facts["epsilon"], 1e-5) for facts in found]
+        np.testing.assert_allclose(times, times[0])
+        assert found[0][name] > found[1][name] > found[2][name]
+    assert len({facts["printed_noise"] for facts in found}) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, []),
+        ({"polynomial": [-1.0, 0.0, 1.0]}, ["information exponent 2, Assumption 1 wants 1"]),
+        ({"polynomial": [0.0, -3.0, 0.0, 1.0]}, ["information exponent 3"]),
+        ({"points": [{**BASE, "epsilon": 92.0}]}, []),
+        (
+            {"points": [{**BASE, "epsilon": e} for e in (93.0, 2.0, 100.0)]},
+            [r"epsilon 93 is not below 8 log\(1/delta\) = 92.1", "epsilon 100 is not below"],
+        ),
+        (
+            {"polynomial": [-1.0, 0.0, 1.0], "points": [{**BASE, "epsilon": 1e3}]},
+            ["information exponent 2", "epsilon 1000 is not below"],
+        ),
+    ],
+)
+def test_what_the_assumptions_exclude_is_run_with_a_warning(tmp_path, capfd, changes, words):
+    found = record_of(spec_of(**{**ONE, **changes}), tmp_path)["metrics"]["warnings"]
+    said = capfd.readouterr().err
+    assert len(found) == len(words)
+    for warning, word in zip(found, words, strict=True):
+        assert re.match(word, warning)
+        assert warning in said and "\n" not in warning
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"polynomial": [1.0, 1.0]}, "polynomial: found [1.0, 1.0], whose mean"),
+        ({"polynomial": [2.0]}, "polynomial: found [2.0]"),
+        ({"polynomial": []}, "polynomial: found []"),
+        ({"runs": 0}, "runs: found 0; allowed: a whole number >= 1"),
+        ({"steps": 0}, "steps: found 0"),
+        ({"n_test": 0}, "n_test: found 0"),
+        ({"delta": 0.0}, "delta: found 0.0"),
+        ({"points": [{**BASE, "epsilon": 0.0}]}, "epsilon: found 0.0"),
+        ({"points": [{**BASE, "n": 5}]}, "n: found 5; allowed: a whole number > d = 5"),
+        ({"points": [{**BASE, "n": 0}]}, "n: found 0"),
+        ({"points": [{**BASE, "p": 0}]}, "p: found 0"),
+        ({"sharing": "both"}, "sharing: found 'both'; allowed: one of split, shared"),
+        ({"kind": "training"}, "kind: found 'training'; allowed: one of simulation"),
+    ],
+)
+def test_bad_settings_are_refused_by_name_before_any_noise(tmp_path, changes, words):
+    with noise_keys() as keys, pytest.raises(InputError) as caught:
+        run(spec_of(**changes), tmp_path)
+    assert str(caught.value).startswith(words)
+    assert "\n" not in str(caught.value)
+    assert not keys and not (tmp_path / "record.json").exists()
+
+
+def test_a_job_runs_from_the_command_line_without_torch(tmp_path):
+    code = (
+        "import sys; from dpatlas.experiments import feature_learning; "
+        "feature_learning.main(sys.argv[1:]); "
+        "assert not {'torch', 'sklearn', 'matplotlib'} & set(sys.modules)"
+    )
+    folders = ("--record", tmp_path / "record.json", "--checkpoints", tmp_path / "checkpoints")
+    words = [sys.executable, "-c", code, "--spec", spec_of().argument, *map(str, folders)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = (tmp_path / "record.json").read_bytes()
+    assert set(json.loads(found)["versions"]) >= set(feature_learning.PACKAGES)
+    assert found == run(spec_of(), tmp_path / "here")

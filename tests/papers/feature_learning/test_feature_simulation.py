@@ -1,0 +1,267 @@
+"""feature_learning's job: its rows, what they mean, whose noise and records they are made of."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from feature_small import (
+    BASE,
+    FEATURES,
+    FIELDS,
+    MIXED,
+    drawn,
+    noise_keys,
+    one_run_at_a_time,
+    record_of,
+    run,
+    spec_of,
+)
+from small_jobs import counted, killed_at
+
+from dpatlas.core.checkpoints import Checkpoints
+from dpatlas.jobs import job
+from dpatlas.papers.feature_learning.formulas.rates import (
+    first_layer_rate,
+    gaussian_dp_mu,
+    penalty,
+    printed_first_layer_noise,
+)
+from dpatlas.papers.feature_learning.formulas.single_index import link
+from dpatlas.papers.feature_learning.jobs.draws import draw
+from dpatlas.papers.feature_learning.jobs.layers import direction_norms, first_norms
+from dpatlas.papers.feature_learning.jobs.rules import REHEARSED
+from dpatlas.papers.feature_learning.jobs.simulation import MEASURES, Networks
+
+MU = gaussian_dp_mu(2.0, 1e-5)
+# What is None in the rows of these features.
+NEVER = {
+    "private": {"risk"},
+    "direction": {"risk"},
+    "nonprivate": {"risk_private", "clipped"},
+    "random": set(),
+    "random-both": {"risk", "risk_floor"},
+    "printed": {"risk_private", "risk", "risk_floor", "clipped"},
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """(record, keys of noise) of one job."""
+    with noise_keys() as keys:
+        record = record_of(spec_of(), tmp_path_factory.mktemp("whole"))
+    return record, keys
+
+
+@pytest.fixture(scope="module")
+def sizeable(tmp_path_factory):
+    """Rows by features of one condition that is large enough to learn in."""
+    point = {"n": 4000, "p": 128, "d": 16, "epsilon": 2.0}
+    spec = spec_of(points=[point], runs=4, steps=40, n_test=1000)
+    return by_features(record_of(spec, tmp_path_factory.mktemp("sizeable")))
+
+
+def by_features(record):
+    return {row["features"]: row for row in record["metrics"]["rows"]}
+
+
+def mean(row, measure):
+    return float(np.mean(row[measure]))
+
+
+def test_every_condition_has_a_row_of_every_kind_of_features_in_order(whole):
+    rows = whole[0]["metrics"]["rows"]
+    found = [({name: row[name] for name in BASE}, row["features"]) for row in rows]
+    assert found == [(point, each) for point in FIELDS["points"] for each in FEATURES]
+
+
+def test_a_measure_has_a_number_per_run_or_is_none_where_nothing_is_made(whole):
+    for row in whole[0]["metrics"]["rows"]:
+        for measure in MEASURES:
+            values = row[measure]
+            if measure in NEVER[row["features"]]:
+                assert values is None
+            else:
+                assert len(values) == len(set(values)) == 3 or measure == "clipped"
+                assert np.isfinite(values).all() and len(values) == 3
+        assert all(
+            0 <= abs(c) <= o <= 1 for c, o in zip(row["cosine"], row["overlap"], strict=True)
+        )
+
+
+def test_random_features_overlap_as_chance_has_it(sizeable):
+    chance = math.sqrt(2 / (math.pi * 16))
+    for features in ("random", "random-both", "printed"):
+        assert mean(sizeable[features], "overlap") == pytest.approx(chance, rel=0.1)
+    assert sizeable["random"]["overlap"] == sizeable["random-both"]["overlap"]
+
+
+def test_features_are_learned_best_without_noise_and_worst_by_the_matrix(sizeable):
+    order = ("printed", "private", "direction")
+    overlaps = [mean(sizeable[features], "overlap") for features in order]
+    assert overlaps[0] + 0.1 < overlaps[1] < overlaps[2] - 0.1
+    assert overlaps[1] < mean(sizeable["nonprivate"], "overlap")
+    assert min(sizeable["direction"]["cosine"]) > 0.8
+
+
+def test_learned_features_and_more_records_lower_the_risk(sizeable):
+    """The label has variance 1."""
+    assert mean(sizeable["direction"], "risk_private") < mean(sizeable["random"], "risk_private")
+    assert mean(sizeable["nonprivate"], "risk") < mean(sizeable["random"], "risk") < 1
+    for row in sizeable.values():
+        for above in ("risk_private", "risk"):
+            if row[above] and row["risk_floor"]:
+                assert mean(row, "risk_floor") < mean(row, above)
+
+
+def test_all_neurons_of_the_direction_are_one(whole):
+    for row in whole[0]["metrics"]["rows"]:
+        if row["features"] == "direction":
+            np.testing.assert_allclose(np.abs(row["cosine"]), row["overlap"], rtol=1e-6)
+
+
+def test_settings_of_the_record_are_the_rules(whole):
+    for point, facts in zip(FIELDS["points"], whole[0]["metrics"]["conditions"], strict=True):
+        n, d, p = (point[name] for name in "ndp")
+        assert {name: facts[name] for name in BASE} == point
+        assert facts["mu"] == pytest.approx(MU)
+        assert facts["rate"] == pytest.approx(first_layer_rate(n, d, p))
+        assert facts["penalty"] == pytest.approx(1e-3 * p)
+        assert facts["printed_noise"] == pytest.approx(printed_first_layer_noise(d, n, 2))
+        clips = facts["max_norms"]
+        assert facts["matrix_noise"] == pytest.approx(2 * clips["matrix"] / (n * MU))
+        assert facts["direction_noise"] == pytest.approx(2 * clips["direction"] / (n * MU))
+        assert facts["head_noise"] == pytest.approx(2 * clips["head"] * 2 / (n * MU))
+
+
+def test_clip_bounds_depend_on_no_private_record_nor_on_their_number(whole):
+    one, other = (facts["max_norms"] for facts in whole[0]["metrics"]["conditions"])
+    assert one == other
+    assert min(one.values()) > 0
+
+
+def test_a_penalty_that_is_left_out_is_assumption_4_s(tmp_path):
+    found = record_of(spec_of(penalty_per_neuron=None), tmp_path)["metrics"]["conditions"]
+    assert [facts["penalty"] for facts in found] == [penalty(n, 5, 6) for n in (40, 60)]
+
+
+def test_the_link_of_the_record_is_scaled(whole):
+    found = whole[0]["metrics"]["link"]
+    expected = [0, math.sqrt(2 / 3), math.sqrt(1 / 6)]
+    np.testing.assert_allclose(found["hermite"], expected, atol=1e-12)
+    assert (found["degree"], found["information_exponent"]) == (2, 1)
+    assert whole[0]["metrics"]["warnings"] == []
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.25, 0.6), (0.6, 0.25)])
+def test_clip_quantiles_are_shares_of_records_that_are_not_clipped(tmp_path, first, second):
+    """Norms of y x have one law in every run; the other ones vary with the network."""
+    point = {"n": 4000, "p": 16, "d": 5, "epsilon": 1e4}
+    quantiles = {"first": first, "second": second}
+    record = record_of(spec_of(points=[point], steps=1, runs=4, clip_quantiles=quantiles), tmp_path)
+    clips = record["metrics"]["conditions"][0]["max_norms"]
+    share = np.mean(direction_norms(drawn(n=4000, p=16).first) <= clips["direction"])
+    assert share == pytest.approx(first, abs=0.05)
+    assert 1 - mean(by_features(record)["random"], "clipped") == pytest.approx(second, abs=0.1)
+    rehearsal = draw(link(MIXED), 5, 16, REHEARSED, 1, [0], 0, use=" of a rehearsal")
+    share = np.mean(first_norms(rehearsal.start, rehearsal.first) <= clips["matrix"])
+    assert share == pytest.approx(first, abs=1e-3)
+
+
+def test_conditions_that_differ_in_epsilon_share_what_is_not_private(tmp_path):
+    points = [{**BASE, "epsilon": epsilon} for epsilon in (0.5, 2.0)]
+    together = record_of(spec_of(points=points), tmp_path / "both")["metrics"]["rows"]
+    one, other = together[:6], together[6:]
+    for first, second in zip(one, other, strict=True):
+        assert first["risk"] == second["risk"]
+        assert (first["risk_private"] == second["risk_private"]) == (first["risk_private"] is None)
+    alone = record_of(spec_of(points=points[:1]), tmp_path / "one")["metrics"]["rows"]
+    assert [row["risk_floor"] for row in alone[2:4]] == [row["risk_floor"] for row in one[2:4]]
+
+
+def test_no_noise_is_used_twice_over_conditions_runs_steps_and_uses(whole):
+    keys = whole[1]
+    heads = [f"head, {each}" for each in ("private", "direction", "random", "random-both")]
+    expected = {
+        *((r, 0, use) for r in range(6) for use in ("matrix", "direction", "printed")),
+        *((r, step, use) for r in range(6) for step in range(4) for use in heads),
+    }
+    assert len(keys) == len(set(keys)) and set(keys) == expected
+
+
+def test_runs_one_at_a_time_give_the_same_numbers_and_noise(whole, tmp_path):
+    with one_run_at_a_time(), noise_keys() as keys, counted((Networks, "measured")) as blocks:
+        record = record_of(spec_of(), tmp_path)
+    assert len(blocks) == 6
+    assert record == whole[0]
+    assert sorted(keys) == sorted(whole[1])
+
+
+def test_a_job_gives_the_same_bytes_again(tmp_path):
+    assert run(spec_of(), tmp_path / "one") == run(spec_of(), tmp_path / "two")
+
+
+@pytest.mark.parametrize("noise_source", ["keyed", "os"])
+def test_a_job_killed_anywhere_resumes_to_the_same_bytes(tmp_path, monkeypatch, noise_source):
+    spec, measured = spec_of(noise_source=noise_source), (Networks, "measured")
+    monkeypatch.setattr(job, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr("os.fsync", lambda file: None)
+    # The system gives the first attempt its secret, and another one to whoever asks again.
+    monkeypatch.setattr("os.urandom", lambda size: b"\0" * size)
+    with one_run_at_a_time():
+        expected = run(spec, tmp_path / "whole")
+        for kill_at in range(6):
+            for owner, name in (measured, (Checkpoints, "save")):
+                folder = tmp_path / f"{name}-{kill_at}"
+                with killed_at(kill_at, (owner, name)):
+                    run(spec, folder)
+                if kill_at:
+                    monkeypatch.setattr("os.urandom", lambda size: b"\1" * size)
+                with counted(measured) as left:
+                    assert run(spec, folder) == expected
+                monkeypatch.setattr("os.urandom", lambda size: b"\0" * size)
+                assert len(left) == 6 - kill_at
+
+
+def test_noise_of_the_system_is_another_every_time_and_in_no_record(tmp_path, monkeypatch):
+    secrets = iter([b"\0" * 16, b"\1" * 16])
+    monkeypatch.setattr("os.urandom", lambda size: next(secrets))
+    spec = spec_of(noise_source="os")
+    one, two = (record_of(spec, tmp_path / name) for name in ("one", "two"))
+    for first, second in zip(one["metrics"]["rows"], two["metrics"]["rows"], strict=True):
+        assert first["risk"] == second["risk"]
+        if first["features"] in ("private", "direction"):
+            assert not set(first["overlap"]) & set(second["overlap"])
+    assert "00" * 16 not in json.dumps(one)
+
+
+def test_fewer_records_or_neurons_are_the_first_of_more():
+    large, fewer, narrow = drawn(n=40, p=6), drawn(n=25, p=6), drawn(n=40, p=4)
+    for name in ("first", "second"):
+        more, less = getattr(large, name), getattr(fewer, name)
+        np.testing.assert_array_equal(less.x, more.x[:, :25])
+        np.testing.assert_array_equal(less.y, more.y[:, :25])
+    np.testing.assert_array_equal(narrow.start.weights, large.start.weights[:, :, :4])
+    np.testing.assert_array_equal(narrow.start.biases, large.start.biases[:, :4])
+    for other in (fewer, narrow):
+        np.testing.assert_array_equal(other.start.mu, large.start.mu)
+        np.testing.assert_array_equal(other.test.x, large.test.x)
+    np.testing.assert_array_equal(narrow.first.x, large.first.x)
+    alone = drawn(runs=[1])
+    np.testing.assert_array_equal(alone.first.x[0], large.first.x[1])
+
+
+def test_draws_have_the_laws_of_the_model():
+    found = drawn(d=8, p=400, n=4000, runs=(0, 1, 2))
+    start = found.start
+    np.testing.assert_allclose(np.linalg.norm(start.mu, axis=1), 1, rtol=1e-6)
+    assert start.weights.std() == pytest.approx(8**-0.5, rel=0.03)
+    assert start.biases.std() == pytest.approx(1, rel=0.08)
+    assert found.first.x.std() == pytest.approx(1, rel=0.02)
+    u = np.einsum("rnd,rd->rn", found.first.x, start.mu)
+    np.testing.assert_allclose(found.first.y, (-0.5 + u + 0.5 * u**2) / 1.5**0.5, atol=1e-4)
+    assert found.first.y.var() == pytest.approx(1, rel=0.1)
+    sets = [found.first.x, found.second.x, found.test.x]
+    assert len({each[0, 0, 0] for each in sets}) == 3
+    assert len(set(found.first.x[:, 0, 0])) == len(set(start.mu[:, 0])) == 3
+    assert not np.array_equal(drawn(seed=1).first.x, drawn(seed=0).first.x)

@@ -1,0 +1,160 @@
+"""The errata of kl_privacy on networks at initialisation: Eq. 65, Lemma D.1, hence R of Eq. 9.
+
+Beside them Table 1's B, which stands. Seeded draws of a second, no training.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpatlas.papers.kl_privacy.formulas.theorems import (
+    INITS,
+    gradient_norm_constant,
+    layer_variances,
+    lazy_distance,
+    lazy_distance_corrected,
+)
+
+DEPTHS = (2, 4, 8)
+SIZES = dict(n=16, d=128, m=512)
+
+
+def draw_weights(rng, init, d, m, L, o, draws):
+    """Weight matrices of `draws` independent networks, each of shape (draws, m_l, m_{l-1})."""
+    sizes = [d, *[m] * (L - 1), o]
+    return [
+        math.sqrt(variance) * rng.standard_normal((draws, out, into))
+        for variance, into, out in zip(
+            layer_variances(init, d, m, L, o), sizes, sizes[1:], strict=False
+        )
+    ]
+
+
+def layer_parts(weights, x):
+    """Inputs of every layer (draws, records, m_{l-1}), output, and output gradients per layer.
+
+    The gradients have shape (draws, records, o, m_l): of every output with respect to the
+    pre-activations of layer l.
+    """
+    inputs = [np.broadcast_to(x, (len(weights[0]), *x.shape))]
+    for weight in weights[:-1]:
+        inputs.append(np.maximum(inputs[-1] @ weight.swapaxes(1, 2), 0))
+    output = inputs[-1] @ weights[-1].swapaxes(1, 2)
+    o = output.shape[2]
+    deltas = [np.broadcast_to(np.eye(o), (*output.shape[:2], o, o))]
+    for weight, layer_input in zip(weights[:0:-1], inputs[:0:-1], strict=True):
+        deltas.insert(0, (deltas[0] @ weight[:, None]) * (layer_input > 0)[:, :, None])
+    return inputs, output, deltas
+
+
+@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("L", [2, 5])
+def test_gradient_norm_constant_is_the_mean_squared_gradient_norm(init, L):
+    d, m, o, draws = 12, 16, 3, 4000
+    rng = np.random.default_rng([L, INITS.index(init)])
+    x = np.full((1, d), 1.0)
+    inputs, _, deltas = layer_parts(draw_weights(rng, init, d, m, L, o, draws), x)
+    norms = sum(
+        (a**2).sum(axis=(1, 2)) * (delta**2).sum(axis=(1, 2, 3))
+        for a, delta in zip(inputs, deltas, strict=True)
+    )
+    error = norms.std() / math.sqrt(draws)
+    expected = gradient_norm_constant(init, d, m, L, o)
+    assert error < 0.05 * expected
+    assert abs(norms.mean() - expected) < 4 * error
+
+
+def interpolation(init, L, *, n, d, m, draws=6):
+    """Mean over networks of R, lambda_min and trace / n of the NTK matrix, and of f^2.
+
+    R = (2 ln n y - f)^T K^-1 (2 ln n y - f), the squared distance of Eq. 62, with random labels
+    and inputs on the sphere ||x||^2 = d.
+    """
+    found = []
+    for draw in range(draws):
+        rng = np.random.default_rng([L, draw])
+        x = rng.standard_normal((n, d))
+        x *= math.sqrt(d) / np.linalg.norm(x, axis=1, keepdims=True)
+        y = rng.choice([-1.0, 1.0], n)
+        inputs, output, deltas = layer_parts(draw_weights(rng, init, d, m, L, 1, 1), x)
+        kernel = sum(
+            (a[0] @ a[0].T) * (delta[0, :, 0] @ delta[0, :, 0].T)
+            for a, delta in zip(inputs, deltas, strict=True)
+        )
+        target = 2 * math.log(n) * y - output[0, :, 0]
+        found.append(
+            (
+                target @ np.linalg.solve(kernel, target),
+                np.linalg.eigvalsh(kernel)[0],
+                np.trace(kernel) / n,
+                np.mean(output**2),
+            )
+        )
+    return np.mean(found, axis=0)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """`interpolation` for every init and depth."""
+    return {(init, L): interpolation(init, L, **SIZES) for init in INITS for L in DEPTHS}
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_smallest_ntk_eigenvalue_is_below_eq_65_by_a_power_of_the_depth(measured, init):
+    """lambda_min <= trace / n, whose mean is B; Eq. 65 puts it at 2^(L-1) B."""
+    for L in DEPTHS:
+        B = gradient_norm_constant(init, SIZES["d"], SIZES["m"], L, 1)
+        _, smallest, mean_diagonal, _ = measured[init, L]
+        assert mean_diagonal == pytest.approx(B, rel=0.15)
+        assert 0.25 * B < smallest <= mean_diagonal
+        variances = layer_variances(init, SIZES["d"], SIZES["m"], L, 1)
+        eq_65 = SIZES["d"] * SIZES["m"] ** (L - 1) * variances.prod() * (1 / variances).sum()
+        assert eq_65 == pytest.approx(2 ** (L - 1) * B)
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_output_at_initialisation_lacks_the_printed_powers_of_two(measured, init):
+    """Eq. 68 has d beta_L prod beta_i m_i, without the halves that the ReLU takes."""
+    for L in DEPTHS:
+        variances = layer_variances(init, SIZES["d"], SIZES["m"], L, 1)
+        eq_68 = SIZES["d"] * SIZES["m"] ** (L - 1) * variances.prod()
+        assert 0.3 < measured[init, L][3] / (eq_68 / 2 ** (L - 1)) < 3
+
+
+def depth_trend(measured, init, distance):
+    """How the measured R over the formula's changes from the least depth to the greatest."""
+    d, m, n = SIZES["d"], SIZES["m"], SIZES["n"]
+    ratios = [measured[init, L][0] / distance(init, d, m, L, n) for L in (DEPTHS[0], DEPTHS[-1])]
+    return ratios[1] / ratios[0]
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_corrected_lazy_distance_follows_the_measured_one_over_depth(measured, init):
+    assert 0.25 < depth_trend(measured, init, lazy_distance_corrected) < 4
+
+
+@pytest.mark.parametrize("init", ["he", "ntk"])
+def test_two_errors_cancel_in_the_printed_lazy_distance(measured, init):
+    """Eq. 65 and Eq. 68 are too large by the same power of 2, and R is their ratio here."""
+    assert 0.25 < depth_trend(measured, init, lazy_distance) < 4
+
+
+@pytest.mark.parametrize("init", ["lecun", "xavier"])
+def test_printed_lazy_distance_misses_a_power_of_the_depth(measured, init):
+    """2^6 = 64 from depth 2 to 8."""
+    assert depth_trend(measured, init, lazy_distance) > 30
+
+
+@pytest.mark.parametrize("init", ["lecun", "xavier"])
+def test_trade_off_does_not_improve_with_depth(measured, init):
+    """B R / n decides the excess risk under a KL budget (Cor. 6.4); as printed it falls 2^-L."""
+    d, m, n = SIZES["d"], SIZES["m"], SIZES["n"]
+
+    def products(distance):
+        return [gradient_norm_constant(init, d, m, L, 1) * distance(L) / n for L in DEPTHS]
+
+    found = products(lambda L: measured[init, L][0])
+    printed = products(lambda L: lazy_distance(init, d, m, L, n))
+    assert found[-1] > 0.7 * found[0]
+    assert printed[-1] < 2.0 ** -(DEPTHS[-1] - DEPTHS[0] - 2) * printed[0]

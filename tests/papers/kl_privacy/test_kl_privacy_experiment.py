@@ -1,0 +1,290 @@
+import json
+
+import numpy as np
+import pytest
+import small_jobs
+import torch
+from small_jobs import Killed, killed_at
+
+from dpatlas.core.checkpoints import Checkpoints
+from dpatlas.core.seeds import Noise
+from dpatlas.data import prepared
+from dpatlas.data.prepared import load
+from dpatlas.errors import InputError, run_command
+from dpatlas.jobs import job as job_module
+from dpatlas.models.mlp import initial_weights
+from dpatlas.papers.kl_privacy.jobs import dispatch as kl_privacy
+from dpatlas.papers.kl_privacy.jobs import linearized as kl_linearized
+from dpatlas.papers.kl_privacy.jobs import training as kl_training
+
+
+def run_main(spec, data_folder, folder):
+    return small_jobs.run_main(kl_privacy.main, spec, data_folder / "manifest.json", folder)
+
+
+def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(
+    training_spec, data_folder, tmp_path, monkeypatch
+):
+    spec = training_spec()
+    whole = run_main(spec, data_folder, tmp_path / "whole").read_bytes()
+    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    total = spec.fields["steps"] * spec.fields["runs"]
+    for kill_at in range(0, total, 5):
+        folder = tmp_path / f"killed-{kill_at}"
+        with killed_at(kill_at, (kl_training, "noisy_step")):
+            run_main(spec, data_folder, folder)
+        assert not (folder / "record.json").exists()
+        assert run_main(spec, data_folder, folder).read_bytes() == whole
+        assert not (folder / "checkpoints" / spec.id).exists()
+
+
+def test_noise_is_never_reused_after_a_resume(training_spec, data_folder, tmp_path, monkeypatch):
+    spec = training_spec()
+    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    keys = []
+    real_key = Noise.key
+
+    def remember(self, repetition, step, use):
+        if len(keys) == 17:
+            keys.append(None)
+            raise Killed
+        keys.append((repetition, step, use))
+        return real_key(self, repetition, step, use)
+
+    monkeypatch.setattr(Noise, "key", remember)
+    with pytest.raises(Killed):
+        run_main(spec, data_folder, tmp_path)
+    run_main(spec, data_folder, tmp_path)
+    drawn = [key for key in keys if key is not None]
+    # The killed draw was never used; the step before it was saved, so nothing is drawn twice.
+    assert len(drawn) == len(set(drawn)) == spec.fields["steps"] * spec.fields["runs"]
+
+
+def test_a_stranger_s_checkpoint_is_ignored(training_spec, data_folder, tmp_path):
+    spec = training_spec()
+    alone = run_main(spec, data_folder, tmp_path / "alone").read_bytes()
+    folder = tmp_path / "beside"
+    stranger = Checkpoints(folder / "checkpoints" / spec.id, {"spec": "another"})
+    stranger.save("run-0", {"kl": np.ones((12, 16))}, {"wall_s": 0.0, "cpu_s": 0.0})
+    assert run_main(spec, data_folder, folder).read_bytes() == alone
+
+
+def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(training_spec, data_folder):
+    """The recorded curve against a plain loop with autograd gradients of every neighbour."""
+    spec = training_spec(runs=2, steps=4, width=4)
+    data = load(data_folder)
+    x = torch.from_numpy(np.concatenate([data.x_train, data.x_add]))
+    y = torch.from_numpy(np.concatenate([data.y_train, data.y_add]))
+    n, eta, sigma = len(data.x_train), 0.1, 0.01
+
+    def gradient(weights, rows):
+        leaves = [weight.clone().requires_grad_() for weight in weights]
+        with torch.enable_grad():
+            hidden = x[rows]
+            for weight in leaves[:-1]:
+                hidden = torch.relu(hidden @ weight.T)
+            margin = (2 * y[rows] - 1) * (hidden @ leaves[-1].T)[:, 0]
+            loss = torch.nn.functional.softplus(-margin).mean()
+        return torch.cat([part.flatten() for part in torch.autograd.grad(loss, leaves)])
+
+    neighbours = [[j for j in range(n) if j != i] for i in range(n)]
+    neighbours += [[*range(n), i] for i in range(n, len(x))]
+    expected = np.zeros((2, 4, len(x)))
+    for run in range(2):
+        start = initial_weights("he", 6, 4, 3, 1, key="kl_privacy", run=run, base_seed=0)
+        weights = [torch.from_numpy(weight) for weight in start]
+        noise = Noise(spec.digest, "keyed")
+        total = np.zeros(len(x))
+        for step in range(4):
+            base = gradient(weights, list(range(n)))
+            gaps = [(gradient(weights, rows) - base).square().sum().item() for rows in neighbours]
+            total = total + eta * np.array(gaps) / (4 * sigma**2)
+            expected[run, step] = total
+            size = sum(weight.numel() for weight in weights)
+            draws = noise.normal(size, repetition=run, step=step, use="step")
+            flat = torch.cat([weight.flatten() for weight in weights]) - eta * base
+            flat = (flat + np.sqrt(2 * eta) * sigma * torch.from_numpy(draws)).float()
+            parts = flat.split([weight.numel() for weight in weights])
+            weights = [p.view_as(w) for p, w in zip(parts, weights, strict=True)]
+    job = job_module.Job(
+        spec, data, "cpu", Checkpoints(data_folder / "none", {}), job_module.Stopwatch()
+    )
+    curve = kl_privacy.run(job)["metrics"]["kl"]
+    assert np.allclose(curve["worst"], expected.mean(0).max(1), rtol=2e-4)
+    assert np.allclose(curve["run_max"], expected.max(2).T, rtol=2e-4)
+    assert np.allclose(curve["mean"], expected.mean(0).mean(1), rtol=2e-4)
+
+
+def test_a_diverged_run_is_named_and_never_averaged(training_spec, data_folder, tmp_path):
+    spec = training_spec(lr=1e30, steps=40, init="ntk", depth=2)
+    record = json.loads(run_main(spec, data_folder, tmp_path).read_text())
+    diverged = record["metrics"]["diverged"]
+    assert all(step is not None for step in diverged)
+    assert record["metrics"]["kl"] is None
+    assert record["metrics"]["runs_used"] == 0
+
+
+def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec, data_folder):
+    fields = training_spec().fields
+    data = kl_training.TrainingData.of(load(data_folder), "cpu")
+    draws = np.random.default_rng(0)
+    steps, records = fields["steps"], len(data.x)
+    probe = {"probe_change": np.zeros(4), "probe_distance": np.ones(4)}
+    results = [
+        {
+            "kl": draws.random((steps, records)).cumsum(0),
+            "loss": np.ones(steps),
+            "grad_norm2": np.ones(steps),
+            **probe,
+        }
+        for _ in range(3)
+    ]
+    results[1]["kl"][5:] = np.nan
+    metrics = kl_training._summary(fields, data, results)
+    assert metrics["diverged"] == [None, 6, None]
+    assert metrics["runs_used"] == 2
+    kept = np.stack([results[0]["kl"], results[2]["kl"]]).mean(0).max(1)
+    assert np.allclose(metrics["kl"]["worst"], kept)
+
+
+def test_the_bootstrap_interval_holds_the_worst_case_curve(training_spec, data_folder, tmp_path):
+    record = json.loads(run_main(training_spec(), data_folder, tmp_path).read_text())
+    kl = record["metrics"]["kl"]
+    low, worst, high = (np.array(kl[name]) for name in ("low", "worst", "high"))
+    assert (low <= worst + 1e-12).all() and (low < high).all()
+    # Resampling a maximum of means is biased upwards, so the curve may sit low in its interval.
+    assert (worst <= high).all()
+
+
+def test_the_linearised_network_meets_its_kl_budget_in_the_mean(
+    training_spec, data_folder, tmp_path
+):
+    spec = training_spec(
+        kind="linearized", depths=[2, 3], width=64, n_train=8, epsilon=1.0, runs=6, min_steps=50
+    )
+    record = json.loads(run_main(spec, data_folder, tmp_path).read_text())
+    for row in record["metrics"]["depths"]:
+        assert row["kl_bound"][-1] == pytest.approx(1.0)
+        final = np.mean(row["kl_worst_runs"][-1])
+        assert final > 0
+        assert np.isfinite(row["excess_risk_runs"]).all()
+        assert row["shown_steps"][-1] == row["steps"] >= 50
+
+
+def test_linearised_training_without_noise_is_gradient_descent_on_the_linearised_loss():
+    """Function space against an explicit parameter vector."""
+    draws = np.random.default_rng(1)
+    features = draws.standard_normal((6, 9))
+    start, sign, n, eta, steps = (
+        draws.standard_normal(6),
+        np.array([1, -1, 1, -1, 1, -1.0]),
+        4,
+        0.3,
+        7,
+    )
+    outcome = kl_linearized._langevin(
+        start, features @ features.T, sign, n, eta, 1e-30, steps, lambda step: np.zeros(6)
+    )
+    w = np.zeros(9)
+    kl = np.zeros(6)
+    average = np.zeros(4)
+    for _ in range(steps):
+        f = start + features @ w
+        average += f[:n] / steps
+        g = (-sign / (1 + np.exp(sign * f)))[:, None] * features
+        mean = g[:n].mean(0)
+        for i in range(6):
+            other = (g[:n].sum(0) - g[i]) / (n - 1) if i < n else (g[:n].sum(0) + g[i]) / (n + 1)
+            kl[i] += eta * ((mean - other) ** 2).sum() / (4 * 1e-30)
+        w -= eta * mean
+    assert np.allclose(outcome["kl"][-1], kl, rtol=1e-9)
+    assert outcome["excess"] == pytest.approx(np.logaddexp(0, -sign[:n] * average).mean())
+
+
+def test_the_monte_carlo_check_of_b_agrees_with_eq_7(training_spec, data_folder, tmp_path):
+    spec = training_spec(
+        kind="constants", inits=["lecun", "xavier"], width=12, outputs=2, draws=600, depths=[2, 3]
+    )
+    record = json.loads(run_main(spec, data_folder, tmp_path).read_text())
+    for row in record["metrics"]["rows"]:
+        assert abs(row["mean"] - row["B"]) < 5 * row["standard_error"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"kind": "other"}, "kind"),
+        ({"kind": "linearized", "n_train": 99, "depths": [2]}, "n_train"),
+    ],
+)
+def test_a_spec_that_cannot_run_is_refused_in_one_line(
+    training_spec, data_folder, tmp_path, changes, word
+):
+    spec = training_spec(**changes)
+    with pytest.raises(InputError, match=word):
+        run_main(spec, data_folder, tmp_path)
+    assert not (tmp_path / "record.json").exists()
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+@pytest.mark.parametrize("depth", [2, 3])
+def test_records_with_a_singular_ntk_matrix_are_refused_in_one_line(
+    training_spec, tmp_path, capsys, depth, scale
+):
+    """Contradicting labels on one record, or on its multiple, have no solution."""
+    draws = np.random.default_rng(3)
+    x = draws.standard_normal((6, 6)).astype(np.float32)
+    x[4] = scale * x[1]
+    arrays = {
+        "x_train": x,
+        "y_train": np.array([0, 0, 1, 1, 1, 0]),
+        "x_add": x,
+        "y_add": np.zeros(6, int),
+    }
+    prepared.save(tmp_path / "data", arrays, {"name": "small"})
+    spec = training_spec(
+        kind="linearized", depths=[depth], width=9, n_train=6, epsilon=1.0, runs=2, min_steps=5
+    )
+    manifest = tmp_path / "data/manifest.json"
+    assert run_command(kl_privacy.main, small_jobs.arguments(spec, manifest, tmp_path)) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "dpatlas:" in line]
+    assert line.startswith("dpatlas: kl_privacy.data: found 6 records whose NTK matrix is singular")
+    assert not (tmp_path / "record.json").exists()
+
+
+def test_equal_records_are_refused_where_the_solver_itself_gives_up():
+    with pytest.raises(InputError, match=r"kl_privacy\.data: found 2 records"):
+        kl_linearized.lazy_training_distance(np.zeros(2), np.ones((2, 2)), np.array([1.0, 1.0]))
+
+
+def test_the_lazy_training_distance_solves_for_the_outputs_of_the_lemma():
+    jacobian = np.random.default_rng(4).standard_normal((5, 30))
+    sign = np.array([1.0, -1, 1, 1, -1])
+    target = 2 * np.log(5) * sign - 0.3
+    step = np.linalg.pinv(jacobian) @ target
+    found = kl_linearized.lazy_training_distance(np.full(5, 0.3), jacobian @ jacobian.T, sign)
+    assert found == pytest.approx(step @ step, rel=1e-9)
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match="device"):
+        job_module.resolve_device("cuda")
+    assert job_module.resolve_device("auto") == "cpu"
+
+
+def test_a_full_disk_leaves_no_half_record(training_spec, data_folder, tmp_path, monkeypatch):
+    import errno
+    import os
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    spec = training_spec()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        run_main(spec, data_folder, tmp_path / "out")
+    left = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert left == []
+    monkeypatch.undo()
+    assert run_main(spec, data_folder, tmp_path / "out").exists()

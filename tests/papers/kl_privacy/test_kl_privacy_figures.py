@@ -1,0 +1,264 @@
+"""What the figures of kl_privacy show, on small synthetic records."""
+
+import math
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from figure_samples import drawn_lines, in_style, shown_rows, smallest_text
+from kl_sample_records import (
+    INITS,
+    PAIR,
+    RECORDS,
+    RUNS,
+    SETTINGS,
+    constants_record,
+    depth_sweep,
+    linearized_record,
+    training_record,
+)
+
+from dpatlas.errors import InputError
+from dpatlas.papers.kl_privacy.figures.dispatch import FIGURES, TABLES
+from dpatlas.papers.kl_privacy.formulas import theorems as kl_privacy
+from dpatlas.papers.kl_privacy.formulas.theorems import lazy_distance, lazy_distance_corrected
+from dpatlas.papers.kl_privacy.gradient_norms import drift_constants
+from dpatlas.show import look
+
+X_AXIS = {
+    "kl_vs_epochs": "step",
+    "kl_vs_depth": "depth",
+    "kl_vs_width": "width",
+    "kl_bounds": "time",
+    "kl_tradeoff": "depth",
+}
+
+WITH_BARS = ("kl_vs_depth", "kl_vs_width", "kl_tradeoff")
+# Lines that are no data: the slope of linear growth.
+GUIDES = {"kl_vs_epochs": 1}
+
+
+def show(name, records=None, settings=SETTINGS):
+    records = RECORDS[name]() if records is None else records
+    return in_style(FIGURES[name], records, settings)
+
+
+def band_corners(figure):
+    """Corners of all bands and ends of all bars."""
+    return {
+        tuple(corner)
+        for axes in figure.axes
+        for collection in axes.collections
+        for path in collection.get_paths()
+        for corner in path.vertices.tolist()
+    }
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_csv_holds_exactly_the_lines_and_intervals_that_are_drawn(name):
+    shown = show(name)
+    drawn, corners = drawn_lines(shown.figure), band_corners(shown.figure)
+    rows = shown_rows(shown)
+
+    def keys(row):
+        return tuple(row.get(key) for key in ("init", "network", "horizon", "quantity"))
+
+    def line_of(points, column):
+        return tuple((float(row[X_AXIS[name]]), float(row[column])) for row in points)
+
+    series = [[row for row in rows if keys(row) == key] for key in dict.fromkeys(map(keys, rows))]
+    for points in series:
+        drawn.remove(line_of(points, "value"))
+        for end in ("low", "high"):
+            known = [row for row in points if row[end]]
+            assert set(line_of(known, end)) <= corners
+            if known and name in WITH_BARS:
+                drawn.remove(line_of(known, end))
+    assert len(drawn) == GUIDES.get(name, 0)
+
+
+def test_kl_is_the_worst_record_with_its_stored_interval_at_each_horizon():
+    records = depth_sweep()
+    rows = {
+        (row["init"], row["depth"], row["horizon"]): row
+        for row in show("kl_vs_depth", records).rows
+        if row["quantity"] == "kl_worst"
+    }
+    for record in records:
+        fields, kl = record["spec"], record["metrics"]["kl"]
+        for name in ("short", "long"):
+            row, step = rows[fields["init"], fields["depth"], name], SETTINGS["horizons"][name]
+            assert (row["value"], row["low"], row["high"]) == (
+                kl["worst"][step - 1],
+                kl["low"][step - 1],
+                kl["high"][step - 1],
+            )
+            assert row["runs"] == [record["id"]]
+
+
+def test_conditions_that_lost_runs_are_marked_and_named():
+    shown = show("kl_vs_depth", depth_sweep(diverged={("he", 3): 1}))
+    marked = [row for row in shown.rows if row["runs_diverged"]]
+    assert {(row["init"], row["depth"], row["runs_used"]) for row in marked} == {
+        ("he", 3, RUNS - 1)
+    }
+    open_markers = [
+        line.get_xydata().tolist()
+        for axes in shown.figure.axes
+        for line in axes.get_lines()
+        if line.get_markerfacecolor() == "white"
+    ]
+    assert open_markers == [[[3.0, row["value"]]] for row in _panel_order(marked)]
+    assert f"He, runs diverged: 1 of {RUNS} at depth 3" in shown.notes
+
+
+def _panel_order(rows):
+    """Rows in the order of a 2 x 2 figure's axes: quantity by quantity, horizon by horizon."""
+    return sorted(rows, key=lambda row: (row["quantity"] != "kl_worst", row["horizon"] != "short"))
+
+
+def test_conditions_that_lost_all_runs_have_no_value_and_a_cross():
+    shown = show("kl_vs_depth", depth_sweep(diverged={("ntk", 5): RUNS}))
+    lost = [row for row in shown.rows if row["runs_used"] == 0]
+    assert {(row["init"], row["depth"]) for row in lost} == {("ntk", 5)}
+    assert all("value" not in row for row in lost)
+    crosses = [
+        line.get_xdata().tolist()
+        for axes in shown.figure.axes
+        for line in axes.get_lines()
+        if line.get_marker() == "X"
+    ]
+    assert crosses == [[5.0]] * 4
+    assert f"NTK, runs diverged: {RUNS} of {RUNS} at depth 5" in shown.notes
+
+
+@pytest.mark.parametrize("name", ["kl_vs_epochs", "kl_vs_width", "kl_bounds"])
+def test_a_figure_without_any_surviving_run_says_so(name):
+    records = [
+        training_record(**{**record["spec"], "diverged": RUNS})
+        if record["spec"]["kind"] == "training"
+        else record
+        for record in RECORDS[name]()
+    ]
+    shown = show(name, records)
+    trained = [row for row in shown.rows if row.get("network") != "linearized"]
+    assert not any("value" in row for row in trained)
+    assert all(any(note.startswith(label) for note in shown.notes) for label in ("LeCun", "He"))
+
+
+def test_step_sizes_stand_in_the_legend_only_where_they_differ():
+    def legend(records):
+        return [text.get_text() for text in show("kl_vs_epochs", records).figure.legends[0].texts]
+
+    assert legend([training_record("he"), training_record("ntk")]) == [
+        r"He ($\eta$ = 0.05)",
+        r"NTK ($\eta$ = 0.005)",
+    ]
+    assert legend([training_record("he"), training_record("lecun")]) == ["LeCun", "He"]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_text_is_smaller_than_seven_points(name):
+    figure = show(name).figure
+    assert smallest_text(figure) >= 7
+    assert figure.get_figwidth() in (3.3, 6.9)
+
+
+def test_bounds_follow_lemma_and_corollary_under_both_conventions():
+    shown = show("kl_bounds")
+    rows = {(row["init"], row["network"], row["quantity"], row["step"]): row for row in shown.rows}
+    for record in RECORDS["kl_bounds"]():
+        init, kind = record["spec"]["init"], record["spec"]["kind"]
+        if kind == "training":
+            network, steps = "trained", range(1, 9)
+            bound = [drift_constants(record).kl_bound(1e-3 * k, "exact") for k in steps]
+        else:
+            middle = record["metrics"]["depths"][1]
+            network, steps, bound = "linearized", middle["shown_steps"], middle["kl_bound"]
+            paper = [rows[init, network, "bound_paper", step]["value"] for step in steps]
+            np.testing.assert_allclose(paper, 2 * np.array(bound))
+        exact = [rows[init, network, "bound_exact", step]["value"] for step in steps]
+        np.testing.assert_allclose(exact, bound)
+        for step in steps:
+            estimates = [rows[init, network, f"estimate_{c}", step] for c in ("exact", "paper")]
+            assert estimates[1]["value"] == 2 * estimates[0]["value"]
+
+
+def test_a_bound_that_leaves_the_axis_is_cut_and_said_to_be():
+    steep = [training_record(init, lr=5.0) for init in PAIR]
+    figure = show("kl_bounds", [*steep, *RECORDS["kl_tradeoff"]()]).figure
+    largest = max(2 * record["metrics"]["kl"]["worst"][-1] for record in steep)
+    for axes in figure.axes[: len(PAIR)]:
+        assert axes.get_ylim()[1] == pytest.approx(1e4 * largest)
+        assert any("off axis" in text.get_text() for text in axes.texts)
+
+
+def test_tradeoff_gives_mean_and_t_interval_of_the_runs():
+    record = linearized_record("he")
+    rows = show("kl_tradeoff", [record]).rows
+    found = record["metrics"]["depths"][0]
+    (row,) = (row for row in rows if row["depth"] == 2 and row["quantity"] == "excess_risk")
+    values = np.array(found["excess_risk_runs"])
+    half = 4.302652729911275 * values.std(ddof=1) / math.sqrt(3)
+    np.testing.assert_allclose(
+        [row["value"], row["low"], row["high"]],
+        [values.mean(), values.mean() - half, values.mean() + half],
+    )
+
+
+def test_the_table_has_every_init_and_the_distance_formulas_at_the_records_settings():
+    rows = TABLES["kl_constants"](RECORDS["kl_constants"](), SETTINGS).rows
+    symbols = [row for row in rows if row["part"] == "symbols"]
+    assert [row["init"] for row in symbols] == list(INITS)
+    distances = [row for row in rows if row["part"] == "R"]
+    assert {(row["init"], row["depth"]) for row in distances} == set(product(INITS, (2, 3, 4)))
+    for row in distances:
+        network = (row["init"], 4, 8, row["depth"], 20)
+        assert row["R_printed_value"] == lazy_distance(*network)
+        assert row["R_corrected_value"] == lazy_distance_corrected(*network)
+
+
+def _bad_records():
+    sweep = depth_sweep()
+    return {
+        "no record of the kind": ("kl_vs_depth", [constants_record()], "kind training"),
+        "one condition twice": ("kl_vs_depth", [*sweep, sweep[0]], "each once"),
+        "another sigma": ("kl_vs_depth", [*sweep, training_record(depth=7, sigma=1.0)], "sigma"),
+        "two step sizes": ("kl_vs_depth", [*sweep, training_record(depth=7, lr=0.01)], "lr 0.01"),
+        "other inits below": (
+            "kl_bounds",
+            [training_record("he"), linearized_record("ntk")],
+            "same inits",
+        ),
+        "too few steps for the lemma": (
+            "kl_bounds",
+            [training_record("he", steps=2), linearized_record("he")],
+            "at least 3 steps",
+        ),
+        "a horizon beyond the runs": ("kl_vs_depth", depth_sweep(steps=6), "at least 8 steps"),
+        "a long horizon beyond the runs": (
+            "kl_vs_epochs",
+            [training_record(steps=6)],
+            "at least 8 steps",
+        ),
+    }
+
+
+@pytest.mark.parametrize("case", _bad_records())
+def test_records_that_cannot_be_drawn_are_refused(case):
+    name, records, words = _bad_records()[case]
+    with pytest.raises(InputError, match=words):
+        show(name, records)
+
+
+def test_a_missing_horizon_is_refused():
+    with pytest.raises(InputError, match=r"horizons\.long"):
+        show("kl_vs_epochs", settings={"horizons": {"short": 4}})
+
+
+def test_inits_differ_in_colour_marker_and_line():
+    assert set(look.INITS) == set(kl_privacy.INITS)
+    for first, second in combinations(look.INITS.values(), 2):
+        assert first.color != second.color
+        assert first.marker != second.marker
+        assert first.linestyle != second.linestyle

@@ -1,0 +1,242 @@
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpatlas.errors import InputError
+from dpatlas.papers.kl_privacy.formulas.theorems import (
+    INITS,
+    TABLE_1,
+    excess_risk_averaged_iterate,
+    excess_risk_term,
+    excess_risk_time,
+    gradient_norm_constant,
+    kl_drift_integral,
+    kl_linearized,
+    kl_step,
+    layer_variances,
+    lazy_distance,
+    lazy_distance_corrected,
+    neighbour_gap,
+)
+
+positive = st.floats(1e-6, 1e6)
+inits = st.sampled_from(INITS)
+widths = st.integers(1, 5000)
+depths = st.integers(2, 60)
+
+
+def test_layer_variances_are_the_rows_of_table_1():
+    d, m, L, o = 7, 5, 4, 3
+    expected = {
+        "lecun": [1 / 7, 1 / 5, 1 / 5, 1 / 5],
+        "he": [2 / 7, 2 / 5, 2 / 5, 2 / 5],
+        "ntk": [2 / 5, 2 / 5, 2 / 5, 1 / 3],
+        "xavier": [2 / 12, 2 / 10, 2 / 10, 2 / 8],
+    }
+    for init in INITS:
+        np.testing.assert_allclose(layer_variances(init, d, m, L, o), expected[init])
+
+
+@given(init=inits, d=widths, m=widths, L=depths, o=widths)
+def test_constants_are_the_products_over_layers(init, d, m, L, o):
+    beta = layer_variances(init, d, m, L, o)
+    B = d * o * np.prod(beta[:-1] * m / 2) * np.sum(beta[-1] / beta)
+    assert gradient_norm_constant(init, d, m, L, o) == pytest.approx(B, rel=1e-9)
+    beta = layer_variances(init, d, m, L, 1)
+    R = max(1 / (d * beta[-1] * np.prod(beta[:-1] * m)), 1) * 20 / np.sum(1 / beta)
+    assert lazy_distance(init, d, m, L, 20) == pytest.approx(R, rel=1e-9)
+
+
+@given(eta=positive, sigma2=positive, delta_norm2=positive)
+def test_paper_step_is_twice_the_exact_one_and_kl_adds_over_time(eta, sigma2, delta_norm2):
+    exact = kl_step(eta, sigma2, delta_norm2)
+    assert kl_step(eta, sigma2, delta_norm2, "paper") == pytest.approx(2 * exact)
+    linearized = kl_linearized(delta_norm2, eta, 2, sigma2)
+    assert linearized == pytest.approx(exact), "4 B / n^2 is the gap for n = 2"
+
+
+@given(
+    relation=st.sampled_from(["remove", "add", "simple"]),
+    g=st.lists(st.floats(-100, 100), min_size=3, max_size=3),
+    gbar=st.lists(st.floats(-100, 100), min_size=3, max_size=3),
+    n=st.integers(2, 10**6),
+)
+def test_neighbour_gap_is_the_norm_of_a_difference_of_means(relation, g, gbar, n):
+    g, gbar = np.array(g), np.array(gbar)
+    neighbour_mean = {
+        "remove": (n * gbar - g) / (n - 1),
+        "add": (n * gbar + g) / (n + 1),
+        "simple": gbar - g / n,
+    }[relation]
+    gap = neighbour_gap(relation, n, g @ g, gbar @ gbar, g @ gbar)
+    scale = (g @ g + gbar @ gbar) / n**2
+    assert gap == pytest.approx(np.sum((gbar - neighbour_mean) ** 2), abs=1e-6 * scale)
+
+
+def test_removing_a_record_moves_the_mean_more_than_adding_the_same_one():
+    gaps = {name: neighbour_gap(name, 10, 2.0, 1.0, 0.5) for name in ("remove", "add")}
+    assert gaps["remove"] == pytest.approx(gaps["add"] * (11 / 9) ** 2)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_kernel_formulas_take_whole_arrays_and_tensors(kind):
+    norms, inner = [1.0, 4.0], [0.5, -1.0]
+    gaps = neighbour_gap("remove", 3, kind(norms), kind(0.25), kind(inner))
+    assert type(gaps) is type(kind(norms))
+    steps = kl_step(0.1, 0.5, gaps)
+    for index in range(2):
+        gap = neighbour_gap("remove", 3, norms[index], 0.25, inner[index])
+        assert float(gaps[index]) == pytest.approx(gap)
+        assert float(steps[index]) == pytest.approx(kl_step(0.1, 0.5, gap))
+
+
+def test_closed_forms_take_arrays():
+    L = np.arange(2, 12)
+    for init in INITS:
+        together = gradient_norm_constant(init, 30, 20, L, 2)
+        assert together == pytest.approx(
+            [gradient_norm_constant(init, 30, 20, int(depth), 2) for depth in L]
+        )
+    T = np.array([0.0, 1e-6, 0.5, 2000.0])
+    arguments = dict(beta=2, c=1, n=5, gdiff0=0.2, g0=1.0, sigma2=0.1, rank=3)
+    together = kl_drift_integral(T, **arguments)
+    alone = [kl_drift_integral(time, **arguments) for time in T]
+    np.testing.assert_array_equal(together, alone)
+    assert together[0] == 0
+    assert together[-1] == math.inf
+    with pytest.raises(InputError, match="sigma2"):
+        excess_risk_averaged_iterate(0.0, 1.0, 1.0, np.array([0.1, 0.0]), 1)
+
+
+@given(T=st.floats(1e-12, 1e-3), beta=st.floats(1e-3, 3))
+def test_drift_integral_keeps_its_digits_for_short_times(T, beta):
+    """(e^x - 1 - x) is x^2 / 2 to first order in x = (2 + beta^2) T."""
+    arguments = dict(T=T, beta=beta, c=0.0, n=1, gdiff0=0.0, g0=1.0, sigma2=1.0, rank=1)
+    x = (2 + beta**2) * T
+    leading = 8 * beta**2 * T**2 / 2 * 3
+    assert kl_drift_integral(**arguments) / leading == pytest.approx(1 + x / 3, rel=x**2 + 1e-12)
+
+
+@given(T=st.floats(0, 1e3), beta=st.floats(1e-300, 1e300), c=st.floats(0, 1e300), sigma2=positive)
+def test_drift_integral_is_a_number_or_inf_but_never_nan(T, beta, c, sigma2):
+    arguments = dict(beta=beta, c=c, n=3, gdiff0=1.0, g0=1.0, sigma2=sigma2, rank=2)
+    exact = kl_drift_integral(T, **arguments)
+    assert exact >= kl_drift_integral(T, **arguments, convention="paper") >= 2 * T
+
+
+@given(B=positive, R=positive, n=st.integers(1, 10**6), eps=positive, other=st.floats(0.1, 10))
+def test_excess_risk_term_is_attained_at_its_time_and_nowhere_undercut(B, R, n, eps, other):
+    """Both conventions: noise from Cor. 4.2, risk from Lemma 6.1 with rank n."""
+    best = excess_risk_time(B, R, n, eps)
+    for convention in ("exact", "paper"):
+        sigma2 = kl_linearized(B, best, n, 1.0, convention) / eps
+        assert kl_linearized(B, best, n, sigma2, convention) == pytest.approx(eps)
+        risk = excess_risk_averaged_iterate(0.0, R, best, sigma2, n, convention)
+        assert risk == pytest.approx(excess_risk_term(B, R, n, eps))
+        elsewhere = excess_risk_averaged_iterate(
+            0.0, R, other * best, other * sigma2, n, convention
+        )
+        assert elsewhere >= risk * (1 - 1e-12)
+
+
+@given(init=inits, d=widths, m=widths, L=depths, n=widths)
+def test_corrected_lazy_distance_adds_at_most_the_missing_power_of_two(init, d, m, L, n):
+    ratio = lazy_distance_corrected(init, d, m, L, n) / lazy_distance(init, d, m, L, n)
+    assert 1 - 1e-12 <= ratio <= 2.0 ** (L - 1) * (1 + 1e-12)
+    if init == "lecun":
+        assert ratio == pytest.approx(2.0 ** (L - 1))
+    if init in ("he", "ntk"):
+        assert ratio == pytest.approx(1)
+
+
+def tex_value(tex, **symbols):
+    """Value of the TeX arithmetic that `TABLE_1` uses: juxtaposition multiplies."""
+    tokens = re.findall(r"\\?[A-Za-z]+|\d+|[-+^{}()]", tex)
+
+    def expression():
+        value = term()
+        while tokens and tokens[0] in "+-":
+            value = value + term() if tokens.pop(0) == "+" else value - term()
+        return value
+
+    def term():
+        value = power()
+        while tokens and tokens[0] not in "+-})":
+            value *= power()
+        return value
+
+    def power():
+        base = atom()
+        if tokens and tokens[0] == "^":
+            tokens.pop(0)
+            return base ** atom()
+        return base
+
+    def atom():
+        token = tokens.pop(0)
+        if token in "({":
+            value = expression()
+            tokens.pop(0)
+            return value
+        if token == r"\frac":
+            return atom() / atom()
+        if token == r"\sqrt":
+            return math.sqrt(atom())
+        return float(token) if token.isdigit() else float(symbols[token.lstrip("\\")])
+
+    value = expression()
+    assert not tokens
+    return value
+
+
+SIZES = [
+    dict(d=d, m=m, L=L, n=50) for d, m in ((40, 30), (700, 900), (64, 64)) for L in (2, 3, 7, 12)
+]
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_symbolic_B_of_table_1_is_the_formula(init):
+    for size in SIZES:
+        network = {key: size[key] for key in "dmL"}
+        value = tex_value(TABLE_1[init].B, **size, o=10)
+        assert value == pytest.approx(gradient_norm_constant(init, **network, o=10), rel=1e-12)
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_symbolic_R_and_risk_of_table_1_follow_the_formulas_up_to_constants(init):
+    """The rows drop constant factors; nothing that depends on depth or grows with a size."""
+    row, eps = TABLE_1[init], 0.3
+    for size in SIZES:
+        B = gradient_norm_constant(init, size["d"], size["m"], size["L"], 1)
+        for distance, R_tex, risk_tex in (
+            (lazy_distance, row.R_printed, row.risk_printed),
+            (lazy_distance_corrected, row.R_corrected, row.risk_corrected),
+        ):
+            R = distance(init, **size)
+            assert 0.249 <= tex_value(R_tex, **size) / R <= 4.001
+            risk = excess_risk_term(B, R, size["n"], eps)
+            assert 0.249 <= tex_value(risk_tex, **size, varepsilon=eps) / risk <= 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: kl_step(0.0, 1.0, 1.0),
+        lambda: kl_step(1.0, 0.0, 1.0),
+        lambda: kl_step(1.0, 1.0, -1.0),
+        lambda: kl_step(1.0, 1.0, 1.0, "printed"),
+        lambda: neighbour_gap("remove", 1, 1.0, 1.0, 0.0),
+        lambda: layer_variances("glorot", 3, 3, 3, 1),
+        lambda: layer_variances("he", 3, 3, 1, 1),
+        lambda: gradient_norm_constant("he", 3, 0, 2, 1),
+        lambda: kl_drift_integral(math.inf, 1.0, 1.0, 3, 1.0, 1.0, 1.0, 1),
+    ],
+)
+def test_values_outside_the_domains_are_refused(call):
+    with pytest.raises(InputError):
+        call()

@@ -1,0 +1,306 @@
+"""The errata of lp_fft on linear networks: what is printed fails, what we use instead holds.
+
+Closed forms and seeded simulations of a second; each test can be run alone:
+`pytest tests/papers/lp_fft/test_lp_fft_errata.py -k equation_161`. Those on ReLU networks are in
+test_lp_fft_errata_relu.py.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpatlas.papers.lp_fft.formulas.imbalance import (
+    expected_layer_gradients,
+    imbalance_drift,
+    imbalance_eigenvalues,
+    imbalance_matrix,
+    jensen_gap,
+)
+from dpatlas.papers.lp_fft.formulas.linear import (
+    backbone_error,
+    fft_linear_flow_bound,
+    fft_linear_loss_bound,
+    fft_linear_loss_drift,
+    fft_linear_rate,
+    least_lp_loss,
+    lp_fft_linear_loss_bound,
+    lp_fft_noise_window,
+    lp_head_norm,
+    lp_loss,
+    lp_loss_bound,
+    lp_time_threshold,
+)
+
+LP = dict(h=3, head_var=0.4, b_norm2=0.1902, sigma2=0.05)
+
+
+def orthonormal(rng, rows, columns):
+    """A matrix with orthonormal columns."""
+    return np.linalg.qr(rng.normal(size=(rows, columns)))[0]
+
+
+class Regression:
+    """X with orthonormal columns, B_0 with orthonormal rows, ||Y|| = 1 and ||b||^2 = b_norm2."""
+
+    def __init__(self, rng, n, d, h, b_norm2):
+        self.X, self.B = orthonormal(rng, n, d), orthonormal(rng, d, h).T
+        features = self.X @ self.B.T
+        within, beyond = features @ rng.normal(size=h), rng.normal(size=n)
+        beyond -= features @ (features.T @ beyond)
+        within, beyond = (part / np.linalg.norm(part) for part in (within, beyond))
+        self.Y = math.sqrt(b_norm2) * within + math.sqrt(1 - b_norm2) * beyond
+
+    def loss(self, v):
+        """Loss of heads v of shape (seeds, h)."""
+        return np.sum((v @ (self.X @ self.B.T).T - self.Y) ** 2, axis=1) / 2
+
+    def linear_probing(self, rng, t, seeds, steps, head_var, sigma2):
+        """Heads after Euler-Maruyama steps of Eq. 121, shape (seeds, h)."""
+        features = self.X @ self.B.T
+        curvature, pull = features.T @ features, features.T @ self.Y
+        v = math.sqrt(head_var) * rng.normal(size=(seeds, len(pull)))
+        noise = math.sqrt(2 * sigma2 * t / steps)
+        for _ in range(steps):
+            v += t / steps * (pull - v @ curvature) + noise * rng.normal(size=v.shape)
+        return v
+
+
+def mean_and_error(values):
+    return values.mean(axis=0), values.std(axis=0) / math.sqrt(len(values))
+
+
+@pytest.fixture(scope="module")
+def probed():
+    """The regression and its heads after LP for t = 1, by simulation."""
+    rng = np.random.default_rng(161)
+    world = Regression(rng, n=7, d=4, h=3, b_norm2=LP["b_norm2"])
+    heads = world.linear_probing(rng, 1.0, 20_000, 300, LP["head_var"], LP["sigma2"])
+    return world, heads
+
+
+def test_equation_161_has_a_sign_wrong(probed):
+    """2 ||b||^2 (e^-t - e^-2t) is subtracted: 0.3681 at t = 1, where 0.5450 is printed."""
+    _, heads = probed
+    simulated, error = mean_and_error(np.sum(heads**2, axis=1))
+    exact, printed = lp_head_norm(1.0, **LP), lp_head_norm(1.0, **LP, convention="paper")
+    assert exact == pytest.approx(0.3681, abs=5e-5)
+    assert printed == pytest.approx(0.5450, abs=5e-5)
+    assert abs(simulated - exact) < 4 * error + 1e-3
+    assert error < 0.003
+    assert printed - simulated > 50 * error
+
+
+def test_expected_loss_of_linear_probing_is_exact_and_below_theorem_4_4(probed):
+    world, heads = probed
+    simulated, error = mean_and_error(world.loss(heads))
+    exact = lp_loss(1.0, 1.0, **LP)
+    assert abs(simulated - exact) < 4 * error + 1e-3
+    assert error < 0.003
+    least = backbone_error(world.X, world.Y, world.B.T)
+    setting = {name: LP[name] for name in ("h", "head_var", "sigma2")}
+    t = np.linspace(0, 6, 61)
+    assert np.all(lp_loss(t, 1.0, **LP) <= lp_loss_bound(t, 1.0, least, **setting))
+
+
+def test_equation_24_prints_twice_the_least_loss(probed):
+    """The residual of the projection; no head, nor any around the best one, has less."""
+    world, heads = probed
+    least = backbone_error(world.X, world.Y, world.B.T)
+    assert least == pytest.approx(least_lp_loss(1.0, LP["b_norm2"]), rel=1e-10)
+    best = world.B @ world.X.T @ world.Y
+    assert world.loss(best[None])[0] == pytest.approx(least, rel=1e-10)
+    assert world.loss(heads).min() > least
+    printed = backbone_error(world.X, world.Y, world.B.T, "paper")
+    assert printed == pytest.approx(2 * least, rel=1e-12)
+    # A bound that LP undercuts is no least loss.
+    assert world.loss(heads).min() < printed
+
+
+@pytest.mark.parametrize("sigma2", [0.0, 0.05, 0.35])
+def test_proposition_5_2_has_the_head_grow_when_it_shrinks(sigma2):
+    """E ||v||^2, and A with it, falls up to our threshold and rises after it."""
+    setting = {**LP, "sigma2": sigma2}
+    turning = lp_time_threshold(**setting)
+    assert turning > 0
+
+    def slope(t):
+        return (lp_head_norm(t + 1e-6, **setting) - lp_head_norm(t - 1e-6, **setting)) / 2e-6
+
+    assert slope(turning) == pytest.approx(0, abs=1e-8)
+    assert slope(0.9 * turning) < 0 < slope(1.1 * turning)
+    printed = lp_time_threshold(**setting, convention="paper")
+    claimed_to_grow = np.linspace(1e-3, max(printed, 1e-2), 50)
+    assert slope(claimed_to_grow[0]) < 0
+    # The printed threshold is where the printed norm turns.
+    if printed > 0:
+        norms = lp_head_norm(printed + np.array([-1e-3, 0, 1e-3]), **setting, convention="paper")
+        assert norms[1] > max(norms[0], norms[2])
+
+
+def test_linear_probing_helps_at_once_when_the_noise_exceeds_the_head():
+    setting = {**LP, "sigma2": 0.5}
+    assert lp_time_threshold(**setting) == 0
+    norms = lp_head_norm(np.linspace(0, 5, 50), **setting)
+    assert np.all(np.diff(norms) > 0)
+    assert np.all(np.diff(fft_linear_rate(norms, 0.5, 4)) > 0)
+
+
+def test_corollary_5_3_has_no_upper_end_of_noise():
+    """Above the printed window A still grows at the end of LP, and below it A can grow too."""
+    T, setting = 1.5, {name: LP[name] for name in ("h", "head_var", "b_norm2")}
+
+    def grows(sigma2):
+        norms = lp_head_norm(np.array([T - 1e-6, T]), **setting, sigma2=sigma2)
+        return norms[1] > norms[0]
+
+    low, high = lp_fft_noise_window(T, **setting)
+    printed_low, printed_high = lp_fft_noise_window(T, **setting, convention="paper")
+    assert high == math.inf
+    assert grows(printed_high + 1)
+    assert 0 < low < printed_low
+    assert grows((low + printed_low) / 2)
+    assert not grows(0.99 * low)
+
+
+class LinearNetwork:
+    """Heads v and backbones B of many seeds, and Euler-Maruyama steps of Eq. 122 or 127."""
+
+    def __init__(self, rng, h, d, head_var, seeds):
+        self.rng, self.d = rng, d
+        self.target = np.eye(d)[0]
+        self.v = math.sqrt(head_var) * rng.normal(size=(seeds, h))
+        self.B = np.broadcast_to(np.eye(h, d), (seeds, h, d))
+
+    def residual(self):
+        return np.einsum("shd,sh->sd", self.B, self.v) - self.target
+
+    def loss(self):
+        return np.sum(self.residual() ** 2, axis=1) / 2
+
+    def train(self, t, steps, sigma2, noise):
+        dt, residual_scale = t / steps, math.sqrt(2 * sigma2 * t / steps)
+        head_scale = residual_scale * (math.sqrt(self.d) if noise == "layer-wise" else 1)
+        for _ in range(steps):
+            residual = self.residual()
+            step_v = np.einsum("shd,sd->sh", self.B, residual)
+            step_B = self.v[:, :, None] * residual[:, None, :]
+            self.v = self.v - dt * step_v + head_scale * self.rng.normal(size=self.v.shape)
+            self.B = self.B - dt * step_B + residual_scale * self.rng.normal(size=self.B.shape)
+
+
+def largest_noise(h, d, head_norm2):
+    """The limit of sigma2 in Assumption E.7 for ||Y|| = ||X^T Y|| = ||b|| = 1."""
+    assert head_norm2 > (1 + math.sqrt(1 + 4 * (1 + d) + 4 * d)) / 2
+    root = math.sqrt(2) * (1 + d)
+    third = (head_norm2 * (head_norm2 - 1) / (1 + 2 * d) - 1) / (1 + root)
+    return min((head_norm2 + 1) / (2 * h), (head_norm2 - 1) / root, third)
+
+
+@pytest.mark.parametrize(
+    "h, d, head_norm2, sigma2, t, steps, seeds, excess",
+    [(3, 4, 6, 0.15, 2.0, 200, 2000, 1.2), (40, 40, 15, 0.02, 0.8, 100, 40, 7)],
+)
+def test_theorem_4_5_is_violated(h, d, head_norm2, sigma2, t, steps, seeds, excess):
+    """Expected loss over the printed bound: 1.3 in small dimensions, 8.8 for h = d = 40."""
+    assert sigma2 < largest_noise(h, d, head_norm2)
+    network = LinearNetwork(np.random.default_rng(45), h, d, head_norm2 / h, seeds)
+    network.train(t, steps, sigma2, "layer-wise")
+    simulated, error = mean_and_error(network.loss())
+    printed = fft_linear_loss_bound(t, h, head_norm2 / h, 1.0, 1.0, sigma2, d)
+    assert simulated - 4 * error > excess * printed
+    assert lp_fft_linear_loss_bound(
+        0, t, h, head_norm2 / h, 1.0, 1.0, 1.0, sigma2, d
+    ) == pytest.approx(printed, rel=1e-12)
+
+
+def test_ito_term_of_equation_236_lacks_a_factor_d():
+    """Both drifts against differences of the loss, which is quadratic in every single parameter."""
+    rng = np.random.default_rng(236)
+    h, d, sigma2 = 3, 5, 0.4
+    v, B, target = rng.normal(size=h), rng.normal(size=(h, d)), rng.normal(size=d)
+
+    def loss(parameters):
+        v, B = parameters[:h], parameters[h:].reshape(h, d)
+        return np.sum((B.T @ v - target) ** 2) / 2
+
+    here = np.concatenate((v, B.ravel()))
+    drift = 0.0
+    for i, direction in enumerate(np.eye(len(here))):
+        up, down = loss(here + direction), loss(here - direction)
+        noise = sigma2 * (d if i < h else 1)
+        drift += noise * (up + down - 2 * loss(here)) - ((up - down) / 2) ** 2
+    assert fft_linear_loss_drift(v, B, target, sigma2) == pytest.approx(drift, rel=1e-10)
+    printed = fft_linear_loss_drift(v, B, target, sigma2, "paper")
+    assert drift - printed == pytest.approx(sigma2 * (d - 1) * np.sum(B**2), rel=1e-10)
+
+
+def test_theorem_4_5_without_noise_holds_for_a_given_head():
+    """Gradient flow; its mean over heads falls more slowly than the mean head has it."""
+    rng = np.random.default_rng(0)
+    network = LinearNetwork(rng, 3, 4, 2.0, 500)
+    start, norms = network.loss(), np.sum(network.v**2, axis=1)
+    network.train(3.0, 1500, 0.0, "uniform")
+    certain = norms > 1
+    bounds = fft_linear_flow_bound(3.0, start[certain], norms[certain])
+    assert np.all(network.loss()[certain] <= 1.05 * bounds + 1e-25)
+    assert network.loss().mean() > fft_linear_loss_bound(3.0, 3, 2.0, 1.0, 1.0, 0.0, 4)
+
+
+@pytest.mark.parametrize("noise", ["uniform", "layer-wise"])
+def test_imbalance_drifts_twice_as_fast_as_printed_or_not_at_all(noise):
+    """Eqs. 125 and 183: the noise's variance rate is 2 sigma2, in B times d."""
+    h, d, sigma2, t, seeds = 2, 5, 0.3, 0.5, 4000
+    network = LinearNetwork(np.random.default_rng(125), h, d, 0.5, seeds)
+    before = imbalance_matrix(network.v, network.B)
+    network.train(t, 100, sigma2, noise)
+    rates = (imbalance_matrix(network.v, network.B) - before) / t
+    simulated, error = mean_and_error(rates)
+    exact = imbalance_drift(d, sigma2, noise)
+    np.testing.assert_array_less(np.abs(simulated - exact * np.eye(h)), 4 * error + 0.02)
+    printed = imbalance_drift(d, sigma2, "uniform", "paper")
+    assert np.all(np.abs(np.diag(simulated) - printed) > 10 * np.diag(error))
+
+
+def test_equation_190_holds_for_the_mean_eigenvalue_and_not_for_each():
+    h, d, sigma2, t, seeds = 3, 5, 0.3, 0.5, 4000
+    network = LinearNetwork(np.random.default_rng(190), h, d, 0.5, seeds)
+    before = imbalance_eigenvalues(network.v, network.B)
+    assert np.max(np.abs(before[:, :-1] + 1)) < 1e-9
+    np.testing.assert_allclose(before[:, -1], np.sum(network.v**2, axis=1) - 1, atol=1e-9)
+    network.train(t, 100, sigma2, "layer-wise")
+    moved = imbalance_eigenvalues(network.v, network.B) - before
+    mean, error = mean_and_error(moved.mean(axis=1))
+    assert abs(mean) < 4 * error + 0.02
+    each, errors = mean_and_error(moved)
+    assert each[0] < -10 * errors[0]
+    assert each[-1] > 10 * errors[-1]
+
+
+def test_jensen_gap_is_that_of_the_negative_eigenvalue():
+    """With the eigenvalue itself, as printed, the relative error is near 2 and never below 1 %."""
+    rng = np.random.default_rng(22)
+    eigenvalues = -1 - 0.1 * rng.random(10_000)
+    lower = np.mean(np.sqrt(-eigenvalues)) ** 2
+    assert 0 < jensen_gap(eigenvalues) < 0.01
+    assert (lower - eigenvalues.mean()) / lower > 1.9
+    assert jensen_gap(np.full(5, -2.0)) == pytest.approx(0, abs=1e-12)
+
+
+def test_head_has_the_larger_gradient_only_for_a_small_head():
+    """Closed form against a simulation; Prop. E.10 has the head larger by a factor sqrt(d)."""
+    rng = np.random.default_rng(10)
+    n, d, h, seeds = 20, 10, 8, 40_000
+    world = Regression(rng, n, d, h, 0.5)
+    for head_var, head_is_larger in ((0.25 / d, True), (4 / d, False)):
+        head, backbone = expected_layer_gradients(world.B, world.X, world.Y, head_var)
+        v = math.sqrt(head_var) * rng.normal(size=(seeds, h))
+        residual = v @ (world.B @ world.X.T) - world.Y
+        z_norm2 = np.sum((world.B @ world.X.T) ** 2, axis=0)
+        for expected, samples in (
+            (head, residual**2 * z_norm2),
+            (backbone, residual**2 * np.sum(v**2, 1)[:, None] * np.sum(world.X**2, 1)),
+        ):
+            simulated, error = mean_and_error(samples)
+            np.testing.assert_array_less(np.abs(simulated - expected), 5 * error)
+        assert (head.sum() > backbone.sum()) == head_is_larger

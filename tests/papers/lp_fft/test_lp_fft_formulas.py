@@ -1,0 +1,378 @@
+"""Formulas of lp_fft: limits, order, agreement with the equations they solve, refusals."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
+
+from dpatlas.catalogue import evaluate
+from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.formulas.alignment import (
+    cosine_drift,
+    distortion_probability,
+    feature_quality,
+    lp_alignment_time,
+    neuron_classes,
+)
+from dpatlas.papers.lp_fft.formulas.imbalance import imbalance_drift, jensen_gap
+from dpatlas.papers.lp_fft.formulas.linear import (
+    backbone_error,
+    fft_linear_loss_bound,
+    lp_fft_linear_loss_bound,
+    lp_fft_noise_window,
+    lp_head_norm,
+    lp_loss,
+    lp_loss_bound,
+    lp_time_threshold,
+)
+from dpatlas.papers.lp_fft.formulas.relu import (
+    FftLowerCoefficients,
+    FftUpperCoefficients,
+    LossCoefficients,
+    data_coherence,
+    fft_loss_lower,
+    fft_loss_upper,
+    fft_lower_coefficients,
+    fft_upper_coefficients,
+    lp_relu_coefficients,
+    lp_relu_loss_bound,
+    lp_relu_loss_bounds,
+    tangent_kernel,
+    zeroth_order_error,
+    zeroth_order_loss_drift,
+)
+
+sizes, times = st.floats(0.01, 5), st.floats(0, 3)
+linear = dict(
+    h=st.integers(1, 50),
+    head_var=st.floats(0, 3),
+    b_norm2=st.floats(0, 2),
+    sigma2=st.floats(0, 3),
+)
+FFT = dict(h=3, head_var=2.0, y_norm2=1.0, xty_norm=1.0, sigma2=0.1, d=4)
+
+
+def solved(rate, L0, T):
+    """L(T) of dL/dt = rate(t, L)."""
+    return solve_ivp(rate, (0, T), [L0], rtol=1e-10, atol=1e-13).y[0, -1]
+
+
+@pytest.mark.parametrize("growth", [0.0, 1e-12, 0.3])
+def test_loss_bounds_solve_their_equations(growth):
+    L0, A, B, gamma, T = 2.0, 1.5, 0.8, 1.2, 0.9
+    relu = solved(lambda _, L: -A * L**2 + growth * L, L0, T)
+    assert lp_relu_loss_bound(L0, A, growth, T) == pytest.approx(relu, rel=1e-7)
+    upper = solved(lambda _, L: A * (-B * L**2 + growth * L), L0, T)
+    assert fft_loss_upper(L0, A, B, growth, T) == pytest.approx(upper, rel=1e-7)
+    lower = solved(lambda t, L: A * np.exp(gamma * t) * (-B * L**2 + growth * L), L0, T)
+    assert fft_loss_lower(L0, A, B, growth, gamma, T) == pytest.approx(lower, rel=1e-7)
+    assert fft_loss_lower(L0, A, B, growth, 0, T) == pytest.approx(upper, rel=1e-7)
+
+
+@given(L0=sizes, A=sizes, B=sizes, T=st.floats(0.01, 3), more=st.floats(0.01, 1))
+def test_loss_bound_moves_from_its_start_to_its_limit(L0, A, B, T, more):
+    now, later = (lp_relu_loss_bound(L0, A, B, time) for time in (T, T + more))
+    limit = B / A
+    assert abs(later - limit) <= abs(now - limit) * (1 + 1e-9) + 1e-12
+    assert min(L0, limit) * (1 - 1e-9) <= now <= max(L0, limit) * (1 + 1e-9)
+    assert lp_relu_loss_bound(L0, A, B, 0.0) == pytest.approx(L0)
+    assert lp_relu_loss_bound(L0, A, B, 1e6) == pytest.approx(limit)
+    assert lp_relu_loss_bound(L0, A * (1 + more), B, T) <= now
+    assert lp_relu_loss_bound(L0, A, B * (1 + more), T) >= now
+
+
+def test_fft_bounds_keep_their_limit_at_any_time():
+    for T in (1e3, 1e200, 1e308):
+        assert fft_loss_lower(2.0, 3.0, 2.0, 0.3, 4.0, T) == pytest.approx(0.15)
+        assert fft_loss_upper(2.0, 3.0, 0.25, 0.2, T) == pytest.approx(0.8)
+    assert fft_loss_lower(2.0, 3.0, 2.0, 0.0, 4.0, 1e3) == 0
+    # Without a pull only the noise acts.
+    assert fft_loss_upper(2.0, 3.0, 0.0, 0.2, 1.0) == pytest.approx(2 * math.exp(0.6))
+    assert fft_loss_upper(2.0, 3.0, 0.0, 0.2, 1e9) == math.inf
+
+
+def test_coefficients_are_those_of_equation_21():
+    features = np.array([[1.0, 2.0, 0.0], [3.0, 1.0, 0.0]])
+    found = lp_relu_coefficients(features, 2.0)
+    assert isinstance(found, LossCoefficients)
+    expected = (9 + 4, 2 / (1 / 5 + 1 / 10), 1 + 1, 2 * math.sqrt(25 + 100))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    dead = lp_relu_coefficients(np.array([[1.0, 2.0], [0.0, 0.0]]), 2.0)
+    assert dead.B1 == 0
+    assert dead.A2 == 0
+
+
+def test_coefficients_of_fft_are_those_of_theorem_4_3():
+    v, W = np.array([0.5, -1.0]), np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 0.0]])
+    lower = fft_lower_coefficients(2.0, 0.5, 7.0, 3.0, 0.3)
+    assert lower == FftLowerCoefficients(7.0, 8.0, pytest.approx(0.225), 12.0)
+    upper = fft_upper_coefficients(2.0, 0.5, v, W, 0.3)
+    assert upper == FftUpperCoefficients(pytest.approx(8.25), 1.0, pytest.approx(0.18))
+
+
+@given(
+    n=st.integers(1, 6),
+    h=st.integers(1, 5),
+    seed=st.integers(0, 99),
+    L0=sizes,
+    sigma=st.floats(0, 3),
+)
+def test_bounds_of_theorem_4_2_are_in_order_and_meet_for_one_neuron_and_record(
+    n, h, seed, L0, sigma
+):
+    features = np.random.default_rng(seed).uniform(0.1, 2, (n, h))
+    t = np.linspace(0, 4, 9)
+    lower, upper = lp_relu_loss_bounds(features, L0, sigma, t)
+    assert np.all(lower <= upper * (1 + 1e-12))
+    if n == 1:
+        np.testing.assert_allclose(lower, upper, rtol=1e-9)
+
+
+def test_tangent_kernel_is_that_of_finite_differences():
+    rng = np.random.default_rng(1)
+    x, W, v = rng.normal(size=(5, 3)), rng.normal(size=(3, 4)), rng.normal(size=4)
+
+    def outputs(parameters):
+        return np.maximum(x @ parameters[4:].reshape(3, 4), 0) @ parameters[:4]
+
+    here = np.concatenate((v, W.ravel()))
+    steps = 1e-6 * np.eye(len(here))
+    jacobian = np.stack([(outputs(here + s) - outputs(here - s)) / 2e-6 for s in steps], axis=1)
+    np.testing.assert_allclose(tangent_kernel(x, W, v), jacobian @ jacobian.T, atol=1e-7)
+    head = jacobian[:, :4]
+    np.testing.assert_allclose(tangent_kernel(x, W, v, "head"), head @ head.T, atol=1e-7)
+
+
+def test_zeroth_order_drift_is_the_ito_drift_of_the_losses():
+    """Gradient flow's part and sigma^2 / 2 times the trace of the Hessian, for LP."""
+    rng = np.random.default_rng(2)
+    features, y = rng.uniform(0, 1, (4, 3)), np.array([1.0, -1.0, 1.0, -1.0])
+    v, sigma, step = rng.normal(size=3), 0.7, 1e-4
+
+    def losses(v):
+        return np.exp(-y * (features @ v))
+
+    gradients = np.stack(
+        [(losses(v + s) - losses(v - s)) / (2 * step) for s in step * np.eye(3)], axis=1
+    )
+    second = sum(
+        (losses(v + s) + losses(v - s) - 2 * losses(v)) / step**2 for s in step * np.eye(3)
+    )
+    expected = -gradients @ gradients.sum(axis=0) + sigma**2 / 2 * second
+    found = zeroth_order_loss_drift(losses(v), y, features @ features.T, sigma)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    stacked = zeroth_order_loss_drift(np.stack([losses(v)] * 2), y, features @ features.T, sigma)
+    np.testing.assert_allclose(stacked, [found, found], rtol=1e-12)
+
+
+def test_cosine_drift_is_the_slope_of_the_cosine_along_gradient_flow():
+    x = np.array([[1.0, 0.3, 0.1], [0.8, -0.1, 0.2], [-1.0, 0.2, 0.0], [-0.9, -0.3, 0.2]])
+    y = np.array([1.0, 1.0, -1.0, -1.0])
+    W, v = np.array([[1.0, -1.2, 0.7], [0.2, 0.1, -0.3], [0.3, 0.1, 0.4]]), np.array([0.5, 0.3, -1])
+    classes = neuron_classes(x, y, W)
+    np.testing.assert_array_equal(classes, [1, -1, 1])
+    losses = np.exp(-y * (np.maximum(x @ W, 0) @ v))
+    velocity = x.T @ ((y * losses)[:, None] * (x @ W > 0)) * v
+    means = np.array([x[y == label].sum(axis=0) for label in classes])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+
+    def cosines(W):
+        return np.sum(means * W.T, axis=1) / np.linalg.norm(W, axis=0)
+
+    slopes = (cosines(W + 1e-6 * velocity) - cosines(W - 1e-6 * velocity)) / 2e-6
+    np.testing.assert_allclose(cosine_drift(x, y, W, v, losses), slopes, atol=1e-8)
+
+
+def test_coherence_is_the_least_signed_cosine():
+    x, y = np.array([[2.0, 0.0], [1.0, 1.0], [-1.0, 0.0]]), np.array([1.0, 1.0, -1.0])
+    assert data_coherence(x, y) == pytest.approx(math.sqrt(0.5))
+    assert data_coherence(x, -y) == pytest.approx(math.sqrt(0.5))
+    assert data_coherence(x, np.array([1.0, -1.0, -1.0])) < 0
+
+
+def test_zeroth_order_error_is_zero_at_the_start_and_grows():
+    assert zeroth_order_error(0.3, 5, 0.0, 4, 0.5) == 0
+    t = np.linspace(0, 3, 20)
+    assert np.all(np.diff(zeroth_order_error(0.3, 5, t, 4, 0.5)) > 0)
+    assert zeroth_order_error(0.3, 5, 2.0, 4, 0.0) == pytest.approx(2 * 0.09 * 5 * 2)
+
+
+@given(**linear, t=times)
+def test_head_norm_solves_its_equation(h, head_var, b_norm2, sigma2, t):
+    """d E||v||^2/dt = -2 E||v||^2 + 2 ||b||^2 (1 - e^-t) + 2 h sigma2; paper: 1 + e^-t."""
+    step = 1e-5
+    for convention, sign in (("exact", -1), ("paper", 1)):
+        before, now, after = lp_head_norm(
+            t + step * np.array([0, 1, 2]), h, head_var, b_norm2, sigma2, convention
+        )
+        expected = -2 * now + 2 * b_norm2 * (1 + sign * np.exp(-t - step)) + 2 * h * sigma2
+        assert (after - before) / (2 * step) == pytest.approx(expected, abs=1e-5 * (1 + h))
+        assert lp_head_norm(0, h, head_var, b_norm2, sigma2, convention) == pytest.approx(
+            h * head_var
+        )
+        assert lp_head_norm(99, h, head_var, b_norm2, sigma2, convention) == pytest.approx(
+            b_norm2 + h * sigma2
+        )
+
+
+@given(**linear, t=times, rest=st.floats(0, 2))
+def test_expected_loss_is_below_theorem_4_4(h, head_var, b_norm2, sigma2, t, rest):
+    y_norm2 = b_norm2 + rest
+    exact = lp_loss(t, y_norm2, h, head_var, b_norm2, sigma2)
+    assert exact <= lp_loss_bound(t, y_norm2, rest / 2, h, head_var, sigma2) * (1 + 1e-9)
+    assert exact >= rest / 2 * (1 - 1e-9)
+    assert lp_loss(0, y_norm2, h, head_var, b_norm2, sigma2) == pytest.approx(
+        (h * head_var + y_norm2) / 2
+    )
+
+
+def test_thresholds_fall_and_rise_with_the_noise_as_stated():
+    sigma2 = np.linspace(0, 2, 50)
+    exact = lp_time_threshold(3, 0.4, 0.19, sigma2)
+    printed = lp_time_threshold(3, 0.4, 0.19, sigma2, "paper")
+    assert np.all(np.diff(exact) <= 0)
+    assert np.all(np.diff(printed) >= 0)
+    assert np.all(exact[sigma2 >= 0.4] == 0)
+    assert exact[0] == pytest.approx(math.log(1 + 1.2 / 0.19))
+    assert printed[0] == 0
+
+
+@given(T=st.floats(0, 5), h=st.integers(1, 20), head_var=st.floats(0, 3), b=st.floats(1e-3, 2))
+def test_noise_window_is_where_the_thresholds_are_passed(T, h, head_var, b):
+    low, high = lp_fft_noise_window(T, h, head_var, b)
+    assert high == math.inf
+    assert lp_time_threshold(h, head_var, b, low + 1e-9) <= T + 1e-6
+    printed_low, printed_high = lp_fft_noise_window(T, h, head_var, b, "paper")
+    if printed_high > 0:
+        threshold = lp_time_threshold(h, head_var, b, printed_high, "paper")
+        assert threshold == pytest.approx(T, abs=1e-5)
+    assert lp_time_threshold(h, head_var, b, printed_low, "paper") >= 0
+
+
+def test_bound_on_lp_fft_begins_where_lp_ended_and_takes_the_head_of_then():
+    setting = {**FFT, "b_norm2": 0.8}
+    start = lp_loss(0.7, 1.0, 3, 2.0, 0.8, 0.1)
+    assert lp_fft_linear_loss_bound(0.7, 0.0, **setting) == pytest.approx(start, rel=1e-12)
+    exact, printed = (
+        lp_fft_linear_loss_bound(0.7, 0.5, **setting, convention=convention)
+        for convention in ("exact", "paper")
+    )
+    # The printed head is larger, so its rate is and its limit is lower.
+    assert printed < exact
+    alone = fft_linear_loss_bound(0.5, **FFT)
+    assert lp_fft_linear_loss_bound(0.0, 0.5, **setting) == pytest.approx(alone, rel=1e-12)
+
+
+def test_backbone_error_is_zero_for_features_that_span_the_labels():
+    rng = np.random.default_rng(3)
+    X, W = rng.normal(size=(8, 4)), rng.normal(size=(4, 2))
+    assert backbone_error(X, X @ W @ np.array([1.0, 2.0]), W) == pytest.approx(0, abs=1e-20)
+    assert backbone_error(X, np.ones(8), np.zeros((4, 2))) == pytest.approx(4)
+
+
+def test_probability_of_distortion_goes_from_a_half_to_one():
+    h = np.arange(1, 60)
+    np.testing.assert_allclose(distortion_probability(h), 1 - 0.5**h, rtol=1e-15)
+
+
+def test_alignment_time_is_continuous_in_the_noise_and_may_be_infinite():
+    arguments = dict(A1=1.5, L0=2.0, least_feature=0.7, head_var=1.0, delta=0.1)
+    without = lp_alignment_time(B1=0.0, **arguments)
+    assert lp_alignment_time(B1=1e-12, **arguments) == pytest.approx(without, rel=1e-6)
+    far = {**arguments, "head_var": 1e6}
+    assert lp_alignment_time(B1=0.0, **far) == math.inf
+    settled = 1.5 / 0.7 * math.sqrt(2e6 * math.log(20)) / 0.4
+    assert lp_alignment_time(B1=0.4, **far) == pytest.approx(settled, rel=1e-2)
+    near, over = (
+        lp_alignment_time(
+            B1=0.4, A1=a, L0=2.0, least_feature=1.0, head_var=1 / math.log(400), delta=0.1
+        )
+        for a in (699.9, 700.1)
+    )
+    assert 0 < over - near < 1e-2 * near
+
+
+def test_imbalance_stays_put_for_one_input_or_layer_wise_noise():
+    assert imbalance_drift(1, 0.5) == 0
+    assert imbalance_drift(7, 0.5, "layer-wise") == 0
+    assert imbalance_drift(7, 0.5) == 2 * imbalance_drift(7, 0.5, "uniform", "paper") == -6
+
+
+def test_jensen_gap_is_a_squared_coefficient_of_variation():
+    rng = np.random.default_rng(4)
+    eigenvalues = -rng.uniform(0.5, 4, (3, 50))
+    roots = np.sqrt(-eigenvalues)
+    expected = roots.var(axis=1) / roots.mean(axis=1) ** 2
+    np.testing.assert_allclose(jensen_gap(eigenvalues), expected, rtol=1e-10)
+
+
+HEAD = {"t": 1.0, "h": 3, "head_var": 0.4, "b_norm2": 0.2, "sigma2": 0.05}
+LOSS = {**HEAD, "y_norm2": 1.0}
+THRESHOLD = {name: HEAD[name] for name in ("h", "head_var", "b_norm2", "sigma2")}
+
+
+@pytest.mark.parametrize(
+    "name, inputs, complaint",
+    [
+        ("lp-head-norm", {**HEAD, "t": -1}, "t: found -1; allowed: a number >= 0"),
+        ("lp-head-norm", {**HEAD, "h": 0}, "h: found 0; allowed: a whole number >= 1"),
+        ("lp-head-norm", {**HEAD, "h": 2.5}, "h: found 2.5"),
+        (
+            "lp-head-norm",
+            {**HEAD, "convention": "ours"},
+            "convention: found 'ours'; .* exact, paper",
+        ),
+        ("lp-head-norm", {**HEAD, "sigma2": -0.1}, "sigma2: found -0.1"),
+        ("lp-loss", {**LOSS, "b_norm2": 1.5}, "b_norm2: found 1.5; .*<= y_norm2 = 1"),
+        ("lp-loss", {**LOSS, "head_var": math.nan}, "head_var: found nan"),
+        ("least-lp-loss", {"y_norm2": 1, "b_norm2": 2}, "b_norm2: found 2"),
+        (
+            "lp-time-threshold",
+            {**THRESHOLD, "b_norm2": 0},
+            "b_norm2: found 0; allowed: a number > 0",
+        ),
+        ("lp-relu-loss-bound", {"L0": 0, "A": 1, "B": 1, "T": 1}, "L0: found 0"),
+        ("lp-relu-loss-bound", {"L0": 1, "A": -1, "B": 1, "T": 1}, "A: found -1"),
+        ("fft-loss-lower", dict(L0=1, A=1, B=1, C=1, gamma=-1, T=1), "gamma: found -1"),
+        ("fft-loss-upper", dict(L0=1, A=1, B=1, C=1, T=math.inf), "T: found inf"),
+        ("zeroth-order-error", dict(sigma=1, p=0, t=1, n=1, C=1), "p: found 0"),
+        (
+            "fft-linear-loss-bound",
+            {**FFT, "t": 1, "sigma2": 2.0},
+            "A: found -9.14214; allowed: more",
+        ),
+        (
+            "two-record-distortion-probability",
+            dict(head_var=1, spread=1, ratio=1),
+            "ratio: found 1",
+        ),
+        ("feature-distortion-probability", {"h": 0}, "h: found 0"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_with_what_is_allowed(name, inputs, complaint):
+    with pytest.raises(InputError, match=f"^{name}: {complaint}") as caught:
+        evaluate(name, inputs)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_arrays_are_refused_by_name():
+    x, y, W = np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([1.0, -1.0]), np.array([[1.0], [0.0]])
+    v, losses = np.ones(1), np.ones(2)
+    for complaint, call in (
+        ("features: found an array with -1.0", lambda: lp_relu_coefficients(-np.eye(2), 1.0)),
+        ("features: found an array of shape", lambda: lp_relu_coefficients(np.ones(3), 1.0)),
+        ("features: found an array of shape", lambda: lp_relu_coefficients(np.ones((0, 3)), 1.0)),
+        ("y: found labels", lambda: data_coherence(x, np.array([0.0, 1.0]))),
+        ("y: found an array of shape", lambda: data_coherence(x, np.ones(3))),
+        ("v: found an array of shape", lambda: cosine_drift(x, y, W, np.ones(2), losses)),
+        ("losses: found an array of", lambda: cosine_drift(x, y, W, v, np.ones(3))),
+        ("W: found neuron 0, in neither", lambda: cosine_drift(x, y, 0 * W, v, losses)),
+        ("trained: found 'backbone'", lambda: tangent_kernel(x, W, v, "backbone")),
+        ("eigenvalues: found no negative", lambda: jensen_gap(np.ones(3))),
+        ("features: found a record", lambda: feature_quality(np.array([[1.0], [0.0]]))),
+    ):
+        with pytest.raises(InputError, match=f"^{complaint}"):
+            call()

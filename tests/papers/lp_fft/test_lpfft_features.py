@@ -1,0 +1,289 @@
+"""lp_fft's features: what is measured, when they move, on whose records, and what that costs."""
+
+import functools
+import re
+
+import numpy as np
+import pytest
+import torch
+from lpfft_small import (
+    Given,
+    a_guarantee_that_remembers,  # noqa: F401
+    body_of,
+    drawn_keys,
+    equal,
+    given_in,
+    record_of,
+    run,
+    saved_at_every_step,
+    spec_of,
+    watched_trainings,
+    what_jobs_are_given,  # noqa: F401
+)
+from small_jobs import counted, killed_at
+
+from dpatlas.core.checkpoints import Checkpoints
+from dpatlas.data import prepared
+from dpatlas.errors import InputError
+from dpatlas.models import backbone
+from dpatlas.papers.lp_fft.jobs.networks import features_of, knn_accuracy
+from dpatlas.papers.lp_fft.jobs.strategies import NO_CLIP
+from dpatlas.privacy.training import PrivateTraining
+
+CONDITIONS = [(1.0, "fft"), (1.0, "lp-fft"), (4.0, "fft"), (4.0, "lp-fft")]
+RUNS, PROBING, STEPS = 2, 2, 4
+SHORT = {"head_scales": [4.0], "runs": 1, "steps": 3, "lp_steps": 2, "at": [0, 1, 3]}
+
+
+@pytest.fixture(scope="module")
+def whole(given, tmp_path_factory):
+    """(record, trainings, draws' keys) of one job."""
+    with drawn_keys() as keys, watched_trainings() as seen:
+        record = record_of(spec_of("feature_quality"), given, tmp_path_factory.mktemp("whole"))
+    return record, seen, keys
+
+
+def by_condition(seen):
+    """(scale of the head, strategy, run, training) of every training."""
+    for number, each in enumerate(seen):
+        yield *CONDITIONS[number // RUNS], number % RUNS, each
+
+
+def votes(known, labels, asked, truth, neighbours):
+    """Accuracy of nearest neighbours, distance by distance; ties go to the lower class."""
+    distances = ((asked[:, None].astype(float) - known[None].astype(float)) ** 2).sum(2)
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :neighbours]
+    found = [np.bincount(labels[row]).argmax() for row in nearest]
+    return float(np.mean(np.array(found) == truth))
+
+
+def quality_of(network, data, known=None, asked=None, neighbours=3):
+    with torch.no_grad():
+        first = network.features(torch.from_numpy(data.x_train[:known])).numpy()
+        second = network.features(torch.from_numpy(data.x_test[:asked])).numpy()
+    return votes(first, data.y_train[:known], second, data.y_test[:asked], neighbours)
+
+
+@pytest.mark.parametrize("neighbours", [1, 4, 11])
+def test_nearest_neighbours_are_scikit_learn_s_and_those_of_the_distances(neighbours):
+    from sklearn.neighbors import KNeighborsClassifier
+
+    draws = np.random.default_rng(3)
+    known, asked = draws.standard_normal((60, 5)), draws.standard_normal((40, 5))
+    labels, truth = draws.integers(0, 3, 60), draws.integers(0, 3, 40)
+    found = knn_accuracy(known, labels, asked, truth, neighbours)
+    reference = KNeighborsClassifier(neighbours, algorithm="kd_tree").fit(known, labels)
+    assert found == reference.score(asked, truth)
+    assert found == votes(known, labels, asked, truth, neighbours)
+
+
+def test_features_do_not_move_during_lp_and_do_in_every_step_of_fft(whole, given):
+    trained = body_of(backbone.load(given.backbone).network.state_dict())
+    for _, strategy, _, each in by_condition(whole[1]):
+        still = PROBING if strategy == "lp-fft" else 0
+        for done, weights in enumerate(each.iterates):
+            assert equal(body_of(weights), trained) == (done <= still)
+
+
+def test_what_is_reported_of_every_step_is_measured_on_that_step_s_network(whole, given):
+    record, seen, _ = whole
+    private, public = (prepared.load(path.parent) for path in (given.data, given.public))
+    rows = {(row["head_scale"], row["strategy"]): row for row in record["metrics"]["rows"]}
+    for scale, strategy, number, each in by_condition(seen):
+        row, network = rows[scale, strategy], each.training.model
+        for place, weights in enumerate(each.iterates):
+            network.load_state_dict(weights)
+            assert row["private"][number][place] == quality_of(network, private)
+            assert row["public"][number][place] == quality_of(network, public, 20, 10)
+            with torch.no_grad():
+                predicted = network(torch.from_numpy(private.x_test)).argmax(1).numpy()
+            expected = np.mean(predicted == private.y_test)
+            assert row["accuracy"][number][place] == pytest.approx(expected)
+
+
+def test_both_strategies_spend_the_budget_that_the_record_names(whole, guarantee):
+    record, seen, _ = whole
+    for _, strategy, _, each in by_condition(seen):
+        phases = [phase.accounted for phase in each.training.phases]
+        assert [phase.steps for phase in phases] == ([2, 2] if strategy == "lp-fft" else [4])
+        assert {phase.max_grad_norm for phase in each.training.phases} == {1.0}
+        found = guarantee(phases, 1e-5, "add_remove").epsilon
+        assert record["metrics"]["epsilon"] == pytest.approx(found, rel=1e-6)
+    assert record["ledger"]["epsilon"] == record["metrics"]["epsilon"]
+    assert record["ledger"]["steps"] == STEPS
+
+
+def test_the_ledger_covers_all_iterates_of_one_run_and_says_so(whole):
+    released = whole[0]["ledger"]["holds_for"].partition("released: ")[2]
+    assert released.startswith("every iterate of one run, without nearest neighbours")
+
+
+def test_run_i_of_every_condition_starts_from_the_same_head_times_its_scale(whole, given):
+    plain = backbone.load(given.backbone)
+    for scale, _, number, each in by_condition(whole[1]):
+        fresh = plain.with_new_head(3, key="lp_fft", run=number, base_seed=0)
+        assert torch.equal(each.iterates[0]["head.weight"], scale * fresh.head.weight)
+
+
+def test_the_head_sees_the_features_times_their_scale(whole, given):
+    network = whole[1][0].training.model
+    network.load_state_dict(whole[1][0].iterates[0])
+    x = torch.from_numpy(prepared.load(given.data.parent).x_test)
+    plain = backbone.load(given.backbone).network
+    assert np.array_equal(features_of(network, x), 0.5 * features_of(plain, x))
+
+
+def test_no_draw_of_batches_or_noise_is_made_twice(whole):
+    _, seen, keys = whole
+    assert len(seen) == len(CONDITIONS) * RUNS
+    assert len(keys) == len(set(keys)) == 2 * STEPS * len(seen)
+
+
+@pytest.mark.parametrize("noise_source", ["keyed", "os"])
+def test_a_job_killed_anywhere_resumes_to_the_same_bytes(given, tmp_path, noise_source):
+    spec = spec_of("feature_quality", **SHORT, noise_source=noise_source)
+    with pytest.MonkeyPatch.context() as patch, saved_at_every_step():
+        # The system gives the first attempt its secret, and another one to whoever asks again.
+        patch.setattr("os.urandom", lambda size: b"\0" * size)
+        expected = run(spec, given, tmp_path / "whole")
+        for kill_at in range(2 * SHORT["steps"]):
+            for owner, name in ((PrivateTraining, "step"), (Checkpoints, "save")):
+                folder = tmp_path / f"{name}-{kill_at}"
+                with killed_at(kill_at, (owner, name)):
+                    run(spec, given, folder)
+                if kill_at:
+                    patch.setattr("os.urandom", lambda size: b"\1" * size)
+                with counted((PrivateTraining, "step")) as left:
+                    assert run(spec, given, folder) == expected
+                patch.setattr("os.urandom", lambda size: b"\0" * size)
+                assert len(left) == 2 * SHORT["steps"] - kill_at
+
+
+def test_a_job_killed_at_a_look_looks_again_and_at_nothing_twice(given, tmp_path):
+    from dpatlas.papers.lp_fft.jobs import features as lpfft_features
+
+    spec = spec_of("feature_quality", **SHORT)
+    expected = run(spec, given, tmp_path / "whole")
+    for look in range(2 * len(SHORT["at"])):
+        with saved_at_every_step():
+            with killed_at(look, (lpfft_features, "outputs")):
+                run(spec, given, tmp_path / f"{look}")
+            assert run(spec, given, tmp_path / f"{look}") == expected
+
+
+def test_without_noise_nothing_is_clipped_and_nothing_is_guaranteed(given, tmp_path):
+    with watched_trainings() as seen:
+        record = record_of(spec_of("feature_quality", noise_multiplier=0.0), given, tmp_path)
+    phases = [phase for each in seen for phase in each.training.phases]
+    assert {phase.max_grad_norm for phase in phases} == {NO_CLIP}
+    assert record["metrics"]["epsilon"] is None and record["ledger"]["delta"] is None
+    assert record["ledger"]["clip"] == NO_CLIP
+
+
+def test_the_accountant_is_the_one_that_was_asked_for(given, tmp_path):
+    ledger = record_of(spec_of("feature_quality", **SHORT, accountant="rdp"), given, tmp_path)
+    assert ledger["ledger"]["accountant"] == "rdp"
+
+
+def test_public_images_that_the_backbone_was_not_trained_on_are_refused(given, tmp_path):
+    other = Given(given.data, given.data, given.backbone)
+    with pytest.raises(InputError, match="--public-data: found content with sha256"):
+        run(spec_of("feature_quality"), other, tmp_path)
+
+
+def test_a_job_without_its_public_images_is_refused(given, tmp_path):
+    with pytest.raises(InputError, match="--public-data: found no --public-data"):
+        run(spec_of("feature_quality"), Given(given.data, None, given.backbone), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"at": [0, 2, 1]}, "at: found [0, 2, 1]; allowed: steps in increasing order"),
+        ({"at": [0, 1, 1]}, "at: found [0, 1, 1]"),
+        ({"at": [0, 5]}, "at: found 5"),
+        ({"lp_steps": 4}, "lp_steps: found 4"),
+        ({"lp_steps": 0}, "lp_steps: found 0"),
+        ({"feature_scale": 0.0}, "feature_scale: found 0"),
+        ({"batch": 25}, "batch of the poisson sampler: found 25"),
+        ({"neighbours": 21}, "neighbours: found 21"),
+        ({"neighbours": 25, "public_known": 30}, "neighbours: found 25"),
+        ({"lrs": [0.0]}, "lr: found 0"),
+        ({"head_scales": [1.0, 0.0]}, "head_scales: found 0"),
+        ({"delta": 1.0}, "delta: found 1"),
+        ({"relation": "remove_one"}, "relation: found 'remove_one'"),
+        ({"runs": 0}, "runs: found 0"),
+    ],
+)
+def test_bad_settings_are_refused_by_name_before_any_training(given, tmp_path, changes, words):
+    with watched_trainings() as seen, pytest.raises(InputError, match=re.escape(words)):
+        run(spec_of("feature_quality", **changes), given, tmp_path)
+    assert not seen and not (tmp_path / "record.json").exists()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
+def test_a_private_record_that_is_not_finite_ends_no_job(tmp_path, value):
+    given = given_in(tmp_path, x_train=value)
+    with watched_trainings() as seen:
+        rows = record_of(spec_of("feature_quality"), given, tmp_path)["metrics"]["rows"]
+    assert all(np.isfinite([row[name] for name in ("private", "public", "accuracy")]).all()
+               for row in rows)  # fmt: skip
+    assert all(each.iterates[-1]["head.weight"].isfinite().all() for each in seen)
+
+
+@pytest.fixture(scope="module")
+def pictured(given, tmp_path_factory):
+    """Records of one spec of umap, made twice."""
+    record = functools.partial(record_of, spec_of("umap"), given)
+    return [record(tmp_path_factory.mktemp(name)) for name in ("one", "two")]
+
+
+@pytest.mark.slow
+def test_a_picture_is_drawn_to_the_same_bits_again(pictured):
+    assert pictured[0] == pictured[1]
+
+
+@pytest.mark.slow
+def test_panels_come_by_lp_steps_and_then_before_early_and_late(pictured):
+    panels = pictured[0]["metrics"]["panels"]
+    assert [(each["lp_steps"], each["moment"], each["fft_steps"]) for each in panels] == [
+        (first, moment, done)
+        for first in (0, 2)
+        for moment, done in (("before", 0), ("early", 1), ("late", 3))
+    ]
+    for each in panels:
+        assert len(each["x"]) == len(each["y"]) == 12
+        assert np.isfinite([each["x"], each["y"]]).all() and np.ptp(each["x"]) > 0
+    assert len(pictured[0]["metrics"]["labels"]) == 12
+    # LP leaves features alone, so both pictures before FFT are one; later ones are not.
+    assert panels[0]["x"] == panels[3]["x"] and panels[0]["knn"] == panels[3]["knn"]
+    assert panels[1]["x"] != panels[4]["x"]
+
+
+@pytest.mark.slow
+def test_a_picture_s_budget_composes_lp_and_fft(pictured, guarantee, given, tmp_path):
+    record = pictured[0]
+    with watched_trainings() as seen:
+        record_of(spec_of("umap"), given, tmp_path)
+    for each, budget, arm in zip(
+        seen, record["metrics"]["budgets"], record["ledger"]["arms"], strict=True
+    ):
+        phases = [phase.accounted for phase in each.training.phases]
+        found = guarantee(phases, 1e-5, "add_remove").epsilon
+        assert budget["epsilon"] == pytest.approx(found, rel=1e-6) == arm["epsilon"]
+    assert [budget["lp_steps"] for budget in record["metrics"]["budgets"]] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"points": 13}, "points: found 13"),
+        ({"early": 4}, "early: found 4"),
+        ({"head_scale": 0.0}, "head_scale: found 0"),
+        ({"neighbours": 25}, "neighbours: found 25"),
+        ({"lp_steps": [-1]}, "lp_steps: found -1"),
+    ],
+)
+def test_a_picture_that_cannot_be_drawn_is_refused(given, tmp_path, changes, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        run(spec_of("umap", **changes), given, tmp_path)

@@ -1,0 +1,359 @@
+"""What the figures of lp_fft's training show, on synthetic records."""
+
+import numpy as np
+import pytest
+from figure_samples import (
+    FIGURE_FILES,
+    TABLE_FILES,
+    check_job,
+    drawn_lines,
+    in_style,
+    shown_rows,
+    smallest_text,
+)
+from lpfft_sample_records import (
+    CONTROL_ARMS,
+    EPSILONS,
+    FEW_ARMS,
+    MAIN_ARMS,
+    RECORDS,
+    clip_records,
+    feature_record,
+    lora_records,
+    strategies_record,
+    umap_record,
+)
+from scipy import stats
+
+from dpatlas.core.statistics import FAILS, HOLDS, OPEN
+from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.figures import dispatch as lp_fft
+from dpatlas.papers.lp_fft.figures import lpfft_feature_quality as lpfft_features
+from dpatlas.papers.lp_fft.figures import rows as lpfft_rows
+from dpatlas.papers.lp_fft.figures import strategies as lpfft_strategies
+from dpatlas.papers.lp_fft.figures.lpfft_umap import class_looks
+from dpatlas.show.panels import select
+
+FIGURES = {name: lp_fft.FIGURES[name] for name in RECORDS if name in lp_fft.FIGURES}
+
+
+def show(name, *records):
+    return in_style(FIGURES[name], list(records) or RECORDS[name](), {})
+
+
+def points(rows, x):
+    return tuple((row[x], row["value"]) for row in sorted(rows, key=lambda row: row[x]))
+
+
+def two_levels(**options):
+    return [strategies_record(noise, **options) for noise in (0.0, 4.0)]
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_job_writes_every_file_and_names_all_records_behind_it(name, tmp_path):
+    suffixes = FIGURE_FILES if name in FIGURES else TABLE_FILES
+    check_job(lp_fft.main, name, RECORDS[name]()[:3], {}, tmp_path, suffixes)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_text_is_smaller_than_seven_points(name):
+    figure = show(name, *RECORDS[name]()[:2]).figure
+    assert smallest_text(figure) >= 7
+    assert figure.get_figwidth() == 6.9
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_records_of_other_kinds_alone_are_refused(name):
+    other = umap_record() if name != "lpfft_umap" else feature_record()
+    with pytest.raises(InputError, match="--records"):
+        show(name, other)
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        lpfft_rows.STRATEGIES.values(),
+        (*lpfft_strategies.LEVELS, lpfft_strategies.NOT_PRIVATE),
+        lpfft_features.CURVES.values(),
+    ],
+)
+def test_series_differ_in_grey_print(looks):
+    assert len({(look.marker, look.linestyle) for look in looks}) == len(looks)
+    assert len({look.marker for look in looks}) == len(looks)
+
+
+class TestRows:
+    def test_an_interval_is_that_of_student_over_runs(self):
+        record = strategies_record(4.0)
+        rows = lpfft_rows.arm_rows(record)
+        for row, found in zip(rows, record["metrics"]["rows"], strict=True):
+            values = found["accuracy"]
+            expected = stats.t.interval(0.95, 7, np.mean(values), stats.sem(values))
+            assert (row["low"], row["high"]) == pytest.approx(expected)
+            assert row["standard_error"] == pytest.approx(stats.sem(values))
+
+    def test_one_run_has_no_interval(self):
+        row = lpfft_rows.arm_rows(strategies_record(runs=1))[0]
+        assert (row["low"], row["high"], row["standard_error"]) == (None, None, None)
+
+    def test_rates_and_steps_stand_by_phase(self):
+        one, _, two, _ = lpfft_rows.arm_rows(strategies_record())
+        assert (one["lr_first"], one["lr_second"], one["steps_second"]) == (3.0, None, None)
+        assert (two["lr_second"], two["steps_first"], two["steps_second"]) == (0.3, 15, 45)
+
+    def test_the_same_strategy_at_the_same_level_twice_is_refused(self):
+        records = [strategies_record(runs=4), strategies_record(runs=5)]
+        with pytest.raises(InputError, match="each strategy once at each level"):
+            lpfft_rows.arms(records, "strategies")
+        assert lpfft_rows.arms([*records[:1], *clip_records()], "strategies")
+
+    def test_the_share_is_chosen_on_validation_records_not_on_test_records(self):
+        record = strategies_record()
+        for row in record["metrics"]["rows"]:
+            row["validation_accuracy"] = 0.5 + (row["share"] == 0.25)
+            row["accuracy"] = [0.9 if row["share"] == 0.5 else 0.1] * 3
+        chosen = lpfft_rows.chosen_share(lpfft_rows.arm_rows(record))
+        assert [row["share"] for row in chosen] == [1.0, 0.0, 0.25]
+
+
+class TestBudgetSweep:
+    def test_csv_holds_exactly_the_points_that_are_drawn(self):
+        records = [*two_levels(arms=MAIN_ARMS + CONTROL_ARMS), *clip_records()]
+        shown = show("lpfft_budget_sweep", *records)
+        share, clip = select(shown.rows, panel="share"), select(shown.rows, panel="clip")
+        drawn = drawn_lines(shown.figure)
+        main = [row for row in share if row["strategy"] not in lpfft_strategies.CONTROLS]
+        for noise in (0.0, 4.0):
+            drawn.remove(points(select(main, noise_multiplier=noise), "share"))
+            for control in lpfft_strategies.CONTROLS:
+                rows = select(share, noise_multiplier=noise, strategy=control)
+                drawn.remove(points(rows, "share"))
+        for strategy, _ in FEW_ARMS:
+            drawn.remove(points(select(clip, strategy=strategy), "max_grad_norm"))
+        ends = {row[name] for row in shown.rows for name in ("low", "high")}
+        assert {value for line in drawn for _, value in line} == ends
+        assert len(shown_rows(shown)) == len(shown.rows) == 2 * 6 + 5 * 3
+
+    def test_every_scenario_of_two_phases_and_lora_has_a_panel(self):
+        alone = strategies_record(4.0, "only-lp", arms=(("lp", 1.0), ("fft", 0.0)))
+        other = two_levels(scenario="other", arms=FEW_ARMS)
+        shown = show("lpfft_budget_sweep", alone, *two_levels(), *other, *lora_records())
+        titles = [axes.get_title().partition("\n")[0] for axes in shown.figure.axes]
+        assert titles == ["inverted-t", "other", "lora, LoRA of rank 8", ""]
+        assert {row["strategy"] for row in select(shown.rows, group="lora")} == {
+            *("lp", "lp-lora", "lora"),
+        }
+
+    def test_a_level_looks_the_same_in_all_panels(self):
+        other = [strategies_record(noise, "other", arms=FEW_ARMS) for noise in (1.0, 4.0)]
+        shown = show("lpfft_budget_sweep", *two_levels(), *other)
+        legends = [axes.get_legend() for axes in shown.figure.axes]
+        colors = [
+            {text.get_text(): line.get_color() for text, line in zip(*entries, strict=True)}
+            for entries in ((each.get_texts(), each.get_lines()) for each in legends)
+        ]
+        assert colors[0]["4 (1.6)"] == colors[1]["4 (1.6)"] != colors[1]["1 (10.9)"]
+        assert colors[0][r"0 ($\infty$)"] == "black"
+
+    def test_a_clip_sweep_has_the_clip_of_the_scenario_itself_too(self):
+        swept = [each for each in clip_records() if each["spec"]["max_grad_norm"] != 1.0]
+        shown = show("lpfft_budget_sweep", *two_levels(), strategies_record(1.0), *swept)
+        clip = select(shown.rows, panel="clip", strategy="lp-fft")
+        assert sorted(row["max_grad_norm"] for row in clip) == [0.1, 0.3, 1.0, 3.0, 10.0]
+        assert {row["share"] for row in clip} == {0.5}
+        (own,) = select(clip, max_grad_norm=1.0)
+        assert (own["group"], own["noise_multiplier"]) == ("strategies", 4.0)
+
+    def test_a_strategy_that_is_missing_leaves_the_others(self):
+        record = strategies_record(arms=(("lp", 1.0), ("lp-fft", 0.5)), runs=1)
+        shown = show("lpfft_budget_sweep", record)
+        assert drawn_lines(shown.figure) == [points(shown.rows, "share")]
+        assert "one run on 300" in shown.notes[0]
+
+    def test_intervals_of_few_runs_do_not_stretch_accuracy_beyond_its_range(self):
+        shown = show("lpfft_budget_sweep", strategies_record(1.0, runs=2))
+        assert max(row["high"] for row in shown.rows) > 1.02
+        assert shown.figure.axes[0].get_ylim()[1] == 1.02
+
+    def test_without_two_phases_there_is_nothing_to_show(self):
+        with pytest.raises(InputError, match="no strategy of two phases"):
+            show("lpfft_budget_sweep", strategies_record(arms=(("lp", 1.0), ("fft", 0.0))))
+
+
+class TestPrivacyUtility:
+    def test_every_strategy_is_drawn_against_its_guaranteed_epsilon(self):
+        records = [strategies_record(noise, arms=FEW_ARMS) for noise in (0.0, 1.0, 4.0)]
+        shown = show("lpfft_privacy_utility", *records)
+        drawn = drawn_lines(shown.figure)
+        for strategy, _ in FEW_ARMS:
+            rows = select(shown.rows, strategy=strategy)
+            assert sorted(row["epsilon"] for row in rows if row["epsilon"]) == [1.6, 10.9]
+            assert points([row for row in rows if row["epsilon"]], "epsilon") in drawn
+
+    def test_accuracy_without_privacy_stands_right_of_every_epsilon(self):
+        records = [strategies_record(noise, arms=(("lp", 1.0),)) for noise in (0.0, 1.0, 4.0)]
+        shown = show("lpfft_privacy_utility", *records)
+        (free,) = select(shown.rows, noise_multiplier=0.0)
+        (at,) = [
+            line[0][0]
+            for line in drawn_lines(shown.figure)
+            if len(line) == 1 and line[0][1] == free["value"]
+        ]
+        assert at > EPSILONS[1.0]
+        shown.figure.draw_without_rendering()
+        labels = [text.get_text() for text in shown.figure.axes[0].get_xticklabels()]
+        assert labels == ["1.6", "11", r"$\infty$"]
+        assert free["epsilon"] is None
+
+    @pytest.mark.parametrize("noise", [0.0, 4.0])
+    def test_one_level_is_enough(self, noise):
+        shown = show("lpfft_privacy_utility", strategies_record(noise, runs=1))
+        shown.figure.draw_without_rendering()
+        labels = [text.get_text() for text in shown.figure.axes[0].get_xticklabels()]
+        assert labels == [r"$\infty$" if noise == 0 else "1.6"]
+
+    def test_labels_of_close_epsilons_do_not_run_into_each_other(self):
+        apart = lpfft_strategies._apart([0.256, 0.26, 1.28, 1.29, 12.07, 12.28])
+        assert apart == [0.256, 1.28, 12.07]
+
+    def test_every_scenario_has_a_panel(self):
+        shown = show("lpfft_privacy_utility")
+        titles = [axes.get_title().partition("\n")[0] for axes in shown.figure.axes]
+        assert titles[:4] == ["inverted-t", "strokes-xs", "leaves", "lora, LoRA of rank 8"]
+
+
+class TestFeatureQuality:
+    def test_csv_holds_exactly_the_curves_that_are_drawn(self):
+        records = [feature_record(1.0), feature_record(4.0)]
+        shown = show("lpfft_feature_quality", *records)
+        drawn = drawn_lines(shown.figure)
+        curves = select(shown.rows, part="curve")
+        names = (*lpfft_features.CONDITION, "strategy", "task")
+        for rows in lpfft_rows.grouped(curves, *names).values():
+            drawn.remove(points(rows, "step"))
+        dips = {row["value"] for row in select(shown.rows, part="dip")}
+        assert dips <= {value for line in drawn for value, _ in line}
+
+    def test_a_curve_is_the_mean_of_the_runs_at_every_step(self):
+        record = feature_record()
+        rows = lpfft_features.curve_rows(record)
+        found = record["metrics"]["rows"][1]
+        shown = select(rows, strategy=found["strategy"], head_scale=1.0, lr=5.0, task="public")
+        assert [row["step"] for row in shown] == found["steps"]
+        assert [row["value"] for row in shown] == pytest.approx(np.mean(found["public"], axis=0))
+
+    def test_a_dip_is_the_start_less_the_least_of_its_own_run(self):
+        runs = [[0.9, 0.7, 0.8], [0.8, 0.85, 0.6], [0.5, 0.6, 0.7]]
+        assert lpfft_features.dip_depth(runs) == pytest.approx([0.2, 0.2, 0.0])
+
+    def test_differences_of_dips_are_paired_and_hold_together(self):
+        record = feature_record()
+        rows = lpfft_features.dip_rows([record])
+        fft, lp_fft_row = record["metrics"]["rows"][:2]
+        depths = [
+            np.array([run[0] - min(run) for run in row["private"]]) for row in (fft, lp_fft_row)
+        ]
+        difference = depths[0] - depths[1]
+        row = select(rows, task="private", head_scale=1.0, lr=5.0)[0]
+        expected = stats.t.interval(
+            1 - 0.05 / 4, len(difference) - 1, difference.mean(), stats.sem(difference)
+        )
+        assert (row["low"], row["high"]) == pytest.approx(expected)
+        assert row["confidence"] == pytest.approx(1 - 0.05 / 4)
+
+    def test_where_lp_first_helps_and_where_it_hurts_is_told_apart(self):
+        rows = select(lpfft_features.dip_rows([feature_record()]), task="private")
+        answers = {(row["head_scale"], row["lr"]): row["answer"] for row in rows}
+        assert answers[4.0, 10.0] == HOLDS
+        assert answers[1.0, 10.0] == FAILS
+        alone = lpfft_features.dip_rows([feature_record(runs=1)])
+        assert {row["answer"] for row in alone} == {OPEN}
+        assert {row["low"] for row in alone} == {None}
+
+    def test_equal_curves_leave_the_question_open(self):
+        record = feature_record()
+        for row in record["metrics"]["rows"]:
+            row["private"] = [[0.9, 0.8, 0.9]] * 8
+            row["steps"] = [0, 5, 10]
+            row["public"] = [[0.9, 0.9, 0.9]] * 8
+        assert {row["answer"] for row in lpfft_features.dip_rows([record])} == {OPEN}
+
+    def test_one_strategy_alone_has_curves_and_no_dips(self):
+        record = feature_record()
+        rows = record["metrics"]["rows"]
+        rows[:] = [row for row in rows if row["strategy"] == "fft"]
+        shown = show("lpfft_feature_quality", record)
+        assert {row["part"] for row in shown.rows} == {"curve"}
+        assert len(shown.figure.axes) == 4
+
+    def test_backbones_are_told_apart_and_their_noises_stand_together(self):
+        few = ((4.0, 10.0),)
+        records = [
+            feature_record(noise, few, backbone=backbone)
+            for noise in (4.0, 1.0)
+            for backbone in ("strokes-xs", "fonts-s")
+        ]
+        shown = show("lpfft_feature_quality", *records)
+        titles = [axes.get_title().split("\n")[:2] for axes in shown.figure.axes[:4]]
+        assert [(name, noise.partition(" (")[0]) for name, noise in titles] == [
+            ("strokes-xs", "noise 1"),
+            ("strokes-xs", "noise 4"),
+            ("fonts-s", "noise 1"),
+            ("fonts-s", "noise 4"),
+        ]
+        labels = [text.get_text() for text in shown.figure.axes[4].get_yticklabels()]
+        assert labels[2] == "fonts-s: noise 1, head scale 4, rate 10"
+        assert len([note for note in shown.notes if note.startswith("digits from")]) == 2
+
+    @pytest.mark.parametrize(
+        ("per_noise", "in_a_line"), [(1, 4), (2, 4), (3, 3), (4, 4), (5, 4), (6, 3), (8, 4)]
+    )
+    def test_a_noise_starts_a_line_where_it_can(self, per_noise, in_a_line):
+        assert lpfft_features._in_a_line(per_noise) == in_a_line
+
+
+class TestUmap:
+    def test_csv_holds_exactly_the_points_that_are_drawn(self):
+        record = umap_record(classes=3, points=30)
+        shown = show("lpfft_umap", record)
+        rows = select(shown.rows, part="point")
+        names = ("lp_steps", "moment", "class")
+        expected = [
+            tuple((row["x"], row["y"]) for row in found)
+            for found in lpfft_rows.grouped(rows, *names).values()
+        ]
+        assert sorted(drawn_lines(shown.figure)) == sorted(expected)
+        assert len(rows) == 9 * 30
+        panels = select(shown.rows, part="panel")
+        assert [row["epsilon_of_all_steps"] for row in panels] == pytest.approx(
+            [4.0] * 3 + [4.3] * 3 + [4.6] * 3
+        )
+
+    def test_every_panel_has_limits_of_one_length_that_hold_its_points(self):
+        shown = show("lpfft_umap", umap_record())
+        points = select(shown.rows, part="point")
+        panels = lpfft_rows.grouped(points, "lp_steps", "moment").values()
+        for axes, found in zip(shown.figure.axes, panels, strict=True):
+            (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+            assert right - left == pytest.approx(high - low)
+            assert left < min(row["x"] for row in found) and max(row["x"] for row in found) < right
+            assert low < min(row["y"] for row in found) and max(row["y"] for row in found) < high
+
+    def test_classes_differ_in_colour_and_marker(self):
+        looks = class_looks([str(name) for name in range(77)])
+        assert len({tuple(look.values()) for look in looks.values()}) == 77
+        ten = list(class_looks([str(name) for name in range(10)]).values())
+        assert len({look["marker"] for look in ten}) == 10
+
+    def test_a_moment_that_is_missing_leaves_an_empty_place(self):
+        record = umap_record(lp_steps=(0, 10))
+        record["metrics"]["panels"].pop()
+        shown = show("lpfft_umap", record)
+        assert [axes.axison for axes in shown.figure.axes] == [True] * 5 + [False]
+
+    def test_kinds_of_data_stand_below_each_other_with_their_own_classes(self):
+        records = umap_record(3, 30, (0, 10)), umap_record(10, 30, (0,), data="letters")
+        shown = show("lpfft_umap", *records)
+        legends = [axes.get_legend() for axes in shown.figure.axes if axes.get_legend()]
+        assert [each.get_title().get_text() for each in legends] == ["digits", "letters"]
+        assert [len(each.get_texts()) for each in legends] == [3, 10]

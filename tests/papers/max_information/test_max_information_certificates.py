@@ -1,0 +1,257 @@
+"""Certificates: rounding against 60-digit arithmetic, coverage of error rates exactly."""
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from dpatlas.catalogue import evaluate
+from dpatlas.errors import InputError
+from dpatlas.papers.max_information.formulas.certificates import (
+    certificate,
+    certificate_exponent,
+    certificate_monte_carlo,
+    certificates_of_grid,
+    gaussian_kl,
+    kl_bernoulli,
+    kl_inverse,
+    monte_carlo_risk,
+)
+
+UNION = dict(K1=100, K2=7, delta=0.05, delta_mc=0.0125, beta=0.025)
+risks = st.floats(0, 1)
+# From 1e-30 to 1000.
+complexities = st.floats(-30, 3).map(lambda power: 10.0**power)
+
+
+def exact_kl(q, p):
+    """kl(q || p) for q < 1, q < p < 1, to 60 digits less what cancels."""
+    with localcontext() as context:
+        context.prec = 100
+        q, p = Decimal(float(q)), Decimal(float(p))
+        success = q * (q / p).ln() if q else Decimal(0)
+        return success + (1 - q) * ((1 - q) / (1 - p)).ln()
+
+
+@given(q=risks, c=complexities)
+def test_kl_inverse_is_never_below_the_true_value_and_hardly_above(q, c):
+    p = float(kl_inverse(q, c))
+    assert q <= p <= 1
+    if p < 1:
+        assert exact_kl(q, p) > Decimal(c)
+    less = p - 2e-14 * p
+    if less > q:
+        assert exact_kl(q, less) < Decimal(c)
+
+
+def test_kl_inverse_holds_rounding_errors_against_itself():
+    """Of 3000 inverses without that allowance 68 are too small."""
+    rng = np.random.default_rng(0)
+    q = np.where(rng.random(3000) < 0.5, rng.random(3000), 10 ** rng.uniform(-20, 0, 3000))
+    c = 10 ** rng.uniform(-25, 1.5, 3000)
+    for p, risk, complexity in zip(kl_inverse(q, c), q, c, strict=True):
+        assert p == 1 or exact_kl(risk, p) > Decimal(complexity)
+
+
+@pytest.mark.parametrize(
+    "q, c, expected",
+    [
+        (0.0, 0.3, -math.expm1(-0.3)),
+        (1.0, 0.3, 1.0),
+        (0.3, math.inf, 1.0),
+        (1e-310, 1e-5, 1e-5),
+        (0.25, 0.0, 0.25),
+        (0.5, 800.0, 1.0),
+    ],
+)
+def test_kl_inverse_at_the_ends(q, c, expected):
+    found = kl_inverse(q, c)
+    assert found == pytest.approx(expected, rel=1e-5 if q == 1e-310 else 1e-14)
+    assert expected <= found <= 1 or q == 1e-310
+
+
+@given(q=risks, c=st.floats(1e-12, 10))
+def test_kl_inverse_inverts_kl_and_is_below_pinsker(q, c):
+    p = kl_inverse(q, c)
+    if p < 1 - 1e-9:
+        assert kl_bernoulli(q, p) == pytest.approx(c, rel=1e-6, abs=1e-14)
+    assert p <= q + math.sqrt(c / 2) + 1e-14
+
+
+def test_theorem_2_is_a_single_prior_at_half_of_delta():
+    n, delta, kl, kappa = 60_000, 0.05, 5020.0, 42.0
+    single = certificate_exponent(kl, kappa, n, 1, 1, delta, 0.0, delta / 2)
+    assert single == pytest.approx((kl + kappa + math.log(4 * math.sqrt(n) / delta)) / n, rel=1e-13)
+    assert single >= (kl + kappa + math.log(4 * math.sqrt(n) / delta)) / n
+
+
+@given(
+    kl=st.floats(0, 1e6),
+    n=st.integers(1, 10**9),
+    K1=st.integers(1, 10**4),
+    delta=st.floats(1e-6, 0.9),
+    spent=st.floats(0, 1 - 1e-9),
+)
+def test_certificate_exponent_is_never_below_the_true_value(kl, n, K1, delta, spent):
+    beta = spent * delta
+    found = certificate_exponent(kl, 0.5, n, K1, 7, delta, 0.0, beta)
+    with localcontext() as context:
+        context.prec = 60
+        level = 2 * K1 * 7 * Decimal(n).sqrt() / (Decimal(delta) - Decimal(beta))
+        exact = (Decimal(kl) + Decimal("0.5") + level.ln()) / n
+        assert exact < Decimal(float(found)) < exact * (1 + Decimal("1e-6"))
+
+
+@given(errors=st.integers(0, 40), delta_mc=st.floats(1e-6, 0.9))
+def test_clopper_pearson_leaves_its_level_in_the_tail_exactly(errors, delta_mc):
+    """P(Bin(40, p) <= errors) <= delta_mc at the limit, in fractions, and above just before it."""
+    limit = float(monte_carlo_risk(errors / 40, 40, delta_mc, "clopper-pearson"))
+    if errors == 40:
+        assert limit == 1
+        return
+
+    def tail(p):
+        p = Fraction(p)
+        return sum(math.comb(40, k) * p**k * (1 - p) ** (40 - k) for k in range(errors + 1))
+
+    assert tail(limit) <= Fraction(delta_mc) < tail(limit * (1 - 1e-9))
+
+
+@given(errors=st.integers(0, 200), delta_mc=st.floats(1e-6, 0.5))
+def test_intervals_are_ordered(errors, delta_mc):
+    limits = [
+        monte_carlo_risk(errors / 200, 200, delta_mc, interval)
+        for interval in ("clopper-pearson", "chernoff", "paper")
+    ]
+    assert errors / 200 <= limits[0] <= limits[1] <= limits[2]
+
+
+def test_clopper_pearson_takes_the_draws_of_the_paper():
+    risk = 15_001 / 150_000
+    limits = [
+        float(monte_carlo_risk(risk, 150_000, 0.0125, interval))
+        for interval in ("clopper-pearson", "chernoff", "paper")
+    ]
+    assert limits == sorted(limits)
+    # 2.24 standard deviations for the exact one.
+    deviation = math.sqrt(risk * (1 - risk) / 150_000)
+    assert (limits[0] - risk) / deviation == pytest.approx(2.24, rel=0.01)
+
+
+@pytest.mark.parametrize("interval", ["paper", "chernoff", "clopper-pearson"])
+def test_monte_carlo_step_covers_error_rates_exactly(interval):
+    delta_mc, draws = 0.1, 50
+    limits = monte_carlo_risk(np.arange(draws + 1) / draws, draws, delta_mc, interval)
+    rates = np.append(np.linspace(0.001, 0.999, 999), limits[:-1] * (1 + 1e-9))
+    rates = rates[rates < 1]
+    missed = np.sum(
+        binom.pmf(np.arange(draws + 1), draws, rates[:, None]) * (limits < rates[:, None]), axis=1
+    )
+    assert missed.max() <= delta_mc * (1 + 1e-6)
+    if interval == "clopper-pearson":
+        assert missed.max() > 0.99 * delta_mc
+
+
+def test_certificates_of_a_grid_are_the_single_ones():
+    rng = np.random.default_rng(1)
+    risk, kl = rng.integers(0, 1000, (3, 2)) / 1000, rng.uniform(0, 50, (3, 2))
+    kappa = rng.uniform(0, 20, 3)
+    budget = dict(K1=4, K2=2, delta=0.1, delta_mc=0.02, beta=0.01)
+    plain = certificates_of_grid(risk, kl, kappa, 1000, **budget)
+    for interval in ("paper", "clopper-pearson"):
+        drawn = certificates_of_grid(risk, kl, kappa, 1000, **budget, draws=5000, interval=interval)
+        for i, j in np.ndindex(3, 2):
+            inputs = (kl[i, j], kappa[i], 1000, *budget.values())
+            assert plain[i, j] == certificate(risk[i, j], *inputs)
+            assert drawn[i, j] == certificate_monte_carlo(risk[i, j], 5000, *inputs, interval)
+    assert np.all(drawn > plain)
+
+
+@pytest.mark.parametrize(
+    "shape, paid, complaint",
+    [
+        ((5, 2), (4, 2), "K1: found 4; allowed: a whole number >= 5"),
+        ((5, 3), (9, 2), "K2: found 2; allowed: a whole number >= 3"),
+    ],
+)
+def test_more_priors_than_the_union_bound_pays_for_are_refused(shape, paid, complaint):
+    budget = dict(K1=paid[0], K2=paid[1], delta=0.1, delta_mc=0.02, beta=0.01)
+    with pytest.raises(InputError, match=complaint):
+        certificates_of_grid(np.full(shape, 0.2), np.ones(shape), np.ones(shape[0]), 99, **budget)
+
+
+def test_arrays_that_are_no_grid_are_refused():
+    with pytest.raises(InputError, match=r"found shapes \(2, 2\), \(2, 2\) and \(3,\)"):
+        certificates_of_grid(np.ones((2, 2)), np.ones((2, 2)), np.ones(3), 99, **UNION)
+    kl = np.array([[1.0, math.inf]])
+    with pytest.raises(InputError, match="kl: found an array with inf"):
+        certificates_of_grid(np.full((1, 2), 0.1), kl, np.ones(1), 99, **UNION)
+
+
+def test_infinite_kappa_certifies_nothing():
+    assert certificate(0.1, 1.0, math.inf, 1000, **UNION) == 1
+
+
+@given(
+    gap=st.floats(-3, 3),
+    scale=st.floats(0.01, 1),
+    tau=st.floats(0.01, 1),
+)
+def test_gaussian_kl_is_that_of_two_normal_laws(gap, scale, tau):
+    def closed(deviation):
+        return math.log(deviation / scale) + (scale**2 + gap**2) / (2 * deviation**2) - 0.5
+
+    assert gaussian_kl(gap, scale, tau) == pytest.approx(closed(tau), rel=1e-9, abs=1e-12)
+    found = gaussian_kl(gap, scale, tau, tau_is="variance")
+    assert found == pytest.approx(closed(math.sqrt(tau)), rel=1e-9, abs=1e-12)
+    assert found >= 0
+
+
+INPUTS = dict(risk=0.1, kl=10.0, kappa=2.0, n=1000, **UNION)
+DRAWN = dict(**INPUTS, draws=1000)
+
+
+@pytest.mark.parametrize(
+    "name, inputs, complaint",
+    [
+        (
+            "certificate",
+            {**INPUTS, "beta": 0.0375},
+            r"delta_mc \+ beta: found 0.05; allowed: a number < delta = 0.05",
+        ),
+        ("certificate", {**INPUTS, "delta_mc": 0.04}, r"delta_mc \+ beta: found 0.065"),
+        ("certificate-monte-carlo", {**DRAWN, "beta": 0.04}, r"delta_mc \+ beta: found 0.0525"),
+        ("certificate-monte-carlo", {**DRAWN, "delta_mc": 0}, "delta_mc: found 0; allowed: .*> 0"),
+        ("certificate-failure", dict(delta=0.1, delta_mc=0.1), r"delta_mc \+ beta: found 0.1"),
+        ("certificate", {**INPUTS, "risk": 1.01}, "risk: found 1.01; allowed: .*>= 0 and <= 1"),
+        ("certificate", {**INPUTS, "risk": -0.1}, "risk: found -0.1"),
+        ("certificate", {**INPUTS, "kl": "inf"}, "kl: found inf; allowed: a number >= 0"),
+        ("certificate", {**INPUTS, "kl": math.nan}, "kl: found nan"),
+        ("certificate", {**INPUTS, "kl": -1}, "kl: found -1"),
+        ("certificate", {**INPUTS, "kappa": -1}, "kappa: found -1; .*a number or infinity >= 0"),
+        ("certificate", {**INPUTS, "K1": 0}, "K1: found 0; allowed: a whole number >= 1"),
+        ("certificate", {**INPUTS, "n": 0}, "n: found 0"),
+        ("certificate", {**INPUTS, "delta": 1}, "delta: found 1"),
+        ("certificate-monte-carlo", {**DRAWN, "draws": 0}, "draws: found 0"),
+        ("certificate-monte-carlo", {**DRAWN, "interval": "wald"}, "interval: found 'wald'"),
+        (
+            "monte-carlo-risk",
+            dict(risk=0.12345, draws=1000, delta_mc=0.1, interval="clopper-pearson"),
+            "risk: found 0.12345; allowed: a multiple of 1/draws",
+        ),
+        ("kl-inverse", dict(q=1.5, c=1), "q: found 1.5"),
+        ("kl-inverse", dict(q=0.5, c=-1), "c: found -1"),
+        ("gaussian-kl", dict(mean_gap=0.1, scale=0.1, tau=0), "tau: found 0; allowed: .*> 0"),
+        ("gaussian-kl", dict(mean_gap=0.1, scale=0, tau=1), "scale: found 0"),
+        ("gaussian-kl", dict(mean_gap=0, scale=1, tau=1, tau_is="x"), "tau_is: found 'x'"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_with_what_is_allowed(name, inputs, complaint):
+    with pytest.raises(InputError, match=f"^{name}: {complaint}") as caught:
+        evaluate(name, inputs)
+    assert "\n" not in str(caught.value)

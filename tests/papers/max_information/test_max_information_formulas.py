@@ -1,0 +1,231 @@
+"""kappa and the bounds for single mechanisms: against other numerics, and against simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
+from scipy.special import expit
+
+from dpatlas.catalogue import evaluate
+from dpatlas.errors import InputError
+from dpatlas.papers.max_information.formulas.kappa import (
+    FORMS,
+    batch_moment_exponent,
+    kappa,
+    kappa_explicit,
+    kappa_of_form,
+    kappa_per_record,
+    kappa_repaired,
+    kappa_tight,
+    standing,
+)
+from dpatlas.papers.max_information.formulas.mechanisms import (
+    gaussian_leading_coefficient,
+    gaussian_root_coefficient,
+    leading_term_ratio,
+    max_information_gaussian,
+    max_information_pure_dp,
+    pure_dp_leading_coefficient,
+    pure_dp_root_coefficient,
+)
+
+settings_of_dp_sgd = dict(
+    m=st.integers(1, 10**5),
+    zeta=st.floats(1e-4, 10),
+    sigma=st.floats(0.1, 10),
+    T=st.integers(1, 10**5),
+    beta=st.floats(1e-12, 0.99),
+)
+fractions = st.floats(1e-9, 0.999)
+
+
+def printed_exponent(x, nu):
+    return (16 * nu**2 * x**2 + nu * x) / (1 - 2 * nu * x)
+
+
+def lifted_exponent(x, nu):
+    return nu * x / (1 - 2 * nu * x) - math.log1p(-2 * nu * x) / 2
+
+
+def least_charge(nu, T, log_term, exponents):
+    """T nu / 2 and the infimum over lambda in (0, r), by a scan and Brent's method."""
+    r = math.sqrt(1 / nu + 0.25) - 0.5
+
+    def charge(logit):
+        lam = r * expit(logit)
+        x = (lam + lam**2) / 2
+        if 2 * nu * x >= 1:
+            return math.inf
+        return (T * min(f(x, nu) for f in exponents) + log_term) / lam
+
+    scan = np.linspace(-30, 30, 400)
+    best = int(np.argmin([charge(point) for point in scan]))
+    around = scan[max(best - 1, 0)], scan[min(best + 1, len(scan) - 1)]
+    found = minimize_scalar(charge, bounds=around, method="bounded", options={"xatol": 1e-10})
+    return T * nu / 2 + found.fun
+
+
+@given(**settings_of_dp_sgd, E=st.integers(1, 30))
+def test_kappa_is_the_least_value_over_lambda(m, zeta, sigma, T, E, beta):
+    nu, log_term = m * zeta**2 / sigma**2, math.log(E / beta)
+    expected = E * least_charge(nu, T, log_term, [printed_exponent])
+    assert kappa(m, zeta, sigma, T, E, beta) == pytest.approx(expected, rel=1e-8)
+    expected = E * least_charge(nu, T, log_term, [printed_exponent, lifted_exponent])
+    assert kappa_tight(m, zeta, sigma, T, E, beta) == pytest.approx(expected, rel=1e-8)
+
+
+@given(**settings_of_dp_sgd, E=st.integers(1, 5))
+def test_repaired_kappa_pays_for_the_epochs_before(m, zeta, sigma, T, E, beta):
+    nu, total = m * zeta**2 / sigma**2, 0.0
+    for _ in range(E):
+        total += least_charge(nu, T, math.log(E / beta) + total, [printed_exponent])
+    assert kappa_repaired(m, zeta, sigma, T, E, beta) == pytest.approx(total, rel=1e-7)
+
+
+@given(**settings_of_dp_sgd, E=st.integers(1, 20))
+def test_forms_are_ordered(m, zeta, sigma, T, E, beta):
+    """Better F, printed, closed form; the proven composition above the printed one."""
+    setting = (m, zeta, sigma, T, E, beta)
+    tight, printed, explicit, repaired = (
+        form(*setting) for form in (kappa_tight, kappa, kappa_explicit, kappa_repaired)
+    )
+    assert tight <= printed < explicit * (1 + 1e-12)
+    assert repaired >= printed * (1 - 1e-12)
+    assert kappa_repaired(*setting, moment="minimum") <= repaired
+    if E == 1:
+        assert repaired == pytest.approx(printed, rel=1e-12)
+
+
+def test_formulas_take_grids():
+    rng = np.random.default_rng(0)
+    E = rng.integers(1, 8, 6)
+    zeta, beta = rng.uniform(0.01, 1, (5, 1)), rng.uniform(1e-6, 0.5, 6)
+    for form in FORMS:
+        together = kappa_of_form(form, 100, zeta, 2.0, 7, E, beta)
+        alone = [
+            [
+                kappa_of_form(form, 100, float(z[0]), 2.0, 7, int(e), float(b))
+                for e, b in zip(E, beta, strict=True)
+            ]
+            for z in zeta
+        ]
+        np.testing.assert_array_equal(together, alone)
+    x = rng.uniform(0.1, 5, (3, 1))
+    together = max_information_gaussian(x, beta)
+    alone = [[max_information_gaussian(float(a[0]), float(b)) for b in beta] for a in x]
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_repaired_kappa_of_many_epochs_is_infinite_and_not_nan():
+    found = kappa_repaired(5000, 0.05, 1.0, 12, np.array([1, 1000]), 0.01)
+    assert found[0] < 1000
+    assert found[1] == math.inf
+
+
+def test_only_one_epoch_or_the_repaired_form_is_called_rigorous():
+    assert [standing(form, 1) for form in FORMS] == ["rigorous"] * 4
+    assert [standing(form, 2) for form in FORMS] == ["as printed"] * 3 + ["rigorous"]
+
+
+def test_kappa_per_record_depends_less_on_n_than_on_the_noise():
+    """Tenfold each: the share falls to less than half with n, to less than a tenth with sigma."""
+    n, sigma = np.array([50_000, 500_000]), np.array([1.0, 10.0])
+    more_records = kappa_per_record(n, 5000, 0.01, 1.0, n // 5000, 1, 0.025)
+    more_noise = kappa_per_record(50_000, 5000, 0.01, sigma, 10, 1, 0.025)
+    assert 0.4 < more_records[1] / more_records[0] < 1
+    assert more_noise[1] / more_noise[0] < 0.1
+
+
+@given(y=st.floats(0.001, 0.45))
+def test_lifted_moment_is_that_of_a_normal_norm(y):
+    """E exp(y A^2), A ~ N(1, 1): the largest mean and the largest sub-Gaussian variance."""
+    mode = 1 / (1 - 2 * y)
+    value, _ = quad(lambda a: math.exp(y * a * a - (a - 1) ** 2 / 2), mode - 60, mode + 60)
+    value /= math.sqrt(2 * math.pi)
+    assert batch_moment_exponent(y, "lifted") == pytest.approx(math.log(value), rel=1e-7)
+
+
+def test_lifted_moment_is_the_smaller_one_from_where_the_docstring_says():
+    for y, smaller in ((0.0586, "lemma-10"), (0.0587, "lifted")):
+        assert batch_moment_exponent(y, "minimum") == batch_moment_exponent(y, smaller)
+        assert batch_moment_exponent(y, "lifted") != batch_moment_exponent(y, "lemma-10")
+
+
+# Two minima each: at the limit of alpha and before it.
+@example(x=4.575878237947062, beta=0.8257880411943572)
+@example(x=3.0295295020582347, beta=0.5973734741693562)
+@example(x=4.7, beta=0.8257880411943572)
+@example(x=1e-3, beta=0.75)
+@given(x=st.floats(1e-3, 1e3), beta=st.floats(1e-9, 0.99))
+def test_gaussian_max_information_is_the_least_over_alpha(x, beta):
+    found = max_information_gaussian(x, beta)
+    limit = 1 / (beta - 0.5) if beta > 0.5 else 1e26
+    near = limit * (1 - np.logspace(-15, -1, 200))
+    alphas = np.append(np.geomspace(1e-26, near[-1], 4000), near)
+    alphas = alphas[alphas * (beta - 0.5) <= 1]
+    values = x**2 * gaussian_leading_coefficient(alphas, beta)
+    values = values + x * gaussian_root_coefficient(alphas, beta)
+    # Near the limit of alpha a square root of 0 takes rounding to 1e-8.
+    assert found <= values.min() * (1 + 1e-6)
+    assert found >= values.min() * 0.999
+
+
+def test_coefficients_of_pure_privacy_are_its_max_information():
+    """At eps = (s / sigma) sqrt(2 log(1.25 / delta)), Eq. 30 is Eq. 4."""
+    m, ratio, beta, delta = 700, 0.01, 0.02, 1e-3
+    eps = ratio * math.sqrt(2 * math.log(1.25 / delta))
+    x = math.sqrt(m) * ratio
+    expected = max_information_pure_dp(m, eps, beta)
+    found = x**2 * pure_dp_leading_coefficient(delta) + x * pure_dp_root_coefficient(beta, delta)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+@given(alpha=st.floats(1e-3, 3), beta=st.floats(1e-300, 0.5), step=st.floats(1e-3, 0.9))
+def test_lemma_6_holds(alpha, beta, step):
+    """R rises in both arguments and lies in [1/4, 2], with its largest value 1.95 at (3, 1/2)."""
+    ratio = leading_term_ratio(alpha, beta)
+    assert leading_term_ratio(alpha * (1 - step), beta) < ratio
+    assert leading_term_ratio(alpha, beta * (1 - step)) < ratio
+    assert 0.25 < ratio <= leading_term_ratio(3, 0.5) < 1.95
+
+
+RUN = dict(m=250, zeta=0.1, sigma=2.0, T=4, E=1, beta=0.01)
+
+
+@pytest.mark.parametrize(
+    "name, inputs, complaint",
+    [
+        ("kappa", {**RUN, "batches": "poisson"}, "batches: found 'poisson'; allowed: one of disj"),
+        ("kappa-repaired", {**RUN, "batches": "poisson"}, "batches: found 'poisson'"),
+        ("kappa", {**RUN, "zeta": 0}, "zeta: found 0; allowed: a number > 0"),
+        ("kappa", {**RUN, "sigma": 0}, "sigma: found 0; allowed: a number > 0"),
+        ("kappa-tight", {**RUN, "T": 0}, "T: found 0; allowed: a whole number >= 1"),
+        ("kappa-tight", {**RUN, "m": 2.5}, "m: found 2.5; allowed: a whole number >= 1"),
+        ("kappa-explicit", {**RUN, "E": 0}, "E: found 0"),
+        ("kappa-explicit", {**RUN, "beta": 0}, "beta: found 0; allowed: a number > 0 and < 1"),
+        ("kappa-repaired", {**RUN, "E": 1001}, "E: found 1001; .* <= 1000"),
+        ("kappa-repaired", {**RUN, "moment": "lemma-9"}, "moment: found 'lemma-9'"),
+        ("kappa-per-record", {**RUN, "n": 999}, r"T: found 4; .*<= floor\(n/m\) = 3"),
+        ("kappa-per-record", {**RUN, "n": 1000, "form": "best"}, "form: found 'best'"),
+        ("batch-moment-exponent", {"y": 0.5}, "y: found 0.5; allowed: a number >= 0 and < 0.5"),
+        ("max-information-gaussian", {"x": 0, "beta": 0.1}, "x: found 0"),
+        ("max-information-pure-dp", {"n": 9, "eps": 0, "beta": 0.1}, "eps: found 0"),
+        ("leading-term-ratio", {"alpha": 5, "beta": 0.9}, r"alpha: found 5; .*<= .* = 2\.5"),
+        ("gaussian-root-coefficient", {"alpha": 0, "beta": 0.1}, "alpha: found 0"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_with_what_is_allowed(name, inputs, complaint):
+    with pytest.raises(InputError, match=f"^{name}: {complaint}") as caught:
+        evaluate(name, inputs)
+    assert "\n" not in str(caught.value)
+
+
+def test_steps_are_compared_with_their_own_records():
+    shares = kappa_per_record(np.array([1000, 2000]), 250, 0.1, 2.0, np.array([4, 8]), 1, 0.01)
+    assert shares.shape == (2,)
+    with pytest.raises(InputError, match="T: found 8"):
+        kappa_per_record(np.array([2000, 1000]), 250, 0.1, 2.0, np.array([4, 8]), 1, 0.01)

@@ -1,0 +1,236 @@
+"""The universe that certificates pay for: weights by hand, their sum, and coverage after looks."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import binom
+
+from dpatlas.errors import InputError
+from dpatlas.papers.max_information.formulas.certificates import (
+    certificate_exponent,
+    kl_inverse,
+    monte_carlo_risk,
+)
+from dpatlas.papers.max_information.formulas.published import PAPER_GRID
+from dpatlas.papers.max_information.formulas.universe import (
+    DIGITS,
+    certificate_universe,
+    decimal_weight,
+    setting_weight,
+    whole_weight,
+)
+
+LEVELS = {"delta": 0.05, "delta_mc": 0.0125, "beta": 0.025}
+INDEPENDENT = {
+    **{"kind": "independent", "model": "mlp", "widths": [100], "normalise": None},
+    **{"tau": 0.4, "tau_is": "deviation", "n": 1437, "look": 1, "run": 0},
+}
+DP_SGD = {**INDEPENDENT, "kind": "dp-sgd", "zeta": 0.02, "sigma": 1.0, "m": 359, "E": 3, "lr": 40.0}
+
+
+def power_share(k):
+    """Of the decimals that begin at 10^k."""
+    return Fraction(2, 3 * (abs(k) + 1) * (abs(k) + 2))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1.0, Fraction(1, 2 * 9) * power_share(0)),
+        (0.02, Fraction(1, 2 * 9) * power_share(-2)),
+        (0.015, Fraction(1, 4 * 81) * power_share(-2)),
+        (40, Fraction(1, 2 * 9) * power_share(1)),
+        (256, Fraction(1, 8 * 810) * power_share(2)),
+        (0.1307, Fraction(1, 16 * 8100) * power_share(-1)),
+        (1e-12, Fraction(1, 2 * 9) * power_share(-12)),
+        # Though its double is not 3/10 but a little less.
+        (0.3, Fraction(1, 2 * 9) * power_share(-1)),
+    ],
+)
+def test_weights_of_decimals_by_hand(value, expected):
+    assert decimal_weight(value) == pytest.approx(float(expected), rel=1e-14)
+
+
+def test_all_decimals_of_a_power_weigh_their_share_and_all_powers_one():
+    # Every decimal of at most four digits that begins at 10^k is one of 9,000.
+    for k in (-2, 0, 3):
+        values = np.array([float(f"{digits}e{k - 3}") for digits in range(1000, 10_000)])
+        share = (1 - Fraction(1, 2**DIGITS)) * power_share(k)
+        assert decimal_weight(values).sum() == pytest.approx(float(share), rel=1e-9)
+    # The tail beyond |k| = K is 4 / (3 (K + 2)), so that all powers have 1.
+    K = 500
+    tail = Fraction(4, 3 * (K + 2))
+    assert sum(power_share(k) for k in range(-K, K + 1)) + tail == 1
+
+
+def test_all_whole_numbers_weigh_one():
+    values = np.arange(1, 100_001)
+    assert whole_weight(values).sum() == pytest.approx(1 - 1 / 100_001, rel=1e-9)
+
+
+def test_all_batches_weigh_at_most_one_and_the_largest_of_a_kind_the_most():
+    for n in (60, 1437):
+        weights = {m: setting_weight(**{**DP_SGD, "n": n, "m": m}) for m in range(1, n + 1)}
+        # One batch an epoch: m from n / 2 to n, whose weights sum to 1 / 2.
+        half = sum(weight for m, weight in weights.items() if n // m == 1)
+        # Not every number of batches has a size: n = 60 has no 9.
+        assert 0.9 < sum(weights.values()) / (2 * half) < 1
+        for T in (1, 2, 3, 4):
+            alike = [weight for m, weight in weights.items() if n // m == T]
+            assert sum(alike) == pytest.approx(2 * half / (T * (T + 1)))
+            # In the order of m.
+            assert alike[-1] == pytest.approx((len(alike) + 1) * alike[0])
+
+
+def test_the_weights_of_all_settings_sum_to_at_most_one():
+    """Of a piece of the universe: a product of sums, each below what the whole list weighs."""
+    spans = {
+        "model": ("mlp", "bayes-cnn9"),
+        "tau_is": ("deviation", "variance"),
+        "tau": (0.2, 0.4, 0.15),
+        "look": (1, 2),
+        "run": (0, 1, 2),
+    }
+    more = {
+        "m": (1437, 718, 359),
+        "E": (1, 2),
+        "zeta": (0.02, 0.04, 0.015),
+        "lr": (40.0, 80.0),
+        "sampler": ("shuffled", "cyclic"),
+    }
+    normalise = (None, {"means": [0.5], "deviations": [0.3]})
+    networks = ([100], [200], [100, 100])
+
+    def total(**lists):
+        found = 0.0
+        for values in itertools.product(*lists.values()):
+            setting = dict(zip(lists, values, strict=True))
+            chosen = networks if setting["model"] == "mlp" else ([],)
+            for widths, scaling in itertools.product(chosen, normalise):
+                base = DP_SGD if setting.get("m") else INDEPENDENT
+                given = {**base, **setting, "widths": widths, "normalise": scaling}
+                found += setting_weight(**given)
+        return found
+
+    d = decimal_weight
+    taus, runs, looks = d(0.2) + d(0.4) + d(0.15), 1 - 1 / 4, 1 - 1 / 3
+    mlps = (d(100.0) + d(200.0)) / 2 + d(100.0) ** 2 / 6
+    scalings = (1 + d(0.5) * d(0.3)) / 2
+    common = (mlps + 1) / 2 * scalings * taus * runs * looks / 3
+    assert total(**spans) == pytest.approx(common, rel=1e-12)
+    # One, two and four batches of 1437: 719, 239 and 72 sizes, of which the largest is here.
+    batches = (1 + 1 / 719) / 4 + (1 + 1 / 239) / 12 + (1 + 1 / 72) / 40
+    mechanism = batches * (1 / 2 + 1 / 6)
+    mechanism *= (d(0.02) + d(0.04) + d(0.015)) * (d(40.0) + d(80.0))
+    short = {name: values[:1] for name, values in spans.items()}
+    first = total(**short)
+    assert total(**short, **more) == pytest.approx(first * mechanism, rel=1e-12)
+    # Kinds 3 x 1/3; every other factor sums to at most 1, so the whole is at most 1.
+    assert max(taus, runs, looks, mlps, scalings, mechanism) <= 1
+
+
+def test_all_printed_settings_are_in_it_and_cost_a_modest_number_of_nats():
+    costs = []
+    for zeta, lr, E, tau in itertools.product(
+        PAPER_GRID.zetas, PAPER_GRID.learning_rates, PAPER_GRID.epochs, PAPER_GRID.taus
+    ):
+        mnist = {"means": [0.1307], "deviations": [0.3081]}
+        given = {**DP_SGD, "zeta": zeta, "lr": float(lr), "E": E, "tau": tau, "n": 60_000}
+        given |= {"m": PAPER_GRID.m, "widths": [600] * 3, "normalise": mnist}
+        costs.append(-math.log(setting_weight(**given)))
+    assert 70 < min(costs) < max(costs) < 90
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"zeta": 0.012345}, r"grid.zetas: found 0.012345; allowed: at most 4 significant digits"),
+        ({"lr": 100 / 3}, "grid.lrs: found 33.3"),
+        ({"tau": 0.30000000000000004}, "grid.taus: found 0.30000000000000004"),
+        ({"m": 1438}, "grid.m: found 1438"),
+        ({"sigma": 2.0}, "grid.sigma: found 2.0; allowed: 1:"),
+        ({"sampler": "poisson"}, "priors.sampler: found 'poisson'"),
+        ({"widths": []}, "options.widths: found nothing"),
+        ({"widths": [12345]}, "options.widths: found 12345"),
+        ({"widths": [100] * 200}, "options.widths: found a setting that costs more than 576 nats"),
+        ({"normalise": {"means": [0.0], "deviations": [1.0]}}, "normalise.means: found 0.0"),
+        ({"kind": "posterior"}, "kind: found 'posterior'"),
+        ({"model": "vgg"}, "model: found 'vgg'"),
+        ({"tau_is": "width"}, "tau_is: found 'width'"),
+        ({"look": 0}, "look: found 0"),
+        ({"run": -1}, "run: found -1"),
+    ],
+)
+def test_settings_outside_of_the_universe_are_refused_by_name(changes, complaint):
+    with pytest.raises(InputError, match=complaint):
+        setting_weight(**{**DP_SGD, **changes})
+
+
+@pytest.mark.parametrize("weight", [1.0, 1 / 24, 1e-15])
+def test_the_certificate_by_roots_of_its_definition(weight):
+    errors, draws, kl, kappa, n = 1234, 10_000, 300.0, 20.0, 1437
+    delta, delta_mc, beta = LEVELS.values()
+    limit = brentq(
+        lambda p: binom.logcdf(errors, draws, p) - math.log(delta_mc * weight), 0.13, 0.9
+    )
+    left = math.log(2 * math.sqrt(n) / (delta - delta_mc - beta))
+    paid = (kl + kappa + left + math.log(1 / weight)) / n
+
+    def excess(p):
+        return limit * math.log(limit / p) + (1 - limit) * math.log((1 - limit) / (1 - p)) - paid
+
+    expected = brentq(excess, limit, 1 - 1e-12)
+    found = certificate_universe(errors / draws, draws, kl, kappa, n, weight, **LEVELS)
+    assert found == pytest.approx(expected, rel=1e-8)
+    assert found >= expected - 1e-10
+
+
+def test_equal_weights_are_the_papers_union_bound():
+    given, K1, K2 = (0.25, 2000, 90.0, 7.0, 1000), 12, 2
+    found = certificate_universe(*given, 1 / (K1 * K2), **LEVELS)
+    exponent = certificate_exponent(90.0, 7.0, 1000, K1, K2, **LEVELS)
+    limit = monte_carlo_risk(0.25, 2000, 0.0125 / 24, "clopper-pearson")
+    assert found == pytest.approx(kl_inverse(limit, exponent), rel=1e-12)
+
+
+def test_certificates_cover_the_setting_that_an_adversary_chooses_after_seeing_all():
+    """Prior i is the best of 100^i predictors on the records: max-information log 100^i.
+
+    Whoever sees records, counts and true risks picks any setting whose certificate fails.
+    """
+    rng = np.random.default_rng(0)
+    n, draws, rate, repetitions = 50, 20_000, 0.5, 2000
+    level = {"delta": 0.4, "delta_mc": 0.2, "beta": 0.0}
+    fails = {name: np.zeros(repetitions, bool) for name in ("paid", "no kappa")}
+    for i in range(1, 7):
+        # The least of so many binomials, by inversion.
+        least = -np.expm1(np.log1p(-rng.random(repetitions)) / 100**i)
+        best = binom.ppf(least, n, rate) / n
+        counted = rng.binomial(draws, best) / draws
+        for name, kappa in (("paid", i * math.log(100)), ("no kappa", 0.0)):
+            weight = float(whole_weight(i))
+            found = certificate_universe(counted, draws, 0.0, kappa, n, weight, **level)
+            fails[name] |= found < rate
+    assert fails["paid"].mean() <= 0.4
+    assert fails["no kappa"].mean() > 0.4
+
+
+def test_without_its_weight_a_setting_invented_after_a_look_is_not_covered():
+    """Predictors that ignore the records; the one that was lucky on them is chosen afterwards."""
+    rng = np.random.default_rng(1)
+    n, draws, settings, repetitions = 50, 1000, 2000, 100
+    level = {"delta": 0.3, "delta_mc": 0.15, "beta": 0.0}
+    weights = whole_weight(np.arange(1, settings + 1))
+    missed = {"paid": 0, "free": 0}
+    for _ in range(repetitions):
+        seen = rng.binomial(n, 0.5, settings) / n
+        counted = rng.binomial(draws, seen) / draws
+        for name, own in (("paid", weights), ("free", 1.0)):
+            found = certificate_universe(counted, draws, 0.0, 0.0, n, own, **level)
+            missed[name] += bool(np.any(found < 0.5))
+    assert missed["paid"] / repetitions <= 0.3
+    assert missed["free"] / repetitions > 0.6

@@ -1,0 +1,256 @@
+"""Priors: DP-SGD by hand, its noise-only twin, what is paid, and what is not paid for."""
+
+import copy
+
+import maxinf_small as small
+import numpy as np
+import pytest
+import torch
+from small_jobs import labelled
+
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.models.mean_field import flat_values, initial_network
+from dpatlas.papers.max_information.formulas.kappa import kappa
+from dpatlas.papers.max_information.jobs.priors import (
+    PAID,
+    Declared,
+    DpSgd,
+    Prior,
+    prior_ledger,
+    prior_training,
+)
+from dpatlas.privacy.noise import add_noise
+
+N = 24
+TWINS = [Prior.of(given) for given in (small.DP_SGD, small.NOISE_ONLY)]
+
+
+@pytest.fixture
+def data():
+    arrays = labelled({"train": N}, margin=4)
+    return tuple(torch.from_numpy(arrays[f"{part}_train"]) for part in "xy")
+
+
+def network():
+    keys = {"key": "max_information", "run": 0, "base_seed": 0}
+    return initial_network("mlp", (1, 4, 4), 3, widths=[6], **keys)
+
+
+def trained(prior, data, repetition=0, watch=None, noise="spec"):
+    training = prior_training(
+        prior, network(), *data, noise=Noise(noise, "keyed"), repetition=repetition
+    )
+    training.on_update = watch
+    training.run()
+    return flat_values(training.model), training
+
+
+def sums_of(prior, data, **keys):
+    """Noisy sums of every step, (steps, parameters)."""
+    found = []
+
+    def watch(step, sums):
+        found.append(torch.cat([part.flatten() for part in sums.values()]))
+
+    trained(prior, data, watch=watch, **keys)
+    return torch.stack(found)
+
+
+def noise_of(step, repetition=0):
+    parts = [torch.zeros_like(value) for value in network().parameters()]
+    add_noise(parts, 1.0, Noise("spec", "keyed"), repetition=repetition, step=step)
+    return torch.cat([part.flatten() for part in parts])
+
+
+def clipped_sum(model, x, labels, zeta):
+    """One record at a time, in float64."""
+    model = copy.deepcopy(model).double()
+    total = 0
+    for row, label in zip(x.double(), labels, strict=True):
+        loss = torch.nn.functional.cross_entropy(model(row[None]), label[None])
+        gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])
+        total = total + gradient * min(1.0, zeta / gradient.norm().item())
+    return total
+
+
+def test_a_step_is_the_sum_of_clipped_gradients_plus_the_keyed_noise_over_m(data):
+    prior = Prior("dp-sgd", DpSgd(zeta=0.1, sigma=0.7, m=N, E=1, lr=2.0))
+    expected = clipped_sum(network(), *data, zeta=0.1) + 0.7 * noise_of(0).double()
+    (released,) = sums_of(prior, data)
+    np.testing.assert_allclose(released.numpy(), expected.numpy(), atol=1e-5)
+    centre, _ = trained(prior, data)
+    by_hand = flat_values(network()).double() - 2.0 / N * expected
+    np.testing.assert_allclose(centre.numpy(), by_hand.numpy(), atol=1e-5)
+
+
+def test_an_epoch_is_floor_n_over_m_disjoint_batches_of_m(data):
+    prior = Prior("dp-sgd", DpSgd(zeta=0.1, sigma=1.0, m=7, E=3, lr=1.0))
+    _, training = trained(prior, data)
+    assert training.steps_done == 3 * (N // 7)
+    phase = prior.settings.phase(N)
+    for epoch in range(3):
+        seen = [
+            phase.sampler.batch_indices(Noise("spec", "keyed"), 0, 3 * epoch + t) for t in range(3)
+        ]
+        assert [len(batch) for batch in seen] == [7, 7, 7]
+        assert len(np.unique(np.concatenate(seen))) == 21
+
+
+def test_noise_only_releases_the_noise_of_its_twin_bit_for_bit(data):
+    dp_sgd, noise_only = TWINS
+    repetition = declared().repetition(dp_sgd, N, 1)
+    assert repetition == declared().repetition(noise_only, N, 1)
+    alone = sums_of(noise_only, data, repetition=repetition)
+    assert len(alone) == 3
+    for step, released in enumerate(alone):
+        assert torch.equal(released, noise_of(step, repetition))
+    # The twin's first step adds its signal to that.
+    batch = dp_sgd.settings.phase(N).sampler.batch_indices(Noise("spec", "keyed"), repetition, 0)
+    signal = clipped_sum(network(), data[0][batch], data[1][batch], 0.1)
+    both = sums_of(dp_sgd, data, repetition=repetition)[0]
+    np.testing.assert_allclose((both - alone[0]).numpy(), signal.numpy(), atol=1e-5)
+
+
+def test_noise_only_sees_no_record(data):
+    x, labels = data
+    broken = torch.full_like(x, torch.nan), (labels + 1) % 3
+    first, _ = trained(TWINS[1], data)
+    second, training = trained(TWINS[1], broken)
+    assert torch.equal(first, second) and training.skipped_records == 0
+    assert not torch.equal(first, trained(TWINS[0], data)[0])
+
+
+def test_tuples_samplers_and_runs_have_noise_of_their_own():
+    chosen = [
+        DpSgd(zeta, 1.0, 8, E, lr, sampler)
+        for zeta in (0.1, 0.2)
+        for lr in (2.0, 4.0)
+        for E in (1, 2)
+        for sampler in ("shuffled", "cyclic")
+    ]
+    keys = {
+        declared().repetition(Prior("dp-sgd", each), N, run) for each in chosen for run in range(3)
+    }
+    assert len(keys) == 2 * 2 * 2 * 2 * 3
+
+
+def test_a_record_that_is_not_finite_moves_nothing_and_is_counted(data):
+    x, labels = data
+    x = x.clone()
+    x[0] = torch.nan
+    centre, training = trained(TWINS[0], (x, labels))
+    assert torch.isfinite(centre).all() and training.skipped_records > 0
+
+
+def test_the_papers_kappas_are_those_of_its_grid():
+    level = 0.025 / 100
+    mnist = Prior("dp-sgd", DpSgd(zeta=0.01, sigma=1.0, m=5000, E=1, lr=100.0))
+    cifar = Prior("dp-sgd", DpSgd(zeta=0.01, sigma=1.0, m=5000, E=10, lr=100.0))
+    assert round(mnist.kappa("optimised", 60_000, level)) == 42
+    assert round(cifar.kappa("optimised", 50_000, level)) == 447
+    assert mnist.kappa("tight", 60_000, level) == pytest.approx(32.2, abs=0.05)
+    assert mnist.kappa("rigorous", 60_000, level) == mnist.kappa("tight", 60_000, level)
+    assert cifar.kappa("rigorous", 50_000, level) > 10 * cifar.kappa("tight", 50_000, level)
+
+
+def test_only_a_centre_that_saw_records_has_a_price():
+    found = [Prior("independent"), TWINS[1]]
+    for form in ("optimised", "explicit", "tight", "repaired", "rigorous"):
+        assert [prior.kappa(form, N, 0.01) for prior in found] == [0.0, 0.0]
+    paid = TWINS[0].kappa("optimised", N, 0.01)
+    assert paid == float(kappa(8, 0.1, 1.0, 3, 1, 0.01)) > 0
+
+
+def test_a_priors_ledger_says_what_is_private_and_that_kappa_is_paid():
+    entry = prior_ledger(TWINS[0], N, 0.01, delta=1e-5, noise_source="keyed")
+    assert entry["paid"] == PAID and "kappa" in PAID and "not epsilon" in PAID
+    assert entry["kappa"]["optimised"] == TWINS[0].kappa("optimised", N, 0.01)
+    assert entry["epsilon"] > 0 and entry["delta"] == 1e-5
+    assert entry["noise_multiplier"] == pytest.approx(10.0) and entry["clip"] == 0.1
+    assert entry["sampler"]["name"] == "shuffled" and entry["steps"] == 3
+    assert "replace one" in entry["neighbour_relation"]
+
+
+def test_a_priors_ledger_counts_the_steps_that_its_training_takes(data):
+    _, training = trained(TWINS[0], data)
+    (phase,) = training.ran.phases
+    entry = prior_ledger(TWINS[0], N, 0.01, delta=1e-5, noise_source="keyed")
+    assert (entry["steps"], entry["noise_multiplier"]) == (phase.steps, phase.noise_multiplier)
+    assert entry["clip"] == training.ran.max_grad_norm[0]
+    assert entry["epsilon"] == training.guarantee(1e-5, "replace_one").epsilon
+
+
+def declared(**changes):
+    return Declared.of({**small.FIELDS, **changes})
+
+
+def grid(**changes):
+    return {**small.FIELDS["grid"], **changes}
+
+
+def test_the_whole_grid_is_paid_for_where_K1_covers_it():
+    assert len(declared().lowest_kappa(N)) == 8
+    declared().check(TWINS, [0.2, 0.4], N)
+
+
+def test_a_smaller_K1_pays_for_the_tuples_of_lowest_kappa():
+    """kappa rises with zeta and E: (.1, E 1) first, two rates each."""
+    fewer = declared(K1=2)
+    assert [(each.zeta, each.E) for each in fewer.lowest_kappa(N)] == [(0.1, 1), (0.1, 1)]
+    fewer.check(TWINS, [0.2], N)
+    dear = [Prior("dp-sgd", DpSgd(**{**small.TUPLE, "zeta": 0.2}))]
+    with pytest.raises(InputError, match=r"zeta 0\.2, lr 2, E 1; allowed: one of the 2 tuples"):
+        fewer.check(dear, [0.2], N)
+
+
+@pytest.mark.parametrize(
+    ("changes", "given", "message"),
+    [
+        ({}, {"zeta": 0.15}, "zeta 0.15, lr 2, E 1; allowed: one of the 8 tuples"),
+        ({}, {"lr": 3.0}, "lr 3"),
+        ({}, {"E": 3}, "E 3"),
+        ({}, {"m": 6}, "m 6, sigma 1; allowed: m 8, sigma 1, as declared"),
+        ({}, {"sigma": 0.5}, "sigma 0.5"),
+        ({"grid": grid(m=25)}, {"m": 25}, "grid.m: found 25; allowed: at most n_train = 24"),
+        ({"K2": 1}, {}, "K2: found 1; allowed: a whole number >= 2, the number tried"),
+        ({"grid": grid(taus=[0.4])}, {}, "taus: found 0.2; allowed: of the declared grid: 0.4"),
+        ({"grid": grid(taus=[0.0, 0.2])}, {}, "grid.taus"),
+    ],
+)
+def test_what_is_not_declared_is_refused(changes, given, message):
+    prior = Prior("dp-sgd", DpSgd(**{**small.TUPLE, **given}))
+    with pytest.raises(InputError, match=message):
+        declared(**changes).check([prior], [0.2], N)
+
+
+def test_fewer_paid_tuples_than_tried_ones_are_refused():
+    more = [Prior("dp-sgd", DpSgd(**{**small.TUPLE, "lr": lr})) for lr in (2.0, 4.0)]
+    with pytest.raises(InputError, match="K1: found 1; allowed: a whole number >= 2"):
+        declared(K1=1).check(more, [0.2], N)
+    # Kinds are compared, not chosen among, so each has the budget for itself.
+    with pytest.raises(InputError, match="one of the 1 tuples"):
+        declared(K1=1).check([more[1]], [0.2], N)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"kind": "public"}, "one of independent, dp-sgd, noise-only"),
+        ({**small.DP_SGD, "sampler": "poisson"}, "'poisson'; allowed: one of shuffled, cyclic"),
+        ({**small.DP_SGD, "zeta": 0.0}, "priors.zeta"),
+        ({**small.DP_SGD, "m": 0}, "priors.m"),
+        ({**small.DP_SGD, "momentum": 0.9}, "dp-sgd with momentum"),
+        ({"kind": "dp-sgd", "zeta": 0.1}, "dp-sgd without E"),
+        ({"kind": "independent", "zeta": 0.1}, "independent with zeta; allowed: no settings"),
+    ],
+)
+def test_bad_priors_are_refused_by_name(given, message):
+    with pytest.raises(InputError, match=message):
+        Prior.of(given)
+
+
+def test_a_batch_of_more_records_than_there_are_is_refused(data):
+    prior = Prior("dp-sgd", DpSgd(**{**small.TUPLE, "m": 25}))
+    with pytest.raises(InputError, match=r"priors\.m: found 25; allowed: at most n_train = 24"):
+        trained(prior, data)

@@ -1,0 +1,75 @@
+"""Which prior is selected, and among which the selection is allowed."""
+
+import pytest
+
+from dpatlas.errors import InputError
+from dpatlas.papers.max_information.selection import RIGOROUS, settings_of
+
+
+def row(prior="dp-sgd", run=0, bound=0.5, tau=0.05, proven=0.5, **keys):
+    tuples = {"zeta": 0.01, "sigma": 1.0, "m": 100, "E": 1, "lr": 5.0}
+    if prior == "independent":
+        tuples = dict.fromkeys(tuples)
+    return {**tuples, **keys, "prior": prior, "run": run, "tau": tau} | {
+        "certificate_posterior": bound,
+        "certificate_rigorous": proven,
+    }
+
+
+def record(*rows, name="a", **fields):
+    looks = {"number": 1, "registered": True, "others": []}
+    budget = {"K1": 2, "K2": 1, "beta": 0.025, "looks": looks}
+    spec = {"kind": "certificates", "priors": name, **budget, **fields}
+    return {"id": name, "spec": spec, "metrics": {"rows": list(rows)}}
+
+
+def test_every_run_selects_its_own_least_certificate_of_a_kind():
+    rows = [
+        *(row(run=1, bound=0.4), row(run=1, bound=0.3, E=5), row(run=0, bound=0.2)),
+        *(row(run=0, bound=0.35, E=5), row("independent", run=0, bound=0.1)),
+    ]
+    (setting,) = settings_of([record(*rows)])
+    chosen = [(each["run"], each["E"]) for each in setting.selected("dp-sgd")]
+    assert chosen == [(0, 1), (1, 5)]
+    assert setting.selected("noise-only") == []
+    assert setting.kinds == ["independent", "dp-sgd"]
+    assert setting.tried("dp-sgd") == (2, 1)
+
+
+def test_of_equal_certificates_the_first_is_selected():
+    (setting,) = settings_of([record(row(lr=5.0), row(lr=20.0))])
+    assert setting.selected("dp-sgd")[0]["lr"] == 5.0
+
+
+def test_another_certificate_may_select_another_prior():
+    (setting,) = settings_of([record(row(bound=0.4), row(bound=0.3, E=5, proven=0.9))])
+    assert setting.selected("dp-sgd")[0]["E"] == 5
+    assert setting.selected("dp-sgd", RIGOROUS)[0]["E"] == 1
+
+
+def test_records_that_differ_in_priors_alone_are_one_setting():
+    pair = [record(row(bound=0.4)), record(row(bound=0.3, E=5), name="b")]
+    (setting,) = settings_of(pair)
+    assert setting.ids == ["a", "b"]
+    assert setting.selected("dp-sgd")[0]["E"] == 5
+    assert len(settings_of([pair[0], record(row(), name="b", seed=1)])) == 2
+
+
+@pytest.mark.parametrize(
+    ("other", "complaint"),
+    [
+        (record(row(lr=1.0), row(lr=2.0), name="b"), "K1: found 2; .* >= 3"),
+        (record(row(tau=0.06), name="b"), "K2: found 1; .* >= 2"),
+        (record(row(bound=0.3), name="b"), "a and b: found a prior twice"),
+    ],
+)
+def test_what_the_union_bound_does_not_pay_for_is_refused(other, complaint):
+    with pytest.raises(InputError, match=complaint):
+        settings_of([record(row()), other])
+
+
+def test_kinds_of_priors_are_counted_apart():
+    """A certificate of one kind is paid for by the tuples of that kind."""
+    rows = [row(lr=lr, prior=prior) for lr in (1.0, 2.0) for prior in ("dp-sgd", "noise-only")]
+    (setting,) = settings_of([record(*rows)])
+    assert setting.tried("noise-only") == setting.tried("dp-sgd") == (2, 1)

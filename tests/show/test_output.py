@@ -1,0 +1,129 @@
+"""The files that figure and table jobs write."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from figure_samples import csv_rows
+from kl_sample_records import depth_sweep
+
+from dpatlas.errors import EXIT_BAD_INPUT, run_command
+from dpatlas.papers.kl_privacy.figures.dispatch import FIGURES, TABLES, main
+from dpatlas.show.output import to_csv
+from dpatlas.show.tables import Math, Measured, Part, to_markdown, to_tex
+
+
+def made(tmp_path, tier="trial"):
+    return {path.name: path.read_bytes() for path in (tmp_path / tier / "made").iterdir()}
+
+
+@pytest.mark.parametrize("name", [*FIGURES, *TABLES])
+def test_a_job_writes_its_files_and_a_lineage_that_accounts_for_them(job, tmp_path, name):
+    assert main(job(name)) == 0
+    files = made(tmp_path)
+    kinds = ("csv", "pdf", "png", "svg") if name in FIGURES else ("csv", "md", "tex")
+    assert sorted(files) == [f"{name}.{kind}" for kind in kinds]
+    lineage = json.loads((tmp_path / "trial" / "lineage" / f"{name}.json").read_text())
+    assert lineage["kind"] == ("figure" if name in FIGURES else "table")
+    assert lineage["outputs"] == {
+        file: hashlib.sha256(content).hexdigest() for file, content in files.items()
+    }
+    for identifier, entry in lineage["records"].items():
+        record = tmp_path / "trial" / entry["path"]
+        assert json.loads(record.read_text())["id"] == identifier
+        assert entry["sha256"] == hashlib.sha256(record.read_bytes()).hexdigest()
+    rows = csv_rows(files[f"{name}.csv"])
+    behind = {identifier for row in rows for identifier in row["runs"].split(";")}
+    assert behind == set(lineage["records"])
+    assert b"\r" not in files[f"{name}.csv"]
+
+
+def test_another_process_writes_the_same_bytes_and_never_imports_torch(job, tmp_path):
+    arguments = job("kl_vs_width")
+    main(arguments)
+    first = made(tmp_path)
+    code = (
+        "import sys; from dpatlas.papers.kl_privacy.figures.dispatch import main; "
+        "sys.exit(main(sys.argv[1:]) or 'torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
+    assert made(tmp_path) == first
+
+
+def test_the_tier_stands_in_figures_and_tables(job, tmp_path):
+    main(job("kl_vs_width", tier="my-tier"))
+    main(job("kl_constants", tier="my-tier"))
+    files = {
+        name: content
+        for name, content in made(tmp_path, "my-tier").items()
+        if not name.endswith(("pdf", "png"))
+    }
+    assert all(b"tier my-tier" in files[name] for name in files if not name.endswith("csv"))
+    for name in ("kl_vs_width.csv", "kl_constants.csv"):
+        assert {row["tier"] for row in csv_rows(files[name])} == {"my-tier"}
+
+
+def test_smoke_says_that_its_numbers_mean_nothing(job, tmp_path):
+    main(job("kl_vs_width", tier="smoke"))
+    assert "numbers mean nothing" in made(tmp_path, "smoke")["kl_vs_width.svg"].decode()
+
+
+def test_svg_keeps_its_text_and_files_name_no_date_or_version(job, tmp_path):
+    main(job("kl_vs_width"))
+    files = made(tmp_path)
+    assert b"KL privacy loss (nats)" in files["kl_vs_width.svg"]
+    for name, content in files.items():
+        assert not any(
+            word in content for word in (b"Matplotlib v", b"CreationDate", b"<dc:date")
+        ), name
+
+
+def test_bad_input_is_one_line_and_writes_nothing(job, tmp_path, capsys):
+    whole = job("kl_vs_depth")
+    short = job("kl_vs_depth", depth_sweep(steps=6))
+    cases = {
+        "no such file": [*whole, str(tmp_path / "absent" / "record.json")],
+        "another name": ["kl_vs_time", *whole[1:]],
+        "settings that are no object": [*whole[:4], "[1]", *whole[5:]],
+        "too short for the horizon": short,
+    }
+    for case, arguments in cases.items():
+        assert run_command(main, arguments) == EXIT_BAD_INPUT, case
+        assert capsys.readouterr().err.count("\n") == 1, case
+    assert not (tmp_path / "trial" / "made").exists()
+    assert not (tmp_path / "trial" / "lineage").exists()
+
+
+def test_csv_keeps_every_digit_and_the_order_of_columns():
+    rows = [{"b": 1 / 3, "a": None, "runs": ["x", "y"]}, {"a": 2, "b": float("inf"), "runs": ["x"]}]
+    text = to_csv(("a", "b"), rows, "trial").decode()
+    assert text == f"a,b,tier,runs\n,{1 / 3!r},trial,x;y\n2,inf,trial,x\n"
+    with pytest.raises(TypeError, match="c"):
+        to_csv(("a",), [{"c": 1, "runs": []}], "trial")
+
+
+def test_tables_escape_text_and_keep_math():
+    part = Part(
+        "50 % of a|b",
+        ("x_1", Math(r"\beta_l"), "value"),
+        [("a|b & c", Math(r"\frac{1}{2}"), Measured(1234.5, 6.78)), ("", None, 1.5e-7)],
+    )
+    assert to_markdown([part], "tier t").splitlines() == [
+        r"**50 % of a\|b**",
+        "",
+        r"| x_1 | $`\beta_l`$ | value |",
+        "| --- | --- | ---: |",
+        r"| a\|b & c | $`\frac{1}{2}`$ | 1234.5 ± 6.8 |",
+        "|  |  | 1.5e-07 |",
+        "",
+        "_tier t_",
+    ]
+    tex = to_tex([part], "tier_t")
+    assert r"a|b \& c & $\frac{1}{2}$ & 1234.5 $\pm$ 6.8 \\" in tex
+    assert r"& $1.5 \times 10^{-7}$ \\" in tex
+    assert r"x\_1 & $\beta_l$ & value \\" in tex
+    assert r"\multicolumn{3}{r}{\footnotesize tier\_t}" in tex
