@@ -15,6 +15,7 @@ from dpatlas.core.canonical import canonical_json
 from dpatlas.core.environment import keep_caches_in
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
+from dpatlas.registry import all_blocks
 
 TESTS = Path(__file__).parent
 # UMAP is compiled for half a minute: once, for all copies of the project. Before any import of it.
@@ -83,21 +84,28 @@ def training_spec():
 
 @pytest.fixture
 def job(tmp_path):
-    """Write records as runs would; the arguments of the job that makes `name` of them."""
+    """Write records as runs would; the arguments with which `dpatlas.show.make` draws `name`."""
 
     def arguments(name, records=None, tier="trial", settings=SETTINGS):
         records = RECORDS[name]() if records is None else records
+        (module,) = (
+            block.product_module(name)
+            for block in all_blocks().values()
+            if name in {product.name for product in block.load("products").PRODUCTS}
+        )
         root = tmp_path / tier
         paths = []
         for record in records:
-            path = root / "runs" / "kl_privacy" / record["id"] / "record.json"
+            path = root / "runs" / record["key"] / record["id"] / "record.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(record))
             paths.append(str(path))
+        listed = root / f"{name}.txt"
+        listed.write_text("".join(f"{path}\n" for path in paths))
         return [
-            *(name, "--tier", tier, "--settings", canonical_json(settings)),
+            *(module, "--tier", tier, "--settings", canonical_json(settings)),
             *("--output", str(root / "made"), "--lineage", str(root / "lineage" / f"{name}.json")),
-            *("--records", *paths),
+            *("--records", str(listed)),
         ]
 
     return arguments

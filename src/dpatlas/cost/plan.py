@@ -24,6 +24,8 @@ STARTING_S, DRAWING_MB, DRAWING_BYTES = 1.2, 200, 400_000
 class Job:
     """One job of the run. `work` is None for drawing and reading, whose time is a constant.
 
+    gpu: whether its work moves to a GPU if there is one.
+
     disk_bytes: of what it writes, where `work` does not say it.
     """
 
@@ -31,6 +33,7 @@ class Job:
     kind: str
     done: bool
     work: Work | None = None
+    gpu: bool = False
     memory_mb: float = DRAWING_MB
     disk_bytes: float = DRAWING_BYTES
 
@@ -120,7 +123,7 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
 
 
 def _on_gpu(job: Job, gpu: bool) -> bool:
-    return gpu and job.work is not None and job.work.on_gpu
+    return gpu and job.gpu
 
 
 def _seconds(job: Job, rates: Mapping[str, Rates], gpu: bool) -> float:

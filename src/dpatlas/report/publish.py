@@ -24,10 +24,10 @@ from dpatlas.errors import InputError
 from dpatlas.report.kept import CLAIMS, Kept, kept_of
 from dpatlas.report.lineage import (
     COST,
-    EXPERIMENTS,
     MANIFEST,
     digest_now,
     file_sha256,
+    job_module,
     read_lineage,
 )
 from dpatlas.report.lineage_text import duration
@@ -178,7 +178,9 @@ def _manifest(
         if record["data"] is not None:
             data[record["data"]["sha256"]] = record["data"]
         versions[canonical_json(record["versions"])] = record["versions"]
-        code.setdefault(f"{EXPERIMENTS}.{record['key']}", set()).add(record["code_digest"])
+        code.setdefault(job_module(record["key"], record["spec"]["kind"]), set()).add(
+            record["code_digest"]
+        )
         records[name] = {
             "sha256": file_sha256(path),
             "code_digest": record["code_digest"],

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpatlas.config.own import check_backbone
-from dpatlas.config.sizes import array_mb, check_records
+from dpatlas.config.sizes import check_records
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
 KEY = "pretrain"
-MODULE = "dpatlas.checks.pretrain.jobs.dispatch"
 # What the block sets for all backbones and each backbone may set for itself.
 SIZES = ("n_train", "n_test")
 COUNTS = ("epochs", "batch")
@@ -29,13 +28,6 @@ OF_IMPORTED = ("source", "model", "options", "image_shape")
 # What says nothing about an imported network: MoCo's weights lie in a file that the config names.
 OF_FILE = ("file", "sha256")
 FROM_FILES = ("moco",)
-
-FIGURES = {"pretrain_samples": ("backbones", "transfer")}
-TABLES: dict[str, tuple[str, ...]] = {}
-# Where a paper shows what each of them reproduces.
-PLACES = {
-    "pretrain_samples": "none: public data",
-}
 
 
 def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
@@ -114,19 +106,6 @@ def check_private(config: Mapping[str, Any], place: str, chosen: Mapping[str, An
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Nothing: the figure is made of the records alone."""
     return {}
-
-
-def device(spec: Spec, chosen: str) -> str:
-    """Training gains from a GPU, the measurement is scikit-learn's."""
-    return chosen if spec.fields["kind"] == "backbone" else "cpu"
-
-
-def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: interpreter and torch, images, a batch's activations."""
-    if spec.fields["kind"] == "imported":
-        # The weights as they are read, in the published network, in ours and as they are written.
-        return 2100 if spec.fields["model"] == "imagenet-alexnet" else 1500
-    return round(1100 + 3 * array_mb(spec.fields["data"]))
 
 
 def weights_file(config: Mapping[str, Any], spec: Spec) -> str:

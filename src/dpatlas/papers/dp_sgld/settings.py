@@ -5,41 +5,15 @@ from typing import Any
 
 from dpatlas.checks.pretrain.settings import backbone_spec, check_private
 from dpatlas.config.common import run_spec
-from dpatlas.config.sizes import array_mb, check_records, features_mb
+from dpatlas.config.sizes import check_records
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
 KEY = "dp_sgld"
-MODULE = "dpatlas.papers.dp_sgld.jobs.dispatch"
 
-FIGURES = {
-    "sgld_privacy_loss": ("privacy_loss",),
-    "sgld_counterexample": ("counterexample",),
-    "sgld_utility": ("utility",),
-    "sgld_long_training": ("long_training",),
-}
-TABLES = {
-    "sgld_accuracy_constant": ("accuracy",),
-    "sgld_accuracy_decreasing": ("accuracy",),
-    "sgld_finetune": ("finetune",),
-    "sgld_constants": ("accuracy",),
-    "sgld_published": ("privacy_loss", "accuracy"),
-}
 # Lists of numbers, which a config may write as whole ones.
 REALS = ("epsilons", "lambdas", "lrs", "sigma2s", "etas", "lambda", "lr")
 REAL = ("epsilon", "delta", "max_grad_norm", "feature_norm", "lambda", "radius", "step_size")
-# Where a paper shows what each of them reproduces.
-PLACES = {
-    "sgld_privacy_loss": "Thm 3.2 (the paper has no such figure)",
-    "sgld_counterexample": "Thm 3.2 (ours)",
-    "sgld_utility": "Thms 4.1-4.4",
-    "sgld_long_training": "ours",
-    "sgld_accuracy_constant": "Table 1",
-    "sgld_accuracy_decreasing": "Table 2",
-    "sgld_finetune": "Table 3",
-    "sgld_constants": "Table 4",
-    "sgld_published": "Tables 1, 2 and the authors' code",
-}
 
 
 def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
@@ -75,27 +49,9 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def device(spec: Spec, chosen: str) -> str:
-    """Fine-tuning gains from a GPU; softmax regression on features does not."""
-    return chosen if spec.fields["kind"] == "finetune" else "cpu"
-
-
-def takes_features(spec: Spec) -> bool:
+def takes_features(fields: Mapping[str, Any]) -> bool:
     """Whether the job trains on a frozen backbone's features, and reads no image."""
-    return spec.fields.get("features") in ("penultimate", "softmax")
-
-
-def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: interpreter, torch and accountants; images or features.
-
-    Fine-tuning keeps what its first trained part sees: a few times the images.
-    """
-    data = spec.fields.get("data")
-    if data is None:
-        return 1000
-    if takes_features(spec):
-        return round(1000 + 5 * features_mb(data))
-    return round(1000 + (10 if spec.fields["kind"] == "finetune" else 4) * array_mb(data))
+    return fields.get("features") in ("penultimate", "softmax")
 
 
 def _trained(config: Mapping[str, Any], kind: str, chosen: Mapping[str, Any]) -> Spec:

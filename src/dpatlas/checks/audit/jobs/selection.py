@@ -20,7 +20,7 @@ from dpatlas.core.guard import real
 from dpatlas.core.progress import say
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import Guarantee
 from dpatlas.privacy.ledger import PUBLIC, Ran, ledger, private_selection
@@ -268,3 +268,8 @@ def selection_ledger(selection: Selection) -> dict[str, Any]:
 def in_words(guarantee: Guarantee) -> str:
     """Epsilon, delta and relation in one line."""
     return f"epsilon {guarantee.epsilon:.6g} at delta {guarantee.delta:g} ({guarantee.relation})"
+
+
+KIND = Kind(
+    legacy(select), spec=LegacyFields, packages=("torch", "numpy", "scipy", "dp-accounting")
+)

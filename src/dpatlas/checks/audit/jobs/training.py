@@ -23,7 +23,7 @@ from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import Phase, calibrate, guarantee
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger, tuning_of
@@ -255,3 +255,6 @@ def summary(
         "records with other seeds; the ledger says what that costs",
         "audit": None,
     }
+
+
+KIND = Kind(legacy(train), spec=LegacyFields, packages=("torch", "numpy", "scipy", "dp-accounting"))

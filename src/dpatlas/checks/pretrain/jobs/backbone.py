@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from dpatlas.data.generated import SOURCES
 from dpatlas.data.prepared import Prepared
 from dpatlas.data.registry import find
 from dpatlas.errors import InputError, RunError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.models.backbone import save
 from dpatlas.models.build import NAMES, build
 from dpatlas.models.precision import passes
@@ -52,14 +51,14 @@ LEDGER = {
 }
 
 
-def backbone(job: Job, folder: Path) -> dict[str, Any]:
+def backbone(job: Job) -> dict[str, Any]:
     """Train the spec's network, write it to `folder`; metrics as in `_summary`.
 
     Raises InputError for bad settings, for data without test records and for data that are neither
     generated nor declared public (`declared_public` of the spec: why they are); RunError if the
     training diverges.
     """
-    fields = job.spec.fields
+    folder, fields = job.backbone_to_write(), job.spec.fields
     for name, domain in DOMAINS.items():
         domain.check(name, fields[name])
     origin = _public_origin(job.data, fields.get("declared_public"))
@@ -244,3 +243,8 @@ def _summary(
         "image_shape": list(data.image_shape),
         "examples": examples(data),
     }
+
+
+KIND = Kind(
+    legacy(backbone), spec=LegacyFields, packages=("torch", "torchvision", "numpy", "scikit-learn")
+)

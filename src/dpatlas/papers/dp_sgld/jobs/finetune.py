@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.private_records import PARTS, check_parts, identity, load_backbone
 from dpatlas.jobs.search import Search, Setting, Trial, accuracy
@@ -195,3 +195,11 @@ def arm_name(row: dict[str, Any]) -> str:
 def _outputs(model: nn.Module, x: Tensor) -> Tensor:
     with torch.no_grad():
         return torch.cat([model(rows) for rows in x.split(CHUNK)])
+
+
+KIND = Kind(
+    legacy(finetune),
+    spec=LegacyFields,
+    packages=("torch", "numpy", "scipy", "dp-accounting"),
+    reads_images=False,
+)

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpatlas.core.guard import integer, real
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.search import Setting
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
@@ -87,3 +87,11 @@ def settings_of(
             problem, arm.method, arm.comparison, "constant", lam, arm.steps, problem.n
         )
         yield langevin_setting(plan, arm.epsilon, split)
+
+
+KIND = Kind(
+    legacy(long_training),
+    spec=LegacyFields,
+    packages=("torch", "numpy", "scipy", "dp-accounting"),
+    reads_images=False,
+)

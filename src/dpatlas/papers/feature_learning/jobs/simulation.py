@@ -25,7 +25,7 @@ import numpy as np
 from dpatlas.core.guard import integer, one_of
 from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.papers.feature_learning.formulas.single_index import link as link_of
 from dpatlas.papers.feature_learning.jobs.draws import REAL, Draw, Records, draw
 from dpatlas.papers.feature_learning.jobs.layers import (
@@ -331,3 +331,6 @@ def _ledger(fields: dict[str, Any], conditions: Sequence[Rules]) -> dict[str, An
         "holds_for": holds_for(fields["noise_source"], "one network of one arm"),
         "arms": arms,
     }
+
+
+KIND = Kind(legacy(simulation), spec=LegacyFields, packages=("numpy", "scipy"))

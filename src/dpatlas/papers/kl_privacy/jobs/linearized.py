@@ -9,7 +9,7 @@ from torch import Tensor
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.models.mlp import initial_weights, output_gradient_norms, output_jacobian_gram
 from dpatlas.papers.kl_privacy.formulas.theorems import (
     excess_risk_time,
@@ -257,3 +257,6 @@ def _double_weights(job: Job, init, d, width, depth, outputs, run) -> list[Tenso
         base_seed=job.spec.fields["seed"],
     )
     return [torch.from_numpy(weight).double() for weight in weights]
+
+
+KIND = Kind(legacy(linearized), spec=LegacyFields, packages=("torch", "numpy"))

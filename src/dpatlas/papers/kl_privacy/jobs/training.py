@@ -10,7 +10,7 @@ from torch import Tensor
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.data.prepared import Prepared
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.models.mlp import initial_weights
 from dpatlas.papers.kl_privacy.formulas.theorems import kl_step
 from dpatlas.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
@@ -273,3 +273,6 @@ def _first_bad(kl: np.ndarray) -> int | None:
 def _parameters(fields: dict[str, Any], d: int) -> int:
     sizes = [d, *[fields["width"]] * (fields["depth"] - 1), fields["outputs"]]
     return sum(out * into for into, out in itertools.pairwise(sizes))
+
+
+KIND = Kind(legacy(training), spec=LegacyFields, packages=("torch", "numpy"))

@@ -16,7 +16,7 @@ from torch import nn
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import say
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.jobs.private_plan import EVERY_ITERATE, calibrate_steps
 from dpatlas.jobs.private_records import PARTS, check_parts, identity, load_backbone
 from dpatlas.jobs.search import Search, Setting, Trial, accuracy
@@ -297,3 +297,10 @@ def _check_split(steps: int, share: float) -> None:
     if 0 in split_steps(steps, share):
         allowed = f"a share that gives both of the phases one of the {steps} steps at least"
         raise InputError("share", share, allowed)
+
+
+KIND = Kind(
+    legacy(strategies),
+    spec=LegacyFields,
+    packages=("torch", "numpy", "scipy", "dp-accounting", "scikit-learn", "umap-learn"),
+)

@@ -17,7 +17,7 @@ from torch import Tensor
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.models.mean_field import MeanField, flat_values
 from dpatlas.models.network import Network
 from dpatlas.papers.max_information.formulas.kappa import FORMS, standing
@@ -284,3 +284,8 @@ def agreement(job: Job) -> dict[str, Any]:
             progress.advance(f"{what} {method}")
     metrics = {**facts_of(problem), "diverged": diverged, "rows": stages.rows}
     return {"metrics": metrics, "ledger": ledger_of(problem)}
+
+
+KIND = Kind(
+    legacy(certificates), spec=LegacyFields, packages=("torch", "numpy", "scipy", "dp-accounting")
+)
