@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from dpatlas.data import prepare as module
 from dpatlas.data.prepare import main, permutation, prepare, scale
 from dpatlas.data.prepared import load
-from dpatlas.data.registry import CIFAR10, DIGITS
+from dpatlas.data.sets.cifar10 import CIFAR10
+from dpatlas.data.sets.digits import DIGITS
 from dpatlas.errors import InputError, run_command
 
 THREE_EIGHT = {"classes": [3, 8], "n_train": 300, "norm": 8}
