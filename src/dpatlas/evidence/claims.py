@@ -36,7 +36,8 @@ from dpatlas.papers.lp_fft import claims as claims_lp_fft
 from dpatlas.papers.max_information import claims as claims_max_information
 
 # Static imports: a code digest follows them, so an edit of a paper's tests renews the verdicts.
-TESTS: dict[str, Mapping[str, Callable[..., Evidence]]] = {
+Test = Callable[..., Evidence]
+TESTS: dict[str, Mapping[str, Test]] = {
     "kl_privacy": claims_kl_privacy.TESTS,
     "dp_sgld": claims_dp_sgld.TESTS,
     "feature_learning": claims_feature_learning.TESTS,
@@ -119,7 +120,7 @@ class Claims:
 
 
 def read_claims(
-    path: Path, schema: Path, tests: Mapping[str, Mapping[str, Callable]] = TESTS
+    path: Path, schema: Path, tests: Mapping[str, Mapping[str, Test]] = TESTS
 ) -> Claims:
     """Read and check claims.yaml.
 
@@ -168,7 +169,7 @@ def judge_claims(
     tier: str,
     *,
     verdicts: bool = True,
-    tests: Mapping[str, Mapping[str, Callable[..., Evidence]]] = TESTS,
+    tests: Mapping[str, Mapping[str, Test]] = TESTS,
 ) -> list[dict[str, Any]]:
     """Rows of claims.csv, by column: a row per entry, and one for each claim with parts.
 
@@ -263,7 +264,7 @@ def _entry(claim: str, inherited: dict[str, Any], fields: dict[str, Any]) -> Ent
     return Entry(claim=claim, **named, arguments=own)
 
 
-def _check_entry(entry: Entry, tests: Mapping[str, Mapping[str, Callable]]) -> None:
+def _check_entry(entry: Entry, tests: Mapping[str, Mapping[str, Test]]) -> None:
     if entry.id != entry.claim and entry.id[:-1] != entry.claim:
         raise InputError(f"part of {entry.claim}", entry.id, f"{entry.claim} and a letter")
     if entry.paper not in tests:
