@@ -13,15 +13,16 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch import nn
 
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.job import Job
-from dpatlas.jobs.private_plan import Stated
 from dpatlas.jobs.resume import Stages, Work
 from dpatlas.privacy.accounting import default_relation
 from dpatlas.privacy.ledger import Ran, ledger, tuning_of
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
 # Most settings of an arm and runs of a setting: every run has a repetition number of its own.
 MOST = 10_000
@@ -52,6 +53,20 @@ class Trial:
         """Of the job."""
         return self.search.noise
 
+    def train(
+        self,
+        model: nn.Module,
+        phases: Sequence[TrainingPhase],
+        x: torch.Tensor,
+        labels: torch.Tensor,
+        **more: Any,
+    ) -> PrivateTraining:
+        """The model's private training, done; `more` as `PrivateTraining` has it."""
+        named = {"noise": self.noise, "repetition": self.repetition, **more}
+        training = PrivateTraining(model, phases, x, labels, **named)
+        self.finish(training)
+        return training
+
     def finish(self, run: Run) -> None:
         """All steps of `run`, from its checkpoint if it has one."""
         self.search.stages.finish(run)
@@ -63,12 +78,12 @@ class Trial:
 class Setting:
     """One point of an arm's grid.
 
-    facts: what a row says of it. stated: what is claimed and guaranteed of one reported run. score:
-    train afresh; accuracy of the last iterate, and what ran.
+    facts: what a row says of it. stated: what a row claims and guarantees of one reported run.
+    score: train afresh; accuracy of the last iterate, and what ran.
     """
 
     facts: dict[str, Any]
-    stated: Callable[[], Stated]
+    stated: Callable[[], dict[str, Any]]
     score: Callable[[Trial], tuple[float, Ran]]
 
 
@@ -140,7 +155,7 @@ class Search:
         best = int(np.argmax(tuned))
         found = [score(best, "test", 0, run) for run in range(self.runs)]
         trials = [facts for each in scores for _, facts in each]
-        stated = settings[best].stated().as_row()
+        stated = settings[best].stated()
         row = {**self.arm_facts(self.arms[arm]), **settings[best].facts, **stated}
         statement = self._ledger(arm, row, [Ran.of(facts) for _, facts in found], trials)
         tuning = statement["tuning"]
