@@ -412,15 +412,15 @@ def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monk
 def test_noise_of_the_operating_system_stays_one_secret_over_a_resume(data, tmp_path, monkeypatch):
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     spec = spec_of("accuracy", schedule="constant", noise_source="os")
-    seen, real_row = [], search.Search._row
+    seen, real_arm = [], search.Search._arm
 
-    def row(search, arm):
+    def counted_arm(search, arm):
         seen.append(search.noise.secret)
         if len(seen) == 2:
             raise Killed
-        return real_row(search, arm)
+        return real_arm(search, arm)
 
-    monkeypatch.setattr(search.Search, "_row", row)
+    monkeypatch.setattr(search.Search, "_arm", counted_arm)
     with pytest.raises(Killed):
         run(spec, data, tmp_path)
     record = run(spec, data, tmp_path)
