@@ -24,7 +24,8 @@ KIND = (FIELDS["key"], FIELDS["kind"])
 
 def job(done=False, **changes):
     fields = FIELDS | changes
-    return Job(fields["key"], fields["kind"], done, work(fields, SIZE), 600)
+    gpu = cost_of(fields["key"], fields["kind"]).gpu
+    return Job(fields["key"], fields["kind"], done, work(fields, SIZE), gpu, 600)
 
 
 def write_past(results, slowness, spec, **cost):
