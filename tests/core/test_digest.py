@@ -174,4 +174,6 @@ def test_the_kernel_is_reached_from_its_experiment_and_plots_are_not():
     assert "dpatlas.privacy.kl" in reached
     assert "dpatlas.papers.kl_privacy.formulas.theorems" in reached
     parts = ("figures", "products", "cost", "settings", "claims", "block")
-    assert not [name for name in reached if ".papers." in name and set(name.split(".")) & set(parts)]
+    assert not [
+        name for name in reached if ".papers." in name and set(name.split(".")) & set(parts)
+    ]
