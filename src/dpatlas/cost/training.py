@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpatlas.checks.audit.settings import RUNS
-from dpatlas.checks.pretrain.settings import IMPORTED
+from dpatlas.config.imported import IMPORTED
 from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Size, Work
 
 # By model: inputs of a record, multiplications and activations of it, forward. Larger images cost
