@@ -87,7 +87,7 @@ PLACES = {
 
 
 class Training(Model):
-    """Private training of a small network by DP-SGD with Poisson batches, add-or-remove neighbours."""
+    """Private training of a small network: DP-SGD, Poisson batches, add-or-remove neighbours."""
 
     data: DigitsSplit
     model: SmallNetwork
@@ -207,7 +207,7 @@ def mechanism_spec(
 
 
 def training_spec(seeds: Mapping[str, Any], settings: Mapping[str, Any]) -> Spec:
-    """Private training with these settings, and any of `DEFAULTS` changed; with canaries, its audit.
+    """Private training with these settings and any of `DEFAULTS` changed; its audit, with canaries.
 
     seeds: as of `mechanism_spec`.
     """

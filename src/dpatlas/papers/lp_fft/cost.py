@@ -10,7 +10,7 @@ from dpatlas.cost.training import (
     VISITS_PER_UPDATE,
     private_passes,
 )
-from dpatlas.papers.lp_fft.settings import HEAD, STRATEGIES
+from dpatlas.papers.lp_fft.strategies import HEAD, STRATEGIES
 
 # scikit-learn takes as long to load as torch, UMAP and its compiler three times as long.
 SKLEARN_STARTS, UMAP_STARTS = 1, 6

@@ -15,11 +15,11 @@ from typing import Any
 
 from dpatlas.errors import run_command
 from dpatlas.jobs.job import Job, by_kind, job_main
+from dpatlas.papers.dp_sgld.features import takes_features
 from dpatlas.papers.dp_sgld.jobs.accuracy import accuracy
 from dpatlas.papers.dp_sgld.jobs.finetune import finetune
 from dpatlas.papers.dp_sgld.jobs.long_training import long_training
 from dpatlas.papers.dp_sgld.jobs.theory import counterexample, privacy_loss, utility
-from dpatlas.papers.dp_sgld.settings import takes_features
 
 MODULE = "dpatlas.papers.dp_sgld.jobs.dispatch"
 PACKAGES = ("torch", "numpy", "scipy", "dp-accounting")
