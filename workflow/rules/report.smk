@@ -8,7 +8,6 @@ localrules:
 rule claims:
     input:
         claims="workflow/claims.yaml",
-        schema="workflow/schemas/claims.schema.yaml",
         records=ATLAS.claim_records(),
     output:
         csv=report(
@@ -29,7 +28,7 @@ rule claims:
         code=code_digest("dpatlas.evidence.claims"),
     shell:
         "python -m dpatlas.evidence.claims --claims {input.claims:q} --tier {params.tier} "
-        "--schema {input.schema:q} --settings {params.settings:q} --results {params.folder:q} "
+        "--settings {params.settings:q} --results {params.folder:q} "
         "--products {params.products:q} --output {output.csv:q} "
         "--records {input.records:q} > {log:q} 2>&1"
 

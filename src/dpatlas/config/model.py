@@ -216,7 +216,7 @@ def explained(
     if kind == "missing":
         return where, "nothing", "a value: this key is required"
     if first["loc"][-1:] == ("[key]",):
-        return joined(*keys[:-2]) or "config", shown(keys[-2]), in_words(above["propertyNames"])
+        return joined(*keys[:-1]), shown(value), in_words(above["propertyNames"])
     words = [in_words(node, names)]
     if kind in ("int_type", "float_type") and isinstance(value, str) and is_number(value):
         words.append("YAML reads 1e-3 as text, write 1.0e-3")
@@ -236,6 +236,8 @@ def _located(
     keys: list[str] = []
     around = node = schema
     for part in loc:
+        if part == "[key]" and part == loc[-1]:  # of the name of an entry
+            continue
         around = node
         branches = [resolved(schema, each) for each in node.get("anyOf", ())]
         tagged = [each for each in branches if each.get("title") == part]
@@ -248,8 +250,7 @@ def _located(
         inner = node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part)
         if inner is None:
             inner = node.get("additionalProperties") or {}
-        if part != "[key]":
-            node = resolved(schema, inner)
+        node = resolved(schema, inner)
     return keys, node, around
 
 

@@ -496,15 +496,15 @@ class Settings(Model):
         if self.relation == "replace_one" and self.accountant == "rdp":
             found = "rdp for Poisson batches under replace_one"
             raise InputError("accountant", found, "pld or auto; rdp with add_remove")
-        scenarios = {
-            **{f"scenarios.{i}": each for i, each in enumerate(self.scenarios)},
-            **{f"lora.{i}": each for i, each in enumerate(self.lora)},
-        }
         swept = {"clip_sweep": self.swept} if self.swept else {}
-        for place, scenario in {**scenarios, **swept}.items():
+        for place, scenario in {**_entries(self, *OF_SCENARIOS), **swept}.items():
             _check_strategies(place, scenario.strategies, self.of(scenario))
-        _check_names(scenarios)
         return self
+
+
+def _entries(block: Settings, *keys: str) -> dict[str, Any]:
+    """Entries of these lists by their places."""
+    return {f"{key}.{i}": each for key in keys for i, each in enumerate(getattr(block, key))}
 
 
 def _check_names(scenarios: Mapping[str, Scenario]) -> None:
@@ -517,12 +517,12 @@ def _check_names(scenarios: Mapping[str, Scenario]) -> None:
         for name in sorted({*given, *known}):
             if given.get(name) != known.get(name):
                 allowed = f"{known.get(name)}, as of the other {scenario.name}"
-                raise InputError(f"{place}.{name}", given.get(name), allowed)
+                raise InputError(f"{KEY}.{place}.{name}", given.get(name), allowed)
         for kind in ("noise_multipliers", "epsilons"):
             for value in getattr(scenario, kind):
                 level = (scenario.name, kind, value)
                 if level in levels:
-                    raise InputError(f"{place}.{kind}", f"{value:g} again", "each level once")
+                    raise InputError(f"{KEY}.{place}.{kind}", f"{value:g} again", "each level once")
                 levels.add(level)
 
 
@@ -547,10 +547,9 @@ def groups(config: General) -> dict[str, list[Spec]]:
     `feature_quality`: one per noise multiplier. `umap`. Four kinds of theory, without data.
     """
     block: Settings = config.lp_fft
-    trained = (*OF_SCENARIOS, "feature_quality", "umap")
-    for place in trained:
-        for i, each in enumerate(getattr(block, place)):
-            check_private(config, f"{KEY}.{place}.{i}", each.backbone, each.data)
+    for place, each in _entries(block, *OF_SCENARIOS, "feature_quality", "umap").items():
+        check_private(config, f"{KEY}.{place}", each.backbone, each.data)
+    _check_names(_entries(block, *OF_SCENARIOS))
     return {
         "strategies": list(_levels(config, block.scenarios, "strategies")),
         "lora": list(_levels(config, block.lora, "lora")),
