@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpatlas.config.atlas import KEYS
 from dpatlas.core.digest import reachable
 from dpatlas.data.cifar import _unpickle
 from dpatlas.data.registry import find
-from dpatlas.registry import all_blocks
 from dpatlas.errors import InputError
+from dpatlas.registry import all_blocks
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
