@@ -7,13 +7,14 @@ min_version("9.14")
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
+include: "workflow/rules/jobs.smk"
 include: "workflow/rules/products.smk"
 include: "workflow/rules/report.smk"
 
 
-for key in ATLAS.blocks:
+if "pretrain" in ATLAS.blocks:
 
-    include: f"workflow/rules/{key}.smk"
+    include: "workflow/rules/pretrain.smk"
 
 
 rule all:
@@ -21,4 +22,4 @@ rule all:
     input:
         f"{ATLAS.folder}/report/index.html",
         f"{ATLAS.folder}/manifest.txt",
-        expand(f"{ATLAS.folder}/{{product}}", product=ATLAS.products()),
+        expand(f"{ATLAS.folder}/{{product}}", product=ATLAS.product_files()),

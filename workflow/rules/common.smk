@@ -12,6 +12,7 @@ from dpatlas.core.files import check_writable, write_json
 from dpatlas.errors import EXIT_BAD_INPUT, InputError
 from dpatlas.cost.rates import features_minutes, runtime_minutes
 from dpatlas.config.atlas import Atlas
+from dpatlas.registry import all_papers
 
 # Only sys.exit gives the exit code; an exception in a Snakefile would end in 1.
 try:
@@ -53,12 +54,23 @@ FIGURE_FILES = [".pdf", ".svg", ".csv"]
 TABLE_FILES = [".md", ".tex"]
 
 
+LISTS = f"{ATLAS.folder}/lists"
+# They write weights beside the record.
+BACKBONE_KINDS = [("pretrain", "backbone"), ("pretrain", "imported")]
+
+
+def any_of(ids):
+    """The pattern that matches these ids alone; without any it matches nothing."""
+    return "|".join(map(re.escape, ids)) or "(?!)"
+
+
 wildcard_constraints:
     id="[a-z0-9_.-]+",
 
 
 onstart:
     write_json(ATLAS.folder / "config.json", ATLAS.config.plain())
+    ATLAS.write_lists()
     # Its limit of 100 starts a second wakes Snakemake's scheduler once a second for every job that
     # has ended, and each time it looks at all that wait. Where cores are the limit, it is not needed.
     if workflow.local_exec and hasattr(workflow.scheduler, "job_rate_limiter"):

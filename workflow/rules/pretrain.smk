@@ -1,4 +1,4 @@
-"""pretrain: public backbones, trained once or imported; their features, and what these are worth."""
+"""pretrain: public backbones, trained once or imported, and their features."""
 
 from dpatlas.config.backbones import weights_file
 
@@ -16,9 +16,9 @@ rule pretrain_backbone:
         manifest=f"{ATLAS.folder}/runs/pretrain/{{id}}/backbone/manifest.json",
         weights=f"{ATLAS.folder}/runs/pretrain/{{id}}/backbone/weights.npz",
     log:
-        f"{LOGS}/pretrain/{{id}}.log",
+        f"{LOGS}/pretrain_backbone/{{id}}.log",
     wildcard_constraints:
-        id="|".join(map(re.escape, ATLAS.ids("pretrain", "backbones"))),
+        id=any_of(ATLAS.ids("pretrain", "backbones")),
     conda:
         "../../environment.yml"
     threads: 1
@@ -31,9 +31,9 @@ rule pretrain_backbone:
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
         device=lambda wildcards: ATLAS.device(wildcards.id),
         backbone=subpath(output.manifest, parent=True),
-        code=code_digest("dpatlas.checks.pretrain.jobs.dispatch"),
+        code=code_digest(ATLAS.blocks["pretrain"].job_module("backbone")),
     shell:
-        "python -m dpatlas.checks.pretrain.jobs.dispatch --spec {params.spec:q} --data {input.data:q} "
+        "python -m dpatlas.jobs --spec {params.spec:q} --data {input.data:q} "
         "--backbone {params.backbone:q} --record {output.record:q} "
         "--checkpoints {params.checkpoints:q} --device {params.device} > {log:q} 2>&1"
 
@@ -45,10 +45,9 @@ rule pretrain_imported:
         manifest=f"{ATLAS.folder}/runs/pretrain/{{id}}/backbone/manifest.json",
         weights=f"{ATLAS.folder}/runs/pretrain/{{id}}/backbone/weights.npz",
     log:
-        f"{LOGS}/pretrain/{{id}}.log",
+        f"{LOGS}/pretrain_imported/{{id}}.log",
     wildcard_constraints:
-        # Most tiers import none, and then nothing may match.
-        id="|".join(map(re.escape, ATLAS.ids("pretrain", "imported"))) or "(?!)",
+        id=any_of(ATLAS.ids("pretrain", "imported")),
     retries: 2
     conda:
         "../../environment.yml"
@@ -63,39 +62,11 @@ rule pretrain_imported:
         # A function: Snakemake would look for wildcards in a text with braces.
         source=lambda wildcards: ATLAS.data_source(),
         backbone=subpath(output.manifest, parent=True),
-        code=code_digest("dpatlas.checks.pretrain.jobs.dispatch"),
+        code=code_digest(ATLAS.blocks["pretrain"].job_module("imported")),
     shell:
-        "python -m dpatlas.checks.pretrain.jobs.dispatch --spec {params.spec:q} "
+        "python -m dpatlas.jobs --spec {params.spec:q} "
         "--backbone {params.backbone:q} --record {output.record:q} "
         "--checkpoints {params.checkpoints:q} --weights-file={params.file:q} {params.source} "
-        "> {log:q} 2>&1"
-
-
-rule pretrain_transfer:
-    input:
-        data=lambda wildcards: ATLAS.data_manifest(wildcards.id),
-        backbones=lambda wildcards: ATLAS.backbone_files(wildcards.id),
-    output:
-        record=f"{ATLAS.folder}/runs/pretrain/{{id}}/record.json",
-        cost=f"{ATLAS.folder}/runs/pretrain/{{id}}/cost.json",
-    log:
-        f"{LOGS}/pretrain/{{id}}.log",
-    wildcard_constraints:
-        id="|".join(map(re.escape, ATLAS.ids("pretrain", "transfer"))),
-    conda:
-        "../../environment.yml"
-    threads: 1
-    resources:
-        mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
-        runtime=lambda wildcards: runtime_minutes(ATLAS, wildcards.id),
-    params:
-        checkpoints=CHECKPOINTS,
-        spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
-        backbones=lambda wildcards: ATLAS.backbone_arguments(wildcards.id),
-        code=code_digest("dpatlas.checks.pretrain.jobs.dispatch"),
-    shell:
-        "python -m dpatlas.checks.pretrain.jobs.dispatch --spec {params.spec:q} --data {input.data:q} "
-        "{params.backbones} --record {output.record:q} --checkpoints {params.checkpoints:q} "
         "> {log:q} 2>&1"
 
 

@@ -1,10 +1,11 @@
 """Every figure and table: a rule of its own name, from the records behind it."""
 
-for name, key in {**ATLAS.figures, **ATLAS.tables}.items():
-    if name in ATLAS.figures:
-        kind, folder, shown, others = "figure", FIGURES, "png", FIGURE_FILES
+for name, product in ATLAS.products.items():
+    block = ATLAS.block_of_product[name]
+    if product.kind == "figure":
+        folder, shown, others = FIGURES, "png", FIGURE_FILES
     else:
-        kind, folder, shown, others = "table", TABLES, "csv", TABLE_FILES
+        folder, shown, others = TABLES, "csv", TABLE_FILES
 
     rule:
         name:
@@ -18,8 +19,8 @@ for name, key in {**ATLAS.figures, **ATLAS.tables}.items():
             shown=report(
                 f"{folder}/{name}.{shown}",
                 caption=f"../report/{name}.rst",
-                category=key,
-                labels={kind: name, "paper": ATLAS.blocks[key].PLACES[name]},
+                category=block.key,
+                labels={product.kind: name, "paper": product.place},
             ),
         log:
             f"{LOGS}/{name}.log",
@@ -27,13 +28,13 @@ for name, key in {**ATLAS.figures, **ATLAS.tables}.items():
             "../../environment.yml"
         threads: 1
         params:
-            name=name,
+            module=block.product_module(name),
             tier=ATLAS.tier,
-            module=ATLAS.figures_module(key),
             folder=subpath(output.shown, parent=True),
-            settings=ATLAS.settings(key),
-            code=code_digest(ATLAS.figures_module(key)),
+            records=f"{LISTS}/{name}.txt",
+            settings=ATLAS.settings(block.key),
+            code=code_digest(block.product_module(name)),
         shell:
-            "python -m {params.module} {params.name} --tier {params.tier} "
+            "python -m dpatlas.show {params.module} --tier {params.tier} "
             "--settings {params.settings:q} --output {params.folder:q} "
-            "--lineage {output.lineage:q} --records {input.records:q} > {log:q} 2>&1"
+            "--lineage {output.lineage:q} --records {params.records:q} > {log:q} 2>&1"

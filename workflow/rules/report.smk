@@ -24,13 +24,17 @@ rule claims:
         tier=ATLAS.tier,
         folder=subpath(output.csv, parent=True),
         settings=ATLAS.claim_settings(),
-        products=ATLAS.products(),
-        code=code_digest("dpatlas.evidence.claims"),
+        products=ATLAS.product_files(),
+        lists=LISTS,
+        code=code_digest(
+            "dpatlas.evidence.claims",
+            *(f"{paper.package}.claims" for paper in all_papers().values()),
+        ),
     shell:
         "python -m dpatlas.evidence.claims --claims {input.claims:q} --tier {params.tier} "
-        "--settings {params.settings:q} --results {params.folder:q} "
-        "--products {params.products:q} --output {output.csv:q} "
-        "--records {input.records:q} > {log:q} 2>&1"
+        "--settings {params.lists:q}/claims.json "
+        "--records {params.lists:q}/claims.txt --products {params.lists:q}/products.txt "
+        "--results {params.folder:q} --output {output.csv:q} > {log:q} 2>&1"
 
 
 rule manifest:

@@ -11,9 +11,8 @@ from dpatlas.config.load import load_config, load_tier
 from dpatlas.config.sizes import array_mb
 from dpatlas.core.guard import integer
 from dpatlas.cost.plan import Job, describe_plan, make_plan
-from dpatlas.cost.work import work_of, work_of_features
-from dpatlas.data.prepare import READERS
-from dpatlas.data.registry import DATA_SETS
+from dpatlas.cost.work import cost_of, work_of, work_of_features
+from dpatlas.data.registry import DATA_SETS, reader
 from dpatlas.errors import ArgumentParser
 
 # Interpreter and numpy, beside the images themselves.
@@ -31,7 +30,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--gpus", type=int, default=1, help="GPUs for it, unless device is cpu")
     parser.add_argument("--json", action="store_true", help="for tools")
     options = parser.parse_args(arguments)
-    cores = os.cpu_count() if options.cores is None else options.cores
+    cores = options.cores
+    if cores is None:
+        cores = os.cpu_count()
     integer(ge=1).check("--cores", cores)
     integer(ge=1).check("--gpus", options.gpus)
     config = load_config(options.config) if options.config else load_tier(options.tier)
@@ -51,24 +52,21 @@ def jobs_of(atlas: Atlas) -> list[Job]:
     for spec_id, spec in atlas.specs.items():
         done = Path(atlas.record(spec_id)).is_file()
         kind, memory_mb = spec.fields["kind"], atlas.memory_mb(spec_id)
-        jobs.append(Job(spec.key, kind, done, work_of(atlas, spec_id), memory_mb))
-    for folder, suffix, names in (
-        ("figures", "pdf", atlas.figures),
-        ("tables", "csv", atlas.tables),
-    ):
-        jobs += [
-            Job(key, folder, (atlas.folder / folder / f"{name}.{suffix}").is_file())
-            for name, key in names.items()
-        ]
+        gpu = cost_of(spec.key, kind).gpu
+        jobs.append(Job(spec.key, kind, done, work_of(atlas, spec_id), gpu, memory_mb))
+    for name, product in atlas.products.items():
+        suffix = "pdf" if product.kind == "figure" else "csv"
+        done = (atlas.folder / product.folder / f"{name}.{suffix}").is_file()
+        jobs.append(Job(atlas.block_of_product[name].key, product.folder, done))
     for name, options in atlas.data_sets().items():
         done = (atlas.folder / "data" / name / "manifest.json").is_file()
         megabytes = array_mb(json.loads(options))
         memory_mb = READING_MB + 3 * megabytes
-        jobs.append(Job("shared", "data", done, None, memory_mb, 2**20 * megabytes))
+        jobs.append(Job("shared", "data", done, None, False, memory_mb, 2**20 * megabytes))
     for name, found in atlas.frozen_features.items():
         done = Path(atlas.features(name), "manifest.json").is_file()
         memory_mb = atlas.features_memory_mb(name)
-        jobs.append(Job("shared", "features", done, work_of_features(found), memory_mb))
+        jobs.append(Job("shared", "features", done, work_of_features(found), True, memory_mb))
     last = ("claims.csv", "report/index.html", "manifest.txt")
     kind = "claims, page, manifest"
     jobs += [Job("shared", kind, (atlas.folder / path).is_file()) for path in last]
@@ -80,8 +78,9 @@ def download_mb(atlas: Atlas) -> float:
     if not atlas.config.data.download:
         return 0.0
     names = {json.loads(options)["name"] for options in atlas.data_sets().values()}
-    files = {}
+    files: dict[str, int] = {}
     for name in names & set(DATA_SETS):
-        if READERS.get(name) and READERS[name].locate(DATA_SETS[name], places(atlas)) is None:
-            files |= {file.name: file.size for file in DATA_SETS[name].files}
+        data_set = DATA_SETS[name]
+        if data_set.files and reader(name).locate(data_set, places(atlas)) is None:
+            files |= {file.name: file.size for file in data_set.files}
     return sum(files.values()) / 2**20

@@ -54,8 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     spec = _spec(options, data, len_of(manifest), selection)
     if options.noise_multiplier == 0 and options.epsilon is None:
         say(f"{spec.id}: no noise, so this training is NOT private; its ledger says so")
-    from dpatlas.checks.audit.jobs.dispatch import MODULE, PACKAGES, run
     from dpatlas.jobs.job import execute
+    from dpatlas.jobs.run import kind_of
 
     path = options.output / spec.id / "record.json"
     if options.noise_source == "os" and path.is_file():
@@ -63,11 +63,11 @@ def main(arguments: Sequence[str]) -> int:
         say(f"{spec.id}: trained before; this is its record, and nothing is trained again")
         record = read_record(path)
     else:
+        module, kind = kind_of(spec)
         record = execute(
             spec,
-            module=MODULE,
-            packages=PACKAGES,
-            run=run,
+            kind,
+            module=module,
             data=manifest,
             record=path,
             checkpoints=options.output / "checkpoints",

@@ -4,19 +4,24 @@ The Snakefile, `plan` and `publish` read the same object, so they cannot disagre
 """
 
 import functools
+import itertools
 import json
 import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from dpatlas.config import own
 from dpatlas.config.features import FrozenFeatures
 from dpatlas.config.root import General
+from dpatlas.core.blocks import Block
 from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.core.files import write_atomic
+from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
+from dpatlas.cost.counting import JobCost
+from dpatlas.data.registry import module_of
 from dpatlas.errors import InputError
 from dpatlas.registry import all_blocks, all_papers
 
@@ -51,34 +56,59 @@ class Atlas:
         self._answers: dict[tuple[Any, ...], Any] = {}
         self.tier: str = config.tier
         self.folder = Path(results) / self.tier
-        self.blocks: dict[str, ModuleType] = {
-            key: all_blocks()[key].load("settings") for key in KEYS if getattr(config, key).enabled
+        self.blocks: dict[str, Block] = {
+            key: block for key, block in all_blocks().items() if getattr(config, key).enabled
         }
         self.groups: dict[str, dict[str, list[Spec]]] = {
-            key: block.groups(config) for key, block in self.blocks.items()
+            key: block.load("settings").groups(config) for key, block in self.blocks.items()
         }
         self.specs: dict[str, Spec] = distinct(
             spec for groups in self.groups.values() for specs in groups.values() for spec in specs
         )
 
-    @property
-    def figures(self) -> dict[str, str]:
-        """Key of the block by figure name."""
-        return {name: key for key, block in self.blocks.items() for name in block.FIGURES}
+    @functools.cached_property
+    def products(self) -> dict[str, Product]:
+        """Figures, then tables, of all blocks, by name."""
+        products = (block.load("products").PRODUCTS for block in self.blocks.values())
+        # Of equal kind they stay in the order in which their blocks name them.
+        in_order = sorted(itertools.chain(*products), key=lambda product: product.kind)
+        return {product.name: product for product in in_order}
+
+    @functools.cached_property
+    def block_of_product(self) -> dict[str, Block]:
+        """The block of each figure and table, by its name."""
+        return {
+            each.name: block
+            for block in self.blocks.values()
+            for each in block.load("products").PRODUCTS
+        }
 
     @property
-    def tables(self) -> dict[str, str]:
-        """Key of the block by table name."""
-        return {name: key for key, block in self.blocks.items() for name in block.TABLES}
+    def figures(self) -> list[str]:
+        """Names of the figures."""
+        return [name for name, each in self.products.items() if each.kind == "figure"]
 
-    def figures_module(self, key: str) -> str:
-        """Name of the module with the figures of a block."""
-        return f"{all_blocks()[key].package}.figures.dispatch"
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables."""
+        return [name for name, each in self.products.items() if each.kind == "table"]
 
-    def products(self) -> list[str]:
+    def product_files(self) -> list[str]:
         """Figure and table files for readers, relative to the tier's folder."""
-        figures = [f"figures/{name}.{kind}" for name in self.figures for kind in FIGURE_KINDS]
-        return figures + [f"tables/{name}.{kind}" for name in self.tables for kind in TABLE_KINDS]
+        kinds = {"figure": FIGURE_KINDS, "table": TABLE_KINDS}
+        return [
+            f"{each.folder}/{name}.{suffix}"
+            for name, each in self.products.items()
+            for suffix in kinds[each.kind]
+        ]
+
+    def kinds(self, key: str) -> dict[str, list[str]]:
+        """Ids of a block's specs by kind, for the kinds that have any."""
+        by_kind: dict[str, list[str]] = {}
+        for spec_id, spec in self.specs.items():
+            if spec.key == key:
+                by_kind.setdefault(spec.fields["kind"], []).append(spec_id)
+        return by_kind
 
     def ids(self, key: str, *groups: str) -> list[str]:
         """Ids of the specs in these groups of a block (all if none is named), each once."""
@@ -87,10 +117,8 @@ class Atlas:
 
     def behind(self, name: str) -> list[str]:
         """Record paths behind a figure or table."""
-        key = {**self.figures, **self.tables}[name]
-        block = self.blocks[key]
-        groups = {**block.FIGURES, **block.TABLES}[name]
-        return [self.record(spec_id) for spec_id in self.ids(key, *groups)]
+        key = self.block_of_product[name].key
+        return [self.record(spec_id) for spec_id in self.ids(key, *self.products[name].needs)]
 
     def all_records(self) -> list[str]:
         """Record paths of every spec."""
@@ -107,19 +135,32 @@ class Atlas:
 
     def settings(self, key: str) -> str:
         """What figures and tables of a block need of the config, as canonical JSON."""
-        return canonical_json(self.blocks[key].settings(self.config))
+        return canonical_json(self.blocks[key].load("settings").settings(self.config))
 
     def claim_settings(self) -> str:
         """Settings and group members of every paper, as canonical JSON."""
         papers = {
             key: {
-                **self.blocks[key].settings(self.config),
+                **self.blocks[key].load("settings").settings(self.config),
                 "groups": {name: [spec.id for spec in specs] for name, specs in groups.items()},
             }
             for key, groups in self.groups.items()
             if key in PAPERS
         }
         return canonical_json({**papers, "verdicts": self.config.verdicts})
+
+    def write_lists(self) -> None:
+        """Write what jobs read by file: lists that grow with the number of records.
+
+        `lists/NAME.txt` for a figure or table, `lists/claims.txt`: a record's path per line;
+        `lists/products.txt`; `lists/claims.json`, the `claim_settings`.
+        """
+        lists = {name: self.behind(name) for name in self.products}
+        lists |= {"claims": self.claim_records(), "products": self.product_files()}
+        for name, lines in lists.items():
+            text = "".join(f"{line}\n" for line in lines)
+            write_atomic(self.folder / "lists" / f"{name}.txt", text)
+        write_atomic(self.folder / "lists" / "claims.json", self.claim_settings())
 
     @_remembered
     def data_sets(self) -> dict[str, str]:
@@ -130,6 +171,13 @@ class Atlas:
             for field in ("data", "public_data")
             if field in spec.fields
         }
+
+    @_remembered
+    def data_modules(self, name: str) -> tuple[str, ...]:
+        """Names of the modules that make the data set of this id."""
+        options = json.loads(self.data_sets()[name])
+        of_set = () if "own" in options else (module_of(options["name"]),)
+        return ("dpatlas.data.prepare", *of_set)
 
     def data_manifest(self, spec_id: str) -> list[str]:
         """Manifest of the data set that a spec trains on, as a list: none if it names no set."""
@@ -163,10 +211,17 @@ class Atlas:
         return [f"{folder}/manifest.json", f"{folder}/weights.npz"]
 
     @_remembered
-    def backbone_arguments(self, spec_id: str) -> str:
-        """Command-line arguments for them, quoted for a shell."""
-        folders = self.backbones(spec_id)
-        return shlex.join(part for folder in folders for part in ("--backbone", folder))
+    def input_arguments(self, spec_id: str) -> str:
+        """Command-line arguments for all that the spec's job reads, quoted for a shell."""
+        named = {
+            "--data": self.data_manifest(spec_id),
+            "--public-data": self.public_manifest(spec_id),
+            "--backbone": self.backbones(spec_id),
+            "--features": [str(Path(file).parent) for file in self.features_manifest(spec_id)],
+        }
+        return shlex.join(
+            word for option, paths in named.items() for path in paths for word in (option, path)
+        )
 
     @functools.cached_property
     def frozen_features(self) -> dict[str, FrozenFeatures]:
@@ -177,9 +232,9 @@ class Atlas:
     @_remembered
     def _features_of(self, spec_id: str) -> FrozenFeatures | None:
         spec = self.specs[spec_id]
-        if not getattr(self.blocks[spec.key], "takes_features", lambda spec: False)(spec):
-            return None
         fields = spec.fields
+        if not self._cost(spec).takes_features(fields):
+            return None
         return FrozenFeatures(data_id(spec), fields["data"], self.specs[fields["backbone"]])
 
     def features(self, features_id: str) -> str:
@@ -196,11 +251,6 @@ class Atlas:
         """Manifest of the features that a spec takes, as a list: none if it takes no such."""
         found = self._features_of(spec_id)
         return [f"{self.features(found.id)}/manifest.json"] if found else []
-
-    def features_arguments(self, spec_id: str) -> str:
-        """Command-line arguments for them, quoted for a shell."""
-        found = self._features_of(spec_id)
-        return shlex.join(["--features", self.features(found.id)]) if found else ""
 
     def features_memory_mb(self, features_id: str) -> int:
         """Memory to ask a scheduler for, in MB, as `memory_mb`."""
@@ -270,9 +320,9 @@ class Atlas:
 
     @_remembered
     def device(self, spec_id: str) -> str:
-        """cpu, cuda or auto, the latter two maybe with -tf32."""
+        """cpu, cuda or auto, the latter two maybe with -tf32: cpu where a GPU gains nothing."""
         spec = self.specs[spec_id]
-        return self._with_precision(self.blocks[spec.key].device(spec, self.config.device))
+        return self._with_precision(self.config.device if self._cost(spec).gpu else "cpu")
 
     def _with_precision(self, device: str) -> str:
         precision = self.config.precision
@@ -281,7 +331,11 @@ class Atlas:
     @_remembered
     def memory_mb(self, spec_id: str) -> int:
         """Memory to ask a scheduler for, in MB: the job's, and `NODE_MB`."""
-        return self.blocks[self.specs[spec_id].key].memory_mb(self.specs[spec_id]) + NODE_MB
+        spec = self.specs[spec_id]
+        return self._cost(spec).memory_mb(spec.fields) + NODE_MB
+
+    def _cost(self, spec: Spec) -> JobCost:
+        return self.blocks[spec.key].load("cost").KINDS[spec.fields["kind"]]
 
 
 def data_options(spec: Spec, field: str = "data") -> str:

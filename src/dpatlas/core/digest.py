@@ -17,9 +17,12 @@ IMPORTS = (ast.Import, ast.ImportFrom)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def code_digest(module: str) -> str:
-    """16 hex digits for `module` and every module of the project that it imports."""
-    meanings = {name: _read(name)[0] for name in reachable(module)}
+def code_digest(*modules: str) -> str:
+    """16 hex digits for these modules and every module of the project that they import.
+
+    More than one is for what is loaded by name, where no import tells of it.
+    """
+    meanings = {name: _read(name)[0] for module in modules for name in reachable(module)}
     return sha256(canonical_json(meanings))[:16]
 
 
@@ -56,7 +59,9 @@ def _read(module: str) -> tuple[str, frozenset[str]]:
 
     Both in one walk: a dry run reads every module of the project.
     """
-    tree = ast.parse(_source(module).read_text(encoding="utf-8"))
+    source = _source(module)
+    assert source is not None, module
+    tree = ast.parse(source.read_text(encoding="utf-8"))
     imports: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, IMPORTS):

@@ -91,3 +91,12 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def read_lines(path: Path | str) -> list[str]:
+    """The lines of a text file, for lists of paths; InputError if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        found = getattr(error, "strerror", None) or "bytes that are no text"
+        raise InputError(str(path), found, "a readable file") from None

@@ -12,7 +12,9 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
 
 from dpatlas import __version__
 from dpatlas.core.files import read_json, write_json
@@ -37,10 +39,35 @@ FIELDS = (
 )
 
 
+# As written: 1 stays 1 and 1.0 stays 1.0.
+Number = int | float
+
+
+class Typed(BaseModel):
+    """A part of a record: strict types, no key beside the declared ones, no NaN, frozen."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class SpecFields(Typed):
+    """What a spec of any kind says: its block and kind, and the base of its seeds if it has one."""
+
+    key: str
+    kind: str
+    seed: int | None = None
+    noise_source: str | None = None
+
+
+class Metrics(Typed):
+    """What a job of one kind measured. `VERSION` counts the shapes that its class has had."""
+
+    VERSION: ClassVar[int] = 1
+
+
 class Stopwatch:
     """Wall seconds since it was made, and CPU seconds of the whole process so far."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.wall, self.cpu = time.monotonic(), 0.0
 
     def carry(self, spent: dict[str, float]) -> None:
@@ -60,7 +87,9 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def make_record(spec: Spec, **parts: Any) -> dict[str, Any]:
-    """A record for `spec`; `parts` are the fields that the experiment knows."""
+    """A record for `spec`; `parts` are the fields that the job knows, `metrics` as its class."""
+    if isinstance(metrics := parts["metrics"], Metrics):
+        parts = {**parts, "metrics": metrics.model_dump(mode="json")}
     record = {
         "schema_version": SCHEMA_VERSION,
         "id": spec.id,

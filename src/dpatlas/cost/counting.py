@@ -8,8 +8,9 @@ read by matrix-vector products; `accountings` values of epsilon from steps on a 
 `starts` how often the interpreter and torch start.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 FEATURES = (
     "products",
@@ -47,12 +48,24 @@ NO_DATA = Size(0, 0, 0)
 
 @dataclass(frozen=True)
 class Work:
-    """Counts by feature; size of the record and of checkpoints while it runs, in bytes.
-
-    `on_gpu`: whether the job's work moves to a GPU when there is one.
-    """
+    """Counts by feature; size of the record and of checkpoints while it runs, in bytes."""
 
     counts: Mapping[str, float]
     record_bytes: float
     checkpoint_bytes: float = 0.0
-    on_gpu: bool = False
+
+
+@dataclass(frozen=True)
+class JobCost:
+    """What a kind of job costs. work: of a spec's fields and the size of its data set.
+
+    memory_mb: peak of a job with these fields, in MB. lower: keys of the block of the config that
+    lower it, one that changes no result first. gpu: whether the work moves to a GPU where one is.
+    takes_features: whether a job with these fields is given features of a frozen backbone.
+    """
+
+    work: Callable[[Mapping[str, Any], Size], Work]
+    memory_mb: Callable[[Mapping[str, Any]], int]
+    lower: tuple[str, ...]
+    gpu: bool = False
+    takes_features: Callable[[Mapping[str, Any]], bool] = lambda fields: False

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpatlas.core.progress import duration
+from dpatlas.cost.counting import Work
 from dpatlas.cost.rates import Rates, fit, past_runs
-from dpatlas.cost.work import Work
-from dpatlas.report.lineage_text import duration
 
 # Wall over CPU time from which past runs are said to have shared their cores.
 SLOWED = 1.2
@@ -24,6 +24,8 @@ STARTING_S, DRAWING_MB, DRAWING_BYTES = 1.2, 200, 400_000
 class Job:
     """One job of the run. `work` is None for drawing and reading, whose time is a constant.
 
+    gpu: whether its work moves to a GPU if there is one.
+
     disk_bytes: of what it writes, where `work` does not say it.
     """
 
@@ -31,6 +33,7 @@ class Job:
     kind: str
     done: bool
     work: Work | None = None
+    gpu: bool = False
     memory_mb: float = DRAWING_MB
     disk_bytes: float = DRAWING_BYTES
 
@@ -120,7 +123,7 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
 
 
 def _on_gpu(job: Job, gpu: bool) -> bool:
-    return gpu and job.work is not None and job.work.on_gpu
+    return gpu and job.gpu
 
 
 def _seconds(job: Job, rates: Mapping[str, Rates], gpu: bool) -> float:

@@ -19,16 +19,8 @@ import numpy as np
 from dpatlas.config.atlas import Atlas
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
-from dpatlas.cost.work import (
-    COUNTS,
-    FEATURES,
-    NO_DATA,
-    Size,
-    Work,
-    work,
-    work_of,
-    work_of_features,
-)
+from dpatlas.cost.counting import FEATURES, NO_DATA, Size, Work
+from dpatlas.cost.work import cost_of, work, work_of, work_of_features
 from dpatlas.errors import InputError
 
 # Seconds per unit of one core of a 2020s x86 server; and of a GPU that sustains 10 TFLOP/s in
@@ -148,8 +140,7 @@ def features_minutes(atlas: Atlas, features_id: str) -> int:
 
 
 def _minutes(found: Work, device: str) -> int:
-    gpu = found.on_gpu and device != "cpu"
-    unit = DEFAULTS["cuda" if gpu else "cpu"]
+    unit = DEFAULTS["cpu" if device == "cpu" else "cuda"]
     seconds = sum(unit[name] * count for name, count in found.counts.items())
     # A step of 1e-300 makes infinitely many of them.
     return math.ceil(min(max(LEAST_MINUTES, SLACK * seconds / 60), MOST_MINUTES))
@@ -194,7 +185,7 @@ def fit(runs: Sequence[PastRun], device: str) -> Rates:
         dict(zip(FEATURES, map(float, seconds), strict=True)),
         dict(zip(kinds, map(float, factors), strict=True)),
         len(runs),
-        tuple(Judged(runs[i].tier, float(actual[i]), float(estimates[i])) for i in judged),
+        tuple(Judged(runs[i].tier, float(actual[i]), float(estimates[i])) for i in judged.tolist()),
         float(np.median([run.wall_s / run.cpu_s for run in runs])),
     )
 
@@ -261,11 +252,12 @@ def _read(path: Path, device: str) -> Iterator[PastRun]:
         if fields.get("backbone"):
             trained = path.parents[2] / "pretrain" / fields["backbone"] / "record.json"
             fields["backbone"] = read_record(trained)["spec"]
-        if cost["machine"] != platform.machine() or (fields["key"], fields["kind"]) not in COUNTS:
+        if cost["machine"] != platform.machine():
             return
         done = work(fields, size_of(record))
         # Work that stays on the CPU says nothing about the GPU of its host.
-        where = cost["device"] if done.on_gpu else "cpu"
+        gpu = cost_of(fields["key"], fields["kind"]).gpu
+        where = cost["device"] if gpu else "cpu"
         numbers = [float(cost[name]) for name in ("cpu_s", "wall_s", "peak_memory_mb")]
     except (InputError, KeyError, TypeError, ValueError):
         return

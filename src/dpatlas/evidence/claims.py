@@ -8,7 +8,6 @@ taken from the records stands in `claims_<paper>`; the rule that turns intervals
 import csv
 import inspect
 import io
-import json
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.config.load import read_checked
-from dpatlas.core.files import remove_parts, write_atomic
-from dpatlas.core.records import read_record
+from dpatlas.core.files import read_json, read_lines, remove_parts, write_atomic
 from dpatlas.core.statistics import (
     FAILS,
     HOLDS,
@@ -30,20 +28,16 @@ from dpatlas.core.statistics import (
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.evidence.claim_file import WrittenClaims
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
-from dpatlas.papers.dp_sgld import claims as claims_dp_sgld
-from dpatlas.papers.feature_learning import claims as claims_feature_learning
-from dpatlas.papers.kl_privacy import claims as claims_kl_privacy
-from dpatlas.papers.lp_fft import claims as claims_lp_fft
-from dpatlas.papers.max_information import claims as claims_max_information
+from dpatlas.records import read_record
+from dpatlas.registry import all_papers
 
-# Static imports: a code digest follows them, so an edit of a paper's tests renews the verdicts.
-TESTS: dict[str, Mapping[str, Callable[..., Evidence]]] = {
-    "kl_privacy": claims_kl_privacy.TESTS,
-    "dp_sgld": claims_dp_sgld.TESTS,
-    "feature_learning": claims_feature_learning.TESTS,
-    "lp_fft": claims_lp_fft.TESTS,
-    "max_information": claims_max_information.TESTS,
-}
+Test = Callable[..., Evidence]
+
+
+def all_tests() -> dict[str, Mapping[str, Callable[..., Evidence]]]:
+    """The tests of every paper by name."""
+    return {key: paper.load("claims").TESTS for key, paper in all_papers().items()}
+
 
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 INCONCLUSIVE, NOT_RUN = "inconclusive", "not run at this tier"
@@ -119,13 +113,14 @@ class Claims:
         return sum(entry.kind == "statistical" for entry in entries)
 
 
-def read_claims(path: Path, tests: Mapping[str, Mapping[str, Callable]] = TESTS) -> Claims:
+def read_claims(path: Path, tests: Mapping[str, Mapping[str, Test]] | None = None) -> Claims:
     """Read and check claims.yaml.
 
     Raises InputError for what `claim_file` refuses, an id given twice or that is not its claim's, a
     paper or a test that does not exist, arguments that a test does not take or lacks, and a test
     that no entry uses.
     """
+    tests = all_tests() if tests is None else tests
     content = read_checked(path, WrittenClaims)
     claims = tuple(_claim(written.plain()) for written in content.claims)
     entries = [entry for claim in claims for entry in claim.entries]
@@ -167,7 +162,7 @@ def judge_claims(
     tier: str,
     *,
     verdicts: bool = True,
-    tests: Mapping[str, Mapping[str, Callable[..., Evidence]]] = TESTS,
+    tests: Mapping[str, Mapping[str, Test]] | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of claims.csv, by column: a row per entry, and one for each claim with parts.
 
@@ -177,6 +172,7 @@ def judge_claims(
     papers: records by paper; a paper that is absent was not run. verdicts: False for settings that
     are too small to mean anything; what was observed is shown all the same.
     """
+    tests = all_tests() if tests is None else tests
     rows = []
     for claim in claims.claims:
         own = [
@@ -213,20 +209,22 @@ def main(arguments: Sequence[str]) -> int:
     parser = ArgumentParser(prog="python -m dpatlas.evidence.claims", description=__doc__)
     parser.add_argument("--claims", required=True, type=Path, help="claims.yaml")
     parser.add_argument("--tier", required=True)
-    parser.add_argument("--settings", required=True, help="settings and groups by paper, as JSON")
+    parser.add_argument(
+        "--settings", required=True, type=Path, help="JSON file: settings and groups by paper"
+    )
     parser.add_argument("--results", type=Path, help="the tier's folder (paths in the csv)")
     parser.add_argument("--output", required=True, type=Path, help="claims.csv to write")
-    parser.add_argument("--records", nargs="*", default=[], type=Path, help="record.json files")
+    parser.add_argument("--records", required=True, type=Path, help="file with a record per line")
     parser.add_argument(
-        "--products", nargs="*", help="figures and tables that rules make; others are refused"
+        "--products", type=Path, help="file: figures and tables that rules make, others are refused"
     )
     options = parser.parse_args(arguments)
     claims = read_claims(options.claims)
     settings = _settings(options.settings)
     verdicts = settings.pop("verdicts", True)
     if options.products is not None:
-        check_evidence(claims, options.products, settings)
-    records = {record["id"]: record for record in map(read_record, options.records)}
+        check_evidence(claims, read_lines(options.products), settings)
+    records = {_id(record): record for record in map(read_record, read_lines(options.records))}
     papers = {key: PaperRecords.of(value, records) for key, value in settings.items()}
     rows = judge_claims(claims, papers, options.tier, verdicts=verdicts)
     write_claims(options.output, rows)
@@ -235,13 +233,16 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _settings(text: str) -> dict[str, Any]:
-    try:
-        settings = json.loads(text)
-    except ValueError:
-        settings = None
+def _id(record: Any) -> str:
+    return record["id"] if isinstance(record, dict) else record.id  # interim
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    settings = read_json(path)
     if not isinstance(settings, dict):
-        raise InputError("--settings", repr(text[:80]), "a JSON object with an entry per paper")
+        raise InputError(
+            str(path), type(settings).__name__, "a JSON object with an entry per paper"
+        )
     return settings
 
 
@@ -260,7 +261,7 @@ def _entry(claim: str, inherited: dict[str, Any], fields: dict[str, Any]) -> Ent
     return Entry(claim=claim, **named, arguments=own)
 
 
-def _check_entry(entry: Entry, tests: Mapping[str, Mapping[str, Callable]]) -> None:
+def _check_entry(entry: Entry, tests: Mapping[str, Mapping[str, Test]]) -> None:
     if entry.id != entry.claim and entry.id[:-1] != entry.claim:
         raise InputError(f"part of {entry.claim}", entry.id, f"{entry.claim} and a letter")
     if entry.paper not in tests:

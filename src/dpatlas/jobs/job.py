@@ -1,4 +1,4 @@
-"""What every experiment's command line shares: spec in, record out, resumable in between."""
+"""What every job shares: spec in, record out, resumable in between."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,19 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ConfigDict, ValidationError
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.digest import code_digest
 from dpatlas.core.files import check_writable, read_json, remove_parts
-from dpatlas.core.guard import one_of
-from dpatlas.core.records import Stopwatch, make_record, versions, write_record
+from dpatlas.core.records import (
+    Metrics,
+    SpecFields,
+    Stopwatch,
+    make_record,
+    versions,
+    write_record,
+)
 from dpatlas.core.seeds import Noise, Streams, recording
 from dpatlas.core.specs import Spec
 from dpatlas.data import features as frozen
 from dpatlas.data.features import Features
 from dpatlas.data.prepared import Prepared, load
-from dpatlas.errors import ArgumentParser, InputError
-from dpatlas.jobs.limits import limited
+from dpatlas.errors import InputError
 
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 DEVICES = ("cpu", "cuda", "auto")
@@ -32,6 +38,7 @@ Stored = tuple[dict[str, np.ndarray], dict[str, Any]]
 class Job:
     """One spec being run: its data (None if it names none), device, checkpoints and clock.
 
+    `fields`: of the spec, as the class of its kind. `options`: as `Kind.options` reads them.
     `backbones`: folders of trained backbones, to read or, where one is trained, to write.
     `public`: a second, public data set, for a spec with `public_data`. `features`: of the data, by
     a frozen backbone; a job that trains on them alone has `data` without its images. `streams`: the
@@ -39,6 +46,7 @@ class Job:
     """
 
     spec: Spec
+    fields: Any
     data: Prepared | None
     device: str
     checkpoints: Checkpoints
@@ -47,7 +55,21 @@ class Job:
     public: Prepared | None = None
     features: Features | None = None
     streams: Streams = field(default_factory=Streams)
+    options: Any = None
     saved: float = field(default_factory=time.monotonic)
+
+    def backbone_to_write(self) -> Path:
+        """The folder that a job writes its backbone to; InputError unless it was given one."""
+        if len(self.backbones) != 1:
+            raise InputError("--backbone", f"{len(self.backbones)} folders", "one, to write to")
+        return self.backbones[0]
+
+    @property
+    def prepared(self) -> Prepared:
+        """The data; InputError if the spec names none."""
+        if self.data is None:
+            raise InputError("--data", "nothing", "the manifest of a prepared data set")
+        return self.data
 
     def save_due(self) -> bool:
         """True once every `SECONDS_BETWEEN_CHECKPOINTS`; the clock decides when, never what."""
@@ -109,70 +131,36 @@ def torch_device(name: str) -> str:
     return name.removesuffix(TF32)
 
 
-def by_kind(job: Job, kinds: Mapping[str, Callable[[Job], dict[str, Any]]]) -> dict[str, Any]:
-    """What the job's kind is mapped to, done; raises InputError for a kind of none."""
-    kind = job.spec.fields["kind"]
-    one_of(*kinds).check("kind", kind)
-    return kinds[kind](job)
+@dataclass(frozen=True)
+class Outcome:
+    """What a job found: metrics of its kind's class, and the privacy ledger."""
+
+    metrics: Metrics
+    ledger: Mapping[str, Any] | list[Mapping[str, Any]] | None
 
 
-def job_main(
-    arguments: Sequence[str],
-    module: str,
-    packages: tuple[str, ...],
-    run: Callable[[Job], dict[str, Any]],
-    *,
-    takes_backbones: bool = False,
-    takes_public_data: bool = False,
-    takes_features: bool = False,
-    without_images: Callable[[Spec], bool] = lambda spec: False,
-) -> int:
-    """Parse the arguments of one job and `execute` it.
+@dataclass(frozen=True)
+class Kind:
+    """A kind of job: the constant `KIND` of its module, which is all that a runner asks for.
 
-    without_images: whether a spec's job is content with features and labels.
+    spec: class of its specs' fields. packages: whose versions a record names; torch takes seconds
+    to load, and a job that does not name it does without. reads_images: whether it reads images
+    where it is given features of them. options: reads the words of the command line that this
+    kind alone has, as a value for `Job.options`; None if it has none.
     """
-    parser = ArgumentParser(prog=f"python -m {module}", description="Run one spec.")
-    parser.add_argument("--spec", required=True, help="the spec as JSON")
-    parser.add_argument(
-        "--data", type=Path, help="manifest of the prepared data, if the spec has any"
-    )
-    parser.add_argument("--record", required=True, type=Path, help="record.json to write")
-    parser.add_argument("--checkpoints", required=True, type=Path, help="folder for checkpoints")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, auto; with -tf32")
-    if takes_backbones:
-        parser.add_argument(
-            "--backbone", action="append", type=Path, help="folder of a backbone; repeatable"
-        )
-    if takes_public_data:
-        parser.add_argument("--public-data", type=Path, help="manifest of the spec's public data")
-    if takes_features:
-        parser.add_argument("--features", type=Path, help="folder of the backbone's features")
-    options = parser.parse_args(arguments)
-    spec = Spec.parse(options.spec)
-    with limited(spec, options.checkpoints / spec.id):
-        execute(
-            spec,
-            module=module,
-            packages=packages,
-            run=run,
-            data=options.data,
-            record=options.record,
-            checkpoints=options.checkpoints,
-            device=options.device,
-            backbones=tuple(vars(options).get("backbone") or ()),
-            public_data=vars(options).get("public_data"),
-            features=vars(options).get("features"),
-            without_images=without_images(spec),
-        )
-    return 0
+
+    run: Callable[["Job"], Outcome]
+    spec: type[SpecFields]
+    packages: tuple[str, ...]
+    reads_images: bool = True
+    options: Callable[[Sequence[str]], Any] | None = None
 
 
 def execute(
     spec: Spec,
+    kind: Kind,
     *,
     module: str,
-    packages: tuple[str, ...],
-    run: Callable[[Job], dict[str, Any]],
     data: Path | None,
     record: Path,
     checkpoints: Path,
@@ -180,25 +168,24 @@ def execute(
     backbones: tuple[Path, ...] = (),
     public_data: Path | None = None,
     features: Path | None = None,
-    without_images: bool = False,
+    options: Any = None,
 ) -> dict[str, Any]:
-    """Call `run`, write its record to the path `record`, and return what was written.
+    """Run a job, write its record to the path `record`, and return what was written.
 
-    module, packages: what the record's code digest covers, and whose versions it names; torch takes
-        seconds to load, and a job that does not name it does without.
-    data, public_data: manifests of the prepared data sets; None for a spec that names none.
-    features: folder of the features that a frozen backbone has of `data`; without_images: no image
-        is read where there are any.
-    `run` returns the record's metrics and ledger; the record's seeds are the spec's base and every
-    stream that was drawn meanwhile. A killed job goes on from its checkpoint.
+    module: what the record's code digest covers. data, public_data: manifests of the prepared data
+    sets; None for a spec that names none. features: folder of the features that a frozen backbone
+    has of `data`. The record's seeds are the spec's base and every stream that was drawn
+    meanwhile. A killed job goes on from its checkpoint. Raises InputError for a spec of another
+    shape than its kind's.
     """
     stopwatch = Stopwatch()
+    fields = checked_fields(kind.spec, spec)
     check_writable(record.parent)
     for folder in (record.parent, checkpoints / spec.id):
         remove_parts(folder)
     device = resolve_device(device)
     shown = None if features is None else frozen.load(features)
-    prepared = _data(spec, "data", data, shown if without_images else None)
+    prepared = _data(spec, "data", data, None if kind.reads_images else shown)
     if shown is not None and prepared is not None:
         shown.check("data", prepared.sha256)
     public = _data(spec, "public_data", public_data)
@@ -209,26 +196,49 @@ def execute(
         "data": [each and each.sha256 for each in (prepared, public)],
         "features": shown and shown.manifest["sha256"],
         "device": device,
-        "versions": versions(*packages),
+        "versions": versions(*kind.packages),
     }
     kept = Checkpoints(checkpoints / spec.id, identity)
     place = torch_device(device)
-    with recording() as streams, numerics(device) if "torch" in packages else nullcontext():
-        job = Job(spec, prepared, place, kept, stopwatch, backbones, public, shown, streams)
-        found = run(job)
-    base = {"base": spec.fields["seed"]} if "seed" in spec.fields else {}
+    with recording() as streams, numerics(device) if "torch" in kind.packages else nullcontext():
+        job = Job(
+            spec,
+            fields,
+            prepared,
+            place,
+            kept,
+            stopwatch,
+            backbones,
+            public,
+            shown,
+            streams,
+            options,
+        )
+        outcome = kind.run(job)
+    base = {"base": fields.seed} if fields.seed is not None else {}
     content = make_record(
         spec,
         code_digest=digest,
-        versions=versions(*packages),
+        versions=versions(*kind.packages),
         device=device,
         data=prepared and prepared.manifest,
         seeds={**base, **streams.facts()},
-        **found,
+        metrics=outcome.metrics,
+        ledger=outcome.ledger,
     )
     write_record(record, content, job.stopwatch)
     kept.clear()
     return content
+
+
+def checked_fields(model: type[SpecFields], spec: Spec) -> Any:
+    """The fields of a spec as the class of its kind; InputError for the first that does not fit."""
+    try:
+        return model.model_validate(spec.fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(f"--spec: {where}", repr(first["input"])[:60], first["msg"]) from None
 
 
 @contextmanager
@@ -263,3 +273,25 @@ def _data(
     if manifest is None:
         return None
     return load(manifest.parent) if instead is None else instead.without_images(read_json(manifest))
+
+
+class LegacyFields(SpecFields):
+    """Interim: any fields."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+
+class LegacyMetrics(Metrics):
+    """Interim: any metrics."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+
+def legacy(run: Callable[["Job"], dict[str, Any]]) -> Callable[["Job"], Outcome]:
+    """Interim: a job that returns a dictionary."""
+
+    def typed(job: "Job") -> Outcome:
+        found = run(job)
+        return Outcome(LegacyMetrics(**found["metrics"]), found["ledger"])
+
+    return typed

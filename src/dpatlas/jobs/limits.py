@@ -14,31 +14,11 @@ from dpatlas.core.guard import real
 from dpatlas.core.progress import say
 from dpatlas.core.specs import Spec
 from dpatlas.errors import EXIT_FAILED_RUN, InputError, RunError
+from dpatlas.registry import block_of
 
 TIME_LIMIT = "DPATLAS_JOB_TIMEOUT"
 MINUTES = real(gt=0)
 RESUMES = "a re-run goes on from the last checkpoint"
-# Keys of a block of the config by kind (None: its other kinds); one that changes no result first.
-MEMORY_KEYS = {
-    ("kl_privacy", "training"): ("width", "data.n_train"),
-    ("kl_privacy", "linearized"): ("linearized.width", "linearized.n_train"),
-    ("kl_privacy", "constants"): ("constants.width",),
-    ("dp_sgld", "finetune"): ("batch", "data.n_train"),
-    ("dp_sgld", "accuracy"): ("data.n_train",),
-    ("dp_sgld", "long_training"): ("data.n_train",),
-    ("dp_sgld", None): ("n", "runs"),
-    ("feature_learning", None): ("n", "p", "n_test"),
-    ("lp_fft", "strategies"): ("max_physical_batch", "batch", "data.n_train"),
-    ("lp_fft", "feature_quality"): ("max_physical_batch", "batch", "public_known"),
-    ("lp_fft", "umap"): ("max_physical_batch", "batch", "points"),
-    ("lp_fft", None): ("paths", "trials", "seeds"),
-    ("max_information", "certificates"): ("options.widths", "training.batch", "data.n_train"),
-    ("max_information", None): ("draws",),
-    ("pretrain", "transfer"): ("transfer.data.n_train", "n_test"),
-    ("pretrain", None): ("batch", "n_train"),
-    ("audit", "training"): ("batch", "data.n_train"),
-    ("audit", None): ("runs",),
-}
 
 
 @contextmanager
@@ -85,7 +65,7 @@ def time_limit() -> float | None:
 
 def memory_keys(spec: Spec) -> str:
     """The keys of the config that lower what a job of this spec needs."""
-    names = MEMORY_KEYS.get((spec.key, spec.fields["kind"])) or MEMORY_KEYS[spec.key, None]
+    names = block_of(spec.key).load("cost").KINDS[spec.fields["kind"]].lower
     return f"{' or '.join(names)} in the config's block {spec.key}"
 
 
@@ -100,7 +80,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def _stop(spec: Spec, minutes: float) -> None:
     """End the process, whatever its other threads are doing."""
-    frame = sys._current_frames().get(threading.main_thread().ident)
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
     place = f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else ""
     say(
         f"dpatlas: {spec.id}: stopped{place} after {minutes:g} minutes, the limit in {TIME_LIMIT}; "

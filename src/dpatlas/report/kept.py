@@ -13,7 +13,7 @@ from typing import Any
 from dpatlas.core.canonical import sha256
 from dpatlas.core.files import read_json
 from dpatlas.errors import InputError
-from dpatlas.report.lineage import EXPERIMENTS, MANIFEST
+from dpatlas.report.lineage import MANIFEST, block_key
 
 CLAIMS = "claims.csv"
 AS_PUBLISHED = "the file as it was published"
@@ -41,14 +41,18 @@ class Kept:
             for name in lineage["records"]
         }
         modules = {lineage["module"] for lineage in self.products.values()}
-        modules |= {f"{EXPERIMENTS}.{record['spec']['key']}" for record in records.values()}
+        blocks = {block_key(module) for module in modules}
+        blocks |= {record["spec"]["key"] for record in records.values()}
         data = {record["data"] for record in records.values()} - {None}
         return {
             **manifest,
             "products": {**self.products, **manifest["products"]},
             "records": {**records, **manifest["records"]},
             "data": {**{name: old["data"][name] for name in data}, **manifest["data"]},
-            "code": {**{name: old["code"][name] for name in modules}, **manifest["code"]},
+            "code": {
+                **{name: code for name, code in old["code"].items() if block_key(name) in blocks},
+                **manifest["code"],
+            },
             "files": {
                 **{path: sha256(content) for path, content in self.files.items()},
                 **manifest["files"],
@@ -81,7 +85,7 @@ def kept_of(target: Path, blocks: Collection[str]) -> Kept | None:
     products = {
         name: lineage
         for name, lineage in old["products"].items()
-        if lineage["module"].rpartition(".")[2] not in blocks
+        if block_key(lineage["module"]) not in blocks
     }
     if not products:
         return None

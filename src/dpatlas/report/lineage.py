@@ -28,12 +28,12 @@ from dpatlas.core.digest import code_digest
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
+from dpatlas.registry import block_of
 from dpatlas.report.page_tables import read_rows
 
 RECORD, COST, MANIFEST, CLAIMS = "record.json", "cost.json", "manifest.json", "claims.csv"
 DEFAULT_TIER = "embedded"
 TIERS = Path("workflow/tiers")
-EXPERIMENTS = "dpatlas.experiments"
 LINEAGE_FIELDS = (
     "name",
     "kind",
@@ -142,6 +142,21 @@ def file_sha256(path: Path | str) -> str:
     return sha256(Path(path).read_bytes())
 
 
+def job_module(key: str, kind: str | None) -> str:
+    """Name of the module that makes records of this kind; of the block alone if it is not known."""
+    block = block_of(key)
+    return block.job_module(kind) if kind else block.package
+
+
+def block_key(module: str) -> str:
+    """Key of the block that a module of a figure or of jobs belongs to.
+
+    Publications of before blocks had folders name a module after the key.
+    """
+    parts = module.split(".")
+    return parts[2] if parts[1] in ("papers", "checks") else parts[-1]
+
+
 @functools.cache
 def digest_now(module: str) -> str | None:
     """Code digest of `module` as it is on disk, or None if it is gone."""
@@ -243,7 +258,7 @@ def _record(path: Path, facts: Mapping[str, Any], recorded: str | None) -> Trace
     return _node(
         path,
         _above(path, 3),
-        f"{EXPERIMENTS}.{facts['key']}",
+        job_module(facts["key"], (facts.get("spec") or {}).get("kind")),
         found,
         {
             **facts,

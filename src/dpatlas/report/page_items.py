@@ -13,7 +13,7 @@ from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.evidence.printed import Beside, beside
 from dpatlas.report.inline_svg import inline_svg
-from dpatlas.report.lineage import COST
+from dpatlas.report.lineage import COST, block_key
 from dpatlas.report.lineage_text import in_words
 from dpatlas.report.page_tables import Shown, preview, read_parts, read_rows
 
@@ -88,7 +88,7 @@ def read_item(
     return Item(
         name=name,
         kind=kind,
-        paper=lineage["module"].rpartition(".")[2],
+        paper=block_key(lineage["module"]),
         caption=caption,
         drawing=Markup(inline_svg(path, f"{name}-", f"Figure {name}") if kind == "figure" else ""),
         links=[(file.suffix[1:], f"../{folder}/{file.name}") for file in files if file.exists()],

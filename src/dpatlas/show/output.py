@@ -7,27 +7,19 @@ with the record ids behind each row. All files are functions of records, code an
 
 import csv
 import io
-import json
-import os
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import matplotlib.style
 from matplotlib.figure import Figure
 
-from dpatlas.core.canonical import sha256
-from dpatlas.core.digest import code_digest
-from dpatlas.core.files import remove_parts, write_atomic, write_json
-from dpatlas.core.records import read_record, versions
-from dpatlas.errors import ArgumentParser, InputError
-from dpatlas.show.look import MUTED, NOTE_SIZE, STYLE
+from dpatlas.records import Record
+from dpatlas.show.look import MUTED, NOTE_SIZE
 from dpatlas.show.tables import Part, to_markdown, to_tex
 
 Row = dict[str, Any]
-Records = Sequence[dict[str, Any]]
+Records = Sequence[Record[Any, Any]]
 Settings = dict[str, Any]
 
 TIER_WARNINGS = {"smoke": "smoke settings: numbers mean nothing"}
@@ -67,50 +59,6 @@ class ShownTable:
 def tier_note(tier: str) -> str:
     """What every figure and table says about the settings that its numbers come from."""
     return "; ".join([f"tier {tier}", *filter(None, [TIER_WARNINGS.get(tier)])])
-
-
-def figure_main(
-    arguments: Sequence[str],
-    module: str,
-    figures: dict[str, Callable[[Records, Settings], ShownFigure]],
-    tables: dict[str, Callable[[Records, Settings], ShownTable]],
-) -> int:
-    """Make the figure or table named by the first argument and write its files and lineage."""
-    parser = ArgumentParser(prog=f"python -m {module}", description="Make a figure or a table.")
-    parser.add_argument("name", choices=[*figures, *tables], metavar="NAME", help="what to make")
-    parser.add_argument("--tier", required=True, help="printed on the figure or table")
-    parser.add_argument("--settings", required=True, help="what it needs of the config, as JSON")
-    parser.add_argument("--output", required=True, type=Path, help="folder for the files")
-    parser.add_argument("--lineage", required=True, type=Path, help="lineage file to write")
-    parser.add_argument(
-        "--records", required=True, nargs="*", default=[], type=Path, help="record.json files"
-    )
-    options = parser.parse_args(arguments)
-    settings = _settings(options.settings)
-    records = [read_record(path) for path in options.records]
-    if options.name in figures:
-        with matplotlib.style.context(["default", STYLE]):
-            shown = figures[options.name](records, settings)
-            files = figure_files(options.name, shown, options.tier)
-    else:
-        files = table_files(options.name, tables[options.name](records, settings), options.tier)
-    for name, content in files.items():
-        remove_parts(options.output, name)
-        write_atomic(options.output / name, content)
-    remove_parts(options.lineage.parent, options.lineage.name)
-    lineage = {
-        "name": options.name,
-        "kind": "figure" if options.name in figures else "table",
-        "tier": options.tier,
-        "module": module,
-        "code_digest": code_digest(module),
-        "settings": settings,
-        "records": _behind(records, options.records, options.lineage.parent.parent),
-        "outputs": {name: sha256(content) for name, content in files.items()},
-        "versions": versions("matplotlib", "numpy"),
-    }
-    write_json(options.lineage, lineage)
-    return 0
 
 
 def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
@@ -167,23 +115,3 @@ def _cell(value: Any) -> str:
         return ""
     # float() so that numpy's scalars do not print their type.
     return repr(float(value)) if isinstance(value, float) else str(value)
-
-
-def _settings(text: str) -> Settings:
-    try:
-        settings = json.loads(text)
-    except ValueError:
-        settings = None
-    if not isinstance(settings, dict):
-        raise InputError("--settings", repr(text[:80]), "a JSON object")
-    return settings
-
-
-def _behind(records: Records, paths: Sequence[Path], root: Path) -> dict[str, dict[str, str]]:
-    return {
-        record["id"]: {
-            "path": Path(os.path.relpath(path, root)).as_posix(),
-            "sha256": sha256(path.read_bytes()),
-        }
-        for record, path in zip(records, paths, strict=True)
-    }

@@ -28,7 +28,6 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
 KEY = "audit"
-MODULE = "dpatlas.checks.audit.jobs.dispatch"
 Mechanism = Literal[
     "dp-sgd-poisson",
     "dp-sgd-fixed-size",
@@ -77,13 +76,6 @@ DEFAULTS: Mapping[str, Any] = {
 }
 # Of these a selection has none: one network comes out of it, and who chose is in its ledger.
 UNSELECTED = ("runs", "canaries", "ema_decay", "settings_tried")
-
-FIGURES: dict[str, tuple[str, ...]] = {}
-TABLES = {"audit": ("mechanisms", "canaries", "training")}
-# Where a paper shows what each of them reproduces.
-PLACES = {
-    "audit": "none: our own code",
-}
 
 
 class Training(Model):
@@ -233,21 +225,6 @@ def selection_spec(
 def settings(config: General) -> dict[str, Any]:
     """Nothing: the table is made of the records alone."""
     return {}
-
-
-def device(spec: Spec, chosen: str) -> str:
-    """Attacks on tiny models gain nothing from a GPU."""
-    return "cpu" if spec.fields["kind"] == "mechanism" else chosen
-
-
-def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: mostly the interpreter and torch; the canaries' gradients."""
-    fields = spec.fields
-    if fields["kind"] == "mechanism":
-        return 850
-    records = fields["max_physical_batch"] or fields["batch"]
-    # Activations, patches and both passes, per record of an 8x8 image: measured, rounded up.
-    return round(850 + 0.7 * records + 0.6 * fields.get("canaries", 0))
 
 
 def _fields(block: Training | Canaries) -> dict[str, Any]:

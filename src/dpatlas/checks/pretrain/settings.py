@@ -7,18 +7,8 @@ from pydantic import model_validator
 from dpatlas.config.backbones import KEY, Backbones, backbone_spec, check_named
 from dpatlas.config.model import Model, Once, setting
 from dpatlas.config.root import General
-from dpatlas.config.sizes import array_mb
 from dpatlas.config.types import DataSet
 from dpatlas.core.specs import Spec
-
-MODULE = "dpatlas.checks.pretrain.jobs.dispatch"
-
-FIGURES = {"pretrain_samples": ("backbones", "transfer")}
-TABLES: dict[str, tuple[str, ...]] = {}
-# Where a paper shows what each of them reproduces.
-PLACES = {
-    "pretrain_samples": "none: public data",
-}
 
 
 class TransferData(DataSet):
@@ -64,19 +54,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
 def settings(config: General) -> dict[str, object]:
     """Nothing: the figure is made of the records alone."""
     return {}
-
-
-def device(spec: Spec, chosen: str) -> str:
-    """Training gains from a GPU, the measurement is scikit-learn's."""
-    return chosen if spec.fields["kind"] == "backbone" else "cpu"
-
-
-def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: interpreter and torch, images, a batch's activations."""
-    if spec.fields["kind"] == "imported":
-        # The weights as they are read, in the published network, in ours and as they are written.
-        return 2100 if spec.fields["model"] == "imagenet-alexnet" else 1500
-    return round(1100 + 3 * array_mb(spec.fields["data"]))
 
 
 def _transfer(config: General) -> Spec:

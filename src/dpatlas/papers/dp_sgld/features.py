@@ -1,8 +1,9 @@
 """Which jobs of dp_sgld train on features of a frozen backbone."""
 
-from dpatlas.core.specs import Spec
+from collections.abc import Mapping
+from typing import Any
 
 
-def takes_features(spec: Spec) -> bool:
+def takes_features(fields: Mapping[str, Any]) -> bool:
     """Whether the job trains on a frozen backbone's features, and reads no image."""
-    return spec.fields.get("features") in ("penultimate", "softmax")
+    return fields.get("features") in ("penultimate", "softmax")

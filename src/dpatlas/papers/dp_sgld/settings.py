@@ -9,7 +9,6 @@ from dpatlas.config.backbones import backbone_spec, check_private
 from dpatlas.config.common import run_spec
 from dpatlas.config.model import AsWritten, Model, Once, optional, setting
 from dpatlas.config.root import General
-from dpatlas.config.sizes import array_mb, features_mb
 from dpatlas.config.types import (
     Accountant,
     Batch,
@@ -26,36 +25,8 @@ from dpatlas.config.types import (
 )
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.features import takes_features
 
 KEY = "dp_sgld"
-MODULE = "dpatlas.papers.dp_sgld.jobs.dispatch"
-
-FIGURES = {
-    "sgld_privacy_loss": ("privacy_loss",),
-    "sgld_counterexample": ("counterexample",),
-    "sgld_utility": ("utility",),
-    "sgld_long_training": ("long_training",),
-}
-TABLES = {
-    "sgld_accuracy_constant": ("accuracy",),
-    "sgld_accuracy_decreasing": ("accuracy",),
-    "sgld_finetune": ("finetune",),
-    "sgld_constants": ("accuracy",),
-    "sgld_published": ("privacy_loss", "accuracy"),
-}
-# Where a paper shows what each of them reproduces.
-PLACES = {
-    "sgld_privacy_loss": "Thm 3.2 (the paper has no such figure)",
-    "sgld_counterexample": "Thm 3.2 (ours)",
-    "sgld_utility": "Thms 4.1-4.4",
-    "sgld_long_training": "ours",
-    "sgld_accuracy_constant": "Table 1",
-    "sgld_accuracy_decreasing": "Table 2",
-    "sgld_finetune": "Table 3",
-    "sgld_constants": "Table 4",
-    "sgld_published": "Tables 1, 2 and the authors' code",
-}
 
 
 Schedule = Literal["constant", "decreasing"]
@@ -284,24 +255,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
 def settings(config: General) -> dict[str, Any]:
     """Nothing: figures, tables and claims are made of the records alone."""
     return {}
-
-
-def device(spec: Spec, chosen: str) -> str:
-    """Fine-tuning gains from a GPU; softmax regression on features does not."""
-    return chosen if spec.fields["kind"] == "finetune" else "cpu"
-
-
-def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: interpreter, torch and accountants; images or features.
-
-    Fine-tuning keeps what its first trained part sees: a few times the images.
-    """
-    data = spec.fields.get("data")
-    if data is None:
-        return 1000
-    if takes_features(spec):
-        return round(1000 + 5 * features_mb(data))
-    return round(1000 + (10 if spec.fields["kind"] == "finetune" else 4) * array_mb(data))
 
 
 def _trained(

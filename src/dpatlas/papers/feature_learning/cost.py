@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Size, Work
+from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, JobCost, Size, Work
+from dpatlas.papers.feature_learning.sizes import numbers_of_a_run, runs_at_once
 
 # Second layers on n records: of the step's features, private or not, of the direction's and of
 # random ones; and one on both data sets.
 LAYERS, PRIVATE_LAYERS = 4, 3
-KINDS, MEASURES = 6, 6
+FEATURE_KINDS, MEASURES = 6, 6
 
 
 def simulation(fields: Mapping[str, Any], size: Size) -> Work:
@@ -34,5 +35,20 @@ def simulation(fields: Mapping[str, Any], size: Size) -> Work:
         "dense": runs * dense,
         "normals": runs * normals,
     }
-    numbers = len(fields["points"]) * KINDS * MEASURES * runs
+    numbers = len(fields["points"]) * FEATURE_KINDS * MEASURES * runs
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers, RECORD_BYTES)
+
+
+def memory_mb(fields: Mapping[str, Any]) -> int:
+    """Peak memory of a job in MB: of the interpreter, and of the largest block of runs."""
+    largest = max(
+        min(fields["runs"], runs_at_once(point, fields["n_test"]))
+        * numbers_of_a_run(point, fields["n_test"])
+        for point in fields["points"]
+    )
+    return round(300 + 4 * largest / 1e6)
+
+
+KINDS = {
+    "simulation": JobCost(simulation, memory_mb, lower=("n", "p", "n_test")),
+}

@@ -12,23 +12,10 @@ from dpatlas.config.types import Delta, Share
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.formulas.single_index import link
-from dpatlas.papers.feature_learning.sizes import numbers_of_a_run, runs_at_once
 
 KEY = "feature_learning"
-MODULE = "dpatlas.papers.feature_learning.jobs.dispatch"
 AXES = ("n", "p", "d", "epsilon")
 
-FIGURES = {
-    "feature_overlap": ("links", "axes"),
-    "feature_risk": ("links", "axes"),
-}
-TABLES = {"feature_risk_table": ("links", "axes", "table")}
-# Where the report shows what each of them reproduces.
-PLACES = {
-    "feature_overlap": "Sec. 3 (nothing is plotted there)",
-    "feature_risk": "Theorem 1 (nothing is plotted there)",
-    "feature_risk_table": "Theorem 1 (nothing is printed there)",
-}
 SHARED_FIELDS = ("delta", "runs", "steps", "n_test", "sharing")
 
 
@@ -159,22 +146,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
 def settings(config: General) -> dict[str, Any]:
     """Nothing: figures, tables and claims are made of the records alone."""
     return {}
-
-
-def device(spec: Spec, chosen: str) -> str:
-    """numpy alone."""
-    return "cpu"
-
-
-def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: of the interpreter, and of the largest block of runs."""
-    fields = spec.fields
-    largest = max(
-        min(fields["runs"], runs_at_once(point, fields["n_test"]))
-        * numbers_of_a_run(point, fields["n_test"])
-        for point in fields["points"]
-    )
-    return round(300 + 4 * largest / 1e6)
 
 
 def _sweep(config: General, name: str, axis: str, values: Sequence[float]) -> Spec:

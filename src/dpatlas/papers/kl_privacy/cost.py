@@ -5,7 +5,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Size, Work
+from dpatlas.config.sizes import size_of
+from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, JobCost, Size, Work
 
 RESAMPLES = 1000
 SHOWN_STEPS = 50
@@ -32,7 +33,6 @@ def training(fields: Mapping[str, Any], size: Size) -> Work:
         },
         record_bytes=RECORD_BYTES + BYTES_PER_NUMBER * steps * (5 + 3 * fields["runs"]),
         checkpoint_bytes=8 * passes * records + 4 * parameters,
-        on_gpu=True,
     )
 
 
@@ -74,3 +74,27 @@ def constants(fields: Mapping[str, Any], size: Size) -> Work:
 
 def _units(inputs: int, width: int, depth: int, outputs: int) -> list[int]:
     return [inputs, *[width] * (depth - 1), outputs]
+
+
+def memory_mb(fields: Mapping[str, Any]) -> int:
+    """Peak memory of a job in MB: interpreter and torch, data, activations, cumulative KL."""
+    n_train, n_add, inputs = size_of(fields["data"])
+    records = n_train + n_add
+    values = 3 * records * inputs
+    if fields["kind"] == "training":
+        values += records * fields["width"] * (fields["depth"] + 3)
+        values += 6 * fields["width"] * (inputs + fields["width"] * fields["depth"])
+        # Cumulative KL of every run in float64, once more while the runs are stacked.
+        values += 2 * 2 * (fields["runs"] + 1) * fields["steps"] * records
+    elif fields["kind"] == "linearized":
+        side = 2 * fields["n_train"]
+        values += 2 * side * side * (fields["runs"] + 5) + 4 * side * fields["width"]
+        values += 2 * side * fields["min_steps"] * 5 * fields["runs"]
+    return round(600 + 4 * values / 2**20)
+
+
+KINDS = {
+    "training": JobCost(training, memory_mb, lower=("width", "data.n_train"), gpu=True),
+    "linearized": JobCost(linearized, memory_mb, lower=("linearized.width", "linearized.n_train")),
+    "constants": JobCost(constants, memory_mb, lower=("constants.width",)),
+}

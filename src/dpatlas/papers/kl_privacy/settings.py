@@ -8,13 +8,11 @@ from pydantic import Discriminator, Tag, model_validator
 from dpatlas.config.common import run_spec
 from dpatlas.config.model import AsWritten, ClassName, Model, Once, setting
 from dpatlas.config.root import General
-from dpatlas.config.sizes import size_of
 from dpatlas.config.types import DataSet, Digit, PrivateName, Rate
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
 KEY = "kl_privacy"
-MODULE = "dpatlas.papers.kl_privacy.jobs.dispatch"
 
 Init = Literal["lecun", "he", "ntk", "xavier"]
 Steps = Annotated[int, setting("A number of full-batch steps.", ge=2, le=1_000_000)]
@@ -274,25 +272,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
     }
 
 
-FIGURES = {
-    "kl_vs_epochs": ("epochs",),
-    "kl_vs_depth": ("depth",),
-    "kl_vs_width": ("width",),
-    "kl_bounds": ("bounds", "linearized"),
-    "kl_tradeoff": ("linearized",),
-}
-TABLES = {"kl_constants": ("constants", "linearized")}
-# Where a paper shows what each of them reproduces.
-PLACES = {
-    "kl_vs_epochs": "Fig. 1",
-    "kl_vs_depth": "Fig. 2a, 2b",
-    "kl_vs_width": "Fig. 2c",
-    "kl_bounds": "Lemma 3.2 and Cor. 4.2",
-    "kl_tradeoff": "Sec. 6",
-    "kl_constants": "Table 1",
-}
-
-
 def settings(config: General) -> dict[str, Any]:
     """What figures and claims need of the config beside the records."""
     block: Settings = config.kl_privacy
@@ -301,26 +280,3 @@ def settings(config: General) -> dict[str, Any]:
         "reference_depth": block.epochs.depth,
         "reference_width": block.epochs.width,
     }
-
-
-def device(spec: Spec, chosen: str) -> str:
-    """Where a spec runs: only training gains from a GPU, the other kinds work in float64."""
-    return chosen if spec.fields["kind"] == "training" else "cpu"
-
-
-def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: interpreter and torch, data, activations, cumulative KL."""
-    fields = spec.fields
-    n_train, n_add, inputs = size_of(fields["data"])
-    records = n_train + n_add
-    values = 3 * records * inputs
-    if fields["kind"] == "training":
-        values += records * fields["width"] * (fields["depth"] + 3)
-        values += 6 * fields["width"] * (inputs + fields["width"] * fields["depth"])
-        # Cumulative KL of every run in float64, once more while the runs are stacked.
-        values += 2 * 2 * (fields["runs"] + 1) * fields["steps"] * records
-    elif fields["kind"] == "linearized":
-        side = 2 * fields["n_train"]
-        values += 2 * side * side * (fields["runs"] + 5) + 4 * side * fields["width"]
-        values += 2 * side * fields["min_steps"] * 5 * fields["runs"]
-    return round(600 + 4 * values / 2**20)

@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Size, Work
+from dpatlas.config.sizes import array_mb, features_mb
+from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, JobCost, Size, Work
 from dpatlas.cost.training import (
     CALIBRATION_POINTS,
     PRIVATE_STARTS,
     VISITS_PER_UPDATE,
     private_passes,
 )
-from dpatlas.papers.lp_fft.strategies import HEAD, STRATEGIES
+from dpatlas.papers.lp_fft.strategies import HEAD, STRATEGIES, takes_features
 
 # scikit-learn takes as long to load as torch, UMAP and its compiler three times as long.
 SKLEARN_STARTS, UMAP_STARTS = 1, 6
@@ -45,7 +46,7 @@ def strategies(fields: Mapping[str, Any], size: Size) -> Work:
         "starts": PRIVATE_STARTS,
     }
     numbers = accountings * (fields["runs"] + 60)
-    return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers, on_gpu=True)
+    return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers)
 
 
 def feature_quality(fields: Mapping[str, Any], size: Size) -> Work:
@@ -63,7 +64,7 @@ def feature_quality(fields: Mapping[str, Any], size: Size) -> Work:
         "accountings": 1,
         "starts": PRIVATE_STARTS + SKLEARN_STARTS,
     }
-    return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * 3 * len(fields["at"]) * runs, on_gpu=True)
+    return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * 3 * len(fields["at"]) * runs)
 
 
 def umap(fields: Mapping[str, Any], size: Size) -> Work:
@@ -77,7 +78,7 @@ def umap(fields: Mapping[str, Any], size: Size) -> Work:
         "starts": PRIVATE_STARTS + UMAP_STARTS,
     }
     numbers = 3 * trainings * 2 * fields["points"]
-    return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers, on_gpu=True)
+    return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers)
 
 
 def dynamics(fields: Mapping[str, Any], size: Size) -> Work:
@@ -118,3 +119,33 @@ def imbalance(fields: Mapping[str, Any], size: Size) -> Work:
     for each in (fields["gap"], fields["drift"]):
         sweeps += each["paths"] * each["steps"] * each["inputs"] * each["hidden"] * SWEEPS_PER_STEP
     return Work({"elements": sweeps}, 2 * RECORD_BYTES)
+
+
+def memory_mb(fields: Mapping[str, Any]) -> int:
+    """Peak memory of a job in MB: interpreter, torch, accountants; images, maps, features."""
+    data = fields.get("data")
+    if data is None:
+        return 700
+    images = array_mb(data) + (array_mb(fields["public_data"]) if "public_data" in fields else 0)
+    shown = features_mb(data) if takes_features(fields) else 0
+    # Numba compiles what UMAP runs.
+    return round(1200 + 6 * images + shown + (500 if fields["kind"] == "umap" else 0))
+
+
+KINDS = {
+    "strategies": JobCost(
+        strategies,
+        memory_mb,
+        lower=("max_physical_batch", "batch", "data.n_train"),
+        gpu=True,
+        takes_features=takes_features,
+    ),
+    "feature_quality": JobCost(
+        feature_quality, memory_mb, lower=("max_physical_batch", "batch", "public_known"), gpu=True
+    ),
+    "umap": JobCost(umap, memory_mb, lower=("max_physical_batch", "batch", "points"), gpu=True),
+    "dynamics": JobCost(dynamics, memory_mb, lower=("paths", "trials", "seeds")),
+    "distortion": JobCost(distortion, memory_mb, lower=("paths", "trials", "seeds")),
+    "sensitivity": JobCost(sensitivity, memory_mb, lower=("paths", "trials", "seeds")),
+    "imbalance": JobCost(imbalance, memory_mb, lower=("paths", "trials", "seeds")),
+}

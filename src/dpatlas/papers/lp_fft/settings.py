@@ -9,7 +9,6 @@ from dpatlas.config.backbones import backbone_spec, check_private
 from dpatlas.config.common import run_spec
 from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.config.root import General
-from dpatlas.config.sizes import array_mb, features_mb
 from dpatlas.config.types import (
     Accountant,
     Batch,
@@ -26,39 +25,13 @@ from dpatlas.config.types import (
 )
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank, takes_features
+from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
 
 KEY = "lp_fft"
-MODULE = "dpatlas.papers.lp_fft.jobs.dispatch"
 # A job at every privacy level of a scenario; what draws a picture on the way; what trains nothing.
 TRAINED = ("strategies", "lora", "clip_sweep")
 COMPUTED = ("dynamics", "distortion", "sensitivity", "imbalance")
 
-FIGURES = {
-    "lpfft_feature_quality": ("feature_quality",),
-    "lpfft_budget_sweep": ("strategies", "clip_sweep"),
-    "lpfft_umap": ("umap",),
-    "lpfft_privacy_utility": ("strategies", "lora"),
-    "lpfft_sensitivity": ("sensitivity",),
-    "lpfft_imbalance": ("imbalance",),
-    "lpfft_theory": ("dynamics", "distortion"),
-}
-TABLES = {
-    "lpfft_strategies": ("strategies",),
-    "lpfft_lora": ("lora",),
-}
-# Where the paper shows what each of them reproduces.
-PLACES = {
-    "lpfft_feature_quality": "Fig. 2 left, Fig. 7",
-    "lpfft_budget_sweep": "Fig. 2 right, Fig. 6",
-    "lpfft_umap": "Figs. 4, 5",
-    "lpfft_privacy_utility": "Fig. 8",
-    "lpfft_sensitivity": "Fig. 9",
-    "lpfft_imbalance": "Fig. 10",
-    "lpfft_theory": "Thms 3.3, 3.4, 4.2-4.5, Eq. 161",
-    "lpfft_strategies": "Table 1",
-    "lpfft_lora": "Table 2",
-}
 # What the block sets for all trainings, and each scenario or picture may set for itself.
 SHARED = ("delta", "relation", "accountant", "max_grad_norm", "max_physical_batch")
 OF_SCENARIO = ("lrs", "head_scale", "augmentation", "ema_decay", "lora_rank")
@@ -570,23 +543,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
 def settings(config: General) -> dict[str, Any]:
     """Nothing: figures, tables and claims are made of the records alone."""
     return {}
-
-
-def device(spec: Spec, chosen: str) -> str:
-    """Where a spec runs: only what trains gains from a GPU."""
-    return "cpu" if spec.fields["kind"] in COMPUTED else chosen
-
-
-def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: interpreter, torch, accountants; images, maps, features."""
-    fields = spec.fields
-    data = fields.get("data")
-    if data is None:
-        return 700
-    images = array_mb(data) + (array_mb(fields["public_data"]) if "public_data" in fields else 0)
-    shown = features_mb(data) if takes_features(spec) else 0
-    # Numba compiles what UMAP runs.
-    return round(1200 + 6 * images + shown + (500 if fields["kind"] == "umap" else 0))
 
 
 def _levels(config: General, scenarios: list[Scenario], group: str) -> Iterator[Spec]:

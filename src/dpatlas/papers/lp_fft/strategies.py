@@ -1,8 +1,8 @@
 """What lp_fft compares: strategies, the parts that they train, and which of them go together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
 HEAD, FULL, LORA = "head", "full", "lora"
@@ -21,9 +21,8 @@ STRATEGIES: dict[str, tuple[str, ...]] = {
 ALONE = {HEAD: "lp", FULL: "fft", LORA: "lora"}
 
 
-def takes_features(spec: Spec) -> bool:
+def takes_features(fields: Mapping[str, Any]) -> bool:
     """Whether some strategy trains the head alone, on features that augmentation does not move."""
-    fields = spec.fields
     return (
         fields["kind"] == "strategies"
         and fields["augmentation"] is None

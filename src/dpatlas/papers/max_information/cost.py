@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Size, Work
+from dpatlas.config.sizes import array_mb
+from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, JobCost, Size, Work
 from dpatlas.cost.training import PRIVATE_STARTS
 
 # Multiplications of one record, forward, of the convolutional network on 3 x 32 x 32.
@@ -28,7 +29,7 @@ def certificates(fields: Mapping[str, Any], size: Size) -> Work:
     multiplications = _multiplications(fields, size)
     counts["products"] += 8 * fields["runs"] * epochs * size.n_train * multiplications
     counts |= {"accountings": VALUES_PER_PRIOR * tuples, "starts": PRIVATE_STARTS}
-    return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * NUMBERS_PER_ROW * rows, on_gpu=True)
+    return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * NUMBERS_PER_ROW * rows)
 
 
 def agreement(fields: Mapping[str, Any], size: Size) -> Work:
@@ -37,7 +38,7 @@ def agreement(fields: Mapping[str, Any], size: Size) -> Work:
     counts = _rows(fields, size, 1, pairs)
     counts["normals"] += pairs * _multiplications(fields, size)
     counts |= {"accountings": VALUES_PER_PRIOR, "starts": PRIVATE_STARTS}
-    return Work(counts, 2 * RECORD_BYTES, on_gpu=True)
+    return Work(counts, 2 * RECORD_BYTES)
 
 
 def formulas(fields: Mapping[str, Any], size: Size) -> Work:
@@ -82,3 +83,23 @@ def _outputs(fields: Mapping[str, Any]) -> float:
 
 def _widths(fields: Mapping[str, Any]) -> list[int]:
     return list(fields["options"].get("widths", (1024, 512)))
+
+
+def memory_mb(fields: Mapping[str, Any]) -> int:
+    """Peak memory of a job in MB: interpreter, torch and accountants; images, chunks of pairs."""
+    data = fields.get("data")
+    return round(1100 + (4 * array_mb(data) if data else 0))
+
+
+KINDS = {
+    "certificates": JobCost(
+        certificates,
+        memory_mb,
+        lower=("options.widths", "training.batch", "data.n_train"),
+        gpu=True,
+    ),
+    "agreement": JobCost(agreement, memory_mb, lower=("draws",), gpu=True),
+    "coefficients": JobCost(formulas, memory_mb, lower=("draws",)),
+    "kappa": JobCost(formulas, memory_mb, lower=("draws",)),
+    "simulation": JobCost(simulation, memory_mb, lower=("draws",)),
+}

@@ -9,7 +9,6 @@ from pydantic import ConfigDict, Field, model_validator
 from dpatlas.config.common import run_spec
 from dpatlas.config.model import AsWritten, Model, Once, setting
 from dpatlas.config.root import General
-from dpatlas.config.sizes import array_mb
 from dpatlas.config.types import (
     Bounded,
     CountList,
@@ -30,23 +29,7 @@ from dpatlas.papers.max_information.formulas.universe import setting_weight
 from dpatlas.papers.max_information.looks import counted, looks_of, network_of, ranked
 
 KEY = "max_information"
-MODULE = "dpatlas.papers.max_information.jobs.dispatch"
 
-FIGURES = {
-    "maxinf_coefficients": ("coefficients",),
-    "maxinf_kappa": ("kappa", "simulation"),
-}
-TABLES = {
-    "maxinf_certificates": ("certificates", "agreement"),
-    "maxinf_grid": ("certificates",),
-}
-# Where the paper shows what each of them reproduces.
-PLACES = {
-    "maxinf_coefficients": "Fig. 1",
-    "maxinf_kappa": "Fig. 2",
-    "maxinf_certificates": "Tables 1-3",
-    "maxinf_grid": "Appendix C",
-}
 # The grid is ranked before the first job: the papers' has 140.
 MOST_TUPLES = 20_000
 
@@ -299,17 +282,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
 def settings(config: General) -> dict[str, Any]:
     """Nothing: figures, tables and claims are made of the records alone."""
     return {}
-
-
-def device(spec: Spec, chosen: str) -> str:
-    """Where a spec runs: only what trains gains from a GPU."""
-    return chosen if spec.fields["kind"] in ("certificates", "agreement") else "cpu"
-
-
-def memory_mb(spec: Spec) -> int:
-    """Peak memory of a job in MB: interpreter, torch and accountants; images, chunks of pairs."""
-    data = spec.fields.get("data")
-    return round(1100 + (4 * array_mb(data) if data else 0))
 
 
 def priors_of(grid: Grid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:

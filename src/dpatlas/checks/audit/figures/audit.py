@@ -1,16 +1,13 @@
 """Table `audit`: what attacks showed of our own mechanisms, and what private training reached."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dpatlas.errors import run_command
-from dpatlas.show.output import Records, Row, Settings, ShownTable, figure_main
+from dpatlas.show.output import Records, Row, Settings, ShownTable
 from dpatlas.show.tables import Measured, Part
 
-MODULE = "dpatlas.checks.audit.figures.audit"
 CONSISTENT, CONTRADICTED = "consistent", "contradicted"
 SHARED = ("part", "mechanism", "description", "samplers", "relation")
 ATTACKED = (
@@ -256,16 +253,3 @@ def _verdict(contradicted: bool | None) -> str | None:
     if contradicted is None:
         return None
     return CONTRADICTED if contradicted else CONSISTENT
-
-
-FIGURES = {}
-TABLES = {"audit": audit}
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Make the table from the command line."""
-    return figure_main(arguments, MODULE, FIGURES, TABLES)
-
-
-if __name__ == "__main__":
-    sys.exit(run_command(main, sys.argv[1:]))

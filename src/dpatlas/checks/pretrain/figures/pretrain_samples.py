@@ -1,6 +1,5 @@
 """What the backbones were trained on, beside real digits, and what their features are worth."""
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,13 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpatlas.core.statistics import mean_estimate
-from dpatlas.errors import InputError, run_command
+from dpatlas.errors import InputError
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure, figure_main
+from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import columns
 from dpatlas.show.series import BLUE, GREEN, RED, handle, of_kind
 
-MODULE = "dpatlas.checks.pretrain.figures.pretrain_samples"
 PER_LINE, LINES = 20, 2
 GAP, BASE = 1, 17
 # Inches: a sheet, a line of the panel below and what it needs beside its lines.
@@ -159,12 +157,3 @@ def _draw_transfer(axes: Axes, rows: list[Row]) -> None:
         bbox_to_anchor=(0.5, 1.0),
         ncols=len(MEASURES),
     )
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Make the figure from the command line."""
-    return figure_main(arguments, MODULE, {"pretrain_samples": pretrain_samples}, {})
-
-
-if __name__ == "__main__":
-    sys.exit(run_command(main, sys.argv[1:]))

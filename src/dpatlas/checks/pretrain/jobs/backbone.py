@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,11 @@ from torch import nn
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
-from dpatlas.data.generated import SOURCES
 from dpatlas.data.prepared import Prepared
 from dpatlas.data.registry import find
 from dpatlas.errors import InputError, RunError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.resume import Stages, State
 from dpatlas.models.backbone import save
 from dpatlas.models.build import NAMES, build
 from dpatlas.models.precision import passes
@@ -52,14 +51,14 @@ LEDGER = {
 }
 
 
-def backbone(job: Job, folder: Path) -> dict[str, Any]:
+def backbone(job: Job) -> dict[str, Any]:
     """Train the spec's network, write it to `folder`; metrics as in `_summary`.
 
     Raises InputError for bad settings, for data without test records and for data that are neither
     generated nor declared public (`declared_public` of the spec: why they are); RunError if the
     training diverges.
     """
-    fields = job.spec.fields
+    folder, fields = job.backbone_to_write(), job.spec.fields
     for name, domain in DOMAINS.items():
         domain.check(name, fields[name])
     origin = _public_origin(job.data, fields.get("declared_public"))
@@ -120,19 +119,16 @@ class Pretraining:
         )
         self.criterion = nn.CrossEntropyLoss(label_smoothing=fields["label_smoothing"])
         self.loss = np.zeros(fields["epochs"])
+        self.steps_done = 0
 
     def run(self) -> None:
-        """All steps that no checkpoint has."""
-        start = self._restore()
+        """All steps."""
         with Progress(self.steps, self.job.spec.id) as progress:
-            progress.advance(units=start)
-            for step in range(start, self.steps):
-                if self.job.save_due():
-                    self._save(step)
-                self._step(step)
-                progress.advance()
+            Stages(self.job).finish(self, lambda: progress.reach(self.steps_done))
 
-    def _step(self, step: int) -> None:
+    def step(self) -> None:
+        """One update."""
+        step = self.steps_done
         batch = torch.from_numpy(self.sampler.batch_indices(self.noise, 0, step)).to(self.x.device)
         for group in self.optimizer.param_groups:
             group["lr"] = one_cycle(step, self.steps, self.job.spec.fields["lr"])
@@ -146,20 +142,20 @@ class Pretraining:
         self.optimizer.zero_grad(set_to_none=True)
         steps_per_epoch = self.sampler.steps_per_epoch
         self.loss[step // steps_per_epoch] += value / steps_per_epoch
+        self.steps_done += 1
 
-    def _save(self, step: int) -> None:
+    def state(self) -> State:
+        """Arrays and facts from which `restore` goes on to the same bits."""
         arrays = {"loss": self.loss}
         for name, parameter in self.network.named_parameters():
             arrays[f"weights/{name}"] = parameter.detach().cpu().numpy()
             for key, value in self.optimizer.state[parameter].items():
                 arrays[f"{key}/{name}"] = value.cpu().numpy()
-        self.job.save("state", arrays, {"step": step})
+        return arrays, {"steps_done": self.steps_done}
 
-    def _restore(self) -> int:
-        stored = self.job.restored("state")
-        if stored is None:
-            return 0
-        arrays, facts = stored
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.steps_done = facts["steps_done"]
         self.loss = arrays.pop("loss")
         parameters = dict(self.network.named_parameters())
         for path, value in arrays.items():
@@ -170,7 +166,6 @@ class Pretraining:
             else:
                 # The fused kernel wants all of it, the count of steps included, on its device.
                 self.optimizer.state[parameters[name]][key] = tensor.to(self.job.device)
-        return facts["step"]
 
 
 def one_cycle(step: int, steps: int, peak: float) -> float:
@@ -212,7 +207,7 @@ def _public_origin(data: Prepared, declared: str | None) -> dict[str, str]:
     if find(name).kind == "generated":
         return {
             "public_data": f"{name}: generated, public by construction",
-            "chosen_on_private_data": SOURCES[name].looked_up,
+            "chosen_on_private_data": find(name).drawn.looked_up,
         }
     if declared:
         return {
@@ -244,3 +239,8 @@ def _summary(
         "image_shape": list(data.image_shape),
         "examples": examples(data),
     }
+
+
+KIND = Kind(
+    legacy(backbone), spec=LegacyFields, packages=("torch", "torchvision", "numpy", "scikit-learn")
+)

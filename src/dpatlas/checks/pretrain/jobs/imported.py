@@ -16,7 +16,7 @@ from dpatlas.core.specs import Spec
 from dpatlas.data import weights
 from dpatlas.data.sources import file_digest
 from dpatlas.errors import ArgumentParser, InputError, RunError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.models import deit, moco
 from dpatlas.models.backbone import save
 from dpatlas.models.build import build
@@ -77,8 +77,8 @@ class Weights:
     classes: list[str] | None
 
 
-def places_of(arguments: Sequence[str]) -> tuple[Places, list[str]]:
-    """The places that a command line names, and its other words."""
+def places_of(arguments: Sequence[str]) -> Places:
+    """The places that a command line names; InputError for other words in it."""
     # Unabbreviated, or it would take another parser's --data for its own --data-root.
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--weights-file", dest="file")
@@ -86,12 +86,12 @@ def places_of(arguments: Sequence[str]) -> tuple[Places, list[str]]:
     parser.add_argument("--allow-download", action="store_true")
     parser.add_argument("--download-folder", type=Path, default=weights.CACHE)
     parser.add_argument("--mirror", action="append", default=[], dest="mirrors")
-    found, rest = parser.parse_known_args(arguments)
-    return Places(**{**vars(found), "mirrors": tuple(found.mirrors)}), rest
+    given = parser.parse_args(arguments)
+    return Places(**{**vars(given), "mirrors": tuple(given.mirrors)})
 
 
-def imported(job: Job, folder: Path, places: Places) -> dict[str, Any]:
-    """Write the spec's backbone to `folder`, like those that are trained here.
+def imported(job: Job) -> dict[str, Any]:
+    """Write the spec's backbone to its folder, like those that are trained here.
 
     Metrics: weights (file, address, sha256), features, parameters, image_shape, backbone_sha256,
     and difference: of features between the published network and this one, on made-up records, as
@@ -101,7 +101,7 @@ def imported(job: Job, folder: Path, places: Places) -> dict[str, Any]:
     checksum, of another network or with weights that are not finite; RunError if the download fails
     or the difference is too large.
     """
-    fields = job.spec.fields
+    folder, places, fields = job.backbone_to_write(), job.options, job.spec.fields
     one_of(*BY_SOURCE).check("source", fields["source"])
     one_of(*BY_SOURCE[fields["source"]]).check("model", fields["model"])
     model, public = fields["model"], PUBLIC_DATA[fields["source"]]
@@ -259,3 +259,11 @@ def _inputs(layer: nn.Module, run: Callable[[], Tensor]) -> Tensor:
     run()
     hook.remove()
     return seen[0]
+
+
+KIND = Kind(
+    legacy(imported),
+    spec=LegacyFields,
+    packages=("torch", "torchvision", "numpy", "scikit-learn"),
+    options=places_of,
+)

@@ -12,7 +12,7 @@ from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.models.backbone import Backbone, features, load
 
 RAW = "raw pixels"
@@ -130,3 +130,8 @@ def _check_scale(data: Prepared, training: dict[str, Any]) -> None:
         raise InputError(
             "data", f"preprocessing {found}", f"{trained}, as of backbone {training['spec_id']}"
         )
+
+
+KIND = Kind(
+    legacy(transfer), spec=LegacyFields, packages=("torch", "torchvision", "numpy", "scikit-learn")
+)

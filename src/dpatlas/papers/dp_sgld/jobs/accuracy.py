@@ -12,7 +12,7 @@ from typing import Any
 
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.search import Setting
 from dpatlas.papers.dp_sgld.formulas.theorems import SCHEDULES
@@ -119,5 +119,14 @@ def settings_of(
     sampler = Poisson(problem.n, batch)
     for lr, epochs in product(grid["lr"], grid["epochs"]):
         steps = epochs * sampler.steps_per_epoch
-        plan = DpSgdPlan(sampler, steps, problem.delta, relation, problem.accountant)
-        yield sgd_setting(plan, arm.epsilon, lr, fields["max_grad_norm"], split)
+        asked = (problem.delta, relation, problem.accountant)
+        plan = DpSgdPlan(sampler, steps, fields["max_grad_norm"], *asked)
+        yield sgd_setting(plan.calibrated(arm.epsilon), lr, split)
+
+
+KIND = Kind(
+    legacy(accuracy),
+    spec=LegacyFields,
+    packages=("torch", "numpy", "scipy", "dp-accounting"),
+    reads_images=False,
+)

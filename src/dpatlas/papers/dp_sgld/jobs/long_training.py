@@ -13,7 +13,7 @@ from typing import Any
 
 from dpatlas.core.guard import integer, real
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.search import Setting
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
@@ -77,13 +77,21 @@ def settings_of(
 ) -> Iterator[Setting]:
     """One setting per lambda, or per learning rate."""
     if arm.method == "dp-sgd":
-        sampler = FullBatch(problem.n)
-        plan = DpSgdPlan(sampler, arm.steps, problem.delta, RELATION, problem.accountant)
+        asked = (problem.delta, RELATION, problem.accountant)
+        plan = DpSgdPlan(FullBatch(problem.n), arm.steps, fields["max_grad_norm"], *asked)
         for lr in fields["lrs"]:
-            yield sgd_setting(plan, arm.epsilon, lr, fields["max_grad_norm"], split)
+            yield sgd_setting(plan.calibrated(arm.epsilon), lr, split)
         return
     for lam in fields["lambdas"]:
         plan = LangevinPlan(
             problem, arm.method, arm.comparison, "constant", lam, arm.steps, problem.n
         )
         yield langevin_setting(plan, arm.epsilon, split)
+
+
+KIND = Kind(
+    legacy(long_training),
+    spec=LegacyFields,
+    packages=("torch", "numpy", "scipy", "dp-accounting"),
+    reads_images=False,
+)

@@ -17,7 +17,7 @@ from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.papers.lp_fft.formulas.alignment import (
     distortion_probability,
     two_record_distortion_probability,
@@ -241,3 +241,10 @@ def _polar(length: float, degrees: float) -> np.ndarray:
 def _cosine(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> float:
     """Of the first feature with the mean of its class."""
     return float(class_means(x, y, c)[0] @ net.W[0] / np.linalg.norm(net.W[0]))
+
+
+KIND = Kind(
+    legacy(distortion),
+    spec=LegacyFields,
+    packages=("torch", "numpy", "scipy", "dp-accounting", "scikit-learn", "umap-learn"),
+)

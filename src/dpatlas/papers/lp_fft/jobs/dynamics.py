@@ -10,7 +10,7 @@ from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
 from dpatlas.papers.lp_fft.formulas.linear import (
     fft_linear_loss_bound,
     fft_linear_rate,
@@ -331,3 +331,10 @@ def _tuned_losses(
 def _mean(values: np.ndarray) -> tuple[float, float]:
     """Mean of independent values and its standard error."""
     return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+KIND = Kind(
+    legacy(dynamics),
+    spec=LegacyFields,
+    packages=("torch", "numpy", "scipy", "dp-accounting", "scikit-learn", "umap-learn"),
+)

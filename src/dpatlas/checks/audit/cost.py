@@ -1,0 +1,71 @@
+"""The work of audit's jobs."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dpatlas.checks.audit.settings import RUNS
+from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, JobCost, Size, Work
+from dpatlas.cost.training import (
+    ATTACKED_UPDATES,
+    CALIBRATION_POINTS,
+    CURVE_POINTS,
+    PRIVATE_STARTS,
+    PROFILE_POINTS,
+    VISITS_PER_ATTACK,
+    VISITS_PER_LANGEVIN,
+    VISITS_PER_UPDATE,
+    private_passes,
+)
+
+
+def mechanism(fields: Mapping[str, Any], size: Size) -> Work:
+    """Runs of a few updates of a tiny model, each update attacked; the guaranteed profile."""
+    langevin = fields["mechanism"] in RUNS
+    visits = VISITS_PER_LANGEVIN if langevin else ATTACKED_UPDATES * VISITS_PER_ATTACK
+    counts = {
+        "steps": 2 * fields["runs"] * visits,
+        "accountings": PROFILE_POINTS,
+        "starts": PRIVATE_STARTS,
+    }
+    return Work(counts, RECORD_BYTES)
+
+
+def training(fields: Mapping[str, Any], size: Size) -> Work:
+    """Per update: forward, both backward passes and the clip; canaries once more, and their Gram.
+
+    Three sweeps over the activations for what is not a product.
+    """
+    canaries = fields["canaries"]
+    updates = fields["runs"] * fields["steps"]
+    visits = updates * (fields["batch"] + (size.records + 2 * canaries if canaries else 0))
+    counts = {
+        **private_passes(fields, size.inputs, visits),
+        "steps": updates * VISITS_PER_UPDATE,
+        "accountings": CALIBRATION_POINTS,
+        "starts": PRIVATE_STARTS,
+    }
+    numbers = fields["runs"] * 3 * CURVE_POINTS + canaries
+    return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers)
+
+
+def selection(fields: Mapping[str, Any], size: Size) -> Work:
+    """As many trainings as are expected; what each trial draws of its settings changes little."""
+    trials = math.ceil(fields["expected_trials"])
+    return training({**fields, "runs": trials, "canaries": 0}, size)
+
+
+def memory_mb(fields: Mapping[str, Any]) -> int:
+    """Peak memory of a job in MB: mostly the interpreter and torch; the canaries' gradients."""
+    if fields["kind"] == "mechanism":
+        return 850
+    records = fields["max_physical_batch"] or fields["batch"]
+    # Activations, patches and both passes, per record of an 8x8 image: measured, rounded up.
+    return round(850 + 0.7 * records + 0.6 * fields.get("canaries", 0))
+
+
+KINDS = {
+    "mechanism": JobCost(mechanism, memory_mb, lower=("runs",)),
+    "training": JobCost(training, memory_mb, lower=("batch", "data.n_train"), gpu=True),
+    "selection": JobCost(selection, memory_mb, lower=("runs",), gpu=True),
+}

@@ -1,0 +1,49 @@
+"""Parts that records of several blocks have in common."""
+
+from dpatlas.core.records import Number, Typed
+
+
+class OwnSet(Typed):
+    """Definition of a user's own data set: classes by name, (channels, height, width), scaling."""
+
+    classes: list[str]
+    image_shape: list[int]
+    scaling: str
+    resize: bool = False
+
+
+class DataFields(Typed):
+    """What a spec says of a data set: its name, classes, and records of each part."""
+
+    name: str
+    classes: list[int | str] | None = None
+    n_train: int | None = None
+    n_add: int | None = None
+    n_test: int | None = None
+    n_validation: int | None = None
+    norm: Number | None = None
+    selection: int | None = None
+    own: OwnSet | None = None
+
+
+class FeaturesUsed(Typed):
+    """Features of a frozen backbone that a job trained on.
+
+    id: of their folder. sha256: of their arrays. device: where they were computed.
+    """
+
+    id: str
+    sha256: str
+    device: str
+
+
+class BackboneUsed(Typed):
+    """A backbone that a job took: id of its run, sha256 of its weights.
+
+    architecture: name of the network; source: where the features of a head's training came from.
+    """
+
+    id: str
+    sha256: str
+    architecture: str | None = None
+    source: str | None = None

@@ -1,0 +1,81 @@
+"""Records as the classes of their kinds read them: settings, metrics and where they come from.
+
+A kind of job has a module of its name in the folder `records` of its block, with its `Spec` (the
+fields of its specs) and its `Metrics`. The job writes them; figures, claims, cost and page read
+them by attribute.
+"""
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from dpatlas.core import records
+from dpatlas.core.records import Metrics, SpecFields
+from dpatlas.errors import InputError
+from dpatlas.registry import block_of
+
+S = TypeVar("S", bound=SpecFields)
+M = TypeVar("M", bound=Metrics)
+
+
+@dataclass(frozen=True)
+class Record(Generic[S, M]):
+    """A record of one kind. spec, metrics: of the classes of its kind.
+
+    data: manifest of the data set it was made from; None if it names none. seeds, ledger, versions:
+    as the job wrote them.
+    """
+
+    id: str
+    key: str
+    kind: str
+    spec: S
+    metrics: M
+    spec_digest: str
+    code_digest: str
+    versions: Mapping[str, str]
+    device: str
+    data: Mapping[str, Any] | None
+    seeds: Mapping[str, Any]
+    ledger: Any
+
+
+def read_record(path: Path | str) -> Record[Any, Any]:
+    """Read a record; InputError if it is missing, torn, or of another shape than its kind's."""
+    content = records.read_record(path)
+    if importlib.util.find_spec(f"{block_of(content['key']).package}.records") is None:
+        return content  # interim: a block without typed records
+    return parse_record(content, str(path))
+
+
+def parse_record(content: Mapping[str, Any], where: str) -> Record[Any, Any]:
+    """The record that `content` (JSON) holds; `where` names it in an InputError."""
+    spec = content["spec"]
+    try:
+        key, kind = spec["key"], spec["kind"]
+    except (KeyError, TypeError):
+        raise InputError(where, "a spec without key and kind", "a record of this project") from None
+    block = block_of(key)
+    if kind not in block.kinds:
+        raise InputError(f"{where}: kind", repr(kind), f"one of {', '.join(block.kinds)}")
+    types = block.load(f"records.{kind}")
+    typed = {
+        name: _checked(model, content[name], f"{where}: {name}")
+        for name, model in (("spec", types.Spec), ("metrics", types.Metrics))
+    }
+    names = ("id", "spec_digest", "code_digest", "versions", "device", "data", "seeds", "ledger")
+    return Record(key=key, kind=kind, **typed, **{name: content[name] for name in names})
+
+
+def _checked(model: type[Any], value: Any, where: str) -> Any:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = ".".join([where, *map(str, first["loc"])])
+        shown = repr(first["input"])[:60]
+        raise InputError(path, shown, first["msg"]) from None

@@ -1,0 +1,80 @@
+"""The command line of every figure and table: `python -m dpatlas.show MODULE ...`, records in.
+
+The function named like the module makes it; its files and their lineage come out.
+"""
+
+import importlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib.style
+
+from dpatlas.core.canonical import sha256
+from dpatlas.core.digest import code_digest
+from dpatlas.core.files import read_lines, remove_parts, write_atomic, write_json
+from dpatlas.core.records import versions
+from dpatlas.errors import ArgumentParser, InputError
+from dpatlas.records import read_record
+from dpatlas.show.look import STYLE
+from dpatlas.show.output import Settings, ShownFigure, figure_files, table_files
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Make a figure or table and write its files and lineage."""
+    parser = ArgumentParser(prog="python -m dpatlas.show", description=__doc__)
+    parser.add_argument("module", help="of the figure or table, with a function of its name")
+    parser.add_argument("--tier", required=True, help="printed on the figure or table")
+    parser.add_argument("--settings", required=True, help="what it needs of the config, as JSON")
+    parser.add_argument("--output", required=True, type=Path, help="folder for the files")
+    parser.add_argument("--lineage", required=True, type=Path, help="lineage file to write")
+    parser.add_argument("--records", required=True, type=Path, help="file with a record per line")
+    given = parser.parse_args(arguments)
+    name = given.module.rpartition(".")[2]
+    digest = code_digest(given.module)
+    make = getattr(importlib.import_module(given.module), name)
+    settings = _settings(given.settings)
+    paths = [Path(line) for line in read_lines(given.records)]
+    records = [read_record(path) for path in paths]
+    with matplotlib.style.context(["default", STYLE]):
+        shown = make(records, settings)
+        is_figure = isinstance(shown, ShownFigure)
+        files = (figure_files if is_figure else table_files)(name, shown, given.tier)
+    for file, content in files.items():
+        remove_parts(given.output, file)
+        write_atomic(given.output / file, content)
+    remove_parts(given.lineage.parent, given.lineage.name)
+    lineage = {
+        "name": name,
+        "kind": "figure" if is_figure else "table",
+        "tier": given.tier,
+        "module": given.module,
+        "code_digest": digest,
+        "settings": settings,
+        "records": _behind(paths, given.lineage.parent.parent),
+        "outputs": {file: sha256(content) for file, content in files.items()},
+        "versions": versions("matplotlib", "numpy"),
+    }
+    write_json(given.lineage, lineage)
+    return 0
+
+
+def _settings(text: str) -> Settings:
+    try:
+        settings = json.loads(text)
+    except ValueError:
+        settings = None
+    if not isinstance(settings, dict):
+        raise InputError("--settings", repr(text[:80]), "a JSON object")
+    return settings
+
+
+def _behind(paths: Sequence[Path], root: Path) -> dict[str, dict[str, str]]:
+    return {
+        path.parent.name: {
+            "path": Path(os.path.relpath(path, root)).as_posix(),
+            "sha256": sha256(path.read_bytes()),
+        }
+        for path in paths
+    }

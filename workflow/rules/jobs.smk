@@ -1,0 +1,40 @@
+"""Runs: a rule for each kind of job, named after its block and kind; a spec in, a record out."""
+
+for key in ATLAS.blocks:
+    for kind, ids in ATLAS.kinds(key).items():
+        # Backbones leave more than a record: pretrain.smk.
+        if (key, kind) in BACKBONE_KINDS:
+            continue
+
+        rule:
+            name:
+                f"{key}_{kind}"
+            input:
+                data=lambda wildcards: ATLAS.data_manifest(wildcards.id),
+                public=lambda wildcards: ATLAS.public_manifest(wildcards.id),
+                backbones=lambda wildcards: ATLAS.backbone_files(wildcards.id),
+                features=lambda wildcards: ATLAS.features_manifest(wildcards.id),
+            output:
+                record=f"{ATLAS.folder}/runs/{key}/{{id}}/record.json",
+                cost=f"{ATLAS.folder}/runs/{key}/{{id}}/cost.json",
+            log:
+                f"{LOGS}/{key}_{kind}/{{id}}.log",
+            wildcard_constraints:
+                id=any_of(ids),
+            conda:
+                "../../environment.yml"
+            threads: 1
+            resources:
+                mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
+                runtime=lambda wildcards: runtime_minutes(ATLAS, wildcards.id),
+                gpu=lambda wildcards: int(ATLAS.device(wildcards.id) != "cpu"),
+            params:
+                spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
+                inputs=lambda wildcards: ATLAS.input_arguments(wildcards.id),
+                checkpoints=CHECKPOINTS,
+                device=lambda wildcards: ATLAS.device(wildcards.id),
+                code=code_digest(ATLAS.blocks[key].job_module(kind)),
+            shell:
+                "python -m dpatlas.jobs --spec {params.spec:q} {params.inputs} "
+                "--record {output.record:q} --checkpoints {params.checkpoints:q} "
+                "--device {params.device} > {log:q} 2>&1"
