@@ -157,7 +157,7 @@ def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec, dat
         for _ in range(3)
     ]
     results[1]["kl"][5:] = np.nan
-    metrics = kl_training._summary(fields, data, results)
+    metrics = kl_training.summary(fields, data, results)
     assert metrics.diverged == [None, 6, None]
     assert metrics.runs_used == 2
     kept = np.stack([results[0]["kl"], results[2]["kl"]]).mean(0).max(1)
@@ -219,8 +219,8 @@ def test_the_monte_carlo_check_of_b_agrees_with_eq_7(data_folder, tmp_path):
     ("spec", "words"),
     [
         (Spec.of({**small_jobs.KL, "kind": "other"}, "small"), "one of training"),
-        (Spec.of({**small_jobs.KL, "lr": 0.0}, "small"), "lr: found 0.0"),
-        (Spec.of({**small_jobs.KL, "depths": [2]}, "small"), "depths"),
+        (Spec.of({**small_jobs.KL, "lr": 0.0}, "small"), "--spec: lr: found 0.0"),
+        (Spec.of({**small_jobs.KL, "depths": [2]}, "small"), "--spec: depths: found"),
         (linearized_spec(n_train=99), "n_train: found 99; allowed: at most 12 records"),
     ],
 )
