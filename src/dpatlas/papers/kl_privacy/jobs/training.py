@@ -96,7 +96,8 @@ class NoisyDescent:
             )
         ]
         self.probe = SmoothnessProbe(self.weights, data, self.steps)
-        shapes = {"kl": (self.steps, len(data.x)), "loss": self.steps, "grad_norm2": self.steps}
+        steps = (self.steps,)
+        shapes = {"kl": (*steps, len(data.x)), "loss": steps, "grad_norm2": steps}
         # By step.
         self.curves = {
             name: torch.zeros(shape, dtype=torch.float64, device=device)
