@@ -9,7 +9,7 @@ import pytest
 import torch
 from small_jobs import arguments
 
-from dpatlas.config.load import load_config
+from dpatlas.config.load import read_config
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, run_command
 from dpatlas.jobs import limits
@@ -143,7 +143,7 @@ KINDS = [(block, kind) for block in all_blocks().values() for kind in block.kind
     ("block", "kind"), [pytest.param(*each, id=f"{each[0].key}-{each[1]}") for each in KINDS]
 )
 def test_every_kind_names_keys_of_the_config_that_lower_its_memory(block, kind):
-    known = keys_below(load_config()[block.key])
+    known = keys_below(read_config()[block.key])
     names = block.load("cost").KINDS[kind].lower
     assert names
     for name in names:

@@ -46,7 +46,7 @@ from dpatlas.papers.feature_learning.jobs.rules import (
     rehearsed_bounds,
     warnings,
 )
-from dpatlas.papers.feature_learning.settings import runs_at_once
+from dpatlas.papers.feature_learning.sizes import runs_at_once
 from dpatlas.privacy.ledger import holds_for
 
 PRIVATE, DIRECTION, NONPRIVATE = "private", "direction", "nonprivate"
