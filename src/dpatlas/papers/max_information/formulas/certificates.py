@@ -14,6 +14,8 @@ Every certificate is rounded up. Formulas work elementwise and raise `InputError
 outside the declared domains.
 """
 
+from typing import Literal, get_args
+
 import numpy as np
 from scipy.special import betainccinv, rel_entr
 
@@ -23,7 +25,8 @@ from dpatlas.errors import InputError
 
 INTERVALS = ("paper", "chernoff", "clopper-pearson")
 CONVENTIONS = ("exact", "paper")
-TAU_READINGS = ("deviation", "variance")
+TauReading = Literal["deviation", "variance"]
+TAU_READINGS: tuple[TauReading, ...] = get_args(TauReading)
 
 _RISK = real(ge=0, le=1)
 _COUNT = integer(ge=1)
