@@ -6,7 +6,7 @@ by arithmetic needs no record; its entry names the group whose table shows it.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -222,7 +222,8 @@ def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[st
 def _slope(record: KappaRecord, axis: str) -> float:
     """log-log slope of the optimised kappa/n between the ends of a panel."""
     panel = _panel(record, axis)
-    ends: Sequence[tuple[float, float]] = sorted(zip(panel.x, panel.optimised, strict=True))
+    points = zip(panel.x, panel.optimised, strict=True)
+    ends = sorted((x, value) for x, value in points if value is not None)
     (first, start), (last, end) = ends[0], ends[-1]
     if first == last:
         raise NotRun(f"{record.id} has one value of {axis} only")

@@ -200,7 +200,8 @@ def certificates_of_grid(
         found = f"shapes {risk.shape}, {kl.shape} and {kappa.shape}"
         allowed = "(tuples, variances), the same and (tuples,)"
         raise InputError("risk, kl and kappa", found, allowed)
-    check_tried(*risk.shape, K1, K2)
+    tuples, variances = risk.shape
+    check_tried(tuples, variances, K1, K2)
     budget = (n, K1, K2, delta, delta_mc, beta)
     if draws is None:
         return certificate(risk, kl, kappa[:, None], *budget)

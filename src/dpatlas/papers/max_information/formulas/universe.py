@@ -172,9 +172,9 @@ def setting_weight(
     return float(weight)
 
 
-def _batch_weight(n: int, m: int) -> float:
+def _batch_weight(n: int, m: int | None) -> float:
     T = n // m if m else 0
-    if not T:
+    if not m or not T:
         raise InputError("grid.m", m, f"a whole number >= 1 and <= n = {n}")
     largest = n // T
     alike = largest - n // (T + 1)
