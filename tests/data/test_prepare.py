@@ -131,7 +131,7 @@ def test_bad_options_are_refused_in_one_line(tmp_path, change, message):
 
 
 def test_unknown_data_set_is_refused(tmp_path):
-    with pytest.raises(InputError, match="digits, cifar10"):
+    with pytest.raises(InputError, match="cifar10, cifar100, digits"):
         prepare("cifar", {}, tmp_path)
 
 
