@@ -15,6 +15,7 @@ from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecid
 from dpatlas.papers.max_information import claims_exact
 from dpatlas.papers.max_information.records import agreement, simulation
 from dpatlas.papers.max_information.records.certificates import Row
+from dpatlas.papers.max_information.records.certified import Method
 from dpatlas.papers.max_information.selection import (
     HYPERPARAMETERS,
     PAID,
@@ -36,7 +37,7 @@ TEST_ERRORS = {
     UNIVERSE: "test_error",
     PRIOR: "prior_test_error",
 }
-METHODS: tuple[agreement.Method, ...] = ("reparametrisation", "sampling")
+METHODS: tuple[Method, ...] = ("reparametrisation", "sampling")
 
 
 def tightens(

@@ -201,7 +201,8 @@ def _exact(label: str, value: float, **limits: Any) -> Comparison:
 def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[str, float]]:
     """Distance of the rounded bound of prior and posterior from the range of its rounded inputs."""
     grid = PAPER_GRID
-    budget = (row.n, grid.K1, grid.K2, grid.delta, grid.delta_mc, grid.beta)
+    n, K1, K2 = row.n, grid.K1, grid.K2
+    levels = {"delta": grid.delta, "delta_mc": grid.delta_mc, "beta": grid.beta}
     for what, risk, kl, printed in (
         ("B(pi)", row.risk_prior, 0.0, row.bound_prior),
         ("B(rho)", row.risk_posterior, row.kl, row.bound_posterior),
@@ -210,11 +211,14 @@ def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[st
         for sign in (-1, 1):
             rounded = risk + sign * HALF_CENT
             # A zero is no rounded number.
-            terms = [value + sign * HALF_NAT * (value > 0) for value in (kl, row.kappa)]
-            if monte_carlo:
-                ends.append(certificate_monte_carlo(rounded, grid.draws, *terms, *budget))
-            else:
-                ends.append(certificate(rounded, *terms, *budget))
+            nats, kappa_nats = (value + sign * HALF_NAT * (value > 0) for value in (kl, row.kappa))
+            inputs = {"risk": rounded, "kl": nats, "kappa": kappa_nats}
+            inputs |= {"n": n, "K1": K1, "K2": K2, **levels}
+            ends.append(
+                certificate_monte_carlo(draws=grid.draws, **inputs)
+                if monte_carlo
+                else certificate(**inputs)
+            )
         low, high = ends
         yield what, float(max(low - (printed + HALF_CENT), (printed - HALF_CENT) - high))
 

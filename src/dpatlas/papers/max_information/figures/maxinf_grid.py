@@ -45,7 +45,7 @@ def maxinf_grid(records: Records, settings: Settings) -> ShownTable:
 def grid_rows(setting: Setting) -> list[Row]:
     """One row per tuple and deviation; by kind, then by kappa and the tuple."""
     selected = [id(row) for kind in setting.kinds for row in setting.selected(kind)]
-    members: dict[tuple, list[CertificateRow]] = {}
+    members: dict[tuple[object, ...], list[CertificateRow]] = {}
     for row in setting.rows:
         members.setdefault((row.prior, hyperparameters(row), row.tau), []).append(row)
     grid = [
@@ -61,7 +61,7 @@ def grid_rows(setting: Setting) -> list[Row]:
     return sorted(grid, key=_grid_order)
 
 
-def _grid_order(row: Row) -> tuple:
+def _grid_order(row: Row) -> tuple[float, ...]:
     own = (row["zeta"], row["sigma"], row["m"], row["E"], row["lr"], row["tau"])
     return (KINDS.index(row["prior"]), row["kappa_mean"], *(value or 0 for value in own))
 

@@ -15,7 +15,8 @@ a gap for E > 1. Bounds for a single mechanism are in `max_information_mechanism
 Formulas work elementwise and raise `InputError` for what lies outside the declared domains.
 """
 
-from typing import Literal, get_args
+from collections.abc import Callable
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.special import expit, log_expit
@@ -179,7 +180,12 @@ def kappa_repaired(m, zeta, sigma, T, E, beta, moment="lemma-10", batches="disjo
     return total[()]
 
 
-_KAPPAS = dict(zip(FORMS, (kappa, kappa_explicit, kappa_tight, kappa_repaired), strict=True))
+_KAPPAS: dict[Form, Callable[..., Any]] = {
+    "optimised": kappa,
+    "explicit": kappa_explicit,
+    "tight": kappa_tight,
+    "repaired": kappa_repaired,
+}
 
 
 @checked(**_SETTING, form=one_of(*FORMS))

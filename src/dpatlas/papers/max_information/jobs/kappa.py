@@ -26,15 +26,15 @@ def _panel(base: Base, axis: Any, values: list[Any]) -> Panel:
     points = [_point(base, axis, value) for value in values]
     forms: dict[str, list[float | None]] = {}
     for form in FORMS:
-        kappas = [float(kappa_per_record(n, *setting, form=form)) for n, setting in points]
+        kappas = [float(kappa_per_record(n, **setting, form=form)) for n, setting in points]
         forms[form] = [value if math.isfinite(value) else None for value in kappas]
     # log(4 sqrt(n) / delta) with delta = 2 beta.
-    confidence = [math.log(4 * math.sqrt(n) / (2 * setting[-1])) / n for n, setting in points]
+    confidence = [math.log(4 * math.sqrt(n) / (2 * setting["beta"])) / n for n, setting in points]
     return Panel(axis=axis, x=values, confidence=confidence, **forms)
 
 
-def _point(base: Base, axis: str, value: Any) -> tuple[int, tuple[Any, ...]]:
-    """n, and (m, zeta, sigma, T, E, beta), with `value` on the axis."""
+def _point(base: Base, axis: str, value: Any) -> tuple[int, dict[str, Any]]:
+    """n, and m, zeta, sigma, T, E and beta, with `value` on the axis."""
     given = {**base.model_dump(), axis: value}
     n, m = given["n"], given["m"]
     if axis == "T":
@@ -42,9 +42,14 @@ def _point(base: Base, axis: str, value: Any) -> tuple[int, tuple[Any, ...]]:
         m = n // value
     if m > n:
         raise InputError("m", m, f"at most n = {n}")
-    zeta = value * given["sigma"] if axis == "zeta_over_sigma" else given["zeta"]
-    T = value if axis == "T" else n // m
-    return n, (m, zeta, given["sigma"], T, given["E"], given["delta"] / 2)
+    return n, {
+        "m": m,
+        "zeta": value * given["sigma"] if axis == "zeta_over_sigma" else given["zeta"],
+        "sigma": given["sigma"],
+        "T": value if axis == "T" else n // m,
+        "E": given["E"],
+        "beta": given["delta"] / 2,
+    }
 
 
 KIND = Kind(kappa, spec=Spec, packages=("numpy", "scipy"))

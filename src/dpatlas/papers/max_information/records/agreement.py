@@ -9,11 +9,11 @@ from dpatlas.papers.max_information.records.certified import (
     CertifiedFields,
     CertifiedMetrics,
     Count,
+    Method,
     Positive,
     PriorFields,
 )
 
-Method = Literal["reparametrisation", "sampling"]
 What = Literal["prior", "posterior"]
 
 

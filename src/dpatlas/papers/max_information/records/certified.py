@@ -16,6 +16,7 @@ from dpatlas.papers.max_information.formulas.universe import Model, PriorKind, S
 MOST_RUNS = 10_000
 Objective = Literal["fquad", "fclassic", "fkl", "flambda", "bbb"]
 Loss = Literal["bounded", "per-class"]
+Method = Literal["reparametrisation", "sampling"]
 Count = Annotated[int, Field(ge=1)]
 Level = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
