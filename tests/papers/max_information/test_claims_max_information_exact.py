@@ -3,7 +3,8 @@
 import dataclasses
 
 import pytest
-from maxinf_world import AXES, FALSE, kappa_record, power_law, verdicts, with_verdict, world
+from maxinf_sample_records import kappa_record
+from maxinf_world import AXES, FALSE, power_law, verdicts, with_verdict, world
 
 from dpatlas.core.specs import Spec
 from dpatlas.evidence.claims import (
@@ -58,7 +59,7 @@ def test_another_print_of_table_1_would_turn_its_verdicts(monkeypatch, place):
     ],
 )
 def test_panels_that_the_config_leaves_out_are_not_run(axes, missing, said):
-    rows = verdicts(world() | {"kappa": [kappa_record(axes)]})
+    rows = verdicts(world() | {"kappa": [kappa_record(axes=axes)]})
     assert with_verdict(rows, NOT_RUN) == {f"maxinf-{part}" for part in missing} | {"maxinf-5"}
     assert all(said in rows[f"maxinf-{part}"]["note"] for part in missing)
 
