@@ -7,7 +7,7 @@ FEATURES = {"penultimate": "features", "softmax": "softmax outputs", "raw": "raw
 
 def backbone_name(backbone: BackboneUsed | None) -> str | None:
     """The name in the config of the backbone behind a record; None for raw columns."""
-    return backbone and backbone.id.rpartition("-")[0]
+    return None if backbone is None else backbone.id.rpartition("-")[0]
 
 
 def in_words(features: str, backbone: str | None) -> str:
