@@ -261,7 +261,7 @@ def bounds(
         of_delta = ("Thm 4.4", utility_approximate_decreasing, {})
     K_order = steps_rdp(alpha, divergence, beta, lam, n, d, schedule)
     K_delta = steps_approximate(epsilon, delta, beta, lam, n, d, schedule)
-    theorems = []
+    of_theorems = []
     for K, private, (name, formula, more) in (
         (K_order, (alpha, divergence), of_order),
         (K_delta, (epsilon, delta), of_delta),
@@ -272,8 +272,8 @@ def bounds(
             )
             for convention in CONVENTIONS
         }
-        theorems.append(Theorem(name=name, K=math.ceil(K), **values))
-    shown = shown_steps(fields.steps, theorems[-1].K)
+        of_theorems.append((name, math.ceil(K), values))
+    shown = shown_steps(fields.steps, math.ceil(K_delta))
     shared = {"xi2": xi2, "d": d, "sigma2": sigma2, "distance2": distance2}
     at_steps = {
         convention: (
@@ -283,6 +283,7 @@ def bounds(
         ).tolist()
         for convention in CONVENTIONS
     }
+    theorems = [Theorem(name=name, K=K, **values) for name, K, values in of_theorems]
     return Proven(sigma2, distance2, shown, Lemma(name=lemma, **at_steps), theorems)
 
 
