@@ -93,10 +93,10 @@ def long_arm(method, comparison, steps, epsilon=1.0, **changes):
     return long_training.LangevinArm(**compared, **fields)
 
 
-def finetune_arm(unfreeze, trained_parameters, epsilon, **changes):
+def finetune_arm(method, unfreeze, trained_parameters, epsilon, **changes):
     """A row of kind finetune."""
     return finetune.Row(
-        method="no-dp" if epsilon is None else "dp-sgd",
+        method=method,
         unfreeze=unfreeze,
         trained_parameters=trained_parameters,
         **_sgd_fields(epsilon, **changes),

@@ -103,7 +103,10 @@ class TestAccuracy:
 
 class TestFinetune:
     def records(self):
-        rows = [finetune_arm("head", 21, None), finetune_arm("last block", 75, 1.0)]
+        rows = [
+            finetune_arm("no-dp", "head", 21, None),
+            finetune_arm("dp-sgd", "last block", 75, 1.0),
+        ]
         return [finetune_record(rows)]
 
     def test_rows_say_what_is_trained_and_what_is_guaranteed(self):
