@@ -4,7 +4,7 @@ import base64
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,13 +167,14 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "number": lambda value: number(str(value)),
         "script_hash": _script_hash,
         "in_words": in_words,
         "duration": duration,
         "json": canonical_json,
     }
+    environment.filters |= filters
     script = Markup((HERE / "page.js").read_text(encoding="utf-8"))
     style = Markup((HERE / "page.css").read_text(encoding="utf-8"))
     environment.globals |= {"script": script, "style": style}
