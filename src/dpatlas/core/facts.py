@@ -1,6 +1,14 @@
 """Parts that records of several blocks have in common."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from dpatlas.core.records import Number, Typed
+
+# Every run of a search has a repetition number of its own.
+MAX_RUNS_PER_SETTING = 10_000
+Runs = Annotated[int, Field(ge=1, lt=MAX_RUNS_PER_SETTING)]
 
 
 class OwnSet(Typed):

@@ -1,14 +1,12 @@
 """dp_sgld: what specs and rows of every kind that trains on private data have in common."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from dpatlas.core.facts import DataFields, TunedRow
+from dpatlas.core.facts import DataFields, Runs, TunedRow
 from dpatlas.core.records import SpecFields
 from dpatlas.papers.dp_sgld.records import Delta, Positive
-
-Runs = Annotated[int, Field(ge=1, lt=10_000)]
 
 
 class TrainedSpec(SpecFields):
