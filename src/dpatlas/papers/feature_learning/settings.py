@@ -10,9 +10,6 @@ from dpatlas.papers.feature_learning.formulas.single_index import link
 
 KEY = "feature_learning"
 AXES = ("n", "p", "d", "epsilon")
-
-# What a block of several runs may hold, 256 MB in single precision.
-MOST_NUMBERS = 2**26
 SHARED_FIELDS = ("delta", "runs", "steps", "n_test", "sharing")
 
 
@@ -37,21 +34,6 @@ def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Nothing: figures, tables and claims are made of the records alone."""
     return {}
-
-
-def numbers_of_a_run(point: Mapping[str, Any], n_test: int) -> int:
-    """Single-precision numbers in memory for one run of a condition; measured, rounded up.
-
-    Features of two or three layers at once, their second moments in double, inputs of all data
-    sets, and features of the test records.
-    """
-    d, n, p = (point[name] for name in ("d", "n", "p"))
-    return 4 * n * p + 7 * p * p + 2 * n_test * (p + d) + 6 * n * d
-
-
-def runs_at_once(point: Mapping[str, Any], n_test: int) -> int:
-    """How many runs of a condition are simulated at once: one at least."""
-    return max(1, MOST_NUMBERS // numbers_of_a_run(point, n_test))
 
 
 def _sweep(config: Mapping[str, Any], name: str, axis: str, values: Sequence[float]) -> Spec:

@@ -26,6 +26,7 @@ from dpatlas.core.guard import integer, one_of
 from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.papers.feature_learning.blocks_of_runs import runs_at_once
 from dpatlas.papers.feature_learning.formulas.single_index import link as link_of
 from dpatlas.papers.feature_learning.jobs.draws import REAL, Draw, Records, draw
 from dpatlas.papers.feature_learning.jobs.layers import (
@@ -45,7 +46,6 @@ from dpatlas.papers.feature_learning.jobs.rules import (
     rehearsed_bounds,
     warnings,
 )
-from dpatlas.papers.feature_learning.settings import runs_at_once
 from dpatlas.privacy.ledger import holds_for
 
 CHECKPOINT = "conditions"
@@ -133,7 +133,7 @@ class Study:
 
     def _blocks(self, rules: Rules) -> list[range]:
         runs = self.fields["runs"]
-        size = runs_at_once({"d": rules.d, "n": rules.n, "p": rules.p}, self.fields["n_test"])
+        size = runs_at_once(rules.d, rules.n, rules.p, self.fields["n_test"])
         return [range(first, min(first + size, runs)) for first in range(0, runs, size)]
 
     def _block(self, number: int, runs: range) -> dict[str, dict[str, Any]]:
