@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dpatlas.checks.audit.settings import KEY, MECHANISMS, mechanism_spec
+from dpatlas.checks.audit.mechanisms import MECHANISMS
+from dpatlas.checks.audit.settings import KEY, mechanism_spec
 from dpatlas.config.load import load_config
 from dpatlas.core.guard import integer, real
 from dpatlas.core.specs import Spec

@@ -1,11 +1,10 @@
 """Records of feature_learning whose measures a test makes up; all else follows from the spec."""
 
-from dpatlas.core.records import SCHEMA_VERSION
-from dpatlas.core.specs import Spec as AnySpec
+from typed_records import record
+
 from dpatlas.papers.feature_learning.formulas.single_index import link as link_of
 from dpatlas.papers.feature_learning.jobs.rules import Bounds, Rules
-from dpatlas.papers.feature_learning.records.simulation import Condition, Link, Metrics, Row, Spec
-from dpatlas.records import Record
+from dpatlas.papers.feature_learning.records.simulation import Condition, Link, Metrics, Row
 
 KEY = "feature_learning"
 BASE = {"d": 64, "n": 20_000, "p": 128, "epsilon": 2.0}
@@ -46,32 +45,4 @@ def simulation(link, axis, points, rows, runs, warnings=(), **changes):
         rows=[Row(**row) for row in rows],
         warnings=list(warnings),
     )
-    spec = AnySpec.of(fields, f"{link}-{axis}")
-    return Record(
-        id=spec.id,
-        key=KEY,
-        kind="simulation",
-        spec=Spec(**fields),
-        metrics=metrics,
-        spec_digest=spec.digest,
-        code_digest="0",
-        versions={},
-        device="cpu",
-        data=None,
-        seeds={},
-        ledger={},
-    )
-
-
-def content(record):
-    """What record.json holds."""
-    parts = {
-        name: getattr(record, name).model_dump(mode="json", exclude_unset=True)
-        for name in ("spec", "metrics")
-    }
-    return {**vars(record), **parts, "schema_version": SCHEMA_VERSION}
-
-
-def change(part, **values):
-    """Set fields of a part of a record, which code cannot."""
-    vars(part).update(values)
+    return record(fields, metrics, f"{link}-{axis}")

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from feature_records import change as change_part
 from feature_world import (
     EXACT,
     FALSE,
@@ -17,6 +16,7 @@ from feature_world import (
     with_verdict,
     world,
 )
+from typed_records import change as change_part
 
 from dpatlas.config.load import load_config
 from dpatlas.evidence.claims import NOT_REPRODUCED, REPRODUCED

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from feature_records import BASE, LINKS, change, content, simulation
+from feature_records import BASE, LINKS, simulation
 from feature_sample_records import (
     R0,
     RANDOM_RISK,
@@ -29,6 +29,7 @@ from figure_samples import (
     shown_rows,
     smallest_text,
 )
+from typed_records import change, content
 
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError

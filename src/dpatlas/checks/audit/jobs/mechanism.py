@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS, Advance
+from dpatlas.checks.audit.mechanisms import MECHANISMS as ENTRIES
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
@@ -73,7 +74,7 @@ def audit(
     if claimed_epsilons:
         claim = profile_excess(*scores, claimed_epsilons, PROFILE_DELTAS, verdict_level)
     return {
-        "sentence": audited.sentence,
+        "sentence": ENTRIES[name].sentence,
         "relation": audited.relation,
         "guaranteed": guaranteed,
         "profile": {"delta": list(PROFILE_DELTAS), "epsilon": epsilons},

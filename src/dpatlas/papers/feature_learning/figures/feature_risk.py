@@ -122,7 +122,12 @@ def _draw_laws(axes: Axes, axis: str, rows: Sequence[Row]) -> None:
     """The fitted rate, and a mark and a number where private features meet random ones."""
     axes.plot(*columns(select(rows, part="rate"), axis, "value"), marker=RATE.marker, **RATE.line)
     for row in select(rows, part="crossing"):
-        style = {"color": CROSSING.color, "mfc": "white", "markersize": 6, "zorder": 4}
+        style: dict[str, Any] = {
+            "color": CROSSING.color,
+            "mfc": "white",
+            "markersize": 6,
+            "zorder": 4,
+        }
         axes.plot(row[axis], row["value"], CROSSING.marker, **style)
         axes.annotate(
             f"{float(f'{row[axis]:.3g}'):g}",

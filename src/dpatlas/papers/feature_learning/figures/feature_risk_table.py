@@ -83,7 +83,7 @@ def conditions_part(rows: Sequence[Row], records: Sequence[Record]) -> Part:
         + "; overlap: mean |cosine| of the neurons with mu; risk after descent, private for "
         "private, direction and random private; the report prints no numbers to set beside these"
     )
-    lines = [
+    lines: list[tuple[Cell, ...]] = [
         (*(row[name] for name in CONDITION), *(_measured(row, name) for name in MEASURED))
         for row in rows
     ]

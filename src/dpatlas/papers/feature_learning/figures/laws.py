@@ -92,8 +92,8 @@ def rate_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
 
 def fitted(rates: Sequence[float], risks: Sequence[float]) -> tuple[float, float]:
     """R0 >= 0 and c >= 0 of least squares of risks (points,) to R0 + c rates (points,)."""
-    rates = np.array(rates, float)
-    (offset, factor), _ = nnls(np.column_stack([np.ones_like(rates), rates]), np.array(risks))
+    columns = np.column_stack([np.ones(len(rates)), np.array(rates, float)])
+    (offset, factor), _ = nnls(columns, np.array(risks))
     return float(offset), float(factor)
 
 

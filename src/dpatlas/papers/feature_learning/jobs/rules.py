@@ -139,10 +139,12 @@ class Rules:
     def ledger(self, features: str, release: str | None, n: int) -> dict[str, Any]:
         """Of one private network; `release`: what of the first layer is released, if anything."""
         learns = release is not None
-        releases = {"matrix": (self.bounds.matrix, self.matrix_noise)}
-        releases["direction"] = (self.bounds.direction, self.direction_noise)
+        releases = {
+            "matrix": (self.bounds.matrix, self.matrix_noise),
+            "direction": (self.bounds.direction, self.direction_noise),
+        }
         first = []
-        if learns:
+        if release is not None:
             clip, noise = releases[release]
             first = [self._released(f"{release} of the first layer", 1, clip, noise, self.n, True)]
         head = self._released(
