@@ -12,8 +12,7 @@ from dpatlas.config.sizes import array_mb
 from dpatlas.core.guard import integer
 from dpatlas.cost.plan import Job, describe_plan, make_plan
 from dpatlas.cost.work import cost_of, work_of, work_of_features
-from dpatlas.data.prepare import READERS
-from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.registry import DATA_SETS, reader
 from dpatlas.errors import ArgumentParser
 
 # Interpreter and numpy, beside the images themselves.
@@ -31,7 +30,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--gpus", type=int, default=1, help="GPUs for it, unless device is cpu")
     parser.add_argument("--json", action="store_true", help="for tools")
     options = parser.parse_args(arguments)
-    cores = os.cpu_count() if options.cores is None else options.cores
+    cores = options.cores
+    if cores is None:
+        cores = os.cpu_count()
     integer(ge=1).check("--cores", cores)
     integer(ge=1).check("--gpus", options.gpus)
     config = load_config(options.config) if options.config else load_tier(options.tier)
@@ -77,8 +78,9 @@ def download_mb(atlas: Atlas) -> float:
     if not atlas.config["data"]["download"]:
         return 0.0
     names = {json.loads(options)["name"] for options in atlas.data_sets().values()}
-    files = {}
+    files: dict[str, int] = {}
     for name in names & set(DATA_SETS):
-        if READERS.get(name) and READERS[name].locate(DATA_SETS[name], places(atlas)) is None:
-            files |= {file.name: file.size for file in DATA_SETS[name].files}
+        data_set = DATA_SETS[name]
+        if data_set.files and reader(name).locate(data_set, places(atlas)) is None:
+            files |= {file.name: file.size for file in data_set.files}
     return sum(files.values()) / 2**20

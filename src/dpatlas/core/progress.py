@@ -2,6 +2,8 @@
 
 import sys
 import time
+from types import TracebackType
+from typing import Self
 
 SECONDS_BETWEEN_LINES = 5.0
 SECONDS_BETWEEN_BARS = 0.1
@@ -23,11 +25,16 @@ class Progress:
         self.start = time.monotonic()
         self.last = 0.0 if self.terminal else self.start
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         """Begin."""
         return self
 
-    def __exit__(self, kind, error, trace) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Say how far it got, also after an error, unless that stopped it before it began."""
         if error is None or self.done:
             self._show(last=True)
@@ -53,3 +60,10 @@ class Progress:
             print(f"\r[{bar:<{BAR_WIDTH}}] {text}\x1b[K", end=end, file=self.stream, flush=True)
         else:
             print(text, file=self.stream, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that reads best: `8.1 s`, `12 min`, `3.4 h`."""
+    if seconds < 90:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

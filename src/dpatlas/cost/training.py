@@ -8,7 +8,7 @@ from dpatlas.cost.counting import Work
 
 # By model: inputs of a record, multiplications and activations of it, forward. Larger images cost
 # in proportion, but for imported networks, which stretch whatever they are given to one size.
-NETWORKS = {
+NETWORKS: dict[str, tuple[int, float, float]] = {
     "linear": (64, 640, 10),
     "mlp": (64, 50_432, 394),
     "small-cnn-s": (64, 380_416, 2_570),
@@ -62,7 +62,7 @@ def frozen_features(
         "elements": records * activations,
         "starts": 1,
     }
-    return Work(counts, disk_bytes, on_gpu=True)
+    return Work(counts, disk_bytes)
 
 
 def private_passes(network: Mapping[str, Any], inputs: int, visits: float) -> dict[str, float]:

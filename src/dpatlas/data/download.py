@@ -19,6 +19,7 @@ from typing import Any
 
 from dpatlas.core.files import read_json, write_json
 from dpatlas.core.guard import checked, integer, real
+from dpatlas.data.definitions import RemoteFile
 from dpatlas.data.fetch import (
     Anew,
     Ask,
@@ -31,7 +32,7 @@ from dpatlas.data.fetch import (
     locked,
     transfer,
 )
-from dpatlas.data.registry import RemoteFile, find
+from dpatlas.data.registry import find
 from dpatlas.errors import InputError, RunError
 
 RECORDS = "downloads.json"
@@ -61,7 +62,7 @@ def download(
     files = find(name).files
     if not files:
         raise InputError("data set", repr(name), "one with files to download")
-    options = {
+    options: dict[str, Any] = {
         "mirrors": tuple(mirrors),
         "attempts": attempts,
         "timeout": timeout,
@@ -107,7 +108,7 @@ def fetch(
         # A damaged list is better found before a download than after it.
         recorded(path.parent, path.name)
         part = Part(path)
-        if part.size and not part.digests.misfit(file):
+        if part.size and part.origin and not part.digests.misfit(file):
             address = part.origin["address"]
         else:
             # Made for each call, so that it takes the proxies of today's environment.

@@ -30,6 +30,8 @@ from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecid
 from dpatlas.records import read_record
 from dpatlas.registry import all_papers
 
+Test = Callable[..., Evidence]
+
 
 def all_tests() -> dict[str, Mapping[str, Callable[..., Evidence]]]:
     """The tests of every paper by name."""
@@ -111,7 +113,7 @@ class Claims:
 
 
 def read_claims(
-    path: Path, schema: Path, tests: Mapping[str, Mapping[str, Callable]] | None = None
+    path: Path, schema: Path, tests: Mapping[str, Mapping[str, Test]] | None = None
 ) -> Claims:
     """Read and check claims.yaml.
 
@@ -161,7 +163,7 @@ def judge_claims(
     tier: str,
     *,
     verdicts: bool = True,
-    tests: Mapping[str, Mapping[str, Callable[..., Evidence]]] | None = None,
+    tests: Mapping[str, Mapping[str, Test]] | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of claims.csv, by column: a row per entry, and one for each claim with parts.
 
@@ -262,7 +264,7 @@ def _entry(claim: str, inherited: dict[str, Any], fields: dict[str, Any]) -> Ent
     return Entry(claim=claim, **named, arguments=own)
 
 
-def _check_entry(entry: Entry, tests: Mapping[str, Mapping[str, Callable]]) -> None:
+def _check_entry(entry: Entry, tests: Mapping[str, Mapping[str, Test]]) -> None:
     if entry.id != entry.claim and entry.id[:-1] != entry.claim:
         raise InputError(f"part of {entry.claim}", entry.id, f"{entry.claim} and a letter")
     if entry.paper not in tests:

@@ -54,7 +54,7 @@ def read_errata(path: Path = ERRATA, schema: Path = SCHEMA) -> list[Erratum]:
     """Read and check the errata; InputError for what the schema refuses or an id given twice."""
     content = read_checked(path, schema)
     found = [
-        Erratum(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
+        Erratum(**fields | {key: tuple(v) for key, v in fields.items() if isinstance(v, list)})
         for fields in content["errata"]
     ]
     (repeated, times), *_ = Counter(erratum.id for erratum in found).most_common()

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ from dpatlas import __version__
 from dpatlas.config.load import read_yaml
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import remove_parts, write_atomic
+from dpatlas.core.progress import duration
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.evidence.claims import VERDICTS, check_files
 from dpatlas.evidence.errata import Erratum, read_errata
 from dpatlas.evidence.printed import CONFIDENCE
 from dpatlas.evidence.printed import PAPERS as PRINTED
-from dpatlas.report.lineage_text import duration, in_words
+from dpatlas.report.lineage_text import in_words
 from dpatlas.report.page_items import (
     LEDGER,
     Item,
@@ -166,13 +167,14 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "number": lambda value: number(str(value)),
         "script_hash": _script_hash,
         "in_words": in_words,
         "duration": duration,
         "json": canonical_json,
     }
+    environment.filters |= filters
     script = Markup((HERE / "page.js").read_text(encoding="utf-8"))
     style = Markup((HERE / "page.css").read_text(encoding="utf-8"))
     environment.globals |= {"script": script, "style": style}

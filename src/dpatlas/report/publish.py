@@ -12,13 +12,14 @@ import json
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.core.progress import duration
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.report.kept import CLAIMS, Kept, kept_of
@@ -30,7 +31,6 @@ from dpatlas.report.lineage import (
     job_module,
     read_lineage,
 )
-from dpatlas.report.lineage_text import duration
 
 SUFFIXES = {"figures": ("pdf", "png", "csv"), "tables": ("csv", "md", "tex")}
 CONFIG = "config.json"
@@ -283,7 +283,7 @@ def _days(cost: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _replacing(target: Path):
+def _replacing(target: Path) -> Iterator[Path]:
     """An empty folder that takes the place of `target` at the end, unless something goes wrong."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as temporary:

@@ -9,7 +9,7 @@ from dpatlas.papers.feature_learning.blocks_of_runs import numbers_of_a_run, run
 # Second layers on n records: of the step's features, private or not, of the direction's and of
 # random ones; and one on both data sets.
 LAYERS, PRIVATE_LAYERS = 4, 3
-KINDS, MEASURES = 6, 6
+FEATURE_KINDS, MEASURES = 6, 6
 
 
 def simulation(fields: Mapping[str, Any], size: Size) -> Work:
@@ -35,7 +35,7 @@ def simulation(fields: Mapping[str, Any], size: Size) -> Work:
         "dense": runs * dense,
         "normals": runs * normals,
     }
-    numbers = len(fields["points"]) * KINDS * MEASURES * runs
+    numbers = len(fields["points"]) * FEATURE_KINDS * MEASURES * runs
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers, RECORD_BYTES)
 
 

@@ -9,16 +9,70 @@ import re
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import numpy as np
 
 from dpatlas.core.canonical import sha256
 from dpatlas.data.bounded import Bounded, check_size, jpeg, read_file
 from dpatlas.data.cifar import Layout
-from dpatlas.data.official import DAMAGED, damaged, first_copy, folders, stack
-from dpatlas.data.registry import DataSet
+from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
+from dpatlas.data.official import (
+    DAMAGED,
+    damaged,
+    first_copy,
+    folders,
+    matched,
+    member_bytes,
+    stack,
+)
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
+
+CIFAR10 = DataSet(
+    name="cifar10",
+    what="60,000 colour photographs of 32 x 32 pixels in ten classes",
+    classes=(
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ),
+    image_shape=(3, 32, 32),
+    counts={"train": (5000,) * 10, "test": (1000,) * 10},
+    scaling=Scaling(multiply=2, subtract=255, divide=255),
+    licence="no licence stated; the authors ask for a citation of Krizhevsky (2009)",
+    files=(
+        RemoteFile(
+            name="cifar-10-python.tar.gz",
+            md5="c58f30108f718f92721af3b95e74349a",
+            address="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+            size=170_498_071,
+        ),
+    ),
+    accepts=(
+        "cifar-10-python.tar.gz",
+        "cifar-10-batches-py/",
+        "cifar10_images.tar.xz",
+        "train/CLASS/NNNN.jpg with test/CLASS/NNNN.jpg",
+    ),
+    unpacked_md5={
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "test_batch": "40351d587109b95175f43aff81a1287e",
+    },
+)
+SETS = (CIFAR10,)
+
 
 LAYOUT = Layout("cifar-10-batches-py", test="test_batch", labels=b"labels")
 IMAGE_NAME = re.compile(r"(?:\./)?(?P<split>train|test)/(?P<label>[a-z]+)/(?P<number>\d{4})\.jpg")
@@ -39,7 +93,7 @@ def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
     }
     source = first_copy(marks, folders(places, data_set.name))
     if source is not None and source.kind == JPEG_FOLDER:
-        return Source(JPEG_FOLDER, source.path.parents[1])
+        return Source(JPEG_FOLDER, source.required_path.parents[1])
     return source
 
 
@@ -52,7 +106,7 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     """
     readers = {JPEG_TAR: _read_tar, JPEG_FOLDER: _read_folder}
     if source.kind in readers:
-        return readers[source.kind](source.path, data_set, classes)
+        return readers[source.kind](source.required_path, data_set, classes)
     return LAYOUT.read(source, data_set, classes)
 
 
@@ -60,11 +114,11 @@ def _read_tar(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
     def members() -> Iterator[tuple[str, bytes]]:
         with lzma.open(path) as stream:
             bounded = Bounded(stream, LARGEST_TAR, str(path))
-            with tarfile.open(fileobj=bounded, mode="r|") as archive:
+            with tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r|") as archive:
                 for member in archive:
                     if member.isreg() and _is_wanted(member.name, classes):
                         check_size(f"{path}: {member.name}", member.size, LARGEST_MEMBER)
-                        yield member.name, archive.extractfile(member).read()
+                        yield member.name, member_bytes(archive, member)
 
     try:
         splits = _from_images(path, members(), data_set, classes)
@@ -111,7 +165,7 @@ def _from_images(
         (split, name): {} for split in ("train", "test") for name in classes
     }
     for name, content in files:
-        match = IMAGE_NAME.fullmatch(name)
+        match = matched(IMAGE_NAME, name)
         images = found[match["split"], match["label"]]
         if match["number"] in images:
             raise InputError(f"{path}: {name}", "this image a second time", "every image once")
