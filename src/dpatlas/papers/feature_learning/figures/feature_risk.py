@@ -122,13 +122,8 @@ def _draw_laws(axes: Axes, axis: str, rows: Sequence[Row]) -> None:
     """The fitted rate, and a mark and a number where private features meet random ones."""
     axes.plot(*columns(select(rows, part="rate"), axis, "value"), marker=RATE.marker, **RATE.line)
     for row in select(rows, part="crossing"):
-        style: dict[str, Any] = {
-            "color": CROSSING.color,
-            "mfc": "white",
-            "markersize": 6,
-            "zorder": 4,
-        }
-        axes.plot(row[axis], row["value"], CROSSING.marker, **style)
+        mark = {"mfc": "white", "markersize": 6, "zorder": 4}
+        axes.plot(row[axis], row["value"], CROSSING.marker, color=CROSSING.color, **mark)
         axes.annotate(
             f"{float(f'{row[axis]:.3g}'):g}",
             (row[axis], row["value"]),
