@@ -48,6 +48,10 @@ class Progress:
             self.last = now
             self._show(note)
 
+    def reach(self, done: int, note: str = "") -> None:
+        """Count up to `done` units, of which some may come from a checkpoint."""
+        self.advance(note, units=done - self.done)
+
     def _show(self, note: str = "", last: bool = False) -> None:
         elapsed = time.monotonic() - self.start
         share = self.done / self.total if self.total else 1.0

@@ -34,7 +34,7 @@ def test_a_mechanism_whose_runs_are_cheap_runs_more_often():
 
 
 def test_one_mechanism_less_changes_no_other_job():
-    base, less = specs(), specs(mechanisms=list(MECHANISMS)[1:]))
+    base, less = specs(), specs(mechanisms=list(MECHANISMS)[1:])
     assert less["mechanisms"] == base["mechanisms"][1:]
     assert (less["training"], less["canaries"]) == (base["training"], base["canaries"])
 

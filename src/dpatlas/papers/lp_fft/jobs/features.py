@@ -20,18 +20,18 @@ from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job
+from dpatlas.jobs.private_plan import dp_sgd_phase
 from dpatlas.jobs.private_records import check_parts, identity, load_backbone
 from dpatlas.jobs.search import accuracy
 from dpatlas.models.backbone import Backbone
 from dpatlas.models.network import Network
 from dpatlas.papers.lp_fft.jobs.curves import Curves, Look
 from dpatlas.papers.lp_fft.jobs.networks import Networks, features_of, knn_accuracy, outputs
-from dpatlas.papers.lp_fft.jobs.strategies import NO_CLIP
 from dpatlas.papers.lp_fft.settings import FULL, HEAD
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.ledger import Ran, ledger
 from dpatlas.privacy.samplers import Poisson, Sampler
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 COUNTS = ("batch", "steps", "runs", "neighbours", "public_known", "public_asked")
 UMAP_COUNTS = ("batch", "fft_steps", "neighbours", "points")
@@ -301,10 +301,10 @@ def start(
     """A training of `network` on the private records through all stretches."""
     fields = networks.job.spec.fields
     phases = [
-        TrainingPhase(
+        dp_sgd_phase(
             sampler,
             each.noise_multiplier,
-            _clip_bound(fields, each.noise_multiplier),
+            fields["max_grad_norm"],
             each.steps,
             each.lr,
             trainable=networks.trained(network, each.part),
@@ -337,10 +337,6 @@ def _ledger(fields: dict[str, Any], ran: Ran) -> dict[str, Any]:
     accounts = {name: fields[name] for name in ("delta", "relation", "accountant")}
     found = ledger(ran, released=RELEASED, **accounts)
     return {**found, "chosen_on_private_data": CHOSEN}
-
-
-def _clip_bound(fields: dict[str, Any], noise_multiplier: float) -> float:
-    return fields["max_grad_norm"] if noise_multiplier else NO_CLIP
 
 
 def _check(fields: dict[str, Any], counts: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ every strategy of two phases, the controls included, tries the same number of se
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -17,19 +17,17 @@ from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import say
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
-from dpatlas.jobs.private_plan import EVERY_ITERATE, calibrate_steps
+from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.private_records import PARTS, check_parts, identity, load_backbone
 from dpatlas.jobs.search import Search, Setting, Trial, accuracy
 from dpatlas.papers.lp_fft.jobs.networks import Networks, outputs, split_steps
 from dpatlas.papers.lp_fft.settings import ALONE, HEAD, STRATEGIES, check_rank
-from dpatlas.privacy.accounting import RELATIONS, Phase, guarantee
+from dpatlas.privacy.accounting import RELATIONS
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.ledger import HELD_OUT, Ran, holds_for
-from dpatlas.privacy.samplers import Poisson
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
+from dpatlas.privacy.samplers import Poisson, Sampler
+from dpatlas.privacy.training import belongs
 
-# Without privacy nothing is clipped.
-NO_CLIP = 1e6
 DOMAINS = {
     "batch": integer(ge=1),
     "steps": integer(ge=1),
@@ -52,19 +50,6 @@ class Arm:
         return STRATEGIES[self.strategy]
 
 
-@dataclass(frozen=True)
-class Spent:
-    """What composition guarantees of the last iterate; None without privacy."""
-
-    epsilon: float | None
-    relation: str | None
-    by: str | None
-
-    def as_row(self) -> dict[str, Any]:
-        """For a record."""
-        return {"epsilon": self.epsilon, "relation": self.relation, "guaranteed_by": self.by}
-
-
 def strategies(job: Job) -> dict[str, Any]:
     """Metrics and ledger of a spec of kind `strategies`: one privacy level, every strategy.
 
@@ -81,8 +66,8 @@ def strategies(job: Job) -> dict[str, Any]:
         domain.check(name, fields[name])
     check_parts(job.data)
     backbone = load_backbone(job)
-    budget = Budget(job, Networks(job, backbone, **_network_settings(fields)))
-    rows = budget.search.run()
+    compared = Comparison(job, Networks(job, backbone, **_network_settings(fields)))
+    rows = compared.search.run()
     metrics = {
         **{f"n_{part}": len(getattr(job.data, f"y_{part}")) for part in PARTS},
         "classes": len(job.data.classes),
@@ -94,7 +79,7 @@ def strategies(job: Job) -> dict[str, Any]:
         "features": job.features and job.features.identity(),
         "rows": rows,
     }
-    return {"metrics": metrics, "ledger": budget.ledger()}
+    return {"metrics": metrics, "ledger": compared.ledger()}
 
 
 def arms_of(fields: dict[str, Any]) -> Iterator[Arm]:
@@ -119,15 +104,14 @@ def arms_of(fields: dict[str, Any]) -> Iterator[Arm]:
                 yield Arm(name, share)
 
 
-class Budget:
-    """One privacy level: its noise, its phases, and the settings of every arm."""
+class Comparison:
+    """Strategies at one privacy level: its plan, and the settings of every arm."""
 
     def __init__(self, job: Job, networks: Networks):
         self.job, self.fields, self.networks = job, job.spec.fields, networks
-        self.sampler = Poisson(len(networks.labels["train"]), self.fields["batch"])
-        self.noise_multiplier = self._noise_multiplier()
-        self.private = self.noise_multiplier > 0
-        self.spent = self._spent()
+        self.plan = _plan(job, Poisson(len(networks.labels["train"]), self.fields["batch"]))
+        # Refused before anything is trained.
+        _ = self.plan.stated
         self.augmentation = _augmentation(job)
         self.search = Search(
             job,
@@ -135,50 +119,22 @@ class Budget:
             _arm_facts,
             self.settings_of,
             named=lambda row: f"{row['strategy']}, share {row['share']:g}",
-            in_ledger=lambda row: {"require_private": self.private},
+            in_ledger=lambda row: {"require_private": self.plan.private},
             tuned_before=self._tuned_before,
         )
         self._warn_of_noise()
 
-    def _noise_multiplier(self) -> float:
-        """As given, or calibrated to the level's epsilon, and then said aloud."""
-        level, fields = self.fields["level"], self.fields
-        if "noise_multiplier" in level:
-            return float(level["noise_multiplier"])
-        found = calibrate_steps(
-            self.sampler,
-            ((1.0, fields["steps"]),),
-            level["epsilon"],
-            fields["delta"],
-            fields["relation"],
-            fields["accountant"],
-        )
-        say(f"{self.job.spec.id}: epsilon {level['epsilon']:g} takes noise multiplier {found:.4g}")
-        return found
-
     def _warn_of_noise(self) -> None:
         """Where noise outweighs all signal even in the head, the least that is trained."""
         head = sum(value.numel() for value in self.networks.fresh(0).head.parameters())
-        noise = self.noise_multiplier * math.sqrt(head)
-        signal = self.sampler.expected_batch * math.sqrt(self.fields["steps"])
+        noise = self.plan.noise_multiplier * math.sqrt(head)
+        signal = self.plan.sampler.expected_batch * math.sqrt(self.plan.steps)
         if noise > signal:
             say(
-                f"{self.job.spec.id}: noise multiplier {self.noise_multiplier:.4g} outweighs all "
-                f"that {self.fields['steps']} clipped batches can add up to: expect the accuracy "
+                f"{self.job.spec.id}: noise multiplier {self.plan.noise_multiplier:.4g} outweighs "
+                f"all that {self.plan.steps} clipped batches can add up to: expect the accuracy "
                 "of chance"
             )
-
-    def _spent(self) -> Spent:
-        """By all steps; where the phases meet makes no difference to equal noise."""
-        fields = self.fields
-        if not self.private:
-            return Spent(None, None, None)
-        phases = [Phase(self.sampler, self.noise_multiplier, fields["steps"])]
-        found = guarantee(phases, fields["delta"], fields["relation"], fields["accountant"])
-        if not math.isfinite(found.epsilon):
-            raise InputError("noise_multiplier", self.noise_multiplier, "0, or a finite epsilon's")
-        by = f"{EVERY_ITERATE}, {found.accountant.upper()}"
-        return Spent(found.epsilon, fields["relation"], by)
 
     def settings_of(self, arm: Arm) -> list[Setting]:
         """One setting per rate of the last phase."""
@@ -198,50 +154,42 @@ class Budget:
             if set(arm.parts) == {HEAD} and self.augmentation is None:
                 model, x = networks.behind_features(network)
             phases = [
-                self._phase(
-                    lr, count, networks.trained(network, part) if x is networks.x else ("",)
+                self.plan.phase(
+                    lr,
+                    count,
+                    trainable=networks.trained(network, part) if x is networks.x else ("",),
+                    max_physical_batch=fields["max_physical_batch"],
                 )
                 for part, lr, count in zip(arm.parts, lrs, steps, strict=True)
             ]
-            training = PrivateTraining(
+            training = trial.train(
                 model,
                 phases,
                 x["train"],
                 networks.labels["train"],
-                noise=trial.noise,
-                repetition=trial.repetition,
                 augmentation=self.augmentation,
                 ema_decay=fields["ema_decay"],
             )
-            trial.finish(training)
             if training.ema is not None:
                 model.load_state_dict(training.ema, strict=False)
             labels = networks.labels[trial.part]
             return accuracy(outputs(model, x[trial.part]).cpu(), labels.cpu()), training.ran
 
         facts = {
+            **self.plan.facts(),
+            "noise_multiplier": self.plan.noise_multiplier,
             "lrs": [float(lr) for lr in lrs],
             "steps": list(steps),
-            "noise_multiplier": self.noise_multiplier,
-            "max_grad_norm": fields["max_grad_norm"] if self.private else None,
-            "batch": self.sampler.batch,
-            "sampler": self.sampler.name,
             "target_epsilon": fields["level"].get("epsilon"),
             "trained_parameters": self._trained_parameters(arm.parts[-1]),
         }
-        return Setting(facts, lambda: self.spent, score)
-
-    def _phase(self, lr: float, steps: int, trainable: tuple[str, ...]) -> TrainingPhase:
-        fields = self.fields
-        return TrainingPhase(
-            self.sampler,
-            self.noise_multiplier,
-            fields["max_grad_norm"] if self.private else NO_CLIP,
-            steps,
-            lr,
-            trainable=trainable,
-            max_physical_batch=fields["max_physical_batch"],
-        )
+        stated = self.plan.stated
+        row = {
+            "epsilon": stated.guaranteed,
+            "relation": stated.relation,
+            "guaranteed_by": stated.by,
+        }
+        return Setting(facts, lambda: row, score)
 
     def _trained_parameters(self, part: str) -> int:
         network = self.networks.fresh(0)
@@ -257,8 +205,8 @@ class Budget:
         fields = self.fields
         return {
             "mechanism": f"DP-SGD in one or two phases, {self.networks.backbone.architecture}",
-            "epsilon": self.spent.epsilon,
-            "delta": fields["delta"] if self.private else None,
+            "epsilon": self.plan.stated.guaranteed,
+            "delta": fields["delta"] if self.plan.private else None,
             "guaranteed": "as each row says, for the last iterate of one run of that row; all rows "
             "together have no guarantee here",
             "claimed": None,
@@ -274,6 +222,19 @@ class Budget:
             return []
         names = [row["strategy"] for row in self.search.rows]
         return [names.index(ALONE[arm.parts[0]])]
+
+
+def _plan(job: Job, sampler: Sampler) -> DpSgdPlan:
+    """The level's noise as given, or calibrated to its epsilon, and then said aloud."""
+    fields, level = job.spec.fields, job.spec.fields["level"]
+    asked = (fields["delta"], fields["relation"], fields["accountant"])
+    plan = DpSgdPlan(sampler, fields["steps"], fields["max_grad_norm"], *asked)
+    if "noise_multiplier" in level:
+        return replace(plan, noise_multiplier=float(level["noise_multiplier"]))
+    plan = plan.calibrated(level["epsilon"])
+    noise = f"noise multiplier {plan.noise_multiplier:.4g}"
+    say(f"{job.spec.id}: epsilon {level['epsilon']:g} takes {noise}")
+    return plan
 
 
 def _network_settings(fields: dict[str, Any]) -> dict[str, Any]:
