@@ -30,7 +30,7 @@ def test_the_default_tier_attacks_every_mechanism():
 def test_a_mechanism_whose_runs_are_cheap_runs_more_often():
     runs = {spec.fields["mechanism"]: spec.fields["runs"] for spec in specs(runs=10)["mechanisms"]}
     assert runs == {name: 10 * entry.runs for name, entry in MECHANISMS.items()}
-    assert 1 < max(entry.runs for entry in MECHANISMS.values())
+    assert max(entry.runs for entry in MECHANISMS.values()) > 1
 
 
 def test_one_mechanism_less_changes_no_other_job():

@@ -1,10 +1,16 @@
 """Records of feature_learning whose measures a test makes up; all else follows from the spec."""
 
-from typed_records import record
+from figure_samples import sample_record
 
 from dpatlas.papers.feature_learning.formulas.single_index import link as link_of
-from dpatlas.papers.feature_learning.jobs.rules import Bounds, Rules
-from dpatlas.papers.feature_learning.records.simulation import Condition, Link, Metrics, Row
+from dpatlas.papers.feature_learning.jobs.rules import Rules
+from dpatlas.papers.feature_learning.records.simulation import (
+    ClipBounds,
+    Link,
+    Metrics,
+    Row,
+    Spec,
+)
 
 KEY = "feature_learning"
 BASE = {"d": 64, "n": 20_000, "p": 128, "epsilon": 2.0}
@@ -19,7 +25,7 @@ SETTINGS = {
     "seed": 0,
     "noise_source": "keyed",
 }
-BOUNDS = Bounds(matrix=1.0, direction=1.0, head=1.0)
+BOUNDS = ClipBounds(matrix=1.0, direction=1.0, head=1.0)
 
 
 def simulation(link, axis, points, rows, runs, warnings=(), **changes):
@@ -39,10 +45,14 @@ def simulation(link, axis, points, rows, runs, warnings=(), **changes):
             information_exponent=target.information_exponent,
         ),
         conditions=[
-            Condition(**Rules(link=target, bounds=BOUNDS, **point, **shared).facts())
-            for point in points
+            Rules(link=target, bounds=BOUNDS, **point, **shared).facts() for point in points
         ],
         rows=[Row(**row) for row in rows],
         warnings=list(warnings),
     )
-    return record(fields, metrics, f"{link}-{axis}")
+    return sample_record(Spec(**fields), metrics, f"{link}-{axis}")
+
+
+def change(part, **values):
+    """Set fields of a part of a record, which code cannot."""
+    vars(part).update(values)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from committed_claims import CLAIMS
+from feature_records import change as change_part
 from feature_world import (
     EXACT,
     FALSE,
@@ -16,7 +17,6 @@ from feature_world import (
     with_verdict,
     world,
 )
-from typed_records import change as change_part
 
 from dpatlas.errors import InputError
 from dpatlas.evidence.claims import (

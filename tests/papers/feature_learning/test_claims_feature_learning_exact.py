@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from feature_records import change as change_part
 from feature_world import (
     EXACT,
     FALSE,
@@ -16,7 +17,6 @@ from feature_world import (
     with_verdict,
     world,
 )
-from typed_records import change as change_part
 
 from dpatlas.config.load import load_config
 from dpatlas.evidence.claims import NOT_REPRODUCED, REPRODUCED

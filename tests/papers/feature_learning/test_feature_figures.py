@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from feature_records import BASE, LINKS, simulation
+from feature_records import BASE, LINKS, change, simulation
 from feature_sample_records import (
     R0,
     RANDOM_RISK,
@@ -21,15 +21,12 @@ from feature_sample_records import (
     simulation_record,
 )
 from figure_samples import (
-    FIGURE_FILES,
-    TABLE_FILES,
-    csv_rows,
+    check_job,
     drawn_lines,
     in_style,
     shown_rows,
     smallest_text,
 )
-from typed_records import change, content
 
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
@@ -39,7 +36,6 @@ from dpatlas.papers.feature_learning.figures.feature_risk_table import feature_r
 from dpatlas.papers.feature_learning.figures.laws import crossings, fitted, log_slopes
 from dpatlas.papers.feature_learning.figures.panels import expansion
 from dpatlas.papers.feature_learning.figures.rows import OVERLAPS, RISKS
-from dpatlas.show.make import main
 from dpatlas.show.output import table_files
 from dpatlas.show.panels import select
 
@@ -71,15 +67,9 @@ def rising(point):
 
 
 @pytest.mark.parametrize("name", [*FIGURES, *TABLES])
-def test_a_job_writes_every_file_and_names_all_records_behind_it(name, job, tmp_path):
+def test_a_job_writes_every_file_and_names_all_records_behind_it(name, tmp_path):
     records = all_records() if name in TABLES else all_records()[:-1]
-    assert main(job(name, [content(record) for record in records], settings={})) == 0
-    made = tmp_path / "trial" / "made"
-    suffixes = FIGURE_FILES if name in FIGURES else TABLE_FILES
-    assert {path.name for path in made.iterdir()} == {f"{name}.{suffix}" for suffix in suffixes}
-    rows = csv_rows((made / f"{name}.csv").read_bytes())
-    behind = {run for row in rows for run in row["runs"].split(";")}
-    assert behind == {record.id for record in records}
+    check_job(name, records, {}, tmp_path)
 
 
 @pytest.mark.parametrize("name", FIGURES)
