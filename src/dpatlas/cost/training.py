@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dpatlas.checks.pretrain.settings import IMPORTED
+from dpatlas.config.imported import IMPORTED
 from dpatlas.cost.counting import Work
 
 # By model: inputs of a record, multiplications and activations of it, forward. Larger images cost

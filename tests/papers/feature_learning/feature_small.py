@@ -10,7 +10,7 @@ from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
 from dpatlas.jobs.job import execute
 from dpatlas.jobs.run import kind_of
-from dpatlas.papers.feature_learning import blocks_of_runs
+from dpatlas.papers.feature_learning import sizes
 from dpatlas.papers.feature_learning.formulas.single_index import link
 from dpatlas.papers.feature_learning.jobs.draws import draw
 
@@ -74,7 +74,7 @@ def with_record(records, place, x, y):
 def one_run_at_a_time():
     """Within, no two runs fit into memory."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks_of_runs, "MOST_NUMBERS", 1)
+        patch.setattr(sizes, "MOST_NUMBERS", 1)
         yield
 
 

@@ -21,7 +21,6 @@ from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.resume import Stages, State
-from dpatlas.papers.feature_learning.blocks_of_runs import runs_at_once
 from dpatlas.papers.feature_learning.formulas.single_index import Link as TargetLink
 from dpatlas.papers.feature_learning.formulas.single_index import link as link_of
 from dpatlas.papers.feature_learning.jobs.draws import REAL, Draw, Records, draw
@@ -50,6 +49,7 @@ from dpatlas.papers.feature_learning.records.simulation import (
     Row,
     Spec,
 )
+from dpatlas.papers.feature_learning.sizes import runs_at_once
 from dpatlas.privacy.ledger import holds_for
 
 PRIVATE, DIRECTION, NONPRIVATE = "private", "direction", "nonprivate"

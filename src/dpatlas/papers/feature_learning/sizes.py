@@ -1,4 +1,4 @@
-"""How many runs of a condition are simulated at once: as many as fit into memory."""
+"""Sizes of feature_learning's simulations: memory of a run, and how many runs fit at once."""
 
 # What a block of several runs may hold, 256 MB in single precision.
 MOST_NUMBERS = 2**26
