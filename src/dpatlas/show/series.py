@@ -1,5 +1,6 @@
 """What figures and tables of several papers share: which records, and how series are told apart."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.lines import Line2D
@@ -20,7 +21,7 @@ SERIES = (
 )
 
 
-def backbone_name(record: dict[str, Any]) -> str | None:
+def backbone_name(record: Mapping[str, Any]) -> str | None:
     """The name in the config of the backbone behind a record; None for raw columns."""
     backbone = record["metrics"]["backbone"]
     return backbone and backbone["id"].rpartition("-")[0]
