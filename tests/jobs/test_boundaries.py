@@ -99,7 +99,7 @@ CASES = [
     pytest.param(feature_learning, id="simulation"),
     *(of_kind(lp_fft, kind) for kind in LPFFT),
     *(of_kind(max_information, kind) for kind in MAXINF),
-    *(of_kind(dp_sgld, kind) for kind in sgld_small.KINDS),
+    *(of_kind(dp_sgld, kind) for kind in sgld_small.FIELDS),
 ]
 
 
