@@ -10,10 +10,10 @@ from dpatlas.jobs.features import features as take_features
 from dpatlas.jobs.job import execute
 from dpatlas.models import backbone
 from dpatlas.models.build import build
+from dpatlas.papers.dp_sgld.features import takes_features
 from dpatlas.papers.dp_sgld.jobs.accuracy import accuracy
 from dpatlas.papers.dp_sgld.jobs.finetune import finetune
 from dpatlas.papers.dp_sgld.jobs.long_training import long_training
-from dpatlas.papers.dp_sgld.settings import takes_features
 
 KINDS = {"accuracy": accuracy, "finetune": finetune, "long_training": long_training}
 CLASSES = ["a", "b", "c"]
