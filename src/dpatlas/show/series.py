@@ -1,6 +1,5 @@
 """What figures and tables of several papers share: which records, and how series are told apart."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.lines import Line2D
