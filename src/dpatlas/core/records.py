@@ -44,9 +44,14 @@ Number = int | float
 
 
 class Typed(BaseModel):
-    """A part of a record: strict types, no key beside the declared ones, no NaN, frozen."""
+    """A part of a record: strict types, no key beside the declared ones, no NaN, frozen.
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    A key that is a word of Python is the alias of a field: `lam: float = Field(alias="lambda")`.
+    """
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, serialize_by_alias=True
+    )
 
 
 class SpecFields(Typed):
@@ -89,7 +94,7 @@ def versions(*packages: str) -> dict[str, str]:
 def make_record(spec: Spec, **parts: Any) -> dict[str, Any]:
     """A record for `spec`; `parts` are the fields that the job knows, `metrics` as its class."""
     if isinstance(metrics := parts["metrics"], Metrics):
-        parts = {**parts, "metrics": metrics.model_dump(mode="json")}
+        parts = {**parts, "metrics": metrics.model_dump(mode="json", exclude_unset=True)}
     record = {
         "schema_version": SCHEMA_VERSION,
         "id": spec.id,

@@ -5,6 +5,7 @@ from typing import Any
 from matplotlib.lines import Line2D
 
 from dpatlas.errors import InputError
+from dpatlas.records import Record
 from dpatlas.show.look import Look
 from dpatlas.show.output import Records
 
@@ -20,13 +21,7 @@ SERIES = (
 )
 
 
-def backbone_name(record: dict[str, Any]) -> str | None:
-    """The name in the config of the backbone behind a record; None for raw columns."""
-    backbone = record["metrics"]["backbone"]
-    return backbone and backbone["id"].rpartition("-")[0]
-
-
-def only(records: Records, kind: str) -> dict[str, Any]:
+def only(records: Records, kind: str) -> Record[Any, Any]:
     """The record of that kind; InputError unless there is exactly one."""
     found = of_kind(records, kind)
     if len(found) != 1:
@@ -34,9 +29,9 @@ def only(records: Records, kind: str) -> dict[str, Any]:
     return found[0]
 
 
-def of_kind(records: Records, kind: str) -> list[dict[str, Any]]:
+def of_kind(records: Records, kind: str) -> list[Record[Any, Any]]:
     """The records of that kind."""
-    return [record for record in records if record["spec"]["kind"] == kind]
+    return [record for record in records if record.kind == kind]
 
 
 def handle(look: Look) -> Line2D:

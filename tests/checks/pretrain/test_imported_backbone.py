@@ -4,7 +4,8 @@ import hashlib
 import http.server
 import json
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -210,14 +211,16 @@ def test_dp_sgld_takes_features_from_it(made, tmp_path):
     features(tmp_path / "data" / "manifest.json", made / "backbone", tmp_path / "shown", "cpu")
     data, shown = prepared.load(tmp_path / "data"), frozen.load(tmp_path / "shown")
     folders = (made / "backbone",)
-    job = Job(spec, data, "cpu", kept, Stopwatch(), folders, features=shown)
+    job = Job(
+        spec, SimpleNamespace(**fields), data, "cpu", kept, Stopwatch(), folders, features=shown
+    )
     split = load_split(job)
     assert split.x["train"].shape == (6, 512) and split.backbone["id"] == spec_of().id
     torch.testing.assert_close(split.x["test"].norm(dim=1), torch.full((3,), 2.0))
     other = prepared.load(tmp_path / "data")
     other.manifest["preprocessing"]["divide"] = 16
     with pytest.raises(InputError, match="preprocessing"):
-        load_split(Job(spec, other, "cpu", kept, Stopwatch(), folders))
+        load_split(replace(job, data=other, features=None))
 
 
 def test_two_imports_give_the_same_bytes_and_leave_torch_s_generator(made, published, tmp_path):

@@ -8,7 +8,8 @@ import torch
 from small_jobs import killed_at
 
 from dpatlas.checks.pretrain.jobs import transfer
-from dpatlas.checks.pretrain.jobs.backbone import Pretraining, examples, one_cycle
+from dpatlas.checks.pretrain.jobs.backbone import Pretraining, one_cycle
+from dpatlas.checks.pretrain.jobs.examples import examples
 from dpatlas.core.specs import Spec
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
@@ -190,7 +191,7 @@ def test_a_head_without_the_data_s_classes_has_no_zero_shot_accuracy(digits, tmp
     run_main(spec_of(data={"name": "letters"}), tmp_path / "letters", tmp_path)
     splits = transfer.draw_splits(1797, 500, 1, 0)
     row = transfer.measure(load(digits), backbone.load(tmp_path / "backbone"), splits, 20)
-    assert row["zero_shot"] is None and row["features"] == 16
+    assert row.zero_shot is None and row.features == 16
 
 
 def test_data_of_another_scale_are_refused(strokes, tmp_path):
@@ -208,7 +209,7 @@ def test_no_test_record_is_trained_on(digits):
     labels = np.random.default_rng(0).permutation(data.y_train)
     splits = transfer.draw_splits(1797, 500, 1, 0)
     row = transfer.measure(replace(data, y_train=labels), None, splits, neighbours=1)
-    assert row["knn"][0] < 0.2
+    assert row.knn[0] < 0.2
 
 
 def test_splits_are_keyed_and_different():

@@ -9,6 +9,7 @@ every strategy of two phases, the controls included, tries the same number of se
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 from torch import nn
@@ -67,7 +68,7 @@ def strategies(job: Job) -> dict[str, Any]:
     check_parts(job.data)
     backbone = load_backbone(job)
     compared = Comparison(job, Networks(job, backbone, **_network_settings(fields)))
-    rows = compared.search.run()
+    rows = [vars(row) for row in compared.search.run()]
     metrics = {
         **{f"n_{part}": len(getattr(job.data, f"y_{part}")) for part in PARTS},
         "classes": len(job.data.classes),
@@ -118,7 +119,8 @@ class Comparison:
             list(arms_of(self.fields)),
             _arm_facts,
             self.settings_of,
-            named=lambda row: f"{row['strategy']}, share {row['share']:g}",
+            row_of=lambda values: SimpleNamespace(**values),
+            named=lambda row: f"{row.strategy}, share {row.share:g}",
             in_ledger=lambda row: {"require_private": self.plan.private},
             tuned_before=self._tuned_before,
         )
@@ -140,7 +142,7 @@ class Comparison:
         """One setting per rate of the last phase."""
         first = ()
         for number in self._tuned_before(arm):
-            first = self.search.rows[number]["lrs"]
+            first = self.search.rows[number].lrs
         return [self._setting(arm, (*first, lr)) for lr in self.fields["lrs"][arm.parts[-1]]]
 
     def _setting(self, arm: Arm, lrs: Sequence[float]) -> Setting:
@@ -220,7 +222,7 @@ class Comparison:
         """The row whose best rate the first phase takes."""
         if len(arm.parts) == 1:
             return []
-        names = [row["strategy"] for row in self.search.rows]
+        names = [row.strategy for row in self.search.rows]
         return [names.index(ALONE[arm.parts[0]])]
 
 
