@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from dpatlas.papers.kl_privacy.figures.dispatch import FIGURES, TABLES, main
 from figure_samples import csv_rows
 from kl_sample_records import depth_sweep
 
 from dpatlas.errors import EXIT_BAD_INPUT, run_command
-from dpatlas.papers.kl_privacy.figures.dispatch import FIGURES, TABLES, main
 from dpatlas.show.output import to_csv
 from dpatlas.show.tables import Math, Measured, Part, to_markdown, to_tex
 

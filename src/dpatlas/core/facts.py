@@ -47,3 +47,27 @@ class BackboneUsed(Typed):
     sha256: str
     architecture: str | None = None
     source: str | None = None
+
+
+class TunedRow(Typed):
+    """One arm of a search: its best setting, what choosing it cost, and its accuracies.
+
+    relation: neighbours that the guarantee is for; None without one, as is guaranteed_by.
+    settings_tried: points of the arm's grid. trials:
+    trainings whose validation scores were compared. with_tuning_epsilon, all_runs_epsilon: of the
+    trials with one reported run, and with all of them, by composition; None where nothing is
+    guaranteed. validation_accuracy: of the best setting, mean over its trials. accuracy: share of
+    test records that every reported run classified correctly, (runs,).
+    """
+
+    method: str
+    batch: int
+    sampler: str
+    relation: str | None
+    guaranteed_by: str | None
+    settings_tried: int
+    trials: int
+    with_tuning_epsilon: float | None
+    all_runs_epsilon: float | None
+    validation_accuracy: float
+    accuracy: list[float]

@@ -44,9 +44,14 @@ Number = int | float
 
 
 class Typed(BaseModel):
-    """A part of a record: strict types, no key beside the declared ones, no NaN, frozen."""
+    """A part of a record: strict types, no key beside the declared ones, no NaN, frozen.
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    A key that is a word of Python is the alias of a field: `lam: float = Field(alias="lambda")`.
+    """
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, serialize_by_alias=True
+    )
 
 
 class SpecFields(Typed):

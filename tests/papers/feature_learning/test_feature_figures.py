@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from dpatlas.papers.feature_learning.figures.dispatch import FIGURES, TABLES, main
 from feature_sample_records import (
     BASE,
     LINKS,
@@ -34,7 +35,6 @@ from figure_samples import (
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.figures import curves as feature_curves
-from dpatlas.papers.feature_learning.figures.dispatch import FIGURES, TABLES, main
 from dpatlas.papers.feature_learning.figures.laws import crossings, fitted, log_slopes
 from dpatlas.papers.feature_learning.figures.panels import expansion
 from dpatlas.papers.feature_learning.figures.rows import OVERLAPS, RISKS

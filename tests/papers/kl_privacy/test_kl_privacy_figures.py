@@ -5,6 +5,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from dpatlas.papers.kl_privacy.figures.dispatch import FIGURES, TABLES
 from figure_samples import drawn_lines, in_style, shown_rows, smallest_text
 from kl_sample_records import (
     INITS,
@@ -19,7 +20,6 @@ from kl_sample_records import (
 )
 
 from dpatlas.errors import InputError
-from dpatlas.papers.kl_privacy.figures.dispatch import FIGURES, TABLES
 from dpatlas.papers.kl_privacy.formulas import theorems as kl_privacy
 from dpatlas.papers.kl_privacy.formulas.theorems import lazy_distance, lazy_distance_corrected
 from dpatlas.papers.kl_privacy.gradient_norms import drift_constants

@@ -6,6 +6,7 @@ import maxinf_small as small
 import numpy as np
 import pytest
 import torch
+from dpatlas.papers.max_information.jobs.dispatch import main
 from maxinf_small import STEPS, N, metrics_of, run, save_data, spec_of
 from small_jobs import counted, killed_at
 
@@ -22,7 +23,6 @@ from dpatlas.papers.max_information.formulas.certificates import (
 from dpatlas.papers.max_information.formulas.kappa import kappa_repaired
 from dpatlas.papers.max_information.formulas.universe import setting_weight
 from dpatlas.papers.max_information.jobs.certificates import selected
-from dpatlas.papers.max_information.jobs.dispatch import main
 from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining
 from dpatlas.papers.max_information.jobs.problem import normalised
 from dpatlas.privacy.training import PrivateTraining

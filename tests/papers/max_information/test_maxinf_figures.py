@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from dpatlas.papers.max_information.figures.dispatch import FIGURES, TABLES, main
 from figure_samples import (
     FIGURE_FILES,
     TABLE_FILES,
@@ -25,7 +26,6 @@ from maxinf_sample_records import (
 
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.figures import theory as maxinf_theory
-from dpatlas.papers.max_information.figures.dispatch import FIGURES, TABLES, main
 from dpatlas.papers.max_information.formulas.kappa import (
     FORMS,
     batch_moment_exponent,

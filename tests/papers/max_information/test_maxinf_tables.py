@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from dpatlas.papers.max_information.figures.dispatch import TABLES
 from figure_samples import csv_rows
 from maxinf_sample_records import (
     PRIORS,
@@ -15,7 +16,6 @@ from maxinf_sample_records import (
 )
 
 from dpatlas.errors import InputError
-from dpatlas.papers.max_information.figures.dispatch import TABLES
 from dpatlas.papers.max_information.formulas.certificates import certificate
 from dpatlas.papers.max_information.formulas.published import PAPER_GRID, TABLE_1
 from dpatlas.papers.max_information.looks import label_of
