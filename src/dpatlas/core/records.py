@@ -94,7 +94,7 @@ def versions(*packages: str) -> dict[str, str]:
 def make_record(spec: Spec, **parts: Any) -> dict[str, Any]:
     """A record for `spec`; `parts` are the fields that the job knows, `metrics` as its class."""
     if isinstance(metrics := parts["metrics"], Metrics):
-        parts = {**parts, "metrics": metrics.model_dump(mode="json")}
+        parts = {**parts, "metrics": metrics.model_dump(mode="json", exclude_unset=True)}
     record = {
         "schema_version": SCHEMA_VERSION,
         "id": spec.id,

@@ -7,7 +7,8 @@ from dpatlas.checks.pretrain.settings import backbone_spec
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_config, load_tier
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.settings import KEY, STRATEGIES, groups
+from dpatlas.papers.lp_fft.records.strategies import STRATEGIES
+from dpatlas.papers.lp_fft.settings import KEY, groups
 
 TRAINED = ("strategies", "lora", "clip_sweep", "feature_quality", "umap")
 

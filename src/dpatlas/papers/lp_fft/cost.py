@@ -11,7 +11,9 @@ from dpatlas.cost.training import (
     VISITS_PER_UPDATE,
     private_passes,
 )
-from dpatlas.papers.lp_fft.settings import HEAD, STRATEGIES, takes_features
+from dpatlas.papers.lp_fft.records.private import HEAD
+from dpatlas.papers.lp_fft.records.strategies import STRATEGIES
+from dpatlas.papers.lp_fft.settings import takes_features
 
 # scikit-learn takes as long to load as torch, UMAP and its compiler three times as long.
 SKLEARN_STARTS, UMAP_STARTS = 1, 6

@@ -8,6 +8,8 @@ from dpatlas.config.common import run_spec
 from dpatlas.config.sizes import check_records
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.records.private import HEAD
+from dpatlas.papers.lp_fft.records.strategies import ALONE, STRATEGIES, check_rank
 
 KEY = "lp_fft"
 # A job at every privacy level of a scenario; what draws a picture on the way; what trains nothing.
@@ -28,20 +30,6 @@ COUNTS = (
     *("records", "inputs", "hidden", "draws", "paths", "sizes", "points", "hs", "trials", "runs"),
     *("records_per_input", "dims", "seeds", "d", "steps", "every"),
 )
-HEAD, FULL, LORA = "head", "full", "lora"
-# What is trained, phase by phase: LP trains the head, FFT everything, LoRA its branches and the
-# head. The controls lp-lp and fft-fft have a second rate too, and nothing else.
-STRATEGIES: dict[str, tuple[str, ...]] = {
-    "lp": (HEAD,),
-    "fft": (FULL,),
-    "lora": (LORA,),
-    "lp-fft": (HEAD, FULL),
-    "lp-lora": (HEAD, LORA),
-    "lp-lp": (HEAD, HEAD),
-    "fft-fft": (FULL, FULL),
-}
-# Which strategy trains a part from beginning to end: a first phase takes its rate.
-ALONE = {HEAD: "lp", FULL: "fft", LORA: "lora"}
 
 
 def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
@@ -80,14 +68,6 @@ def takes_features(fields: Mapping[str, Any]) -> bool:
         and fields["augmentation"] is None
         and any(set(STRATEGIES[name]) == {HEAD} for name in fields["strategies"])
     )
-
-
-def check_rank(place: str, strategies: Sequence[str], rank: int | None) -> None:
-    """InputError, naming `place`, for LoRA without a rank, and for FFT beside LoRA's branches."""
-    refused, needed = (LORA, "a lora_rank") if rank is None else (FULL, "no lora_rank")
-    for name in strategies:
-        if refused in STRATEGIES[name]:
-            raise InputError(place, name, f"{needed} with it")
 
 
 def _levels(config: Mapping[str, Any], chosen: Mapping[str, Any], group: str) -> Iterator[Spec]:

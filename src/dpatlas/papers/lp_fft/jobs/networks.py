@@ -9,7 +9,7 @@ from dpatlas.jobs.private_records import PARTS, frozen_features
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.lora import lora_parameters, with_lora
 from dpatlas.models.network import Network, Scale
-from dpatlas.papers.lp_fft.settings import FULL, HEAD
+from dpatlas.papers.lp_fft.records.private import FULL, HEAD, Part
 
 
 class Networks:
@@ -50,7 +50,7 @@ class Networks:
             network = Network([*body, ("scale", Scale(self.feature_scale)), head])
         return network.to(self.job.device)
 
-    def trained(self, network: nn.Module, part: str) -> tuple[str, ...]:
+    def trained(self, network: nn.Module, part: Part) -> tuple[str, ...]:
         """Prefixes of the names of what a phase trains."""
         if part == HEAD:
             return ("head",)
