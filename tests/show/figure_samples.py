@@ -1,6 +1,8 @@
-"""What tests of figures and tables share: a bare record, and what can be read off what it gives."""
+"""What tests of figures and tables share: records, and what can be read off what is drawn."""
 
 import csv
+import functools
+import importlib
 import io
 import json
 
@@ -9,9 +11,12 @@ import numpy as np
 from matplotlib.text import Text
 
 from dpatlas.core.canonical import canonical_json
-from dpatlas.core.records import FIELDS
+from dpatlas.core.files import write_json
+from dpatlas.core.records import FIELDS, SCHEMA_VERSION, make_record, versions
 from dpatlas.core.specs import Spec
-from dpatlas.show import look
+from dpatlas.records import parse_record
+from dpatlas.registry import all_blocks
+from dpatlas.show import look, make
 from dpatlas.show.output import to_csv
 
 FIGURE_FILES, TABLE_FILES = ("csv", "pdf", "png", "svg"), ("csv", "md", "tex")
@@ -23,26 +28,79 @@ def bare_record(kind, metrics, key="dp_sgld", **fields):
     return {"id": spec.id, "spec": spec.fields, "metrics": metrics, "ledger": {}}
 
 
-def check_job(main, name, records, settings, folder, suffixes):
-    """Run a figure's or table's job: it writes every file and names all records behind it."""
-    paths = []
-    for record in records:
-        path = folder / record["id"] / "record.json"
-        path.parent.mkdir()
-        whole = dict.fromkeys(FIELDS) | {"schema_version": 1} | record
-        path.write_text(json.dumps(whole, allow_nan=False))
-        paths.append(str(path))
-    lineage = folder / "lineage" / f"{name}.json"
-    options = ["--tier", "my-tier", "--settings", canonical_json(settings)]
-    options += ["--lineage", str(lineage), "--output", str(folder / "made")]
-    assert main([name, *options, "--records", *paths]) == 0
+def sample_record(spec, metrics, slug=None, data=None, ledger=None):
+    """The `Record` that a job with these fields and metrics writes, both of its kind's classes."""
+    frozen = Spec.of(spec.model_dump(mode="json", exclude_unset=True), slug or spec.kind)
+    content = make_record(
+        frozen,
+        code_digest="0" * 16,
+        versions=versions("numpy"),
+        device="cpu",
+        data=data,
+        seeds={"base": spec.seed},
+        ledger=ledger or {"mechanism": "noisy gradient descent"},
+        metrics=metrics,
+    )
+    return parse_record(content, frozen.id)
+
+
+def as_json(record):
+    """What `record.json` holds of a `Record`."""
+    models = ("spec", "metrics")
+    parts = {name: getattr(record, name) for name in FIELDS if name != "schema_version"}
+    dumped = {name: parts[name].model_dump(mode="json", exclude_unset=True) for name in models}
+    return {"schema_version": SCHEMA_VERSION, **parts, **dumped}
+
+
+@functools.cache
+def products():
+    """(product, name of its module) by the name of every figure and table."""
+    return {
+        product.name: (product, block.product_module(product.name))
+        for block in all_blocks().values()
+        for product in block.load("products").PRODUCTS
+    }
+
+
+def names_of(key, kind):
+    """Names of a block's products of a kind, `figure` or `table`."""
+    listed = all_blocks()[key].load("products").PRODUCTS
+    return [product.name for product in listed if product.kind == kind]
+
+
+def maker(name):
+    """The function that makes a figure or table."""
+    return getattr(importlib.import_module(products()[name][1]), name)
+
+
+def show_words(name, records, settings, folder, tier="trial"):
+    """The arguments with which `dpatlas.show.make` makes `name` under `folder` from records there.
+
+    Files come to `made`, the lineage to `lineage`.
+    """
+    paths = [folder / "runs" / each.key / each.id / "record.json" for each in records]
+    for path, record in zip(paths, records, strict=True):
+        write_json(path, as_json(record))
+    listed = folder / f"{name}.txt"
+    listed.write_text("".join(f"{path}\n" for path in paths))
+    return [
+        *(products()[name][1], "--tier", tier, "--settings", canonical_json(settings)),
+        *("--output", str(folder / "made"), "--lineage", str(folder / f"lineage/{name}.json")),
+        *("--records", str(listed)),
+    ]
+
+
+def check_job(name, records, settings, folder):
+    """Make a figure or table by its command: every file is there, with all records behind it."""
+    assert make.main(show_words(name, records, settings, folder, "my-tier")) == 0
     made = {path.name: path.read_bytes() for path in (folder / "made").iterdir()}
-    assert set(made) == {f"{name}.{suffix}" for suffix in suffixes}
-    readable = next(suffix for suffix in ("svg", "md") if suffix in suffixes)
-    assert b"tier my-tier" in made[f"{name}.{readable}"]
+    is_figure = products()[name][0].kind == "figure"
+    assert set(made) == {f"{name}.{kind}" for kind in (FIGURE_FILES if is_figure else TABLE_FILES)}
+    assert b"tier my-tier" in made[f"{name}.{'svg' if is_figure else 'md'}"]
     rows = csv_rows(made[f"{name}.csv"])
+    lineage = json.loads((folder / "lineage" / f"{name}.json").read_text())
     behind = {identifier for row in rows for identifier in row["runs"].split(";")}
-    assert behind == set(json.loads(lineage.read_text())["records"])
+    assert behind == set(lineage["records"]) == {record.id for record in records}
 
 
 def in_style(draw, records, settings):

@@ -6,6 +6,7 @@ from typing import Any
 
 from dpatlas.core.statistics import Comparison
 from dpatlas.errors import InputError
+from dpatlas.records import Record
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,11 @@ class PaperRecords:
     """One paper's settings and records by group, as the config names them."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    groups: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[Record[Any, Any]]] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, settings: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]
+        cls, settings: Mapping[str, Any], records: Mapping[str, Record[Any, Any]]
     ) -> "PaperRecords":
         """Look up the ids of `settings["groups"]` in `records` by id; InputError if one lacks."""
         groups = {}
@@ -61,7 +62,7 @@ class PaperRecords:
             groups[name] = [records[run_id] for run_id in ids]
         return cls(settings, groups)
 
-    def group(self, name: str) -> Sequence[Mapping[str, Any]]:
+    def group(self, name: str) -> Sequence[Record[Any, Any]]:
         """Records of a group; NotRun if the config has none."""
         if not self.groups.get(name):
             raise NotRun(f"the config has no runs of group {name}")

@@ -14,11 +14,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from dpatlas.records import Record
 from dpatlas.show.look import MUTED, NOTE_SIZE
 from dpatlas.show.tables import Part, to_markdown, to_tex
 
 Row = dict[str, Any]
-Records = Sequence[dict[str, Any]]
+Records = Sequence[Record[Any, Any]]
 Settings = dict[str, Any]
 
 TIER_WARNINGS = {"smoke": "smoke settings: numbers mean nothing"}

@@ -5,6 +5,7 @@ from typing import Any
 from matplotlib.lines import Line2D
 
 from dpatlas.errors import InputError
+from dpatlas.records import Record
 from dpatlas.show.look import Look
 from dpatlas.show.output import Records
 
@@ -26,7 +27,7 @@ def backbone_name(record: dict[str, Any]) -> str | None:
     return backbone and backbone["id"].rpartition("-")[0]
 
 
-def only(records: Records, kind: str) -> dict[str, Any]:
+def only(records: Records, kind: str) -> Record[Any, Any]:
     """The record of that kind; InputError unless there is exactly one."""
     found = of_kind(records, kind)
     if len(found) != 1:
@@ -34,9 +35,9 @@ def only(records: Records, kind: str) -> dict[str, Any]:
     return found[0]
 
 
-def of_kind(records: Records, kind: str) -> list[dict[str, Any]]:
+def of_kind(records: Records, kind: str) -> list[Record[Any, Any]]:
     """The records of that kind."""
-    return [record for record in records if record["spec"]["kind"] == kind]
+    return [record for record in records if record.kind == kind]
 
 
 def handle(look: Look) -> Line2D:
