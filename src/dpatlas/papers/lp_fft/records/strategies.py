@@ -24,7 +24,7 @@ Strategy = Literal["lp", "fft", "lora", "lp-fft", "lp-lora", "lp-lp", "fft-fft"]
 Share = Annotated[float, Field(ge=0, le=1)]
 # What is trained, phase by phase. The controls lp-lp and fft-fft have a second rate too, and
 # nothing else.
-STRATEGIES: dict[Strategy, tuple[Part, ...]] = {
+STRATEGIES: dict[str, tuple[Part, ...]] = {
     "lp": (HEAD,),
     "fft": (FULL,),
     "lora": (LORA,),
@@ -34,7 +34,7 @@ STRATEGIES: dict[Strategy, tuple[Part, ...]] = {
     "fft-fft": (FULL, FULL),
 }
 # Which strategy trains a part from beginning to end: a first phase takes its rate.
-ALONE: dict[Part, Strategy] = {HEAD: "lp", FULL: "fft", LORA: "lora"}
+ALONE: dict[Part, str] = {HEAD: "lp", FULL: "fft", LORA: "lora"}
 
 
 class Level(Typed):
