@@ -18,9 +18,10 @@ PACKAGE = ROOT / "src" / "dpatlas"
 
 @dataclass(frozen=True)
 class Layer:
-    """What the modules of one folder (or one module) may import.
+    """What the modules of one room may import.
 
-    `own`: parts of dpatlas beside the layer itself and errors; None for all.
+    `own`: rooms of dpatlas beside the room itself and errors; None for all. Of papers and checks
+    `block.X` is part X of the same block, `formulas` the formulas of any.
     `foreign`: the only third-party packages; None for all.
     `torch`: "never", "inside functions" or "anywhere".
     """
@@ -43,18 +44,42 @@ LAYERS = {
     "__main__": layer("cli", "never", ""),
     "errors": layer("", "never", ""),
     "cli": layer("commands", "never", ""),
-    "bounds": layer("core.guard", "never", "numpy scipy"),
-    "core": layer("bounds", "inside functions"),
-    "specs": layer("bounds core", "never"),
-    "data": layer("bounds core", "anywhere"),
-    "models": layer("bounds core data", "anywhere"),
-    "privacy": layer("bounds core data models", "anywhere"),
-    "experiments": layer("bounds core specs data models privacy", "anywhere"),
-    "figures": layer("bounds core specs", "never"),
-    "report": layer("bounds core specs", "never"),
+    "core": layer("", "inside functions"),
+    "registry": layer("core papers checks", "never", ""),
+    "records": layer("core registry", "never", "pydantic"),
+    "catalogue": layer("core registry", "never", ""),
+    "data": layer("core", "anywhere"),
+    "models": layer("formulas core data", "anywhere"),
+    "privacy": layer("formulas core data models", "anywhere"),
+    "config": layer("core cost.counting data registry", "never"),
+    "cost": layer("core config records registry", "never"),
+    "show": layer("core records registry", "never"),
+    "evidence": layer("core config records registry report.page_tables", "never"),
+    "report": layer("core config cost evidence records registry", "never"),
+    "jobs": layer("formulas core data models privacy registry", "anywhere"),
+    "papers": layer("", "never", ""),
+    "checks": layer("", "never", ""),
     "commands": layer(None, "inside functions"),
     "bench": layer(None, "anywhere"),
+    # Parts of a block. What jobs import re-runs them: neither settings nor products nor cost.
+    "block.__init__": layer("", "never", ""),
+    "block.block": layer("core.blocks", "never", ""),
+    "block.products": layer("core.products", "never", ""),
+    "block.formulas": layer("core.formulas core.guard privacy.gaussian_dp", "never", "numpy scipy"),
+    "block.shared": layer("formulas core", "never"),
+    "block.settings": layer("block.shared formulas core config", "never"),
+    "block.cost": layer("block.shared block.records core config cost", "never", ""),
+    "block.records": layer("block.shared formulas core", "never"),
+    "block.jobs": layer(
+        "block.shared block.records formulas core data models privacy jobs", "anywhere"
+    ),
+    "block.figures": layer("block.shared block.records formulas core records show", "never"),
+    "block.claims": layer(
+        "block.shared block.records formulas core privacy.gaussian_dp records evidence", "never"
+    ),
 }
+PARTS = {name.partition(".")[2] for name in LAYERS if name.startswith("block.")} - {"shared"}
+BLOCKS = ("papers", "checks")
 # The workflow knows the package, never the other way round.
 FORBIDDEN = {"snakemake"}
 # Files that come from elsewhere could run code; pickle has a rule of its own below.
@@ -70,7 +95,7 @@ MAY_PRINT = (
     "evidence/claims.py",
 )
 # Every cluster job parses the Snakefile again, which imports these: torch would cost it seconds.
-LIGHT = ("bounds", "core", "specs", "figures", "report", "cli", "errors", "commands")
+LIGHT = tuple(name for name, rules in LAYERS.items() if rules.torch != "anywhere")
 
 
 @dataclass(frozen=True)
@@ -112,14 +137,38 @@ def import_targets(node: ast.AST, package: str) -> list[str]:
     return []
 
 
-def within(target: str, names: frozenset[str]) -> bool:
-    return any(target == name or target.startswith(f"{name}.") for name in names)
+def room_of(path: str) -> tuple[str, str]:
+    """Room of a module, and the block that it belongs to, if any: `papers/KEY/jobs/training.py`."""
+    first, *rest = path.removesuffix(".py").removesuffix("/__init__").split("/")
+    if first not in BLOCKS or not rest:
+        return first, ""
+    part = rest[1].removesuffix("_exact") if len(rest) > 1 else "__init__"
+    return f"block.{part if part in PARTS else 'shared'}", f"{first}.{rest[0]}"
+
+
+def allowed(target: str, rules: Layer, room: str, block: str) -> bool:
+    """Whether a module of `room` (and `block`) may import `target`, a path without dpatlas."""
+    if rules.own is None or target.split(".")[0] == "errors":
+        return True
+    there, other = room_of(target.replace(".", "/"))
+    if other:
+        # Attacks on a paper's mechanisms run its jobs.
+        attacked = block.startswith("checks.") and other.startswith("papers.")
+        same = other == block or (attacked and there == room == "block.jobs")
+        if there == "block.formulas":
+            return bool({"formulas", "block.formulas"} & rules.own) or (same and there == room)
+        return same and (there == room or there in rules.own)
+    if block:
+        return any(target == name or target.startswith(f"{name}.") for name in rules.own)
+    return there == room or any(
+        target == name or target.startswith(f"{name}.") for name in rules.own
+    )
 
 
 def import_faults(path: str, source: str) -> list[str]:
     """`path` is relative to the package; each fault names file, line and rule."""
-    home = path.split("/")[0].removesuffix(".py")
-    rules = LAYERS[home]
+    room, block = room_of(path)
+    rules = LAYERS[room]
     package = ".".join(["dpatlas", *path.split("/")[:-1]])
     faults = []
     for found in imports_of(ast.parse(source), package):
@@ -127,10 +176,8 @@ def import_faults(path: str, source: str) -> list[str]:
         rule = None
         if top == "dpatlas":
             # Names that are no layer are attributes of the package, its version for one.
-            is_part = rest.split(".")[0] in LAYERS
-            if is_part and rules.own is not None and not within(rest, rules.own | {home, "errors"}):
-                allowed = sorted(rules.own | {home, "errors"})
-                rule = f"{home} may import of dpatlas only {', '.join(allowed)}"
+            if rest.split(".")[0] in LAYERS and not allowed(rest, rules, room, block):
+                rule = f"{room} may import of dpatlas only {', '.join(sorted(rules.own))}"
         elif top in FORBIDDEN:
             rule = "nothing in src imports snakemake"
         elif top in UNSAFE or found.target.startswith("pickle."):
@@ -138,12 +185,12 @@ def import_faults(path: str, source: str) -> list[str]:
         elif top in ("torch", "torchvision", "opacus") and (
             rules.torch == "never" or (rules.torch == "inside functions" and found.at_import)
         ):
-            rule = f"{home} imports torch {rules.torch}"
+            rule = f"{room} imports torch {rules.torch}"
         elif top in SLOW_TO_IMPORT and found.at_import:
             rule = f"{top} takes seconds to import: import it in the function that needs it"
         elif rules.foreign is not None and top not in rules.foreign | sys.stdlib_module_names:
-            allowed = ", ".join(sorted(rules.foreign)) or "nothing"
-            rule = f"{home} may import of third parties only {allowed}"
+            foreign = ", ".join(sorted(rules.foreign)) or "nothing"
+            rule = f"{room} may import of third parties only {foreign}"
         if rule:
             faults.append(f"src/dpatlas/{path}:{found.line}: imports {found.target}: {rule}")
     return faults
@@ -203,7 +250,7 @@ def modules() -> dict[str, str]:
 
 
 def test_every_module_belongs_to_a_layer():
-    homeless = {path for path in modules() if path.split("/")[0].removesuffix(".py") not in LAYERS}
+    homeless = {path for path in modules() if room_of(path)[0] not in LAYERS}
     assert not homeless, f"add to LAYERS in {Path(__file__).name}: {sorted(homeless)}"
 
 
@@ -216,18 +263,25 @@ def test_the_package_keeps_its_rules(check):
 @pytest.mark.parametrize(
     ("check", "path", "source"),
     [
-        (import_faults, "bounds/a.py", "import torch"),
-        (import_faults, "bounds/a.py", "import pandas"),
-        (import_faults, "bounds/a.py", "from dpatlas.core import seeds"),
-        (import_faults, "bounds/a.py", "from ..core.seeds import seed"),
+        (import_faults, "papers/x/formulas/a.py", "import torch"),
+        (import_faults, "papers/x/formulas/a.py", "import pandas"),
+        (import_faults, "papers/x/formulas/a.py", "from dpatlas.core import seeds"),
+        (import_faults, "papers/x/formulas/a.py", "from ....core.seeds import seed"),
         (import_faults, "core/a.py", "import torch.nn"),
         (import_faults, "core/a.py", "def f():\n    from dpatlas.models import mlp"),
         (import_faults, "models/a.py", "from dpatlas import privacy"),
-        (import_faults, "experiments/a.py", "import dpatlas.show.style"),
-        (import_faults, "experiments/a.py", "import_module(f'dpatlas.figures.{name}')"),
-        (import_faults, "figures/a.py", "def f():\n    import torch"),
+        (import_faults, "papers/x/jobs/a.py", "import dpatlas.show.style"),
+        (import_faults, "papers/x/jobs/a.py", "import_module(f'dpatlas.report.{name}')"),
+        (import_faults, "papers/x/figures/a.py", "def f():\n    import torch"),
         (import_faults, "report/a.py", "importlib.import_module('torch')"),
-        (import_faults, "report/a.py", "from dpatlas.figures import style"),
+        (import_faults, "papers/x/jobs/a.py", "from dpatlas.papers.x import settings"),
+        (import_faults, "papers/x/jobs/a.py", "from dpatlas.papers.x.cost import KINDS"),
+        (import_faults, "papers/x/jobs/a.py", "from dpatlas.papers.x.block import BLOCK"),
+        (import_faults, "papers/x/jobs/a.py", "from dpatlas.papers.y.jobs import b"),
+        (import_faults, "papers/x/figures/a.py", "from dpatlas.papers.x.jobs import b"),
+        (import_faults, "papers/x/settings.py", "from dpatlas.checks.y.settings import b"),
+        (import_faults, "core/a.py", "from dpatlas.registry import all_blocks"),
+        (import_faults, "report/a.py", "from dpatlas.papers.x import cost"),
         (import_faults, "commands/a.py", "from torch import nn"),
         (import_faults, "commands/a.py", "from snakemake.utils import validate"),
         (import_faults, "models/a.py", "import umap"),
@@ -249,16 +303,16 @@ def test_a_planted_fault_is_found(check, path, source):
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("bounds/a.py", "import math\nimport numpy as np\nfrom dpatlas.core.guard import real"),
-        ("bounds/a.py", "from dpatlas.core import guard\nfrom . import b"),
+        ("papers/x/formulas/a.py", "import numpy as np\nfrom dpatlas.core.guard import real"),
+        ("papers/x/formulas/a.py", "from dpatlas.core import guard\nfrom . import b"),
         ("core/a.py", "from dpatlas import __version__\ndef f():\n    import torch"),
-        ("experiments/a.py", "import torch\nfrom dpatlas.models.mlp import init"),
-        ("figures/a.py", "import pandas\nfrom dpatlas.bounds import kl_privacy"),
+        ("papers/x/jobs/a.py", "import torch\nfrom dpatlas.models.mlp import init"),
+        ("papers/x/figures/a.py", "import pandas\nfrom dpatlas.papers.x.formulas import b"),
         (
             "data/a.py",
             "import pickle\nclass A(pickle.Unpickler):\n def find_class(s, m, n): 0",
         ),
-        ("commands/a.py", "print('x')\nfrom dpatlas.experiments import kl_privacy"),
+        ("commands/a.py", "print('x')\nfrom dpatlas.papers.x.jobs import b"),
     ],
 )
 def test_what_the_layers_allow_is_no_fault(path, source):
@@ -270,7 +324,8 @@ def test_light_modules_load_no_torch_at_any_remove():
     names = [
         ".".join(["dpatlas", *path.removesuffix(".py").removesuffix("/__init__").split("/")])
         for path in modules()
-        if path.split("/")[0].removesuffix(".py") in LIGHT
+        # The three of that name run their command when they are imported.
+        if not path.endswith("__main__.py") and room_of(path)[0] in LIGHT
     ]
     # One process for all: the first module after which torch is there is the one to name.
     script = (

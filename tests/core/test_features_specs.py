@@ -30,7 +30,7 @@ def test_each_data_set_is_shown_once_by_each_backbone_that_some_job_takes_frozen
     for name in takers:
         (manifest,) = atlas.features_manifest(name)
         folder = manifest.removesuffix("/manifest.json")
-        assert atlas.features_arguments(name) == f"--features {folder}"
+        assert f"--features {folder}" in atlas.input_arguments(name)
         data, trained = atlas.features_files(folder.split("/")[-1])
         assert data == atlas.data_manifest(name) and trained == atlas.backbone_files(name)
 
@@ -44,7 +44,7 @@ def test_only_frozen_features_are_taken(atlas):
             assert fields["kind"] == "strategies" and fields["augmentation"] is None
             assert {"lp", "lp-lp"} & set(fields["strategies"])
         if not taken:
-            assert atlas.features_arguments(name) == ""
+            assert "--features" not in atlas.input_arguments(name)
 
 
 def test_the_plan_counts_them(atlas):

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from cifar10_miniature import batch_bytes, tar_bytes
 
-from dpatlas.data.registry import CIFAR100, DATA_SETS
+from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.sets.cifar100 import CIFAR100
 
 PER_CLASS = {"train": 3, "test": 2}
 COARSE = 20

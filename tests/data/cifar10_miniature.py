@@ -11,7 +11,8 @@ from typing import ClassVar
 import numpy as np
 from PIL import Image
 
-from dpatlas.data.registry import CIFAR10, DATA_SETS
+from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.sets.cifar10 import CIFAR10
 
 TRAIN, TEST = 5, 2
 BATCHES = (*(f"data_batch_{index}" for index in range(1, 6)), "test_batch")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpatlas.data.registry import DATA_SETS, MNIST
+from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.sets.mnist import MNIST
 
 PER_CLASS = {"train": (5, 3, 4, 3, 3, 3, 3, 3, 3, 3), "test": (2, 3) + (2,) * 8}
 PREFIX = {"train": "train", "test": "t10k"}

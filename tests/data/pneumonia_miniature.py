@@ -11,8 +11,8 @@ from PIL import Image
 
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import Prepared, load
-from dpatlas.data.registry import (
-    DATA_SETS,
+from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.sets.pneumonia import (
     PNEUMONIA,
     PNEUMONIA_224_CLEANED,
     PNEUMONIA_CAUSES,

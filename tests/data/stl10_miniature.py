@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from cifar10_miniature import tar_bytes
 
-from dpatlas.data.registry import DATA_SETS, STL10, STL10_32
+from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.sets.stl10 import STL10, STL10_32
 
 PER_CLASS = {"train": 3, "test": 2}
 FILES = ("train_X.bin", "train_y.bin", "test_X.bin", "test_y.bin")

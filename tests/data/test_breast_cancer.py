@@ -1,9 +1,9 @@
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 
-from dpatlas.data import breast_cancer
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
+from dpatlas.data.sets import breast_cancer
 
 CLASSES = ["malignant", "benign"]
 

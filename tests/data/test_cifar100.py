@@ -9,7 +9,9 @@ from local_server import send
 
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
-from dpatlas.data.registry import CIFAR10, CIFAR100, DATA_SETS
+from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.sets.cifar10 import CIFAR10
+from dpatlas.data.sets.cifar100 import CIFAR100
 from dpatlas.errors import InputError
 
 FORMS = ("write_archive", "write_unpacked")

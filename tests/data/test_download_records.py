@@ -9,8 +9,8 @@ import pytest
 from local_server import fail, serve
 
 from dpatlas.data import download as module
+from dpatlas.data.definitions import RemoteFile
 from dpatlas.data.download import RECORDS, confirm, fetch, recorded
-from dpatlas.data.registry import RemoteFile
 from dpatlas.errors import InputError, RunError
 
 CONTENT, OTHER = b"one content" * 20, b"another one" * 20

@@ -14,8 +14,8 @@ import pytest
 from local_server import etag_of, fail, page, redirect, send, send_without_length, serve
 
 from dpatlas.data import fetch as module
+from dpatlas.data.definitions import RemoteFile
 from dpatlas.data.download import RECORDS, fetch, recorded
-from dpatlas.data.registry import RemoteFile
 from dpatlas.errors import RunError
 
 NAME = "archive.tar.gz"

@@ -7,19 +7,23 @@ from matplotlib.ft2font import FT2Font
 from scipy.spatial.distance import cdist
 
 from dpatlas.core.seeds import generator
-from dpatlas.data.generated import BLOCK, SOURCES, curves, fonts, records, scribbles, strokes
+from dpatlas.data.generated import BLOCK, curves, fonts, records, scribbles, strokes
 from dpatlas.data.generated.curves import Skeletons, distances
 from dpatlas.data.generated.ink import PIXEL, block_counts
 from dpatlas.data.generated.warps import BITMAP, WIDTH, Waves, place
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
+from dpatlas.data.registry import DATA_SETS, find
 from dpatlas.errors import InputError
 
-BLOCK_COUNTS = [name for name, source in SOURCES.items() if source.image_shape == (1, 8, 8)]
+BLOCK_COUNTS = [
+    name for name, entry in DATA_SETS.items() if entry.drawn and entry.image_shape == (1, 8, 8)
+]
 
 
 def draw(name, count, part="train", selection=0, classes=None):
-    return records(name, classes or SOURCES[name].classes, count, part=part, selection=selection)
+    entry = find(name)
+    return records(entry, classes or entry.classes, count, part=part, selection=selection)
 
 
 @pytest.mark.parametrize("name", BLOCK_COUNTS)
@@ -27,7 +31,7 @@ def test_images_are_block_counts_of_every_class(name):
     pixels, labels = draw(name, 2 * BLOCK)
     assert pixels.shape == (2 * BLOCK, 64) and pixels.dtype == np.uint8
     assert pixels.min() == 0 and pixels.max() == 16
-    assert set(labels) == set(range(len(SOURCES[name].classes)))
+    assert set(labels) == set(range(len(find(name).classes)))
     # No image is blank or full.
     assert (np.ptp(pixels, axis=1) >= 8).all()
 
@@ -197,7 +201,7 @@ def test_outlines_lie_where_the_depth_changes_sign():
 def test_inverted_letters_exchange_ink_and_paper():
     labels = np.arange(36)
     letters, inverted = (
-        SOURCES[name].draw(generator(6), labels) for name in ("letters", "inverted-letters")
+        find(name).drawn.draw(generator(6), labels) for name in ("letters", "inverted-letters")
     )
     np.testing.assert_array_equal(inverted, 16 - letters)
 

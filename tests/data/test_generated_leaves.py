@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from dpatlas.core.seeds import generator
-from dpatlas.data.generated import BLOCK, SOURCES, leaves, records, surfaces
+from dpatlas.data.generated import BLOCK, leaves, records, surfaces
 from dpatlas.data.generated.leaves import COLOUR, GREATEST_RADIUS, GREY, LAYERS
 from dpatlas.data.generated.surfaces import SHAPES, TEXTURES, TILES, Surfaces, render
 from dpatlas.data.prepare import prepare
@@ -18,7 +18,8 @@ KINDS = len(leaves.HUES), len(TEXTURES), len(leaves.OBJECT_SHAPES)
 
 
 def draw(name, count, part="train", selection=0, classes=None):
-    return records(name, classes or SOURCES[name].classes, count, part=part, selection=selection)
+    entry = find(name)
+    return records(entry, classes or entry.classes, count, part=part, selection=selection)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def test_images_have_all_levels_and_are_of_every_class(name, pixels):
     images, labels = draw(name, 2 * BLOCK)
     assert images.shape == (2 * BLOCK, pixels) and images.dtype == np.uint8
     assert set(np.unique(images)) == set(range(256))
-    assert set(labels) == set(range(36)) and len(set(SOURCES[name].classes)) == 36
+    assert set(labels) == set(range(36)) and len(set(find(name).classes)) == 36
     assert images.std(1).min() > 5
 
 

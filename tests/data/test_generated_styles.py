@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from dpatlas.core.seeds import generator
-from dpatlas.data.generated import BLOCK, SOURCES, leaves, records, styles
+from dpatlas.data.generated import BLOCK, leaves, records, styles
 from dpatlas.data.generated.levels import stretched
 from dpatlas.data.generated.styles import COLOUR, FIRST_SIDE, GREY, LATENT, Generator
 from dpatlas.data.generated.surfaces import SHAPES
@@ -18,7 +18,8 @@ SMALL = ("leaves-8", "styles-8")
 
 
 def draw(name, count, part="train", selection=0, classes=None):
-    return records(name, classes or SOURCES[name].classes, count, part=part, selection=selection)
+    entry = find(name)
+    return records(entry, classes or entry.classes, count, part=part, selection=selection)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def colour():
 def test_images_have_all_levels_and_are_of_every_class(colour):
     images, labels = colour
     assert set(np.unique(images)) == set(range(256))
-    assert set(labels) == set(range(36)) and len(set(SOURCES["styles"].classes)) == 36
+    assert set(labels) == set(range(36)) and len(set(find("styles").classes)) == 36
     # No image is blank, and none is mostly beyond the levels there are.
     assert images.std((1, 2, 3)).min() > 15
     assert np.isin(images, (0, 255)).mean((1, 2, 3)).max() < 0.3
@@ -53,7 +54,7 @@ def test_parts_and_selections_share_no_image(name, other):
 @pytest.mark.parametrize("name", SMALL)
 def test_labels_are_positions_in_the_selected_classes(name):
     """Means over the images of a class, drawn in two orders, are those of the same class."""
-    pair = SOURCES[name].classes[0], SOURCES[name].classes[-1]
+    pair = find(name).classes[0], find(name).classes[-1]
     means = {}
     for order in (pair, pair[::-1]):
         pixels, labels = draw(name, 2 * BLOCK, classes=order)
@@ -70,7 +71,7 @@ def test_no_single_pixel_tells_the_classes_apart(name, share):
     wanted, truth = draw(name, BLOCK, part="test")
     found = []
     for pixel in range(64):
-        counts = np.zeros((17, len(SOURCES[name].classes)))
+        counts = np.zeros((17, len(find(name).classes)))
         np.add.at(counts, (pixels[:, pixel], labels), 1)
         found.append((counts.argmax(1)[wanted[:, pixel]] == truth).mean())
     assert max(found) < share

@@ -3,7 +3,8 @@ import pytest
 
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
-from dpatlas.data.registry import CIFAR10, DIGITS
+from dpatlas.data.sets.cifar10 import CIFAR10
+from dpatlas.data.sets.digits import DIGITS
 from dpatlas.errors import InputError
 
 PARTS = ("train", "add", "test", "validation")

@@ -8,7 +8,7 @@ from mnist_miniature import NAMES, PER_CLASS, Miniature, idx_bytes
 from dpatlas.data.download import download
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
-from dpatlas.data.registry import MNIST
+from dpatlas.data.sets.mnist import MNIST
 from dpatlas.errors import InputError, RunError
 
 FORMS = ("write_archives", "write_unpacked", "write_packed_anew", "write_mixed")
@@ -82,8 +82,8 @@ def test_order_of_the_classes_names_the_labels(mnist, tmp_path):
 
 
 def test_images_of_a_class_keep_the_order_of_the_file(mnist, tmp_path):
-    from dpatlas.data import mnist as module
     from dpatlas.data.registry import find
+    from dpatlas.data.sets import mnist as module
 
     mnist.write_archives(tmp_path)
     source = module.locate(find("mnist"), [tmp_path])

@@ -17,10 +17,11 @@ from pneumonia_miniature import (
     refusal,
 )
 
-from dpatlas.data import pneumonia as module
 from dpatlas.data.download import download
 from dpatlas.data.prepare import prepare
-from dpatlas.data.registry import PNEUMONIA, PNEUMONIA_CAUSES, find
+from dpatlas.data.registry import find
+from dpatlas.data.sets import pneumonia as module
+from dpatlas.data.sets.pneumonia import PNEUMONIA, PNEUMONIA_CAUSES
 from dpatlas.errors import InputError
 
 

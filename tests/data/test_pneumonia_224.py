@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from pneumonia_miniature import PER_CAUSE, THREE, Miniature, jpeg_bytes, prepared, refusal
 
-from dpatlas.data.pneumonia import _decode
-from dpatlas.data.registry import DATA_SETS, PNEUMONIA_224, PNEUMONIA_CAUSES
+from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.sets.pneumonia import PNEUMONIA_224, PNEUMONIA_CAUSES, _decode
 
 NAME = "pneumonia-224"
 

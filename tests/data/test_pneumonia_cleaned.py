@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from pneumonia_miniature import LEVELS, PER_CAUSE, THREE, Miniature, prepared, refusal
 
-from dpatlas.data.registry import (
-    DATA_SETS,
+from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.sets.pneumonia import (
     PNEUMONIA_224,
     PNEUMONIA_224_CLEANED,
     PNEUMONIA_CAUSES,

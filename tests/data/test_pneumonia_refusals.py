@@ -17,8 +17,8 @@ from pneumonia_miniature import (
     zip_bytes,
 )
 
-from dpatlas.data import pneumonia as module
 from dpatlas.data.registry import find
+from dpatlas.data.sets import pneumonia as module
 from dpatlas.errors import InputError
 
 ONE_NAME = "chest_xray/train/PNEUMONIA/person4_bacteria_5.jpeg"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from dpatlas.data import prepare as module
 from dpatlas.data.prepare import main, permutation, prepare, scale
 from dpatlas.data.prepared import load
-from dpatlas.data.registry import CIFAR10, DIGITS
+from dpatlas.data.sets.cifar10 import CIFAR10
+from dpatlas.data.sets.digits import DIGITS
 from dpatlas.errors import InputError, run_command
 
 THREE_EIGHT = {"classes": [3, 8], "n_train": 300, "norm": 8}
@@ -130,7 +131,7 @@ def test_bad_options_are_refused_in_one_line(tmp_path, change, message):
 
 
 def test_unknown_data_set_is_refused(tmp_path):
-    with pytest.raises(InputError, match="digits, cifar10"):
+    with pytest.raises(InputError, match="cifar10, cifar100, digits"):
         prepare("cifar", {}, tmp_path)
 
 

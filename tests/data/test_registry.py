@@ -1,15 +1,15 @@
 import pytest
 
-from dpatlas.data.generated import SOURCES
-from dpatlas.data.prepare import READERS
-from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.registry import DATA_SETS, reader
 
 PUBLISHED = {name: entry for name, entry in DATA_SETS.items() if entry.kind == "published"}
 
 
 def test_every_data_set_has_a_reader_or_a_generator():
-    assert set(READERS) == set(PUBLISHED)
-    assert set(SOURCES) == set(DATA_SETS) - set(PUBLISHED)
+    assert all(hasattr(reader(name), part) for name in PUBLISHED for part in ("locate", "read"))
+    assert {name for name, entry in DATA_SETS.items() if entry.drawn} == set(DATA_SETS) - set(
+        PUBLISHED
+    )
 
 
 @pytest.mark.parametrize("entry", DATA_SETS.values(), ids=list(DATA_SETS))

@@ -8,7 +8,9 @@ from stl10_miniature import PER_CLASS, Miniature
 
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
-from dpatlas.data.registry import CIFAR10, DATA_SETS, STL10, STL10_32
+from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.sets.cifar10 import CIFAR10
+from dpatlas.data.sets.stl10 import STL10, STL10_32
 from dpatlas.errors import InputError
 from dpatlas.models.imagenet import PREPROCESSING
 

@@ -10,8 +10,8 @@ import pytest
 import stl10_miniature
 from torchvision import datasets
 
-from dpatlas.data import cifar10, cifar100, mnist, stl10
 from dpatlas.data.registry import find
+from dpatlas.data.sets import cifar10, cifar100, mnist, stl10
 
 
 def splits_of(module, name, folder):

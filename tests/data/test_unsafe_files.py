@@ -20,10 +20,11 @@ import pytest
 import stl10_miniature
 from PIL import Image
 
-from dpatlas.data import cifar10, pneumonia
 from dpatlas.data.bounded import Bounded, jpeg
 from dpatlas.data.prepare import main
-from dpatlas.data.registry import CIFAR10, PNEUMONIA
+from dpatlas.data.sets import cifar10, pneumonia
+from dpatlas.data.sets.cifar10 import CIFAR10
+from dpatlas.data.sets.pneumonia import PNEUMONIA
 from dpatlas.errors import InputError, run_command
 
 MINIATURES = {

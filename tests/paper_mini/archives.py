@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from dpatlas.checks.pretrain.jobs.imported import DEIT, listed
-from dpatlas.data.registry import PNEUMONIA_224, DataSet
+from dpatlas.data.definitions import DataSet
+from dpatlas.data.sets.pneumonia import PNEUMONIA_224
 from dpatlas.models import deit
 from dpatlas.models.imagenet import ORIGINS, SIDE
 

@@ -44,7 +44,7 @@ def product(results, name, kind, run_id):
         "name": name,
         "kind": kind,
         "tier": "t",
-        "module": "dpatlas.papers.kl_privacy.figures.dispatch",
+        "module": "dpatlas.papers.kl_privacy.figures.kl_vs_depth",
         "code_digest": "0123456789abcdef",
         "settings": {},
         "records": {run_id: {"path": f"runs/kl_privacy/{run_id}/record.json", "sha256": "ab" * 32}},

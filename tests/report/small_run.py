@@ -80,7 +80,7 @@ def write_product(folder: Path, kind: str, name: str, records: list[Path], text:
         "name": name,
         "kind": kind,
         "tier": folder.name,
-        "module": f"dpatlas.figures.{read_json(records[0])['key']}",
+        "module": f"dpatlas.papers.{read_json(records[0])['key']}.figures.{name}",
         "code_digest": CODE_NOW,
         "settings": {"horizons": {"long": 5}},
         "records": {

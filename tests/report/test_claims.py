@@ -27,12 +27,8 @@ from dpatlas.evidence.claims import (
     read_claims,
 )
 from dpatlas.evidence.comparisons import Evidence, PaperRecords
-from dpatlas.papers.dp_sgld import settings as dp_sgld
-from dpatlas.papers.feature_learning import settings as feature_learning
-from dpatlas.papers.kl_privacy import settings as kl_privacy
 from dpatlas.papers.kl_privacy.formulas.theorems import INITS
-from dpatlas.papers.lp_fft import settings as lp_fft
-from dpatlas.papers.max_information import settings as max_information
+from dpatlas.registry import all_papers
 
 CONTRACT = [
     *("claim", "paper", "place", "statement", "kind", "verdict"),
@@ -92,11 +88,12 @@ def paper(**points):
 
 def test_committed_claims_name_tests_and_files_that_exist():
     claims = read_claims(COMMITTED, SCHEMA)
-    modules = (kl_privacy, dp_sgld, feature_learning, lp_fft, max_information)
-    papers = {module.KEY: module for module in modules}
-    products = [f"figures/{name}.pdf" for paper in papers.values() for name in paper.FIGURES]
-    products += [f"tables/{name}.csv" for paper in papers.values() for name in paper.TABLES]
-    check_evidence(claims, products, papers)
+    products = [
+        f"{product.folder}/{product.name}.{'pdf' if product.kind == 'figure' else 'csv'}"
+        for paper in all_papers().values()
+        for product in paper.load("products").PRODUCTS
+    ]
+    check_evidence(claims, products, all_papers())
     expected = [f"kl-{number}" for number in range(1, 9)]
     expected += [f"sgld-{number}" for number in range(1, 11)]
     expected += [f"feat-{number}" for number in range(1, 7)]
@@ -191,10 +188,13 @@ def constants_record(path, ratio):
 
 
 def command(tmp_path, settings, *records):
+    listed, given = tmp_path / "records.txt", tmp_path / "settings.json"
+    listed.write_text("".join(f"{record}\n" for record in records))
+    given.write_text(settings)
     return [
-        *("--claims", str(COMMITTED), "--tier", "t", "--settings", settings),
+        *("--claims", str(COMMITTED), "--tier", "t", "--settings", str(given)),
         *("--results", str(tmp_path), "--output", str(tmp_path / "claims.csv")),
-        *("--records", *map(str, records)),
+        *("--records", str(listed)),
     ]
 
 

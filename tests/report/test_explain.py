@@ -113,7 +113,7 @@ def test_a_tree_tells_in_short_all_that_made_a_figure(project, capsys):
     words = " ".join(out.split())
     for part in (
         f"make snakemake --cores 1 {FIGURE}",
-        f"dpatlas.papers.kl_privacy.figures.dispatch {CODE_NOW}, as now",
+        f"dpatlas.papers.kl_privacy.figures.{FIGURE} {CODE_NOW}, as now",
         "horizons {long 5}",
         "claims 2 on it; reproduced: kl-1a; inconclusive: kl-1",
         "2 records of kl_privacy, training: as used",

@@ -144,7 +144,7 @@ def test_causes_come_before_what_they_led_to(tmp_path):
     assert explained(result) == [
         ("spec", "lr"),
         ("data", "sha256"),
-        ("code", "dpatlas.papers.kl_privacy.jobs.dispatch"),
+        ("code", "dpatlas.papers.kl_privacy.jobs.training"),
         ("versions", "python"),
         ("device", None),
         ("seeds", "base"),

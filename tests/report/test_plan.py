@@ -14,7 +14,7 @@ from dpatlas.config.sizes import size_of
 from dpatlas.cost.plan import Job, describe_plan, make_plan, makespan
 from dpatlas.cost.rates import DEFAULTS, fit, past_runs, runtime_minutes
 from dpatlas.cost.training import NETWORKS, VIT
-from dpatlas.cost.work import NO_DATA, Size, work
+from dpatlas.cost.work import NO_DATA, Size, cost_of, work
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import run_command
 
@@ -24,7 +24,8 @@ KIND = (FIELDS["key"], FIELDS["kind"])
 
 def job(done=False, **changes):
     fields = FIELDS | changes
-    return Job(fields["key"], fields["kind"], done, work(fields, SIZE), 600)
+    gpu = cost_of(fields["key"], fields["kind"]).gpu
+    return Job(fields["key"], fields["kind"], done, work(fields, SIZE), gpu, 600)
 
 
 def write_past(results, slowness, spec, **cost):

@@ -134,7 +134,7 @@ def test_a_torn_manifest_is_named(run, capsys, text):
         ({"spec": {"key": "kl_privacy", "depth": 3}}, "spec digest"),
         ({"id": "other-00000000"}, "spec digest"),
         ({"key": "lp_fft"}, "the record of lp_fft/"),
-        ({"code_digest": "another"}, "made by dpatlas.papers.kl_privacy.jobs.dispatch another"),
+        ({"code_digest": "another"}, "made by dpatlas.papers.kl_privacy.jobs.training another"),
         ({"data": DATA}, "data with sha256 ddd"),
     ],
 )

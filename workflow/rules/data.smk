@@ -19,7 +19,7 @@ rule data:
         folder=subpath(output[0], parent=True),
         source=lambda wildcards: ATLAS.data_source(wildcards.id),
         state=lambda wildcards: ATLAS.own_state(wildcards.id),
-        code=code_digest("dpatlas.data.prepare"),
+        code=lambda wildcards: code_digest(*ATLAS.data_modules(wildcards.id)),
     shell:
         "python -m dpatlas.data.prepare --options {params.options:q} "
         "--output {params.folder:q} {params.source} > {log:q} 2>&1"

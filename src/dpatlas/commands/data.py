@@ -11,7 +11,8 @@ from dpatlas.config.load import load_config, load_tier
 from dpatlas.core.specs import Spec
 from dpatlas.data import own, prepare
 from dpatlas.data.bounded import readable
-from dpatlas.data.registry import DataSet, find
+from dpatlas.data.definitions import DataSet
+from dpatlas.data.registry import find, reader
 from dpatlas.errors import ArgumentParser
 
 OWN = "folder or .npz file"
@@ -106,7 +107,7 @@ def _missing_line(each: Needed, looked_in: Sequence[Path]) -> str:
 
 def _data_set(data_set: DataSet, looked_in: Sequence[Path]) -> Needed:
     with readable():
-        source = prepare.READERS[data_set.name].locate(data_set, looked_in)
+        source = reader(data_set.name).locate(data_set, looked_in)
     return Needed(
         name=data_set.name,
         licence=data_set.licence,

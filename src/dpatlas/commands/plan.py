@@ -12,8 +12,7 @@ from dpatlas.config.sizes import array_mb
 from dpatlas.core.guard import integer
 from dpatlas.cost.plan import Job, describe_plan, make_plan
 from dpatlas.cost.work import cost_of, work_of, work_of_features
-from dpatlas.data.prepare import READERS
-from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.registry import DATA_SETS, reader
 from dpatlas.errors import ArgumentParser
 
 # Interpreter and numpy, beside the images themselves.
@@ -79,6 +78,7 @@ def download_mb(atlas: Atlas) -> float:
     names = {json.loads(options)["name"] for options in atlas.data_sets().values()}
     files = {}
     for name in names & set(DATA_SETS):
-        if READERS.get(name) and READERS[name].locate(DATA_SETS[name], places(atlas)) is None:
-            files |= {file.name: file.size for file in DATA_SETS[name].files}
+        data_set = DATA_SETS[name]
+        if data_set.files and reader(name).locate(data_set, places(atlas)) is None:
+            files |= {file.name: file.size for file in data_set.files}
     return sum(files.values()) / 2**20

@@ -20,6 +20,7 @@ from dpatlas.core.files import write_atomic
 from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
 from dpatlas.cost.counting import JobCost
+from dpatlas.data.registry import module_of
 from dpatlas.errors import InputError
 from dpatlas.registry import all_blocks, all_papers
 
@@ -171,6 +172,13 @@ class Atlas:
             for field in ("data", "public_data")
             if field in spec.fields
         }
+
+    @_remembered
+    def data_modules(self, name: str) -> tuple[str, ...]:
+        """Names of the modules that make the data set of this id."""
+        options = json.loads(self.data_sets()[name])
+        of_set = () if "own" in options else (module_of(options["name"]),)
+        return ("dpatlas.data.prepare", *of_set)
 
     def data_manifest(self, spec_id: str) -> list[str]:
         """Manifest of the data set that a spec trains on, as a list: none if it names no set."""

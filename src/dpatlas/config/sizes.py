@@ -4,36 +4,17 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 
-# Numbers of a record. A test compares them with the registry of data sets.
-INPUTS = {
-    "digits": 64,
-    "strokes": 64,
-    "fonts": 64,
-    "letters": 64,
-    "inverted-letters": 64,
-    "scribbles": 64,
-    "digits-and-letters": 64,
-    "leaves-8": 64,
-    "styles-8": 64,
-    "breast_cancer": 30,
-    "mnist": 784,
-    "pneumonia": 784,
-    "pneumonia_causes": 784,
-    "pneumonia-224": 50176,
-    "pneumonia_causes-cleaned": 784,
-    "pneumonia-224-cleaned": 50176,
-    "leaves-grey": 784,
-    "leaves": 3072,
-    "styles": 3072,
-    "cifar10": 3072,
-    "cifar100": 3072,
-    "stl10": 27648,
-    "stl10-32": 3072,
-}
+# Numbers of a record, by data set.
+INPUTS = {name: math.prod(data_set.image_shape) for name, data_set in DATA_SETS.items()}
 # Records of sets whose parts all come from one pile.
-RECORDS = {"digits": 1797, "breast_cancer": 569}
+RECORDS = {
+    name: sum(data_set.counts["train"])
+    for name, data_set in DATA_SETS.items()
+    if set(data_set.counts) == {"train"}
+}
 # The two classes of digits that kl_privacy compares hold up to so many records between them.
 TWO_DIGITS = 366
 PARTS = ("n_train", "n_add", "n_test", "n_validation")

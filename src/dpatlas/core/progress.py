@@ -53,3 +53,10 @@ class Progress:
             print(f"\r[{bar:<{BAR_WIDTH}}] {text}\x1b[K", end=end, file=self.stream, flush=True)
         else:
             print(text, file=self.stream, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that reads best: `8.1 s`, `12 min`, `3.4 h`."""
+    if seconds < 90:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpatlas.core.progress import duration
 from dpatlas.cost.rates import Rates, fit, past_runs
 from dpatlas.cost.work import Work
-from dpatlas.report.lineage_text import duration
 
 # Wall over CPU time from which past runs are said to have shared their cores.
 SLOWED = 1.2

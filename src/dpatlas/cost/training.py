@@ -62,7 +62,7 @@ def frozen_features(
         "elements": records * activations,
         "starts": 1,
     }
-    return Work(counts, disk_bytes, on_gpu=True)
+    return Work(counts, disk_bytes)
 
 
 def private_passes(network: Mapping[str, Any], inputs: int, visits: float) -> dict[str, float]:

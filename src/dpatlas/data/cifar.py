@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dpatlas.data.definitions import DataSet
 from dpatlas.data.official import official_files, official_marks, stack
-from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import InputError
 

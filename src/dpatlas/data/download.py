@@ -19,6 +19,7 @@ from typing import Any
 
 from dpatlas.core.files import read_json, write_json
 from dpatlas.core.guard import checked, integer, real
+from dpatlas.data.definitions import RemoteFile
 from dpatlas.data.fetch import (
     Anew,
     Ask,
@@ -31,7 +32,7 @@ from dpatlas.data.fetch import (
     locked,
     transfer,
 )
-from dpatlas.data.registry import RemoteFile, find
+from dpatlas.data.registry import find
 from dpatlas.errors import InputError, RunError
 
 RECORDS = "downloads.json"

@@ -21,7 +21,7 @@ from typing import Any
 from dpatlas import __version__
 from dpatlas.core.files import read_json, write_json
 from dpatlas.core.progress import say
-from dpatlas.data.registry import RemoteFile
+from dpatlas.data.definitions import RemoteFile
 from dpatlas.errors import InputError, RunError
 
 CHUNK = 1 << 18

@@ -22,8 +22,8 @@ import numpy as np
 from dpatlas.core.canonical import sha256
 from dpatlas.core.own_data import definition, located
 from dpatlas.data.bounded import check_size, read_file
+from dpatlas.data.definitions import DataSet, Scaling
 from dpatlas.data.official import stack
-from dpatlas.data.registry import DataSet, Scaling
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 

@@ -15,38 +15,15 @@ import numpy as np
 from dpatlas.core.guard import integer, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
-from dpatlas.data import (
-    breast_cancer,
-    cifar10,
-    cifar100,
-    digits,
-    generated,
-    mnist,
-    own,
-    pneumonia,
-    stl10,
-)
+from dpatlas.data import generated, own
 from dpatlas.data.bounded import readable
+from dpatlas.data.definitions import DataSet, Scaling
 from dpatlas.data.download import download
 from dpatlas.data.prepared import HELD_OUT, save
-from dpatlas.data.registry import DataSet, Scaling, find
+from dpatlas.data.registry import find, reader
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import ArgumentParser, InputError, run_command
 
-READERS = {
-    "digits": digits,
-    "cifar10": cifar10,
-    "cifar100": cifar100,
-    "stl10": stl10,
-    "stl10-32": stl10,
-    "mnist": mnist,
-    "pneumonia": pneumonia,
-    "pneumonia_causes": pneumonia,
-    "pneumonia-224": pneumonia,
-    "pneumonia_causes-cleaned": pneumonia,
-    "pneumonia-224-cleaned": pneumonia,
-    "breast_cancer": breast_cancer,
-}
 CACHE = Path("data/cache")
 
 NUMBERS = {
@@ -139,7 +116,7 @@ def prepare(
     else:
         source = _locate(data_set, data_root, allow_download, Path(download_folder), mirrors)
         with readable(source.path):
-            images = READERS[name].read(source, data_set, chosen.classes)
+            images = reader(name).read(source, data_set, chosen.classes)
         _check_counts(images, source, data_set, chosen.classes)
         picked = _select(images, data_set, chosen)
     arrays = {}
@@ -245,17 +222,17 @@ def _locate(
 ) -> Source:
     root = Path(data_root).expanduser() if data_root else None
     places = [place for place in (root, download_folder) if place]
-    reader = READERS[data_set.name]
+    files = reader(data_set.name)
     with readable():
         if root and not root.is_dir():
             raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
-        source = reader.locate(data_set, places)
+        source = files.locate(data_set, places)
     if source is None and allow_download and data_set.files:
         _download(data_set, download_folder, mirrors)
-        source = reader.locate(data_set, places)
+        source = files.locate(data_set, places)
     if source is None:
         # Copies of several files may be there in part.
-        lacking = reader.lacking(data_set, places) if hasattr(reader, "lacking") else ""
+        lacking = files.lacking(data_set, places) if hasattr(files, "lacking") else ""
         official = f"official: {', '.join(file.address for file in data_set.files)}"
         raise InputError(
             "data.root",
@@ -294,7 +271,7 @@ def _generate(data_set: DataSet, options: Options) -> Images:
     counts = {"train": options.n_train, "add": options.n_add}
     held_out = {part: getattr(options, f"n_{part}") for part in HELD_OUT}
     counts |= {part: count for part, count in held_out.items() if count}
-    return generated.read(data_set.name, options.classes, counts, options.selection)
+    return generated.read(data_set, options.classes, counts, options.selection)
 
 
 def _per_class(labels: np.ndarray, classes: Sequence[str]) -> list[int]:

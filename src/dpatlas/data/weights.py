@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from dpatlas.data.bounded import check_size, readable
+from dpatlas.data.definitions import RemoteFile
 from dpatlas.data.download import Report, confirm, fetch
-from dpatlas.data.registry import RemoteFile
 from dpatlas.data.sources import file_digest
 from dpatlas.errors import InputError
 

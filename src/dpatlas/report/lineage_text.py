@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpatlas.core.canonical import canonical_json
+from dpatlas.core.progress import duration
 from dpatlas.report.lineage import Trace
 from dpatlas.report.tree import NAMED, Tree
 
@@ -295,13 +296,6 @@ def _cost(records: Sequence[Trace]) -> str | None:
     devices = ", ".join(dict.fromkeys(cost["device"] for cost in costs))
     spent = f"wall {duration(wall)}, CPU {duration(cpu)}, peak memory {peak:.0f} MB"
     return f"{spent}, on {devices}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the unit that reads best: `8.1 s`, `12 min`, `3.4 h`."""
-    if seconds < 90:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _words(values: Mapping[str, Any] | None) -> str:

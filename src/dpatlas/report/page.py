@@ -16,12 +16,13 @@ from dpatlas import __version__
 from dpatlas.config.load import read_yaml
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import remove_parts, write_atomic
+from dpatlas.core.progress import duration
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.evidence.claims import VERDICTS, check_files
 from dpatlas.evidence.errata import Erratum, read_errata
 from dpatlas.evidence.printed import CONFIDENCE
 from dpatlas.evidence.printed import PAPERS as PRINTED
-from dpatlas.report.lineage_text import duration, in_words
+from dpatlas.report.lineage_text import in_words
 from dpatlas.report.page_items import (
     LEDGER,
     Item,

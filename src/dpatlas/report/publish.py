@@ -19,6 +19,7 @@ from typing import Any
 
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.core.progress import duration
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.report.kept import CLAIMS, Kept, kept_of
@@ -30,7 +31,6 @@ from dpatlas.report.lineage import (
     job_module,
     read_lineage,
 )
-from dpatlas.report.lineage_text import duration
 
 SUFFIXES = {"figures": ("pdf", "png", "csv"), "tables": ("csv", "md", "tex")}
 CONFIG = "config.json"

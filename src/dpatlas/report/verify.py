@@ -75,7 +75,7 @@ def _of_record(path: Path, known: Mapping[str, Any]) -> list[str]:
         found.append(f"spec digest {record['spec_digest'][:16]} in place of {digest[:16]}")
     if (record["key"], record["id"]) != (path.parent.parent.name, path.parent.name):
         found.append(f"the record of {record['key']}/{record['id']}")
-    found += _of_code(job_module(record["key"], record["spec"]["kind"]), record["code_digest"])
+    found += _of_code(job_module(record["key"], record["spec"].get("kind")), record["code_digest"])
     data = record["data"]
     if data is not None and known.get(data["sha256"]) != data:
         found.append(f"data with sha256 {data['sha256'][:16]}, of which no manifest is in data/")

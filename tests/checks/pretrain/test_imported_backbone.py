@@ -19,7 +19,8 @@ from dpatlas.core.records import Stopwatch
 from dpatlas.core.specs import Spec
 from dpatlas.data import features as frozen
 from dpatlas.data import prepared
-from dpatlas.data.registry import PNEUMONIA, PNEUMONIA_224, PNEUMONIA_CAUSES, STL10
+from dpatlas.data.sets.pneumonia import PNEUMONIA, PNEUMONIA_224, PNEUMONIA_CAUSES
+from dpatlas.data.sets.stl10 import STL10
 from dpatlas.errors import InputError, RunError, run_command
 from dpatlas.jobs.features import features
 from dpatlas.jobs.job import Job

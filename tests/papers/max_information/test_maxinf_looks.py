@@ -6,7 +6,7 @@ import pytest
 
 from dpatlas.config.load import load_config, load_tier
 from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.data.generated import SOURCES
+from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.looks import (
     GENERATED,
@@ -80,7 +80,7 @@ def test_records_that_no_look_has_used_carry_no_label():
 
 def test_another_selection_is_new_records_for_generated_sets_alone():
     offered = {"digits", "fonts", "strokes", "mnist", "cifar10"}
-    assert offered & set(SOURCES) == set(GENERATED)
+    assert offered & {name for name, entry in DATA_SETS.items() if entry.drawn} == set(GENERATED)
     assert records_name({"name": "digits", "selection": 7}) == records_name({"name": "digits"})
     assert records_name({"name": "fonts", "selection": 7}) != records_name({"name": "fonts"})
     assert records_name({"name": "fonts", "selection": 0}) == records_name({"name": "fonts"})

@@ -11,7 +11,6 @@ from torch import nn
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
-from dpatlas.data.generated import SOURCES
 from dpatlas.data.prepared import Prepared
 from dpatlas.data.registry import find
 from dpatlas.errors import InputError, RunError
@@ -211,7 +210,7 @@ def _public_origin(data: Prepared, declared: str | None) -> dict[str, str]:
     if find(name).kind == "generated":
         return {
             "public_data": f"{name}: generated, public by construction",
-            "chosen_on_private_data": SOURCES[name].looked_up,
+            "chosen_on_private_data": find(name).drawn.looked_up,
         }
     if declared:
         return {

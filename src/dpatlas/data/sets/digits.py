@@ -5,9 +5,21 @@ from pathlib import Path
 
 import numpy as np
 
+from dpatlas.data.definitions import DataSet, Scaling
 from dpatlas.data.prepared import content_sha256
-from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source
+
+DIGITS = DataSet(
+    name="digits",
+    what="1,797 handwritten digits, 8 x 8 block counts from 0 to 16, shipped with scikit-learn",
+    classes=tuple("0123456789"),
+    image_shape=(1, 8, 8),
+    counts={"train": (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)},
+    scaling=Scaling(multiply=1, subtract=0, divide=16),
+    licence="UCI Optical Recognition of Handwritten Digits, test part (Alpaydin and Kaynak, 1998), "
+    "CC BY 4.0",
+)
+SETS = (DIGITS,)
 
 
 def locate(data_set: DataSet, places: Sequence[Path]) -> Source:

@@ -12,10 +12,46 @@ from pathlib import Path
 import numpy as np
 
 from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
 from dpatlas.data.official import folders
-from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import InputError
+
+MNIST_FILES = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+MNIST = DataSet(
+    name="mnist",
+    what="70,000 handwritten digits of 28 x 28 grey levels",
+    classes=tuple("0123456789"),
+    image_shape=(1, 28, 28),
+    counts={
+        "train": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+        "test": (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+    },
+    scaling=Scaling(multiply=1, subtract=0, divide=255),
+    licence="no licence stated; LeCun, Cortes and Burges (1998), made from NIST's Special "
+    "Databases 1 and 3",
+    files=tuple(
+        RemoteFile(name, md5, MNIST_FILES + name, size=size)
+        for name, md5, size in (
+            ("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
+            ("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", 28_881),
+            ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", 1_648_877),
+            ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", 4_542),
+        )
+    ),
+    accepts=(
+        "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+        "t10k-labels-idx1-ubyte, each with or without .gz",
+    ),
+    unpacked_md5={
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    },
+)
+SETS = (MNIST,)
+
 
 IMAGES = {"train": "train-images-idx3-ubyte", "test": "t10k-images-idx3-ubyte"}
 LABELS = {"train": "train-labels-idx1-ubyte", "test": "t10k-labels-idx1-ubyte"}

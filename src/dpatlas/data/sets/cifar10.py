@@ -15,10 +15,55 @@ import numpy as np
 from dpatlas.core.canonical import sha256
 from dpatlas.data.bounded import Bounded, check_size, jpeg, read_file
 from dpatlas.data.cifar import Layout
+from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
 from dpatlas.data.official import DAMAGED, damaged, first_copy, folders, stack
-from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
+
+CIFAR10 = DataSet(
+    name="cifar10",
+    what="60,000 colour photographs of 32 x 32 pixels in ten classes",
+    classes=(
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ),
+    image_shape=(3, 32, 32),
+    counts={"train": (5000,) * 10, "test": (1000,) * 10},
+    scaling=Scaling(multiply=2, subtract=255, divide=255),
+    licence="no licence stated; the authors ask for a citation of Krizhevsky (2009)",
+    files=(
+        RemoteFile(
+            name="cifar-10-python.tar.gz",
+            md5="c58f30108f718f92721af3b95e74349a",
+            address="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+            size=170_498_071,
+        ),
+    ),
+    accepts=(
+        "cifar-10-python.tar.gz",
+        "cifar-10-batches-py/",
+        "cifar10_images.tar.xz",
+        "train/CLASS/NNNN.jpg with test/CLASS/NNNN.jpg",
+    ),
+    unpacked_md5={
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "test_batch": "40351d587109b95175f43aff81a1287e",
+    },
+)
+SETS = (CIFAR10,)
+
 
 LAYOUT = Layout("cifar-10-batches-py", test="test_batch", labels=b"labels")
 IMAGE_NAME = re.compile(r"(?:\./)?(?P<split>train|test)/(?P<label>[a-z]+)/(?P<number>\d{4})\.jpg")

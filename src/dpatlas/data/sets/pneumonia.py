@@ -16,6 +16,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,71 @@ import numpy as np
 from dpatlas.core.canonical import sha256
 from dpatlas.data import xray_labels
 from dpatlas.data.bounded import check_size, jpeg, read_file
+from dpatlas.data.definitions import DataSet, Scaling
 from dpatlas.data.official import OFFICIAL_ARCHIVE, OFFICIAL_BATCHES, first_copy, folders
-from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
+
+PNEUMONIA = DataSet(
+    name="pneumonia",
+    what="5,856 chest X-rays of children, the central squares at 28 x 28 grey levels",
+    classes=("normal", "pneumonia"),
+    image_shape=(1, 28, 28),
+    counts={"train": (1349, 3883), "test": (234, 390)},
+    scaling=Scaling(multiply=1, subtract=0, divide=255),
+    licence="Mendeley Data rscbjbr9sj version 2 (Kermany, Zhang and Goldbaum, 2018), CC BY 4.0; "
+    "PneumoniaMNIST (Yang et al., 2023), CC BY 4.0",
+    accepts=("ChestXRay2017.zip", "chest_xray/", "pneumoniamnist.npz"),
+    by_hand="no checksum is published for the archive, so nothing is fetched: ChestXRay2017.zip is "
+    "to be had from Mendeley Data, rscbjbr9sj version 2",
+)
+
+# The paper's three classes: the archive's folders know two, its file names tell the cause.
+PNEUMONIA_CAUSES = replace(
+    PNEUMONIA,
+    name="pneumonia_causes",
+    classes=("normal", "bacteria", "virus"),
+    counts={"train": (1349, 2538, 1345), "test": (234, 242, 148)},
+    accepts=("ChestXRay2017.zip", "chest_xray/"),
+)
+
+# Those three at the resolution that networks trained on ImageNet take.
+PNEUMONIA_224 = replace(
+    PNEUMONIA_CAUSES,
+    name="pneumonia-224",
+    what="5,856 chest X-rays of children, the central squares at 224 x 224 grey levels",
+    image_shape=(1, 224, 224),
+)
+
+XRAY_LABELS = "chest_xray_labels.csv"
+
+
+def _cleaned(entry: DataSet) -> DataSet:
+    """The part of the X-rays that a list of images and labels chooses."""
+    return replace(
+        entry,
+        name=f"{entry.name}-cleaned",
+        what=entry.what.replace("5,856", "5,787") + f", those that {XRAY_LABELS} lists",
+        # Of a cleaned list that others used; it is published without numbers per class.
+        counts={},
+        totals={"train": 5163, "test": 624},
+        accepts=tuple(f"{each} with {XRAY_LABELS} beside it" for each in entry.accepts),
+        by_hand=f"{entry.by_hand}; {XRAY_LABELS} has the columns file (a path in the archive) and "
+        f"label ({', '.join(entry.classes)}) and is yours to bring",
+        label_file=XRAY_LABELS,
+    )
+
+
+PNEUMONIA_CAUSES_CLEANED = _cleaned(PNEUMONIA_CAUSES)
+PNEUMONIA_224_CLEANED = _cleaned(PNEUMONIA_224)
+SETS = (
+    PNEUMONIA,
+    PNEUMONIA_CAUSES,
+    PNEUMONIA_224,
+    PNEUMONIA_CAUSES_CLEANED,
+    PNEUMONIA_224_CLEANED,
+)
+
 
 FOLDER = "pneumonia"
 ARCHIVE_NAME = "ChestXRay2017.zip"

@@ -5,9 +5,23 @@ from pathlib import Path
 
 import numpy as np
 
+from dpatlas.data.definitions import DataSet, Scaling
 from dpatlas.data.prepared import content_sha256
-from dpatlas.data.registry import DataSet
 from dpatlas.data.sources import Images, Source
+
+BREAST_CANCER = DataSet(
+    name="breast_cancer",
+    what="569 breast masses, 30 columns of numbers computed from images of cell nuclei, each as a "
+    "share of a public limit in steps of 1/255; shipped with scikit-learn",
+    classes=("malignant", "benign"),
+    # Not an image: the ten measures as mean, standard error and worst, one after the other.
+    image_shape=(1, 5, 6),
+    counts={"train": (212, 357)},
+    scaling=Scaling(multiply=2, subtract=255, divide=255),
+    licence="UCI Breast Cancer Wisconsin (Diagnostic) (Wolberg et al., 1993), CC BY 4.0",
+)
+SETS = (BREAST_CANCER,)
+
 
 LEVELS = 255
 # Round numbers above the maxima that the set's public description prints, column by column: ten

@@ -6,14 +6,69 @@ the 100,000 images without a label are never read.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
 from dpatlas.data.official import first_copy, folders, official_files, official_marks, stack
-from dpatlas.data.registry import DataSet
+from dpatlas.data.sets.cifar10 import CIFAR10
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import InputError
+
+# Of 96 x 96 pixels; scaled as networks take them that were trained on ImageNet.
+STL10 = DataSet(
+    name="stl10",
+    what="13,000 labelled colour photographs of 96 x 96 pixels in ten classes, taken from ImageNet",
+    classes=(
+        "airplane",
+        "bird",
+        "car",
+        "cat",
+        "deer",
+        "dog",
+        "horse",
+        "monkey",
+        "ship",
+        "truck",
+    ),
+    image_shape=(3, 96, 96),
+    counts={"train": (500,) * 10, "test": (800,) * 10},
+    scaling=Scaling(multiply=1, subtract=0, divide=255),
+    licence="no licence stated; the authors ask for a citation of Coates, Lee and Ng (2011); the "
+    "photographs are ImageNet's, under its terms",
+    files=(
+        RemoteFile(
+            name="stl10_binary.tar.gz",
+            md5="91f7769df0f17e558f3565bffb0c7dfb",
+            address="http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+            size=2_640_397_119,
+        ),
+    ),
+    accepts=("stl10_binary.tar.gz", "stl10_binary/"),
+    unpacked_md5={
+        "train_X.bin": "918c2871b30a85fa023e0c44e0bee87f",
+        "train_y.bin": "5a34089d4802c674881badbb80307741",
+        "test_X.bin": "7f263ba9f9e0b06b93213547f721ac82",
+        "test_y.bin": "36f9794fa4beb8a2c72628de14fa638e",
+    },
+)
+
+# Those for backbones that were trained on CIFAR-10: its size and its scaling.
+STL10_32 = replace(
+    STL10,
+    name="stl10-32",
+    what="13,000 labelled colour photographs in ten classes, taken from ImageNet, averaged over "
+    "blocks to 32 x 32 pixels",
+    image_shape=CIFAR10.image_shape,
+    scaling=CIFAR10.scaling,
+)
+SETS = (
+    STL10,
+    STL10_32,
+)
+
 
 # Of the archive, and of local copies whichever of its data sets is asked for.
 FOLDER, FAMILY = "stl10_binary", "stl10"
