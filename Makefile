@@ -37,9 +37,10 @@ test-all: test ## those, and what needs minutes: faults, the paper tier on minia
 paper-mini: setup ## run the paper tier end to end on miniature data sets and weight files
 	@OMP_NUM_THREADS=1 $(IN_ENV) pytest -s tests/workflow/test_paper_mini.py
 
-lint: setup ## ruff, snakefmt and snakemake --lint; changes nothing
+lint: setup ## ruff, mypy, snakefmt and snakemake --lint; changes nothing
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
 	@$(BIN)/snakefmt --check Snakefile workflow
 	@$(IN_ENV) snakemake --lint
 
@@ -61,8 +62,8 @@ publish: setup ## copy the summaries of a complete run to docs/results: make pub
 
 # .snakemake stays: it holds what made each result, and without it an edit would re-run nothing.
 clean: ## remove caches of tests and tools; .venv, results and .snakemake stay
-	@echo "removing .pytest_cache .ruff_cache .hypothesis build and __pycache__ folders"
-	@rm -rf .pytest_cache .ruff_cache .hypothesis build
+	@echo "removing .pytest_cache .ruff_cache .mypy_cache .hypothesis build and __pycache__ folders"
+	@rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis build
 	@find . \( -path ./.venv -o -path ./.snakemake -o -path ./results -o -path ./.git \) -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 clean-results: ## remove one tier's results after asking: make clean-results TIER=smoke

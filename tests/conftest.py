@@ -1,6 +1,5 @@
 """What all tests share: where caches lie, examples that do not vary, and which files come first."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,14 +7,11 @@ import pytest
 import small_jobs
 from checkouts import copy_project
 from hypothesis import settings
-from kl_sample_records import RECORDS, SETTINGS
 
 from dpatlas.core import seeds
-from dpatlas.core.canonical import canonical_json
 from dpatlas.core.environment import keep_caches_in
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
-from dpatlas.registry import all_blocks
 
 TESTS = Path(__file__).parent
 # UMAP is compiled for half a minute: once, for all copies of the project. Before any import of it.
@@ -84,28 +80,13 @@ def training_spec():
 
 @pytest.fixture
 def job(tmp_path):
-    """Write records as runs would; the arguments with which `dpatlas.show.make` draws `name`."""
+    """The arguments with which `dpatlas.show.make` makes `name`, by default of sample records."""
+    # Here, as most tests need neither records nor matplotlib.
+    from figure_samples import show_words
+    from kl_sample_records import RECORDS, SETTINGS
 
     def arguments(name, records=None, tier="trial", settings=SETTINGS):
         records = RECORDS[name]() if records is None else records
-        (module,) = (
-            block.product_module(name)
-            for block in all_blocks().values()
-            if name in {product.name for product in block.load("products").PRODUCTS}
-        )
-        root = tmp_path / tier
-        paths = []
-        for record in records:
-            path = root / "runs" / record["key"] / record["id"] / "record.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(record))
-            paths.append(str(path))
-        listed = root / f"{name}.txt"
-        listed.write_text("".join(f"{path}\n" for path in paths))
-        return [
-            *(module, "--tier", tier, "--settings", canonical_json(settings)),
-            *("--output", str(root / "made"), "--lineage", str(root / "lineage" / f"{name}.json")),
-            *("--records", str(listed)),
-        ]
+        return show_words(name, records, settings, tmp_path / tier, tier)
 
     return arguments

@@ -5,6 +5,7 @@ import functools
 import importlib
 import math
 import pkgutil
+from typing import Any
 
 from dpatlas.core.blocks import Block
 from dpatlas.core.formulas import REQUIRED, Argument, Bound
@@ -44,7 +45,7 @@ def _formulas(paper: Block) -> list[str]:
     return [f"{package.__name__}.{name}" for name in found]
 
 
-def evaluate(name: str, inputs: dict) -> dict:
+def evaluate(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
     """Value of the bound `name`: `{"bound", "inputs", "value", "source"}`.
 
     `inputs` maps argument names to numbers and words; the returned ones include the defaults.
@@ -58,7 +59,7 @@ def evaluate(name: str, inputs: dict) -> dict:
     unknown = [key for key in inputs if key not in chosen.arguments]
     if unknown:
         raise InputError(f"{name}: argument", _shown(unknown[0]), _names(chosen))
-    values = {}
+    values: dict[str, Any] = {}
     for argument in chosen.arguments.values():
         if argument.name in inputs:
             values[argument.name] = _plain_value(name, argument, inputs[argument.name])
@@ -84,7 +85,7 @@ def find(name: str) -> Bound:
     raise InputError("bound", _shown(name), allowed)
 
 
-def _evaluate_checked(chosen: Bound, values: dict) -> float:
+def _evaluate_checked(chosen: Bound, values: dict[str, Any]) -> float:
     try:
         value = float(chosen.function(**values))
     except InputError as error:
@@ -107,7 +108,7 @@ def _plain_value(name: str, argument: Argument, value: object) -> int | float | 
         if not isinstance(value, str):
             raise InputError(where, _shown(value), argument.describe())
         return value
-    if value in ("inf", "-inf"):
+    if isinstance(value, str) and value in ("inf", "-inf"):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(where, _shown(value), argument.describe())

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 EXIT_BAD_INPUT = 2
 EXIT_FAILED_RUN = 1
@@ -85,6 +86,6 @@ def run_command(main: Callable[[Sequence[str]], int | None], arguments: Sequence
 class ArgumentParser(argparse.ArgumentParser):
     """An argument parser whose complaints are `InputError`s: one line, exit code 2."""
 
-    def error(self, message: str):
+    def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage text."""
         raise InputError(f"arguments of {self.prog}", message, "see --help")

@@ -4,6 +4,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Iterable
+from types import ModuleType
 
 from dpatlas import checks, papers
 from dpatlas.core.blocks import Block
@@ -31,7 +32,7 @@ def block_of(key: str) -> Block:
     return all_blocks()[key]
 
 
-def _blocks_of(package) -> Iterable[Block]:
+def _blocks_of(package: ModuleType) -> Iterable[Block]:
     for found in pkgutil.iter_modules(package.__path__):
         if found.ispkg:
             yield importlib.import_module(f"{package.__name__}.{found.name}.block").BLOCK

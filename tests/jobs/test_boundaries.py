@@ -247,9 +247,13 @@ def test_a_checkpoint_that_is_torn_or_a_stranger_s_is_not_used(case, given, tmp_
 
 
 def test_the_kinds_are_all_that_save_a_checkpoint():
-    places = Path(job.__file__).parent.glob("*.py")
-    found = {path.stem for path in places if "job.save(" in path.read_text()}
-    assert found == {
-        *("kl_training", "pretraining", "classifier", "feature_simulation"),
-        *("lpfft_curves", "maxinf_stages", "search", "selection"),
-    }
+    """And whoever saves one does so by its stages."""
+    package = Path(job.__file__).parents[1]
+    texts = {path.relative_to(package): path.read_text() for path in package.rglob("*.py")}
+    assert {path.stem for path, text in texts.items() if "job.save(" in text} == {"resume"}
+    assert sorted(path.stem for path, text in texts.items() if "Stages(" in text) == sorted(
+        [
+            *("search", "selection", "training", "training", "backbone"),
+            *("simulation", "curves", "certificates"),
+        ]
+    )

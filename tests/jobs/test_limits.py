@@ -10,7 +10,7 @@ import torch
 from small_jobs import arguments
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config
+from dpatlas.config.load import load_config, read_config
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, run_command
 from dpatlas.jobs import limits
@@ -138,7 +138,7 @@ def keys_below(block):
 
 @pytest.mark.parametrize("place", MEMORY_KEYS, ids=str)
 def test_the_keys_that_are_named_are_keys_of_the_config(place):
-    known = keys_below(load_config()[place[0]])
+    known = keys_below(read_config()[place[0]])
     for name in MEMORY_KEYS[place]:
         assert set(name.split(".")) <= known, name
 

@@ -7,13 +7,15 @@ import subprocess
 import sys
 
 import pytest
-from dpatlas.papers.kl_privacy.figures.dispatch import FIGURES, TABLES, main
-from figure_samples import csv_rows
+from figure_samples import FIGURE_FILES, TABLE_FILES, csv_rows, names_of
 from kl_sample_records import depth_sweep
 
 from dpatlas.errors import EXIT_BAD_INPUT, run_command
+from dpatlas.show.make import main
 from dpatlas.show.output import to_csv
 from dpatlas.show.tables import Math, Measured, Part, to_markdown, to_tex
+
+FIGURES, TABLES = (names_of("kl_privacy", kind) for kind in ("figure", "table"))
 
 
 def made(tmp_path, tier="trial"):
@@ -24,7 +26,7 @@ def made(tmp_path, tier="trial"):
 def test_a_job_writes_its_files_and_a_lineage_that_accounts_for_them(job, tmp_path, name):
     assert main(job(name)) == 0
     files = made(tmp_path)
-    kinds = ("csv", "pdf", "png", "svg") if name in FIGURES else ("csv", "md", "tex")
+    kinds = FIGURE_FILES if name in FIGURES else TABLE_FILES
     assert sorted(files) == [f"{name}.{kind}" for kind in kinds]
     lineage = json.loads((tmp_path / "trial" / "lineage" / f"{name}.json").read_text())
     assert lineage["kind"] == ("figure" if name in FIGURES else "table")
@@ -46,7 +48,7 @@ def test_another_process_writes_the_same_bytes_and_never_imports_torch(job, tmp_
     main(arguments)
     first = made(tmp_path)
     code = (
-        "import sys; from dpatlas.papers.kl_privacy.figures.dispatch import main; "
+        "import sys; from dpatlas.show.make import main; "
         "sys.exit(main(sys.argv[1:]) or 'torch' in sys.modules)"
     )
     command = [sys.executable, "-c", code, *arguments]
@@ -84,18 +86,21 @@ def test_svg_keeps_its_text_and_files_name_no_date_or_version(job, tmp_path):
 
 def test_bad_input_is_one_line_and_writes_nothing(job, tmp_path, capsys):
     whole = job("kl_vs_depth")
-    short = job("kl_vs_depth", depth_sweep(steps=6))
+    absent = tmp_path / "absent.txt"
+    absent.write_text(f"{tmp_path}/runs/absent/record.json\n")
     cases = {
-        "no such file": [*whole, str(tmp_path / "absent" / "record.json")],
-        "another name": ["kl_vs_time", *whole[1:]],
+        "no such list": [*whole[:-1], str(tmp_path / "none.txt")],
+        "no such record": [*whole[:-1], str(absent)],
+        "another module": [whole[0].replace("depth", "time"), *whole[1:]],
         "settings that are no object": [*whole[:4], "[1]", *whole[5:]],
-        "too short for the horizon": short,
+        "too short for the horizon": job("kl_vs_depth", depth_sweep(steps=6), "short"),
     }
     for case, arguments in cases.items():
         assert run_command(main, arguments) == EXIT_BAD_INPUT, case
         assert capsys.readouterr().err.count("\n") == 1, case
-    assert not (tmp_path / "trial" / "made").exists()
-    assert not (tmp_path / "trial" / "lineage").exists()
+    for tier in ("trial", "short"):
+        assert not (tmp_path / tier / "made").exists()
+        assert not (tmp_path / tier / "lineage").exists()
 
 
 def test_csv_keeps_every_digit_and_the_order_of_columns():

@@ -1,13 +1,11 @@
 """What the Snakefile asks of a config before the first job, in this process."""
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import SCHEMA, validate
 from dpatlas.cost.rates import runtime_minutes
 
 
-def evaluate(config, schema=SCHEMA):
+def evaluate(config):
     """All of it; raises InputError where the config makes no run."""
-    validate(config, schema)
     atlas = Atlas(config)
     atlas.check_data_root()
     atlas.products(), atlas.all_records(), atlas.claim_records(), atlas.claim_settings()

@@ -112,7 +112,7 @@ def test_a_second_run_has_nothing_to_do(smoke):
 
 
 def test_one_more_depth_runs_one_new_job_per_init_and_what_depends_on_them(smoke):
-    depths = load_config([SMOKE])["kl_privacy"]["depth_sweep"]["depths"]
+    depths = load_config([SMOKE]).kl_privacy.depth_sweep.depths
     change = with_config(smoke, {"kl_privacy": {"depth_sweep": {"depths": [*depths, 5]}}})
     jobs = {"kl_privacy": 2, **dict.fromkeys(["kl_vs_depth", *LAST], 1)}
     assert smoke.planned(*change) == jobs

@@ -5,6 +5,7 @@ others compute the gradient of the mean training loss and every record's squared
 Nobody updates the weights, and nobody draws noise.
 """
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from dpatlas.papers.kl_privacy.formulas.theorems import neighbour_gap
 from dpatlas.privacy.kl import record_gaps, squared_row_norms
 
 Step = Callable[[], Any]
+Gaps = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def prepare(candidate: str, case: dict[str, Any]) -> tuple[Step, float]:
@@ -40,10 +42,13 @@ def prepare(candidate: str, case: dict[str, Any]) -> tuple[Step, float]:
         products.LARGE = math.inf
     if candidate.startswith("dpatlas"):
         return _dpatlas(weights, x, labels, n), 1.0
-    peer = {"opacus-hooks": _opacus_hooks, "vmap": _vmap}[candidate]
+    peers: dict[str, Callable[[list[Tensor], list[Tensor]], Gaps]] = {
+        "opacus-hooks": _opacus_hooks,
+        "vmap": _vmap,
+    }
     gradients = _plain(weights, x[:n], labels[:n], F.linear)()
     covered = case["peer_records"]
-    gaps = peer(weights, [gradient.flatten() for gradient in gradients])
+    gaps = peers[candidate](weights, [gradient.flatten() for gradient in gradients])
     chunks = [slice(start, start + case["chunk"]) for start in range(0, covered, case["chunk"])]
     xs, ys = x[:covered], labels[:covered]
     gbar_norm2 = sum(float(gradient.square().sum()) for gradient in gradients)
@@ -76,20 +81,22 @@ class SameProducts(torch.autograd.Function):
     """A linear layer for autograd whose products go through the kernel's own routine."""
 
     @staticmethod
-    def forward(ctx, rows: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, weight: Tensor) -> Tensor:
         """rows @ weight.T."""
         ctx.save_for_backward(rows, weight)
         return times_transpose(rows.detach(), weight.detach())
 
     @staticmethod
-    def backward(ctx, delta: Tensor) -> tuple[Tensor | None, Tensor]:
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, Tensor]:
         """Gradients with respect to rows (where they are needed) and weight."""
         rows, weight = (tensor.detach() for tensor in ctx.saved_tensors)
         below = times(delta, weight) if ctx.needs_input_grad[0] else None
         return below, torch.mm(delta.T, rows)
 
 
-def _plain(weights: list[Tensor], x: Tensor, labels: Tensor, linear: Callable) -> Step:
+def _plain(
+    weights: list[Tensor], x: Tensor, labels: Tensor, linear: Callable[[Tensor, Tensor], Tensor]
+) -> Step:
     parameters = [weight.clone().requires_grad_() for weight in weights]
 
     def step() -> list[Tensor]:
@@ -99,7 +106,7 @@ def _plain(weights: list[Tensor], x: Tensor, labels: Tensor, linear: Callable) -
         for parameter in parameters[:-1]:
             hidden = linear(hidden, parameter).relu_()
         F.cross_entropy(linear(hidden, parameters[-1]), labels).backward()
-        return [parameter.grad for parameter in parameters]
+        return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
     return step
 
@@ -116,12 +123,12 @@ def _dpatlas(weights: list[Tensor], x: Tensor, labels: Tensor, n_train: int) -> 
 def _gap_terms(per_record: list[Tensor], gbar: list[Tensor]) -> tuple[Tensor, Tensor]:
     """||g_z||^2 and <g_z, gbar> from materialised gradients, one tensor per layer."""
     flat = [gradient.flatten(1) for gradient in per_record]
-    g_norm2 = sum(torch.linalg.vector_norm(rows, dim=1).square() for rows in flat)
-    inner = sum(torch.mv(rows, mean) for rows, mean in zip(flat, gbar, strict=True))
-    return g_norm2, inner
+    norms2 = (torch.linalg.vector_norm(rows, dim=1).square() for rows in flat)
+    inner = (torch.mv(rows, mean) for rows, mean in zip(flat, gbar, strict=True))
+    return functools.reduce(torch.add, norms2), functools.reduce(torch.add, inner)
 
 
-def _opacus_hooks(weights: list[Tensor], gbar: list[Tensor]) -> Callable:
+def _opacus_hooks(weights: list[Tensor], gbar: list[Tensor]) -> Gaps:
     from opacus.grad_sample import GradSampleModule
 
     layers: list[nn.Module] = []
@@ -144,7 +151,7 @@ def _opacus_hooks(weights: list[Tensor], gbar: list[Tensor]) -> Callable:
     return gaps
 
 
-def _vmap(weights: list[Tensor], gbar: list[Tensor]) -> Callable:
+def _vmap(weights: list[Tensor], gbar: list[Tensor]) -> Gaps:
     def loss(parameters: list[Tensor], record: Tensor, label: Tensor) -> Tensor:
         hidden = record
         for parameter in parameters[:-1]:

@@ -37,10 +37,12 @@ class Worker:
             stderr=self.complaints,
             text=True,
         )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
 
     def answer(self) -> dict[str, Any]:
         """The next line that the process says; RunError if it died instead."""
-        line = self.process.stdout.readline()
+        line = self.stdout.readline()
         if line:
             return json.loads(line)
         self.process.wait()
@@ -56,15 +58,15 @@ class Worker:
     def run_once(self) -> None:
         """One repetition; its CPU seconds are added to `seconds`."""
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write("go\n")
-            self.process.stdin.flush()
+            self.stdin.write("go\n")
+            self.stdin.flush()
         self.seconds.append(self.answer()["cpu_s"])
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
         self.process.kill()
         self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.complaints):
+        for stream in (self.stdin, self.stdout, self.complaints):
             with contextlib.suppress(OSError):
                 stream.close()
 

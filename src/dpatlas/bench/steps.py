@@ -51,7 +51,14 @@ def repetition(
     return repeat, 1 / case["steps"]
 
 
-def _ours(candidate, model, sampler, x, labels, case) -> Callable[[], None]:
+def _ours(
+    candidate: str,
+    model: nn.Module,
+    sampler: Sampler,
+    x: Tensor,
+    labels: Tensor,
+    case: dict[str, Any],
+) -> Callable[[], None]:
     phase = TrainingPhase(
         sampler,
         noise_multiplier=case["noise_multiplier"],
@@ -62,7 +69,14 @@ def _ours(candidate, model, sampler, x, labels, case) -> Callable[[], None]:
     return PrivateTraining(model, [phase], x, labels, noise=Noise("bench", "keyed")).step
 
 
-def _theirs(candidate, model, sampler, x, labels, case) -> Callable[[], None]:
+def _theirs(
+    candidate: str,
+    model: nn.Module,
+    sampler: Sampler,
+    x: Tensor,
+    labels: Tensor,
+    case: dict[str, Any],
+) -> Callable[[], None]:
     update = UPDATES[candidate](model, sampler.expected_batch, case)
     if isinstance(sampler, FullBatch):
         return lambda: update(x, labels)

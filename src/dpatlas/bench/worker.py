@@ -17,6 +17,7 @@ import resource
 import sys
 import time
 from pathlib import Path
+from typing import Any, TextIO
 
 STATUS = Path("/proc/self/status")
 # Writing 5 there sets the kernel's record of the peak back to the present size.
@@ -99,7 +100,7 @@ def _find_libc() -> ctypes.CDLL | None:
 _libc = _find_libc()
 
 
-def _say(stream, answer: dict) -> None:
+def _say(stream: TextIO, answer: dict[str, Any]) -> None:
     stream.write(json.dumps(answer) + "\n")
     stream.flush()
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dpatlas.checks.audit.settings import KEY, MECHANISMS, mechanism_spec
+from dpatlas.checks.audit.settings import MECHANISMS, Settings, mechanism_spec
 from dpatlas.config.load import load_config
 from dpatlas.core.guard import integer, real
 from dpatlas.core.specs import Spec
@@ -18,7 +18,7 @@ SHARE = real(gt=0, lt=1)
 def main(arguments: Sequence[str]) -> int:
     """Print the table of attacks; RunError, exit code 1, if a guarantee is contradicted."""
     config = load_config()
-    block = config[KEY]
+    block: Settings = config.audit
     parser = ArgumentParser(prog="dpatlas audit", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "--mechanism", action="append", metavar="NAME", help="only this one; repeatable"
@@ -26,14 +26,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--runs",
         type=int,
-        default=block["runs"],
+        default=block.runs,
         help="runs on each neighbour, of Langevin SGD 2 to 6 times as many (%(default)s)",
     )
     parser.add_argument(
-        "--delta", type=float, default=block["delta"], help="of the bounds (%(default)s)"
+        "--delta", type=float, default=block.delta, help="of the bounds (%(default)s)"
     )
     parser.add_argument(
-        "--level", type=float, default=block["level"], help="confidence of bounds (%(default)s)"
+        "--level", type=float, default=block.level, help="confidence of bounds (%(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     options = parser.parse_args(arguments)
@@ -44,8 +44,9 @@ def main(arguments: Sequence[str]) -> int:
     for name in names:
         if name not in MECHANISMS:
             raise InputError("--mechanism", repr(name), "one of " + ", ".join(MECHANISMS))
-    levels = (options.level, max(options.level, block["verdict_level"]))
-    specs = [mechanism_spec(config, name, options.runs, options.delta, *levels) for name in names]
+    levels = (options.level, max(options.level, block.verdict_level))
+    seeds = config.plain("seed", "noise_source")
+    specs = [mechanism_spec(seeds, name, options.runs, options.delta, *levels) for name in names]
     found = attack(specs)
     print(json.dumps(found, indent=1, allow_nan=False) if options.json else table(found))
     bad = [each["spec"]["mechanism"] for each in found if each["metrics"]["contradicted"]]

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dpatlas.catalogue import catalogue, evaluate
 from dpatlas.core.formulas import REQUIRED
@@ -64,7 +65,7 @@ def read_value(text: str) -> int | float | str:
     return text
 
 
-def read_batch(path: str) -> list:
+def read_batch(path: str) -> list[Any]:
     """The list in the JSON file `path`; raises `InputError` where there is none."""
     try:
         entries = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -77,10 +78,11 @@ def read_batch(path: str) -> list:
     return entries
 
 
-def evaluate_entry(entry: object) -> dict:
+def evaluate_entry(entry: object) -> dict[str, Any]:
     """One result of a batch; a failure of any kind becomes its `error`, and the rest goes on."""
-    given = entry if isinstance(entry, dict) else {}
-    name, inputs = given.get("bound"), given.get("inputs")
+    given: dict[str, Any] = entry if isinstance(entry, dict) else {}
+    name: Any = given.get("bound")
+    inputs: Any = given.get("inputs")
     try:
         if not isinstance(entry, dict):
             raise InputError("entry", type(entry).__name__, "an object with bound and inputs")
@@ -96,7 +98,7 @@ def evaluate_entry(entry: object) -> dict:
         }
 
 
-def listing() -> list[dict]:
+def listing() -> list[dict[str, Any]]:
     """Every bound with its arguments, as `--list --json` prints it."""
     return [
         {

@@ -58,7 +58,7 @@ def read_verdicts(folder: Path, paper: str | None = None) -> list[Row]:
     figure or table which is not there.
     """
     path = folder / CLAIMS
-    rows = read_rows(path)
+    rows: list[Row] = [*read_rows(path)]
     if not rows or not {"claim", "paper", "verdict", "evidence"} <= set(rows[0]):
         raise InputError(str(path), "no claims", "the csv of the rule claims")
     rows = [row for row in rows if paper in (None, row["paper"])]
@@ -81,7 +81,7 @@ def changes(before: Sequence[Row], now: Sequence[Row]) -> list[str]:
 
 def table(rows: Sequence[Row], *, width: int, colour: bool) -> str:
     """A line per claim, by paper, and how many have which verdict."""
-    lines = []
+    lines: list[str] = []
     claims = max(len(row["claim"]) for row in rows) if rows else 0
     for paper in dict.fromkeys(row["paper"] for row in rows):
         lines += [*([""] if lines else []), paper]

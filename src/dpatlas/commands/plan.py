@@ -30,12 +30,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--gpus", type=int, default=1, help="GPUs for it, unless device is cpu")
     parser.add_argument("--json", action="store_true", help="for tools")
     options = parser.parse_args(arguments)
-    cores = os.cpu_count() if options.cores is None else options.cores
+    cores = options.cores
+    if cores is None:
+        cores = os.cpu_count()
     integer(ge=1).check("--cores", cores)
     integer(ge=1).check("--gpus", options.gpus)
     config = load_config(options.config) if options.config else load_tier(options.tier)
     atlas = Atlas(config, options.results)
-    where = (config["device"], options.results, cores, atlas.tier, options.gpus)
+    where = (config.device, options.results, cores, atlas.tier, options.gpus)
     plan = {**make_plan(jobs_of(atlas), *where), "download_mb": download_mb(atlas)}
     print(json.dumps(plan, indent=1) if options.json else describe_plan(plan))
     return 0
@@ -73,10 +75,10 @@ def jobs_of(atlas: Atlas) -> list[Job]:
 
 def download_mb(atlas: Atlas) -> float:
     """Of official files of data sets that are neither under data.root nor in the cache."""
-    if not atlas.config["data"]["download"]:
+    if not atlas.config.data.download:
         return 0.0
     names = {json.loads(options)["name"] for options in atlas.data_sets().values()}
-    files = {}
+    files: dict[str, int] = {}
     for name in names & set(DATA_SETS):
         data_set = DATA_SETS[name]
         if data_set.files and reader(name).locate(data_set, places(atlas)) is None:

@@ -36,8 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     folder = options.path or RESULTS / (options.tier or DEFAULT_TIER)
     if not folder.is_dir():
-        found = "no folder" if folder.exists() else "no such folder"
-        raise InputError(str(folder), found, "the results of a run")
+        missing = "no folder" if folder.exists() else "no such folder"
+        raise InputError(str(folder), missing, "the results of a run")
     found = differences(folder)
     print(*(found or [f"{folder}: everything is as it was made"]), sep="\n")
     return EXIT_FAILED_RUN if found else 0

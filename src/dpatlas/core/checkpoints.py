@@ -31,7 +31,8 @@ class Checkpoints:
             {"identity": self.identity, "arrays": sorted(arrays), "facts": facts}
         )
         buffer = io.BytesIO()
-        np.savez(buffer, __header__=np.frombuffer(header.encode(), dtype=np.uint8), **arrays)
+        head = np.frombuffer(header.encode(), dtype=np.uint8)
+        np.savez(buffer, allow_pickle=False, __header__=head, **arrays)
         try:
             self._write(name, buffer.getvalue())
         except FileNotFoundError:

@@ -59,7 +59,9 @@ def _read(module: str) -> tuple[str, frozenset[str]]:
 
     Both in one walk: a dry run reads every module of the project.
     """
-    tree = ast.parse(_source(module).read_text(encoding="utf-8"))
+    source = _source(module)
+    assert source is not None, module
+    tree = ast.parse(source.read_text(encoding="utf-8"))
     imports: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, IMPORTS):

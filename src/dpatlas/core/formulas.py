@@ -9,10 +9,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 from dpatlas.core.guard import Domain
 
 REQUIRED = inspect.Parameter.empty
+Formula = TypeVar("Formula", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -35,37 +37,37 @@ class Bound:
 
     name: str
     source: str
-    function: Callable
+    function: Callable[..., Any]
 
     @cached_property
     def arguments(self) -> dict[str, Argument]:
         """The formula's arguments by name, in its own order."""
         parameters = inspect.signature(self.function).parameters
         return {
-            name: Argument(name, self.function.domains[name], parameter.default)
+            name: Argument(name, vars(self.function)["domains"][name], parameter.default)
             for name, parameter in parameters.items()
         }
 
     @property
     def summary(self) -> str:
         """The first line of the formula's docstring."""
-        return inspect.getdoc(self.function).partition("\n")[0]
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
 
-def bound(name: str, *, source: str) -> Callable[[Callable], Callable]:
+def bound(name: str, *, source: str) -> Callable[[Formula], Formula]:
     """Declare a `checked` formula as the bound `name`; `source` is `<key> <place>`.
 
     Raises TypeError where an argument has no declared domain: such an argument could not be
     refused when it comes from the command line.
     """
 
-    def declare(function: Callable) -> Callable:
+    def declare(function: Formula) -> Formula:
         unguarded = set(inspect.signature(function).parameters) - set(
             getattr(function, "domains", {})
         )
         if unguarded:
             raise TypeError(f"bound {name}: no domain declared for {sorted(unguarded)}")
-        function.declaration = Bound(name, source, function)
+        vars(function)["declaration"] = Bound(name, source, function)
         return function
 
     return declare

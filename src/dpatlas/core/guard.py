@@ -13,10 +13,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from dpatlas.errors import InputError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Domain:
         elif isinstance(value, np.generic) or not hasattr(value, "dtype"):
             raise InputError(name, repr(value), self.describe())
 
-    def _allows(self, value: Real) -> bool:
+    def _allows(self, value: Any) -> bool:
         if self.kind == "integer":
             if not isinstance(value, Integral):
                 return False
@@ -70,7 +74,7 @@ class Domain:
             and (self.le is None or value <= self.le)
         )
 
-    def _is_number(self, value: Real) -> bool:
+    def _is_number(self, value: Any) -> bool:
         try:
             value = float(value)
         except OverflowError:  # a whole number beyond the largest double
@@ -118,10 +122,10 @@ def one_of(*choices: str) -> Domain:
     return Domain("choice", choices=choices)
 
 
-def checked(**domains: Domain) -> Callable[[Callable], Callable]:
+def checked(**domains: Domain) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function so that each named argument is checked on every call."""
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
         parameters = inspect.signature(function).parameters
         unknown = set(domains) - set(parameters)
         if unknown:
@@ -143,7 +147,7 @@ def checked(**domains: Domain) -> Callable[[Callable], Callable]:
         ]
 
         @functools.wraps(function)
-        def wrapper(*args, **kwargs):
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             for name, place, default, domain in places:
                 value = args[place] if place < len(args) else kwargs.get(name, default)
                 # Left out without a default: the call itself says so.
@@ -151,7 +155,7 @@ def checked(**domains: Domain) -> Callable[[Callable], Callable]:
                     domain.check(name, value)
             return function(*args, **kwargs)
 
-        wrapper.domains = domains
+        vars(wrapper)["domains"] = domains
         return wrapper
 
     return decorate

@@ -2,6 +2,8 @@
 
 import sys
 import time
+from types import TracebackType
+from typing import Self
 
 SECONDS_BETWEEN_LINES = 5.0
 SECONDS_BETWEEN_BARS = 0.1
@@ -23,11 +25,16 @@ class Progress:
         self.start = time.monotonic()
         self.last = 0.0 if self.terminal else self.start
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         """Begin."""
         return self
 
-    def __exit__(self, kind, error, trace) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Say how far it got, also after an error, unless that stopped it before it began."""
         if error is None or self.done:
             self._show(last=True)
@@ -40,6 +47,10 @@ class Progress:
         if now - self.last >= pause:
             self.last = now
             self._show(note)
+
+    def reach(self, done: int, note: str = "") -> None:
+        """Count up to `done` units, of which some may come from a checkpoint."""
+        self.advance(note, units=done - self.done)
 
     def _show(self, note: str = "", last: bool = False) -> None:
         elapsed = time.monotonic() - self.start

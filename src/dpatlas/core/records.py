@@ -72,7 +72,7 @@ class Metrics(Typed):
 class Stopwatch:
     """Wall seconds since it was made, and CPU seconds of the whole process so far."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.wall, self.cpu = time.monotonic(), 0.0
 
     def carry(self, spent: dict[str, float]) -> None:

@@ -30,7 +30,7 @@ SHARED_NOISE = (
 class Streams:
     """The random streams that were drawn, each once, whatever the order and the number of draws."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._noted: set[tuple[str, str]] = set()
 
     def note(self, kind: str, name: str) -> None:

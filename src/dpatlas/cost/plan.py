@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.core.progress import duration
+from dpatlas.cost.counting import Work
 from dpatlas.cost.rates import Rates, fit, past_runs
-from dpatlas.cost.work import Work
 
 # Wall over CPU time from which past runs are said to have shared their cores.
 SLOWED = 1.2

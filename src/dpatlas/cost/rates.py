@@ -185,7 +185,7 @@ def fit(runs: Sequence[PastRun], device: str) -> Rates:
         dict(zip(FEATURES, map(float, seconds), strict=True)),
         dict(zip(kinds, map(float, factors), strict=True)),
         len(runs),
-        tuple(Judged(runs[i].tier, float(actual[i]), float(estimates[i])) for i in judged),
+        tuple(Judged(runs[i].tier, float(actual[i]), float(estimates[i])) for i in judged.tolist()),
         float(np.median([run.wall_s / run.cpu_s for run in runs])),
     )
 

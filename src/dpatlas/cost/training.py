@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dpatlas.checks.pretrain.settings import IMPORTED
+from dpatlas.config.imported import IMPORTED
 from dpatlas.cost.counting import Work
 
 # By model: inputs of a record, multiplications and activations of it, forward. Larger images cost
 # in proportion, but for imported networks, which stretch whatever they are given to one size.
-NETWORKS = {
+NETWORKS: dict[str, tuple[int, float, float]] = {
     "linear": (64, 640, 10),
     "mlp": (64, 50_432, 394),
     "small-cnn-s": (64, 380_416, 2_570),

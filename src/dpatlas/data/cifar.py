@@ -40,7 +40,7 @@ class Layout:
         archive, a pickle that holds more than arrays.
         """
         batches, checksum = official_files(source, data_set, self.folder)
-        return Images(self._splits(source.path, batches, data_set, classes), checksum)
+        return Images(self._splits(source.required_path, batches, data_set, classes), checksum)
 
     def _splits(
         self,

@@ -26,7 +26,7 @@ class RemoteFile:
     sha256: str = ""
     size: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not re.fullmatch(r"([0-9a-f]{32})?", self.md5) or not re.fullmatch(
             r"([0-9a-f]{8,64})?", self.sha256
         ):

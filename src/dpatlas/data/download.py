@@ -62,7 +62,7 @@ def download(
     files = find(name).files
     if not files:
         raise InputError("data set", repr(name), "one with files to download")
-    options = {
+    options: dict[str, Any] = {
         "mirrors": tuple(mirrors),
         "attempts": attempts,
         "timeout": timeout,
@@ -108,7 +108,7 @@ def fetch(
         # A damaged list is better found before a download than after it.
         recorded(path.parent, path.name)
         part = Part(path)
-        if part.size and not part.digests.misfit(file):
+        if part.size and part.origin and not part.digests.misfit(file):
             address = part.origin["address"]
         else:
             # Made for each call, so that it takes the proxies of today's environment.

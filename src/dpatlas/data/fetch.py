@@ -16,7 +16,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from dpatlas import __version__
 from dpatlas.core.files import read_json, write_json
@@ -45,7 +45,7 @@ class Final(Exception):
 class Digests:
     """md5, sha256 and size of bytes as they come."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.md5, self.sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
         self.size = 0
 
@@ -153,7 +153,8 @@ def transfer(ask: Ask, address: str, part: Part, report: Callable[[int, int], No
         origin, length, head = _origin(response, address), response.length, b""
         if response.headers.get_content_type() == "text/html":
             raise Final(A_PAGE)
-        if part.size and part.origin["address"] == address and _changed(part.origin, origin):
+        before = part.origin if part.size else None
+        if before and before["address"] == address and _changed(before, origin):
             raise Anew("the file there is not the one whose first part was fetched")
         if part.size and response.status == http.HTTPStatus.PARTIAL_CONTENT:
             total = _total_of_range(response, part)
@@ -178,7 +179,8 @@ def _answer(ask: Ask, address: str, part: Part) -> http.client.HTTPResponse:
     if part.size:
         headers["Range"] = f"bytes={part.size}-"
         # Another server has tags of its own; there the total and the checksum have to do.
-        if part.origin["address"] == address and (tag := _validator(part.origin)):
+        origin = part.origin
+        if origin and origin["address"] == address and (tag := _validator(origin)):
             headers["If-Range"] = tag
     try:
         return ask(urllib.request.Request(address, headers=headers))
@@ -217,7 +219,8 @@ def _total_of_range(response: http.client.HTTPResponse, part: Part) -> int:
     match = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     if not match or int(match[1]) != part.size:
         raise Anew("another range than the one that was asked for")
-    total, before = 0 if match[2] == "*" else int(match[2]), part.origin["total"]
+    total = 0 if match[2] == "*" else int(match[2])
+    before = part.origin["total"] if part.origin else 0
     if total and before and total != before:
         raise Anew(f"{total} bytes in all where there were {before} before")
     return total or before
@@ -231,7 +234,15 @@ def _next(response: http.client.HTTPResponse, size: int, end: int | None) -> byt
 class Redirects(urllib.request.HTTPRedirectHandler):
     """To http and https only."""
 
-    def redirect_request(self, req, fp, code, msg, headers, newurl):
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
         """The request at the new address; Final if that is another scheme's."""
         if not is_http(newurl):
             raise Final(f"redirects to {newurl}, which is neither http nor https")

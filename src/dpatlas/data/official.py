@@ -6,6 +6,7 @@ whole name is one that is expected.
 
 import gzip
 import lzma
+import re
 import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -61,9 +62,25 @@ def official_files(source: Source, data_set: DataSet, folder: str) -> tuple[dict
     archive, and for a missing file.
     """
     if source.kind == OFFICIAL_ARCHIVE:
-        return _packed(source.path, data_set, folder), f"md5:{data_set.files[0].md5}"
+        return _packed(source.required_path, data_set, folder), f"md5:{data_set.files[0].md5}"
     checksum = f"sha256:{sha256(canonical_json(dict(data_set.unpacked_md5)))}"
-    return _unpacked(source.path, data_set), checksum
+    return _unpacked(source.required_path, data_set), checksum
+
+
+def member_bytes(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """What a regular file of an archive holds; InputError for any other member."""
+    stream = archive.extractfile(member)
+    if stream is None:
+        raise InputError(member.name, "no regular file", "a regular file")
+    return stream.read()
+
+
+def matched(pattern: re.Pattern[str], name: str) -> re.Match[str]:
+    """The match of a whole name; InputError where there is none."""
+    match = pattern.fullmatch(name)
+    if match is None:
+        raise InputError("name of a file", repr(name), f"one like {pattern.pattern}")
+    return match
 
 
 def stack(per_class: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +104,7 @@ def _packed(path: Path, data_set: DataSet, folder: str) -> dict[str, bytes]:
             for member in archive:
                 if member.name in wanted and member.isreg():
                     check_size(f"{path}: {member.name}", member.size, LARGEST_FILE)
-                    files[wanted[member.name]] = archive.extractfile(member).read()
+                    files[wanted[member.name]] = member_bytes(archive, member)
                 if len(files) == len(wanted):
                     return files
     except DAMAGED as error:

@@ -74,7 +74,7 @@ def define(name: str, given: Mapping[str, Any]) -> OwnSet:
 def locate(path: str) -> Source | None:
     """What lies at `path`, a folder or an npz file; None if neither does."""
     place = located(path)
-    return place and Source(FOLDER if place.is_dir() else NPZ, place)
+    return None if place is None else Source(FOLDER if place.is_dir() else NPZ, place)
 
 
 def read(source: Source, data_set: OwnSet, classes: Sequence[str]) -> Images:
@@ -86,11 +86,12 @@ def read(source: Source, data_set: OwnSet, classes: Sequence[str]) -> Images:
     missing, for an image or an array that cannot be read or has another size, for levels that are
     no bytes, for labels that are no classes, and for a class without images.
     """
+    path = source.required_path
     if source.kind == FOLDER:
-        splits, checksum = _read_folder(source.path, data_set, classes)
+        splits, checksum = _read_folder(path, data_set, classes)
     else:
-        splits = _read_npz(source.path, data_set, classes)
-        checksum = file_digest(source.path, "sha256")
+        splits = _read_npz(path, data_set, classes)
+        checksum = file_digest(path, "sha256")
     for split, (_, labels) in splits.items():
         for name, count in zip(classes, np.bincount(labels, minlength=len(classes)), strict=True):
             if not count:

@@ -67,7 +67,7 @@ class Options:
         classes = given.get("classes")
         if classes is None and data_set.whole_by_default:
             classes = data_set.classes
-        values = {"classes": _classes(classes, data_set)}
+        values: dict[str, Any] = {"classes": _classes(classes, data_set)}
         for key, domain in NUMBERS.items():
             value = given.get(key)
             if value is not None:
@@ -108,7 +108,7 @@ def prepare(
     if data_set.kind == "generated":
         source, images = Source("generated"), _generate(data_set, chosen)
         picked = images.splits
-    elif data_set.kind == "own":
+    elif isinstance(data_set, own.OwnSet):
         source = _locate_own(data_set, own_path)
         with readable(source.path):
             images = own.read(source, data_set, chosen.classes)
@@ -172,7 +172,9 @@ def permutation(count: int, data_set: str, use: str, key: int) -> np.ndarray:
 
 def main(arguments: Sequence[str]) -> None:
     """The command: one prepared set."""
-    parser = ArgumentParser(prog="dpatlas.data.prepare", description=prepare.__doc__.split("\n")[0])
+    parser = ArgumentParser(
+        prog="dpatlas.data.prepare", description=(prepare.__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--options", required=True, help="JSON: `name` and what Options holds")
     parser.add_argument("--output", required=True, type=Path, help="folder for the prepared set")
     parser.add_argument("--data-root", type=Path, help="folder with local copies, only read")
@@ -268,7 +270,7 @@ def _download(data_set: DataSet, folder: Path, mirrors: Sequence[str]) -> None:
 
 def _generate(data_set: DataSet, options: Options) -> Images:
     """Every part of a generated set that has any records, and the two that a set always has."""
-    counts = {"train": options.n_train, "add": options.n_add}
+    counts = {"train": options.n_train or 0, "add": options.n_add or 0}
     held_out = {part: getattr(options, f"n_{part}") for part in HELD_OUT}
     counts |= {part: count for part, count in held_out.items() if count}
     return generated.read(data_set, options.classes, counts, options.selection)

@@ -18,6 +18,13 @@ class Source:
     path: Path | None = None
 
     @property
+    def required_path(self) -> Path:
+        """The path; InputError for a source without one."""
+        if self.path is None:
+            raise InputError("source", self.kind, "a file or folder")
+        return self.path
+
+    @property
     def where(self) -> str:
         """The path, or the kind where there is none; for messages."""
         return str(self.path or self.kind)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from dpatlas.data.official import matched
 from dpatlas.errors import InputError
 
 COLUMNS = ["file", "label"]
@@ -17,7 +18,7 @@ LARGEST_LIST = 1 << 23
 
 
 def listed(
-    path: Path, content: bytes, member: re.Pattern, classes: Sequence[str]
+    path: Path, content: bytes, member: re.Pattern[str], classes: Sequence[str]
 ) -> dict[str, str]:
     """Path in the archive -> class, in the order of the list in `content`, a csv with a header.
 
@@ -51,13 +52,13 @@ def check(
     path: Path,
     labels: Mapping[str, str],
     there: Collection[str],
-    member: re.Pattern,
+    member: re.Pattern[str],
     totals: Mapping[str, int],
 ) -> None:
     """InputError unless all images of the list are `there` and each split has its total."""
     found = dict.fromkeys(totals, 0)
     for file in labels:
-        split = member.fullmatch(file)["split"]
+        split = matched(member, file)["split"]
         found[split] += 1
         if file in there:
             continue

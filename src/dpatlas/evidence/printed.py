@@ -123,7 +123,8 @@ def _strategies(rows: Rows, papers: Path) -> Iterator[Beside]:
         if row["source"] == "printed" or float(row["share"]) not in (0.0, LP_SHARE, 1.0):
             continue
         family = next((kind for kind in FAMILIES if kind in row["architecture"]), None)
-        backbone = FAMILIES.get(family, "Mini-DeiT-Ti" if row["lora_rank"] else "ResNet18")
+        own = "Mini-DeiT-Ti" if row["lora_rank"] else "ResNet18"
+        backbone = own if family is None else FAMILIES[family]
         for cell in theirs:
             wanted = (cell["backbone"], cell["strategy"]) == (backbone, row["strategy"])
             if wanted and _same_privacy(cell, row):

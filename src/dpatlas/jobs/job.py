@@ -64,6 +64,13 @@ class Job:
             raise InputError("--backbone", f"{len(self.backbones)} folders", "one, to write to")
         return self.backbones[0]
 
+    @property
+    def prepared(self) -> Prepared:
+        """The data; InputError if the spec names none."""
+        if self.data is None:
+            raise InputError("--data", "nothing", "the manifest of a prepared data set")
+        return self.data
+
     def save_due(self) -> bool:
         """True once every `SECONDS_BETWEEN_CHECKPOINTS`; the clock decides when, never what."""
         if time.monotonic() - self.saved < SECONDS_BETWEEN_CHECKPOINTS:

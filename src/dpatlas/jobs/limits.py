@@ -80,7 +80,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def _stop(spec: Spec, minutes: float) -> None:
     """End the process, whatever its other threads are doing."""
-    frame = sys._current_frames().get(threading.main_thread().ident)
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
     place = f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else ""
     say(
         f"dpatlas: {spec.id}: stopped{place} after {minutes:g} minutes, the limit in {TIME_LIMIT}; "

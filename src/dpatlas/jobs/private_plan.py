@@ -1,12 +1,18 @@
-"""DP-SGD before its noise is chosen, and what is said of a run's privacy."""
+"""DP-SGD with calibrated or given noise, and what is said of its privacy."""
 
 import functools
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
+from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import Phase, calibrate, guarantee
 from dpatlas.privacy.ledger import EVERY_ITERATE
 from dpatlas.privacy.samplers import Sampler
+from dpatlas.privacy.training import TrainingPhase
+
+# A bound on norms that no gradient reaches.
+NO_CLIP = 1e6
 
 
 @dataclass(frozen=True)
@@ -39,31 +45,75 @@ class Stated:
 
 @dataclass(frozen=True)
 class DpSgdPlan:
-    """DP-SGD before its noise is chosen: `steps` updates of one law."""
+    """`steps` updates of DP-SGD, in one phase or several of equal noise.
+
+    Without a noise_multiplier it is SGD on batches of the same law, unclipped.
+    """
 
     sampler: Sampler
     steps: int
+    max_grad_norm: float
     delta: float
     relation: str
     accountant: str = "auto"
+    noise_multiplier: float = 0.0
 
-    def noise_multiplier(self, epsilon: float | None) -> float:
-        """Calibrated; 0 for None, which trains without privacy."""
+    def calibrated(self, epsilon: float | None) -> "DpSgdPlan":
+        """With the noise that has `epsilon`; without any for None."""
         if epsilon is None:
-            return 0.0
+            return replace(self, noise_multiplier=0.0)
         blocks = ((1.0, self.steps),)
-        return calibrate_steps(
-            self.sampler, blocks, epsilon, self.delta, self.relation, self.accountant
-        )
+        asked = (epsilon, self.delta, self.relation, self.accountant)
+        return replace(self, noise_multiplier=calibrate_steps(self.sampler, blocks, *asked))
 
-    def stated(self, noise_multiplier: float) -> Stated:
-        """What composition guarantees; nothing without noise."""
-        if not noise_multiplier:
+    @property
+    def private(self) -> bool:
+        """Whether there is noise."""
+        return self.noise_multiplier > 0
+
+    def phase(self, lr: float, steps: int | None = None, **more: Any) -> TrainingPhase:
+        """`steps` of the updates, None for all, at one rate; `more` as `TrainingPhase` has it."""
+        steps = self.steps if steps is None else steps
+        noise, bound = self.noise_multiplier, self.max_grad_norm
+        return dp_sgd_phase(self.sampler, noise, bound, steps, lr, **more)
+
+    @functools.cached_property
+    def stated(self) -> Stated:
+        """What composition guarantees, wherever phases meet; nothing without noise.
+
+        Raises InputError for noise that guarantees nothing.
+        """
+        if not self.private:
             return Stated()
-        phases = [Phase(self.sampler, noise_multiplier, self.steps)]
+        phases = [Phase(self.sampler, self.noise_multiplier, self.steps)]
         found = guarantee(phases, self.delta, self.relation, self.accountant)
+        if not math.isfinite(found.epsilon):
+            raise InputError("noise_multiplier", self.noise_multiplier, "0, or a finite epsilon's")
         by = f"{EVERY_ITERATE}, {found.accountant.upper()}"
         return Stated(found.epsilon, found.epsilon, None, found.epsilon, self.relation, by)
+
+    def facts(self) -> dict[str, Any]:
+        """For a row of a record; max_grad_norm and noise_multiplier are None without privacy."""
+        return {
+            "batch": self.sampler.batch,
+            "steps": self.steps,
+            "max_grad_norm": self.max_grad_norm if self.private else None,
+            "noise_multiplier": self.noise_multiplier if self.private else None,
+            "sampler": self.sampler.name,
+        }
+
+
+def dp_sgd_phase(
+    sampler: Sampler,
+    noise_multiplier: float,
+    max_grad_norm: float,
+    steps: int,
+    lr: float,
+    **more: Any,
+) -> TrainingPhase:
+    """A phase whose gradients are clipped only where noise is added."""
+    bound = max_grad_norm if noise_multiplier else NO_CLIP
+    return TrainingPhase(sampler, noise_multiplier, bound, steps, lr, **more)
 
 
 @functools.cache

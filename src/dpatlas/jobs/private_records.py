@@ -25,7 +25,7 @@ def load_backbone(job: Job) -> Backbone:
     training, wanted = backbone.manifest["training"], job.spec.fields["backbone"]
     if training["spec_id"] != wanted:
         raise InputError("--backbone", training["spec_id"], str(wanted))
-    check_fits(backbone, job.data)
+    check_fits(backbone, job.prepared)
     return backbone
 
 

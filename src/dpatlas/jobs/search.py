@@ -8,43 +8,31 @@ setting alone, at their last iterate. A killed job goes on inside its last run.
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch import nn
 
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.job import Job
-from dpatlas.jobs.private_plan import Stated
+from dpatlas.jobs.resume import Stages, Work
 from dpatlas.privacy.accounting import default_relation
 from dpatlas.privacy.ledger import Ran, ledger, tuning_of
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
 # Most settings of an arm and runs of a setting: every run has a repetition number of its own.
 MOST = 10_000
 COUNT = integer(ge=1, lt=MOST)
-State = tuple[dict[str, np.ndarray], dict[str, Any]]
 
 
-class Run(Protocol):
-    """A training that can be interrupted after any step; its facts name its `repetition`."""
+class Run(Work, Protocol):
+    """A training, which counts the gradients that were not finite."""
 
-    steps_done: int
     skipped_records: int
-
-    @property
-    def steps(self) -> int:
-        """All steps."""
-
-    def step(self) -> None:
-        """One more."""
-
-    def state(self) -> State:
-        """Arrays and facts from which `restore` goes on to the same bits."""
-
-    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Go on from a state."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +53,23 @@ class Trial:
         """Of the job."""
         return self.search.noise
 
+    def train(
+        self,
+        model: nn.Module,
+        phases: Sequence[TrainingPhase],
+        x: torch.Tensor,
+        labels: torch.Tensor,
+        **more: Any,
+    ) -> PrivateTraining:
+        """The model's private training, done; `more` as `PrivateTraining` has it."""
+        named = {"noise": self.noise, "repetition": self.repetition, **more}
+        training = PrivateTraining(model, phases, x, labels, **named)
+        self.finish(training)
+        return training
+
     def finish(self, run: Run) -> None:
         """All steps of `run`, from its checkpoint if it has one."""
-        stored = self.search.running
-        if stored is not None and stored[1]["repetition"] == self.repetition:
-            run.restore(*stored)
-        while run.steps_done < run.steps:
-            run.step()
-            if self.search.job.save_due():
-                self.search.save(run.state())
+        self.search.stages.finish(run)
         if run.skipped_records:
             say(f"{self.search.job.spec.id}: {run.skipped_records} gradients were not finite")
 
@@ -82,12 +78,12 @@ class Trial:
 class Setting:
     """One point of an arm's grid.
 
-    facts: what a row says of it. stated: what is claimed and guaranteed of one reported run. score:
-    train afresh; accuracy of the last iterate, and what ran.
+    facts: what a row says of it. stated: what a row claims and guarantees of one reported run.
+    score: train afresh; accuracy of the last iterate, and what ran.
     """
 
     facts: dict[str, Any]
-    stated: Callable[[], Stated]
+    stated: Callable[[], dict[str, Any]]
     score: Callable[[Trial], tuple[float, Ran]]
 
 
@@ -118,77 +114,52 @@ class Search:
         self.named, self.in_ledger, self.tuned_before = named, in_ledger, tuned_before
         self.runs, self.tuning_runs = fields["runs"], fields["tuning_runs"]
         self.noise = Noise(job.spec.digest, fields["noise_source"])
+        self.stages = Stages(job, self.noise)
         self.rows: list[dict[str, Any]] = []
         self.ledgers: list[dict[str, Any]] = []
         # By row and in JSON, what every trial did.
         self.trials: list[list[dict[str, Any]]] = []
-        self.scores: list[tuple[float, dict[str, Any]]] = []
-        self.running: State | None = None
 
     def run(self) -> list[dict[str, Any]]:
         """Every arm's facts and best setting, settings tried, and the accuracies seen."""
-        self._restore()
         with Progress(len(self.arms), self.job.spec.id) as progress:
-            progress.advance(units=len(self.rows))
-            for number in range(len(self.rows), len(self.arms)):
-                self.rows.append(self._row(number))
-                self.scores = []
-                progress.advance(str(self.rows[-1]["method"]))
+            for arm in range(len(self.arms)):
+                found = self.stages.result(f"arm-{arm}", partial(self._arm, arm))
+                self.rows.append(found["row"])
+                self.ledgers.append(found["ledger"])
+                self.trials.append(found["trials"])
+                progress.advance(str(found["row"]["method"]))
         return self.rows
 
-    def save(self, running: State | None = None) -> None:
-        """A checkpoint of finished rows, of the scores of this one, and of the run going on."""
-        arrays, facts = running or ({}, None)
-        content = {
-            "rows": self.rows,
-            "ledgers": self.ledgers,
-            "trials": self.trials,
-            "scores": self.scores,
-            "running": facts,
-        }
-        self.job.save("search", arrays, content, self.noise)
-
-    def _restore(self) -> None:
-        stored = self.job.restored("search", self.noise)
-        if stored is None:
-            return
-        arrays, facts = stored
-        self.rows, self.ledgers = facts["rows"], facts["ledgers"]
-        self.trials, self.scores = facts["trials"], facts["scores"]
-        if facts["running"] is not None:
-            self.running = arrays, facts["running"]
-
-    def _row(self, arm: int) -> dict[str, Any]:
+    def _arm(self, arm: int) -> dict[str, Any]:
+        """Row and ledger of an arm, and what its trials did."""
         settings = list(self.settings_of(self.arms[arm]))
         COUNT.check("settings of an arm", len(settings))
-        known = iter(self.scores.copy())
 
         def score(setting: int, part: str, first: int, run: int) -> tuple[float, dict[str, Any]]:
-            """From the checkpoint if the run was finished before."""
             block = 0 if part == "test" else 1 + setting
             trial = Trial(self, part, first + run, (arm * MOST + block) * MOST + run)
-            found = next(known, None)
-            if found is None:
-                value, ran = settings[setting].score(trial)
-                found = (value, ran.facts())
-                self.running = None
-                self.scores.append(found)
-            return found
 
-        trials = [
-            [score(place, "validation", self.runs, run) for run in range(self.tuning_runs)]
-            for place in range(len(settings))
+            def train() -> dict[str, Any]:
+                value, ran = settings[setting].score(trial)
+                return {"score": value, "ran": ran.facts()}
+
+            found = self.stages.result(f"trial-{trial.repetition}", train)
+            return found["score"], found["ran"]
+
+        scores = [
+            [score(number, "validation", self.runs, run) for run in range(self.tuning_runs)]
+            for number in range(len(settings))
         ]
-        tuned = [np.mean([value for value, _ in each]) for each in trials]
+        tuned = [np.mean([value for value, _ in each]) for each in scores]
         best = int(np.argmax(tuned))
         found = [score(best, "test", 0, run) for run in range(self.runs)]
-        self.trials.append([facts for each in trials for _, facts in each])
-        stated = settings[best].stated().as_row()
+        trials = [facts for each in scores for _, facts in each]
+        stated = settings[best].stated()
         row = {**self.arm_facts(self.arms[arm]), **settings[best].facts, **stated}
-        self.ledgers.append(self._ledger(arm, row, [Ran.of(facts) for _, facts in found]))
-        tuning = self.ledgers[-1]["tuning"]
-        return {
-            **row,
+        statement = self._ledger(arm, row, [Ran.of(facts) for _, facts in found], trials)
+        tuning = statement["tuning"]
+        row |= {
             "settings_tried": len(settings),
             "trials": tuning["trials"],
             "with_tuning_epsilon": tuning["epsilon"],
@@ -196,18 +167,25 @@ class Search:
             "validation_accuracy": float(tuned[best]),
             "accuracy": [value for value, _ in found],
         }
+        return {"row": row, "ledger": statement, "trials": trials}
 
-    def _ledger(self, arm: int, row: dict[str, Any], reported: list[Ran]) -> dict[str, Any]:
+    def _ledger(
+        self,
+        arm: int,
+        row: dict[str, Any],
+        reported: list[Ran],
+        trials: list[dict[str, Any]],
+    ) -> dict[str, Any]:
         """Of one reported run, and beside it of all that was trained to choose its settings."""
         fields = self.job.spec.fields
-        rows = sorted({arm, *self.tuned_before(self.arms[arm])})
-        trials = [Ran.of(facts) for number in rows for facts in self.trials[number]]
+        before = sorted(set(self.tuned_before(self.arms[arm])))
+        tried = [*(facts for number in before for facts in self.trials[number]), *trials]
         accounts = {
             "delta": fields["delta"],
             "relation": row["relation"] or default_relation(reported[0].phases),
             "accountant": fields.get("accountant", "auto"),
         }
-        tuning = tuning_of(trials, reported, **accounts)
+        tuning = tuning_of([Ran.of(facts) for facts in tried], reported, **accounts)
         return {
             "arm": self.named(row),
             **ledger(reported[0], tuning=tuning, **self.in_ledger(row), **accounts),

@@ -104,7 +104,7 @@ def initialise(network: nn.Module, *, key: str, run: int, base_seed: int) -> Non
                 parameter.fill_(mean)
                 if deviation:
                     draws = normals(parameter, full, key=key, run=run, base_seed=base_seed)
-                    parameter.add_(draws * np.float32(deviation))
+                    parameter.add_(draws * float(np.float32(deviation)))
 
 
 def normals(

@@ -5,6 +5,7 @@ Its LayerNorms keep no statistics, so nothing is folded: the weights only change
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -67,7 +68,7 @@ def imagenet_deit_tiny(image_shape: Sequence[int] = (3, 224, 224), outputs: int 
     """
     layout = {"patch": PATCH, "dim": DIM, "depth": DEPTH, "heads": HEADS, "mlp_ratio": MLP_RATIO}
     *parts, (_, head) = vit((3, SIDE, SIDE), outputs, **layout).named_children()
-    network = on_images(image_shape, parts, head)
+    network = on_images(image_shape, parts, cast(nn.Linear, head))
     for part in network.modules():
         if isinstance(part, nn.LayerNorm):
             part.eps = NORM_EPSILON

@@ -41,7 +41,9 @@ def to_group_norm(model: nn.Module, groups: int = 32) -> nn.Module:
     return model
 
 
-def _group_norm(layer: nn.Module, groups: int) -> nn.GroupNorm:
+def _group_norm(
+    layer: nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm, groups: int
+) -> nn.GroupNorm:
     channels = layer.num_features
     divisor = max(g for g in range(1, min(groups, channels) + 1) if channels % g == 0)
     norm = nn.GroupNorm(divisor, channels, eps=layer.eps, affine=layer.affine)

@@ -7,6 +7,7 @@ convolution before it: what is left computes the same, keeps no statistics and m
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -182,7 +183,7 @@ def imagenet_mobilenet_v3(
         ("features", features(3, STEM, 2, LARGE, norm=None)),
         *classifier(LARGE, HIDDEN, outputs),
     ]
-    return on_images(image_shape, body, head[1])
+    return on_images(image_shape, body, cast(nn.Linear, head[1]))
 
 
 def folded(model: str, published: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -196,13 +197,16 @@ def folded(model: str, published: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for layer, following in pairwise([*layers, ""]):
         if f"{layer}.running_var" in published:
             continue
-        values = published[f"{layer}.weight"], published.get(f"{layer}.bias")
+        weight, bias = published[f"{layer}.weight"], published.get(f"{layer}.bias")
         if f"{following}.running_var" in published:
             names = ("running_mean", "running_var", "weight", "bias")
             mean, variance, scale, shift = (published[f"{following}.{name}"] for name in names)
-            values = fuse_conv_bn_weights(*values, mean, variance, origin.epsilon, scale, shift)
-        for name, value in zip(("weight", "bias"), values, strict=True):
-            weights[f"{_place(layer, origin.head)}.{name}"] = value.detach()
+            weight, bias = fuse_conv_bn_weights(
+                weight, bias, mean, variance, origin.epsilon, scale, shift
+            )
+        for name, value in (("weight", weight), ("bias", bias)):
+            if value is not None:
+                weights[f"{_place(layer, origin.head)}.{name}"] = value.detach()
     return weights
 
 

@@ -2,6 +2,7 @@
 
 import copy
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,17 +24,25 @@ class Adapted(nn.Module):
     kind, whose weight differs from the base's by a matrix (out, in kernel) of rank `rank` at most.
     """
 
+    down: nn.Linear | nn.Conv2d
+    up: nn.Linear | nn.Conv2d
+
     def __init__(self, base: nn.Linear | nn.Conv2d, rank: int, scale: float):
         super().__init__()
         self.base, self.scale = base, scale
-        kind = {"bias": False, "device": base.weight.device, "dtype": base.weight.dtype}
+        kind: dict[str, Any] = {
+            "bias": False,
+            "device": base.weight.device,
+            "dtype": base.weight.dtype,
+        }
         match base:
             case nn.Linear():
                 self.down = nn.Linear(base.in_features, rank, **kind)
                 self.up = nn.Linear(rank, base.out_features, **kind)
             case nn.Conv2d():
-                geometry = base.kernel_size, base.stride, base.padding, base.dilation
-                self.down = nn.Conv2d(base.in_channels, rank, *geometry, **kind)
+                names = ("kernel_size", "stride", "padding", "dilation")
+                geometry: dict[str, Any] = {name: getattr(base, name) for name in names}
+                self.down = nn.Conv2d(base.in_channels, rank, **geometry, **kind)
                 self.up = nn.Conv2d(rank, base.out_channels, 1, **kind)
 
     def forward(self, x: Tensor) -> Tensor:

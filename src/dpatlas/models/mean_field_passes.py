@@ -6,8 +6,8 @@ draws the layer's weights afresh for every row. Positions of a convolution share
 which are therefore drawn themselves.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +29,7 @@ def noise_sizes(network: Network, rows: int, draws: int) -> list[tuple[int, int]
     return [
         (rows, part.out_features)
         if isinstance(part, nn.Linear)
-        else (draws, part.weight.numel() + part.bias.numel())
+        else (draws, sum(each.numel() for each in part.parameters()))
         for part in network
         if isinstance(part, nn.Linear | nn.Conv2d)
     ]
@@ -51,7 +51,9 @@ def outputs(
     for name, part in network.named_children():
         if isinstance(part, nn.Linear | nn.Conv2d):
             layer = [found[f"{name}.{kind}"] for found in (means, deviations) for kind in KINDS]
-            draw = _Linear.apply if isinstance(part, nn.Linear) else _convolution
+            draw: Callable[..., Tensor] = (
+                _Linear.apply if isinstance(part, nn.Linear) else _convolution
+            )
             x = draw(x, *layer, next(normals))
         else:
             x = part(x)
@@ -62,7 +64,15 @@ class _Linear(torch.autograd.Function):
     """Local reparametrisation with a backward pass of four products and few sweeps."""
 
     @staticmethod
-    def forward(ctx, x, mean, bias, scale, bias_scale, noise) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        mean: Tensor,
+        bias: Tensor,
+        scale: Tensor,
+        bias_scale: Tensor,
+        noise: Tensor,
+    ) -> Tensor:
         """x (rows, in), noise (rows, out) -> (rows, out)."""
         squared, variance = x * x, scale * scale
         deviation = torch.addmm(bias_scale * bias_scale, squared, variance.T).sqrt_()
@@ -70,7 +80,7 @@ class _Linear(torch.autograd.Function):
         return torch.addmm(bias, x, mean.T).addcmul_(deviation, noise)
 
     @staticmethod
-    def backward(ctx, delta: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
         """By x (where wanted), mean, bias, scale and bias_scale."""
         x, squared, mean, scale, bias_scale, variance, deviation, noise = ctx.saved_tensors
         # By the variance, times 2.

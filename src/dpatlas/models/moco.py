@@ -34,8 +34,8 @@ def encoder(model: str, path: str, state: Mapping[str, Tensor]) -> dict[str, Ten
     taken = _behind(ENCODERS[model], named) or named
     if SINGLE_LAYER in taken:
         outputs = " x ".join(map(str, taken[SINGLE_LAYER].shape))
-        found = f"a single last layer ({outputs}), as of a network for classes or of MoCo-v1"
-        raise InputError(path, found, f"a checkpoint of {model} as its authors publish it")
+        single = f"a single last layer ({outputs}), as of a network for classes or of MoCo-v1"
+        raise InputError(path, single, f"a checkpoint of {model} as its authors publish it")
     return {name: value for name, value in taken.items() if not name.startswith(PROJECTION)}
 
 

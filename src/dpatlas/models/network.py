@@ -28,6 +28,8 @@ class Network(nn.Sequential):
     a layer's output, which backward hooks do not bear.
     """
 
+    head: nn.Linear
+
     def __init__(self, parts: Iterable[tuple[str, nn.Module]]):
         super().__init__(OrderedDict(parts))
 

@@ -8,7 +8,7 @@ The routine is chosen by shape, type and device alone, so one machine always cho
 import torch
 from torch import Tensor
 
-LARGE = 2**26
+LARGE: float = 2**26
 
 
 def times_transpose(rows: Tensor, matrix: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ def bench_cnn(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Ne
     The plain network one would write for CIFAR-10: 0.29 million parameters, ReLU, GroupNorm of 16
     groups with parameters, one average over positions before the head.
     """
-    parts = []
+    parts: list[tuple[str, nn.Module]] = []
     for index, (into, out) in enumerate(pairwise([image_shape[0], 32, 32, 64, 64, 128, 128]), 1):
         if index in (3, 5):
             parts.append((f"pool{index // 2}", nn.AvgPool2d(2)))

@@ -152,7 +152,8 @@ def _falling_part(
 
 def rdp_curve(mechanisms: Sequence[Mechanism], relation: str, orders: np.ndarray) -> np.ndarray:
     """Renyi divergence of all mechanisms together at each order, for noise multipliers > 0."""
-    return sum(_rdp_curve(mechanism, relation, orders) for mechanism in mechanisms)
+    curves = (_rdp_curve(mechanism, relation, orders) for mechanism in mechanisms)
+    return sum(curves, start=np.zeros(len(orders)))
 
 
 def _rdp_curve(mechanism: Mechanism, relation: str, orders: np.ndarray) -> np.ndarray:

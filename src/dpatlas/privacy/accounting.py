@@ -71,7 +71,7 @@ class Phase:
     noise_multiplier: float
     steps: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         real(ge=0).check("noise_multiplier", self.noise_multiplier)
         integer(ge=0).check("steps", self.steps)
 
@@ -262,7 +262,7 @@ def _able(
     if len(records) > 1:
         found = f"batches of {' and of '.join(map(str, records))} records"
         raise InputError("phases", found, "batches of the same records in every phase")
-    able = ("pld", "rdp")
+    able: tuple[str, ...] = ("pld", "rdp")
     for phase in phases:
         pair = (phase.sampler.name, relation)
         if pair not in ACCOUNTANTS:

@@ -30,6 +30,8 @@ from dpatlas.errors import InputError
 from dpatlas.privacy.error_rates import SCORE, ErrorRates, rates_of_test, vector
 from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 
+Numbers = float | np.ndarray
+
 TIE_SEED = 0
 PRECISION = 1e-6
 
@@ -98,7 +100,7 @@ def epsilon_lower_bound(
     InputError for NaN and for fewer than two runs on either side.
     """
 
-    def shown(fpr: np.ndarray, fnr: np.ndarray) -> np.ndarray:
+    def shown(fpr: Numbers, fnr: Numbers) -> np.ndarray:
         return _epsilon_beyond(fpr, fnr, delta)
 
     rates, ceiling = rates_of_test(scores_with, scores_without, shown, level)
@@ -149,12 +151,12 @@ def profile_excess(
     if len(epsilons) != len(deltas):
         raise InputError("deltas", f"{len(deltas)} values", f"{len(epsilons)}, as epsilons")
 
-    def excess(fpr: np.ndarray, fnr: np.ndarray) -> np.ndarray:
-        limits = (np.asarray(limit)[..., None] for limit in (fpr, fnr))
-        return _epsilon_beyond(*limits, deltas) - epsilons
+    def excess(fpr: Numbers, fnr: Numbers) -> np.ndarray:
+        positives, negatives = (np.asarray(limit)[..., None] for limit in (fpr, fnr))
+        return _epsilon_beyond(positives, negatives, deltas) - epsilons
 
     rates, ceiling = rates_of_test(
-        scores_with, scores_without, lambda *limits: excess(*limits).max(-1), level
+        scores_with, scores_without, lambda fpr, fnr: excess(fpr, fnr).max(-1), level
     )
     found = excess(rates.fpr_limit, rates.fnr_limit)
     worst = int(found.argmax())
@@ -248,7 +250,7 @@ def one_run_p_value(
     return min(1.0, enough + leak)
 
 
-def _epsilon_beyond(fpr: np.ndarray, fnr: np.ndarray, delta: ArrayLike) -> np.ndarray:
+def _epsilon_beyond(fpr: Numbers, fnr: Numbers, delta: Numbers) -> np.ndarray:
     """The epsilon that a test of these rates needs at `delta`; negative or -inf if it needs none.
 
     Rates > 0.
@@ -259,7 +261,7 @@ def _epsilon_beyond(fpr: np.ndarray, fnr: np.ndarray, delta: ArrayLike) -> np.nd
     return np.maximum(by_fpr, by_fnr)
 
 
-def _mu_beyond(fpr: np.ndarray, fnr: np.ndarray) -> np.ndarray:
+def _mu_beyond(fpr: Numbers, fnr: Numbers) -> np.ndarray:
     """The mu that a test of these rates > 0 needs; -inf for a test that always errs."""
     return -special.ndtri(fpr) - special.ndtri(fnr)
 

@@ -1,6 +1,7 @@
 """Per-record gradients of convolutions, by the cheaper of two ways."""
 
 import math
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +26,8 @@ class Conv2d(Factored):
     gradients; else from every record's own weight gradient, which is kept for the sum.
     """
 
+    layer: nn.Conv2d
+
     def __init__(self, name: str, layer: nn.Conv2d, views: int = 1):
         if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
             raise InputError(
@@ -33,6 +36,7 @@ class Conv2d(Factored):
                 "padding in pixels with mode zeros",
             )
         super().__init__(name, layer, views)
+        self.padding = layer.padding
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """The convolution."""
@@ -41,9 +45,9 @@ class Conv2d(Factored):
             F.conv2d(
                 x,
                 self.value("weight"),
-                self.value("bias"),
+                self.value_if_any("bias"),
                 layer.stride,
-                layer.padding,
+                self.padding,
                 layer.dilation,
                 layer.groups,
             ),
@@ -67,10 +71,10 @@ class Conv2d(Factored):
         total = super().norms2(small)
         if self.delta is None:
             return total
-        layer = self.layer
+        layer, (kept, delta) = self.layer, self.kept_factors()
         kernel, stride = layer.kernel_size, layer.stride
-        inputs = patch_gram(self.inputs, kernel, stride, layer.padding)
-        outputs = gram(self.delta.flatten(2).transpose(1, 2))
+        inputs = patch_gram(kept, kernel, stride, self.padding)
+        outputs = gram(delta.flatten(2).transpose(1, 2))
         # Pixels' inner products, then sums over the kernel's rows, its columns and the phases.
         roundings = sum(map(gram_roundings, (layer.in_channels, layer.out_channels)))
         roundings += sum(kernel) + math.prod(map(min, kernel, stride))
@@ -89,19 +93,18 @@ class Conv2d(Factored):
 
     def positions(self) -> int:
         """Positions of the output."""
-        return math.prod(self.delta.shape[2:])
+        return math.prod(self.kept_factors()[1].shape[2:])
 
     def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Patches and output gradients of these records."""
-        layer = self.layer
+        layer, (inputs, delta) = self.layer, self.kept_factors()
         patches = F.unfold(
-            self.inputs[rows].double(),
+            inputs[rows].double(),
             layer.kernel_size,
-            padding=layer.padding,
+            padding=self.padding,
             stride=layer.stride,
         )
-        delta = self.delta[rows].double().flatten(2)
-        return patches.transpose(1, 2), delta.transpose(1, 2)
+        return patches.transpose(1, 2), delta[rows].double().flatten(2).transpose(1, 2)
 
     def _few_positions(self, delta: Tensor) -> bool:
         layer = self.layer
@@ -125,13 +128,13 @@ class Conv2d(Factored):
         records = len(x) // views
         small = math.prod(delta.shape[2:]) * views * weight.numel() < SMALL_CONVOLUTION
         if small or x.device.type != "cpu":
-            grouped = [
+            grouped_delta, grouped_x = (
                 rows.view(records, views, *rows.shape[1:]).transpose(0, 1).flatten(1, 2)
                 for rows in (delta, x)
-            ]
+            )
             # Of the weights, a weight gradient reads nothing but the shape.
             shape = weight.new_empty(records * len(weight), *weight.shape[1:])
-            found = self._gradients(*grouped, shape, "weight", records)
+            found = self._gradients(grouped_delta, grouped_x, shape, "weight", records)
             return found.view(records, *weight.shape)
         found = torch.empty(records, *weight.shape, dtype=x.dtype, device=x.device)
         for record in range(records):
@@ -149,7 +152,7 @@ class Conv2d(Factored):
             weight,
             None,
             layer.stride,
-            layer.padding,
+            self.padding,
             layer.dilation,
             False,
             [0, 0],
@@ -161,7 +164,7 @@ class Conv2d(Factored):
 
 
 def patch_gram(
-    x: Tensor, kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int]
+    x: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]
 ) -> Tensor:
     """Gram matrices of a convolution's patches, (records, positions, positions), unfolding nothing.
 
@@ -173,7 +176,7 @@ def patch_gram(
     height, width = (
         (size - k) // s + 1 for size, k, s in zip(x.shape[2:], kernel, stride, strict=True)
     )
-    total = None
+    total: Tensor | None = None
     for top in range(min(kernel[0], stride[0])):
         for left in range(min(kernel[1], stride[1])):
             rows, columns = (
@@ -185,7 +188,9 @@ def patch_gram(
             shape = phase.shape[2:]
             pixels = gram(phase.flatten(2).transpose(1, 2)).view(len(x), *shape, *shape)
             # The shifts along rows and along columns separate.
-            tall = sum(pixels[:, r : r + height, :, r : r + height] for r in rows)
-            shifted = sum(tall[:, :, c : c + width, :, c : c + width] for c in columns)
+            tall = cast(Tensor, sum(pixels[:, r : r + height, :, r : r + height] for r in rows))
+            shifts = (tall[:, :, c : c + width, :, c : c + width] for c in columns)
+            shifted = cast(Tensor, sum(shifts))
             total = shifted if total is None else total + shifted
+    assert total is not None
     return total.reshape(len(x), height * width, height * width)

@@ -39,7 +39,14 @@ class Factored(Rule):
     `loose` marks the records of the last pass that go by float64; None where there is none.
     """
 
-    inputs = delta = loose = None
+    inputs: Tensor | None = None
+    delta: Tensor | None = None
+    loose: Tensor | None = None
+
+    def kept_factors(self) -> tuple[Tensor, Tensor]:
+        """`inputs` and `delta` of a pass that kept them."""
+        assert self.inputs is not None and self.delta is not None
+        return self.inputs, self.delta
 
     def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """a (rows, positions, in) and delta (rows, positions, out) of these records, float64."""
@@ -74,13 +81,15 @@ class Factored(Rule):
     def weighted_factors(self, factors: Tensor) -> Tensor:
         """sum_i c_i g_i of the weight, in float32 and float64 as `loose` says."""
         ordinary = factors if self.loose is None else torch.where(self.loose, 0, factors)
-        scaled = self.delta * ordinary.view(-1, *[1] * (self.delta.dim() - 1))
-        total = in_blocks(self.product, self.positions(), scaled, self.inputs)
-        if self.loose is None:
+        inputs, kept = self.kept_factors()
+        scaled = kept * ordinary.view(-1, *[1] * (kept.dim() - 1))
+        total = in_blocks(self.product, self.positions(), scaled, inputs)
+        rows_by_float64 = None if self.loose is None else self._rows(self.loose)
+        if rows_by_float64 is None:
             return total
         weights = (factors - ordinary).double()
         exact = total.double().flatten(1)
-        for rows in self._rows(self.loose).split(self._at_once()):
+        for rows in rows_by_float64.split(self._at_once()):
             a, delta = self.pairs(rows)
             delta = delta * weights[rows, None, None]
             exact.addmm_(delta.flatten(0, 1).T, a.flatten(0, 1))

@@ -23,7 +23,7 @@ LARGEST_MU = 1e4
 
 @bound("gdp-delta", source="dp_sgld Gaussian DP (Balle, Wang 2018, Thm 8)")
 @checked(mu=real(ge=0), eps=real(ge=0))
-def gaussian_delta(mu, eps):
+def gaussian_delta(mu: float, eps: float) -> float:
     """delta(eps) of mu-GDP: Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)."""
     if mu == 0:
         return 0.0
@@ -36,7 +36,7 @@ def gaussian_delta(mu, eps):
 
 @bound("gdp-epsilon", source="dp_sgld Gaussian DP (Balle, Wang 2018, Thm 8)")
 @checked(mu=real(ge=0), delta=real(gt=0, lt=1))
-def gaussian_epsilon(mu, delta):
+def gaussian_epsilon(mu: float, delta: float) -> float:
     """The least eps >= 0 at which mu-GDP gives (eps, delta), rounded up.
 
     For mu > 1e4, where doubles cannot resolve delta, mu^2 / 2 + mu sqrt(2 log(1/delta)).
@@ -56,7 +56,7 @@ def gaussian_epsilon(mu, delta):
 
 @bound("gdp-mu", source="dp_sgld Gaussian DP (Balle, Wang 2018, Thm 8)")
 @checked(eps=real(ge=0), delta=real(gt=0, lt=1))
-def gaussian_mu(eps, delta):
+def gaussian_mu(eps: float, delta: float) -> float:
     """The largest mu whose delta(eps) is at most `delta`, rounded down.
 
     Raises InputError where delta is too near 1 for doubles.

@@ -43,7 +43,7 @@ class Langevin:
     radius: float
     rates: tuple[float, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         real(ge=0).check("sigma", self.sigma)
         real(gt=0).check("lambda", self.lam)
         real(gt=0).check("radius", self.radius)
@@ -180,6 +180,6 @@ class LangevinRun:
         share = torch.full_like(norm, self.settings.radius).div_(norm)
         self.weights.mul_(share.clamp_max_(1))
 
-    def _normals(self, shape: tuple[int, int], step: int, use: str) -> Tensor:
+    def _normals(self, shape: tuple[int, ...], step: int, use: str) -> Tensor:
         drawn = self.noise.normal(math.prod(shape), repetition=self.repetition, step=step, use=use)
         return on_device(drawn, self.x.device).view(shape)

@@ -22,7 +22,7 @@ class Linear(Factored):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """x W^T + b."""
-        return (F.linear(x, self.value("weight"), self.value("bias")),)
+        return (F.linear(x, self.value("weight"), self.value_if_any("bias")),)
 
     def backward(self, delta: Tensor, x: Tensor, *kept: Tensor, wanted: bool) -> Tensor | None:
         """Keeps factors (records, positions, features), or gradients where they cost less."""
@@ -48,12 +48,13 @@ class Linear(Factored):
         total = super().norms2(small)
         if self.delta is None:
             return total
+        inputs, delta = self.kept_factors()
         if self.positions() == 1:
-            share = rows_norm2(self.inputs) if "weight" in self.trainable else 0
-            return rows_norm2(self.delta) * (share + int("bias" in self.trainable))
-        factors = self.inputs, self.delta
+            share = rows_norm2(inputs) if "weight" in self.trainable else 0
+            return rows_norm2(delta) * (share + int("bias" in self.trainable))
+        factors = inputs, delta
         roundings = sum(gram_roundings(rows.shape[2]) for rows in factors)
-        return total + self.bounds2(*map(gram, factors), roundings, small)
+        return total + self.bounds2(gram(inputs), gram(delta), roundings, small)
 
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
         """(c delta)^T a in one product over records and positions."""
@@ -71,11 +72,12 @@ class Linear(Factored):
 
     def positions(self) -> int:
         """Positions of a record, views counted."""
-        return self.inputs.shape[1]
+        return self.kept_factors()[0].shape[1]
 
     def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The factors of these records."""
-        return self.inputs[rows].double(), self.delta[rows].double()
+        inputs, delta = self.kept_factors()
+        return inputs[rows].double(), delta[rows].double()
 
 
 class GroupNorm(Rule):
@@ -85,13 +87,15 @@ class GroupNorm(Rule):
     records x channels channels, the same kernel gives them per record at the same cost.
     """
 
+    layer: nn.GroupNorm
+
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Normalised x, and the mean and 1/std of each group."""
         layer = self.layer
         return torch.native_group_norm(
             x.contiguous(),
-            self.value("weight"),
-            self.value("bias"),
+            self.value_if_any("weight"),
+            self.value_if_any("bias"),
             len(x),
             layer.num_channels,
             math.prod(x.shape[2:]),
@@ -124,12 +128,13 @@ class GroupNorm(Rule):
 class LayerNorm(Rule):
     """nn.LayerNorm over the last dimensions, weight and bias of their shape."""
 
+    layer: nn.LayerNorm
+
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Normalised x, and the mean and 1/std of each row."""
         layer = self.layer
-        return torch.native_layer_norm(
-            x, layer.normalized_shape, self.value("weight"), self.value("bias"), layer.eps
-        )
+        weight, bias = self.value_if_any("weight"), self.value_if_any("bias")
+        return torch.native_layer_norm(x, layer.normalized_shape, weight, bias, layer.eps)
 
     def backward(self, delta: Tensor, x: Tensor, *kept: Tensor, wanted: bool) -> Tensor | None:
         """Keeps per-record gradients: sums of delta x^ and of delta over positions."""
@@ -144,7 +149,7 @@ class LayerNorm(Rule):
             self.kept["bias"] = delta.reshape(by_record).sum(1)
         if not wanted:
             return None
-        weight, bias = self.value("weight"), self.value("bias")
+        weight, bias = self.value_if_any("weight"), self.value_if_any("bias")
         return torch.ops.aten.native_layer_norm_backward(
             delta, x, list(shape), mean, rstd, weight, bias, [True, False, False]
         )[0]
@@ -170,6 +175,7 @@ class OffsetRule(Rule):
 class ClassTokenRule(Rule):
     """A learned first token: its gradient is delta at that token."""
 
+    layer: ClassToken
     parameters = ("value",)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:

@@ -67,7 +67,7 @@ class LastIterate:
     bound: str
     setting: tuple[float, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of(GAUSSIAN, GIVEN_BATCHES).check("bound", self.bound)
 
 
@@ -86,7 +86,7 @@ class Ran:
     shared_noise: str | None = None
     last_iterate: LastIterate | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of(*NOISE_SOURCES).check("noise_source", self.noise_source)
         if len(self.max_grad_norm) != len(self.phases):
             found = f"{len(self.max_grad_norm)} values"
@@ -170,8 +170,10 @@ def _without(runs: Sequence[Ran]) -> str:
 
 
 def _last_iterates(runs: Sequence[Ran], delta: float) -> tuple[float, str] | None:
-    counts = Counter(run.last_iterate for run in runs)
-    kinds = {last.bound if last else None for last in counts}
+    counts = Counter(run.last_iterate for run in runs if run.last_iterate is not None)
+    if counts.total() < len(runs):
+        return None
+    kinds = {last.bound for last in counts}
     if kinds == {GAUSSIAN}:
         mu = math.sqrt(sum(count * last.setting[0] ** 2 for last, count in counts.items()))
         return float(gaussian_epsilon(mu, delta)), GAUSSIAN
@@ -183,8 +185,8 @@ def _last_iterates(runs: Sequence[Ran], delta: float) -> tuple[float, str] | Non
 
 def _given_batches(setting: tuple[float, ...]) -> Any:
     """Renyi divergences at `ORDERS`."""
-    *reals, n, m, sigma2, eta, steps = setting
-    return conditional_rdp(ORDERS, *reals, int(n), int(m), sigma2, eta, int(steps))
+    L, lam, beta, n, m, sigma2, eta, steps = setting
+    return conditional_rdp(ORDERS, L, lam, beta, int(n), int(m), sigma2, eta, int(steps))
 
 
 @checked(delta=real(gt=0, lt=1), relation=one_of(*RELATIONS), accountant=one_of(*CHOICES))
@@ -363,8 +365,9 @@ def _stated(ran: Ran, delta: float, relation: str, accountant: str) -> dict[str,
 
 def _last_event(ran: Ran) -> str:
     steps = sum(phase.steps for phase in ran.phases)
-    if ran.last_iterate.bound == GAUSSIAN:
-        return f"last of {steps} iterates, {ran.last_iterate.setting[0]:.6g}-GDP"
+    last = ran.last_iterate
+    if last is not None and last.bound == GAUSSIAN:
+        return f"last of {steps} iterates, {last.setting[0]:.6g}-GDP"
     return f"last of {steps} iterates and all batches, Renyi divergence averaged over batches"
 
 

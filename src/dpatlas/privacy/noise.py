@@ -52,9 +52,9 @@ def add_noise(
         elif tensor.is_contiguous():
             _add_flat(tensor.detach().view(-1).numpy(), scale, draws)
         else:
-            normals = np.zeros(tensor.numel())
-            _add_flat(normals, scale, draws)
-            tensor.add_(torch.from_numpy(normals).view(tensor.shape))
+            flat = np.zeros(tensor.numel())
+            _add_flat(flat, scale, draws)
+            tensor.add_(torch.from_numpy(flat).view(tensor.shape))
 
 
 def device_generator(key: int, device: torch.device | str) -> torch.Generator:

@@ -46,7 +46,13 @@ class Optimizer:
 class SGD(Optimizer):
     """w <- w - lr b with b <- momentum b + g + weight_decay w."""
 
-    def __init__(self, parameters, lr: float, weight_decay: float, momentum: float):
+    def __init__(
+        self,
+        parameters: Mapping[str, Tensor],
+        lr: float,
+        weight_decay: float,
+        momentum: float,
+    ):
         super().__init__(parameters, lr, weight_decay)
         self.momentum = momentum
 

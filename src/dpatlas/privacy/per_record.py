@@ -93,7 +93,7 @@ class NetworkGradients:
     @checked(max_grad_norm=real(gt=0))
     @torch.no_grad()
     def clipped_sum(
-        self, x: Tensor, labels: Tensor, max_grad_norm: float, constants: None = None
+        self, x: Tensor, labels: Tensor, max_grad_norm: float, constants: Tensor | None = None
     ) -> ClippedSum:
         """Sum over records of clipped gradients.
 
@@ -170,7 +170,7 @@ class NetworkGradients:
         refuse_autocast(x.device)
         with self._watching(len(x)), passes(), torch.enable_grad():
             losses = losses_of(self.model, self.loss, x, labels)
-            self._refuse_unless(lambda rule: rule.calls, "its forward is never called")
+            self._refuse_unless(lambda rule: rule.calls > 0, "its forward is never called")
             if losses.requires_grad:
                 # A scalar: an output gradient of one's own makes torch load sympy, a second and
                 # more.

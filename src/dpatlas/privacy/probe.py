@@ -18,6 +18,7 @@ import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,6 +30,9 @@ from dpatlas.core.seeds import generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import ClippedSum
 from dpatlas.privacy.fingerprint import REGISTRIES, fingerprint
+
+# A module's inputs and outputs: the tensors of every pass.
+Passage = tuple[list[list[Tensor]], list[list[Tensor]]]
 
 # Of what is compared: float64 rounding, amplified by an offset of 1e6, is far below.
 TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
@@ -83,7 +87,7 @@ class Subject:
     views: int = 1
     augmentation: Views | None = None
     # Whatever else decides how the kernel computes.
-    settings: tuple = ()
+    settings: tuple[Any, ...] = ()
 
 
 def probe(subject: Subject) -> int:
@@ -244,7 +248,7 @@ class _Probe:
             found = "two results for the same parameters"
             raise InputError(where, found, "randomness from `draw` alone, which is keyed")
         alone = [
-            self._called(f"{where} on one record", lambda n=number: apply(slice(n, n + 1)))
+            self._called(f"{where} on one record", partial(apply, slice(number, number + 1)))
             for number in range(count)
         ]
         for one, other in zip(alone, everything.split(self.views), strict=True):
@@ -296,7 +300,9 @@ class _Probe:
         return [everyone, order, everyone[1:], everyone[:-1], replaced]
 
     def _batch(self, records: Iterable[int]) -> tuple[Tensor, Tensor]:
-        return tuple(torch.cat([part[n] for n in records]) for part in (self.rows, self.marks))
+        numbers = list(records)
+        rows, marks = (torch.cat([part[n] for n in numbers]) for part in (self.rows, self.marks))
+        return rows, marks
 
     def _sum(self, records: Sequence[int], max_grad_norm: float) -> tuple[dict[str, Tensor], Any]:
         x, labels = self._batch(records)
@@ -321,7 +327,7 @@ class _Probe:
             *((batch, self._sum(batch, bound)[0], clipped) for batch in batches),
         ):
             parts = [alone[number][0] for number in batch]
-            total = {name: sum(part[name] for part in parts) for name in together}
+            total = {name: reduce(torch.add, (part[name] for part in parts)) for name in together}
             scale = sum(_length(part) for part in parts)
             if _differ(together, total, self.tolerance * scale):
                 self._name_what_mixes(batch)
@@ -364,12 +370,12 @@ class _Probe:
             found = "a record's loss depends on other records"
             raise InputError("loss", found, "one value a record, of that record alone")
 
-    def _passages(self, parts: Sequence[Tensor]) -> dict[str, tuple[list, list]]:
+    def _passages(self, parts: Sequence[Tensor]) -> dict[str, Passage]:
         """Each module's inputs and outputs in every part, by name in the order of finishing."""
-        seen: dict[str, tuple[list, list]] = {}
+        seen: dict[str, Passage] = {}
 
-        def note(name: str) -> Callable:
-            def hook(_, given, result) -> None:
+        def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
+            def hook(_: nn.Module, given: Any, result: Any) -> None:
                 inputs, outputs = seen.setdefault(name, ([], []))
                 inputs.append(_tensors(given))
                 outputs.append(_tensors(result))
@@ -421,7 +427,13 @@ class _Probe:
 class _RefuseHalf(TorchDispatchMode):
     """Refuses every operation that gives bfloat16 or float16."""
 
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self,
+        function: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         result = function(*args, **(kwargs or {}))
         for tensor in _tensors(result):
             if tensor.dtype in (torch.bfloat16, torch.float16):
@@ -515,7 +527,7 @@ def _close(one: Tensor, other: Tensor, tolerance: float, scale: float | None = N
     gap = (one - other).flatten(1).abs() if one.dim() > 1 else (one - other).abs()[:, None]
     if scale is None:
         size = other.abs().flatten(1) if one.dim() > 1 else other.abs()[:, None]
-        limit = tolerance * size.amax(1, keepdim=True).clamp_min(1e-6)
+        limit: Tensor | float = tolerance * size.amax(1, keepdim=True).clamp_min(1e-6)
     else:
         limit = tolerance * scale
     return bool((gap <= limit).all())

@@ -15,7 +15,7 @@ consecutive rows, and its gradient is the sum over them.
 """
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ class Watched(torch.autograd.Function):
     """A layer whose backward pass gives input gradients only and shows its factors to the rule."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, anchor: Tensor, rule: "Rule") -> Tensor:
+    def forward(ctx: Any, x: Tensor, anchor: Tensor, rule: "Rule") -> Tensor:
         """The layer's output; `anchor` makes autograd come back here even if x is data."""
         output, *kept = rule.forward(x)
         ctx.save_for_backward(x, *kept)
@@ -39,7 +39,7 @@ class Watched(torch.autograd.Function):
         return output
 
     @staticmethod
-    def backward(ctx, delta: Tensor) -> tuple[Tensor | None, None, None]:
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, None, None]:
         """The gradient with respect to x, where it is needed."""
         ctx.rule.reached = True
         below = ctx.rule.backward(delta, *ctx.saved_tensors, wanted=ctx.needs_input_grad[0])
@@ -102,10 +102,13 @@ class Rule:
         """Fill `kept`; the gradient with respect to x if it is wanted."""
         raise NotImplementedError
 
-    def value(self, key: str) -> Tensor | None:
-        """A parameter's values, outside of autograd; None if the layer has none."""
-        parameter = getattr(self.layer, key)
-        return None if parameter is None else parameter.detach()
+    def value(self, key: str) -> Tensor:
+        """A parameter's values, outside of autograd."""
+        return getattr(self.layer, key).detach()
+
+    def value_if_any(self, key: str) -> Tensor | None:
+        """The same; None if the layer has no such parameter."""
+        return None if getattr(self.layer, key) is None else self.value(key)
 
     def norms2(self, small: float = 0.0) -> Tensor:
         """Upper bounds on ||g_i||^2 over the layer's trainable parameters, float64 (records,).
@@ -113,7 +116,7 @@ class Rule:
         `small`: what a squared norm may be without being clipped; a bound is tight as a part of the
         larger of the two.
         """
-        return sum(rows_norm2(gradients) for gradients in self.kept.values())
+        return cast(Tensor, sum(rows_norm2(gradients) for gradients in self.kept.values()))
 
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
         """sum_i c_i g_i by parameter, from `factors` c of shape (records,)."""

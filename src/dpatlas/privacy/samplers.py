@@ -7,7 +7,7 @@ no state is stored. `step` counts over the whole run, so that two phases share n
 import functools
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Sampler:
     n: int
     batch: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         integer(ge=1).check(f"records of the {self.name} sampler", self.n)
         integer(ge=1, le=self.n).check(f"batch of the {self.name} sampler", self.batch)
 
@@ -116,9 +116,10 @@ class FullBatch(Sampler):
 
     name: ClassVar[str] = "full-batch"
 
-    batch: int | None = None
+    # None stands for n, which takes its place below.
+    batch: int = None  # type: ignore[assignment]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         integer(ge=1).check(f"records of the {self.name} sampler", self.n)
         if self.batch is None:
             object.__setattr__(self, "batch", self.n)
@@ -135,7 +136,8 @@ SAMPLERS = {kind.name: kind for kind in (Poisson, FixedSize, Shuffled, Cyclic, F
 @checked(name=one_of(*SAMPLERS))
 def sampler(name: str, n: int, batch: int | None = None) -> Sampler:
     """The sampler of that name; a full batch needs no `batch`."""
-    return SAMPLERS[name](n, batch)
+    # None is refused, or replaced, by the sampler's own check.
+    return SAMPLERS[name](n, cast(int, batch))
 
 
 # Every step of an epoch asks for the same permutation; a few runs may take turns.

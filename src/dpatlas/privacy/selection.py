@@ -84,7 +84,7 @@ class TruncatedNegativeBinomial:
     eta: float
     gamma: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         ETA.check("eta", self.eta)
         real(ge=LEAST_GAMMA, lt=1).check("gamma", self.gamma)
 
@@ -144,7 +144,7 @@ class PoissonTrials:
 
     mean: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         real(ge=1).check("expected number of trials", self.mean)
 
     @property
@@ -202,7 +202,7 @@ class Score:
     records: int
     noise: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         integer(ge=1).check("validation records", self.records)
         real(gt=0).check("noise of the score", self.noise)
 
@@ -250,9 +250,10 @@ def selected_guarantee(
         event += f"; its score: noise of deviation {score.noise:g} on a count, sensitivity 1"
         alone = replace(guarantee([score.phase], delta, "add_remove"), relation=relation)
         single = max(single, alone, key=lambda each: each.epsilon)
-        validation, *others = _selected_epsilon([score.phase], law, delta, "add_remove")
+        scored = _selected_epsilon([score.phase], law, delta, "add_remove")
+        validation = scored[0]
         if validation > training:
-            epsilon, (warning, check) = validation, others
+            epsilon, warning, check = scored
     selected = Guarantee(
         epsilon, delta, relation, "rdp", event, check, (warning,) if warning else ()
     )

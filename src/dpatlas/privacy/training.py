@@ -34,7 +34,7 @@ from dpatlas.privacy.host import on_device
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.noise import add_noise
-from dpatlas.privacy.optimizers import OPTIMIZERS, optimizer
+from dpatlas.privacy.optimizers import OPTIMIZERS, Optimizer, optimizer
 from dpatlas.privacy.per_record import NetworkGradients, cross_entropy, refuse_unsafe_layers
 from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch, Sampler
@@ -64,7 +64,7 @@ class TrainingPhase:
     clipping: str = "flat"
     max_physical_batch: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, domain in PHASE_DOMAINS.items():
             domain.check(name, getattr(self, name))
         if self.max_physical_batch is not None:
@@ -149,6 +149,8 @@ class PrivateTraining:
         self._began_at: str | None = None
         self._structure: str | None = None
         self._skipped: int | Tensor = 0
+        self._phase: int | None = None
+        self._optimizer: Optimizer | None = None
         check_records(model, x, labels)
         for phase in self.phases:
             if phase.sampler.n != len(x):
@@ -248,8 +250,9 @@ class PrivateTraining:
     def step(self) -> None:
         """One private update."""
         number, phase = self.phase_at(self.steps_done)
-        if number != self._phase:
-            self._start(number)
+        rule = self._optimizer
+        if number != self._phase or rule is None:
+            rule = self._start(number)
         if phase.noise_multiplier and self._claimed != self.repetition:
             self._claim()
         step = self.steps_done
@@ -267,7 +270,7 @@ class PrivateTraining:
             self.on_update(step, clipped.gradients)
         for gradient in clipped.gradients.values():
             gradient.div_(phase.sampler.expected_batch)
-        self._optimizer.step(clipped.gradients)
+        rule.step(clipped.gradients)
         self._average()
         self.steps_done += 1
 
@@ -325,8 +328,8 @@ class PrivateTraining:
         with torch.no_grad():
             for name, value in parameters.items():
                 value.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
-            for name, value in (self.ema or {}).items():
-                value.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
+            for name, average in (self.ema or {}).items():
+                average.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
         self.noise.carry(facts["secret"])
         self._claimed, self._began_at = None, facts["began_at"]
         self.steps_done = facts["steps_done"]
@@ -334,9 +337,9 @@ class PrivateTraining:
         self._skipped = facts["skipped_records"]
         self._phase = None
         if facts["phase"] is not None:
-            self._start(facts["phase"])
-            self._optimizer.steps = facts["optimizer_steps"]
-            self._optimizer.state = {
+            rule = self._start(facts["phase"])
+            rule.steps = facts["optimizer_steps"]
+            rule.state = {
                 name.removeprefix("optimizer/"): torch.from_numpy(value.copy()).to(self.x.device)
                 for name, value in arrays.items()
                 if name.startswith("optimizer/")
@@ -372,14 +375,13 @@ class PrivateTraining:
 
     def _enter_phases(self) -> None:
         """Build every phase's kernel once, so that what cannot be trained is refused at once."""
-        self._phase = self._optimizer = None
         self._parameters: dict[str, nn.Parameter] = {}
         for number, phase in enumerate(self.phases):
             if phase.steps:
                 self._start(number)
         self._phase = None
 
-    def _start(self, number: int) -> None:
+    def _start(self, number: int) -> Optimizer:
         phase = self.phases[number]
         for name, value in self.model.named_parameters():
             value.requires_grad_(any(belongs(name, prefix) for prefix in phase.trainable))
@@ -403,6 +405,7 @@ class PrivateTraining:
             weight_decay=phase.weight_decay,
         )
         self._phase = number
+        return self._optimizer
 
     def _claim(self) -> None:
         """Take the noise of this repetition, or raise InputError if another training did."""
@@ -432,7 +435,7 @@ class PrivateTraining:
             chunk = slice(start, start + size)
             rows, marks = x[chunk], labels[chunk]
             known = constants if constants is None else constants[chunk]
-            if self.augmentation:
+            if self.augmentation and views is not None:
                 rows = self.augmentation.apply(rows, views[chunk])
                 marks = marks.repeat_interleave(self.views)
             part = self.kernel.clipped_sum(rows, marks, phase.max_grad_norm, known)
@@ -443,7 +446,7 @@ class PrivateTraining:
         return total
 
     def _average(self) -> None:
-        if self.ema is None:
+        if self.ema is None or self.ema_decay is None:
             return
         # A short memory at first: the initial weights would stay in it for 1 / (1 - decay) steps.
         decay = min(self.ema_decay, (1 + self.steps_done) / (10 + self.steps_done))
@@ -513,7 +516,7 @@ def _numbered(phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _mechanism(model: nn.Module, phases: Sequence[TrainingPhase]) -> str:
     """In words: update rule, clipping, and what is trained of which network."""
-    texts = {}
+    texts: dict[str, None] = {}
     for phase in phases:
         private = "DP-SGD" if phase.noise_multiplier else "SGD without noise"
         rule = private.replace("SGD", "Adam") if phase.optimizer == "adam" else private
@@ -538,7 +541,8 @@ def kernel_for(
     plain &= not any(
         module._forward_hooks or module._forward_pre_hooks for module in model.modules()
     )
-    if len(layers) == 1 and plain and loss is cross_entropy and views == 1:
+    single = len(layers) == 1 and plain and loss is cross_entropy and views == 1
+    if single and isinstance(layer, nn.Linear):
         return SoftmaxGradients(layer, f"{name}." if name else "")
     return NetworkGradients(model, loss, views, clipping)
 

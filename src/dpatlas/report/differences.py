@@ -7,7 +7,7 @@ between the two.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +104,8 @@ def _known_differences(old: Trace, new: Trace) -> Iterator[Difference]:
             yield from sorted(_fields(name, old[name], new[name]), key=_place_in_data)
         elif name == "features":
             # Not where they lie.
-            sides = ({**each[name], "manifest": None} for each in (old, new))
-            yield from _fields(name, *sides)
+            before, after = ({**each[name], "manifest": None} for each in (old, new))
+            yield from _fields(name, before, after)
         else:
             yield from _fields(name, old[source], new[source])
     shas = [each["sha256"] or each["sha256_in_lineage"] for each in (old, new)]
@@ -147,10 +147,10 @@ def _product_differences(old: Trace, new: Trace) -> Iterator[Difference]:
     if old["kind"] == "claim":
         yield from _claim_differences(old["entry"], new["entry"])
     if old["kind"] == "run":
-        verdicts = (
+        before, after = (
             {each["claim"]: each["verdict"] for each in side["claims"]} for side in (old, new)
         )
-        yield from _fields("verdict", *verdicts)
+        yield from _fields("verdict", before, after)
     if "products" not in old:
         yield from _one_product(old, new)
         return
@@ -188,12 +188,12 @@ def _one_product(old: Trace, new: Trace) -> Iterator[Difference]:
                 "old": each["outputs"][Path(each["file"]).name],
                 "new": each["sha256"],
             }
-    suffixes = [
+    before, after = (
         {Path(name).suffix: digest for name, digest in each["outputs"].items()}
         for each in (old, new)
-    ]
+    )
     if old["kind"] == new["kind"]:
-        yield from _fields("bytes", *suffixes)
+        yield from _fields("bytes", before, after)
 
 
 def _code(old: Trace, new: Trace) -> Iterator[Difference]:
@@ -245,7 +245,7 @@ def _metrics(old: Any, new: Any) -> Iterator[Difference]:
             "new": changed[0][1],
             "values": len(pairs),
             "changed": len(changed),
-            "largest_relative": None if None in gaps else max(gaps),
+            "largest_relative": _largest(gaps),
         }
 
 
@@ -265,7 +265,12 @@ def _relative(a: Any, b: Any) -> float | None:
     return abs(a - b) / max(abs(a), abs(b)) if numbers else None
 
 
-def _paired(old: list[Trace], new: list[Trace]) -> dict[str, list]:
+def _largest(gaps: Sequence[float | None]) -> float | None:
+    known = [gap for gap in gaps if gap is not None]
+    return max(known) if len(known) == len(gaps) else None
+
+
+def _paired(old: list[Trace], new: list[Trace]) -> dict[str, list[Any]]:
     before, after = ({each["id"]: each for each in side} for side in (old, new))
     partner = {name: name for name in before if name in after}
     left, right = (
@@ -285,7 +290,7 @@ def _paired(old: list[Trace], new: list[Trace]) -> dict[str, list]:
                 for count in ("values", "changed"):
                     entry[count] += each[count]
                 gaps = [entry["largest_relative"], each["largest_relative"]]
-                entry["largest_relative"] = None if None in gaps else max(gaps)
+                entry["largest_relative"] = _largest(gaps)
             entry["ids"].append(other)
     return {
         "only_old": [name for name in before if name not in partner],

@@ -270,7 +270,7 @@ def _some_values(tree: Tree, values: Sequence[Any]) -> str:
 
 def _ledgers(tree: Tree, traces: Sequence[Trace], whole: bool = False) -> str | None:
     """The guarantees of the ledgers, each once; everything that they say if `whole`."""
-    texts = {}
+    texts: dict[str, None] = {}
     for trace in traces:
         ledger = trace["ledger"] or {}
         words = ("epsilon", "delta", "guaranteed", "claimed")

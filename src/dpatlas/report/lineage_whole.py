@@ -6,6 +6,7 @@ tier.
 
 import difflib
 from pathlib import Path
+from typing import Any
 
 from dpatlas.core.files import read_json
 from dpatlas.errors import InputError
@@ -46,9 +47,9 @@ def find(target: str, results: Path, tier: str) -> Trace:
         raise InputError(target, "no such file", _near_files(path))
     if not folder.is_dir():
         tiers = sorted(each.name for each in results.glob("*/") if (each / "lineage").is_dir())
-        found = f"no such file, and no results of tier {tier} in {results}"
+        missing = f"no such file, and no results of tier {tier} in {results}"
         allowed = f"--tier {' or '.join(tiers)}" if tiers else "a path, or a name after a run"
-        raise InputError(target, found, allowed)
+        raise InputError(target, missing, allowed)
     near = _near(target, _names(folder))
     allowed = f"{', '.join(near)}; or another name of {KINDS}" if near else f"the name of {KINDS}"
     raise InputError(target, f"no such file or name at tier {folder.name}", allowed)
@@ -139,7 +140,7 @@ def _records(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"runs/*/*/{RECORD}"))
 
 
-def _manifest(folder: Path) -> dict:
+def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     content = read_json(path) if path.is_file() else {}
     return content if isinstance(content, dict) else {}

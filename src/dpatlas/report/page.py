@@ -4,7 +4,7 @@ import base64
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,15 +137,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tier", required=True)
     parser.add_argument("--results", required=True, type=Path, help="the tier's results folder")
     parser.add_argument("--captions", type=Path, help="folder with a NAME.rst per figure and table")
-    parser.add_argument("--errata", type=Path, help="errata.yaml, its schema in schemas/ beside it")
+    parser.add_argument("--errata", type=Path, help="errata.yaml")
     parser.add_argument("--papers", type=Path, default=PRINTED, help="the papers' printed tables")
     parser.add_argument("--output", required=True, type=Path, help="index.html to write")
     parser.add_argument("--show", nargs="*", help="figures and tables to show; all if not given")
     options = parser.parse_args(arguments)
-    found = []
-    if options.errata:
-        schema = options.errata.parent / "schemas" / "errata.schema.yaml"
-        found = read_errata(options.errata, schema)
+    found = read_errata(options.errata) if options.errata else []
     page = build_page(
         options.results,
         options.tier,
@@ -167,13 +164,14 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "number": lambda value: number(str(value)),
         "script_hash": _script_hash,
         "in_words": in_words,
         "duration": duration,
         "json": canonical_json,
     }
+    environment.filters |= filters
     script = Markup((HERE / "page.js").read_text(encoding="utf-8"))
     style = Markup((HERE / "page.css").read_text(encoding="utf-8"))
     environment.globals |= {"script": script, "style": style}

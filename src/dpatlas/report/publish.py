@@ -12,7 +12,7 @@ import json
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -283,7 +283,7 @@ def _days(cost: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _replacing(target: Path):
+def _replacing(target: Path) -> Iterator[Path]:
     """An empty folder that takes the place of `target` at the end, unless something goes wrong."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as temporary:

@@ -17,7 +17,9 @@ class Tree:
         self.full, self.cut = full, False
         self.lines: list[str] = []
 
-    def add(self, label: str, text: str | None, indent: str = "  ", most: int | None = None):
+    def add(
+        self, label: str, text: str | None, indent: str = "  ", most: int | None = None
+    ) -> None:
         """A label and its text, in `most` lines unless the tree is full; no line for no text."""
         if not text:
             return
@@ -28,8 +30,7 @@ class Tree:
         if max(map(len, text.split())) > room:
             self.lines.append(head.rstrip())
             head = margin = f"{indent}  "
-        style = {"break_long_words": False, "break_on_hyphens": False}
-        lines = textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=margin, **style)
+        lines = _wrapped(text, head, margin)
         if most and len(lines) > most and not self.full:
             last = lines[most - 1]
             while len(last) > WIDTH - 4:
@@ -40,9 +41,7 @@ class Tree:
 
     def line(self, text: str, indent: str = "") -> None:
         """Text without a label, its further lines set in."""
-        style = {"break_long_words": False, "break_on_hyphens": False}
-        margins = {"initial_indent": indent, "subsequent_indent": indent + "  "}
-        self.lines += textwrap.wrap(text, WIDTH, **margins, **style)
+        self.lines += _wrapped(text, indent, indent + "  ")
 
     def command(self, words: str | None, indent: str = "  ") -> None:
         """The command that makes it, in lines that a shell takes as they are."""
@@ -68,3 +67,14 @@ class Tree:
     def text(self) -> str:
         """All lines, and how to see more."""
         return "\n".join([*self.lines, *(["", f"  {MORE}"] if self.cut else [])])
+
+
+def _wrapped(text: str, head: str, margin: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=margin,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

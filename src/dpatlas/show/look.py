@@ -5,6 +5,7 @@ Every series differs in marker and line as well as in colour, so that a figure s
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 STYLE = Path(__file__).with_name("dpatlas.mplstyle")
 SINGLE_COLUMN = 3.3
@@ -25,7 +26,7 @@ class Look:
     linestyle: str
 
     @property
-    def line(self) -> dict[str, str]:
+    def line(self) -> dict[str, Any]:
         """Arguments of `plot` without marker and label."""
         return {"color": self.color, "linestyle": self.linestyle}
 

@@ -57,7 +57,7 @@ def draw_points(axes: Axes, look: Look, x: str, rows: list[Row], shift: float = 
     axes.update_datalim(np.column_stack([at, np.ones_like(at)]), updatey=False)
     axes.autoscale_view()
     aside = ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
-    line = {"transform": axes.transData + aside, "color": look.color}
+    line: dict[str, Any] = {"transform": axes.transData + aside, "color": look.color}
     axes.plot(at, value, marker=look.marker, linestyle=look.linestyle, **line)
     draw_bars(axes, x, rows, **line)
     fewer = (used > 0) & (diverged > 0)
@@ -79,7 +79,8 @@ def draw_bars(axes: Axes, x: str, rows: list[Row], **look: Any) -> None:
 
 def draw_band(axes: Axes, x: str, rows: list[Row], color: str) -> None:
     """The interval of every row as one band."""
-    axes.fill_between(*columns(rows, x, "low", "high"), color=color, alpha=BAND_ALPHA, linewidth=0)
+    at, low, high = columns(rows, x, "low", "high")
+    axes.fill_between(at, low, high, color=color, alpha=BAND_ALPHA, linewidth=0)
 
 
 def draw_curve(axes: Axes, look: Look, x: str, rows: list[Row]) -> None:

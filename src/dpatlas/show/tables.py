@@ -41,7 +41,7 @@ class Part:
     headings: tuple[Cell, ...]
     rows: Sequence[tuple[Cell, ...]]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if any(len(row) != len(self.headings) for row in self.rows):
             raise TypeError(f"{self.caption}: every row needs {len(self.headings)} cells")
 
@@ -99,11 +99,11 @@ def _tex(cell: Cell) -> str:
 def _number(cell: Any, power: Callable[[str], str], plus_minus: str) -> str:
     if cell is None:
         return ""
-    if isinstance(cell, Measured) and cell.error is None:
-        cell = cell.mean
     if isinstance(cell, Measured):
-        mean, error = _to_the_error(cell)
-        return f"{power(mean)} {plus_minus} {power(error)}"
+        if cell.error is not None:
+            mean, error = _to_the_error(cell.mean, cell.error)
+            return f"{power(mean)} {plus_minus} {power(error)}"
+        cell = cell.mean
     return power(_four_digits(cell)) if isinstance(cell, float) else str(cell)
 
 
@@ -112,13 +112,13 @@ def _four_digits(value: float) -> str:
     return f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.4g}"
 
 
-def _to_the_error(cell: Measured) -> tuple[str, str]:
+def _to_the_error(mean: float, error: float) -> tuple[str, str]:
     """Mean and error as text, both to the error's second digit where that reads well."""
-    if not 1e-4 <= cell.error < 1e6:
-        return _four_digits(cell.mean), f"{cell.error:.2g}"
-    last = math.floor(math.log10(cell.error)) - 1
+    if not 1e-4 <= error < 1e6:
+        return _four_digits(mean), f"{error:.2g}"
+    last = math.floor(math.log10(error)) - 1
     digits = max(0, -last)
-    return f"{round(cell.mean, -last):.{digits}f}", f"{round(cell.error, -last):.{digits}f}"
+    return f"{round(mean, -last):.{digits}f}", f"{round(error, -last):.{digits}f}"
 
 
 def _tex_power(text: str) -> str:

@@ -75,9 +75,9 @@ def test_a_foreign_or_truncated_checkpoint_is_ignored(data, tmp_path, damage):
     alone = run_main(spec, data, tmp_path / "alone").read_bytes()
     folder = tmp_path / "beside"
     strange = Checkpoints(folder / "checkpoints" / spec.id, {"spec": "another"})
-    strange.save("state", {"weights/head.weight": np.ones((3, 16))}, {"repetition": 0})
+    strange.save("stages", {"weights/head.weight": np.ones((3, 16))}, {"repetition": 0})
     if damage == "truncated":
-        path = folder / "checkpoints" / spec.id / "state.npz"
+        path = folder / "checkpoints" / spec.id / "stages.npz"
         path.write_bytes(path.read_bytes()[:100])
     assert run_main(spec, data, folder).read_bytes() == alone
 
@@ -222,8 +222,8 @@ def test_the_plan_counts_a_network_s_multiplications_and_activations(name):
 
 
 def test_the_smoke_tier_trains_in_the_same_way():
-    block = load_tier("smoke")["audit"]["training"]
-    assert set(block) == set(load_config()["audit"]["training"])
+    block = load_tier("smoke").audit.training.plain()
+    assert set(block) == set(load_config().audit.training.plain())
 
 
 class TestCommand:

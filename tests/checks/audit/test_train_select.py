@@ -72,8 +72,8 @@ def trials(monkeypatch):
     seen = []
     real_training, real_count = selection.Selection._training, selection.right_answers
 
-    def training(self, settings):
-        started = real_training(self, settings)
+    def training(self, trial, settings):
+        started = real_training(self, trial, settings)
         weights = torch.cat([each.flatten() for each in started.model.parameters()])
         seen.append({"settings": settings, "init": weights.clone()})
         return started
@@ -122,7 +122,7 @@ def test_a_killed_selection_keeps_its_secret_number_of_trials(data, tmp_path):
     spec = spec_of(source="os", expected_trials=50.0)
     with killed_at(1, (PrivateTraining, "step")):
         run_main(spec, data, tmp_path)
-    found = dict(np.load(tmp_path / "checkpoints" / spec.id / "state.npz"))
+    found = dict(np.load(tmp_path / "checkpoints" / spec.id / "stages.npz"))
     facts = json.loads(found["__header__"].tobytes())["facts"]
     noise = Noise(spec.digest, "os")
     noise.carry(facts["secret"])
@@ -251,13 +251,14 @@ def test_the_noise_is_calibrated_to_the_epsilon_of_the_selection(data, tmp_path,
 def test_accuracy_is_that_of_the_best_trial_s_model(data, tmp_path, draws, monkeypatch):
     draws(5)
     models = []
-    real = selection.Selection._compare
+    real = selection.Selection._training
 
-    def compare(self, training, settings):
-        real(self, training, settings)
-        models.append((settings, training.model))
+    def training(self, trial, settings):
+        started = real(self, trial, settings)
+        models.append((settings, started.model))
+        return started
 
-    monkeypatch.setattr(selection.Selection, "_compare", compare)
+    monkeypatch.setattr(selection.Selection, "_training", training)
     metrics = read(run_main(spec_of(), data, tmp_path))["metrics"]
     (model,) = [model for settings, model in models if settings == metrics["settings"]]
     content = prepared.load(data.parent)

@@ -73,7 +73,7 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(strokes, tmp_path, m
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     for kill_at in (0, 1, 7, 17):
         folder = tmp_path / f"killed-{kill_at}"
-        with killed_at(kill_at, (Pretraining, "_step")):
+        with killed_at(kill_at, (Pretraining, "step")):
             run_main(spec, strokes, folder)
         assert not (folder / "backbone").exists()
         assert run_main(spec, strokes, folder) == whole

@@ -15,7 +15,7 @@ from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
 from dpatlas.jobs import search
-from dpatlas.jobs.private_plan import DpSgdPlan
+from dpatlas.jobs.private_plan import NO_CLIP, DpSgdPlan
 from dpatlas.models import backbone
 from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_epsilon
 from dpatlas.papers.dp_sgld.formulas.theorems import (
@@ -118,8 +118,8 @@ class TestCalibration:
 
     def test_dp_sgd_meets_its_epsilon_under_its_own_relation(self):
         for relation in ("add_remove", "replace_one"):
-            chosen = DpSgdPlan(Poisson(1000, 100), 50, 1e-5, relation)
-            stated = chosen.stated(chosen.noise_multiplier(1.0))
+            plan = DpSgdPlan(Poisson(1000, 100), 50, 1.0, 1e-5, relation)
+            stated = plan.calibrated(1.0).stated
             assert 0.998 < stated.guaranteed <= 1.0 and stated.relation == relation
 
     def test_the_conditional_bound_is_the_formula_s(self):
@@ -330,7 +330,7 @@ class TestRows:
 
         monkeypatch.setattr(PrivateTraining, "__init__", init)
         run(spec_of("accuracy", max_grad_norm=0.5), data, tmp_path)
-        assert set(seen) == {(False, sgld_regression.NO_CLIP), (True, 0.5)}
+        assert set(seen) == {(False, NO_CLIP), (True, 0.5)}
 
     def test_settings_are_chosen_by_the_validation_records_alone(self, data, tmp_path):
         rows = metrics_of(spec_of("accuracy"), data, tmp_path)["rows"]
@@ -412,15 +412,15 @@ def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monk
 def test_noise_of_the_operating_system_stays_one_secret_over_a_resume(data, tmp_path, monkeypatch):
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     spec = spec_of("accuracy", schedule="constant", noise_source="os")
-    seen, real_row = [], search.Search._row
+    seen, real_arm = [], search.Search._arm
 
-    def row(search, arm):
+    def counted_arm(search, arm):
         seen.append(search.noise.secret)
         if len(seen) == 2:
             raise Killed
-        return real_row(search, arm)
+        return real_arm(search, arm)
 
-    monkeypatch.setattr(search.Search, "_row", row)
+    monkeypatch.setattr(search.Search, "_arm", counted_arm)
     with pytest.raises(Killed):
         run(spec, data, tmp_path)
     record = run(spec, data, tmp_path)

@@ -14,9 +14,9 @@ from dpatlas.core import seeds
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
+from dpatlas.jobs.private_plan import NO_CLIP
 from dpatlas.models import backbone
 from dpatlas.models.network import Network
-from dpatlas.papers.dp_sgld.jobs.regression import NO_CLIP
 from dpatlas.privacy.training import PrivateTraining
 
 # Accounting for batches without replacement takes seconds a calibration.

@@ -118,6 +118,6 @@ def test_the_second_layer_s_worst_place_is_the_end_of_the_range_at_the_smallest_
 
 
 def test_the_links_of_the_world_are_those_of_the_config():
-    given = load_config()["feature_learning"]["links"]
+    given = load_config().feature_learning.links
     found = {name: link(given[name]) for name in given}
     assert {name: (each.degree, each.information_exponent) for name, each in found.items()} == LINKS

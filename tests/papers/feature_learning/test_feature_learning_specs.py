@@ -3,7 +3,7 @@ import copy
 import pytest
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, load_tier
+from dpatlas.config.load import load_config, load_tier, read_config, validate
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.settings import AXES, KEY, device, groups, memory_mb, settings
@@ -13,7 +13,7 @@ BASE = {"link": "mixed", "d": 64, "n": 20_000, "p": 128, "epsilon": 2}
 
 @pytest.fixture(scope="module")
 def config():
-    return load_config()
+    return read_config()
 
 
 def changed(config, change):
@@ -23,12 +23,16 @@ def changed(config, change):
     return copied
 
 
+def groups_of(config):
+    return groups(validate(config))
+
+
 def ids(config):
-    return [spec.id for specs in groups(config).values() for spec in specs]
+    return [spec.id for specs in groups_of(config).values() for spec in specs]
 
 
 def test_every_link_runs_along_n_and_the_base_link_along_the_other_axes(config):
-    block, found = config[KEY], groups(config)
+    block, found = config[KEY], groups_of(config)
     assert [(s.fields["link"], s.fields["axis"]) for s in found["links"]] == [
         (name, "n") for name in block["links"]
     ]
@@ -47,7 +51,9 @@ def test_a_job_is_named_after_its_link_and_axis_once(config):
     names = [name.rpartition("-")[0] for name in ids(config)]
     assert names == ["mixed-n", "odd-n", "even-n", "mixed-p", "mixed-d", "mixed-epsilon", "table"]
     assert len(set(ids(config))) == len(names)
-    assert {spec.id for spec in Atlas(config).specs.values() if spec.key == KEY} == set(ids(config))
+    assert {spec.id for spec in Atlas(validate(config)).specs.values() if spec.key == KEY} == set(
+        ids(config)
+    )
 
 
 def test_an_axis_or_table_without_values_makes_no_job(config):
@@ -55,7 +61,7 @@ def test_an_axis_or_table_without_values_makes_no_job(config):
         block["sweeps"].update(p=[], epsilon=[])
         block["table"] = []
 
-    found = groups(changed(config, less))
+    found = groups_of(changed(config, less))
     assert [spec.fields["axis"] for spec in found["axes"]] == ["d"]
     assert found["table"] == []
 
@@ -152,7 +158,7 @@ def test_whole_numbers_and_their_reals_are_one_run(config):
 )
 def test_settings_that_cannot_go_together_are_refused_before_any_job(config, change, words):
     with pytest.raises(InputError) as caught:
-        Atlas(changed(config, change))
+        Atlas(validate(changed(config, change)))
     assert str(caught.value).startswith(words)
     assert "\n" not in str(caught.value)
 
@@ -180,7 +186,7 @@ def test_settings_that_cannot_go_together_are_refused_before_any_job(config, cha
         ({"rate": 1.0}, "feature_learning.rate: found"),
     ],
 )
-def test_the_schema_refuses_by_key_in_one_line(change, words):
+def test_values_outside_their_ranges_are_refused_in_one_line(change, words):
     with pytest.raises(InputError) as caught:
         load_config(changes={KEY: change})
     assert str(caught.value).startswith(words)
@@ -188,14 +194,14 @@ def test_the_schema_refuses_by_key_in_one_line(change, words):
 
 
 def test_jobs_run_on_the_cpu_alone_and_need_no_data(config):
-    for specs in groups(config).values():
+    for specs in groups_of(config).values():
         for spec in specs:
             assert device(spec, "cuda") == device(spec, "auto") == "cpu"
             assert not {"data", "public_data"} & set(spec.fields)
 
 
 def test_another_base_renews_no_figure_by_itself(config):
-    assert settings(config) == {}
+    assert settings(validate(config)) == {}
 
 
 def with_points(*points, runs=5):

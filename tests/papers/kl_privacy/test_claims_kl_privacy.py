@@ -1,12 +1,13 @@
 """Every rule against runs whose truth is known, through the committed claims.yaml."""
 
-import copy
+import dataclasses
 import itertools
 import math
 
 import numpy as np
 import pytest
 from committed_claims import CLAIMS
+from kl_sample_records import INITS, constants_record, linearized_record, training_record
 
 from dpatlas.evidence.claims import (
     INCONCLUSIVE,
@@ -17,7 +18,6 @@ from dpatlas.evidence.claims import (
 )
 from dpatlas.evidence.comparisons import PaperRecords
 
-INITS = ("lecun", "he", "ntk", "xavier")
 LEVEL = {"lecun": 1.0, "xavier": 1.5, "he": 10.0, "ntk": 20.0}
 HORIZONS = {"early": 8, "short": 16, "long": 40}
 STEPS, RUNS, LR, SIGMA = 40, 6, 0.01, 0.1
@@ -35,79 +35,19 @@ def depth_factor(init, depth, step):
     return math.exp(depth / 4)
 
 
-def training(init, depth, width, curve, noise=0.01, **metrics):
-    draws = np.random.default_rng([INITS.index(init), depth, width]).normal(0, noise, RUNS)
-    kl = np.array(
-        [[curve(step) * math.exp(draw) for draw in draws] for step in range(1, STEPS + 1)]
-    )
-    return {
-        "id": f"{init}-d{depth}-w{width}",
-        "spec": {
-            "kind": "training",
-            "init": init,
-            "depth": depth,
-            "width": width,
-            "lr": LR,
-            "sigma": SIGMA,
-            "steps": STEPS,
-            "runs": RUNS,
-            "seed": 0,
-        },
-        "metrics": {
-            "diverged": [None] * RUNS,
-            "kl": {"worst": kl.mean(1).tolist(), "run_max": kl.tolist()},
-            **metrics,
-        },
-    }
-
-
-def linearized(init):
-    draws = np.random.default_rng(INITS.index(init)).normal(0, 0.01, (3, RUNS))
-    steps = [1, 5, 20]
-    rows = [
-        {
-            "depth": depth,
-            "shown_steps": steps,
-            "kl_worst_runs": [[0.4 * step * math.exp(d) for d in draws[row]] for step in steps],
-            "kl_bound": [float(step) for step in steps],
-            "BR_over_n_runs": (40 * np.exp(draws[row])).tolist(),
-            "sphere": {"BR_over_n_runs": (40 * np.exp(draws[row])).tolist()},
-        }
-        for row, depth in enumerate((2, 4, 6))
-    ]
-    return {
-        "id": f"linearized-{init}",
-        "spec": {"kind": "linearized", "init": init, "seed": 0},
-        "metrics": {"depths": rows},
-    }
+def training(init, depth, width, curve, **fields):
+    sizes = {"steps": STEPS, "runs": RUNS, "lr": LR, "sigma": SIGMA}
+    return training_record(init, depth, width, curve=curve, noise=0.01, **sizes, **fields)
 
 
 def bounds(init):
     # Far below the first term of Lemma 3.2, 2 T gap / (4 sigma^2).
-    gap = 0.5
-    return training(
-        init,
-        4,
-        16,
-        lambda step: 0.5 * LR * step * gap / (4 * SIGMA**2),
-        n_train=100,
-        parameters=500,
-        gradient_gap_at_start=gap,
-        gradient_norm2_at_start=2.0,
-        probe={
-            "steps": [1, 2, 4],
-            "gradient_change": [[0.1, 0.2, 0.3]] * RUNS,
-            "distance": [[0.1, 0.2, 0.4]] * RUNS,
-        },
-    )
+    gap = training_record(init).metrics.gradient_gap_at_start
+    return training(init, 4, 16, lambda step: 0.5 * LR * step * gap / (4 * SIGMA**2))
 
 
 def world():
     """Groups of records in which every claim is true."""
-    constants = [
-        {"init": i, "depth": d, "B": 50.0, "mean": 50.5, "standard_error": 0.4, "draws": 2000}
-        for i, d in itertools.product(INITS, (2, 4))
-    ]
     return {
         "epochs": [training(i, 3, 16, lambda s, i=i: LEVEL[i] * growth(s)) for i in INITS],
         "depth": [
@@ -119,8 +59,8 @@ def world():
             for i, w in itertools.product(INITS, (8, 16, 32))
         ],
         "bounds": [bounds(i) for i in INITS],
-        "linearized": [linearized(i) for i in INITS],
-        "constants": [{"id": "constants", "spec": {}, "metrics": {"rows": constants}}],
+        "linearized": [linearized_record(i, (2, 4, 6), RUNS, noise=0.01) for i in INITS],
+        "constants": [constants_record()],
     }
 
 
@@ -134,20 +74,26 @@ def find(groups, group, init, **spec):
     (record,) = (
         record
         for record in groups[group]
-        if record["spec"]["init"] == init and spec.items() <= record["spec"].items()
+        if record.spec.init == init
+        and all(getattr(record.spec, name) == value for name, value in spec.items())
     )
     return record
 
 
+def replace(groups, group, record, other):
+    """Put another record in the place of one."""
+    groups[group][groups[group].index(record)] = other
+
+
 def scale(groups, group, init, factor, noise=0.0, **spec):
     """Multiply KL at step s by factor(s), and spread the runs."""
-    kl = find(groups, group, init, **spec)["metrics"]["kl"]
+    kl = find(groups, group, init, **spec).metrics.kl
     draws = np.random.default_rng(9).normal(0, noise, RUNS)
     for index in range(STEPS):
-        kl["worst"][index] *= factor(index + 1)
-        kl["run_max"][index] = [
+        kl.worst[index] *= factor(index + 1)
+        kl.run_max[index] = [
             value * factor(index + 1) * math.exp(draw)
-            for value, draw in zip(kl["run_max"][index], draws, strict=True)
+            for value, draw in zip(kl.run_max[index], draws, strict=True)
         ]
 
 
@@ -199,22 +145,23 @@ def above_lemma(groups):
 
 
 def above_corollary(groups):
-    rows = find(groups, "linearized", "ntk")["metrics"]["depths"]
-    rows[1]["kl_worst_runs"][2] = [200.0 + run for run in range(RUNS)]
+    rows = find(groups, "linearized", "ntk").metrics.depths
+    rows[1].kl_worst_runs[2] = [200.0 + run for run in range(RUNS)]
 
 
 def monte_carlo_is_off(groups):
-    groups["constants"][0]["metrics"]["rows"][3]["mean"] = 60.0
+    rows = groups["constants"][0].metrics.rows
+    rows[3] = rows[3].model_copy(update={"mean": 1.2 * rows[3].B})
 
 
 def product_halves_per_layer(groups):
-    for row in find(groups, "linearized", "lecun")["metrics"]["depths"]:
-        row["BR_over_n_runs"] = [value / 2 ** row["depth"] for value in row["BR_over_n_runs"]]
+    for row in find(groups, "linearized", "lecun").metrics.depths:
+        row.BR_over_n_runs[:] = [value / 2**row.depth for value in row.BR_over_n_runs]
 
 
 def product_halves_per_layer_on_the_sphere(groups):
-    for row in find(groups, "linearized", "xavier")["metrics"]["depths"]:
-        row["sphere"]["BR_over_n_runs"] = [40 / 2 ** row["depth"] * (1 + r / 99) for r in range(8)]
+    for row in find(groups, "linearized", "xavier").metrics.depths:
+        row.sphere.BR_over_n_runs[:] = [40 / 2**row.depth * (1 + r / 99) for r in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -305,30 +252,29 @@ def test_to_refute_the_error_is_shared_over_the_comparisons_too():
 def test_a_diverged_run_makes_what_needs_it_inconclusive_and_is_named(group, init, where, touched):
     groups = world()
     record = find(groups, group, init, **where)
-    record["metrics"]["diverged"][2] = 17
-    record["metrics"]["kl"]["run_max"] = [
-        runs[:2] + runs[3:] for runs in record["metrics"]["kl"]["run_max"]
-    ]
+    record.metrics.diverged[2] = 17
+    for runs in record.metrics.kl.run_max:
+        del runs[2]
     rows = verdicts(groups)
     changed = {name: row for name, row in rows.items() if row["verdict"] != REPRODUCED}
     assert set(changed) == touched
     assert {row["verdict"] for row in changed.values()} == {INCONCLUSIVE}
     parts = [row for name, row in changed.items() if name[-1].isalpha() or name == "kl-2"]
-    assert all(f"1 of {RUNS} runs of {record['id']} diverged" in row["note"] for row in parts)
+    assert all(f"1 of {RUNS} runs of {record.id} diverged" in row["note"] for row in parts)
     assert all(row["runs"] == RUNS - 1 for row in parts)
 
 
 def test_a_condition_of_which_all_runs_diverged_is_inconclusive():
     groups = world()
     record = find(groups, "depth", "he", depth=6)
-    record["metrics"] = {"diverged": [3] * RUNS, "kl": None}
+    replace(groups, "depth", record, training_record("he", 6, 16, runs=RUNS, diverged=RUNS))
     assert verdicts(groups)["kl-4a"]["verdict"] == INCONCLUSIVE
 
 
 def test_kl_of_zero_is_inconclusive_and_not_an_infinite_fall():
     groups = world()
     record = find(groups, "depth", "lecun", depth=6)
-    record["metrics"]["kl"]["run_max"][15][0] = 0.0
+    record.metrics.kl.run_max[15][0] = 0.0
     row = verdicts(groups)["kl-4b"]
     assert row["verdict"] == INCONCLUSIVE
     assert "zero" in row["note"]
@@ -347,7 +293,7 @@ def test_a_group_that_the_config_lacks_is_not_run(group):
 
 def test_an_init_that_the_config_lacks_is_not_run_and_the_others_are():
     groups = {
-        name: [r for r in records if r["spec"].get("init") != "ntk"]
+        name: [record for record in records if getattr(record.spec, "init", None) != "ntk"]
         for name, records in world().items()
     }
     rows = verdicts(groups)
@@ -358,7 +304,7 @@ def test_an_init_that_the_config_lacks_is_not_run_and_the_others_are():
 
 def test_a_sweep_without_interior_and_a_run_too_short_for_a_horizon_are_not_run():
     groups = world()
-    groups["depth"] = [r for r in groups["depth"] if r["spec"]["depth"] != 4]
+    groups["depth"] = [record for record in groups["depth"] if record.spec.depth != 4]
     rows = verdicts(groups, {**HORIZONS, "long": STEPS + 1})
     assert rows["kl-4b"]["verdict"] == NOT_RUN
     assert rows["kl-4a"]["verdict"] == REPRODUCED
@@ -370,10 +316,11 @@ def test_conditions_with_other_seeds_are_not_taken_as_pairs():
     for init in INITS:
         scale(groups, "epochs", init, lambda step: 1.0, noise=1.0)
     paired = verdicts(groups)["kl-2"]
-    apart = copy.deepcopy(groups)
-    find(apart, "epochs", "lecun")["spec"]["seed"] = 1
-    find(apart, "epochs", "xavier")["spec"]["seed"] = 2
-    unpaired = verdicts(apart)["kl-2"]
+    for seed, init in ((1, "lecun"), (2, "xavier")):
+        record = find(groups, "epochs", init)
+        spec = record.spec.model_copy(update={"seed": seed})
+        replace(groups, "epochs", record, dataclasses.replace(record, spec=spec))
+    unpaired = verdicts(groups)["kl-2"]
     # The noise is shared by run: only pairs can subtract it.
     assert paired["verdict"] == REPRODUCED
     assert unpaired["verdict"] == INCONCLUSIVE

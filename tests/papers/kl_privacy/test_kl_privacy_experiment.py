@@ -65,7 +65,7 @@ def test_a_stranger_s_checkpoint_is_ignored(training_spec, data_folder, tmp_path
     alone = run_main(spec, data_folder, tmp_path / "alone").read_bytes()
     folder = tmp_path / "beside"
     stranger = Checkpoints(folder / "checkpoints" / spec.id, {"spec": "another"})
-    stranger.save("run-0", {"kl": np.ones((12, 16))}, {"wall_s": 0.0, "cpu_s": 0.0})
+    stranger.save("run-0", {"kl": np.ones((12, 16))}, {"facts": {}})
     assert run_main(spec, data_folder, folder).read_bytes() == alone
 
 

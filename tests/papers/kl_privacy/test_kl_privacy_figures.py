@@ -5,8 +5,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from dpatlas.papers.kl_privacy.figures.dispatch import FIGURES, TABLES
-from figure_samples import drawn_lines, in_style, shown_rows, smallest_text
+from figure_samples import drawn_lines, in_style, maker, names_of, shown_rows, smallest_text
 from kl_sample_records import (
     INITS,
     PAIR,
@@ -25,6 +24,7 @@ from dpatlas.papers.kl_privacy.formulas.theorems import lazy_distance, lazy_dist
 from dpatlas.papers.kl_privacy.gradient_norms import drift_constants
 from dpatlas.show import look
 
+FIGURES = names_of("kl_privacy", "figure")
 X_AXIS = {
     "kl_vs_epochs": "step",
     "kl_vs_depth": "depth",
@@ -40,7 +40,7 @@ GUIDES = {"kl_vs_epochs": 1}
 
 def show(name, records=None, settings=SETTINGS):
     records = RECORDS[name]() if records is None else records
-    return in_style(FIGURES[name], records, settings)
+    return in_style(maker(name), records, settings)
 
 
 def band_corners(figure):
@@ -85,15 +85,15 @@ def test_kl_is_the_worst_record_with_its_stored_interval_at_each_horizon():
         if row["quantity"] == "kl_worst"
     }
     for record in records:
-        fields, kl = record["spec"], record["metrics"]["kl"]
+        spec, kl = record.spec, record.metrics.kl
         for name in ("short", "long"):
-            row, step = rows[fields["init"], fields["depth"], name], SETTINGS["horizons"][name]
+            row, step = rows[spec.init, spec.depth, name], SETTINGS["horizons"][name]
             assert (row["value"], row["low"], row["high"]) == (
-                kl["worst"][step - 1],
-                kl["low"][step - 1],
-                kl["high"][step - 1],
+                kl.worst[step - 1],
+                kl.low[step - 1],
+                kl.high[step - 1],
             )
-            assert row["runs"] == [record["id"]]
+            assert row["runs"] == [record.id]
 
 
 def test_conditions_that_lost_runs_are_marked_and_named():
@@ -135,8 +135,8 @@ def test_conditions_that_lost_all_runs_have_no_value_and_a_cross():
 @pytest.mark.parametrize("name", ["kl_vs_epochs", "kl_vs_width", "kl_bounds"])
 def test_a_figure_without_any_surviving_run_says_so(name):
     records = [
-        training_record(**{**record["spec"], "diverged": RUNS})
-        if record["spec"]["kind"] == "training"
+        training_record(record.spec.init, width=record.spec.width, diverged=RUNS)
+        if record.kind == "training"
         else record
         for record in RECORDS[name]()
     ]
@@ -168,13 +168,13 @@ def test_bounds_follow_lemma_and_corollary_under_both_conventions():
     shown = show("kl_bounds")
     rows = {(row["init"], row["network"], row["quantity"], row["step"]): row for row in shown.rows}
     for record in RECORDS["kl_bounds"]():
-        init, kind = record["spec"]["init"], record["spec"]["kind"]
-        if kind == "training":
+        init = record.spec.init
+        if record.kind == "training":
             network, steps = "trained", range(1, 9)
             bound = [drift_constants(record).kl_bound(1e-3 * k, "exact") for k in steps]
         else:
-            middle = record["metrics"]["depths"][1]
-            network, steps, bound = "linearized", middle["shown_steps"], middle["kl_bound"]
+            middle = record.metrics.depths[1]
+            network, steps, bound = "linearized", middle.shown_steps, middle.kl_bound
             paper = [rows[init, network, "bound_paper", step]["value"] for step in steps]
             np.testing.assert_allclose(paper, 2 * np.array(bound))
         exact = [rows[init, network, "bound_exact", step]["value"] for step in steps]
@@ -187,7 +187,7 @@ def test_bounds_follow_lemma_and_corollary_under_both_conventions():
 def test_a_bound_that_leaves_the_axis_is_cut_and_said_to_be():
     steep = [training_record(init, lr=5.0) for init in PAIR]
     figure = show("kl_bounds", [*steep, *RECORDS["kl_tradeoff"]()]).figure
-    largest = max(2 * record["metrics"]["kl"]["worst"][-1] for record in steep)
+    largest = max(2 * record.metrics.kl.worst[-1] for record in steep)
     for axes in figure.axes[: len(PAIR)]:
         assert axes.get_ylim()[1] == pytest.approx(1e4 * largest)
         assert any("off axis" in text.get_text() for text in axes.texts)
@@ -196,9 +196,8 @@ def test_a_bound_that_leaves_the_axis_is_cut_and_said_to_be():
 def test_tradeoff_gives_mean_and_t_interval_of_the_runs():
     record = linearized_record("he")
     rows = show("kl_tradeoff", [record]).rows
-    found = record["metrics"]["depths"][0]
     (row,) = (row for row in rows if row["depth"] == 2 and row["quantity"] == "excess_risk")
-    values = np.array(found["excess_risk_runs"])
+    values = np.array(record.metrics.depths[0].excess_risk_runs)
     half = 4.302652729911275 * values.std(ddof=1) / math.sqrt(3)
     np.testing.assert_allclose(
         [row["value"], row["low"], row["high"]],
@@ -207,7 +206,7 @@ def test_tradeoff_gives_mean_and_t_interval_of_the_runs():
 
 
 def test_the_table_has_every_init_and_the_distance_formulas_at_the_records_settings():
-    rows = TABLES["kl_constants"](RECORDS["kl_constants"](), SETTINGS).rows
+    rows = show("kl_constants").rows
     symbols = [row for row in rows if row["part"] == "symbols"]
     assert [row["init"] for row in symbols] == list(INITS)
     distances = [row for row in rows if row["part"] == "R"]

@@ -14,9 +14,8 @@ from small_jobs import labelled
 from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
-from dpatlas.jobs import job
+from dpatlas.jobs import job, private_plan
 from dpatlas.papers.lp_fft.jobs import dispatch as lp_fft
-from dpatlas.papers.lp_fft.jobs import strategies as lpfft_strategies
 from dpatlas.papers.lp_fft.settings import takes_features
 from dpatlas.privacy import accounting, ledger
 from dpatlas.privacy.training import PrivateTraining
@@ -163,7 +162,7 @@ def accounted_once():
         return known(tuple(phases), delta, relation, accountant)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (lpfft_strategies, ledger):
+        for module in (private_plan, ledger):
             patch.setattr(module, "guarantee", remembered)
         yield remembered
 

@@ -25,9 +25,9 @@ from small_jobs import counted, killed_at
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
+from dpatlas.jobs.private_plan import NO_CLIP
 from dpatlas.models import backbone
 from dpatlas.papers.lp_fft.jobs.networks import features_of, knn_accuracy
-from dpatlas.papers.lp_fft.jobs.strategies import NO_CLIP
 from dpatlas.privacy.training import PrivateTraining
 
 CONDITIONS = [(1.0, "fft"), (1.0, "lp-fft"), (4.0, "fft"), (4.0, "lp-fft")]

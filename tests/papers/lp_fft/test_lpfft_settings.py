@@ -24,9 +24,10 @@ from small_jobs import counted, killed_at
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.errors import InputError
+from dpatlas.jobs.private_plan import NO_CLIP
 from dpatlas.models import backbone
 from dpatlas.papers.lp_fft.jobs import strategies as lpfft_strategies
-from dpatlas.papers.lp_fft.jobs.strategies import NO_CLIP, arms_of
+from dpatlas.papers.lp_fft.jobs.strategies import arms_of
 from dpatlas.privacy.training import PrivateTraining
 
 LORA = {"strategies": ["lp", "lora", "lp-lora"], "shares": [0.5], "lora_rank": 2}

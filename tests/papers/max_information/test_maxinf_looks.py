@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from dpatlas.config.load import load_config, load_tier
+from dpatlas.config.load import load_config, read_config, read_tier, validate
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
@@ -18,7 +18,7 @@ from dpatlas.papers.max_information.looks import (
 from dpatlas.papers.max_information.selection import settings_of
 from dpatlas.papers.max_information.settings import KEY, groups
 
-CONFIG = load_config()
+CONFIG = read_config()
 REGISTER = CONFIG[KEY]["looks"]
 DIGITS, FONTS = CONFIG[KEY]["certificates"]["sets"]
 # Entries are added to this list as they are to the register; none of them ever changes.
@@ -40,7 +40,8 @@ def changed(chosen, **grid):
 
 def fields(chosen, config=CONFIG):
     """Of the set's first job."""
-    jobs = groups({**config, KEY: {**config[KEY], "certificates": with_set(config, chosen)}})
+    changed = {**config, KEY: {**config[KEY], "certificates": with_set(config, chosen)}}
+    jobs = groups(validate(changed))
     return jobs["certificates"][0].fields
 
 
@@ -88,7 +89,7 @@ def test_another_selection_is_new_records_for_generated_sets_alone():
 
 @pytest.mark.parametrize("tier", ["embedded", "workstation"])
 def test_every_published_set_is_in_the_register(tier):
-    config = load_tier(tier)
+    config = read_tier(tier)
     for chosen in config[KEY]["certificates"]["sets"]:
         assert looks_of(config[KEY]["looks"], chosen, config["seed"])["registered"]
 
@@ -126,14 +127,15 @@ def test_new_tuples_and_taus_are_counted_beside_the_old_ones():
 def test_a_config_of_ones_own_adds_to_the_register_and_takes_nothing_away(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("tier: mine\nmax_information: {looks: {}}\n")
-    assert load_config([path])[KEY]["looks"] == REGISTER
+    assert load_config([path]).max_information.plain("looks") == {"looks": REGISTER}
     path.write_text("tier: mine\nmax_information: {looks: {digits-1: null}}\n")
     with pytest.raises(InputError, match=r"looks\.digits-1"):
         load_config([path])
     own = {**copy.deepcopy(REGISTER["digits-2"]), "seed": 5, "then": "mine"}
-    config = load_config(changes={KEY: {"looks": {"mine": own}}})
-    assert list(config[KEY]["looks"]) == [*REGISTER, "mine"]
-    assert looks_of(config[KEY]["looks"], DIGITS, 5)["number"] == 3
+    changes = {KEY: {"looks": {"mine": own}}}
+    assert list(load_config(changes=changes).max_information.looks) == [*REGISTER, "mine"]
+    looks = read_config(changes=changes)[KEY]["looks"]
+    assert looks_of(looks, DIGITS, 5)["number"] == 3
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dpatlas.core.seeds import generator, seed
 from dpatlas.data.definitions import DataSet, Drawn, Scaling
 from dpatlas.data.prepared import content_sha256
 from dpatlas.data.sources import Images
+from dpatlas.errors import InputError
 
 # Images are drawn this many at a time; part of the definition of record i.
 BLOCK = 256
@@ -71,6 +72,8 @@ def records(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pixels (count, pixels) uint8 and labels (count,) int64 of one part."""
     source = data_set.drawn
+    if source is None:
+        raise InputError("data set", repr(data_set.name), "a generated one")
     of_source = np.array([source.classes.index(each) for each in classes])
     pixels = np.empty((count, math.prod(source.image_shape)), np.uint8)
     labels = np.empty(count, np.int64)

@@ -144,7 +144,7 @@ def _outline(font: str, character: str) -> list[np.ndarray]:
 
     path = Path(get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
     text = TextPath((0, 0), character, size=100, prop=FontProperties(fname=path))
-    return [polygon * [1, -1] for polygon in text.to_polygons()]
+    return [np.asarray(polygon) * [1, -1] for polygon in text.to_polygons()]
 
 
 def _filled(polygons: list[np.ndarray]) -> np.ndarray:

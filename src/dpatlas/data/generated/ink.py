@@ -1,5 +1,8 @@
 """From a field of distances on the 32 x 32 bitmap to an 8 x 8 image of block counts."""
 
+import functools
+import operator
+
 import numpy as np
 
 from dpatlas.data.generated.warps import BITMAP
@@ -30,8 +33,8 @@ def block_counts(draws: np.random.Generator, depth: np.ndarray) -> np.ndarray:
     white *= np.float32(WHITE_DEVIATION)
     depth += white
     ink = (depth > 0).view(np.uint8)
-    rows = sum(ink[start::BLOCK] for start in range(BLOCK))
-    counts = sum(rows[:, start::BLOCK] for start in range(BLOCK))
+    sums = functools.reduce(operator.add, (ink[start::BLOCK] for start in range(BLOCK)))
+    counts = functools.reduce(operator.add, (sums[:, start::BLOCK] for start in range(BLOCK)))
     return np.ascontiguousarray(counts.reshape(SIDE * SIDE, images).T)
 
 

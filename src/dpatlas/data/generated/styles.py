@@ -142,7 +142,7 @@ def coloured(draws: np.random.Generator, shown: np.ndarray) -> np.ndarray:
     """Grey levels uint8; a channel's mean and the contrast are the image's and no class's."""
     channels, images = shown.shape[0], shown.shape[-1]
     level = draws.uniform(*MEAN_LEVEL, images) + TINT * draws.standard_normal((channels, images))
-    deviation = draws.uniform(*DEVIATION, images).astype(np.float32)
+    deviation = draws.uniform(*DEVIATION, (images,)).astype(np.float32)
     centred = shown - shown.mean((1, 2), keepdims=True)
     pixels = deviation * scaled(centred) + level.astype(np.float32)[:, None, None]
     return np.rint(np.clip(pixels, 0, 255)).astype(np.uint8)

@@ -89,7 +89,11 @@ def render(surfaces: Surfaces, side: int) -> np.ndarray:
 
 
 def _grid(
-    x: np.ndarray, y: np.ndarray, angle: np.ndarray, scale: np.ndarray, offset: np.ndarray
+    x: np.ndarray,
+    y: np.ndarray,
+    angle: np.ndarray,
+    scale: np.ndarray,
+    offset: np.ndarray | np.float32,
 ) -> np.ndarray:
     """(2, rows, columns, images): turned by `angle` and scaled, what lies at columns x and rows y.
 
@@ -119,9 +123,9 @@ def photograph(draws: np.random.Generator, shown: np.ndarray) -> np.ndarray:
     padded = np.pad(shown, [(0, 0), (1, 1), (1, 1), (0, 0)], mode="edge")
     rows = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
     blurred = (rows[:, :, :-2] + 2 * rows[:, :, 1:-1] + rows[:, :, 2:]) / 16
-    weight = draws.uniform(0, BLUR, images).astype(np.float32)
+    weight = draws.uniform(0, BLUR, (images,)).astype(np.float32)
     shown += weight * (blurred - shown)
-    grain = draws.uniform(0, GRAIN, images).astype(np.float32)
+    grain = draws.uniform(0, GRAIN, (images,)).astype(np.float32)
     shown += grain * draws.standard_normal(shown.shape, dtype=np.float32)
     return np.rint(np.clip(shown, 0, 255)).astype(np.uint8)
 

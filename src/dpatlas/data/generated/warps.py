@@ -95,7 +95,7 @@ def place(
     """
     images = x.shape[1]
     normals = draws.standard_normal((5, images), dtype=np.float32)
-    limit = draws.uniform(*WIDTH, images).astype(np.float32)
+    limit = draws.uniform(*WIDTH, (images,)).astype(np.float32)
     matrix = _shape_matrix(*normals[:3])
     turned = Placement(matrix, np.zeros((2, images), np.float32)).to_pixels(x, y)
     x, y = turned

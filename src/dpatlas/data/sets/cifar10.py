@@ -9,6 +9,7 @@ import re
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import numpy as np
 
@@ -16,7 +17,15 @@ from dpatlas.core.canonical import sha256
 from dpatlas.data.bounded import Bounded, check_size, jpeg, read_file
 from dpatlas.data.cifar import Layout
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
-from dpatlas.data.official import DAMAGED, damaged, first_copy, folders, stack
+from dpatlas.data.official import (
+    DAMAGED,
+    damaged,
+    first_copy,
+    folders,
+    matched,
+    member_bytes,
+    stack,
+)
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
@@ -84,7 +93,7 @@ def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
     }
     source = first_copy(marks, folders(places, data_set.name))
     if source is not None and source.kind == JPEG_FOLDER:
-        return Source(JPEG_FOLDER, source.path.parents[1])
+        return Source(JPEG_FOLDER, source.required_path.parents[1])
     return source
 
 
@@ -97,7 +106,7 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     """
     readers = {JPEG_TAR: _read_tar, JPEG_FOLDER: _read_folder}
     if source.kind in readers:
-        return readers[source.kind](source.path, data_set, classes)
+        return readers[source.kind](source.required_path, data_set, classes)
     return LAYOUT.read(source, data_set, classes)
 
 
@@ -105,11 +114,11 @@ def _read_tar(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
     def members() -> Iterator[tuple[str, bytes]]:
         with lzma.open(path) as stream:
             bounded = Bounded(stream, LARGEST_TAR, str(path))
-            with tarfile.open(fileobj=bounded, mode="r|") as archive:
+            with tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r|") as archive:
                 for member in archive:
                     if member.isreg() and _is_wanted(member.name, classes):
                         check_size(f"{path}: {member.name}", member.size, LARGEST_MEMBER)
-                        yield member.name, archive.extractfile(member).read()
+                        yield member.name, member_bytes(archive, member)
 
     try:
         splits = _from_images(path, members(), data_set, classes)
@@ -156,7 +165,7 @@ def _from_images(
         (split, name): {} for split in ("train", "test") for name in classes
     }
     for name, content in files:
-        match = IMAGE_NAME.fullmatch(name)
+        match = matched(IMAGE_NAME, name)
         images = found[match["split"], match["label"]]
         if match["number"] in images:
             raise InputError(f"{path}: {name}", "this image a second time", "every image once")

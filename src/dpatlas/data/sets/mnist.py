@@ -85,11 +85,12 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     size, or a content whose md5 is not the official one.
     """
     codes = [data_set.classes.index(name) for name in classes]
+    folder = source.required_path.parent
     splits = {}
     for split, per_class in data_set.counts.items():
         shape = (sum(per_class), *data_set.image_shape[1:])
-        pixels = _read_idx(source.path.parent, IMAGES[split], shape, data_set)
-        labels = _read_idx(source.path.parent, LABELS[split], shape[:1], data_set)
+        pixels = _read_idx(folder, IMAGES[split], shape, data_set)
+        labels = _read_idx(folder, LABELS[split], shape[:1], data_set)
         members = [np.flatnonzero(labels == code) for code in codes]
         positions = np.repeat(np.arange(len(codes)), [len(each) for each in members])
         images = pixels.reshape(len(pixels), -1)[np.concatenate(members)]
@@ -105,6 +106,8 @@ def _find(folder: Path, name: str) -> Path | None:
 def _read_idx(folder: Path, name: str, shape: tuple[int, ...], data_set: DataSet) -> np.ndarray:
     """The uint8 array of the given shape that an idx file holds: header, then bytes row by row."""
     path = _find(folder, name)
+    if path is None:
+        raise InputError(str(folder), f"no {name}", "all four files")
     header = bytes([0, 0, UNSIGNED_BYTES, len(shape)]) + np.array(shape, ">u4").tobytes()
     size = len(header) + int(np.prod(shape))
     content = _content(path, size)

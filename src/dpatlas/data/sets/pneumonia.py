@@ -25,7 +25,7 @@ from dpatlas.core.canonical import sha256
 from dpatlas.data import xray_labels
 from dpatlas.data.bounded import check_size, jpeg, read_file
 from dpatlas.data.definitions import DataSet, Scaling
-from dpatlas.data.official import OFFICIAL_ARCHIVE, OFFICIAL_BATCHES, first_copy, folders
+from dpatlas.data.official import OFFICIAL_ARCHIVE, OFFICIAL_BATCHES, first_copy, folders, matched
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
@@ -136,7 +136,7 @@ def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
     ]
     source = first_copy(_marks(data_set), looked_in)
     if source is not None and source.kind == OFFICIAL_NPZ:
-        published = file_digest(source.path, "md5") == NPZ_MD5
+        published = file_digest(source.required_path, "md5") == NPZ_MD5
         return Source(OFFICIAL_NPZ if published else OTHER_NPZ, source.path)
     return source
 
@@ -157,7 +157,7 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     is of an absurd size, a list of labels that does not fit the copy.
     """
     readers = {OFFICIAL_ARCHIVE: _read_archive, OFFICIAL_BATCHES: _read_folder}
-    return readers.get(source.kind, _read_npz)(source.path, data_set, classes)
+    return readers.get(source.kind, _read_npz)(source.required_path, data_set, classes)
 
 
 def _marks(data_set: DataSet) -> dict[str, str]:
@@ -242,7 +242,7 @@ def _splits(
     images: dict[str, list[np.ndarray]] = {"train": [], "test": []}
     names: dict[str, list[str]] = {"train": [], "test": []}
     for name, content in contents:
-        split = MEMBER.fullmatch(name)["split"]
+        split = matched(MEMBER, name)["split"]
         images[split].append(_decode(f"{path}: {name}", content, data_set))
         names[split].append(labels[name])
     size = int(np.prod(data_set.image_shape))
@@ -256,7 +256,7 @@ def _splits(
     }
 
 
-def _class_of(match: re.Match, data_set: DataSet) -> str:
+def _class_of(match: re.Match[str], data_set: DataSet) -> str:
     """By folder; where the data set tells causes apart, by what the file is called."""
     if match["folder"] == "NORMAL":
         return "normal"
@@ -314,7 +314,7 @@ def _labelled(
 
 def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     if name not in archive.namelist():
-        raise InputError(archive.filename, f"no {name}", "the six arrays of PneumoniaMNIST")
+        raise InputError(str(archive.filename), f"no {name}", "the six arrays of PneumoniaMNIST")
     content = _member(archive, name)
     try:
         return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)

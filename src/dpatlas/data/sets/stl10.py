@@ -92,7 +92,7 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     codes = [data_set.classes.index(name) for name in classes]
     splits = {}
     for split in data_set.counts:
-        pixels, labels = _split(source.path, files, split, len(data_set.classes))
+        pixels, labels = _split(source.required_path, files, split, len(data_set.classes))
         chosen = [_averaged(pixels[labels == code], data_set.image_shape[1]) for code in codes]
         splits[split] = stack(chosen)
     return Images(splits, checksum)

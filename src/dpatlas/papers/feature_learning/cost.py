@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, JobCost, Size, Work
-from dpatlas.papers.feature_learning.settings import numbers_of_a_run, runs_at_once
+from dpatlas.papers.feature_learning.sizes import numbers_of_a_run, runs_at_once
 
 # Second layers on n records: of the step's features, private or not, of the direction's and of
 # random ones; and one on both data sets.

@@ -11,10 +11,11 @@ what is measured.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpatlas.core.statistics import (
     Comparison,
@@ -26,12 +27,11 @@ from dpatlas.core.statistics import (
 from dpatlas.errors import InputError
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
 from dpatlas.papers.kl_privacy.gradient_norms import drift_constants
+from dpatlas.papers.kl_privacy.kinds import ConstantsRecord, LinearizedRecord, TrainingRecord
+from dpatlas.papers.kl_privacy.records.training import WorstCase
 
-Record = Mapping[str, Any]
 LEAST_STEPS_FOR_DRIFT = 3
 UNIT = {"depth": "layer", "width": "doubling of the width"}
-# Which of the record's per-run series verdicts rest on.
-KL_PER_RUN = "run_max"
 
 
 def never_falls(
@@ -44,7 +44,7 @@ def never_falls(
     comparisons = []
     for init in inits:
         record = _reference(records, group, init)
-        worst = np.array(record["metrics"]["kl"]["worst"], float)
+        worst = np.array(_curves(record).worst)
         if len(worst) < 2:
             raise NotRun(f"{init} has a single step")
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -71,8 +71,8 @@ def grows_linearly(
     end = _horizon(records, horizon)
     if end < 2:
         raise NotRun(f"horizon {horizon} has a single step")
-    limits = {"above": target - tolerance, "below": target + tolerance}
-    return _exponents(records, group, inits, end // 2, end, limits)
+    low, high = target - tolerance, target + tolerance
+    return _exponents(records, group, inits, end // 2, end, above=low, below=high)
 
 
 def grows_faster(
@@ -86,7 +86,7 @@ def grows_faster(
 ) -> Evidence:
     """The growth exponent between two horizons exceeds `above`."""
     start, end = _horizon(records, since), _horizon(records, horizon)
-    return _exponents(records, group, inits, start, end, {"above": above})
+    return _exponents(records, group, inits, start, end, above=above)
 
 
 def exceeds(
@@ -127,7 +127,7 @@ def rises(
     for init in inits:
         sweep, step = _sweep(records, group, axis, init, horizon, least=2)
         logs = np.array([_log_kl(record, step) for record in sweep])
-        slope = mean_estimate(_slopes([record["spec"][axis] for record in sweep], logs, axis))
+        slope = mean_estimate(_slopes([_at(record, axis) for record in sweep], logs, axis))
         comparisons.append(
             Comparison(f"slope of log KL of {init} at step {step} per {UNIT[axis]}", slope, above=0)
         )
@@ -177,13 +177,13 @@ def below_drift_bound(records: PaperRecords, *, group: str, inits: Sequence[str]
     comparisons = []
     for init in inits:
         record = _reference(records, group, init)
-        steps = record["spec"]["steps"]
+        steps = record.spec.steps
         if steps < LEAST_STEPS_FOR_DRIFT:
             raise NotRun(f"{init} has {steps} steps; Lemma 3.2's constants need 3")
-        times = record["spec"]["lr"] * np.arange(1, steps + 1)
+        times = record.spec.lr * np.arange(1, steps + 1)
         bound = drift_constants(record).kl_bound(times, "exact")
         label = f"log of KL over Lemma 3.2 for {init}"
-        measured = record["metrics"]["kl"][KL_PER_RUN]
+        measured = _curves(record).run_max
         comparisons.append(_worst_ratio(label, measured, bound, range(1, steps + 1)))
     return Evidence([comparisons])
 
@@ -195,13 +195,13 @@ def below_linearized_bound(records: PaperRecords, *, group: str, inits: Sequence
     """
     comparisons = [
         _worst_ratio(
-            f"log of KL over Cor. 4.2 for {init} at depth {row['depth']}",
-            row["kl_worst_runs"],
-            row["kl_bound"],
-            row["shown_steps"],
+            f"log of KL over Cor. 4.2 for {init} at depth {row.depth}",
+            row.kl_worst_runs,
+            row.kl_bound,
+            row.shown_steps,
         )
         for init in inits
-        for row in _by_init(records, group, init)[0]["metrics"]["depths"]
+        for row in _linearized(records, group, init).metrics.depths
     ]
     return Evidence([comparisons])
 
@@ -213,18 +213,19 @@ def matches_monte_carlo(
 
     Every depth. The mean is over thousands of independent draws: normal intervals.
     """
-    rows = [row for record in records.group(group) for row in record["metrics"]["rows"]]
+    checks: Sequence[ConstantsRecord] = records.group(group)
+    rows = [row for record in checks for row in record.metrics.rows]
     comparisons = []
     for init in inits:
-        of_init = [row for row in rows if row["init"] == init]
+        of_init = [row for row in rows if row.init == init]
         if not of_init:
             raise NotRun(f"group {group} has no {init}")
         for row in of_init:
-            ratio, error = row["mean"] / row["B"], row["standard_error"] / row["B"]
+            ratio, error = row.mean / row.B, row.standard_error / row.B
             comparisons.append(
                 Comparison(
-                    f"Monte Carlo mean over B for {init} at depth {row['depth']}",
-                    normal_estimate(ratio, error, row["draws"]),
+                    f"Monte Carlo mean over B for {init} at depth {row.depth}",
+                    normal_estimate(ratio, error, row.draws),
                     above=target - tolerance,
                     below=target + tolerance,
                 )
@@ -241,12 +242,12 @@ def does_not_fall(
     """
     comparisons = []
     for init in inits:
-        rows = _by_init(records, group, init)[0]["metrics"]["depths"]
+        rows = _linearized(records, group, init).metrics.depths
         if len(rows) < 2:
             raise NotRun(f"{init} has a single depth")
-        values = [(row["sphere"] if inputs == "sphere" else row)["BR_over_n_runs"] for row in rows]
+        values = [(row.sphere if inputs == "sphere" else row).BR_over_n_runs for row in rows]
         logs = _logs(values, f"B R / n of {init}")
-        slopes = _slopes([row["depth"] for row in rows], logs, "depth")
+        slopes = _slopes([row.depth for row in rows], logs, "depth")
         label = f"slope of log(B R / n) per layer for {init}"
         comparisons.append(Comparison(label, mean_estimate(slopes), above=-tolerance))
     return Evidence([comparisons])
@@ -269,22 +270,32 @@ TESTS: dict[str, Callable[..., Evidence]] = {
 }
 
 
-def _by_init(records: PaperRecords, group: str, init: str) -> list[Record]:
-    """Records of one init in a group, none of them with a diverged run."""
-    found = [record for record in records.group(group) if record["spec"].get("init") == init]
-    if not found:
+def _linearized(records: PaperRecords, group: str, init: str) -> LinearizedRecord:
+    return _of_init(records, group, init)[0]
+
+
+def _of_init(records: PaperRecords, group: str, init: str) -> list[Any]:
+    """Records of one init in a group."""
+    of_init = [record for record in records.group(group) if record.spec.init == init]
+    if not of_init:
         raise NotRun(f"group {group} has no {init}")
-    for record in found:
-        diverged = [step for step in record["metrics"].get("diverged", []) if step is not None]
+    return of_init
+
+
+def _trained(records: PaperRecords, group: str, init: str) -> list[TrainingRecord]:
+    """Training records of one init in a group, none of them with a diverged run."""
+    trained: list[TrainingRecord] = _of_init(records, group, init)
+    for record in trained:
+        planned = len(record.metrics.diverged)
+        diverged = planned - record.metrics.diverged.count(None)
         if diverged:
-            planned = len(record["metrics"]["diverged"])
-            reason = f"{len(diverged)} of {planned} runs of {record['id']} diverged"
-            raise Undecided(reason, planned - len(diverged))
-    return found
+            reason = f"{diverged} of {planned} runs of {record.id} diverged"
+            raise Undecided(reason, planned - diverged)
+    return trained
 
 
-def _reference(records: PaperRecords, group: str, init: str) -> Record:
-    return _by_init(records, group, init)[0]
+def _reference(records: PaperRecords, group: str, init: str) -> TrainingRecord:
+    return _trained(records, group, init)[0]
 
 
 def _horizon(records: PaperRecords, name: str) -> int:
@@ -296,44 +307,57 @@ def _horizon(records: PaperRecords, name: str) -> int:
 
 def _sweep(
     records: PaperRecords, group: str, axis: str, init: str, horizon: str | None, least: int
-) -> tuple[list[Record], int]:
+) -> tuple[list[TrainingRecord], int]:
     """Records of one init in order along the axis, and the step at which to read them."""
-    sweep = sorted(_by_init(records, group, init), key=lambda record: record["spec"][axis])
+    sweep = sorted(_trained(records, group, init), key=lambda record: _at(record, axis))
     if len(sweep) < least:
         raise NotRun(f"{init} has {len(sweep)} values of {axis}; the claim needs {least}")
-    step = _horizon(records, horizon) if horizon else min(r["spec"]["steps"] for r in sweep)
+    step = _horizon(records, horizon) if horizon else min(record.spec.steps for record in sweep)
     return sweep, step
 
 
-def _kl_runs(record: Record, step: int) -> list[float]:
-    over_steps = record["metrics"]["kl"][KL_PER_RUN]
+def _at(record: TrainingRecord, axis: str) -> int:
+    """Where a record lies on the axis `depth` or `width`."""
+    return {"depth": record.spec.depth, "width": record.spec.width}[axis]
+
+
+def _curves(record: TrainingRecord) -> WorstCase:
+    """The KL curves of a record without a diverged run."""
+    if record.metrics.kl is None:
+        raise Undecided(f"no run of {record.id} is left")
+    return record.metrics.kl
+
+
+def _kl_runs(record: TrainingRecord, step: int) -> list[float]:
+    """Every run's largest KL of a record after `step` steps."""
+    over_steps = _curves(record).run_max
     if step > len(over_steps):
-        raise NotRun(f"{record['id']} has {len(over_steps)} steps, fewer than {step}")
+        raise NotRun(f"{record.id} has {len(over_steps)} steps, fewer than {step}")
     return over_steps[step - 1]
 
 
-def _log_kl(record: Record, step: int) -> np.ndarray:
+def _log_kl(record: TrainingRecord, step: int) -> np.ndarray:
     """log KL after `step` steps, shape (runs,)."""
-    return _logs(_kl_runs(record, step), f"KL of {record['id']} at step {step}")
+    return _logs(_kl_runs(record, step), f"KL of {record.id} at step {step}")
 
 
-def _logs(values: Sequence, what: str) -> np.ndarray:
+def _logs(values: ArrayLike, what: str) -> np.ndarray:
     values = np.asarray(values, float)
     if not ((values > 0) & np.isfinite(values)).all():
         raise Undecided(f"{what} is zero or not finite in some run", values.shape[-1])
     return np.log(values)
 
 
-def _difference(first: Record, second: Record, step: int) -> Estimate:
+def _difference(first: TrainingRecord, second: TrainingRecord, step: int) -> Estimate:
     logs = [_log_kl(record, step) for record in (first, second)]
-    paired = len(logs[0]) == len(logs[1]) and first["spec"]["seed"] == second["spec"]["seed"]
+    paired = len(logs[0]) == len(logs[1]) and first.spec.seed == second.spec.seed
     return difference_estimate(*logs, paired=paired)
 
 
 def _along(
-    axis: str, init: str, step: int, first: Record, second: Record, above: float
+    axis: str, init: str, step: int, first: TrainingRecord, second: TrainingRecord, above: float
 ) -> Comparison:
-    ends = f"{axis} {first['spec'][axis]} less {axis} {second['spec'][axis]}"
+    ends = f"{axis} {_at(first, axis)} less {axis} {_at(second, axis)}"
     label = f"log KL of {init} at step {step}, {ends}"
     return Comparison(label, _difference(first, second, step), above=above)
 
@@ -344,7 +368,9 @@ def _exponents(
     inits: Sequence[str],
     start: int,
     end: int,
-    limits: Mapping[str, float],
+    *,
+    above: float,
+    below: float = math.inf,
 ) -> Evidence:
     """Growth exponent log(KL(end) / KL(start)) / log(end / start) of each init."""
     comparisons = []
@@ -352,12 +378,12 @@ def _exponents(
         record = _reference(records, group, init)
         growth = (_log_kl(record, end) - _log_kl(record, start)) / math.log(end / start)
         label = f"growth exponent of {init} from step {start} to {end}"
-        comparisons.append(Comparison(label, mean_estimate(growth), **limits))
+        comparisons.append(Comparison(label, mean_estimate(growth), above=above, below=below))
     return Evidence([comparisons])
 
 
 def _worst_ratio(
-    label: str, measured: Sequence, bound: Sequence[float], steps: Sequence[int]
+    label: str, measured: Sequence[Sequence[float]], bound: ArrayLike, steps: Sequence[int]
 ) -> Comparison:
     """Comparison of log(measured / bound) with 0, at the step where its mean is largest.
 

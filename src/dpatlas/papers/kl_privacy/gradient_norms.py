@@ -1,17 +1,17 @@
 """The constants of Lemma 3.2 as a training record shows them: one choice for figure and claims."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
 from dpatlas.errors import InputError
 from dpatlas.papers.kl_privacy.formulas.theorems import kl_drift_integral, kl_step
+from dpatlas.papers.kl_privacy.kinds import TrainingRecord
 
 
 @dataclass(frozen=True)
 class DriftConstants:
-    """Arguments of `bounds.kl_privacy.kl_drift_integral`, all but T and the convention."""
+    """Arguments of `kl_drift_integral`, all but T and the convention."""
 
     beta: float
     c: float
@@ -32,7 +32,7 @@ class DriftConstants:
         return integral * kl_step(1.0, self.sigma2, 1.0, convention)
 
 
-def drift_constants(record: dict[str, Any]) -> DriftConstants:
+def drift_constants(record: TrainingRecord) -> DriftConstants:
     """Constants seen on the trajectories of a `training` record.
 
     The lemma asks for ||g(W) - g(W')|| < max(c, beta ||W - W'||) for every record's gradient g and
@@ -43,24 +43,27 @@ def drift_constants(record: dict[str, Any]) -> DriftConstants:
     lemma's: an estimate under the one lies under the other. n is that of a removed record, n - 1,
     the larger of the two gaps.
 
-    Raises InputError for a record of another kind, one whose runs all diverged, and one with fewer
-    than two probed steps.
+    Raises InputError for a record whose runs all diverged, and one with fewer than two probed
+    steps.
     """
-    where, fields, metrics = record["id"], record["spec"], record["metrics"]
-    if fields["kind"] != "training":
-        raise InputError(where, f"kind {fields['kind']}", "a record of kind training")
-    if metrics["probe"] is None:
-        raise InputError(where, "no run that did not diverge", "at least one run")
-    change = np.array(metrics["probe"]["gradient_change"], float)
-    distance = np.array(metrics["probe"]["distance"], float)
+    metrics = record.metrics
+    probe, gap, norm2 = (
+        metrics.probe,
+        metrics.gradient_gap_at_start,
+        metrics.gradient_norm2_at_start,
+    )
+    if probe is None or gap is None or norm2 is None:
+        raise InputError(record.id, "no run that did not diverge", "at least one run")
+    change, distance = np.array(probe.gradient_change), np.array(probe.distance)
     if change.shape[1] < 2:
-        raise InputError(where, f"{fields['steps']} steps", "at least 3 steps (two are probed)")
+        steps = f"{record.spec.steps} steps"
+        raise InputError(record.id, steps, "at least 3 steps (two are probed)")
     return DriftConstants(
         beta=float((change[:, 1:] / distance[:, 1:]).max()),
         c=float(change[:, 0].max()),
-        n=metrics["n_train"] - 1,
-        gdiff0=metrics["gradient_gap_at_start"],
-        g0=metrics["gradient_norm2_at_start"],
-        sigma2=fields["sigma"] ** 2,
-        rank=metrics["parameters"],
+        n=metrics.n_train - 1,
+        gdiff0=gap,
+        g0=norm2,
+        sigma2=record.spec.sigma**2,
+        rank=metrics.parameters,
     )

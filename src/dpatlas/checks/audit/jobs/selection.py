@@ -21,6 +21,7 @@ from dpatlas.core.progress import say
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.resume import Stages
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import Guarantee
 from dpatlas.privacy.ledger import PUBLIC, Ran, ledger, private_selection
@@ -93,60 +94,68 @@ class Selection:
             part: self._on_device(getattr(data, f"x_{part}"), getattr(data, f"y_{part}"))
             for part in ("train", "validation", "test")
         }
-        self.trial = 0
+        self.stages = Stages(job, self.noise)
+        self.told = False
         # Of the best trial: settings and score, what ran, and weights.
         self.best: dict[str, Any] | None = None
         self.ran: Ran | None = None
         self.weights: dict[str, np.ndarray] = {}
 
     def run(self) -> dict[str, Any]:
-        """All trials that are left; the metrics of the best one."""
-        stored = self.job.restored("state", self.noise)
-        if stored is not None:
-            arrays, facts = stored
-            self.trial, self.best = facts["trial"], facts["best"]
-            self.ran = facts["best_ran"] and Ran.of(facts["best_ran"])
-            self.weights = {
-                name.removeprefix("best/"): value
-                for name, value in arrays.items()
-                if name.startswith("best/")
-            }
-        first = self.trial
-        for trial in range(first, self.law.draw(self.noise)):
-            self.trial = trial
-            settings = self._settings()
-            training = self._training(settings)
-            if stored is not None:
-                training.restore(*stored)
-                stored = None
-            # The first one keeps the secret that the number of trials follows from.
-            self._save(training)
-            if trial == first:
-                say(f"{self.job.spec.id}: the number of trials is secret: no progress is shown")
-            while training.steps_done < training.steps:
-                training.step()
-                if self.job.save_due():
-                    self._save(training)
-            self._compare(training, settings)
+        """All trials; the metrics of the best one."""
+        for trial in range(self.law.draw(self.noise)):
+            found = self.stages.result(f"trial-{trial}", partial(self._better, trial))
+            if found:
+                self.best, self.ran = found["best"], Ran.of(found["ran"])
+                self.weights = {
+                    name.removeprefix("weights/"): value
+                    for name, value in found.items()
+                    if isinstance(value, np.ndarray)
+                }
         return self._metrics()
 
-    def _settings(self) -> dict[str, float]:
-        draws = self.noise.generator(repetition=self.trial, step=0, use="settings")
+    def _better(self, trial: int) -> dict[str, Any]:
+        """Settings, score and weights of a trial; nothing if one before it has no worse score."""
+        settings = self._settings(trial)
+        training = self._training(trial, settings)
+        # Before any step: the number of trials follows from the secret.
+        self.stages.save()
+        if not self.told:
+            say(f"{self.job.spec.id}: the number of trials is secret: no progress is shown")
+            self.told = True
+        self.stages.finish(training)
+        model = training.model
+        right = right_answers(model, *self.records["validation"])
+        if self.score is None:
+            score = right / len(self.records["validation"][0])
+        else:
+            score = self.score.released(right, self.noise, trial)
+        if self.best is not None and score <= self.best["score"]:
+            return {}
+        weights = {f"weights/{name}": each for name, each in model.named_parameters()}
+        return {
+            "best": {"settings": settings, "score": score},
+            "ran": training.ran.facts(),
+            **{name: each.detach().cpu().numpy().copy() for name, each in weights.items()},
+        }
+
+    def _settings(self, trial: int) -> dict[str, float]:
+        draws = self.noise.generator(repetition=trial, step=0, use="settings")
         return {
             name: low * (high / low) ** float(draws.random())
             for name, (low, high) in self.ranges.items()
         }
 
-    def _training(self, settings: dict[str, float]) -> PrivateTraining:
+    def _training(self, trial: int, settings: dict[str, float]) -> PrivateTraining:
         return PrivateTraining(
-            self._network(),
+            self._network(trial),
             [replace(self.phase, **settings)],
             *self.records["train"],
             noise=self.noise,
-            repetition=self.trial,
+            repetition=trial,
         )
 
-    def _network(self) -> nn.Module:
+    def _network(self, trial: int = 0) -> nn.Module:
         """With initial weights that are as secret as the noise: known ones would name the trial."""
         spec, data = self.job.spec, self.job.data
         return build(
@@ -155,28 +164,8 @@ class Selection:
             len(data.classes),
             key=spec.key,
             run=0,
-            base_seed=self.noise.key(self.trial, 0, "init"),
+            base_seed=self.noise.key(trial, 0, "init"),
         ).to(self.job.device)
-
-    def _compare(self, training: PrivateTraining, settings: dict[str, float]) -> None:
-        """Keep the trial if its score, the noised one, is better than all before."""
-        model = training.model
-        right = right_answers(model, *self.records["validation"])
-        if self.score is None:
-            value = right / len(self.records["validation"][0])
-        else:
-            value = self.score.released(right, self.noise, self.trial)
-        if self.best is None or value > self.best["score"]:
-            self.best, self.ran = {"settings": settings, "score": value}, training.ran
-            self.weights = {
-                name: each.detach().cpu().numpy().copy() for name, each in model.named_parameters()
-            }
-
-    def _save(self, training: PrivateTraining) -> None:
-        arrays, facts = training.state()
-        arrays |= {f"best/{name}": value for name, value in self.weights.items()}
-        ours = {"trial": self.trial, "best": self.best, "best_ran": self.ran and self.ran.facts()}
-        self.job.save("state", arrays, {**facts, **ours})
 
     def _metrics(self) -> dict[str, Any]:
         """Of the released trial; `settings`, `score` and `accuracy` are None if there was none."""

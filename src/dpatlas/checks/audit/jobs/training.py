@@ -6,6 +6,7 @@ records. With `canaries` > 0 there is one run, and it is audited (`experiments.c
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from dpatlas.core.seeds import Noise
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.resume import Stages, State, Watched
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import Phase, calibrate, guarantee
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger, tuning_of
@@ -47,19 +49,20 @@ def train(job: Job) -> dict[str, Any]:
     phase = training_phase(fields, n, canaries)
     # Refused before anything is trained.
     guarantee([phase.accounted], fields["delta"], fields["relation"])
+    noise = Noise(job.spec.digest, fields["noise_source"])
+    stages = Stages(job, noise)
     finished: list[dict[str, Any]] = []
-    stored = job.restored("state")
-    if stored is not None:
-        finished = stored[1]["finished"]
     with Progress(fields["runs"] * phase.steps, job.spec.id) as progress:
-        if finished:
-            progress.advance("(from a checkpoint)", units=len(finished) * phase.steps)
-        for run in range(len(finished), fields["runs"]):
-            one = ClassifierRun(job, phase, canaries, run, finished)
-            if stored is not None and stored[1]["repetition"] == run:
-                one.restore(*stored)
-                progress.advance("(from a checkpoint)", units=one.training.steps_done)
-            finished.append(one.run(progress))
+
+        def one(number: int) -> dict[str, Any]:
+            run = ClassifierRun(job, phase, canaries, number, noise)
+            done = number * phase.steps
+            stages.finish(run, lambda: progress.reach(done + run.steps_done))
+            return run.result()
+
+        for number in range(fields["runs"]):
+            finished.append(stages.result(f"run-{number}", partial(one, number)))
+            progress.reach((number + 1) * phase.steps)
     metrics = summary(finished, phase, data, fields)
     statement = statement_of([Ran.of(each["ran"]) for each in finished], fields)
     if canaries:
@@ -143,7 +146,7 @@ def check_data(data: Prepared) -> None:
         raise InputError("n_test", 0, "at least 1: accuracy is measured on held-out records")
 
 
-class ClassifierRun:
+class ClassifierRun(Watched):
     """One network: training, its accuracy curve, and the attack where there are canaries."""
 
     def __init__(
@@ -152,10 +155,9 @@ class ClassifierRun:
         phase: TrainingPhase,
         canaries: Canaries | None,
         run: int,
-        finished: list[dict[str, Any]],
+        noise: Noise,
     ):
         fields, data = job.spec.fields, job.data
-        self.job, self.phase, self.finished = job, phase, finished
         self.model = build(
             fields["model"],
             data.image_shape,
@@ -168,37 +170,29 @@ class ClassifierRun:
         if canaries:
             x, labels = np.concatenate([x, canaries.x]), np.concatenate([labels, canaries.labels])
         self.attack = CanaryAttack(self.model, canaries, phase) if canaries else None
-        self.training = PrivateTraining(
+        training = PrivateTraining(
             self.model,
             [phase],
             torch.from_numpy(x).to(job.device),
             torch.from_numpy(labels).to(job.device),
-            noise=Noise(job.spec.digest, fields["noise_source"]),
+            noise=noise,
             repetition=run,
             ema_decay=fields["ema_decay"],
             on_update=self.attack and self.attack.see,
         )
         if self.attack:
-            self.attack.training = self.training
+            self.attack.training = training
         self.test = [torch.from_numpy(part).to(job.device) for part in (data.x_test, data.y_test)]
         spaced = np.linspace(0, phase.steps, POINTS + 1).round().astype(int)
-        self.looks = sorted(set(spaced.tolist()))
-        self.curve: list[dict[str, float]] = []
+        super().__init__(training, self._look, sorted(set(spaced.tolist())))
 
-    def run(self, progress: Progress) -> dict[str, Any]:
-        """Train to the end; what was seen."""
-        while True:
-            done = self.training.steps_done
-            if done in self.looks[len(self.curve) :]:
-                self.curve.append({"step": done, **accuracy(self.model, *self.test)})
-            if done == self.phase.steps:
-                break
-            self.training.step()
-            progress.advance()
-            if self.job.save_due():
-                self.save()
+    def _look(self) -> dict[str, float | None]:
+        return {"step": self.steps_done, **accuracy(self.model, *self.test)}
+
+    def result(self) -> dict[str, Any]:
+        """What was seen of the whole run."""
         result = {
-            "curve": self.curve,
+            "curve": self.seen,
             "skipped_records": self.training.skipped_records,
             "ran": self.training.ran.facts(),
         }
@@ -211,18 +205,14 @@ class ClassifierRun:
             result["canary_scores"] = self.attack.scores().tolist()
         return result
 
-    def save(self) -> None:
-        """A checkpoint of this run and of what the finished ones have seen."""
-        arrays, facts = self.training.state()
-        if self.attack:
-            arrays |= self.attack.state()
-        facts |= {"curve": self.curve, "finished": self.finished}
-        self.job.save("state", arrays, facts)
+    def state(self) -> State:
+        """The attack's too."""
+        arrays, facts = super().state()
+        return arrays | (self.attack.state() if self.attack else {}), facts
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Go on from a checkpoint of this run."""
-        self.training.restore(arrays, facts)
-        self.curve = facts["curve"]
+        """Go on from a state."""
+        super().restore(arrays, facts)
         if self.attack:
             self.attack.restore(arrays)
 

@@ -15,6 +15,7 @@ from dpatlas.data.prepared import Prepared
 from dpatlas.data.registry import find
 from dpatlas.errors import InputError, RunError
 from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.resume import Stages, State
 from dpatlas.models.backbone import save
 from dpatlas.models.build import NAMES, build
 from dpatlas.models.precision import passes
@@ -118,19 +119,16 @@ class Pretraining:
         )
         self.criterion = nn.CrossEntropyLoss(label_smoothing=fields["label_smoothing"])
         self.loss = np.zeros(fields["epochs"])
+        self.steps_done = 0
 
     def run(self) -> None:
-        """All steps that no checkpoint has."""
-        start = self._restore()
+        """All steps."""
         with Progress(self.steps, self.job.spec.id) as progress:
-            progress.advance(units=start)
-            for step in range(start, self.steps):
-                if self.job.save_due():
-                    self._save(step)
-                self._step(step)
-                progress.advance()
+            Stages(self.job).finish(self, lambda: progress.reach(self.steps_done))
 
-    def _step(self, step: int) -> None:
+    def step(self) -> None:
+        """One update."""
+        step = self.steps_done
         batch = torch.from_numpy(self.sampler.batch_indices(self.noise, 0, step)).to(self.x.device)
         for group in self.optimizer.param_groups:
             group["lr"] = one_cycle(step, self.steps, self.job.spec.fields["lr"])
@@ -144,20 +142,20 @@ class Pretraining:
         self.optimizer.zero_grad(set_to_none=True)
         steps_per_epoch = self.sampler.steps_per_epoch
         self.loss[step // steps_per_epoch] += value / steps_per_epoch
+        self.steps_done += 1
 
-    def _save(self, step: int) -> None:
+    def state(self) -> State:
+        """Arrays and facts from which `restore` goes on to the same bits."""
         arrays = {"loss": self.loss}
         for name, parameter in self.network.named_parameters():
             arrays[f"weights/{name}"] = parameter.detach().cpu().numpy()
             for key, value in self.optimizer.state[parameter].items():
                 arrays[f"{key}/{name}"] = value.cpu().numpy()
-        self.job.save("state", arrays, {"step": step})
+        return arrays, {"steps_done": self.steps_done}
 
-    def _restore(self) -> int:
-        stored = self.job.restored("state")
-        if stored is None:
-            return 0
-        arrays, facts = stored
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.steps_done = facts["steps_done"]
         self.loss = arrays.pop("loss")
         parameters = dict(self.network.named_parameters())
         for path, value in arrays.items():
@@ -168,7 +166,6 @@ class Pretraining:
             else:
                 # The fused kernel wants all of it, the count of steps included, on its device.
                 self.optimizer.state[parameters[name]][key] = tensor.to(self.job.device)
-        return facts["step"]
 
 
 def one_cycle(step: int, steps: int, peak: float) -> float:

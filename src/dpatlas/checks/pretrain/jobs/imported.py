@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpatlas.checks.pretrain.settings import FROM_FILES
-from dpatlas.checks.pretrain.settings import IMPORTED as BY_SOURCE
+from dpatlas.config.imported import FROM_FILES
+from dpatlas.config.imported import IMPORTED as BY_SOURCE
 from dpatlas.core.guard import one_of
 from dpatlas.core.seeds import generator, seed
 from dpatlas.core.specs import Spec

@@ -119,8 +119,9 @@ def settings_of(
     sampler = Poisson(problem.n, batch)
     for lr, epochs in product(grid["lr"], grid["epochs"]):
         steps = epochs * sampler.steps_per_epoch
-        plan = DpSgdPlan(sampler, steps, problem.delta, relation, problem.accountant)
-        yield sgd_setting(plan, arm.epsilon, lr, fields["max_grad_norm"], split)
+        asked = (problem.delta, relation, problem.accountant)
+        plan = DpSgdPlan(sampler, steps, fields["max_grad_norm"], *asked)
+        yield sgd_setting(plan.calibrated(arm.epsilon), lr, split)
 
 
 KIND = Kind(

@@ -21,11 +21,11 @@ from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.private_records import PARTS, check_parts, identity, load_backbone
 from dpatlas.jobs.search import Search, Setting, Trial, accuracy
 from dpatlas.models.backbone import CHUNK, Backbone
-from dpatlas.papers.dp_sgld.jobs.regression import NO_CLIP, arms_ledger, sgd_facts
+from dpatlas.papers.dp_sgld.jobs.regression import arms_ledger, sgd_facts
 from dpatlas.privacy.accounting import RELATIONS
 from dpatlas.privacy.ledger import Ran
 from dpatlas.privacy.samplers import Poisson
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
+from dpatlas.privacy.training import belongs
 
 DOMAINS = {
     "batch": integer(ge=1),
@@ -105,6 +105,7 @@ class FineTuning:
         self.plan = DpSgdPlan(
             Poisson(len(self.labels["train"]), fields["batch"]),
             fields["steps"],
+            fields["max_grad_norm"],
             fields["delta"],
             fields["relation"],
             fields.get("accountant", "auto"),
@@ -115,34 +116,24 @@ class FineTuning:
 
     def settings_of(self, arm: Arm) -> Iterator[Setting]:
         """One setting per learning rate."""
-        noise_multiplier = self.plan.noise_multiplier(arm.epsilon)
+        plan = self.plan.calibrated(arm.epsilon)
         for lr in self.fields["lrs"]:
-            yield self._setting(arm, lr, noise_multiplier)
+            yield self._setting(arm, lr, plan)
 
-    def _setting(self, arm: Arm, lr: float, noise_multiplier: float) -> Setting:
-        plan, max_grad_norm = self.plan, self.fields["max_grad_norm"]
-        phase = TrainingPhase(
-            plan.sampler,
-            noise_multiplier,
-            NO_CLIP if arm.epsilon is None else max_grad_norm,
-            plan.steps,
-            lr,
-            trainable=arm.trainable,
-        )
+    def _setting(self, arm: Arm, lr: float, plan: DpSgdPlan) -> Setting:
+        phase = plan.phase(lr, trainable=arm.trainable)
 
         def score(trial: Trial) -> tuple[float, Ran]:
             network = self._network(trial.number)
             frozen, model = network.split(self._trained(network, arm.trainable))
             x = self._inputs_behind(frozen)
-            given = {"noise": trial.noise, "repetition": trial.repetition}
-            training = PrivateTraining(model, [phase], x["train"], self.labels["train"], **given)
-            trial.finish(training)
+            training = trial.train(model, [phase], x["train"], self.labels["train"])
             seen = _outputs(model, x[trial.part]).cpu()
             return accuracy(seen, self.labels[trial.part].cpu()), training.ran
 
-        facts = sgd_facts(plan, arm.epsilon, lr, max_grad_norm, noise_multiplier)
+        facts = sgd_facts(plan, lr)
         facts["trained_parameters"] = self.trained_parameters(arm.trainable)
-        return Setting(facts, lambda: plan.stated(noise_multiplier), score)
+        return Setting(facts, lambda: plan.stated.as_row(), score)
 
     def _network(self, run: int) -> nn.Module:
         """The backbone with a new head; the same one in the same run of every setting."""

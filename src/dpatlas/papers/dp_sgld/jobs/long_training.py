@@ -77,10 +77,10 @@ def settings_of(
 ) -> Iterator[Setting]:
     """One setting per lambda, or per learning rate."""
     if arm.method == "dp-sgd":
-        sampler = FullBatch(problem.n)
-        plan = DpSgdPlan(sampler, arm.steps, problem.delta, RELATION, problem.accountant)
+        asked = (problem.delta, RELATION, problem.accountant)
+        plan = DpSgdPlan(FullBatch(problem.n), arm.steps, fields["max_grad_norm"], *asked)
         for lr in fields["lrs"]:
-            yield sgd_setting(plan, arm.epsilon, lr, fields["max_grad_norm"], split)
+            yield sgd_setting(plan.calibrated(arm.epsilon), lr, split)
         return
     for lam in fields["lambdas"]:
         plan = LangevinPlan(

@@ -14,10 +14,7 @@ from dpatlas.papers.dp_sgld.jobs.arms import STEP_SIZE, LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.jobs.regression_data import Split
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.ledger import HELD_OUT, PUBLIC, Ran, holds_for
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
-# Without privacy nothing is clipped.
-NO_CLIP = 1e6
 CONSTANTS = ("feature_norm", "lambda", "max_grad_norm", "n", "radius", "smoothness")
 THEOREM = "Ryffel et al. 2022, Thm 3.2"
 
@@ -72,48 +69,25 @@ def langevin_setting(plan: LangevinPlan, epsilon: float, split: Split) -> Settin
         "sigma": chosen.sigma,
         "sampler": chosen.sampler.name,
     }
-    return Setting(facts, lambda: plan.stated(sigma2), score)
+    return Setting(facts, lambda: plan.stated(sigma2).as_row(), score)
 
 
-def sgd_setting(
-    plan: DpSgdPlan, epsilon: float | None, lr: float, max_grad_norm: float, split: Split
-) -> Setting:
-    """DP-SGD from zero weights; without `epsilon`, SGD on batches of the same law, unclipped."""
-    noise_multiplier = plan.noise_multiplier(epsilon)
-    clip = NO_CLIP if epsilon is None else max_grad_norm
-    phase = TrainingPhase(plan.sampler, noise_multiplier, clip, plan.steps, lr)
+def sgd_setting(plan: DpSgdPlan, lr: float, split: Split) -> Setting:
+    """DP-SGD from zero weights."""
 
     def score(trial: Trial) -> tuple[float, Ran]:
         x, labels = split.x["train"], split.labels["train"]
         layer = nn.Linear(x.shape[1], split.classes, bias=False)
         nn.init.zeros_(layer.weight)
-        given = {"noise": trial.noise, "repetition": trial.repetition}
-        training = PrivateTraining(layer, [phase], x, labels, **given)
-        trial.finish(training)
+        training = trial.train(layer, [plan.phase(lr)], x, labels)
         return _accuracy(layer.weight.detach(), split, trial.part), training.ran
 
-    facts = sgd_facts(plan, epsilon, lr, max_grad_norm, noise_multiplier)
-    return Setting(facts, lambda: plan.stated(noise_multiplier), score)
+    return Setting(sgd_facts(plan, lr), lambda: plan.stated.as_row(), score)
 
 
-def sgd_facts(
-    plan: DpSgdPlan,
-    epsilon: float | None,
-    lr: float,
-    max_grad_norm: float,
-    noise_multiplier: float,
-) -> dict[str, Any]:
-    """What a row says of DP-SGD; clip and noise are None without privacy."""
-    private = epsilon is not None
-    return {
-        "lr": lr,
-        "batch": plan.sampler.batch,
-        "epochs": plan.steps / plan.sampler.steps_per_epoch,
-        "steps": plan.steps,
-        "max_grad_norm": max_grad_norm if private else None,
-        "noise_multiplier": noise_multiplier if private else None,
-        "sampler": plan.sampler.name,
-    }
+def sgd_facts(plan: DpSgdPlan, lr: float) -> dict[str, Any]:
+    """What a row says of DP-SGD."""
+    return {"lr": lr, "epochs": plan.steps / plan.sampler.steps_per_epoch, **plan.facts()}
 
 
 def arms_ledger(mechanism: str, clip: str, search: Search) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from dpatlas.core.guard import integer, one_of
 from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.resume import Stages, State
 from dpatlas.papers.feature_learning.formulas.single_index import link as link_of
 from dpatlas.papers.feature_learning.jobs.draws import REAL, Draw, Records, draw
 from dpatlas.papers.feature_learning.jobs.layers import (
@@ -45,10 +46,9 @@ from dpatlas.papers.feature_learning.jobs.rules import (
     rehearsed_bounds,
     warnings,
 )
-from dpatlas.papers.feature_learning.settings import runs_at_once
+from dpatlas.papers.feature_learning.sizes import runs_at_once
 from dpatlas.privacy.ledger import holds_for
 
-CHECKPOINT = "conditions"
 PRIVATE, DIRECTION, NONPRIVATE = "private", "direction", "nonprivate"
 RANDOM, RANDOM_BOTH, PRINTED = "random", "random-both", "printed"
 FEATURES = (PRIVATE, DIRECTION, NONPRIVATE, RANDOM, RANDOM_BOTH, PRINTED)
@@ -94,7 +94,7 @@ def simulation(job: Job) -> dict[str, Any]:
 
 
 class Study:
-    """All conditions of a job, in blocks of runs that fit into memory; resumable after each."""
+    """All conditions of a job, in blocks of runs that fit into memory: a `Work` of a step each."""
 
     def __init__(self, job: Job, conditions: Sequence[Rules]):
         self.job, self.conditions = job, conditions
@@ -102,28 +102,41 @@ class Study:
         self.noise = Noise(job.spec.digest, self.fields["noise_source"])
         # What every block of runs of every condition found, by features.
         self.found: list[dict[str, dict[str, Any]]] = []
+        self.blocks = [
+            (number, runs)
+            for number, rules in enumerate(conditions)
+            for runs in self._blocks(rules)
+        ]
         self._conditioned: tuple[Any, Networks] | None = None
+
+    @property
+    def steps_done(self) -> int:
+        """Blocks of runs measured."""
+        return len(self.found)
+
+    @property
+    def steps(self) -> int:
+        """All blocks."""
+        return len(self.blocks)
+
+    def step(self) -> None:
+        """Measure one more block."""
+        self.found.append(self._block(*self.blocks[self.steps_done]))
+
+    def state(self) -> State:
+        """What all blocks so far found."""
+        return {}, {"found": self.found}
+
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.found = facts["found"]
 
     def run(self) -> list[dict[str, Any]]:
         """The rows."""
-        stored = self.job.restored(CHECKPOINT, self.noise)
-        if stored is not None:
-            self.found = stored[1]["found"]
-        blocks = [
-            (number, runs)
-            for number, rules in enumerate(self.conditions)
-            for runs in self._blocks(rules)
-        ]
-        with Progress(len(blocks), self.job.spec.id) as progress:
-            progress.advance(units=len(self.found))
-            for number, runs in blocks[len(self.found) :]:
-                self.found.append(self._block(number, runs))
-                if self.job.save_due():
-                    self.job.save(CHECKPOINT, {}, {"found": self.found}, self.noise)
-                rules = self.conditions[number]
-                progress.advance(f"d {rules.d}, n {rules.n}, p {rules.p}, eps {rules.epsilon:g}")
+        with Progress(self.steps, self.job.spec.id) as progress:
+            Stages(self.job, self.noise).finish(self, lambda: progress.reach(self.steps_done))
         by_condition: list[list[dict[str, Any]]] = [[] for _ in self.conditions]
-        for (number, _), found in zip(blocks, self.found, strict=True):
+        for (number, _), found in zip(self.blocks, self.found, strict=True):
             by_condition[number].append(found)
         return [
             row

@@ -1,5 +1,191 @@
-"""kl_privacy: kl_constants."""
+"""Table kl_constants of kl_privacy."""
 
-from dpatlas.papers.kl_privacy.figures.sweeps import kl_constants
+from collections.abc import Sequence
 
-__all__ = ["kl_constants"]
+import numpy as np
+
+from dpatlas.papers.kl_privacy.figures.rows import conditions, input_size
+from dpatlas.papers.kl_privacy.formulas.theorems import (
+    TABLE_1,
+    excess_risk_term,
+    lazy_distance,
+    lazy_distance_corrected,
+)
+from dpatlas.papers.kl_privacy.kinds import ConstantsRecord, LinearizedRecord
+from dpatlas.show.look import INITS
+from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.show.tables import Math, Measured, Part
+
+SYMBOLS = ("variance", "B", "R_printed", "R_corrected", "risk_printed", "risk_corrected")
+COLUMNS = (
+    "part",
+    "init",
+    *SYMBOLS,
+    "inputs",
+    "width",
+    "outputs",
+    "depth",
+    "B_value",
+    "B_mean",
+    "B_standard_error",
+    "draws",
+    "n_train",
+    "epsilon",
+    "R_printed_value",
+    "R_corrected_value",
+    "R_mean",
+    "R_standard_error",
+    "risk_printed_value",
+    "risk_corrected_value",
+)
+
+
+def kl_constants(records: Records, settings: Settings) -> ShownTable:
+    """Table 1: variances, B, R and the excess risk in symbols, then in numbers and measured."""
+    monte_carlo: ConstantsRecord = conditions(records, "constants")[0]
+    linearized: list[LinearizedRecord] = conditions(records, "linearized")
+    symbols, norms = symbol_rows(monte_carlo), gradient_norm_rows(monte_carlo)
+    distances = [row for record in linearized for row in distance_rows(record)]
+    parts = [symbols_part(symbols), gradient_norm_part(norms), distance_part(distances)]
+    return ShownTable(COLUMNS, [*symbols, *norms, *distances], parts)
+
+
+def symbol_rows(record: ConstantsRecord) -> list[Row]:
+    """One row per init of a `constants` record, in TeX."""
+    return [
+        {
+            "part": "symbols",
+            "init": init,
+            **{name: getattr(TABLE_1[init], name) for name in SYMBOLS},
+            "runs": [record.id],
+        }
+        for init in INITS
+        if init in record.spec.inits
+    ]
+
+
+def gradient_norm_rows(record: ConstantsRecord) -> list[Row]:
+    """B and the mean of E||grad f||_F^2 over draws, one row per init and depth."""
+    metrics, inits = record.metrics, list(INITS)
+    return [
+        {
+            "part": "B",
+            "init": row.init,
+            "inputs": metrics.inputs,
+            "width": metrics.width,
+            "outputs": metrics.outputs,
+            "depth": row.depth,
+            "B_value": row.B,
+            "B_mean": row.mean,
+            "B_standard_error": row.standard_error,
+            "draws": row.draws,
+            "runs": [record.id],
+        }
+        for row in sorted(metrics.rows, key=lambda row: (inits.index(row.init), row.depth))
+    ]
+
+
+def distance_rows(record: LinearizedRecord) -> list[Row]:
+    """R and the risk term of a `linearized` record, one row per depth."""
+    spec, n, epsilon = record.spec, record.metrics.n_train, record.metrics.epsilon
+    rows = []
+    for result in record.metrics.depths:
+        network = (spec.init, input_size(record), spec.width, result.depth, n)
+        printed, corrected = lazy_distance(*network), lazy_distance_corrected(*network)
+        measured = np.array(result.R_runs)
+        rows.append(
+            {
+                "part": "R",
+                "init": spec.init,
+                "inputs": input_size(record),
+                "width": spec.width,
+                "outputs": 1,
+                "depth": result.depth,
+                "n_train": n,
+                "epsilon": epsilon,
+                "R_printed_value": float(printed),
+                "R_corrected_value": float(corrected),
+                "R_mean": float(measured.mean()),
+                "R_standard_error": _standard_error(measured),
+                "risk_printed_value": float(excess_risk_term(result.B, printed, n, epsilon)),
+                "risk_corrected_value": float(excess_risk_term(result.B, corrected, n, epsilon)),
+                "runs": [record.id],
+            }
+        )
+    return rows
+
+
+def symbols_part(rows: Sequence[Row]) -> Part:
+    """Table 1 as printed and as corrected."""
+    headings = (
+        "init",
+        Math(r"\beta_l"),
+        Math("B"),
+        "R, printed",
+        "R, corrected",
+        "excess risk, printed",
+        "excess risk, corrected",
+    )
+    return Part(
+        "In symbols (R and the risk without logarithms and constants, one output)",
+        headings,
+        [(_label(row), *(Math(row[name]) for name in SYMBOLS)) for row in rows],
+    )
+
+
+def gradient_norm_part(rows: Sequence[Row]) -> Part:
+    """B beside Monte Carlo."""
+    first = rows[0]
+    return Part(
+        f"B in numbers: {first['inputs']} inputs, width {first['width']}, {first['outputs']} "
+        f"outputs; Monte Carlo over {first['draws']} initialisations, mean ± standard error",
+        ("init", "depth", "B", "Monte Carlo"),
+        [
+            (
+                _label(row),
+                row["depth"],
+                row["B_value"],
+                Measured(row["B_mean"], row["B_standard_error"]),
+            )
+            for row in rows
+        ],
+    )
+
+
+def distance_part(rows: Sequence[Row]) -> Part:
+    """R beside its measured value, and the risk term."""
+    first = rows[0]
+    return Part(
+        f"R and the excess-risk term in numbers: {first['inputs']} inputs, width {first['width']}, "
+        f"one output, n = {first['n_train']}, KL budget eps = {first['epsilon']:g}; "
+        "measured R: mean ± standard error over runs; risk: sqrt(2 B R / (eps n))",
+        (
+            "init",
+            "depth",
+            "R, printed",
+            "R, corrected",
+            "R, measured",
+            "risk, printed",
+            "risk, corrected",
+        ),
+        [
+            (
+                _label(row),
+                row["depth"],
+                row["R_printed_value"],
+                row["R_corrected_value"],
+                Measured(row["R_mean"], row["R_standard_error"]),
+                row["risk_printed_value"],
+                row["risk_corrected_value"],
+            )
+            for row in rows
+        ],
+    )
+
+
+def _label(row: Row) -> str:
+    return INITS[row["init"]].label
+
+
+def _standard_error(values: np.ndarray) -> float | None:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None

@@ -1,5 +1,75 @@
-"""kl_privacy: kl_vs_depth."""
+"""Figure kl_vs_depth of kl_privacy."""
 
-from dpatlas.papers.kl_privacy.figures.sweeps import kl_vs_depth
+import numpy as np
+from matplotlib.figure import Figure
 
-__all__ = ["kl_vs_depth"]
+from dpatlas.papers.kl_privacy.figures.rows import (
+    COUNTS,
+    VALUES,
+    conditions,
+    horizon,
+    need_steps,
+    training_row,
+)
+from dpatlas.papers.kl_privacy.figures.words import (
+    KL_LABEL,
+    LOSS_LABEL,
+    divergence_notes,
+    init_handles,
+    inits_of,
+    net_words,
+)
+from dpatlas.papers.kl_privacy.kinds import TrainingRecord
+from dpatlas.show.look import DOUBLE_COLUMN, INITS
+from dpatlas.show.output import Records, Settings, ShownFigure
+from dpatlas.show.panels import (
+    columns,
+    draw_points,
+    label_decades,
+    label_ticks,
+    legend,
+    select,
+    shifts,
+)
+
+
+def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
+    """Fig. 2a and 2b: KL against depth after short and after long training."""
+    trained: list[TrainingRecord] = conditions(records, "training", ["depth"])
+    horizons = {name: horizon(settings, name) for name in ("short", "long")}
+    need_steps(trained, max(horizons.values()), "horizons")
+    quantities = ("kl_worst", "training_loss")
+    rows = [
+        training_row(record, quantity, steps, depth=record.spec.depth, horizon=name)
+        for name, steps in horizons.items()
+        for quantity in quantities
+        for record in trained
+    ]
+    figure = Figure(figsize=(DOUBLE_COLUMN, 3.6))
+    panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=[1.8, 1])
+    inits = inits_of(trained)
+    for (name, steps), column in zip(horizons.items(), panels.T, strict=True):
+        for axes, quantity in zip(column, quantities, strict=True):
+            axes.set_yscale("log")
+            for init, shift in zip(inits, shifts(len(inits)), strict=True):
+                points = select(rows, init=init, quantity=quantity, horizon=name)
+                draw_points(axes, INITS[init], "depth", points, shift)
+        (losses,) = columns(select(rows, quantity="training_loss", horizon=name), "value")
+        column[0].set_title(f"{name} training: {steps} steps{_span(losses)}")
+        column[1].set_xlabel("depth (weight matrices)")
+        label_ticks(column[1], {row["depth"] for row in rows})
+    for axes, label in zip(panels[:, 0], (KL_LABEL, LOSS_LABEL), strict=True):
+        axes.set_ylabel(label)
+        label_decades(axes.yaxis)
+    legend(figure, init_handles(trained))
+    notes = [
+        f"{net_words(trained, 'depth')}; one full-batch step = one epoch; KL: worst record, 95% "
+        "bootstrap interval over runs; loss: mean and range over runs",
+        *divergence_notes(trained, "depth"),
+    ]
+    return ShownFigure(figure, ("init", "depth", "horizon", "step", *VALUES, *COUNTS), rows, notes)
+
+
+def _span(losses: np.ndarray) -> str:
+    known = losses[np.isfinite(losses)]
+    return f", loss {known.min():.2g} to {known.max():.2g}" if len(known) else ""

@@ -1,5 +1,79 @@
-"""kl_privacy: kl_vs_epochs."""
+"""Figure kl_vs_epochs of kl_privacy."""
 
-from dpatlas.papers.kl_privacy.figures.sweeps import kl_vs_epochs
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-__all__ = ["kl_vs_epochs"]
+from dpatlas.papers.kl_privacy.figures.rows import (
+    COUNTS,
+    VALUES,
+    conditions,
+    horizon,
+    need_steps,
+    training_row,
+)
+from dpatlas.papers.kl_privacy.figures.words import (
+    KL_LABEL,
+    LOSS_LABEL,
+    divergence_notes,
+    init_handles,
+    inits_of,
+    net_words,
+)
+from dpatlas.papers.kl_privacy.kinds import TrainingRecord
+from dpatlas.show.look import DOUBLE_COLUMN, INITS, MUTED, THIN
+from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.panels import (
+    columns,
+    draw_curve,
+    draw_thin,
+    label_decades,
+    legend,
+    select,
+    write_in,
+)
+
+STEPS_LABEL = "full-batch steps (= epochs)"
+
+
+def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
+    """Fig. 1: KL against steps for every init, beside the training loss."""
+    trained: list[TrainingRecord] = conditions(records, "training")
+    need_steps(trained, horizon(settings, "long"), "horizons.long")
+    steps = trained[0].spec.steps
+    rows = [
+        training_row(record, quantity, step)
+        for record in trained
+        for quantity in ("kl_worst", "kl_mean", "training_loss")
+        # Without any run left there is one row, to say so.
+        for step in range(1 if record.metrics.runs_used else steps, steps + 1)
+    ]
+    figure = Figure(figsize=(DOUBLE_COLUMN, 2.4))
+    kl, loss = figure.subplots(1, 2)
+    kl.set(xscale="log", yscale="log", xlabel=STEPS_LABEL, ylabel=KL_LABEL)
+    loss.set(xscale="log", yscale="log", xlabel=STEPS_LABEL, ylabel=LOSS_LABEL)
+    for init in inits_of(trained):
+        look = INITS[init]
+        draw_curve(kl, look, "step", select(rows, init=init, quantity="kl_worst"))
+        draw_thin(kl, look, "step", select(rows, init=init, quantity="kl_mean"))
+        draw_curve(loss, look, "step", select(rows, init=init, quantity="training_loss"))
+    _linear_guide(kl, [row for row in rows if row["quantity"].startswith("kl_")])
+    for axis in (kl.xaxis, kl.yaxis, loss.xaxis, loss.yaxis):
+        label_decades(axis)
+    legend(figure, init_handles(trained))
+    notes = [
+        f"{net_words(trained)}; KL: worst record, 95% bootstrap band over runs (thin: mean over "
+        "records); loss: mean and range over runs",
+        *divergence_notes(trained),
+    ]
+    return ShownFigure(figure, ("init", "step", *VALUES, *COUNTS), rows, notes)
+
+
+def _linear_guide(axes: Axes, rows: list[Row]) -> None:
+    """A line of slope one, the growth at a constant loss per step, below the lowest curve."""
+    steps, value = columns([row for row in rows if row.get("value")], "step", "value")
+    if not len(steps):
+        return
+    ends = np.array([1.0, steps.max()])
+    axes.plot(ends, value.min() / 2 * ends, color=MUTED, linewidth=THIN)
+    write_in(axes, "lowest line: linear in steps", right=True, low=True)

@@ -1,5 +1,41 @@
-"""kl_privacy: kl_vs_width."""
+"""Figure kl_vs_width of kl_privacy."""
 
-from dpatlas.papers.kl_privacy.figures.sweeps import kl_vs_width
+from matplotlib.figure import Figure
 
-__all__ = ["kl_vs_width"]
+from dpatlas.papers.kl_privacy.figures.rows import COUNTS, VALUES, conditions, training_row
+from dpatlas.papers.kl_privacy.figures.words import (
+    KL_LABEL,
+    divergence_notes,
+    init_handles,
+    inits_of,
+    net_words,
+)
+from dpatlas.papers.kl_privacy.kinds import TrainingRecord
+from dpatlas.show.look import INITS, SINGLE_COLUMN
+from dpatlas.show.output import Records, Settings, ShownFigure
+from dpatlas.show.panels import draw_points, label_decades, label_ticks, legend, select, shifts
+
+
+def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
+    """Fig. 2c: KL against width at the last step of the width sweep.
+
+    A condition that another sweep trains for longer is read on the way.
+    """
+    trained: list[TrainingRecord] = conditions(records, "training", ["width"], free=["steps"])
+    steps = min(record.spec.steps for record in trained)
+    rows = [training_row(record, "kl_worst", steps, width=record.spec.width) for record in trained]
+    figure = Figure(figsize=(SINGLE_COLUMN, 2.9))
+    axes = figure.subplots()
+    axes.set(xscale="log", yscale="log", xlabel="width (hidden units)", ylabel=KL_LABEL)
+    inits = inits_of(trained)
+    for init, shift in zip(inits, shifts(len(inits)), strict=True):
+        draw_points(axes, INITS[init], "width", select(rows, init=init), shift)
+    axes.set_title(f"{steps} full-batch steps (= epochs)")
+    label_ticks(axes, {row["width"] for row in rows})
+    label_decades(axes.yaxis)
+    legend(figure, init_handles(trained), columns=2)
+    notes = [
+        f"{net_words(trained, 'width')}; worst record, 95% bootstrap interval over runs",
+        *divergence_notes(trained, "width"),
+    ]
+    return ShownFigure(figure, ("init", "width", "step", *VALUES, *COUNTS), rows, notes)

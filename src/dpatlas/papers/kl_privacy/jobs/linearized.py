@@ -1,16 +1,16 @@
-"""kl_privacy: the network linearised at its initialisation (Sec. 6), and the check of B (Eq. 7)."""
+"""kl_privacy: the network linearised at its initialisation (Sec. 6), at a fixed KL budget."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
-from dpatlas.models.mlp import initial_weights, output_gradient_norms, output_jacobian_gram
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas.models.mlp import initial_weights, output_jacobian_gram
 from dpatlas.papers.kl_privacy.formulas.theorems import (
     excess_risk_time,
     gradient_norm_constant,
@@ -19,60 +19,57 @@ from dpatlas.papers.kl_privacy.formulas.theorems import (
     neighbour_gap,
 )
 from dpatlas.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
+from dpatlas.papers.kl_privacy.records.linearized import AtDepth, Metrics, Spec, Sphere
 
 SPHERE_RECORDS = 16
 # Largest error of a solution, as a share of the right side: beyond it the matrix is singular.
 SOLVED = 1e-6
 
 
-def linearized(job: Job) -> dict[str, Any]:
+def linearized(job: Job) -> Outcome:
     """Langevin training of the linearised one-output network at a fixed KL budget, every depth.
 
     The outputs on all records follow a closed recursion: f <- f - eta K l'/n + N(0, 2 eta sigma^2
     K), K the NTK matrix at initialisation, so the network is trained exactly without its
     parameters. T and sigma^2 are those of Cor. 6.4 (exact convention), with R measured.
     """
-    fields = job.spec.fields
-    depths, runs = fields["depths"], fields["runs"]
-    n = fields["n_train"]
-    if n > len(job.data.x_train):
-        raise InputError(
-            "kl_privacy.linearized.n_train", n, f"at most {len(job.data.x_train)} records"
-        )
+    fields: Spec = job.fields
+    data, n = job.prepared, fields.n_train
+    if n > len(data.x_train):
+        raise InputError("kl_privacy.linearized.n_train", n, f"at most {len(data.x_train)} records")
     # As many records to add as there are to remove: the work grows with the cube of both.
-    x = np.concatenate([job.data.x_train[:n], job.data.x_add[:n]]).astype(np.float64)
-    labels = np.concatenate([job.data.y_train[:n], job.data.y_add[:n]])
-    rows = []
-    with Progress(len(depths) * runs, job.spec.id) as progress:
-        for depth in depths:
-            rows.append(_linearized_depth(job, x, labels, n, depth, progress))
-    ledger = {**LEDGER, "steps": [row["steps"] for row in rows], "noise_multiplier": None}
-    ledger["claimed"] = "Cor. 4.2 under the mean over initialisations; R was measured on the data"
-    ledger["chosen_on_private_data"] = "T and sigma, through the measured R (unaccounted)"
-    metrics = {"n_train": n, "n_add": len(x) - n, "epsilon": fields["epsilon"], "depths": rows}
-    return {"metrics": metrics, "ledger": ledger}
+    x = np.concatenate([data.x_train[:n], data.x_add[:n]]).astype(np.float64)
+    labels = np.concatenate([data.y_train[:n], data.y_add[:n]])
+    noise = Noise(job.spec.digest, fields.noise_source)
+    with Progress(len(fields.depths) * fields.runs, job.spec.id) as progress:
+        rows = [at_depth(fields, depth, x, labels, noise, progress) for depth in fields.depths]
+    ledger = {
+        **LEDGER,
+        "steps": [row.steps for row in rows],
+        "noise_multiplier": None,
+        "claimed": "Cor. 4.2 under the mean over initialisations; R was measured on the data",
+        "chosen_on_private_data": "T and sigma, through the measured R (unaccounted)",
+    }
+    return Outcome(
+        Metrics(n_train=n, n_add=len(x) - n, epsilon=fields.epsilon, depths=rows), ledger
+    )
 
 
-def _linearized_depth(
-    job: Job, x: np.ndarray, labels: np.ndarray, n: int, depth: int, progress: Progress
-) -> dict[str, Any]:
-    """One depth: constants and measured loss over runs; `progress` counts runs."""
-    fields = job.spec.fields
-    d, epsilon, width = x.shape[1], fields["epsilon"], fields["width"]
+def at_depth(
+    fields: Spec, depth: int, x: np.ndarray, labels: np.ndarray, noise: Noise, progress: Progress
+) -> AtDepth:
+    """Constants, then training over runs, at one depth; `progress` counts runs.
+
+    x (records, d) and labels in {0, 1}: first the training records, then those to add.
+    """
+    d, n = x.shape[1], fields.n_train
     sign = 2.0 * labels - 1
-    bound = float(gradient_norm_constant(fields["init"], d, width, depth, 1))
-    sphere, sphere_sign = _sphere(d, fields["seed"])
+    bound = float(gradient_norm_constant(fields.init, d, fields.width, depth, 1))
+    sphere, sphere_sign = _sphere(d, fields.seed)
     starts, grams, distances, sphere_distances = [], [], [], []
-    for run_index in range(fields["runs"]):
+    for run in range(fields.runs):
         weights = initial_weights(
-            fields["init"],
-            d,
-            width,
-            depth,
-            1,
-            key=job.spec.key,
-            run=run_index,
-            base_seed=fields["seed"],
+            fields.init, d, fields.width, depth, 1, key=fields.key, run=run, base_seed=fields.seed
         )
         tensors = [torch.from_numpy(weight).double() for weight in weights]
         output, gram = (part.numpy() for part in output_jacobian_gram(tensors, torch.from_numpy(x)))
@@ -84,44 +81,43 @@ def _linearized_depth(
         )
         sphere_distances.append(lazy_training_distance(output, gram, sphere_sign))
     lazy = float(np.mean(distances))
-    time = float(excess_risk_time(bound, lazy, n, epsilon))
-    sigma2 = float(bound * time / (epsilon * n**2))
+    time = float(excess_risk_time(bound, lazy, n, fields.epsilon))
+    sigma2 = float(bound * time / (fields.epsilon * n**2))
     # The loss is 1/4-smooth in the outputs; half of the stable step keeps the discretisation small.
     sharpest = max(float(np.linalg.eigvalsh(gram[:n, :n])[-1]) for gram in grams) / (4 * n)
-    steps = max(fields["min_steps"], int(np.ceil(time * sharpest)))
-    outcomes = []
-    noise = Noise(job.spec.digest, fields["noise_source"])
-    for run_index, (output, gram) in enumerate(zip(starts, grams, strict=True)):
-        draw = _correlated(noise, gram, run_index, depth)
-        outcomes.append(_langevin(output, gram, sign, n, time / steps, sigma2, steps, draw))
+    steps = max(fields.min_steps, int(np.ceil(time * sharpest)))
+    trained = []
+    for run, (output, gram) in enumerate(zip(starts, grams, strict=True)):
+        draw = _correlated(noise, gram, run, depth)
+        trained.append(langevin(output, gram, sign, n, time / steps, sigma2, steps, draw))
         progress.advance(f"depth {depth}")
-    kl = np.stack([outcome["kl"] for outcome in outcomes])
+    kl = np.stack([each.kl for each in trained])
     shown = np.unique(np.geomspace(1, steps, 50).astype(int))
     worst = kl.mean(0).argmax(1)
-    return {
-        "depth": depth,
-        "B": bound,
-        "B_runs": [float(np.diag(gram).mean()) for gram in grams],
-        "R_runs": distances,
-        "BR_over_n_runs": [bound * distance / n for distance in distances],
-        "sphere": {
-            "records": SPHERE_RECORDS,
-            "R_runs": sphere_distances,
-            "BR_over_n_runs": [bound * value / SPHERE_RECORDS for value in sphere_distances],
-        },
-        "T": time,
-        "sigma2": sigma2,
-        "eta": time / steps,
-        "steps": steps,
-        "shown_steps": shown.tolist(),
-        "kl_worst_runs": kl[:, shown - 1, worst[shown - 1]].T.tolist(),
-        "kl_bound": [
+    return AtDepth(
+        depth=depth,
+        B=bound,
+        B_runs=[float(np.diag(gram).mean()) for gram in grams],
+        R_runs=distances,
+        BR_over_n_runs=[bound * distance / n for distance in distances],
+        sphere=Sphere(
+            records=SPHERE_RECORDS,
+            R_runs=sphere_distances,
+            BR_over_n_runs=[bound * value / SPHERE_RECORDS for value in sphere_distances],
+        ),
+        T=time,
+        sigma2=sigma2,
+        eta=time / steps,
+        steps=steps,
+        shown_steps=shown.tolist(),
+        kl_worst_runs=kl[:, shown - 1, worst[shown - 1]].T.tolist(),
+        kl_bound=[
             float(kl_linearized(bound, time * step / steps, n, sigma2, CONVENTION))
             for step in shown
         ],
-        "excess_risk_runs": [outcome["excess"] for outcome in outcomes],
-        "initial_risk_runs": [outcome["initial"] for outcome in outcomes],
-    }
+        excess_risk_runs=[each.excess_risk for each in trained],
+        initial_risk_runs=[each.initial_risk for each in trained],
+    )
 
 
 def lazy_training_distance(output: np.ndarray, gram: np.ndarray, sign: np.ndarray) -> float:
@@ -156,18 +152,28 @@ def _sphere(d: int, base_seed: int) -> tuple[np.ndarray, np.ndarray]:
     return x, draws.choice([-1.0, 1.0], SPHERE_RECORDS)
 
 
-def _correlated(noise: Noise, gram: np.ndarray, run_index: int, depth: int):
+def _correlated(
+    noise: Noise, gram: np.ndarray, run: int, depth: int
+) -> Callable[[int], np.ndarray]:
     """Draws of N(0, gram), one per step."""
     values, vectors = np.linalg.eigh(gram)
     root = vectors * np.sqrt(values.clip(0))
 
     def draw(step: int) -> np.ndarray:
-        return root @ noise.normal(len(gram), repetition=run_index, step=step, use=f"depth {depth}")
+        return root @ noise.normal(len(gram), repetition=run, step=step, use=f"depth {depth}")
 
     return draw
 
 
-def _langevin(
+class Trained(NamedTuple):
+    """A run: cumulative KL (steps, records), and mean logistic losses on the training records."""
+
+    kl: np.ndarray
+    excess_risk: float
+    initial_risk: float
+
+
+def langevin(
     output: np.ndarray,
     gram: np.ndarray,
     sign: np.ndarray,
@@ -175,12 +181,12 @@ def _langevin(
     eta: float,
     sigma2: float,
     steps: int,
-    draw,
-) -> dict[str, Any]:
-    """Train in function space; cumulative KL (steps, records) and the averaged iterate's risk.
+    draw: Callable[[int], np.ndarray],
+) -> Trained:
+    """Train in function space, from outputs (records,) at the start and their NTK matrix.
 
-    The minimum of the empirical risk is 0 (the NTK matrix has full rank), so the risk of the
-    averaged outputs is the excess risk.
+    draw: N(0, gram) of a step. The minimum of the empirical risk is 0 (the NTK matrix has full
+    rank), so the risk of the averaged outputs is the excess risk.
     """
     f = output.copy()
     average = np.zeros(n)
@@ -202,61 +208,11 @@ def _langevin(
         ).clip(0)
         kl[step] = kl_step(eta, sigma2, gaps, CONVENTION) + (kl[step - 1] if step else 0)
         f = f - eta * pull + np.sqrt(2 * eta * sigma2) * draw(step)
-    return {
-        "kl": kl,
-        "excess": float(np.logaddexp(0, -sign[:n] * average).mean()),
-        "initial": float(np.logaddexp(0, -sign[:n] * output[:n]).mean()),
-    }
-
-
-def constants(job: Job) -> dict[str, Any]:
-    """Monte Carlo estimate of E||grad f||_F^2 beside B (Eq. 7), every init and depth."""
-    fields = job.spec.fields
-    x = torch.from_numpy(job.data.x_train[:1].astype(np.float64))
-    d, width, outputs, draws = x.shape[1], fields["width"], fields["outputs"], fields["draws"]
-    # Eq. 7 is for ||x||^2 = d; E||grad f||^2 is proportional to ||x||^2.
-    scale = d / float(x.square().sum())
-    rows = []
-    with Progress(len(fields["inits"]) * len(fields["depths"]), job.spec.id) as progress:
-        for init in fields["inits"]:
-            for depth in fields["depths"]:
-                values = [
-                    scale
-                    * float(
-                        output_gradient_norms(
-                            _double_weights(job, init, d, width, depth, outputs, run), x
-                        )
-                    )
-                    for run in range(draws)
-                ]
-                rows.append(
-                    {
-                        "init": init,
-                        "depth": depth,
-                        "B": float(gradient_norm_constant(init, d, width, depth, outputs)),
-                        "mean": float(np.mean(values)),
-                        "standard_error": float(np.std(values, ddof=1) / np.sqrt(draws)),
-                        "draws": draws,
-                    }
-                )
-                progress.advance(f"{init} depth {depth}")
-    ledger = {"mechanism": "none: nothing is trained and nothing of the data is released"}
-    metrics = {"inputs": d, "width": width, "outputs": outputs, "rows": rows}
-    return {"metrics": metrics, "ledger": ledger}
-
-
-def _double_weights(job: Job, init, d, width, depth, outputs, run) -> list[Tensor]:
-    weights = initial_weights(
-        init,
-        d,
-        width,
-        depth,
-        outputs,
-        key=job.spec.key,
-        run=run,
-        base_seed=job.spec.fields["seed"],
+    return Trained(
+        kl,
+        excess_risk=float(np.logaddexp(0, -sign[:n] * average).mean()),
+        initial_risk=float(np.logaddexp(0, -sign[:n] * output[:n]).mean()),
     )
-    return [torch.from_numpy(weight).double() for weight in weights]
 
 
-KIND = Kind(legacy(linearized), spec=LegacyFields, packages=("torch", "numpy"))
+KIND = Kind(linearized, spec=Spec, packages=("torch", "numpy"))

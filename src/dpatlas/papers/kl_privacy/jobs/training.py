@@ -1,6 +1,7 @@
 """kl_privacy: training runs of one condition, with the KL of every record along the way."""
 
 import itertools
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.data.prepared import Prepared
 from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.resume import Stages, State
 from dpatlas.models.mlp import initial_weights
 from dpatlas.papers.kl_privacy.formulas.theorems import kl_step
 from dpatlas.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
@@ -34,19 +36,20 @@ def training(job: Job) -> dict[str, Any]:
     fields = job.spec.fields
     runs, steps = fields["runs"], fields["steps"]
     data = TrainingData.of(job.data, job.device)
+    noise = Noise(job.spec.digest, fields["noise_source"])
+    stages = Stages(job, noise)
     results = []
     with Progress(runs * steps, job.spec.id) as progress:
-        for run_index in range(runs):
-            name = f"run-{run_index}"
-            stored = job.restored(name)
-            if stored is None:
-                arrays = _train_one(job, data, run_index, progress)
-                job.save(name, arrays, {})
-                job.checkpoints.drop("state")
-            else:
-                arrays, _ = stored
-                progress.advance("(from a checkpoint)", units=steps)
-            results.append(arrays)
+
+        def train(number: int) -> dict[str, np.ndarray]:
+            run = NoisyDescent(job, data, number, noise)
+            done = number * steps
+            stages.finish(run, lambda: progress.reach(done + run.steps_done, f"run {number}"))
+            return run.result()
+
+        for number in range(runs):
+            results.append(stages.result(f"run-{number}", partial(train, number)))
+            progress.reach((number + 1) * steps)
     ledger = {
         **LEDGER,
         "steps": steps,
@@ -72,56 +75,74 @@ class TrainingData:
         return cls(x.to(device), labels.to(device), len(data.x_train))
 
 
-def _train_one(
-    job: Job, data: TrainingData, run_index: int, progress: Progress
-) -> dict[str, np.ndarray]:
-    """One run: arrays kl (steps, records), loss (steps,), probe_* and grad0_norm2."""
-    fields = job.spec.fields
-    steps, eta, sigma = fields["steps"], fields["lr"], fields["sigma"]
-    d = data.x.shape[1]
-    noise = Noise(job.spec.digest, fields["noise_source"])
-    weights = [
-        torch.from_numpy(weight).to(job.device)
-        for weight in initial_weights(
-            fields["init"],
-            d,
-            fields["width"],
-            fields["depth"],
-            fields["outputs"],
-            key=job.spec.key,
-            run=run_index,
-            base_seed=fields["seed"],
-        )
-    ]
-    probe = SmoothnessProbe(weights, data, steps)
-    size = sum(weight.numel() for weight in weights)
-    kl = torch.zeros(steps, len(data.x), dtype=torch.float64, device=job.device)
-    loss = torch.zeros(steps, dtype=torch.float64, device=job.device)
-    grad_norm2 = torch.zeros(steps, dtype=torch.float64, device=job.device)
-    start = _restore(job, run_index, weights, kl, loss, grad_norm2, probe, progress)
-    for step in range(start, steps):
-        if job.save_due():
-            _save(job, run_index, step, weights, kl, loss, grad_norm2, probe)
-        probe.look(step, weights)
-        gaps = record_gaps(weights, data.x, data.labels, data.n_train, data.x_norm2)
-        paid = kl_step(eta, sigma**2, gaps.squared_gaps("remove_add"), CONVENTION)
-        kl[step] = paid if step == 0 else kl[step - 1] + paid
-        loss[step] = gaps.losses[: data.n_train].mean(dtype=torch.float64)
-        grad_norm2[step] = gaps.gbar_norm2
-        draws = noise_draws(noise, size, run_index, step, job.device)
-        noisy_step(weights, gaps.gradient, draws, eta, sigma)
-        progress.advance(f"run {run_index}")
-        if step % STEPS_BETWEEN_CHECKS == 0 and not torch.isfinite(loss[step]):
-            kl[step:] = torch.nan
-            loss[step:] = torch.nan
-            progress.advance(f"run {run_index} diverged", units=steps - step - 1)
-            break
-    return {
-        "kl": kl.cpu().numpy(),
-        "loss": loss.cpu().numpy(),
-        "grad_norm2": grad_norm2.cpu().numpy(),
-        **probe.arrays(),
-    }
+class NoisyDescent:
+    """One run, a `Work`; once its loss is no number, the rest of it is none either."""
+
+    def __init__(self, job: Job, data: TrainingData, number: int, noise: Noise):
+        fields = job.spec.fields
+        self.data, self.number, self.noise = data, number, noise
+        self.device, self.steps, self.steps_done = job.device, fields["steps"], 0
+        self.lr, self.sigma = fields["lr"], fields["sigma"]
+        self.weights = [
+            torch.from_numpy(weight).to(job.device)
+            for weight in initial_weights(
+                fields["init"],
+                data.x.shape[1],
+                fields["width"],
+                fields["depth"],
+                fields["outputs"],
+                key=job.spec.key,
+                run=number,
+                base_seed=fields["seed"],
+            )
+        ]
+        self.probe = SmoothnessProbe(self.weights, data, self.steps)
+        shapes = {"kl": (self.steps, len(data.x)), "loss": self.steps, "grad_norm2": self.steps}
+        # By step.
+        self.curves = {
+            name: torch.zeros(shape, dtype=torch.float64, device=job.device)
+            for name, shape in shapes.items()
+        }
+
+    def step(self) -> None:
+        """One noisy step, with the KL divergence that every record pays for it."""
+        step, data, curves = self.steps_done, self.data, self.curves
+        self.probe.look(step, self.weights)
+        gaps = record_gaps(self.weights, data.x, data.labels, data.n_train, data.x_norm2)
+        paid = kl_step(self.lr, self.sigma**2, gaps.squared_gaps("remove_add"), CONVENTION)
+        curves["kl"][step] = paid if step == 0 else curves["kl"][step - 1] + paid
+        curves["loss"][step] = gaps.losses[: data.n_train].mean(dtype=torch.float64)
+        curves["grad_norm2"][step] = gaps.gbar_norm2
+        size = sum(weight.numel() for weight in self.weights)
+        draws = noise_draws(self.noise, size, self.number, step, self.device)
+        noisy_step(self.weights, gaps.gradient, draws, self.lr, self.sigma)
+        self.steps_done += 1
+        if step % STEPS_BETWEEN_CHECKS == 0 and not torch.isfinite(curves["loss"][step]):
+            for name in ("kl", "loss"):
+                curves[name][step:] = torch.nan
+            self.steps_done = self.steps
+
+    def result(self) -> dict[str, np.ndarray]:
+        """Arrays kl (steps, records), loss (steps,), grad_norm2 (steps,) and probe_*."""
+        curves = {name: curve.cpu().numpy() for name, curve in self.curves.items()}
+        return curves | self.probe.arrays()
+
+    def state(self) -> State:
+        """Arrays and facts from which `restore` goes on to the same bits."""
+        weights = {f"weight_{layer}": each.cpu().numpy() for layer, each in enumerate(self.weights)}
+        curves = {name: each[: self.steps_done].cpu() for name, each in self.curves.items()}
+        arrays = {name: each.numpy() for name, each in curves.items()}
+        return weights | arrays | self.probe.arrays(), {"steps_done": self.steps_done}
+
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.steps_done = facts["steps_done"]
+        for layer, weight in enumerate(self.weights):
+            weight.copy_(torch.from_numpy(arrays[f"weight_{layer}"]))
+        for name, curve in self.curves.items():
+            curve[: self.steps_done] = torch.from_numpy(arrays[name])
+        self.probe.change[:] = arrays["probe_change"]
+        self.probe.distance[:] = arrays["probe_distance"]
 
 
 def noise_draws(noise: Noise, size: int, repetition: int, step: int, device: str) -> Tensor:
@@ -169,34 +190,6 @@ class SmoothnessProbe:
     def arrays(self) -> dict[str, np.ndarray]:
         """What was seen, for a checkpoint or a result."""
         return {"probe_change": self.change, "probe_distance": self.distance}
-
-
-def _save(job: Job, run_index: int, step: int, weights, kl, loss, grad_norm2, probe) -> None:
-    arrays = {f"weight_{layer}": weight.cpu().numpy() for layer, weight in enumerate(weights)}
-    arrays |= {
-        "kl": kl[:step].cpu().numpy(),
-        "loss": loss[:step].cpu().numpy(),
-        "grad_norm2": grad_norm2[:step].cpu().numpy(),
-        **probe.arrays(),
-    }
-    job.save("state", arrays, {"run": run_index, "step": step})
-
-
-def _restore(job: Job, run_index: int, weights, kl, loss, grad_norm2, probe, progress) -> int:
-    stored = job.restored("state")
-    if stored is None or stored[1]["run"] != run_index:
-        return 0
-    arrays, facts = stored
-    step = facts["step"]
-    for layer, weight in enumerate(weights):
-        weight.copy_(torch.from_numpy(arrays[f"weight_{layer}"]))
-    kl[:step] = torch.from_numpy(arrays["kl"])
-    loss[:step] = torch.from_numpy(arrays["loss"])
-    grad_norm2[:step] = torch.from_numpy(arrays["grad_norm2"])
-    probe.change[:] = arrays["probe_change"]
-    probe.distance[:] = arrays["probe_distance"]
-    progress.advance("(from a checkpoint)", units=step)
-    return step
 
 
 def _summary(

@@ -10,6 +10,7 @@ from dpatlas.core.facts import BackboneUsed, DataFields
 from dpatlas.core.records import Typed
 from dpatlas.papers.lp_fft.records.private import Count, Positive, PrivateFields
 
+Strategy = Literal["fft", "lp-fft"]
 Task = Literal["private", "public"]
 TASKS: tuple[Task, ...] = ("private", "public")
 
@@ -70,7 +71,7 @@ class Row(Typed):
 
     head_scale: float
     lr: float
-    strategy: Literal["fft", "lp-fft"]
+    strategy: Strategy
     steps: list[int]
     private: list[list[float]]
     public: list[list[float]]

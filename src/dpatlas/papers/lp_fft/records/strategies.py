@@ -1,6 +1,5 @@
-"""lp_fft: specs and records of kind `strategies`, and the strategies that there are."""
+"""lp_fft: specs and records of kind `strategies`."""
 
-from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -9,32 +8,11 @@ from pydantic_core import PydanticCustomError
 from dpatlas.core import records
 from dpatlas.core.facts import BackboneUsed, FeaturesUsed, TunedRow
 from dpatlas.core.records import Typed
-from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.records.private import (
-    FULL,
-    HEAD,
-    LORA,
-    Count,
-    Part,
-    Positive,
-    PrivateFields,
-)
+from dpatlas.papers.lp_fft.records.private import Count, Part, Positive, PrivateFields
+from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES
 
 Strategy = Literal["lp", "fft", "lora", "lp-fft", "lp-lora", "lp-lp", "fft-fft"]
 Share = Annotated[float, Field(ge=0, le=1)]
-# What is trained, phase by phase. The controls lp-lp and fft-fft have a second rate too, and
-# nothing else.
-STRATEGIES: dict[str, tuple[Part, ...]] = {
-    "lp": (HEAD,),
-    "fft": (FULL,),
-    "lora": (LORA,),
-    "lp-fft": (HEAD, FULL),
-    "lp-lora": (HEAD, LORA),
-    "lp-lp": (HEAD, HEAD),
-    "fft-fft": (FULL, FULL),
-}
-# Which strategy trains a part from beginning to end: a first phase takes its rate.
-ALONE: dict[Part, str] = {HEAD: "lp", FULL: "fft", LORA: "lora"}
 
 
 class Level(Typed):
@@ -124,11 +102,3 @@ class Metrics(records.Metrics):
     backbone: BackboneUsed
     features: FeaturesUsed | None
     rows: list[Row]
-
-
-def check_rank(where: str, strategies: Sequence[str], rank: int | None) -> None:
-    """InputError, naming `where`, for LoRA without a rank, and for FFT beside LoRA's branches."""
-    refused, needed = (LORA, "a lora_rank") if rank is None else (FULL, "no lora_rank")
-    for name in strategies:
-        if refused in STRATEGIES[name]:
-            raise InputError(where, name, f"{needed} with it")

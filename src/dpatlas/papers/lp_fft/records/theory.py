@@ -12,3 +12,4 @@ Positive = Annotated[float, Field(gt=0)]
 Angle = Annotated[float, Field(gt=0, lt=45)]
 # Noise of linear nets: equal in all layers, or larger in the head by the square root of d.
 LayerNoise = Literal["uniform", "layer-wise"]
+NOISES: tuple[LayerNoise, ...] = ("uniform", "layer-wise")

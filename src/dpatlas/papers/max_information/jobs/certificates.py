@@ -7,6 +7,7 @@ training record and weights (Eq. 98); the number is fixed before anything is cou
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -16,8 +17,10 @@ from torch import Tensor
 
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
+from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.resume import Stages
 from dpatlas.models.mean_field import MeanField, flat_values
 from dpatlas.models.network import Network
 from dpatlas.papers.max_information.formulas.kappa import FORMS, standing
@@ -31,7 +34,6 @@ from dpatlas.papers.max_information.jobs.priors import (
 )
 from dpatlas.papers.max_information.jobs.problem import Problem, facts_of, ledger_of
 from dpatlas.papers.max_information.jobs.risk import METHODS, PairErrors, drawn_records
-from dpatlas.papers.max_information.jobs.stages import Stages, State
 from dpatlas.papers.max_information.looks import label_of
 
 # Records whose per-record gradients DP-SGD holds at a time; changes no digit beyond rounding.
@@ -44,8 +46,11 @@ POSTERIORS = ("posterior", "tight", "rigorous", "universe")
 class Certified:
     """One prior and posterior at a time: centre, training and counts, as stages of the job."""
 
-    def __init__(self, problem: Problem, stages: Stages):
-        self.problem, self.stages = problem, stages
+    def __init__(self, problem: Problem, progress: Progress):
+        self.problem, self.progress = problem, progress
+        # Its secret is kept over a restart.
+        self.noise = Noise(problem.prior_root, problem.fields["noise_source"])
+        self.stages = Stages(problem.job, self.noise)
         self.networks: dict[int, Network] = {}
 
     def network(self, run: int) -> Network:
@@ -60,24 +65,22 @@ class Certified:
         if prior.kind == INDEPENDENT:
             return flat_values(self.network(run)), 0
 
-        def make():
-            return prior_training(
+        def train() -> dict[str, Any]:
+            training = prior_training(
                 prior,
                 problem.network(run),
                 problem.x,
                 problem.labels,
-                noise=self.stages.noise,
+                noise=self.noise,
                 repetition=problem.declared.repetition(prior, problem.n, run),
                 max_physical_batch=PHYSICAL_BATCH.get(problem.fields["model"]),
             )
-
-        def outcome(training) -> State:
+            self.stages.finish(training)
             values = flat_values(training.model).cpu().numpy()
-            return {"values": values}, {"skipped_records": training.skipped_records}
+            return {"values": values, "skipped_records": training.skipped_records}
 
-        arrays, facts = self.stages.result(CENTRE, make, outcome)
-        values = torch.from_numpy(arrays["values"]).to(problem.x.device)
-        return values, facts["skipped_records"]
+        found = self.stages.result(CENTRE, train)
+        return torch.from_numpy(found["values"]).to(problem.x.device), found["skipped_records"]
 
     def posterior(
         self, prior: Prior, tau: float, centre: Tensor, run: int, place: int
@@ -86,8 +89,8 @@ class Certified:
         problem = self.problem
         network = self.network(run)
 
-        def make() -> PosteriorTraining:
-            return PosteriorTraining(
+        def train() -> dict[str, Any]:
+            training = PosteriorTraining(
                 network,
                 centre,
                 problem.deviation(tau),
@@ -98,18 +101,16 @@ class Certified:
                 noise=problem.keyed(TRAINING),
                 repetition=place,
             )
-
-        def outcome(training: PosteriorTraining) -> State:
-            found = training.posterior
-            diverged = training.diverged
-            if diverged is None and not math.isfinite(found.kl(centre, problem.deviation(tau))):
+            self.stages.finish(training, lambda: self.progress.advance(TRAINING))
+            law, diverged = training.posterior, training.diverged
+            if diverged is None and not math.isfinite(law.kl(centre, problem.deviation(tau))):
                 diverged = training.steps_done
-            arrays = {"mean": found.mean.cpu().numpy(), "rho": found.rho.cpu().numpy()}
-            return arrays, {"diverged": diverged}
+            flats = {"mean": law.mean.cpu().numpy(), "rho": law.rho.cpu().numpy()}
+            return {**flats, "diverged": diverged}
 
-        arrays, facts = self.stages.result(TRAINING, make, outcome, counted=True)
-        flats = (torch.from_numpy(arrays[key]).to(centre.device) for key in ("mean", "rho"))
-        return MeanField(network, *flats), facts["diverged"]
+        found = self.stages.result(TRAINING, train)
+        flats = (torch.from_numpy(found[key]).to(centre.device) for key in ("mean", "rho"))
+        return MeanField(network, *flats), found["diverged"]
 
     def count(self, name: str, law: MeanField, place: int, method: str = METHODS[0]) -> int:
         """Errors among `draws` pairs of training records and weights."""
@@ -132,18 +133,29 @@ class Certified:
         place: int,
         method: str = METHODS[0],
     ) -> int:
-        keys = {"noise": self.problem.keyed(name), "repetition": place, "method": method}
-        _, facts = self.stages.result(
-            name,
-            lambda: PairErrors(law, *given, **keys),
-            lambda work: ({}, {"errors": work.errors}),
-        )
-        return facts["errors"]
+        def count() -> dict[str, Any]:
+            keys = {"noise": self.problem.keyed(name), "repetition": place, "method": method}
+            work = PairErrors(law, *given, **keys)
+            self.stages.finish(work)
+            return {"errors": work.errors}
 
-    def row(self, run: int, prior: Prior, tau: float, place: int) -> dict[str, Any]:
+        return self.stages.result(f"{name} {place}", count)["errors"]
+
+    def rows(self, run: int, prior: Prior, first: int) -> list[dict[str, Any]]:
+        """One for each tau; places of their posteriors are counted from `first` on."""
+        centre, skipped = self.centre(prior, run)
+        rows = []
+        for place, tau in enumerate(self.problem.taus, first):
+            given = (run, prior, tau, place, centre, skipped)
+            rows.append(self.stages.result(f"tau-{place}", partial(self.row, *given)))
+            self.progress.reach((place + 1) * self.problem.training_steps, "certified")
+        return rows
+
+    def row(
+        self, run: int, prior: Prior, tau: float, place: int, centre: Tensor, skipped: int
+    ) -> dict[str, Any]:
         """All that is found of a prior and its posterior; see `certificates`."""
         problem = self.problem
-        centre, skipped = self.centre(prior, run)
         deviation = problem.deviation(tau)
         law = MeanField.around(self.network(run), centre, deviation)
         errors = self.count("prior", law, place)
@@ -224,20 +236,19 @@ def certificates(job: Job) -> dict[str, Any]:
     and kind of prior the row of least certificate_posterior.
     """
     problem = Problem(job)
-    places = list(product(range(problem.fields["runs"]), problem.priors, problem.taus))
+    priors = list(product(range(problem.fields["runs"]), problem.priors))
     statement = ledger_of(problem)
-    per_row = problem.training_steps
-    with Progress(len(places) * per_row, job.spec.id) as progress:
-        stages = Stages(job, progress, problem.prior_root)
-        work = Certified(problem, stages)
-        progress.advance(units=len(stages.rows) * per_row)
-        for place in range(len(stages.rows), len(places)):
-            run, prior, tau = places[place]
-            row = work.row(run, prior, tau, place)
-            last = place + 1 == len(places) or places[place + 1][:2] != (run, prior)
-            stages.end_row(row, lambda name, last=last: last or name != CENTRE)
-            progress.advance("certified", units=len(stages.rows) * per_row - progress.done)
-    rows = stages.rows
+    count = len(problem.taus)
+    rows = []
+    with Progress(len(priors) * count * problem.training_steps, job.spec.id) as progress:
+        work = Certified(problem, progress)
+
+        def certify(number: int) -> dict[str, Any]:
+            return {"rows": work.rows(*priors[number], number * count)}
+
+        for number in range(len(priors)):
+            rows += work.stages.result(f"prior-{number}", partial(certify, number))["rows"]
+            progress.reach(len(rows) * problem.training_steps)
     metrics = {**facts_of(problem), "rows": rows, "selected": selected(rows)}
     return {"metrics": metrics, "ledger": statement}
 
@@ -267,22 +278,23 @@ def agreement(job: Job) -> dict[str, Any]:
     prior, tau = problem.priors[0], problem.taus[0]
     plan = list(product(("prior", "posterior"), METHODS, range(problem.fields["repetitions"])))
     with Progress(problem.training_steps + len(plan), job.spec.id) as progress:
-        stages = Stages(job, progress, problem.prior_root)
-        work = Certified(problem, stages)
+        work = Certified(problem, progress)
         centre, _ = work.centre(prior, 0)
         posterior, diverged = work.posterior(prior, tau, centre, 0, 0)
+        progress.reach(problem.training_steps)
         laws = {"posterior": posterior}
         laws["prior"] = MeanField.around(work.network(0), centre, problem.deviation(tau))
-        for what, method, repetition in plan[len(stages.rows) :]:
+        rows = []
+        for what, method, repetition in plan:
             if diverged is not None and what == "posterior":
                 continue
             errors = work.count(f"{what} by {method}", laws[what], repetition, method)
             row = {"what": what, "method": method, "repetition": repetition}
             row |= {"draws": problem.budget.draws, "errors": errors}
             row["risk"] = errors / problem.budget.draws
-            stages.end_row(row, lambda name: name not in (CENTRE, TRAINING))
+            rows.append(row)
             progress.advance(f"{what} {method}")
-    metrics = {**facts_of(problem), "diverged": diverged, "rows": stages.rows}
+    metrics = {**facts_of(problem), "diverged": diverged, "rows": rows}
     return {"metrics": metrics, "ledger": ledger_of(problem)}
 
 
