@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dpatlas.config.imported import IMPORTED
+from dpatlas.core.published_weights import IMPORTED
 from dpatlas.cost.counting import Work
 
 # By model: inputs of a record, multiplications and activations of it, forward. Larger images cost

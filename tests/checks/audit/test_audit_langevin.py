@@ -20,7 +20,7 @@ from dpatlas.checks.audit.jobs.langevin import (
     score,
 )
 from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS
-from dpatlas.checks.audit.settings import RUNS
+from dpatlas.checks.audit.repetitions import RUNS
 from dpatlas.core.seeds import Noise
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.privacy.audit_statistics import epsilon_lower_bound

@@ -2,8 +2,8 @@ import pytest
 
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.backbones import weights_file
-from dpatlas.config.imported import IMPORTED
 from dpatlas.config.load import load_config, load_tier, project_root, read_config, validate
+from dpatlas.core.published_weights import IMPORTED
 from dpatlas.cost.training import NETWORKS
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError

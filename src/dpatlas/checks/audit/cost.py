@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dpatlas.checks.audit.settings import RUNS
+from dpatlas.checks.audit.repetitions import RUNS
 from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, JobCost, Size, Work
 from dpatlas.cost.training import (
     ATTACKED_UPDATES,

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import model_validator
 
+from dpatlas.checks.audit.repetitions import RUNS
 from dpatlas.config.model import Model, Once, setting
 from dpatlas.config.root import General
 from dpatlas.config.types import (
@@ -51,17 +52,6 @@ Mechanism = Literal[
     "feature-second-layer",
 ]
 MECHANISMS: tuple[str, ...] = get_args(Mechanism)
-# Runs for each one that the config asks for. A step of Langevin SGD costs a tenth of the others',
-# and 600 runs are too few to see that the claim on dp-sgld fails: it takes 2400. Means of clipped
-# vectors cost next to nothing.
-RUNS = {
-    "feature-matrix": 10,
-    "feature-direction": 10,
-    "feature-second-layer": 10,
-    "dp-sgld": 6,
-    "dp-sgld-full-batch": 2,
-    "repaired-dp-sgld-cyclic": 2,
-}
 # Of a `training` spec, what a command line may change and a config does not say.
 DEFAULTS: Mapping[str, Any] = {
     "relation": "add_remove",

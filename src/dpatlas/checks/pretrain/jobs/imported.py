@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpatlas.config.imported import FROM_FILES
-from dpatlas.config.imported import IMPORTED as BY_SOURCE
 from dpatlas.core.guard import one_of
+from dpatlas.core.published_weights import FROM_FILES
+from dpatlas.core.published_weights import IMPORTED as BY_SOURCE
 from dpatlas.core.seeds import generator, seed
 from dpatlas.core.specs import Spec
 from dpatlas.data import weights
