@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.checks.pretrain.records.imported import Metrics, Spec, WeightsFile
+from dpatlas.core.published_weights import FROM_FILES, IMPORTED
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data import weights
 from dpatlas.data.sources import file_digest
@@ -18,7 +19,6 @@ from dpatlas.models.backbone import save
 from dpatlas.models.build import build
 from dpatlas.models.imagenet import ORIGINS, PREPROCESSING, ImageNetInput, folded
 from dpatlas.models.network import Network
-from dpatlas.models.published import FROM_FILES, IMPORTED
 
 # Records of the comparison with the published network, and how far features may be apart, as a
 # share of the largest.

@@ -4,8 +4,8 @@ from pydantic import model_validator
 
 from dpatlas.core import records
 from dpatlas.core.guard import one_of
+from dpatlas.core.published_weights import IMPORTED
 from dpatlas.core.records import SpecFields, Typed
-from dpatlas.models.published import IMPORTED
 
 
 class Spec(SpecFields):
