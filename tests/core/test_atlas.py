@@ -1,11 +1,10 @@
-import copy
 import itertools
 import json
 
 import pytest
 
 from dpatlas.config.atlas import PAPERS, Atlas
-from dpatlas.config.load import load_config, load_tier
+from dpatlas.config.load import load_config, load_tier, read_config, validate
 from dpatlas.core.files import check_writable
 from dpatlas.core.seeds import Noise, seed
 from dpatlas.core.specs import Spec
@@ -13,10 +12,9 @@ from dpatlas.errors import InputError
 
 
 def changed(change):
-    base = load_config()
-    config = copy.deepcopy(base)
+    config = read_config()
     change(config["kl_privacy"])
-    return set(Atlas(config).specs) - set(Atlas(base).specs)
+    return set(Atlas(validate(config)).specs) - set(Atlas(load_config()).specs)
 
 
 def test_one_more_depth_is_one_new_job_per_init():

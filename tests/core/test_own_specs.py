@@ -8,7 +8,7 @@ import pytest
 
 from dpatlas.config import own
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config
+from dpatlas.config.load import load_config, read_config
 from dpatlas.config.sizes import array_mb, inputs_of
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
@@ -25,9 +25,9 @@ HELD_OUT = {"n_test": 100, "n_validation": 100}
 SCAN_SHAPED = {"source": "leaves-grey", "model": "small-cnn-t", "options": {"pool": 2}}
 
 
-def config(scans=None, dp_sgld=None, maxinf=None, lp_fft=None, kl=None, **changes):
+def config(scans=None, dp_sgld=None, maxinf=None, lp_fft=None, kl=None, on=True, **changes):
     """The embedded config with `my-scans` in every paper that can take it."""
-    default = load_config()
+    default = read_config()
     accuracy = {**default["dp_sgld"]["accuracy"]["sets"][3], "data": {**PRIVATE, **HELD_OUT}}
     certificates = default["max_information"]["certificates"]["sets"][0]
     certificates = {**certificates, "data": {**PRIVATE, "n_test": 100}}
@@ -42,7 +42,11 @@ def config(scans=None, dp_sgld=None, maxinf=None, lp_fft=None, kl=None, **change
                 "train": [*default["pretrain"]["train"], "scan-shaped"],
             },
             "dp_sgld": {"accuracy": {"sets": [{**accuracy, **(dp_sgld or {})}]}},
-            "lp_fft": {"scenarios": [{**scenario, **(lp_fft or {})}], "clip_sweep": None},
+            "lp_fft": {
+                "enabled": on,
+                "scenarios": [{**scenario, **(lp_fft or {})}],
+                "clip_sweep": None,
+            },
             "max_information": {"certificates": {"sets": [{**certificates, **(maxinf or {})}]}},
             "kl_privacy": {"data": {**PRIVATE, "n_add": 50, **(kl or {})}},
             **changes,
@@ -89,9 +93,7 @@ def test_where_it_lies_changes_no_id(atlas):
     ],
 )
 def test_another_definition_is_another_id(atlas, change):
-    changed = config(change)
-    changed["lp_fft"]["enabled"] = False
-    others = Atlas(changed)
+    others = Atlas(config(change, on=False))
     for key in ("kl_privacy", "dp_sgld", "max_information"):
         assert set(atlas.own_sets()).isdisjoint(others.own_sets())
         assert set(others.ids(key)) != set(atlas.ids(key))

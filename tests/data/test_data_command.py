@@ -7,7 +7,7 @@ from mnist_miniature import NAMES
 
 from dpatlas.commands import data as command
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_tier
+from dpatlas.config.load import read_tier, validate
 from dpatlas.errors import run_command
 
 
@@ -17,9 +17,9 @@ def no_cache(monkeypatch, tmp_path):
 
 
 def atlas(tier, **data):
-    config = load_tier(tier)
+    config = read_tier(tier)
     config["data"] |= data
-    return Atlas(config)
+    return Atlas(validate(config))
 
 
 def test_the_embedded_tier_needs_nothing_of_others(capsys):

@@ -10,7 +10,7 @@ import torch
 
 from dpatlas.commands import data as command
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config
+from dpatlas.config.load import read_config, validate
 from dpatlas.data.weights import named_file, read
 from dpatlas.errors import InputError
 
@@ -110,7 +110,7 @@ def test_names_are_text(tmp_path):
 
 def test_the_list_of_what_a_run_needs_has_the_file_and_its_licence(tmp_path, monkeypatch):
     monkeypatch.setattr(command.prepare, "CACHE", tmp_path / "cache")
-    config = load_config()
+    config = read_config()
     config["data"]["root"] = str(tmp_path)
     config["pretrain"]["train"].append("mine")
     config["pretrain"]["backbones"]["mine"] = {
@@ -120,10 +120,11 @@ def test_the_list_of_what_a_run_needs_has_the_file_and_its_licence(tmp_path, mon
         "image_shape": [3, 32, 32],
         "file": "net.pth.tar",
     }
-    (line,) = command.missing(Atlas(config))
+    atlas = Atlas(validate(config))
+    (line,) = command.missing(atlas)
     assert line.startswith("weights of mine: missing") and "https" not in line
     assert "pretrain.backbones.mine.file says net.pth.tar" in line
     expected = put(tmp_path / "weights/net.pth.tar")
-    (found,) = command.needed(Atlas(config))
+    (found,) = command.needed(atlas)
     assert found.found == str(expected) and "CC BY-NC 4.0" in found.licence
-    assert command.missing(Atlas(config)) == []
+    assert command.missing(atlas) == []

@@ -5,18 +5,18 @@ from own_miniature import CLASSES, GREY, pile
 
 from dpatlas.commands import data as command
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_tier
+from dpatlas.config.load import read_tier, validate
 from dpatlas.errors import run_command
 
 SPLIT = {"classes": CLASSES, "n_train": 60, "n_test": 20, "n_validation": 20}
 
 
 def atlas(tmp_path, name="my-scans"):
-    config = load_tier("smoke")
+    config = read_tier("smoke")
     config["data"]["own"] = {name: {**GREY, "path": str(tmp_path / "scans")}}
     (chosen,) = config["dp_sgld"]["accuracy"]["sets"]
     chosen.update(data={"name": name, **SPLIT}, features="raw", backbone=None)
-    return Atlas(config)
+    return Atlas(validate(config))
 
 
 def test_an_own_set_is_listed_with_its_place(tmp_path):

@@ -8,6 +8,7 @@ from small_jobs import Killed
 
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.core.specs import Spec
+from dpatlas.errors import InputError
 from dpatlas.jobs.job import execute
 from dpatlas.papers.feature_learning.jobs import dispatch as feature_learning
 
@@ -65,3 +66,8 @@ def test_a_job_that_draws_nothing_says_so(tmp_path):
     spec = Spec.of({"key": "feature_learning", "kind": "small"}, "small")
     found = run(tmp_path, spec=spec, does=lambda job, kill: {"metrics": {}, "ledger": {}})
     assert json.loads(found)["seeds"] == {}
+
+
+def test_a_job_that_needs_data_refuses_a_spec_without_any(tmp_path):
+    with pytest.raises(InputError, match="--data: found nothing"):
+        run(tmp_path, does=lambda job, kill: job.prepared)

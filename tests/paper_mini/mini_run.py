@@ -21,7 +21,7 @@ from local_server import Server, serve
 from shrink import shrink
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config
+from dpatlas.config.load import read_config, validate
 
 HERE = Path(__file__).resolve().parent
 PAPER = "workflow/tiers/paper.yaml"
@@ -79,11 +79,11 @@ class MiniRun:
         self.server = FileServer(self.served)
         copy_project(self.project)
         address = self.server.address
-        self.paper = load_config([PAPER], root=PROJECT)
+        self.paper = read_config([PAPER], root=PROJECT)
         self.small = small_config(self.paper, f"{address}/mirror", self.root)
         self.config = self.project / "mini.yaml"
         self.config.write_text(yaml.safe_dump(self.small, sort_keys=False))
-        self.atlas = Atlas(self.small)
+        self.atlas = Atlas(validate(self.small))
         entries = archives.write_data(self.served, self.root)
         official = f"{address}/official"
         specs = self.atlas.groups["pretrain"]["imported"]

@@ -8,7 +8,7 @@ import torch
 from reference_gradients import NETWORKS, records, seeded
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_tier
+from dpatlas.config.load import load_config
 from dpatlas.errors import InputError
 from dpatlas.jobs import job
 from dpatlas.models.precision import exact, passes, set_precision
@@ -92,8 +92,10 @@ def test_factors_are_rounded_to_nearest(tool):
 
 
 def test_precision_changes_no_id_and_reaches_jobs_on_a_gpu_alone():
-    config = load_tier("embedded") | {"device": "auto"}
-    plain, fast = Atlas(config), Atlas(config | {"precision": "tf32"})
+    plain, fast = (
+        Atlas(load_config(changes={"device": "auto", "precision": precision}))
+        for precision in ("float32", "tf32")
+    )
     assert list(plain.specs) == list(fast.specs)
     for spec_id in plain.specs:
         device = plain.device(spec_id)
@@ -103,7 +105,7 @@ def test_precision_changes_no_id_and_reaches_jobs_on_a_gpu_alone():
 
 def test_tf32_on_a_cpu_is_refused():
     with pytest.raises(InputError, match="precision: found tf32 with device cpu"):
-        Atlas(load_tier("embedded") | {"precision": "tf32"})
+        load_config(changes={"precision": "tf32"})
     with pytest.raises(InputError, match="device"):
         job.resolve_device("cpu-tf32")
 

@@ -6,5 +6,4 @@ from dpatlas.evidence.claims import read_claims
 
 WORKFLOW = Path(__file__).parents[2] / "workflow"
 COMMITTED = WORKFLOW / "claims.yaml"
-SCHEMA = WORKFLOW / "schemas" / "claims.schema.yaml"
-CLAIMS = read_claims(COMMITTED, SCHEMA)
+CLAIMS = read_claims(COMMITTED)

@@ -125,6 +125,6 @@ ERRATUM = Erratum(
     printed=f"twice {HOSTILE}",
     corrected="once",
     consequence="none",
-    shown_by=("tests/bounds/test_a.py::test_b",),
-    products=("first",),
+    shown_by=["tests/bounds/test_a.py::test_b"],
+    products=["first"],
 )

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import yaml
-from committed_claims import COMMITTED, SCHEMA
+from committed_claims import COMMITTED
 
 from dpatlas.core.records import FIELDS
 from dpatlas.core.statistics import Comparison, Estimate, mean_estimate
@@ -79,7 +79,7 @@ def write(folder, *claims):
 
 
 def read(folder, *claims, tests=TESTS):
-    return read_claims(write(folder, *claims), SCHEMA, tests)
+    return read_claims(write(folder, *claims), tests)
 
 
 def paper(**points):
@@ -87,7 +87,7 @@ def paper(**points):
 
 
 def test_committed_claims_name_tests_and_files_that_exist():
-    claims = read_claims(COMMITTED, SCHEMA)
+    claims = read_claims(COMMITTED)
     products = [
         f"{product.folder}/{product.name}.{'pdf' if product.kind == 'figure' else 'csv'}"
         for paper in all_papers().values()
@@ -155,6 +155,12 @@ BAD = {
     "a paper that does not exist": (claim(paper="other", parts=[part("a"), part("b")]), "other"),
     "an id given twice": (claim(parts=[part("a"), part("a")]), "kl-1a twice"),
     "a part of another claim": (claim(parts=[part("a"), part("b", id="kl-2b")]), "kl-2b"),
+    "no test and no parts": (claim(), "kl-1 with none of them"),
+    "a test beside parts": (
+        claim(**without("id", part("c")), parts=[part("a"), part("b")]),
+        "kl-1 with expected and parts and test",
+    ),
+    "a whole number as text": (claim(parts=[part("a"), part("b", target="1e-3")]), "1.0e-3"),
     "an expected value of no field": (
         claim(parts=[part("a"), part("b", expected="{goal}")]),
         "goal",
@@ -241,7 +247,7 @@ def test_settings_that_are_not_json_are_bad_input(tmp_path, capsys):
 
 def test_wrong_verdicts_are_as_rare_as_the_error_of_an_entry():
     """Three comparisons exactly at their thresholds, where both answers are wrong, five runs."""
-    claims = read_claims(COMMITTED, SCHEMA)
+    claims = read_claims(COMMITTED)
     (alone,) = (claim for claim in claims.claims if claim.id == "kl-2")
     claims = dataclasses.replace(claims, family_error=0.2, claims=[alone])
     (entry,) = alone.entries

@@ -9,7 +9,7 @@ from small_run import FIELDS, spec_of, write_run
 
 from dpatlas.commands import plan as command
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_tier
+from dpatlas.config.load import load_tier, read_tier, validate
 from dpatlas.config.sizes import size_of
 from dpatlas.cost.plan import Job, describe_plan, make_plan, makespan
 from dpatlas.cost.rates import DEFAULTS, fit, past_runs, runtime_minutes
@@ -250,8 +250,7 @@ def test_more_gpus_share_the_jobs_and_papers_add_up(tmp_path):
 
 def test_a_scheduler_is_asked_for_more_time_for_larger_networks_within_bounds():
     def minutes(**changes):
-        config = load_tier("paper")
-        atlas = Atlas({**config, **changes})
+        atlas = Atlas(validate({**read_tier("paper"), **changes}))
         return {name: runtime_minutes(atlas, name) for name in atlas.specs}
 
     on_gpu, on_cpu = minutes(), minutes(device="cpu")
@@ -264,12 +263,13 @@ def test_a_scheduler_is_asked_for_more_time_for_larger_networks_within_bounds():
 
 
 def test_what_would_be_downloaded_is_counted_once_and_not_where_it_is(tmp_path):
-    config = load_tier("paper")
-    everything = command.download_mb(Atlas(config, tmp_path))
+    config = read_tier("paper")
+    everything = command.download_mb(Atlas(validate(config), tmp_path))
     sizes = {file.name: file.size for name in DATA_SETS for file in DATA_SETS[name].files}
     assert everything == pytest.approx(sum(sizes.values()) / 2**20)
     (tmp_path / "stl10_binary.tar.gz").touch()
-    local = Atlas({**config, "data": {**config["data"], "root": str(tmp_path)}}, tmp_path)
+    config["data"]["root"] = str(tmp_path)
+    local = Atlas(validate(config), tmp_path)
     stl10 = sizes["stl10_binary.tar.gz"] / 2**20
     assert everything - command.download_mb(local) == pytest.approx(stl10)
     assert command.download_mb(Atlas(load_tier("embedded"), tmp_path)) == 0

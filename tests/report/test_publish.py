@@ -7,7 +7,7 @@ import pytest
 from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run, spec_of, write_product, write_run
 
 from dpatlas.commands import publish as command
-from dpatlas.config.load import load_tier
+from dpatlas.config.load import load_config, load_tier
 from dpatlas.core.canonical import sha256
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.specs import Spec
@@ -169,8 +169,8 @@ def test_smoke_is_refused(tmp_path, capsys):
 
 
 def test_the_config_saved_beside_a_run_says_what_it_should_hold(tmp_path):
-    config = load_tier("embedded") | {"tier": "mine"}
-    write_json(tmp_path / "mine" / "config.json", config)
+    config = load_config(changes={"tier": "mine"})
+    write_json(tmp_path / "mine" / "config.json", config.plain())
     assert command.config_of("mine", tmp_path) == config
     assert command.config_of("embedded", tmp_path) == load_tier("embedded")
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dpatlas.config.load import TIERS, load_tier, project_root
+from dpatlas.config.load import TIERS, project_root, read_tier
 
 Path = tuple[Any, ...]
 Choose = Callable[[Any], Any]
@@ -61,7 +61,7 @@ def bases() -> list[str]:
 @functools.cache
 def base(tier: str) -> dict[str, Any]:
     """The config of a tier, to be copied before it is changed."""
-    return load_tier(tier)
+    return read_tier(tier)
 
 
 def copied(value: Any) -> Any:

@@ -11,7 +11,7 @@ from checkouts import SMOKE
 from first_questions import evaluate
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config
+from dpatlas.config.load import load_config, read_config
 from dpatlas.core.environment import CACHES
 from dpatlas.errors import InputError
 
@@ -26,7 +26,7 @@ OURS = ("results/", ".snakemake/", "data/cache/", ".cache/")
 
 def hostile_config(root):
     """The smoke tier with a hostile text wherever the config takes any text."""
-    config = load_config([SMOKE])
+    config = read_config([SMOKE])
     config["tier"] = "hostile"
     config["data"] |= {"root": root, "download": True, "mirrors": ["http://x/;touch$(PWNED)`'\""]}
     name = config["pretrain"]["train"][0]

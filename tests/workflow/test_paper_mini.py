@@ -11,7 +11,7 @@ from mini_run import BROKEN, HERE, MiniRun
 from shrink import shrink
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_tier
+from dpatlas.config.load import load_tier, read_tier, validate
 from dpatlas.core.records import read_record
 from dpatlas.data.prepare import Options
 from dpatlas.data.registry import find
@@ -52,9 +52,9 @@ def structure(atlas):
 
 
 def test_only_sizes_differ_from_the_paper_tier():
-    paper = load_tier("paper")
-    small = Atlas({**shrink(paper), "tier": "paper-mini"})
-    assert structure(small) == structure(Atlas(paper))
+    paper = read_tier("paper")
+    small = Atlas(validate({**shrink(paper), "tier": "paper-mini"}))
+    assert structure(small) == structure(Atlas(validate(paper)))
 
 
 @pytest.mark.parametrize("tier", ["smoke", "embedded", "workstation", "paper"])
@@ -78,7 +78,7 @@ def parts(chosen, split, data_set):
 
 
 def test_a_size_that_no_rule_knows_is_not_overlooked():
-    paper = load_tier("paper")
+    paper = read_tier("paper")
     paper["lp_fft"]["umap"][0]["new_size"] = [3, 4]
     with pytest.raises(KeyError, match=r"lp_fft\.umap\.new_size"):
         shrink(paper)

@@ -23,7 +23,7 @@ try:
     )
     check_writable(ATLAS.folder)
     ATLAS.check_data_root()
-    if ATLAS.config["data"]["offline"]:
+    if ATLAS.config.data.offline:
         from dpatlas.commands.data import missing
 
         if absent := missing(ATLAS):
@@ -69,7 +69,7 @@ wildcard_constraints:
 
 
 onstart:
-    write_json(ATLAS.folder / "config.json", ATLAS.config)
+    write_json(ATLAS.folder / "config.json", ATLAS.config.plain())
     ATLAS.write_lists()
     # Its limit of 100 starts a second wakes Snakemake's scheduler once a second for every job that
     # has ended, and each time it looks at all that wait. Where cores are the limit, it is not needed.

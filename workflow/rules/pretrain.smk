@@ -1,5 +1,7 @@
 """pretrain: public backbones, trained once or imported, and their features."""
 
+from dpatlas.config.backbones import weights_file
+
 
 localrules:
     pretrain_imported,
@@ -56,7 +58,7 @@ rule pretrain_imported:
     params:
         checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
-        file=lambda wildcards: ATLAS.weights_file(wildcards.id),
+        file=lambda wildcards: weights_file(ATLAS.config, ATLAS.specs[wildcards.id]),
         # A function: Snakemake would look for wildcards in a text with braces.
         source=lambda wildcards: ATLAS.data_source(),
         backbone=subpath(output.manifest, parent=True),

@@ -8,7 +8,6 @@ localrules:
 rule claims:
     input:
         claims="workflow/claims.yaml",
-        schema="workflow/schemas/claims.schema.yaml",
         records=ATLAS.claim_records(),
     output:
         csv=report(
@@ -33,7 +32,7 @@ rule claims:
         ),
     shell:
         "python -m dpatlas.evidence.claims --claims {input.claims:q} --tier {params.tier} "
-        "--schema {input.schema:q} --settings {params.lists:q}/claims.json "
+        "--settings {params.lists:q}/claims.json "
         "--records {params.lists:q}/claims.txt --products {params.lists:q}/products.txt "
         "--results {params.folder:q} --output {output.csv:q} > {log:q} 2>&1"
 

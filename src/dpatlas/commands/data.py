@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dpatlas.checks.pretrain.settings import weights_file
 from dpatlas.config.atlas import Atlas
+from dpatlas.config.backbones import weights_file
 from dpatlas.config.load import load_config, load_tier
 from dpatlas.core.specs import Spec
 from dpatlas.data import own, prepare
@@ -60,7 +60,7 @@ def needed(atlas: Atlas) -> list[Needed]:
     names = {json.loads(options)["name"] for options in atlas.data_sets().values()}
     mine = set(atlas.own_sets().values())
     sets = [find(name) for name in sorted(names - mine)]
-    found = [_own(name, atlas.config["data"]["own"][name]["path"]) for name in sorted(mine)]
+    found = [_own(name, atlas.config.data.own[name].path) for name in sorted(mine)]
     found += [_data_set(each, places(atlas)) for each in sets if each.files or each.by_hand]
     imported = {spec: weights_file(atlas.config, spec) for spec in _imported(atlas)}
     models = sorted({spec.fields["model"] for spec, file in imported.items() if not file})
@@ -76,7 +76,7 @@ def missing(atlas: Atlas) -> list[str]:
 
 def places(atlas: Atlas) -> list[Path]:
     """Where copies are looked for, in this order."""
-    root = atlas.config["data"]["root"]
+    root = atlas.config.data.root
     return [*([Path(root).expanduser()] if root else []), prepare.CACHE]
 
 

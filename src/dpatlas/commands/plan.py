@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     integer(ge=1).check("--gpus", options.gpus)
     config = load_config(options.config) if options.config else load_tier(options.tier)
     atlas = Atlas(config, options.results)
-    where = (config["device"], options.results, cores, atlas.tier, options.gpus)
+    where = (config.device, options.results, cores, atlas.tier, options.gpus)
     plan = {**make_plan(jobs_of(atlas), *where), "download_mb": download_mb(atlas)}
     print(json.dumps(plan, indent=1) if options.json else describe_plan(plan))
     return 0
@@ -75,7 +75,7 @@ def jobs_of(atlas: Atlas) -> list[Job]:
 
 def download_mb(atlas: Atlas) -> float:
     """Of official files of data sets that are neither under data.root nor in the cache."""
-    if not atlas.config["data"]["download"]:
+    if not atlas.config.data.download:
         return 0.0
     names = {json.loads(options)["name"] for options in atlas.data_sets().values()}
     files: dict[str, int] = {}

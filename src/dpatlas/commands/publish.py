@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from dpatlas.config.atlas import RESULTS, Atlas
-from dpatlas.config.load import SCHEMA, load_tier, project_root, validate
+from dpatlas.config.load import load_tier, validate
+from dpatlas.config.root import General
 from dpatlas.core.files import read_json
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.report.publish import CONFIG, Expected, commit_of, publish
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--docs", type=Path, default=DOCS, help="where the copy goes")
     options = parser.parse_args(arguments)
     config = config_of(options.tier, options.results)
-    if not config["verdicts"]:
+    if not config.verdicts:
         raise InputError(
             "--tier", f"{options.tier}, whose numbers mean nothing", "a tier with verdicts: true"
         )
@@ -36,13 +36,12 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def config_of(tier: str, results: Path) -> dict[str, Any]:
+def config_of(tier: str, results: Path) -> General:
     """The run's own config, which says what it should hold; a tier that ships can do without."""
     own = results / tier / CONFIG
     if not own.is_file():
         return load_tier(tier)
-    config = read_json(own)
-    validate(config, project_root() / SCHEMA)
-    if config["tier"] != tier:
-        raise InputError(str(own), f"tier {config['tier']}", tier)
+    config = validate(read_json(own))
+    if config.tier != tier:
+        raise InputError(str(own), f"tier {config.tier}", tier)
     return config

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.checks.audit.settings import KEY, selection_spec, training_spec
+from dpatlas.checks.audit.settings import Training, selection_spec, training_spec
 from dpatlas.config.atlas import RESULTS
 from dpatlas.config.load import load_config
 from dpatlas.core.canonical import canonical_json, sha256
@@ -42,7 +42,7 @@ SPLITS: Mapping[str, Mapping[str, Any]] = {
 def main(arguments: Sequence[str]) -> int:
     """Train as the arguments say, and print what is guaranteed and what accuracy was reached."""
     config = load_config()
-    options = _parser(config[KEY]["training"]).parse_args(arguments)
+    options = _parser(config.audit.training).parse_args(arguments)
     check_writable(options.output)
     integer(ge=0).check("--seed", options.seed)
     for name, value in vars(options).items():
@@ -269,7 +269,7 @@ def _spec(
     return training_spec(seeds, settings)
 
 
-def _parser(default: Mapping[str, Any]) -> ArgumentParser:
+def _parser(default: Training) -> ArgumentParser:
     """The arguments; `default` is the config's block of the private training."""
     parser = ArgumentParser(
         prog="dpatlas train",
@@ -282,18 +282,18 @@ def _parser(default: Mapping[str, Any]) -> ArgumentParser:
     data.add_argument("--data", default="digits", help="digits, cifar10 or a manifest.json")
     data.add_argument("--data-root", type=Path, help="folder with local copies, only read")
     data.add_argument("--allow-download", action="store_true", help="fetch what is missing")
-    data.add_argument("--model", default=default["model"], help="network, by name")
+    data.add_argument("--model", default=default.model, help="network, by name")
     privacy = parser.add_argument_group("privacy")
     privacy.add_argument(
-        "--epsilon", type=float, help=f"noise is calibrated to it; {default['epsilon']:g} if none"
+        "--epsilon", type=float, help=f"noise is calibrated to it; {default.epsilon:g} if none"
     )
     privacy.add_argument("--noise-multiplier", type=float, help="in place of epsilon; 0: no noise")
-    privacy.add_argument("--delta", type=float, default=default["delta"], help="of the guarantee")
+    privacy.add_argument("--delta", type=float, default=default.delta, help="of the guarantee")
     privacy.add_argument("--relation", help="add_remove or replace_one; else as the sampler wants")
     privacy.add_argument("--sampler", default="poisson", help="how batches are drawn")
     clip = privacy.add_mutually_exclusive_group()
     clip.add_argument(
-        "--max-grad-norm", type=float, default=default["max_grad_norm"], help="clip bound"
+        "--max-grad-norm", type=float, default=default.max_grad_norm, help="clip bound"
     )
     privacy.add_argument("--clipping", default="flat", help="flat or per-layer")
     privacy.add_argument(
@@ -304,14 +304,14 @@ def _parser(default: Mapping[str, Any]) -> ArgumentParser:
         "repeatable, and whoever knows the settings can subtract the noise",
     )
     work = parser.add_argument_group("training")
-    work.add_argument("--batch", type=int, help=f"expected batch; {default['batch']} if none")
+    work.add_argument("--batch", type=int, help=f"expected batch; {default.batch} if none")
     length = work.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=int, default=default["steps"], help="private updates")
+    length.add_argument("--steps", type=int, default=default.steps, help="private updates")
     length.add_argument("--epochs", type=float, help="in place of steps")
     rate = work.add_mutually_exclusive_group()
-    rate.add_argument("--lr", type=float, default=default["lr"], help="learning rate")
-    work.add_argument("--momentum", type=float, default=default["momentum"], help="of sgd")
-    work.add_argument("--optimizer", default=default["optimizer"], help="sgd or adam")
+    rate.add_argument("--lr", type=float, default=default.lr, help="learning rate")
+    work.add_argument("--momentum", type=float, default=default.momentum, help="of sgd")
+    work.add_argument("--optimizer", default=default.optimizer, help="sgd or adam")
     work.add_argument("--max-physical-batch", type=int, help="records in memory at a time")
     work.add_argument("--ema-decay", type=float, help="also test an average of the weights")
     work.add_argument("--runs", type=int, default=1, help="networks, each of its own randomness")
@@ -334,5 +334,5 @@ def _parser(default: Mapping[str, Any]) -> ArgumentParser:
     choice.add_argument(
         "--public-validation", action="store_true", help="they are public: scores carry no noise"
     )
-    parser.set_defaults(default_epsilon=default["epsilon"], default_batch=default["batch"])
+    parser.set_defaults(default_epsilon=default.epsilon, default_batch=default.batch)
     return parser

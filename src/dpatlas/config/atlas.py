@@ -8,12 +8,13 @@ import itertools
 import json
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from dpatlas.config import own
 from dpatlas.config.features import FrozenFeatures
+from dpatlas.config.root import General
 from dpatlas.core.blocks import Block
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import write_atomic
@@ -50,18 +51,16 @@ def _remembered(method: Callable[..., Any]) -> Callable[..., Any]:
 class Atlas:
     """Names, specs and paths of one run, from a validated config."""
 
-    def __init__(self, config: Mapping[str, Any], results: Path = RESULTS):
-        _check_precision(config)
+    def __init__(self, config: General, results: Path = RESULTS):
         self.config = config
         self._answers: dict[tuple[Any, ...], Any] = {}
-        self.tier: str = config["tier"]
+        self.tier: str = config.tier
         self.folder = Path(results) / self.tier
         self.blocks: dict[str, Block] = {
-            key: block for key, block in all_blocks().items() if config[key]["enabled"]
+            key: block for key, block in all_blocks().items() if getattr(config, key).enabled
         }
-        defined = own.with_definitions(config)
         self.groups: dict[str, dict[str, list[Spec]]] = {
-            key: block.load("settings").groups(defined) for key, block in self.blocks.items()
+            key: block.load("settings").groups(config) for key, block in self.blocks.items()
         }
         self.specs: dict[str, Spec] = distinct(
             spec for groups in self.groups.values() for specs in groups.values() for spec in specs
@@ -148,7 +147,7 @@ class Atlas:
             for key, groups in self.groups.items()
             if key in PAPERS
         }
-        return canonical_json({**papers, "verdicts": self.config["verdicts"]})
+        return canonical_json({**papers, "verdicts": self.config.verdicts})
 
     def write_lists(self) -> None:
         """Write what jobs read by file: lists that grow with the number of records.
@@ -224,11 +223,6 @@ class Atlas:
             word for option, paths in named.items() for path in paths for word in (option, path)
         )
 
-    def weights_file(self, spec_id: str) -> str:
-        """The file that the config names for an imported backbone; empty if it names none."""
-        settings = self.blocks["pretrain"].load("settings")
-        return settings.weights_file(self.config, self.specs[spec_id])
-
     @functools.cached_property
     def frozen_features(self) -> dict[str, FrozenFeatures]:
         """What frozen backbones show to some spec of the run, each pair once, by id."""
@@ -239,8 +233,7 @@ class Atlas:
     def _features_of(self, spec_id: str) -> FrozenFeatures | None:
         spec = self.specs[spec_id]
         fields = spec.fields
-        settings = self.blocks[spec.key].load("settings")
-        if not getattr(settings, "takes_features", lambda fields: False)(fields):
+        if not self._cost(spec).takes_features(fields):
             return None
         return FrozenFeatures(data_id(spec), fields["data"], self.specs[fields["backbone"]])
 
@@ -265,7 +258,7 @@ class Atlas:
 
     def features_device(self) -> str:
         """Where features are computed: cpu, cuda or auto, the latter two maybe with -tf32."""
-        return self._with_precision(self.config["device"])
+        return self._with_precision(self.config.device)
 
     def backbone(self, spec_id: str) -> str:
         """Folder of the backbone that the spec trains."""
@@ -274,7 +267,7 @@ class Atlas:
     @_remembered
     def own_sets(self) -> dict[str, str]:
         """Name under `data.own` of every own data set in use, by the data set's id."""
-        if not self.config["data"]["own"]:
+        if not self.config.data.own:
             return {}
         used = {each: json.loads(options) for each, options in self.data_sets().items()}
         return {each: options["name"] for each, options in used.items() if "own" in options}
@@ -282,7 +275,7 @@ class Atlas:
     def own_path(self, name: str) -> str | None:
         """Path, as the config gives it, of the data set of this id; None if it is no own one."""
         own_name = self.own_sets().get(name)
-        return own_name and self.config["data"]["own"][own_name]["path"]
+        return own_name and self.config.data.own[own_name].path
 
     def own_state(self, name: str) -> str | None:
         """What changes with the files of the data set of this id; None if it is no own one."""
@@ -296,17 +289,17 @@ class Atlas:
         """
         if path := name and self.own_path(name):
             return shlex.join([f"--own-path={path}"])
-        data = self.config["data"]
+        data = self.config.data
         # In one word: a folder's name may begin with a dash.
-        words = [f"--data-root={data['root']}"] if data["root"] else []
-        if data["download"] and not data["offline"]:
+        words = [f"--data-root={data.root}"] if data.root else []
+        if data.download and not data.offline:
             words.append("--allow-download")
-            words += [word for mirror in data["mirrors"] for word in ("--mirror", mirror)]
+            words += [word for mirror in data.mirrors for word in ("--mirror", mirror)]
         return shlex.join(words)
 
     def check_data_root(self) -> None:
         """InputError if data.root names no folder that can be read."""
-        root = self.config["data"]["root"]
+        root = self.config.data.root
         if root is None:
             return
         try:
@@ -320,7 +313,7 @@ class Atlas:
     def check_own_paths(self) -> None:
         """InputError if an own data set in use is not where its path says."""
         for name in self.own_sets().values():
-            path = self.config["data"]["own"][name]["path"]
+            path = self.config.data.own[name].path
             if found := own.trouble(path):
                 where = f"data.own.{name}.path"
                 raise InputError(where, f"{path!r}, {found}", "a readable folder or .npz file")
@@ -329,10 +322,10 @@ class Atlas:
     def device(self, spec_id: str) -> str:
         """cpu, cuda or auto, the latter two maybe with -tf32: cpu where a GPU gains nothing."""
         spec = self.specs[spec_id]
-        return self._with_precision(self.config["device"] if self._cost(spec).gpu else "cpu")
+        return self._with_precision(self.config.device if self._cost(spec).gpu else "cpu")
 
     def _with_precision(self, device: str) -> str:
-        precision = self.config["precision"]
+        precision = self.config.precision
         return device if device == "cpu" or precision == "float32" else f"{device}-{precision}"
 
     @_remembered
@@ -353,9 +346,3 @@ def data_options(spec: Spec, field: str = "data") -> str:
 def data_id(spec: Spec, field: str = "data") -> str:
     """Name and the first 8 hex digits of the digest of the options."""
     return f"{spec.fields[field]['name']}-{sha256(data_options(spec, field))[:8]}"
-
-
-def _check_precision(config: Mapping[str, Any]) -> None:
-    if config["device"] == "cpu" and config["precision"] != "float32":
-        found = f"{config['precision']} with device cpu"
-        raise InputError("precision", found, "float32, or device cuda or auto")

@@ -61,9 +61,11 @@ class JobCost:
 
     memory_mb: peak of a job with these fields, in MB. lower: keys of the block of the config that
     lower it, one that changes no result first. gpu: whether the work moves to a GPU where one is.
+    takes_features: whether a job with these fields is given features of a frozen backbone.
     """
 
     work: Callable[[Mapping[str, Any], Size], Work]
     memory_mb: Callable[[Mapping[str, Any]], int]
     lower: tuple[str, ...]
     gpu: bool = False
+    takes_features: Callable[[Mapping[str, Any]], bool] = lambda fields: False

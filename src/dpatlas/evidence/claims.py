@@ -26,6 +26,7 @@ from dpatlas.core.statistics import (
     weigh,
 )
 from dpatlas.errors import ArgumentParser, InputError, run_command
+from dpatlas.evidence.claim_file import WrittenClaims
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
 from dpatlas.records import read_record
 from dpatlas.registry import all_papers
@@ -112,18 +113,16 @@ class Claims:
         return sum(entry.kind == "statistical" for entry in entries)
 
 
-def read_claims(
-    path: Path, schema: Path, tests: Mapping[str, Mapping[str, Test]] | None = None
-) -> Claims:
+def read_claims(path: Path, tests: Mapping[str, Mapping[str, Test]] | None = None) -> Claims:
     """Read and check claims.yaml.
 
-    Raises InputError for what the schema refuses, an id given twice or that is not its claim's, a
+    Raises InputError for what `claim_file` refuses, an id given twice or that is not its claim's, a
     paper or a test that does not exist, arguments that a test does not take or lacks, and a test
     that no entry uses.
     """
     tests = all_tests() if tests is None else tests
-    content = read_checked(path, schema)
-    claims = tuple(_claim(fields) for fields in content["claims"])
+    content = read_checked(path, WrittenClaims)
+    claims = tuple(_claim(written.plain()) for written in content.claims)
     entries = [entry for claim in claims for entry in claim.entries]
     rows = [claim.id for claim in claims] + [e.id for e in entries if e.id != e.claim]
     repeated = {row for row in rows if rows.count(row) > 1}
@@ -135,7 +134,7 @@ def read_claims(
         unused = set(functions) - {entry.test for entry in entries if entry.paper == paper}
         if unused:
             raise InputError(str(path), f"no entry for test {min(unused)}", "one for every test")
-    return Claims(content["family_error"], claims)
+    return Claims(content.family_error, claims)
 
 
 def check_evidence(claims: Claims, products: Sequence[str], papers: Collection[str]) -> None:
@@ -209,7 +208,6 @@ def main(arguments: Sequence[str]) -> int:
     """Judge every claim from the command line."""
     parser = ArgumentParser(prog="python -m dpatlas.evidence.claims", description=__doc__)
     parser.add_argument("--claims", required=True, type=Path, help="claims.yaml")
-    parser.add_argument("--schema", type=Path, help="default: schemas/ beside claims.yaml")
     parser.add_argument("--tier", required=True)
     parser.add_argument(
         "--settings", required=True, type=Path, help="JSON file: settings and groups by paper"
@@ -221,8 +219,7 @@ def main(arguments: Sequence[str]) -> int:
         "--products", type=Path, help="file: figures and tables that rules make, others are refused"
     )
     options = parser.parse_args(arguments)
-    schema = options.schema or options.claims.parent / "schemas" / "claims.schema.yaml"
-    claims = read_claims(options.claims, schema)
+    claims = read_claims(options.claims)
     settings = _settings(options.settings)
     verdicts = settings.pop("verdicts", True)
     if options.products is not None:

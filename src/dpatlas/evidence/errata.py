@@ -7,16 +7,21 @@ What they say stands in workflow/errata.yaml.
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
 
 from dpatlas.config.load import read_checked
+from dpatlas.config.model import Model, Once, setting
 from dpatlas.core.files import write_atomic
+from dpatlas.core.guard import one_of
 from dpatlas.errors import ArgumentParser, InputError, run_command
+from dpatlas.registry import all_papers
 
 ERRATA = Path("workflow/errata.yaml")
-SCHEMA = Path("workflow/schemas/errata.schema.yaml")
-MEANINGS = {
+Status = Literal["proved", "counter-example", "proof gap", "misprint", "improvement", "ambiguity"]
+MEANINGS: dict[Status, str] = {
     "proved": "the printed statement contradicts an exact computation",
     "counter-example": "it is false in general, by an explicit case",
     "proof gap": "the argument does not carry it; it may hold all the same",
@@ -26,37 +31,43 @@ MEANINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Erratum:
-    """One place of a paper where our check came to another result.
+class Erratum(Model):
+    """One place of a paper where our check came to another result."""
 
-    status: a key of `MEANINGS`. shown_by: tests, as pytest names them. products: figures and tables
-    that show both sides.
-    """
-
-    id: str
-    paper: str
-    place: str
-    status: str
-    printed: str
-    corrected: str
-    consequence: str
-    shown_by: tuple[str, ...]
-    products: tuple[str, ...] = ()
+    id: str = setting("Name of the entry, on the page and in links.", pattern="^[a-z0-9-]+$")
+    paper: str = setting("Key of the paper.")
+    place: str = setting("Where it stands in the paper.", min_length=1)
+    status: Status = setting("How sure it is, and of what kind.")
+    printed: str = setting("What the paper says, in our words.", min_length=1)
+    corrected: str = setting("What we found to hold.", min_length=1)
+    consequence: str = setting("What follows for the paper's results.", min_length=1)
+    shown_by: Once[Annotated[str, Field(pattern=r"^tests/[a-z0-9_/]+\.py::test_[a-z0-9_]+$")]] = (
+        setting("Tests that show it, as pytest names them.", min_length=1)
+    )
+    products: Once[Annotated[str, Field(pattern="^[a-z0-9_]+$")]] = setting(
+        "Figures and tables that show both sides, by name.", min_length=1, default=()
+    )
 
     @property
     def said(self) -> str:
         """The status beside a place, where `proved` alone would praise what it refutes."""
         return "proved wrong" if self.status == "proved" else self.status
 
+    @model_validator(mode="after")
+    def _is_of_a_paper(self) -> "Erratum":
+        one_of(*all_papers()).check("paper", self.paper)
+        return self
 
-def read_errata(path: Path = ERRATA, schema: Path = SCHEMA) -> list[Erratum]:
-    """Read and check the errata; InputError for what the schema refuses or an id given twice."""
-    content = read_checked(path, schema)
-    found = [
-        Erratum(**fields | {key: tuple(v) for key, v in fields.items() if isinstance(v, list)})
-        for fields in content["errata"]
-    ]
+
+class Errata(Model):
+    """workflow/errata.yaml."""
+
+    errata: list[Erratum] = setting("The entries.", min_length=1)
+
+
+def read_errata(path: Path = ERRATA) -> list[Erratum]:
+    """Read and check the errata; InputError for a wrong field or an id given twice."""
+    found = read_checked(path, Errata).errata
     (repeated, times), *_ = Counter(erratum.id for erratum in found).most_common()
     if times > 1:
         raise InputError(str(path), f"id {repeated} twice", "each id once")
@@ -90,10 +101,9 @@ def main(arguments: Sequence[str]) -> int:
     """Write the document from the command line."""
     parser = ArgumentParser(prog="python -m dpatlas.evidence.errata", description=__doc__)
     parser.add_argument("--errata", type=Path, default=ERRATA, help="errata.yaml")
-    parser.add_argument("--schema", type=Path, default=SCHEMA)
     parser.add_argument("--output", required=True, type=Path, help="Markdown to write")
     options = parser.parse_args(arguments)
-    write_atomic(options.output, document(read_errata(options.errata, options.schema)))
+    write_atomic(options.output, document(read_errata(options.errata)))
     return 0
 
 

@@ -22,6 +22,7 @@ from dpatlas.evidence.claims import VERDICTS, check_files
 from dpatlas.evidence.errata import Erratum, read_errata
 from dpatlas.evidence.printed import CONFIDENCE
 from dpatlas.evidence.printed import PAPERS as PRINTED
+from dpatlas.registry import all_blocks
 from dpatlas.report.lineage_text import in_words
 from dpatlas.report.page_items import (
     LEDGER,
@@ -43,20 +44,6 @@ TIERS = {
     "paper": "the papers' own data, networks and settings",
 }
 OWN_TIER = "settings of the user's own; see config.json in the results folder"
-PAPERS = {
-    "kl_privacy": "Initialization Matters: Privacy-Utility Analysis of Overparameterized Neural "
-    "Networks (Ye, Zhu, Liu, Shokri, Cevher, 2023)",
-    "dp_sgld": "Differential Privacy Guarantees for Stochastic Gradient Langevin Dynamics (Ryffel, "
-    "Bach, Pointcheval, 2022)",
-    "feature_learning": "Private feature learning with a two-layer net on single-index models (M1 "
-    "report)",
-    "lp_fft": "Differentially private fine-tuning distorts features: linear-probe first "
-    "(DP-LP-FFT)",
-    "max_information": "From Privacy to Generalization: Linear Max-Information Bounds for DP-SGD "
-    "(Lampert, Zakerinia, 2026)",
-    "pretrain": "Public backbones: what the features of the papers' networks are made of",
-    "audit": "Audit: attacks on our own mechanisms, and a network trained by them",
-}
 # Parts of a data set beside its private records.
 USES = {"x_add": "to add as neighbours", "x_validation": "for validation", "x_test": "for testing"}
 HERE = Path(__file__).parent
@@ -137,15 +124,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tier", required=True)
     parser.add_argument("--results", required=True, type=Path, help="the tier's results folder")
     parser.add_argument("--captions", type=Path, help="folder with a NAME.rst per figure and table")
-    parser.add_argument("--errata", type=Path, help="errata.yaml, its schema in schemas/ beside it")
+    parser.add_argument("--errata", type=Path, help="errata.yaml")
     parser.add_argument("--papers", type=Path, default=PRINTED, help="the papers' printed tables")
     parser.add_argument("--output", required=True, type=Path, help="index.html to write")
     parser.add_argument("--show", nargs="*", help="figures and tables to show; all if not given")
     options = parser.parse_args(arguments)
-    found = []
-    if options.errata:
-        schema = options.errata.parent / "schemas" / "errata.schema.yaml"
-        found = read_errata(options.errata, schema)
+    found = read_errata(options.errata) if options.errata else []
     page = build_page(
         options.results,
         options.tier,
@@ -185,13 +169,14 @@ def _sections(
     items: Sequence[Item], rows: Sequence[Mapping[str, str]], errata: Sequence[Erratum]
 ) -> list[Section]:
     """By paper, in the order of the claims; blocks without claims behind."""
+    blocks = all_blocks()
     with_claims = [row.get("paper", "") for row in rows]
     shown = {item.paper for item in items}
     keys = [key for key in dict.fromkeys([*with_claims, *(i.paper for i in items)]) if key in shown]
     return [
         Section(
             key=key,
-            title=PAPERS.get(key, key),
+            title=blocks[key].title if key in blocks else key,
             items=[item for item in items if item.paper == key],
             counts=Counter(row["verdict"] for row in rows if row.get("paper") == key),
             errata=[erratum for erratum in errata if erratum.paper == key],

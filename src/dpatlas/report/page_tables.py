@@ -9,7 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from dpatlas.config.load import is_number
+from dpatlas.config.model import is_number
 from dpatlas.errors import InputError
 
 # Columns that the page shows elsewhere: the tier, the ids of the runs.

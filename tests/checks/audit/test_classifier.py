@@ -222,8 +222,8 @@ def test_the_plan_counts_a_network_s_multiplications_and_activations(name):
 
 
 def test_the_smoke_tier_trains_in_the_same_way():
-    block = load_tier("smoke")["audit"]["training"]
-    assert set(block) == set(load_config()["audit"]["training"])
+    block = load_tier("smoke").audit.training.plain()
+    assert set(block) == set(load_config().audit.training.plain())
 
 
 class TestCommand:

@@ -1,15 +1,14 @@
-import copy
-
 import pytest
 
-from dpatlas.checks.pretrain import settings as pretrain
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, load_tier, project_root
+from dpatlas.config.backbones import weights_file
+from dpatlas.config.load import load_config, load_tier, project_root, read_config, validate
 from dpatlas.cost.training import NETWORKS
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas.models.build import FLAT, NAMES, ON_IMAGES
 from dpatlas.models.build import IMPORTED as BUILT
+from dpatlas.models.published import IMPORTED
 from dpatlas.papers.dp_sgld.formulas.published import TABLE_4
 
 PUBLISHED = {
@@ -28,15 +27,19 @@ NAMED = {
 
 
 def with_imported(published=PUBLISHED, **changes):
-    config = copy.deepcopy(load_config())
+    config = read_config()
     config["pretrain"]["backbones"]["published"] = {**published, **changes}
     config["pretrain"]["train"].append("published")
     return config
 
 
+def atlas_of(config):
+    return Atlas(validate(config))
+
+
 def refused(config) -> str:
     with pytest.raises(InputError) as caught:
-        Atlas(config)
+        atlas_of(config)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -47,7 +50,7 @@ def paper():
 
 
 def test_an_import_says_what_is_imported_and_no_setting_of_a_training():
-    atlas = Atlas(with_imported())
+    atlas = atlas_of(with_imported())
     (spec,) = atlas.groups["pretrain"]["imported"]
     assert spec.fields == {"key": "pretrain", "kind": "imported", **PUBLISHED}
     assert spec.slug == "published"
@@ -58,25 +61,25 @@ def test_an_import_says_what_is_imported_and_no_setting_of_a_training():
 
 
 def test_neither_the_seed_nor_settings_of_trainings_import_again():
-    before = Atlas(with_imported()).ids("pretrain", "imported")
+    before = atlas_of(with_imported()).ids("pretrain", "imported")
     config = with_imported()
     config["seed"] = 9
     config["pretrain"].update(epochs=3, lr=0.5)
-    assert Atlas(config).ids("pretrain", "imported") == before
-    assert Atlas(with_imported(image_shape=[1, 28, 28])).ids("pretrain", "imported") != before
+    assert atlas_of(config).ids("pretrain", "imported") == before
+    assert atlas_of(with_imported(image_shape=[1, 28, 28])).ids("pretrain", "imported") != before
 
 
 def test_it_needs_no_data_set_no_gpu_and_little_memory():
     config = with_imported()
     config["device"] = "auto"
-    atlas = Atlas(config)
+    atlas = atlas_of(config)
     (name,) = atlas.ids("pretrain", "imported")
     assert atlas.data_manifest(name) == [] and atlas.device(name) == "cpu"
     assert 500 < atlas.memory_mb(name) < 3000
 
 
 def test_no_figure_waits_for_an_import():
-    atlas = Atlas(with_imported())
+    atlas = atlas_of(with_imported())
     (name,) = atlas.ids("pretrain", "imported")
     assert not [figure for figure in atlas.figures if atlas.record(name) in atlas.behind(figure)]
     assert atlas.record(name) in atlas.all_records()
@@ -138,13 +141,13 @@ def test_an_option_of_a_network_is_a_whole_number_or_a_list_of_them(tmp_path, op
 
 
 def test_imported_networks_are_those_that_can_be_built_and_not_trained():
-    assert {name for models in pretrain.IMPORTED.values() for name in models} == set(BUILT)
+    assert {name for models in IMPORTED.values() for name in models} == set(BUILT)
     assert set(ON_IMAGES) | set(FLAT) == set(NAMES)
     assert set(BUILT) <= set(NETWORKS) and "alexnet" in NETWORKS
 
 
 def moco_spec(**changes):
-    (spec,) = Atlas(with_imported(NAMED, **changes)).groups["pretrain"]["imported"]
+    (spec,) = atlas_of(with_imported(NAMED, **changes)).groups["pretrain"]["imported"]
     return spec
 
 
@@ -159,11 +162,11 @@ def test_where_a_file_lies_changes_no_id_and_its_checksum_does():
 
 def test_a_job_is_told_the_file_that_the_config_names():
     config = with_imported(NAMED, file="a b'; x")
-    (spec,) = Atlas(config).groups["pretrain"]["imported"]
-    assert pretrain.weights_file(config, spec) == "a b'; x"
+    (spec,) = atlas_of(config).groups["pretrain"]["imported"]
+    assert weights_file(validate(config), spec) == "a b'; x"
     other = with_imported()
-    (spec,) = Atlas(other).groups["pretrain"]["imported"]
-    assert pretrain.weights_file(other, spec) == ""
+    (spec,) = atlas_of(other).groups["pretrain"]["imported"]
+    assert weights_file(validate(other), spec) == ""
 
 
 @pytest.mark.parametrize(
@@ -219,7 +222,7 @@ def test_softmax_outputs_of_a_backbone_without_a_head_are_refused():
     ]
     assert "accuracy.sets.0.features: found softmax of published" in refused(config)
     config["dp_sgld"]["accuracy"]["sets"][0]["features"] = "penultimate"
-    assert Atlas(config).groups["dp_sgld"]["accuracy"]
+    assert atlas_of(config).groups["dp_sgld"]["accuracy"]
 
 
 def test_the_paper_tier_s_example_for_moco_is_a_config(paper, tmp_path):

@@ -1,8 +1,11 @@
 import copy
+from types import SimpleNamespace
 
 import pytest
 
 from dpatlas.checks.pretrain import settings as pretrain
+from dpatlas.config.backbones import backbone_spec
+from dpatlas.config.model import validated
 from dpatlas.core.specs import Spec, distinct
 from dpatlas.errors import InputError
 
@@ -38,7 +41,13 @@ NAMES = CONFIG["pretrain"]["train"]
 def groups(change=lambda config: None) -> dict[str, list[Spec]]:
     config = copy.deepcopy(CONFIG)
     change(config)
-    return pretrain.groups(config)
+    return pretrain.groups(typed(config))
+
+
+def typed(config):
+    """The part of a config that the block reads, as models."""
+    block = validated(pretrain.Settings, {"enabled": True, **config["pretrain"]}, place="pretrain.")
+    return SimpleNamespace(**{**config, "pretrain": block})
 
 
 def renewed(change) -> set[str]:
@@ -83,7 +92,7 @@ def test_a_backbone_is_trained_on_its_own_source_by_the_settings_of_all():
     "own",
     [
         {"options": {"pool": 4}},
-        {"model": "linear"},
+        {"model": "small-cnn-xs"},
         {"source": "scribbles"},
         {"epochs": 9},
         {"n_train": 1001},
@@ -179,7 +188,7 @@ def test_more_images_need_more_memory():
 
 def test_a_name_that_no_backbone_has_is_refused_in_one_line():
     with pytest.raises(InputError) as caught:
-        pretrain.backbone_spec(CONFIG, "resnet")
+        backbone_spec(typed(CONFIG), "resnet")
     words = "backbone: found 'resnet'; allowed: one of pen, wide-pen, type"
     assert str(caught.value) == words
     for place, known, change in (

@@ -3,18 +3,19 @@ import re
 
 import pytest
 
-from dpatlas.checks.pretrain.settings import backbone_spec
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, load_tier
+from dpatlas.config.backbones import backbone_spec
+from dpatlas.config.load import load_config, load_tier, read_config, validate
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.settings import KEY, STRATEGIES, groups
+from dpatlas.papers.lp_fft.settings import KEY, groups
+from dpatlas.papers.lp_fft.strategies import STRATEGIES
 
 TRAINED = ("strategies", "lora", "clip_sweep", "feature_quality", "umap")
 
 
 @pytest.fixture(scope="module")
 def config():
-    return load_config()
+    return read_config()
 
 
 def changed(config, change):
@@ -24,13 +25,17 @@ def changed(config, change):
     return copied
 
 
+def groups_of(config):
+    return groups(validate(config))
+
+
 def first(**changes):
     """A change of the first scenario."""
     return lambda block: block["scenarios"][0].update(changes)
 
 
 def ids(config):
-    return {spec.id for specs in groups(config).values() for spec in specs}
+    return {spec.id for specs in groups_of(config).values() for spec in specs}
 
 
 def levels_of(chosen):
@@ -42,16 +47,18 @@ def levels_of(chosen):
 
 def test_there_is_one_job_for_every_scenario_and_level(config):
     for group, place in (("strategies", "scenarios"), ("lora", "lora")):
-        found = [(spec.fields["scenario"], spec.fields["level"]) for spec in groups(config)[group]]
+        found = [
+            (spec.fields["scenario"], spec.fields["level"]) for spec in groups_of(config)[group]
+        ]
         expected = [(c["name"], level) for c in config[KEY][place] for level in levels_of(c)]
         assert found == expected
-        assert {spec.fields["group"] for spec in groups(config)[group]} == {group}
-    every = [spec.id for name in TRAINED for spec in groups(config)[name]]
+        assert {spec.fields["group"] for spec in groups_of(config)[group]} == {group}
+    every = [spec.id for name in TRAINED for spec in groups_of(config)[name]]
     assert len(every) == len(set(every))
 
 
 def test_a_job_s_name_says_its_scenario_and_level(config):
-    for spec in groups(config)["strategies"]:
+    for spec in groups_of(config)["strategies"]:
         ((kind, value),) = spec.fields["level"].items()
         level = f"{'noise' if kind == 'noise_multiplier' else 'eps'}{value:g}"
         assert re.fullmatch(f"{spec.fields['scenario']}-{level}-[0-9a-f]{{8}}", spec.id)
@@ -98,7 +105,7 @@ def floats(value):
 
 
 def test_1_and_1_0_are_one_run(config):
-    trained = {spec.id for name in TRAINED for spec in groups(config)[name]}
+    trained = {spec.id for name in TRAINED for spec in groups_of(config)[name]}
     real = copy.deepcopy(config)
     for place in ("scenarios", "lora", "clip_sweep", "feature_quality", "umap"):
         real[KEY][place] = as_reals(real[KEY][place])
@@ -106,7 +113,7 @@ def test_1_and_1_0_are_one_run(config):
         real[KEY][name] = floats(real[KEY][name])
     assert real[KEY]["feature_quality"][0]["lp_lr"] == 3
     assert isinstance(real[KEY]["feature_quality"][0]["lp_lr"], float)
-    assert {spec.id for name in TRAINED for spec in groups(real)[name]} == trained
+    assert {spec.id for name in TRAINED for spec in groups_of(real)[name]} == trained
 
 
 def test_rates_of_the_clip_sweep_go_with_the_bound_from_the_scenario_s_own(config):
@@ -118,7 +125,7 @@ def test_rates_of_the_clip_sweep_go_with_the_bound_from_the_scenario_s_own(confi
         block = each[KEY]
         base = next(c for c in block["scenarios"] if c["name"] == block["clip_sweep"]["scenario"])
         tuned = base.get("lrs", block["lrs"])
-        for spec in groups(each)["clip_sweep"]:
+        for spec in groups_of(each)["clip_sweep"]:
             bound = spec.fields["max_grad_norm"]
             for part, lrs in spec.fields["lrs"].items():
                 expected = [lr * usual / bound for lr in tuned[part]]
@@ -129,11 +136,11 @@ def test_a_sweep_of_clip_bounds_changes_its_scenario_in_nothing_else(config):
     sweep = config[KEY]["clip_sweep"]
     base = next(
         spec.fields
-        for spec in groups(config)["strategies"]
+        for spec in groups_of(config)["strategies"]
         if spec.fields["scenario"] == sweep["scenario"]
     )
     own = {"group", "level", "strategies", "shares", "control_shares", "runs", "lrs"}
-    for spec in groups(config)["clip_sweep"]:
+    for spec in groups_of(config)["clip_sweep"]:
         differing = {name for name, value in spec.fields.items() if value != base[name]}
         assert differing <= own | {"max_grad_norm"}
         assert spec.fields["level"] == {"noise_multiplier": sweep["noise_multiplier"]}
@@ -141,36 +148,36 @@ def test_a_sweep_of_clip_bounds_changes_its_scenario_in_nothing_else(config):
 
 def test_public_images_are_the_backbone_s_own_training_set(config):
     for spec, chosen in zip(
-        groups(config)["feature_quality"],
+        groups_of(config)["feature_quality"],
         [each for each in config[KEY]["feature_quality"] for _ in each["noise_multipliers"]],
         strict=True,
     ):
-        trained = backbone_spec(config, chosen["backbone"])
+        trained = backbone_spec(validate(config), chosen["backbone"])
         assert spec.fields["public_data"] == trained.fields["data"]
         assert spec.fields["backbone"] == trained.id
-        atlas = Atlas(config)
+        atlas = Atlas(validate(config))
         assert atlas.public_manifest(spec.id) == atlas.data_manifest(trained.id)
         assert atlas.public_manifest(spec.id) != atlas.data_manifest(spec.id)
 
 
 def test_only_the_quality_of_features_looks_at_public_images(config):
-    atlas = Atlas(config)
-    looking = {spec.id for spec in groups(config)["feature_quality"]}
+    atlas = Atlas(validate(config))
+    looking = {spec.id for spec in groups_of(config)["feature_quality"]}
     for spec_id in atlas.specs:
         assert bool(atlas.public_manifest(spec_id)) == (spec_id in looking)
 
 
 def test_public_images_are_prepared_even_where_nothing_trains_on_them(config):
-    atlas = Atlas(config)
-    for spec in groups(config)["feature_quality"]:
+    atlas = Atlas(validate(config))
+    for spec in groups_of(config)["feature_quality"]:
         (manifest,) = atlas.public_manifest(spec.id)
         assert manifest.split("/")[-2] in atlas.data_sets()
 
 
 def test_every_trained_job_takes_one_backbone(config):
-    atlas = Atlas(config)
+    atlas = Atlas(validate(config))
     for name in TRAINED:
-        for spec in groups(config)[name]:
+        for spec in groups_of(config)[name]:
             assert len(atlas.backbones(spec.id)) == 1
 
 
@@ -228,7 +235,7 @@ def without_full(block):
 )
 def test_settings_that_cannot_go_together_are_refused_before_any_job(config, change, words):
     with pytest.raises(InputError) as caught:
-        Atlas(changed(config, change))
+        Atlas(validate(changed(config, change)))
     assert words in str(caught.value)
 
 
@@ -248,7 +255,7 @@ def apart(block):
 @pytest.mark.parametrize(("change", "words"), [(alone, "again"), (apart, "strokes-xs")])
 def test_two_scenarios_of_one_name_are_refused(config, change, words):
     with pytest.raises(InputError, match="lp_fft") as caught:
-        Atlas(changed(config, change))
+        Atlas(validate(changed(config, change)))
     assert words in str(caught.value)
 
 
@@ -263,14 +270,14 @@ def test_a_backbone_that_was_not_trained_here_has_no_public_task(config):
     imported["pretrain"]["train"].append("published")
     imported[KEY]["feature_quality"][0]["backbone"] = "published"
     with pytest.raises(InputError, match="feature_quality: found 'published'"):
-        Atlas(imported)
+        Atlas(validate(imported))
 
 
 def test_a_paper_that_starts_from_backbones_needs_them(config):
     off = copy.deepcopy(config)
     off["pretrain"]["enabled"] = False
     with pytest.raises(InputError, match="pretrain"):
-        groups(off)
+        groups_of(off)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +290,7 @@ def test_a_paper_that_starts_from_backbones_needs_them(config):
         ("lp_fft: {clip_sweep: {shares: [1.5]}}", "lp_fft.clip_sweep.shares"),
     ],
 )
-def test_values_outside_their_ranges_are_refused_by_the_schema(tmp_path, change, words):
+def test_values_outside_their_ranges_are_refused(tmp_path, change, words):
     path = tmp_path / "wrong.yaml"
     path.write_text(change)
     with pytest.raises(InputError, match=words):
@@ -294,14 +301,14 @@ def test_a_backbone_that_was_trained_on_private_classes_is_refused(config):
     """Of one data set, on other classes; a class that both hold may hold the same records."""
 
     def give_own_source(block):
-        block["scenarios"][0]["data"] = {
-            **block["scenarios"][0]["data"],
-            "name": "inverted-letters",
+        block["scenarios"][0] |= {
+            "data": {**block["scenarios"][0]["data"], "name": "letters"},
+            "backbone": "letters-t",
         }
 
     with pytest.raises(InputError) as caught:
-        groups(changed(config, give_own_source))
-    assert "lp_fft.scenarios.0.backbone: found inverted-t, trained on" in str(caught.value)
+        groups_of(changed(config, give_own_source))
+    assert "lp_fft.scenarios.0.backbone: found letters-t, trained on" in str(caught.value)
 
 
 def test_every_strategy_of_a_scenario_tries_as_many_rates(config):
@@ -309,4 +316,4 @@ def test_every_strategy_of_a_scenario_tries_as_many_rates(config):
         block["lrs"]["full"] = block["lrs"]["full"][:-1]
 
     with pytest.raises(InputError, match=r"scenarios\.0\.lrs: found 4 for head, 3 for full"):
-        groups(changed(config, fewer))
+        groups_of(changed(config, fewer))

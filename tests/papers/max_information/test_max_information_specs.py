@@ -1,38 +1,30 @@
-import copy
-
 import pytest
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, load_tier
+from dpatlas.config.load import load_config, load_tier, read_config, read_tier, validate
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.formulas.kappa import kappa_of_form
-from dpatlas.papers.max_information.settings import KEY, groups, priors_of
+from dpatlas.papers.max_information.settings import KEY, Grid, groups, priors_of
 
-
-def chosen(K1=100):
-    """The paper's grid on MNIST."""
-    return {
-        "data": {"n_train": 60_000},
-        "K1": K1,
-        "grid": {
-            "zetas": [0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05],
-            "lrs": [5, 20, 50, 100],
-            "epochs": [1, 3, 5, 10, 20],
-            "taus": [0.02, 0.03],
-            "m": 5000,
-            "sigma": 1.0,
-        },
-    }
+# The paper's on MNIST.
+GRID = Grid(
+    zetas=[0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05],
+    lrs=[5, 20, 50, 100],
+    epochs=[1, 3, 5, 10, 20],
+    taus=[0.02, 0.03],
+    m=5000,
+    sigma=1.0,
+)
 
 
 def changed(change):
-    config = copy.deepcopy(load_config())
+    config = read_config()
     change(config[KEY])
-    return config
+    return validate(config)
 
 
 def test_the_priors_are_the_tuples_of_lowest_kappa_and_their_noise_alone():
-    priors = priors_of(chosen(), 0.025)
+    priors = priors_of(GRID, 100, 60_000, 0.025)
     assert priors[0] == {"kind": "independent"}
     private = [prior for prior in priors if prior["kind"] == "dp-sgd"]
     alone = [prior for prior in priors if prior["kind"] == "noise-only"]
@@ -48,14 +40,14 @@ def test_the_priors_are_the_tuples_of_lowest_kappa_and_their_noise_alone():
         return kappa_of_form("optimised", 5000, zeta, 1.0, 12, E, 0.025 / 100)
 
     tried = {(prior["zeta"], prior["E"]) for prior in private}
-    left = {(z, E) for z in chosen()["grid"]["zetas"] for E in (1, 3, 5, 10, 20)} - tried
+    left = {(z, E) for z in GRID.zetas for E in (1, 3, 5, 10, 20)} - tried
     assert max(cost(*each) for each in tried) <= min(cost(*each) for each in left)
 
 
 def test_every_prior_stands_in_one_job_of_its_data_set():
     for tier in ("embedded", "smoke"):
         config = load_tier(tier)
-        for each in config[KEY]["certificates"]["sets"]:
+        for each in read_tier(tier)[KEY]["certificates"]["sets"]:
             jobs = [
                 spec
                 for spec in groups(config)["certificates"]

@@ -4,59 +4,33 @@ No paper: it checks the code that the papers stand on.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import model_validator
+
+from dpatlas.checks.audit.mechanisms import MECHANISMS
+from dpatlas.config.model import Model, Once, setting
+from dpatlas.config.root import General
+from dpatlas.config.types import (
+    Batch,
+    Delta,
+    DigitsSplit,
+    Epsilon,
+    MaxGradNorm,
+    Momentum,
+    Optimizer,
+    Rate,
+    SettingsTried,
+    Share,
+    SmallNetwork,
+    Updates,
+)
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
 KEY = "audit"
-MECHANISMS = (
-    "dp-sgd-poisson",
-    "dp-sgd-fixed-size",
-    "dp-sgd-shuffled",
-    "dp-sgd-cyclic",
-    "dp-sgd-full-batch",
-    "logistic-poisson",
-    "logistic-full-batch",
-    "lp-then-fft",
-    "linear-positions-offset",
-    "convolution-offset",
-    "convolution-views",
-    "convolution-large",
-    "transformer-adam",
-    "transformer-lora",
-    "dp-sgld",
-    "dp-sgld-full-batch",
-    "repaired-dp-sgld-cyclic",
-    "feature-matrix",
-    "feature-direction",
-    "feature-second-layer",
-)
-# Runs for each one that the config asks for. A step of Langevin SGD costs a tenth of the others',
-# and 600 runs are too few to see that the claim on dp-sgld fails: it takes 2400. Means of clipped
-# vectors cost next to nothing.
-RUNS = {
-    "feature-matrix": 10,
-    "feature-direction": 10,
-    "feature-second-layer": 10,
-    "dp-sgld": 6,
-    "dp-sgld-full-batch": 2,
-    "repaired-dp-sgld-cyclic": 2,
-}
-# Of a `training` spec: what a config has to say, and what else a command line may.
-SETTINGS = (
-    "data",
-    "model",
-    "epsilon",
-    "delta",
-    "batch",
-    "steps",
-    "max_grad_norm",
-    "lr",
-    "momentum",
-    "optimizer",
-    "settings_tried",
-)
+Mechanism = Literal[tuple(MECHANISMS)]  # type: ignore[valid-type]
+# Of a `training` spec, what a command line may change and a config does not say.
 DEFAULTS: Mapping[str, Any] = {
     "relation": "add_remove",
     "sampler": "poisson",
@@ -70,104 +44,164 @@ DEFAULTS: Mapping[str, Any] = {
 }
 # Of these a selection has none: one network comes out of it, and who chose is in its ledger.
 UNSELECTED = ("runs", "canaries", "ema_decay", "settings_tried")
-NUMBERS = ("epsilon", "delta", "noise_multiplier", "max_grad_norm", "lr", "momentum")
 
 
-def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
+class Training(Model):
+    """Private training of a small network: DP-SGD, Poisson batches, add-or-remove neighbours."""
+
+    data: DigitsSplit
+    model: SmallNetwork
+    epsilon: Epsilon
+    delta: Delta
+    batch: Batch
+    steps: Updates
+    max_grad_norm: MaxGradNorm
+    optimizer: Optimizer
+    lr: Rate
+    momentum: Momentum
+    runs: int = setting("Networks trained; the standard error needs at least 2.", ge=1, le=1000)
+    settings_tried: SettingsTried
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "Training":
+        _check_training(self, self.data.n_train)
+        return self
+
+
+class Canaries(Model):
+    """Audit of one private training run by canaries."""
+
+    data: DigitsSplit
+    canaries: int = setting(
+        "Mislabelled validation records, each in or out of the training set by a fair coin.",
+        ge=2,
+        le=1797,
+    )
+    model: SmallNetwork
+    epsilon: Epsilon
+    delta: Delta
+    batch: Batch
+    steps: Updates
+    max_grad_norm: MaxGradNorm
+    optimizer: Optimizer
+    lr: Rate
+    momentum: Momentum
+    settings_tried: SettingsTried
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "Canaries":
+        _check_training(self, self.data.n_train + self.canaries)
+        available = self.data.n_validation
+        if self.canaries > available:
+            allowed = (
+                f"at most n_validation = {available}: canaries are mislabelled validation records"
+            )
+            raise InputError("canaries", self.canaries, allowed)
+        if 2 * self.canaries * self.delta > 1:
+            allowed = f"at most 1 / (2 canaries) = {1 / (2 * self.canaries):.2g}"
+            raise InputError("delta", self.delta, allowed)
+        return self
+
+
+class Settings(Model):
+    """Attacks on our own private mechanisms, and a network trained by them."""
+
+    enabled: bool = setting("Whether the audit is part of the run.")
+    delta: Share = setting("The delta at which lower bounds on epsilon are given.")
+    level: Share = setting("Confidence of each lower bound.")
+    verdict_level: Share = setting("Confidence with which a guarantee counts as contradicted.")
+    runs: int = setting(
+        "Runs of every mechanism on each of two neighbouring data sets; Langevin SGD takes 2 to 6 "
+        "times as many, the releases of feature_learning 10 times.",
+        ge=2,
+        le=1_000_000,
+    )
+    mechanisms: Once[Mechanism] = setting("The mechanisms to attack.", min_length=1)
+    training: Training
+    canaries: Canaries
+
+    @model_validator(mode="after")
+    def _verdicts_are_surer(self) -> "Settings":
+        if self.verdict_level < self.level:
+            raise InputError("verdict_level", self.verdict_level, "at least audit.level")
+        return self
+
+
+def groups(config: General) -> dict[str, list[Spec]]:
     """Specs by group: one attack per mechanism, the one-run audit, the private training."""
-    block = config[KEY]
-    _check(block)
-    levels = {name: float(block[name]) for name in ("level", "verdict_level")}
+    block: Settings = config.audit
+    seeds, levels = config.plain("seed", "noise_source"), block.plain("level", "verdict_level")
     return {
         "mechanisms": [
-            mechanism_spec(config, name, block["runs"], block["delta"], **levels)
-            for name in block["mechanisms"]
+            mechanism_spec(seeds, name, block.runs, block.delta, **levels)
+            for name in block.mechanisms
         ],
-        "canaries": [training_spec(config, {**_held_out(block["canaries"]), **levels})],
-        "training": [training_spec(config, _held_out(block["training"]))],
+        "canaries": [training_spec(seeds, {**_fields(block.canaries), **levels})],
+        "training": [training_spec(seeds, _fields(block.training))],
     }
 
 
 def mechanism_spec(
-    config: Mapping[str, Any],
+    seeds: Mapping[str, Any],
     name: str,
     runs: int,
     delta: float,
     level: float,
     verdict_level: float,
 ) -> Spec:
-    """The attack on one mechanism: `runs` runs on each neighbour, times its factor in `RUNS`."""
+    """The attack on one mechanism: `runs` runs on each neighbour, times what its entry says.
+
+    seeds: `seed`, the base of the seeds, and `noise_source`.
+    """
     fields = {
-        **_common(config, "mechanism"),
+        "key": KEY,
+        "kind": "mechanism",
+        **seeds,
         "mechanism": name,
-        "runs": runs * RUNS.get(name, 1),
-        "delta": float(delta),
+        "runs": runs * MECHANISMS[name].runs,
+        "delta": delta,
         "level": level,
         "verdict_level": verdict_level,
     }
     return Spec.of(fields, name)
 
 
-def training_spec(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Spec:
-    """Private training with `SETTINGS`, and any of `DEFAULTS` changed; with canaries, its audit.
+def training_spec(seeds: Mapping[str, Any], settings: Mapping[str, Any]) -> Spec:
+    """Private training with these settings and any of `DEFAULTS` changed; its audit, with canaries.
 
-    `config` gives the base of the seeds and the source of the noise.
+    seeds: as of `mechanism_spec`.
     """
-    fields = {**_common(config, "training"), **DEFAULTS, **settings}
-    for name in NUMBERS:
-        if fields[name] is not None:
-            fields[name] = float(fields[name])
+    fields = {"key": KEY, "kind": "training", **seeds, **DEFAULTS, **settings}
     what = "canaries" if fields["canaries"] else "training"
     return Spec.of(fields, f"{what}-{fields['model']}")
 
 
 def selection_spec(
-    config: Mapping[str, Any], settings: Mapping[str, Any], selection: Mapping[str, Any]
+    seeds: Mapping[str, Any], settings: Mapping[str, Any], selection: Mapping[str, Any]
 ) -> Spec:
     """A private selection among trainings with `settings`, those drawn from `ranges` left out.
 
     selection: `law` and `expected_trials`, `ranges` {name: [low, high]} of what each trial draws,
     and `score_noise`, the deviation on the count of right answers (None: public records).
     """
-    fields = dict(training_spec(config, settings).fields)
+    fields = dict(training_spec(seeds, settings).fields)
     for name in (*UNSELECTED, *selection["ranges"]):
         del fields[name]
     return Spec.of({**fields, **selection, "kind": "selection"}, f"selection-{fields['model']}")
 
 
-def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def settings(config: General) -> dict[str, Any]:
     """Nothing: the table is made of the records alone."""
     return {}
 
 
-def _held_out(block: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(block: Training | Canaries) -> dict[str, Any]:
     """A config block whose data set has no add-one records: it is split three ways."""
-    return {**block, "data": {**block["data"], "n_add": 0}}
+    return {**block.plain(), "data": {**block.data.fields(), "n_add": 0}}
 
 
-def _common(config: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    return {
-        "key": KEY,
-        "kind": kind,
-        "seed": config["seed"],
-        "noise_source": config["noise_source"],
-    }
-
-
-def _check(block: Mapping[str, Any]) -> None:
-    if block["verdict_level"] < block["level"]:
-        raise InputError("audit.verdict_level", block["verdict_level"], "at least audit.level")
-    for name in ("training", "canaries"):
-        inner = block[name]
-        n = inner["data"]["n_train"] + inner.get("canaries", 0)
-        if inner["batch"] > n:
-            raise InputError(f"audit.{name}.batch", inner["batch"], f"at most {n}, the records")
-        if inner["optimizer"] == "adam" and inner["momentum"]:
-            raise InputError(f"audit.{name}.momentum", inner["momentum"], "0 with adam")
-    canaries, available = block["canaries"]["canaries"], block["canaries"]["data"]["n_validation"]
-    if canaries > available:
-        allowed = f"at most n_validation = {available}: canaries are mislabelled validation records"
-        raise InputError("audit.canaries.canaries", canaries, allowed)
-    if 2 * canaries * block["canaries"]["delta"] > 1:
-        allowed = f"at most 1 / (2 canaries) = {1 / (2 * canaries):.2g}"
-        raise InputError("audit.canaries.delta", block["canaries"]["delta"], allowed)
+def _check_training(block: Training | Canaries, n: int) -> None:
+    if block.batch > n:
+        raise InputError("batch", block.batch, f"at most {n}, the records")
+    if block.optimizer == "adam" and block.momentum:
+        raise InputError("momentum", block.momentum, "0 with adam")

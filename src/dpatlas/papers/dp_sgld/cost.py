@@ -17,7 +17,7 @@ from dpatlas.cost.training import (
     VISITS_PER_UPDATE,
     private_passes,
 )
-from dpatlas.papers.dp_sgld.settings import takes_features
+from dpatlas.papers.dp_sgld.features import takes_features
 
 
 def accuracy(fields: Mapping[str, Any], size: Size) -> Work:
@@ -122,9 +122,19 @@ def memory_mb(fields: Mapping[str, Any]) -> int:
 
 
 KINDS = {
-    "accuracy": JobCost(accuracy, memory_mb, lower=("data.n_train",)),
+    "accuracy": JobCost(
+        accuracy,
+        memory_mb,
+        lower=("data.n_train",),
+        takes_features=takes_features,
+    ),
     "finetune": JobCost(finetune, memory_mb, lower=("batch", "data.n_train"), gpu=True),
-    "long_training": JobCost(long_training, memory_mb, lower=("data.n_train",)),
+    "long_training": JobCost(
+        long_training,
+        memory_mb,
+        lower=("data.n_train",),
+        takes_features=takes_features,
+    ),
     "privacy_loss": JobCost(privacy_loss, memory_mb, lower=("n", "runs")),
     "counterexample": JobCost(counterexample, memory_mb, lower=("n", "runs")),
     "utility": JobCost(utility, memory_mb, lower=("n", "runs")),

@@ -1,124 +1,289 @@
 """dp_sgld: which jobs the config asks for, and which of them each figure and table needs."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from dpatlas.checks.pretrain.settings import backbone_spec, check_private
+from pydantic import Field, model_validator
+
+from dpatlas.config.backbones import backbone_spec, check_private
 from dpatlas.config.common import run_spec
-from dpatlas.config.sizes import check_records
+from dpatlas.config.model import AsWritten, Model, Once, optional, setting
+from dpatlas.config.root import General
+from dpatlas.config.types import (
+    Accountant,
+    Batch,
+    CountList,
+    Delta,
+    Epsilon,
+    MaxGradNorm,
+    PositiveList,
+    PrivateSplit,
+    PublicBackbone,
+    Relation,
+    TuningRuns,
+    Updates,
+)
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
 KEY = "dp_sgld"
 
-# Lists of numbers, which a config may write as whole ones.
-REALS = ("epsilons", "lambdas", "lrs", "sigma2s", "etas", "lambda", "lr")
-REAL = ("epsilon", "delta", "max_grad_norm", "feature_norm", "lambda", "radius", "step_size")
+
+Schedule = Literal["constant", "decreasing"]
+Schedules = Annotated[Once[Schedule], setting("Step sizes.", min_length=1)]
+FeatureNorm = Annotated[
+    float,
+    setting(
+        "Public bound R on the norm of a record; longer ones are scaled down to it and counted.",
+        gt=0,
+    ),
+]
+Regulariser = Annotated[float, setting("Weight of the regulariser.", gt=0)]
 
 
-def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
+class Grid(Model):
+    """Settings that every arm tries on the validation records; a set may have its own."""
+
+    lambda_: PositiveList = Field(alias="lambda")
+    epochs: CountList
+    steps: CountList
+    lr: PositiveList
+
+
+class Regression(Model):
+    """Softmax regression on private records."""
+
+    data: PrivateSplit
+    features: Literal["penultimate", "softmax", "raw"] = setting(
+        "What the regression sees of a record."
+    )
+    backbone: str | None = setting("Name under pretrain.backbones; null with raw features.")
+    normalise: bool = setting("Whether every record is scaled to feature_norm, by itself.")
+    tuning_runs: TuningRuns
+
+    @model_validator(mode="after")
+    def _has_a_backbone_for_its_features(self) -> "Regression":
+        if (self.features == "raw") != (self.backbone is None):
+            found = self.backbone or "none"
+            raise InputError("backbone", found, "null with raw features, else a backbone")
+        return self
+
+
+class AccuracySet(Regression):
+    """A data set with its features."""
+
+    epsilons: PositiveList
+    batch: Batch
+    grid: Grid = optional()
+
+    @model_validator(mode="after")
+    def _has_a_batch(self) -> "AccuracySet":
+        _check_batch(self.batch, "n_train", self.data.n_train)
+        return self
+
+
+class Accuracy(Model):
+    """Tables 1 and 2."""
+
+    schedule: Literal["constant", "decreasing", "both"] = setting(
+        "Step sizes of the Langevin arms; both share the rows of DP-SGD and No DP."
+    )
+    step_size: float = setting(
+        "First step in units of 1 / beta; the privacy theorem needs less than 1, above 0.5 the "
+        "utility theorems do not cover it.",
+        gt=0,
+        lt=1,
+    )
+    radius: Annotated[float, Field(gt=0)] | None = setting(
+        "Radius of the ball that iterates are projected onto; null for the theorem's."
+    )
+    grid: Grid
+    sets: list[AccuracySet] = setting("Data sets with their features.", min_length=1)
+
+
+class TrainedParts(Model):
+    """What one arm of the fine-tuning trains."""
+
+    name: str = setting("In words.", min_length=1, max_length=40)
+    trainable: Once[str] = setting(
+        "Parts of the network, by the beginning of their names; head is the new one.",
+        min_length=1,
+    )
+
+
+class FineTuning(Model):
+    """Fine-tuning of a backbone on a data set."""
+
+    data: PrivateSplit
+    backbone: PublicBackbone
+    epsilons: PositiveList
+    relation: Relation
+    accountant: Accountant
+    batch: Batch
+    steps: Updates
+    lrs: PositiveList
+    tuning_runs: TuningRuns
+    unfreeze: list[TrainedParts] = setting("What is trained, the fewest parts first.", min_length=2)
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "FineTuning":
+        _check_batch(self.batch, "n_train", self.data.n_train)
+        if self.relation == "replace_one" and self.accountant == "rdp":
+            found = "rdp for Poisson batches under replace_one"
+            raise InputError("accountant", found, "pld or auto; rdp with add_remove")
+        return self
+
+
+class LongTraining(Regression):
+    """Accuracy against the number of full-batch steps."""
+
+    epsilon: Epsilon
+    accountant: Accountant = setting("Who accounts for DP-SGD; auto takes the tightest that can.")
+    steps: CountList
+    lambdas: PositiveList
+    lrs: PositiveList
+
+
+class PrivacyLoss(Model):
+    """Epsilon against steps by every accounting; trains on nothing."""
+
+    n: int = setting("Records.", ge=2, le=100_000_000)
+    classes: int = setting("Classes; they set the radius.", ge=2, le=100_000)
+    feature_norm: FeatureNorm = setting("Public bound R on the norm of a record.")
+    batch: Batch
+    epochs: int = setting("Length of the run.", ge=1, le=10_000)
+    lambda_: Regulariser = Field(alias="lambda")
+    epsilon: Epsilon
+    schedules: Schedules
+
+    @model_validator(mode="after")
+    def _has_a_batch(self) -> "PrivacyLoss":
+        _check_batch(self.batch, "n", self.n)
+        return self
+
+
+class Counterexample(Model):
+    """The exact one-dimensional law against the claim."""
+
+    n: int = setting("Records.", ge=2, le=100_000)
+    radius: float = setting("Radius of the interval that iterates are projected onto.", gt=0)
+    epsilon: Epsilon
+    ratios: Once[Annotated[float, Field(ge=1), AsWritten]] = setting(
+        "n / m, records over batch.", min_length=1
+    )
+    sigma2s: PositiveList
+    steps: CountList
+    alphas: Once[Annotated[float, Field(gt=1), AsWritten]] = setting("Renyi orders.", min_length=1)
+    etas: Once[Annotated[float, Field(gt=0, lt=1)]] = setting(
+        "Step sizes; beta is 1 and the theorem needs less than 1 / beta.", min_length=1
+    )
+
+
+class Utility(Model):
+    """The utility bounds beside measured excess risk on a problem with known optimum."""
+
+    n: int = setting("Generated records.", ge=2, le=10_000_000)
+    inputs: int = setting("Numbers of a record.", ge=1, le=10_000)
+    batch: Batch
+    lambda_: Regulariser = Field(alias="lambda")
+    epsilons: PositiveList
+    steps: Updates
+    runs: int = setting("Runs behind every mean.", ge=1, le=1000)
+    schedules: Schedules
+
+    @model_validator(mode="after")
+    def _has_a_batch(self) -> "Utility":
+        _check_batch(self.batch, "n", self.n)
+        return self
+
+
+class Settings(Model):
+    """Langevin SGD against DP-SGD on frozen features of public backbones."""
+
+    enabled: bool = setting("Whether this paper is part of the run.")
+    delta: Delta
+    runs: int = setting(
+        "Reported runs of every arm; intervals need at least 2, verdicts 5 or more.",
+        ge=1,
+        le=1000,
+    )
+    max_grad_norm: MaxGradNorm
+    feature_norm: FeatureNorm
+    accuracy: Accuracy
+    finetune: list[FineTuning] = setting("Table 3, by data set and backbone.", min_length=1)
+    long_training: LongTraining
+    privacy_loss: PrivacyLoss
+    counterexample: Counterexample
+    utility: Utility
+
+
+def _check_batch(batch: int, name: str, records: int) -> None:
+    if batch > records:
+        raise InputError("batch", batch, f"at most {name} = {records}")
+
+
+def groups(config: General) -> dict[str, list[Spec]]:
     """The paper's specs by group.
 
     `accuracy`: one job per data set and kind of features, every arm of Tables 1 and 2.
     `finetune`: Table 3. `long_training`: accuracy against steps. `privacy_loss`, `counterexample`
     and `utility` train on no data.
     """
-    block = config[KEY]
-    _check(config)
-    accuracy = {name: value for name, value in block["accuracy"].items() if name != "sets"}
+    block: Settings = config.dp_sgld
+    accuracy = block.accuracy.plain_without("sets")
     return {
         "accuracy": [
-            _trained(config, "accuracy", {**accuracy, **chosen})
-            for chosen in block["accuracy"]["sets"]
+            _trained(config, "accuracy", f"accuracy.sets.{i}", chosen, accuracy)
+            for i, chosen in enumerate(block.accuracy.sets)
         ],
-        "finetune": [_trained(config, "finetune", chosen) for chosen in block["finetune"]],
-        "long_training": [_trained(config, "long_training", block["long_training"])],
+        "finetune": [
+            _trained(config, "finetune", f"finetune.{i}", chosen)
+            for i, chosen in enumerate(block.finetune)
+        ],
+        "long_training": [_trained(config, "long_training", "long_training", block.long_training)],
         **{
-            kind: [
-                run_spec(
-                    config, KEY, kind, _as_reals({**block[kind], "delta": block["delta"]}), kind
-                )
-            ]
-            for kind in ("privacy_loss", "counterexample", "utility")
+            kind: [run_spec(config, KEY, kind, {**given.plain(), "delta": block.delta}, kind)]
+            for kind, given in {
+                "privacy_loss": block.privacy_loss,
+                "counterexample": block.counterexample,
+                "utility": block.utility,
+            }.items()
         },
     }
 
 
-def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def settings(config: General) -> dict[str, Any]:
     """Nothing: figures, tables and claims are made of the records alone."""
     return {}
 
 
-def takes_features(fields: Mapping[str, Any]) -> bool:
-    """Whether the job trains on a frozen backbone's features, and reads no image."""
-    return fields.get("features") in ("penultimate", "softmax")
+def _trained(
+    config: General,
+    kind: str,
+    place: str,
+    chosen: Regression | FineTuning,
+    shared: Mapping[str, Any] | None = None,
+) -> Spec:
+    """A spec with private data, named after them and the features.
 
-
-def _trained(config: Mapping[str, Any], kind: str, chosen: Mapping[str, Any]) -> Spec:
-    """A spec with private data, named after them and the features."""
-    block = config[KEY]
+    place: of `chosen` in the block. shared: what the whole table has in common.
+    """
+    block: Settings = config.dp_sgld
+    given = {**(shared or {}), **chosen.plain()}
     fields = {
-        **{name: block[name] for name in ("delta", "runs", "max_grad_norm")},
-        **{name: value for name, value in chosen.items() if value is not None},
-        "data": {**chosen["data"], "n_add": 0},
+        **block.plain("delta", "runs", "max_grad_norm"),
+        **{name: value for name, value in given.items() if value is not None},
+        "data": {**chosen.data.fields(), "n_add": 0},
         "backbone": None,
     }
-    name = f"{kind.replace('_', '-')}-{chosen['data']['name']}"
-    if chosen["backbone"] is not None:
-        fields["backbone"] = backbone_spec(config, chosen["backbone"]).id
-        name += f"-{chosen['backbone']}"
-    if kind != "finetune":
-        fields["feature_norm"] = block["feature_norm"]
-        if chosen["features"] == "softmax":
-            name += "-softmax"
-    return run_spec(config, KEY, kind, _as_reals(fields), name)
-
-
-def _as_reals(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """1 and 1.0 mean the same run."""
-    found = dict(fields)
-    for name, value in fields.items():
-        if isinstance(value, Mapping) and name == "grid":
-            found[name] = _as_reals(value)
-        elif name in REALS and isinstance(value, list):
-            found[name] = [float(number) for number in value]
-        elif name in REAL and isinstance(value, int):
-            found[name] = float(value)
-    return found
-
-
-def _check(config: Mapping[str, Any]) -> None:
-    block = config[KEY]
-    trained = {
-        **{f"accuracy.sets.{i}": each for i, each in enumerate(block["accuracy"]["sets"])},
-        **{f"finetune.{i}": each for i, each in enumerate(block["finetune"])},
-        "long_training": block["long_training"],
-    }
-    for place, chosen in trained.items():
-        check_records(f"{KEY}.{place}.data", chosen["data"])
-        n = chosen["data"]["n_train"]
-        if chosen.get("batch", 1) > n:
-            allowed = f"at most n_train = {n}"
-            raise InputError(f"{KEY}.{place}.batch", chosen["batch"], allowed)
-        _check_features(config, f"{KEY}.{place}", chosen)
-    for kind in ("privacy_loss", "utility"):
-        if block[kind]["batch"] > block[kind]["n"]:
-            allowed = f"at most n = {block[kind]['n']}"
-            raise InputError(f"{KEY}.{kind}.batch", block[kind]["batch"], allowed)
-    for i, chosen in enumerate(block["finetune"]):
-        if chosen["relation"] == "replace_one" and chosen["accountant"] == "rdp":
-            raise InputError(
-                f"{KEY}.finetune.{i}.accountant",
-                "rdp for Poisson batches under replace_one",
-                "pld or auto; rdp with add_remove",
-            )
-
-
-def _check_features(config: Mapping[str, Any], place: str, chosen: Mapping[str, Any]) -> None:
-    raw, backbone = chosen.get("features") == "raw", chosen["backbone"]
-    if raw != (backbone is None):
-        found = "none" if backbone is None else backbone
-        raise InputError(f"{place}.backbone", found, "null with raw features, else a backbone")
-    if backbone is None:
-        return
-    check_private(config, place, chosen)
+    name = f"{kind.replace('_', '-')}-{chosen.data.name}"
+    features = None if isinstance(chosen, FineTuning) else chosen.features
+    if chosen.backbone is not None:
+        check_private(config, f"{KEY}.{place}", chosen.backbone, chosen.data, features)
+        fields["backbone"] = backbone_spec(config, chosen.backbone).id
+        name += f"-{chosen.backbone}"
+    if features is not None:
+        fields["feature_norm"] = block.feature_norm
+    if features == "softmax":
+        name += "-softmax"
+    return run_spec(config, KEY, kind, fields, name)

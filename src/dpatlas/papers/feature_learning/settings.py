@@ -1,9 +1,14 @@
 """feature_learning: the simulations that the config asks for, and what each product needs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
 
 from dpatlas.config.common import run_spec
+from dpatlas.config.model import Model, Once, setting
+from dpatlas.config.root import General
+from dpatlas.config.types import Delta, Share
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.formulas.single_index import link
@@ -11,98 +16,153 @@ from dpatlas.papers.feature_learning.formulas.single_index import link
 KEY = "feature_learning"
 AXES = ("n", "p", "d", "epsilon")
 
-# What a block of several runs may hold, 256 MB in single precision.
-MOST_NUMBERS = 2**26
 SHARED_FIELDS = ("delta", "runs", "steps", "n_test", "sharing")
 
 
-def groups(config: Mapping[str, Any]) -> dict[str, list[Spec]]:
+Inputs = Annotated[int, setting("d: dimension of the inputs.", ge=2, le=100_000)]
+Records = Annotated[
+    int,
+    setting("n: records in each of the two data sets; more than d.", ge=3, le=100_000_000),
+]
+Neurons = Annotated[int, setting("p: neurons.", ge=1, le=1_000_000)]
+Epsilon = Annotated[float, setting("epsilon of the released network.", gt=0, le=1e6)]
+
+
+class ClipQuantiles(Model):
+    """Quantiles of the norms in a public rehearsal at which each layer's gradients are clipped."""
+
+    first: Share
+    second: Share
+
+
+class Base(Model):
+    """The condition from which every sweep starts."""
+
+    link: str = setting("Name of a link.")
+    d: Inputs
+    n: Records
+    p: Neurons
+    epsilon: Epsilon
+
+
+class Sweeps(Model):
+    """Values along each axis, all else as in base; n for every link, others for the base link."""
+
+    n: Once[Records] = setting("Records in each data set.", min_length=1)
+    p: Once[Neurons] = setting("Neurons.")
+    d: Once[Inputs] = setting("Inputs.")
+    epsilon: Once[Epsilon] = setting("Privacy levels.")
+
+
+class Pair(Model):
+    """A condition of the table."""
+
+    p: Neurons
+    n: Records
+
+
+class Settings(Model):
+    """Private features of single-index models, simulated."""
+
+    enabled: bool = setting("Whether this paper is part of the run.")
+    delta: Delta
+    runs: int = setting(
+        "Runs of every condition, each with a direction, weights, records and noise of its own; "
+        "verdicts need 5 or more.",
+        ge=1,
+        le=1000,
+    )
+    steps: int = setting(
+        "T: steps of full-batch gradient descent on the second layer.", ge=1, le=100_000
+    )
+    penalty_per_neuron: Annotated[float, Field(gt=0, le=1e6)] | None = setting(
+        "lambda / p of the ridge penalty; null for Assumption 4's lambda = p / d^(2 eps_n)."
+    )
+    clip_quantiles: ClipQuantiles
+    sharing: Literal["split", "shared"] = setting(
+        "Whether each person is in one of the two data sets, or both layers use one, so that their "
+        "Gaussian parameters add in quadrature."
+    )
+    n_test: int = setting("Fresh records on which risks are measured.", ge=1, le=10_000_000)
+    links: dict[
+        Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]{0,39}$")],
+        Annotated[
+            list[Annotated[float, Field(ge=-1e6, le=1e6)]],
+            setting(
+                "Coefficients of 1, u, u^2, ...; of zero mean under N(0, 1), scaled to unit "
+                "variance.",
+                min_length=2,
+                max_length=12,
+            ),
+        ],
+    ] = setting("Links s of y = s(<x, mu>), by name.", min_length=1)
+    base: Base
+    sweeps: Sweeps
+    table: list[Pair] = setting("More pairs of p and n for the table, all else as in base.")
+
+    @model_validator(mode="after")
+    def _are_links(self) -> "Settings":
+        for name, coefficients in self.links.items():
+            try:
+                link(coefficients)
+            except InputError as error:
+                raise InputError(f"links.{name}", error.found, error.allowed) from None
+        if self.base.link not in self.links:
+            allowed = "one of " + ", ".join(self.links)
+            raise InputError("base.link", repr(self.base.link), allowed)
+        return self
+
+    @model_validator(mode="after")
+    def _more_records_than_inputs(self) -> "Settings":
+        """The report's rates are powers of n / d."""
+        n, d = self.base.n, self.base.d
+        points = {"base": (n, d)}
+        points |= {f"sweeps.n.{i}": (value, d) for i, value in enumerate(self.sweeps.n)}
+        points |= {f"sweeps.d.{i}": (n, value) for i, value in enumerate(self.sweeps.d)}
+        points |= {f"table.{i}": (pair.n, d) for i, pair in enumerate(self.table)}
+        for place, (n, d) in points.items():
+            if n <= d:
+                raise InputError(place, f"n = {n} with d = {d}", "n > d")
+        return self
+
+
+def groups(config: General) -> dict[str, list[Spec]]:
     """The paper's specs by group.
 
     `links`: every link along n. `axes`: the base link along p, d and epsilon. `table`: pairs of p
     and n. All else is as `base` says.
     """
-    block = config[KEY]
-    _check(block)
-    base, sweeps = block["base"], block["sweeps"]
+    block: Settings = config.feature_learning
+    sweeps, pairs = block.sweeps.plain(), [pair.plain() for pair in block.table]
     return {
-        "links": [_sweep(config, name, "n", sweeps["n"]) for name in block["links"]],
+        "links": [_sweep(config, name, "n", sweeps["n"]) for name in block.links],
         "axes": [
-            _sweep(config, base["link"], axis, sweeps[axis]) for axis in AXES[1:] if sweeps[axis]
+            _sweep(config, block.base.link, axis, sweeps[axis]) for axis in AXES[1:] if sweeps[axis]
         ],
-        "table": [_table(config, block["table"])] if block["table"] else [],
+        "table": [_simulation(config, block.base.link, "table", pairs, "table")] if pairs else [],
     }
 
 
-def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def settings(config: General) -> dict[str, Any]:
     """Nothing: figures, tables and claims are made of the records alone."""
     return {}
 
 
-def numbers_of_a_run(point: Mapping[str, Any], n_test: int) -> int:
-    """Single-precision numbers in memory for one run of a condition; measured, rounded up.
-
-    Features of two or three layers at once, their second moments in double, inputs of all data
-    sets, and features of the test records.
-    """
-    d, n, p = (point[name] for name in ("d", "n", "p"))
-    return 4 * n * p + 7 * p * p + 2 * n_test * (p + d) + 6 * n * d
-
-
-def runs_at_once(point: Mapping[str, Any], n_test: int) -> int:
-    """How many runs of a condition are simulated at once: one at least."""
-    return max(1, MOST_NUMBERS // numbers_of_a_run(point, n_test))
-
-
-def _sweep(config: Mapping[str, Any], name: str, axis: str, values: Sequence[float]) -> Spec:
+def _sweep(config: General, name: str, axis: str, values: Sequence[float]) -> Spec:
     points = [{axis: value} for value in values]
     return _simulation(config, name, axis, points, f"{name}-{axis}")
 
 
-def _table(config: Mapping[str, Any], pairs: Sequence[Mapping[str, int]]) -> Spec:
-    return _simulation(config, config[KEY]["base"]["link"], "table", pairs, "table")
-
-
 def _simulation(
-    config: Mapping[str, Any], name: str, axis: str, points: Sequence[Mapping[str, Any]], slug: str
+    config: General, name: str, axis: str, points: Sequence[dict[str, Any]], slug: str
 ) -> Spec:
-    block = config[KEY]
-    base = {each: block["base"][each] for each in AXES}
-    whole = [{**base, **point} for point in points]
+    block: Settings = config.feature_learning
+    base = block.base.plain(*AXES)
     fields = {
         "link": name,
-        "polynomial": [float(value) for value in block["links"][name]],
+        "polynomial": block.links[name],
         "axis": axis,
-        "points": [{**point, "epsilon": float(point["epsilon"])} for point in whole],
-        **{each: block[each] for each in SHARED_FIELDS},
-        "clip_quantiles": {layer: float(value) for layer, value in block["clip_quantiles"].items()},
-        "penalty_per_neuron": _real_or_none(block["penalty_per_neuron"]),
+        "points": [{**base, **point} for point in points],
+        **block.plain(*SHARED_FIELDS, "clip_quantiles", "penalty_per_neuron"),
     }
     return run_spec(config, KEY, "simulation", fields, slug)
-
-
-def _real_or_none(value: float | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _check(block: Mapping[str, Any]) -> None:
-    for name, coefficients in block["links"].items():
-        try:
-            link(coefficients)
-        except InputError as error:
-            raise InputError(f"{KEY}.links.{name}", error.found, error.allowed) from None
-    base, sweeps = block["base"], block["sweeps"]
-    if base["link"] not in block["links"]:
-        allowed = "one of " + ", ".join(block["links"])
-        raise InputError(f"{KEY}.base.link", repr(base["link"]), allowed)
-    # The report's rates are powers of n / d.
-    points = [(f"{KEY}.base", base)]
-    for axis in ("n", "d"):
-        points += [
-            (f"{KEY}.sweeps.{axis}.{i}", {**base, axis: value})
-            for i, value in enumerate(sweeps[axis])
-        ]
-    points += [(f"{KEY}.table.{i}", {**base, **pair}) for i, pair in enumerate(block["table"])]
-    for place, point in points:
-        if point["n"] <= point["d"]:
-            raise InputError(place, f"n = {point['n']} with d = {point['d']}", "n > d")

@@ -11,7 +11,7 @@ from dpatlas.cost.training import (
     VISITS_PER_UPDATE,
     private_passes,
 )
-from dpatlas.papers.lp_fft.settings import HEAD, STRATEGIES, takes_features
+from dpatlas.papers.lp_fft.strategies import HEAD, STRATEGIES, takes_features
 
 # scikit-learn takes as long to load as torch, UMAP and its compiler three times as long.
 SKLEARN_STARTS, UMAP_STARTS = 1, 6
@@ -134,7 +134,11 @@ def memory_mb(fields: Mapping[str, Any]) -> int:
 
 KINDS = {
     "strategies": JobCost(
-        strategies, memory_mb, lower=("max_physical_batch", "batch", "data.n_train"), gpu=True
+        strategies,
+        memory_mb,
+        lower=("max_physical_batch", "batch", "data.n_train"),
+        gpu=True,
+        takes_features=takes_features,
     ),
     "feature_quality": JobCost(
         feature_quality, memory_mb, lower=("max_physical_batch", "batch", "public_known"), gpu=True

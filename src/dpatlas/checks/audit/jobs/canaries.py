@@ -79,8 +79,11 @@ class CanaryAttack:
 
     if what the batches add by chance counts as noise (at q = 1 they add nothing). Coins of variance
     1/4 make (A + 4 I)^-1 b the best linear estimate of c - 1/2, where steps add up in
-    A = sum q^2 G G^T / s^2 and b = sum q G r / s^2, G with a row g_j per canary.
+    A = sum q^2 G G^T / s^2 and b = sum q G r / s^2, G with a row g_j per canary. `training` is to
+    be set before anything is seen.
     """
+
+    training: PrivateTraining
 
     def __init__(self, model: nn.Module, canaries: Canaries, phase: TrainingPhase):
         self.model, self.phase = model, phase
@@ -90,7 +93,6 @@ class CanaryAttack:
         count = len(canaries.x)
         self.gram = torch.zeros(count, count, dtype=torch.float64)
         self.products = torch.zeros(count, dtype=torch.float64)
-        self.training: PrivateTraining | None = None
 
     def see(self, step: int, sums: dict[str, Tensor]) -> None:
         """Take in one step's noisy sum."""

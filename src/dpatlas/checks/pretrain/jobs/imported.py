@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpatlas.checks.pretrain.settings import FROM_FILES
-from dpatlas.checks.pretrain.settings import IMPORTED as BY_SOURCE
 from dpatlas.core.guard import one_of
 from dpatlas.core.seeds import generator, seed
 from dpatlas.core.specs import Spec
@@ -22,6 +20,8 @@ from dpatlas.models.backbone import save
 from dpatlas.models.build import build
 from dpatlas.models.imagenet import ORIGINS, PREPROCESSING, ImageNetInput, folded
 from dpatlas.models.network import Network
+from dpatlas.models.published import FROM_FILES
+from dpatlas.models.published import IMPORTED as BY_SOURCE
 
 # Records of the comparison with the published network, and how far features may be apart, as a
 # share of the largest.

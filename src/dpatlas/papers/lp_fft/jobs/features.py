@@ -27,7 +27,7 @@ from dpatlas.models.backbone import Backbone
 from dpatlas.models.network import Network
 from dpatlas.papers.lp_fft.jobs.curves import Curves, Look
 from dpatlas.papers.lp_fft.jobs.networks import Networks, features_of, knn_accuracy, outputs
-from dpatlas.papers.lp_fft.settings import FULL, HEAD
+from dpatlas.papers.lp_fft.strategies import FULL, HEAD
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.ledger import Ran, ledger
 from dpatlas.privacy.samplers import Poisson, Sampler

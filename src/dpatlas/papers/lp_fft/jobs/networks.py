@@ -9,7 +9,7 @@ from dpatlas.jobs.private_records import PARTS, frozen_features
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.lora import lora_parameters, with_lora
 from dpatlas.models.network import Network, Scale
-from dpatlas.papers.lp_fft.settings import FULL, HEAD
+from dpatlas.papers.lp_fft.strategies import FULL, HEAD
 
 
 class Networks:

@@ -22,7 +22,7 @@ from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.private_records import PARTS, check_parts, identity, load_backbone
 from dpatlas.jobs.search import Search, Setting, Trial, accuracy
 from dpatlas.papers.lp_fft.jobs.networks import Networks, outputs, split_steps
-from dpatlas.papers.lp_fft.settings import ALONE, HEAD, STRATEGIES, check_rank
+from dpatlas.papers.lp_fft.strategies import ALONE, HEAD, STRATEGIES, check_rank
 from dpatlas.privacy.accounting import RELATIONS
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.ledger import HELD_OUT, Ran, holds_for

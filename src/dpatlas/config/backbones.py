@@ -1,0 +1,236 @@
+"""Public backbones: what the config says of them, and who may take which on private records."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from dpatlas.config.model import Model, Once, optional, setting
+from dpatlas.config.own import check_backbone
+from dpatlas.config.root import General
+from dpatlas.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path
+from dpatlas.core.specs import Spec
+from dpatlas.errors import InputError
+from dpatlas.models.published import FROM_FILES, IMPORTED
+
+KEY = "pretrain"
+# What the block sets for all backbones and each backbone may set for itself.
+SIZES = ("n_train", "n_test")
+COUNTS = ("epochs", "batch")
+RATES = ("lr", "weight_decay", "label_smoothing")
+# What is said of an imported network, and of one whose weights lie in a file.
+OF_IMPORTED = ("source", "model", "options", "image_shape")
+OF_FILE = ("file", "sha256")
+
+TrainImages = Annotated[int, setting("Public images to train on.", ge=1, le=10_000_000)]
+TestImages = Annotated[
+    int,
+    setting("Public images, apart from those, to measure the accuracy on.", ge=1, le=1_000_000),
+]
+Epochs = Annotated[int, setting("Passes over the images.", ge=1, le=10_000)]
+ImageBatch = Annotated[int, setting("Images of a batch.", ge=1, le=1_000_000)]
+LargestRate = Annotated[float, setting("Largest rate of AdamW's one cycle.", gt=0)]
+WeightDecay = Annotated[float, setting("Decay of AdamW.", ge=0)]
+LabelSmoothing = Annotated[float, setting("Share of a label that goes to all classes.", ge=0, lt=1)]
+
+
+class Backbone(Model):
+    """A backbone; one that is trained may set the numbers of all for itself."""
+
+    source: Literal[
+        "strokes",
+        "fonts",
+        "letters",
+        "inverted-letters",
+        "scribbles",
+        "digits-and-letters",
+        "leaves",
+        "leaves-grey",
+        "leaves-8",
+        "styles",
+        "styles-8",
+        "mnist",
+        "cifar10",
+        "cifar100",
+        "imagenet",
+        "moco",
+    ] = setting(
+        "Images to train on; imagenet and moco stand for published weights, which are imported."
+    )
+    file: Path = setting(
+        "Of moco, the checkpoint on this machine; a relative name also lies in data.root or its "
+        "folder weights. Takes no part in ids.",
+        default=None,
+    )
+    sha256: Annotated[str, Field(pattern="^[0-9a-fA-F]{8,64}$")] | None = setting(
+        "First digits of that file's sha256, 8 or more, in quotes; null to take any file and "
+        "record its own.",
+        default=None,
+    )
+    classes: Classes = optional()
+    declared_public: str = setting(
+        "Why a set that is not generated counts as public.", min_length=10, default=None
+    )
+    image_shape: ImageShape = setting(
+        "Channels, height and width of the records that an imported backbone will see.",
+        default=None,
+    )
+    model: Literal[
+        "mlp",
+        "small-cnn-s",
+        "small-cnn-xs",
+        "small-cnn-t",
+        "bench-cnn",
+        "resnet18",
+        "alexnet",
+        "wrn10-1",
+        "wrn16-1",
+        "wrn16-4",
+        "vit-tiny",
+        "mobilenet-v3",
+        "imagenet-resnet18",
+        "imagenet-resnet50",
+        "imagenet-mobilenet-v3",
+        "imagenet-deit-tiny",
+        "imagenet-alexnet",
+        "moco-v2-resnet50",
+        "moco-v3-resnet50",
+    ] = setting("Network, by the name under which it is built.")
+    options: NetworkOptions
+    n_train: TrainImages = optional()
+    n_test: TestImages = optional()
+    epochs: Epochs = optional()
+    batch: ImageBatch = optional()
+    lr: LargestRate = optional()
+    weight_decay: WeightDecay = optional()
+    label_smoothing: LabelSmoothing = optional()
+
+
+class Backbones(Model):
+    """Public backbones, trained once on generated or declared public images, or imported."""
+
+    enabled: bool = setting(
+        "Whether backbones are made; papers that take their features need them."
+    )
+    n_train: TrainImages
+    n_test: TestImages
+    epochs: Epochs
+    batch: ImageBatch
+    lr: LargestRate
+    weight_decay: WeightDecay
+    label_smoothing: LabelSmoothing
+    train: Once[str] = setting("Backbones to train or import, by name.", min_length=1)
+    backbones: dict[Annotated[str, Field(pattern="^[a-z0-9][a-z0-9-]{0,30}$")], Backbone] = setting(
+        "Backbones by name, used or not; each that is trained may set the numbers above for itself."
+    )
+
+    @model_validator(mode="after")
+    def _are_defined(self) -> "Backbones":
+        """Backbones that are trained are defined, with settings that mean something."""
+        check_named("train", self.train, f"{KEY}.backbones", list(self.backbones))
+        for name in self.train:
+            _check(f"backbones.{name}", self.backbones[name])
+        return self
+
+
+def check_named(place: str, named: list[str], source: str, known: list[str]) -> None:
+    """InputError, naming the entry of `place`, for a name that is not among those of `source`."""
+    for i, name in enumerate(named):
+        if name not in known:
+            allowed = f"one of {source}: {', '.join(known)}"
+            raise InputError(f"{place}.{i}", repr(name), allowed)
+
+
+def backbone_spec(config: General, name: str) -> Spec:
+    """The training, or the import, of the backbone that the config calls `name`.
+
+    Raises InputError for a name that the config does not define or train.
+    """
+    block: Backbones = config.pretrain
+    if name not in block.backbones:
+        raise InputError("backbone", repr(name), "one of " + ", ".join(block.backbones))
+    if name not in block.train:
+        raise InputError("backbone", repr(name), f"one of pretrain.train, {block.train}")
+    own = block.backbones[name]
+    if own.source in IMPORTED:
+        # Where a file lies takes no part in the spec: ids are the same on every machine.
+        fields = own.plain(*OF_IMPORTED)
+        if own.sha256:
+            fields["sha256"] = own.sha256.lower()
+        return Spec.of({"key": KEY, "kind": "imported", **fields}, name)
+    given = own.plain()
+    chosen = {**block.plain(*SIZES, *COUNTS, *RATES), **given}
+    data = {"name": own.source, **{size: chosen[size] for size in SIZES}, "n_add": 0}
+    fields = {
+        "key": KEY,
+        "kind": "backbone",
+        "seed": config.seed,
+        "data": data | {name: given[name] for name in ("classes",) if name in given},
+        **{name: chosen[name] for name in ("model", "options", *COUNTS, *RATES)},
+        **{name: given[name] for name in ("declared_public",) if name in given},
+    }
+    return Spec.of(fields, name)
+
+
+def check_private(
+    config: General, place: str, name: str, data: DataSet, features: str | None = None
+) -> None:
+    """InputError, naming the config key `place`, for a backbone that cannot serve private records.
+
+    It has to be trained, on none of the private records: of one data set, on other classes.
+    """
+    block: Backbones = config.pretrain
+    if not block.enabled:
+        raise InputError("pretrain.enabled", "false", f"true: {place} takes backbone {name}")
+    if name not in block.train:
+        known = ", ".join(block.train)
+        raise InputError(f"{place}.backbone", repr(name), f"one of pretrain.train: {known}")
+    own = block.backbones[name]
+    if data.definition:
+        check_backbone(place, name, own.source, own.image_shape, data)
+    if own.source in FROM_FILES and features == "softmax":
+        found = f"softmax of {name}, whose weights have no layer for classes"
+        raise InputError(f"{place}.features", found, "penultimate")
+    if own.source != data.name:
+        return
+    shared = [each for each in data.classes if each in (own.classes or data.classes)]
+    if shared:
+        found = f"{name}, trained on {', '.join(map(str, shared))} of {data.name}"
+        raise InputError(
+            f"{place}.backbone", found, "one that was trained on none of the private classes"
+        )
+
+
+def weights_file(config: General, spec: Spec) -> str:
+    """The file that the config names for an imported backbone; empty if its address is known."""
+    block: Backbones = config.pretrain
+    return block.backbones[spec.slug].file or ""
+
+
+def _check(place: str, own: Backbone) -> None:
+    """InputError for settings that say nothing about this backbone, and for missing ones."""
+    given: dict[str, Any] = own.plain()
+    if own.source not in IMPORTED:
+        for source, models in IMPORTED.items():
+            if own.model in models:
+                raise InputError(f"{place}.source", own.source, f"{source} for {own.model}")
+        for key, what in {
+            "image_shape": "takes its images' shape",
+            **dict.fromkeys(OF_FILE, "reads no weights"),
+        }.items():
+            if key in given:
+                allowed = f"nothing: a backbone that is trained here {what}"
+                raise InputError(f"{place}.{key}", given[key], allowed)
+        return
+    settings = OF_IMPORTED + (OF_FILE if own.source in FROM_FILES else ())
+    for key, value in given.items():
+        if key not in settings:
+            allowed = f"{', '.join(settings)}: weights of {own.source} are not trained here"
+            raise InputError(f"{place}.{key}", value, allowed)
+    if own.model not in IMPORTED[own.source]:
+        raise InputError(f"{place}.model", own.model, ", ".join(IMPORTED[own.source]))
+    if "image_shape" not in given:
+        allowed = "channels, height and width of the records that it will see"
+        raise InputError(f"{place}.image_shape", "nothing", allowed)
+    if own.source in FROM_FILES and "file" not in given:
+        allowed = f"path of a checkpoint of {own.source}: no address of it is known here"
+        raise InputError(f"{place}.file", "nothing", allowed)

@@ -1,0 +1,122 @@
+"""The whole config: general keys, and a block for every paper and check that has a folder."""
+
+import functools
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, PrivateAttr, create_model, model_validator
+
+from dpatlas.config.model import Model, Once, setting
+from dpatlas.config.sizes import INPUTS
+from dpatlas.config.types import OWN_NAME, Classes, ImageShape, Path, Seed
+from dpatlas.core.own_data import definition
+from dpatlas.errors import InputError
+from dpatlas.registry import all_blocks
+
+OwnName = Annotated[str, Field(pattern=OWN_NAME)]
+
+
+class OwnSet(Model):
+    """A data set of the user's."""
+
+    path: Path = setting(
+        "Folder of images or .npz file, read only; relative to the working folder. Takes no part "
+        "in ids."
+    )
+    classes: Classes
+    image_shape: ImageShape = setting(
+        "Channels, height and width; 1 channel makes colour images grey."
+    )
+    scaling: Literal["unit", "centred"] = setting(
+        "What bytes u become: u / 255 or (2u - 255) / 255, public constants both."
+    )
+    resize: bool = setting(
+        "Whether the central square of every image file is resized, bicubic, to image_shape; false "
+        "without it.",
+        default=None,
+    )
+    _definition: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """All but where it lies, in the form of specs."""
+        return self._definition
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> "OwnSet":
+        self._definition = definition("", self.plain_without("path"))
+        return self
+
+
+class DataSources(Model):
+    """Where data sets come from."""
+
+    root: Annotated[str, Field(min_length=1)] | None = setting(
+        "Folder with official archives or accepted local copies, read only; null for none."
+    )
+    download: bool = setting("Whether a data set that is not under data.root may be downloaded.")
+    mirrors: Once[Annotated[str, Field(pattern=r"^https?://[^@?#\s]+$")]] = setting(
+        "Base addresses with http or https, tried before the official address of a file."
+    )
+    offline: bool = setting(
+        "Whether nothing may be fetched; what is missing is then listed before the run."
+    )
+    own: dict[OwnName, OwnSet] = setting(
+        "Data sets of your own by name, to be named where a private one is."
+    )
+
+    @model_validator(mode="after")
+    def _have_names_of_their_own(self) -> "DataSources":
+        for name in self.own:
+            if name in INPUTS:
+                found = "the name of a data set that the project knows"
+                raise InputError(f"own.{name}", found, "another name")
+        return self
+
+
+class General(Model):
+    """What all blocks share."""
+
+    tier: str = setting(
+        "Name of the run and of its folder under results; lower-case letters, digits, - and _.",
+        pattern="^[a-z0-9][a-z0-9_-]{0,39}$",
+    )
+    verdicts: bool = setting(
+        "Whether the settings are meant to carry verdicts; false where they only exercise the "
+        "rules."
+    )
+    seed: Seed = setting(
+        "Base of every named seed; another value repeats the study with fresh randomness."
+    )
+    noise_source: Literal["keyed", "os"] = setting(
+        "keyed derives all noise from (spec, run, step, use); os asks the operating system and "
+        "cannot be repeated."
+    )
+    device: Literal["cpu", "cuda", "auto"] = setting(
+        "Where training jobs run; auto takes a GPU if there is one."
+    )
+    precision: Literal["float32", "tf32"] = setting(
+        "Of products in passes through networks on a GPU; norms, clipped sums, KL terms and "
+        "certificates are float32 or float64 either way."
+    )
+    data: DataSources
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, key: str) -> Any:
+            """The blocks, which the folders of papers and checks add."""
+
+    @model_validator(mode="after")
+    def _precision_of_the_device(self) -> "General":
+        if self.device == "cpu" and self.precision != "float32":
+            found = f"{self.precision} with device cpu"
+            raise InputError("precision", found, "float32, or device cuda or auto")
+        return self
+
+
+@functools.cache
+def config_model() -> type[General]:
+    """The model of a config, with the `Settings` of every block under its key."""
+    blocks: dict[str, Any] = {
+        key: block.load("settings").Settings for key, block in all_blocks().items()
+    }
+    return create_model("Config", __base__=General, __doc__="A run of dp-atlas.", **blocks)

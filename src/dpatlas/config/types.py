@@ -1,0 +1,225 @@
+"""Keys that several blocks of the config share: a type, a range and a sentence each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic_core import core_schema
+
+from dpatlas.config.model import ClassName, Model, Once, optional, setting, shown
+from dpatlas.config.sizes import check_records
+from dpatlas.errors import InputError
+
+# Names of a user's own data sets.
+OWN_NAME = "^[a-z0-9][a-z0-9-]{0,30}$"
+SETS_OF_DIGITS = ("digits", "fonts", "strokes", "mnist")
+CIFAR_10 = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
+STL_10 = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
+CAUSES = ("normal", "bacteria", "virus")
+# Classes of the data sets that can be split; sets that are not here have other names for them.
+CLASSES: Mapping[str, tuple[int | str, ...]] = {
+    **dict.fromkeys(SETS_OF_DIGITS, tuple(range(10))),
+    "breast_cancer": ("malignant", "benign"),
+    "pneumonia": ("normal", "pneumonia"),
+    "pneumonia_causes": CAUSES,
+    "pneumonia-224": CAUSES,
+    "pneumonia_causes-cleaned": CAUSES,
+    "pneumonia-224-cleaned": CAUSES,
+    "cifar10": CIFAR_10,
+    "stl10": STL_10,
+    "stl10-32": STL_10,
+}
+
+# Numbers and lists of them.
+Share = Annotated[float, setting("A number between 0 and 1.", ge=1e-100, lt=1)]
+Bounded = Annotated[float, Field(ge=1e-30, le=1e30)]
+PositiveList = Annotated[Once[Bounded], setting("Numbers above 0.", min_length=1)]
+CountList = Annotated[
+    Once[Annotated[int, Field(ge=1, le=1_000_000)]],
+    setting("Whole numbers above 0.", min_length=1),
+]
+Classes = Annotated[
+    Once[ClassName], setting("Classes to tell apart, by their names in the data set.", min_length=2)
+]
+Digit = Annotated[int, Field(ge=0, le=9)]
+ImageShape = Annotated[
+    list[Annotated[int, Field(ge=1, le=4096)]],
+    setting("Channels, height and width.", min_length=3, max_length=3),
+]
+Path = Annotated[str, Field(pattern=r"^[^\x00-\x1f]+$")]
+Seed = Annotated[int, Field(ge=0, le=9_223_372_036_854_775_807)]
+
+# Private training.
+Epsilon = Annotated[float, setting("The epsilon that the noise is calibrated to.", gt=0)]
+Delta = Annotated[
+    float,
+    setting(
+        "The delta of the guarantee; well below one over the number of records.", ge=1e-100, lt=1
+    ),
+]
+Batch = Annotated[int, setting("Expected size of a Poisson batch.", ge=1, le=1_000_000)]
+Updates = Annotated[int, setting("Private updates of a run.", ge=1, le=1_000_000)]
+MaxGradNorm = Annotated[
+    float, setting("Clip bound C of every record's gradient.", ge=1e-30, le=1e30)
+]
+Rate = Annotated[float, setting("A step size.", ge=1e-30, le=1e30)]
+Optimizer = Annotated[Literal["sgd", "adam"], setting("What takes the privatised gradient.")]
+Momentum = Annotated[float, setting("Momentum of sgd; 0 with adam.", ge=0, lt=1)]
+Relation = Annotated[
+    Literal["add_remove", "replace_one"], setting("Which data sets are neighbours.")
+]
+Accountant = Annotated[
+    Literal["auto", "pld", "rdp"], setting("Who accounts; auto takes the tightest that can.")
+]
+SettingsTried = Annotated[
+    int,
+    setting(
+        "How many settings were compared on the held-out validation records before this one was "
+        "chosen.",
+        ge=1,
+        le=1_000_000,
+    ),
+]
+TuningRuns = Annotated[
+    int, setting("Runs of a setting whose mean validation accuracy is compared.", ge=1, le=1000)
+]
+PublicBackbone = Annotated[str, setting("Name under pretrain.backbones.")]
+
+# Networks.
+SmallNetwork = Annotated[
+    Literal["linear", "mlp", "small-cnn-s", "small-cnn-xs", "small-cnn-t"],
+    setting("Network, by the name under which it is built."),
+]
+OfLayers = Annotated[
+    list[Annotated[int, Field(ge=1, le=100_000)]],
+    setting("A number for every layer.", min_length=1, max_length=1000),
+]
+OfNetwork = Annotated[int, setting("As the network's builder takes it.", ge=1, le=100_000)]
+
+
+class NetworkOptions(Model):
+    """What the network's builder takes, widths of the MLP or pool of the small CNNs."""
+
+    widths: OfLayers = optional()
+    channels: OfLayers = optional()
+    strides: OfLayers = optional()
+    affine: bool = setting("Whether norms have weights of their own.", default=None)
+    pool: OfNetwork = optional()
+    groups: OfNetwork = optional()
+    narrower: OfNetwork = optional()
+    patch: OfNetwork = optional()
+    dim: OfNetwork = optional()
+    depth: OfNetwork = optional()
+    heads: OfNetwork = optional()
+    mlp_ratio: OfNetwork = optional()
+
+
+@dataclass(frozen=True)
+class PrivateName:
+    """Names of data sets, beside which a user's own may be named where they are private."""
+
+    names: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """A text that is one of the names."""
+        return core_schema.with_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        """For editors, which cannot know what `data.own` defines."""
+        return {"anyOf": [{"enum": list(self.names)}, {**handler(schema), "pattern": OWN_NAME}]}
+
+    def _check(self, value: str, info: ValidationInfo) -> str:
+        allowed = (*self.names, *(info.context or {}).get("own", ()))
+        if value not in allowed:
+            raise InputError("", shown(value), f"one of {', '.join(allowed)}")
+        return value
+
+
+class DataSet(Model):
+    """Records of a named data set, which may be one of the user's own."""
+
+    name: str = setting("Name of the data set.")
+    classes: Classes
+    n_train: int = setting("Training records.")
+    _definition: dict[str, Any] | None = PrivateAttr(default=None)
+
+    @property
+    def definition(self) -> dict[str, Any] | None:
+        """What a user says of an own set: classes, image_shape, scaling and resize."""
+        return self._definition
+
+    def fields(self) -> dict[str, Any]:
+        """For a spec: what was given, and the definition (`own`) of an own set."""
+        return self.plain() | ({"own": self._definition} if self._definition else {})
+
+    @model_validator(mode="after")
+    def _is_there(self, info: ValidationInfo) -> "DataSet":
+        """No more records and no other classes than the set has."""
+        check_records("", self.plain())
+        definition = (info.context or {}).get("own", {}).get(self.name)
+        if definition:
+            self._definition = definition
+            _check_classes(self.classes, definition["classes"])
+        return self
+
+
+def _check_classes(chosen: list[int | str], known: list[str]) -> None:
+    for name in chosen:
+        if str(name) not in known:
+            raise InputError("classes", repr(name), "two or more of " + ", ".join(known))
+    if len({str(name) for name in chosen}) < len(chosen):
+        raise InputError("classes", chosen, "each class once")
+
+
+class PrivateSplit(DataSet):
+    """A labelled data set, split into private, test and validation records."""
+
+    name: Annotated[
+        str,
+        PrivateName(
+            (
+                *("digits", "fonts", "strokes", "letters", "breast_cancer", "mnist"),
+                *("pneumonia", "pneumonia_causes", "pneumonia-224"),
+                *("pneumonia_causes-cleaned", "pneumonia-224-cleaned"),
+                *("cifar10", "stl10", "stl10-32"),
+            )
+        ),
+    ] = setting("Name of the data set, or of one of your own.")
+    n_train: int = setting("Private training records.", ge=1, le=10_000_000)
+    n_test: int = setting("Held-out records that the accuracy is reported on.", ge=1, le=1_000_000)
+    n_validation: int = setting(
+        "Held-out records that settings are chosen on; no finite epsilon holds for them.",
+        ge=1,
+        le=1_000_000,
+    )
+    selection: int = setting(
+        "Another number deals the records anew.", ge=0, le=1_000_000, default=None
+    )
+
+    @model_validator(mode="after")
+    def _has_these_classes(self) -> "PrivateSplit":
+        known = CLASSES.get(self.name, self.classes)
+        for i, name in enumerate(self.classes):
+            if name not in known:
+                allowed = "one of " + ", ".join(map(str, known))
+                raise InputError(f"classes.{i}", shown(name), allowed)
+        return self
+
+
+class DigitsSplit(DataSet):
+    """Digits, split into private, test and validation records."""
+
+    name: Literal["digits"] = setting("Name of the data set.")
+    classes: Once[Digit] = setting("Digits to tell apart.", min_length=2, max_length=10)
+    n_train: int = setting("Private training records.", ge=1, le=1797)
+    n_test: int = setting("Held-out records that the accuracy is reported on.", ge=1, le=1797)
+    n_validation: int = setting(
+        "Held-out records for choosing settings, with no finite epsilon; canaries are taken from "
+        "them.",
+        ge=0,
+        le=1797,
+    )

@@ -1,0 +1,38 @@
+"""What lp_fft compares: strategies, the parts that they train, and which of them go together."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpatlas.errors import InputError
+
+HEAD, FULL, LORA = "head", "full", "lora"
+# What is trained, phase by phase: LP trains the head, FFT everything, LoRA its branches and the
+# head. The controls lp-lp and fft-fft have a second rate too, and nothing else.
+STRATEGIES: dict[str, tuple[str, ...]] = {
+    "lp": (HEAD,),
+    "fft": (FULL,),
+    "lora": (LORA,),
+    "lp-fft": (HEAD, FULL),
+    "lp-lora": (HEAD, LORA),
+    "lp-lp": (HEAD, HEAD),
+    "fft-fft": (FULL, FULL),
+}
+# Which strategy trains a part from beginning to end: a first phase takes its rate.
+ALONE = {HEAD: "lp", FULL: "fft", LORA: "lora"}
+
+
+def takes_features(fields: Mapping[str, Any]) -> bool:
+    """Whether some strategy trains the head alone, on features that augmentation does not move."""
+    return (
+        fields["kind"] == "strategies"
+        and fields["augmentation"] is None
+        and any(set(STRATEGIES[name]) == {HEAD} for name in fields["strategies"])
+    )
+
+
+def check_rank(place: str, strategies: Sequence[str], rank: int | None) -> None:
+    """InputError, naming `place`, for LoRA without a rank, and for FFT beside LoRA's branches."""
+    refused, needed = (LORA, "a lora_rank") if rank is None else (FULL, "no lora_rank")
+    for name in strategies:
+        if refused in STRATEGIES[name]:
+            raise InputError(place, name, f"{needed} with it")
