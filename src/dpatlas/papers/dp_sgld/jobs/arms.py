@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from dpatlas.jobs.private_plan import EVERY_ITERATE, Stated, calibrate_steps
+from dpatlas.jobs.private_plan import Stated, calibrate_steps
 from dpatlas.papers.dp_sgld.formulas.guarantees import (
     conditional_epsilon,
     cyclic_gd_gdp,
@@ -37,7 +37,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
 from dpatlas.privacy.langevin import Langevin, LangevinRun
-from dpatlas.privacy.ledger import GAUSSIAN, GIVEN_BATCHES, LastIterate, Ran
+from dpatlas.privacy.ledger import EVERY_ITERATE, GAUSSIAN, GIVEN_BATCHES, LastIterate, Ran
 from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Sampler
 
 COMPARISONS = ("published", "theorem", "guaranteed")

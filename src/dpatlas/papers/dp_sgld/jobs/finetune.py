@@ -22,7 +22,7 @@ from dpatlas.jobs.private_records import PARTS, check_parts, identity, load_back
 from dpatlas.jobs.search import Search, Setting, Trial, accuracy
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.network import Network
-from dpatlas.papers.dp_sgld.jobs.regression import arms_ledger, sgd_facts
+from dpatlas.papers.dp_sgld.jobs.tuned_arms import arms_ledger, sgd_facts
 from dpatlas.papers.dp_sgld.records.finetune import Metrics, Row, Spec
 from dpatlas.privacy.ledger import Ran
 from dpatlas.privacy.samplers import Poisson
