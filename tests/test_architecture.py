@@ -51,8 +51,8 @@ LAYERS = {
     "data": layer("core", "anywhere"),
     "models": layer("formulas core data", "anywhere"),
     "privacy": layer("formulas core data models", "anywhere"),
-    "config": layer("core cost.counting data registry", "never"),
-    "cost": layer("core config records registry", "never"),
+    "config": layer("core cost.counting data models.published registry", "never"),
+    "cost": layer("core config models.published records registry", "never"),
     "show": layer("core records registry", "never"),
     "evidence": layer("core config records registry report.page_tables", "never"),
     "report": layer("core config cost evidence records registry", "never"),
@@ -66,16 +66,21 @@ LAYERS = {
     "block.block": layer("core.blocks", "never", ""),
     "block.products": layer("core.products", "never", ""),
     "block.formulas": layer("core.formulas core.guard privacy.gaussian_dp", "never", "numpy scipy"),
-    "block.shared": layer("formulas core", "never"),
+    "block.shared": layer("block.kinds block.records formulas core", "never"),
     "block.settings": layer("block.shared formulas core config", "never"),
     "block.cost": layer("block.shared block.records core config cost", "never", ""),
     "block.records": layer("block.shared formulas core", "never"),
     "block.jobs": layer(
         "block.shared block.records formulas core data models privacy jobs", "anywhere"
     ),
-    "block.figures": layer("block.shared block.records formulas core records show", "never"),
+    # The records of each kind, for those who read them.
+    "block.kinds": layer("block.records records", "never", ""),
+    "block.figures": layer(
+        "block.shared block.records block.kinds formulas core records show", "never"
+    ),
     "block.claims": layer(
-        "block.shared block.records formulas core privacy.gaussian_dp records evidence", "never"
+        "block.shared block.records block.kinds formulas core privacy.gaussian_dp records evidence",
+        "never",
     ),
 }
 PARTS = {name.partition(".")[2] for name in LAYERS if name.startswith("block.")} - {"shared"}

@@ -12,11 +12,12 @@ import pytest
 
 SOURCES = Path(__file__).resolve().parents[1] / "src" / "dpatlas"
 MODULES = sorted(SOURCES.rglob("*.py"))
-BOUNDS = [path for path in MODULES if path.parent.name == "bounds"]
-# How bounds are declared and looked up: these modules hold no formula.
-MACHINERY = ("__init__", "registry", "catalogue")
+GAUSSIAN_DP = SOURCES / "privacy" / "gaussian_dp.py"
+BOUNDS = [path for path in MODULES if path.parent.name == "formulas" or path == GAUSSIAN_DP]
+# They hold no formula.
+MACHINERY = ("__init__",)
 # Sets of domains, and the general law of a link: nothing of a paper in them.
-NO_FORMULA = {("dp_sgld", "symbols"), ("single_index", "link")}
+NO_FORMULA = {("theorems", "symbols"), ("single_index", "link")}
 # A numbered place of the paper, or another work by its authors and year.
 SOURCE = re.compile(
     r"\b(?:Eqs?\.|Thms?|Theorem|Lemmas?|Props?\.|Cors?\.|Conjecture|Algorithm|Assumptions?|Secs?\.|"

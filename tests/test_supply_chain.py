@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpatlas.config.atlas import KEYS
 from dpatlas.core.digest import reachable
 from dpatlas.data.cifar import _unpickle
 from dpatlas.data.registry import find
 from dpatlas.errors import InputError
+from dpatlas.registry import all_blocks
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -112,7 +112,12 @@ def test_only_the_fetchers_know_a_network():
 
 
 def test_jobs_that_train_load_no_fetcher():
-    modules = [f"dpatlas.experiments.{key}" for key in KEYS if key != "pretrain"]
+    modules = [
+        block.job_module(kind)
+        for key, block in all_blocks().items()
+        if key != "pretrain"
+        for kind in block.kinds
+    ]
     assert not [each for each in modules if FETCHERS & set(reachable(each))]
     code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

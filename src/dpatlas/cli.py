@@ -15,6 +15,7 @@ COMMANDS = {
     "explain": "trace a figure, table, record or claim back to what made it; or compare two",
     "verify": "check that every result is still what was made",
     "plan": "count jobs and estimate their cost before anything runs",
+    "config": "print the config that results of files; or write its schema and reference page",
     "data": "published and own files that a tier needs, and where they are or belong",
     "publish": "copy the summaries of a complete run to docs/results",
 }

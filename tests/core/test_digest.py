@@ -164,7 +164,7 @@ def test_the_digest_never_runs_what_it_digests(project):
 
 
 def test_a_module_that_does_not_exist_is_refused():
-    for name in ("dpatlas.experiments.alchemy", "dpatlas_of_another_project"):
+    for name in ("dpatlas.papers.alchemy", "dpatlas_of_another_project"):
         with pytest.raises(InputError, match=name):
             code_digest(name)
 

@@ -48,7 +48,7 @@ def pixels_of(checkout, tier):
 
 
 def jobs_in(checkout):
-    """Processes that run an experiment in this copy, also those that lost their Snakemake."""
+    """Processes that run a job in this copy, also those that lost their Snakemake."""
     return [each for each in psutil.process_iter() if _runs(each, checkout)]
 
 
@@ -62,13 +62,12 @@ def jobs_of(process, checkout):
 
 
 def _runs(process, checkout):
-    """Whether it is an experiment's interpreter, not the shell around it."""
+    """Whether it is a job's interpreter, not the shell around it."""
     try:
         words, folder = process.cmdline(), process.cwd()
     except psutil.Error:
         return False
-    here = folder == str(checkout.folder) and words[1:2] == ["-m"]
-    return here and words[2].startswith("dpatlas.experiments")
+    return folder == str(checkout.folder) and words[1:3] == ["-m", "dpatlas.jobs"]
 
 
 def end(process):

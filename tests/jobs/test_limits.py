@@ -9,13 +9,13 @@ import pytest
 import torch
 from small_jobs import arguments
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, read_config
+from dpatlas.config.load import read_config
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, run_command
 from dpatlas.jobs import limits
-from dpatlas.jobs.limits import MEMORY_KEYS, TIME_LIMIT, limited, memory_keys
-from dpatlas.papers.kl_privacy.jobs import dispatch as kl_privacy
+from dpatlas.jobs.limits import TIME_LIMIT, limited
+from dpatlas.jobs.run import main
+from dpatlas.registry import all_blocks
 
 SPEC = Spec.of({"key": "lp_fft", "kind": "strategies"}, "small")
 HANGS = """
@@ -136,16 +136,18 @@ def keys_below(block):
     return set().union(*map(keys_below, block)) if isinstance(block, list) else set()
 
 
-@pytest.mark.parametrize("place", MEMORY_KEYS, ids=str)
-def test_the_keys_that_are_named_are_keys_of_the_config(place):
-    known = keys_below(read_config()[place[0]])
-    for name in MEMORY_KEYS[place]:
+KINDS = [(block, kind) for block in all_blocks().values() for kind in block.kinds]
+
+
+@pytest.mark.parametrize(
+    ("block", "kind"), [pytest.param(*each, id=f"{each[0].key}-{each[1]}") for each in KINDS]
+)
+def test_every_kind_names_keys_of_the_config_that_lower_its_memory(block, kind):
+    known = keys_below(read_config()[block.key])
+    names = block.load("cost").KINDS[kind].lower
+    assert names
+    for name in names:
         assert set(name.split(".")) <= known, name
-
-
-def test_every_kind_has_keys():
-    specs = Atlas(load_config()).specs.values()
-    assert all(memory_keys(spec) for spec in specs)
 
 
 def test_what_an_earlier_attempt_left_is_told_with_the_way_out(
@@ -153,9 +155,9 @@ def test_what_an_earlier_attempt_left_is_told_with_the_way_out(
 ):
     spec = training_spec(steps=2, runs=1)
     words = arguments(spec, data_folder / "manifest.json", tmp_path)
-    assert run_command(kl_privacy.main, words) == 0
+    assert run_command(main, words) == 0
     assert "earlier attempt" not in capsys.readouterr().err
     (tmp_path / "checkpoints" / spec.id).mkdir(parents=True)
-    assert run_command(kl_privacy.main, words) == 0
+    assert run_command(main, words) == 0
     told = [line for line in capsys.readouterr().err.splitlines() if "earlier attempt" in line]
     assert len(told) == 1 and "lower width or data.n_train" in told[0]

@@ -49,7 +49,11 @@ class Site:
         return run.stdout.strip()
 
     def submit(self, command: str, **resources) -> str:
-        facts = {"rule": "kl_privacy", "threads": 1, "resources": {**RESOURCES, **resources}}
+        facts = {
+            "rule": "kl_privacy_training",
+            "threads": 1,
+            "resources": {**RESOURCES, **resources},
+        }
         path = self.folder / "snakejob.sh"
         path.write_text(f"#!/bin/sh\n# properties = {json.dumps(facts)}\n{command}\n")
         return self.call("submit.sh", str(path))

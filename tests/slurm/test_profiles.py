@@ -25,7 +25,7 @@ def read(profile: str) -> dict:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_paper_with_several_products_has_them_in_one_group(profile):
     atlas = Atlas(load_config())
-    products = {**atlas.figures, **atlas.tables}
+    products = {name: block.key for name, block in atlas.block_of_product.items()}
     several = {key for key, count in Counter(products.values()).items() if count > 1}
     expected = {name: key for name, key in products.items() if key in several}
     settings = read(profile)
@@ -78,5 +78,7 @@ def test_a_dry_run_needs_no_cluster(new_checkout):
 )
 def test_jobs_go_to_the_partition_of_their_kind(resources, partition):
     partitions = read_partition_file(FOLDER / "slurm" / "partitions.yaml")
-    job = SimpleNamespace(name="kl_privacy", threads=1, resources=resources, is_group=lambda: False)
+    job = SimpleNamespace(
+        name="kl_privacy_training", threads=1, resources=resources, is_group=lambda: False
+    )
     assert get_best_partition(partitions, job, logging.getLogger("test")) == partition

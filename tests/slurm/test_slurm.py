@@ -126,8 +126,8 @@ def test_a_figure_survives_a_cancelled_job_and_a_killed_node_daemon(slurm, copie
     local, checkout = copies
     results = checkout.folder / "results" / "cluster"
     with Head(checkout, "kl_vs_epochs") as head:
-        head.when("two running jobs", lambda: len(running(slurm, "kl_privacy")) == 2)
-        jobs = running(slurm, "kl_privacy")
+        head.when("two running jobs", lambda: len(running(slurm, "kl_privacy_training")) == 2)
+        jobs = running(slurm, "kl_privacy_training")
         cancelled, spared = sorted(jobs, key=int)
         spec = spec_of(jobs[cancelled])
         node = jobs[spared]["NodeList"]
@@ -139,7 +139,7 @@ def test_a_figure_survives_a_cancelled_job_and_a_killed_node_daemon(slurm, copie
     states = {name: job["JobState"] for name, job in slurm.jobs().items()}
     assert states.pop(cancelled) == "CANCELLED"
     assert list(states.values()) == ["COMPLETED"] * 3, "the other run, the repeated one, the figure"
-    log = (results / "logs" / "kl_privacy" / f"{spec}.log").read_text()
+    log = (results / "logs" / "kl_privacy_training" / f"{spec}.log").read_text()
     assert "an earlier attempt ended before its time and left a checkpoint" in log
     same_bytes(local, checkout, "kl_vs_epochs")
 
@@ -147,9 +147,9 @@ def test_a_figure_survives_a_cancelled_job_and_a_killed_node_daemon(slurm, copie
 def test_a_job_has_its_rules_resources_and_a_killed_head_can_start_again(slurm, copies):
     local, checkout = copies
     before = set(slurm.jobs())
-    gpu = ("--jobs", "1", "--set-resources", "max_information:gpu=1")
+    gpu = ("--jobs", "1", "--set-resources", "max_information_certificates:gpu=1")
     with Head(checkout, "maxinf_grid", *gpu) as head:
-        head.when("a running job", lambda: running(slurm, "max_information"))
+        head.when("a running job", lambda: running(slurm, "max_information_certificates"))
         head.process.send_signal(signal.SIGKILL)
     (orphan,) = slurm.active()
     slurm.cancel(orphan)

@@ -8,7 +8,7 @@ def evaluate(config):
     """All of it; raises InputError where the config makes no run."""
     atlas = Atlas(config)
     atlas.check_data_root()
-    atlas.products(), atlas.all_records(), atlas.claim_records(), atlas.claim_settings()
+    atlas.product_files(), atlas.all_records(), atlas.claim_records(), atlas.claim_settings()
     atlas.data_sets(), atlas.data_source()
     for key in atlas.blocks:
         atlas.settings(key)
@@ -18,7 +18,7 @@ def evaluate(config):
         assert spec.argument
         assert atlas.record(name)
         atlas.data_manifest(name), atlas.public_manifest(name), atlas.backbone_files(name)
-        atlas.backbone_arguments(name)
+        atlas.input_arguments(name)
         assert atlas.device(name) in ("cpu", "cuda", "auto")
         assert atlas.memory_mb(name) >= 100
         assert runtime_minutes(atlas, name) >= 1

@@ -22,23 +22,27 @@ kl_privacy: {{data: {{name: my-scans, classes: [a, b], n_train: 300, n_add: 9}}}
 def test_a_figure_is_reached_by_its_rule_name(checkout):
     planned = checkout.planned("kl_vs_depth")
     assert planned["kl_vs_depth"] == 1
-    assert planned["kl_privacy"] == len(Atlas(load_config()).ids("kl_privacy", "depth"))
+    assert planned["kl_privacy_training"] == len(Atlas(load_config()).ids("kl_privacy", "depth"))
     assert "claims" not in planned
 
 
 def test_a_figure_that_needs_no_data_waits_for_none(checkout):
-    assert checkout.planned("sgld_counterexample") == {"dp_sgld": 1, "sgld_counterexample": 1}
+    assert checkout.planned("sgld_counterexample") == {
+        "dp_sgld_counterexample": 1,
+        "sgld_counterexample": 1,
+    }
 
 
 def test_a_backbone_is_trained_before_what_takes_its_features(checkout):
     planned = checkout.planned("sgld_long_training")
-    jobs = ("pretrain_backbone", "features", "dp_sgld", "sgld_long_training")
+    jobs = ("pretrain_backbone", "features", "dp_sgld_long_training", "sgld_long_training")
     assert planned == {"data": 2, **dict.fromkeys(jobs, 1)}
 
 
 def test_the_audit_is_reached_by_its_rule_name_and_waits_for_no_paper(checkout):
     planned = checkout.planned("audit")
-    assert planned == {"audit": 1, "audit_run": len(Atlas(load_config()).ids("audit")), "data": 2}
+    kinds = Atlas(load_config()).kinds("audit").items()
+    assert planned == {"audit": 1, "data": 2, **{f"audit_{kind}": len(ids) for kind, ids in kinds}}
 
 
 def test_a_change_without_a_tier_writes_to_custom(checkout):

@@ -64,6 +64,11 @@ def smoke_atlas() -> Atlas:
     return Atlas(load_config([SMOKE]))
 
 
+def jobs_of(key: str) -> dict[str, int]:
+    """Jobs of the smoke tier per rule of a block."""
+    return {f"{key}_{kind}": len(ids) for kind, ids in smoke_atlas().kinds(key).items()}
+
+
 def with_config(checkout, change):
     """A config file that changes the smoke tier and keeps its name."""
     path = checkout.folder / "change.yaml"
@@ -114,7 +119,7 @@ def test_a_second_run_has_nothing_to_do(smoke):
 def test_one_more_depth_runs_one_new_job_per_init_and_what_depends_on_them(smoke):
     depths = load_config([SMOKE]).kl_privacy.depth_sweep.depths
     change = with_config(smoke, {"kl_privacy": {"depth_sweep": {"depths": [*depths, 5]}}})
-    jobs = {"kl_privacy": 2, **dict.fromkeys(["kl_vs_depth", *LAST], 1)}
+    jobs = {"kl_privacy_training": 2, **dict.fromkeys(["kl_vs_depth", *LAST], 1)}
     assert smoke.planned(*change) == jobs
 
 
@@ -131,21 +136,61 @@ def test_a_comment_or_docstring_runs_nothing(smoke):
     with (
         smoke.edit("src/dpatlas/privacy/kl.py", '"""The KL kernel:', '"""This KL kernel:'),
         smoke.edit("src/dpatlas/core/seeds.py", "import os\n", "import os  # for urandom\n"),
-        smoke.edit(
-            "src/dpatlas/papers/kl_privacy/figures/dispatch.py", "\n\n\n", "\n# a remark\n\n\n"
-        ),
+        smoke.edit("src/dpatlas/show/panels.py", "\n\n\n", "\n# a remark\n\n\n"),
     ):
         assert smoke.planned("--configfile", SMOKE) == {}
 
 
+# What an edit runs again: file, old text (none: the new one is put first), new text, jobs per rule.
+PAGE = {"manifest": 1, "page": 1}
+NUMBERS = {"claims": 1, **PAGE}
+SRC, STATEMENT = "src/dpatlas", "EDITED = 1\n"
+LP_FFT, KL = f"{SRC}/papers/lp_fft", f"{SRC}/papers/kl_privacy"
+EDITS = {
+    "a caption": ("workflow/report/kl_vs_depth.rst", "", "Edited. ", {"page": 1}),
+    "a place in the paper": (f"{LP_FFT}/products.py", '"Figs. 4, 5"', '"Fig. 4"', {}),
+    "a memory key": (f"{LP_FFT}/cost.py", '"paths", ', "", {}),
+    "an estimate of memory": (f"{LP_FFT}/cost.py", "1200 + ", "1300 + ", {}),
+    "what is registered": (f"{LP_FFT}/block.py", 'title="', 'title="Edited: ', {}),
+    "a sentence of the settings": (f"{LP_FFT}/settings.py", "Lengths of LP", "How long LP is", {}),
+    "a data set that nobody uses": (f"{SRC}/data/sets/mnist.py", "", STATEMENT, {}),
+    "a comment": (f"{SRC}/core/seeds.py", "import os\n", "import os  # edited\n", {}),
+    "one kind of job": (
+        *(f"{LP_FFT}/jobs/umap.py", "", STATEMENT),
+        {"lp_fft_umap": 1, "lpfft_umap": 1, **NUMBERS},
+    ),
+    "the record of one kind": (
+        *(f"{SRC}/papers/dp_sgld/records/utility.py", "", STATEMENT),
+        {"dp_sgld_utility": 1, "sgld_utility": 1, **NUMBERS},
+    ),
+    "one figure": (f"{KL}/figures/kl_vs_width.py", "", STATEMENT, {"kl_vs_width": 1, **PAGE}),
+    "the test of a claim": (f"{KL}/claims.py", "", STATEMENT, NUMBERS),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_runs_exactly_what_depends_on_it(smoke, edit):
+    path, old, new, expected = EDITS[edit]
+    with smoke.edit(path, old, new):
+        assert smoke.planned("--configfile", SMOKE) == expected
+
+
+def test_a_new_data_set_runs_nothing(smoke):
+    path = smoke.folder / "src/dpatlas/data/sets/mine.py"
+    path.write_text("from dpatlas.data.sets.mnist import MNIST\n\nSETS = ()\n")
+    try:
+        assert smoke.planned("--configfile", SMOKE) == {}
+    finally:
+        path.unlink()
+
+
 def test_a_semantic_edit_in_a_bounds_module_runs_exactly_its_users(smoke):
-    jobs = len(smoke_atlas().ids("kl_privacy"))
     with smoke.edit(
         "src/dpatlas/papers/kl_privacy/formulas/theorems.py", '"exact": 4,', '"exact": 4 + 0,'
     ):
         planned = smoke.planned("--configfile", SMOKE)
     everything = {name: 1 for name in [*KL_FIGURES, "kl_constants", *LAST]}
-    assert planned == {**everything, "kl_privacy": jobs}
+    assert planned == {**everything, **jobs_of("kl_privacy")}
     with smoke.edit("src/dpatlas/report/page.py", "autoescape=True", "autoescape=bool(1)"):
         assert smoke.planned("--configfile", SMOKE) == {"page": 1}
 
@@ -166,12 +211,8 @@ def test_a_deleted_figure_is_made_again_alone(smoke):
 def test_another_seed_runs_every_training_job_and_no_data_job(smoke):
     atlas = smoke_atlas()
     planned = smoke.planned(*with_config(smoke, {"seed": 77}))
-    assert planned["kl_privacy"] == len(atlas.ids("kl_privacy"))
-    assert planned["dp_sgld"] == len(atlas.ids("dp_sgld"))
-    assert planned["lp_fft"] == len(atlas.ids("lp_fft"))
-    assert planned["max_information"] == len(atlas.ids("max_information"))
-    assert planned["pretrain_backbone"] == len(atlas.ids("pretrain", "backbones"))
-    assert planned["audit_run"] == len(atlas.ids("audit"))
+    for key in atlas.blocks:
+        assert jobs_of(key).items() <= planned.items(), key
     assert "data" not in planned
 
 
@@ -180,8 +221,9 @@ def test_another_rate_of_one_backbone_runs_what_takes_its_features(smoke):
     planned = smoke.planned(*with_config(smoke, change))
     drawn = ["sgld_long_training", "pretrain_samples", *LAST]
     drawn += ["lpfft_feature_quality", "lpfft_umap", "lpfft_privacy_utility", "lpfft_lora"]
-    jobs = {"pretrain_backbone": 1, "pretrain_transfer": 1, "dp_sgld": 1}
-    jobs["lp_fft"] = len(smoke_atlas().ids("lp_fft", "lora", "feature_quality", "umap"))
+    jobs = {"pretrain_backbone": 1, "pretrain_transfer": 1, "dp_sgld_long_training": 1}
+    for group, kind in (("lora", "strategies"), ("feature_quality",) * 2, ("umap",) * 2):
+        jobs[f"lp_fft_{kind}"] = len(smoke_atlas().ids("lp_fft", group))
     shown = smoke_atlas().frozen_features.values()
     jobs["features"] = sum(each.backbone.slug == "strokes-mlp" for each in shown)
     assert planned == {**jobs, **dict.fromkeys(drawn, 1)}
@@ -192,9 +234,10 @@ def test_a_private_mechanism_that_changes_is_audited_again_and_who_does_not_use_
 ):
     with smoke.edit("src/dpatlas/privacy/clipping.py", "nan=0.0", "nan=0.0 + 0"):
         planned = smoke.planned("--configfile", SMOKE)
-    assert planned["audit_run"] == len(smoke_atlas().ids("audit"))
-    assert planned["dp_sgld"] == len(smoke_atlas().ids("dp_sgld"))
-    assert not {"kl_privacy", "pretrain_backbone", "kl_vs_depth"} & set(planned)
+    assert jobs_of("audit").items() <= planned.items()
+    assert {"dp_sgld_accuracy", "dp_sgld_finetune", "lp_fft_strategies"} <= set(planned)
+    idle = {"kl_privacy_training", "dp_sgld_counterexample", "lp_fft_dynamics", "kl_vs_depth"}
+    assert not {*idle, "pretrain_backbone"} & set(planned)
 
 
 def test_a_paper_can_be_left_out(smoke):

@@ -4,14 +4,20 @@ import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy an
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from dpatlas.checks.audit.settings import MECHANISMS, Settings, mechanism_spec
+from dpatlas.checks.audit.mechanisms import MECHANISMS
+from dpatlas.checks.audit.settings import Settings, mechanism_spec
 from dpatlas.config.load import load_config
 from dpatlas.core.guard import integer, real
 from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError, RunError
+from dpatlas.records import Record, parse_record
 
+# Of every record.
+PRINTED = ("id", "spec", "metrics", "ledger")
 SHARE = real(gt=0, lt=1)
 
 
@@ -47,29 +53,38 @@ def main(arguments: Sequence[str]) -> int:
     levels = (options.level, max(options.level, block.verdict_level))
     seeds = config.plain("seed", "noise_source")
     specs = [mechanism_spec(seeds, name, options.runs, options.delta, *levels) for name in names]
-    found = attack(specs)
-    print(json.dumps(found, indent=1, allow_nan=False) if options.json else table(found))
-    bad = [each["spec"]["mechanism"] for each in found if each["metrics"]["contradicted"]]
-    if bad:
-        raise RunError(f"the guarantee is contradicted by an attack on {', '.join(bad)}")
+    contents = attack(specs)
+    records = [parse_record(content, content["id"]) for content in contents]
+    if options.json:
+        shown = [{name: content[name] for name in PRINTED} for content in contents]
+        print(json.dumps(shown, indent=1, allow_nan=False))
+    else:
+        print(table(records))
+    refuted = [record.spec.mechanism for record in records if record.metrics.contradicted]
+    if refuted:
+        raise RunError(f"the guarantee is contradicted by an attack on {', '.join(refuted)}")
     return 0
 
 
 def attack(specs: Sequence[Spec]) -> list[dict[str, Any]]:
-    """Id, spec, metrics and ledger of each, as in the record that a rule would write."""
-    import torch
+    """The record of each, as a rule would write it."""
+    from dpatlas.jobs.job import execute
+    from dpatlas.jobs.run import kind_of
 
-    from dpatlas.checks.audit.jobs.dispatch import mechanism
+    contents = []
+    with TemporaryDirectory() as folder:
+        for spec in specs:
+            module, kind = kind_of(spec)
+            paths = {"record": Path(folder, spec.id, "record.json"), "checkpoints": Path(folder)}
+            given = {"module": module, "data": None, "device": "cpu"}
+            contents.append(execute(spec, kind, **given, **paths))
+    return contents
 
-    torch.set_num_threads(1)
-    with torch.no_grad():
-        return [{"id": spec.id, "spec": spec.fields, **mechanism(spec)} for spec in specs]
 
-
-def table(found: Sequence[dict[str, Any]]) -> str:
+def table(records: Sequence[Record[Any, Any]]) -> str:
     """The rows for a reader, as Markdown."""
     from dpatlas.checks.audit.figures.audit import attacks_part, mechanism_row
     from dpatlas.show.tables import to_markdown
 
     note = "an attack that finds nothing proves nothing"
-    return to_markdown([attacks_part([mechanism_row(each) for each in found])], note)
+    return to_markdown([attacks_part([mechanism_row(record) for record in records])], note)

@@ -154,7 +154,7 @@ def validated(model: type[M], content: Any, context: Any = None, place: str = ""
     try:
         return model.model_validate(content, context=context)
     except ValidationError as error:
-        where, found, allowed = explained(model, error, (context or {}).get("own", ()))
+        where, found, allowed = explained(model, error)
         raise InputError(f"{place}{where}", found, allowed) from None
 
 
@@ -195,13 +195,8 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def explained(
-    model: type[Model], error: ValidationError, names: Mapping[str, Any]
-) -> tuple[str, str, str]:
-    """Where the outermost complaint lies, what was found there and what is allowed.
-
-    names: of the user's own data sets.
-    """
+def explained(model: type[Model], error: ValidationError) -> tuple[str, str, str]:
+    """Where the outermost complaint lies, what was found there and what is allowed."""
     first = min(error.errors(include_url=False), key=_outermost)
     keys, node, above = _located(schema_of(model), first["loc"])
     where, kind, value = joined(*keys), first["type"], first["input"]
@@ -217,7 +212,7 @@ def explained(
         return where, "nothing", "a value: this key is required"
     if first["loc"][-1:] == ("[key]",):
         return joined(*keys[:-1]), shown(value), in_words(above["propertyNames"])
-    words = [in_words(node, names)]
+    words = [in_words(node)]
     if kind in ("int_type", "float_type") and isinstance(value, str) and is_number(value):
         words.append("YAML reads 1e-3 as text, write 1.0e-3")
     words.append(sentence_of(schema_of(model), node).rstrip("."))
@@ -225,8 +220,9 @@ def explained(
 
 
 def _outermost(error: Any) -> tuple[int, bool]:
-    """Of two that lie as deep, an unknown key explains a missing one."""
-    return len(error["loc"]), error["type"] != "extra_forbidden"
+    """Depth; of two that lie as deep, an unknown key or a wrong name explains what is missing."""
+    name = error["loc"][-1:] == ("[key]",)
+    return len(error["loc"]) - name, not name and error["type"] != "extra_forbidden"
 
 
 def _located(
@@ -269,13 +265,15 @@ def sentence_of(schema: Mapping[str, Any], node: Mapping[str, Any]) -> str:
     return ""
 
 
-def in_words(node: Mapping[str, Any], names: Mapping[str, Any] | tuple[str, ...] = ()) -> str:
+def in_words(node: Mapping[str, Any]) -> str:
     """Type and range of a key, as messages and the reference page give them."""
     if "anyOf" in node:
         first, *others = node["anyOf"]
-        if "enum" in first and len(others) == 1 and others[0].get("type") == "string":
-            return in_words({"enum": [*first["enum"], *names]})
-        return " or ".join(dict.fromkeys(in_words(each) for each in node["anyOf"]))
+        if "enum" in first and others[0].get("type") == "string":
+            return f"{in_words(first)}, or a name under data.own"
+        null = {"type": "null"}
+        words = dict.fromkeys(in_words(each) for each in node["anyOf"] if each != null)
+        return " or ".join(words) + (", or null" if null in others else "")
     parts = []
     if "enum" in node:
         parts.append("one of " + ", ".join(map(str, node["enum"])))
@@ -315,9 +313,15 @@ def is_number(text: str) -> bool:
 def walk(
     schema: Mapping[str, Any], node: Mapping[str, Any], place: str = ""
 ) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
-    """Every key below a part of a schema: place, part, and whether it is required."""
+    """Every key below a part of a schema: place, part, and whether it is required.
+
+    Where a block is one of several, each of them comes before its keys.
+    """
     node = resolved(schema, node)
-    for branch in node.get("anyOf", ()):
+    branches = [resolved(schema, each) for each in node.get("anyOf", ())]
+    for branch in branches:
+        if sum("properties" in each for each in branches) > 1:
+            yield place, branch, True
         yield from walk(schema, branch, place)
     for name, inner in node.get("properties", {}).items():
         where = joined(place, name)

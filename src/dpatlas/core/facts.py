@@ -1,6 +1,14 @@
 """Parts that records of several blocks have in common."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from dpatlas.core.records import Number, Typed
+
+# Every run of a search has a repetition number of its own.
+MAX_RUNS_PER_SETTING = 10_000
+Runs = Annotated[int, Field(ge=1, lt=MAX_RUNS_PER_SETTING)]
 
 
 class OwnSet(Typed):
@@ -53,11 +61,11 @@ class TunedRow(Typed):
     """One arm of a search: its best setting, what choosing it cost, and its accuracies.
 
     relation: neighbours that the guarantee is for; None without one, as is guaranteed_by.
-    settings_tried: points of the arm's grid. trials:
-    trainings whose validation scores were compared. with_tuning_epsilon, all_runs_epsilon: of the
-    trials with one reported run, and with all of them, by composition; None where nothing is
-    guaranteed. validation_accuracy: of the best setting, mean over its trials. accuracy: share of
-    test records that every reported run classified correctly, (runs,).
+    settings_tried: points of the arm's grid. trials: trainings whose validation scores were
+    compared. with_tuning_epsilon, all_runs_epsilon: of the trials with one reported run, and with
+    all of them, by composition; None where nothing is guaranteed. validation_accuracy: of the best
+    setting, mean over its trials. accuracy: share of test records that each reported run
+    classified correctly, (runs,).
     """
 
     method: str

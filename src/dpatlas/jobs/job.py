@@ -237,6 +237,8 @@ def checked_fields(model: type[SpecFields], spec: Spec) -> Any:
         return model.model_validate(spec.fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
+        if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
+            raise cause from None
         where = ".".join(map(str, first["loc"]))
         raise InputError(f"--spec: {where}", repr(first["input"])[:60], first["msg"]) from None
 

@@ -6,15 +6,16 @@ carry no noise, have no finite epsilon. Test records are looked at by the report
 setting alone, at their last iterate. A killed job goes on inside its last run.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import nn
 
+from dpatlas.core.facts import MAX_RUNS_PER_SETTING, TunedRow
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise
@@ -24,9 +25,9 @@ from dpatlas.privacy.accounting import default_relation
 from dpatlas.privacy.ledger import Ran, ledger, tuning_of
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
-# Most settings of an arm and runs of a setting: every run has a repetition number of its own.
-MOST = 10_000
-COUNT = integer(ge=1, lt=MOST)
+SETTINGS = integer(ge=1, lt=MAX_RUNS_PER_SETTING)
+A = TypeVar("A")
+R = TypeVar("R", bound=TunedRow)
 
 
 class Run(Work, Protocol):
@@ -43,7 +44,7 @@ class Trial:
     settings share. repetition: keys batches and noise, which they do not.
     """
 
-    search: "Search"
+    search: "Search[Any, Any]"
     part: str
     number: int
     repetition: int
@@ -87,109 +88,99 @@ class Setting:
     score: Callable[[Trial], tuple[float, Ran]]
 
 
-class Search:
+class Search(Generic[A, R]):
     """The rows of a job, one per arm, in the order of `arms`, and a ledger for each.
 
-    arm_facts: what a row says of an arm; settings_of: its grid. named: a row in words. in_ledger:
-    what its ledger says beside what ran. tuned_before: numbers of the rows whose trials chose a
-    part of an arm's settings.
+    The job's fields have runs and tuning_runs, noise_source, delta and accountant.
+
+    arm_facts: what a row says of an arm; settings_of: its grid. row_of: a row of the job's class.
+    named: a row in words. in_ledger: what its ledger says beside what ran. tuned_before: numbers of
+    the rows whose trials chose a part of an arm's settings.
     """
 
     def __init__(
         self,
         job: Job,
-        arms: Sequence[Hashable],
-        arm_facts: Callable[[Any], dict[str, Any]],
-        settings_of: Callable[[Any], Sequence[Setting]],
+        arms: Sequence[A],
+        arm_facts: Callable[[A], dict[str, Any]],
+        settings_of: Callable[[A], Sequence[Setting]],
         *,
-        named: Callable[[dict[str, Any]], str],
-        in_ledger: Callable[[dict[str, Any]], dict[str, Any]] = lambda row: {},
-        tuned_before: Callable[[Any], Sequence[int]] = lambda arm: (),
+        row_of: Callable[[dict[str, Any]], R],
+        named: Callable[[R], str],
+        in_ledger: Callable[[R], dict[str, Any]] = lambda row: {},
+        tuned_before: Callable[[A], Sequence[int]] = lambda arm: (),
     ):
-        fields = job.spec.fields
-        for name in ("runs", "tuning_runs"):
-            COUNT.check(name, fields[name])
         self.job, self.arms = job, arms
-        self.arm_facts, self.settings_of = arm_facts, settings_of
+        self.arm_facts, self.settings_of, self.row_of = arm_facts, settings_of, row_of
         self.named, self.in_ledger, self.tuned_before = named, in_ledger, tuned_before
-        self.runs, self.tuning_runs = fields["runs"], fields["tuning_runs"]
-        self.noise = Noise(job.spec.digest, fields["noise_source"])
+        self.noise = Noise(job.spec.digest, job.fields.noise_source)
         self.stages = Stages(job, self.noise)
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[R] = []
         self.ledgers: list[dict[str, Any]] = []
         # By row and in JSON, what every trial did.
         self.trials: list[list[dict[str, Any]]] = []
 
-    def run(self) -> list[dict[str, Any]]:
+    def run(self) -> list[R]:
         """Every arm's facts and best setting, settings tried, and the accuracies seen."""
         with Progress(len(self.arms), self.job.spec.id) as progress:
-            for arm in range(len(self.arms)):
-                found = self.stages.result(f"arm-{arm}", partial(self._arm, arm))
-                self.rows.append(found["row"])
-                self.ledgers.append(found["ledger"])
-                self.trials.append(found["trials"])
-                progress.advance(str(found["row"]["method"]))
+            for number, arm in enumerate(self.arms):
+                stage = self.stages.result(f"arm-{number}", partial(self._arm, number, arm))
+                self.rows.append(self.row_of(stage["row"]))
+                self.ledgers.append(stage["ledger"])
+                self.trials.append(stage["trials"])
+                progress.advance(self.rows[-1].method)
         return self.rows
 
-    def _arm(self, arm: int) -> dict[str, Any]:
-        """Row and ledger of an arm, and what its trials did."""
-        settings = list(self.settings_of(self.arms[arm]))
-        COUNT.check("settings of an arm", len(settings))
+    def _arm(self, number: int, arm: A) -> dict[str, Any]:
+        """Row and ledger of an arm, and what its trials did, in JSON."""
+        fields, settings = self.job.fields, list(self.settings_of(arm))
+        SETTINGS.check("settings of an arm", len(settings))
 
         def score(setting: int, part: str, first: int, run: int) -> tuple[float, dict[str, Any]]:
             block = 0 if part == "test" else 1 + setting
-            trial = Trial(self, part, first + run, (arm * MOST + block) * MOST + run)
+            repetition = (number * MAX_RUNS_PER_SETTING + block) * MAX_RUNS_PER_SETTING + run
+            trial = Trial(self, part, first + run, repetition)
 
             def train() -> dict[str, Any]:
                 value, ran = settings[setting].score(trial)
                 return {"score": value, "ran": ran.facts()}
 
-            found = self.stages.result(f"trial-{trial.repetition}", train)
-            return found["score"], found["ran"]
+            stage = self.stages.result(f"trial-{trial.repetition}", train)
+            return stage["score"], stage["ran"]
 
         scores = [
-            [score(number, "validation", self.runs, run) for run in range(self.tuning_runs)]
-            for number in range(len(settings))
+            [score(setting, "validation", fields.runs, run) for run in range(fields.tuning_runs)]
+            for setting in range(len(settings))
         ]
-        tuned = [np.mean([value for value, _ in each]) for each in scores]
+        tuned = [np.mean([value for value, _ in trials]) for trials in scores]
         best = int(np.argmax(tuned))
-        found = [score(best, "test", 0, run) for run in range(self.runs)]
-        trials = [facts for each in scores for _, facts in each]
+        tests = [score(best, "test", 0, run) for run in range(fields.runs)]
+        trials = [facts for of_setting in scores for _, facts in of_setting]
+        before = sorted(set(self.tuned_before(arm)))
+        tried = [*(facts for row in before for facts in self.trials[row]), *trials]
+        reported = [Ran.of(facts) for _, facts in tests]
         stated = settings[best].stated()
-        row = {**self.arm_facts(self.arms[arm]), **settings[best].facts, **stated}
-        statement = self._ledger(arm, row, [Ran.of(facts) for _, facts in found], trials)
-        tuning = statement["tuning"]
-        row |= {
+        accounts = {
+            "delta": fields.delta,
+            "relation": stated["relation"] or default_relation(reported[0].phases),
+            "accountant": fields.accountant,
+        }
+        tuning = tuning_of([Ran.of(facts) for facts in tried], reported, **accounts)
+        values = {
+            **self.arm_facts(arm),
+            **settings[best].facts,
+            **stated,
             "settings_tried": len(settings),
             "trials": tuning["trials"],
             "with_tuning_epsilon": tuning["epsilon"],
             "all_runs_epsilon": tuning["epsilon_of_all"],
             "validation_accuracy": float(tuned[best]),
-            "accuracy": [value for value, _ in found],
+            "accuracy": [value for value, _ in tests],
         }
-        return {"row": row, "ledger": statement, "trials": trials}
-
-    def _ledger(
-        self,
-        arm: int,
-        row: dict[str, Any],
-        reported: list[Ran],
-        trials: list[dict[str, Any]],
-    ) -> dict[str, Any]:
-        """Of one reported run, and beside it of all that was trained to choose its settings."""
-        fields = self.job.spec.fields
-        before = sorted(set(self.tuned_before(self.arms[arm])))
-        tried = [*(facts for number in before for facts in self.trials[number]), *trials]
-        accounts = {
-            "delta": fields["delta"],
-            "relation": row["relation"] or default_relation(reported[0].phases),
-            "accountant": fields.get("accountant", "auto"),
-        }
-        tuning = tuning_of([Ran.of(facts) for facts in tried], reported, **accounts)
-        return {
-            "arm": self.named(row),
-            **ledger(reported[0], tuning=tuning, **self.in_ledger(row), **accounts),
-        }
+        row = self.row_of(values)
+        statement = ledger(reported[0], tuning=tuning, **self.in_ledger(row), **accounts)
+        named = {"arm": self.named(row), **statement}
+        return {"row": values, "ledger": named, "trials": trials}
 
 
 def accuracy(outputs: torch.Tensor, labels: torch.Tensor) -> float:

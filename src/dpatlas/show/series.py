@@ -21,12 +21,6 @@ SERIES = (
 )
 
 
-def backbone_name(record: dict[str, Any]) -> str | None:
-    """The name in the config of the backbone behind a record; None for raw columns."""
-    backbone = record["metrics"]["backbone"]
-    return backbone and backbone["id"].rpartition("-")[0]
-
-
 def only(records: Records, kind: str) -> Record[Any, Any]:
     """The record of that kind; InputError unless there is exactly one."""
     found = of_kind(records, kind)

@@ -3,15 +3,25 @@
 import pytest
 import torch
 
-from dpatlas.checks.audit.jobs import dispatch as audit
+from dpatlas.checks.audit.jobs.mechanism import audit
+from dpatlas.checks.audit.records.mechanism import Spec
 from dpatlas.core.seeds import Noise
 
 DELTA, LEVEL, VERDICT_LEVEL = 1e-2, 0.95, 0.99
 
 
+def spec_of(name, runs, **changes):
+    fields = {
+        **{"key": "audit", "kind": "mechanism", "seed": 0, "noise_source": "keyed"},
+        **{"mechanism": name, "runs": runs},
+        **{"delta": DELTA, "level": LEVEL, "verdict_level": VERDICT_LEVEL},
+    }
+    return Spec(**{**fields, **changes})
+
+
 def audited(name, runs):
-    noise = Noise(f"test {name}", "keyed")
-    return audit.audit(name, runs, noise, DELTA, LEVEL, VERDICT_LEVEL, lambda: None)
+    """Metrics of an attack under noise of the mechanism's name."""
+    return audit(spec_of(name, runs), Noise(f"test {name}", "keyed"), lambda: None)
 
 
 @pytest.fixture(autouse=True)

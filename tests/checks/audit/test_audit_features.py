@@ -8,7 +8,6 @@ from scipy import stats
 from small_audits import audited
 
 from dpatlas.checks.audit import settings as specs
-from dpatlas.checks.audit.jobs import dispatch as audit
 from dpatlas.checks.audit.jobs import feature_releases as audit_features
 from dpatlas.checks.audit.jobs.feature_releases import (
     CANARY,
@@ -19,7 +18,9 @@ from dpatlas.checks.audit.jobs.feature_releases import (
     STEPS,
     SecondLayer,
 )
+from dpatlas.checks.audit.jobs.mechanism import audit
 from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS
+from dpatlas.checks.audit.records.mechanism import Spec
 from dpatlas.config.load import load_config
 from dpatlas.core.seeds import Noise
 from dpatlas.papers.feature_learning.jobs import layers as feature_layers
@@ -125,20 +126,20 @@ def no_clip(monkeypatch):
 @pytest.mark.parametrize("name", FEATURES)
 def test_an_honest_release_is_not_contradicted_and_shows_most_of_what_it_guarantees(name):
     found = audited(name, 4000)
-    assert not found["contradicted"]
-    assert 0.5 * found["guaranteed"] < found["lower"]["epsilon"] <= found["guaranteed"]
-    assert {found[key] for key in ("claimed", "claim_test", "claim_contradicted")} == {None}
+    assert not found.contradicted
+    assert 0.5 * found.guaranteed < found.lower.epsilon <= found.guaranteed
+    assert found.claimed is found.claim_test is found.claim_contradicted is None
 
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_noise_at_half_scale_is_caught(name, scale_noise):
     scale_noise(0.5)
-    assert audited(name, ENOUGH)["contradicted"]
+    assert audited(name, ENOUGH).contradicted
 
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_forgotten_clip_is_caught(name, no_clip):
-    assert audited(name, 100)["contradicted"]
+    assert audited(name, 100).contradicted
 
 
 def test_noise_of_a_single_release_on_every_step_is_caught(monkeypatch):
@@ -146,21 +147,18 @@ def test_noise_of_a_single_release_on_every_step_is_caught(monkeypatch):
         return noise_deviation(max_norm, n, mu)
 
     monkeypatch.setattr(audit_features, "noise_deviation", without_composition)
-    assert audited("feature-second-layer", ENOUGH)["contradicted"]
-    assert not audited("feature-matrix", ENOUGH)["contradicted"]
+    assert audited("feature-second-layer", ENOUGH).contradicted
+    assert not audited("feature-matrix", ENOUGH).contradicted
 
 
 def test_runs_as_the_config_asks_for_catch_a_fifth_of_the_noise_missing(scale_noise):
     asked = {
-        spec.fields["mechanism"]: spec.fields
+        spec.fields["mechanism"]: Spec(**spec.fields)
         for spec in specs.groups(load_config(changes={"tier": "t"}))["mechanisms"]
     }
     scale_noise(0.8)
     for name in FEATURES:
-        fields = asked[name]
-        noise = Noise(f"a fifth less, {name}", "keyed")
-        levels = (fields["delta"], fields["level"], fields["verdict_level"])
-        assert audit.audit(name, fields["runs"], noise, *levels, nothing)["contradicted"]
+        assert audit(asked[name], Noise(f"a fifth less, {name}", "keyed"), nothing).contradicted
 
 
 @pytest.mark.parametrize("name", FEATURES)

@@ -179,7 +179,7 @@ def test_a_record_that_contributes_more_only_where_it_is_offset_is_caught(name, 
         return found if has_one_position(self) else torch.zeros_like(found)
 
     monkeypatch.setattr(kind, "norms2", small)
-    assert audited(name, runs=100)["contradicted"]
+    assert audited(name, runs=100).contradicted
 
 
 def test_twice_the_bound_is_scored_as_what_it_is_and_caught(monkeypatch, steps):
@@ -190,5 +190,5 @@ def test_twice_the_bound_is_scored_as_what_it_is_and_caught(monkeypatch, steps):
         return 2 * honest(norms2, bound)
 
     monkeypatch.setattr(dpatlas.privacy.per_record, "clip_factors", twice)
-    assert audited("convolution-large", runs=300)["contradicted"]
+    assert audited("convolution-large", runs=300).contradicted
     assert all(share == pytest.approx(2, rel=1e-4) for _, share in steps)

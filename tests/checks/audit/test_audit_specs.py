@@ -3,6 +3,8 @@ from typing import get_args
 import pytest
 
 from dpatlas.checks.audit import settings as audit
+from dpatlas.checks.audit.cost import KINDS
+from dpatlas.checks.audit.mechanisms import MECHANISMS
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_config
 from dpatlas.config.types import SmallNetwork
@@ -22,17 +24,17 @@ def test_every_network_has_a_cost():
 
 def test_the_default_tier_attacks_every_mechanism():
     names = [spec.fields["mechanism"] for spec in specs()["mechanisms"]]
-    assert names == list(audit.MECHANISMS)
+    assert names == list(MECHANISMS)
 
 
 def test_a_mechanism_whose_runs_are_cheap_runs_more_often():
     runs = {spec.fields["mechanism"]: spec.fields["runs"] for spec in specs(runs=10)["mechanisms"]}
-    assert set(audit.RUNS) < set(audit.MECHANISMS)
-    assert runs == {name: 10 * audit.RUNS.get(name, 1) for name in audit.MECHANISMS}
+    assert runs == {name: 10 * entry.runs for name, entry in MECHANISMS.items()}
+    assert max(entry.runs for entry in MECHANISMS.values()) > 1
 
 
 def test_one_mechanism_less_changes_no_other_job():
-    base, less = specs(), specs(mechanisms=list(audit.MECHANISMS[1:]))
+    base, less = specs(), specs(mechanisms=list(MECHANISMS)[1:])
     assert less["mechanisms"] == base["mechanisms"][1:]
     assert (less["training"], less["canaries"]) == (base["training"], base["canaries"])
 
@@ -49,8 +51,8 @@ def test_a_setting_means_the_same_as_a_whole_number_and_with_a_point():
 
 
 def test_only_training_moves_to_a_gpu():
-    attack, training = (specs()[name][0] for name in ("mechanisms", "training"))
-    assert (audit.device(attack, "auto"), audit.device(training, "auto")) == ("cpu", "auto")
+    found = {kind: cost.gpu for kind, cost in KINDS.items()}
+    assert found == {"mechanism": False, "training": True, "selection": True}
 
 
 @pytest.mark.parametrize(

@@ -2,34 +2,46 @@
 
 import csv
 import io
-import json
 
 import pytest
+from figure_samples import check_job, sample_record
+from small_jobs import TRAINING
 
-from dpatlas.checks.audit.figures.audit import COLUMNS, audit, main
-from dpatlas.core.records import FIELDS
-from dpatlas.core.specs import Spec
+from dpatlas.checks.audit.figures.audit import COLUMNS, audit
+from dpatlas.checks.audit.records import mechanism, training
+from dpatlas.checks.audit.records.bounds import Bound, Excess, Rates
+from dpatlas.checks.audit.settings import DEFAULTS
 from dpatlas.show.output import table_files
 
-BOUND = {"epsilon": 0.8, "delta": 0.01, "level": 0.95, "ceiling": 5.0, "method": "repeated runs"}
-SAMPLER = {"name": "poisson", "n": 32, "expected_batch": 8.0, "sample_rate": 0.25}
+LEDGER = {
+    "mechanism": "DP-SGD in words",
+    "sampler": {"name": "poisson", "n": 32, "expected_batch": 8.0, "sample_rate": 0.25},
+    "epsilon": 3.0,
+    "delta": 1e-5,
+    "claimed": None,
+}
+COMMON = {"key": "audit", "seed": 0, "noise_source": "keyed"}
+RATES = Rates(
+    runs=1200,
+    threshold=0.0,
+    above=True,
+    false_positives=1,
+    tested_without=450,
+    false_negatives=2,
+    tested_with=450,
+    fpr_limit=0.02,
+    fnr_limit=0.03,
+)
 
 
-def record(kind, metrics, ledger=None, **fields):
-    spec = Spec.of({"key": "audit", "kind": kind, **fields}, kind)
-    stated = {
-        "mechanism": "DP-SGD in words",
-        "sampler": SAMPLER,
-        "epsilon": 3.0,
-        "delta": 1e-5,
-        "claimed": None,
-    }
-    return {
-        "id": spec.id,
-        "spec": spec.fields,
-        "metrics": metrics,
-        "ledger": stated | (ledger or {}),
-    }
+def bound(**changes):
+    values = {"epsilon": 0.8, "delta": 0.01, "level": 0.95, "runs": 1200, "ceiling": 5.0}
+    return Bound(**{**values, "method": "repeated runs", "evidence": RATES, **changes})
+
+
+def excess(value, delta):
+    values = {"epsilon": 1.0, "level": 0.999, "runs": 1200, "ceiling": 4.0, "evidence": RATES}
+    return Excess(excess=value, delta=delta, **values)
 
 
 def attack(
@@ -40,44 +52,56 @@ def attack(
     sentence="DP-SGD in a sentence",
     **ledger,
 ):
-    metrics = {
-        "sentence": sentence,
-        "relation": "add_remove",
-        "guaranteed": 1.5,
-        "lower": BOUND,
-        "profile_test": {"excess": 0.2 if contradicted else -0.2, "delta": 0.1, "level": 0.999},
-        "contradicted": contradicted,
-        "claimed": claimed,
-        "claim_test": claimed and {"excess": claim_excess, "delta": 0.03, "level": 0.999},
-        "claim_contradicted": claimed and claim_excess > 0,
-    }
-    return record("mechanism", metrics, ledger, mechanism=name, runs=600)
+    profile = mechanism.Profile(delta=[0.1], epsilon=[1.0])
+    metrics = mechanism.Metrics(
+        sentence=sentence,
+        relation="add_remove",
+        guaranteed=1.5,
+        profile=profile,
+        lower=bound(),
+        profile_test=excess(0.2 if contradicted else -0.2, 0.1),
+        contradicted=contradicted,
+        claimed=claimed,
+        claimed_profile=claimed and profile,
+        claim_test=claimed and excess(claim_excess, 0.03),
+        claim_contradicted=claimed and claim_excess > 0,
+    )
+    fields = {"kind": "mechanism", "mechanism": name, "runs": 600, "delta": 0.01}
+    levels = {"level": 0.95, "verdict_level": 0.999}
+    spec = mechanism.Spec(**COMMON, **fields, **levels)
+    return sample_record(spec, metrics, name, ledger=LEDGER | ledger)
 
 
-def training(audited=None, accuracy=(0.8, 0.9)):
-    metrics = {
-        "accuracy": list(accuracy),
-        "noise_multiplier": 5.5,
-        "expected_batch": 600.0,
-        "n_train": 1200,
-        "n_test": 297,
-        "skipped_records": [1, 2],
-        "audit": audited,
-    }
-    settings = {"model": "small-cnn-s", "relation": "add_remove", "steps": 60}
-    settings["canaries"] = 300 if audited else 0
-    return record("training", metrics, **settings, runs=len(accuracy), settings_tried=10)
+def trained(audited=None, accuracy=(0.8, 0.9)):
+    metrics = training.Metrics(
+        accuracy=list(accuracy),
+        curves=[],
+        ema_accuracy=[],
+        selection=None,
+        noise_multiplier=5.5,
+        expected_batch=600.0,
+        n_train=1200,
+        n_test=297,
+        skipped_records=[1, 2],
+        audit=audited,
+    )
+    settings = {"model": "small-cnn-s", "steps": 60, "runs": len(accuracy), "settings_tried": 10}
+    settings |= {"kind": "training", "canaries": 300 if audited else 0}
+    spec = training.Spec(**{**TRAINING, **DEFAULTS, **COMMON, **settings})
+    return sample_record(spec, metrics, ledger=LEDGER)
 
 
 def canaries():
-    return training(
-        {
-            "canaries": 300,
-            "lower": BOUND | {"delta": 1e-5, "method": "one run"},
-            "verdict_bound": {"delta": 1e-5, "level": 0.999},
-            "excess": -2.6,
-            "contradicted": False,
-        }
+    one_run = {"delta": 1e-5, "method": "one run", "runs": 1}
+    return trained(
+        training.Audit(
+            canaries=300,
+            auc=0.6,
+            lower=bound(**one_run),
+            verdict_bound=bound(**one_run, level=0.999),
+            excess=-2.6,
+            contradicted=False,
+        )
     )
 
 
@@ -87,11 +111,11 @@ def rows_of(*records):
 
 
 def test_every_record_is_one_row_with_its_guarantee_bound_and_verdict():
-    rows, _ = rows_of(attack(), attack("lp-then-fft", contradicted=True), canaries(), training())
+    rows, _ = rows_of(attack(), attack("lp-then-fft", contradicted=True), canaries(), trained())
     assert tuple(rows[0])[: len(COLUMNS)] == COLUMNS
     assert [row["part"] for row in rows] == ["mechanism"] * 3 + ["training"]
     assert [row["verdict"] for row in rows] == ["consistent", "contradicted", "consistent", ""]
-    first, _, one_run, trained = rows
+    first, _, one_run, network = rows
     assert (first["guaranteed_epsilon"], first["lower_bound"], first["delta"]) == (
         "1.5",
         "0.8",
@@ -99,14 +123,14 @@ def test_every_record_is_one_row_with_its_guarantee_bound_and_verdict():
     )
     assert (first["audited_runs"], first["canaries"], first["claimed_epsilon"]) == ("1200", "", "")
     assert (one_run["audited_runs"], one_run["canaries"], one_run["delta"]) == ("1", "300", "1e-05")
-    assert float(trained["accuracy_mean"]) == pytest.approx(0.85)
-    assert float(trained["accuracy_standard_error"]) == pytest.approx(0.05)
-    assert trained["skipped_records"] == "3"
+    assert float(network["accuracy_mean"]) == pytest.approx(0.85)
+    assert float(network["accuracy_standard_error"]) == pytest.approx(0.05)
+    assert network["skipped_records"] == "3"
 
 
 def test_a_claim_stands_beside_the_guarantee_with_a_verdict_of_its_own():
     claims = [{}, {"claimed": 1.0, "claim_excess": -0.1}, {"claimed": 0.2, "claim_excess": 0.3}]
-    rows, content = rows_of(*(attack(**claim) for claim in claims), canaries(), training())
+    rows, content = rows_of(*(attack(**claim) for claim in claims), canaries(), trained())
     rows = rows[:4]
     assert [row["claimed_epsilon"] for row in rows] == ["", "1.0", "0.2", ""]
     assert [row["claim_verdict"] for row in rows] == ["", "consistent", "contradicted", ""]
@@ -118,13 +142,13 @@ def test_a_claim_stands_beside_the_guarantee_with_a_verdict_of_its_own():
 
 
 def test_every_phase_names_its_batches():
-    phases = [SAMPLER, SAMPLER | {"name": "full-batch", "expected_batch": 32.0}]
-    rows, _ = rows_of(attack(sampler=phases), training())
+    phases = [LEDGER["sampler"], LEDGER["sampler"] | {"name": "full-batch", "expected_batch": 32.0}]
+    rows, _ = rows_of(attack(sampler=phases), trained())
     assert rows[0]["samplers"] == "poisson 8 of 32; then full-batch 32 of 32"
 
 
 def test_every_attacked_mechanism_is_described_in_words():
-    rows, content = rows_of(attack(sentence="the head, then LoRA"), canaries(), training())
+    rows, content = rows_of(attack(sentence="the head, then LoRA"), canaries(), trained())
     assert [row["description"] for row in rows] == ["the head, then LoRA", *["DP-SGD in words"] * 2]
     text = content["audit.md"].decode()
     assert "| dp-sgd-poisson | the head, then LoRA |" in text
@@ -132,7 +156,7 @@ def test_every_attacked_mechanism_is_described_in_words():
 
 
 def test_people_read_three_tables_and_one_run_has_no_standard_error():
-    _, content = rows_of(attack(), canaries(), training(accuracy=(0.9,)))
+    _, content = rows_of(attack(), canaries(), trained(accuracy=(0.9,)))
     text = content["audit.md"].decode()
     assert text.count("| --- |") >= 3
     assert "confidence 0.95; contradicted if" in text
@@ -140,14 +164,4 @@ def test_people_read_three_tables_and_one_run_has_no_standard_error():
 
 
 def test_the_table_is_made_from_the_command_line(tmp_path):
-    paths = []
-    for each in (attack(), canaries(), training()):
-        path = tmp_path / "t" / "runs" / "audit" / each["id"] / "record.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(dict.fromkeys(FIELDS) | each | {"schema_version": 1}))
-        paths.append(str(path))
-    lineage = tmp_path / "t" / "lineage" / "audit.json"
-    arguments = ["audit", "--tier", "t", "--settings", "{}", "--output", str(tmp_path / "t/tables")]
-    assert main([*arguments, "--lineage", str(lineage), "--records", *paths]) == 0
-    assert len(json.loads(lineage.read_text())["records"]) == 3
-    assert (tmp_path / "t/tables/audit.tex").is_file()
+    check_job("audit", [attack(), canaries(), trained()], {}, tmp_path)

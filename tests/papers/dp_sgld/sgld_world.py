@@ -3,19 +3,20 @@
 Rows have the arms that the experiments themselves make, so that a renamed arm would be missed here.
 """
 
-import dataclasses
 import itertools
 
 import numpy as np
+import sgld_records
 from committed_claims import CLAIMS
+from sgld_records import arm, finetune_arm, long_arm
 
 from dpatlas.evidence.claims import (
     judge_claims,
 )
 from dpatlas.evidence.comparisons import PaperRecords
-from dpatlas.papers.dp_sgld.jobs import accuracy as sgld_accuracy
-from dpatlas.papers.dp_sgld.jobs import finetune as sgld_finetune
-from dpatlas.papers.dp_sgld.jobs import long_training as sgld_long
+from dpatlas.papers.dp_sgld.jobs import accuracy as accuracy_job
+from dpatlas.papers.dp_sgld.jobs import finetune as finetune_job
+from dpatlas.papers.dp_sgld.jobs import long_training as long_job
 
 RUNS, SPREAD = 5, 5e-4
 ACCURACY = {"no-dp": 0.9, "dp-sgd": 0.8, "dp-sgld": 0.895, "repaired-full": 0.85}
@@ -29,64 +30,67 @@ def runs_of(mean, *keys, spread=SPREAD):
 
 def accuracy_record(number, schedule="both", epsilons=(1.0, 8.0)):
     """At epsilon 8 the order of the methods is the other way round."""
-    arms = sgld_accuracy.arms_of({"schedule": schedule, "epsilons": list(epsilons)})
+    named = {"slug": f"accuracy-{number}", "schedule": schedule, "epsilons": list(epsilons)}
     rows = []
-    for place, arm in enumerate(arms):
-        mean = ACCURACY.get(arm.method, 0.5)
-        mean = 1 - mean if arm.epsilon == 8 else mean
-        rows.append(dataclasses.asdict(arm) | {"accuracy": runs_of(mean, number, place)})
-    spec = {"schedule": schedule, "epsilons": list(epsilons)}
-    return {"id": f"accuracy-{number}", "spec": spec, "metrics": {"rows": rows}}
+    for place, each in enumerate(
+        accuracy_job.arms_of(sgld_records.accuracy_record([], **named).spec)
+    ):
+        mean = ACCURACY.get(each.method, 0.5)
+        mean = 1 - mean if each.epsilon == 8 else mean
+        keys = (each.method, each.comparison, each.schedule, each.epsilon)
+        rows.append(arm(*keys, accuracy=runs_of(mean, number, place)))
+    return sgld_records.accuracy_record(rows, **named)
 
 
 def finetune_record():
     """Without privacy 5 points are gained; with it, as many are lost."""
-    unfreeze = [{"name": name, "trainable": [name]} for name in ("head", "block", "blocks")]
     sizes = {"head": 10, "block": 100, "blocks": 1000}
     gains = {"head": 0.0, "block": -0.3, "blocks": 0.05}
+    spec = sgld_records.finetune_record(
+        [finetune_arm("no-dp", name, 1, None) for name in sizes]
+    ).spec
     rows = []
-    for place, arm in enumerate(sgld_finetune.arms_of({"epsilons": [1.0], "unfreeze": unfreeze})):
-        gain = gains[arm.unfreeze] * (1 if arm.epsilon is None else -1)
-        row = sgld_finetune.arm_facts(arm) | {"trained_parameters": sizes[arm.unfreeze]}
-        rows.append(row | {"accuracy": runs_of(0.8 + gain, 7, place)})
-    return {"id": "finetune", "spec": {}, "metrics": {"rows": rows}}
+    for place, each in enumerate(finetune_job.arms_of(spec)):
+        gain = gains[each.unfreeze] * (1 if each.epsilon is None else -1)
+        method = finetune_job.arm_facts(each)["method"]
+        accuracy = runs_of(0.8 + gain, 7, place)
+        rows.append(
+            finetune_arm(
+                method, each.unfreeze, sizes[each.unfreeze], each.epsilon, accuracy=accuracy
+            )
+        )
+    return sgld_records.finetune_record(rows)
 
 
 def long_record():
     """Repaired DP-SGLD wins at the most steps only."""
     rows = []
     for place, (steps, (method, comparison)) in enumerate(
-        itertools.product((10, 100), sgld_long.METHODS.items())
+        itertools.product((10, 100), long_job.METHODS.items())
     ):
         mean = ACCURACY.get(method, 0.5) if steps == 100 else 0.7
-        arm = sgld_long.Arm(method, comparison, 1.0, steps)
-        rows.append(dataclasses.asdict(arm) | {"accuracy": runs_of(mean, 8, place)})
-    return {"id": "long", "spec": {}, "metrics": {"rows": rows}}
+        rows.append(long_arm(method, comparison, steps, accuracy=runs_of(mean, 8, place)))
+    return sgld_records.long_training_record(rows)
 
 
 def privacy_loss_record(steps=(1, 10, 60, 100)):
-    steps = np.array(steps)
+    at = np.array(steps)
     heights = {
-        "claimed, steps": 1 - np.exp(-steps / 8),
-        "every iterate": np.sqrt(steps),
-        "full batch, hidden state": np.tanh(steps / 9),
-        "quadratic, fixed start": np.tanh(steps / 9) * (1 - 1e-9),
+        "claimed, steps": 1 - np.exp(-at / 8),
+        "every iterate": np.sqrt(at),
+        "full batch, hidden state": np.tanh(at / 9),
+        "quadratic, fixed start": np.tanh(at / 9) * (1 - 1e-9),
     }
-    curves = [
+    return sgld_records.privacy_loss_record(
         {
-            "calibration": calibration,
-            "schedule": schedule,
-            "curve": name,
-            "steps": steps.tolist(),
-            "epsilon": values.tolist(),
+            (calibration, schedule, name): (list(steps), values.tolist())
+            for calibration, schedule in itertools.product(
+                ("published", "theorem"), ("constant", "decreasing")
+            )
+            for name, values in heights.items()
+            if schedule == "constant" or not name.startswith("quadratic")
         }
-        for calibration, schedule in itertools.product(
-            ("published", "theorem"), ("constant", "decreasing")
-        )
-        for name, values in heights.items()
-        if schedule == "constant" or not name.startswith("quadratic")
-    ]
-    return {"id": "privacy-loss", "spec": {}, "metrics": {"curves": curves}}
+    )
 
 
 def counterexample_record(batches=(1, 100)):
@@ -99,11 +103,7 @@ def counterexample_record(batches=(1, 100)):
         scan.append({**law, "m": m, "sigma2": 0.02, "exact": exact, "claimed": claimed})
         for K, delta in ((1, 1e-7), (5, 1e-3)):
             calibrated.append({**law, "m": m, "K": K, "delta": delta if m == 1 else 0.0})
-    return {
-        "id": "counterexample",
-        "spec": {"steps": [1, 5], "alphas": [2.0, 8.0], "delta": 1e-5},
-        "metrics": {"n": 100, "scan": scan, "calibrated": calibrated},
-    }
+    return sgld_records.counterexample_record(scan, calibrated, [0.02])
 
 
 def world():
@@ -131,13 +131,19 @@ def with_verdict(rows, verdict):
 
 
 def arm_of(record, **keys):
-    rows = record["metrics"]["rows"]
-    (found,) = (row for row in rows if all(row[name] == value for name, value in keys.items()))
+    (found,) = (
+        row
+        for row in record.metrics.rows
+        if all(getattr(row, name) == value for name, value in keys.items())
+    )
     return found
 
 
-def curve_of(groups, curve, calibration="theorem", schedule="constant"):
-    keys = {"curve": curve, "calibration": calibration, "schedule": schedule}
-    curves = groups["privacy_loss"][0]["metrics"]["curves"]
-    (found,) = (each for each in curves if all(each[name] == keys[name] for name in keys))
+def curve_of(groups, name, calibration="theorem", schedule="constant"):
+    wanted = (name, calibration, schedule)
+    (found,) = (
+        each
+        for each in groups["privacy_loss"][0].metrics.curves
+        if (each.curve, each.calibration, each.schedule) == wanted
+    )
     return found

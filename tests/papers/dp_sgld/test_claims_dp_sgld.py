@@ -38,7 +38,7 @@ def set_arm(number, mean, **keys):
     """The change that gives an arm of an `accuracy` record another mean."""
 
     def change(groups):
-        arm_of(groups["accuracy"][number], **keys)["accuracy"] = runs_of(mean, 9)
+        arm_of(groups["accuracy"][number], **keys).accuracy[:] = runs_of(mean, 9)
 
     return change
 
@@ -49,45 +49,50 @@ DP_SGD = {"method": "dp-sgd", "epsilon": 1.0}
 
 def fewer_layers_are_better_without_privacy(groups):
     record = groups["finetune"][0]
-    arm_of(record, method="no-dp", unfreeze="blocks")["accuracy"] = runs_of(0.7, 9)
+    arm_of(record, method="no-dp", unfreeze="blocks").accuracy[:] = runs_of(0.7, 9)
 
 
 def more_layers_help_dp_sgd(groups):
     record = groups["finetune"][0]
-    arm_of(record, method="dp-sgd", unfreeze="blocks")["accuracy"] = runs_of(0.9, 9)
+    arm_of(record, method="dp-sgd", unfreeze="blocks").accuracy[:] = runs_of(0.9, 9)
 
 
 def dp_sgd_wins_in_the_end(groups):
     record = groups["long_training"][0]
-    arm_of(record, method="dp-sgd", steps=100)["accuracy"] = runs_of(0.9, 9)
+    arm_of(record, method="dp-sgd", steps=100).accuracy[:] = runs_of(0.9, 9)
 
 
 def the_claim_grows(groups):
-    curve_of(groups, "claimed, steps")["epsilon"][-1] *= 1.1
+    curve_of(groups, "claimed, steps").epsilon[-1] *= 1.1
 
 
 def composition_levels_off(groups):
-    curve_of(groups, "every iterate")["epsilon"][-1] = 8.0
+    curve_of(groups, "every iterate").epsilon[-1] = 8.0
 
 
 def divergence_stays_below_the_claim(groups):
-    groups["counterexample"][0]["metrics"]["scan"][0]["exact"][1][1] = 0.79
+    groups["counterexample"][0].metrics.scan[0].exact[1][1] = 0.79
+
+
+def set_delta(groups, place, delta):
+    calibrated = groups["counterexample"][0].metrics.calibrated
+    calibrated[place] = calibrated[place].model_copy(update={"delta": delta})
 
 
 def delta_stays_below_the_promise(groups):
-    groups["counterexample"][0]["metrics"]["calibrated"][1]["delta"] = 9e-6
+    set_delta(groups, 1, 9e-6)
 
 
 def full_batches_exceed_the_claim(groups):
-    groups["counterexample"][0]["metrics"]["scan"][1]["exact"][0][0] = 0.1001
+    groups["counterexample"][0].metrics.scan[1].exact[0][0] = 0.1001
 
 
 def full_batches_exceed_the_promise(groups):
-    groups["counterexample"][0]["metrics"]["calibrated"][2]["delta"] = 1.1e-5
+    set_delta(groups, 2, 1.1e-5)
 
 
 def the_quadratic_stays_below_the_bound(groups):
-    curve_of(groups, "quadratic, fixed start", "published")["epsilon"][1] *= 1 - 2e-6
+    curve_of(groups, "quadratic, fixed start", "published").epsilon[1] *= 1 - 2e-6
 
 
 @pytest.mark.parametrize(
@@ -159,11 +164,11 @@ def test_noise_between_runs_or_a_single_run_leaves_a_claim_open(group, keys, blu
     groups = world()
     arm = arm_of(groups[group][0], **keys)
     if how == "noise":
-        arm["accuracy"] = runs_of(np.mean(arm["accuracy"]), 3, spread=0.3)
+        arm.accuracy[:] = runs_of(np.mean(arm.accuracy), 3, spread=0.3)
     else:
-        for row in groups[group][0]["metrics"]["rows"]:
-            if row["method"] == keys["method"] or group == "accuracy":
-                row["accuracy"] = row["accuracy"][:1]
+        for row in groups[group][0].metrics.rows:
+            if row.method == keys["method"] or group == "accuracy":
+                del row.accuracy[1:]
     rows = verdicts(groups)
     assert blurred <= with_verdict(rows, INCONCLUSIVE)
     assert with_verdict(rows, NOT_REPRODUCED) == FALSE
@@ -213,11 +218,11 @@ def test_an_epsilon_that_some_record_lacks_is_not_run():
 def test_the_interval_that_decides_is_that_of_the_record_closest_to_failing():
     groups = world()
     keys = {**LANGEVIN, "comparison": "published", "schedule": "constant"}
-    arm_of(groups["accuracy"][1], **keys)["accuracy"] = runs_of(0.89, 9)
+    arm_of(groups["accuracy"][1], **keys).accuracy[:] = runs_of(0.89, 9)
     row = verdicts(groups)["sgld-1a"]
     assert row["comparisons"] == 2 and "accuracy-1" in row["note"]
     first, second = (
-        np.array(arm_of(groups["accuracy"][1], **each)["accuracy"])
+        np.array(arm_of(groups["accuracy"][1], **each).accuracy)
         for each in (keys, {**DP_SGD, "comparison": "published"})
     )
     assert row["observed"] == pytest.approx(first.mean() - second.mean())
@@ -226,7 +231,7 @@ def test_the_interval_that_decides_is_that_of_the_record_closest_to_failing():
 
 def test_layers_are_ordered_by_how_much_they_train_not_by_their_place():
     groups = world()
-    groups["finetune"][0]["metrics"]["rows"].reverse()
+    groups["finetune"][0].metrics.rows.reverse()
     assert verdicts(groups)["sgld-4"]["verdict"] == REPRODUCED
     assert "blocks trained, less head alone" in verdicts(groups)["sgld-4a"]["note"]
 
@@ -236,8 +241,8 @@ def test_fine_tunings_of_one_number_are_pairs():
     groups = world()
     shared = np.random.default_rng(4).normal(0, 0.1, RUNS)
     for group in ("finetune", "long_training"):
-        for row in groups[group][0]["metrics"]["rows"]:
-            row["accuracy"] = (np.array(row["accuracy"]) + shared).tolist()
+        for row in groups[group][0].metrics.rows:
+            row.accuracy[:] = (np.array(row.accuracy) + shared).tolist()
     rows = verdicts(groups)
     assert rows["sgld-4"]["verdict"] == REPRODUCED
     assert rows["sgld-9"]["verdict"] == INCONCLUSIVE
@@ -245,7 +250,7 @@ def test_fine_tunings_of_one_number_are_pairs():
 
 def test_one_choice_of_layers_is_not_run():
     groups = world()
-    rows = groups["finetune"][0]["metrics"]["rows"]
-    rows[:] = [row for row in rows if row["unfreeze"] == "head"]
+    rows = groups["finetune"][0].metrics.rows
+    rows[:] = [row for row in rows if row.unfreeze == "head"]
     assert "the claim needs two" in verdicts(groups)["sgld-4a"]["note"]
     assert verdicts(groups)["sgld-4"]["verdict"] == NOT_RUN

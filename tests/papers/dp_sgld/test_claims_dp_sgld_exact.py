@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import pytest
+from figure_samples import sample_record
 from sgld_world import (
     FALSE,
     counterexample_record,
@@ -21,10 +22,11 @@ from dpatlas.evidence.claims import (
     NOT_RUN,
     REPRODUCED,
 )
-from dpatlas.jobs.job import Job
-from dpatlas.papers.dp_sgld import claims_exact as claims_dp_sgld_exact
+from dpatlas.jobs.job import Job, checked_fields
+from dpatlas.jobs.run import kind_of
+from dpatlas.papers.dp_sgld import claims_exact
 from dpatlas.papers.dp_sgld.formulas.published import PUBLISHED_RUNS, TABLE_4
-from dpatlas.papers.dp_sgld.jobs import theory as sgld_theory
+from dpatlas.papers.dp_sgld.jobs import privacy_loss as losses_job
 
 
 def test_table_4_follows_from_the_number_of_classes_and_not_of_parameters():
@@ -43,7 +45,7 @@ def test_another_print_of_table_4_would_turn_its_verdicts(monkeypatch):
         )
         for problem in TABLE_4
     }
-    monkeypatch.setattr(claims_dp_sgld_exact, "PRINTED_TABLE_4", printed)
+    monkeypatch.setattr(claims_exact, "PRINTED_TABLE_4", printed)
     rows = verdicts(world())
     assert with_verdict(rows, NOT_REPRODUCED) == {"sgld-5a", "sgld-5b", "sgld-5"}
     assert rows["sgld-5c"]["verdict"] == REPRODUCED
@@ -69,15 +71,15 @@ def test_a_curve_without_a_doubling_or_without_numbers_gives_no_answer(
 ):
     groups = world() | {"privacy_loss": [privacy_loss_record(steps)]}
     for place, value in change.items():
-        curve_of(groups, "every iterate")["epsilon"][place] = value
+        curve_of(groups, "every iterate").epsilon[place] = value
     row = verdicts(groups)["sgld-6b"]
     assert row["verdict"] == verdict and said in row["note"]
 
 
 def test_curves_that_the_config_leaves_out_are_not_run():
     groups = world()
-    curves = groups["privacy_loss"][0]["metrics"]["curves"]
-    curves[:] = [each for each in curves if each["schedule"] == "decreasing"]
+    curves = groups["privacy_loss"][0].metrics.curves
+    curves[:] = [each for each in curves if each.schedule == "decreasing"]
     rows = verdicts(groups)
     assert with_verdict(rows, NOT_RUN) == {"sgld-6a", "sgld-6b", "sgld-6", "sgld-10"}
 
@@ -85,7 +87,7 @@ def test_curves_that_the_config_leaves_out_are_not_run():
 def test_an_exact_epsilon_of_zero_agrees_with_a_bound_of_zero():
     groups = world()
     for curve in ("full batch, hidden state", "quadratic, fixed start"):
-        curve_of(groups, curve)["epsilon"][0] = 0.0
+        curve_of(groups, curve).epsilon[0] = 0.0
     assert verdicts(groups)["sgld-10"]["observed"] == pytest.approx(1e-9)
 
 
@@ -116,7 +118,7 @@ def test_every_published_row_has_its_part_in_the_printed_epsilon():
 def test_one_row_of_other_noise_would_turn_the_verdict_on_the_printed_epsilon(monkeypatch, place):
     runs = list(PUBLISHED_RUNS)
     runs[place] = dataclasses.replace(runs[place], sigma=1.1 * runs[place].sigma)
-    monkeypatch.setattr(claims_dp_sgld_exact, "PUBLISHED_RUNS", runs)
+    monkeypatch.setattr(claims_exact, "PUBLISHED_RUNS", runs)
     refuted = with_verdict(verdicts(world()), NOT_REPRODUCED) - FALSE
     assert refuted >= {"sgld-8a", "sgld-8"}
     assert ("sgld-8b" in refuted) == (runs[place].dataset == "Pneumonia")
@@ -124,10 +126,10 @@ def test_one_row_of_other_noise_would_turn_the_verdict_on_the_printed_epsilon(mo
 
 def test_what_the_theory_s_experiments_record_reproduces_the_exact_claims(monkeypatch):
     """A small law and few points of the curves: names and shapes are the experiments' own."""
-    monkeypatch.setattr(sgld_theory, "POINTS", 5)
-    monkeypatch.setattr(sgld_theory, "CALIBRATIONS", ("theorem",))
-    monkeypatch.setattr(sgld_theory, "small_curves", lambda fields: [])
-    monkeypatch.setattr(sgld_theory, "PUBLISHED_RUNS", ())
+    monkeypatch.setattr(losses_job, "POINTS", 5)
+    monkeypatch.setattr(losses_job, "CALIBRATIONS", ("theorem",))
+    monkeypatch.setattr(losses_job, "small_curves", lambda fields: [])
+    monkeypatch.setattr(losses_job, "PUBLISHED_RUNS", ())
     common = {"key": "dp_sgld", "seed": 0, "noise_source": "keyed", "delta": 1e-5, "epsilon": 1.0}
     loss = {
         "n": 400,
@@ -150,9 +152,10 @@ def test_what_the_theory_s_experiments_record_reproduces_the_exact_claims(monkey
     groups = {}
     for kind, fields in (("privacy_loss", loss), ("counterexample", scan)):
         spec = Spec.of({**common, "kind": kind, **fields}, kind)
-        job = Job(spec, None, "cpu", checkpoints=None, stopwatch=None)
-        metrics = getattr(sgld_theory, kind)(job)["metrics"]
-        groups[kind] = [{"id": spec.id, "spec": spec.fields, "metrics": metrics}]
+        of_kind = kind_of(spec)[1]
+        typed = checked_fields(of_kind.spec, spec)
+        outcome = of_kind.run(Job(spec, typed, None, "cpu", checkpoints=None, stopwatch=None))
+        groups[kind] = [sample_record(typed, outcome.metrics)]
     rows = verdicts(groups)
     exact = {"sgld-6", "sgld-7", "sgld-8", "sgld-10"}
     assert {rows[name]["verdict"] for name in exact} == {REPRODUCED}

@@ -4,40 +4,25 @@ import numpy as np
 import pytest
 from figure_samples import bare_record, csv_rows
 from scipy import stats
+from sgld_records import (
+    accuracy_record,
+    arm,
+    finetune_arm,
+    finetune_record,
+    long_arm,
+    long_training_record,
+)
 
 from dpatlas.checks.pretrain.figures.pretrain_samples import levels, pretrain_samples
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.figures.accuracy_tables import (
-    sgld_accuracy_constant,
-    sgld_accuracy_decreasing,
-    sgld_finetune,
-)
+from dpatlas.papers.dp_sgld.figures.sgld_accuracy_constant import sgld_accuracy_constant
+from dpatlas.papers.dp_sgld.figures.sgld_accuracy_decreasing import sgld_accuracy_decreasing
+from dpatlas.papers.dp_sgld.figures.sgld_finetune import sgld_finetune
 from dpatlas.papers.dp_sgld.figures.sgld_long_training import sgld_long_training
 from dpatlas.show.output import figure_files, table_files
 
-STATED = {
-    "claimed_epsilon": 1.0,
-    "ordinary_epsilon": 4.0,
-    "hidden_state_epsilon": 5.0,
-    "guaranteed_epsilon": 4.0,
-    "guaranteed_by": "every iterate, rdp",
-    "relation": "replace_one",
-}
-COUNTS = {"n_train": 1300, "n_validation": 197, "n_test": 300, "classes": 10}
-TUNED = {"settings_tried": 6, "validation_accuracy": 0.9, "accuracy": [0.8, 0.9, 0.85]}
-LANGEVIN = {"lambda": 0.01, "beta": 0.51, "lipschitz": 1.41, "radius": 21.0, "sigma": 0.05}
-STEPS = {"lr": 0.98, "batch": 130, "epochs": 30, "steps": 300, "sampler": "fixed-size"}
-
-
-def arm(method, comparison=None, schedule=None, epsilon=1.0, **changes):
-    own = LANGEVIN if schedule else {"max_grad_norm": 1.0, "noise_multiplier": 6.6}
-    keys = {"method": method, "comparison": comparison, "schedule": schedule, "epsilon": epsilon}
-    return {**keys, **STEPS, **own, **STATED, **TUNED, **changes}
-
-
-NO_DP = arm("no-dp", epsilon=None, **dict.fromkeys([*STATED, "max_grad_norm"]))
 ROWS = [
-    NO_DP,
+    arm("no-dp", epsilon=None),
     arm("dp-sgd", "published", relation="add_remove"),
     arm("dp-sgd", "guaranteed"),
     *(
@@ -50,16 +35,8 @@ ROWS = [
 ]
 
 
-def accuracy(rows=ROWS, schedule="both", backbone="strokes-s-01234567", data="digits", **fields):
-    metrics = {
-        **COUNTS,
-        "inputs": 256,
-        "scaled_down": 7,
-        "backbone": backbone and {"id": backbone, "sha256": "0"},
-        "rows": rows,
-    }
-    settings = {"features": "penultimate", "feature_norm": 1.0, "delta": 1e-5, **fields}
-    return bare_record("accuracy", metrics, data={"name": data}, schedule=schedule, **settings)
+def with_accuracies(rows, accuracies):
+    return [row.model_copy(update={"accuracy": accuracies}) for row in rows]
 
 
 def rows_of(name, shown):
@@ -68,41 +45,47 @@ def rows_of(name, shown):
 
 class TestAccuracy:
     def test_each_table_has_its_own_schedule_and_both_have_dp_sgd(self):
-        constant = rows_of("t", sgld_accuracy_constant([accuracy()], {}))
-        decreasing = rows_of("t", sgld_accuracy_decreasing([accuracy()], {}))
+        constant = rows_of("t", sgld_accuracy_constant([accuracy_record(ROWS)], {}))
+        decreasing = rows_of("t", sgld_accuracy_decreasing([accuracy_record(ROWS)], {}))
         assert {row["schedule"] for row in constant} == {"", "constant"}
         assert {row["schedule"] for row in decreasing} == {"", "decreasing"}
         assert [row["method"] for row in decreasing].count("dp-sgd") == 3
         assert len(constant) == 1 + 3 + 3 + 2 and len(decreasing) == 1 + 3 + 3
 
     def test_add_remove_dp_sgd_stands_in_both_comparisons_that_let_it(self):
-        rows = rows_of("t", sgld_accuracy_constant([accuracy()], {}))
+        rows = rows_of("t", sgld_accuracy_constant([accuracy_record(ROWS)], {}))
         found = [row for row in rows if row["method"] == "dp-sgd"]
         assert [row["comparison"] for row in found] == ["published", "theorem", "guaranteed"]
         assert found[0] == found[1] | {"comparison": "published"}
 
     def test_rows_go_by_epsilon_then_comparison(self):
-        more = [*ROWS, *(row | {"epsilon": 0.5} for row in ROWS[1:])]
-        rows = rows_of("t", sgld_accuracy_constant([accuracy(more)], {}))
+        more = [*ROWS, *(row.model_copy(update={"epsilon": 0.5}) for row in ROWS[1:])]
+        rows = rows_of("t", sgld_accuracy_constant([accuracy_record(more)], {}))
         order = ["", "published", "theorem", "guaranteed"]
         keys = [(float(row["epsilon"] or 0), order.index(row["comparison"])) for row in rows]
         assert keys == sorted(keys)
 
     def test_means_and_standard_errors_are_over_runs(self):
-        row = rows_of("t", sgld_accuracy_constant([accuracy()], {}))[0]
+        row = rows_of("t", sgld_accuracy_constant([accuracy_record(ROWS)], {}))[0]
         assert float(row["accuracy_mean"]) == pytest.approx(0.85)
         assert float(row["accuracy_standard_error"]) == pytest.approx(0.05 / np.sqrt(3))
         assert row["runs_used"] == "3" and row["tuned_on"] == "validation records"
-        text = table_files("t", sgld_accuracy_constant([accuracy()], {}), "trial")["t.md"].decode()
+        text = table_files("t", sgld_accuracy_constant([accuracy_record(ROWS)], {}), "trial")[
+            "t.md"
+        ].decode()
         assert "85.0 ± 2.9" in text
 
     def test_one_run_has_no_standard_error(self):
-        rows = [row | {"accuracy": [0.5]} for row in ROWS]
-        row = rows_of("t", sgld_accuracy_constant([accuracy(rows)], {}))[0]
+        record = accuracy_record(with_accuracies(ROWS, [0.5]))
+        row = rows_of("t", sgld_accuracy_constant([record], {}))[0]
         assert row["accuracy_standard_error"] == "" and row["accuracy_mean"] == "0.5"
 
     def test_a_block_for_people_says_what_was_claimed_guaranteed_tried_and_scaled_down(self):
-        records = [accuracy(), accuracy(data="breast_cancer", backbone=None, features="raw")]
+        raw = {"data": {"name": "breast_cancer"}, "backbone": None, "features": "raw"}
+        records = [
+            accuracy_record(ROWS),
+            accuracy_record(ROWS, {"backbone": None, "features": None}, **raw),
+        ]
         shown = sgld_accuracy_constant(records, {})
         assert len(shown.parts) == 2
         assert "features of strokes-s:" in shown.parts[0].caption
@@ -115,23 +98,16 @@ class TestAccuracy:
 
     def test_records_of_the_other_schedule_alone_are_refused(self):
         with pytest.raises(InputError, match="none of kind accuracy, decreasing"):
-            sgld_accuracy_decreasing([accuracy(schedule="constant")], {})
+            sgld_accuracy_decreasing([accuracy_record(ROWS, schedule="constant")], {})
 
 
 class TestFinetune:
     def records(self):
         rows = [
-            {**NO_DP, "unfreeze": "head", "trained_parameters": 21},
-            {**arm("dp-sgd"), "unfreeze": "last block", "trained_parameters": 75},
+            finetune_arm("no-dp", "head", 21, None),
+            finetune_arm("dp-sgd", "last block", 75, 1.0),
         ]
-        for row in rows:
-            del row["comparison"], row["schedule"]
-        metrics = {
-            **COUNTS,
-            "backbone": {"id": "strokes-s-01234567", "sha256": "0", "architecture": "small-cnn-s"},
-            "rows": rows,
-        }
-        return [bare_record("finetune", metrics, data={"name": "digits"}, delta=1e-5)]
+        return [finetune_record(rows)]
 
     def test_rows_say_what_is_trained_and_what_is_guaranteed(self):
         head, block = rows_of("t", sgld_finetune(self.records(), {}))
@@ -141,13 +117,13 @@ class TestFinetune:
 
     def test_without_a_record_it_is_refused(self):
         with pytest.raises(InputError, match="none of kind finetune"):
-            sgld_finetune([accuracy()], {})
+            sgld_finetune([accuracy_record(ROWS)], {})
 
 
 class TestLongTraining:
     def shown(self, accuracies=(0.8, 0.9, 0.85)):
         rows = [
-            arm(method, comparison, "constant", steps=steps, accuracy=list(accuracies))
+            long_arm(method, comparison, steps, accuracy=list(accuracies))
             for steps in (10, 100)
             for method, comparison in (
                 ("repaired-full", "guaranteed"),
@@ -155,11 +131,7 @@ class TestLongTraining:
                 ("noisy-gd", "theorem"),
             )
         ]
-        metrics = {**COUNTS, "backbone": None, "rows": rows}
-        fields = {"features": "raw", "delta": 1e-5, "epsilon": 1.0, "steps": [10, 100], "runs": 3}
-        return sgld_long_training(
-            [bare_record("long_training", metrics, data={"name": "digits"}, **fields)], {}
-        )
+        return sgld_long_training([long_training_record(rows)], {})
 
     def test_points_have_the_t_interval_of_their_runs(self):
         rows = [row for row in self.shown().rows if row["quantity"] == "accuracy"]

@@ -1,7 +1,6 @@
 """dp_sgld without data: accountings that hold stay above exact values, claims do not."""
 
 import itertools
-import json
 import math
 import re
 
@@ -13,10 +12,12 @@ from scipy.optimize import approx_fprime
 from dpatlas.core.specs import Spec
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, checked_fields
+from dpatlas.jobs.run import kind_of
 from dpatlas.papers.dp_sgld.formulas.published import PUBLISHED_RUNS
-from dpatlas.papers.dp_sgld.jobs import theory as sgld_theory
-from dpatlas.papers.dp_sgld.jobs import utility_runs as sgld_utility
+from dpatlas.papers.dp_sgld.jobs import privacy_loss as losses_job
+from dpatlas.papers.dp_sgld.jobs import utility as utility_job
+from dpatlas.papers.dp_sgld.jobs.counterexample import counterexample
 
 LOSS = {
     "n": 400,
@@ -56,23 +57,26 @@ RISK = {
 def job(kind, fields, **changes):
     common = {"key": "dp_sgld", "kind": kind, "seed": 0, "noise_source": "keyed"}
     spec = Spec.of({**common, **fields, **changes}, kind)
-    return Job(spec, None, "cpu", checkpoints=None, stopwatch=None)
+    fields = checked_fields(kind_of(spec)[1].spec, spec)
+    return Job(spec, fields, None, "cpu", checkpoints=None, stopwatch=None)
 
 
 @pytest.fixture(scope="module")
 def losses():
     """A `privacy_loss` record of few points: accounting without replacement takes its time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sgld_theory, "POINTS", 3)
-        patch.setattr(sgld_theory, "SMALL_POINTS", 3)
-        patch.setattr(sgld_theory, "PUBLISHED_RUNS", (PUBLISHED_RUNS[0], PUBLISHED_RUNS[5]))
-        return sgld_theory.privacy_loss(job("privacy_loss", LOSS))["metrics"]
+        patch.setattr(losses_job, "POINTS", 3)
+        patch.setattr(losses_job, "SMALL_POINTS", 3)
+        patch.setattr(losses_job, "PUBLISHED_RUNS", (PUBLISHED_RUNS[0], PUBLISHED_RUNS[5]))
+        return losses_job.privacy_loss(job("privacy_loss", LOSS)).metrics
 
 
 def epsilons(losses, curve, calibration="theorem", schedule="constant"):
-    keys = {"curve": curve, "calibration": calibration, "schedule": schedule}
-    (found,) = (each for each in losses["curves"] if all(each[name] == keys[name] for name in keys))
-    return np.array(found["epsilon"])
+    wanted = (curve, calibration, schedule)
+    (named,) = (
+        each for each in losses.curves if (each.curve, each.calibration, each.schedule) == wanted
+    )
+    return np.array(named.epsilon)
 
 
 @pytest.mark.parametrize("schedule", ["constant", "decreasing"])
@@ -110,19 +114,20 @@ def test_full_batch_claim_and_ordinary_accounting_lie_above_the_hidden_state(los
 
 
 def test_the_claim_levels_off_while_composition_grows():
-    run = _run(dict(LOSS, epochs=40))
-    half, whole = sgld_theory.claimed(run, [200, 400])
+    run = _run(epochs=40)
+    half, whole = losses_job.claimed(run, [200, 400])
     assert whole < 1.001 * half
-    half, whole = sgld_theory.every_iterate(run, run.sampler, [200, 400])
+    half, whole = losses_job.every_iterate(run, run.sampler, [200, 400])
     assert whole > 1.3 * half
 
 
-def _run(fields, schedule="constant"):
-    problem = sgld_theory.Problem(fields["n"], fields["classes"], 1.0, fields["delta"])
-    plan = sgld_theory.LangevinPlan(
-        problem, "dp-sgld", "theorem", schedule, fields["lambda"], fields["epochs"], fields["batch"]
+def _run(schedule="constant", **changes):
+    fields = job("privacy_loss", LOSS, **changes).fields
+    problem = losses_job.Problem(fields.n, fields.classes, fields.feature_norm, fields.delta)
+    plan = losses_job.LangevinPlan(
+        problem, "dp-sgld", "theorem", schedule, fields.lam, fields.epochs, fields.batch
     )
-    return sgld_theory.calibrated_run(plan, fields["epsilon"])
+    return losses_job.calibrated_run(plan, fields.epsilon)
 
 
 def test_exact_epsilon_is_above_the_claim_and_below_what_holds(losses, monkeypatch):
@@ -130,66 +135,62 @@ def test_exact_epsilon_is_above_the_claim_and_below_what_holds(losses, monkeypat
         name: epsilons(losses, name, "one dimension")
         for name in ("claimed, steps", "every iterate", "given the batches", "exact")
     }
-    assert losses["small"]["batch"] == 20
+    assert losses.small.batch == 20
     for name in ("every iterate", "given the batches"):
         assert np.all(found[name] >= found["exact"])
-    monkeypatch.setattr(sgld_theory, "SMALL_POINTS", 2)
-    sparse = sgld_theory.small_curves(dict(LOSS, batch=2))
+    monkeypatch.setattr(losses_job, "SMALL_POINTS", 2)
+    sparse = losses_job.small_curves(job("privacy_loss", LOSS, batch=2).fields)
     claim, exact = (
-        next(each["epsilon"] for each in sparse if each["curve"] == name)
+        next(each.epsilon for each in sparse if each.curve == name)
         for name in ("claimed, steps", "exact")
     )
     assert np.all(np.array(exact) > 5 * np.array(claim))
 
 
 def test_smaller_steps_are_not_accounted_above_equal_ones():
-    constant, decreasing = (
-        _run(dict(LOSS, epochs=2), schedule) for schedule in ("constant", "decreasing")
-    )
-    same_noise = sgld_theory.Run(**{**vars(decreasing), "sigma2": constant.sigma2})
+    constant, decreasing = (_run(schedule, epochs=2) for schedule in ("constant", "decreasing"))
+    same_noise = losses_job.Run(**{**vars(decreasing), "sigma2": constant.sigma2})
     at = [1, 20]
-    equal = sgld_theory.every_iterate(constant, constant.sampler, at)
-    smaller = sgld_theory.every_iterate(same_noise, constant.sampler, at)
+    equal = losses_job.every_iterate(constant, constant.sampler, at)
+    smaller = losses_job.every_iterate(same_noise, constant.sampler, at)
     assert smaller[0] == equal[0]
     assert smaller[1] < equal[1]
 
 
 def test_published_rows_guarantee_hundreds_and_their_dp_sgd_one(losses):
-    cifar, pneumonia = losses["published"]
-    assert cifar["add_remove"] == pytest.approx(415, rel=5e-3)
-    assert cifar["replace_one"] > cifar["add_remove"]
-    assert cifar["dp_sgd"]["rdp"] == pytest.approx(1.00, abs=5e-3)
-    assert cifar["dp_sgd"]["pld"] == pytest.approx(0.91, abs=5e-3)
-    assert 1.5 < pneumonia["add_remove"] < pneumonia["replace_one"] < 13
-    assert pneumonia["noise_multiplier"] > 10 * cifar["noise_multiplier"]
+    cifar, pneumonia = losses.published
+    assert cifar.add_remove == pytest.approx(415, rel=5e-3)
+    assert cifar.replace_one > cifar.add_remove
+    assert cifar.dp_sgd.rdp == pytest.approx(1.00, abs=5e-3)
+    assert cifar.dp_sgd.pld == pytest.approx(0.91, abs=5e-3)
+    assert 1.5 < pneumonia.add_remove < pneumonia.replace_one < 13
+    assert pneumonia.noise_multiplier > 10 * cifar.noise_multiplier
 
 
 def test_a_batch_above_the_data_set_is_refused():
     with pytest.raises(InputError, match="batch of the fixed-size sampler"):
-        sgld_theory.privacy_loss(job("privacy_loss", LOSS, batch=401))
+        losses_job.privacy_loss(job("privacy_loss", LOSS, batch=401))
 
 
 @pytest.fixture(scope="module")
 def scanned():
-    return sgld_theory.counterexample(job("counterexample", SCAN))["metrics"]
+    return counterexample(job("counterexample", SCAN)).metrics
 
 
 def test_the_scan_has_the_example_and_full_batches_that_keep_the_claim(scanned):
     """One record 1 among zeros against zeros only, m = 1: alpha = 2 and 8."""
-    (example,) = (
-        row for row in scanned["scan"] if (row["x_prime"], row["rest"], row["m"]) == (0, 0, 1)
-    )
-    np.testing.assert_allclose(example["exact"][0], [0.2680, 6.984], rtol=1e-3)
-    np.testing.assert_allclose(example["claimed"][0], [0.0354, 0.1416], rtol=2e-3)
-    full = [row for row in scanned["scan"] if row["m"] == SCAN["n"]]
+    (example,) = (law for law in scanned.scan if (law.x_prime, law.rest, law.m) == (0, 0, 1))
+    np.testing.assert_allclose(example.exact[0], [0.2680, 6.984], rtol=1e-3)
+    np.testing.assert_allclose(example.claimed[0], [0.0354, 0.1416], rtol=2e-3)
+    full = [law for law in scanned.scan if law.m == SCAN["n"]]
     assert len(full) == 3
-    for row in full:
-        assert np.all(np.array(row["exact"]) < row["claimed"])
+    for law in full:
+        assert np.all(np.array(law.exact) < law.claimed)
 
 
 def test_the_promised_delta_is_missed_where_the_others_are_far_from_the_record():
-    found = sgld_theory.counterexample(job("counterexample", SCAN, n=200, ratios=[200]))["metrics"]
-    deltas = {(row["x_prime"], row["rest"], row["K"]): row["delta"] for row in found["calibrated"]}
+    found = counterexample(job("counterexample", SCAN, n=200, ratios=[200])).metrics
+    deltas = {(law.x_prime, law.rest, law.K): law.delta for law in found.calibrated}
     # The printed example, x = 1 against -1 among zeros.
     expected = {1: 1.05e-3, 2: 1.46e-3, 5: 1.62e-3}
     for K, delta in expected.items():
@@ -197,19 +198,14 @@ def test_the_promised_delta_is_missed_where_the_others_are_far_from_the_record()
         assert deltas[-1, -1, K] > 2 * deltas[-1, 0, K]
 
 
-def test_records_of_the_theory_are_json():
-    found = sgld_theory.counterexample(job("counterexample", SCAN, steps=[1]))
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-
-
 @pytest.fixture(scope="module")
 def measured():
-    return sgld_theory.utility(job("utility", RISK))["metrics"]
+    return utility_job.utility(job("utility", RISK)).metrics
 
 
 @pytest.fixture(scope="module")
 def objective():
-    return sgld_utility.generated(job("utility", RISK).spec.fields)
+    return utility_job.generated(job("utility", RISK).fields)
 
 
 def test_risk_and_derivatives_are_those_of_the_regularised_cross_entropy(objective):
@@ -226,13 +222,13 @@ def test_risk_and_derivatives_are_those_of_the_regularised_cross_entropy(objecti
 
 
 def test_the_optimum_is_exact_inside_the_ball_and_below_every_run(measured):
-    assert measured["gradient_norm_at_minimiser"] < 1e-10
-    assert measured["minimiser_norm"] < measured["radius"]
-    assert min(np.min(row["excess_risk_runs"]) for row in measured["rows"]) > 0
+    assert measured.gradient_norm_at_minimiser < 1e-10
+    assert measured.minimiser_norm < measured.radius
+    assert min(np.min(row.excess_risk_runs) for row in measured.rows) > 0
 
 
 def test_batch_noise_is_its_mean_over_all_batches():
-    problem = sgld_utility.generated(job("utility", RISK, n=7).spec.fields)
+    problem = utility_job.generated(job("utility", RISK, n=7).fields)
     minimiser = problem.minimiser()
     gradients = problem.data_gradients(minimiser) + problem.lam * minimiser
     squares = [
@@ -244,29 +240,27 @@ def test_batch_noise_is_its_mean_over_all_batches():
 
 
 def test_measured_risk_is_below_the_corrected_lemmas(measured):
-    for row in measured["rows"]:
-        runs = np.array(row["excess_risk_runs"])
-        assert runs.shape == (RISK["runs"], len(row["shown_steps"]))
-        for values, bound in zip(runs.T, row["lemma"]["exact"], strict=True):
+    for row in measured.rows:
+        runs = np.array(row.excess_risk_runs)
+        assert runs.shape == (RISK["runs"], len(row.shown_steps))
+        for values, bound in zip(runs.T, row.lemma.exact, strict=True):
             assert mean_estimate(values).interval(0.999)[0] < bound
         # The correction only adds.
-        assert np.all(np.array(row["lemma"]["exact"]) >= row["lemma"]["paper"])
+        assert np.all(np.array(row.lemma.exact) >= row.lemma.paper)
 
 
 def test_theorems_stand_at_their_own_steps_and_are_measured_there_if_reached(measured):
-    names = {
-        row["schedule"]: [each["name"] for each in row["theorems"]] for row in measured["rows"]
-    }
+    names = {row.schedule: [theorem.name for theorem in row.theorems] for row in measured.rows}
     assert names["constant"] == ["Thm 4.1", "Thm 4.2"]
     assert names["decreasing"] == ["Thm 4.3", "Thm 4.4"]
-    condition = measured["beta"] / RISK["lambda"]
-    first = measured["rows"][0]
-    ratio = 1.0 * RISK["n"] ** 2 / (4 * math.log(1e5) * measured["parameters"])
+    condition = measured.beta / RISK["lambda"]
+    first = measured.rows[0]
+    ratio = 1.0 * RISK["n"] ** 2 / (4 * math.log(1e5) * measured.parameters)
     K = math.ceil(2 * condition * math.log(ratio))
-    assert first["theorems"][1]["K"] == K <= RISK["steps"]
-    assert K in first["shown_steps"]
-    last = measured["rows"][-1]
-    assert last["theorems"][1]["K"] > RISK["steps"] == max(last["shown_steps"])
+    assert first.theorems[1].K == K <= RISK["steps"]
+    assert K in first.shown_steps
+    last = measured.rows[-1]
+    assert last.theorems[1].K > RISK["steps"] == max(last.shown_steps)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -277,34 +271,33 @@ def test_theorems_stand_at_their_own_steps_and_are_measured_there_if_reached(mea
         ({"n": 2, "batch": 1}, "dp_sgld.utility.n: found d = 4 at epsilon 1, n 2, inputs 2, "),
         ({"lambda": 1e-300}, "dp_sgld.utility.lambda: found distance2 = inf at "),
         ({"n": 20, "batch": 50}, "dp_sgld.utility.batch: found xi2 = "),
-        ({"delta": 2.0}, "dp_sgld.delta: found delta = 2"),
     ],
 )
 def test_settings_without_a_theorem_are_refused_by_their_key_before_any_run(
     monkeypatch, changes, words
 ):
-    monkeypatch.setattr(sgld_utility, "iterates", lambda *given: pytest.fail("trained"))
+    monkeypatch.setattr(utility_job, "iterates", lambda *given: pytest.fail("trained"))
     with pytest.raises(InputError, match=re.escape(words)):
-        sgld_theory.utility(job("utility", RISK, **changes))
+        utility_job.utility(job("utility", RISK, **changes))
 
 
 def test_decreasing_steps_are_measured_by_the_mean_of_the_iterates_before(objective):
     path = np.random.default_rng(2).standard_normal((6, objective.parameters))
     risks = objective.risk(path)
-    found = sgld_utility.risks_of(path, objective, "decreasing", [1, 5])
+    found = utility_job.risks_of(path, objective, "decreasing", [1, 5])
     np.testing.assert_allclose(found, [risks[0], risks[:5].mean()])
-    found = sgld_utility.risks_of(path, objective, "constant", [1, 5])
+    found = utility_job.risks_of(path, objective, "constant", [1, 5])
     np.testing.assert_allclose(found, risks[[1, 5]])
 
 
 def test_no_two_runs_share_a_draw(measured):
-    last = [tuple(runs) for row in measured["rows"] for runs in row["excess_risk_runs"]]
+    last = [tuple(runs) for row in measured.rows for runs in row.excess_risk_runs]
     firsts = {runs[0] for runs in last}
     assert len(firsts) == len(last) == 20
 
 
 def test_utility_is_a_function_of_the_spec(measured):
-    again = sgld_theory.utility(job("utility", RISK))["metrics"]
+    again = utility_job.utility(job("utility", RISK)).metrics
     assert again == measured
-    other = sgld_theory.utility(job("utility", RISK, seed=1))["metrics"]
-    assert other["minimiser_norm"] != measured["minimiser_norm"]
+    other = utility_job.utility(job("utility", RISK, seed=1)).metrics
+    assert other.minimiser_norm != measured.minimiser_norm

@@ -1,23 +1,24 @@
 """What the figures and tables of dp_sgld's theory show, on small synthetic records."""
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from figure_samples import csv_rows, drawn_lines, in_style, shown_rows, smallest_text
-from sgld_theory_sample_records import (
-    RECORDS,
+from figure_samples import csv_rows, drawn_lines, in_style, maker, shown_rows, smallest_text
+from sgld_records import (
+    SCHEDULES,
     accuracy_record,
-    counterexample_record,
+    arm,
+    growing_excess_record,
     privacy_loss_record,
     utility_record,
 )
 
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.figures import theory as sgld_theory
-from dpatlas.papers.dp_sgld.figures.sgld_constants import PRINTED_TABLE_4
-from dpatlas.papers.dp_sgld.formulas.published import PUBLISHED_RUNS
+from dpatlas.papers.dp_sgld.figures import sgld_privacy_loss
+from dpatlas.papers.dp_sgld.formulas.published import PRINTED_TABLE_4, PUBLISHED_RUNS
 from dpatlas.papers.dp_sgld.formulas.theorems import table4_ratio
 from dpatlas.show.output import table_files
 
@@ -26,10 +27,76 @@ X_AXIS = {"sgld_privacy_loss": "step", "sgld_counterexample": "ratio", "sgld_uti
 # What tells the lines of a panel apart.
 KEYS = ("panel", "schedule", "calibration", "curve", "x_prime", "rest", "eta", "epsilon")
 STEP_KEYS = ("K", "quantity")
+OF_BOTH_SCHEDULES = (
+    "claimed, steps",
+    "claimed, epochs",
+    "every iterate",
+    "full batch, every iterate",
+    "full batch, every iterate, rdp",
+    "full batch, hidden state",
+)
+OF_CONSTANT_STEPS = (
+    "given the batches",
+    "cyclic, hidden state",
+    "quadratic, fixed start",
+    "quadratic, random start",
+)
+
+
+def growing_losses(**fields):
+    """Curves that grow with the step, each from a height of its own."""
+    at = [1, 5, 20]
+    names = [
+        (calibration, schedule, name)
+        for schedule, calibration in product(SCHEDULES, ("published", "theorem"))
+        for name in (*OF_BOTH_SCHEDULES, *(OF_CONSTANT_STEPS if schedule == "constant" else ()))
+    ]
+    names += [
+        ("one dimension", "constant", name)
+        for name in ("claimed, steps", "every iterate", "given the batches", "exact")
+    ]
+    heights = np.geomspace(0.01, 1, 40)
+    curves = {
+        name: (at, (height * np.sqrt(at)).tolist())
+        for name, height in zip(names, heights, strict=False)
+    }
+    return privacy_loss_record(curves, **fields)
+
+
+def compared(name="digits", classes=10, schedules=SCHEDULES, runs=(0.8, 0.9), schedule="both"):
+    """Arms at epsilon 1; DP-SGLD was tuned to lambda 0.01 everywhere."""
+
+    def row(method, comparison, accuracy, schedule=None, guaranteed=1.0):
+        accuracies = [accuracy * value for value in runs]
+        stated = {"guaranteed_epsilon": guaranteed, "accuracy": accuracies}
+        return arm(method, comparison, schedule, **stated)
+
+    rows = [row("dp-sgd", "published", 0.9), row("dp-sgd", "guaranteed", 0.85)]
+    for each in schedules:
+        rows += [
+            row("dp-sgld", "published", 1.0, each, 300.0),
+            row("dp-sgld", "theorem", 0.95, each, 30.0),
+            row("dp-sgld", "guaranteed", 0.5, each),
+        ]
+    return accuracy_record(
+        rows,
+        {"n_train": 1000, "inputs": 64, "classes": classes},
+        data={"name": name},
+        schedule=schedule,
+        feature_norm=2.0,
+        runs=len(runs),
+    )
+
+
+RECORDS = {
+    "sgld_privacy_loss": growing_losses,
+    "sgld_counterexample": growing_excess_record,
+    "sgld_utility": utility_record,
+}
 
 
 def show(name, records=None):
-    return in_style(getattr(sgld_theory, name), records or [RECORDS[name]()], {})
+    return in_style(maker(name), records or [RECORDS[name]()], {})
 
 
 def key_of(row):
@@ -69,35 +136,38 @@ def test_a_figure_needs_exactly_one_record_of_its_kind(name):
     with pytest.raises(InputError, match="2 of kind"):
         show(name, [record, record])
     with pytest.raises(InputError, match="0 of kind"):
-        show(name, [accuracy_record()])
+        show(name, [compared()])
 
 
 def test_a_single_schedule_leaves_no_empty_panel():
-    figure = show("sgld_privacy_loss", [privacy_loss_record(schedules=["decreasing"])]).figure
+    figure = show("sgld_privacy_loss", [growing_losses(schedules=["decreasing"])]).figure
     assert len(figure.axes) == 4
     assert all(axes.get_lines()[:-1] for axes in figure.axes)
 
 
 def test_curves_of_the_loss_differ_in_colour_marker_or_line():
-    looks = sgld_theory.CURVES.values()
+    looks = sgld_privacy_loss.CURVES.values()
     assert len({(each.color, each.marker, each.linestyle) for each in looks}) == len(looks)
     # In grey print no two of a panel have both marker and line in common.
-    for panel in (sgld_theory.BATCHES, sgld_theory.FULL, sgld_theory.SMALL):
-        shown = [sgld_theory.CURVES[name] for name in panel]
+    for panel in (sgld_privacy_loss.BATCHES, sgld_privacy_loss.FULL, sgld_privacy_loss.SMALL):
+        shown = [sgld_privacy_loss.CURVES[name] for name in panel]
         assert len({(each.marker, each.linestyle) for each in shown}) == len(panel)
 
 
 def test_the_region_shows_the_largest_excess_over_steps_and_orders():
-    record = counterexample_record()
+    record = growing_excess_record()
     rows = [row for row in show("sgld_counterexample", [record]).rows if row["panel"] == "region"]
     assert len(rows) == 3 * 2
     for row in rows:
         (found,) = (
             each
-            for each in record["metrics"]["scan"]
-            if all(each[name] == row[name] for name in ("x_prime", "rest", "eta", "m", "sigma2"))
+            for each in record.metrics.scan
+            if all(
+                getattr(each, name) == row[name]
+                for name in ("x_prime", "rest", "eta", "m", "sigma2")
+            )
         )
-        excess = np.array(found["exact"]) / found["claimed"]
+        excess = np.array(found.exact) / found.claimed
         assert row["value"] == pytest.approx(excess.max())
         assert row["value"] == row["exact"] / row["claimed"]
 
@@ -122,7 +192,7 @@ def test_points_of_the_region_are_marked_by_whether_the_claim_holds():
 
 @pytest.mark.parametrize("scan", [{"ratios": (100,)}, {"sigma2s": (0.1,)}])
 def test_a_scan_along_one_line_is_drawn_without_contours(scan):
-    figure = show("sgld_counterexample", [counterexample_record(**scan)]).figure
+    figure = show("sgld_counterexample", [growing_excess_record(**scan)]).figure
     assert not figure.axes[2].collections
 
 
@@ -135,7 +205,7 @@ def test_a_delta_of_zero_has_no_place_on_the_log_axis():
 def test_measured_risk_is_mean_and_t_interval_of_the_runs():
     record = utility_record()
     rows = [row for row in show("sgld_utility", [record]).rows if row["quantity"] == "measured"]
-    values = np.array(record["metrics"]["rows"][0]["excess_risk_runs"])[:, 1]
+    values = np.array(record.metrics.rows[0].excess_risk_runs)[:, 1]
     (row,) = (
         row
         for row in rows
@@ -163,14 +233,13 @@ def test_theorems_beyond_the_last_step_stand_in_the_notes():
 
 def _all_near():
     record = utility_record()
-    for row in record["metrics"]["rows"]:
-        for theorem in row["theorems"]:
-            theorem["K"] = 7
+    for row in record.metrics.rows:
+        row.theorems[:] = [theorem.model_copy(update={"K": 7}) for theorem in row.theorems]
     return record
 
 
 def constants(*records):
-    return sgld_theory.sgld_constants(list(records) or [accuracy_record()], {})
+    return maker("sgld_constants")(list(records) or [compared()], {})
 
 
 def test_printed_constants_are_those_of_table_4():
@@ -202,19 +271,19 @@ def test_our_constants_come_from_the_mean_eigenvalue_and_the_chosen_lambda():
 
 
 def test_one_problem_in_two_records_is_one_row():
-    pair = [accuracy_record(schedule=schedule) for schedule in ("constant", "decreasing")]
-    other = accuracy_record(name="cancer", classes=2)
+    pair = [compared(schedule=schedule) for schedule in ("constant", "decreasing")]
+    other = compared(name="cancer", classes=2)
     ours = [row for row in constants(*pair, other).rows if row["part"] == "ours"]
     assert [row["dataset"] for row in ours] == ["digits", "cancer"]
 
 
 def test_constants_without_an_accuracy_record_are_refused():
     with pytest.raises(InputError, match="none of kind accuracy"):
-        constants(privacy_loss_record())
+        constants(growing_losses())
 
 
 def published(*records):
-    return sgld_theory.sgld_published([privacy_loss_record(), *records], {})
+    return maker("sgld_published")([growing_losses(), *records], {})
 
 
 def test_published_rows_have_every_count_and_the_recorded_accounting():
@@ -228,14 +297,15 @@ def test_published_rows_have_every_count_and_the_recorded_accounting():
 
 
 def test_accounting_of_other_published_rows_is_refused():
-    record = privacy_loss_record()
-    record["metrics"]["published"][0]["steps"] = 1
+    record = growing_losses()
+    published = record.metrics.published
+    published[0] = published[0].model_copy(update={"steps": 1})
     with pytest.raises(InputError, match="other published settings"):
-        sgld_theory.sgld_published([record], {})
+        maker("sgld_published")([record], {})
 
 
 def test_reached_accuracy_is_mean_and_error_of_the_arm_with_its_guarantee():
-    rows = [row for row in published(accuracy_record()).rows if row["part"] == "ours"]
+    rows = [row for row in published(compared()).rows if row["part"] == "ours"]
     assert [row["schedule"] for row in rows] == ["constant", "decreasing"]
     for row in rows:
         assert row["dp_sgld_published"] == pytest.approx(0.85)
@@ -247,7 +317,7 @@ def test_reached_accuracy_is_mean_and_error_of_the_arm_with_its_guarantee():
 
 
 def test_a_single_run_has_no_standard_error_and_two_classes_stand_for_the_medical_data():
-    record = accuracy_record(name="cancer", classes=2, schedules=["constant"], runs=(0.9,))
+    record = compared(name="cancer", classes=2, schedules=["constant"], runs=(0.9,))
     *_, row = published(record).rows
     assert row["dp_sgld_published_standard_error"] is None
     assert row["stands_for"] == "Pneumonia"
@@ -255,7 +325,7 @@ def test_a_single_run_has_no_standard_error_and_two_classes_stand_for_the_medica
 
 @pytest.mark.parametrize("table", ["sgld_constants", "sgld_published"])
 def test_people_read_a_table_for_every_part(table):
-    shown = getattr(sgld_theory, table)([privacy_loss_record(), accuracy_record()], {})
+    shown = maker(table)([growing_losses(), compared()], {})
     text = table_files(table, shown, "trial")[f"{table}.md"].decode()
     assert all(part.rows and f"**{part.caption}**" in text for part in shown.parts)
     assert len(shown.parts) == {"sgld_constants": 2, "sgld_published": 3}[table]

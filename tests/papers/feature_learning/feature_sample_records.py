@@ -1,29 +1,24 @@
-"""Small records of feature_learning, with the fields that its simulation writes.
+"""Small records of feature_learning for its figures.
 
 Overlaps and risks follow laws that tests know; runs differ by a factor that all arms share.
 """
 
 import math
 
-from figure_samples import bare_record
+from feature_records import BASE, LINKS, simulation
 
-from dpatlas.papers.feature_learning.formulas.rates import printed_first_layer_noise, risk_rate
-from dpatlas.papers.feature_learning.formulas.single_index import link
+from dpatlas.papers.feature_learning.formulas.rates import risk_rate
 
-KEY = "feature_learning"
-BASE = {"d": 64, "n": 20_000, "p": 128, "epsilon": 2.0}
 SWEEPS = {
     "n": [500, 1000, 2000, 5000, 20_000],
     "p": [32, 128, 512],
     "d": [16, 64, 128],
     "epsilon": [0.5, 1.0, 2.0, 8.0],
 }
-LINKS = {"mixed": [-0.5, 1.0, 0.5], "odd": [0.0, -0.5, 0.0, 0.5], "even": [-1.0, 0.0, 1.0]}
 DELTA, R0, C = 1e-5, 0.3, 0.5
 # Log-log slopes of risk in n, at risk 1 for n = 1.
 SLOPES = {"direction": -0.2, "random private": -0.05, "non-private": -0.1}
 RANDOM_RISK = 0.5
-WORDS = {"delta": DELTA, "steps": 100, "n_test": 4000, "sharing": "split"}
 
 
 def simulation_record(axis="n", name="mixed", values=None, runs=3, private=None, **changes):
@@ -34,30 +29,11 @@ def simulation_record(axis="n", name="mixed", values=None, runs=3, private=None,
     values = SWEEPS[axis] if values is None else values
     pairs = [{"p": p, "n": n} for p, n in values] if axis == "table" else None
     points = [{**BASE, **each} for each in pairs or [{axis: value} for value in values]]
-    target = link(LINKS[name])
     rows = [row for point in points for row in point_rows(point, runs, private or rate_law)]
-    fields = {**WORDS, **changes}
-    if fields["sharing"] == "shared":
+    if changes.get("sharing") == "shared":
         rows = [row for row in rows if row["features"] != "random-both"]
-    metrics = {
-        "link": {
-            "polynomial": target.scaled.tolist(),
-            "hermite": target.hermite.tolist(),
-            "degree": target.degree,
-            "information_exponent": target.information_exponent,
-        },
-        "conditions": [
-            {
-                **point,
-                "printed_noise": printed_first_layer_noise(point["d"], point["n"], target.degree),
-            }
-            for point in points
-        ],
-        "rows": rows,
-        "warnings": ["information exponent 2, Assumption 1 wants 1"] if name == "even" else [],
-    }
-    spec = {"link": name, "axis": axis, "points": points, "runs": runs, **fields}
-    return bare_record("simulation", metrics, key=KEY, **spec)
+    warnings = ["information exponent 2, Assumption 1 wants 1"] if name == "even" else []
+    return simulation(name, axis, points, rows, runs, warnings, **changes)
 
 
 def rate_law(point):

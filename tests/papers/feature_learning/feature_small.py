@@ -9,9 +9,9 @@ import pytest
 from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
 from dpatlas.jobs.job import execute
-from dpatlas.papers.feature_learning import settings as specs
+from dpatlas.jobs.run import kind_of
+from dpatlas.papers.feature_learning import sizes
 from dpatlas.papers.feature_learning.formulas.single_index import link
-from dpatlas.papers.feature_learning.jobs import dispatch as feature_learning
 from dpatlas.papers.feature_learning.jobs.draws import draw
 
 MIXED = [-0.5, 1.0, 0.5]
@@ -42,11 +42,11 @@ def spec_of(**changes):
 
 def run(spec, folder):
     """The record's bytes."""
+    module, kind = kind_of(spec)
     execute(
         spec,
-        module=feature_learning.MODULE,
-        packages=feature_learning.PACKAGES,
-        run=feature_learning.run,
+        kind,
+        module=module,
         data=None,
         record=folder / "record.json",
         checkpoints=folder / "checkpoints",
@@ -74,7 +74,7 @@ def with_record(records, place, x, y):
 def one_run_at_a_time():
     """Within, no two runs fit into memory."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(specs, "MOST_NUMBERS", 1)
+        patch.setattr(sizes, "MOST_NUMBERS", 1)
         yield
 
 

@@ -3,7 +3,10 @@
 Overlaps and risks are made up; whether a layer is private follows from the settings alone.
 """
 
+from dataclasses import replace
+
 from committed_claims import CLAIMS
+from feature_records import BASE, simulation
 
 from dpatlas.core.seeds import generator, seed
 from dpatlas.evidence.claims import judge_claims
@@ -16,7 +19,6 @@ PARTS = {"1": "ab", "2": "abc", "3": "ab", "4": "abc", "5": "ab", "6": "ab"}
 EXACT = {"feat-5b", "feat-6a", "feat-6b"}
 # Degree and information exponent.
 LINKS = {"mixed": (2, 1), "odd": (3, 1), "even": (2, 2)}
-BASE = {"d": 64, "n": 20_000, "p": 128, "epsilon": 2.0}
 # The widths are those at which the printed first layer is private.
 SWEEPS = {"n": (1000, 5000, 20_000), "p": (32, 128, 256), "d": (64, 128), "epsilon": (2.0, 8.0)}
 # What features see of the direction with endless records; their private and non-private risks
@@ -41,7 +43,7 @@ def means(features, exponent, d, n, p, epsilon):
 
 def record(link, axis, values, runs=RUNS, **base):
     """A sweep of `values` along the axis, as the experiment writes it."""
-    degree, exponent = LINKS[link]
+    exponent = LINKS[link][1]
     points = [{**BASE, **base, axis: value} for value in values]
     rows = []
     for point in points:
@@ -52,9 +54,7 @@ def record(link, axis, values, runs=RUNS, **base):
                 draws = generator(seed("feature_world", use=name, **axes))
                 row[name] = None if mean is None else draws.normal(mean, SPREAD, runs).tolist()
             rows.append(row)
-    spec = {"link": link, "axis": axis, "points": points, "delta": 1e-5}
-    found = {"degree": degree, "information_exponent": exponent}
-    return {"id": f"{link}-{axis}", "spec": spec, "metrics": {"link": found, "rows": rows}}
+    return replace(simulation(link, axis, points, rows, runs), id=f"{link}-{axis}")
 
 
 def world(runs=RUNS):
@@ -85,12 +85,12 @@ def record_of(groups, axis="n", link="mixed"):
         each
         for records in groups.values()
         for each in records
-        if (each["spec"]["axis"], each["spec"]["link"]) == (axis, link)
+        if (each.spec.axis, each.spec.link) == (axis, link)
     )
     return found
 
 
 def row_of(groups, features, value, axis="n", link="mixed"):
-    rows = record_of(groups, axis, link)["metrics"]["rows"]
-    (found,) = (row for row in rows if row[axis] == value and row["features"] == features)
-    return found
+    rows = record_of(groups, axis, link).metrics.rows
+    (row,) = (row for row in rows if getattr(row, axis) == value and row.features == features)
+    return row

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from committed_claims import CLAIMS
+from feature_records import change as change_part
 from feature_world import (
     EXACT,
     FALSE,
@@ -11,7 +12,6 @@ from feature_world import (
     SWEEPS,
     named,
     record,
-    record_of,
     row_of,
     verdicts,
     with_verdict,
@@ -63,8 +63,8 @@ def shift(measure, by, *place):
     """The change that moves a measure of all runs; `place` as `row_of` takes it."""
 
     def change(groups):
-        row = row_of(groups, *place)
-        row[measure] = (np.array(row[measure]) + by).tolist()
+        values = getattr(row_of(groups, *place), measure)
+        values[:] = (np.array(values) + by).tolist()
 
     return change
 
@@ -132,7 +132,9 @@ def test_what_is_observed_is_the_smallest_change_between_pairs():
     def curves(measure):
         """Means over runs, (links, values)."""
         places = [[("private", n, "n", link) for n in SWEEPS["n"]] for link in ("mixed", "odd")]
-        return np.array([[np.mean(row_of(groups, *at)[measure]) for at in own] for own in places])
+        return np.array(
+            [[np.mean(getattr(row_of(groups, *at), measure)) for at in own] for own in places]
+        )
 
     risks = curves("risk_private")
     for part, changes, place in (
@@ -182,10 +184,10 @@ def test_what_conditions_and_kinds_of_features_of_a_run_share_is_subtracted():
     groups = world()
     shared = np.linspace(-0.5, 0.5, RUNS)
     for each in groups["links"] + groups["axes"]:
-        for row in each["metrics"]["rows"]:
+        for row in each.metrics.rows:
             for name in ("overlap", "risk_private", "risk"):
-                if row[name] is not None:
-                    row[name] = (np.array(row[name]) + shared).tolist()
+                if values := getattr(row, name):
+                    values[:] = (np.array(values) + shared).tolist()
     rows = verdicts(groups)
     assert with_verdict(rows, NOT_REPRODUCED) == FALSE
     assert with_verdict(rows, REPRODUCED) == set(rows) - FALSE
@@ -195,13 +197,13 @@ def test_what_conditions_and_kinds_of_features_of_a_run_share_is_subtracted():
         ("direction", "n", MOST, "risk_private"),
         ("nonprivate", "p", 128, "risk"),
     ):
-        row_of(groups, features, value, axis)[measure].reverse()
+        getattr(row_of(groups, features, value, axis), measure).reverse()
     assert with_verdict(verdicts(groups), INCONCLUSIVE) == named("1a", "2c", "4c")
 
 
 def test_runs_without_a_partner_are_refused():
     groups = world()
-    row_of(groups, "private", 5000)["overlap"].pop()
+    row_of(groups, "private", 5000).overlap.pop()
     with pytest.raises(InputError, match=r"pairs: found (5 and 6|6 and 5) runs"):
         verdicts(groups)
 
@@ -223,26 +225,31 @@ def test_a_group_that_the_config_lacks_is_not_run(group, missing, standing):
 
 def drop_link(*links):
     def change(groups):
-        groups["links"] = [each for each in groups["links"] if each["spec"]["link"] not in links]
+        groups["links"] = [each for each in groups["links"] if each.spec.link not in links]
 
     return change
 
 
 def one_value(axis, link="mixed"):
     def change(groups):
-        found = record_of(groups, axis, link)
-        found |= record(link, axis, [max(SWEEPS[axis])])
+        for name, records in groups.items():
+            groups[name] = [
+                record(link, axis, [max(SWEEPS[axis])])
+                if (each.spec.axis, each.spec.link) == (axis, link)
+                else each
+                for each in records
+            ]
 
     return change
 
 
 def drop_p(groups):
-    groups["axes"] = [each for each in groups["axes"] if each["spec"]["axis"] != "p"]
+    groups["axes"] = [each for each in groups["axes"] if each.spec.axis != "p"]
 
 
 def not_taken(measure, *place):
     def change(groups):
-        row_of(groups, *place)[measure] = None
+        change_part(row_of(groups, *place), **{measure: None})
 
     return change
 
@@ -250,8 +257,8 @@ def not_taken(measure, *place):
 def both_layers_share_one_data_set(groups):
     """There are no others to read random features out of."""
     for each in groups["links"] + groups["axes"]:
-        rows = each["metrics"]["rows"]
-        rows[:] = [row for row in rows if row["features"] != "random-both"]
+        rows = each.metrics.rows
+        rows[:] = [row for row in rows if row.features != "random-both"]
 
 
 @pytest.mark.parametrize(

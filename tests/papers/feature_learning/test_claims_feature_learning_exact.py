@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from feature_records import change as change_part
 from feature_world import (
     EXACT,
     FALSE,
@@ -43,7 +44,7 @@ def with_width(place, p):
     axis, number = place
 
     def change(groups):
-        record_of(groups, axis)["spec"]["points"][number]["p"] = p
+        change_part(record_of(groups, axis).spec.points[number], p=p)
 
     return change
 
@@ -52,12 +53,10 @@ def with_width(place, p):
 @pytest.mark.parametrize("degree", [2, 3])
 def test_the_first_layer_is_refuted_from_the_width_on_that_its_noise_does_not_hide(place, degree):
     groups = world()
-    found = record_of(groups, place[0])
-    found["metrics"]["link"]["degree"] = degree
-    point = found["spec"]["points"][place[1]]
-    width = printed_first_layer_width(
-        point["d"], point["n"], degree, point["epsilon"], found["spec"]["delta"]
-    )
+    sweep = record_of(groups, place[0])
+    change_part(sweep.metrics.link, degree=degree)
+    point = sweep.spec.points[place[1]]
+    width = printed_first_layer_width(point.d, point.n, degree, point.epsilon, sweep.spec.delta)
     with_width(place, math.floor(width))(groups)
     rows = verdicts(groups)
     assert rows["feat-5b"]["verdict"] == REPRODUCED and rows["feat-5b"]["observed"] > 0
@@ -65,14 +64,14 @@ def test_the_first_layer_is_refuted_from_the_width_on_that_its_noise_does_not_hi
     rows = verdicts(groups)
     assert with_verdict(rows, NOT_REPRODUCED) == named("5b") | FALSE
     assert rows["feat-5b"]["observed"] < 0
-    condition = f"d {point['d']}, n {point['n']}, p {point['p']}, epsilon {point['epsilon']:g}"
+    condition = f"d {point.d}, n {point.n}, p {point.p}, epsilon {point.epsilon:g}"
     assert f"{condition}, in mixed-{place[0]}" in rows["feat-5b"]["note"]
 
 
 def test_the_first_layer_is_held_against_the_delta_of_its_record():
     groups = world()
     for each in groups["axes"]:
-        each["spec"]["delta"] = 1e-7
+        change_part(each.spec, delta=1e-7)
     assert printed_first_layer_width(64, 20_000, 2, 2.0, 1e-7) < 256
     rows = verdicts(groups)
     assert with_verdict(rows, NOT_REPRODUCED) == named("5b") | FALSE

@@ -2,15 +2,14 @@
 
 import math
 import warnings
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from dpatlas.papers.feature_learning.figures.dispatch import FIGURES, TABLES, main
+from feature_records import BASE, LINKS, change, simulation
 from feature_sample_records import (
-    BASE,
-    LINKS,
     R0,
     RANDOM_RISK,
     SLOPES,
@@ -22,9 +21,6 @@ from feature_sample_records import (
     simulation_record,
 )
 from figure_samples import (
-    FIGURE_FILES,
-    TABLE_FILES,
-    bare_record,
     check_job,
     drawn_lines,
     in_style,
@@ -34,20 +30,23 @@ from figure_samples import (
 
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
-from dpatlas.papers.feature_learning.figures import curves as feature_curves
+from dpatlas.papers.feature_learning.figures.feature_overlap import feature_overlap
+from dpatlas.papers.feature_learning.figures.feature_risk import LAWS, feature_risk
+from dpatlas.papers.feature_learning.figures.feature_risk_table import feature_risk_table
 from dpatlas.papers.feature_learning.figures.laws import crossings, fitted, log_slopes
 from dpatlas.papers.feature_learning.figures.panels import expansion
 from dpatlas.papers.feature_learning.figures.rows import OVERLAPS, RISKS
 from dpatlas.show.output import table_files
 from dpatlas.show.panels import select
 
-SETTINGS = {"base": {"link": "mixed", **BASE}}
+FIGURES = {"feature_overlap": feature_overlap, "feature_risk": feature_risk}
+TABLES = {"feature_risk_table": feature_risk_table}
 
 
 def show(name, records=None):
     if records is None:
         return show_all(name)
-    return in_style((FIGURES | TABLES)[name], records, SETTINGS)
+    return in_style((FIGURES | TABLES)[name], records, {})
 
 
 @cache
@@ -70,9 +69,7 @@ def rising(point):
 @pytest.mark.parametrize("name", [*FIGURES, *TABLES])
 def test_a_job_writes_every_file_and_names_all_records_behind_it(name, tmp_path):
     records = all_records() if name in TABLES else all_records()[:-1]
-    check_job(
-        main, name, records, SETTINGS, tmp_path, FIGURE_FILES if name in FIGURES else TABLE_FILES
-    )
+    check_job(name, records, {}, tmp_path)
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -85,7 +82,7 @@ def test_no_text_is_smaller_than_seven_points(name):
 @pytest.mark.parametrize("name", [*FIGURES, *TABLES])
 def test_records_of_other_kinds_alone_are_refused(name):
     with pytest.raises(InputError, match="none of kind simulation"):
-        show(name, [bare_record("other", {})])
+        show(name, [replace(simulation("mixed", "n", [], [], 1), kind="other")])
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -98,7 +95,7 @@ def test_a_figure_needs_an_axis(name):
     "looks",
     [
         [kind.look for kind in OVERLAPS.values()],
-        [*(kind.look for kind in RISKS.values()), *feature_curves.LAWS.values()],
+        [*(kind.look for kind in RISKS.values()), *LAWS.values()],
     ],
 )
 def test_series_differ_in_grey_print(looks):
@@ -142,7 +139,7 @@ class TestOverlap:
         shown = show("feature_overlap")
         drawn = drawn_lines(shown.figure)
         for record in all_records()[:-1]:
-            axis, name = record["spec"]["axis"], record["spec"]["link"]
+            axis, name = record.spec.axis, record.spec.link
             for series in OVERLAPS:
                 rows = select(shown.rows, axis=axis, link=name, series=series)
                 assert len(rows) == len(SWEEPS[axis])
@@ -154,11 +151,11 @@ class TestOverlap:
     def test_values_are_those_of_the_runs(self):
         record = simulation_record("n")
         rows = select(show("feature_overlap", [record]).rows, series="private")
-        (found, *_) = select(record["metrics"]["rows"], features="private")
-        estimate = mean_estimate(found["overlap"])
+        private = next(row for row in record.metrics.rows if row.features == "private")
+        estimate = mean_estimate(private.overlap)
         assert rows[0]["value"] == pytest.approx(estimate.value)
         assert (rows[0]["low"], rows[0]["high"]) == pytest.approx(estimate.interval(0.95))
-        assert rows[0]["cosine"] == pytest.approx(np.mean(found["cosine"]))
+        assert rows[0]["cosine"] == pytest.approx(np.mean(private.cosine))
 
     def test_the_axis_goes_from_zero_to_one(self):
         for axes in show("feature_overlap").figure.axes:
@@ -181,7 +178,7 @@ class TestRisk:
         shown = show("feature_risk")
         drawn = drawn_lines(shown.figure)
         for record in all_records()[:-1]:
-            axis, name = record["spec"]["axis"], record["spec"]["link"]
+            axis, name = record.spec.axis, record.spec.link
             found = select(shown.rows, axis=axis, link=name)
             for series in RISKS:
                 rows = select(found, part="risk", series=series)
@@ -237,8 +234,9 @@ class TestRisk:
     def test_slopes_are_fitted_run_by_run(self):
         record = simulation_record("n")
         exponents = (-0.1, -0.2, -0.6)
-        for row in select(record["metrics"]["rows"], features="private"):
-            row["risk_private"] = [row["n"] ** exponent for exponent in exponents]
+        for row in record.metrics.rows:
+            if row.features == "private":
+                change(row, risk_private=[row.n**exponent for exponent in exponents])
         shown = show("feature_risk", [record])
         (row,) = select(shown.rows, part="slope", series="private")
         estimate = mean_estimate(exponents)
@@ -321,12 +319,12 @@ class TestTable:
         rows = show("feature_risk_table", [simulation_record("n"), table]).rows
         (row,) = select(rows, part="condition", n=2000)
         assert row["risk_private_mean"] == pytest.approx(0.77)
-        assert row["runs"] == [table["id"]]
+        assert row["runs"] == [table.id]
 
     def test_means_and_errors_are_those_of_the_runs(self):
         record = simulation_record("n", values=[1000])
         (row,) = show("feature_risk_table", [record]).rows
-        found = {each["features"]: each for each in record["metrics"]["rows"]}
+        found = {each.features: each for each in record.metrics.rows}
         for name, features, measure in (
             ("overlap_private", "private", "overlap"),
             ("overlap_direction", "direction", "overlap"),
@@ -338,7 +336,7 @@ class TestTable:
             ("risk_random_non_private", "random", "risk"),
             ("ridge_floor", "private", "risk_floor"),
         ):
-            estimate = mean_estimate(found[features][measure])
+            estimate = mean_estimate(getattr(found[features], measure))
             assert row[f"{name}_mean"] == pytest.approx(estimate.value)
             assert row[f"{name}_standard_error"] == pytest.approx(estimate.standard_error)
 

@@ -13,7 +13,6 @@ from feature_small import BASE, FEATURES, drawn, noise_keys, record_of, run, spe
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.formulas.rates import gaussian_dp_mu
-from dpatlas.papers.feature_learning.jobs import dispatch as feature_learning
 from dpatlas.papers.feature_learning.jobs import simulation as feature_simulation
 from dpatlas.papers.feature_learning.jobs.layers import SecondLayer, first_gradient, mean_direction
 
@@ -211,15 +210,15 @@ def test_what_the_assumptions_exclude_is_run_with_a_warning(tmp_path, capfd, cha
         ({"polynomial": [1.0, 1.0]}, "polynomial: found [1.0, 1.0], whose mean"),
         ({"polynomial": [2.0]}, "polynomial: found [2.0]"),
         ({"polynomial": []}, "polynomial: found []"),
-        ({"runs": 0}, "runs: found 0; allowed: a whole number >= 1"),
-        ({"steps": 0}, "steps: found 0"),
-        ({"n_test": 0}, "n_test: found 0"),
-        ({"delta": 0.0}, "delta: found 0.0"),
-        ({"points": [{**BASE, "epsilon": 0.0}]}, "epsilon: found 0.0"),
+        ({"runs": 0}, "--spec: runs: found 0; allowed: Input should be greater than or equal to 1"),
+        ({"steps": 0}, "--spec: steps: found 0"),
+        ({"n_test": 0}, "--spec: n_test: found 0"),
+        ({"delta": 0.0}, "--spec: delta: found 0.0"),
+        ({"points": [{**BASE, "epsilon": 0.0}]}, "--spec: points.0.epsilon: found 0.0"),
         ({"points": [{**BASE, "n": 5}]}, "n: found 5; allowed: a whole number > d = 5"),
-        ({"points": [{**BASE, "n": 0}]}, "n: found 0"),
-        ({"points": [{**BASE, "p": 0}]}, "p: found 0"),
-        ({"sharing": "both"}, "sharing: found 'both'; allowed: one of split, shared"),
+        ({"points": [{**BASE, "n": 0}]}, "--spec: points.0.n: found 0"),
+        ({"points": [{**BASE, "p": 0}]}, "--spec: points.0.p: found 0"),
+        ({"sharing": "both"}, "--spec: sharing: found 'both'"),
         ({"kind": "training"}, "kind: found 'training'; allowed: one of simulation"),
     ],
 )
@@ -233,8 +232,7 @@ def test_bad_settings_are_refused_by_name_before_any_noise(tmp_path, changes, wo
 
 def test_a_job_runs_from_the_command_line_without_torch(tmp_path):
     code = (
-        "import sys; from dpatlas.experiments import feature_learning; "
-        "feature_learning.main(sys.argv[1:]); "
+        "import sys; from dpatlas.jobs.run import main; main(sys.argv[1:]); "
         "assert not {'torch', 'sklearn', 'matplotlib'} & set(sys.modules)"
     )
     folders = ("--record", tmp_path / "record.json", "--checkpoints", tmp_path / "checkpoints")
@@ -242,5 +240,5 @@ def test_a_job_runs_from_the_command_line_without_torch(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = (tmp_path / "record.json").read_bytes()
-    assert set(json.loads(found)["versions"]) >= set(feature_learning.PACKAGES)
+    assert set(json.loads(found)["versions"]) >= set(feature_simulation.KIND.packages)
     assert found == run(spec_of(), tmp_path / "here")

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 import small_jobs
@@ -8,18 +6,39 @@ from small_jobs import Killed, killed_at
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.seeds import Noise
+from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.data.prepared import load
 from dpatlas.errors import InputError, run_command
 from dpatlas.jobs import job as job_module
+from dpatlas.jobs.run import main
 from dpatlas.models.mlp import initial_weights
-from dpatlas.papers.kl_privacy.jobs import dispatch as kl_privacy
 from dpatlas.papers.kl_privacy.jobs import linearized as kl_linearized
 from dpatlas.papers.kl_privacy.jobs import training as kl_training
+from dpatlas.papers.kl_privacy.records import training
+from dpatlas.records import read_record
+
+COMMON = {name: small_jobs.KL[name] for name in ("key", "seed", "noise_source", "data")}
 
 
 def run_main(spec, data_folder, folder):
-    return small_jobs.run_main(kl_privacy.main, spec, data_folder / "manifest.json", folder)
+    return small_jobs.run_main(main, spec, data_folder / "manifest.json", folder)
+
+
+def metrics_of(spec, data_folder, folder):
+    return read_record(run_main(spec, data_folder, folder)).metrics
+
+
+def linearized_spec(**changes):
+    fields = {"init": "he", "depths": [2, 3], "width": 64, "n_train": 8, "epsilon": 1.0}
+    steps = {"runs": 6, "min_steps": 50}
+    return Spec.of({**COMMON, "kind": "linearized", **fields, **steps, **changes}, "small")
+
+
+def constants_spec():
+    sizes = {"depths": [2, 3], "width": 12, "outputs": 2, "draws": 600}
+    inits = ["lecun", "xavier"]
+    return Spec.of({**COMMON, "kind": "constants", "inits": inits, **sizes}, "small")
 
 
 def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(
@@ -69,7 +88,9 @@ def test_a_stranger_s_checkpoint_is_ignored(training_spec, data_folder, tmp_path
     assert run_main(spec, data_folder, folder).read_bytes() == alone
 
 
-def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(training_spec, data_folder):
+def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(
+    training_spec, data_folder, tmp_path
+):
     """The recorded curve against a plain loop with autograd gradients of every neighbour."""
     spec = training_spec(runs=2, steps=4, width=4)
     data = load(data_folder)
@@ -106,29 +127,25 @@ def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(training_spec, d
             flat = (flat + np.sqrt(2 * eta) * sigma * torch.from_numpy(draws)).float()
             parts = flat.split([weight.numel() for weight in weights])
             weights = [p.view_as(w) for p, w in zip(parts, weights, strict=True)]
-    job = job_module.Job(
-        spec, data, "cpu", Checkpoints(data_folder / "none", {}), job_module.Stopwatch()
-    )
-    curve = kl_privacy.run(job)["metrics"]["kl"]
-    assert np.allclose(curve["worst"], expected.mean(0).max(1), rtol=2e-4)
-    assert np.allclose(curve["run_max"], expected.max(2).T, rtol=2e-4)
-    assert np.allclose(curve["mean"], expected.mean(0).mean(1), rtol=2e-4)
+    curve = metrics_of(spec, data_folder, tmp_path).kl
+    assert np.allclose(curve.worst, expected.mean(0).max(1), rtol=2e-4)
+    assert np.allclose(curve.run_max, expected.max(2).T, rtol=2e-4)
+    assert np.allclose(curve.mean, expected.mean(0).mean(1), rtol=2e-4)
 
 
 def test_a_diverged_run_is_named_and_never_averaged(training_spec, data_folder, tmp_path):
     spec = training_spec(lr=1e30, steps=40, init="ntk", depth=2)
-    record = json.loads(run_main(spec, data_folder, tmp_path).read_text())
-    diverged = record["metrics"]["diverged"]
-    assert all(step is not None for step in diverged)
-    assert record["metrics"]["kl"] is None
-    assert record["metrics"]["runs_used"] == 0
+    metrics = metrics_of(spec, data_folder, tmp_path)
+    assert all(step is not None for step in metrics.diverged)
+    assert metrics.kl is None
+    assert metrics.runs_used == 0
 
 
 def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec, data_folder):
-    fields = training_spec().fields
+    fields = training.Spec.model_validate(training_spec().fields)
     data = kl_training.TrainingData.of(load(data_folder), "cpu")
     draws = np.random.default_rng(0)
-    steps, records = fields["steps"], len(data.x)
+    steps, records = fields.steps, len(data.x)
     probe = {"probe_change": np.zeros(4), "probe_distance": np.ones(4)}
     results = [
         {
@@ -140,35 +157,27 @@ def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec, dat
         for _ in range(3)
     ]
     results[1]["kl"][5:] = np.nan
-    metrics = kl_training._summary(fields, data, results)
-    assert metrics["diverged"] == [None, 6, None]
-    assert metrics["runs_used"] == 2
+    metrics = kl_training.summary(fields, data, results)
+    assert metrics.diverged == [None, 6, None]
+    assert metrics.runs_used == 2
     kept = np.stack([results[0]["kl"], results[2]["kl"]]).mean(0).max(1)
-    assert np.allclose(metrics["kl"]["worst"], kept)
+    assert np.allclose(metrics.kl.worst, kept)
 
 
 def test_the_bootstrap_interval_holds_the_worst_case_curve(training_spec, data_folder, tmp_path):
-    record = json.loads(run_main(training_spec(), data_folder, tmp_path).read_text())
-    kl = record["metrics"]["kl"]
-    low, worst, high = (np.array(kl[name]) for name in ("low", "worst", "high"))
+    kl = metrics_of(training_spec(), data_folder, tmp_path).kl
+    low, worst, high = (np.array(curve) for curve in (kl.low, kl.worst, kl.high))
     assert (low <= worst + 1e-12).all() and (low < high).all()
     # Resampling a maximum of means is biased upwards, so the curve may sit low in its interval.
     assert (worst <= high).all()
 
 
-def test_the_linearised_network_meets_its_kl_budget_in_the_mean(
-    training_spec, data_folder, tmp_path
-):
-    spec = training_spec(
-        kind="linearized", depths=[2, 3], width=64, n_train=8, epsilon=1.0, runs=6, min_steps=50
-    )
-    record = json.loads(run_main(spec, data_folder, tmp_path).read_text())
-    for row in record["metrics"]["depths"]:
-        assert row["kl_bound"][-1] == pytest.approx(1.0)
-        final = np.mean(row["kl_worst_runs"][-1])
-        assert final > 0
-        assert np.isfinite(row["excess_risk_runs"]).all()
-        assert row["shown_steps"][-1] == row["steps"] >= 50
+def test_the_linearised_network_meets_its_kl_budget_in_the_mean(data_folder, tmp_path):
+    for row in metrics_of(linearized_spec(), data_folder, tmp_path).depths:
+        assert row.kl_bound[-1] == pytest.approx(1.0)
+        assert np.mean(row.kl_worst_runs[-1]) > 0
+        assert np.isfinite(row.excess_risk_runs).all()
+        assert row.shown_steps[-1] == row.steps >= 50
 
 
 def test_linearised_training_without_noise_is_gradient_descent_on_the_linearised_loss():
@@ -182,7 +191,7 @@ def test_linearised_training_without_noise_is_gradient_descent_on_the_linearised
         0.3,
         7,
     )
-    outcome = kl_linearized._langevin(
+    trained = kl_linearized.langevin(
         start, features @ features.T, sign, n, eta, 1e-30, steps, lambda step: np.zeros(6)
     )
     w = np.zeros(9)
@@ -197,40 +206,33 @@ def test_linearised_training_without_noise_is_gradient_descent_on_the_linearised
             other = (g[:n].sum(0) - g[i]) / (n - 1) if i < n else (g[:n].sum(0) + g[i]) / (n + 1)
             kl[i] += eta * ((mean - other) ** 2).sum() / (4 * 1e-30)
         w -= eta * mean
-    assert np.allclose(outcome["kl"][-1], kl, rtol=1e-9)
-    assert outcome["excess"] == pytest.approx(np.logaddexp(0, -sign[:n] * average).mean())
+    assert np.allclose(trained.kl[-1], kl, rtol=1e-9)
+    assert trained.excess_risk == pytest.approx(np.logaddexp(0, -sign[:n] * average).mean())
 
 
-def test_the_monte_carlo_check_of_b_agrees_with_eq_7(training_spec, data_folder, tmp_path):
-    spec = training_spec(
-        kind="constants", inits=["lecun", "xavier"], width=12, outputs=2, draws=600, depths=[2, 3]
-    )
-    record = json.loads(run_main(spec, data_folder, tmp_path).read_text())
-    for row in record["metrics"]["rows"]:
-        assert abs(row["mean"] - row["B"]) < 5 * row["standard_error"]
+def test_the_monte_carlo_check_of_b_agrees_with_eq_7(data_folder, tmp_path):
+    for row in metrics_of(constants_spec(), data_folder, tmp_path).rows:
+        assert abs(row.mean - row.B) < 5 * row.standard_error
 
 
 @pytest.mark.parametrize(
-    ("changes", "word"),
+    ("spec", "words"),
     [
-        ({"kind": "other"}, "kind"),
-        ({"kind": "linearized", "n_train": 99, "depths": [2]}, "n_train"),
+        (Spec.of({**small_jobs.KL, "kind": "other"}, "small"), "one of training"),
+        (Spec.of({**small_jobs.KL, "lr": 0.0}, "small"), "--spec: lr: found 0.0"),
+        (Spec.of({**small_jobs.KL, "depths": [2]}, "small"), "--spec: depths: found"),
+        (linearized_spec(n_train=99), "n_train: found 99; allowed: at most 12 records"),
     ],
 )
-def test_a_spec_that_cannot_run_is_refused_in_one_line(
-    training_spec, data_folder, tmp_path, changes, word
-):
-    spec = training_spec(**changes)
-    with pytest.raises(InputError, match=word):
+def test_a_spec_that_cannot_run_is_refused_in_one_line(spec, words, data_folder, tmp_path):
+    with pytest.raises(InputError, match=words):
         run_main(spec, data_folder, tmp_path)
     assert not (tmp_path / "record.json").exists()
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 @pytest.mark.parametrize("depth", [2, 3])
-def test_records_with_a_singular_ntk_matrix_are_refused_in_one_line(
-    training_spec, tmp_path, capsys, depth, scale
-):
+def test_records_with_a_singular_ntk_matrix_are_refused_in_one_line(tmp_path, capsys, depth, scale):
     """Contradicting labels on one record, or on its multiple, have no solution."""
     draws = np.random.default_rng(3)
     x = draws.standard_normal((6, 6)).astype(np.float32)
@@ -242,11 +244,9 @@ def test_records_with_a_singular_ntk_matrix_are_refused_in_one_line(
         "y_add": np.zeros(6, int),
     }
     prepared.save(tmp_path / "data", arrays, {"name": "small"})
-    spec = training_spec(
-        kind="linearized", depths=[depth], width=9, n_train=6, epsilon=1.0, runs=2, min_steps=5
-    )
+    spec = linearized_spec(depths=[depth], width=9, n_train=6, runs=2, min_steps=5)
     manifest = tmp_path / "data/manifest.json"
-    assert run_command(kl_privacy.main, small_jobs.arguments(spec, manifest, tmp_path)) == 2
+    assert run_command(main, small_jobs.arguments(spec, manifest, tmp_path)) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "dpatlas:" in line]
     assert line.startswith("dpatlas: kl_privacy.data: found 6 records whose NTK matrix is singular")
     assert not (tmp_path / "record.json").exists()
@@ -262,8 +262,8 @@ def test_the_lazy_training_distance_solves_for_the_outputs_of_the_lemma():
     sign = np.array([1.0, -1, 1, 1, -1])
     target = 2 * np.log(5) * sign - 0.3
     step = np.linalg.pinv(jacobian) @ target
-    found = kl_linearized.lazy_training_distance(np.full(5, 0.3), jacobian @ jacobian.T, sign)
-    assert found == pytest.approx(step @ step, rel=1e-9)
+    distance = kl_linearized.lazy_training_distance(np.full(5, 0.3), jacobian @ jacobian.T, sign)
+    assert distance == pytest.approx(step @ step, rel=1e-9)
 
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):

@@ -17,8 +17,8 @@ from lpfft_small import (
     what_jobs_are_given,  # noqa: F401
 )
 
+from dpatlas.core.facts import MAX_RUNS_PER_SETTING
 from dpatlas.data import prepared
-from dpatlas.jobs.search import MOST
 from dpatlas.models import backbone
 from dpatlas.papers.lp_fft.jobs import strategies as lpfft_strategies
 from dpatlas.papers.lp_fft.jobs.networks import Networks
@@ -54,8 +54,8 @@ def whole(given, tmp_path_factory):
 
 def place(training):
     """(arm, 0 for a reported run or 1 + setting, run) of a training."""
-    rest, number = divmod(training.repetition, MOST)
-    return (*divmod(rest, MOST), number)
+    rest, number = divmod(training.repetition, MAX_RUNS_PER_SETTING)
+    return (*divmod(rest, MAX_RUNS_PER_SETTING), number)
 
 
 def test_every_strategy_has_its_arms_and_shares_of_0_and_1_add_none(whole):

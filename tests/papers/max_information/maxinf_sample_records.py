@@ -1,16 +1,21 @@
-"""Small records of max_information, with the fields that its experiments write.
+"""Small records of max_information as JSON, to be changed; `typed` reads them as jobs' are read.
 
 Coefficients and kappas are those of the bounds, simulated moments are exact, risks are made up.
 """
 
+import copy
+import functools
 import math
 from itertools import product
 
 import numpy as np
-from figure_samples import bare_record
+from figure_samples import as_json, in_style, maker, names_of, sample_record
 from scipy.special import logsumexp
 from scipy.stats import binom
 
+from dpatlas.core.files import read_json
+from dpatlas.core.specs import Spec
+from dpatlas.jobs.run import main
 from dpatlas.papers.max_information.formulas.certificates import certificate as bound_without_draws
 from dpatlas.papers.max_information.formulas.certificates import (
     certificate_monte_carlo,
@@ -31,8 +36,17 @@ from dpatlas.papers.max_information.formulas.mechanisms import (
 )
 from dpatlas.papers.max_information.formulas.universe import certificate_universe, setting_weight
 from dpatlas.papers.max_information.looks import label_of
+from dpatlas.papers.max_information.records import (
+    agreement,
+    certificates,
+    coefficients,
+    kappa,
+    simulation,
+)
+from dpatlas.papers.max_information.records.certified import Looks
+from dpatlas.records import parse_record
 
-KEY = "max_information"
+KEYS = {"key": "max_information", "seed": 0, "noise_source": "keyed"}
 BASE = {"n": 50_000, "m": 5000, "zeta": 0.01, "sigma": 1.0, "E": 1, "delta": 0.05}
 AXES = {
     "n": [5000, 20_000, 100_000, 500_000],
@@ -51,10 +65,57 @@ TAUS = (0.03, 0.06)
 UNION = {"K1": 4, "K2": 2, "delta": 0.05, "delta_mc": 0.0125, "beta": 0.025}
 LOOKS = {"number": 1, "registered": True, "others": []}
 N_TRAIN, N_TEST, DRAWS = 6000, 500, 20_000
+LABEL = label_of(Looks.model_validate(LOOKS))
+SIZES = {
+    **{"n_train": N_TRAIN, "n_test": N_TEST, "inputs": 64, "classes": 10, "parameters": 7510},
+    **{"T": N_TRAIN // 500, "kappa_level": UNION["beta"] / UNION["K1"], "tau_is": "deviation"},
+    **{"holds_together": "the certificates of one kind of prior", **LABEL},
+}
+FIELDS = {
+    "model": "mlp",
+    "options": {"widths": [100]},
+    "objective": "fquad",
+    "training": {"lr": 0.1},
+    "grid": {
+        **{"zetas": [0.01], "lrs": [20.0], "epochs": [1, 5], "taus": list(TAUS)},
+        **{"m": 500, "sigma": 1.0},
+    },
+    **UNION,
+    "looks": LOOKS,
+    "draws": DRAWS,
+}
 
 
-def coefficients_record(alphas=(0.5, 1.0, 2.0, 3.0), points=7):
-    betas = np.geomspace(1e-6, 0.5, points)
+FIGURES, TABLES = (names_of("max_information", kind) for kind in ("figure", "table"))
+
+
+def written(kind, metrics, slug=None, **fields):
+    """What `record.json` holds of a record of a kind, a module of `records`."""
+    name = kind.__name__.rpartition(".")[2]
+    spec = kind.Spec.model_validate({**KEYS, "kind": name, **fields})
+    return as_json(sample_record(spec, kind.Metrics.model_validate(metrics), slug))
+
+
+def typed(records):
+    """The records as figures and claims take them."""
+    return [parse_record(record, record["id"]) for record in records]
+
+
+def job_record(folder, kind, **fields):
+    """What a job of a kind without data writes under `folder`, as JSON."""
+    spec, path = Spec.of({**KEYS, "kind": kind, **fields}, kind), folder / kind / "record.json"
+    words = ["--record", str(path), "--checkpoints", str(folder / "checkpoints")]
+    main(["--spec", spec.argument, *words])
+    return read_json(path)
+
+
+def show(name, *records):
+    """What a figure or table shows, by default of its sample records."""
+    return in_style(maker(name), typed(records or RECORDS[name]()), {})
+
+
+def coefficients_record(alphas=(0.5, 1.0, 2.0, 3.0), betas=None):
+    betas = np.geomspace(1e-6, 0.5, 7) if betas is None else np.array(betas)
     curves = [
         {
             "alpha": alpha,
@@ -66,7 +127,8 @@ def coefficients_record(alphas=(0.5, 1.0, 2.0, 3.0), points=7):
         }
         for alpha in alphas
     ]
-    return bare_record("coefficients", {"alphas": list(alphas), "curves": curves}, key=KEY)
+    fields = {"alphas": list(alphas), "betas": betas.tolist()}
+    return written(coefficients, {"alphas": list(alphas), "curves": curves}, **fields)
 
 
 def kappa_record(base=BASE, axes=AXES):
@@ -82,7 +144,8 @@ def kappa_record(base=BASE, axes=AXES):
             math.log(4 * math.sqrt(point["n"]) / point["delta"]) / point["n"] for point in points
         ]
         panels.append(panel)
-    return bare_record("kappa", {"base": dict(base), "panels": panels}, key=KEY)
+    axes = {axis: list(values) for axis, values in axes.items()}
+    return written(kappa, {"base": base, "panels": panels}, base=base, axes=axes)
 
 
 def _at(base, axis, value):
@@ -104,7 +167,7 @@ def simulation_record(nus=(0.5, 20.0), ys=(0.02, 0.1, 0.3), m=20, draws=10_000):
     """Sums of m coins, fair and not: the exact moment, and the error of so many draws."""
     heads = np.arange(m + 1)
     rows = []
-    for (law, chance), nu, y in product((("fair", 0.5), ("rare", 0.1)), nus, ys):
+    for (law, chance), nu, y in product((("signs", 0.5), ("rare-signs", 0.1)), nus, ys):
         squares = 4 * (heads - m * chance) ** 2 / m
         moment, second = (
             math.exp(logsumexp(binom.logpmf(heads, m, chance) + k * y * squares)) for k in (1, 2)
@@ -117,55 +180,58 @@ def simulation_record(nus=(0.5, 20.0), ys=(0.02, 0.1, 0.3), m=20, draws=10_000):
                 "tight": math.exp(batch_moment_exponent(y, "minimum")),
             }
         )
-    return bare_record("simulation", {"m": m, "draws": draws, "rows": rows}, key=KEY)
+    fields = {"m": m, "draws": draws, "nus": list(nus), "ys": list(ys)}
+    fields["laws"] = ["signs", "rare-signs"]
+    return written(simulation, {"m": m, "draws": draws, "rows": rows}, **fields)
 
 
-def agreement_record(repetitions=2):
+def agreement_record(repetitions=2, draws=1000):
     rows = [
-        {"what": what, "method": method, "draws": 1000, "errors": errors, "risk": errors / 1000}
-        for what, errors in (("prior", 700), ("posterior", 200))
+        {"what": what, "method": method, "repetition": repetition, "draws": draws}
+        | {"errors": round(risk * draws), "risk": risk}
+        for what, risk in (("prior", 0.7), ("posterior", 0.2))
         for method in ("reparametrisation", "sampling")
-        for _ in range(repetitions)
+        for repetition in range(repetitions)
     ]
-    return bare_record("agreement", {"rows": rows}, key=KEY, data={"name": "digits"})
+    fields = {**FIELDS, "priors": spec_priors(PRIORS[2:3]), "taus": [TAUS[0]], "draws": draws}
+    fields |= {"runs": 1, "repetitions": repetitions, "data": data_of("digits")}
+    metrics = {**SIZES, "form": "optimised", "diverged": None, "rows": rows}
+    return written(agreement, metrics, **fields)
+
+
+def data_of(name):
+    return {"name": name, "n_train": N_TRAIN, "n_add": 0, "n_test": N_TEST}
+
+
+def spec_priors(priors):
+    """Priors of rows as a spec has them."""
+    return [
+        {"kind": prior["prior"]} | {name: prior[name] for name in prior if name != "prior"}
+        for prior in priors
+    ]
 
 
 def certificates_record(name="digits", priors=PRIORS, runs=3, form="optimised", **changes):
     """DP-SGD helps, five epochs more than one; tau 0.06 is better than 0.03."""
-    spec = {
-        "data": {"name": name, "n_train": N_TRAIN, "n_add": 0, "n_test": N_TEST},
-        "model": "mlp",
-        "objective": "fquad",
-        "priors": [
-            {"kind": each["prior"]} | {key: each[key] for key in each if key != "prior"}
-            for each in priors
-        ],
-        "taus": list(TAUS),
-        **UNION,
-        "looks": LOOKS,
-        "form": form,
-        "runs": runs,
-        "draws": DRAWS,
-        **changes,
-    }
     rows = [
-        certificate_row(prior, tau, run, form)
+        certificate_row(tuple(prior.items()), tau, run, form)
         for prior, tau, run in product(priors, TAUS, range(runs))
     ]
-    metrics = {
-        **{"n_train": N_TRAIN, "n_test": N_TEST, "inputs": 64, "classes": 10, "parameters": 7510},
-        "T": N_TRAIN // 500,
-        "form": form,
-        "tau_is": "deviation",
-        "rows": rows,
-    }
-    return bare_record("certificates", metrics, key=KEY, **spec)
+    fields = {**FIELDS, "priors": spec_priors(priors), "taus": list(TAUS), "data": data_of(name)}
+    fields |= {"form": form, "runs": runs, **changes}
+    metrics = {**SIZES, "form": form, "rows": rows, "selected": []}
+    return written(certificates, metrics, f"certificates-{name}", **fields)
 
 
 def certificate_row(prior, tau, run, form):
     """A row whose certificates follow from its risks; infinite kappas are null."""
-    keys = {"zeta": None, "sigma": None, "m": None, "E": None, "lr": None, **prior}
-    private = prior["prior"] == "dp-sgd"
+    return copy.deepcopy(_certificate_row(prior, tau, run, form))
+
+
+@functools.cache
+def _certificate_row(prior, tau, run, form):
+    keys = {"zeta": None, "sigma": None, "m": None, "E": None, "lr": None, **dict(prior)}
+    private = keys["prior"] == "dp-sgd"
     T = N_TRAIN // keys["m"] if keys["m"] else None
     level = UNION["beta"] / UNION["K1"]
     setting = (keys["m"], keys["zeta"], keys["sigma"], T, keys["E"], level)
@@ -190,7 +256,7 @@ def certificate_row(prior, tau, run, form):
     proven = float(kappa_repaired(*setting, moment="minimum")) if private else 0.0
     counted = monte_carlo_risk(risk, DRAWS, UNION["delta_mc"] / 8, "clopper-pearson")
     weight = setting_weight(
-        kind=prior["prior"],
+        kind=keys["prior"],
         **{name: keys[name] for name in ("zeta", "sigma", "m", "E", "lr")},
         **{"model": "mlp", "widths": [100], "normalise": None, "tau": tau, "tau_is": "deviation"},
         **{"n": N_TRAIN, "look": 1, "run": run},
@@ -208,8 +274,11 @@ def certificate_row(prior, tau, run, form):
             "nats": -math.log(weight),
             "kappa": charged if math.isfinite(charged) else None,
         },
-        **label_of(LOOKS),
-        "kappa": {key: each if math.isfinite(each) else None for key, each in kappas.items()},
+        **LABEL,
+        "kappa": {
+            key: each if math.isfinite(each) else None
+            for key, each in {**kappas, "rigorous": proven}.items()
+        },
         "standing": standing(form, keys["E"]) if private else "rigorous",
         **found,
         "certificate_prior": certificate(found["risk_prior"], 0.0, paid, "paper"),

@@ -4,13 +4,12 @@ import json
 
 import numpy as np
 import torch
-from small_jobs import labelled
+from small_jobs import labelled, run_main
 
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
-from dpatlas.jobs.job import execute
+from dpatlas.jobs.run import main
 from dpatlas.models.mean_field import MeanField, flat_values, initial_network
-from dpatlas.papers.max_information.jobs import dispatch as max_information
 from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining
 from dpatlas.papers.max_information.jobs.risk import PairErrors
 from dpatlas.privacy.training import PrivateTraining
@@ -72,17 +71,7 @@ def save_data(folder, **more):
 
 def run(spec, manifest, folder):
     """The record's bytes."""
-    execute(
-        spec,
-        module=max_information.MODULE,
-        packages=("torch",),
-        run=max_information.run,
-        data=manifest,
-        record=folder / "record.json",
-        checkpoints=folder / "checkpoints",
-        device="cpu",
-    )
-    return (folder / "record.json").read_bytes()
+    return run_main(main, spec, manifest, folder).read_bytes()
 
 
 def metrics_of(spec, manifest, folder):

@@ -3,6 +3,8 @@
 import copy
 
 import pytest
+from maxinf_sample_records import certificates_record, typed
+from pydantic import ValidationError
 
 from dpatlas.config.load import load_config, read_config, read_tier, validate
 from dpatlas.core.canonical import canonical_json, sha256
@@ -15,6 +17,8 @@ from dpatlas.papers.max_information.looks import (
     looks_of,
     records_name,
 )
+from dpatlas.papers.max_information.records.certificates import Spec
+from dpatlas.papers.max_information.records.certified import Looks
 from dpatlas.papers.max_information.selection import settings_of
 from dpatlas.papers.max_information.settings import KEY, groups
 
@@ -61,7 +65,7 @@ def test_the_grid_that_was_changed_after_a_look_is_paid_for_with_what_it_was_bef
     found = fields(DIGITS)
     assert (found["K1"], found["K2"]) == (12, 3)
     assert found["taus"] == [0.2, 0.4]
-    label = label_of(found["looks"])
+    label = label_of(Looks.model_validate(found["looks"]))
     assert label["selected_after_a_look"]
     assert label["looks"] == "look 2 at these records; others: digits-1"
     assert "0.4 took the place of 0.1" in REGISTER["digits-1"]["then"]
@@ -71,12 +75,12 @@ def test_records_that_no_look_has_used_carry_no_label():
     found = fields(FONTS)
     assert records_name(FONTS["data"]) != records_name(REGISTER["fonts-2"]["set"]["data"])
     assert (found["K1"], found["K2"]) == (6, 2)
-    assert label_of(found["looks"]) == {
+    assert label_of(Looks.model_validate(found["looks"])) == {
         "selected_after_a_look": False,
         "looks": "look 1 at these records, and the only one",
     }
     again = {**FONTS, "data": {**FONTS["data"], "selection": 0}}
-    assert label_of(fields(again)["looks"])["selected_after_a_look"]
+    assert label_of(Looks.model_validate(fields(again)["looks"]))["selected_after_a_look"]
 
 
 def test_another_selection_is_new_records_for_generated_sets_alone():
@@ -109,7 +113,7 @@ def test_a_set_that_was_changed_is_the_next_look(chosen):
     looks = fields(chosen)["looks"]
     assert (looks["number"], looks["registered"]) == (3, False)
     assert [other["look"] for other in looks["others"]] == ["digits-1", "digits-2"]
-    assert "not in the register" in label_of(looks)["looks"]
+    assert "not in the register" in label_of(Looks.model_validate(looks))["looks"]
 
 
 def test_another_base_seed_is_another_look_and_jobs_of_another_size_are_none():
@@ -145,14 +149,16 @@ def test_a_config_of_ones_own_adds_to_the_register_and_takes_nothing_away(tmp_pa
 def test_a_register_that_is_not_paid_is_refused(K1, K2, complaint):
     spec = {**fields(DIGITS), "K1": K1, "K2": K2}
     with pytest.raises(InputError, match=complaint):
-        check_paid(spec, [TUPLE], [0.4])
+        check_paid(Spec.model_validate(spec), [TUPLE], [0.4])
+    record = certificates_record(runs=1)
     names = dict(zip(("zeta", "sigma", "m", "E", "lr"), TUPLE, strict=True))
-    row = {**names, "prior": "dp-sgd", "tau": 0.4, "run": 0}
+    row = record["metrics"]["rows"][0] | names | {"prior": "dp-sgd", "tau": 0.4, "run": 0}
+    record["spec"], record["metrics"]["rows"] = spec, [row]
     with pytest.raises(InputError, match=complaint):
-        settings_of([{"id": "a", "spec": spec, "metrics": {"rows": [row]}}])
+        settings_of(typed([record]))
 
 
 def test_a_certificate_without_a_register_is_refused():
     spec = {name: value for name, value in fields(DIGITS).items() if name != "looks"}
-    with pytest.raises(InputError, match="looks: found nothing"):
-        check_paid(spec, [TUPLE], [0.2])
+    with pytest.raises(ValidationError, match="looks"):
+        Spec.model_validate(spec)

@@ -1,26 +1,32 @@
 """Which prior is selected, and among which the selection is allowed."""
 
 import pytest
+from maxinf_sample_records import PRIORS, certificates_record, spec_priors, typed
 
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.selection import RIGOROUS, settings_of
 
+TWO = spec_priors(PRIORS[:2])
+
 
 def row(prior="dp-sgd", run=0, bound=0.5, tau=0.05, proven=0.5, **keys):
+    """A row of the samples with another prior, run and tau, and made-up certificates."""
     tuples = {"zeta": 0.01, "sigma": 1.0, "m": 100, "E": 1, "lr": 5.0}
     if prior == "independent":
         tuples = dict.fromkeys(tuples)
-    return {**tuples, **keys, "prior": prior, "run": run, "tau": tau} | {
-        "certificate_posterior": bound,
-        "certificate_rigorous": proven,
-    }
+    changes = {**tuples, **keys, "prior": prior, "run": run, "tau": tau}
+    changes |= {"certificate_posterior": bound, "certificate_rigorous": proven}
+    return certificates_record(runs=1)["metrics"]["rows"][0] | changes
 
 
 def record(*rows, name="a", **fields):
-    looks = {"number": 1, "registered": True, "others": []}
-    budget = {"K1": 2, "K2": 1, "beta": 0.025, "looks": looks}
-    spec = {"kind": "certificates", "priors": name, **budget, **fields}
-    return {"id": name, "spec": spec, "metrics": {"rows": list(rows)}}
+    content = certificates_record(**{"K1": 2, "K2": 1, **fields})
+    content["id"] = name
+    content["metrics"]["rows"] = list(rows)
+    # Records of a setting differ in their priors alone.
+    content["spec"]["priors"] = [{"kind": "independent"}] if name == "a" else TWO
+    (read,) = typed([content])
+    return read
 
 
 def test_every_run_selects_its_own_least_certificate_of_a_kind():
@@ -29,7 +35,7 @@ def test_every_run_selects_its_own_least_certificate_of_a_kind():
         *(row(run=0, bound=0.35, E=5), row("independent", run=0, bound=0.1)),
     ]
     (setting,) = settings_of([record(*rows)])
-    chosen = [(each["run"], each["E"]) for each in setting.selected("dp-sgd")]
+    chosen = [(each.run, each.E) for each in setting.selected("dp-sgd")]
     assert chosen == [(0, 1), (1, 5)]
     assert setting.selected("noise-only") == []
     assert setting.kinds == ["independent", "dp-sgd"]
@@ -38,20 +44,20 @@ def test_every_run_selects_its_own_least_certificate_of_a_kind():
 
 def test_of_equal_certificates_the_first_is_selected():
     (setting,) = settings_of([record(row(lr=5.0), row(lr=20.0))])
-    assert setting.selected("dp-sgd")[0]["lr"] == 5.0
+    assert setting.selected("dp-sgd")[0].lr == 5.0
 
 
 def test_another_certificate_may_select_another_prior():
     (setting,) = settings_of([record(row(bound=0.4), row(bound=0.3, E=5, proven=0.9))])
-    assert setting.selected("dp-sgd")[0]["E"] == 5
-    assert setting.selected("dp-sgd", RIGOROUS)[0]["E"] == 1
+    assert setting.selected("dp-sgd")[0].E == 5
+    assert setting.selected("dp-sgd", RIGOROUS)[0].E == 1
 
 
 def test_records_that_differ_in_priors_alone_are_one_setting():
     pair = [record(row(bound=0.4)), record(row(bound=0.3, E=5), name="b")]
     (setting,) = settings_of(pair)
     assert setting.ids == ["a", "b"]
-    assert setting.selected("dp-sgd")[0]["E"] == 5
+    assert setting.selected("dp-sgd")[0].E == 5
     assert len(settings_of([pair[0], record(row(), name="b", seed=1)])) == 2
 
 

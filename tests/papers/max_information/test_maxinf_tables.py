@@ -5,20 +5,23 @@ import math
 
 import numpy as np
 import pytest
-from dpatlas.papers.max_information.figures.dispatch import TABLES
 from figure_samples import csv_rows
 from maxinf_sample_records import (
     PRIORS,
+    TABLES,
     TAUS,
     agreement_record,
     certificates_record,
     coefficients_record,
+    typed,
 )
+from maxinf_sample_records import show as show_records
 
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.formulas.certificates import certificate
 from dpatlas.papers.max_information.formulas.published import PAPER_GRID, TABLE_1
 from dpatlas.papers.max_information.looks import label_of
+from dpatlas.papers.max_information.records.certified import Looks
 from dpatlas.papers.max_information.selection import PAID, UNIVERSE, settings_of
 from dpatlas.show.output import table_files
 from dpatlas.show.panels import select
@@ -27,7 +30,7 @@ ONE_EPOCH, FIVE_EPOCHS = PRIORS[2], PRIORS[3]
 
 
 def show(name, *records):
-    return TABLES[name](list(records) or [certificates_record()], {})
+    return show_records(name, *(records or [certificates_record()]))
 
 
 def text_of(name, shown, kind="md"):
@@ -65,15 +68,15 @@ class TestSelected:
         assert [row["prior"] for row in rows] == ["independent", "noise-only", "dp-sgd"]
         private = rows[-1]
         assert private["selected"] == "zeta 0.01, sigma 1, m 500, E 5, lr 20, tau 0.06"
-        (setting,) = settings_of([record])
+        (setting,) = settings_of(typed([record]))
         chosen = setting.selected("dp-sgd")
-        assert [row["run"] for row in chosen] == [0, 1, 2]
+        assert [row.run for row in chosen] == [0, 1, 2]
         for name in ("risk_prior", "kl", "certificate_posterior", "certificate_tight"):
-            values = [row[name] for row in chosen]
+            values = [getattr(row, name) for row in chosen]
             assert private[f"{name}_mean"] == pytest.approx(np.mean(values))
             assert private[f"{name}_std"] == pytest.approx(np.std(values, ddof=1))
-        least = min(row["certificate_posterior"] for row in setting.of_kind("dp-sgd"))
-        assert min(row["certificate_posterior"] for row in chosen) == least
+        least = min(row.certificate_posterior for row in setting.of_kind("dp-sgd"))
+        assert min(row.certificate_posterior for row in chosen) == least
 
     def test_a_kappa_that_is_the_same_in_all_runs_has_no_deviation(self):
         *_, private = ours()
@@ -139,10 +142,10 @@ class TestSelected:
                 row["diverged"] = 12
         row = ours(record)[0]
         assert (row["diverged_runs"], row["covered_runs"], row["runs_used"]) == (1, 3, 3)
-        (setting,) = settings_of([record])
-        left = [each for each in setting.selected("independent") if each["run"] != 1]
-        assert row["kl_mean"] == np.mean([each["kl"] for each in left])
-        bounds = [each["certificate_posterior"] for each in left]
+        (setting,) = settings_of(typed([record]))
+        left = [each for each in setting.selected("independent") if each.run != 1]
+        assert row["kl_mean"] == np.mean([each.kl for each in left])
+        bounds = [each.certificate_posterior for each in left]
         assert row["certificate_posterior_mean"] == pytest.approx((sum(bounds) + 1) / 3)
         shown = show("maxinf_grid", record)
         assert "3 of 3, 1 diverged" in text_of("maxinf_grid", shown)
@@ -231,7 +234,7 @@ class TestSelected:
         looks = {"number": 2, "registered": True, "others": [other]}
         record = certificates_record(looks=looks)
         for row in record["metrics"]["rows"]:
-            row |= label_of(looks)
+            row |= label_of(Looks.model_validate(looks))
         for name in TABLES:
             for shown, label in ((show(name), False), (show(name, record), True)):
                 rows = [row for row in shown.rows if row.get("part", "ours") == "ours"]

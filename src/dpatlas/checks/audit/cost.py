@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dpatlas.checks.audit.settings import RUNS
+from dpatlas.checks.audit.mechanisms import MECHANISMS
 from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, JobCost, Size, Work
 from dpatlas.cost.training import (
     ATTACKED_UPDATES,
@@ -21,8 +21,8 @@ from dpatlas.cost.training import (
 
 def mechanism(fields: Mapping[str, Any], size: Size) -> Work:
     """Runs of a few updates of a tiny model, each update attacked; the guaranteed profile."""
-    langevin = fields["mechanism"] in RUNS
-    visits = VISITS_PER_LANGEVIN if langevin else ATTACKED_UPDATES * VISITS_PER_ATTACK
+    cheap = MECHANISMS[fields["mechanism"]].runs > 1
+    visits = VISITS_PER_LANGEVIN if cheap else ATTACKED_UPDATES * VISITS_PER_ATTACK
     counts = {
         "steps": 2 * fields["runs"] * visits,
         "accountings": PROFILE_POINTS,

@@ -4,10 +4,11 @@ No paper: it checks the code that the papers stand on.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import model_validator
 
+from dpatlas.checks.audit.mechanisms import MECHANISMS
 from dpatlas.config.model import Model, Once, setting
 from dpatlas.config.root import General
 from dpatlas.config.types import (
@@ -28,40 +29,7 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
 KEY = "audit"
-Mechanism = Literal[
-    "dp-sgd-poisson",
-    "dp-sgd-fixed-size",
-    "dp-sgd-shuffled",
-    "dp-sgd-cyclic",
-    "dp-sgd-full-batch",
-    "logistic-poisson",
-    "logistic-full-batch",
-    "lp-then-fft",
-    "linear-positions-offset",
-    "convolution-offset",
-    "convolution-views",
-    "convolution-large",
-    "transformer-adam",
-    "transformer-lora",
-    "dp-sgld",
-    "dp-sgld-full-batch",
-    "repaired-dp-sgld-cyclic",
-    "feature-matrix",
-    "feature-direction",
-    "feature-second-layer",
-]
-MECHANISMS: tuple[str, ...] = get_args(Mechanism)
-# Runs for each one that the config asks for. A step of Langevin SGD costs a tenth of the others',
-# and 600 runs are too few to see that the claim on dp-sgld fails: it takes 2400. Means of clipped
-# vectors cost next to nothing.
-RUNS = {
-    "feature-matrix": 10,
-    "feature-direction": 10,
-    "feature-second-layer": 10,
-    "dp-sgld": 6,
-    "dp-sgld-full-batch": 2,
-    "repaired-dp-sgld-cyclic": 2,
-}
+Mechanism = Literal[tuple(MECHANISMS)]  # type: ignore[valid-type]
 # Of a `training` spec, what a command line may change and a config does not say.
 DEFAULTS: Mapping[str, Any] = {
     "relation": "add_remove",
@@ -181,7 +149,7 @@ def mechanism_spec(
     level: float,
     verdict_level: float,
 ) -> Spec:
-    """The attack on one mechanism: `runs` runs on each neighbour, times its factor in `RUNS`.
+    """The attack on one mechanism: `runs` runs on each neighbour, times what its entry says.
 
     seeds: `seed`, the base of the seeds, and `noise_source`.
     """
@@ -190,7 +158,7 @@ def mechanism_spec(
         "kind": "mechanism",
         **seeds,
         "mechanism": name,
-        "runs": runs * RUNS.get(name, 1),
+        "runs": runs * MECHANISMS[name].runs,
         "delta": delta,
         "level": level,
         "verdict_level": verdict_level,

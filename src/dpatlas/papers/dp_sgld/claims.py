@@ -7,15 +7,18 @@ are compared in pairs.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dpatlas.core.statistics import Comparison, difference_estimate
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
-from dpatlas.papers.dp_sgld import claims_exact as claims_dp_sgld_exact
+from dpatlas.papers.dp_sgld import claims_exact
 from dpatlas.papers.dp_sgld.formulas.theorems import SCHEDULES
+from dpatlas.papers.dp_sgld.records.accuracy import Metrics, Spec
+from dpatlas.papers.dp_sgld.records.trained import ArmRow
+from dpatlas.records import Record
 
-Record = Mapping[str, Any]
+Compared = Record[Spec, Metrics]
 # DP-SGD that accounts for add_remove stands in the rows once, for both counts of DP-SGLD's K.
 DP_SGD_UNDER = {"published": "published", "theorem": "published", "guaranteed": "guaranteed"}
 
@@ -82,11 +85,12 @@ def gains_from_more_layers(
     for record in records.group(group):
         arms = _arms(record, method=method, epsilon=epsilon)
         if len(arms) < 2:
-            raise NotRun(f"{record['id']} trains one choice of layers; the claim needs two")
-        arms = sorted(arms, key=lambda arm: arm["trained_parameters"])
-        label = f"{method}, {arms[-1]['unfreeze']} trained, less {arms[0]['unfreeze']} alone"
-        limits = {"above": above, "below": below}
-        comparisons.append(_difference(record, arms[-1], arms[0], label, paired=True, **limits))
+            raise NotRun(f"{record.id} trains one choice of layers; the claim needs two")
+        arms = sorted(arms, key=lambda arm: arm.trained_parameters)
+        label = f"{method}, {arms[-1].unfreeze} trained, less {arms[0].unfreeze} alone"
+        comparisons.append(
+            _difference(record, arms[-1], arms[0], label, paired=True, above=above, below=below)
+        )
     return Evidence([comparisons])
 
 
@@ -99,59 +103,63 @@ def beats_after_long_training(
     """
     comparisons = []
     for record in records.group(group):
-        steps = max(row["steps"] for row in record["metrics"]["rows"])
+        steps = max(arm.steps for arm in record.metrics.rows)
         keys = {"comparison": "guaranteed", "epsilon": epsilon, "steps": steps}
-        arms = [_arm(record, method=method, **keys) for method in ("repaired-full", "dp-sgd")]
+        repaired, opponent = (
+            _arm(record, method=method, **keys) for method in ("repaired-full", "dp-sgd")
+        )
         label = f"repaired DP-SGLD less DP-SGD after {steps} steps"
-        comparisons.append(_difference(record, *arms, label, above=above))
+        comparisons.append(_difference(record, repaired, opponent, label, above=above))
     return Evidence([comparisons])
 
 
 ACCURACY = (beats, near_no_dp, gains_from_more_layers, beats_after_long_training)
 TESTS: dict[str, Callable[..., Evidence]] = {
     **{test.__name__: test for test in ACCURACY},
-    **claims_dp_sgld_exact.TESTS,
+    **claims_exact.TESTS,
 }
 
 
-def _with_schedule(records: PaperRecords, group: str, schedule: str) -> list[Record]:
-    found = [
-        record
-        for record in records.group(group)
-        if record["spec"]["schedule"] in (schedule, "both")
+def _with_schedule(records: PaperRecords, group: str, schedule: str) -> list[Compared]:
+    having = [
+        record for record in records.group(group) if record.spec.schedule in (schedule, "both")
     ]
-    if not found:
+    if not having:
         raise NotRun(f"group {group} has no {schedule} steps")
-    return found
+    return having
 
 
-def _langevin(record: Record, schedule: str, comparison: str, epsilon: float) -> Record:
+def _langevin(record: Compared, schedule: str, comparison: str, epsilon: float) -> ArmRow:
     keys = {"schedule": schedule, "comparison": comparison, "epsilon": epsilon}
     return _arm(record, method="dp-sgld", **keys)
 
 
-def _arm(record: Record, **keys: Any) -> Record:
+def _arm(record: Record[Any, Any], **keys: Any) -> ArmRow:
     return _arms(record, **keys)[0]
 
 
-def _arms(record: Record, **keys: Any) -> Sequence[Record]:
+def _arms(record: Record[Any, Any], **keys: Any) -> Sequence[Any]:
     """Rows of a record that agree with `keys`; NotRun if there is none."""
-    rows = record["metrics"]["rows"]
-    found = [row for row in rows if all(row[name] == value for name, value in keys.items())]
-    if not found:
+    arms = [
+        arm
+        for arm in record.metrics.rows
+        if all(getattr(arm, name) == value for name, value in keys.items())
+    ]
+    if not arms:
         wanted = ", ".join(f"{name} {value}" for name, value in keys.items())
-        raise NotRun(f"{record['id']} has no row with {wanted}")
-    return found
+        raise NotRun(f"{record.id} has no row with {wanted}")
+    return arms
 
 
 def _difference(
-    record: Record,
-    first: Record,
-    second: Record,
+    record: Record[Any, Any],
+    first: ArmRow,
+    second: ArmRow,
     label: str,
     *,
     paired: bool = False,
-    **limits: float,
+    above: float = -math.inf,
+    below: float = math.inf,
 ) -> Comparison:
-    estimate = difference_estimate(first["accuracy"], second["accuracy"], paired=paired)
-    return Comparison(f"accuracy of {label} in {record['id']}", estimate, **limits)
+    estimate = difference_estimate(first.accuracy, second.accuracy, paired=paired)
+    return Comparison(f"accuracy of {label} in {record.id}", estimate, above, below)

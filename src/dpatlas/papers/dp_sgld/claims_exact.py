@@ -5,8 +5,7 @@ by arithmetic needs no record; its entry names the group whose table shows it.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -19,8 +18,12 @@ from dpatlas.papers.dp_sgld.formulas.published import (
     Problem,
     PublishedRun,
 )
+from dpatlas.papers.dp_sgld.records import counterexample, privacy_loss
+from dpatlas.papers.dp_sgld.records.counterexample import Law
+from dpatlas.records import Record
 
-Record = Mapping[str, Any]
+Curves = Record[privacy_loss.Spec, privacy_loss.Metrics]
+Laws = Record[counterexample.Spec, counterexample.Metrics]
 # (value, where it is)
 Points = Iterable[tuple[float, str]]
 # The columns of sgld_constants.csv that recompute a column of Table 4.
@@ -69,13 +72,13 @@ def grows_over_last_doubling(
         steps, epsilons = _curve(record, curve, calibration, schedule)
         half = steps[-1] / 2
         if steps[0] > half:
-            raise NotRun(f"{curve} of {record['id']} has no point before step {half:g}")
+            raise NotRun(f"{curve} of {record.id} has no point before step {half:g}")
         near = slice(int(np.searchsorted(steps, half, side="right")) - 1, None)
         if not (epsilons[near] > 0).all():
-            raise Undecided(f"{curve} of {record['id']} is zero at some step", 1)
+            raise Undecided(f"{curve} of {record.id} is zero at some step", 1)
         logs = np.log(epsilons[near])
         before = np.interp(math.log(half), np.log(steps[near]), logs)
-        label = f"growth of {curve} from step {half:g} to {steps[-1]} in {record['id']}"
+        label = f"growth of {curve} from step {half:g} to {steps[-1]} in {record.id}"
         growth = math.expm1(logs[-1] - before)
         comparisons.append(_exact(label, growth, above=above, below=below))
     return Evidence([comparisons])
@@ -139,17 +142,17 @@ def quadratic_attains_bound(records: PaperRecords, *, group: str, tolerance: flo
     """
     comparisons = []
     for record in records.group(group):
-        found = [each for each in record["metrics"]["curves"] if each["curve"] == QUADRATIC]
-        if not found:
-            raise NotRun(f"{record['id']} has no curve {QUADRATIC}")
-        for each in found:
-            calibration, schedule = each["calibration"], each["schedule"]
+        curves = [each for each in record.metrics.curves if each.curve == QUADRATIC]
+        if not curves:
+            raise NotRun(f"{record.id} has no curve {QUADRATIC}")
+        for quadratic in curves:
+            calibration, schedule = quadratic.calibration, quadratic.schedule
             steps, exact = _curve(record, QUADRATIC, calibration, schedule)
             _, bound = _curve(record, BOUND, calibration, schedule)
             apart, larger = np.abs(bound - exact), np.maximum(bound, exact)
             deviations = np.divide(apart, larger, out=np.zeros_like(apart), where=larger > 0)
             worst = int(deviations.argmax())
-            label = f"deviation at step {steps[worst]}, noise {calibration}, in {record['id']}"
+            label = f"deviation at step {steps[worst]}, noise {calibration}, in {record.id}"
             comparisons.append(_exact(label, float(deviations[worst]), below=tolerance))
     return Evidence([comparisons])
 
@@ -169,62 +172,62 @@ TESTS: dict[str, Callable[..., Evidence]] = {
 }
 
 
-def _exact(label: str, value: float, **limits: float) -> Comparison:
-    return Comparison(label, Estimate(value, 0.0, math.inf, 1), **limits)
+def _exact(
+    label: str, value: float, above: float = -math.inf, below: float = math.inf
+) -> Comparison:
+    return Comparison(label, Estimate(value, 0.0, math.inf, 1), above, below)
 
 
 def _curve(
-    record: Record, curve: str, calibration: str, schedule: str
+    record: Curves, curve: str, calibration: str, schedule: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Steps and epsilons of a `privacy_loss` curve."""
-    keys = {"curve": curve, "calibration": calibration, "schedule": schedule}
-    for found in record["metrics"]["curves"]:
-        if all(found[name] == value for name, value in keys.items()):
-            if None in found["epsilon"]:
-                raise Undecided(f"{curve} of {record['id']} is infinite at some step", 1)
-            return np.array(found["steps"]), np.array(found["epsilon"], float)
-    raise NotRun(f"{record['id']} has no curve {curve} for {schedule} steps, noise {calibration}")
+    wanted = (curve, calibration, schedule)
+    for each in record.metrics.curves:
+        if (each.curve, each.calibration, each.schedule) == wanted:
+            if None in each.epsilon:
+                raise Undecided(f"{curve} of {record.id} is infinite at some step", 1)
+            return np.array(each.steps), np.array(each.epsilon, float)
+    raise NotRun(f"{record.id} has no curve {curve} for {schedule} steps, noise {calibration}")
 
 
 def _divergences(records: PaperRecords, group: str, *, full: bool) -> Points:
     """Log of exact over claimed Renyi divergence wherever the law was scanned, m = n or m < n."""
+    record: Laws
     for record in records.group(group):
-        fields = record["spec"]
-        for row in _of_batches(record, "scan", full):
-            by_steps = zip(fields["steps"], row["exact"], row["claimed"], strict=True)
-            for K, exact, claimed in by_steps:
-                for alpha, p, q in zip(fields["alphas"], exact, claimed, strict=True):
-                    where = f"sigma2 {row['sigma2']:g}, K {K}, order {alpha:g}"
-                    yield _log(p / q), f"log of exact over claimed divergence, {_law(row)}, {where}"
+        fields = record.spec
+        for law in record.metrics.scan:
+            if (law.m == record.metrics.n) != full:
+                continue
+            for K, exact, claimed in zip(fields.steps, law.exact, law.claimed, strict=True):
+                for alpha, p, q in zip(fields.alphas, exact, claimed, strict=True):
+                    where = f"sigma2 {law.sigma2:g}, K {K}, order {alpha:g}"
+                    yield _log(p / q), f"log of exact over claimed divergence, {_law(law)}, {where}"
 
 
 def _deltas(records: PaperRecords, group: str, *, full: bool) -> Points:
     """log10 of exact over promised delta, m = n or m < n."""
+    record: Laws
     for record in records.group(group):
-        promised = record["spec"]["delta"]
-        for row in _of_batches(record, "calibrated", full):
-            label = f"log10 of exact over promised delta, {_law(row)}, K {row['K']}"
-            yield _log(row["delta"] / promised) / math.log(10), label
+        for law in record.metrics.calibrated:
+            if (law.m == record.metrics.n) == full:
+                label = f"log10 of exact over promised delta, {_law(law)}, K {law.K}"
+                yield _log(law.delta / record.spec.delta) / math.log(10), label
 
 
-def _of_batches(record: Record, part: str, full: bool) -> Iterator[Record]:
-    metrics = record["metrics"]
-    return (row for row in metrics[part] if (row["m"] == metrics["n"]) == full)
-
-
-def _law(row: Record) -> str:
-    return f"1 against {row['x_prime']:g} among {row['rest']:g}s, m {row['m']}, eta {row['eta']:g}"
+def _law(law: Law) -> str:
+    return f"1 against {law.x_prime:g} among {law.rest:g}s, m {law.m}, eta {law.eta:g}"
 
 
 def _log(ratio: float) -> float:
     return math.log(ratio) if ratio > 0 else -math.inf
 
 
-def _largest(points: Points, **limits: float) -> Comparison:
+def _largest(points: Points, above: float = -math.inf, below: float = math.inf) -> Comparison:
     value, label = max(points, default=(math.nan, ""))
     if not label:
         raise NotRun("the counterexample has no batches of that size")
-    return _exact(label, value, **limits)
+    return _exact(label, value, above, below)
 
 
 def _name(run: PublishedRun) -> str:

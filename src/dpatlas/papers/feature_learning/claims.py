@@ -5,11 +5,10 @@ a sweep, and kinds of features, share a run's draws and are compared in pairs.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 from dpatlas.core.statistics import Comparison, Estimate, difference_estimate, mean_estimate
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
@@ -18,9 +17,11 @@ from dpatlas.papers.feature_learning.formulas.rates import (
     printed_first_layer_mu,
     second_layer_mu,
 )
+from dpatlas.papers.feature_learning.records import simulation
 from dpatlas.privacy.gaussian_dp import gaussian_mu
+from dpatlas.records import Record as RecordOf
 
-Record = Mapping[str, Any]
+Record = RecordOf[simulation.Spec, simulation.Metrics]
 # Where a formula is held against exact accounting: delta, and eps as shares of its range.
 DELTAS = (1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)
 SHARES = (1e-3, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999)
@@ -35,29 +36,30 @@ class Sweep:
     @property
     def axis(self) -> str:
         """What varies."""
-        return self.record["spec"]["axis"]
+        return self.record.spec.axis
 
     @property
     def exponent(self) -> int:
         """Information exponent of the link."""
-        return self.record["metrics"]["link"]["information_exponent"]
+        return self.record.metrics.link.information_exponent
 
     @cached_property
     def values(self) -> list[float]:
         """Along the axis, upwards."""
-        return sorted({row[self.axis] for row in self.record["metrics"]["rows"]})
+        return sorted({getattr(row, self.axis) for row in self.record.metrics.rows})
 
     def measure(self, name: str, features: str, value: float) -> list[float]:
         """A measure of every run at one value; NotRun where it was not taken."""
-        for row in self.record["metrics"]["rows"]:
-            if row[self.axis] == value and row["features"] == features and row.get(name):
-                return row[name]
-        raise NotRun(f"{self.record['id']} has no {_words(name)} of {features} features")
+        for row in self.record.metrics.rows:
+            asked_for = getattr(row, self.axis) == value and row.features == features
+            if asked_for and (values := getattr(row, name)):
+                return values
+        raise NotRun(f"{self.record.id} has no {_words(name)} of {features} features")
 
     def label(self, text: str, *values: float) -> str:
         """A comparison's name."""
         between = " to ".join(f"{value:g}" for value in values)
-        return f"{text}, {self.record['spec']['link']} link, {self.axis} {between}"
+        return f"{text}, {self.record.spec.link} link, {self.axis} {between}"
 
 
 def rises_along(
@@ -148,14 +150,14 @@ def first_layer_is_private(records: PaperRecords, *, group: str, above: float) -
     """
     comparisons = []
     for record in records.group(group):
-        delta, degree = record["spec"]["delta"], record["metrics"]["link"]["degree"]
-        for point in record["spec"]["points"]:
-            found = printed_first_layer_mu(point["d"], point["n"], degree, point["p"])
+        delta, degree = record.spec.delta, record.metrics.link.degree
+        for point in record.spec.points:
+            mu = printed_first_layer_mu(point.d, point.n, degree, point.p)
             label = (
-                f"mu allowed less mu of the worst pair, d {point['d']}, n {point['n']}, "
-                f"p {point['p']}, epsilon {point['epsilon']:g}, in {record['id']}"
+                f"mu allowed less mu of the worst pair, d {point.d}, n {point.n}, "
+                f"p {point.p}, epsilon {point.epsilon:g}, in {record.id}"
             )
-            margin = gaussian_mu(point["epsilon"], delta) - found
+            margin = gaussian_mu(point.epsilon, delta) - mu
             comparisons.append(_exact(label, margin, above))
     return Evidence([comparisons])
 
@@ -209,10 +211,10 @@ def _learnable(records: PaperRecords, group: str, axis: str) -> list[Sweep]:
     sweeps = list(_sweeps(records, group, axis))
     if not sweeps:
         raise NotRun(f"the config has no runs along {axis}")
-    found = [sweep for sweep in sweeps if sweep.exponent == 1]
-    if not found:
+    learnable = [sweep for sweep in sweeps if sweep.exponent == 1]
+    if not learnable:
         raise NotRun(f"the config has no link of information exponent 1 along {axis}")
-    return found
+    return learnable
 
 
 def _ends(values: list[float]) -> list[tuple[float, float]]:
@@ -234,7 +236,7 @@ def _changes(
     comparisons = []
     for sweep in _learnable(records, group, axis):
         if len(sweep.values) < 2:
-            raise NotRun(f"{sweep.record['id']} has one value of {axis}")
+            raise NotRun(f"{sweep.record.id} has one value of {axis}")
         for low, high in pairs(sweep.values):
             before, after = (sweep.measure(measure, features, value) for value in (low, high))
             change = (after, before) if rises else (before, after)

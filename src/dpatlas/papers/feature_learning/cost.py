@@ -41,11 +41,11 @@ def simulation(fields: Mapping[str, Any], size: Size) -> Work:
 
 def memory_mb(fields: Mapping[str, Any]) -> int:
     """Peak memory of a job in MB: of the interpreter, and of the largest block of runs."""
-    largest = max(
-        min(fields["runs"], runs_at_once(point, fields["n_test"]))
-        * numbers_of_a_run(point, fields["n_test"])
+    sizes = [
+        {**{name: point[name] for name in ("d", "n", "p")}, "n_test": fields["n_test"]}
         for point in fields["points"]
-    )
+    ]
+    largest = max(min(fields["runs"], runs_at_once(**s)) * numbers_of_a_run(**s) for s in sizes)
     return round(300 + 4 * largest / 1e6)
 
 

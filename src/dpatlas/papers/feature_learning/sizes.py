@@ -1,22 +1,18 @@
 """Sizes of feature_learning's simulations: memory of a run, and how many runs fit at once."""
 
-from collections.abc import Mapping
-from typing import Any
-
 # What a block of several runs may hold, 256 MB in single precision.
 MOST_NUMBERS = 2**26
 
 
-def numbers_of_a_run(point: Mapping[str, Any], n_test: int) -> int:
+def numbers_of_a_run(d: int, n: int, p: int, n_test: int) -> int:
     """Single-precision numbers in memory for one run of a condition; measured, rounded up.
 
     Features of two or three layers at once, their second moments in double, inputs of all data
     sets, and features of the test records.
     """
-    d, n, p = (point[name] for name in ("d", "n", "p"))
     return 4 * n * p + 7 * p * p + 2 * n_test * (p + d) + 6 * n * d
 
 
-def runs_at_once(point: Mapping[str, Any], n_test: int) -> int:
+def runs_at_once(d: int, n: int, p: int, n_test: int) -> int:
     """How many runs of a condition are simulated at once: one at least."""
-    return max(1, MOST_NUMBERS // numbers_of_a_run(point, n_test))
+    return max(1, MOST_NUMBERS // numbers_of_a_run(d, n, p, n_test))

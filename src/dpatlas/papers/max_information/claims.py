@@ -7,12 +7,15 @@ compared in pairs.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dpatlas.core.statistics import Comparison, Estimate, difference_estimate, mean_estimate
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
-from dpatlas.papers.max_information import claims_exact as claims_max_information_exact
+from dpatlas.papers.max_information import claims_exact
+from dpatlas.papers.max_information.records import agreement, simulation
+from dpatlas.papers.max_information.records.certificates import Row
+from dpatlas.papers.max_information.records.certified import Method
 from dpatlas.papers.max_information.selection import (
     HYPERPARAMETERS,
     PAID,
@@ -21,8 +24,10 @@ from dpatlas.papers.max_information.selection import (
     Setting,
     settings_of,
 )
+from dpatlas.records import Record
 
-Record = Mapping[str, Any]
+AgreementRecord = Record[agreement.Spec, agreement.Metrics]
+SimulationRecord = Record[simulation.Spec, simulation.Metrics]
 PRIOR = "certificate_prior"
 # What a certificate has to cover.
 TEST_ERRORS = {
@@ -32,7 +37,7 @@ TEST_ERRORS = {
     UNIVERSE: "test_error",
     PRIOR: "prior_test_error",
 }
-METHODS = ("reparametrisation", "sampling")
+METHODS: tuple[Method, ...] = ("reparametrisation", "sampling")
 
 
 def tightens(
@@ -51,7 +56,7 @@ def tightens(
     comparisons = []
     for setting in _settings(records, group):
         values = [
-            [row[certificate] for row in _selected(setting, kind, certificate)]
+            [getattr(row, certificate) for row in _selected(setting, kind, certificate)]
             for kind in (control, prior)
         ]
         label = f"{_words(certificate)}, {control} prior less {prior} prior, {_name(setting)}"
@@ -67,7 +72,7 @@ def is_not_vacuous(
     comparisons = [
         Comparison(
             f"{_words(name)}, {kind} prior, {_name(setting)}",
-            mean_estimate([row[name] for row in _selected(setting, kind)]),
+            mean_estimate([getattr(row, name) for row in _selected(setting, kind)]),
             below=below,
         )
         for setting in _settings(records, group)
@@ -83,9 +88,9 @@ def is_better_than_guessing(
     """The mean certificate of the selected posteriors, less 1 - 1/classes, is below `below`."""
     comparisons = []
     for setting in _settings(records, group):
-        guessing = 1 - 1 / setting.metrics["classes"]
+        guessing = 1 - 1 / setting.metrics.classes
         for kind in priors:
-            excess = [row[PAID] - guessing for row in _selected(setting, kind)]
+            excess = [row.certificate_posterior - guessing for row in _selected(setting, kind)]
             label = f"certificate less the risk of guessing, {kind} prior, {_name(setting)}"
             comparisons.append(Comparison(label, mean_estimate(excess), below=below))
     return Evidence([comparisons])
@@ -114,9 +119,10 @@ def is_not_exceeded(
     """
     comparisons = []
     for setting in _settings(records, group):
-        n_test = setting.metrics["n_test"]
+        n_test = setting.metrics.n_test
         for row in _measured(setting, certificate):
-            error = math.sqrt(row[certificate] * (1 - row[certificate]) / n_test)
+            bound = getattr(row, certificate)
+            error = math.sqrt(bound * (1 - bound) / n_test)
             comparisons.append(_margin(setting, row, certificate, error, above=above, veto=True))
     return Evidence([comparisons])
 
@@ -129,8 +135,7 @@ def agrees_with_weight_sampling(records: PaperRecords, *, group: str, tolerance:
     """
     comparisons = []
     for record in records.group(group):
-        rows = record["metrics"]["rows"]
-        for what in dict.fromkeys(row["what"] for row in rows):
+        for what in dict.fromkeys(row.what for row in record.metrics.rows):
             (first, first_draws), (second, second_draws) = (
                 _proportion(record, what, method) for method in METHODS
             )
@@ -138,7 +143,7 @@ def agrees_with_weight_sampling(records: PaperRecords, *, group: str, tolerance:
             estimate = Estimate(
                 first - second, math.sqrt(variance), math.inf, min(first_draws, second_draws)
             )
-            label = f"risk of the {what} by reparametrisation less sampling in {record['id']}"
+            label = f"risk of the {what} by reparametrisation less sampling in {record.id}"
             comparisons.append(Comparison(label, estimate, above=-tolerance, below=tolerance))
     return Evidence([comparisons])
 
@@ -147,14 +152,13 @@ def lies_above_simulated_moment(records: PaperRecords, *, group: str, below: flo
     """The simulated moment over the tight bound on it is below `below`, for every law and x."""
     comparisons = []
     for record in records.group(group):
-        draws = record["metrics"]["draws"]
-        for row in record["metrics"]["rows"]:
-            value, error = (row[name] / row["tight"] for name in ("simulated", "standard_error"))
+        for row in record.metrics.rows:
             label = (
-                f"simulated moment over the tight bound, {row['law']}, nu {row['nu']:g}, "
-                f"nu x {row['y']:g}, in {record['id']}"
+                f"simulated moment over the tight bound, {row.law}, nu {row.nu:g}, "
+                f"nu x {row.y:g}, in {record.id}"
             )
-            estimate = Estimate(value, error, math.inf, draws)
+            value, error = row.simulated / row.tight, row.standard_error / row.tight
+            estimate = Estimate(value, error, math.inf, record.metrics.draws)
             comparisons.append(Comparison(label, estimate, below=below))
     return Evidence([comparisons])
 
@@ -170,7 +174,7 @@ CERTIFICATES = (
 )
 TESTS: dict[str, Callable[..., Evidence]] = {
     **{test.__name__: test for test in CERTIFICATES},
-    **claims_max_information_exact.TESTS,
+    **claims_exact.TESTS,
 }
 
 
@@ -178,7 +182,7 @@ def _settings(records: PaperRecords, group: str) -> list[Setting]:
     return settings_of(records.group(group))
 
 
-def _selected(setting: Setting, kind: str, by: str = PAID) -> list[Record]:
+def _selected(setting: Setting, kind: str, by: str = PAID) -> list[Row]:
     """The selected row of every run; NotRun without a prior of the kind.
 
     Undecided where all posteriors of a run diverged.
@@ -186,7 +190,7 @@ def _selected(setting: Setting, kind: str, by: str = PAID) -> list[Record]:
     rows = setting.selected(kind, by)
     if not rows:
         raise NotRun(f"{_name(setting)} has no {kind} prior")
-    diverged = sum(row["diverged"] is not None for row in rows)
+    diverged = sum(row.diverged is not None for row in rows)
     if diverged:
         reason = f"every posterior of the {kind} prior diverged in {diverged} of {len(rows)} runs"
         raise Undecided(f"{reason} of {_name(setting)}", len(rows) - diverged)
@@ -206,32 +210,32 @@ def _name(setting: Setting) -> str:
     return setting.ids[0] + (f" and {others} more" if others else "")
 
 
-def _measured(setting: Setting, certificate: str) -> list[Record]:
+def _measured(setting: Setting, certificate: str) -> list[Row]:
     """Rows with a test error; a posterior that diverged has a certificate of 1 and none."""
-    rows = [row for row in setting.rows if row[TEST_ERRORS[certificate]] is not None]
+    error = TEST_ERRORS[certificate]
+    rows = [row for row in setting.rows if getattr(row, error) is not None]
     if not rows:
         raise Undecided(f"every posterior of {_name(setting)} diverged")
     return rows
 
 
 def _margin(
-    setting: Setting, row: Record, certificate: str, error: float, **limits: Any
+    setting: Setting, row: Row, certificate: str, error: float, **limits: Any
 ) -> Comparison:
     """Certificate less measured test error of a row."""
-    own = [f"{name} {row[name]:g}" for name in HYPERPARAMETERS if row[name] is not None]
-    where = ", ".join([f"{row['prior']} prior", *own, f"tau {row['tau']:g}, run {row['run']}"])
+    given = [(name, getattr(row, name)) for name in HYPERPARAMETERS]
+    settings = [f"{name} {value:g}" for name, value in given if value is not None]
+    where = ", ".join([f"{row.prior} prior", *settings, f"tau {row.tau:g}, run {row.run}"])
     label = f"{_words(certificate)} less test error, {where}, {_name(setting)}"
-    value = row[certificate] - row[TEST_ERRORS[certificate]]
-    estimate = Estimate(value, error, math.inf, setting.fields["runs"])
+    value = getattr(row, certificate) - getattr(row, TEST_ERRORS[certificate])
+    estimate = Estimate(value, error, math.inf, setting.spec.runs)
     return Comparison(label, estimate, **limits)
 
 
-def _proportion(record: Record, what: str, method: str) -> tuple[float, int]:
+def _proportion(record: AgreementRecord, what: str, method: str) -> tuple[float, int]:
     """Risk and number of pairs, repetitions added up; NotRun if there is none."""
-    rows = [
-        row for row in record["metrics"]["rows"] if (row["what"], row["method"]) == (what, method)
-    ]
+    rows = [row for row in record.metrics.rows if (row.what, row.method) == (what, method)]
     if not rows:
-        raise NotRun(f"{record['id']} has no {method} of the {what}")
-    draws = sum(row["draws"] for row in rows)
-    return sum(row["errors"] for row in rows) / draws, draws
+        raise NotRun(f"{record.id} has no {method} of the {what}")
+    draws = sum(row.draws for row in rows)
+    return sum(row.errors for row in rows) / draws, draws

@@ -6,7 +6,7 @@ by arithmetic needs no record; its entry names the group whose table shows it.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,11 @@ from dpatlas.papers.max_information.formulas.published import (
     TABLE_1,
     PublishedCertificates,
 )
+from dpatlas.papers.max_information.records import coefficients, kappa
+from dpatlas.records import Record
 
-Record = Mapping[str, Any]
+KappaRecord = Record[kappa.Spec, kappa.Metrics]
+CoefficientsRecord = Record[coefficients.Spec, coefficients.Metrics]
 
 # Half a unit of the last printed digit of risks and bounds, and of kappa and KL.
 HALF_CENT, HALF_NAT = 0.005, 0.5
@@ -74,7 +77,7 @@ def changes_slowly(records: PaperRecords, *, group: str, axis: str, below: float
     comparisons = []
     for record in records.group(group):
         slope = _slope(record, axis)
-        label = f"slope of log(kappa/n) in log({axis}) in {record['id']}"
+        label = f"slope of log(kappa/n) in log({axis}) in {record.id}"
         comparisons.append(_exact(label, slope, above=-below, below=below))
     return Evidence([comparisons])
 
@@ -84,11 +87,11 @@ def depends_most_on_noise(records: PaperRecords, *, group: str, above: float) ->
     comparisons = []
     for record in records.group(group):
         slope = _slope(record, SIGNAL_TO_NOISE)
-        others = [panel["axis"] for panel in record["metrics"]["panels"]]
+        others = [panel.axis for panel in record.metrics.panels]
         comparisons += [
             _exact(
                 f"slope of log(kappa/n) in log(zeta/sigma), less that in log({axis}) in "
-                f"{record['id']}",
+                f"{record.id}",
                 slope - abs(_slope(record, axis)),
                 above=above,
             )
@@ -107,11 +110,12 @@ def stays_below_form(
     """
     comparisons = []
     for record in records.group(group):
-        for panel in record["metrics"]["panels"]:
-            ratios = np.array(panel[form], float) / np.array(panel[reference], float)
-            place = int(ratios.argmax())
-            label = f"{form} over {reference} less 1 at {panel['axis']} {panel['x'][place]:g}"
-            comparisons.append(_exact(label, float(ratios[place] - 1), below=below))
+        for panel in record.metrics.panels:
+            values, others = (np.array(getattr(panel, name), float) for name in (form, reference))
+            ratios = values / others
+            largest = int(ratios.argmax())
+            label = f"{form} over {reference} less 1 at {panel.axis} {panel.x[largest]:g}"
+            comparisons.append(_exact(label, float(ratios[largest] - 1), below=below))
     return Evidence([comparisons])
 
 
@@ -139,7 +143,7 @@ def ratio_lies_between(
         points = list(_ratios(record))
         for name, choose in (("smallest", min), ("largest", max)):
             value, alpha, beta = choose(points)
-            label = f"{name} ratio in {record['id']}, at alpha {alpha:g}, beta {beta:g}"
+            label = f"{name} ratio in {record.id}, at alpha {alpha:g}, beta {beta:g}"
             comparisons.append(_exact(label, value, above=above, below=below))
     return Evidence([comparisons])
 
@@ -167,7 +171,7 @@ def ratio_rises(records: PaperRecords, *, group: str, above: float) -> Evidence:
                 if before[fixed] == after[fixed]
             ]
             if not growth:
-                raise NotRun(f"{record['id']} has one {name} only in the domain of Lemma 6")
+                raise NotRun(f"{record.id} has one {name} only in the domain of Lemma 6")
             value, (alpha, beta) = min(growth)
             label = f"growth of the ratio in {name}, up to alpha {alpha:g}, beta {beta:g}"
             comparisons.append(_exact(label, value, above=above))
@@ -190,14 +194,15 @@ TESTS: dict[str, Callable[..., Evidence]] = {
 }
 
 
-def _exact(label: str, value: float, **limits: float) -> Comparison:
+def _exact(label: str, value: float, **limits: Any) -> Comparison:
     return Comparison(label, Estimate(value, 0.0, math.inf, 1), **limits)
 
 
 def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[str, float]]:
     """Distance of the rounded bound of prior and posterior from the range of its rounded inputs."""
     grid = PAPER_GRID
-    budget = (row.n, grid.K1, grid.K2, grid.delta, grid.delta_mc, grid.beta)
+    n, K1, K2 = row.n, grid.K1, grid.K2
+    levels = {"delta": grid.delta, "delta_mc": grid.delta_mc, "beta": grid.beta}
     for what, risk, kl, printed in (
         ("B(pi)", row.risk_prior, 0.0, row.bound_prior),
         ("B(rho)", row.risk_posterior, row.kl, row.bound_posterior),
@@ -206,40 +211,44 @@ def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[st
         for sign in (-1, 1):
             rounded = risk + sign * HALF_CENT
             # A zero is no rounded number.
-            terms = [value + sign * HALF_NAT * (value > 0) for value in (kl, row.kappa)]
-            if monte_carlo:
-                ends.append(certificate_monte_carlo(rounded, grid.draws, *terms, *budget))
-            else:
-                ends.append(certificate(rounded, *terms, *budget))
+            nats, kappa_nats = (value + sign * HALF_NAT * (value > 0) for value in (kl, row.kappa))
+            inputs = {"risk": rounded, "kl": nats, "kappa": kappa_nats}
+            inputs |= {"n": n, "K1": K1, "K2": K2, **levels}
+            ends.append(
+                certificate_monte_carlo(draws=grid.draws, **inputs)
+                if monte_carlo
+                else certificate(**inputs)
+            )
         low, high = ends
         yield what, float(max(low - (printed + HALF_CENT), (printed - HALF_CENT) - high))
 
 
-def _slope(record: Record, axis: str) -> float:
+def _slope(record: KappaRecord, axis: str) -> float:
     """log-log slope of the optimised kappa/n between the ends of a panel."""
     panel = _panel(record, axis)
-    ends: Sequence[tuple[float, float]] = sorted(zip(panel["x"], panel[PRINTED_FORM], strict=True))
+    points = zip(panel.x, panel.optimised, strict=True)
+    ends = sorted((x, value) for x, value in points if value is not None)
     (first, start), (last, end) = ends[0], ends[-1]
     if first == last:
-        raise NotRun(f"{record['id']} has one value of {axis} only")
+        raise NotRun(f"{record.id} has one value of {axis} only")
     return math.log(end / start) / math.log(last / first)
 
 
-def _panel(record: Record, axis: str) -> Record:
-    for panel in record["metrics"]["panels"]:
-        if panel["axis"] == axis:
+def _panel(record: KappaRecord, axis: str) -> kappa.Panel:
+    for panel in record.metrics.panels:
+        if panel.axis == axis:
             return panel
-    raise NotRun(f"{record['id']} has no panel against {axis}")
+    raise NotRun(f"{record.id} has no panel against {axis}")
 
 
-def _ratios(record: Record) -> Iterator[tuple[float, float, float]]:
+def _ratios(record: CoefficientsRecord) -> Iterator[tuple[float, float, float]]:
     """(ratio, alpha, beta) at the points of the domain of Lemma 6."""
-    found = False
-    for curve in record["metrics"]["curves"]:
-        columns = (curve["beta"], curve["gaussian_leading"], curve["pure_dp_leading"])
+    in_domain = False
+    for curve in record.metrics.curves:
+        columns = (curve.beta, curve.gaussian_leading, curve.pure_dp_leading)
         for beta, ours, theirs in zip(*columns, strict=True):
-            if curve["alpha"] <= LARGEST_ALPHA and beta <= LARGEST_BETA:
-                found = True
-                yield ours / theirs, curve["alpha"], beta
-    if not found:
-        raise NotRun(f"{record['id']} has no point in the domain of Lemma 6")
+            if curve.alpha <= LARGEST_ALPHA and beta <= LARGEST_BETA:
+                in_domain = True
+                yield ours / theirs, curve.alpha, beta
+    if not in_domain:
+        raise NotRun(f"{record.id} has no point in the domain of Lemma 6")

@@ -10,9 +10,9 @@ tried, and a certificate of a later look says so.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dpatlas.errors import InputError
 from dpatlas.papers.max_information.formulas.certificates import check_tried
 from dpatlas.papers.max_information.formulas.published import PriorGrid
+from dpatlas.papers.max_information.records.certified import CertifiedFields, Looks
 
 # Sets of which another selection has records of its own; of the others it deals the same ones.
 GENERATED = ("fonts", "strokes")
@@ -55,20 +55,20 @@ def looks_of(register: Mapping[str, Fields], chosen: Fields, seed: int) -> dict[
             "K1": look["set"]["K1"],
             "grid": look["set"]["grid"],
         }
-        for place, (name, look) in enumerate(same, start=1)
-        if place != number
+        for other, (name, look) in enumerate(same, start=1)
+        if other != number
     ]
     return {"number": number, "registered": bool(ours), "others": others}
 
 
-def label_of(looks: Fields) -> dict[str, Any]:
-    """What a row of certificates says of the looks behind it."""
-    others = " and ".join(each["look"] for each in looks["others"])
-    unregistered = "" if looks["registered"] else ", not in the register"
+def label_of(looks: Looks) -> dict[str, Any]:
+    """The fields of `LookLabel`: what a row of certificates says of the looks behind it."""
+    others = " and ".join(other.look for other in looks.others)
+    unregistered = "" if looks.registered else ", not in the register"
     beside = f"; others: {others}" if others else ", and the only one"
     return {
         "selected_after_a_look": bool(others),
-        "looks": f"look {looks['number']} at these records{unregistered}{beside}",
+        "looks": f"look {looks.number} at these records{unregistered}{beside}",
     }
 
 
@@ -81,10 +81,18 @@ def network_of(fields: Fields) -> dict[str, Any]:
 def ranked(grid: Fields, K1: int, n: int, beta: float) -> list[DpSgdTuple]:
     """The K1 tuples of lowest kappa of a grid on n records, or all there are."""
     declared = PriorGrid(
-        *(tuple(grid[name]) for name in ("zetas", "lrs", "epochs", "taus")),
-        *(grid["m"], grid["sigma"], K1),
-        # Of the levels kappa takes beta alone.
-        **{"delta": 1.0, "delta_mc": 0.0, "beta": beta, "draws": 1},
+        zetas=tuple(grid["zetas"]),
+        learning_rates=tuple(grid["lrs"]),
+        epochs=tuple(grid["epochs"]),
+        taus=tuple(grid["taus"]),
+        m=grid["m"],
+        sigma=grid["sigma"],
+        K1=K1,
+        beta=beta,
+        # kappa does not depend on these.
+        delta=1.0,
+        delta_mc=0.0,
+        draws=1,
     )
     return [
         (each.zeta, grid["sigma"], grid["m"], each.E, each.learning_rate)
@@ -93,22 +101,23 @@ def ranked(grid: Fields, K1: int, n: int, beta: float) -> list[DpSgdTuple]:
 
 
 def counted(
-    looks: Fields, tuples: Iterable[DpSgdTuple], taus: Iterable[float], beta: float
+    looks: Fields, tuples: Iterable[tuple[Any, ...]], taus: Iterable[float], beta: float
 ) -> tuple[int, int]:
     """How many different tuples and deviations `tuples`, `taus` and all other looks tried."""
-    tried, deviations = set(tuples), set(taus)
+    tried: set[tuple[Any, ...]] = set(tuples)
+    deviations = set(taus)
     for other in looks["others"]:
         tried |= set(ranked(other["grid"], other["K1"], other["n"], beta))
         deviations |= set(other["grid"]["taus"])
     return len(tried), len(deviations)
 
 
-def check_paid(fields: Fields, tuples: Iterable[DpSgdTuple], taus: Iterable[float]) -> None:
+def check_paid(
+    fields: CertifiedFields, tuples: Iterable[tuple[Any, ...]], taus: Iterable[float]
+) -> None:
     """Raise `InputError` unless K1 and K2 of a spec pay for all that was tried on its records."""
-    if "looks" not in fields:
-        raise InputError("looks", "nothing", "number, registered and others of the register")
-    tried = counted(fields["looks"], tuples, taus, fields["beta"])
-    check_tried(*tried, fields["K1"], fields["K2"])
+    tried_tuples, tried_taus = counted(fields.looks.model_dump(), tuples, taus, fields.beta)
+    check_tried(tried_tuples, tried_taus, fields.K1, fields.K2)
 
 
 def _tried(chosen: Fields) -> dict[str, Any]:

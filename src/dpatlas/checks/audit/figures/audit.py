@@ -5,9 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.checks.audit.records import mechanism, training
+from dpatlas.records import Record
+from dpatlas.show.output import Row, Settings, ShownTable
 from dpatlas.show.tables import Measured, Part
 
+MechanismRecord = Record[mechanism.Spec, mechanism.Metrics]
+TrainingRecord = Record[training.Spec, training.Metrics]
 CONSISTENT, CONTRADICTED = "consistent", "contradicted"
 SHARED = ("part", "mechanism", "description", "samplers", "relation")
 ATTACKED = (
@@ -47,95 +51,93 @@ TRAINED = (
 COLUMNS = (*SHARED, *ATTACKED, *TRAINED)
 
 
-def audit(records: Records, settings: Settings) -> ShownTable:
+def audit(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownTable:
     """A row per mechanism, one for the one-run audit, one for the private training."""
-    mechanisms = [mechanism_row(each) for each in records if each["spec"]["kind"] == "mechanism"]
-    trainings = [each for each in records if each["spec"]["kind"] == "training"]
-    one_run = [one_run_row(each) for each in trainings if each["metrics"]["audit"]]
-    trained = [training_row(each) for each in trainings if not each["metrics"]["audit"]]
+    mechanisms = [mechanism_row(each) for each in records if each.kind == "mechanism"]
+    trainings = [each for each in records if each.kind == "training"]
+    one_run = [one_run_row(each, each.metrics.audit) for each in trainings if each.metrics.audit]
+    trained = [training_row(each) for each in trainings if not each.metrics.audit]
     rows = [*mechanisms, *one_run, *trained]
     attacked = [*mechanisms, *one_run]
     parts = [attacks_part(attacked), descriptions_part(attacked), training_part(trained)]
     return ShownTable(COLUMNS, rows, parts)
 
 
-def mechanism_row(record: Mapping[str, Any]) -> Row:
+def mechanism_row(record: MechanismRecord) -> Row:
     """Repeated runs on two neighbouring data sets."""
-    metrics = record["metrics"]
-    lower, test = metrics["lower"], metrics["profile_test"]
-    claim = metrics["claim_test"] or {}
+    metrics = record.metrics
+    lower, test, claim = metrics.lower, metrics.profile_test, metrics.claim_test
     return {
         **_shared("mechanism", record),
-        "mechanism": record["spec"]["mechanism"],
-        "description": metrics["sentence"],
-        "relation": metrics["relation"],
-        "method": lower["method"],
-        "audited_runs": 2 * record["spec"]["runs"],
-        "delta": lower["delta"],
-        "guaranteed_epsilon": metrics["guaranteed"],
-        "claimed_epsilon": metrics["claimed"],
-        "lower_bound": lower["epsilon"],
-        "level": lower["level"],
-        "ceiling": lower["ceiling"],
-        "excess": test["excess"],
-        "excess_delta": test["delta"],
-        "excess_level": test["level"],
-        "verdict": _verdict(metrics["contradicted"]),
-        "claim_excess": claim.get("excess"),
-        "claim_excess_delta": claim.get("delta"),
-        "claim_verdict": _verdict(metrics["claim_contradicted"]),
+        "mechanism": record.spec.mechanism,
+        "description": metrics.sentence,
+        "relation": metrics.relation,
+        "method": lower.method,
+        "audited_runs": 2 * record.spec.runs,
+        "delta": lower.delta,
+        "guaranteed_epsilon": metrics.guaranteed,
+        "claimed_epsilon": metrics.claimed,
+        "lower_bound": lower.epsilon,
+        "level": lower.level,
+        "ceiling": lower.ceiling,
+        "excess": test.excess,
+        "excess_delta": test.delta,
+        "excess_level": test.level,
+        "verdict": _verdict(metrics.contradicted),
+        "claim_excess": claim and claim.excess,
+        "claim_excess_delta": claim and claim.delta,
+        "claim_verdict": _verdict(metrics.claim_contradicted),
     }
 
 
-def one_run_row(record: Mapping[str, Any]) -> Row:
+def one_run_row(record: TrainingRecord, canaries: training.Audit) -> Row:
     """Many canaries in one training run."""
-    found = record["metrics"]["audit"]
-    lower = found["lower"]
+    lower = canaries.lower
     return {
         **_shared("mechanism", record),
-        "mechanism": f"canaries in {record['spec']['model']}",
-        "relation": record["spec"]["relation"],
-        "method": lower["method"],
+        "mechanism": f"canaries in {record.spec.model}",
+        "relation": record.spec.relation,
+        "method": lower.method,
         "audited_runs": 1,
-        "canaries": found["canaries"],
-        "delta": lower["delta"],
-        "guaranteed_epsilon": record["ledger"]["epsilon"],
+        "canaries": canaries.canaries,
+        "delta": lower.delta,
+        "guaranteed_epsilon": record.ledger["epsilon"],
         "claimed_epsilon": _claimed(record),
-        "lower_bound": lower["epsilon"],
-        "level": lower["level"],
-        "ceiling": lower["ceiling"],
-        "excess": found["excess"],
-        "excess_delta": found["verdict_bound"]["delta"],
-        "excess_level": found["verdict_bound"]["level"],
-        "verdict": _verdict(found["contradicted"]),
+        "lower_bound": lower.epsilon,
+        "level": lower.level,
+        "ceiling": lower.ceiling,
+        "excess": canaries.excess,
+        "excess_delta": canaries.verdict_bound.delta,
+        "excess_level": canaries.verdict_bound.level,
+        "verdict": _verdict(canaries.contradicted),
     }
 
 
-def training_row(record: Mapping[str, Any]) -> Row:
+def training_row(record: TrainingRecord) -> Row:
     """Networks trained privately, tested on held-out records."""
-    fields, metrics, ledger = (record[name] for name in ("spec", "metrics", "ledger"))
-    accuracy = np.array(metrics["accuracy"])
+    fields, metrics, ledger = record.spec, record.metrics, record.ledger
+    accuracy = np.array(metrics.accuracy)
     error = float(accuracy.std(ddof=1) / np.sqrt(len(accuracy))) if len(accuracy) > 1 else None
     return {
         **_shared("training", record),
         "mechanism": "dp-sgd",
-        "relation": fields["relation"],
-        "model": fields["model"],
+        "relation": fields.relation,
+        "model": fields.model,
         # Of one run: the ledger's own is of all of them together.
         "epsilon": ledger.get("one_run", ledger)["epsilon"],
         "delta": ledger["delta"],
         "all_runs_epsilon": ledger["epsilon"],
         "with_tuning_epsilon": ledger.get("tuning", {}).get("epsilon"),
-        "noise_multiplier": metrics["noise_multiplier"],
-        "expected_batch": metrics["expected_batch"],
-        "steps": fields["steps"],
-        "trained_runs": fields["runs"],
+        "noise_multiplier": metrics.noise_multiplier,
+        "expected_batch": metrics.expected_batch,
+        "steps": fields.steps,
+        "trained_runs": fields.runs,
         "accuracy_mean": float(accuracy.mean()),
         "accuracy_standard_error": error,
-        "n_train": metrics["n_train"],
-        "n_test": metrics["n_test"],
-        "skipped_records": sum(metrics["skipped_records"]),
-        "settings_tried": fields["settings_tried"],
+        "n_train": metrics.n_train,
+        "n_test": metrics.n_test,
+        "skipped_records": sum(metrics.skipped_records),
+        "settings_tried": fields.settings_tried,
     }
 
 
@@ -226,13 +228,13 @@ def training_part(rows: Sequence[Row]) -> Part:
     )
 
 
-def _shared(part: str, record: Mapping[str, Any]) -> Row:
-    ledger = record["ledger"]
+def _shared(part: str, record: MechanismRecord | TrainingRecord) -> Row:
+    ledger = record.ledger
     return {
         "part": part,
         "description": ledger["mechanism"],
         "samplers": _samplers(ledger),
-        "runs": [record["id"]],
+        "runs": [record.id],
     }
 
 
@@ -243,8 +245,8 @@ def _samplers(ledger: Mapping[str, Any]) -> str:
     return "; then ".join(names)
 
 
-def _claimed(record: Mapping[str, Any]) -> float | None:
-    claimed = record["ledger"]["claimed"]
+def _claimed(record: TrainingRecord) -> float | None:
+    claimed = record.ledger["claimed"]
     return claimed and claimed["epsilon"]
 
 

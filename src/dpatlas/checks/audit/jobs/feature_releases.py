@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpatlas.checks.audit.mechanisms import MECHANISMS
 from dpatlas.core.seeds import Noise
 from dpatlas.papers.feature_learning.jobs import layers as feature_layers
 from dpatlas.papers.feature_learning.jobs.draws import REAL, Records, Start
@@ -33,7 +34,7 @@ Release = Callable[[int, float, Normal, float], np.ndarray]
 class MeanRelease:
     """A clipped mean with noise, released once or after every step; mu-GDP with mu = `MU`."""
 
-    sentence: str
+    name: str
     release: Release
     releases: int = 1
     relation: ClassVar[str] = "replace_one"
@@ -42,16 +43,16 @@ class MeanRelease:
         """What is guaranteed at delta; no paper claims another."""
         noise_multiplier = self.deviation * RECORDS / MAX_NORM
         ran = Ran(
-            self.sentence,
+            MECHANISMS[self.name].sentence,
             (Phase(FullBatch(RECORDS), noise_multiplier, self.releases),),
             (MAX_NORM,),
             noise_source,
             last_iterate=LastIterate(GAUSSIAN, (MU,)),
         )
-        found = ledger(ran, delta=delta, relation=self.relation, released="all noisy means")
+        statement = ledger(ran, delta=delta, relation=self.relation, released="all noisy means")
         # The bound is exact for all of them.
         event = f"{self.releases} Gaussian release(s), {MU:g}-GDP together"
-        return found | {"event": event}
+        return statement | {"event": event}
 
     @property
     def deviation(self) -> float:
@@ -131,9 +132,10 @@ def _head(runs: int, deviation: float, normal: Normal, sign: float) -> np.ndarra
 
 
 FEATURES = {
-    "feature-matrix": MeanRelease("one noisy clipped gradient of a whole first layer", _matrix),
-    "feature-direction": MeanRelease("noisy mean of clipped y x", _direction),
-    "feature-second-layer": MeanRelease(
-        "full-batch noisy descent on a second layer", _head, releases=STEPS
-    ),
+    each.name: each
+    for each in (
+        MeanRelease("feature-matrix", _matrix),
+        MeanRelease("feature-direction", _direction),
+        MeanRelease("feature-second-layer", _head, releases=STEPS),
+    )
 }

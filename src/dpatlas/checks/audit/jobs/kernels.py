@@ -14,6 +14,7 @@ trains the head, whose gradient is no such difference.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,17 +37,17 @@ OFFSET = 1e6
 # Weights hardly move: the attacker computes the sums of a step once for all runs.
 LR = 1e-9
 # Names of axes of the seeds.
-INIT = {"key": "audit", "run": 0, "base_seed": 0}
+INIT: dict[str, Any] = {"key": "audit", "run": 0, "base_seed": 0}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is attacked: `records` of `shape`, the canary the first of them.
+    """What is attacked by its name: `records` of `shape`, the canary the first of them.
 
     offset: added to every entry of the canary.
     """
 
-    sentence: str
+    name: str
     network: Callable[[], nn.Module]
     shape: tuple[int, ...]
     records: int
@@ -154,52 +155,55 @@ def _offset(layer: str, records: int) -> tuple[TrainingPhase, ...]:
 
 # As everywhere in the audit the noise is such that half of it is caught.
 SETTINGS = {
-    "linear-positions-offset": Setting(
-        "DP-SGD, a linear layer over positions by Gram norms, then the head",
-        linear_over_positions,
-        (4, 16),
-        4,
-        _offset("positions", 4),
-        offset=OFFSET,
-    ),
-    "convolution-offset": Setting(
-        "DP-SGD, a strided convolution by Gram norms, then the head",
-        convolution_of_few_positions,
-        (16, 5, 5),
-        4,
-        _offset("convolution", 4),
-        offset=OFFSET,
-    ),
-    "convolution-views": Setting(
-        "DP-SGD, averaged views in chunks: strided, grouped, dilated convolutions, GroupNorm",
-        convolutions_in_groups,
-        (72,),
-        6,
-        (TrainingPhase(Cyclic(6, 3), 2.0, CLIP, 1, LR, max_physical_batch=2),),
-        augmentation=ShiftAndFlip((2, 6, 6), views=2, padding=1, flip=True),
-    ),
-    "convolution-large": Setting(
-        "DP-SGD, a convolution by one call a record, its noise by Box-Muller",
-        large_convolution,
-        (64, 8, 8),
-        2,
-        (TrainingPhase(FullBatch(2), 2.0, CLIP, 1, LR),),
-    ),
-    "transformer-adam": Setting(
-        "DP-Adam, a vision transformer: tokens, LayerNorm, attention",
-        transformer,
-        (16,),
-        4,
-        (TrainingPhase(FullBatch(4), 2.8, CLIP, 2, LR, optimizer="adam"),),
-    ),
-    "transformer-lora": Setting(
-        "DP-SGD clipped per layer: the head, then a vision transformer's LoRA branches",
-        transformer_with_lora,
-        (16,),
-        4,
-        tuple(
-            TrainingPhase(FullBatch(4), 2.8, CLIP, 1, LR, trainable=names, clipping="per-layer")
-            for names in (("head",), lora_parameters(transformer_with_lora()))
+    each.name: each
+    for each in (
+        Setting(
+            "linear-positions-offset",
+            linear_over_positions,
+            (4, 16),
+            4,
+            _offset("positions", 4),
+            offset=OFFSET,
         ),
-    ),
+        Setting(
+            "convolution-offset",
+            convolution_of_few_positions,
+            (16, 5, 5),
+            4,
+            _offset("convolution", 4),
+            offset=OFFSET,
+        ),
+        Setting(
+            "convolution-views",
+            convolutions_in_groups,
+            (72,),
+            6,
+            (TrainingPhase(Cyclic(6, 3), 2.0, CLIP, 1, LR, max_physical_batch=2),),
+            augmentation=ShiftAndFlip((2, 6, 6), views=2, padding=1, flip=True),
+        ),
+        Setting(
+            "convolution-large",
+            large_convolution,
+            (64, 8, 8),
+            2,
+            (TrainingPhase(FullBatch(2), 2.0, CLIP, 1, LR),),
+        ),
+        Setting(
+            "transformer-adam",
+            transformer,
+            (16,),
+            4,
+            (TrainingPhase(FullBatch(4), 2.8, CLIP, 2, LR, optimizer="adam"),),
+        ),
+        Setting(
+            "transformer-lora",
+            transformer_with_lora,
+            (16,),
+            4,
+            tuple(
+                TrainingPhase(FullBatch(4), 2.8, CLIP, 1, LR, trainable=names, clipping="per-layer")
+                for names in (("head",), lora_parameters(transformer_with_lora()))
+            ),
+        ),
+    )
 }

@@ -5,90 +5,62 @@ is guaranteed and claimed.
 """
 
 from dataclasses import asdict
-from typing import Any
 
 from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS, Advance
-from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.checks.audit.mechanisms import MECHANISMS as ENTRIES
+from dpatlas.checks.audit.records.bounds import Bound, Excess
+from dpatlas.checks.audit.records.mechanism import Metrics, Profile, Spec
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
-from dpatlas.core.specs import Spec
-from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
-from dpatlas.privacy.audit_statistics import epsilon_lower_bound, profile_excess
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas.privacy.audit_statistics import (
+    epsilon_lower_bound,
+    profile_excess,
+)
 
 # Where the guaranteed epsilon(delta) is compared with what the attack showed.
 PROFILE_DELTAS = (1e-5, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.3)
 
 
-def mechanism(spec: Spec) -> dict[str, Any]:
+def run(job: Job) -> Outcome:
     """Attack the mechanism that the spec names."""
-    fields = spec.fields
-    name, runs, source = fields["mechanism"], fields["runs"], fields["noise_source"]
-    with Progress(2 * runs, name) as progress:
-        found = audit(
-            name,
-            runs,
-            Noise(spec.digest, source),
-            fields["delta"],
-            fields["level"],
-            fields["verdict_level"],
-            progress.advance,
-        )
-    statement = MECHANISMS[name].ledger(fields["delta"], source)
-    return {"metrics": found, "ledger": statement}
+    fields: Spec = job.fields
+    with Progress(2 * fields.runs, fields.mechanism) as progress:
+        metrics = audit(fields, Noise(job.spec.digest, fields.noise_source), progress.advance)
+    mechanism = MECHANISMS[fields.mechanism]
+    return Outcome(metrics, mechanism.ledger(fields.delta, fields.noise_source))
 
 
-@checked(
-    name=one_of(*MECHANISMS),
-    runs=integer(ge=2),
-    delta=real(gt=0, lt=1),
-    level=real(gt=0, lt=1),
-    verdict_level=real(gt=0, lt=1),
-)
-def audit(
-    name: str,
-    runs: int,
-    noise: Noise,
-    delta: float,
-    level: float,
-    verdict_level: float,
-    advance: Advance,
-) -> dict[str, Any]:
-    """Attack a mechanism `runs` times on each of two neighbours; judge its guarantee and its claim.
+def audit(fields: Spec, noise: Noise, advance: Advance) -> Metrics:
+    """Attack a mechanism on each of two neighbours; judge its guarantee and its claim.
 
-    `lower`: the bound on epsilon at delta, at confidence `level`. `profile_test`: by how much the
-    error rates exceed the guaranteed epsilon(delta) where they do so most, at confidence
-    `verdict_level`; above 0 the guarantee is contradicted. That level is the higher one, because a
-    table of many honest mechanisms should raise no false alarm. `claimed`, `claimed_profile`,
-    `claim_test` and `claim_contradicted` are the same for what a paper claims, None for a mechanism
-    without a claim. `advance` is called after each run.
+    The guarantee is contradicted where the error rates exceed the guaranteed epsilon(delta), at
+    confidence `verdict_level`. That level is the higher one, because a table of many honest
+    mechanisms should raise no false alarm. `advance` is called after each run.
     """
-    audited = MECHANISMS[name]
+    audited, delta, level = MECHANISMS[fields.mechanism], fields.delta, fields.verdict_level
     deltas = [delta, *PROFILE_DELTAS]
     guaranteed, *epsilons = audited.profile(deltas)
     claimed, *claimed_epsilons = audited.claimed(deltas) or [None]
-    scores = audited.scores(runs, noise, advance)
-    lower = epsilon_lower_bound(*scores, delta, level)
-    profile = profile_excess(*scores, epsilons, PROFILE_DELTAS, verdict_level)
+    scores = audited.scores(fields.runs, noise, advance)
+    lower = epsilon_lower_bound(*scores, delta, fields.level)
+    test = profile_excess(*scores, epsilons, PROFILE_DELTAS, level)
     claim = None
     if claimed_epsilons:
-        claim = profile_excess(*scores, claimed_epsilons, PROFILE_DELTAS, verdict_level)
-    return {
-        "sentence": audited.sentence,
-        "relation": audited.relation,
-        "guaranteed": guaranteed,
-        "profile": {"delta": list(PROFILE_DELTAS), "epsilon": epsilons},
-        "claimed": claimed,
-        "claimed_profile": claim and {"delta": list(PROFILE_DELTAS), "epsilon": claimed_epsilons},
-        "lower": asdict(lower),
-        "profile_test": asdict(profile),
-        "contradicted": profile.contradicted,
-        "claim_test": claim and asdict(claim),
-        "claim_contradicted": claim and claim.contradicted,
-    }
+        claim = profile_excess(*scores, claimed_epsilons, PROFILE_DELTAS, level)
+    return Metrics(
+        sentence=ENTRIES[fields.mechanism].sentence,
+        relation=audited.relation,
+        guaranteed=guaranteed,
+        profile=Profile(delta=list(PROFILE_DELTAS), epsilon=epsilons),
+        claimed=claimed,
+        claimed_profile=claim and Profile(delta=list(PROFILE_DELTAS), epsilon=claimed_epsilons),
+        lower=Bound(**asdict(lower)),
+        profile_test=Excess(**asdict(test)),
+        contradicted=test.contradicted,
+        claim_test=claim and Excess(**asdict(claim)),
+        claim_contradicted=claim and claim.contradicted,
+    )
 
 
-def _job(job: Job) -> dict[str, Any]:
-    return mechanism(job.spec)
-
-
-KIND = Kind(legacy(_job), spec=LegacyFields, packages=("torch", "numpy", "scipy", "dp-accounting"))
+KIND = Kind(run, spec=Spec, packages=("torch", "numpy", "scipy", "dp-accounting"))

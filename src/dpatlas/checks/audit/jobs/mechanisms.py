@@ -1,7 +1,7 @@
 """The private mechanisms of the project, each with the attack that an audit runs against it.
 
-Here are those that release every iterate, `audit_kernels` has networks and records for them;
-`audit_langevin` has those that release the last one, `audit_features` clipped means in numpy.
+Here are those that release every iterate, `kernels` has networks and records for them; `langevin`
+has those that release the last one, `feature_releases` clipped means in numpy.
 
 The attacker chooses everything but the randomness: the model, the settings, all records, and the
 one in which the neighbours differ. He sees every noisy sum of gradients and the weights it was
@@ -52,8 +52,13 @@ Neighbours = list[tuple[Tensor, Tensor]]
 class Mechanism(Protocol):
     """What an audit needs to know of a mechanism."""
 
-    sentence: str
-    relation: str
+    @property
+    def name(self) -> str:
+        """Of its entry."""
+
+    @property
+    def relation(self) -> str:
+        """Which data sets are neighbours."""
 
     def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
         """What is guaranteed at delta, and what is claimed."""
@@ -76,7 +81,7 @@ class PrivateSGD:
     still: the learning rate is so small that weights keep their digits, and the sums theirs.
     """
 
-    sentence: str
+    name: str
     relation: str
     phases: tuple[TrainingPhase, ...]
     network: Callable[[], nn.Module]
@@ -163,13 +168,14 @@ def canary_pixels() -> Tensor:
 class Attack:
     """Adds up the log-likelihood ratio of one run from what it shows.
 
-    x, labels: the records of D.
+    x, labels: the records of D. training: to be set before anything is seen.
     """
+
+    training: PrivateTraining
 
     def __init__(self, mechanism: PrivateSGD, noise: Noise, x: Tensor, labels: Tensor):
         self.mechanism, self.noise = mechanism, noise
         self.x, self.labels = x, labels
-        self.training: PrivateTraining | None = None
         self.score = 0.0
         # By step and batch, at weights that are the same in every run.
         self.known: dict[tuple[int, bytes], tuple[Tensor, Tensor]] = {}
@@ -244,13 +250,11 @@ def log_likelihood_ratio(t: float, share: float, q: float, sigma: float, relatio
     return log_mixture(1.0) - (log_mixture(-1.0) if relation == "replace_one" else 0.0)
 
 
-def _silent(model: str, sentence: str, relation: str, *phases: TrainingPhase) -> PrivateSGD:
+def _silent(name: str, model: str, relation: str, *phases: TrainingPhase) -> PrivateSGD:
     """Of a named network, all records but the canary zero."""
     options = {"widths": WIDTHS} if model == "mlp" else {}
     network = partial(build, model, IMAGE, CLASSES, key="audit", run=0, base_seed=0, **options)
-    return PrivateSGD(
-        sentence, relation, phases, network, partial(neighbours, relation), silent=True
-    )
+    return PrivateSGD(name, relation, phases, network, partial(neighbours, relation), silent=True)
 
 
 def _phase(sampler: Sampler, noise_multiplier: float, steps: int, trainable=WEIGHTS):
@@ -261,51 +265,28 @@ POISSON, FIXED_SIZE = Poisson(RECORDS, BATCH), FixedSize(RECORDS, 31)
 SHUFFLED, CYCLIC = Shuffled(RECORDS, BATCH), Cyclic(RECORDS, BATCH)
 FULL_BATCH = FullBatch(RECORDS)
 
-# The noise is chosen so that half of it is caught: in simulations of 600 + 600 runs by 98 % of
+# The noise is such that half of it is caught: in simulations of 600 + 600 runs by 98 % of
 # audits at confidence 0.999, and the whole of it by none of 300. Under more noise half is missed.
-MECHANISMS: dict[str, Mechanism] = {
-    "dp-sgd-poisson": _silent(
-        "mlp", "DP-SGD, Poisson batches", "add_remove", _phase(POISSON, 0.8, 4)
-    ),
+ATTACKED: tuple[Mechanism, ...] = (
+    _silent("dp-sgd-poisson", "mlp", "add_remove", _phase(POISSON, 0.8, 4)),
     # Larger batches than elsewhere: at q = 1/4 the only accountant there is leaves so much room
     # that half the noise would still keep its promise, at q = 7/8 that every other audit misses it.
-    "dp-sgd-fixed-size": _silent(
-        "mlp", "DP-SGD, batches without replacement", "replace_one", _phase(FIXED_SIZE, 3.0, 4)
-    ),
-    "dp-sgd-shuffled": _silent(
-        "mlp", "DP-SGD, disjoint batches of an epoch", "replace_one", _phase(SHUFFLED, 2.0, 4)
-    ),
-    "dp-sgd-cyclic": _silent(
+    _silent("dp-sgd-fixed-size", "mlp", "replace_one", _phase(FIXED_SIZE, 3.0, 4)),
+    _silent("dp-sgd-shuffled", "mlp", "replace_one", _phase(SHUFFLED, 2.0, 4)),
+    _silent("dp-sgd-cyclic", "mlp", "replace_one", _phase(CYCLIC, 2.0, 4)),
+    _silent("dp-sgd-full-batch", "mlp", "add_remove", _phase(FULL_BATCH, 2.0, 4)),
+    _silent("logistic-poisson", "linear", "add_remove", _phase(POISSON, 0.8, 4, HEAD)),
+    _silent("logistic-full-batch", "linear", "replace_one", _phase(FULL_BATCH, 4.0, 4, HEAD)),
+    _silent(
+        "lp-then-fft",
         "mlp",
-        "DP-SGD, the same disjoint batches in every epoch",
-        "replace_one",
-        _phase(CYCLIC, 2.0, 4),
-    ),
-    "dp-sgd-full-batch": _silent(
-        "mlp", "DP-SGD, full batch", "add_remove", _phase(FULL_BATCH, 2.0, 4)
-    ),
-    "logistic-poisson": _silent(
-        "linear",
-        "closed-form softmax regression, Poisson batches",
-        "add_remove",
-        _phase(POISSON, 0.8, 4, HEAD),
-    ),
-    "logistic-full-batch": _silent(
-        "linear",
-        "closed-form softmax regression, full batch",
-        "replace_one",
-        _phase(FULL_BATCH, 4.0, 4, HEAD),
-    ),
-    "lp-then-fft": _silent(
-        "mlp",
-        "head first, then all layers: two phases, one ledger",
         "add_remove",
         _phase(POISSON, 0.8, 2, HEAD),
         _phase(POISSON, 1.0, 2),
     ),
-    **{
-        name: PrivateSGD(
-            each.sentence,
+    *(
+        PrivateSGD(
+            each.name,
             "replace_one",
             each.phases,
             each.network,
@@ -313,8 +294,9 @@ MECHANISMS: dict[str, Mechanism] = {
             each.augmentation,
             still=True,
         )
-        for name, each in SETTINGS.items()
-    },
-    **LANGEVIN,
-    **FEATURES,
-}
+        for each in SETTINGS.values()
+    ),
+    *LANGEVIN.values(),
+    *FEATURES.values(),
+)
+MECHANISMS: dict[str, Mechanism] = {each.name: each for each in ATTACKED}

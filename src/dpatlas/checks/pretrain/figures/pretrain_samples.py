@@ -7,13 +7,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dpatlas.checks.pretrain.records import backbone, transfer
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
+from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.output import Row, Settings, ShownFigure
 from dpatlas.show.panels import columns
-from dpatlas.show.series import BLUE, GREEN, RED, handle, of_kind
+from dpatlas.show.series import BLUE, GREEN, RED, handle
 
+TransferRecord = Record[transfer.Spec, transfer.Metrics]
+BackboneRecord = Record[backbone.Spec, backbone.Metrics]
 PER_LINE, LINES = 20, 2
 GAP, BASE = 1, 17
 # Inches: a sheet, a line of the panel below and what it needs beside its lines.
@@ -37,17 +41,18 @@ COLUMNS = (
 )
 
 
-def pretrain_samples(records: Records, settings: Settings) -> ShownFigure:
+def pretrain_samples(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownFigure:
     """Images of every source above; accuracies on the private data below."""
-    measured = of_kind(records, "transfer")
-    if len(measured) != 1:
-        raise InputError("--records", f"{len(measured)} of kind transfer", "exactly one")
+    transfers = [record for record in records if record.kind == "transfer"]
+    if len(transfers) != 1:
+        raise InputError("--records", f"{len(transfers)} of kind transfer", "exactly one")
+    measured: TransferRecord = transfers[0]
     sheets = [
-        (rows, record["metrics"]["image_shape"])
+        (rows, record.metrics.image_shape)
         for record in _one_per_source(records)
         if (rows := image_rows(record))
     ]
-    rows = transfer_rows(measured[0])
+    rows = transfer_rows(measured)
     heights = [SHEET_HEIGHT] * len(sheets) + [BELOW + LINE_HEIGHT * len(rows)]
     figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights)))
     panels = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
@@ -55,11 +60,11 @@ def pretrain_samples(records: Records, settings: Settings) -> ShownFigure:
     for axes, sheet in zip(above, sheets, strict=True):
         _draw_sheet(axes, *sheet)
     _draw_transfer(below, rows)
-    metrics = measured[0]["metrics"]
+    metrics = measured.metrics
     notes = [
         f"images: one of each class in turn, {PER_LINE * LINES} of a source; below: accuracy on "
-        f"{metrics['n_test']} of the {metrics['n_train'] + metrics['n_test']} "
-        f"{measured[0]['spec']['data']['name']} after training on the others, features frozen; "
+        f"{metrics.n_test} of the {metrics.n_train + metrics.n_test} "
+        f"{measured.spec.data.name} after training on the others, features frozen; "
         f"mean and standard error of {rows[0]['splits']} splits, which overlap; for the reader "
         "only, nothing is chosen by it",
     ]
@@ -67,42 +72,42 @@ def pretrain_samples(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure(figure, COLUMNS, [*shown, *rows], notes)
 
 
-def image_rows(record: dict[str, Any]) -> list[Row]:
+def image_rows(record: TransferRecord | BackboneRecord) -> list[Row]:
     """A row for every image shown of a record, class after class; none if it keeps no images."""
-    examples = record["metrics"]["examples"] or {}
+    examples = record.metrics.examples or {}
     most = max(map(len, examples.values()), default=0)
-    found = [
+    rows = [
         {
-            "part": "real image" if record["spec"]["kind"] == "transfer" else "generated image",
-            "source": record["spec"]["data"]["name"],
+            "part": "real image" if record.kind == "transfer" else "generated image",
+            "source": record.spec.data.name,
             "class": name,
             "example": number,
             "image": images[number],
-            "runs": [record["id"]],
+            "runs": [record.id],
         }
         for number in range(most)
         for name, images in examples.items()
         if number < len(images)
     ]
-    return found[: PER_LINE * LINES]
+    return rows[: PER_LINE * LINES]
 
 
-def transfer_rows(record: dict[str, Any]) -> list[Row]:
+def transfer_rows(record: TransferRecord) -> list[Row]:
     """A row for raw pixels and one for each backbone."""
     rows = []
-    for found in record["metrics"]["rows"]:
-        row = {
+    for measured in record.metrics.rows:
+        row: Row = {
             "part": "transfer",
-            "backbone": _name(found),
-            "source": found["source"],
-            "architecture": found["architecture"],
-            "features": found["features"],
-            "splits": len(found["knn"]),
-            "runs": [record["id"]],
+            "backbone": _name(measured),
+            "source": measured.source,
+            "architecture": measured.architecture,
+            "features": measured.features,
+            "splits": len(measured.knn),
+            "runs": [record.id],
         }
         for measure in MEASURES:
-            if found[measure] is not None:
-                estimate = mean_estimate(found[measure])
+            if (accuracies := getattr(measured, measure)) is not None:
+                estimate = mean_estimate(accuracies)
                 error = estimate.standard_error if estimate.runs > 1 else None
                 row |= {f"{measure}_mean": estimate.value, f"{measure}_standard_error": error}
         rows.append(row)
@@ -115,17 +120,19 @@ def levels(image: str, shape: Sequence[int]) -> np.ndarray:
     return ink.reshape(shape[-2:])
 
 
-def _one_per_source(records: Records) -> list[dict[str, Any]]:
+def _one_per_source(records: Sequence[Record[Any, Any]]) -> list[TransferRecord | BackboneRecord]:
     """Real images first, then the first backbone of every source."""
-    found = {}
-    for record in [*of_kind(records, "transfer"), *of_kind(records, "backbone")]:
-        found.setdefault(record["spec"]["data"]["name"], record)
-    return list(found.values())
+    by_source: dict[str, TransferRecord | BackboneRecord] = {}
+    for kind in ("transfer", "backbone"):
+        for record in records:
+            if record.kind == kind:
+                by_source.setdefault(record.spec.data.name, record)
+    return list(by_source.values())
 
 
-def _name(found: dict[str, Any]) -> str:
+def _name(row: transfer.Row) -> str:
     """Of a backbone, without the digest of its spec."""
-    return found["backbone"] if found["source"] is None else found["backbone"].rpartition("-")[0]
+    return row.backbone if row.source is None else row.backbone.rpartition("-")[0]
 
 
 def _draw_sheet(axes: Axes, rows: list[Row], shape: Sequence[int]) -> None:

@@ -1,5 +1,9 @@
-"""dp_sgld: sgld_accuracy_constant."""
+"""Table 1 of dp_sgld."""
 
-from dpatlas.papers.dp_sgld.figures.accuracy_tables import sgld_accuracy_constant
+from dpatlas.papers.dp_sgld.figures.accuracy_tables import accuracy_table
+from dpatlas.show.output import Records, Settings, ShownTable
 
-__all__ = ["sgld_accuracy_constant"]
+
+def sgld_accuracy_constant(records: Records, settings: Settings) -> ShownTable:
+    """Table 1: DP-SGLD with constant steps, DP-SGD and SGD."""
+    return accuracy_table(records, "constant")

@@ -1,5 +1,9 @@
-"""dp_sgld: sgld_accuracy_decreasing."""
+"""Table 2 of dp_sgld."""
 
-from dpatlas.papers.dp_sgld.figures.accuracy_tables import sgld_accuracy_decreasing
+from dpatlas.papers.dp_sgld.figures.accuracy_tables import accuracy_table
+from dpatlas.show.output import Records, Settings, ShownTable
 
-__all__ = ["sgld_accuracy_decreasing"]
+
+def sgld_accuracy_decreasing(records: Records, settings: Settings) -> ShownTable:
+    """Table 2: DP-SGLD with decreasing steps, DP-SGD and SGD."""
+    return accuracy_table(records, "decreasing")

@@ -1,14 +1,16 @@
 """Table 4 of dp_sgld: beta, beta / lambda and the ratio that decides between the theorems' K."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.figures.words import in_words
+from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.formulas.published import PRINTED_TABLE_4, TABLE_4
 from dpatlas.papers.dp_sgld.formulas.theorems import smoothness, table4_ratio
+from dpatlas.papers.dp_sgld.records.accuracy import LangevinArm, Metrics, Spec
+from dpatlas.records import Record
 from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.series import backbone_name, of_kind
+from dpatlas.show.series import of_kind
 from dpatlas.show.tables import Math, Part
 
 CONSTANTS = (
@@ -33,11 +35,11 @@ CONSTANTS = (
 
 def sgld_constants(records: Records, settings: Settings) -> ShownTable:
     """Table 4: the printed rows recomputed under both readings of d, and our data sets."""
-    found = of_kind(records, "accuracy")
-    if not found:
+    compared = of_kind(records, "accuracy")
+    if not compared:
         raise InputError("--records", "none of kind accuracy", "at least one")
-    printed = printed_rows([record["id"] for record in found])
-    ours = list({_problem(row): row for record in found for row in our_rows(record)}.values())
+    printed = printed_rows([record.id for record in compared])
+    ours = list({_problem(row): row for record in compared for row in our_rows(record)}.values())
     parts = [constants_part("As printed", printed), constants_part("Our data", ours)]
     return ShownTable(CONSTANTS, [*printed, *ours], parts)
 
@@ -70,45 +72,47 @@ def printed_rows(runs: list[str]) -> list[Row]:
     return rows
 
 
-def our_rows(record: Mapping[str, Any]) -> list[Row]:
-    """One row for every lambda that DP-SGLD chose in an `accuracy` record."""
-    fields, metrics = record["spec"], record["metrics"]
-    n, classes = metrics["n_train"], metrics["classes"]
-    chosen = {row["lambda"] for row in metrics["rows"] if row["method"] == "dp-sgld"}
-    epsilon, delta = min(fields["epsilons"]), fields["delta"]
+def our_rows(record: Record[Spec, Metrics]) -> list[Row]:
+    """One row for every lambda that DP-SGLD was tuned to in an `accuracy` record."""
+    fields, metrics = record.spec, record.metrics
+    n, classes = metrics.n_train, metrics.classes
+    selected = {
+        arm.lam for arm in metrics.rows if isinstance(arm, LangevinArm) and arm.method == "dp-sgld"
+    }
+    epsilon, delta = min(fields.epsilons), fields.delta
     rows = []
-    for lam in sorted(chosen):
-        beta = metrics["mean_eigenvalue"] / 2 + lam
+    for lam in sorted(selected):
+        beta = metrics.mean_eigenvalue / 2 + lam
         condition = beta / lam
         ratios = {
             name: float(table4_ratio(n, epsilon, delta, d, condition))
             for name, d in (
                 ("ratio_classes", classes),
-                ("ratio_parameters", classes * metrics["inputs"]),
+                ("ratio_parameters", classes * metrics.inputs),
             )
         }
         rows.append(
             {
                 "part": "ours",
-                "dataset": fields["data"]["name"],
-                "features": in_words(fields["features"], backbone_name(record)),
+                "dataset": fields.data.name,
+                "features": in_words(fields.features, backbone_name(metrics.backbone)),
                 "n": n,
-                "inputs": metrics["inputs"],
+                "inputs": metrics.inputs,
                 "classes": classes,
                 "lambda": lam,
                 "epsilon": epsilon,
                 "delta": delta,
                 "beta": beta,
-                "beta_public": float(smoothness(fields["feature_norm"], lam)),
+                "beta_public": float(smoothness(fields.feature_norm, lam)),
                 "beta_over_lambda": condition,
                 **ratios,
-                "runs": [record["id"]],
+                "runs": [record.id],
             }
         )
     return rows
 
 
-def _problem(row: Row) -> tuple:
+def _problem(row: Row) -> tuple[Any, ...]:
     """What tells rows apart: schedules of steps share them."""
     return tuple(value for name, value in row.items() if name != "runs")
 

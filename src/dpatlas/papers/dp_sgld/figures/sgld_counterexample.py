@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import cycle, product
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dpatlas.papers.dp_sgld.records.counterexample import Metrics, Spec
+from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import columns, label_ticks, number, select
@@ -20,24 +21,24 @@ LEAST_DELTA = 1e-3
 
 def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     """Exact over claimed divergence, exact over promised delta, and where the claim is violated."""
-    record = only(records, "counterexample")
-    fields, metrics = record["spec"], record["metrics"]
+    record: Record[Spec, Metrics] = only(records, "counterexample")
+    fields, metrics = record.spec, record.metrics
     rows = scan_rows(record)
-    eta, alpha = _middle(fields["etas"]), _middle(fields["alphas"])
+    eta, alpha = _middle(fields.etas), _middle(fields.alphas)
     # The scanned noise next to that of Thm 4.2.
-    sigma2 = _nearest(fields["sigma2s"], metrics["calibrated_sigma2"])
+    sigma2 = _nearest(fields.sigma2s, metrics.calibrated_sigma2)
     alone = {"x_prime": -1.0, "rest": -1.0, "eta": eta}
     figure = Figure(figsize=(DOUBLE_COLUMN, 5.2))
     (ratio, profile), (region, others) = figure.subplots(2, 2)
     at_noise = _shown(rows, "divergence", **alone, sigma2=sigma2, alpha=alpha)
-    _by_steps(ratio, fields["steps"], at_noise)
+    _by_steps(ratio, fields.steps, at_noise)
     ratio.set_ylabel(rf"exact / claimed $R_{{{alpha:g}}}$")
     ratio.set_title(rf"$\eta$ = {eta:g}, $\sigma^2$ = {sigma2:g}")
-    promised = calibrated_rows(record, alone)
-    _by_steps(profile, fields["steps"], promised)
+    promised = calibrated_rows(record, **alone)
+    _by_steps(profile, fields.steps, promised)
     profile.set_ylim(bottom=LEAST_DELTA)
-    profile.set_ylabel(rf"exact / promised $\delta$ at $\epsilon$ = {fields['epsilon']:g}")
-    noise = number(metrics["calibrated_sigma2"])
+    profile.set_ylabel(rf"exact / promised $\delta$ at $\epsilon$ = {fields.epsilon:g}")
+    noise = number(metrics.calibrated_sigma2)
     profile.set_title(rf"$\eta$ = {eta:g}, $\sigma^2$ = {noise} of Thm 4.2")
     worst = worst_rows(rows)
     largest = _shown(worst, "region", **alone)
@@ -52,11 +53,11 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
         axes.set_xlim(0.9, 1.1 * max(row["ratio"] for row in rows))
         label_ticks(axes, _few({row["ratio"] for row in rows}))
     notes = [
-        f"n = {metrics['n']}, loss theta^2/2 - x theta on [-{fields['radius']:g}, "
-        f"{fields['radius']:g}], lambda = beta = 1, L = {metrics['lipschitz']:g}; one record 1 "
+        f"n = {metrics.n}, loss theta^2/2 - x theta on [-{fields.radius:g}, "
+        f"{fields.radius:g}], lambda = beta = 1, L = {metrics.lipschitz:g}; one record 1 "
         "against -1 among -1s where the legend says nothing else; "
-        f"K in {_listed(fields['steps'])}, alpha in {_listed(fields['alphas'])}; above the line at "
-        f"1 Thm 3.2 is violated; promised: delta {fields['delta']:g} (lowest values cut off)",
+        f"K in {_listed(fields.steps)}, alpha in {_listed(fields.alphas)}; above the line at "
+        f"1 Thm 3.2 is violated; promised: delta {fields.delta:g} (lowest values cut off)",
     ]
     names = ("x_prime", "rest", "eta", "m", "ratio", "sigma2", "K", "alpha", "exact", "claimed")
     return ShownFigure(
@@ -64,24 +65,27 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     )
 
 
-def scan_rows(record: dict[str, Any]) -> list[Row]:
+def scan_rows(record: Record[Spec, Metrics]) -> list[Row]:
     """One row per point of the scan; `value` is exact over claimed."""
-    fields, n = record["spec"], record["metrics"]["n"]
+    fields, n = record.spec, record.metrics.n
     rows = []
-    for found in record["metrics"]["scan"]:
-        keys = {name: found[name] for name in ("x_prime", "rest", "eta", "m", "sigma2")}
-        for (i, K), (j, alpha) in product(enumerate(fields["steps"]), enumerate(fields["alphas"])):
-            exact, claimed = found["exact"][i][j], found["claimed"][i][j]
+    for law in record.metrics.scan:
+        for (i, K), (j, alpha) in product(enumerate(fields.steps), enumerate(fields.alphas)):
+            exact, claimed = law.exact[i][j], law.claimed[i][j]
             rows.append(
                 {
-                    **keys,
-                    "ratio": n / found["m"],
+                    "x_prime": law.x_prime,
+                    "rest": law.rest,
+                    "eta": law.eta,
+                    "m": law.m,
+                    "sigma2": law.sigma2,
+                    "ratio": n / law.m,
                     "K": K,
                     "alpha": alpha,
                     "exact": exact,
                     "claimed": claimed,
                     "value": exact / claimed,
-                    "runs": [record["id"]],
+                    "runs": [record.id],
                 }
             )
     return rows
@@ -89,7 +93,7 @@ def scan_rows(record: dict[str, Any]) -> list[Row]:
 
 def worst_rows(rows: Sequence[Row]) -> list[Row]:
     """Of every law the row with the largest excess over K and alpha."""
-    best: dict[tuple, Row] = {}
+    best: dict[tuple[float, ...], Row] = {}
     for row in rows:
         key = tuple(row[name] for name in ("x_prime", "rest", "eta", "m", "sigma2"))
         if key not in best or row["value"] > best[key]["value"]:
@@ -97,23 +101,28 @@ def worst_rows(rows: Sequence[Row]) -> list[Row]:
     return list(best.values())
 
 
-def calibrated_rows(record: dict[str, Any], keys: dict[str, float]) -> list[Row]:
-    """Exact over promised delta."""
-    fields, metrics = record["spec"], record["metrics"]
+def calibrated_rows(
+    record: Record[Spec, Metrics], x_prime: float, rest: float, eta: float
+) -> list[Row]:
+    """Exact over promised delta of one pair of data sets at one step size."""
+    promised, metrics = record.spec.delta, record.metrics
     return [
         {
             "panel": "delta",
-            **keys,
-            "m": found["m"],
-            "ratio": metrics["n"] / found["m"],
-            "sigma2": metrics["calibrated_sigma2"],
-            "K": found["K"],
-            "exact": found["delta"],
-            "claimed": fields["delta"],
-            "value": found["delta"] / fields["delta"] or None,
-            "runs": [record["id"]],
+            "x_prime": x_prime,
+            "rest": rest,
+            "eta": eta,
+            "m": law.m,
+            "ratio": metrics.n / law.m,
+            "sigma2": metrics.calibrated_sigma2,
+            "K": law.K,
+            "exact": law.delta,
+            "claimed": promised,
+            "value": law.delta / promised or None,
+            "runs": [record.id],
         }
-        for found in select(metrics["calibrated"], **keys)
+        for law in metrics.calibrated
+        if (law.x_prime, law.rest, law.eta) == (x_prime, rest, eta)
     ]
 
 

@@ -1,5 +1,104 @@
-"""dp_sgld: sgld_finetune."""
+"""Table 3 of dp_sgld: SGD and DP-SGD with ever more of the backbone trained."""
 
-from dpatlas.papers.dp_sgld.figures.accuracy_tables import sgld_finetune
+from collections.abc import Sequence
 
-__all__ = ["sgld_finetune"]
+from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.figures.arms import (
+    MEASURED,
+    METHODS,
+    RELATIONS,
+    SETTINGS,
+    STATED,
+    arm_row,
+    percent,
+)
+from dpatlas.papers.dp_sgld.records.finetune import Metrics, Spec
+from dpatlas.records import Record
+from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.show.series import of_kind
+from dpatlas.show.tables import Math, Part
+
+COLUMNS = (
+    "data",
+    "backbone",
+    "n_train",
+    "n_validation",
+    "n_test",
+    "classes",
+    "scaled_down",
+    "architecture",
+    "unfreeze",
+    "trained_parameters",
+    "method",
+    "epsilon",
+    *MEASURED,
+    *STATED,
+    *SETTINGS[4:],
+)
+
+
+def sgld_finetune(records: Records, settings: Settings) -> ShownTable:
+    """A block for every data set."""
+    tuned = of_kind(records, "finetune")
+    if not tuned:
+        raise InputError("--records", "none of kind finetune", "at least one")
+    blocks = [finetune_rows(record) for record in tuned]
+    parts = [finetune_part(rows) for rows in blocks]
+    return ShownTable(COLUMNS, [row for rows in blocks for row in rows], parts)
+
+
+def finetune_rows(record: Record[Spec, Metrics]) -> list[Row]:
+    """One row per arm, in the order of the record."""
+    return [
+        arm_row(record, arm)
+        | {
+            "architecture": record.metrics.backbone.architecture,
+            "unfreeze": arm.unfreeze,
+            "trained_parameters": arm.trained_parameters,
+        }
+        for arm in record.metrics.rows
+    ]
+
+
+def finetune_part(rows: Sequence[Row]) -> Part:
+    """A line per arm of one data set."""
+    first = rows[0]
+    caption = (
+        f"{first['data']} from the backbone {first['backbone']} ({first['architecture']}) with a "
+        f"new head: n = {first['n_train']}, {first['steps']} steps, expected batch "
+        f"{first['batch']}, delta = {first['delta']:g}. Accuracy in % on {first['n_test']} test "
+        f"records, mean ± standard error of {first['runs_used']} runs; learning rate: the best of "
+        f"those tried on {first['n_validation']} validation records"
+    )
+    headings = (
+        "trained",
+        "parameters",
+        "method",
+        Math(r"\varepsilon"),
+        "accuracy",
+        Math(r"\varepsilon \text{ guaranteed}"),
+        "by",
+        "neighbours",
+        "learning rate",
+        "clip",
+        "noise multiplier",
+        "tried",
+    )
+    cells = [
+        (
+            row["unfreeze"],
+            row["trained_parameters"],
+            METHODS[row["method"]],
+            row["epsilon"],
+            percent(row),
+            row["guaranteed_epsilon"],
+            row["guaranteed_by"],
+            RELATIONS.get(row["relation"]),
+            row["lr"],
+            row["max_grad_norm"],
+            row["noise_multiplier"],
+            row["settings_tried"],
+        )
+        for row in rows
+    ]
+    return Part(caption, headings, cells)

@@ -1,13 +1,13 @@
 """dp_sgld: accuracy and privacy against the number of full-batch steps."""
 
-from typing import Any
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpatlas.core.statistics import mean_estimate
-from dpatlas.papers.dp_sgld.figures.accuracy_tables import TUNED_ON
-from dpatlas.papers.dp_sgld.figures.words import in_words
+from dpatlas.papers.dp_sgld.figures.arms import TUNED_ON, columns_of
+from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
+from dpatlas.papers.dp_sgld.records.long_training import LangevinArm, Metrics, SgdArm, Spec
+from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import (
@@ -19,7 +19,7 @@ from dpatlas.show.panels import (
     shifts,
     write_in,
 )
-from dpatlas.show.series import BLUE, GREEN, RED, backbone_name, handle, only
+from dpatlas.show.series import BLUE, GREEN, RED, handle, only
 
 CONFIDENCE = 0.95
 STEPS_LABEL = "full-batch steps $K$ (= epochs)"
@@ -61,9 +61,9 @@ COLUMNS = (
 
 def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     """Accuracy against steps at one guaranteed epsilon; what all iterates would cost."""
-    record = only(records, "long_training")
-    fields = record["spec"]
-    rows = [row for found in record["metrics"]["rows"] for row in long_rows(record, found)]
+    record: Record[Spec, Metrics] = only(records, "long_training")
+    fields = record.spec
+    rows = [row for arm in record.metrics.rows for row in long_rows(record, arm)]
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.6))
     accuracy, privacy = figure.subplots(1, 2)
     accuracy.set(xscale="log", xlabel=STEPS_LABEL, ylabel="test accuracy")
@@ -71,24 +71,23 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     privacy.set_ylabel(r"$\varepsilon$ if all iterates were released")
     _draw(accuracy, select(rows, quantity="accuracy"), shifts(len(METHODS)))
     _draw(privacy, select(rows, quantity="ordinary epsilon"), [0.0] * len(METHODS))
-    privacy.axhline(fields["epsilon"], color=MUTED, linewidth=THIN)
-    write_in(privacy, f"line: the budget, $\\varepsilon$ = {fields['epsilon']:g}")
+    privacy.axhline(fields.epsilon, color=MUTED, linewidth=THIN)
+    write_in(privacy, f"line: the budget, $\\varepsilon$ = {fields.epsilon:g}")
     label_decades(privacy.yaxis)
     for axes in (accuracy, privacy):
-        label_ticks(axes, fields["steps"])
+        label_ticks(axes, fields.steps)
     legend(figure, [handle(look) for look in METHODS.values()])
     return ShownFigure(figure, COLUMNS, rows, _notes(record))
 
 
-def long_rows(record: dict[str, Any], found: dict[str, Any]) -> list[Row]:
+def long_rows(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> list[Row]:
     """Accuracy, with its interval, and epsilon of all iterates of one arm."""
-    estimate = mean_estimate(found["accuracy"])
+    estimate = mean_estimate(arm.accuracy)
     low, high = estimate.interval(CONFIDENCE) if estimate.runs > 1 else (None, None)
     shared = {
-        **{name: found[name] for name in ("method", "steps")},
-        **{name: found[name] for name in SETTINGS if name in found},
+        **columns_of(arm, ("method", "steps", *SETTINGS)),
         "tuned_on": TUNED_ON,
-        "runs": [record["id"]],
+        "runs": [record.id],
     }
     return [
         {
@@ -99,7 +98,7 @@ def long_rows(record: dict[str, Any], found: dict[str, Any]) -> list[Row]:
             "runs_used": estimate.runs,
             **shared,
         },
-        {"quantity": "ordinary epsilon", "value": found["ordinary_epsilon"], **shared},
+        {"quantity": "ordinary epsilon", "value": arm.ordinary_epsilon, **shared},
     ]
 
 
@@ -108,18 +107,20 @@ def _draw(axes: Axes, rows: list[Row], aside: list[float]) -> None:
         draw_points(axes, look, "steps", select(rows, method=method), shift)
 
 
-def _notes(record: dict[str, Any]) -> list[str]:
-    fields, metrics = record["spec"], record["metrics"]
-    seen = in_words(fields["features"], backbone_name(record))
+def _notes(record: Record[Spec, Metrics]) -> list[str]:
+    fields, metrics = record.spec, record.metrics
+    seen = in_words(fields.features, backbone_name(metrics.backbone))
     guaranteed = [
-        row["guaranteed_epsilon"] for row in metrics["rows"] if row["method"] == "noisy-gd"
+        arm.guaranteed_epsilon
+        for arm in metrics.rows
+        if arm.method == "noisy-gd" and arm.guaranteed_epsilon is not None
     ]
     return [
-        f"{fields['data']['name']}, {seen}, n = "
-        f"{metrics['n_train']}, one record replaced, $\\delta$ = {fields['delta']:g}; mean and 95% "
-        f"t interval of {fields['runs']} runs on {metrics['n_test']} test records; every point has "
-        f"its own noise and its own setting, tuned on {metrics['n_validation']} validation records",
-        f"repaired DP-SGLD and DP-SGD guarantee $\\varepsilon$ = {fields['epsilon']:g}, the former "
+        f"{fields.data.name}, {seen}, n = "
+        f"{metrics.n_train}, one record replaced, $\\delta$ = {fields.delta:g}; mean and 95% "
+        f"t interval of {fields.runs} runs on {metrics.n_test} test records; every point has "
+        f"its own noise and its own setting, tuned on {metrics.n_validation} validation records",
+        f"repaired DP-SGLD and DP-SGD guarantee $\\varepsilon$ = {fields.epsilon:g}, the former "
         "for the last iterate, the latter for all; the noise of Thm 3.2 claims as much and "
         f"guarantees {min(guaranteed):.2f} to {max(guaranteed):.2f}",
     ]

@@ -1,15 +1,16 @@
 """What dp_sgld published, what its settings guarantee, and what our runs reach with such noise."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import product
 
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.figures.words import in_words
+from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.formulas.published import COUNTS, PUBLISHED_RUNS, PublishedRun
+from dpatlas.papers.dp_sgld.records import accuracy, privacy_loss
+from dpatlas.records import Record
 from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.panels import select
-from dpatlas.show.series import backbone_name, of_kind, only
+from dpatlas.show.series import of_kind, only
 from dpatlas.show.tables import Math, Measured, Part
 
 SETTINGS = (
@@ -53,28 +54,29 @@ REACHED = (
 
 def sgld_published(records: Records, settings: Settings) -> ShownTable:
     """The published settings, what Thm 3.2 and ordinary accounting give, and our accuracy."""
-    record = only(records, "privacy_loss")
-    found = record["metrics"]["published"]
+    accounting: Record[privacy_loss.Spec, privacy_loss.Metrics] = only(records, "privacy_loss")
     published = [
-        published_row(run, accounted, record["id"])
-        for run, accounted in zip(PUBLISHED_RUNS, found, strict=True)
+        published_row(run, accounted, accounting.id)
+        for run, accounted in zip(PUBLISHED_RUNS, accounting.metrics.published, strict=True)
     ]
-    reached = [row for each in of_kind(records, "accuracy") for row in reached_rows(each)]
+    reached = [row for record in of_kind(records, "accuracy") for row in reached_rows(record)]
     parts = [published_part(published), baseline_part(published)]
     if reached:
         parts.append(reached_part(reached))
     return ShownTable((*SETTINGS, *REACHED), [*published, *reached], parts)
 
 
-def published_row(run: PublishedRun, accounted: Mapping[str, Any], record: str) -> Row:
+def published_row(
+    run: PublishedRun, accounted: privacy_loss.PublishedAccounting, record: str
+) -> Row:
     """One DP-SGLD row of Tables 1 and 2; InputError where the record is of another row."""
     names = ("table", "dataset", "backbone", "steps")
-    if any(accounted[name] != getattr(run, name) for name in names):
+    if any(getattr(accounted, name) != getattr(run, name) for name in names):
         raise InputError(record, "other published settings", "a record of this code")
     claims = {f"claimed_{count}": run.claimed_epsilon(count) for count in COUNTS}
     return {
         "part": "published",
-        **{name: accounted[name] for name in names},
+        **{name: getattr(run, name) for name in names},
         "n": run.n,
         "eta": run.eta,
         "lambda": run.lam,
@@ -84,10 +86,12 @@ def published_row(run: PublishedRun, accounted: Mapping[str, Any], record: str) 
         "delta": run.delta,
         "printed_epsilon": run.printed_epsilon,
         **claims,
-        "noise_multiplier": accounted["noise_multiplier"],
-        "guaranteed_add_remove": accounted["add_remove"],
-        "guaranteed_replace_one": accounted["replace_one"],
-        **{f"dp_sgd_{name}": value for name, value in accounted["dp_sgd"].items()},
+        "noise_multiplier": accounted.noise_multiplier,
+        "guaranteed_add_remove": accounted.add_remove,
+        "guaranteed_replace_one": accounted.replace_one,
+        "dp_sgd_noise_multiplier": accounted.dp_sgd.noise_multiplier,
+        "dp_sgd_pld": accounted.dp_sgd.pld,
+        "dp_sgd_rdp": accounted.dp_sgd.rdp,
         "runs": [record],
     }
 
@@ -160,48 +164,43 @@ def baseline_part(rows: Sequence[Row]) -> Part:
     )
 
 
-def reached_rows(record: Mapping[str, Any]) -> list[Row]:
+def reached_rows(record: Record[accuracy.Spec, accuracy.Metrics]) -> list[Row]:
     """Test accuracy of an `accuracy` record, a row per epsilon and schedule.
 
     Two classes stand for Pneumonia, more for CIFAR-10.
     """
-    fields, metrics = record["spec"], record["metrics"]
-    found = metrics["rows"]
-    schedules = dict.fromkeys(row["schedule"] for row in found if row["method"] == "dp-sgld")
+    fields, metrics = record.spec, record.metrics
+    schedules = dict.fromkeys(arm.schedule for arm in metrics.rows if arm.method == "dp-sgld")
     rows = []
-    for schedule, epsilon in ((s, e) for s in schedules for e in fields["epsilons"]):
-        row = {
+    for schedule, epsilon in product(schedules, fields.epsilons):
+        row: Row = {
             "part": "ours",
-            "dataset": fields["data"]["name"],
-            "stands_for": "Pneumonia" if metrics["classes"] == 2 else "CIFAR10",
-            "features": in_words(fields["features"], backbone_name(record)),
+            "dataset": fields.data.name,
+            "stands_for": "Pneumonia" if metrics.classes == 2 else "CIFAR10",
+            "features": in_words(fields.features, backbone_name(metrics.backbone)),
             "schedule": schedule,
             "epsilon": epsilon,
-            "n": metrics["n_train"],
-            "delta": fields["delta"],
-            "accuracy_runs": fields["runs"],
-            "runs": [record["id"]],
+            "n": metrics.n_train,
+            "delta": fields.delta,
+            "accuracy_runs": fields.runs,
+            "runs": [record.id],
         }
-        for method in METHODS:
-            for comparison in ("published", "guaranteed"):
-                own = schedule if method == "dp-sgld" else None
-                keys = {"method": method, "comparison": comparison, "epsilon": epsilon}
-                arm = select(found, **keys, schedule=own)
-                row |= _accuracy(f"{method}_{comparison}".replace("-", "_"), arm)
+        for method, comparison in product(METHODS, ("published", "guaranteed")):
+            wanted = (method, comparison, epsilon, schedule if method == "dp-sgld" else None)
+            for arm in metrics.rows:
+                if (arm.method, arm.comparison, arm.epsilon, arm.schedule) == wanted:
+                    row |= _accuracy(f"{method}_{comparison}".replace("-", "_"), arm)
         rows.append(row)
     return rows
 
 
-def _accuracy(name: str, arm: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Mean, standard error and guarantee of the one arm; nothing where there is none."""
-    if not arm:
-        return {}
-    values = arm[0]["accuracy"]
-    estimate = mean_estimate(values)
+def _accuracy(name: str, arm: accuracy.LangevinArm | accuracy.SgdArm) -> Row:
+    """Mean, standard error and guarantee of the arm."""
+    estimate = mean_estimate(arm.accuracy)
     return {
         name: estimate.value,
-        f"{name}_standard_error": estimate.standard_error if len(values) > 1 else None,
-        f"{name}_guaranteed_epsilon": arm[0]["guaranteed_epsilon"],
+        f"{name}_standard_error": estimate.standard_error if estimate.runs > 1 else None,
+        f"{name}_guaranteed_epsilon": arm.guaranteed_epsilon,
     }
 
 

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from dpatlas.core.guard import integer, one_of, real
-from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.search import Setting
 from dpatlas.papers.dp_sgld.formulas.theorems import SCHEDULES
 from dpatlas.papers.dp_sgld.jobs.arms import COMPARISONS, LANGEVIN, LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.jobs.regression import (
+    arm_name,
     langevin_setting,
     problem_of,
     regression_ledger,
@@ -25,16 +24,11 @@ from dpatlas.papers.dp_sgld.jobs.regression import (
     sgd_setting,
 )
 from dpatlas.papers.dp_sgld.jobs.regression_data import Split, load_split
+from dpatlas.papers.dp_sgld.records.accuracy import LangevinArm, Metrics, SgdArm, Spec
 from dpatlas.privacy.samplers import Poisson
 
 FULL_BATCH = ("noisy-gd", "repaired-full")
 BOTH = "both"
-DOMAINS = {
-    "schedule": one_of(*SCHEDULES, BOTH),
-    "max_grad_norm": real(gt=0),
-    "batch": integer(ge=1),
-}
-GRID = {"lambda": real(gt=0), "epochs": integer(ge=1), "steps": integer(ge=1), "lr": real(gt=0)}
 
 
 @dataclass(frozen=True)
@@ -50,51 +44,42 @@ class Arm:
     schedule: str | None = None
 
 
-def accuracy(job: Job) -> dict[str, Any]:
-    """Metrics and ledger of a spec of kind `accuracy`.
+def accuracy(job: Job) -> Outcome:
+    """Every arm of the tables at its best setting, with the test accuracy of every run.
 
-    `rows`: per arm the best setting, what is claimed and guaranteed, settings tried, validation
-    accuracy of the best, and the test accuracy of every run.
-
-    Raises InputError for settings outside their domains, for a batch above n, for a step size
-    >= 1 / beta, and for an accountant that cannot take an arm's batches.
+    Raises InputError for a batch above n, for a step size >= 1 / beta, and for an accountant that
+    cannot take an arm's batches.
     """
-    fields = job.spec.fields
-    check_settings(fields)
+    fields: Spec = job.fields
     split = load_split(job)
     problem = problem_of(job, split)
-    arms = list(arms_of(fields))
     search = regression_search(
-        job, arms, lambda arm: list(settings_of(arm, fields, problem, split))
+        job,
+        list(arms_of(fields)),
+        lambda arm: list(settings_of(arm, fields, problem, split)),
+        row_of=row_of,
+        named=lambda row: arm_name(row, row.comparison, row.schedule),
     )
-    rows = search.run()
-    metrics = {**split.facts(), "warnings": problem.warnings(), "rows": rows}
-    return {"metrics": metrics, "ledger": regression_ledger(search)}
+    metrics = Metrics(**split.facts(), warnings=problem.warnings(), rows=search.run())
+    return Outcome(metrics, regression_ledger(search))
 
 
-def check_settings(fields: dict[str, Any]) -> None:
-    """InputError for the first setting outside its domain."""
-    for name, domain in DOMAINS.items():
-        domain.check(name, fields[name])
-    for name, domain in GRID.items():
-        values = fields["grid"][name]
-        if not values:
-            raise InputError(f"grid.{name}", "an empty list", domain.describe())
-        for value in values:
-            domain.check(f"grid.{name}", value)
+def row_of(values: dict[str, Any]) -> LangevinArm | SgdArm:
+    """A row of the record; Langevin arms have a schedule."""
+    return (SgdArm if values["schedule"] is None else LangevinArm)(**values)
 
 
-def arms_of(fields: dict[str, Any]) -> Iterator[Arm]:
+def arms_of(fields: Spec) -> Iterator[Arm]:
     """Every arm of the table, in the order of its rows."""
-    schedules = SCHEDULES if fields["schedule"] == BOTH else (fields["schedule"],)
+    schedules = SCHEDULES if fields.schedule == BOTH else (fields.schedule,)
     yield Arm("no-dp")
-    for epsilon, comparison in product(fields["epsilons"], COMPARISONS):
+    for epsilon, comparison in product(fields.epsilons, COMPARISONS):
         # Add-remove accounting of DP-SGD serves both: it appears once, as published.
         if comparison != "theorem":
             yield Arm("dp-sgd", comparison, epsilon)
         for schedule in schedules:
             yield Arm("dp-sgld", comparison, epsilon, schedule)
-    for epsilon, schedule in product(fields["epsilons"], schedules):
+    for epsilon, schedule in product(fields.epsilons, schedules):
         yield Arm("noisy-gd", "theorem", epsilon, schedule)
         yield Arm("repaired-full", "guaranteed", epsilon, schedule)
         # The bound for cyclic batches is for constant steps.
@@ -102,14 +87,13 @@ def arms_of(fields: dict[str, Any]) -> Iterator[Arm]:
             yield Arm("repaired-cyclic", "guaranteed", epsilon, schedule)
 
 
-def settings_of(
-    arm: Arm, fields: dict[str, Any], problem: Problem, split: Split
-) -> Iterator[Setting]:
+def settings_of(arm: Arm, fields: Spec, problem: Problem, split: Split) -> Iterator[Setting]:
     """The grid of an arm."""
-    grid, batch = fields["grid"], fields["batch"]
+    grid, batch = fields.grid, fields.batch
     if arm.method in LANGEVIN:
-        passes = grid["steps" if arm.method in FULL_BATCH else "epochs"]
-        for lam, count in product(grid["lambda"], passes):
+        assert arm.comparison is not None and arm.schedule is not None and arm.epsilon is not None
+        passes = grid.steps if arm.method in FULL_BATCH else grid.epochs
+        for lam, count in product(grid.lam, passes):
             plan = LangevinPlan(
                 problem, arm.method, arm.comparison, arm.schedule, lam, count, batch
             )
@@ -117,16 +101,16 @@ def settings_of(
         return
     relation = "replace_one" if arm.comparison == "guaranteed" else "add_remove"
     sampler = Poisson(problem.n, batch)
-    for lr, epochs in product(grid["lr"], grid["epochs"]):
+    for lr, epochs in product(grid.lr, grid.epochs):
         steps = epochs * sampler.steps_per_epoch
-        asked = (problem.delta, relation, problem.accountant)
-        plan = DpSgdPlan(sampler, steps, fields["max_grad_norm"], *asked)
-        yield sgd_setting(plan.calibrated(arm.epsilon), lr, split)
+        accounts = (problem.delta, relation, problem.accountant)
+        dp_sgd = DpSgdPlan(sampler, steps, fields.max_grad_norm, *accounts)
+        yield sgd_setting(dp_sgd.calibrated(arm.epsilon), lr, split)
 
 
 KIND = Kind(
-    legacy(accuracy),
-    spec=LegacyFields,
+    accuracy,
+    spec=Spec,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
     reads_images=False,
 )

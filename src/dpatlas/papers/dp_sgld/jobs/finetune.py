@@ -14,25 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpatlas.core.guard import integer, one_of, real
+from dpatlas.core.facts import BackboneUsed
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.private_records import PARTS, check_parts, identity, load_backbone
 from dpatlas.jobs.search import Search, Setting, Trial, accuracy
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.papers.dp_sgld.jobs.regression import arms_ledger, sgd_facts
-from dpatlas.privacy.accounting import RELATIONS
+from dpatlas.papers.dp_sgld.records.finetune import Metrics, Row, Spec
 from dpatlas.privacy.ledger import Ran
 from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import belongs
-
-DOMAINS = {
-    "batch": integer(ge=1),
-    "steps": integer(ge=1),
-    "max_grad_norm": real(gt=0),
-    "relation": one_of(*RELATIONS),
-}
 
 
 @dataclass(frozen=True)
@@ -44,21 +37,16 @@ class Arm:
     epsilon: float | None
 
 
-def finetune(job: Job) -> dict[str, Any]:
-    """Metrics and ledger of a spec of kind `finetune`.
+def finetune(job: Job) -> Outcome:
+    """Every arm at its best learning rate, with the test accuracy of every run.
 
-    `rows`: per arm what is trained, the best learning rate and its accuracies, as in
-    `sgld_accuracy.accuracy`. The ledger has one entry per arm.
-
-    Raises InputError for settings outside their domains, for prefixes that name no part of the
-    backbone, and for an accountant that cannot take Poisson batches under `relation`.
+    Raises InputError for prefixes that name no part of the backbone, and for an accountant that
+    cannot take Poisson batches under `relation`.
     """
-    fields, data = job.spec.fields, job.data
-    for name, domain in DOMAINS.items():
-        domain.check(name, fields[name])
+    data = job.prepared
     check_parts(data)
     backbone = load_backbone(job)
-    arms = list(arms_of(fields))
+    arms = list(arms_of(job.fields))
     tuning = FineTuning(job, backbone)
     for arm in arms:
         tuning.trained_parameters(arm.trainable)
@@ -67,23 +55,24 @@ def finetune(job: Job) -> dict[str, Any]:
         arms,
         arm_facts,
         lambda arm: list(tuning.settings_of(arm)),
+        row_of=lambda values: Row(**values),
         named=arm_name,
-        in_ledger=lambda row: {"require_private": row["epsilon"] is not None},
+        in_ledger=lambda row: {"require_private": row.epsilon is not None},
     )
     rows = search.run()
-    metrics = {
+    metrics = Metrics(
         **{f"n_{part}": len(getattr(data, f"y_{part}")) for part in PARTS},
-        "classes": len(data.classes),
-        "backbone": {**identity(backbone), "architecture": backbone.architecture},
-        "rows": rows,
-    }
-    return {"metrics": metrics, "ledger": tuning.ledger(search)}
+        classes=len(data.classes),
+        backbone=BackboneUsed(**identity(backbone), architecture=backbone.architecture),
+        rows=rows,
+    )
+    return Outcome(metrics, tuning.ledger(search))
 
 
-def arms_of(fields: dict[str, Any]) -> Iterator[Arm]:
+def arms_of(fields: Spec) -> Iterator[Arm]:
     """Without privacy first, then at each epsilon; the fewest trained parts first in each."""
-    for epsilon, chosen in product([None, *fields["epsilons"]], fields["unfreeze"]):
-        yield Arm(chosen["name"], tuple(chosen["trainable"]), epsilon)
+    for epsilon, parts in product([None, *fields.epsilons], fields.unfreeze):
+        yield Arm(parts.name, tuple(parts.trainable), epsilon)
 
 
 def arm_facts(arm: Arm) -> dict[str, Any]:
@@ -96,19 +85,21 @@ class FineTuning:
     """The settings of every arm on the job's data."""
 
     def __init__(self, job: Job, backbone: Backbone):
-        fields, data = job.spec.fields, job.data
+        fields: Spec = job.fields
+        data = job.prepared
         self.job, self.fields, self.backbone = job, fields, backbone
+        self.classes = len(data.classes)
         self.labels = {part: self._tensor(getattr(data, f"y_{part}")) for part in PARTS}
         images = {part: getattr(data, f"x_{part}") for part in PARTS}
         self.images = {part: self._tensor(x) for part, x in images.items()}
         self._inputs: tuple[tuple[str, ...], dict[str, Tensor]] = ((), {})
         self.plan = DpSgdPlan(
-            Poisson(len(self.labels["train"]), fields["batch"]),
-            fields["steps"],
-            fields["max_grad_norm"],
-            fields["delta"],
-            fields["relation"],
-            fields.get("accountant", "auto"),
+            Poisson(len(self.labels["train"]), fields.batch),
+            fields.steps,
+            fields.max_grad_norm,
+            fields.delta,
+            fields.relation,
+            fields.accountant,
         )
 
     def _tensor(self, values: np.ndarray) -> Tensor:
@@ -117,7 +108,7 @@ class FineTuning:
     def settings_of(self, arm: Arm) -> Iterator[Setting]:
         """One setting per learning rate."""
         plan = self.plan.calibrated(arm.epsilon)
-        for lr in self.fields["lrs"]:
+        for lr in self.fields.lrs:
             yield self._setting(arm, lr, plan)
 
     def _setting(self, arm: Arm, lr: float, plan: DpSgdPlan) -> Setting:
@@ -138,10 +129,10 @@ class FineTuning:
     def _network(self, run: int) -> nn.Module:
         """The backbone with a new head; the same one in the same run of every setting."""
         network = self.backbone.with_new_head(
-            len(self.job.data.classes),
+            self.classes,
             key=self.job.spec.key,
             run=run,
-            base_seed=self.fields["seed"],
+            base_seed=self.fields.seed,
         )
         return network.to(self.job.device)
 
@@ -149,8 +140,8 @@ class FineTuning:
         """What the first trained part sees of every part of the data: it never changes."""
         parts = tuple(name for name, _ in frozen.named_children())
         if not self._inputs[1] or self._inputs[0] != parts:
-            found = {part: _outputs(frozen, x) for part, x in self.images.items()}
-            self._inputs = parts, found
+            shown = {part: _outputs(frozen, x) for part, x in self.images.items()}
+            self._inputs = parts, shown
         return self._inputs[1]
 
     def trained_parameters(self, trainable: Sequence[str]) -> int:
@@ -168,19 +159,19 @@ class FineTuning:
                 raise InputError("trainable", repr(prefix), f"prefixes among {parts}")
         return [name for name in names if any(belongs(name, prefix) for prefix in trainable)]
 
-    def ledger(self, search: Search) -> dict[str, Any]:
+    def ledger(self, search: Search[Arm, Row]) -> dict[str, Any]:
         """A ledger per arm, and what they share."""
         return arms_ledger(
             f"DP-SGD, flat clipping, {self.backbone.architecture}",
-            f"max_grad_norm {self.fields['max_grad_norm']:g} on all trained parts together",
+            f"max_grad_norm {self.fields.max_grad_norm:g} on all trained parts together",
             search,
         )
 
 
-def arm_name(row: dict[str, Any]) -> str:
+def arm_name(row: Row) -> str:
     """Of a row, in words."""
-    privacy = "without privacy" if row["epsilon"] is None else f"epsilon {row['epsilon']:g}"
-    return f"{row['unfreeze']}, {privacy}"
+    privacy = "without privacy" if row.epsilon is None else f"epsilon {row.epsilon:g}"
+    return f"{row.unfreeze}, {privacy}"
 
 
 def _outputs(model: nn.Module, x: Tensor) -> Tensor:
@@ -189,8 +180,8 @@ def _outputs(model: nn.Module, x: Tensor) -> Tensor:
 
 
 KIND = Kind(
-    legacy(finetune),
-    spec=LegacyFields,
+    finetune,
+    spec=Spec,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
     reads_images=False,
 )

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from dpatlas.core.guard import integer, real
-from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.search import Setting
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.jobs.regression import (
+    arm_name,
     langevin_setting,
     problem_of,
     regression_ledger,
@@ -25,12 +24,13 @@ from dpatlas.papers.dp_sgld.jobs.regression import (
     sgd_setting,
 )
 from dpatlas.papers.dp_sgld.jobs.regression_data import Split, load_split
+from dpatlas.papers.dp_sgld.records.long_training import LangevinArm, Metrics, SgdArm, Spec
 from dpatlas.privacy.samplers import FullBatch
 
+DP_SGD = "dp-sgd"
 # By method: the comparison that its noise is calibrated under.
-METHODS = {"repaired-full": "guaranteed", "dp-sgd": "guaranteed", "noisy-gd": "theorem"}
+METHODS = {"repaired-full": "guaranteed", DP_SGD: "guaranteed", "noisy-gd": "theorem"}
 RELATION = "replace_one"
-LISTS = {"steps": integer(ge=1), "lambdas": real(gt=0), "lrs": real(gt=0)}
 
 
 @dataclass(frozen=True)
@@ -43,46 +43,43 @@ class Arm:
     steps: int
 
 
-def long_training(job: Job) -> dict[str, Any]:
-    """Metrics and ledger of a spec of kind `long_training`.
+def long_training(job: Job) -> Outcome:
+    """Every method after every number of steps at its best setting, with its test accuracies.
 
-    `rows`: per number of steps and method the best setting and its accuracies, as in
-    `sgld_accuracy.accuracy`.
-
-    Raises InputError for settings outside their domains and for a step size >= 1 / beta.
+    Raises InputError for a step size >= 1 / beta.
     """
-    fields = job.spec.fields
-    for name, domain in LISTS.items():
-        if not fields[name]:
-            raise InputError(name, "an empty list", domain.describe())
-        for value in fields[name]:
-            domain.check(name, value)
-    real(gt=0).check("max_grad_norm", fields["max_grad_norm"])
+    fields: Spec = job.fields
     split = load_split(job)
     problem = problem_of(job, split)
     arms = [
-        Arm(method, comparison, fields["epsilon"], steps)
-        for steps, (method, comparison) in product(fields["steps"], METHODS.items())
+        Arm(method, comparison, fields.epsilon, steps)
+        for steps, (method, comparison) in product(fields.steps, METHODS.items())
     ]
     search = regression_search(
-        job, arms, lambda arm: list(settings_of(arm, fields, problem, split))
+        job,
+        arms,
+        lambda arm: list(settings_of(arm, fields, problem, split)),
+        row_of=row_of,
+        named=lambda row: arm_name(row, row.comparison),
     )
-    rows = search.run()
-    metrics = {**split.facts(), "warnings": problem.warnings(), "rows": rows}
-    return {"metrics": metrics, "ledger": regression_ledger(search)}
+    metrics = Metrics(**split.facts(), warnings=problem.warnings(), rows=search.run())
+    return Outcome(metrics, regression_ledger(search))
 
 
-def settings_of(
-    arm: Arm, fields: dict[str, Any], problem: Problem, split: Split
-) -> Iterator[Setting]:
+def row_of(values: dict[str, Any]) -> LangevinArm | SgdArm:
+    """A row of the record."""
+    return (SgdArm if values["method"] == DP_SGD else LangevinArm)(**values)
+
+
+def settings_of(arm: Arm, fields: Spec, problem: Problem, split: Split) -> Iterator[Setting]:
     """One setting per lambda, or per learning rate."""
-    if arm.method == "dp-sgd":
-        asked = (problem.delta, RELATION, problem.accountant)
-        plan = DpSgdPlan(FullBatch(problem.n), arm.steps, fields["max_grad_norm"], *asked)
-        for lr in fields["lrs"]:
-            yield sgd_setting(plan.calibrated(arm.epsilon), lr, split)
+    if arm.method == DP_SGD:
+        accounts = (problem.delta, RELATION, problem.accountant)
+        dp_sgd = DpSgdPlan(FullBatch(problem.n), arm.steps, fields.max_grad_norm, *accounts)
+        for lr in fields.lrs:
+            yield sgd_setting(dp_sgd.calibrated(arm.epsilon), lr, split)
         return
-    for lam in fields["lambdas"]:
+    for lam in fields.lambdas:
         plan = LangevinPlan(
             problem, arm.method, arm.comparison, "constant", lam, arm.steps, problem.n
         )
@@ -90,8 +87,8 @@ def settings_of(
 
 
 KIND = Kind(
-    legacy(long_training),
-    spec=LegacyFields,
+    long_training,
+    spec=Spec,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
     reads_images=False,
 )

@@ -1,11 +1,311 @@
-"""dp_sgld: jobs of kind privacy_loss."""
+"""dp_sgld: epsilon against steps, claimed, guaranteed and exact; nothing is trained on data."""
 
-from dpatlas.jobs.job import Kind, LegacyFields, legacy
-from dpatlas.papers.dp_sgld.jobs.theory import privacy_loss
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+
+import numpy as np
+
+from dpatlas.core.progress import Progress
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas.papers.dp_sgld.formulas.exact import exact_epsilon
+from dpatlas.papers.dp_sgld.formulas.guarantees import (
+    conditional_epsilon,
+    cyclic_gd_gdp,
+    noisy_gd_gdp_of_steps,
+)
+from dpatlas.papers.dp_sgld.formulas.published import (
+    BATCH,
+    DP_SGD_NOISE_MULTIPLIERS,
+    PUBLISHED_RUNS,
+    PublishedRun,
+)
+from dpatlas.papers.dp_sgld.formulas.theorems import (
+    claimed_epsilon,
+    claimed_sigma2,
+    step_noise_multiplier,
+)
+from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas.papers.dp_sgld.records import Schedule
+from dpatlas.papers.dp_sgld.records.privacy_loss import (
+    Curve,
+    Metrics,
+    PublishedAccounting,
+    PublishedDpSgd,
+    SmallLaw,
+    Spec,
+)
+from dpatlas.privacy.accounting import Phase, guarantee
+from dpatlas.privacy.gaussian_dp import gaussian_epsilon
+from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Sampler
+
+REPLACE = "replace_one"
+LEDGER = {"mechanism": "none: nothing is trained and nothing of any data is released"}
+# Whose K the noise of a run was calibrated with.
+CALIBRATIONS = ("published", "theorem")
+POINTS = 13
+# The one-dimensional law is computed for so many records, in batches of about the same share.
+SMALL_N, SMALL_STEPS, SMALL_POINTS = 200, 64, 10
+# Its claimed epsilon at the end, whatever the run's: quadrature needs that much noise.
+SMALL_EPSILON = 1.0
+# In one dimension the loss theta^2 / 2 - x theta is 1-strongly convex and 1-smooth.
+CURVATURE, SMALL_RADIUS, SMALL_ETA = 1.0, 1.0, 0.5
+# Name of an accounting, steps, and epsilon after them.
+Accounting = tuple[str, Sequence[int], Iterable[float]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of DP-SGLD as the accountings see it; L and beta hold for every record."""
+
+    sampler: Sampler
+    lam: float
+    beta: float
+    L: float
+    sigma2: float
+    rates: np.ndarray
+    delta: float
+
+    @property
+    def n(self) -> int:
+        """Records."""
+        return self.sampler.n
+
+
+def privacy_loss(job: Job) -> Outcome:
+    """Epsilon at delta against steps: claimed, guaranteed, exact; then the published settings.
+
+    The noise is what Thm 3.2 gives for `epsilon` at the last step, with K = number of epochs
+    (`published`) or of steps (`theorem`); the one-dimensional law has an example of its own.
+    """
+    fields: Spec = job.fields
+    problem = Problem(fields.n, fields.classes, fields.feature_norm, fields.delta)
+    curves: list[Curve] = []
+    with Progress(len(fields.schedules) * len(CALIBRATIONS) + 2, job.spec.id) as progress:
+        for schedule, calibration in product(fields.schedules, CALIBRATIONS):
+            plan = LangevinPlan(
+                problem, "dp-sgld", calibration, schedule, fields.lam, fields.epochs, fields.batch
+            )
+            run = calibrated_run(plan, fields.epsilon)
+            at = log_grid(len(run.rates), POINTS)
+            for name, steps, epsilons in accountings(run, at, schedule):
+                curves.append(curve(calibration, schedule, name, run.sigma2, steps, epsilons))
+            progress.advance(f"{schedule} {calibration}")
+        curves += small_curves(fields)
+        progress.advance("one dimension")
+        published = [published_accounting(run) for run in PUBLISHED_RUNS]
+    small = SmallLaw(
+        n=SMALL_N, batch=small_batch(fields), radius=SMALL_RADIUS, epsilon=SMALL_EPSILON
+    )
+    metrics = Metrics(
+        lipschitz=plan.problem.lipschitz,
+        beta=plan.beta,
+        steps_per_epoch=plan.sampler.steps_per_epoch,
+        small=small,
+        curves=curves,
+        published=published,
+    )
+    return Outcome(metrics, LEDGER)
+
+
+def log_grid(last: int, points: int) -> list[int]:
+    """Whole numbers from 1 to `last`, about evenly spaced on a log axis."""
+    return np.unique(np.geomspace(1, last, points).round().astype(int)).tolist()
+
+
+def calibrated_run(plan: LangevinPlan, epsilon: float) -> Run:
+    """The run whose claimed epsilon is `epsilon` at its end, K counted as the plan says."""
+    problem, rates = plan.problem, np.array(plan.rates)
+    total = rates[: plan.counted_steps].sum()
+    sigma2 = claimed_sigma2(epsilon, problem.delta, problem.lipschitz, plan.lam, problem.n, total)
+    return Run(
+        plan.sampler,
+        plan.lam,
+        plan.beta,
+        problem.lipschitz,
+        float(sigma2),
+        rates,
+        problem.delta,
+    )
+
+
+def accountings(run: Run, at: Sequence[int], schedule: str) -> list[Accounting]:
+    """Every accounting of one run after the steps `at`, and of full batches at the same noise."""
+    full = FullBatch(run.n)
+    epochs = -(-np.array(at) // run.sampler.steps_per_epoch)
+    by_all = [
+        ("claimed, steps", at, claimed(run, at)),
+        ("claimed, epochs", at, claimed(run, epochs)),
+        ("every iterate", at, every_iterate(run, run.sampler, at)),
+        ("full batch, every iterate", at, every_iterate(run, full, at, "pld")),
+        ("full batch, every iterate, rdp", at, every_iterate(run, full, at, "rdp")),
+        ("full batch, hidden state", at, hidden_state(run, at)),
+    ]
+    if schedule != "constant":
+        return by_all
+    passes = np.unique(epochs[epochs * run.sampler.steps_per_epoch <= len(run.rates)])
+    ends = (passes * run.sampler.steps_per_epoch).tolist()
+    return [
+        *by_all,
+        ("given the batches", at, given_batches(run, at)),
+        ("cyclic, hidden state", ends, cyclic(run, passes)),
+        ("quadratic, fixed start", at, quadratic(run, at, 0.0)),
+        ("quadratic, random start", at, quadratic(run, at, 2 * run.sigma2 / run.lam)),
+    ]
+
+
+def curve(
+    calibration: str,
+    schedule: Schedule,
+    name: str,
+    sigma2: float,
+    steps: Sequence[int],
+    epsilons: Iterable[float],
+) -> Curve:
+    """For a record: None where nothing is guaranteed."""
+    values = [float(value) if math.isfinite(value) else None for value in epsilons]
+    return Curve(
+        calibration=calibration,
+        schedule=schedule,
+        curve=name,
+        sigma2=sigma2,
+        steps=list(steps),
+        epsilon=values,
+    )
+
+
+def claimed(run: Run, at: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Thm 3.2, whatever the batches are."""
+    totals = np.cumsum(run.rates)[np.asarray(at) - 1]
+    return claimed_epsilon(run.L, run.lam, run.n, run.sigma2, totals, run.delta)
+
+
+def every_iterate(
+    run: Run, sampler: Sampler, at: Sequence[int], accountant: str = "auto"
+) -> list[float]:
+    """Ordinary accounting, records replaced: every iterate might be released.
+
+    Between two points of a decreasing schedule each step counts with the largest of them.
+    """
+    phases: list[Phase] = []
+    epsilons = []
+    for before, after in pairwise((0, *at)):
+        noise = step_noise_multiplier(run.rates[before], run.sigma2, run.L, sampler.batch)
+        phase = Phase(sampler, float(noise), int(after - before))
+        if phases and phases[-1].noise_multiplier == phase.noise_multiplier:
+            phase = Phase(sampler, phase.noise_multiplier, phases.pop().steps + phase.steps)
+        phases.append(phase)
+        epsilons.append(guarantee(phases, run.delta, REPLACE, accountant).epsilon)
+    return epsilons
+
+
+def hidden_state(run: Run, at: Sequence[int]) -> list[float]:
+    """Full batches, the last iterate only."""
+    moved = 2 * run.L / run.n
+    mus = [noisy_gd_gdp_of_steps(run.rates[:k], run.lam, run.beta, moved, run.sigma2) for k in at]
+    return [gaussian_epsilon(float(mu), run.delta) for mu in mus]
+
+
+def given_batches(run: Run, at: Sequence[int]) -> list[float]:
+    """The paper's recursion where the batches are known; a constant step."""
+    setting = (run.L, run.lam, run.beta, run.n, run.sampler.batch, run.sigma2, run.rates[0])
+    return [float(conditional_epsilon(*setting, k, run.delta)) for k in at]
+
+
+def cyclic(run: Run, passes: np.ndarray) -> list[float]:
+    """The last iterate after passes over the same disjoint batches; a constant step."""
+    moved = 2 * run.L / run.sampler.batch
+    mus = cyclic_gd_gdp(
+        run.rates[0],
+        run.lam,
+        run.beta,
+        moved,
+        run.sigma2,
+        run.sampler.steps_per_epoch,
+        passes,
+    )
+    return [gaussian_epsilon(float(mu), run.delta) for mu in mus]
+
+
+def quadratic(run: Run, at: Sequence[int], start_variance: float) -> list[float]:
+    """Exact epsilon of full batches on (lam / 2) theta^2 - x theta, x = L against -L.
+
+    By the recursion of mean and variance: both laws are normal, of equal variance.
+    """
+    gap, variance, epsilons = 0.0, start_variance, []
+    for k, eta in enumerate(run.rates, 1):
+        keep = 1 - eta * run.lam
+        gap = keep * gap + eta * 2 * run.L / run.n
+        variance = keep**2 * variance + 2 * eta * run.sigma2
+        if k in at:
+            epsilons.append(gaussian_epsilon(gap / math.sqrt(variance), run.delta))
+    return epsilons
+
+
+def small_batch(fields: Spec) -> int:
+    """The batch of the one-dimensional example."""
+    return max(1, round(SMALL_N * fields.batch / fields.n))
+
+
+def small_curves(fields: Spec) -> list[Curve]:
+    """The one-dimensional example: exact by quadrature, x = 1 against -1 among -1s."""
+    sampler = FixedSize(SMALL_N, small_batch(fields))
+    at, delta, lip = log_grid(SMALL_STEPS, SMALL_POINTS), fields.delta, 1 + SMALL_RADIUS
+    rates = np.full(SMALL_STEPS, SMALL_ETA)
+    total = rates.sum()
+    sigma2 = float(claimed_sigma2(SMALL_EPSILON, delta, lip, CURVATURE, SMALL_N, total))
+    run = Run(sampler, CURVATURE, CURVATURE, lip, sigma2, rates, delta)
+    law = (SMALL_N, sampler.batch, sigma2, SMALL_ETA)
+    exact = [exact_epsilon(*law, k, SMALL_RADIUS, delta, x_prime=-1.0, rest=-1.0) for k in at]
+    by_name = {
+        "claimed, steps": claimed(run, at),
+        "every iterate": every_iterate(run, sampler, at),
+        "given the batches": given_batches(run, at),
+        "exact": exact,
+    }
+    return [
+        curve("one dimension", "constant", name, sigma2, at, epsilons)
+        for name, epsilons in by_name.items()
+    ]
+
+
+def published_accounting(run: PublishedRun) -> PublishedAccounting:
+    """Ordinary accounting of a published row and of the DP-SGD row beside it.
+
+    Decreasing steps count with the first, the largest.
+    """
+    eta = run.eta or 1 / (2 * run.beta)
+    noise = float(step_noise_multiplier(eta, run.sigma2, run.L, BATCH))
+    replaced = guarantee([Phase(FixedSize(run.n, BATCH), noise, run.steps)], run.delta, REPLACE)
+    of_dp_sgd = DP_SGD_NOISE_MULTIPLIERS[run.dataset]
+    return PublishedAccounting(
+        table=run.table,
+        dataset=run.dataset,
+        backbone=run.backbone,
+        steps=run.steps,
+        noise_multiplier=noise,
+        add_remove=poisson_epsilon(run.n, noise, run.steps, run.delta, "pld"),
+        replace_one=replaced.epsilon,
+        dp_sgd=PublishedDpSgd(
+            noise_multiplier=of_dp_sgd,
+            pld=poisson_epsilon(run.n, of_dp_sgd, run.steps, run.delta, "pld"),
+            rdp=poisson_epsilon(run.n, of_dp_sgd, run.steps, run.delta, "rdp"),
+        ),
+    )
+
+
+@functools.cache
+def poisson_epsilon(n: int, noise: float, steps: int, delta: float, accountant: str) -> float:
+    """Batches of 128 expected records; rows of both tables share the DP-SGD run."""
+    phases = [Phase(Poisson(n, BATCH), noise, steps)]
+    return guarantee(phases, delta, "add_remove", accountant).epsilon
+
 
 KIND = Kind(
-    legacy(privacy_loss),
-    spec=LegacyFields,
+    privacy_loss,
+    spec=Spec,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
     reads_images=False,
 )

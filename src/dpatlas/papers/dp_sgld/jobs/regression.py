@@ -1,8 +1,7 @@
 """dp_sgld: softmax regression on bounded features, by Langevin steps or by DP-SGD."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -10,29 +9,30 @@ from dpatlas.core.progress import say
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.search import Search, Setting, Trial, accuracy
-from dpatlas.papers.dp_sgld.jobs.arms import STEP_SIZE, LangevinPlan, Problem
+from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.jobs.regression_data import Split
+from dpatlas.papers.dp_sgld.records.regression import RegressionSpec
+from dpatlas.papers.dp_sgld.records.trained import ArmRow
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.ledger import HELD_OUT, PUBLIC, Ran, holds_for
 
 CONSTANTS = ("feature_norm", "lambda", "max_grad_norm", "n", "radius", "smoothness")
 THEOREM = "Ryffel et al. 2022, Thm 3.2"
+A = TypeVar("A")
+R = TypeVar("R", bound=ArmRow)
 
 
 def problem_of(job: Job, split: Split) -> Problem:
-    """What the job makes public; its warnings are said aloud.
-
-    Fields that a spec may leave out: step_size (eta_0 in units of 1 / beta), radius, accountant.
-    """
-    fields = job.spec.fields
+    """What the job makes public; its warnings are said aloud."""
+    fields: RegressionSpec = job.fields
     problem = Problem(
         n=len(split.labels["train"]),
         classes=split.classes,
-        feature_norm=fields["feature_norm"],
-        delta=fields["delta"],
-        step_size=fields.get("step_size", STEP_SIZE),
-        radius=fields.get("radius"),
-        accountant=fields.get("accountant", "auto"),
+        feature_norm=fields.feature_norm,
+        delta=fields.delta,
+        step_size=fields.step_size,
+        radius=fields.radius,
+        accountant=fields.accountant,
     )
     for warning in problem.warnings():
         say(f"{job.spec.id}: {warning}")
@@ -42,12 +42,12 @@ def problem_of(job: Job, split: Split) -> Problem:
 def langevin_setting(plan: LangevinPlan, epsilon: float, split: Split) -> Setting:
     """The plan with the noise that `epsilon` asks for."""
     sigma2 = plan.sigma2(epsilon)
-    chosen = plan.with_noise(sigma2)
+    settings = plan.with_noise(sigma2)
 
     def score(trial: Trial) -> tuple[float, Ran]:
         x, labels = split.x["train"], split.labels["train"]
         run = LangevinRun(
-            chosen,
+            settings,
             x,
             labels,
             split.classes,
@@ -61,13 +61,13 @@ def langevin_setting(plan: LangevinPlan, epsilon: float, split: Split) -> Settin
         "lambda": plan.lam,
         "beta": plan.beta,
         "lipschitz": plan.problem.lipschitz,
-        "radius": chosen.radius,
-        "lr": chosen.rates[0],
-        "batch": chosen.sampler.batch,
+        "radius": settings.radius,
+        "lr": settings.rates[0],
+        "batch": settings.sampler.batch,
         "epochs": plan.passes,
-        "steps": chosen.steps,
-        "sigma": chosen.sigma,
-        "sampler": chosen.sampler.name,
+        "steps": settings.steps,
+        "sigma": settings.sigma,
+        "sampler": settings.sampler.name,
     }
     return Setting(facts, lambda: plan.stated(sigma2).as_row(), score)
 
@@ -90,17 +90,16 @@ def sgd_facts(plan: DpSgdPlan, lr: float) -> dict[str, Any]:
     return {"lr": lr, "epochs": plan.steps / plan.sampler.steps_per_epoch, **plan.facts()}
 
 
-def arms_ledger(mechanism: str, clip: str, search: Search) -> dict[str, Any]:
+def arms_ledger(mechanism: str, clip: str, search: Search[Any, R]) -> dict[str, Any]:
     """One ledger for a job of many arms, each with its own under `arms`."""
     in_arms = "as each arm says"
-    fields = search.job.spec.fields
     return {
         "mechanism": mechanism,
         "neighbour_relation": in_arms,
-        "sampler": sorted({row["sampler"] for row in search.rows}),
+        "sampler": sorted({row.sampler for row in search.rows}),
         "accountant": in_arms,
         "epsilon": None,
-        "delta": fields["delta"],
+        "delta": search.job.fields.delta,
         "guaranteed": f"{in_arms}, for the last iterate of one run of that arm; all arms together "
         "have no guarantee here",
         "claimed": in_arms,
@@ -114,44 +113,48 @@ def arms_ledger(mechanism: str, clip: str, search: Search) -> dict[str, Any]:
 
 
 def regression_search(
-    job: Job, arms: Sequence[Any], settings_of: Callable[[Any], Sequence[Setting]]
-) -> Search:
+    job: Job,
+    arms: Sequence[A],
+    settings_of: Callable[[A], Sequence[Setting]],
+    row_of: Callable[[dict[str, Any]], R],
+    named: Callable[[R], str],
+) -> Search[A, R]:
     """The search of softmax regression on bounded features."""
-    return Search(job, arms, asdict, settings_of, named=_arm_name, in_ledger=_in_ledger(job))
+    delta = job.fields.delta
 
-
-def _in_ledger(job: Job) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def stated(row: dict[str, Any]) -> dict[str, Any]:
+    def in_ledger(row: R) -> dict[str, Any]:
         claimed = None
-        if row["claimed_epsilon"] is not None:
-            by = {"delta": job.spec.fields["delta"], "by": THEOREM}
-            claimed = {"epsilon": row["claimed_epsilon"], **by}
+        if row.claimed_epsilon is not None:
+            claimed = {"epsilon": row.claimed_epsilon, "delta": delta, "by": THEOREM}
         return {"constants": dict.fromkeys(CONSTANTS, PUBLIC), "claimed": claimed}
 
-    return stated
-
-
-def _arm_name(row: dict[str, Any]) -> str:
-    names = (row["method"], row["comparison"], row.get("schedule"))
-    return ", ".join(
-        [
-            *filter(None, names),
-            f"{row['steps']} steps",
-            "without privacy" if row["epsilon"] is None else f"epsilon {row['epsilon']:g}",
-        ]
+    return Search(
+        job,
+        arms,
+        lambda arm: vars(arm).copy(),
+        settings_of,
+        row_of=row_of,
+        named=named,
+        in_ledger=in_ledger,
     )
 
 
-def regression_ledger(search: Search) -> dict[str, Any]:
+def arm_name(row: ArmRow, *names: str | None) -> str:
+    """A row in words: method and `names`, those that it has, steps and privacy."""
+    privacy = "without privacy" if row.epsilon is None else f"epsilon {row.epsilon:g}"
+    return ", ".join([row.method, *filter(None, names), f"{row.steps} steps", privacy])
+
+
+def regression_ledger(search: Search[Any, R]) -> dict[str, Any]:
     """Of softmax regression on bounded features."""
-    fields = search.job.spec.fields
-    found = arms_ledger(
+    fields: RegressionSpec = search.job.fields
+    shared = arms_ledger(
         "Langevin SGD and DP-SGD on softmax regression over bounded features",
-        f"records of norm at most {fields['feature_norm']:g}; DP-SGD: max_grad_norm "
-        f"{fields['max_grad_norm']:g}",
+        f"records of norm at most {fields.feature_norm:g}; DP-SGD: max_grad_norm "
+        f"{fields.max_grad_norm:g}",
         search,
     )
-    return {**found, "public_constants": sorted(CONSTANTS)}
+    return {**shared, "public_constants": sorted(CONSTANTS)}
 
 
 def _accuracy(weights: Tensor, split: Split, part: str) -> float:

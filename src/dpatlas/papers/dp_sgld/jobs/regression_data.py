@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpatlas.core.guard import one_of
+from dpatlas.core.facts import BackboneUsed, FeaturesUsed
 from dpatlas.core.progress import say
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job
@@ -18,9 +18,9 @@ from dpatlas.jobs.private_records import (
     load_backbone,
 )
 from dpatlas.papers.dp_sgld.formulas.theorems import smoothness_of_mean
+from dpatlas.papers.dp_sgld.records.regression import RegressionSpec
 from dpatlas.privacy.langevin import bound_records
 
-FEATURES = one_of("penultimate", "softmax", "raw")
 NO_DIRECTION = 1e-12
 
 
@@ -36,8 +36,8 @@ class Split:
     labels: dict[str, Tensor]
     classes: int
     scaled_down: int
-    backbone: dict[str, str] | None
-    features: dict[str, str] | None
+    backbone: BackboneUsed | None
+    features: FeaturesUsed | None
 
     def facts(self) -> dict[str, Any]:
         """For a record's metrics.
@@ -46,13 +46,13 @@ class Split:
         and for the reader only: nothing is calibrated by it.
         """
         lam = 1.0
-        found = smoothness_of_mean(self.x["train"].double().numpy(), lam)
+        beta = smoothness_of_mean(self.x["train"].double().numpy(), lam)
         return {
             **{f"n_{part}": len(self.labels[part]) for part in PARTS},
             "inputs": self.x["train"].shape[1],
             "classes": self.classes,
             "scaled_down": self.scaled_down,
-            "mean_eigenvalue": float(2 * (found - lam)),
+            "mean_eigenvalue": float(2 * (beta - lam)),
             "backbone": self.backbone,
             "features": self.features,
         }
@@ -64,29 +64,36 @@ def load_split(job: Job) -> Split:
     Raises InputError for a missing part, for another backbone than the spec's, for features that it
     did not make and for data scaled otherwise than those it was trained on.
     """
-    fields, data = job.spec.fields, job.data
-    FEATURES.check("features", fields["features"])
+    fields: RegressionSpec = job.fields
+    data = job.prepared
     check_parts(data)
     backbone = shown = None
-    if fields["features"] != "raw":
+    if fields.features != "raw":
         backbone = load_backbone(job)
         shown = frozen_features(job, backbone)
-    x, scaled_down = {}, 0
+    x: dict[str, Tensor] = {}
+    scaled_down = 0
     for part in PARTS:
         taken = torch.from_numpy(shown.x[part] if shown else getattr(data, f"x_{part}"))
-        if fields["features"] == "softmax":
+        if fields.features == "softmax" and backbone is not None:
             if len(backbone.classes) < 2:
                 raise InputError("features", "softmax of a backbone without classes", "penultimate")
             taken = torch.softmax(backbone.network.head(taken), 1)
-        if fields["normalise"]:
+        if fields.normalise:
             norms = torch.linalg.vector_norm(taken, dim=1, keepdim=True)
-            taken = fields["feature_norm"] * taken / norms.clamp_min(NO_DIRECTION)
-        bounded = bound_records(taken, fields["feature_norm"])
+            taken = fields.feature_norm * taken / norms.clamp_min(NO_DIRECTION)
+        bounded = bound_records(taken, fields.feature_norm)
         x[part] = bounded.x
         scaled_down += bounded.scaled_down if part == "train" else 0
     if scaled_down:
         share = f"{scaled_down} of {len(x['train'])} private records"
-        say(f"{job.spec.id}: {share} scaled down to norm {fields['feature_norm']:g}")
+        say(f"{job.spec.id}: {share} scaled down to norm {fields.feature_norm:g}")
     labels = {part: torch.from_numpy(getattr(data, f"y_{part}")) for part in PARTS}
-    made = {"backbone": backbone and identity(backbone), "features": shown and shown.identity()}
-    return Split(x, labels, len(data.classes), scaled_down, **made)
+    return Split(
+        x,
+        labels,
+        len(data.classes),
+        scaled_down,
+        None if backbone is None else BackboneUsed(**identity(backbone)),
+        None if shown is None else FeaturesUsed(**shown.identity()),
+    )

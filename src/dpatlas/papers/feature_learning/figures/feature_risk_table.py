@@ -15,10 +15,11 @@ from dpatlas.papers.feature_learning.figures.rows import (
     RISKS,
     Record,
     condition,
+    measured,
     over_runs,
     simulations,
 )
-from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.show.output import Row, Settings, ShownTable
 from dpatlas.show.panels import select
 from dpatlas.show.tables import Cell, Math, Measured, Part
 
@@ -45,13 +46,13 @@ COLUMNS = (
 )
 
 
-def feature_risk_table(records: Records, settings: Settings) -> ShownTable:
+def feature_risk_table(records: Sequence[Record], settings: Settings) -> ShownTable:
     """Every condition once, with overlaps and risks over runs; then slopes of log risk in log n."""
     order = ("table", *AXES)
-    found = sorted(simulations(records), key=lambda record: order.index(record["spec"]["axis"]))
-    conditions = condition_rows(found)
-    slopes = [row for record in found for row in slope_rows(record)]
-    parts = [conditions_part(conditions, found)] + ([slopes_part(slopes)] if slopes else [])
+    ordered = sorted(simulations(records), key=lambda record: order.index(record.spec.axis))
+    conditions = condition_rows(ordered)
+    slopes = [row for record in ordered for row in slope_rows(record)]
+    parts = [conditions_part(conditions, ordered)] + ([slopes_part(slopes)] if slopes else [])
     return ShownTable(COLUMNS, [*conditions, *map(_slope_row, slopes)], parts)
 
 
@@ -59,23 +60,17 @@ def condition_rows(records: Sequence[Record]) -> list[Row]:
     """A row for every condition, from the first of the records that have it."""
     rows: dict[tuple, Row] = {}
     for record in records:
-        found = record["metrics"]["rows"]
-        for point in select(found, features="private"):
-            place = condition(record, point)
-            if tuple(place.values()) in rows:
+        for number, point in enumerate(record.metrics.conditions):
+            at = condition(record, point)
+            if tuple(at.values()) in rows:
                 continue
-            row = {"part": "condition", **place, "runs": [record["id"]]}
+            row = {"part": "condition", **at, "runs": [record.id]}
             for name, (_, kind) in MEASURED.items():
-                (measured,) = select(
-                    found,
-                    features=kind.features,
-                    **{key: point[key] for key in CONDITION[1:]},
-                )
-                values = over_runs(measured[kind.measure])
+                values = over_runs(measured(record, kind)[number][1])
                 row[f"{name}_mean"] = values["value"]
                 row[f"{name}_standard_error"] = values["standard_error"]
                 row["runs_used"] = values["runs_used"]
-            rows[tuple(place.values())] = row
+            rows[tuple(at.values())] = row
     return list(rows.values())
 
 
@@ -88,7 +83,7 @@ def conditions_part(rows: Sequence[Row], records: Sequence[Record]) -> Part:
         + "; overlap: mean |cosine| of the neurons with mu; risk after descent, private for "
         "private, direction and random private; the report prints no numbers to set beside these"
     )
-    lines = [
+    lines: list[tuple[Cell, ...]] = [
         (*(row[name] for name in CONDITION), *(_measured(row, name) for name in MEASURED))
         for row in rows
     ]

@@ -7,7 +7,14 @@ from itertools import pairwise
 import numpy as np
 from scipy.optimize import nnls
 
-from dpatlas.papers.feature_learning.figures.rows import PRIVATE, RANDOM, RISKS, Record, over_runs
+from dpatlas.papers.feature_learning.figures.rows import (
+    PRIVATE,
+    RANDOM,
+    RISKS,
+    Record,
+    measured,
+    over_runs,
+)
 from dpatlas.papers.feature_learning.formulas.rates import risk_rate
 from dpatlas.show.output import Row
 from dpatlas.show.panels import select
@@ -26,22 +33,21 @@ def slope_rows(record: Record) -> list[Row]:
     """
     rows = []
     for name in SLOPES:
-        series = RISKS[name]
-        found = select(record["metrics"]["rows"], features=series.features)
-        ns = [row["n"] for row in found]
-        if record["spec"]["axis"] != "n" or len(set(ns)) < 2:
+        points = measured(record, RISKS[name])
+        ns = [row.n for row, _ in points]
+        if record.spec.axis != "n" or len(set(ns)) < 2:
             continue
-        slopes = log_slopes(ns, [row[series.measure] for row in found])
+        slopes = log_slopes(ns, [values for _, values in points])
         rows.append(
             {
                 "part": "slope",
                 "axis": "n",
-                "link": record["spec"]["link"],
-                **{key: found[0][key] for key in ("d", "p", "epsilon")},
+                "link": record.spec.link,
+                **{key: getattr(points[0][0], key) for key in ("d", "p", "epsilon")},
                 **{"n_least": min(ns), "n_most": max(ns), "points": len(ns)},
                 "series": name,
                 **over_runs(slopes),
-                "runs": [record["id"]],
+                "runs": [record.id],
             }
         )
     return rows
@@ -64,11 +70,11 @@ def rate_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
 
     None along p and d, for an information exponent above 1, and for too few points.
     """
-    axis, exponent = record["spec"]["axis"], record["metrics"]["link"]["information_exponent"]
+    axis, exponent = record.spec.axis, record.metrics.link.information_exponent
     shown = select(risks, series=PRIVATE)
     if axis not in RATE_AXES or exponent > 1 or len(shown) < LEAST_POINTS:
         return []
-    delta = record["spec"]["delta"]
+    delta = record.spec.delta
     rates = [float(risk_rate(row["n"], row["d"], row["epsilon"], delta)) for row in shown]
     offset, factor = fitted(rates, [row["value"] for row in shown])
     return [
@@ -86,14 +92,14 @@ def rate_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
 
 def fitted(rates: Sequence[float], risks: Sequence[float]) -> tuple[float, float]:
     """R0 >= 0 and c >= 0 of least squares of risks (points,) to R0 + c rates (points,)."""
-    rates = np.array(rates, float)
-    (offset, factor), _ = nnls(np.column_stack([np.ones_like(rates), rates]), np.array(risks))
+    columns = np.column_stack([np.ones(len(rates)), np.array(rates, float)])
+    (offset, factor), _ = nnls(columns, np.array(risks))
     return float(offset), float(factor)
 
 
 def crossing_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
     """Where private features cross non-private random ones along n or epsilon, if they do."""
-    axis = record["spec"]["axis"]
+    axis = record.spec.axis
     private, random = (select(risks, series=name) for name in (PRIVATE, RANDOM))
     if axis not in RATE_AXES or not private:
         return []

@@ -18,7 +18,7 @@ from dpatlas.papers.feature_learning.figures.rows import (
     simulations,
 )
 from dpatlas.show.look import DOUBLE_COLUMN
-from dpatlas.show.output import Records, Row
+from dpatlas.show.output import Row
 from dpatlas.show.panels import draw_points, label_decades, label_ticks, select
 
 Panels = list[tuple[Axes, Record]]
@@ -41,16 +41,16 @@ EDGE = 0.06
 MARGIN = 0.08
 
 
-def layout(records: Records) -> list[list[Record]]:
+def layout(records: Sequence[Record]) -> list[list[Record]]:
     """The records of every line of panels: along n by link, then along the other axes.
 
     Raises InputError where there is none along any axis.
     """
     by_axis: dict[str, list[Record]] = {axis: [] for axis in AXES}
     for record in simulations(records):
-        by_axis.get(record["spec"]["axis"], []).append(record)
+        by_axis.get(record.spec.axis, []).append(record)
     links = by_axis.pop("n")
-    others = [record for found in by_axis.values() for record in found]
+    others = [record for along in by_axis.values() for record in along]
     lines = [
         part[first : first + IN_A_LINE]
         for part in (links, others)
@@ -65,12 +65,12 @@ def panels_of(lines: Sequence[Sequence[Record]]) -> tuple[Figure, list[Panels]]:
     """A figure with a panel for every record, by line."""
     figure = Figure(figsize=(DOUBLE_COLUMN, LINE_HEIGHT * len(lines) + AROUND_LINES))
     grid = figure.subplots(len(lines), max(map(len, lines)), squeeze=False)
-    found = []
+    panels = []
     for line, records in zip(grid, lines, strict=True):
         for axes in line[len(records) :]:
             axes.remove()
-        found.append(list(zip(line, records, strict=False)))
-    return figure, found
+        panels.append(list(zip(line, records, strict=False)))
+    return figure, panels
 
 
 def share_y(line: Panels) -> None:
@@ -89,7 +89,7 @@ def draw_series(
     aside: Mapping[str, float],
 ) -> None:
     """All series against the axis of the record, some of them `aside` by so many points."""
-    axis = record["spec"]["axis"]
+    axis = record.spec.axis
     axes.set(xscale="log", xlabel=LABELS[axis], title=title(record))
     axes.margins(x=MARGIN)
     if not rows:
@@ -109,8 +109,8 @@ def label_x(figure: Figure, panels: Panels) -> None:
     # Only a laid out figure knows the widths of its panels.
     figure.draw_without_rendering()
     for axes, record in panels:
-        axis, free, kept = record["spec"]["axis"], math.inf, []
-        for value in sorted({found[axis] for found in record["metrics"]["rows"]}, reverse=True):
+        axis, free, kept = record.spec.axis, math.inf, []
+        for value in sorted({getattr(row, axis) for row in record.metrics.rows}, reverse=True):
             place = axes.transData.transform((value, 1.0))[0] * 72 / figure.dpi
             half = DIGIT * len(f"{value:g}") / 2
             if place + half <= free:
@@ -147,11 +147,11 @@ def limit_y(axes: Axes, rows: Sequence[Row], below: float = 0.0, above: float = 
 
 def title(record: Record) -> str:
     """Name, Hermite expansion and information exponent of a link; what is fixed on other axes."""
-    name, facts = record["spec"]["link"], record["metrics"]["link"]
-    if record["spec"]["axis"] != "n":
-        return f"{name}, against {SYMBOLS[record['spec']['axis']]}"
-    exponent = facts["information_exponent"]
-    return f"{name}, information exponent {exponent}\n$s$ = {expansion(facts['hermite'])}"
+    name, facts = record.spec.link, record.metrics.link
+    if record.spec.axis != "n":
+        return f"{name}, against {SYMBOLS[record.spec.axis]}"
+    exponent = facts.information_exponent
+    return f"{name}, information exponent {exponent}\n$s$ = {expansion(facts.hermite)}"
 
 
 def expansion(hermite: Sequence[float]) -> str:
@@ -170,15 +170,15 @@ def setting_note(records: Sequence[Record]) -> str:
     """What all panels share: the conditions away from their axes, privacy and runs."""
     aside = {
         name: [
-            point[name]
+            getattr(point, name)
             for record in records
-            if record["spec"]["axis"] != name
-            for point in record["spec"]["points"]
+            if record.spec.axis != name
+            for point in record.spec.points
         ]
         for name in CONDITION[1:]
     }
     fixed = [f"{name} = {span(values)}" for name, values in aside.items() if values]
-    runs = span(record["spec"]["runs"] for record in records)
+    runs = span(record.spec.runs for record in records)
     return f"elsewhere {', '.join(fixed)}; {privacy_words(records)}; " + (
         "one run" if runs == "1" else f"mean and {CONFIDENCE:.0%} t interval of {runs} runs"
     )
@@ -186,31 +186,31 @@ def setting_note(records: Sequence[Record]) -> str:
 
 def privacy_words(records: Sequence[Record]) -> str:
     """delta, and whose records the layers see."""
-    both = any(record["spec"]["sharing"] != "split" for record in records)
+    both = any(record.spec.sharing != "split" for record in records)
     layers = "both layers use the same n records" if both else "n records for each layer"
-    return f"delta = {span(record['spec']['delta'] for record in records)}; {layers}"
+    return f"delta = {span(record.spec.delta for record in records)}; {layers}"
 
 
 def risk_words(records: Sequence[Record]) -> str:
     """How a network is read out, and what its risk is measured on."""
     steps, fresh = (
-        span(record["spec"][name] for record in records) for name in ("steps", "n_test")
+        span(getattr(record.spec, name) for record in records) for name in ("steps", "n_test")
     )
     return f"{steps} steps of descent; risk on {fresh} fresh records, 1 for predicting 0"
 
 
 def warning_notes(records: Sequence[Record]) -> list[str]:
     """What the report's assumptions exclude and was run all the same, by link."""
-    found = {
-        f"{record['spec']['link']}: {warning}": None
+    notes = {
+        f"{record.spec.link}: {warning}": None
         for record in records
-        for warning in record["metrics"]["warnings"]
+        for warning in record.metrics.warnings
     }
-    return list(found)
+    return list(notes)
 
 
 def span(values: Iterable[float], digits: int = 6) -> str:
     """One number in words, or the least and the largest of several."""
-    found = sorted(set(values))
-    low, high = (f"{found[place]:.{digits}g}" for place in (0, -1))
+    ordered = sorted(set(values))
+    low, high = (f"{ordered[end]:.{digits}g}" for end in (0, -1))
     return low if low == high else f"{low} to {high}"

@@ -4,23 +4,25 @@ A condition is a link with d, n, p and epsilon. `value` is a mean over runs, `lo
 interval.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
+from dpatlas.papers.feature_learning.records import simulation
+from dpatlas.records import Record as RecordOf
 from dpatlas.show.look import MUTED, Look
-from dpatlas.show.output import Records, Row
-from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, of_kind
+from dpatlas.show.output import Row
+from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED
 
-Record = Mapping[str, Any]
+Record = RecordOf[simulation.Spec, simulation.Metrics]
 
 CONFIDENCE = 0.95
 # A sweep runs along one of these; what runs along none is for the table.
 AXES = ("n", "p", "d", "epsilon")
 CONDITION = ("link", "d", "n", "p", "epsilon")
 VALUES = ("value", "low", "high", "standard_error", "runs_used")
+COLUMNS = ("axis", *CONDITION, "series", *VALUES)
 
 
 @dataclass(frozen=True)
@@ -53,41 +55,49 @@ RISKS = {
 }
 
 
-def simulations(records: Records) -> list[Record]:
+def simulations(records: Sequence[Record]) -> list[Record]:
     """The records of simulations; InputError where there is none."""
-    found = of_kind(records, "simulation")
-    if not found:
+    simulated = [record for record in records if record.kind == "simulation"]
+    if not simulated:
         raise InputError("--records", "none of kind simulation", "at least one")
-    return found
+    return simulated
+
+
+def measured(record: Record, series: Series) -> list[tuple[simulation.Row, list[float]]]:
+    """The conditions in which the measure was taken, each with its values, (runs,)."""
+    return [
+        (row, values)
+        for row in record.metrics.rows
+        if row.features == series.features and (values := getattr(row, series.measure)) is not None
+    ]
 
 
 def series_rows(record: Record, name: str, series: Series) -> list[Row]:
     """A row for every condition of a sweep that has the measure, in the order of its axis."""
-    axis = record["spec"]["axis"]
+    axis = record.spec.axis
     rows = [
         {
             "axis": axis,
-            **condition(record, found),
+            **condition(record, row),
             "series": name,
-            **over_runs(found[series.measure]),
-            "runs": [record["id"]],
+            **over_runs(values),
+            "runs": [record.id],
         }
-        for found in record["metrics"]["rows"]
-        if found["features"] == series.features and found[series.measure] is not None
+        for row, values in measured(record, series)
     ]
     return sorted(rows, key=lambda row: row[axis])
 
 
-def condition(record: Record, found: Record) -> Row:
-    """The condition of a row of the record."""
-    return {"link": record["spec"]["link"], **{name: found[name] for name in CONDITION[1:]}}
+def condition(record: Record, point: simulation.Point) -> Row:
+    """A condition of the record, by the columns `CONDITION`."""
+    return {"link": record.spec.link, **{name: getattr(point, name) for name in CONDITION[1:]}}
 
 
 def over_runs(values: Sequence[float]) -> Row:
     """Mean of the runs, its t interval and its standard error; a single run has neither."""
     estimate = mean_estimate(values)
-    found = {"value": estimate.value, "runs_used": estimate.runs}
+    row = {"value": estimate.value, "runs_used": estimate.runs}
     if estimate.runs == 1:
-        return found | dict.fromkeys(("low", "high", "standard_error"))
+        return row | dict.fromkeys(("low", "high", "standard_error"))
     low, high = estimate.interval(CONFIDENCE)
-    return found | {"low": low, "high": high, "standard_error": estimate.standard_error}
+    return row | {"low": low, "high": high, "standard_error": estimate.standard_error}

@@ -5,7 +5,7 @@ are quantiles of norms in a rehearsal, a simulation of the same law with another
 weights and records that are nobody's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,11 @@ from dpatlas.papers.feature_learning.jobs.layers import (
     first_norms,
     normalised,
 )
+from dpatlas.papers.feature_learning.records.simulation import (
+    ClipBounds,
+    ClipQuantiles,
+    Condition,
+)
 from dpatlas.privacy.mean_release import mu_per_use, noise_deviation
 
 REHEARSED = 2000
@@ -35,28 +40,14 @@ NEIGHBOURS = (
 NEIGHBOURS_SHARED = "replace one record of the data set that both layers use; n is public"
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Clip bounds: C_W of a gradient in W, C of y x, C_a of a gradient in a."""
-
-    matrix: float
-    direction: float
-    head: float
-
-
-def rehearsed_bounds(
-    link: Link, d: int, p: int, base: int, quantiles: Mapping[str, float]
-) -> Bounds:
-    """Quantiles of norms in a public rehearsal, at W_0 and at a = 0 with neurons of unit norm.
-
-    quantiles: of the `first` and of the `second` layer.
-    """
+def rehearsed_bounds(link: Link, d: int, p: int, base: int, quantiles: ClipQuantiles) -> ClipBounds:
+    """Quantiles of norms in a public rehearsal, at W_0 and at a = 0 with neurons of unit norm."""
     public = draw(link, d, p, REHEARSED, 1, [0], base, use=" of a rehearsal")
     start = public.start
     phi = start.features(public.second.x, normalised(start.weights))
     heads = SecondLayer(phi, public.second.y, 0.0).norms_at_zero()
-    first, second = quantiles["first"], quantiles["second"]
-    return Bounds(
+    first, second = quantiles.first, quantiles.second
+    return ClipBounds(
         matrix=float(np.quantile(first_norms(start, public.first), first)),
         direction=float(np.quantile(direction_norms(public.first), first)),
         head=float(np.quantile(heads, second)),
@@ -81,7 +72,7 @@ class Rules:
     steps: int
     sharing: str
     penalty_per_neuron: float | None
-    bounds: Bounds
+    bounds: ClipBounds
 
     @property
     def rate(self) -> float:
@@ -119,30 +110,32 @@ class Rules:
         """sigma_W of Assumption 4, eps_B = 0."""
         return printed_first_layer_noise(self.d, self.n, self.link.degree)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Condition:
         """For the record."""
-        return {
-            "d": self.d,
-            "n": self.n,
-            "p": self.p,
-            "epsilon": self.epsilon,
-            "mu": self.mu(True),
-            "rate": self.rate,
-            "penalty": self.penalty,
-            "max_norms": vars(self.bounds),
-            "matrix_noise": self.matrix_noise,
-            "direction_noise": self.direction_noise,
-            "head_noise": self.head_noise(self.n, learns_features=True),
-            "printed_noise": self.printed_noise,
-        }
+        return Condition(
+            d=self.d,
+            n=self.n,
+            p=self.p,
+            epsilon=self.epsilon,
+            mu=self.mu(True),
+            rate=self.rate,
+            penalty=self.penalty,
+            max_norms=self.bounds,
+            matrix_noise=self.matrix_noise,
+            direction_noise=self.direction_noise,
+            head_noise=self.head_noise(self.n, learns_features=True),
+            printed_noise=self.printed_noise,
+        )
 
     def ledger(self, features: str, release: str | None, n: int) -> dict[str, Any]:
         """Of one private network; `release`: what of the first layer is released, if anything."""
         learns = release is not None
-        releases = {"matrix": (self.bounds.matrix, self.matrix_noise)}
-        releases["direction"] = (self.bounds.direction, self.direction_noise)
+        releases = {
+            "matrix": (self.bounds.matrix, self.matrix_noise),
+            "direction": (self.bounds.direction, self.direction_noise),
+        }
         first = []
-        if learns:
+        if release is not None:
             clip, noise = releases[release]
             first = [self._released(f"{release} of the first layer", 1, clip, noise, self.n, True)]
         head = self._released(

@@ -8,11 +8,6 @@ A row for every condition and kind of features:
 - nonprivate: the same step without clip or noise.
 - random: W_0; private and non-private read-out. random-both: likewise, read out of both data sets.
 - printed: the printed first layer, with its sigma_W; only its features are looked at.
-
-Each has the mean |cosine| of neurons with mu (overlap) and the mean cosine; the risk
-E (f(x) - s(<x, mu>))^2 on fresh records after private (`risk_private`) and non-private (`risk`)
-descent; and that of the ridge solution on these features (`risk_floor`), which no private read-out
-can expect to beat. A list has a value per run, and is None where nothing of the kind is made.
 """
 
 from collections.abc import Sequence
@@ -22,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.core.guard import integer, one_of
 from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise
-from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.resume import Stages, State
+from dpatlas.papers.feature_learning.formulas.single_index import Link as TargetLink
 from dpatlas.papers.feature_learning.formulas.single_index import link as link_of
 from dpatlas.papers.feature_learning.jobs.draws import REAL, Draw, Records, draw
 from dpatlas.papers.feature_learning.jobs.layers import (
@@ -46,51 +41,48 @@ from dpatlas.papers.feature_learning.jobs.rules import (
     rehearsed_bounds,
     warnings,
 )
+from dpatlas.papers.feature_learning.records.simulation import (
+    Link,
+    Measured,
+    Metrics,
+    Point,
+    Row,
+    Spec,
+)
 from dpatlas.papers.feature_learning.sizes import runs_at_once
 from dpatlas.privacy.ledger import holds_for
 
 PRIVATE, DIRECTION, NONPRIVATE = "private", "direction", "nonprivate"
 RANDOM, RANDOM_BOTH, PRINTED = "random", "random-both", "printed"
 FEATURES = (PRIVATE, DIRECTION, NONPRIVATE, RANDOM, RANDOM_BOTH, PRINTED)
-MEASURES = ("overlap", "cosine", "risk_private", "risk", "risk_floor", "clipped")
+MEASURES = tuple(Measured.model_fields)
 
 
-def simulation(job: Job) -> dict[str, Any]:
+def simulation(job: Job) -> Outcome:
     """Rows of every condition of the spec, with its settings and warnings.
 
-    Raises InputError for a link with a mean, and for counts below 1.
+    Raises InputError for a link with a mean, and for n <= d.
     """
-    fields = job.spec.fields
-    for name in ("runs", "steps", "n_test"):
-        integer(ge=1).check(name, fields[name])
-    one_of("split", SHARED).check("sharing", fields["sharing"])
-    for point in fields["points"]:
-        for name in ("d", "n", "p"):
-            integer(ge=1).check(name, point[name])
-    link = link_of(fields["polynomial"])
-    warned = warnings(
-        link, sorted({point["epsilon"] for point in fields["points"]}), fields["delta"]
-    )
+    fields: Spec = job.fields
+    link = link_of(fields.polynomial)
+    warned = warnings(link, sorted({point.epsilon for point in fields.points}), fields.delta)
     for warning in warned:
         say(f"{job.spec.id}: {warning}")
-    conditions = [_rules(fields, link, point) for point in fields["points"]]
+    rules = [_rules(fields, link, point) for point in fields.points]
     # Before any work: a condition with n <= d has no rate.
-    facts = [rules.facts() for rules in conditions]
-    rows = Study(job, conditions).run()
-    return {
-        "metrics": {
-            "link": {
-                "polynomial": link.scaled.tolist(),
-                "hermite": link.hermite.tolist(),
-                "degree": link.degree,
-                "information_exponent": link.information_exponent,
-            },
-            "conditions": facts,
-            "rows": rows,
-            "warnings": warned,
-        },
-        "ledger": _ledger(fields, conditions),
-    }
+    conditions = [each.facts() for each in rules]
+    metrics = Metrics(
+        link=Link(
+            polynomial=link.scaled.tolist(),
+            hermite=link.hermite.tolist(),
+            degree=link.degree,
+            information_exponent=link.information_exponent,
+        ),
+        conditions=conditions,
+        rows=Study(job, rules).run(),
+        warnings=warned,
+    )
+    return Outcome(metrics, _ledger(fields, rules))
 
 
 class Study:
@@ -98,21 +90,21 @@ class Study:
 
     def __init__(self, job: Job, conditions: Sequence[Rules]):
         self.job, self.conditions = job, conditions
-        self.fields = job.spec.fields
-        self.noise = Noise(job.spec.digest, self.fields["noise_source"])
-        # What every block of runs of every condition found, by features.
-        self.found: list[dict[str, dict[str, Any]]] = []
+        self.fields: Spec = job.fields
+        self.noise = Noise(job.spec.digest, self.fields.noise_source)
+        # By features, of every block of runs of every condition.
+        self.measured: list[dict[str, Measured]] = []
         self.blocks = [
             (number, runs)
             for number, rules in enumerate(conditions)
             for runs in self._blocks(rules)
         ]
-        self._conditioned: tuple[Any, Networks] | None = None
+        self._networks: tuple[Any, Networks] | None = None
 
     @property
     def steps_done(self) -> int:
         """Blocks of runs measured."""
-        return len(self.found)
+        return len(self.measured)
 
     @property
     def steps(self) -> int:
@@ -121,63 +113,70 @@ class Study:
 
     def step(self) -> None:
         """Measure one more block."""
-        self.found.append(self._block(*self.blocks[self.steps_done]))
+        self.measured.append(self._block(*self.blocks[self.steps_done]))
 
     def state(self) -> State:
-        """What all blocks so far found."""
-        return {}, {"found": self.found}
+        """Measures of all blocks so far."""
+        measured = [
+            {features: measures.model_dump() for features, measures in block.items()}
+            for block in self.measured
+        ]
+        return {}, {"measured": measured}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Go on from a state."""
-        self.found = facts["found"]
+        self.measured = [
+            {features: Measured(**measures) for features, measures in block.items()}
+            for block in facts["measured"]
+        ]
 
-    def run(self) -> list[dict[str, Any]]:
+    def run(self) -> list[Row]:
         """The rows."""
         with Progress(self.steps, self.job.spec.id) as progress:
             Stages(self.job, self.noise).finish(self, lambda: progress.reach(self.steps_done))
-        by_condition: list[list[dict[str, Any]]] = [[] for _ in self.conditions]
-        for (number, _), found in zip(self.blocks, self.found, strict=True):
-            by_condition[number].append(found)
+        by_condition: list[list[dict[str, Measured]]] = [[] for _ in self.conditions]
+        for (number, _), measured in zip(self.blocks, self.measured, strict=True):
+            by_condition[number].append(measured)
         return [
             row
-            for rules, found in zip(self.conditions, by_condition, strict=True)
-            for row in self._rows(rules, found)
+            for rules, blocks in zip(self.conditions, by_condition, strict=True)
+            for row in self._rows(rules, blocks)
         ]
 
     def _blocks(self, rules: Rules) -> list[range]:
-        runs = self.fields["runs"]
-        size = runs_at_once({"d": rules.d, "n": rules.n, "p": rules.p}, self.fields["n_test"])
+        runs = self.fields.runs
+        size = runs_at_once(rules.d, rules.n, rules.p, self.fields.n_test)
         return [range(first, min(first + size, runs)) for first in range(0, runs, size)]
 
-    def _block(self, number: int, runs: range) -> dict[str, dict[str, Any]]:
+    def _block(self, number: int, runs: range) -> dict[str, Measured]:
         rules, fields = self.conditions[number], self.fields
         # Conditions that differ in epsilon only share what depends on none.
         key = (rules.d, rules.n, rules.p, runs)
-        if self._conditioned is None or self._conditioned[0] != key:
+        if self._networks is None or self._networks[0] != key:
             # The last one's features go before the next one's come.
-            self._conditioned = None
-            drawn = draw(
-                rules.link, rules.d, rules.p, rules.n, fields["n_test"], runs, fields["seed"]
-            )
-            self._conditioned = key, Networks(rules, drawn)
-        networks = self._conditioned[1]
+            self._networks = None
+            drawn = draw(rules.link, rules.d, rules.p, rules.n, fields.n_test, runs, fields.seed)
+            self._networks = key, Networks(rules, drawn)
+        networks = self._networks[1]
 
-        def normal(size: int, place: int, step: int, use: str) -> np.ndarray:
-            repetition = number * fields["runs"] + runs[place]
+        def normal(size: int, index: int, step: int, use: str) -> np.ndarray:
+            repetition = number * fields.runs + runs[index]
             return self.noise.normal(size, repetition=repetition, step=step, use=use)
 
         return networks.measured(rules, normal)
 
-    def _rows(self, rules: Rules, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _rows(self, rules: Rules, blocks: Sequence[dict[str, Measured]]) -> list[Row]:
         """Blocks of runs put together."""
         return [
-            {
+            Row(
                 **{name: getattr(rules, name) for name in ("d", "n", "p", "epsilon")},
-                "features": features,
-                **{name: _joined([block[features][name] for block in found]) for name in MEASURES},
-            }
+                features=features,
+                **{
+                    name: _joined([getattr(b[features], name) for b in blocks]) for name in MEASURES
+                },
+            )
             for features in FEATURES
-            if features in found[0]
+            if features in blocks[0]
         ]
 
 
@@ -188,18 +187,19 @@ class Networks:
     rules: Rules
     draw: Draw
 
-    def measured(self, rules: Rules, normal: Normal) -> dict[str, dict[str, Any]]:
+    def measured(self, rules: Rules, normal: Normal) -> dict[str, Measured]:
         """Every measure of every kind of features."""
-        shared = rules.sharing == SHARED
-        found = {
+        measured = {
             PRIVATE: self._private(rules, self._matrix(rules, normal), PRIVATE, normal),
             DIRECTION: self._private(rules, self._direction(rules, normal), DIRECTION, normal),
             NONPRIVATE: self._nonprivate,
-            RANDOM: {**self._random, **self._read(rules, self._random_layer, RANDOM, normal)},
+            RANDOM: self._random.model_copy(
+                update=self._read(rules, self._random_layer, RANDOM, normal)
+            ),
         }
-        if not shared:
-            found[RANDOM_BOTH] = self._random_of_both(rules, normal)
-        return {**found, PRINTED: self._printed(rules, normal)}
+        if rules.sharing != SHARED:
+            measured[RANDOM_BOTH] = self._random_of_both(rules, normal)
+        return {**measured, PRINTED: self._printed(rules, normal)}
 
     @property
     def second(self) -> Records:
@@ -218,20 +218,20 @@ class Networks:
         )
         return normalised(np.repeat(mean[:, :, None], rules.p, axis=2))
 
-    def _printed(self, rules: Rules, normal: Normal) -> dict[str, Any]:
+    def _printed(self, rules: Rules, normal: Normal) -> Measured:
         """A step of the summed gradient, normalised, and sigma_W N(0, I) on every neuron."""
         weights = stepped(self.draw.start, self._gradient * rules.n, rules.rate)
-        for place in range(len(weights)):
-            noise = normal(rules.d * rules.p, place, 0, "printed").reshape(rules.d, rules.p)
-            weights[place] += REAL(rules.printed_noise) * noise
-        return {**dict.fromkeys(MEASURES), **self._angles(normalised(weights))}
+        for run, one in enumerate(weights):
+            noise = normal(one.size, run, 0, "printed").reshape(one.shape)
+            one += REAL(rules.printed_noise) * noise
+        return Measured(**self._angles(normalised(weights)))
 
     @cached_property
     def _gradient(self) -> np.ndarray:
         return first_gradient(self.draw.start, self.draw.first, None)
 
     @cached_property
-    def _nonprivate(self) -> dict[str, Any]:
+    def _nonprivate(self) -> Measured:
         weights = stepped(self.draw.start, self._gradient, self.rules.rate)
         return self._without_noise(weights, self._layer(weights, self.second))
 
@@ -244,33 +244,31 @@ class Networks:
         return self._layer(self._random_weights, self.second)
 
     @cached_property
-    def _random(self) -> dict[str, Any]:
+    def _random(self) -> Measured:
         return self._without_noise(self._random_weights, self._random_layer)
 
-    def _without_noise(self, weights: np.ndarray, layer: SecondLayer) -> dict[str, Any]:
+    def _without_noise(self, weights: np.ndarray, layer: SecondLayer) -> Measured:
         """What gradient descent without noise reads off these features."""
-        return {
-            **dict.fromkeys(MEASURES),
+        return Measured(
             **self._angles(weights),
-            "risk": self._risk(weights, layer.descend(self.rules.steps)),
-            "risk_floor": self._risk(weights, layer.ridge()),
-        }
+            risk=self._risk(weights, layer.descend(self.rules.steps)),
+            risk_floor=self._risk(weights, layer.ridge()),
+        )
 
-    def _random_of_both(self, rules: Rules, normal: Normal) -> dict[str, Any]:
+    def _random_of_both(self, rules: Rules, normal: Normal) -> Measured:
         layer = self._layer(self._random_weights, self.second.joined(self.draw.first))
         read = self._read(rules, layer, RANDOM_BOTH, normal)
-        return {**dict.fromkeys(MEASURES), **self._angles(self._random_weights), **read}
+        return Measured(**self._angles(self._random_weights), **read)
 
     def _private(
         self, rules: Rules, weights: np.ndarray, features: str, normal: Normal
-    ) -> dict[str, Any]:
+    ) -> Measured:
         layer = self._layer(weights, self.second)
-        return {
-            **dict.fromkeys(MEASURES),
+        return Measured(
             **self._angles(weights),
             **self._read(rules, layer, features, normal, weights),
-            "risk_floor": self._risk(weights, layer.ridge()),
-        }
+            risk_floor=self._risk(weights, layer.ridge()),
+        )
 
     def _read(
         self,
@@ -279,7 +277,7 @@ class Networks:
         features: str,
         normal: Normal,
         weights: np.ndarray | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, list[float]]:
         """Private read-out of learned `weights`, or of random ones."""
         deviation = rules.head_noise(layer.n, learns_features=weights is not None)
         head, clipped = layer.descend_privately(
@@ -307,20 +305,28 @@ class Networks:
         }
 
 
-def _rules(fields: dict[str, Any], link: Any, point: dict[str, Any]) -> Rules:
-    bounds = rehearsed_bounds(
-        link, point["d"], point["p"], fields["seed"], fields["clip_quantiles"]
+def _rules(fields: Spec, link: TargetLink, point: Point) -> Rules:
+    return Rules(
+        link=link,
+        d=point.d,
+        n=point.n,
+        p=point.p,
+        epsilon=point.epsilon,
+        delta=fields.delta,
+        steps=fields.steps,
+        sharing=fields.sharing,
+        penalty_per_neuron=fields.penalty_per_neuron,
+        bounds=rehearsed_bounds(link, point.d, point.p, fields.seed, fields.clip_quantiles),
     )
-    shared = {name: fields[name] for name in ("delta", "steps", "sharing", "penalty_per_neuron")}
-    return Rules(link=link, **point, **shared, bounds=bounds)
 
 
 def _joined(parts: Sequence[list[float] | None]) -> list[float] | None:
-    return None if parts[0] is None else [value for part in parts for value in part]
+    taken = [part for part in parts if part is not None]
+    return [value for part in taken for value in part] if taken else None
 
 
-def _ledger(fields: dict[str, Any], conditions: Sequence[Rules]) -> dict[str, Any]:
-    shared = fields["sharing"] == SHARED
+def _ledger(fields: Spec, conditions: Sequence[Rules]) -> dict[str, Any]:
+    shared = fields.sharing == SHARED
     arms = []
     for rules in conditions:
         arms.append(rules.ledger(PRIVATE, "matrix", rules.n))
@@ -336,14 +342,14 @@ def _ledger(fields: dict[str, Any], conditions: Sequence[Rules]) -> dict[str, An
         "accountant": "Gaussian differential privacy, exact"
         + ("; the mu of both layers add in quadrature" if shared else ""),
         "epsilon": max(rules.epsilon for rules in conditions),
-        "delta": fields["delta"],
+        "delta": fields.delta,
         "guaranteed": "as each arm says, for the first layer and all iterates of the second",
         "claimed": None,
         "chosen_on_private_data": "nothing: rates follow from d, n and p, and clip bounds are "
         "quantiles of norms in a public rehearsal",
-        "holds_for": holds_for(fields["noise_source"], "one network of one arm"),
+        "holds_for": holds_for(fields.noise_source, "one network of one arm"),
         "arms": arms,
     }
 
 
-KIND = Kind(legacy(simulation), spec=LegacyFields, packages=("numpy", "scipy"))
+KIND = Kind(simulation, spec=Spec, packages=("numpy", "scipy"))

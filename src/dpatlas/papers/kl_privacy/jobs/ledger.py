@@ -1,6 +1,8 @@
 """kl_privacy: what every run of the paper guarantees, and the convention of its KL values."""
 
-CONVENTION = "exact"
+from typing import Literal
+
+CONVENTION: Literal["exact"] = "exact"
 LEDGER = {
     "mechanism": "full-batch noisy gradient descent without clipping; whole trajectory released",
     "neighbour_relation": "remove one training record, or add one of the held-out records",

@@ -1,6 +1,5 @@
 """kl_privacy: training runs of one condition, with the KL of every record along the way."""
 
-import itertools
 from functools import partial
 from typing import Any
 
@@ -11,11 +10,12 @@ from torch import Tensor
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.data.prepared import Prepared
-from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.resume import Stages, State
-from dpatlas.models.mlp import initial_weights
+from dpatlas.models.mlp import initial_weights, layer_shapes
 from dpatlas.papers.kl_privacy.formulas.theorems import kl_step
 from dpatlas.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
+from dpatlas.papers.kl_privacy.records.training import Loss, Metrics, Probe, Spec, WorstCase
 from dpatlas.privacy.kl import (
     noisy_step,
     record_gaps,
@@ -31,33 +31,33 @@ PROBED_RECORDS = 256
 STEPS_BETWEEN_CHECKS = 20
 
 
-def training(job: Job) -> dict[str, Any]:
-    """Train every run of one condition; metrics as documented in `_summary`."""
-    fields = job.spec.fields
-    runs, steps = fields["runs"], fields["steps"]
-    data = TrainingData.of(job.data, job.device)
-    noise = Noise(job.spec.digest, fields["noise_source"])
+def training(job: Job) -> Outcome:
+    """Train every run of one condition."""
+    fields: Spec = job.fields
+    steps = fields.steps
+    data = TrainingData.of(job.prepared, job.device)
+    noise = Noise(job.spec.digest, fields.noise_source)
     stages = Stages(job, noise)
     results = []
-    with Progress(runs * steps, job.spec.id) as progress:
+    with Progress(fields.runs * steps, job.spec.id) as progress:
 
         def train(number: int) -> dict[str, np.ndarray]:
-            run = NoisyDescent(job, data, number, noise)
+            run = NoisyDescent(fields, data, number, noise, job.device)
             done = number * steps
             stages.finish(run, lambda: progress.reach(done + run.steps_done, f"run {number}"))
             return run.result()
 
-        for number in range(runs):
+        for number in range(fields.runs):
             results.append(stages.result(f"run-{number}", partial(train, number)))
             progress.reach((number + 1) * steps)
     ledger = {
         **LEDGER,
         "steps": steps,
         "noise_multiplier": None,
-        "noise_standard_deviation_per_step": float(np.sqrt(2 * fields["lr"]) * fields["sigma"]),
-        "noise_source": fields["noise_source"],
+        "noise_standard_deviation_per_step": float(np.sqrt(2 * fields.lr) * fields.sigma),
+        "noise_source": fields.noise_source,
     }
-    return {"metrics": _summary(fields, data, results), "ledger": ledger}
+    return Outcome(summary(fields, data, results), ledger)
 
 
 class TrainingData:
@@ -78,29 +78,29 @@ class TrainingData:
 class NoisyDescent:
     """One run, a `Work`; once its loss is no number, the rest of it is none either."""
 
-    def __init__(self, job: Job, data: TrainingData, number: int, noise: Noise):
-        fields = job.spec.fields
-        self.data, self.number, self.noise = data, number, noise
-        self.device, self.steps, self.steps_done = job.device, fields["steps"], 0
-        self.lr, self.sigma = fields["lr"], fields["sigma"]
+    def __init__(self, fields: Spec, data: TrainingData, number: int, noise: Noise, device: str):
+        self.data, self.number, self.noise, self.device = data, number, noise, device
+        self.lr, self.sigma = fields.lr, fields.sigma
+        self.steps, self.steps_done = fields.steps, 0
         self.weights = [
-            torch.from_numpy(weight).to(job.device)
+            torch.from_numpy(weight).to(device)
             for weight in initial_weights(
-                fields["init"],
+                fields.init,
                 data.x.shape[1],
-                fields["width"],
-                fields["depth"],
-                fields["outputs"],
-                key=job.spec.key,
+                fields.width,
+                fields.depth,
+                fields.outputs,
+                key=fields.key,
                 run=number,
-                base_seed=fields["seed"],
+                base_seed=fields.seed,
             )
         ]
         self.probe = SmoothnessProbe(self.weights, data, self.steps)
-        shapes = {"kl": (self.steps, len(data.x)), "loss": self.steps, "grad_norm2": self.steps}
+        steps = (self.steps,)
+        shapes = {"kl": (*steps, len(data.x)), "loss": steps, "grad_norm2": steps}
         # By step.
         self.curves = {
-            name: torch.zeros(shape, dtype=torch.float64, device=job.device)
+            name: torch.zeros(shape, dtype=torch.float64, device=device)
             for name, shape in shapes.items()
         }
 
@@ -170,7 +170,7 @@ class SmoothnessProbe:
         self.x, self.labels = data.x[: self.count], data.labels[: self.count]
         self.start = [weight.clone() for weight in weights]
         self.signals = record_signals(self.start, self.x, self.labels)
-        self.steps = [2**power for power in range(64) if 2**power < steps]
+        self.steps = probed_steps(steps)
         self.change = np.full(len(self.steps), np.nan)
         self.distance = np.full(len(self.steps), np.nan)
 
@@ -192,70 +192,61 @@ class SmoothnessProbe:
         return {"probe_change": self.change, "probe_distance": self.distance}
 
 
-def _summary(
-    fields: dict[str, Any], data: TrainingData, results: list[dict[str, np.ndarray]]
-) -> dict[str, Any]:
-    """Metrics of a condition; lists run over steps 1..K, inner lists over runs.
-
-    kl.worst: max over records of the mean over runs (the headline), kl.low/high its bootstrap
-    interval over runs, kl.worst_runs each run's value at that record, kl.run_max each run's own
-    maximum, kl.mean the mean over records and runs. Diverged runs take no part; they are named in
-    `diverged` (the first bad step, else null).
-    """
-    steps = fields["steps"]
+def summary(fields: Spec, data: TrainingData, results: list[dict[str, np.ndarray]]) -> Metrics:
+    """Metrics of a condition from the arrays of its runs; diverged runs are named and left out."""
+    d = data.x.shape[1]
+    shapes = layer_shapes(d, fields.width, fields.depth, fields.outputs)
     diverged = [_first_bad(result["kl"]) for result in results]
     used = [result for result, bad in zip(results, diverged, strict=True) if bad is None]
-    metrics = {
-        "n_train": data.n_train,
-        "n_add": len(data.x) - data.n_train,
-        "inputs": data.x.shape[1],
-        "parameters": _parameters(fields, data.x.shape[1]),
-        "convention": CONVENTION,
-        "diverged": diverged,
-        "runs_used": len(used),
-        "kl": None,
-        "loss": None,
-        "gradient_gap_at_start": None,
-        "gradient_norm2_at_start": None,
-        "probe": None,
-    }
-    if not used:
-        return metrics
-    kl = np.stack([result["kl"] for result in used])
-    paid_per_gap = kl_step(fields["lr"], fields["sigma"] ** 2, 1.0, CONVENTION)
-    return metrics | {
-        "kl": _worst_case(kl, fields),
-        "loss": {"runs": np.stack([result["loss"] for result in used]).T.tolist()},
-        "gradient_gap_at_start": float(kl[:, 0].mean(0).max() / paid_per_gap),
-        "gradient_norm2_at_start": float(np.mean([result["grad_norm2"][0] for result in used])),
-        "probe": {
-            "steps": [2**power for power in range(64) if 2**power < steps],
-            "gradient_change": [result["probe_change"].tolist() for result in used],
-            "distance": [result["probe_distance"].tolist() for result in used],
-        },
-    }
+    measured: dict[str, Any] = dict.fromkeys(
+        ("kl", "loss", "gradient_gap_at_start", "gradient_norm2_at_start", "probe")
+    )
+    if used:
+        kl = np.stack([result["kl"] for result in used])
+        paid_per_gap = kl_step(fields.lr, fields.sigma**2, 1.0, CONVENTION)
+        measured = {
+            "kl": _worst_case(kl, fields.seed),
+            "loss": Loss(runs=np.stack([result["loss"] for result in used]).T.tolist()),
+            "gradient_gap_at_start": float(kl[:, 0].mean(0).max() / paid_per_gap),
+            "gradient_norm2_at_start": float(np.mean([result["grad_norm2"][0] for result in used])),
+            "probe": Probe(
+                steps=probed_steps(fields.steps),
+                gradient_change=[result["probe_change"].tolist() for result in used],
+                distance=[result["probe_distance"].tolist() for result in used],
+            ),
+        }
+    return Metrics(
+        n_train=data.n_train,
+        n_add=len(data.x) - data.n_train,
+        inputs=d,
+        parameters=sum(out * into for out, into in shapes),
+        convention=CONVENTION,
+        diverged=diverged,
+        runs_used=len(used),
+        **measured,
+    )
 
 
-def _worst_case(kl: np.ndarray, fields: dict[str, Any]) -> dict[str, Any]:
+def _worst_case(kl: np.ndarray, base_seed: int) -> WorstCase:
     """Worst-case statistics of kl (runs, steps, records)."""
     runs, steps, _ = kl.shape
     mean = kl.mean(0)
     worst_record = mean.argmax(1)
-    draws = generator(seed("kl_privacy", use="bootstrap", runs=runs, base=fields["seed"]))
+    draws = generator(seed("kl_privacy", use="bootstrap", runs=runs, base=base_seed))
     shares = draws.multinomial(runs, np.full(runs, 1 / runs), size=RESAMPLES) / runs
     tails = (100 * (1 - INTERVAL) / 2, 100 * (1 + INTERVAL) / 2)
     # Resample by step so that memory stays at one step's (resamples, records).
     intervals = [np.percentile((shares @ kl[:, step]).max(1), tails) for step in range(steps)]
-    return {
-        "worst": mean.max(1).tolist(),
-        "low": [float(low) for low, _ in intervals],
-        "high": [float(high) for _, high in intervals],
-        "interval": f"{INTERVAL:.0%} bootstrap over runs of the maximum over records of the mean",
-        "worst_record": worst_record.tolist(),
-        "worst_runs": kl[:, np.arange(steps), worst_record].T.tolist(),
-        "run_max": kl.max(2).T.tolist(),
-        "mean": mean.mean(1).tolist(),
-    }
+    return WorstCase(
+        worst=mean.max(1).tolist(),
+        low=[float(low) for low, _ in intervals],
+        high=[float(high) for _, high in intervals],
+        interval=f"{INTERVAL:.0%} bootstrap over runs of the maximum over records of the mean",
+        worst_record=worst_record.tolist(),
+        worst_runs=kl[:, np.arange(steps), worst_record].T.tolist(),
+        run_max=kl.max(2).T.tolist(),
+        mean=mean.mean(1).tolist(),
+    )
 
 
 def _first_bad(kl: np.ndarray) -> int | None:
@@ -263,9 +254,9 @@ def _first_bad(kl: np.ndarray) -> int | None:
     return int(bad.argmax()) + 1 if bad.any() else None
 
 
-def _parameters(fields: dict[str, Any], d: int) -> int:
-    sizes = [d, *[fields["width"]] * (fields["depth"] - 1), fields["outputs"]]
-    return sum(out * into for into, out in itertools.pairwise(sizes))
+def probed_steps(steps: int) -> list[int]:
+    """1, 2, 4, ... below `steps`."""
+    return [2**power for power in range(64) if 2**power < steps]
 
 
-KIND = Kind(legacy(training), spec=LegacyFields, packages=("torch", "numpy"))
+KIND = Kind(training, spec=Spec, packages=("torch", "numpy"))

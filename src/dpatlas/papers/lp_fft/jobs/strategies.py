@@ -69,7 +69,7 @@ def strategies(job: Job) -> Outcome:
             source=backbone.manifest["training"]["data"]["name"],
         ),
         features=FeaturesUsed(**job.features.identity()) if job.features else None,
-        rows=[Row(**row) for row in rows],
+        rows=rows,
     )
     return Outcome(metrics, compared.ledger())
 
@@ -104,7 +104,8 @@ class Comparison:
             list(arms_of(self.fields)),
             _arm_facts,
             self.settings_of,
-            named=lambda row: f"{row['strategy']}, share {row['share']:g}",
+            row_of=lambda values: Row(**values),
+            named=lambda row: f"{row.strategy}, share {row.share:g}",
             in_ledger=lambda row: {"require_private": self.plan.private},
             tuned_before=self._tuned_before,
         )
@@ -126,7 +127,7 @@ class Comparison:
         """One setting per rate of the last phase."""
         first: list[float] = []
         for number in self._tuned_before(arm):
-            first = self.search.rows[number]["lrs"]
+            first = self.search.rows[number].lrs
         return [self._setting(arm, (*first, lr)) for lr in self.fields.lrs[arm.parts[-1]]]
 
     def _setting(self, arm: Arm, lrs: Sequence[float]) -> Setting:
@@ -205,7 +206,7 @@ class Comparison:
         """The row whose best rate the first phase takes."""
         if len(arm.parts) == 1:
             return []
-        names = [row["strategy"] for row in self.search.rows]
+        names = [row.strategy for row in self.search.rows]
         return [names.index(ALONE[arm.parts[0]])]
 
 

@@ -1,8 +1,7 @@
 """What max_information printed beside what its formulas give, and how risks were estimated."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dpatlas.papers.max_information.formulas.certificates import (
     certificate,
@@ -14,8 +13,10 @@ from dpatlas.papers.max_information.formulas.published import (
     TABLE_1,
     PublishedCertificates,
 )
+from dpatlas.papers.max_information.records.agreement import Metrics, Spec
+from dpatlas.records import Record
 from dpatlas.show.output import Row
-from dpatlas.show.tables import Math, Measured, Part
+from dpatlas.show.tables import Cell, Math, Measured, Part
 
 # Eq. 97 for the printed risk as it stands, Eqs. 97 and 98 for it as an estimate.
 EQUATIONS = ("eq97", "eq98")
@@ -40,7 +41,7 @@ def printed_rows(runs: list[str]) -> list[Row]:
 
 def _printed_row(row: PublishedCertificates) -> Row:
     kappas = {form: row.kappa_of_form(form) for form in ("optimised", *FORMS)}
-    found = {
+    cells: Row = {
         "part": "printed",
         "data": row.dataset,
         "n_train": row.n,
@@ -57,15 +58,15 @@ def _printed_row(row: PublishedCertificates) -> Row:
         ("prior", row.risk_prior, row.bound_prior, 0.0),
         ("posterior", row.risk_posterior, row.bound_posterior, row.kl),
     ):
-        found[f"risk_{name}_mean"] = risk
-        found[f"certificate_{name}_mean"] = bound
-        found[f"certificate_{name}_eq97"] = recomputed(row, risk, kl, row.kappa)
-        found[f"certificate_{name}_eq98"] = recomputed(row, risk, kl, row.kappa, monte_carlo=True)
+        cells[f"risk_{name}_mean"] = risk
+        cells[f"certificate_{name}_mean"] = bound
+        cells[f"certificate_{name}_eq97"] = recomputed(row, risk, kl, row.kappa)
+        cells[f"certificate_{name}_eq98"] = recomputed(row, risk, kl, row.kappa, monte_carlo=True)
     for form in FORMS:
-        found[f"certificate_posterior_{form}_form"] = recomputed(
+        cells[f"certificate_posterior_{form}_form"] = recomputed(
             row, row.risk_posterior, row.kl, kappas[form]
         )
-    return found | {"kappa_mean": row.kappa, "kl_mean": row.kl}
+    return cells | {"kappa_mean": row.kappa, "kl_mean": row.kl}
 
 
 def printed_standing(row: PublishedCertificates) -> str:
@@ -86,7 +87,7 @@ def recomputed(
 
 def printed_part(rows: Sequence[Row]) -> Part:
     """Print beside recomputation."""
-    headings = (
+    headings: tuple[Cell, ...] = (
         "data set",
         "n",
         "prior",
@@ -130,23 +131,23 @@ def printed_part(rows: Sequence[Row]) -> Part:
     )
 
 
-def agreement_rows(record: Mapping[str, Any]) -> list[Row]:
+def agreement_rows(record: Record[Spec, Metrics]) -> list[Row]:
     """Risk by each way of drawing pairs, repetitions added up."""
     counts: dict[tuple[str, str], list[int]] = {}
-    for found in record["metrics"]["rows"]:
-        total = counts.setdefault((found["what"], found["method"]), [0, 0])
-        total[0] += found["errors"]
-        total[1] += found["draws"]
+    for row in record.metrics.rows:
+        total = counts.setdefault((row.what, row.method), [0, 0])
+        total[0] += row.errors
+        total[1] += row.draws
     rows = []
     for (what, method), (errors, pairs) in counts.items():
         risk = errors / pairs
         rows.append(
             {
                 "part": "agreement",
-                "data": record["spec"]["data"]["name"],
+                "data": record.spec.data.name,
                 **{"what": what, "method": method, "pairs": pairs, "errors": errors, "risk": risk},
                 "risk_standard_error": math.sqrt(risk * (1 - risk) / pairs),
-                "runs": [record["id"]],
+                "runs": [record.id],
             }
         )
     return rows

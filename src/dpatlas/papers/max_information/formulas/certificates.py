@@ -14,6 +14,8 @@ Every certificate is rounded up. Formulas work elementwise and raise `InputError
 outside the declared domains.
 """
 
+from typing import Literal, get_args
+
 import numpy as np
 from scipy.special import betainccinv, rel_entr
 
@@ -23,7 +25,8 @@ from dpatlas.errors import InputError
 
 INTERVALS = ("paper", "chernoff", "clopper-pearson")
 CONVENTIONS = ("exact", "paper")
-TAU_READINGS = ("deviation", "variance")
+TauReading = Literal["deviation", "variance"]
+TAU_READINGS: tuple[TauReading, ...] = get_args(TauReading)
 
 _RISK = real(ge=0, le=1)
 _COUNT = integer(ge=1)
@@ -197,7 +200,8 @@ def certificates_of_grid(
         found = f"shapes {risk.shape}, {kl.shape} and {kappa.shape}"
         allowed = "(tuples, variances), the same and (tuples,)"
         raise InputError("risk, kl and kappa", found, allowed)
-    check_tried(*risk.shape, K1, K2)
+    tuples, variances = risk.shape
+    check_tried(tuples, variances, K1, K2)
     budget = (n, K1, K2, delta, delta_mc, beta)
     if draws is None:
         return certificate(risk, kl, kappa[:, None], *budget)

@@ -15,6 +15,9 @@ a gap for E > 1. Bounds for a single mechanism are in `max_information_mechanism
 Formulas work elementwise and raise `InputError` for what lies outside the declared domains.
 """
 
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
 import numpy as np
 from scipy.special import expit, log_expit
 
@@ -24,7 +27,9 @@ from dpatlas.errors import InputError
 
 BATCHES = ("disjoint",)
 MOMENTS = ("lemma-10", "lifted", "minimum")
-FORMS = ("optimised", "explicit", "tight", "repaired")
+Form = Literal["optimised", "explicit", "tight", "repaired"]
+Standing = Literal["rigorous", "as printed"]
+FORMS: tuple[Form, ...] = get_args(Form)
 
 # logit of u = nu (lambda + lambda^2): enough for T up to 1e18 and log(E / beta) up to 1e260.
 _LOGIT_RANGE = (-100.0, 300.0)
@@ -50,7 +55,7 @@ def check_steps(T, m, n):
         raise InputError("T", f"{np.max(T)}", allowed)
 
 
-def standing(form, E):
+def standing(form: Form, E: int) -> Standing:
     """`rigorous` where the proof has no gap (one epoch, or `repaired`), else `as printed`. Scalars.
 
     Eq. 84 adds up the max-information of the epochs. That needs a bound for each epoch given the
@@ -175,7 +180,12 @@ def kappa_repaired(m, zeta, sigma, T, E, beta, moment="lemma-10", batches="disjo
     return total[()]
 
 
-_KAPPAS = dict(zip(FORMS, (kappa, kappa_explicit, kappa_tight, kappa_repaired), strict=True))
+_KAPPAS: dict[Form, Callable[..., Any]] = {
+    "optimised": kappa,
+    "explicit": kappa_explicit,
+    "tight": kappa_tight,
+    "repaired": kappa_repaired,
+}
 
 
 @checked(**_SETTING, form=one_of(*FORMS))

@@ -103,7 +103,9 @@ class PublishedCertificates:
 
     def kappa_of_form(self, form: str) -> float:
         """kappa at the row's setting; 0 for a prior that is independent of the records."""
-        return 0.0 if self.zeta is None else PAPER_GRID.kappa(self.zeta, self.E, self.T, form)
+        if self.zeta is None or self.E is None:
+            return 0.0
+        return PAPER_GRID.kappa(self.zeta, self.E, self.T, form)
 
 
 TABLE_1 = (

@@ -41,7 +41,7 @@ Formulas work elementwise and raise `InputError` for what lies outside the decla
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -58,9 +58,12 @@ from dpatlas.papers.max_information.formulas.certificates import (
 )
 
 DIGITS = 4
-KINDS = ("independent", "dp-sgd", "noise-only")
-MODELS = ("mlp", "bayes-cnn9")
-SAMPLERS = ("shuffled", "cyclic")
+PriorKind = Literal["independent", "dp-sgd", "noise-only"]
+Model = Literal["mlp", "bayes-cnn9"]
+Sampler = Literal["shuffled", "cyclic"]
+KINDS: tuple[PriorKind, ...] = get_args(PriorKind)
+MODELS: tuple[Model, ...] = get_args(Model)
+SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
 # Below, levels beta w would come near the smallest numbers that a float holds.
 LEAST_WEIGHT = 1e-250
 _BUDGET = {name: EXPONENT[name] for name in ("kl", "kappa", "n", "delta", "delta_mc", "beta")}
@@ -169,9 +172,9 @@ def setting_weight(
     return float(weight)
 
 
-def _batch_weight(n: int, m: int) -> float:
+def _batch_weight(n: int, m: int | None) -> float:
     T = n // m if m else 0
-    if not T:
+    if not m or not T:
         raise InputError("grid.m", m, f"a whole number >= 1 and <= n = {n}")
     largest = n // T
     alike = largest - n // (T + 1)

@@ -1,8 +1,51 @@
-"""max_information: jobs of kind agreement."""
+"""max_information: local reparametrisation against drawing all weights."""
 
-from dpatlas.jobs.job import Kind, LegacyFields, legacy
-from dpatlas.papers.max_information.jobs.certificates import agreement
+from itertools import product
+from typing import get_args
 
-KIND = Kind(
-    legacy(agreement), spec=LegacyFields, packages=("torch", "numpy", "scipy", "dp-accounting")
-)
+from dpatlas.core.progress import Progress
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas.models.mean_field import MeanField
+from dpatlas.papers.max_information.jobs.certified import Certified
+from dpatlas.papers.max_information.jobs.problem import Problem, facts_of, ledger_of
+from dpatlas.papers.max_information.jobs.risk import METHODS
+from dpatlas.papers.max_information.records.agreement import CountedErrors, Metrics, Spec, What
+
+
+def agreement(job: Job) -> Outcome:
+    """Errors of a prior and of its trained posterior, counted by either method.
+
+    `repetitions` counts of `draws` pairs each, all of them independent, for every law and method.
+    """
+    problem = Problem(job)
+    fields: Spec = job.fields
+    (prior,), (tau,) = problem.priors, problem.taus
+    plan = list(product(get_args(What), METHODS, range(fields.repetitions)))
+    with Progress(problem.training_steps + len(plan), job.spec.id) as progress:
+        work = Certified(problem, progress)
+        centre, _ = work.centre(prior, 0)
+        posterior, diverged = work.posterior(prior, tau, centre, 0, 0)
+        progress.reach(problem.training_steps)
+        laws = {"posterior": posterior}
+        laws["prior"] = MeanField.around(work.network(0), centre, problem.deviation(tau))
+        rows = []
+        for what, method, repetition in plan:
+            if diverged is not None and what == "posterior":
+                continue
+            errors = work.count(f"{what} by {method}", laws[what], repetition, method)
+            rows.append(
+                CountedErrors(
+                    what=what,
+                    method=method,
+                    repetition=repetition,
+                    draws=fields.draws,
+                    errors=errors,
+                    risk=errors / fields.draws,
+                )
+            )
+            progress.advance(f"{what} {method}")
+    metrics = Metrics(**facts_of(problem), diverged=diverged, rows=rows)
+    return Outcome(metrics, ledger_of(problem))
+
+
+KIND = Kind(agreement, spec=Spec, packages=("torch", "numpy", "scipy", "dp-accounting"))

@@ -1,8 +1,37 @@
-"""max_information: jobs of kind coefficients."""
+"""max_information, Fig. 1: the coefficients of Prop. 1 beside those of pure privacy."""
 
-from dpatlas.jobs.job import Kind, LegacyFields, legacy
-from dpatlas.papers.max_information.jobs.theory import coefficients
+import numpy as np
 
-KIND = Kind(
-    legacy(coefficients), spec=LegacyFields, packages=("torch", "numpy", "scipy", "dp-accounting")
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas.papers.max_information.formulas.mechanisms import (
+    gaussian_leading_coefficient,
+    gaussian_root_coefficient,
+    pure_dp_leading_coefficient,
+    pure_dp_root_coefficient,
 )
+from dpatlas.papers.max_information.jobs.theory import LEDGER
+from dpatlas.papers.max_information.records.coefficients import Curve, Metrics, Spec
+
+
+def coefficients(job: Job) -> Outcome:
+    """For every alpha, values over all levels beta; pure privacy at delta = beta.
+
+    Raises InputError for an alpha too large for a beta.
+    """
+    fields: Spec = job.fields
+    betas = np.array(fields.betas, float)
+    curves = [
+        Curve(
+            alpha=alpha,
+            beta=betas.tolist(),
+            gaussian_leading=gaussian_leading_coefficient(alpha, betas).tolist(),
+            gaussian_root=gaussian_root_coefficient(alpha, betas).tolist(),
+            pure_dp_leading=pure_dp_leading_coefficient(betas).tolist(),
+            pure_dp_root=pure_dp_root_coefficient(betas, betas).tolist(),
+        )
+        for alpha in fields.alphas
+    ]
+    return Outcome(Metrics(alphas=fields.alphas, curves=curves), LEDGER)
+
+
+KIND = Kind(coefficients, spec=Spec, packages=("numpy", "scipy"))

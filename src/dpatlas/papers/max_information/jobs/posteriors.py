@@ -27,19 +27,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.seeds import Noise
-from dpatlas.errors import InputError
 from dpatlas.models.mean_field import MeanField
 from dpatlas.models.mean_field_passes import noise_sizes, outputs
 from dpatlas.models.network import Network
 from dpatlas.papers.max_information.formulas.certificates import kl_inverse
+from dpatlas.papers.max_information.records.certified import CertifiedFields, Loss, Objective
 from dpatlas.privacy.host import on_device
 from dpatlas.privacy.noise import add_noise
 from dpatlas.privacy.samplers import Shuffled
 
 LEAST_LOG_PROBABILITY = -math.log(1e5)
-LOSSES = ("bounded", "per-class")
 # Keeps the square roots of a bound differentiable, and kl^-1 off its ends.
 TINY = 1e-9
 
@@ -92,30 +90,27 @@ BOUNDS: Mapping[str, Callable[[float, float, int], Slopes]] = {
     "fclassic": fclassic,
     "fkl": fkl,
 }
-OBJECTIVES = (*BOUNDS, "flambda", "bbb")
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
     """SGD with momentum on (mean, rho), minibatches of disjoint records, n mod batch left out.
 
-    lr is constant; kl_penalty counts for bbb alone. Raises InputError for values out of range, and
-    for `fkl` on a loss that may be above 1.
+    lr is constant; kl_penalty counts for bbb alone. `fkl` takes no loss above 1.
     """
 
-    objective: str = "fquad"
-    loss: str = "bounded"
-    lr: float = 0.005
-    momentum: float = 0.95
-    batch: int = 250
-    epochs: int = 100
-    kl_penalty: float = 0.1
+    objective: Objective
+    loss: Loss
+    lr: float
+    momentum: float
+    batch: int
+    epochs: int
+    kl_penalty: float
 
-    def __post_init__(self):
-        for name, domain in SETTINGS.items():
-            domain.check(f"training.{name}", getattr(self, name))
-        if self.objective == "fkl" and self.loss != "bounded":
-            raise InputError("training.loss", f"{self.loss} with fkl", "bounded")
+    @classmethod
+    def of(cls, fields: CertifiedFields) -> "TrainingSettings":
+        """From the fields of a spec."""
+        return cls(fields.objective, fields.loss, **fields.training.model_dump())
 
     def slopes(self, risk: float, kl: float, extra: float, n: int, weight: float) -> Slopes:
         """The objective at mean loss R, KL, and extra = K - KL; weight: l of flambda."""
@@ -128,18 +123,7 @@ class TrainingSettings:
         return BOUNDS[self.objective](risk, c, n)
 
 
-SETTINGS = {
-    "objective": one_of(*OBJECTIVES),
-    "loss": one_of(*LOSSES),
-    "lr": real(gt=0),
-    "momentum": real(ge=0, lt=1),
-    "batch": integer(ge=1),
-    "epochs": integer(ge=0),
-    "kl_penalty": real(ge=0),
-}
-
-
-def bounded_cross_entropy(output: Tensor, labels: Tensor, loss: str = "bounded") -> Tensor:
+def bounded_cross_entropy(output: Tensor, labels: Tensor, loss: Loss = "bounded") -> Tensor:
     """Mean loss over rows; output (rows, classes). `per-class` can reach 11.5 / log(classes)."""
     scores = F.log_softmax(output, 1).gather(1, labels[:, None])
     scale = -LEAST_LOG_PROBABILITY if loss == "bounded" else math.log(output.shape[1])
@@ -177,7 +161,8 @@ class PosteriorTraining:
         self.sampler = Shuffled(len(x), settings.batch)
         self.posterior = MeanField.around(network, centre, tau)
         self.momentum = [torch.zeros_like(centre) for _ in range(2)]
-        self.steps_done, self.diverged = 0, None
+        self.steps_done = 0
+        self.diverged: int | None = None
         self.weight, self.epoch_risk = 1.0, 0.0
 
     @property

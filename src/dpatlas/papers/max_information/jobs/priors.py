@@ -11,32 +11,38 @@ data; nothing is claimed for batches drawn by Poisson sampling.
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
-from dpatlas.core.guard import Domain, integer, one_of, real
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.network import Network
 from dpatlas.papers.max_information.formulas.certificates import check_tried
 from dpatlas.papers.max_information.formulas.kappa import FORMS, kappa_of_form, kappa_repaired
-from dpatlas.papers.max_information.formulas.published import Hyperparameters, PriorGrid
+from dpatlas.papers.max_information.formulas.universe import PriorKind
+from dpatlas.papers.max_information.looks import DpSgdTuple, ranked
+from dpatlas.papers.max_information.records.certified import (
+    MOST_RUNS,
+    CertifiedFields,
+    Grid,
+    IndependentPrior,
+    Kappas,
+    PriorFields,
+)
 from dpatlas.privacy.ledger import Ran, ledger
 from dpatlas.privacy.per_record import cross_entropy
 from dpatlas.privacy.samplers import Cyclic, Sampler, Shuffled
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
-INDEPENDENT, DP_SGD, NOISE_ONLY = KINDS = ("independent", "dp-sgd", "noise-only")
-SAMPLERS = {kind.name: kind for kind in (Shuffled, Cyclic)}
+INDEPENDENT, DP_SGD, NOISE_ONLY = KINDS = get_args(PriorKind)
+SAMPLERS = {Shuffled.name: Shuffled, Cyclic.name: Cyclic}
 RIGOROUS = "rigorous"
 # What twins are called that draw the same noise.
 SHARED = "a DP-SGD prior and its noise-only twin"
-# Most runs of a tuple: every one has a repetition number of its own.
-MOST_RUNS = 10_000
 PAID = "kappa nats of max-information, not epsilon, are what the certificate pays for this prior"
 
 
@@ -51,9 +57,10 @@ class DpSgd:
     lr: float
     sampler: str = Shuffled.name
 
-    def __post_init__(self):
-        for name, domain in SETTINGS.items():
-            domain.check(f"priors.{name}", getattr(self, name))
+    @property
+    def tuple(self) -> DpSgdTuple:
+        """zeta, sigma, m, E, lr."""
+        return self.zeta, self.sigma, self.m, self.E, self.lr
 
     def batches(self, n: int) -> Sampler:
         """Of n records; InputError for fewer than m."""
@@ -74,16 +81,6 @@ class DpSgd:
         )
 
 
-SETTINGS: dict[str, Domain] = {
-    "zeta": real(gt=0),
-    "sigma": real(gt=0),
-    "m": integer(ge=1),
-    "E": integer(ge=1),
-    "lr": real(gt=0),
-    "sampler": one_of(*SAMPLERS),
-}
-
-
 @dataclass(frozen=True)
 class Prior:
     """A kind of centre, with its tuple of hyperparameters if it has one."""
@@ -92,30 +89,35 @@ class Prior:
     settings: DpSgd | None = None
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> "Prior":
-        """From an entry of a spec's `priors`; InputError for missing, unknown or bad values."""
-        given = dict(fields)
-        kind = given.pop("kind", None)
-        one_of(*KINDS).check("priors.kind", kind)
-        wanted = () if kind == INDEPENDENT else tuple(SETTINGS)
-        missing = sorted(set(wanted) - {"sampler"} - set(given))
-        unknown = sorted(set(given) - set(wanted))
-        if missing or unknown:
-            found = f"{kind} {f'without {missing[0]}' if missing else f'with {unknown[0]}'}"
-            raise InputError("priors", found, ", ".join(wanted) or "no settings")
-        return cls(kind, DpSgd(**given) if wanted else None)
+    def of(cls, fields: PriorFields) -> "Prior":
+        """From an entry of a spec's `priors`."""
+        if isinstance(fields, IndependentPrior):
+            return cls(fields.kind)
+        return cls(fields.kind, DpSgd(**fields.model_dump(exclude={"kind"})))
+
+    @property
+    def trained(self) -> DpSgd:
+        """The tuple of a prior that is not independent; InputError for one that is."""
+        if self.settings is None:
+            raise InputError("priors", self.kind, f"{DP_SGD} or {NOISE_ONLY}")
+        return self.settings
 
     def kappa(self, form: str, n: int, level: float) -> float:
         """Max-information at `level`, nats; 0 for a centre that saw no record.
 
         form: one of the formulas, or `rigorous`: the least without a gap in its proof for E > 1.
         """
-        return _kappa(form, self.settings, n, level) if self.kind == DP_SGD else 0.0
+        return _kappa(form, self.trained, n, level) if self.kind == DP_SGD else 0.0
+
+    def kappas(self, n: int, level: float) -> Kappas:
+        """Max-information at `level` by every form."""
+        forms = (*FORMS, RIGOROUS)
+        return Kappas(**{form: finite(self.kappa(form, n, level)) for form in forms})
 
     @property
     def epochs(self) -> int:
         """Through which the centre saw the records: E, or 1 for a centre that saw none."""
-        return self.settings.E if self.kind == DP_SGD else 1
+        return self.trained.E if self.kind == DP_SGD else 1
 
     def facts(self, n: int) -> dict[str, Any]:
         """What a row says of it."""
@@ -127,9 +129,9 @@ class Prior:
 
 
 @functools.cache
-def _kappa(form: str, chosen: DpSgd, n: int, level: float) -> float:
-    T = chosen.batches(n).steps_per_epoch
-    setting = (chosen.m, chosen.zeta, chosen.sigma, T, chosen.E, level)
+def _kappa(form: str, settings: DpSgd, n: int, level: float) -> float:
+    T = settings.batches(n).steps_per_epoch
+    setting = (settings.m, settings.zeta, settings.sigma, T, settings.E, level)
     if form == RIGOROUS:
         return float(kappa_repaired(*setting, moment="minimum"))
     return float(kappa_of_form(form, *setting))
@@ -139,42 +141,21 @@ def _kappa(form: str, chosen: DpSgd, n: int, level: float) -> float:
 class Declared:
     """What the union bound pays for: K1 tuples of a grid's lowest kappas, K2 values of tau.
 
-    zetas, lrs, epochs and taus span the grid, at one m and one sigma; `tuples` of it may be tried,
-    K1 if None, and the rest of K1 and K2 pays for other looks at the same records. The budget is
-    one for each kind of prior: certificates of one kind hold together, and the least of them may be
-    chosen.
+    `tuples` of the grid may be tried, K1 if None, and the rest of K1 and K2 pays for other looks at
+    the same records. The budget is one for each kind of prior: certificates of one kind hold
+    together, and the least of them may be chosen.
     """
 
-    zetas: tuple[float, ...]
-    lrs: tuple[float, ...]
-    epochs: tuple[int, ...]
-    taus: tuple[float, ...]
-    m: int
-    sigma: float
+    grid: Grid
     K1: int
     K2: int
-    delta: float
-    delta_mc: float
     beta: float
     tuples: int | None = None
 
-    def __post_init__(self):
-        spans = {"zetas": "zeta", "lrs": "lr", "epochs": "E"}
-        domains = {name: SETTINGS[one] for name, one in spans.items()} | {"taus": real(gt=0)}
-        for name, domain in domains.items():
-            for value in getattr(self, name):
-                domain.check(f"grid.{name}", value)
-        for name in ("m", "sigma"):
-            SETTINGS[name].check(f"grid.{name}", getattr(self, name))
-
     @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> "Declared":
-        """From a spec's `grid`, K1, K2, delta, delta_mc and beta."""
-        grid = fields["grid"]
-        spans = {name: tuple(grid[name]) for name in ("zetas", "lrs", "epochs", "taus")}
-        budget = {name: fields[name] for name in ("K1", "K2", "delta", "delta_mc", "beta")}
-        own = {"m": grid["m"], "sigma": grid["sigma"], "tuples": fields.get("tuples")}
-        return cls(**spans, **own, **budget)
+    def of(cls, fields: CertifiedFields) -> "Declared":
+        """From the fields of a spec."""
+        return cls(fields.grid, fields.K1, fields.K2, fields.beta, fields.tuples)
 
     @property
     def level(self) -> float:
@@ -185,41 +166,21 @@ class Declared:
         """InputError for a prior or tau that the certificates do not pay for."""
         for kind in KINDS:
             tried = {prior.settings for prior in priors if prior.kind == kind}
-            check_tried(len(tried), len(self.taus), self.K1, self.K2)
+            check_tried(len(tried), len(self.grid.taus), self.K1, self.K2)
         for tau in taus:
-            if tau not in self.taus:
-                allowed = ", ".join(f"{value:g}" for value in self.taus)
+            if tau not in self.grid.taus:
+                allowed = ", ".join(f"{value:g}" for value in self.grid.taus)
                 raise InputError("taus", f"{tau:g}", f"of the declared grid: {allowed}")
         paid = set(self.lowest_kappa(n))
         for prior in priors:
             if prior.settings is not None:
                 self._check_tuple(prior.settings, paid)
 
-    def lowest_kappa(self, n: int) -> list[Hyperparameters]:
+    def lowest_kappa(self, n: int) -> list[DpSgdTuple]:
         """The tuples that may be tried."""
-        grid = PriorGrid(
-            self.zetas,
-            self.lrs,
-            self.epochs,
-            self.taus,
-            self.m,
-            self.sigma,
-            self.tuples or self.K1,
-            self.delta,
-            self.delta_mc,
-            self.beta,
-            draws=1,
-        )
-        if n < self.m:
-            raise InputError("grid.m", self.m, f"at most n_train = {n}")
-        return grid.lowest_kappa(n // self.m)
-
-    def all_tuples(self, n: int) -> list[tuple[float, float, int, int, float]]:
-        """zeta, sigma, m, E, lr of every tuple that may be tried."""
-        return [
-            (each.zeta, self.sigma, self.m, each.E, each.learning_rate)
-            for each in self.lowest_kappa(n)
-        ]
+        if n < self.grid.m:
+            raise InputError("grid.m", self.grid.m, f"at most n_train = {n}")
+        return ranked(self.grid.model_dump(), self.tuples or self.K1, n, self.beta)
 
     def repetition(self, prior: Prior, n: int, run: int) -> int:
         """Under which a prior's noise and batches are keyed.
@@ -227,16 +188,16 @@ class Declared:
         It follows from the place of the tuple among those that are paid for, and is the same for
         `dp-sgd` and `noise-only`, in whichever jobs they are.
         """
-        chosen = prior.settings
-        names = Hyperparameters(chosen.zeta, chosen.lr, chosen.E)
-        place = self.lowest_kappa(n).index(names)
-        return (place * len(SAMPLERS) + list(SAMPLERS).index(chosen.sampler)) * MOST_RUNS + run
+        settings = prior.trained
+        place = self.lowest_kappa(n).index(settings.tuple)
+        return (place * len(SAMPLERS) + list(SAMPLERS).index(settings.sampler)) * MOST_RUNS + run
 
-    def _check_tuple(self, tried: DpSgd, paid: set[Hyperparameters]) -> None:
-        if (tried.m, tried.sigma) != (self.m, self.sigma):
+    def _check_tuple(self, tried: DpSgd, paid: set[DpSgdTuple]) -> None:
+        grid = self.grid
+        if (tried.m, tried.sigma) != (grid.m, grid.sigma):
             found = f"m {tried.m}, sigma {tried.sigma:g}"
-            raise InputError("priors", found, f"m {self.m}, sigma {self.sigma:g}, as declared")
-        if Hyperparameters(tried.zeta, tried.lr, tried.E) not in paid:
+            raise InputError("priors", found, f"m {grid.m}, sigma {grid.sigma:g}, as declared")
+        if tried.tuple not in paid:
             found = f"zeta {tried.zeta:g}, lr {tried.lr:g}, E {tried.E}"
             allowed = f"one of the {len(paid)} tuples of lowest kappa in the declared grid"
             raise InputError("priors", found, allowed)
@@ -261,7 +222,7 @@ def prior_training(
     blind = prior.kind == NOISE_ONLY
     return PrivateTraining(
         network,
-        [prior.settings.phase(len(x), max_physical_batch)],
+        [prior.trained.phase(len(x), max_physical_batch)],
         torch.zeros_like(x) if blind else x,
         torch.zeros_like(labels) if blind else labels,
         noise=noise,
@@ -288,11 +249,10 @@ def prior_ledger(
 
     delta: of the privacy guarantee, not of the certificate. Nothing without a tuple.
     """
-    kappas = {form: finite(prior.kappa(form, n, level)) for form in (*FORMS, RIGOROUS)}
-    phase = prior.settings.phase(n)
+    phase = prior.trained.phase(n)
     return {
         "prior": prior.facts(n),
-        "kappa": kappas,
+        "kappa": prior.kappas(n, level).model_dump(),
         "kappa_level": level,
         "paid": PAID,
         **ledger(

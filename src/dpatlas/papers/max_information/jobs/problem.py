@@ -1,7 +1,6 @@
 """max_information: what a job of certificates is given, checked before anything is trained."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor
 
 from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.seeds import Noise
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
@@ -18,47 +16,23 @@ from dpatlas.jobs.job import Job
 from dpatlas.models.mean_field import flat_values, initial_network
 from dpatlas.models.network import Network
 from dpatlas.papers.max_information.formulas.certificates import (
-    TAU_READINGS,
     certificate_exponent,
     certificate_monte_carlo,
     check_budget,
     kl_inverse,
     monte_carlo_risk,
 )
-from dpatlas.papers.max_information.formulas.kappa import FORMS
 from dpatlas.papers.max_information.formulas.universe import certificate_universe, setting_weight
 from dpatlas.papers.max_information.jobs.posteriors import TrainingSettings
 from dpatlas.papers.max_information.jobs.priors import (
     DP_SGD,
-    MOST_RUNS,
     RIGOROUS,
     Declared,
     Prior,
     prior_ledger,
 )
-from dpatlas.papers.max_information.looks import check_paid, label_of, network_of
-
-DOMAINS = {
-    "K1": integer(ge=1),
-    "K2": integer(ge=1),
-    "delta": real(gt=0, lt=1),
-    "delta_mc": real(gt=0, lt=1),
-    "beta": real(gt=0, lt=1),
-    "privacy_delta": real(gt=0, lt=1),
-    "form": one_of(*FORMS),
-    "tau_is": one_of(*TAU_READINGS),
-    "runs": integer(ge=1, lt=MOST_RUNS),
-    "draws": integer(ge=1),
-    "test_repetitions": integer(ge=1),
-}
-DEFAULTS = {
-    "form": "optimised",
-    "tau_is": "deviation",
-    "loss": "bounded",
-    "normalise": None,
-    "privacy_delta": 1e-5,
-    "test_repetitions": 1,
-}
+from dpatlas.papers.max_information.looks import check_paid, label_of
+from dpatlas.papers.max_information.records.certified import CertifiedFields, Normalise
 
 
 @dataclass(frozen=True)
@@ -102,52 +76,50 @@ class Budget:
 class Problem:
     """A job's data, network, priors and settings, checked.
 
-    Raises InputError for values out of range, priors or values of tau outside of the declared grid,
-    a budget K1, K2 or delta that does not cover what is tried here and by the other looks at the
-    same records, settings outside of the universe, batches larger than the data, and data without
-    test records.
+    Raises InputError for priors or values of tau outside of the declared grid, a budget K1, K2 or
+    delta that does not cover what is tried here and by the other looks at the same records,
+    settings outside of the universe, batches larger than the data, and data without test records.
     """
 
     def __init__(self, job: Job):
-        fields = {**DEFAULTS, **job.spec.fields}
-        for name, domain in DOMAINS.items():
-            if name in fields:
-                domain.check(name, fields[name])
-        check_budget(fields["delta"], fields["delta_mc"], fields["beta"])
-        self.job, self.fields, data = job, fields, job.data
+        fields: CertifiedFields = job.fields
+        self.job, self.fields, self.data = job, fields, job.prepared
+        data = self.data
+        check_budget(fields.delta, fields.delta_mc, fields.beta)
         if not len(data.x_test):
             raise InputError("n_test", 0, "at least 1: certificates are compared with test errors")
         self.n = len(data.x_train)
-        self.priors = [Prior.of(given) for given in fields["priors"]]
-        self.taus = [float(tau) for tau in fields["taus"]]
-        for name, found in (("priors", self.priors), ("taus", self.taus)):
-            if not found or len(set(found)) < len(found):
-                raise InputError(name, f"{len(found)} entries", "different ones, at least one")
+        self.priors, self.taus = [Prior.of(given) for given in fields.priors], fields.taus
         self.declared = Declared.of(fields)
         self.declared.check(self.priors, self.taus, self.n)
-        check_paid(fields, self.declared.all_tuples(self.n), self.declared.taus)
+        check_paid(fields, self.declared.lowest_kappa(self.n), fields.grid.taus)
         for prior in self.priors:
             for tau in self.taus:
-                self.weight(prior, tau, fields["runs"] - 1)
+                self.weight(prior, tau, fields.runs - 1)
         for prior in self.priors:
             if math.isinf(self.kappa(prior)):
-                found = f"{fields['form']} kappa beyond all numbers at E = {prior.epochs}"
+                found = f"{fields.form} kappa beyond all numbers at E = {prior.epochs}"
                 raise InputError("priors", found, "priors of finite kappa")
-        names = ("K1", "K2", "delta", "delta_mc", "beta")
-        self.budget = Budget(self.n, *(fields[name] for name in names), fields["draws"])
-        self.settings = TrainingSettings(
-            objective=fields["objective"],
-            loss=fields["loss"],
-            **fields["training"],
+        self.budget = Budget(
+            self.n,
+            fields.K1,
+            fields.K2,
+            fields.delta,
+            fields.delta_mc,
+            fields.beta,
+            fields.draws,
         )
-        integer(ge=1, le=self.n).check("training.batch", self.settings.batch)
+        self.settings = TrainingSettings.of(fields)
+        if self.settings.batch > self.n:
+            allowed = f"at most n_train = {self.n}"
+            raise InputError("training.batch", self.settings.batch, allowed)
         self.x, self.x_test = (
-            self._tensor(normalised(part, data, fields["normalise"]))
+            self._tensor(normalised(part, data, fields.normalise))
             for part in (data.x_train, data.x_test)
         )
         self.labels, self.labels_test = map(self._tensor, (data.y_train, data.y_test))
         # The test records, as often as they are to be tested.
-        self.tested = np.tile(np.arange(len(data.x_test)), fields["test_repetitions"])
+        self.tested = np.tile(np.arange(len(data.x_test)), fields.test_repetitions)
 
     @property
     def training_steps(self) -> int:
@@ -159,34 +131,39 @@ class Problem:
 
     def network(self, run: int) -> Network:
         """At the initial means of a run, which all its priors share."""
-        found = initial_network(
-            self.fields["model"],
-            self.job.data.image_shape,
-            len(self.job.data.classes),
+        network = initial_network(
+            self.fields.model,
+            self.data.image_shape,
+            len(self.data.classes),
             key=self.job.spec.key,
             run=run,
-            base_seed=self.fields["seed"],
-            **self.fields["options"],
+            base_seed=self.fields.seed,
+            **self.fields.options.model_dump(exclude_none=True),
         )
-        return found.to(self.job.device)
+        return network.to(self.job.device)
 
     def deviation(self, tau: float) -> float:
         """tau as a standard deviation."""
-        return math.sqrt(tau) if self.fields["tau_is"] == "variance" else tau
+        return math.sqrt(tau) if self.fields.tau_is == "variance" else tau
 
     def kappa(self, prior: Prior, form: str | None = None) -> float:
         """At level beta / K1, nats; by default of the form that certificates pay."""
-        return prior.kappa(form or self.fields["form"], self.n, self.declared.level)
+        return prior.kappa(form or self.fields.form, self.n, self.declared.level)
 
     def weight(self, prior: Prior, tau: float, run: int) -> float:
         """Of a setting in the universe that certificates pay for."""
         fields = self.fields
         return setting_weight(
             kind=prior.kind,
-            **network_of(fields),
+            model=fields.model,
+            widths=fields.options.widths or (),
+            normalise=None if fields.normalise is None else fields.normalise.model_dump(),
+            tau=tau,
+            tau_is=fields.tau_is,
+            n=self.n,
+            look=fields.looks.number,
+            run=run,
             **({} if prior.settings is None else asdict(prior.settings)),
-            **{"tau": tau, "tau_is": fields["tau_is"], "n": self.n, "run": run},
-            look=fields["looks"]["number"],
         )
 
     def universe(self, prior: Prior, tau: float, run: int) -> dict[str, float]:
@@ -208,9 +185,7 @@ class Problem:
         return Noise(f"{self.job.spec.digest}/{use}", "keyed")
 
 
-def normalised(
-    x: np.ndarray, data: Prepared, normalise: dict[str, Sequence[float]] | None
-) -> np.ndarray:
+def normalised(x: np.ndarray, data: Prepared, normalise: Normalise | None) -> np.ndarray:
     """(grey level / 255 - mean) / deviation by channel; x as it is for None.
 
     x (records, channels height width) as the data's scaling left it; means, deviations (channels,).
@@ -219,34 +194,35 @@ def normalised(
     if normalise is None:
         return x
     scaling, (channels, *_) = data.manifest["preprocessing"], data.image_shape
-    means, deviations = (np.array(normalise[name], float) for name in ("means", "deviations"))
+    means, deviations = (
+        np.array(values, float) for values in (normalise.means, normalise.deviations)
+    )
     if scaling["norm"] is not None or {means.shape, deviations.shape} != {(channels,)}:
         found = f"{len(means)} means for {channels} channels, norm {scaling['norm']}"
         raise InputError("normalise", found, "one mean and deviation a channel, norm null")
-    real(gt=0).check("normalise.deviations", deviations)
     factor = scaling["divide"] / (255 * scaling["multiply"] * deviations)
     offset = (scaling["subtract"] / (255 * scaling["multiply"]) - means) / deviations
     pixels = x.reshape(len(x), channels, -1)
-    found = pixels * factor[:, None].astype(np.float32)
-    found += offset[:, None].astype(np.float32)
-    return found.reshape(x.shape)
+    scaled = pixels * factor[:, None].astype(np.float32)
+    scaled += offset[:, None].astype(np.float32)
+    return scaled.reshape(x.shape)
 
 
 def facts_of(problem: Problem) -> dict[str, Any]:
-    """What a reader needs beside the rows."""
+    """The fields of `CertifiedMetrics`: what a reader needs beside the rows."""
     network = problem.network(0)
     return {
         "n_train": problem.n,
         "n_test": len(problem.x_test),
         "inputs": problem.x.shape[1],
-        "classes": len(problem.job.data.classes),
+        "classes": len(problem.data.classes),
         "parameters": len(flat_values(network)),
-        "T": problem.n // problem.declared.m,
+        "T": problem.n // problem.fields.grid.m,
         "kappa_level": problem.declared.level,
-        "form": problem.fields["form"],
-        "tau_is": problem.fields["tau_is"],
+        "form": problem.fields.form,
+        "tau_is": problem.fields.tau_is,
         "holds_together": "the certificates of one kind of prior in one run; of the universe, all",
-        **label_of(problem.fields["looks"]),
+        **label_of(problem.fields.looks),
     }
 
 
@@ -258,8 +234,8 @@ def ledger_of(problem: Problem) -> dict[str, Any]:
             prior,
             problem.n,
             problem.declared.level,
-            delta=fields["privacy_delta"],
-            noise_source=fields["noise_source"],
+            delta=fields.privacy_delta,
+            noise_source=fields.noise_source,
         )
         for prior in problem.priors
         if prior.kind == DP_SGD
@@ -275,10 +251,10 @@ def ledger_of(problem: Problem) -> dict[str, Any]:
         "its entry says, for one run of one prior",
         "claimed": None,
         "paid": "max-information kappa at level beta / K1, log(K1 K2) for the choice among the "
-        f"declared priors of one kind, beta = {fields['beta']:g}, K1 = {fields['K1']}, "
-        f"K2 = {fields['K2']}; certificate_universe: log(1 / w) for a setting of weight w and "
+        f"declared priors of one kind, beta = {fields.beta:g}, K1 = {fields.K1}, "
+        f"K2 = {fields.K2}; certificate_universe: log(1 / w) for a setting of weight w and "
         "kappa at level beta w",
-        **label_of(fields["looks"]),
+        **label_of(fields.looks),
         "chosen_on_private_data": [
             {
                 "what": "prior and tau, by the least certificate of a kind of prior",

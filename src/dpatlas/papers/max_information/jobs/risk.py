@@ -4,7 +4,7 @@ Eq. 98 counts pairs. Each has a record drawn with replacement and weights drawn 
 that the errors are independent and 150,000 of them cost as many single-record forward passes.
 """
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -19,9 +19,10 @@ from dpatlas.models.mean_field_passes import (
     outputs,
     sampled_outputs,
 )
+from dpatlas.papers.max_information.records.certified import Method
 from dpatlas.privacy.noise import add_noise
 
-METHODS = ("reparametrisation", "sampling")
+METHODS: tuple[Method, ...] = get_args(Method)
 # Pairs at a time, and the most normals for them by device: part of the definition of a draw. More
 # than a few weight draws at a time gain nothing on a CPU, and keep a GPU busy.
 MOST_PAIRS = 1000
@@ -31,7 +32,7 @@ MOST_NORMALS = {"cpu": 2**21, "cuda": 2**26}
 class PairErrors:
     """Errors over pairs of a record and weights of its own; a step is a chunk of pairs.
 
-    x (records, ...), labels (records,). chosen (pairs,): the record of every pair.
+    x (records, ...), labels (records,). drawn (pairs,): the record of every pair.
     `reparametrisation` draws the outputs of linear layers and the weights of convolutions,
     `sampling` all weights. Normals are keyed by (noise, repetition, chunk).
     """
@@ -42,15 +43,15 @@ class PairErrors:
         posterior: MeanField,
         x: Tensor,
         labels: Tensor,
-        chosen: np.ndarray,
+        drawn: np.ndarray,
         *,
         noise: Noise,
         repetition: int = 0,
-        method: str = "reparametrisation",
+        method: Method = "reparametrisation",
     ):
         self.posterior, self.x, self.labels = posterior, x, labels
         # Pairs are exchangeable; in this order rows of one record stand together.
-        self.chosen = np.sort(chosen)
+        self.drawn = np.sort(drawn)
         self.noise, self.repetition = noise, repetition
         parts = list(posterior.network)
         if method == "sampling":
@@ -71,7 +72,7 @@ class PairErrors:
     @property
     def pairs(self) -> int:
         """All pairs."""
-        return len(self.chosen)
+        return len(self.drawn)
 
     @property
     def steps(self) -> int:
@@ -82,11 +83,11 @@ class PairErrors:
     def step(self) -> None:
         """One chunk."""
         start = self.steps_done * self.chunk
-        records, repeats = np.unique(self.chosen[start : start + self.chunk], return_counts=True)
-        records, repeats = (torch.from_numpy(part).to(self.x.device) for part in (records, repeats))
-        found = self._outputs(self.x.index_select(0, records), repeats)
+        counted = np.unique(self.drawn[start : start + self.chunk], return_counts=True)
+        records, repeats = (torch.from_numpy(part).to(self.x.device) for part in counted)
+        output = self._outputs(self.x.index_select(0, records), repeats)
         labels = self.labels.index_select(0, records).repeat_interleave(repeats)
-        self.errors += int((found.argmax(1) != labels).sum())
+        self.errors += int((output.argmax(1) != labels).sum())
         self.steps_done += 1
 
     def run(self) -> int:
@@ -132,7 +133,7 @@ def drawn_records(n: int, draws: int, noise: Noise, repetition: int) -> np.ndarr
 
 
 def _risk(
-    method: str,
+    method: Method,
     posterior: MeanField,
     x: Tensor,
     labels: Tensor,
@@ -140,9 +141,10 @@ def _risk(
     noise: Noise,
     repetition: int,
 ) -> PairErrors:
-    chosen = drawn_records(len(x), draws, noise, repetition)
-    given = {"noise": noise, "repetition": repetition, "method": method}
-    return PairErrors(posterior, x, labels, chosen, **given)
+    drawn = drawn_records(len(x), draws, noise, repetition)
+    return PairErrors(
+        posterior, x, labels, drawn, noise=noise, repetition=repetition, method=method
+    )
 
 
 @checked(draws=integer(ge=1))

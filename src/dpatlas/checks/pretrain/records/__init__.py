@@ -1,0 +1,1 @@
+"""Records of pretrain, as its figure reads them."""

@@ -1,0 +1,50 @@
+"""Supervised training of a public backbone: spec and metrics."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from dpatlas.core import records
+from dpatlas.core.facts import DataFields
+from dpatlas.core.records import SpecFields
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class Spec(SpecFields):
+    """AdamW with one cycle of the rate, which has its peak at lr.
+
+    options: of the network's builder. declared_public: why data that are not generated are public.
+    """
+
+    seed: int
+    data: DataFields
+    model: str
+    options: dict[str, bool | int | list[int]]
+    epochs: Count
+    batch: Count
+    lr: Annotated[float, Field(gt=0)]
+    weight_decay: Annotated[float, Field(ge=0)]
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)]
+    declared_public: str | None = None
+
+
+class Metrics(records.Metrics):
+    """The trained backbone. loss: (epochs,), mean over steps. accuracy: on held-out images.
+
+    features: width of the last layer before the head. image_shape: channels, height, width.
+    examples: images by class, as `jobs.backbone.examples` writes them; None for data of a scale
+    that it cannot write.
+    """
+
+    n_train: int
+    n_test: int
+    classes: list[str]
+    parameters: int
+    features: int
+    steps: int
+    loss: list[float]
+    accuracy: float
+    backbone_sha256: str
+    image_shape: list[int]
+    examples: dict[str, list[str]] | None

@@ -1,0 +1,90 @@
+"""What follows from the models: the schema for editors, and the reference page of all keys."""
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpatlas.config.model import in_words, resolved, schema_of, sentence_of, walk
+from dpatlas.config.root import General, config_model
+from dpatlas.registry import all_blocks
+
+SCHEMA = Path("workflow/schemas/config.schema.json")
+PAGE = Path("docs/configuration.md")
+MADE_BY = "python -m dpatlas config --write"
+INTRODUCTION = f"""\
+# Configuration
+
+Every key of the config: its type and range, whether it has to be there, and what it means. Made by
+`{MADE_BY}` of the models that check a config, the `Settings` of each
+block's `settings.py`; `workflow/schemas/config.schema.json` holds the same for editors.
+
+`config.yaml` gives every required key a value and is the default. A file of your own, given after
+`--configfile`, names the keys that it changes, block by block; lists are replaced whole, and an
+entry of a list has all required keys. Unknown keys are refused. `NAME` stands for a name of your
+own, `[]` for every entry of a list. Write small numbers as 1.0e-3: YAML reads 1e-3 as text.
+`python -m dpatlas config --config FILE` prints the config that results.
+"""
+
+
+def written() -> dict[Path, str]:
+    """The text of each generated file, by its path in the checkout."""
+    return {SCHEMA: json.dumps(editor_schema(), indent=1) + "\n", PAGE: page()}
+
+
+def editor_schema() -> dict[str, Any]:
+    """The schema of config.yaml and of any file that is merged over it.
+
+    Such a file may leave out what it does not change: nothing is required but in entries of lists.
+    """
+    schema = copy.deepcopy(schema_of(config_model()))
+    for node in _merged(schema, schema):
+        node.pop("required", None)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def page() -> str:
+    """The reference page, in Markdown: a section for the general keys and one for each block."""
+    schema = schema_of(config_model())
+    general = {name: schema["properties"][name] for name in General.model_fields}
+    shared = {**schema, "properties": general}
+    lines = [INTRODUCTION, *_section("General", "What all blocks share.", schema, shared)]
+    for key, block in all_blocks().items():
+        node = resolved(schema, schema["properties"][key])
+        lines += _section(key, f"{block.title}.", schema, node)
+    return "\n".join(lines)
+
+
+def _section(
+    title: str, about: str, schema: Mapping[str, Any], node: Mapping[str, Any]
+) -> Iterator[str]:
+    yield f"## {title}\n\n{_text(about)}\n\n| key | type and range | | meaning |\n|---|---|---|---|"
+    for place, inner, required in walk(schema, node):
+        needed = "required" if required else "optional"
+        words, sentence = in_words(inner), sentence_of(schema, inner)
+        if each := in_words(inner.get("items", {})):
+            words += f"; of each: {each}"
+        yield f"| `{place}` | {_text(words)} | {needed} | {_text(sentence)} |"
+    yield ""
+
+
+def _text(words: str) -> str:
+    """Words as they stand, for a cell of a table."""
+    return words.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def _merged(schema: dict[str, Any], node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Parts of a schema that are merged key by key: all but what lies in lists."""
+    waiting, seen = [node], set()
+    while waiting:
+        node = waiting.pop()
+        if "$ref" in node:
+            node = schema["$defs"][node["$ref"].rsplit("/", 1)[1]]
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        waiting += [*node.get("properties", {}).values(), *node.get("anyOf", ())]
+        if isinstance(node.get("additionalProperties"), dict):
+            waiting.append(node["additionalProperties"])

@@ -1,0 +1,98 @@
+"""What dp_sgld's tables and figures of accuracies say of an arm."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dpatlas.core.statistics import mean_estimate
+from dpatlas.papers.dp_sgld.figures.words import backbone_name
+from dpatlas.papers.dp_sgld.records.trained import ArmRow
+from dpatlas.records import Record
+from dpatlas.show.output import Row
+from dpatlas.show.tables import Measured
+
+TUNED_ON = "validation records"
+METHODS = {
+    "no-dp": "No DP",
+    "dp-sgd": "DP-SGD",
+    "dp-sgld": "DP-SGLD",
+    "noisy-gd": "DP-SGLD, m = n",
+    "repaired-full": "repaired DP-SGLD, full batch",
+    "repaired-cyclic": "repaired DP-SGLD, cyclic",
+}
+RELATIONS = {"add_remove": "add/remove", "replace_one": "replace one"}
+# How the setting was chosen, and what choosing and running it again cost together.
+CHOSEN = (
+    "validation_accuracy",
+    "settings_tried",
+    "trials",
+    "with_tuning_epsilon",
+    "all_runs_epsilon",
+)
+MEASURED = (
+    "accuracy_mean",
+    "accuracy_standard_error",
+    "runs_used",
+    *CHOSEN,
+    "tuned_on",
+)
+STATED = (
+    "delta",
+    "claimed_epsilon",
+    "ordinary_epsilon",
+    "hidden_state_epsilon",
+    "guaranteed_epsilon",
+    "guaranteed_by",
+    "relation",
+)
+SETTINGS = (
+    "lambda",
+    "beta",
+    "lipschitz",
+    "radius",
+    "lr",
+    "batch",
+    "epochs",
+    "steps",
+    "sampler",
+    "sigma",
+    "max_grad_norm",
+    "noise_multiplier",
+)
+IDENTITY = ("method", "comparison", "epsilon", "schedule")
+
+
+def arm_row(record: Record[Any, Any], arm: ArmRow) -> Row:
+    """What all tables say of one arm."""
+    metrics = record.metrics
+    return {
+        "data": record.spec.data.name,
+        "backbone": backbone_name(metrics.backbone),
+        "n_train": metrics.n_train,
+        "n_validation": metrics.n_validation,
+        "n_test": metrics.n_test,
+        "classes": metrics.classes,
+        **columns_of(arm, (*IDENTITY, *STATED, *SETTINGS, *CHOSEN)),
+        "delta": record.spec.delta,
+        **measured(arm.accuracy),
+        "tuned_on": TUNED_ON,
+        "runs": [record.id],
+    }
+
+
+def columns_of(arm: ArmRow, names: Iterable[str]) -> Row:
+    """Those of the columns that this kind of arm has; they are named as in its record."""
+    values = arm.model_dump()
+    return {name: values[name] for name in names if name in values}
+
+
+def measured(accuracies: Sequence[float]) -> dict[str, Any]:
+    """Mean and standard error over runs, the latter None for a single run."""
+    mean = mean_estimate(accuracies)
+    error = mean.standard_error if mean.runs > 1 else None
+    return {"accuracy_mean": mean.value, "accuracy_standard_error": error, "runs_used": mean.runs}
+
+
+def percent(row: Row) -> Measured:
+    """Accuracy in %, with the standard error if there are several runs."""
+    error = row["accuracy_standard_error"]
+    return Measured(100 * row["accuracy_mean"], None if error is None else 100 * error)

@@ -1,0 +1,12 @@
+"""dp_sgld: typed records, a module for each kind; here what the specs of all kinds are made of."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+Schedule = Literal["constant", "decreasing"]
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+Delta = Annotated[float, Field(gt=0, lt=1)]
+Counts = Annotated[list[Count], Field(min_length=1)]
+Positives = Annotated[list[Positive], Field(min_length=1)]

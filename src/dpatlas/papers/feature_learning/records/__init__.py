@@ -1,0 +1,1 @@
+"""Records of feature_learning, as its figures and claims read them."""

@@ -1,0 +1,127 @@
+"""max_information: one prior and its posterior at a time, as stages of a job.
+
+For every run, prior and tau a job learns the prior's centre, trains a posterior from there and
+counts errors of both over `draws` pairs of a training record and weights (Eq. 98); the number is
+fixed before anything is counted.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpatlas.core.progress import Progress
+from dpatlas.core.seeds import Noise
+from dpatlas.jobs.resume import Stages
+from dpatlas.models.mean_field import MeanField, flat_values
+from dpatlas.models.network import Network
+from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining
+from dpatlas.papers.max_information.jobs.priors import INDEPENDENT, Prior, prior_training
+from dpatlas.papers.max_information.jobs.problem import Problem
+from dpatlas.papers.max_information.jobs.risk import METHODS, PairErrors, drawn_records
+from dpatlas.papers.max_information.records.certified import Method
+
+# Records whose per-record gradients DP-SGD holds at a time; changes no digit beyond rounding.
+PHYSICAL_BATCH = {"bayes-cnn9": 250}
+CENTRE, TRAINING = "centre", "training"
+
+
+class Certified:
+    """One prior and posterior at a time: centre, training and counts, as stages of the job."""
+
+    def __init__(self, problem: Problem, progress: Progress):
+        self.problem, self.progress = problem, progress
+        # Its secret is kept over a restart.
+        self.noise = Noise(problem.prior_root, problem.fields.noise_source)
+        self.stages = Stages(problem.job, self.noise)
+        self.networks: dict[int, Network] = {}
+
+    def network(self, run: int) -> Network:
+        """The structure for a run, at its initial means."""
+        if run not in self.networks:
+            self.networks = {run: self.problem.network(run)}
+        return self.networks[run]
+
+    def centre(self, prior: Prior, run: int) -> tuple[Tensor, int]:
+        """(parameters,), and how often DP-SGD skipped a record."""
+        problem = self.problem
+        if prior.kind == INDEPENDENT:
+            return flat_values(self.network(run)), 0
+
+        def train() -> dict[str, Any]:
+            training = prior_training(
+                prior,
+                problem.network(run),
+                problem.x,
+                problem.labels,
+                noise=self.noise,
+                repetition=problem.declared.repetition(prior, problem.n, run),
+                max_physical_batch=PHYSICAL_BATCH.get(problem.fields.model),
+            )
+            self.stages.finish(training)
+            values = flat_values(training.model).cpu().numpy()
+            return {"values": values, "skipped_records": training.skipped_records}
+
+        found = self.stages.result(CENTRE, train)
+        return torch.from_numpy(found["values"]).to(problem.x.device), found["skipped_records"]
+
+    def posterior(
+        self, prior: Prior, tau: float, centre: Tensor, run: int, place: int
+    ) -> tuple[MeanField, int | None]:
+        """The posterior, and the step at which it diverged or None."""
+        problem = self.problem
+        network = self.network(run)
+
+        def train() -> dict[str, Any]:
+            training = PosteriorTraining(
+                network,
+                centre,
+                problem.deviation(tau),
+                problem.x,
+                problem.labels,
+                problem.settings,
+                extra=problem.budget.extra(problem.kappa(prior)),
+                noise=problem.keyed(TRAINING),
+                repetition=place,
+            )
+            self.stages.finish(training, lambda: self.progress.advance(TRAINING))
+            law, diverged = training.posterior, training.diverged
+            if diverged is None and not math.isfinite(law.kl(centre, problem.deviation(tau))):
+                diverged = training.steps_done
+            flats = {"mean": law.mean.cpu().numpy(), "rho": law.rho.cpu().numpy()}
+            return {**flats, "diverged": diverged}
+
+        found = self.stages.result(TRAINING, train)
+        flats = (torch.from_numpy(found[key]).to(centre.device) for key in ("mean", "rho"))
+        return MeanField(network, *flats), found["diverged"]
+
+    def count(self, name: str, law: MeanField, place: int, method: Method = METHODS[0]) -> int:
+        """Errors among `draws` pairs of training records and weights."""
+        problem = self.problem
+        drawn = drawn_records(problem.n, problem.budget.draws, problem.keyed(name), place)
+        given = (problem.x, problem.labels, drawn)
+        return self._errors(name, law, given, place, method)
+
+    def test_count(self, name: str, law: MeanField, place: int) -> int:
+        """Errors among test records, each with weights of its own, several times over."""
+        problem = self.problem
+        given = (problem.x_test, problem.labels_test, problem.tested)
+        return self._errors(name, law, given, place)
+
+    def _errors(
+        self,
+        name: str,
+        law: MeanField,
+        given: tuple[Tensor, Tensor, np.ndarray],
+        place: int,
+        method: Method = METHODS[0],
+    ) -> int:
+        def count() -> dict[str, Any]:
+            noise = self.problem.keyed(name)
+            work = PairErrors(law, *given, noise=noise, repetition=place, method=method)
+            self.stages.finish(work)
+            return {"errors": work.errors}
+
+        return self.stages.result(f"{name} {place}", count)["errors"]

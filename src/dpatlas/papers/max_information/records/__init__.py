@@ -1,0 +1,1 @@
+"""max_information: what specs and metrics of each kind of job hold."""
