@@ -33,7 +33,9 @@ R = TypeVar("R", bound=TunedRow)
 class Run(Work, Protocol):
     """A training, which counts the gradients that were not finite."""
 
-    skipped_records: int
+    @property
+    def skipped_records(self) -> int:
+        """Gradients that were not finite."""
 
 
 @dataclass(frozen=True)
