@@ -11,14 +11,7 @@ from dpatlas.jobs.job import checked_fields
 from dpatlas.jobs.run import kind_of, main
 from dpatlas.models import backbone
 from dpatlas.models.build import build
-<<<<<<< HEAD
-from dpatlas.papers.dp_sgld.settings import takes_features
-=======
 from dpatlas.papers.dp_sgld.features import takes_features
-from dpatlas.papers.dp_sgld.jobs.accuracy import accuracy
-from dpatlas.papers.dp_sgld.jobs.finetune import finetune
-from dpatlas.papers.dp_sgld.jobs.long_training import long_training
->>>>>>> report
 
 CLASSES = ["a", "b", "c"]
 SCALE = {"multiply": 1, "subtract": 0, "divide": 16, "norm": None}
