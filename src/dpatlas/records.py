@@ -5,7 +5,6 @@ fields of its specs) and its `Metrics`. The job writes them; figures, claims, co
 them by attribute.
 """
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,8 +46,6 @@ class Record(Generic[S, M]):
 def read_record(path: Path | str) -> Record[Any, Any]:
     """Read a record; InputError if it is missing, torn, or of another shape than its kind's."""
     content = records.read_record(path)
-    if importlib.util.find_spec(f"{block_of(content['key']).package}.records") is None:
-        return content  # interim: a block without typed records
     return parse_record(content, str(path))
 
 
