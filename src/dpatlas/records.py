@@ -60,6 +60,11 @@ def parse_record(content: Mapping[str, Any], where: str) -> Record[Any, Any]:
     if kind not in block.kinds:
         raise InputError(f"{where}: kind", repr(kind), f"one of {', '.join(block.kinds)}")
     types = block.load(f"records.{kind}")
+    # Records of before metrics had versions are of the first.
+    version = content.get("metrics_version", Metrics.VERSION)
+    if version != types.Metrics.VERSION:
+        allowed = f"{types.Metrics.VERSION}: run its job again"
+        raise InputError(f"{where}: metrics_version", version, allowed)
     typed = {
         name: _checked(model, content[name], f"{where}: {name}")
         for name, model in (("spec", types.Spec), ("metrics", types.Metrics))
