@@ -66,7 +66,7 @@ LAYERS = {
     "block.block": layer("core.blocks", "never", ""),
     "block.products": layer("core.products", "never", ""),
     "block.formulas": layer("core.formulas core.guard privacy.gaussian_dp", "never", "numpy scipy"),
-    "block.shared": layer("block.kinds block.records formulas core", "never"),
+    "block.shared": layer("block.kinds block.records formulas core records", "never"),
     "block.settings": layer("block.shared formulas core config", "never"),
     "block.cost": layer("block.shared block.records core config cost", "never", ""),
     "block.records": layer("block.shared formulas core", "never"),
