@@ -27,7 +27,7 @@ from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs.private_plan import NO_CLIP
 from dpatlas.models import backbone
-from dpatlas.papers.lp_fft.jobs.networks import features_of, knn_accuracy
+from dpatlas.papers.lp_fft.jobs.features import features_of, knn_accuracy
 from dpatlas.privacy.training import PrivateTraining
 
 CONDITIONS = [(1.0, "fft"), (1.0, "lp-fft"), (4.0, "fft"), (4.0, "lp-fft")]
