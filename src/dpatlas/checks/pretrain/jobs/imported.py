@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.checks.pretrain.records.imported import Metrics, Spec, WeightsFile
+from dpatlas.core.guard import one_of
+from dpatlas.core.published_weights import FROM_FILES, IMPORTED
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data import weights
 from dpatlas.data.sources import file_digest
@@ -18,7 +20,6 @@ from dpatlas.models.backbone import save
 from dpatlas.models.build import build
 from dpatlas.models.imagenet import ORIGINS, PREPROCESSING, ImageNetInput, folded
 from dpatlas.models.network import Network
-from dpatlas.models.published import FROM_FILES, IMPORTED
 
 # Records of the comparison with the published network, and how far features may be apart, as a
 # share of the largest.
@@ -90,12 +91,14 @@ def places_of(arguments: Sequence[str]) -> Places:
 def imported(job: Job) -> Outcome:
     """Write the spec's backbone to its folder, like those that are trained here.
 
-    Raises InputError for a missing file, for one with another
+    Raises InputError for an unknown source or model, for a missing file, for one with another
     checksum, of another network or with weights that are not finite; RunError if the download fails
     or the difference is too large.
     """
     folder, places = job.backbone_to_write(), job.options
     fields: Spec = job.fields
+    one_of(*IMPORTED).check("source", fields.source)
+    one_of(*IMPORTED[fields.source]).check("model", fields.model)
     model, image_shape, public = fields.model, fields.image_shape, PUBLIC_DATA[fields.source]
     read = _from_file if fields.source in FROM_FILES else _from_address
     stored = read(job.spec.slug, fields, places)
