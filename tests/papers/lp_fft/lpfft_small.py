@@ -133,7 +133,7 @@ def run(spec, given, folder):
         if features is None:
             features = save_features(given.data, given.backbone, folder / "features")
         words += ["--features", str(features)]
-    if "public_data" in spec.fields:
+    if "public_data" in spec.fields and given.public is not None:
         words += ["--public-data", str(given.public)]
     main(words)
     return (folder / "record.json").read_bytes()
