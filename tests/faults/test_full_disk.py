@@ -1,5 +1,6 @@
 """A disk that is full at one write after the other: a line, nothing half-written, a good re-run."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -12,21 +13,20 @@ import lpfft_small
 import numpy as np
 import pytest
 import small_jobs
+from figure_samples import products, show_words
 from kl_sample_records import RECORDS, SETTINGS
 from small_run import DATA
 
-from dpatlas.checks.pretrain.jobs import dispatch as pretrain
-from dpatlas.core.canonical import canonical_json
 from dpatlas.core.checkpoints import Checkpoints
-from dpatlas.core.files import PART, write_json
+from dpatlas.core.files import PART
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepare
 from dpatlas.errors import run_command
 from dpatlas.evidence import claims
 from dpatlas.jobs import features, job
-from dpatlas.papers.kl_privacy.figures import dispatch as figures
-from dpatlas.papers.kl_privacy.jobs import dispatch as kl_privacy
+from dpatlas.jobs import run as jobs
 from dpatlas.report import manifest, page
+from dpatlas.show import make
 
 PROJECT = Path(__file__).parents[2]
 DIGITS = {"name": "digits", "classes": [3, 8], "n_train": 30, "norm": 8.0}
@@ -54,12 +54,12 @@ def data(given, folder):
 
 def record_and_checkpoints(given, folder):
     manifest = made(given / "digits", DIGITS)
-    return kl_privacy.main, small_jobs.arguments(Spec.of(KL, "small"), manifest, folder)
+    return jobs.main, small_jobs.arguments(Spec.of(KL, "small"), manifest, folder)
 
 
 def backbone(given, folder):
     manifest, spec = made(given / "strokes", STROKES), Spec.of(PRETRAIN, "small")
-    return pretrain.main, small_jobs.arguments(spec, manifest, folder, [folder / "backbone"])
+    return jobs.main, small_jobs.arguments(spec, manifest, folder, [folder / "backbone"])
 
 
 def frozen_features(given, folder):
@@ -70,15 +70,15 @@ def frozen_features(given, folder):
 
 
 def product(name, given, folder):
-    words = []
-    for record in RECORDS[name]():
-        path = given / "runs/kl_privacy" / record["id"] / "record.json"
-        write_json(path, record | {"data": {**DATA, **SHOWN, **record["data"]}})
-        words.append(str(path))
-    kind = "figures" if name in figures.FIGURES else "tables"
-    places = ["--output", str(folder / kind), "--lineage", str(folder / f"lineage/{name}.json")]
-    settings = ["--tier", "trial", "--settings", canonical_json(SETTINGS)]
-    return figures.main, [name, *settings, *places, "--records", *words]
+    """Records in `given`, whose data have all that the page shows; files in `folder`."""
+    records = [
+        dataclasses.replace(record, data={**DATA, **SHOWN, **record.data})
+        for record in RECORDS[name]()
+    ]
+    output, lineage = folder / products()[name][0].folder, folder / f"lineage/{name}.json"
+    # The last of an option that is given twice counts.
+    words = show_words(name, records, SETTINGS, given)
+    return make.main, [*words, "--output", str(output), "--lineage", str(lineage)]
 
 
 def figure(given, folder):
@@ -90,9 +90,13 @@ def table(given, folder):
 
 
 def claims_csv(given, folder):
-    file, settings = PROJECT / "workflow/claims.yaml", json.dumps({"verdicts": False})
-    places = ["--results", str(given), "--output", str(folder / "claims.csv"), "--records"]
-    return claims.main, ["--claims", str(file), "--tier", "t", "--settings", settings, *places]
+    given.mkdir(exist_ok=True)
+    settings, records = given / "settings.json", given / "records.txt"
+    settings.write_text(json.dumps({"verdicts": False}))
+    records.touch()
+    read = ["--claims", str(PROJECT / "workflow/claims.yaml"), "--settings", str(settings)]
+    read += ["--results", str(given), "--records", str(records)]
+    return claims.main, [*read, "--tier", "t", "--output", str(folder / "claims.csv")]
 
 
 def whole_run(folder):
@@ -243,6 +247,6 @@ def test_a_folder_that_is_read_only_is_named_before_the_job_starts(mounted, tmp_
     folder = mounted("-t", "tmpfs", "-o", "ro", "tmpfs")
     words = small_jobs.arguments(Spec.of(KL, "small"), manifest, folder / "run")
     capsys.readouterr()
-    assert run_command(kl_privacy.main, words) == 2
+    assert run_command(jobs.main, words) == 2
     line = capsys.readouterr().err
     assert line.count("\n") == 1 and "without write permission" in line and str(folder) in line

@@ -14,16 +14,14 @@ import small_jobs
 from lpfft_small import a_guarantee_that_remembers, what_jobs_are_given  # noqa: F401
 from small_jobs import Killed, counted, killed_at
 
-from dpatlas.checks.audit.jobs import dispatch as audit
 from dpatlas.checks.audit.settings import selection_spec, training_spec
-from dpatlas.checks.pretrain.jobs import dispatch as pretrain
 from dpatlas.core.arrays import read_arrays
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.files import PART
 from dpatlas.core.specs import Spec
 from dpatlas.data.prepare import prepare
 from dpatlas.jobs import job
-from dpatlas.papers.kl_privacy.jobs import dispatch as kl_privacy
+from dpatlas.jobs.run import main
 
 AUDIT = {**small_jobs.TRAINING, "runs": 2, "settings_tried": 1}
 SELECTION = {
@@ -53,7 +51,7 @@ MAXINF = {
 }
 
 
-def by_main(main, spec, given, folder):
+def by_main(spec, given, folder):
     """The record's bytes."""
     return small_jobs.run_main(main, spec, given.data, folder).read_bytes()
 
@@ -63,7 +61,7 @@ def backbone(given, folder):
     places, strokes = [folder / "backbone"], folder / "strokes"
     prepare("strokes", {"n_train": 40, "n_test": 10}, strokes)
     spec, manifest = Spec.of(small_jobs.PRETRAIN, "small"), strokes / "manifest.json"
-    pretrain.main(small_jobs.arguments(spec, manifest, folder, places))
+    main(small_jobs.arguments(spec, manifest, folder, places))
     return (folder / "record.json").read_bytes() + (places[0] / "weights.npz").read_bytes()
 
 
@@ -90,29 +88,18 @@ def of_kind(by, kind):
     return pytest.param(functools.partial(by, kind), id=kind, marks=marks)
 
 
+KEYED = {"seed": 0, "noise_source": "keyed"}
 CASES = [
-    pytest.param(
-        functools.partial(by_main, kl_privacy.main, Spec.of(small_jobs.KL, "small")), id="training"
-    ),
+    pytest.param(functools.partial(by_main, Spec.of(small_jobs.KL, "small")), id="training"),
     pytest.param(backbone, id="backbone"),
+    pytest.param(functools.partial(by_main, training_spec(KEYED, AUDIT)), id="audit-training"),
     pytest.param(
-        functools.partial(
-            by_main, audit.main, training_spec({"seed": 0, "noise_source": "keyed"}, AUDIT)
-        ),
-        id="audit-training",
-    ),
-    pytest.param(
-        functools.partial(
-            by_main,
-            audit.main,
-            selection_spec({"seed": 0, "noise_source": "keyed"}, AUDIT, SELECTION),
-        ),
-        id="audit-selection",
+        functools.partial(by_main, selection_spec(KEYED, AUDIT, SELECTION)), id="audit-selection"
     ),
     pytest.param(feature_learning, id="simulation"),
     *(of_kind(lp_fft, kind) for kind in LPFFT),
     *(of_kind(max_information, kind) for kind in MAXINF),
-    *(of_kind(dp_sgld, kind) for kind in sgld_small.KINDS),
+    *(of_kind(dp_sgld, kind) for kind in sgld_small.FIELDS),
 ]
 
 

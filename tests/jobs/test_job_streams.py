@@ -6,13 +6,19 @@ import numpy as np
 import pytest
 from small_jobs import Killed
 
+from dpatlas.core.records import Metrics, SpecFields
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import execute
-from dpatlas.papers.feature_learning.jobs import dispatch as feature_learning
+from dpatlas.jobs.job import Kind, Outcome, execute
 
 SPEC = Spec.of({"key": "feature_learning", "kind": "small", "seed": 3}, "small")
+
+
+class Both(Metrics):
+    """What a job of two halves drew."""
+
+    both: float
 
 
 def work(job, kill=False):
@@ -28,15 +34,14 @@ def work(job, kill=False):
     else:
         first = float(stored[0]["first"])
     second = noise.normal(1, repetition=0, step=1, use="second")[0]
-    return {"metrics": {"both": first + second}, "ledger": {}}
+    return Outcome(Both(both=first + second), {})
 
 
 def run(folder, kill=False, spec=SPEC, does=work):
     execute(
         spec,
-        module=feature_learning.MODULE,
-        packages=("numpy",),
-        run=lambda job: does(job, kill),
+        Kind(lambda job: does(job, kill), spec=SpecFields, packages=("numpy",)),
+        module="dpatlas.jobs.job",
         data=None,
         record=folder / "record.json",
         checkpoints=folder / "checkpoints",
@@ -64,7 +69,7 @@ def test_a_job_that_was_killed_names_what_its_first_attempt_drew(tmp_path):
 
 def test_a_job_that_draws_nothing_says_so(tmp_path):
     spec = Spec.of({"key": "feature_learning", "kind": "small"}, "small")
-    found = run(tmp_path, spec=spec, does=lambda job, kill: {"metrics": {}, "ledger": {}})
+    found = run(tmp_path, spec=spec, does=lambda job, kill: Outcome(Metrics(), {}))
     assert json.loads(found)["seeds"] == {}
 
 

@@ -190,7 +190,7 @@ def posterior(device="cpu"):
         0.1,
         x.to(device),
         labels.to(device),
-        TrainingSettings(batch=6),
+        TrainingSettings("fquad", "bounded", 0.005, 0.95, batch=6, epochs=100, kl_penalty=0.1),
         extra=1.0,
         noise=Noise("digest", "keyed"),
         repetition=0,

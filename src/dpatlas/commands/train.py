@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from dpatlas.checks.audit.records import selection as of_selection
+from dpatlas.checks.audit.records import training as of_training
 from dpatlas.checks.audit.settings import Training, selection_spec, training_spec
 from dpatlas.config.atlas import RESULTS
 from dpatlas.config.load import load_config
@@ -24,7 +26,10 @@ from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.privacy.accounting import ACCOUNTANTS, RELATIONS
 from dpatlas.privacy.samplers import SAMPLERS
 from dpatlas.privacy.selection import LAWS
+from dpatlas.records import Record, parse_record
 
+TrainingRecord = Record[of_training.Spec, of_training.Metrics]
+SelectionRecord = Record[of_selection.Spec, of_selection.Metrics]
 EPILOG = """\
 Without further arguments this is the network of the audit table. A run is resumed from its last
 checkpoint if the same command is given again; what it found is DIR/ID/record.json. Settings are
@@ -61,10 +66,10 @@ def main(arguments: Sequence[str]) -> int:
     if options.noise_source == "os" and path.is_file():
         # New noise on the same records would be another release, which adds to the first.
         say(f"{spec.id}: trained before; this is its record, and nothing is trained again")
-        record = read_record(path)
+        content = read_record(path)
     else:
         module, kind = kind_of(spec)
-        record = execute(
+        content = execute(
             spec,
             kind,
             module=module,
@@ -74,56 +79,57 @@ def main(arguments: Sequence[str]) -> int:
             device=options.device,
         )
     if options.json:
-        print(json.dumps({**record, "record": str(path)}, allow_nan=False))
+        print(json.dumps({**content, "record": str(path)}, allow_nan=False))
     else:
-        print((selection_report if selection else report)(record, path.parent))
+        record = parse_record(content, str(path))
+        print((selection_report if selection else report)(record, path))
     return 0
 
 
-def report(record: Mapping[str, Any], folder: Path) -> str:
+def report(record: TrainingRecord, path: Path) -> str:
     """The guarantee in one line, the accuracy, and where the rest stands."""
-    ledger, metrics = record["ledger"], record["metrics"]
+    ledger, metrics = record.ledger, record.metrics
     if ledger["epsilon"] is None:
         guarantee = f"guaranteed: {ledger['guaranteed']}"
     else:
         several = ""
         if "one_run" in ledger:
             several = (
-                f" of all {record['spec']['runs']} runs together (one alone: epsilon "
+                f" of all {record.spec.runs} runs together (one alone: epsilon "
                 f"{ledger['one_run']['epsilon']:.4g})"
             )
         guarantee = (
             f"guaranteed: epsilon {ledger['epsilon']:.4g} at delta {ledger['delta']:g}{several}, "
-            f"{record['spec']['relation']}, {record['spec']['sampler']} batches, noise multiplier "
-            f"{metrics['noise_multiplier']:g}; {ledger['holds_for']}"
+            f"{record.spec.relation}, {record.spec.sampler} batches, noise multiplier "
+            f"{metrics.noise_multiplier:g}; {ledger['holds_for']}"
         )
-    lines = [guarantee, _accuracy("accuracy", metrics["accuracy"], metrics["n_test"])]
-    if metrics["ema_accuracy"]:
-        lines.append(_accuracy("of the average weights", metrics["ema_accuracy"], None))
-    if skipped := sum(metrics["skipped_records"]):
+    lines = [guarantee, _accuracy("accuracy", metrics.accuracy, metrics.n_test)]
+    if metrics.ema_accuracy:
+        lines.append(_accuracy("of the average weights", metrics.ema_accuracy, None))
+    if skipped := sum(metrics.skipped_records):
         lines.append(f"gradients that were no number, taken as zero: {skipped}")
-    return "\n".join([*lines, f"record: {folder / 'record.json'}"])
+    return "\n".join([*lines, f"record: {path}"])
 
 
-def selection_report(record: Mapping[str, Any], folder: Path) -> str:
+def selection_report(record: SelectionRecord, path: Path) -> str:
     """Both guarantees, and the settings, score and accuracy of the released trial."""
-    ledger, metrics = record["ledger"], record["metrics"]
+    ledger, metrics = record.ledger, record.metrics
     lines = [
         f"guaranteed: {ledger['guaranteed']}, of the selection; {ledger['holds_for']}",
         f"one trial alone: {ledger['single_trial']['guaranteed']}",
     ]
-    if metrics["settings"] is None:
+    if metrics.settings is None or metrics.accuracy is None:
         lines.append("selected: none: the law drew no trial, and this is all that is released")
     else:
-        settings = ", ".join(f"{name} {value:.6g}" for name, value in metrics["settings"].items())
-        noised = metrics["score_deviation"]
+        settings = ", ".join(f"{name} {value:.6g}" for name, value in metrics.settings.items())
+        noised = metrics.score_deviation
         noised = "without noise: public" if noised is None else f"noise of deviation {noised:.2g}"
-        score = f"{metrics['score']:.3f} on {metrics['n_validation']} validation records, {noised}"
+        score = f"{metrics.score:.3f} on {metrics.n_validation} validation records, {noised}"
         lines += [
             f"selected: {settings}; score {score}",
-            _accuracy("accuracy", [metrics["accuracy"]], metrics["n_test"]),
+            _accuracy("accuracy", [metrics.accuracy], metrics.n_test),
         ]
-    return "\n".join([*lines, f"record: {folder / 'record.json'}"])
+    return "\n".join([*lines, f"record: {path}"])
 
 
 def len_of(manifest: Path) -> int:

@@ -22,6 +22,7 @@ from dpatlas.evidence.claims import VERDICTS, check_files
 from dpatlas.evidence.errata import Erratum, read_errata
 from dpatlas.evidence.printed import CONFIDENCE
 from dpatlas.evidence.printed import PAPERS as PRINTED
+from dpatlas.registry import all_blocks
 from dpatlas.report.lineage_text import in_words
 from dpatlas.report.page_items import (
     LEDGER,
@@ -43,20 +44,6 @@ TIERS = {
     "paper": "the papers' own data, networks and settings",
 }
 OWN_TIER = "settings of the user's own; see config.json in the results folder"
-PAPERS = {
-    "kl_privacy": "Initialization Matters: Privacy-Utility Analysis of Overparameterized Neural "
-    "Networks (Ye, Zhu, Liu, Shokri, Cevher, 2023)",
-    "dp_sgld": "Differential Privacy Guarantees for Stochastic Gradient Langevin Dynamics (Ryffel, "
-    "Bach, Pointcheval, 2022)",
-    "feature_learning": "Private feature learning with a two-layer net on single-index models (M1 "
-    "report)",
-    "lp_fft": "Differentially private fine-tuning distorts features: linear-probe first "
-    "(DP-LP-FFT)",
-    "max_information": "From Privacy to Generalization: Linear Max-Information Bounds for DP-SGD "
-    "(Lampert, Zakerinia, 2026)",
-    "pretrain": "Public backbones: what the features of the papers' networks are made of",
-    "audit": "Audit: attacks on our own mechanisms, and a network trained by them",
-}
 # Parts of a data set beside its private records.
 USES = {"x_add": "to add as neighbours", "x_validation": "for validation", "x_test": "for testing"}
 HERE = Path(__file__).parent
@@ -182,13 +169,14 @@ def _sections(
     items: Sequence[Item], rows: Sequence[Mapping[str, str]], errata: Sequence[Erratum]
 ) -> list[Section]:
     """By paper, in the order of the claims; blocks without claims behind."""
+    blocks = all_blocks()
     with_claims = [row.get("paper", "") for row in rows]
     shown = {item.paper for item in items}
     keys = [key for key in dict.fromkeys([*with_claims, *(i.paper for i in items)]) if key in shown]
     return [
         Section(
             key=key,
-            title=PAPERS.get(key, key),
+            title=blocks[key].title if key in blocks else key,
             items=[item for item in items if item.paper == key],
             counts=Counter(row["verdict"] for row in rows if row.get("paper") == key),
             errata=[erratum for erratum in errata if erratum.paper == key],

@@ -12,8 +12,9 @@ import torch
 from small_jobs import Killed, killed_at, labelled
 
 from dpatlas.checks.audit.jobs import canaries
-from dpatlas.checks.audit.jobs import dispatch as audit
 from dpatlas.checks.audit.jobs import training as classifier
+from dpatlas.checks.audit.jobs.classifier import training_phase
+from dpatlas.checks.audit.records.training import Spec
 from dpatlas.checks.audit.settings import training_spec
 from dpatlas.commands import train as command
 from dpatlas.config.load import load_config, load_tier
@@ -23,6 +24,7 @@ from dpatlas.cost.training import NETWORKS
 from dpatlas.data import prepared
 from dpatlas.errors import InputError, run_command
 from dpatlas.jobs import job as job_module
+from dpatlas.jobs.run import main
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.samplers import Poisson
@@ -50,7 +52,7 @@ def data(tmp_path):
     return save_data(tmp_path / "data")
 
 
-run_main = functools.partial(small_jobs.run_main, audit.main)
+run_main = functools.partial(small_jobs.run_main, main)
 
 
 @pytest.mark.parametrize(
@@ -101,17 +103,14 @@ def test_accuracy_is_of_the_last_iterate_on_the_test_records(data, tmp_path):
     record = json.loads(run_main(spec, data, tmp_path).read_text())
     data = prepared.load(data.parent)
     model = build("linear", (1, 4, 4), 3, key="audit", run=0, base_seed=0)
-    job = job_module.Job(
-        spec, data, "cpu", Checkpoints(tmp_path / "none", {}), job_module.Stopwatch()
-    )
-    phase = classifier.training_phase(spec.fields, 12, None)
+    phase = training_phase(Spec(**spec.fields), Poisson(12, 12))
     with torch.no_grad():
         training = PrivateTraining(
             model,
             [phase],
             torch.from_numpy(data.x_train),
             torch.from_numpy(data.y_train),
-            noise=Noise(job.spec.digest, "keyed"),
+            noise=Noise(spec.digest, "keyed"),
         )
         training.run()
         right = model(torch.from_numpy(data.x_test)).argmax(1).numpy() == data.y_test
@@ -154,9 +153,9 @@ def test_several_runs_compose_and_one_alone_stands_beside_them(data, tmp_path):
 
 
 def test_canaries_that_are_out_are_never_in_a_batch(data):
-    spec = spec_of(**CANARIES)
-    found = canaries.Canaries.of(prepared.load(data.parent), spec.fields)
-    sampler = classifier.training_phase(spec.fields, 18, found).sampler
+    fields = Spec(**spec_of(**CANARIES).fields)
+    found = canaries.Canaries.of(prepared.load(data.parent), fields)
+    sampler = classifier.batches_of(fields, 12, found)
     seen = np.concatenate(
         [sampler.batch_indices(Noise("x", "keyed"), 0, step) for step in range(200)]
     )
@@ -177,10 +176,10 @@ def test_the_attack_finds_canaries_when_hardly_any_noise_hides_them(data, tmp_pa
 def test_a_bound_above_the_guarantee_is_a_contradiction():
     included = np.arange(40) % 2 == 0
     found = canaries.Canaries(np.zeros((40, 1)), np.zeros(40), included, frozenset())
-    fields = {"delta": 1e-5, "level": 0.95, "verdict_level": 0.99}
-    assert canaries.verdict(included * 1.0, found, fields, 0.5)["contradicted"]
-    assert not canaries.verdict(included * 1.0, found, fields, 8.0)["contradicted"]
-    assert not canaries.verdict(included * 1.0, found, fields, None)["contradicted"]
+    fields = Spec(**spec_of(**{**CANARIES, "verdict_level": 0.99}).fields)
+    assert canaries.verdict(included * 1.0, found, fields, 0.5).contradicted
+    assert not canaries.verdict(included * 1.0, found, fields, 8.0).contradicted
+    assert not canaries.verdict(included * 1.0, found, fields, None).contradicted
 
 
 @pytest.mark.parametrize(

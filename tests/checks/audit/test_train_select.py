@@ -11,8 +11,8 @@ import small_jobs
 import torch
 from small_jobs import Killed, counted, killed_at, labelled
 
-from dpatlas.checks.audit.jobs import dispatch as audit
 from dpatlas.checks.audit.jobs import selection
+from dpatlas.checks.audit.records.selection import Spec
 from dpatlas.checks.audit.settings import selection_spec
 from dpatlas.commands import train as command
 from dpatlas.core.checkpoints import Checkpoints
@@ -20,6 +20,7 @@ from dpatlas.core.seeds import Noise
 from dpatlas.data import prepared
 from dpatlas.errors import InputError, run_command
 from dpatlas.jobs import job as job_module
+from dpatlas.jobs.run import main
 from dpatlas.privacy.accounting import guarantee
 from dpatlas.privacy.selection import (
     PoissonTrials,
@@ -39,7 +40,7 @@ SELECTION = {
 }
 VALIDATION = 8
 
-run_main = functools.partial(small_jobs.run_main, audit.main)
+run_main = functools.partial(small_jobs.run_main, main)
 
 
 def spec_of(settings=None, source="keyed", **changes):
@@ -233,6 +234,7 @@ def test_the_ledger_states_both_guarantees(data, tmp_path, draws, law):
 def job_of(spec, data):
     return job_module.Job(
         spec,
+        Spec(**spec.fields),
         prepared.load(data.parent),
         "cpu",
         Checkpoints(data.parent / "none", {}),

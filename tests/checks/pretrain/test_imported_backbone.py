@@ -4,7 +4,8 @@ import hashlib
 import http.server
 import json
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ import torch
 from small_jobs import labelled
 from torch import nn
 
-from dpatlas.checks.pretrain.jobs import dispatch as pretrain
 from dpatlas.checks.pretrain.jobs import imported as module
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.records import Stopwatch
@@ -24,6 +24,7 @@ from dpatlas.data.sets.stl10 import STL10
 from dpatlas.errors import InputError, RunError, run_command
 from dpatlas.jobs.features import features
 from dpatlas.jobs.job import Job
+from dpatlas.jobs.run import main
 from dpatlas.models import backbone
 from dpatlas.models.build import build
 from dpatlas.papers.dp_sgld.jobs.regression_data import load_split
@@ -100,7 +101,7 @@ def arguments(folder, *more, spec=None):
 
 @pytest.fixture
 def made(published, tmp_path):
-    pretrain.main(arguments(tmp_path, "--data-root", published.folder))
+    main(arguments(tmp_path, "--data-root", published.folder))
     return tmp_path
 
 
@@ -175,7 +176,7 @@ def test_networks_with_other_names_and_norms_become_backbones_too(
     published = Published(tmp_path / "root", make(), "other")
     monkeypatch.setattr(module, "listed", lambda model: (published.address, SOME))
     spec = spec_of(model=model, image_shape=[3, 32, 32])
-    pretrain.main(arguments(tmp_path, "--data-root", published.folder, spec=spec))
+    main(arguments(tmp_path, "--data-root", published.folder, spec=spec))
     found = backbone.load(tmp_path / "backbone", model)
     assert found.manifest["features"] == found.network.head.in_features == width
     assert found.manifest["training"]["weights"]["sha256"] == published.sha256
@@ -210,20 +211,22 @@ def test_dp_sgld_takes_features_from_it(made, tmp_path):
     features(tmp_path / "data" / "manifest.json", made / "backbone", tmp_path / "shown", "cpu")
     data, shown = prepared.load(tmp_path / "data"), frozen.load(tmp_path / "shown")
     folders = (made / "backbone",)
-    job = Job(spec, data, "cpu", kept, Stopwatch(), folders, features=shown)
+    job = Job(
+        spec, SimpleNamespace(**fields), data, "cpu", kept, Stopwatch(), folders, features=shown
+    )
     split = load_split(job)
     assert split.x["train"].shape == (6, 512) and split.backbone["id"] == spec_of().id
     torch.testing.assert_close(split.x["test"].norm(dim=1), torch.full((3,), 2.0))
     other = prepared.load(tmp_path / "data")
     other.manifest["preprocessing"]["divide"] = 16
     with pytest.raises(InputError, match="preprocessing"):
-        load_split(Job(spec, other, "cpu", kept, Stopwatch(), folders))
+        load_split(replace(job, data=other, features=None))
 
 
 def test_two_imports_give_the_same_bytes_and_leave_torch_s_generator(made, published, tmp_path):
     before = torch.get_rng_state()
     again = tmp_path / "again"
-    pretrain.main(arguments(again, "--data-root", published.folder))
+    main(arguments(again, "--data-root", published.folder))
     assert torch.equal(torch.get_rng_state(), before)
     for name in FILES:
         assert (again / name).read_bytes() == (made / name).read_bytes()
@@ -231,7 +234,7 @@ def test_two_imports_give_the_same_bytes_and_leave_torch_s_generator(made, publi
 
 def refused(capsys, folder, *more, spec=None):
     """Exit code, the one line on stderr; nothing was written."""
-    code = run_command(pretrain.main, arguments(folder, *more, spec=spec))
+    code = run_command(main, arguments(folder, *more, spec=spec))
     (line,) = capsys.readouterr().err.splitlines()
     assert not any((folder / name).exists() for name in FILES)
     return code, line
@@ -271,7 +274,7 @@ def test_with_permission_the_file_is_fetched_once(stored, tmp_path, monkeypatch)
     monkeypatch.setattr(module, "listed", lambda model: (address, SOME))
     try:
         for _ in range(2):
-            pretrain.main(arguments(tmp_path, "--allow-download"))
+            main(arguments(tmp_path, "--allow-download"))
     finally:
         server.shutdown()
         server.server_close()
@@ -304,7 +307,7 @@ def test_a_network_that_computes_something_else_is_not_written(published, tmp_pa
     real = module.folded
     monkeypatch.setattr(module, "folded", without_a_shift)
     with pytest.raises(RunError, match="differ from the published network's"):
-        pretrain.main(arguments(tmp_path, "--data-root", published.folder))
+        main(arguments(tmp_path, "--data-root", published.folder))
     assert not (tmp_path / "backbone").exists()
 
 

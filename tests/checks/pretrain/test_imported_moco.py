@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from dpatlas.checks.pretrain.jobs import dispatch as pretrain
 from dpatlas.checks.pretrain.jobs import imported as module
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, run_command
+from dpatlas.jobs.run import main
 from dpatlas.models import backbone
 
 V2, V3 = "moco-v2-resnet50", "moco-v3-resnet50"
@@ -71,7 +71,7 @@ def arguments(folder, file, model=V2, **changes):
 
 def refused(capsys, folder, *given, **changes):
     """The one line on stderr, with exit code 2; nothing was written."""
-    assert run_command(pretrain.main, arguments(folder, *given, **changes)) == 2
+    assert run_command(main, arguments(folder, *given, **changes)) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert not any((folder / name).exists() for name in FILES)
     return line
@@ -83,7 +83,7 @@ def made(net, tmp_path_factory):
     file = folder / "a b'.pth.tar"
     # As torch 1 wrote files.
     torch.save(v2(net.state_dict()), file, _use_new_zipfile_serialization=False)
-    pretrain.main(arguments(folder, file))
+    main(arguments(folder, file))
     yield folder
     file.unlink()
     (folder / "backbone/weights.npz").unlink()
@@ -132,7 +132,7 @@ def test_a_checkpoint_of_v3_with_the_same_encoder_is_the_same_backbone(made, net
     file = tmp_path / "v3.pth.tar"
     torch.save(v3(net.state_dict()), file)
     digits = module.file_digest(file, "sha256")[:8]
-    pretrain.main(arguments(tmp_path, file, V3, sha256=digits))
+    main(arguments(tmp_path, file, V3, sha256=digits))
     found, other = (
         json.loads((folder / "backbone/manifest.json").read_text()) for folder in (tmp_path, made)
     )

@@ -7,14 +7,15 @@ import small_jobs
 import torch
 from small_jobs import killed_at
 
-from dpatlas.checks.pretrain.jobs import dispatch as pretrain
 from dpatlas.checks.pretrain.jobs import transfer
-from dpatlas.checks.pretrain.jobs.backbone import Pretraining, examples, one_cycle
+from dpatlas.checks.pretrain.jobs.backbone import Pretraining, one_cycle
+from dpatlas.checks.pretrain.jobs.examples import examples
 from dpatlas.core.specs import Spec
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
 from dpatlas.errors import InputError, run_command
 from dpatlas.jobs import job as job_module
+from dpatlas.jobs.run import main
 from dpatlas.models import backbone
 
 
@@ -57,7 +58,7 @@ def arguments(spec, data, folder, backbones):
 
 def run_main(spec, data, folder):
     """Train into `folder`; the record's and the backbone's bytes."""
-    pretrain.main(arguments(spec, data, folder, [folder / "backbone"]))
+    main(arguments(spec, data, folder, [folder / "backbone"]))
     names = ("record.json", "backbone/weights.npz", "backbone/manifest.json")
     return [(folder / name).read_bytes() for name in names]
 
@@ -128,14 +129,14 @@ def test_private_data_are_refused_unless_declared_public(digits, tmp_path):
 )
 def test_bad_settings_are_one_line_and_exit_code_2(strokes, tmp_path, capsys, change, message):
     given = arguments(spec_of(**change), strokes, tmp_path, [tmp_path / "backbone"])
-    assert run_command(pretrain.main, given) == 2
+    assert run_command(main, given) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "backbone").exists()
 
 
 def test_a_training_that_diverges_is_a_failed_run(strokes, tmp_path, capsys):
     given = arguments(spec_of(lr=1e30), strokes, tmp_path, [tmp_path / "backbone"])
-    assert run_command(pretrain.main, given) == 1
+    assert run_command(main, given) == 1
     assert "loss" in capsys.readouterr().err and not (tmp_path / "record.json").exists()
 
 
@@ -173,7 +174,7 @@ def test_transfer_compares_backbones_with_raw_pixels(strokes, digits, tmp_path):
         run_main(spec, strokes, folder)
     spec = transfer_spec(backbones=[each.id for each in specs])
     backbones = [folder / "backbone" for folder in folders]
-    pretrain.main(arguments(spec, digits, tmp_path, backbones))
+    main(arguments(spec, digits, tmp_path, backbones))
     record = json.loads((tmp_path / "record.json").read_text())
     raw, mlp, cnn = record["metrics"]["rows"]
     assert raw["backbone"] == "raw pixels" and raw["zero_shot"] is None
@@ -182,7 +183,7 @@ def test_transfer_compares_backbones_with_raw_pixels(strokes, digits, tmp_path):
     assert min(mlp["zero_shot"]) > 0.3 and len(cnn["logistic"]) == 2
     assert record["ledger"]["epsilon"] is None and "reader only" in record["ledger"]["guaranteed"]
     with pytest.raises(InputError, match="in this order"):
-        pretrain.main(arguments(spec, digits, tmp_path, backbones[::-1]))
+        main(arguments(spec, digits, tmp_path, backbones[::-1]))
 
 
 def test_a_head_without_the_data_s_classes_has_no_zero_shot_accuracy(digits, tmp_path):
@@ -190,7 +191,7 @@ def test_a_head_without_the_data_s_classes_has_no_zero_shot_accuracy(digits, tmp
     run_main(spec_of(data={"name": "letters"}), tmp_path / "letters", tmp_path)
     splits = transfer.draw_splits(1797, 500, 1, 0)
     row = transfer.measure(load(digits), backbone.load(tmp_path / "backbone"), splits, 20)
-    assert row["zero_shot"] is None and row["features"] == 16
+    assert row.zero_shot is None and row.features == 16
 
 
 def test_data_of_another_scale_are_refused(strokes, tmp_path):
@@ -208,7 +209,7 @@ def test_no_test_record_is_trained_on(digits):
     labels = np.random.default_rng(0).permutation(data.y_train)
     splits = transfer.draw_splits(1797, 500, 1, 0)
     row = transfer.measure(replace(data, y_train=labels), None, splits, neighbours=1)
-    assert row["knn"][0] < 0.2
+    assert row.knn[0] < 0.2
 
 
 def test_splits_are_keyed_and_different():

@@ -2,20 +2,17 @@
 
 import json
 
-from small_jobs import labelled
+from small_jobs import arguments, labelled
 
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.jobs.features import features as take_features
-from dpatlas.jobs.job import execute
+from dpatlas.jobs.job import checked_fields
+from dpatlas.jobs.run import kind_of, main
 from dpatlas.models import backbone
 from dpatlas.models.build import build
 from dpatlas.papers.dp_sgld.features import takes_features
-from dpatlas.papers.dp_sgld.jobs.accuracy import accuracy
-from dpatlas.papers.dp_sgld.jobs.finetune import finetune
-from dpatlas.papers.dp_sgld.jobs.long_training import long_training
 
-KINDS = {"accuracy": accuracy, "finetune": finetune, "long_training": long_training}
 CLASSES = ["a", "b", "c"]
 SCALE = {"multiply": 1, "subtract": 0, "divide": 16, "norm": None}
 BACKBONE = "small-backbone"
@@ -71,6 +68,12 @@ def spec_of(kind, **changes):
     return Spec.of({**FIELDS[kind], **changes}, "small")
 
 
+def fields_of(kind, **changes):
+    """As a job sees them."""
+    spec = spec_of(kind, **changes)
+    return checked_fields(kind_of(spec)[1].spec, spec)
+
+
 def save_data(folder, scale=SCALE, **poison):
     """24 training, 9 validation and 12 test records of 16 numbers; the class shows clearly."""
     arrays = labelled({"train": 24, "add": 0, "test": 12, "validation": 9}, margin=4)
@@ -110,22 +113,10 @@ def save_features(manifest, backbone, folder):
 
 def run(spec, manifest, folder, backbones=(), features=None):
     """The record's bytes; features are taken first if the spec wants them and none are given."""
-    frozen = takes_features(spec) and len(backbones) == 1
-    if frozen and features is None:
+    if takes_features(spec.fields) and len(backbones) == 1 and features is None:
         features = save_features(manifest, backbones[0], folder / "features")
-    execute(
-        spec,
-        module="dpatlas.papers.dp_sgld.jobs.accuracy",
-        packages=("torch",),
-        run=KINDS[spec.fields["kind"]],
-        backbones=tuple(backbones),
-        data=manifest,
-        record=folder / "record.json",
-        checkpoints=folder / "checkpoints",
-        device="cpu",
-        features=features,
-        without_images=takes_features(spec),
-    )
+    given = [] if features is None else ["--features", str(features)]
+    main([*arguments(spec, manifest, folder, backbones), *given])
     return (folder / "record.json").read_bytes()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sgld_small as small
 import torch
-from sgld_small import metrics_of, run, save_backbone, save_data, spec_of
+from sgld_small import fields_of, metrics_of, run, save_backbone, save_data, spec_of
 from small_jobs import Killed, counted, killed_at
 
 from dpatlas.core.seeds import Noise
@@ -142,7 +142,7 @@ class TestRefusals:
         [
             ({"grid": {"lambda": [0.0], "epochs": [1], "steps": [1], "lr": [1.0]}}, "grid.lambda"),
             ({"grid": {"lambda": [0.1], "epochs": [], "steps": [1], "lr": [1.0]}}, "grid.epochs"),
-            ({"radius": 0.0}, "radius: found 0.0; allowed: a number > 0"),
+            ({"radius": 0.0}, "--spec: radius.*: found 0.0; allowed: .* greater than 0"),
             ({"batch": 25}, "batch of the .* sampler: found 25; .* <= 24"),
             ({"feature_norm": 0.0}, "feature_norm"),
             ({"delta": 1.0}, "delta"),
@@ -300,9 +300,9 @@ class TestRows:
                 assert row["relation"] == "replace_one"
 
     def test_one_schedule_alone_has_its_arms_only(self):
-        fields = {"epsilons": [1.0], "schedule": "decreasing"}
-        assert {arm.schedule for arm in arms_of(fields)} == {None, "decreasing"}
-        assert "repaired-cyclic" not in {arm.method for arm in arms_of(fields)}
+        arms = list(arms_of(fields_of("accuracy", schedule="decreasing")))
+        assert {arm.schedule for arm in arms} == {None, "decreasing"}
+        assert "repaired-cyclic" not in {arm.method for arm in arms}
 
     def test_without_privacy_the_classes_are_told_apart(self, data, tmp_path):
         plain = metrics_of(spec_of("accuracy"), data, tmp_path)["rows"][0]
@@ -360,7 +360,7 @@ class TestRows:
         run(spec_of("accuracy"), data, tmp_path)
         per_layer = [each for each in drawn if not each[2].startswith("noise")]
         assert len(per_layer) == len(set(per_layer))
-        arms, runs = len(list(arms_of(spec_of("accuracy").fields))), 2 + 2
+        arms, runs = len(list(arms_of(fields_of("accuracy")))), 2 + 2
         assert len({each[0] for each in drawn}) == arms * runs
 
     def test_the_ledger_says_on_what_the_rows_rest(self, data, tmp_path):
@@ -414,11 +414,11 @@ def test_noise_of_the_operating_system_stays_one_secret_over_a_resume(data, tmp_
     spec = spec_of("accuracy", schedule="constant", noise_source="os")
     seen, real_arm = [], search.Search._arm
 
-    def counted_arm(search, arm):
+    def counted_arm(search, *arm):
         seen.append(search.noise.secret)
         if len(seen) == 2:
             raise Killed
-        return real_arm(search, arm)
+        return real_arm(search, *arm)
 
     monkeypatch.setattr(search.Search, "_arm", counted_arm)
     with pytest.raises(Killed):

@@ -146,7 +146,7 @@ def test_training_the_last_block_as_well_fits_no_worse_without_privacy(given):
         ({"relation": "remove_one"}, "relation"),
         ({"relation": "replace_one", "accountant": "rdp"}, "accountant: found rdp for poisson"),
         ({"lrs": [0.0]}, "lr"),
-        ({"lrs": []}, "settings of an arm"),
+        ({"lrs": []}, r"--spec: lrs: found \[\]"),
         ({"epsilons": [0.0]}, "epsilon"),
         (
             {"unfreeze": [{"name": "all", "trainable": ["conv3"]}]},

@@ -83,7 +83,7 @@ def test_the_replaced_record_counts_and_not_its_removal(data, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"steps": []}, "steps: found an empty list"),
+        ({"steps": []}, r"--spec: steps: found \[\]"),
         ({"steps": [0]}, "steps"),
         ({"lambdas": [0.0]}, "lambdas"),
         ({"lrs": [-1.0]}, "lrs"),

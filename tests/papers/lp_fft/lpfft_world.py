@@ -2,9 +2,11 @@
 
 import numpy as np
 from committed_claims import CLAIMS
+from lpfft_sample_records import arm, followed, trained
 
 from dpatlas.evidence.claims import judge_claims
 from dpatlas.evidence.comparisons import PaperRecords
+from dpatlas.papers.lp_fft.records.feature_quality import Row
 
 RUNS, SPREAD = 6, 5e-4
 THEORY = {"lpfft-7", "lpfft-8", "lpfft-9"}
@@ -38,43 +40,43 @@ def runs_of(mean, *keys, spread=SPREAD):
     return (mean + noise).tolist()
 
 
-def strategies_record(noise, arms=ARMS, means=ACCURACY, group="strategies", scenario="inverted-t"):
+def strategies_record(
+    noise, arms=ARMS, means=ACCURACY, group="strategies", scenario="inverted-t", level=None
+):
     rows = [
-        {
-            **{"strategy": strategy, "share": share, "noise_multiplier": noise},
-            "epsilon": EPSILON[noise],
-            "accuracy": runs_of(mean, int(noise), place),
-        }
+        arm(strategy, share, noise, runs_of(mean, int(noise), place), epsilon=EPSILON[noise])
         for place, ((strategy, share), mean) in enumerate(zip(arms, means[noise], strict=True))
     ]
-    spec = {"kind": "strategies", "group": group, "scenario": scenario}
-    spec["level"] = {"noise_multiplier": noise}
-    return {"id": f"{scenario}-{noise:g}", "spec": spec, "metrics": {"rows": rows}}
+    level = level or {"noise_multiplier": noise}
+    return trained(rows, level, group=group, scenario=scenario)
 
 
 def calibrated_record():
     """Of the same scenario, at an epsilon, with every claim the other way round."""
-    record = strategies_record(8.0)
-    for row in record["metrics"]["rows"]:
-        row["accuracy"] = [1 - accuracy for accuracy in row["accuracy"]]
-    record["spec"]["level"] = {"epsilon": 0.71}
-    return record | {"id": "calibrated"}
+    record = strategies_record(8.0, level={"epsilon": 0.71})
+    for row in record.metrics.rows:
+        row.accuracy[:] = [1 - accuracy for accuracy in row.accuracy]
+    return record
 
 
 def quality_record(noise=1.0, head_scales=(1.0, 4.0), lrs=(5.0, 10.0)):
     """The public task and the other rate have no dip."""
+    flat = np.ones(len(STEPS))
     rows = [
-        {
-            **{"head_scale": head_scale, "lr": lr, "strategy": strategy, "steps": STEPS},
-            "private": runs_of(curve if lr == 10 else np.ones(len(STEPS)), int(head_scale), place),
-            "public": runs_of(np.ones(len(STEPS)), int(head_scale), place, 2),
-        }
+        Row(
+            head_scale=head_scale,
+            lr=lr,
+            strategy=strategy,
+            steps=STEPS,
+            private=runs_of(curve if lr == 10 else flat, int(head_scale), place),
+            public=runs_of(flat, int(head_scale), place, 2),
+            accuracy=runs_of(flat, 3),
+        )
         for head_scale in head_scales
         for lr in lrs
         for place, (strategy, curve) in enumerate(KNN.items())
     ]
-    spec = {"kind": "feature_quality", "noise_multiplier": noise, "lp_steps": LP_STEPS}
-    return {"id": f"quality-{noise:g}", "spec": spec, "metrics": {"rows": rows}}
+    return followed(rows, noise, lp_steps=LP_STEPS)
 
 
 def world():
@@ -106,22 +108,21 @@ def record_at(groups, noise, group="strategies"):
     return next(
         record
         for record in groups[group]
-        if record["spec"].get("level", record["spec"]).get("noise_multiplier") == noise
+        if getattr(record.spec, "level", record.spec).noise_multiplier == noise
     )
 
 
 def arm_of(groups, noise, strategy, share=None, group="strategies"):
-    rows = record_at(groups, noise, group)["metrics"]["rows"]
-    (found,) = (
+    (row,) = (
         row
-        for row in rows
-        if row["strategy"] == strategy and (share is None or row["share"] == share)
+        for row in record_at(groups, noise, group).metrics.rows
+        if row.strategy == strategy and (share is None or row.share == share)
     )
-    return found
+    return row
 
 
 def curves_of(groups, strategy, head_scale=4.0, lr=10.0):
-    keys = {"strategy": strategy, "head_scale": head_scale, "lr": lr}
-    rows = record_at(groups, 1.0, "feature_quality")["metrics"]["rows"]
-    (found,) = (row for row in rows if all(row[name] == keys[name] for name in keys))
-    return found
+    rows = record_at(groups, 1.0, "feature_quality").metrics.rows
+    condition = (strategy, head_scale, lr)
+    (row,) = (row for row in rows if (row.strategy, row.head_scale, row.lr) == condition)
+    return row

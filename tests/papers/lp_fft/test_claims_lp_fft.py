@@ -62,7 +62,7 @@ def set_arm(mean, noise, strategy, share=None, group="strategies"):
     """The change that gives a row another mean."""
 
     def change(groups):
-        arm_of(groups, noise, strategy, share, group)["accuracy"] = runs_of(mean, 9)
+        arm_of(groups, noise, strategy, share, group).accuracy[:] = runs_of(mean, 9)
 
     return change
 
@@ -71,7 +71,7 @@ def set_curve(curve, strategy="fft", head_scale=4.0):
     """The change that gives features another quality over the steps."""
 
     def change(groups):
-        curves_of(groups, strategy, head_scale)["private"] = runs_of(curve, 9)
+        curves_of(groups, strategy, head_scale).private[:] = runs_of(curve, 9)
 
     return change
 
@@ -123,11 +123,9 @@ def test_accuracy_that_falls_with_epsilon_by_little_at_a_time_is_refuted():
     assert "slope per doubling of epsilon, accuracy of lp, inverted-t" in row["note"]
 
 
-def blur(row, name):
-    """Give each run a noise of its own, of mean zero."""
-    signs = (-1.0) ** np.arange(RUNS)
-    values = np.array(row[name])
-    row[name] = (values + 0.2 * signs.reshape(-1, *[1] * (values.ndim - 1))).tolist()
+def blur(row):
+    """Give each run's accuracy a noise of its own, of mean zero."""
+    row.accuracy[:] = (np.array(row.accuracy) + 0.2 * (-1.0) ** np.arange(RUNS)).tolist()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +143,7 @@ def blur(row, name):
 )
 def test_noise_between_runs_leaves_a_claim_on_accuracy_open(arm, blurred):
     groups = world()
-    blur(arm_of(groups, *arm), "accuracy")
+    blur(arm_of(groups, *arm))
     rows = verdicts(groups)
     assert with_verdict(rows, INCONCLUSIVE) >= named(*blurred - {"10"})
     assert with_verdict(rows, INCONCLUSIVE) <= named(*blurred, "10")
@@ -156,7 +154,7 @@ def test_noise_between_steps_leaves_claims_on_features_open():
     groups = world()
     curve = curves_of(groups, "fft")
     noise = np.random.default_rng(2).normal(0, 0.3, (RUNS, len(STEPS)))
-    curve["private"] = (np.array(curve["private"]) + noise).tolist()
+    curve.private[:] = (np.array(curve.private) + noise).tolist()
     rows = verdicts(groups)
     assert with_verdict(rows, INCONCLUSIVE) == named("2a", "2b", "3a")
     assert with_verdict(rows, NOT_REPRODUCED) == set()
@@ -165,8 +163,9 @@ def test_noise_between_steps_leaves_claims_on_features_open():
 def test_a_single_run_leaves_every_claim_open():
     groups = world()
     for record in itertools.chain(*groups.values()):
-        for row in record["metrics"]["rows"]:
-            row |= {name: row[name][:1] for name in ("accuracy", "private") if name in row}
+        for row in record.metrics.rows:
+            for runs in (row.accuracy, getattr(row, "private", [])):
+                del runs[1:]
     rows = verdicts(groups)
     assert with_verdict(rows, INCONCLUSIVE) == set(rows)
 
@@ -175,10 +174,10 @@ def test_what_runs_share_is_subtracted_within_a_record_and_between_noises():
     groups = world()
     shared = np.linspace(-0.3, 0.3, RUNS)
     for record in groups["strategies"] + groups["lora"]:
-        for row in record["metrics"]["rows"]:
-            row["accuracy"] = (np.array(row["accuracy"]) + shared).tolist()
-    for row in groups["feature_quality"][0]["metrics"]["rows"]:
-        row["private"] = (np.array(row["private"]) + shared[:, None]).tolist()
+        for row in record.metrics.rows:
+            row.accuracy[:] = (np.array(row.accuracy) + shared).tolist()
+    for row in groups["feature_quality"][0].metrics.rows:
+        row.private[:] = (np.array(row.private) + shared[:, None]).tolist()
     rows = verdicts(groups)
     assert with_verdict(rows, REPRODUCED) == set(rows)
 
@@ -188,8 +187,9 @@ def test_how_deep_the_dips_of_a_run_are_is_compared_within_the_run():
     deeper = np.linspace(0, 0.5, RUNS)[:, None]
     for strategy in ("fft", "lp-fft"):
         curves = curves_of(groups, strategy)
-        curves["private"] = (np.array(curves["private"]) - deeper * [0, 0, 0, 1, 1, 0, 0]).tolist()
-    curves_of(groups, "fft")["private"] = np.array(curves["private"]) - [0, 0, 0, 0.1, 0.1, 0, 0]
+        curves.private[:] = (np.array(curves.private) - deeper * [0, 0, 0, 1, 1, 0, 0]).tolist()
+    lower = np.array(curves.private) - [0, 0, 0, 0.1, 0.1, 0, 0]
+    curves_of(groups, "fft").private[:] = lower.tolist()
     row = verdicts(groups)["lpfft-3a"]
     assert row["verdict"] == REPRODUCED and row["observed"] == pytest.approx(0.1)
 
@@ -206,14 +206,14 @@ def test_one_early_step_makes_a_dip_up_to_the_share_that_counts_as_early():
 
 def test_a_level_that_may_fall_by_chance_does_not_stop_a_sure_trend():
     groups = world()
-    blur(arm_of(groups, 4.0, "lp"), "accuracy")
+    blur(arm_of(groups, 4.0, "lp"))
     assert verdicts(groups)["lpfft-10"]["verdict"] == REPRODUCED
 
 
 def test_every_run_has_a_lowest_point_and_that_alone_is_no_dip():
     groups = world()
     curve = runs_of(FLAT, 5, spread=0.05)
-    curves_of(groups, "fft")["private"] = curve
+    curves_of(groups, "fft").private[:] = curve
     assert (np.array(curve)[:, 0] - np.min(curve, 1)).min() > 0
     assert {verdicts(groups)[f"lpfft-2{part}"]["verdict"] for part in "ab"} == {INCONCLUSIVE}
 
@@ -224,7 +224,7 @@ def test_the_dip_of_fft_is_looked_for_over_as_many_steps_as_lp_fft_trains_everyt
     set_curve(late)(groups)
     row = verdicts(groups)["lpfft-3a"]
     assert row["verdict"] == NOT_REPRODUCED
-    fft, lp_fft = (np.array(curves_of(groups, name)["private"]) for name in ("fft", "lp-fft"))
+    fft, lp_fft = (np.array(curves_of(groups, name).private) for name in ("fft", "lp-fft"))
     depths = [fft[:, 0] - fft[:, :5].min(1), lp_fft[:, 0] - lp_fft.min(1)]
     assert row["observed"] == pytest.approx((depths[0] - depths[1]).mean())
 
@@ -248,8 +248,10 @@ def test_the_trend_is_per_doubling_of_epsilon():
     for noise, epsilon in ((1.0, 16.0), (2.0, 8.0), (4.0, 2.0), (8.0, 1.0), (16.0, 0.5)):
         for strategy in ("lp", "fft", "lp-fft"):
             row = arm_of(groups, noise, strategy, 0.5 if strategy == "lp-fft" else None)
-            row["epsilon"] = epsilon
-            row["accuracy"] = runs_of(0.7 + 0.03 * np.log2(epsilon), 1, int(noise))
+            accuracy = runs_of(0.7 + 0.03 * np.log2(epsilon), 1, int(noise))
+            rows = record_at(groups, noise).metrics.rows
+            changed = {"epsilon": epsilon, "accuracy": accuracy}
+            rows[rows.index(row)] = row.model_copy(update=changed)
     row = verdicts(groups)["lpfft-10"]
     assert row["observed"] == pytest.approx(0.03, abs=1e-3)
     assert row["comparisons"] == 3 * 5
@@ -282,8 +284,12 @@ def test_a_scenario_that_the_config_lacks_is_not_run():
 def drop_rows(**keys):
     def change(groups):
         for record in itertools.chain(*groups.values()):
-            rows = record["metrics"]["rows"]
-            rows[:] = [r for r in rows if any(r.get(key) != value for key, value in keys.items())]
+            rows = record.metrics.rows
+            rows[:] = [
+                row
+                for row in rows
+                if any(getattr(row, key, None) != value for key, value in keys.items())
+            ]
 
     return change
 
@@ -297,8 +303,9 @@ def drop_noise(noise, group):
 
 def look_at_the_ends_only(groups):
     for record in groups["feature_quality"]:
-        for row in record["metrics"]["rows"]:
-            row |= {"steps": [0, 60], "private": [[run[0], run[-1]] for run in row["private"]]}
+        for row in record.metrics.rows:
+            row.steps[:] = [0, 60]
+            row.private[:] = [[run[0], run[-1]] for run in row.private]
 
 
 @pytest.mark.parametrize(
@@ -379,8 +386,8 @@ def test_other_rates_at_the_same_noise_may_have_a_record_of_their_own():
 
 def test_levels_are_compared_over_the_runs_that_all_have():
     groups = world()
-    for row in record_at(groups, 4.0)["metrics"]["rows"]:
-        row["accuracy"] += [0.0] * 3
+    for row in record_at(groups, 4.0).metrics.rows:
+        row.accuracy.extend([0.0] * 3)
     rows = verdicts(groups)
     assert with_verdict(rows, REPRODUCED) == set(rows)
     assert int(rows["lpfft-10"]["runs"]) == RUNS

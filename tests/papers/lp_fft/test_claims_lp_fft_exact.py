@@ -1,57 +1,77 @@
 """lp_fft's exact rules: verdicts on made-up records, turned by the change each is about."""
 
 import pytest
+from lpfft_theory_job import run_theory
+from lpfft_theory_sample_records import (
+    DISTORTION,
+    DYNAMICS,
+    bracket_row,
+    probed,
+    share,
+    theory_record,
+)
+from lpfft_theory_sample_records import distortion_record as shares_as_claimed
 
-from dpatlas.core.specs import Spec
 from dpatlas.core.statistics import FAILS, HOLDS, OPEN, judge, weigh
 from dpatlas.evidence.comparisons import NotRun, PaperRecords
-from dpatlas.jobs.job import Job
 from dpatlas.papers.lp_fft import claims_exact as claims
-from dpatlas.papers.lp_fft.jobs.distortion import distortion
-from dpatlas.papers.lp_fft.jobs.dynamics import dynamics
+from dpatlas.papers.lp_fft.records import distortion, dynamics
 
 LEVEL = 0.9999
+TIMES = [1.0, 2.0]
 
 
 def dynamics_record():
-    def row(**own):
-        bracket = {"lower": [0.8, 0.6], "upper": [1.0, 0.9], "zeroth": [0.9, 0.7]}
-        simulated = {"diffusion": [0.88, 0.65], "standard_error": [0.01, 0.01]}
-        return {"phase": "head", "heads": "random", "class": 1, **bracket, **simulated, **own}
-
-    probing = {
-        "times": [1.0, 2.0],
-        "norm": [0.3671, 0.311],
-        "norm_standard_error": [0.0007, 0.0005],
-        "norm_paper": [0.545, 0.4002],
-        "norm_exact": [0.3681, 0.3113],
-    }
-    spec = {
-        "relu": {"phases": {"head": {"paths": 900}, "all": {"paths": 900}}},
-        "probing": {"paths": 1000},
-    }
-    rows = [row(draw=draw, sigma=sigma) for draw in (0, 1) for sigma in (0.5, 1.0)]
-    metrics = {"times": [1.0, 2.0], "relu": rows, "probing": probing}
-    return {"id": "dynamics", "spec": spec, "metrics": metrics}
+    rows = [
+        bracket_row(
+            phase="head",
+            heads="random",
+            draw=draw,
+            sigma=sigma,
+            start=1.0,
+            lower=[0.8, 0.6],
+            upper=[1.0, 0.9],
+            zeroth=[0.9, 0.7],
+            diffusion=[0.88, 0.65],
+            standard_error=[0.01, 0.01],
+        )
+        for draw in (0, 1)
+        for sigma in (0.5, 1.0)
+    ]
+    heads = {"norm": [0.3671, 0.311], "error": [0.0007, 0.0005]}
+    computed = {"paper": [0.545, 0.4002], "exact": [0.3681, 0.3113]}
+    metrics = dynamics.Metrics(
+        times=TIMES,
+        relu=rows,
+        counts=[],
+        probing=probed(TIMES, **heads, **computed),
+        fine_tuning=[],
+    )
+    return theory_record(dynamics, metrics, **DYNAMICS)
 
 
 def distortion_record():
-    def row(claimed, variance, share, **own):
-        return {
-            "claimed": claimed,
-            "head_variance": variance,
-            "share": share,
-            "trials": 20_000,
-            **own,
-        }
-
     clusters = [
-        row(1 - 2.0**-h, variance, 1 - 2.0**-h + 0.001, h=h)
+        distortion.ClusterRow(
+            h=h, head_variance=variance, claimed=1 - 2.0**-h, **share(1 - 2.0**-h + 0.001, 20_000)
+        )
         for h in (1, 8)
         for variance in (0.01, 1.0)
     ]
-    two = [row(0.5, 0.01, 0.501), row(0.5, 100.0, 0.135)]
-    return {"id": "distortion", "spec": {}, "metrics": {"clusters": clusters, "two_records": two}}
+    two = [
+        distortion.TwoRecordRow(
+            head_variance=variance, claimed=0.5, exact=value, **share(value, 20_000)
+        )
+        for variance, value in ((0.01, 0.501), (100.0, 0.135))
+    ]
+    record = shares_as_claimed()
+    record.metrics.clusters[:], record.metrics.two_records[:] = clusters, two
+    return record
+
+
+def with_row(rows, number, **changes):
+    """Replace a row by one with other values."""
+    rows[number] = rows[number].model_copy(update=changes)
 
 
 def answer(test, record, **arguments):
@@ -71,7 +91,7 @@ HEAD = {"phase": "head", "heads": "random"}
 def test_a_zeroth_order_loss_beyond_its_bracket_refutes(column, value, side):
     record = dynamics_record()
     assert answer("zeroth_order_stays_in_bracket", record, **HEAD, tolerance=1e-6)[0] == HOLDS
-    record["metrics"]["relu"][3][column][1] = value
+    getattr(record.metrics.relu[3], column)[1] = value
     verdict, decisive = answer("zeroth_order_stays_in_bracket", record, **HEAD, tolerance=1e-6)
     assert verdict == FAILS
     assert side in decisive.comparison.label and "draw 1, sigma 1" in decisive.comparison.label
@@ -81,7 +101,7 @@ def test_a_zeroth_order_loss_beyond_its_bracket_refutes(column, value, side):
 def test_a_diffusion_surely_beyond_its_bracket_refutes(value, expected):
     record = dynamics_record()
     assert answer("diffusion_stays_in_bracket", record, **HEAD, below=0.0)[0] == HOLDS
-    record["metrics"]["relu"][0]["diffusion"][1] = value
+    record.metrics.relu[0].diffusion[1] = value
     verdict, decisive = answer("diffusion_stays_in_bracket", record, **HEAD, below=0.0)
     assert verdict == expected
     assert expected == HOLDS or "t = 2" in decisive.comparison.label
@@ -92,7 +112,7 @@ def test_the_corrected_head_norm_holds_and_the_printed_one_fails():
     given = {"tolerance": 0.02}
     assert answer("head_norm_follows", record, convention="exact", **given)[0] == HOLDS
     assert answer("head_norm_follows", record, convention="paper", **given)[0] == FAILS
-    record["metrics"]["probing"]["norm_standard_error"] = [0.1, 0.1]
+    record.metrics.probing.norm_standard_error[:] = [0.1, 0.1]
     assert answer("head_norm_follows", record, convention="exact", **given)[0] == OPEN
 
 
@@ -100,7 +120,7 @@ def test_small_heads_are_judged_on_clusters_and_large_ones_left_out():
     record = distortion_record()
     given = {"largest_variance": 0.1, "tolerance": 0.02}
     assert answer("distorts_on_clusters", record, **given)[0] == HOLDS
-    record["metrics"]["clusters"][1]["share"] = 0.3
+    with_row(record.metrics.clusters, 1, share=0.3)
     assert answer("distorts_on_clusters", record, **given)[0] == HOLDS
     verdict, decisive = answer("distorts_on_clusters", record, largest_variance=1.0, tolerance=0.02)
     assert verdict == FAILS and "h = 1" in decisive.comparison.label
@@ -116,8 +136,8 @@ def test_large_heads_on_two_records_refute():
 
 def test_too_few_trials_leave_the_question_open():
     record = distortion_record()
-    for row in record["metrics"]["clusters"]:
-        row["trials"] = 100
+    for number in range(len(record.metrics.clusters)):
+        with_row(record.metrics.clusters, number, trials=100)
     given = {"largest_variance": 1.0, "tolerance": 0.02}
     assert answer("distorts_on_clusters", record, **given)[0] == OPEN
 
@@ -141,8 +161,6 @@ def test_what_a_record_lacks_is_not_run(test, record, arguments):
 
 
 def test_what_the_theory_s_experiments_record_gives_the_verdicts_of_the_errata():
-    """Names and shapes are the experiments' own."""
-    common = {"key": "lp_fft", "seed": 0}
     relu = {"records": 4, "inputs": 3, "hidden": 4, "angle": 20.0, "head_variance": 0.25}
     relu |= {"step": 0.02, "times": [1.0, 2.0]}
     relu["phases"] = {
@@ -151,38 +169,34 @@ def test_what_the_theory_s_experiments_record_gives_the_verdicts_of_the_errata()
     }
     linear = {"records": 10, "inputs": 6, "hidden": 3, "head_variance": 0.4, "sigma2": 0.05}
     linear |= {"b_norm2": 0.19, "paths": 100_000, "times": [1.0]}
-    tuned = {"sizes": [], "head_excess": 4.0, "noise_share": 0.5}
     chosen = {
-        "dynamics": {"relu": relu, "probing": linear, "fine_tuning": tuned},
+        "dynamics": {
+            "relu": relu,
+            "probing": linear,
+            "fine_tuning": {**DYNAMICS["fine_tuning"], "sizes": []},
+        },
         "distortion": {
             "clusters": {"records": 4, "inputs": 3, "angle": 40.0, "hs": [8]}
             | {"head_variances": [0.01], "trials": 2000},
             "two_records": {"spread": 0.2, "ratio": 2.0, "head_variances": [100.0]}
             | {"trials": 2000},
-            "after_probing": {"angles": []},
+            "after_probing": {**DISTORTION["after_probing"], "angles": []},
             "counterexample": {"lp_spans": [], "span": 1.0, "step": 0.1},
         },
     }
-    records = {}
-    for run in (dynamics, distortion):
-        kind = run.__name__
-        spec = Spec.of({**common, "kind": kind, **chosen[kind]}, kind)
-        metrics = run(Job(spec, None, "cpu", checkpoints=None, stopwatch=None))["metrics"]
-        records[kind] = {"id": spec.id, "spec": spec.fields, "metrics": metrics}
-    expected = {
-        ("zeroth_order_stays_in_bracket", "dynamics"): ({**HEAD, "tolerance": 1e-6}, HOLDS),
-        ("diffusion_stays_in_bracket", "dynamics"): ({**HEAD, "below": 0.0}, FAILS),
-        ("head_norm_follows", "dynamics"): ({"convention": "paper", "tolerance": 0.02}, FAILS),
-        ("distorts_on_clusters", "distortion"): (
-            {"largest_variance": 1.0, "tolerance": 0.02},
-            HOLDS,
-        ),
-        ("distorts_two_records", "distortion"): (
-            {"head_variance": 100.0, "tolerance": 0.02},
-            FAILS,
-        ),
+    records = {
+        types: theory_record(types, run_theory(kind, **chosen[kind]).metrics, **chosen[kind])
+        for kind, types in (("dynamics", dynamics), ("distortion", distortion))
     }
-    for (test, kind), (arguments, verdict) in expected.items():
-        assert answer(test, records[kind], **arguments)[0] == verdict, test
-    exact = {"convention": "exact", "tolerance": 0.02}
-    assert answer("head_norm_follows", records["dynamics"], **exact)[0] == HOLDS
+    tolerance = {"tolerance": 0.02}
+    expected = {
+        ("zeroth_order_stays_in_bracket", dynamics): ({**HEAD, "tolerance": 1e-6}, HOLDS),
+        ("diffusion_stays_in_bracket", dynamics): ({**HEAD, "below": 0.0}, FAILS),
+        ("head_norm_follows", dynamics): ({"convention": "paper", **tolerance}, FAILS),
+        ("distorts_on_clusters", distortion): ({"largest_variance": 1.0, **tolerance}, HOLDS),
+        ("distorts_two_records", distortion): ({"head_variance": 100.0, **tolerance}, FAILS),
+    }
+    for (test, types), (arguments, verdict) in expected.items():
+        assert answer(test, records[types], **arguments)[0] == verdict, test
+    exact = {"convention": "exact", **tolerance}
+    assert answer("head_norm_follows", records[dynamics], **exact)[0] == HOLDS

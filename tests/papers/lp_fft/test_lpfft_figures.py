@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from figure_samples import (
-    FIGURE_FILES,
-    TABLE_FILES,
     check_job,
     drawn_lines,
     in_style,
+    maker,
+    names_of,
     shown_rows,
     smallest_text,
 )
@@ -27,18 +27,17 @@ from scipy import stats
 
 from dpatlas.core.statistics import FAILS, HOLDS, OPEN
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures import dispatch as lp_fft
-from dpatlas.papers.lp_fft.figures import lpfft_feature_quality as lpfft_features
-from dpatlas.papers.lp_fft.figures import rows as lpfft_rows
-from dpatlas.papers.lp_fft.figures import strategies as lpfft_strategies
+from dpatlas.papers.lp_fft.figures import arms, lpfft_budget_sweep, lpfft_feature_quality
+from dpatlas.papers.lp_fft.figures.averages import grouped
+from dpatlas.papers.lp_fft.figures.lpfft_privacy_utility import _apart
 from dpatlas.papers.lp_fft.figures.lpfft_umap import class_looks
 from dpatlas.show.panels import select
 
-FIGURES = {name: lp_fft.FIGURES[name] for name in RECORDS if name in lp_fft.FIGURES}
+FIGURES = [name for name in names_of("lp_fft", "figure") if name in RECORDS]
 
 
 def show(name, *records):
-    return in_style(FIGURES[name], list(records) or RECORDS[name](), {})
+    return in_style(maker(name), list(records) or RECORDS[name](), {})
 
 
 def points(rows, x):
@@ -51,8 +50,7 @@ def two_levels(**options):
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_job_writes_every_file_and_names_all_records_behind_it(name, tmp_path):
-    suffixes = FIGURE_FILES if name in FIGURES else TABLE_FILES
-    check_job(lp_fft.main, name, RECORDS[name]()[:3], {}, tmp_path, suffixes)
+    check_job(name, RECORDS[name]()[:3], {}, tmp_path)
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -72,9 +70,9 @@ def test_records_of_other_kinds_alone_are_refused(name):
 @pytest.mark.parametrize(
     "looks",
     [
-        lpfft_rows.STRATEGIES.values(),
-        (*lpfft_strategies.LEVELS, lpfft_strategies.NOT_PRIVATE),
-        lpfft_features.CURVES.values(),
+        arms.STRATEGIES.values(),
+        (*lpfft_budget_sweep.LEVELS, lpfft_budget_sweep.NOT_PRIVATE),
+        lpfft_feature_quality.CURVES.values(),
     ],
 )
 def test_series_differ_in_grey_print(looks):
@@ -85,34 +83,40 @@ def test_series_differ_in_grey_print(looks):
 class TestRows:
     def test_an_interval_is_that_of_student_over_runs(self):
         record = strategies_record(4.0)
-        rows = lpfft_rows.arm_rows(record)
-        for row, found in zip(rows, record["metrics"]["rows"], strict=True):
-            values = found["accuracy"]
+        rows = arms.arm_rows(record)
+        for row, found in zip(rows, record.metrics.rows, strict=True):
+            values = found.accuracy
             expected = stats.t.interval(0.95, 7, np.mean(values), stats.sem(values))
             assert (row["low"], row["high"]) == pytest.approx(expected)
             assert row["standard_error"] == pytest.approx(stats.sem(values))
 
     def test_one_run_has_no_interval(self):
-        row = lpfft_rows.arm_rows(strategies_record(runs=1))[0]
+        row = arms.arm_rows(strategies_record(runs=1))[0]
         assert (row["low"], row["high"], row["standard_error"]) == (None, None, None)
 
     def test_rates_and_steps_stand_by_phase(self):
-        one, _, two, _ = lpfft_rows.arm_rows(strategies_record())
+        one, _, two, _ = arms.arm_rows(strategies_record())
         assert (one["lr_first"], one["lr_second"], one["steps_second"]) == (3.0, None, None)
         assert (two["lr_second"], two["steps_first"], two["steps_second"]) == (0.3, 15, 45)
 
     def test_the_same_strategy_at_the_same_level_twice_is_refused(self):
         records = [strategies_record(runs=4), strategies_record(runs=5)]
         with pytest.raises(InputError, match="each strategy once at each level"):
-            lpfft_rows.arms(records, "strategies")
-        assert lpfft_rows.arms([*records[:1], *clip_records()], "strategies")
+            arms.arms(records, "strategies")
+        assert arms.arms([*records[:1], *clip_records()], "strategies")
 
     def test_the_share_is_chosen_on_validation_records_not_on_test_records(self):
         record = strategies_record()
-        for row in record["metrics"]["rows"]:
-            row["validation_accuracy"] = 0.5 + (row["share"] == 0.25)
-            row["accuracy"] = [0.9 if row["share"] == 0.5 else 0.1] * 3
-        chosen = lpfft_rows.chosen_share(lpfft_rows.arm_rows(record))
+        record.metrics.rows[:] = [
+            row.model_copy(
+                update={
+                    "validation_accuracy": 0.5 + (row.share == 0.25),
+                    "accuracy": [0.9 if row.share == 0.5 else 0.1] * 3,
+                }
+            )
+            for row in record.metrics.rows
+        ]
+        chosen = arms.chosen_share(arms.arm_rows(record))
         assert [row["share"] for row in chosen] == [1.0, 0.0, 0.25]
 
 
@@ -122,10 +126,10 @@ class TestBudgetSweep:
         shown = show("lpfft_budget_sweep", *records)
         share, clip = select(shown.rows, panel="share"), select(shown.rows, panel="clip")
         drawn = drawn_lines(shown.figure)
-        main = [row for row in share if row["strategy"] not in lpfft_strategies.CONTROLS]
+        main = [row for row in share if row["strategy"] not in lpfft_budget_sweep.CONTROLS]
         for noise in (0.0, 4.0):
             drawn.remove(points(select(main, noise_multiplier=noise), "share"))
-            for control in lpfft_strategies.CONTROLS:
+            for control in lpfft_budget_sweep.CONTROLS:
                 rows = select(share, noise_multiplier=noise, strategy=control)
                 drawn.remove(points(rows, "share"))
         for strategy, _ in FEW_ARMS:
@@ -156,7 +160,7 @@ class TestBudgetSweep:
         assert colors[0][r"0 ($\infty$)"] == "black"
 
     def test_a_clip_sweep_has_the_clip_of_the_scenario_itself_too(self):
-        swept = [each for each in clip_records() if each["spec"]["max_grad_norm"] != 1.0]
+        swept = [each for each in clip_records() if each.spec.max_grad_norm != 1.0]
         shown = show("lpfft_budget_sweep", *two_levels(), strategies_record(1.0), *swept)
         clip = select(shown.rows, panel="clip", strategy="lp-fft")
         assert sorted(row["max_grad_norm"] for row in clip) == [0.1, 0.3, 1.0, 3.0, 10.0]
@@ -213,7 +217,7 @@ class TestPrivacyUtility:
         assert labels == [r"$\infty$" if noise == 0 else "1.6"]
 
     def test_labels_of_close_epsilons_do_not_run_into_each_other(self):
-        apart = lpfft_strategies._apart([0.256, 0.26, 1.28, 1.29, 12.07, 12.28])
+        apart = _apart([0.256, 0.26, 1.28, 1.29, 12.07, 12.28])
         assert apart == [0.256, 1.28, 12.07]
 
     def test_every_scenario_has_a_panel(self):
@@ -228,30 +232,29 @@ class TestFeatureQuality:
         shown = show("lpfft_feature_quality", *records)
         drawn = drawn_lines(shown.figure)
         curves = select(shown.rows, part="curve")
-        names = (*lpfft_features.CONDITION, "strategy", "task")
-        for rows in lpfft_rows.grouped(curves, *names).values():
+        names = (*lpfft_feature_quality.CONDITION, "strategy", "task")
+        for rows in grouped(curves, *names).values():
             drawn.remove(points(rows, "step"))
         dips = {row["value"] for row in select(shown.rows, part="dip")}
         assert dips <= {value for line in drawn for value, _ in line}
 
     def test_a_curve_is_the_mean_of_the_runs_at_every_step(self):
         record = feature_record()
-        rows = lpfft_features.curve_rows(record)
-        found = record["metrics"]["rows"][1]
-        shown = select(rows, strategy=found["strategy"], head_scale=1.0, lr=5.0, task="public")
-        assert [row["step"] for row in shown] == found["steps"]
-        assert [row["value"] for row in shown] == pytest.approx(np.mean(found["public"], axis=0))
+        rows = lpfft_feature_quality.curve_rows(record)
+        found = record.metrics.rows[1]
+        shown = select(rows, strategy=found.strategy, head_scale=1.0, lr=5.0, task="public")
+        assert [row["step"] for row in shown] == found.steps
+        assert [row["value"] for row in shown] == pytest.approx(np.mean(found.public, axis=0))
 
     def test_a_dip_is_the_start_less_the_least_of_its_own_run(self):
         runs = [[0.9, 0.7, 0.8], [0.8, 0.85, 0.6], [0.5, 0.6, 0.7]]
-        assert lpfft_features.dip_depth(runs) == pytest.approx([0.2, 0.2, 0.0])
+        assert lpfft_feature_quality.dip_depth(runs) == pytest.approx([0.2, 0.2, 0.0])
 
     def test_differences_of_dips_are_paired_and_hold_together(self):
         record = feature_record()
-        rows = lpfft_features.dip_rows([record])
-        fft, lp_fft_row = record["metrics"]["rows"][:2]
+        rows = lpfft_feature_quality.dip_rows([record])
         depths = [
-            np.array([run[0] - min(run) for run in row["private"]]) for row in (fft, lp_fft_row)
+            np.array([run[0] - min(run) for run in row.private]) for row in record.metrics.rows[:2]
         ]
         difference = depths[0] - depths[1]
         row = select(rows, task="private", head_scale=1.0, lr=5.0)[0]
@@ -262,26 +265,26 @@ class TestFeatureQuality:
         assert row["confidence"] == pytest.approx(1 - 0.05 / 4)
 
     def test_where_lp_first_helps_and_where_it_hurts_is_told_apart(self):
-        rows = select(lpfft_features.dip_rows([feature_record()]), task="private")
+        rows = select(lpfft_feature_quality.dip_rows([feature_record()]), task="private")
         answers = {(row["head_scale"], row["lr"]): row["answer"] for row in rows}
         assert answers[4.0, 10.0] == HOLDS
         assert answers[1.0, 10.0] == FAILS
-        alone = lpfft_features.dip_rows([feature_record(runs=1)])
+        alone = lpfft_feature_quality.dip_rows([feature_record(runs=1)])
         assert {row["answer"] for row in alone} == {OPEN}
         assert {row["low"] for row in alone} == {None}
 
     def test_equal_curves_leave_the_question_open(self):
         record = feature_record()
-        for row in record["metrics"]["rows"]:
-            row["private"] = [[0.9, 0.8, 0.9]] * 8
-            row["steps"] = [0, 5, 10]
-            row["public"] = [[0.9, 0.9, 0.9]] * 8
-        assert {row["answer"] for row in lpfft_features.dip_rows([record])} == {OPEN}
+        for row in record.metrics.rows:
+            row.private[:] = [[0.9, 0.8, 0.9]] * 8
+            row.steps[:] = [0, 5, 10]
+            row.public[:] = [[0.9, 0.9, 0.9]] * 8
+        assert {row["answer"] for row in lpfft_feature_quality.dip_rows([record])} == {OPEN}
 
     def test_one_strategy_alone_has_curves_and_no_dips(self):
         record = feature_record()
-        rows = record["metrics"]["rows"]
-        rows[:] = [row for row in rows if row["strategy"] == "fft"]
+        rows = record.metrics.rows
+        rows[:] = [row for row in rows if row.strategy == "fft"]
         shown = show("lpfft_feature_quality", record)
         assert {row["part"] for row in shown.rows} == {"curve"}
         assert len(shown.figure.axes) == 4
@@ -309,7 +312,7 @@ class TestFeatureQuality:
         ("per_noise", "in_a_line"), [(1, 4), (2, 4), (3, 3), (4, 4), (5, 4), (6, 3), (8, 4)]
     )
     def test_a_noise_starts_a_line_where_it_can(self, per_noise, in_a_line):
-        assert lpfft_features._in_a_line(per_noise) == in_a_line
+        assert lpfft_feature_quality._in_a_line(per_noise) == in_a_line
 
 
 class TestUmap:
@@ -319,8 +322,7 @@ class TestUmap:
         rows = select(shown.rows, part="point")
         names = ("lp_steps", "moment", "class")
         expected = [
-            tuple((row["x"], row["y"]) for row in found)
-            for found in lpfft_rows.grouped(rows, *names).values()
+            tuple((row["x"], row["y"]) for row in found) for found in grouped(rows, *names).values()
         ]
         assert sorted(drawn_lines(shown.figure)) == sorted(expected)
         assert len(rows) == 9 * 30
@@ -332,7 +334,7 @@ class TestUmap:
     def test_every_panel_has_limits_of_one_length_that_hold_its_points(self):
         shown = show("lpfft_umap", umap_record())
         points = select(shown.rows, part="point")
-        panels = lpfft_rows.grouped(points, "lp_steps", "moment").values()
+        panels = grouped(points, "lp_steps", "moment").values()
         for axes, found in zip(shown.figure.axes, panels, strict=True):
             (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
             assert right - left == pytest.approx(high - low)
@@ -347,7 +349,7 @@ class TestUmap:
 
     def test_a_moment_that_is_missing_leaves_an_empty_place(self):
         record = umap_record(lp_steps=(0, 10))
-        record["metrics"]["panels"].pop()
+        record.metrics.panels.pop()
         shown = show("lpfft_umap", record)
         assert [axes.axison for axes in shown.figure.axes] == [True] * 5 + [False]
 

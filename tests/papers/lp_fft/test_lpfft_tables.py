@@ -19,6 +19,8 @@ from lpfft_sample_records import (
 from scipy import stats
 
 from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.figures.lpfft_lora import lpfft_lora
+from dpatlas.papers.lp_fft.figures.lpfft_strategies import lpfft_strategies
 from dpatlas.papers.lp_fft.figures.published import (
     BATCH,
     EPOCHS,
@@ -29,7 +31,6 @@ from dpatlas.papers.lp_fft.figures.published import (
     PrintedAccuracy,
     contradictions,
 )
-from dpatlas.papers.lp_fft.figures.strategy_tables import lpfft_lora, lpfft_strategies
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.samplers import Poisson
 from dpatlas.show.output import table_files
@@ -72,7 +73,7 @@ class TestOurs:
 
     def test_accuracies_are_means_with_standard_errors_in_percent(self):
         record = strategies_record(4.0)
-        values = record["metrics"]["rows"][0]["accuracy"]
+        values = record.metrics.rows[0].accuracy
         measured = strategies(record).parts[0].rows[0][3]
         assert measured.mean == pytest.approx(100 * np.mean(values))
         assert measured.error == pytest.approx(100 * stats.sem(values))

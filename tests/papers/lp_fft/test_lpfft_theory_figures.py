@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from figure_samples import drawn_lines, in_style, shown_rows, smallest_text
+from figure_samples import check_job, drawn_lines, in_style, maker, smallest_text
 from lpfft_theory_sample_records import (
     RECORDS,
     distortion_record,
@@ -12,15 +12,12 @@ from lpfft_theory_sample_records import (
 
 from dpatlas.core.statistics import Estimate
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures import theory as lpfft_theory
-from dpatlas.papers.lp_fft.figures import theory_panels as lpfft_panels
+from dpatlas.papers.lp_fft.figures import lpfft_sensitivity, lpfft_theory, theory_series
 from dpatlas.show.panels import select
 
 
 def show(name, records=None):
-    return in_style(
-        getattr(lpfft_theory, name), RECORDS[name]() if records is None else records, {}
-    )
+    return in_style(maker(name), RECORDS[name]() if records is None else records, {})
 
 
 def by_series(rows):
@@ -43,9 +40,8 @@ def test_csv_holds_every_line_that_is_drawn(name):
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_rows_name_the_record_behind_them(name):
-    behind = {identifier for row in shown_rows(show(name)) for identifier in [row["runs"]]}
-    assert behind == {record["id"] for record in RECORDS[name]()}
+def test_a_job_writes_every_file_and_names_all_records_behind_it(name, tmp_path):
+    check_job(name, RECORDS[name](), {}, tmp_path)
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -59,7 +55,7 @@ def test_no_text_is_smaller_than_seven_points(name):
 def test_a_figure_needs_exactly_one_record_of_its_kinds(name):
     records = RECORDS[name]()
     for record in records:
-        kind = record["spec"]["kind"]
+        kind = record.kind
         with pytest.raises(InputError, match=f"2 of kind {kind}"):
             show(name, [*records, record])
         with pytest.raises(InputError, match=f"0 of kind {kind}"):
@@ -69,11 +65,11 @@ def test_a_figure_needs_exactly_one_record_of_its_kinds(name):
 @pytest.mark.parametrize(
     "looks",
     [
-        (lpfft_panels.SIMULATED, lpfft_theory.PRINTED, lpfft_theory.EXACT),
-        (lpfft_panels.ZEROTH, lpfft_panels.BRACKET),
-        lpfft_theory.NOISES.values(),
-        lpfft_theory.LAYERS.values(),
-        lpfft_theory.READINGS.values(),
+        (lpfft_theory.SIMULATED, theory_series.PRINTED, theory_series.EXACT),
+        (lpfft_theory.ZEROTH, lpfft_theory.BRACKET),
+        theory_series.NOISES.values(),
+        lpfft_sensitivity.LAYERS.values(),
+        lpfft_sensitivity.READINGS.values(),
     ],
 )
 def test_series_differ_in_grey_print(looks):
@@ -84,8 +80,8 @@ def test_intervals_are_those_of_the_standard_error():
     record = dynamics_record()
     rows = select(show("lpfft_theory").rows, panel="head norm", series="simulated")
     for k, row in enumerate(rows):
-        found = record["metrics"]["probing"]
-        expected = Estimate(found["norm"][k], 0.01, np.inf, 2).interval(0.95)
+        norm = record.metrics.probing.norm[k]
+        expected = Estimate(norm, 0.01, np.inf, 2).interval(0.95)
         assert (row["low"], row["high"]) == expected
 
 
@@ -119,9 +115,9 @@ def test_distortion_is_shown_with_the_record_s_intervals():
     record, rows = distortion_record(), by_series(show("lpfft_theory").rows)
     for place, series in enumerate((r"$\beta_h$ = 0.01", r"$\beta_h$ = 1", r"$\beta_h$ = 100")):
         shown = rows["distortion, clusters", series]
-        found = record["metrics"]["clusters"][place::3]
+        found = record.metrics.clusters[place::3]
         for name in ("low", "high", "count", "trials"):
-            assert [row[name] for row in shown] == [row[name] for row in found]
+            assert [row[name] for row in shown] == [getattr(row, name) for row in found]
         assert [row["x"] for row in shown] == [1, 2, 4]
 
 

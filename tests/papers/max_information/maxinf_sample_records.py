@@ -13,6 +13,9 @@ from figure_samples import as_json, in_style, maker, names_of, sample_record
 from scipy.special import logsumexp
 from scipy.stats import binom
 
+from dpatlas.core.files import read_json
+from dpatlas.core.specs import Spec
+from dpatlas.jobs.run import main
 from dpatlas.papers.max_information.formulas.certificates import certificate as bound_without_draws
 from dpatlas.papers.max_information.formulas.certificates import (
     certificate_monte_carlo,
@@ -96,6 +99,14 @@ def written(kind, metrics, slug=None, **fields):
 def typed(records):
     """The records as figures and claims take them."""
     return [parse_record(record, record["id"]) for record in records]
+
+
+def job_record(folder, kind, **fields):
+    """What a job of a kind without data writes under `folder`, as JSON."""
+    spec, path = Spec.of({**KEYS, "kind": kind, **fields}, kind), folder / kind / "record.json"
+    words = ["--record", str(path), "--checkpoints", str(folder / "checkpoints")]
+    main(["--spec", spec.argument, *words])
+    return read_json(path)
 
 
 def show(name, *records):

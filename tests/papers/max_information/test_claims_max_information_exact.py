@@ -3,19 +3,16 @@
 import dataclasses
 
 import pytest
-from maxinf_sample_records import kappa_record
+from maxinf_sample_records import BASE, job_record, kappa_record
 from maxinf_world import AXES, FALSE, power_law, verdicts, with_verdict, world
 
-from dpatlas.core.specs import Spec
 from dpatlas.evidence.claims import (
     NOT_REPRODUCED,
     NOT_RUN,
     REPRODUCED,
 )
-from dpatlas.jobs.job import Job
-from dpatlas.papers.max_information import claims_exact as claims_max_information_exact
+from dpatlas.papers.max_information import claims_exact
 from dpatlas.papers.max_information.formulas.published import TABLE_1
-from dpatlas.papers.max_information.jobs import theory as maxinf_theory
 
 
 def test_printed_kappas_and_bounds_are_held_against_print():
@@ -32,7 +29,7 @@ def test_two_bounds_of_eight_do_not_follow_with_equation_98():
     found = [
         (row.dataset, what)
         for row in TABLE_1
-        for what, gap in claims_max_information_exact._gaps(row, monte_carlo=True)
+        for what, gap in claims_exact._gaps(row, monte_carlo=True)
         if gap >= 0
     ]
     assert len(found) == 2
@@ -43,7 +40,7 @@ def test_another_print_of_table_1_would_turn_its_verdicts(monkeypatch, place):
     rows = list(TABLE_1)
     row = rows[place]
     rows[place] = dataclasses.replace(row, bound_posterior=row.bound_posterior + 0.03)
-    monkeypatch.setattr(claims_max_information_exact, "TABLE_1", rows)
+    monkeypatch.setattr(claims_exact, "TABLE_1", rows)
     assert with_verdict(verdicts(world()), NOT_REPRODUCED) == FALSE | {"maxinf-2a"}
     if row.kappa:
         rows[place] = dataclasses.replace(row, kappa=row.kappa + 1)
@@ -74,21 +71,13 @@ def test_slopes_are_those_between_the_ends():
     assert "log(E)" in rows["maxinf-5b"]["note"]
 
 
-def test_what_the_theory_s_experiments_record_reproduces_the_claims_on_formulas():
-    """Names and shapes are the experiments' own."""
-    common = {"key": "max_information", "seed": 0}
-    base = {"n": 50_000, "m": 5000, "zeta": 0.01, "sigma": 1.0, "E": 1, "delta": 0.05}
-    chosen = {
+def test_what_the_jobs_without_data_record_reproduces_the_claims_on_formulas(tmp_path):
+    fields = {
         "coefficients": {"alphas": [0.5, 1.0, 3.0], "betas": [1e-9, 1e-4, 0.1, 0.5]},
-        "kappa": {"base": base, "axes": {axis: list(values) for axis, values in AXES.items()}},
+        "kappa": {"base": BASE, "axes": {axis: list(values) for axis, values in AXES.items()}},
         "simulation": {"m": 20, "draws": 4000, "nus": [0.5], "ys": [0.05, 0.1], "laws": ["signs"]},
     }
-    groups = {}
-    for kind, fields in chosen.items():
-        spec = Spec.of({**common, "kind": kind, **fields}, kind)
-        job = Job(spec, None, "cpu", checkpoints=None, stopwatch=None)
-        metrics = getattr(maxinf_theory, kind)(job)["metrics"]
-        groups[kind] = [{"id": spec.id, "spec": spec.fields, "metrics": metrics}]
+    groups = {kind: [job_record(tmp_path, kind, **given)] for kind, given in fields.items()}
     rows = verdicts(groups)
     parts = ("5a", "5b", "5", "6", "7a", "7b", "7c", "7", "9b", "9c")
     assert with_verdict(rows, REPRODUCED) == {f"maxinf-{part}" for part in parts}

@@ -6,13 +6,13 @@ import maxinf_small as small
 import numpy as np
 import pytest
 import torch
-from dpatlas.papers.max_information.jobs.dispatch import main
 from maxinf_small import STEPS, N, metrics_of, run, save_data, spec_of
 from small_jobs import counted, killed_at
 
 from dpatlas.data import prepared
 from dpatlas.errors import InputError, run_command
 from dpatlas.jobs import job as job_module
+from dpatlas.jobs.run import main
 from dpatlas.models.mean_field import flat_values, initial_network
 from dpatlas.papers.max_information.formulas.certificates import (
     certificate_exponent,
@@ -25,6 +25,8 @@ from dpatlas.papers.max_information.formulas.universe import setting_weight
 from dpatlas.papers.max_information.jobs.certificates import selected
 from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining
 from dpatlas.papers.max_information.jobs.problem import normalised
+from dpatlas.papers.max_information.records.certificates import Row, Selected
+from dpatlas.papers.max_information.records.certified import Normalise
 from dpatlas.privacy.training import PrivateTraining
 
 DRAWS = 1500
@@ -196,8 +198,8 @@ def test_the_least_certificate_of_a_run_and_kind_is_selected(record, rows):
         ]
         assert rows[chosen["row"]]["certificate_posterior"] == min(rivals)
     assert len(record["metrics"]["selected"]) == 6
-    tied = [{"run": 0, "prior": "a", "certificate_posterior": value} for value in (0.4, 0.3, 0.3)]
-    assert selected(tied) == [{"run": 0, "prior": "a", "row": 1}]
+    tied = [Row.model_validate({**rows[0], "certificate_posterior": c}) for c in (0.4, 0.3, 0.3)]
+    assert selected(tied) == [Selected(run=0, prior="independent", row=1)]
 
 
 @pytest.mark.parametrize("steps", ["several", "one, after which nobody looks"])
@@ -352,21 +354,39 @@ def test_the_command_line_writes_the_same_record(record, data, tmp_path):
     ("changes", "message"),
     [
         ({"delta_mc": 0.03}, "delta_mc [+] beta"),
-        ({"K1": 0}, "K1"),
+        ({"K1": 0}, "K1: found 0; allowed: Input should be greater than or equal to 1"),
         ({"K2": 1}, "K2: found 1"),
-        ({"looks": {**small.LOOKS, "number": 0}}, "look: found 0"),
-        ({"form": "loose"}, "form"),
-        ({"tau_is": "width"}, "tau_is"),
-        ({"draws": 0}, "draws"),
-        ({"runs": 0}, "runs"),
+        ({"looks": {**small.LOOKS, "number": 0}}, "looks.number: found 0"),
+        ({"form": "loose"}, "form: found 'loose'"),
+        ({"tau_is": "width"}, "tau_is: found 'width'"),
+        ({"draws": 0}, "draws: found 0"),
+        ({"runs": 0}, "runs: found 0"),
+        ({"delta": 1.0}, "delta: found 1.0"),
+        ({"momentum": 0.9}, "momentum: found 0.9"),
+        ({"grid": {**small.FIELDS["grid"], "taus": [0.0]}}, "grid.taus.0: found 0.0"),
         ({"taus": [0.3]}, "taus: found 0.3"),
-        ({"taus": [0.2, 0.2]}, "taus: found 2 entries"),
-        ({"priors": []}, "priors: found 0 entries"),
-        ({"priors": [small.DP_SGD, small.DP_SGD]}, "priors: found 2 entries"),
+        ({"taus": [0.2, 0.2]}, "taus: found .0.2, 0.2.; allowed: different ones"),
+        ({"priors": []}, "priors: found .*at least 1 item"),
+        ({"priors": [small.DP_SGD, small.DP_SGD]}, "priors: .* allowed: different ones"),
         ({"priors": [{**small.DP_SGD, "zeta": 0.3}]}, "zeta 0.3"),
-        ({"priors": [{**small.DP_SGD, "sampler": "poisson"}]}, "'poisson'"),
-        ({"objective": "elbo"}, "training.objective"),
-        ({"model": "vgg"}, "one of mlp, bayes-cnn9"),
+        ({"priors": [{"kind": "public"}]}, "priors.0"),
+        ({"priors": [{**small.DP_SGD, "sampler": "poisson"}]}, "'poisson'.*'shuffled' or 'cyclic'"),
+        ({"priors": [{**small.DP_SGD, "zeta": 0.0}]}, "priors.0.dp-sgd.zeta: found 0.0"),
+        ({"priors": [{**small.DP_SGD, "m": 0}]}, "priors.0.dp-sgd.m: found 0"),
+        ({"priors": [{**small.DP_SGD, "momentum": 0.9}]}, "priors.0.dp-sgd.momentum: found 0.9"),
+        ({"priors": [{"kind": "dp-sgd", "zeta": 0.1}]}, "priors.0.dp-sgd.sigma"),
+        ({"priors": [{**small.INDEPENDENT, "zeta": 0.1}]}, "priors.0.independent.zeta: found 0.1"),
+        ({"objective": "elbo"}, "objective: found 'elbo'"),
+        ({"loss": "hinge"}, "loss: found 'hinge'"),
+        ({"objective": "fkl"}, "loss bounded for fkl"),
+        *(
+            ({"training": {**small.FIELDS["training"], name: bad}}, f"training.{name}: found {bad}")
+            for name, bad in (
+                *(("lr", 0.0), ("momentum", 1.0), ("batch", 0), ("epochs", -1)),
+                ("kl_penalty", -0.1),
+            )
+        ),
+        ({"model": "vgg"}, "model: found 'vgg'"),
         ({"training": {**small.FIELDS["training"], "batch": 25}}, "training.batch: found 25"),
         ({"kind": "table"}, "one of certificates, agreement"),
     ],
@@ -393,7 +413,7 @@ def test_channels_are_normalised_as_grey_levels_between_0_and_1(tmp_path):
     facts = {"preprocessing": scaling, "image_shape": [2, 3, 3]}
     data = prepared.Prepared(*[stored, np.zeros(5)] * 4, manifest=facts)
     given = {"means": [0.49, 0.45], "deviations": [0.2, 0.25]}
-    found = normalised(stored, data, given).reshape(5, 2, 9)
+    found = normalised(stored, data, Normalise(**given)).reshape(5, 2, 9)
     for channel, (mean, deviation) in enumerate(zip(*given.values(), strict=True)):
         expected = (levels[:, channel] / 255 - mean) / deviation
         np.testing.assert_allclose(found[:, channel], expected, atol=1e-5)
@@ -402,10 +422,9 @@ def test_channels_are_normalised_as_grey_levels_between_0_and_1(tmp_path):
     for bad in (
         {"means": [0.5], "deviations": [0.2]},
         {**given, "deviations": [0.2]},
-        {**given, "deviations": [0.2, 0.0]},
     ):
         with pytest.raises(InputError, match="normalise"):
-            normalised(stored, data, bad)
+            normalised(stored, data, Normalise(**bad))
 
 
 def test_the_convolutional_network_is_certified_too(tmp_path):

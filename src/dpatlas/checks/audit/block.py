@@ -4,7 +4,7 @@ from dpatlas.core.blocks import Block
 
 BLOCK = Block(
     key="audit",
-    title="Attacks on our own private mechanisms, and a network trained by them",
+    title="Audit: attacks on our own mechanisms, and a network trained by them",
     prefix="audit",
     package="dpatlas.checks.audit",
     position=100,

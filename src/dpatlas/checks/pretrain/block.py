@@ -4,7 +4,7 @@ from dpatlas.core.blocks import Block
 
 BLOCK = Block(
     key="pretrain",
-    title="Public backbones, trained once or imported, and what their features are worth",
+    title="Public backbones: what the features of the papers' networks are made of",
     prefix="pretrain",
     package="dpatlas.checks.pretrain",
     position=0,

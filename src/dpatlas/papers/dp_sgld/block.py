@@ -4,7 +4,8 @@ from dpatlas.core.blocks import Block
 
 BLOCK = Block(
     key="dp_sgld",
-    title="Langevin SGD against DP-SGD on frozen features (Ryffel et al. 2022)",
+    title="Differential Privacy Guarantees for Stochastic Gradient Langevin Dynamics "
+    "(Ryffel, Bach, Pointcheval, 2022)",
     prefix="sgld",
     package="dpatlas.papers.dp_sgld",
     position=20,

@@ -4,7 +4,8 @@ from dpatlas.core.blocks import Block
 
 BLOCK = Block(
     key="kl_privacy",
-    title="KL privacy loss of noisy gradient descent (Ye et al. 2023)",
+    title="Initialization Matters: Privacy-Utility Analysis of Overparameterized Neural "
+    "Networks (Ye, Zhu, Liu, Shokri, Cevher, 2023)",
     prefix="kl",
     package="dpatlas.papers.kl_privacy",
     position=10,

@@ -4,7 +4,7 @@ from dpatlas.core.blocks import Block
 
 BLOCK = Block(
     key="lp_fft",
-    title="Linear probing before full fine-tuning, in private (DP-LP-FFT)",
+    title="Differentially private fine-tuning distorts features: linear-probe first (DP-LP-FFT)",
     prefix="lpfft",
     package="dpatlas.papers.lp_fft",
     position=40,

@@ -7,19 +7,23 @@ are taken run by run.
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from dpatlas.core.statistics import Comparison, difference_estimate, mean_estimate
 from dpatlas.errors import InputError
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
-from dpatlas.papers.lp_fft import claims_exact as claims_lp_fft_exact
+from dpatlas.papers.lp_fft import claims_exact
+from dpatlas.papers.lp_fft.records import feature_quality, strategies
+from dpatlas.papers.lp_fft.records.feature_quality import Task
+from dpatlas.records import Record
 
-Record = Mapping[str, Any]
-Row = Mapping[str, Any]
+T = TypeVar("T")
+Trained = Record[strategies.Spec, strategies.Metrics]
+Followed = Record[feature_quality.Spec, feature_quality.Metrics]
 FFT, LP_FFT = "fft", "lp-fft"
 # Strategies of one phase, by the share of the steps that trains the head alone.
 SHARE_OF = {"lp": 1.0, FFT: 0.0, "lora": 0.0}
@@ -37,10 +41,10 @@ class Quality:
     def early(self, share: float) -> list[int]:
         """Places of the steps after the start, before the end and within `share` of all."""
         steps = self.steps
-        found = [place for place, step in enumerate(steps[:-1]) if 0 < step <= share * steps[-1]]
-        if not found:
+        early = [place for place, step in enumerate(steps[:-1]) if 0 < step <= share * steps[-1]]
+        if not early:
             raise NotRun(f"{self.name}: no step within the share {share:g} of all")
-        return found
+        return early
 
     def difference(self, first: int, second: int, above: float) -> Comparison:
         """Accuracy at one place of `steps` less that at another."""
@@ -85,8 +89,8 @@ def beats(
     comparisons = []
     for opponent in opponents:
         second = _row(record, opponent, share)
-        estimate = difference_estimate(first["accuracy"], second["accuracy"], paired=True)
-        label = f"accuracy of {_words(first)} less {_words(second)} in {record['id']}"
+        estimate = difference_estimate(first.accuracy, second.accuracy, paired=True)
+        label = f"accuracy of {_words(first)} less {_words(second)} in {record.id}"
         comparisons.append(Comparison(label, estimate, above=above))
     return Evidence([comparisons])
 
@@ -110,7 +114,7 @@ def is_concave(
     slopes = np.diff(_accuracies(rows), axis=0) / np.diff(shares)[:, None]
     comparisons = [
         Comparison(
-            f"change of the slope of accuracy at LP share {share:g} in {record['id']}",
+            f"change of the slope of accuracy at LP share {share:g} in {record.id}",
             mean_estimate(change),
             below=below,
         )
@@ -145,7 +149,7 @@ def grows_with_epsilon(
         slope = mean_estimate(np.polyfit(_doublings(rows), accuracies, 1)[0])
         comparisons.append(Comparison(f"slope per doubling of epsilon, {name}", slope, above=0))
         for (less, lower), (more, higher) in itertools.pairwise(zip(rows, accuracies, strict=True)):
-            ends = f"noise {more['noise_multiplier']:g} less noise {less['noise_multiplier']:g}"
+            ends = f"noise {more.noise_multiplier:g} less noise {less.noise_multiplier:g}"
             rise = difference_estimate(higher, lower, paired=True)
             comparisons.append(Comparison(f"{name}, {ends}", rise, above=-tolerance, veto=True))
     return Evidence([comparisons])
@@ -158,7 +162,7 @@ def dips(
     noise: float,
     head_scale: float,
     lr: float,
-    task: str,
+    task: Task,
     early: float,
     above: float,
 ) -> Evidence:
@@ -176,7 +180,7 @@ def recovers(
     noise: float,
     head_scale: float,
     lr: float,
-    task: str,
+    task: Task,
     early: float,
     above: float,
 ) -> Evidence:
@@ -191,7 +195,7 @@ def reduces_dip(
     noise: float,
     head_scale: float,
     lr: float,
-    task: str,
+    task: Task,
     above: float,
 ) -> Evidence:
     """The dip of FFT is deeper than that of LP-FFT by more than `above`.
@@ -201,7 +205,7 @@ def reduces_dip(
     """
     record = _features_at(records, group, noise, head_scale, lr)
     fft, lp_fft = (_quality(record, head_scale, lr, task, name) for name in (FFT, LP_FFT))
-    followed = fft.steps[-1] - record["spec"]["lp_steps"]
+    followed = fft.steps[-1] - record.spec.lp_steps
     depths = fft.dip(until=followed), lp_fft.dip(until=lp_fft.steps[-1])
     label = f"dip of {fft.name} less that of {LP_FFT}"
     estimate = difference_estimate(*depths, paired=True)
@@ -211,86 +215,87 @@ def reduces_dip(
 TRAINING = (beats, is_concave, grows_with_epsilon, dips, recovers, reduces_dip)
 TESTS: dict[str, Callable[..., Evidence]] = {
     **{test.__name__: test for test in TRAINING},
-    **claims_lp_fft_exact.TESTS,
+    **claims_exact.TESTS,
 }
 
 
-def _strategies_at(records: PaperRecords, group: str, scenario: str, noise: float) -> Record:
-    found = [each for each in records.group(group) if each["spec"]["scenario"] == scenario]
-    if not found:
+def _strategies_at(records: PaperRecords, group: str, scenario: str, noise: float) -> Trained:
+    of_scenario = [each for each in records.group(group) if each.spec.scenario == scenario]
+    if not of_scenario:
         raise NotRun(f"group {group} has no scenario {scenario}")
-    at_level = [each for each in found if each["spec"]["level"].get("noise_multiplier") == noise]
+    at_level = [each for each in of_scenario if each.spec.level.noise_multiplier == noise]
     return _only(at_level, f"scenario {scenario} of group {group}", f"noise {noise:g}")
 
 
 def _features_at(
     records: PaperRecords, group: str, noise: float, head_scale: float, lr: float
-) -> Record:
+) -> Followed:
     """The record of this noise that has the head scale at this rate."""
-    found = [each for each in records.group(group) if each["spec"]["noise_multiplier"] == noise]
-    if not found:
+    at_noise = [each for each in records.group(group) if each.spec.noise_multiplier == noise]
+    if not at_noise:
         raise NotRun(f"group {group} has no noise {noise:g}")
     where, what = f"noise {noise:g} of group {group}", f"head scale {head_scale:g}, rate {lr:g}"
-    asked = (head_scale, lr)
     having = [
         each
-        for each in found
-        if any((row["head_scale"], row["lr"]) == asked for row in each["metrics"]["rows"])
+        for each in at_noise
+        if any((row.head_scale, row.lr) == (head_scale, lr) for row in each.metrics.rows)
     ]
     return _only(having, where, what)
 
 
-def _row(record: Record, strategy: str, share: float | None) -> Row:
+def _row(record: Trained, strategy: str, share: float | None) -> strategies.Row:
     """The row of a strategy; `share` counts if it has two phases."""
     share = SHARE_OF.get(strategy, share)
     if share is None:
         raise InputError(f"share of {strategy}", "none", "one, as it has two phases")
-    rows = record["metrics"]["rows"]
-    found = [row for row in rows if (row["strategy"], row["share"]) == (strategy, share)]
-    return _only(found, record["id"], f"{strategy} at share {share:g}")
+    rows = [row for row in record.metrics.rows if (row.strategy, row.share) == (strategy, share)]
+    return _only(rows, record.id, f"{strategy} at share {share:g}")
 
 
-def _quality(record: Record, head_scale: float, lr: float, task: str, strategy: str) -> Quality:
-    keys = {"head_scale": head_scale, "lr": lr, "strategy": strategy}
-    rows = record["metrics"]["rows"]
-    found = [row for row in rows if all(row[name] == value for name, value in keys.items())]
+def _quality(record: Followed, head_scale: float, lr: float, task: Task, strategy: str) -> Quality:
+    condition = (head_scale, lr, strategy)
+    rows = [
+        row for row in record.metrics.rows if (row.head_scale, row.lr, row.strategy) == condition
+    ]
     setting = f"head scale {head_scale:g}, rate {lr:g}"
-    row = _only(found, record["id"], f"{strategy} at {setting}")
-    name = f"{strategy} on the {task} task, {setting}, in {record['id']}"
-    return Quality(name, row["steps"], np.array(row[task], float))
+    row = _only(rows, record.id, f"{strategy} at {setting}")
+    name = f"{strategy} on the {task} task, {setting}, in {record.id}"
+    return Quality(name, row.steps, np.array(row.quality(task), float))
 
 
 def _fft(
-    records: PaperRecords, group: str, noise: float, head_scale: float, lr: float, task: str
+    records: PaperRecords, group: str, noise: float, head_scale: float, lr: float, task: Task
 ) -> Quality:
     """FFT's features at this noise, head scale and rate."""
     return _quality(_features_at(records, group, noise, head_scale, lr), head_scale, lr, task, FFT)
 
 
-def _only(found: Sequence[Mapping], where: str, what: str) -> Mapping[str, Any]:
-    """The one that was found; NotRun if there is none, InputError if there are several."""
-    if not found:
+def _only(matching: Sequence[T], where: str, what: str) -> T:
+    """The one that matches; NotRun if there is none, InputError if there are several."""
+    if not matching:
         raise NotRun(f"{where} has no {what}")
-    if len(found) > 1:
-        raise InputError(f"{what} in {where}", f"{len(found)} of them", "one")
-    return found[0]
+    if len(matching) > 1:
+        raise InputError(f"{what} in {where}", f"{len(matching)} of them", "one")
+    return matching[0]
 
 
-def _words(row: Row) -> str:
-    own = row["strategy"] in SHARE_OF
-    return row["strategy"] if own else f"{row['strategy']} (share {row['share']:g})"
+def _words(row: strategies.Row) -> str:
+    one_phase = row.strategy in SHARE_OF
+    return row.strategy if one_phase else f"{row.strategy} (share {row.share:g})"
 
 
-def _accuracies(rows: Sequence[Row]) -> np.ndarray:
+def _accuracies(rows: Sequence[strategies.Row]) -> np.ndarray:
     """Accuracies (rows, runs) over the runs that all rows have: run i has one head in all."""
-    shared = min(len(row["accuracy"]) for row in rows)
-    return np.array([row["accuracy"][:shared] for row in rows], float)
+    shared = min(len(row.accuracy) for row in rows)
+    return np.array([row.accuracy[:shared] for row in rows], float)
 
 
-def _doublings(rows: Sequence[Row]) -> np.ndarray:
+def _doublings(rows: Sequence[strategies.Row]) -> np.ndarray:
     """log2 of the guaranteed epsilons (rows,)."""
+    epsilons = []
     for row in rows:
-        if row["epsilon"] is None:
-            found = f"{row['noise_multiplier']:g}, which guarantees no epsilon"
-            raise InputError("noises", found, "numbers > 0")
-    return np.log2([row["epsilon"] for row in rows])
+        if row.epsilon is None:
+            noise = f"{row.noise_multiplier:g}, which guarantees no epsilon"
+            raise InputError("noises", noise, "numbers > 0")
+        epsilons.append(row.epsilon)
+    return np.log2(epsilons)

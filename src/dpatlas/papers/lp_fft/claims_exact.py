@@ -4,15 +4,15 @@ A simulated mean has a standard error that counts as known; what has none counts
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Literal
 
 from dpatlas.core.statistics import Comparison, Estimate, normal_estimate
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
+from dpatlas.papers.lp_fft.records import distortion, dynamics
+from dpatlas.records import Record
 
-Record = Mapping[str, Any]
-
-SIDES = ("lower", "upper")
+Dynamics = Record[dynamics.Spec, dynamics.Metrics]
 
 
 def zeroth_order_stays_in_bracket(
@@ -27,10 +27,10 @@ def zeroth_order_stays_in_bracket(
         for row in _brackets(record, phase, heads):
             excess, side = max(
                 (sign * (loss - bound) / loss, side)
-                for side, sign in zip(SIDES, (-1, 1), strict=True)
-                for loss, bound in zip(row["zeroth"], row[side], strict=True)
+                for side, sign, bounds in _sides(row)
+                for loss, bound in zip(row.zeroth, bounds, strict=True)
             )
-            label = f"relative excess over the {side} bound, {_case(row)}, in {record['id']}"
+            label = f"relative excess over the {side} bound, {_case(row)}, in {record.id}"
             comparisons.append(_exact(label, excess, below=tolerance))
     return Evidence([comparisons])
 
@@ -44,14 +44,13 @@ def diffusion_stays_in_bracket(
     """
     comparisons = []
     for record in records.group(group):
-        paths = record["spec"]["relu"]["phases"][phase]["paths"]
+        paths = getattr(record.spec.relu.phases, phase).paths
         for row in _brackets(record, phase, heads):
-            for k, time in enumerate(record["metrics"]["times"]):
-                for side, sign in zip(SIDES, (-1, 1), strict=True):
-                    bound = row[side][k]
+            for k, time in enumerate(record.metrics.times):
+                for side, sign, bounds in _sides(row):
                     estimate = normal_estimate(
-                        sign * (row["diffusion"][k] / bound - 1),
-                        row["standard_error"][k] / bound,
+                        sign * (row.diffusion[k] / bounds[k] - 1),
+                        row.standard_error[k] / bounds[k],
                         paths,
                     )
                     label = f"excess over the {side} bound at t = {time:g}, {_case(row)}"
@@ -60,7 +59,11 @@ def diffusion_stays_in_bracket(
 
 
 def head_norm_follows(
-    records: PaperRecords, *, group: str, convention: str, tolerance: float
+    records: PaperRecords,
+    *,
+    group: str,
+    convention: Literal["paper", "exact"],
+    tolerance: float,
 ) -> Evidence:
     """Simulated over computed E ||v_t||^2, less 1, is below `tolerance` in size at every time.
 
@@ -68,10 +71,11 @@ def head_norm_follows(
     """
     comparisons = []
     for record in records.group(group):
-        found, paths = record["metrics"]["probing"], record["spec"]["probing"]["paths"]
-        columns = ("times", "norm", "norm_standard_error", f"norm_{convention}")
-        for time, mean, error, value in zip(*(found[name] for name in columns), strict=True):
-            label = f"simulated over computed squared norm less 1, t = {time:g}, {record['id']}"
+        probed, paths = record.metrics.probing, record.spec.probing.paths
+        computed = probed.norm_paper if convention == "paper" else probed.norm_exact
+        columns = (probed.times, probed.norm, probed.norm_standard_error, computed)
+        for time, mean, error, value in zip(*columns, strict=True):
+            label = f"simulated over computed squared norm less 1, t = {time:g}, {record.id}"
             estimate = normal_estimate(mean / value - 1, error / value, paths)
             comparisons.append(Comparison(label, estimate, above=-tolerance, below=tolerance))
     return Evidence([comparisons])
@@ -86,14 +90,10 @@ def distorts_on_clusters(
     """
     comparisons = []
     for record in records.group(group):
-        rows = [
-            row for row in record["metrics"]["clusters"] if row["head_variance"] <= largest_variance
-        ]
+        rows = [row for row in record.metrics.clusters if row.head_variance <= largest_variance]
         if not rows:
-            raise NotRun(f"{record['id']} has no head variance up to {largest_variance:g}")
-        comparisons += [
-            _share(row, f"clusters, h = {row['h']}", tolerance=tolerance) for row in rows
-        ]
+            raise NotRun(f"{record.id} has no head variance up to {largest_variance:g}")
+        comparisons += [_share(row, f"clusters, h = {row.h}", tolerance=tolerance) for row in rows]
     return Evidence([comparisons])
 
 
@@ -103,11 +103,9 @@ def distorts_two_records(
     """The same for one feature and a class of two records, at one variance of the head."""
     comparisons = []
     for record in records.group(group):
-        rows = [
-            row for row in record["metrics"]["two_records"] if row["head_variance"] == head_variance
-        ]
+        rows = [row for row in record.metrics.two_records if row.head_variance == head_variance]
         if not rows:
-            raise NotRun(f"{record['id']} has no head variance {head_variance:g}")
+            raise NotRun(f"{record.id} has no head variance {head_variance:g}")
         comparisons += [_share(row, "two records, h = 1", tolerance=tolerance) for row in rows]
     return Evidence([comparisons])
 
@@ -124,30 +122,35 @@ TESTS: dict[str, Callable[..., Evidence]] = {
 }
 
 
-def _exact(label: str, value: float, **limits: float) -> Comparison:
-    return Comparison(label, Estimate(value, 0.0, math.inf, 1), **limits)
+def _exact(label: str, value: float, *, below: float) -> Comparison:
+    return Comparison(label, Estimate(value, 0.0, math.inf, 1), below=below)
 
 
-def _brackets(record: Record, phase: str, heads: str) -> Iterator[Record]:
+def _brackets(record: Dynamics, phase: str, heads: str) -> list[dynamics.BracketRow]:
     """The rows of a phase and kind of head; NotRun if there is none."""
-    rows = [
-        row for row in record["metrics"]["relu"] if (row["phase"], row["heads"]) == (phase, heads)
-    ]
+    rows = [row for row in record.metrics.relu if (row.phase, row.heads) == (phase, heads)]
     if not rows:
-        raise NotRun(f"{record['id']} has no {heads} heads of phase {phase}")
-    return iter(rows)
+        raise NotRun(f"{record.id} has no {heads} heads of phase {phase}")
+    return rows
 
 
-def _case(row: Record) -> str:
-    return f"draw {row['draw']}, sigma {row['sigma']:g}, class {row['class']}"
+def _sides(row: dynamics.BracketRow) -> tuple[tuple[str, int, list[float]], ...]:
+    """Name of either side, sign of what lies beyond it, and its bounds at all times."""
+    return ("lower", -1, row.lower), ("upper", 1, row.upper)
 
 
-def _share(row: Record, where: str, *, tolerance: float) -> Comparison:
+def _case(row: dynamics.BracketRow) -> str:
+    return f"draw {row.draw}, sigma {row.sigma:g}, class {row.label}"
+
+
+def _share(
+    row: distortion.ClusterRow | distortion.TwoRecordRow, where: str, *, tolerance: float
+) -> Comparison:
     """A share less the claimed one; its standard error is that of the claimed probability.
 
     An observed share of 0 or 1 would have none.
     """
-    error = math.sqrt(row["claimed"] * (1 - row["claimed"]) / row["trials"])
-    estimate = normal_estimate(row["share"] - row["claimed"], error, row["trials"])
-    label = f"share less 1 - 2^-h, {where}, head variance {row['head_variance']:g}"
+    error = math.sqrt(row.claimed * (1 - row.claimed) / row.trials)
+    estimate = normal_estimate(row.share - row.claimed, error, row.trials)
+    label = f"share less 1 - 2^-h, {where}, head variance {row.head_variance:g}"
     return Comparison(label, estimate, above=-tolerance, below=tolerance)

@@ -11,7 +11,8 @@ from dpatlas.cost.training import (
     VISITS_PER_UPDATE,
     private_passes,
 )
-from dpatlas.papers.lp_fft.strategies import HEAD, STRATEGIES, takes_features
+from dpatlas.papers.lp_fft.records.private import HEAD
+from dpatlas.papers.lp_fft.strategies import STRATEGIES, takes_features
 
 # scikit-learn takes as long to load as torch, UMAP and its compiler three times as long.
 SKLEARN_STARTS, UMAP_STARTS = 1, 6
@@ -31,9 +32,9 @@ def strategies(fields: Mapping[str, Any], size: Size) -> Work:
             shares = [share for share in named if 0 < share < 1]
         trainings = len(fields["lrs"][parts[-1]]) * fields["tuning_runs"] + fields["runs"]
         for share in shares:
-            counts = (share, 1 - share) if len(parts) == 2 else (1.0,)
-            for part, count in zip(parts, counts, strict=True):
-                spent = trainings * count * fields["steps"]
+            of_phases = (share, 1 - share) if len(parts) == 2 else (1.0,)
+            for part, of_phase in zip(parts, of_phases, strict=True):
+                spent = trainings * of_phase * fields["steps"]
                 head_steps += spent * (part == HEAD)
                 steps += spent * (part != HEAD)
             accountings += 1

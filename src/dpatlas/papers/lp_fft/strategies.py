@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.records.private import FULL, HEAD, LORA, Part
 
-HEAD, FULL, LORA = "head", "full", "lora"
-# What is trained, phase by phase: LP trains the head, FFT everything, LoRA its branches and the
-# head. The controls lp-lp and fft-fft have a second rate too, and nothing else.
-STRATEGIES: dict[str, tuple[str, ...]] = {
+# What is trained, phase by phase. The controls lp-lp and fft-fft have a second rate too, and
+# nothing else.
+STRATEGIES: dict[str, tuple[Part, ...]] = {
     "lp": (HEAD,),
     "fft": (FULL,),
     "lora": (LORA,),
@@ -18,7 +18,7 @@ STRATEGIES: dict[str, tuple[str, ...]] = {
     "fft-fft": (FULL, FULL),
 }
 # Which strategy trains a part from beginning to end: a first phase takes its rate.
-ALONE = {HEAD: "lp", FULL: "fft", LORA: "lora"}
+ALONE: dict[Part, str] = {HEAD: "lp", FULL: "fft", LORA: "lora"}
 
 
 def takes_features(fields: Mapping[str, Any]) -> bool:
@@ -30,9 +30,9 @@ def takes_features(fields: Mapping[str, Any]) -> bool:
     )
 
 
-def check_rank(place: str, strategies: Sequence[str], rank: int | None) -> None:
-    """InputError, naming `place`, for LoRA without a rank, and for FFT beside LoRA's branches."""
+def check_rank(where: str, strategies: Sequence[str], rank: int | None) -> None:
+    """InputError, naming `where`, for LoRA without a rank, and for FFT beside LoRA's branches."""
     refused, needed = (LORA, "a lora_rank") if rank is None else (FULL, "no lora_rank")
     for name in strategies:
         if refused in STRATEGIES[name]:
-            raise InputError(place, name, f"{needed} with it")
+            raise InputError(where, name, f"{needed} with it")

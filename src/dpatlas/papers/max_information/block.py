@@ -4,7 +4,8 @@ from dpatlas.core.blocks import Block
 
 BLOCK = Block(
     key="max_information",
-    title="Certificates with priors learned by DP-SGD (Lampert and Zakerinia 2026)",
+    title="From Privacy to Generalization: Linear Max-Information Bounds for DP-SGD "
+    "(Lampert, Zakerinia, 2026)",
     prefix="maxinf",
     package="dpatlas.papers.max_information",
     position=50,

@@ -5,12 +5,13 @@ who sees every noisy sum guesses the coins bounds epsilon from below.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpatlas.checks.audit.records.bounds import Bound
+from dpatlas.checks.audit.records.training import Audit, Spec
 from dpatlas.core.guard import integer, real
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.data.prepared import Prepared
@@ -49,17 +50,17 @@ class Canaries:
     empty_slots: frozenset[int]
 
     @classmethod
-    def of(cls, data: Prepared, fields: dict[str, Any]) -> "Canaries":
+    def of(cls, data: Prepared, fields: Spec) -> "Canaries":
         """The first validation records; label and coin of each are keyed by the base seed."""
-        count = fields["canaries"]
+        count = fields.canaries
         integer(ge=2, le=len(data.x_validation)).check("canaries", count)
-        real(gt=0, le=1 / (2 * count)).check("delta of a run with canaries", fields["delta"])
-        if fields["runs"] != 1 or fields["clipping"] != "flat":
-            found = f"{fields['runs']} runs with {fields['clipping']} clipping"
+        real(gt=0, le=1 / (2 * count)).check("delta of a run with canaries", fields.delta)
+        if fields.runs != 1 or fields.clipping != "flat":
+            found = f"{fields.runs} runs with {fields.clipping} clipping"
             raise InputError("canaries", found, "1 run with flat clipping")
-        if fields["noise_multiplier"] == 0:
+        if fields.noise_multiplier == 0:
             raise InputError("noise_multiplier", 0, "a number > 0 in a run with canaries")
-        draws = generator(seed("audit", use="canary", base=fields["seed"]))
+        draws = generator(seed("audit", use="canary", base=fields.seed))
         classes = len(data.classes)
         shift = draws.integers(1, classes, count)
         labels = (data.y_validation[:count] + shift) % classes
@@ -138,24 +139,23 @@ class CanaryAttack:
 
 
 def verdict(
-    scores: np.ndarray, canaries: Canaries, fields: dict[str, Any], guaranteed: float | None
-) -> dict[str, Any]:
-    """What the canaries' scores prove, beside the epsilon that is guaranteed.
-
-    `excess`: the bound at confidence `verdict_level` less the guaranteed epsilon.
-    """
-    included, delta = canaries.included, fields["delta"]
-    lower = one_run_lower_bound(scores, included, delta, fields["level"])
-    sure = one_run_lower_bound(scores, included, delta, fields["verdict_level"])
+    scores: np.ndarray, canaries: Canaries, fields: Spec, guaranteed: float | None
+) -> Audit:
+    """What the canaries' scores prove, beside the epsilon that is guaranteed."""
+    included, delta = canaries.included, fields.delta
+    lower, sure = (
+        Bound(**asdict(one_run_lower_bound(scores, included, delta, level)))
+        for level in (fields.level, fields.verdict_level)
+    )
     excess = None if guaranteed is None else sure.epsilon - guaranteed
-    return {
-        "canaries": len(scores),
-        "auc": auc(scores, included),
-        "lower": asdict(lower),
-        "verdict_bound": asdict(sure),
-        "excess": excess,
-        "contradicted": excess is not None and excess > 0,
-    }
+    return Audit(
+        canaries=len(scores),
+        auc=auc(scores, included),
+        lower=lower,
+        verdict_bound=sure,
+        excess=excess,
+        contradicted=excess is not None and excess > 0,
+    )
 
 
 def auc(scores: np.ndarray, included: np.ndarray) -> float | None:

@@ -1,6 +1,6 @@
 """Settings of a classifier chosen privately: the best of a random number of trials is released.
 
-A trial draws settings log-uniformly from the spec's ranges, trains as `classifier` does, and counts
+A trial draws settings log-uniformly from the spec's ranges, trains as `training` does, and counts
 right answers on the validation records. `privacy.selection` says what releasing the best
 guarantees, and on what that rests: the number of trials, and all that the others gave, go into
 checkpoints and into no record, and nothing in the record or on stderr tells them. Initial weights
@@ -15,16 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpatlas.checks.audit.jobs.training import accuracy, check_data, training_phase
-from dpatlas.core.guard import real
+from dpatlas.checks.audit.jobs.classifier import accuracy, check_data, training_phase
+from dpatlas.checks.audit.records.selection import Metrics, Spec
 from dpatlas.core.progress import say
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.resume import Stages
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import Guarantee
 from dpatlas.privacy.ledger import PUBLIC, Ran, ledger, private_selection
+from dpatlas.privacy.samplers import sampler
 from dpatlas.privacy.selection import (
     Score,
     calibrate_selected,
@@ -33,8 +34,6 @@ from dpatlas.privacy.selection import (
 )
 from dpatlas.privacy.training import PrivateTraining
 
-# What a trial may draw: the guarantee is the same whatever they are.
-SELECTABLE = ("lr", "max_grad_norm")
 RELEASED = "settings, model and score of the best trial, or that no trial was drawn,"
 SECRET = (
     "the number of trials and all that the others gave; checkpoints, cost.json and the time that "
@@ -42,54 +41,37 @@ SECRET = (
 )
 
 
-def select(job: Job) -> dict[str, Any]:
-    """Metrics and ledger of a spec of kind `selection`."""
-    fields = job.spec.fields
-    check_data(job.data)
-    if len(job.data.x_validation) == 0:
+def select(job: Job) -> Outcome:
+    """Train until the law's trials are done, and release the best one."""
+    data = job.prepared
+    check_data(data)
+    if len(data.x_validation) == 0:
         raise InputError("n_validation", 0, "at least 1: trials are scored on validation records")
-    check_ranges(fields["ranges"])
-    if fields["noise_multiplier"] is not None:
-        real(gt=0).check("noise_multiplier", fields["noise_multiplier"])
     selection = Selection(job)
     # Refused before anything is trained.
     selection_ledger(selection)
     metrics = selection.run()
-    return {"metrics": metrics, "ledger": selection_ledger(selection)}
-
-
-def check_ranges(ranges: dict[str, Any]) -> None:
-    """InputError unless each of `ranges` {name: [low, high]} is one to draw a setting from."""
-    if not ranges or set(ranges) - set(SELECTABLE):
-        raise InputError("ranges", ", ".join(ranges) or "none", f"any of {', '.join(SELECTABLE)}")
-    for name, bounds in ranges.items():
-        if len(bounds) != 2:
-            found = f"{len(bounds)} values"
-            allowed = "LOW,HIGH: each trial draws its own between them, never from a list or grid"
-            raise InputError(f"range of {name}", found, allowed)
-        low, high = bounds
-        real(gt=0).check(f"low end of the range of {name}", low)
-        real(gt=low).check(f"high end of the range of {name}", high)
+    return Outcome(metrics, selection_ledger(selection))
 
 
 class Selection:
     """The trials of one spec, and the best so far."""
 
     def __init__(self, job: Job):
-        fields, data = job.spec.fields, job.data
-        self.job = job
-        self.ranges = dict(sorted(fields["ranges"].items()))
-        self.law = trials_law(fields["law"], fields["expected_trials"])
-        noise = fields["score_noise"]
+        fields: Spec = job.fields
+        data = job.prepared
+        self.job, self.fields, self.data = job, fields, data
+        self.ranges = dict(sorted(fields.ranges.items()))
+        self.law = trials_law(fields.law, fields.expected_trials)
+        noise = fields.score_noise
         self.score = None if noise is None else Score(len(data.x_validation), noise)
         lowest = {name: low for name, (low, _) in self.ranges.items()}
         self.phase = training_phase(
-            {**fields, **lowest},
-            len(data.x_train),
-            None,
+            fields.model_copy(update=lowest),
+            sampler(fields.sampler, len(data.x_train), fields.batch),
             partial(calibrate_selected, law=self.law, score=self.score),
         )
-        self.noise = Noise(job.spec.digest, fields["noise_source"])
+        self.noise = Noise(job.spec.digest, fields.noise_source)
         self.records = {
             part: self._on_device(getattr(data, f"x_{part}"), getattr(data, f"y_{part}"))
             for part in ("train", "validation", "test")
@@ -101,7 +83,7 @@ class Selection:
         self.ran: Ran | None = None
         self.weights: dict[str, np.ndarray] = {}
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Metrics:
         """All trials; the metrics of the best one."""
         for trial in range(self.law.draw(self.noise)):
             found = self.stages.result(f"trial-{trial}", partial(self._better, trial))
@@ -157,33 +139,33 @@ class Selection:
 
     def _network(self, trial: int = 0) -> nn.Module:
         """With initial weights that are as secret as the noise: known ones would name the trial."""
-        spec, data = self.job.spec, self.job.data
         return build(
-            spec.fields["model"],
-            data.image_shape,
-            len(data.classes),
-            key=spec.key,
+            self.fields.model,
+            self.data.image_shape,
+            len(self.data.classes),
+            key=self.fields.key,
             run=0,
             base_seed=self.noise.key(trial, 0, "init"),
         ).to(self.job.device)
 
-    def _metrics(self) -> dict[str, Any]:
-        """Of the released trial; `settings`, `score` and `accuracy` are None if there was none."""
-        found: dict[str, Any] = {"settings": None, "score": None, "accuracy": None}
+    def _metrics(self) -> Metrics:
+        """Of the released trial."""
+        released: dict[str, Any] = {"settings": None, "score": None, "accuracy": None}
         if self.best is not None:
             model = self._network()
             with torch.no_grad():
                 for name, value in model.named_parameters():
                     value.copy_(torch.from_numpy(self.weights[name]))
-            found = {**self.best, **accuracy(model, *self.records["test"])}
-        return {
-            **found,
-            "score_deviation": self.score and self.score.noise / self.score.records,
+            right, loss = accuracy(model, *self.records["test"])
+            released = {**self.best, "accuracy": right, "loss": loss}
+        return Metrics(
+            **released,
+            score_deviation=self.score and self.score.noise / self.score.records,
             **{f"n_{part}": len(x) for part, (x, _) in self.records.items()},
-            "noise_multiplier": self.phase.noise_multiplier,
-            "expected_batch": self.phase.sampler.expected_batch,
-            "expected_trials": self.law.mean,
-        }
+            noise_multiplier=self.phase.noise_multiplier,
+            expected_batch=self.phase.sampler.expected_batch,
+            expected_trials=self.law.mean,
+        )
 
     def _on_device(self, *arrays: np.ndarray) -> list[Tensor]:
         return [torch.from_numpy(each).to(self.job.device) for each in arrays]
@@ -201,10 +183,10 @@ def selection_ledger(selection: Selection) -> dict[str, Any]:
 
     Of the best trial as it ran; of a trial as planned where there is none.
     """
-    fields, phase = selection.job.spec.fields, selection.phase
-    accounts = {name: fields[name] for name in ("delta", "relation")}
+    fields, phase = selection.fields, selection.phase
+    accounts = {"delta": fields.delta, "relation": fields.relation}
     ran = selection.ran or Ran(
-        "DP-SGD", (phase.accounted,), (phase.max_grad_norm,), fields["noise_source"]
+        "DP-SGD", (phase.accounted,), (phase.max_grad_norm,), fields.noise_source
     )
     guarantee = selected_guarantee(ran.phases, selection.law, score=selection.score, **accounts)
     selected = guarantee.selected
@@ -259,6 +241,4 @@ def in_words(guarantee: Guarantee) -> str:
     return f"epsilon {guarantee.epsilon:.6g} at delta {guarantee.delta:g} ({guarantee.relation})"
 
 
-KIND = Kind(
-    legacy(select), spec=LegacyFields, packages=("torch", "numpy", "scipy", "dp-accounting")
-)
+KIND = Kind(select, spec=Spec, packages=("torch", "numpy", "scipy", "dp-accounting"))

@@ -1,8 +1,8 @@
 """A private selection among trainings of a classifier: spec and metrics."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import Field, model_validator
 
 from dpatlas.checks.audit.records.classifier import Classifier
 from dpatlas.core import records
@@ -11,18 +11,6 @@ from dpatlas.errors import InputError
 
 # What a trial may draw: the guarantee is the same whatever they are.
 SELECTABLE = ("lr", "max_grad_norm")
-
-
-def _check_ranges(ranges: dict[str, list[float]]) -> dict[str, list[float]]:
-    if not ranges or set(ranges) - set(SELECTABLE):
-        raise InputError("ranges", ", ".join(ranges) or "none", f"any of {', '.join(SELECTABLE)}")
-    for name, ends in ranges.items():
-        if len(ends) != 2:
-            allowed = "LOW,HIGH: each trial draws its own between them, never from a list or grid"
-            raise InputError(f"range of {name}", f"{len(ends)} values", allowed)
-        real(gt=0).check(f"low end of the range of {name}", ends[0])
-        real(gt=ends[0]).check(f"high end of the range of {name}", ends[1])
-    return ranges
 
 
 class Spec(Classifier):
@@ -35,8 +23,24 @@ class Spec(Classifier):
     noise_multiplier: Annotated[float, Field(gt=0)] | None
     law: str
     expected_trials: float
-    ranges: Annotated[dict[str, list[float]], AfterValidator(_check_ranges)]
+    ranges: dict[str, list[float]]
     score_noise: float | None
+
+    # Before the fields: one that a range replaces is not there.
+    @model_validator(mode="before")
+    @classmethod
+    def _check_ranges(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        ranges = fields["ranges"]
+        if not ranges or set(ranges) - set(SELECTABLE):
+            found, allowed = ", ".join(ranges) or "none", f"any of {', '.join(SELECTABLE)}"
+            raise InputError("ranges", found, allowed)
+        for name, ends in ranges.items():
+            if len(ends) != 2:
+                allowed = "LOW,HIGH: each trial draws its own between them, never a list or grid"
+                raise InputError(f"range of {name}", f"{len(ends)} values", allowed)
+            real(gt=0).check(f"low end of the range of {name}", ends[0])
+            real(gt=ends[0]).check(f"high end of the range of {name}", ends[1])
+        return fields
 
 
 class Metrics(records.Metrics):

@@ -1,20 +1,21 @@
 """pretrain: supervised training of one backbone on public images, and a few of these to look at."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from dpatlas.core.guard import integer, one_of, real
+from dpatlas.checks.pretrain.jobs.examples import examples
+from dpatlas.checks.pretrain.records.backbone import Metrics, Spec
+from dpatlas.core.guard import one_of
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.data.prepared import Prepared
 from dpatlas.data.registry import find
 from dpatlas.errors import InputError, RunError
-from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.resume import Stages, State
 from dpatlas.models.backbone import save
 from dpatlas.models.build import NAMES, build
@@ -24,18 +25,7 @@ from dpatlas.privacy.samplers import Shuffled
 # The one-cycle schedule: share of the steps that warm up, and first and last rate below the peak.
 WARM_UP = 0.3
 FIRST, LAST = 1 / 25, 1 / 25e4
-EXAMPLES = 10
-# Grey levels 0..16 of generated images and of the digits, as one character each.
-LEVELS = "0123456789abcdefg"
 
-DOMAINS = {
-    "model": one_of(*NAMES),
-    "epochs": integer(ge=1),
-    "batch": integer(ge=1),
-    "lr": real(gt=0),
-    "weight_decay": real(ge=0),
-    "label_smoothing": real(ge=0, lt=1),
-}
 LEDGER = {
     "mechanism": "AdamW without clipping or noise, on public images",
     "neighbour_relation": "any: the output is independent of every private data set",
@@ -51,40 +41,51 @@ LEDGER = {
 }
 
 
-def backbone(job: Job) -> dict[str, Any]:
-    """Train the spec's network, write it to `folder`; metrics as in `_summary`.
+def backbone(job: Job) -> Outcome:
+    """Train the spec's network and write it to the job's folder.
 
-    Raises InputError for bad settings, for data without test records and for data that are neither
-    generated nor declared public (`declared_public` of the spec: why they are); RunError if the
-    training diverges.
+    Raises InputError for an unknown network, for data without test records and for data that are
+    neither generated nor declared public; RunError if the training diverges.
     """
-    folder, fields = job.backbone_to_write(), job.spec.fields
-    for name, domain in DOMAINS.items():
-        domain.check(name, fields[name])
-    origin = _public_origin(job.data, fields.get("declared_public"))
-    if not len(job.data.x_test):
+    folder, data = job.backbone_to_write(), job.prepared
+    fields: Spec = job.fields
+    one_of(*NAMES).check("model", fields.model)
+    origin = _public_origin(data, fields.declared_public)
+    if not len(data.x_test):
         raise InputError("n_test", 0, "at least 1: accuracy is measured on held-out images")
     training = Pretraining(job)
     training.run()
-    accuracy = _accuracy(training.network, job.data, job.device)
+    accuracy = _accuracy(training.network, data, job.device)
     manifest = save(
         folder,
         training.network,
-        architecture=fields["model"],
-        options=fields["options"],
-        image_shape=job.data.image_shape,
-        classes=job.data.classes,
+        architecture=fields.model,
+        options=fields.options,
+        image_shape=data.image_shape,
+        classes=data.classes,
         training={
-            "spec": fields,
+            "spec": job.spec.fields,
             "spec_id": job.spec.id,
-            "data": {name: job.data.manifest[name] for name in ("name", "sha256", "preprocessing")},
+            "data": {name: data.manifest[name] for name in ("name", "sha256", "preprocessing")},
             **origin,
             "accuracy": accuracy,
         },
     )
     ledger = {**LEDGER, "steps": training.steps, **origin}
-    metrics = _summary(job.data, training, manifest, accuracy)
-    return {"metrics": metrics, "ledger": ledger}
+    metrics = Metrics(
+        n_train=len(data.x_train),
+        n_test=len(data.x_test),
+        classes=list(data.classes),
+        parameters=manifest["parameters"],
+        features=manifest["features"],
+        steps=training.steps,
+        loss=training.loss.tolist(),
+        accuracy=accuracy,
+        backbone_sha256=manifest["sha256"],
+        image_shape=list(data.image_shape),
+        examples=examples(data),
+    )
+    return Outcome(metrics, ledger)
 
 
 class Pretraining:
@@ -95,30 +96,30 @@ class Pretraining:
     """
 
     def __init__(self, job: Job):
-        self.job, fields = job, job.spec.fields
-        data = job.data
+        fields: Spec = job.fields
+        self.job, self.fields, data = job, fields, job.prepared
         self.x = torch.from_numpy(data.x_train).to(job.device)
         self.labels = torch.from_numpy(data.y_train).to(job.device)
-        self.sampler = Shuffled(len(self.x), fields["batch"])
+        self.sampler = Shuffled(len(self.x), fields.batch)
         self.noise = Noise(job.spec.digest, "keyed")
-        self.steps = fields["epochs"] * self.sampler.steps_per_epoch
+        self.steps = fields.epochs * self.sampler.steps_per_epoch
         self.network = build(
-            fields["model"],
+            fields.model,
             data.image_shape,
             len(data.classes),
             key=job.spec.key,
             run=0,
-            base_seed=fields["seed"],
-            **fields["options"],
+            base_seed=fields.seed,
+            **fields.options,
         ).to(job.device)
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(),
-            lr=fields["lr"],
-            weight_decay=fields["weight_decay"],
+            lr=fields.lr,
+            weight_decay=fields.weight_decay,
             fused=True,
         )
-        self.criterion = nn.CrossEntropyLoss(label_smoothing=fields["label_smoothing"])
-        self.loss = np.zeros(fields["epochs"])
+        self.criterion = nn.CrossEntropyLoss(label_smoothing=fields.label_smoothing)
+        self.loss = np.zeros(fields.epochs)
         self.steps_done = 0
 
     def run(self) -> None:
@@ -131,7 +132,7 @@ class Pretraining:
         step = self.steps_done
         batch = torch.from_numpy(self.sampler.batch_indices(self.noise, 0, step)).to(self.x.device)
         for group in self.optimizer.param_groups:
-            group["lr"] = one_cycle(step, self.steps, self.job.spec.fields["lr"])
+            group["lr"] = one_cycle(step, self.steps, self.fields.lr)
         with passes(), torch.enable_grad():
             loss = self.criterion(self.network(self.x[batch]), self.labels[batch])
             loss.backward()
@@ -181,23 +182,6 @@ def one_cycle(step: int, steps: int, peak: float) -> float:
     return low + (peak - low) * (1 - math.cos(math.pi * share)) / 2
 
 
-def examples(data: Prepared) -> dict[str, list[str]] | None:
-    """The first `EXAMPLES` training images of each class, to be shown without torch or data files.
-
-    An image is a text with a character of `LEVELS` for each pixel, so int(character, 17) is its
-    grey level from 0 to 16. None for data of another scale.
-    """
-    preprocessing = data.manifest["preprocessing"]
-    if (preprocessing["norm"], preprocessing["divide"]) != (None, len(LEVELS) - 1):
-        return None
-    shown = {}
-    for label, name in enumerate(data.classes):
-        images = data.x_train[np.flatnonzero(data.y_train == label)[:EXAMPLES]]
-        levels = np.rint(images * preprocessing["divide"]).astype(int)
-        shown[name] = ["".join(LEVELS[level] for level in image) for image in levels]
-    return shown
-
-
 def _public_origin(data: Prepared, declared: str | None) -> dict[str, str]:
     """Why the data are public, and what was chosen on private ones when they were made.
 
@@ -222,25 +206,4 @@ def _accuracy(network: nn.Module, data: Prepared, device: str) -> float:
     return float((predicted == data.y_test).mean())
 
 
-def _summary(
-    data: Prepared, training: Pretraining, manifest: Mapping[str, Any], accuracy: float
-) -> dict[str, Any]:
-    """Metrics: sizes, loss (per epoch), accuracy on held-out images, the backbone, examples."""
-    return {
-        "n_train": len(data.x_train),
-        "n_test": len(data.x_test),
-        "classes": list(data.classes),
-        "parameters": manifest["parameters"],
-        "features": manifest["features"],
-        "steps": training.steps,
-        "loss": training.loss.tolist(),
-        "accuracy": accuracy,
-        "backbone_sha256": manifest["sha256"],
-        "image_shape": list(data.image_shape),
-        "examples": examples(data),
-    }
-
-
-KIND = Kind(
-    legacy(backbone), spec=LegacyFields, packages=("torch", "torchvision", "numpy", "scikit-learn")
-)
+KIND = Kind(backbone, spec=Spec, packages=("torch", "torchvision", "numpy", "scikit-learn"))

@@ -3,25 +3,22 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from dpatlas.core.guard import one_of
+from dpatlas.checks.pretrain.records.imported import Metrics, Spec, WeightsFile
 from dpatlas.core.seeds import generator, seed
-from dpatlas.core.specs import Spec
 from dpatlas.data import weights
 from dpatlas.data.sources import file_digest
 from dpatlas.errors import ArgumentParser, InputError, RunError
-from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models import deit, moco
 from dpatlas.models.backbone import save
 from dpatlas.models.build import build
 from dpatlas.models.imagenet import ORIGINS, PREPROCESSING, ImageNetInput, folded
 from dpatlas.models.network import Network
-from dpatlas.models.published import FROM_FILES
-from dpatlas.models.published import IMPORTED as BY_SOURCE
+from dpatlas.models.published import FROM_FILES, IMPORTED
 
 # Records of the comparison with the published network, and how far features may be apart, as a
 # share of the largest.
@@ -68,11 +65,11 @@ class Places:
 class Weights:
     """What a file holds.
 
-    facts: file, address, sha256, for a record. classes: of the published head, None without one.
+    facts: for a record. classes: of the published head, None without one.
     """
 
     path: Path
-    facts: dict[str, Any]
+    facts: WeightsFile
     state: dict[str, Tensor]
     classes: list[str] | None
 
@@ -90,74 +87,68 @@ def places_of(arguments: Sequence[str]) -> Places:
     return Places(**{**vars(given), "mirrors": tuple(given.mirrors)})
 
 
-def imported(job: Job) -> dict[str, Any]:
+def imported(job: Job) -> Outcome:
     """Write the spec's backbone to its folder, like those that are trained here.
 
-    Metrics: weights (file, address, sha256), features, parameters, image_shape, backbone_sha256,
-    and difference: of features between the published network and this one, on made-up records, as
-    a share of the largest.
-
-    Raises InputError for an unknown source or model, for a missing file, for one with another
+    Raises InputError for a missing file, for one with another
     checksum, of another network or with weights that are not finite; RunError if the download fails
     or the difference is too large.
     """
-    folder, places, fields = job.backbone_to_write(), job.options, job.spec.fields
-    one_of(*BY_SOURCE).check("source", fields["source"])
-    one_of(*BY_SOURCE[fields["source"]]).check("model", fields["model"])
-    model, public = fields["model"], PUBLIC_DATA[fields["source"]]
-    read = _from_file if fields["source"] in FROM_FILES else _from_address
-    found = read(job.spec, places)
-    classes = found.classes or NO_CLASSES
-    published = published_network(model, found.path, found.state, len(classes))
-    what, options = (model, fields["image_shape"]), fields["options"]
-    network = build(*what, len(classes), key=job.spec.key, run=0, base_seed=0, **options)
-    network.load_state_dict(own_weights(model, found.state, published, network))
+    folder, places = job.backbone_to_write(), job.options
+    fields: Spec = job.fields
+    model, image_shape, public = fields.model, fields.image_shape, PUBLIC_DATA[fields.source]
+    read = _from_file if fields.source in FROM_FILES else _from_address
+    stored = read(job.spec.slug, fields, places)
+    classes = stored.classes or NO_CLASSES
+    published = published_network(model, stored.path, stored.state, len(classes))
+    seeds = {"key": fields.key, "run": 0, "base_seed": 0}
+    network = build(model, image_shape, len(classes), **seeds, **fields.options)
+    network.load_state_dict(own_weights(model, stored.state, published, network))
     head = published.get_submodule(deit.HEAD if model == DEIT else ORIGINS[model].head)
-    difference = compare(network, published, head, fields["image_shape"])
+    difference = compare(network, published, head, image_shape)
     manifest = save(
         folder,
         network,
         architecture=model,
-        options=options,
-        image_shape=fields["image_shape"],
+        options=fields.options,
+        image_shape=image_shape,
         classes=classes,
         training={
-            "spec": fields,
+            "spec": job.spec.fields,
             "spec_id": job.spec.id,
             "data": {"name": "imagenet", "sha256": None, "preprocessing": PREPROCESSING},
             "public_data": public,
             "chosen_on_private_data": LEDGER["chosen_on_private_data"],
-            "weights": found.facts,
+            "weights": stored.facts.model_dump(),
             "accuracy": None,
         },
     )
-    metrics = {
-        "weights": found.facts,
-        "classes": len(found.classes or []),
+    metrics = Metrics(
+        weights=stored.facts,
+        classes=len(stored.classes or []),
         **{name: manifest[name] for name in ("features", "parameters", "image_shape")},
-        "difference": difference,
-        "backbone_sha256": manifest["sha256"],
-    }
-    ledger = {**LEDGER, "public_data": public}
-    return {"metrics": metrics, "ledger": ledger}
+        difference=difference,
+        backbone_sha256=manifest["sha256"],
+    )
+    return Outcome(metrics, {**LEDGER, "public_data": public})
 
 
-def _from_address(spec: Spec, places: Places) -> Weights:
+def _from_address(slug: str, fields: Spec, places: Places) -> Weights:
     """The file that torchvision, or DeiT's authors, publish."""
-    model = spec.fields["model"]
+    model = fields.model
     if places.file:
         raise InputError("--weights-file", places.file, f"none: {model} has an address")
     address, classes = listed(model)
     options = {name: value for name, value in asdict(places).items() if name != "file"}
     path = weights.obtain(address, **options)
-    facts = {"file": path.name, "address": address, "sha256": file_digest(path, "sha256")}
+    facts = _facts(path, address)
     state = weights.read(path, deit.ENTRY if model == DEIT else None)
     return Weights(path, facts, state, classes)
 
 
-def _from_file(spec: Spec, places: Places) -> Weights:
+def _from_file(slug: str, fields: Spec, places: Places) -> Weights:
     """The checkpoint that the config names."""
-    model, key = spec.fields["model"], f"pretrain.backbones.{spec.slug}.file"
+    model, key = fields.model, f"pretrain.backbones.{slug}.file"
     if not places.file:
         raise InputError("--weights-file", "nothing", f"the path under {key}")
     path = weights.named_file(
@@ -165,11 +156,15 @@ def _from_file(spec: Spec, places: Places) -> Weights:
         key,
         data_root=places.data_root,
         download_folder=places.download_folder,
-        digits=spec.fields.get("sha256", ""),
+        digits=fields.sha256 or "",
     )
-    facts = {"file": path.name, "address": None, "sha256": file_digest(path, "sha256")}
+    facts = _facts(path, None)
     state = moco.encoder(model, str(path), weights.read(path, moco.ENTRY))
     return Weights(path, facts, state, None)
+
+
+def _facts(path: Path, address: str | None) -> WeightsFile:
+    return WeightsFile(file=path.name, address=address, sha256=file_digest(path, "sha256"))
 
 
 def listed(model: str) -> tuple[str, list[str]]:
@@ -179,7 +174,7 @@ def listed(model: str) -> tuple[str, list[str]]:
 
     Raises InputError for weights that no address is known of.
     """
-    if model in BY_SOURCE["moco"]:
+    if model in IMPORTED["moco"]:
         raise InputError("model", model, "one whose weights torchvision or its authors list")
     # Takes a second to import.
     from torchvision.models import get_model_weights
@@ -262,8 +257,8 @@ def _inputs(layer: nn.Module, run: Callable[[], Tensor]) -> Tensor:
 
 
 KIND = Kind(
-    legacy(imported),
-    spec=LegacyFields,
+    imported,
+    spec=Spec,
     packages=("torch", "torchvision", "numpy", "scikit-learn"),
     options=places_of,
 )

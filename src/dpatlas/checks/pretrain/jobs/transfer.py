@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from dpatlas.checks.pretrain.jobs.backbone import examples
+from dpatlas.checks.pretrain.jobs.examples import examples
+from dpatlas.checks.pretrain.records.transfer import Metrics, Row, Spec
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models.backbone import Backbone, features, load
 
 RAW = "raw pixels"
@@ -33,42 +34,38 @@ LEDGER = {
 }
 
 
-def transfer(job: Job) -> dict[str, Any]:
-    """Measure every backbone of the spec, in the order of its `backbones` (ids of their specs).
-
-    Metrics: `rows`, the first of which is raw pixels: backbone, architecture, source, sha256,
-    features, and accuracies, one per split: zero_shot (null where the head's classes do not cover
-    the data's), knn and logistic.
+def transfer(job: Job) -> Outcome:
+    """Measure raw pixels, then every backbone in the order of the spec's `backbones`.
 
     Raises InputError for folders that hold other backbones and for data scaled otherwise than those
     that a backbone was trained on.
     """
-    fields = job.spec.fields
+    fields: Spec = job.fields
+    data = job.prepared
     backbones = [load(folder) for folder in job.backbones]
-    found = [backbone.manifest["training"]["spec_id"] for backbone in backbones]
-    if found != fields["backbones"]:
-        raise InputError("--backbone", found, f"backbones {fields['backbones']}, in this order")
-    splits = draw_splits(len(job.data.x_train), fields["n_test"], fields["splits"], fields["seed"])
-    rows = []
+    ids = [backbone.manifest["training"]["spec_id"] for backbone in backbones]
+    if ids != fields.backbones:
+        raise InputError("--backbone", ids, f"backbones {fields.backbones}, in this order")
+    splits = draw_splits(len(data.x_train), fields.n_test, fields.splits, fields.seed)
+    rows: list[Row] = []
     with Progress(1 + len(backbones), job.spec.id) as progress:
         for backbone in [None, *backbones]:
-            rows.append(measure(job.data, backbone, splits, fields["neighbours"]))
-            progress.advance(rows[-1]["backbone"])
-    metrics = {
-        "n_train": len(job.data.x_train) - fields["n_test"],
-        "n_test": fields["n_test"],
-        "rows": rows,
-        "classes": list(job.data.classes),
-        "image_shape": list(job.data.image_shape),
-        "examples": examples(job.data),
-    }
-    return {"metrics": metrics, "ledger": LEDGER}
+            rows.append(measure(data, backbone, splits, fields.neighbours))
+            progress.advance(rows[-1].backbone)
+    metrics = Metrics(
+        n_train=len(data.x_train) - fields.n_test,
+        n_test=fields.n_test,
+        rows=rows,
+        classes=list(data.classes),
+        image_shape=list(data.image_shape),
+        examples=examples(data),
+    )
+    return Outcome(metrics, LEDGER)
 
 
 def draw_splits(n: int, n_test: int, splits: int, base_seed: int) -> list[np.ndarray]:
     """Keyed permutations of n records, the first n_test of each for the test."""
     integer(ge=1, lt=n).check("n_test", n_test)
-    integer(ge=1).check("splits", splits)
     return [
         generator(seed("pretrain", use="split", base=base_seed, split=split)).permutation(n)[
             :n_test
@@ -79,31 +76,36 @@ def draw_splits(n: int, n_test: int, splits: int, base_seed: int) -> list[np.nda
 
 def measure(
     data: Prepared, backbone: Backbone | None, splits: Sequence[np.ndarray], neighbours: int
-) -> dict[str, Any]:
-    """One row of `transfer`'s metrics; `splits` hold the test records among data.x_train."""
+) -> Row:
+    """Accuracies of a backbone, or of raw pixels; `splits`: test records among data.x_train."""
     x, y = data.x_train, data.y_train
     taken = x if backbone is None else features(backbone.network, x)
-    row = {"backbone": RAW, "architecture": None, "source": None, "sha256": None}
+    origin = {"backbone": RAW, "architecture": None, "source": None, "sha256": None}
     zero_shot = None
     if backbone is not None:
         training = backbone.manifest["training"]
         _check_scale(data, training)
-        row = {
+        origin = {
             "backbone": training["spec_id"],
             "architecture": backbone.architecture,
             "source": training["data"]["name"],
             "sha256": backbone.sha256,
         }
         zero_shot = _zero_shot(backbone, taken, data.classes)
-    row |= {"features": taken.shape[1], "zero_shot": None, "knn": [], "logistic": []}
-    if zero_shot is not None:
-        row["zero_shot"] = [float((zero_shot[test] == y[test]).mean()) for test in splits]
+    accuracies: dict[str, list[float]] = {"knn": [], "logistic": []}
     for test in splits:
         train = np.setdiff1d(np.arange(len(y)), test)
         for name, classifier in _classifiers(neighbours).items():
             classifier.fit(taken[train], y[train])
-            row[name].append(float(classifier.score(taken[test], y[test])))
-    return row
+            accuracies[name].append(float(classifier.score(taken[test], y[test])))
+    return Row(
+        **origin,
+        features=taken.shape[1],
+        zero_shot=None
+        if zero_shot is None
+        else [float((zero_shot[test] == y[test]).mean()) for test in splits],
+        **accuracies,
+    )
 
 
 def _classifiers(neighbours: int) -> dict[str, Any]:
@@ -132,6 +134,4 @@ def _check_scale(data: Prepared, training: dict[str, Any]) -> None:
         )
 
 
-KIND = Kind(
-    legacy(transfer), spec=LegacyFields, packages=("torch", "torchvision", "numpy", "scikit-learn")
-)
+KIND = Kind(transfer, spec=Spec, packages=("torch", "torchvision", "numpy", "scikit-learn"))

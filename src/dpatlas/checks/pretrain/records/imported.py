@@ -2,10 +2,10 @@
 
 from pydantic import model_validator
 
-from dpatlas.config.imported import IMPORTED
 from dpatlas.core import records
 from dpatlas.core.guard import one_of
 from dpatlas.core.records import SpecFields, Typed
+from dpatlas.models.published import IMPORTED
 
 
 class Spec(SpecFields):

@@ -1,7 +1,7 @@
 """lp_fft: what nearest neighbours make of the features while the network is trained privately."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from dpatlas.core.statistics import (
     simultaneous_confidence,
 )
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures.rows import (
+from dpatlas.papers.lp_fft.figures.averages import (
     CONFIDENCE,
     accuracy_axis,
     averaged,
@@ -28,12 +28,17 @@ from dpatlas.papers.lp_fft.figures.rows import (
     over_runs,
     percent_axis,
 )
+from dpatlas.papers.lp_fft.records.feature_quality import TASKS, Metrics, Spec
+from dpatlas.papers.lp_fft.records.feature_quality import Row as Curves
+from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import columns, draw_band, legend, select
 from dpatlas.show.series import BLUE, RED, handle, of_kind
 
-TASKS = {"private": "private task", "public": "pre-training task"}
+QualityRecord = Record[Spec, Metrics]
+
+TASK_NAMES = {"private": "private task", "public": "pre-training task"}
 CURVES = {
     ("fft", "private"): Look("FFT, private task", RED, "s", "--"),
     ("lp-fft", "private"): Look("LP-FFT, private task", BLUE, "o", "-"),
@@ -47,10 +52,10 @@ ANSWERS = {
     OPEN: Look("open", MUTED, "D", ""),
 }
 FAMILY = 0.05
-# What records of one block share, beside their data.
-SETTING = ("backbone", "feature_scale", "steps", "lp_steps")
+# What records of one block share.
+SETTING = ("data", "backbone", "feature_scale", "steps", "lp_steps")
 # One panel, and one line of the panels below.
-CONDITION = ("data", *SETTING, "noise_multiplier", "head_scale", "lr")
+CONDITION = (*SETTING, "noise_multiplier", "head_scale", "lr")
 MARKERS = 4
 MOST_IN_A_LINE = 4
 PANEL_HEIGHT, DIP_HEIGHT, AROUND_DIPS = 1.6, 0.15, 0.7
@@ -80,7 +85,7 @@ def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
     accuracy_axis(above[0])
     for axes, task in zip(below, TASKS, strict=False):
         _draw_dips(axes, select(dips, task=task), named)
-        axes.set_title(TASKS[task])
+        axes.set_title(TASK_NAMES[task])
     if dips:
         _name_conditions(below)
     used = {(row["strategy"], row["task"]) for row in curves}
@@ -88,32 +93,30 @@ def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure(figure, COLUMNS, [*curves, *dips], _notes(blocks, dips))
 
 
-def _blocks(records: Records) -> list[list[dict[str, Any]]]:
+def _blocks(records: Records) -> list[list[QualityRecord]]:
     """Records that differ in their noise alone, the least noise first; as ordered as they came."""
-    found: dict[tuple, list[dict[str, Any]]] = {}
+    blocks: dict[tuple[Any, ...], list[QualityRecord]] = {}
     for record in records:
-        fields = record["spec"]
-        setting = (fields["data"]["name"], *(fields[name] for name in SETTING))
-        found.setdefault(setting, []).append(record)
-    return [
-        sorted(block, key=lambda each: each["spec"]["noise_multiplier"]) for block in found.values()
-    ]
+        spec = record.spec
+        setting = (spec.data.name, *(getattr(spec, name) for name in SETTING[1:]))
+        blocks.setdefault(setting, []).append(record)
+    return [sorted(block, key=lambda each: each.spec.noise_multiplier) for block in blocks.values()]
 
 
-def curve_rows(record: Mapping[str, Any]) -> list[Row]:
+def curve_rows(record: QualityRecord) -> list[Row]:
     """kNN accuracy over runs at every measured step, on both tasks."""
     return [
         {
             "part": "curve",
-            **_setting(record, found),
-            "strategy": found["strategy"],
+            **_setting(record, curves),
+            "strategy": curves.strategy,
             "task": task,
             "step": step,
             **_interval(values),
         }
-        for found in record["metrics"]["rows"]
+        for curves in record.metrics.rows
         for task in TASKS
-        for step, values in zip(found["steps"], np.array(found[task], float).T, strict=True)
+        for step, values in zip(curves.steps, np.array(curves.quality(task), float).T, strict=True)
     ]
 
 
@@ -127,7 +130,8 @@ def dip_rows(records: Records) -> list[Row]:
     confidence = simultaneous_confidence(FAMILY, 1, len(pairs)) if pairs else None
     rows = []
     for (record, fft, lp_fft), task in ((pair, task) for pair in pairs for task in TASKS):
-        estimate = difference_estimate(dip_depth(fft[task]), dip_depth(lp_fft[task]), paired=True)
+        depths = dip_depth(fft.quality(task)), dip_depth(lp_fft.quality(task))
+        estimate = difference_estimate(*depths, paired=True)
         judged = judge(Comparison("", estimate, above=0.0), confidence)
         bounded = estimate.runs > 1
         rows.append(
@@ -153,41 +157,44 @@ def dip_depth(runs: Sequence[Sequence[float]]) -> np.ndarray:
     return accuracies[:, 0] - accuracies.min(axis=1)
 
 
-def _pairs(record: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Row, Row]]:
-    """The rows of both strategies at one head scale and rate."""
-    found = grouped(record["metrics"]["rows"], "head_scale", "lr").values()
-    by_strategy = [{row["strategy"]: row for row in rows} for rows in found]
+def _pairs(record: QualityRecord) -> list[tuple[QualityRecord, Curves, Curves]]:
+    """FFT and LP-FFT at one head scale and rate."""
+    conditions: dict[tuple[float, float], dict[str, Curves]] = {}
+    for curves in record.metrics.rows:
+        conditions.setdefault((curves.head_scale, curves.lr), {})[curves.strategy] = curves
     return [
-        (record, rows["fft"], rows["lp-fft"])
-        for rows in by_strategy
-        if {"fft", "lp-fft"} <= rows.keys()
+        (record, by_strategy["fft"], by_strategy["lp-fft"])
+        for by_strategy in conditions.values()
+        if {"fft", "lp-fft"} <= by_strategy.keys()
     ]
 
 
-def _setting(record: Mapping[str, Any], found: Mapping[str, Any]) -> Row:
-    fields, metrics = record["spec"], record["metrics"]
-    names = ("noise_multiplier", "delta", "feature_scale", "neighbours", "lp_steps", "lp_lr")
+def _setting(record: QualityRecord, curves: Curves) -> Row:
+    spec, metrics = record.spec, record.metrics
     return {
-        "data": fields["data"]["name"],
+        "data": spec.data.name,
         "backbone": backbone_of(record),
-        "pretrained_on": _pretrained_on(record),
-        **{name: metrics[name] for name in ("n_train", "n_test", "epsilon")},
-        **{name: fields[name] for name in names},
-        "steps": fields["steps"],
-        "head_scale": found["head_scale"],
-        "lr": found["lr"],
-        "runs": [record["id"]],
+        "pretrained_on": spec.public_data.name,
+        "n_train": metrics.n_train,
+        "n_test": metrics.n_test,
+        "epsilon": metrics.epsilon,
+        "noise_multiplier": spec.noise_multiplier,
+        "delta": spec.delta,
+        "feature_scale": spec.feature_scale,
+        "neighbours": spec.neighbours,
+        "lp_steps": spec.lp_steps,
+        "lp_lr": spec.lp_lr,
+        "steps": spec.steps,
+        "head_scale": curves.head_scale,
+        "lr": curves.lr,
+        "runs": [record.id],
     }
 
 
-def _pretrained_on(record: Mapping[str, Any]) -> str:
-    return record["spec"]["public_data"]["name"]
-
-
 def _interval(values: Sequence[float]) -> Row:
-    found = over_runs(values)
-    del found["standard_error"]
-    return found | {"confidence": CONFIDENCE}
+    interval = over_runs(values)
+    del interval["standard_error"]
+    return interval | {"confidence": CONFIDENCE}
 
 
 def _in_a_line(per_noise: int) -> int:
@@ -243,8 +250,8 @@ def _draw_dips(axes: Axes, rows: Sequence[Row], named: bool) -> None:
     """A line per condition, the first on top, marked by its answer."""
     axes.axvline(0, color=MUTED, linewidth=THIN, zorder=1)
     for answer, look in ANSWERS.items():
-        found = [(place, row) for place, row in enumerate(rows) if row["answer"] == answer]
-        at, shown = [place for place, _ in found], [row for _, row in found]
+        at = [line for line, row in enumerate(rows) if row["answer"] == answer]
+        shown = [rows[line] for line in at]
         value, low, high = columns(shown, "value", "low", "high")
         axes.hlines(at, low, high, color=look.color, linewidth=0.9)
         axes.plot(value, at, linestyle="none", **_marker(answer))
@@ -287,7 +294,7 @@ def _nearest(neighbours: int) -> str:
     return "the nearest neighbour" if neighbours == 1 else f"the {neighbours} nearest neighbours"
 
 
-def _notes(blocks: Sequence[Records], dips: Sequence[Row]) -> list[str]:
+def _notes(blocks: Sequence[Sequence[QualityRecord]], dips: Sequence[Row]) -> list[str]:
     notes = [_note(block) for block in blocks]
     notes.append(
         "grey: LP-FFT's steps of LP, which leave features as they are; both strategies spend all "
@@ -302,13 +309,12 @@ def _notes(blocks: Sequence[Records], dips: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _note(block: Records) -> str:
-    record, fields = block[0], block[0]["spec"]
-    runs = [each["spec"]["runs"] for each in block]
+def _note(block: Sequence[QualityRecord]) -> str:
+    record, spec = block[0], block[0].spec
     return (
-        f"{fields['data']['name']} from {backbone_of(record)}, pre-trained on "
-        f"{_pretrained_on(record)}: n = {record['metrics']['n_train']}, $\\delta$ = "
-        f"{fields['delta']:g}; accuracy by {_nearest(fields['neighbours'])} among penultimate "
-        f"features; features multiplied by {fields['feature_scale']:g}, LP at rate "
-        f"{fields['lp_lr']:g}; {averaged(runs)}"
+        f"{spec.data.name} from {backbone_of(record)}, pre-trained on "
+        f"{spec.public_data.name}: n = {record.metrics.n_train}, $\\delta$ = "
+        f"{spec.delta:g}; accuracy by {_nearest(spec.neighbours)} among penultimate "
+        f"features; features multiplied by {spec.feature_scale:g}, LP at rate "
+        f"{spec.lp_lr:g}; {averaged(each.spec.runs for each in block)}"
     )

@@ -1,5 +1,81 @@
-"""lp_fft: lpfft_imbalance."""
+"""lp_fft: eigenvalues of the imbalance between the layers of a linear net."""
 
-from dpatlas.papers.lp_fft.figures.theory import lpfft_imbalance
+from itertools import cycle
 
-__all__ = ["lpfft_imbalance"]
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dpatlas.papers.lp_fft.figures.theory_series import (
+    COLUMNS,
+    EXACT,
+    NOISES,
+    PRINTED,
+    curve_rows,
+    draw_guide,
+    draw_series,
+    mean_rows,
+)
+from dpatlas.papers.lp_fft.records.imbalance import Metrics, Spec
+from dpatlas.records import Record
+from dpatlas.show.look import DOUBLE_COLUMN, Look
+from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.series import SERIES, only
+
+
+def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
+    """Fig. 10: the gap of Jensen's inequality, and the drift of the mean eigenvalue.
+
+    InputError unless there is exactly one record of kind imbalance.
+    """
+    record: Record[Spec, Metrics] = only(records, "imbalance")
+    figure = Figure(figsize=(DOUBLE_COLUMN, 2.8))
+    left, right = figure.subplots(1, 2)
+    rows = [*_jensen(left, record), *_eigenvalue_drift(right, record)]
+    gap, drift = record.spec.gap, record.spec.drift
+    notes = [
+        f"h = {gap.hidden}, d = {gap.inputs}; left: u = max(0, -least eigenvalue of v v^T - "
+        f"B B^T), DP-SGD on {gap.records} records at once, clip {gap.max_grad_norm:g}, "
+        f"learning rate {gap.lr:g} on the mean gradient, {gap.paths} paths; thin line: the "
+        f"1% of Conjecture E.22; right: Langevin diffusion, sigma^2 = {drift.sigma2:g}, "
+        f"{drift.paths} paths; under layer-wise noise printed and exact are both zero; bars: "
+        "95% intervals",
+    ]
+    return ShownFigure(figure, COLUMNS, rows, notes)
+
+
+def _jensen(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+    rows: list[Row] = []
+    looks: list[Look] = []
+    for row, style in zip(record.metrics.gap, cycle(SERIES), strict=False):
+        looks.append(Look(rf"$\sigma$ = {row.sigma:g}", style.color, style.marker, style.linestyle))
+        percent = [[100 * value for value in values] for values in (row.gap, row.error)]
+        rows += mean_rows(record, "Jensen gap in percent", looks[-1], row.steps, *percent)
+    axes.set(xlabel="steps of DP-SGD")
+    axes.set_ylabel(r"$\mathbb{E}u / (\mathbb{E}\sqrt{u})^2 - 1$  (%)")
+    axes.set_title("Jensen gap of the least eigenvalue")
+    draw_series(axes, rows, looks)
+    axes.set_ylim(bottom=0)
+    draw_guide(axes, 1.0)
+    axes.legend(loc="lower right")
+    return rows
+
+
+def _eigenvalue_drift(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+    panel = "change of the mean eigenvalue"
+    rows: list[Row] = []
+    shown: list[Look] = []
+    for row in record.metrics.drift:
+        base = NOISES[row.noise]
+        points = Look(base.label, base.color, base.marker, "")
+        rows += mean_rows(record, panel, points, row.times, row.change, row.error)
+        shown.append(points)
+        if row.noise == "uniform":
+            for look, values in ((PRINTED, row.paper), (EXACT, row.exact)):
+                line = Look(f"{look.label}, uniform", look.color, "", look.linestyle)
+                rows += curve_rows(record, panel, line, row.times, values)
+                shown.append(line)
+    axes.set(xlabel="time $t$", ylabel="change of the mean eigenvalue")
+    axes.set_title(r"imbalance $v v^T - B B^T$, Eq. 125")
+    draw_series(axes, rows, shown)
+    axes.legend(loc="lower left")
+    return rows

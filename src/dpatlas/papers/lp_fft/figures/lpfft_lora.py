@@ -1,5 +1,10 @@
-"""lp_fft: lpfft_lora."""
+"""lp_fft: LoRA in the place of FFT."""
 
-from dpatlas.papers.lp_fft.figures.strategy_tables import lpfft_lora
+from dpatlas.papers.lp_fft.figures.published import TABLE_2
+from dpatlas.papers.lp_fft.figures.strategy_table import strategy_table
+from dpatlas.show.output import Records, Settings, ShownTable
 
-__all__ = ["lpfft_lora"]
+
+def lpfft_lora(records: Records, settings: Settings) -> ShownTable:
+    """Table 2: LP, LP-LoRA and LoRA."""
+    return strategy_table(records, TABLE_2, "lora")

@@ -1,5 +1,113 @@
-"""lp_fft: lpfft_sensitivity."""
+"""lp_fft: sensitivities of the layers of a linear net."""
 
-from dpatlas.papers.lp_fft.figures.theory import lpfft_sensitivity
+import math
 
-__all__ = ["lpfft_sensitivity"]
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dpatlas.papers.lp_fft.figures.theory_series import (
+    COLUMNS,
+    NOISES,
+    draw_guide,
+    draw_series,
+    label_few,
+    mean_rows,
+)
+from dpatlas.papers.lp_fft.records.sensitivity import Metrics, Spec
+from dpatlas.records import Record
+from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
+from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.panels import label_ticks
+from dpatlas.show.series import BLUE, GREEN, PINK, RED, only
+
+LAYERS = {
+    "head": Look("head", BLUE, "o", "-"),
+    "features": Look("features", RED, "s", "--"),
+}
+READINGS = {
+    ("record", "variance"): Look(r"records, variance $h/\sqrt{d}$", BLUE, "o", "-"),
+    ("record", "deviation"): Look(r"records, deviation $h/\sqrt{d}$", RED, "s", "--"),
+    ("ball", "variance"): Look(r"unit ball, variance $h/\sqrt{d}$", GREEN, "^", "-."),
+    ("ball", "deviation"): Look(r"unit ball, deviation $h/\sqrt{d}$", PINK, "D", ":"),
+}
+
+
+def lpfft_sensitivity(records: Records, settings: Settings) -> ShownFigure:
+    """Fig. 9: sensitivities of both layers, their ratio against d, and its drift in DP-GD.
+
+    InputError unless there is exactly one record of kind sensitivity.
+    """
+    record: Record[Spec, Metrics] = only(records, "sensitivity")
+    figure = Figure(figsize=(DOUBLE_COLUMN, 2.7))
+    sizes, start, drift = figure.subplots(1, 3)
+    rows = [
+        *_layer_sizes(sizes, record),
+        *_start_ratios(start, record),
+        *_ratio_drift(drift, record),
+    ]
+    before, moving = record.spec.start, record.spec.drift
+    seeds = record.metrics.start[0].seeds
+    notes = [
+        f"h = {before.hidden}, n = {before.records_per_input} d records with X^T X = I, "
+        f"||Y|| = 1, {seeds} heads and features; records: largest gradient norm over the records; "
+        "unit ball: over all records of norm and label at most 1; Prop. E.10: a ratio above 1 that "
+        "grows like sqrt(d) (thin line: its slope); bars: 95% intervals; right: d = "
+        f"{moving.d}, records, {moving.reading} h/sqrt(d), steps of {moving.step:g}, "
+        f"sigma^2 = {moving.sigma2:g}, {moving.seeds} paths",
+    ]
+    return ShownFigure(figure, COLUMNS, rows, notes)
+
+
+def _layer_sizes(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+    """Largest gradient norm of a record in either layer, h / sqrt(d) being the variance."""
+    rows: list[Row] = []
+    for name, look in LAYERS.items():
+        rows += _start_rows(record, "sensitivity", look, "variance", f"record_{name}")
+    axes.set(xscale="log", yscale="log", xlabel="inputs $d$", title="sensitivity of a layer")
+    axes.set_ylabel("largest gradient norm of a record")
+    draw_series(axes, rows, LAYERS.values())
+    label_few(axes)
+    label_ticks(axes, {row["x"] for row in rows})
+    axes.legend()
+    return rows
+
+
+def _start_ratios(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+    """Head over features before training, by definition of sensitivity and reading of E.10."""
+    rows: list[Row] = []
+    for (records, reading), look in READINGS.items():
+        rows += _start_rows(record, "ratio at the start", look, reading, f"{records}_ratio")
+    axes.set(xscale="log", yscale="log", xlabel="inputs $d$", title="ratio before training")
+    axes.set_ylabel("head over features")
+    draw_series(axes, rows, READINGS.values())
+    draw_guide(axes, 1.0)
+    at = sorted({row["x"] for row in rows})
+    low = min(row["value"] for row in rows)
+    axes.plot(at, [low * math.sqrt(d / at[0]) for d in at], color=MUTED, linewidth=THIN)
+    axes.set_ylim(low / 1.3, 6)
+    label_few(axes)
+    label_ticks(axes, at)
+    axes.legend(loc="upper left", labelspacing=0.2, handlelength=1.8)
+    return rows
+
+
+def _start_rows(
+    record: Record[Spec, Metrics], panel: str, look: Look, reading: str, name: str
+) -> list[Row]:
+    """A column of the rows of a reading against d, with its column of errors."""
+    rows = [row for row in record.metrics.start if row.reading == reading]
+    values, errors = ([getattr(row, column) for row in rows] for column in (name, f"{name}_error"))
+    return mean_rows(record, panel, look, [row.d for row in rows], values, errors)
+
+
+def _ratio_drift(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+    """The ratio during noisy gradient descent."""
+    rows: list[Row] = []
+    for row in record.metrics.drift:
+        look = NOISES[row.noise]
+        rows += mean_rows(record, "ratio in DP-GD", look, row.steps, row.ratio, row.error)
+    axes.set(xlabel="steps of DP-GD", title="drift of the ratio", ylabel="head over features")
+    draw_series(axes, rows, NOISES.values())
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="lower left")
+    return rows

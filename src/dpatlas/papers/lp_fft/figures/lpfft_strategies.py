@@ -1,5 +1,10 @@
-"""lp_fft: lpfft_strategies."""
+"""lp_fft: accuracy of the strategies by privacy level."""
 
-from dpatlas.papers.lp_fft.figures.strategy_tables import lpfft_strategies
+from dpatlas.papers.lp_fft.figures.published import TABLE_1
+from dpatlas.papers.lp_fft.figures.strategy_table import strategy_table
+from dpatlas.show.output import Records, Settings, ShownTable
 
-__all__ = ["lpfft_strategies"]
+
+def lpfft_strategies(records: Records, settings: Settings) -> ShownTable:
+    """Table 1: LP, LP-FFT and FFT by scenario and privacy level, and the controls."""
+    return strategy_table(records, TABLE_1, "strategies")

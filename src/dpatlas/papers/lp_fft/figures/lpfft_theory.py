@@ -1,5 +1,340 @@
-"""lp_fft: lpfft_theory."""
+"""lp_fft: losses and distortion by the theorems, beside simulation."""
 
-from dpatlas.papers.lp_fft.figures.theory import lpfft_theory
+import math
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from typing import Any
 
-__all__ = ["lpfft_theory"]
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from dpatlas.papers.lp_fft.figures.theory_series import (
+    COLUMNS,
+    EXACT,
+    PRINTED,
+    curve_rows,
+    draw_guide,
+    draw_series,
+    label_few,
+    mean_rows,
+    row_of,
+)
+from dpatlas.papers.lp_fft.records import distortion, dynamics
+from dpatlas.papers.lp_fft.records.distortion import Share
+from dpatlas.papers.lp_fft.records.dynamics import BracketRow
+from dpatlas.records import Record
+from dpatlas.show.look import BAND_ALPHA, DOUBLE_COLUMN, MUTED, NOTE_SIZE, Look
+from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.panels import columns, draw_bars, label_ticks, select, shifts
+from dpatlas.show.series import BLUE, RED, SERIES, only
+
+Dynamics = Record[dynamics.Spec, dynamics.Metrics]
+Distortion = Record[distortion.Spec, distortion.Metrics]
+
+SIMULATED = Look("simulated", "black", "o", "")
+ZEROTH = Look("zeroth order", BLUE, "", "-")
+BRACKET = Look("bounds", RED, "", "--")
+COUNTED = {
+    ("head", "random"): "LP, Thm 4.2",
+    ("all", "random"): "FFT, Thm 4.3",
+    ("all", "aligned"): "FFT, aligned\nheads",
+}
+OUTSIDE = {
+    "zeroth_below": Look("zeroth <", BLUE, "", ""),
+    "zeroth_above": Look("zeroth >", "#56B4E9", "", ""),
+    "diffusion_below": Look("diffusion <", RED, "", ""),
+    "diffusion_above": Look("diffusion >", "#E69F00", "", ""),
+}
+HATCHES = ("", "///", "", "///")
+
+
+def lpfft_theory(records: Records, settings: Settings) -> ShownFigure:
+    """Eq. 161, Thms 4.2 to 4.5 and Thms 3.3 and 3.4 beside simulation, in nine panels.
+
+    InputError unless there is exactly one record of kind dynamics and one of kind distortion.
+    """
+    losses: Dynamics = only(records, "dynamics")
+    cosines: Distortion = only(records, "distortion")
+    figure = Figure(figsize=(DOUBLE_COLUMN, 6.9))
+    panels: Sequence[tuple[Callable[[Axes, Any], list[Row]], Record[Any, Any]]] = (
+        (head_norm, losses),
+        (loss_ratios, losses),
+        (violations, losses),
+        (lp_bracket, losses),
+        (fft_bracket, losses),
+        (claimed_distortion, cosines),
+        (two_records, cosines),
+        (after_probing, cosines),
+        (counterexample, cosines),
+    )
+    rows: list[Row] = []
+    for axes, (draw, record) in zip(figure.subplots(3, 3).flat, panels, strict=True):
+        rows += draw(axes, record)
+    return ShownFigure(figure, COLUMNS, rows, _theory_notes(losses.spec, cosines.spec))
+
+
+def _theory_notes(losses: dynamics.Spec, cosines: distortion.Spec) -> list[str]:
+    relu, probing, tuned = losses.relu, losses.probing, losses.fine_tuning
+    clusters, two, after = cosines.clusters, cosines.two_records, cosines.after_probing
+    return [
+        "bars: 95% intervals",
+        f"Eq. 161 and Thm 4.4: h = {probing.hidden}, beta_h = "
+        f"{probing.head_variance:g}, sigma^2 = {probing.sigma2:g}, {probing.paths} paths",
+        f"Thm 4.5: beta_h {tuned.head_excess:g} times what Assumption E.7 asks for, sigma^2 "
+        f"{tuned.noise_share:g} of what it allows, {tuned.paths} paths",
+        "brackets: a case is a draw of "
+        f"data ({relu.records} records within {relu.angle:g} degrees) and network "
+        f"({relu.hidden} features) and a sigma, outside: at some time, for either class, the "
+        "diffusion by 5 standard errors; without a bar: none; noise sigma dQ; an aligned head has "
+        "the signs of its classes",
+        "Thm 3.3: log of the two records' ratio over spread "
+        f"{math.log(two.ratio) / two.spread:.3g}; clusters of Thm 3.3: "
+        f"{clusters.records} records within {clusters.angle:g} degrees; Thm 3.4: "
+        f"{after.hidden} features within {after.feature_angle:g} degrees, LP until s = "
+        f"{after.lp_span:g}; s is the integral of the loss over time, of which gradient flow's "
+        "states are functions",
+    ]
+
+
+def head_norm(axes: Axes, record: Dynamics) -> list[Row]:
+    """E ||v_t||^2 of linear probing."""
+    probed, panel = record.metrics.probing, "head norm"
+    times = probed.times
+    rows = [
+        *mean_rows(record, panel, SIMULATED, times, probed.norm, probed.norm_standard_error),
+        *curve_rows(record, panel, PRINTED, times, probed.norm_paper),
+        *curve_rows(record, panel, EXACT, times, probed.norm_exact),
+    ]
+    axes.set(xlabel="time $t$", title=r"Eq. 161, $\mathbb{E}\,\Vert v_t\Vert^2$")
+    draw_series(axes, rows, (PRINTED, EXACT, SIMULATED))
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    return rows
+
+
+def loss_ratios(axes: Axes, record: Dynamics) -> list[Row]:
+    """E L over the bounds of Thms 4.4 and 4.5."""
+    probed, panel = record.metrics.probing, "loss over bound"
+    looks = [
+        Look(r"Thm 4.4, $\gamma$ printed", "black", "v", "-"),
+        Look(r"Thm 4.4, $\gamma$ halved", MUTED, "P", "--"),
+    ]
+    rows: list[Row] = []
+    for look, bound in zip(looks, (probed.loss_bound_paper, probed.loss_bound_exact), strict=True):
+        ratios = _ratios(probed.loss, probed.loss_standard_error, bound)
+        rows += mean_rows(record, panel, look, probed.times, *ratios)
+    for tuned, style in zip(record.metrics.fine_tuning, cycle(SERIES), strict=False):
+        label = f"Thm 4.5, $d$ = {tuned.d}, $h$ = {tuned.h}"
+        looks.append(Look(label, style.color, style.marker, style.linestyle))
+        ratios = _ratios(tuned.loss, tuned.standard_error, tuned.bound)
+        rows += mean_rows(record, panel, looks[-1], tuned.times, *ratios)
+    axes.set(yscale="log", xlabel="time ($t$; Thm 4.5: $At$)")
+    axes.set_title(r"Thms 4.4, 4.5, $\mathbb{E}L$ / bound")
+    draw_series(axes, rows, looks)
+    draw_guide(axes, 1.0)
+    # Room for the legend above the curves.
+    low, high = (choose(row["value"] for row in rows) for choose in (min, max))
+    axes.set_ylim(low / 1.4, high * (high / low) ** 1.2)
+    label_few(axes)
+    axes.legend(loc="upper left", handlelength=1.8, labelspacing=0.15, borderpad=0.1)
+    return rows
+
+
+def _ratios(
+    losses: Sequence[float], errors: Sequence[float], bounds: Sequence[float]
+) -> tuple[list[float], list[float]]:
+    """Mean losses and their errors over a bound."""
+    return (
+        [loss / bound for loss, bound in zip(losses, bounds, strict=True)],
+        [error / bound for error, bound in zip(errors, bounds, strict=True)],
+    )
+
+
+def violations(axes: Axes, record: Dynamics) -> list[Row]:
+    """Shares of cases in which a loss leaves its bracket, below and above."""
+    counts = record.metrics.counts
+    names = [COUNTED[count.phase, count.heads] for count in counts]
+    rows = [
+        {
+            **row_of(record, "outside the bracket", look, name.replace("\n", " "), outside / cases),
+            "count": outside,
+            "trials": cases,
+        }
+        for count, name in zip(counts, names, strict=True)
+        for column, look in OUTSIDE.items()
+        for outside, cases in [(getattr(count, column), count.cases)]
+    ]
+    height = 0.8 / len(OUTSIDE)
+    for place, (look, hatch) in enumerate(zip(OUTSIDE.values(), HATCHES, strict=True)):
+        shown = select(rows, series=look.label)
+        at = [k + (place - 1.5) * height for k in range(len(counts))]
+        values = [row["value"] for row in shown]
+        style = {"color": look.color, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+        axes.barh(at, values, height, label=look.label, **style)
+        for y, row in zip(at, shown, strict=True):
+            if row["count"]:
+                text = f" {row['count']} of {row['trials']}"
+                axes.text(row["value"], y, text, va="center", fontsize=NOTE_SIZE)
+    axes.set_yticks(range(len(counts)), names)
+    axes.set(xlim=(0, 1.5), ylim=(len(counts) + 0.7, -0.6), xlabel="share of cases")
+    axes.set_xticks([0, 0.5, 1])
+    axes.grid(axis="y", visible=False)
+    axes.set_title("loss < or > its bracket")
+    axes.legend(ncols=2, loc="lower center", handlelength=1, columnspacing=0.6, labelspacing=0.2)
+    return rows
+
+
+def lp_bracket(axes: Axes, record: Dynamics) -> list[Row]:
+    """Thm 4.2 for the first draw, at the last noise but one."""
+    losses = _of_phase(record, "head", "random")
+    sigmas = sorted({row.sigma for row in losses})
+    sigma = sigmas[max(0, len(sigmas) - 2)]
+    shown = next(row for row in losses if (row.sigma, row.draw) == (sigma, 0))
+    rows = _bracket(axes, record, shown, "LP bracket")
+    axes.set_title(rf"Thm 4.2, LP, $\sigma$ = {sigma:g}")
+    return rows
+
+
+def fft_bracket(axes: Axes, record: Dynamics) -> list[Row]:
+    """Thm 4.3 for the draw of a random head whose zeroth-order loss is furthest above."""
+
+    def excess(row: BracketRow) -> float:
+        return max(loss / bound for loss, bound in zip(row.zeroth, row.upper, strict=True))
+
+    shown = max(_of_phase(record, "all", "random"), key=excess)
+    rows = _bracket(axes, record, shown, "FFT bracket")
+    axes.set_title(rf"Thm 4.3, FFT, $\sigma$ = {shown.sigma:g}, worst draw")
+    return rows
+
+
+def _of_phase(record: Dynamics, phase: str, heads: str) -> list[BracketRow]:
+    return [row for row in record.metrics.relu if (row.phase, row.heads) == (phase, heads)]
+
+
+def _bracket(axes: Axes, record: Dynamics, losses: BracketRow, panel: str) -> list[Row]:
+    """One class's loss between its bounds, from time 0."""
+    times = [0.0, *record.metrics.times]
+    curves = {
+        "lower": [losses.start, *losses.lower],
+        "upper": [losses.start, *losses.upper],
+        "zeroth": [losses.start, *losses.zeroth],
+    }
+    rows = [
+        row
+        for name, values in curves.items()
+        for row in curve_rows(record, panel, Look(name, "", "", ""), times, values)
+    ]
+    axes.fill_between(times, curves["lower"], curves["upper"], color=RED, alpha=BAND_ALPHA, lw=0)
+    for name in ("lower", "upper"):
+        label = BRACKET.label if name == "lower" else None
+        axes.plot(times, curves[name], label=label, **BRACKET.line)
+    axes.plot(times, curves["zeroth"], label=ZEROTH.label, **ZEROTH.line)
+    look = Look("diffusion", "black", "o", "")
+    points = mean_rows(record, panel, look, times[1:], losses.diffusion, losses.standard_error)
+    draw_series(axes, points, (look,))
+    axes.set(yscale="log", xlabel="time $t$", ylabel="loss of a class")
+    label_few(axes)
+    axes.legend(labelspacing=0.2)
+    return rows + points
+
+
+def claimed_distortion(axes: Axes, record: Distortion) -> list[Row]:
+    """Probability of distortion on random clusters against h, for every variance of the head."""
+    clusters, panel = record.metrics.clusters, "distortion, clusters"
+    claimed = {row.h: row.claimed for row in clusters}
+    look = Look(r"$1 - 2^{-h}$", "black", "", "-")
+    rows = curve_rows(record, panel, look, list(claimed), list(claimed.values()))
+    axes.plot(*columns(rows, "x", "value"), label=look.label, **look.line)
+    variances = sorted({row.head_variance for row in clusters})
+    for variance, style, aside in zip(
+        variances, cycle(SERIES), shifts(len(variances)), strict=False
+    ):
+        series = Look(rf"$\beta_h$ = {variance:g}", style.color, style.marker, "")
+        here = [row for row in clusters if row.head_variance == variance]
+        points = _share_rows(record, panel, series, [row.h for row in here], here)
+        moved = [{**row, "x": row["x"] + aside / 30} for row in points]
+        axes.plot(
+            *columns(moved, "x", "value"),
+            series.marker,
+            color=series.color,
+            ms=2.5,
+            label=series.label,
+        )
+        draw_bars(axes, "x", moved, color=series.color)
+        rows += points
+    axes.set(xlabel="features $h$", title="Thm 3.3, random clusters", ylim=(0.45, 1.02))
+    axes.set_ylabel("distortion probability")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(loc="lower right", handlelength=1.2, labelspacing=0.2)
+    return rows
+
+
+def _share_rows(
+    record: Distortion, panel: str, look: Look, at: Sequence[float], shares: Sequence[Share]
+) -> list[Row]:
+    """Proportions with the intervals of the record."""
+    return [
+        {
+            **row_of(record, panel, look, x, row.share),
+            "low": row.low,
+            "high": row.high,
+            "count": row.count,
+            "trials": row.trials,
+        }
+        for x, row in zip(at, shares, strict=True)
+    ]
+
+
+def two_records(axes: Axes, record: Distortion) -> list[Row]:
+    """The same for one feature and a class of two records, against the head's variance."""
+    variances, panel = record.metrics.two_records, "distortion, two records"
+    at = [row.head_variance for row in variances]
+    claimed, exact = Look("Thm 3.3", RED, "", "--"), Look("exact", BLUE, "", "-")
+    look = Look("simulated", "black", "o", "")
+    rows = [
+        *curve_rows(record, panel, claimed, at, [row.claimed for row in variances]),
+        *curve_rows(record, panel, exact, at, [row.exact for row in variances]),
+        *_share_rows(record, panel, look, at, variances),
+    ]
+    axes.set(xscale="log", xlabel=r"variance of the head $\beta_h$", ylim=(0, 0.6))
+    axes.set(title="Thm 3.3, two records, $h$ = 1", ylabel="distortion probability")
+    draw_series(axes, rows, (claimed, exact, look))
+    axes.legend(loc="lower left")
+    return rows
+
+
+def after_probing(axes: Axes, record: Distortion) -> list[Row]:
+    """Share of networks without a falling cosine after LP, against the width of the clusters."""
+    networks, panel = record.metrics.after_probing, "no fall after LP"
+    rows: list[Row] = []
+    looks: list[Look] = []
+    spans = sorted({row.fft_span for row in networks})
+    for span, style in zip(spans, cycle(SERIES), strict=False):
+        looks.append(Look(f"until $s$ = {span:g}", style.color, style.marker, style.linestyle))
+        here = [row for row in networks if row.fft_span == span]
+        rows += _share_rows(record, panel, looks[-1], [row.angle for row in here], here)
+    axes.set(xscale="log", ylim=(0, 1.4), xlabel="angle of the clusters (degrees)")
+    axes.set(title="Thm 3.4, no cosine falls", ylabel="share of networks")
+    draw_series(axes, rows, looks)
+    label_ticks(axes, {row["x"] for row in rows})
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.legend(loc="upper center", ncols=2, handlelength=1.8, columnspacing=0.8)
+    return rows
+
+
+def counterexample(axes: Axes, record: Distortion) -> list[Row]:
+    """The cosine that Thm 3.4 says never falls, after LP of several spans."""
+    panel = "counter-example"
+    rows: list[Row] = []
+    looks: list[Look] = []
+    for curve, style in zip(record.metrics.counterexample, cycle(SERIES), strict=False):
+        looks.append(Look(f"LP until $s$ = {curve.lp_span:g}", style.color, "", style.linestyle))
+        rows += curve_rows(record, panel, looks[-1], curve.s, curve.cosine)
+    axes.set(xlabel=r"$s = \int L\, dt$ of FFT", ylabel=r"$\cos(w, \bar{x})$")
+    axes.set_title("Thm 3.4, counter-example")
+    draw_series(axes, rows, looks)
+    low, high = axes.get_ylim()
+    axes.set_ylim(bottom=low - 0.4 * (high - low))
+    axes.legend(loc="lower left", labelspacing=0.2)
+    return rows

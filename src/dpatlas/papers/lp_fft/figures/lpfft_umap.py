@@ -1,8 +1,7 @@
 """lp_fft: the features as UMAP shows them, before, early and late in private fine-tuning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,13 +9,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures.rows import SKY, backbone_of
+from dpatlas.papers.lp_fft.figures.averages import SKY, backbone_of
+from dpatlas.papers.lp_fft.records.umap import MOMENTS, Metrics, Spec
+from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import select
 from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, of_kind
 
-MOMENTS = {"before": "before FFT", "early": "early in FFT", "late": "late in FFT"}
+UmapRecord = Record[Spec, Metrics]
+
+TITLES = {"before": "before FFT", "early": "early in FFT", "late": "late in FFT"}
 COLORS = (BLUE, RED, GREEN, PINK, ORANGE, SKY, "black")
 MARKERS = ("o", "^", "s", "x", "D", "v", "+", "<", "*", ">", "P")
 MARGIN = 1.08
@@ -37,38 +40,43 @@ def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
     for line, (record, steps) in zip(panels, lines, strict=True):
         shown = panel_rows(record, steps)
         for axes, moment in zip(line, MOMENTS, strict=True):
-            _draw_panel(axes, select(shown, moment=moment), record["metrics"]["classes"])
+            _draw_panel(axes, select(shown, moment=moment), record.metrics.classes)
         line[0].set_ylabel(_line_label(shown[0]))
         if steps == _lp_steps(record)[0]:
             _name_classes(line[-1], record)
         rows += shown
-    for axes, title in zip(panels[0], MOMENTS.values(), strict=True):
+    for axes, title in zip(panels[0], TITLES.values(), strict=True):
         axes.set_title(title)
     return ShownFigure(figure, COLUMNS, rows, [_note(record) for record in chosen])
 
 
-def panel_rows(record: Mapping[str, Any], lp_steps: int) -> list[Row]:
+def panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:
     """Of every panel after `lp_steps` steps of LP: a row for itself and one for each point."""
-    metrics = record["metrics"]
-    budgets = {found["lp_steps"]: found["epsilon"] for found in metrics["budgets"]}
-    names = [metrics["classes"][label] for label in metrics["labels"]]
-    rows = []
-    for found in metrics["panels"]:
-        if found["lp_steps"] != lp_steps:
+    metrics = record.metrics
+    budgets = {spent.lp_steps: spent.epsilon for spent in metrics.budgets}
+    names = [metrics.classes[label] for label in metrics.labels]
+    rows: list[Row] = []
+    for panel in metrics.panels:
+        if panel.lp_steps != lp_steps:
             continue
         shared = {
-            "data": record["spec"]["data"]["name"],
+            "data": record.spec.data.name,
             "backbone": backbone_of(record),
-            **{name: found[name] for name in PANEL[:3]},
-            "runs": [record["id"]],
+            "lp_steps": panel.lp_steps,
+            "moment": panel.moment,
+            "fft_steps": panel.fft_steps,
+            "runs": [record.id],
         }
-        measured = {name: found[name] for name in PANEL[3:]} | {
-            "epsilon_of_all_steps": budgets[lp_steps]
+        measured = {
+            "knn": panel.knn,
+            "silhouette": panel.silhouette,
+            "accuracy": panel.accuracy,
+            "epsilon_of_all_steps": budgets[lp_steps],
         }
         rows.append({"part": "panel", **shared, **measured})
         rows += [
             {"part": "point", **shared, "point": point, "class": name, "x": x, "y": y}
-            for point, (name, x, y) in enumerate(zip(names, found["x"], found["y"], strict=True))
+            for point, (name, x, y) in enumerate(zip(names, panel.x, panel.y, strict=True))
         ]
     return rows
 
@@ -104,13 +112,13 @@ def _limits(points: Sequence[Row]) -> list[tuple[float, float]]:
     return [(float(middle - half), float(middle + half)) for middle in middles]
 
 
-def _name_classes(axes: Axes, record: Mapping[str, Any]) -> None:
+def _name_classes(axes: Axes, record: UmapRecord) -> None:
     """The classes of a record beside its first line of panels."""
     handles = [
         Line2D([], [], linestyle="none", markersize=4, label=name, **look)
-        for name, look in class_looks(record["metrics"]["classes"]).items()
+        for name, look in class_looks(record.metrics.classes).items()
     ]
-    title = record["spec"]["data"]["name"]
+    title = record.spec.data.name
     axes.legend(handles=handles, title=title, loc="upper left", bbox_to_anchor=(1.02, 1.0))
 
 
@@ -123,15 +131,15 @@ def _steps(panel: Row) -> str:
     return f"after {panel['fft_steps']} steps of FFT"
 
 
-def _lp_steps(record: Mapping[str, Any]) -> list[int]:
-    return sorted({panel["lp_steps"] for panel in record["metrics"]["panels"]})
+def _lp_steps(record: UmapRecord) -> list[int]:
+    return sorted({panel.lp_steps for panel in record.metrics.panels})
 
 
-def _note(record: Mapping[str, Any]) -> str:
-    fields, metrics = record["spec"], record["metrics"]
+def _note(record: UmapRecord) -> str:
+    spec = record.spec
     return (
-        f"{fields['data']['name']}: {len(metrics['labels'])} test records; noise multiplier "
-        f"{fields['noise_lp']:g} in LP and {fields['noise_fft']:g} in FFT; $\\varepsilon$ of all "
+        f"{spec.data.name}: {len(record.metrics.labels)} test records; noise multiplier "
+        f"{spec.noise_lp:g} in LP and {spec.noise_fft:g} in FFT; $\\varepsilon$ of all "
         "steps of a line; each panel is a fit of its own, whose axes have no unit and no meaning "
         "beyond it; kNN and silhouette are of the features themselves; one run"
     )

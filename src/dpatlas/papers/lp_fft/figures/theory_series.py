@@ -1,28 +1,32 @@
 """Points, curves and shares of lp_fft's simulated theory, as rows and as drawn series."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from dpatlas.core.statistics import Estimate
+from dpatlas.records import Record
 from dpatlas.show.look import MUTED, THIN, Look
 from dpatlas.show.output import Row
 from dpatlas.show.panels import columns, draw_bars, label_decades, select
 from dpatlas.show.series import BLUE, RED
 
-Record = Mapping[str, Any]
-
 CONFIDENCE = 0.95
 COLUMNS = ("panel", "series", "x", "value", "low", "high", "count", "trials")
 PRINTED = Look("printed", RED, "", "--")
 EXACT = Look("corrected", BLUE, "", "-")
+# Of linear nets.
+NOISES = {
+    "uniform": Look("uniform noise", BLUE, "o", "-"),
+    "layer-wise": Look("layer-wise noise", RED, "s", "--"),
+}
 
 
 def mean_rows(
-    record: Record,
+    record: Record[Any, Any],
     panel: str,
     look: Look,
     at: Iterable[float],
@@ -33,38 +37,24 @@ def mean_rows(
     rows = []
     for x, value, error in zip(at, values, errors, strict=True):
         low, high = Estimate(value, error, math.inf, 2).interval(CONFIDENCE)
-        rows.append({**_row(record, panel, look, x, value), "low": low, "high": high})
+        rows.append({**row_of(record, panel, look, x, value), "low": low, "high": high})
     return rows
 
 
 def curve_rows(
-    record: Record, panel: str, look: Look, at: Iterable[float], values: Iterable[float]
+    record: Record[Any, Any],
+    panel: str,
+    look: Look,
+    at: Iterable[float],
+    values: Iterable[float],
 ) -> list[Row]:
     """Computed values, which have no interval."""
-    return [_row(record, panel, look, x, value) for x, value in zip(at, values, strict=True)]
+    return [row_of(record, panel, look, x, value) for x, value in zip(at, values, strict=True)]
 
 
-def share_rows(
-    record: Record, panel: str, look: Look, x: str, found: Iterable[Record]
-) -> list[Row]:
-    """Proportions with the intervals of the record."""
-    names = ("low", "high", "count", "trials")
-    return [
-        {**_row(record, panel, look, row[x], row["share"]), **{name: row[name] for name in names}}
-        for row in found
-    ]
-
-
-def column_rows(
-    record: Record, panel: str, look: Look, found: Sequence[Record], x: str, name: str
-) -> list[Row]:
-    """A column of the record with its column of errors."""
-    at, values, errors = ([row[key] for row in found] for key in (x, name, f"{name}_error"))
-    return mean_rows(record, panel, look, at, values, errors)
-
-
-def _row(record: Record, panel: str, look: Look, x: Any, value: float) -> Row:
-    return {"panel": panel, "series": look.label, "x": x, "value": value, "runs": [record["id"]]}
+def row_of(record: Record[Any, Any], panel: str, look: Look, x: Any, value: float) -> Row:
+    """A value of a series at x, of any type that a panel's axis takes."""
+    return {"panel": panel, "series": look.label, "x": x, "value": value, "runs": [record.id]}
 
 
 def draw_series(axes: Axes, rows: Sequence[Row], looks: Iterable[Look]) -> None:

@@ -25,7 +25,7 @@ class Curves:
 
     def __init__(self, job: Job, progress: Progress):
         self.progress = progress
-        self.noise = Noise(job.spec.digest, job.spec.fields["noise_source"])
+        self.noise = Noise(job.spec.digest, job.fields.noise_source)
         self.stages = Stages(job, self.noise)
         self.ran: list[Ran] = []
 

@@ -6,7 +6,7 @@ given; it grows like a logarithm of the time.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +17,7 @@ from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job, Kind, LegacyFields, legacy
+from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.papers.lp_fft.formulas.alignment import (
     distortion_probability,
     two_record_distortion_probability,
@@ -30,8 +30,20 @@ from dpatlas.papers.lp_fft.jobs.relu import (
     flow,
     labels,
 )
+from dpatlas.papers.lp_fft.jobs.theory import LEDGER
+from dpatlas.papers.lp_fft.records.distortion import (
+    AfterProbing,
+    AfterProbingRow,
+    ClusterRow,
+    Clusters,
+    Counterexample,
+    Curve,
+    Metrics,
+    Spec,
+    TwoRecordRow,
+    TwoRecords,
+)
 
-LEDGER = {"mechanism": "none: nothing is trained on data and nothing of any data is released"}
 CONFIDENCE = 0.95
 # Of rates over the loss; what rounding may take from a cosine.
 ROUNDING = 1e-9
@@ -44,30 +56,36 @@ LOWER = 0.3
 SHOWN = 40
 
 
-def distortion(job: Job) -> dict[str, Any]:
+def distortion(job: Job) -> Outcome:
     """Thm 3.3 on random clusters and on two records; Thm 3.4 on clusters and by an example.
 
-    `clusters`: the share of trials (fresh records, features and head) with distortion at the
-    start, for every h and variance of the head. `two_records`: the same for one fixed class and
-    feature, beside its exact value. `after_probing`: the share of networks of which no cosine
-    falls until s = `fft_spans` of FFT after LP, for clusters of every width. `counterexample`: the
-    cosine of one feature during FFT, after LP of every span.
+    The share of trials (fresh records, features and head) with distortion at the start, for every
+    h and variance of the head; the same for one fixed class and feature, beside its exact value.
+    The share of networks of which no cosine falls until s = `fft_spans` of FFT after LP, for
+    clusters of every width; the cosine of one feature during FFT, after LP of every span.
     """
-    fields = job.spec.fields
-    clusters, after = fields["clusters"], fields["after_probing"]
-    found: dict[str, Any] = {"clusters": [], "after_probing": []}
-    with Progress(len(clusters["hs"]) + len(after["angles"]) + 2, job.spec.id) as progress:
-        for h in clusters["hs"]:
-            found["clusters"] += _clusters(job, clusters, h)
+    fields: Spec = job.fields
+    clusters: list[ClusterRow] = []
+    after_probing: list[AfterProbingRow] = []
+    count = len(fields.clusters.hs) + len(fields.after_probing.angles) + 2
+    with Progress(count, job.spec.id) as progress:
+        for h in fields.clusters.hs:
+            clusters += _clusters(job, fields.clusters, h)
             progress.advance(f"h = {h}")
-        found["two_records"] = _two_records(job, fields["two_records"])
+        two_records = _two_records(job, fields.two_records)
         progress.advance("two records")
-        for angle in after["angles"]:
-            found["after_probing"] += _after_probing(job, after, angle)
+        for angle in fields.after_probing.angles:
+            after_probing += _after_probing(job, fields.after_probing, angle)
             progress.advance(f"{angle:g} degrees")
-        found["counterexample"] = _counterexample(fields["counterexample"])
+        counterexample = _counterexample(fields.counterexample)
         progress.advance("counter-example")
-    return {"metrics": found, "ledger": LEDGER}
+    metrics = Metrics(
+        clusters=clusters,
+        two_records=two_records,
+        after_probing=after_probing,
+        counterexample=counterexample,
+    )
+    return Outcome(metrics, LEDGER)
 
 
 @checked(count=integer(ge=0), trials=integer(ge=1), confidence=real(gt=0, lt=1))
@@ -85,7 +103,7 @@ def clopper_pearson(count: int, trials: int, confidence: float = CONFIDENCE) -> 
 
 
 def _share(happened: np.ndarray) -> dict[str, Any]:
-    """Count of a boolean array with its interval."""
+    """Fields of a `Share`: count of a boolean array with its interval."""
     count, trials = int(happened.sum()), len(happened)
     low, high = clopper_pearson(count, trials)
     return {"trials": trials, "count": count, "share": count / trials, "low": low, "high": high}
@@ -96,23 +114,23 @@ def _distorts(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.n
     return np.any(cosine_rates(net, x, y, c) < 0, axis=-1)
 
 
-def _clusters(job: Job, fields: Mapping[str, Any], h: int) -> list[dict[str, Any]]:
+def _clusters(job: Job, fields: Clusters, h: int) -> list[ClusterRow]:
     """Distortion at the start on fresh clusters, for every variance of the same heads."""
-    rng = generator(seed(job.spec.key, use="clusters", base=job.spec.fields["seed"], h=h))
-    x, y, c, W = _problem(rng, fields, fields["trials"], h, fields["angle"], fields["angle"])
+    rng = generator(seed(job.spec.key, use="clusters", base=job.fields.seed, h=h))
+    x, y, c, W = _problem(rng, fields, fields.trials, h, fields.angle, fields.angle)
     heads = rng.standard_normal(c.shape)
     rows = []
-    for variance in fields["head_variances"]:
-        real(gt=0).check("clusters.head_variances", variance)
+    for variance in fields.head_variances:
         net = ReluNet(math.sqrt(variance) * heads, W)
-        row = {"h": h, "head_variance": variance, "claimed": float(distortion_probability(h))}
-        rows.append(row | _share(_distorts(net, x, y, c)))
+        distorted = _share(_distorts(net, x, y, c))
+        claimed = float(distortion_probability(h))
+        rows.append(ClusterRow(h=h, head_variance=variance, claimed=claimed, **distorted))
     return rows
 
 
 def _problem(
     rng: np.random.Generator,
-    fields: Mapping[str, Any],
+    fields: Clusters | AfterProbing,
     runs: int,
     h: int,
     angle: float,
@@ -123,68 +141,65 @@ def _problem(
     Records and features lie within their angles of an axis, so that both assumptions hold: classes
     are separated (Assumption 3.1), and only the records of its class activate a feature (3.2).
     """
-    integer(ge=1).check("trials or runs", runs)
-    for name, value in (("angle", angle), ("feature_angle", feature_angle)):
-        real(gt=0, lt=45).check(name, value)
-    n, d = fields["records"], fields["inputs"]
-    integer(ge=2).check("records", n)
-    integer(ge=2).check("inputs", d)
+    n, d = fields.records, fields.inputs
     y = labels(n)
     x = y[:, None] * directions(rng, (runs, n), d, angle)
     c = rng.choice([-1.0, 1.0], size=(runs, h))
     return x, y, c, c[..., None] * directions(rng, (runs, h), d, feature_angle)
 
 
-def _two_records(job: Job, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _two_records(job: Job, fields: TwoRecords) -> list[TwoRecordRow]:
     """Distortion of one feature by random heads, where the record that it prefers is the longer.
 
     The other class is the mirror image of the first; it does not activate the feature.
     """
-    rng = generator(seed(job.spec.key, use="two-records", base=job.spec.fields["seed"]))
-    spread, ratio = fields["spread"], fields["ratio"]
+    rng = generator(seed(job.spec.key, use="two-records", base=job.fields.seed))
+    spread, ratio = fields.spread, fields.ratio
     own = np.array([[1 + spread, -LOWER], [1.0, ratio * LOWER]])
     if own[0] @ own[1] <= 0:
         raise InputError("two_records.ratio", ratio, "records at an acute angle")
     x, y = np.concatenate([own, -own]), labels(4)
     W, c = np.array([[1.0, 0.0]]), np.array([1.0])
-    heads = rng.standard_normal((fields["trials"], 1))
+    heads = rng.standard_normal((fields.trials, 1))
     rows = []
-    for variance in fields["head_variances"]:
+    for variance in fields.head_variances:
         net = ReluNet(math.sqrt(variance) * heads, np.broadcast_to(W, (len(heads), 1, 2)))
-        row = {
-            "head_variance": variance,
-            "claimed": float(distortion_probability(1)),
-            "exact": float(two_record_distortion_probability(variance, spread, ratio)),
-        }
-        rows.append(row | _share(_distorts(net, x, y, c)))
+        rows.append(
+            TwoRecordRow(
+                head_variance=variance,
+                claimed=float(distortion_probability(1)),
+                exact=float(two_record_distortion_probability(variance, spread, ratio)),
+                **_share(_distorts(net, x, y, c)),
+            )
+        )
     return rows
 
 
-def _after_probing(job: Job, fields: Mapping[str, Any], angle: float) -> list[dict[str, Any]]:
+def _after_probing(job: Job, fields: AfterProbing, angle: float) -> list[AfterProbingRow]:
     """Of networks whose heads LP has aligned: those of which no cosine falls during FFT.
 
     `networks` counts all that were drawn, `aligned` those whose heads have the signs of their
     classes when LP ends; the share is of the latter.
     """
-    keys = {"base": job.spec.fields["seed"], "angle": angle}
+    keys = {"base": job.fields.seed, "angle": angle}
     rng = generator(seed(job.spec.key, use="after-probing", **keys))
-    runs, h = fields["runs"], fields["hidden"]
-    x, y, c, W = _problem(rng, fields, runs, h, angle, fields["feature_angle"])
-    net = ReluNet(math.sqrt(fields["head_variance"]) * rng.standard_normal(c.shape), W)
-    steps = _steps(fields["lp_span"], fields["lp_step"])
-    net = _last(flow(net, x, y, "head", fields["lp_span"], steps))
+    runs, h = fields.runs, fields.hidden
+    x, y, c, W = _problem(rng, fields, runs, h, angle, fields.feature_angle)
+    net = ReluNet(math.sqrt(fields.head_variance) * rng.standard_normal(c.shape), W)
+    steps = _steps(fields.lp_span, fields.lp_step)
+    net = _last(flow(net, x, y, "head", fields.lp_span, steps))
     aligned = np.all(c * net.v > 0, axis=-1)
     if not aligned.any():
-        raise InputError("lp_span", fields["lp_span"], "a span that aligns heads with classes")
+        raise InputError("lp_span", fields.lp_span, "a span that aligns heads with classes")
     x, c, net = x[aligned], c[aligned], ReluNet(net.v[aligned], net.W[aligned])
     rows, rising = [], ~_falls(net, x, y, c)
-    for before, span in pairwise([0.0, *fields["fft_spans"]]):
-        steps = _steps(span - before, fields["step"])
+    for before, span in pairwise([0.0, *fields.fft_spans]):
+        steps = _steps(span - before, fields.step)
         for state in flow(net, x, y, "all", span - before, steps):
             rising &= ~_falls(state, x, y, c)
         net = state
-        row = {"angle": angle, "fft_span": span, "networks": runs, "aligned": int(aligned.sum())}
-        rows.append(row | _share(rising))
+        drawn = {"networks": runs, "aligned": int(aligned.sum())}
+        rows.append(AfterProbingRow(angle=angle, fft_span=span, **drawn, **_share(rising)))
     return rows
 
 
@@ -194,7 +209,6 @@ def _falls(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndar
 
 def _steps(span: float, step: float) -> int:
     real(gt=0).check("spans", span)
-    real(gt=0).check("step", step)
     return max(1, round(span / step))
 
 
@@ -205,7 +219,7 @@ def _last(states: Iterable[ReluNet]) -> ReluNet:
     return last
 
 
-def _counterexample(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _counterexample(fields: Counterexample) -> list[Curve]:
     """Cosine of the feature against s of FFT, after LP of every span, and where it is highest.
 
     A row says whether LP has aligned the head; `fall` is the largest cosine less the last one.
@@ -214,22 +228,22 @@ def _counterexample(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     x, y, c = np.concatenate([own, -own]), labels(4), np.array([1.0, -1.0])
     feature = _polar(1.0, FEATURE_ANGLE)
     start = ReluNet(WRONG_HEAD * c, c[:, None] * feature)
-    span = fields["span"]
-    steps = _steps(span, fields["step"])
+    span = fields.span
+    steps = _steps(span, fields.step)
     rows = []
-    for lp_span in fields["lp_spans"]:
-        net = _last(flow(start, x, y, "head", lp_span, _steps(lp_span, fields["step"])))
+    for lp_span in fields.lp_spans:
+        net = _last(flow(start, x, y, "head", lp_span, _steps(lp_span, fields.step)))
         states = [net, *flow(net, x, y, "all", span, steps)]
         cosines = np.array([_cosine(state, x, y, c) for state in states])
         every = max(1, steps // SHOWN)
         rows.append(
-            {
-                "lp_span": lp_span,
-                "aligned": bool(np.all(c * net.v > 0)),
-                "s": np.linspace(0, span, steps + 1)[::every].tolist(),
-                "cosine": cosines[::every].tolist(),
-                "fall": float(cosines.max() - cosines[-1]),
-            }
+            Curve(
+                lp_span=lp_span,
+                aligned=bool(np.all(c * net.v > 0)),
+                s=np.linspace(0, span, steps + 1)[::every].tolist(),
+                cosine=cosines[::every].tolist(),
+                fall=float(cosines.max() - cosines[-1]),
+            )
         )
     return rows
 
@@ -243,8 +257,4 @@ def _cosine(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> float:
     return float(class_means(x, y, c)[0] @ net.W[0] / np.linalg.norm(net.W[0]))
 
 
-KIND = Kind(
-    legacy(distortion),
-    spec=LegacyFields,
-    packages=("torch", "numpy", "scipy", "dp-accounting", "scikit-learn", "umap-learn"),
-)
+KIND = Kind(distortion, spec=Spec, packages=("numpy", "scipy"))

@@ -1,10 +1,143 @@
-"""lp_fft: jobs of kind imbalance."""
+"""lp_fft: the imbalance of the layers of a linear net (Fig. 10)."""
 
-from dpatlas.jobs.job import Kind, LegacyFields, legacy
-from dpatlas.papers.lp_fft.jobs.layers import imbalance
+import math
+from functools import partial
 
-KIND = Kind(
-    legacy(imbalance),
-    spec=LegacyFields,
-    packages=("torch", "numpy", "scipy", "dp-accounting", "scikit-learn", "umap-learn"),
+import numpy as np
+
+from dpatlas.core.progress import Progress
+from dpatlas.core.seeds import generator, seed
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas.papers.lp_fft.formulas.imbalance import (
+    imbalance_drift,
+    imbalance_eigenvalues,
+    imbalance_matrix,
+    jensen_gap,
 )
+from dpatlas.papers.lp_fft.jobs.linear import (
+    LinearProblem,
+    fine_tuning,
+    linear_problem,
+    looked_at,
+    step_deviations,
+)
+from dpatlas.papers.lp_fft.jobs.theory import LEDGER, mean_with_error
+from dpatlas.papers.lp_fft.records.imbalance import (
+    Drift,
+    DriftRow,
+    Gap,
+    GapRow,
+    Metrics,
+    Paths,
+    Spec,
+)
+from dpatlas.papers.lp_fft.records.theory import NOISES, LayerNoise
+
+
+def imbalance(job: Job) -> Outcome:
+    """The gap of Jensen's inequality that Conjecture E.22 neglects; E.9's drift besides.
+
+    For every noise multiplier sigma, E[u] / E[sqrt u]^2 - 1 of u = max(0, -least eigenvalue of
+    v v^T - B B^T), after every `every` steps of DP-SGD on all records. Then how the mean eigenvalue
+    changes under the diffusions with uniform and layer-wise noise, beside the lines of
+    `imbalance_drift`.
+    """
+    fields: Spec = job.fields
+    gap: list[GapRow] = []
+    drift: list[DriftRow] = []
+    with Progress(len(fields.gap.sigmas) + len(NOISES), job.spec.id) as progress:
+        for sigma in fields.gap.sigmas:
+            gap.append(_gap(job, fields.gap, sigma))
+            progress.advance(f"sigma = {sigma:g}")
+        for noise in NOISES:
+            drift.append(_mean_eigenvalue(job, fields.drift, noise))
+            progress.advance(noise)
+    return Outcome(Metrics(gap=gap, drift=drift), LEDGER)
+
+
+def _gap(job: Job, fields: Gap, sigma: float) -> GapRow:
+    """DP-SGD with full batches: clipped gradients, summed, with noise sigma times the clip norm."""
+    keys = {"base": job.fields.seed, "sigma": sigma}
+    rng = generator(seed(job.spec.key, use="imbalance-gap", **keys))
+    norm = fields.max_grad_norm
+    problem, v, B = _paths(rng, fields)
+    step = fields.lr / len(problem.Y)
+    deviation = step * sigma * norm
+    states = fine_tuning(
+        v,
+        B,
+        partial(problem.clipped_residual, norm=norm),
+        step=step,
+        deviations=(deviation, deviation),
+        steps=fields.steps,
+        rng=rng,
+    )
+    steps, gaps, errors, eigenvalues = [], [], [], []
+    for taken, state in looked_at(states, (v, B), fields.every):
+        least = imbalance_eigenvalues(*state)[:, 0]
+        steps.append(taken)
+        gaps.append(float(jensen_gap(least)))
+        errors.append(_gap_error(least))
+        eigenvalues.append(float(least.mean()))
+    return GapRow(
+        sigma=sigma,
+        paths=fields.paths,
+        steps=steps,
+        gap=gaps,
+        error=errors,
+        eigenvalue=eigenvalues,
+    )
+
+
+def _gap_error(eigenvalues: np.ndarray) -> float:
+    """Standard error of `jensen_gap` to first order in the two means behind it."""
+    u = np.maximum(-eigenvalues, 0.0)
+    root = np.sqrt(u)
+    mean = root.mean()
+    influence = u / mean**2 - 2 * u.mean() / mean**3 * root
+    return float(influence.std(ddof=1) / math.sqrt(len(u)))
+
+
+def _mean_eigenvalue(job: Job, fields: Drift, noise: LayerNoise) -> DriftRow:
+    """Change of the eigenvalues' mean in time, by Euler steps, beside printed and exact lines."""
+    keys = {"base": job.fields.seed, "noise": noise}
+    rng = generator(seed(job.spec.key, use="imbalance-drift", **keys))
+    sigma2, step, d = fields.sigma2, fields.step, fields.inputs
+    problem, v, B = _paths(rng, fields)
+    states = fine_tuning(
+        v,
+        B,
+        problem.residual,
+        step=step,
+        deviations=step_deviations(noise, sigma2, step, d),
+        steps=fields.steps,
+        rng=rng,
+    )
+    times, changes, errors = [], [], []
+    start = _diagonal_mean(v, B)
+    for taken, state in looked_at(states, (v, B), fields.every):
+        change, error = mean_with_error(_diagonal_mean(*state) - start)
+        times.append(taken * step)
+        changes.append(change)
+        errors.append(error)
+    lines = {
+        convention: (imbalance_drift(d, sigma2, noise, convention) * np.array(times)).tolist()
+        for convention in ("paper", "exact")
+    }
+    return DriftRow(noise=noise, times=times, change=changes, error=errors, **lines)
+
+
+def _diagonal_mean(v: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """Mean of the eigenvalues of D, (paths,)."""
+    return np.diagonal(imbalance_matrix(v, B), axis1=1, axis2=2).mean(axis=1)
+
+
+def _paths(rng: np.random.Generator, fields: Paths) -> tuple[LinearProblem, np.ndarray, np.ndarray]:
+    """One problem, random heads and its features on every path."""
+    h, d, n, paths = fields.hidden, fields.inputs, fields.records, fields.paths
+    problem = linear_problem(rng, n, d, h, reached=h / n, seen=d / n)
+    v = math.sqrt(fields.head_variance) * rng.standard_normal((paths, h))
+    return problem, v, np.broadcast_to(problem.B, (paths, h, d))
+
+
+KIND = Kind(imbalance, spec=Spec, packages=("numpy", "scipy"))

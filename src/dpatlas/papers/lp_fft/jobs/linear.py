@@ -6,12 +6,15 @@ linear nets: theta moves by -grad dt + sqrt(2 sigma^2) dQ.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpatlas.errors import InputError
+
+# Heads (paths, h) and features (paths, h, d).
+State = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ def fine_tuning(
     deviations: tuple[float, float],
     steps: int,
     rng: np.random.Generator,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+) -> Iterator[State]:
     """(v, B) after each of `steps` noisy gradient steps on all layers.
 
     v (paths, h), B (paths, h, d); residual: the g (paths, d) for which the gradients are B g and
@@ -124,6 +127,14 @@ def fine_tuning(
         v = v - step * head + deviations[0] * rng.standard_normal(v.shape)
         B = B - step * features + deviations[1] * rng.standard_normal(B.shape)
         yield v, B
+
+
+def looked_at(states: Iterable[State], start: State, every: int) -> Iterator[tuple[int, State]]:
+    """(steps taken, state) at the start and after every `every` of them."""
+    yield 0, start
+    for taken, state in enumerate(states, 1):
+        if taken % every == 0:
+            yield taken, state
 
 
 def predictor(v: np.ndarray, B: np.ndarray) -> np.ndarray:

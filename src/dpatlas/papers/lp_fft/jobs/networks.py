@@ -9,7 +9,7 @@ from dpatlas.jobs.private_records import PARTS, frozen_features
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.lora import lora_parameters, with_lora
 from dpatlas.models.network import Network, Scale
-from dpatlas.papers.lp_fft.strategies import FULL, HEAD
+from dpatlas.papers.lp_fft.records.private import FULL, HEAD, Part
 
 
 class Networks:
@@ -30,7 +30,7 @@ class Networks:
     ):
         self.job, self.backbone = job, backbone
         self.head_scale, self.feature_scale, self.rank = head_scale, feature_scale, rank
-        data = job.data
+        data = job.prepared
         self.x = {part: self._tensor(getattr(data, f"x_{part}")) for part in PARTS}
         self.labels = {part: self._tensor(getattr(data, f"y_{part}")) for part in PARTS}
         self._features: dict[str, Tensor] = {}
@@ -40,8 +40,8 @@ class Networks:
 
     def fresh(self, run: int) -> Network:
         """The backbone with the head of run `run`, which all settings of a seed share."""
-        axes = {"key": self.job.spec.key, "run": run, "base_seed": self.job.spec.fields["seed"]}
-        network = self.backbone.with_new_head(len(self.job.data.classes), **axes)
+        axes = {"key": self.job.spec.key, "run": run, "base_seed": self.job.fields.seed}
+        network = self.backbone.with_new_head(len(self.job.prepared.classes), **axes)
         network.head.weight.mul_(self.head_scale)
         if self.rank is not None:
             network = with_lora(network, self.rank, **axes)
@@ -50,7 +50,7 @@ class Networks:
             network = Network([*body, ("scale", Scale(self.feature_scale)), head])
         return network.to(self.job.device)
 
-    def trained(self, network: nn.Module, part: str) -> tuple[str, ...]:
+    def trained(self, network: Network, part: Part) -> tuple[str, ...]:
         """Prefixes of the names of what a phase trains."""
         if part == HEAD:
             return ("head",)
@@ -72,29 +72,3 @@ def outputs(model: nn.Module, x: Tensor) -> Tensor:
     """The model's outputs, `CHUNK` records at a time."""
     with torch.no_grad():
         return torch.cat([model(rows) for rows in x.split(CHUNK)])
-
-
-def knn_accuracy(
-    known: np.ndarray, labels: np.ndarray, asked: np.ndarray, truth: np.ndarray, neighbours: int
-) -> float:
-    """Share of `asked` (m, d) whose nearest `known` (n, d) vote for the right class."""
-    from sklearn.neighbors import KNeighborsClassifier
-
-    classifier = KNeighborsClassifier(neighbours, algorithm="brute").fit(known, labels)
-    return float(classifier.score(asked, truth))
-
-
-def features_of(network: Network, x: Tensor) -> np.ndarray:
-    """What the head sees of x, (records, features).
-
-    What is not finite counts as 0: whoever compares features would refuse all of them for one.
-    """
-    with torch.no_grad():
-        found = torch.cat([network.features(rows) for rows in x.split(CHUNK)])
-    return found.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).cpu().numpy()
-
-
-def split_steps(steps: int, share: float) -> tuple[int, int]:
-    """Steps of the first and of the second phase."""
-    first = round(share * steps)
-    return first, steps - first

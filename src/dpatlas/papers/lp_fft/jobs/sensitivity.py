@@ -1,10 +1,148 @@
-"""lp_fft: jobs of kind sensitivity."""
+"""lp_fft: sensitivities of the layers of a linear net (Fig. 9)."""
 
-from dpatlas.jobs.job import Kind, LegacyFields, legacy
-from dpatlas.papers.lp_fft.jobs.layers import sensitivity
+import math
 
-KIND = Kind(
-    legacy(sensitivity),
-    spec=LegacyFields,
-    packages=("torch", "numpy", "scipy", "dp-accounting", "scikit-learn", "umap-learn"),
+import numpy as np
+
+from dpatlas.core.progress import Progress
+from dpatlas.core.seeds import generator, seed
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas.papers.lp_fft.jobs.linear import (
+    LinearProblem,
+    fine_tuning,
+    linear_problem,
+    looked_at,
+    step_deviations,
 )
+from dpatlas.papers.lp_fft.jobs.theory import LEDGER, mean_with_error
+from dpatlas.papers.lp_fft.records.sensitivity import (
+    READINGS,
+    Drift,
+    DriftRow,
+    Metrics,
+    Reading,
+    Spec,
+    Start,
+    StartRow,
+)
+from dpatlas.papers.lp_fft.records.theory import NOISES, LayerNoise
+
+
+def sensitivity(job: Job) -> Outcome:
+    """Gradient sizes of both layers against d at the start, and their ratio in DP-GD.
+
+    For every d and reading of Prop. E.10, means over heads and features of the largest gradient
+    norm over the records, of either layer, and over all records of norm and label at most one; and
+    of the ratio head over features. Then the ratio after every `every` steps, for every kind of
+    noise.
+    """
+    fields: Spec = job.fields
+    start: list[StartRow] = []
+    drift: list[DriftRow] = []
+    with Progress(len(fields.start.dims) + len(NOISES), job.spec.id) as progress:
+        for d in fields.start.dims:
+            start += [_start(job, fields.start, d, reading) for reading in READINGS]
+            progress.advance(f"d = {d}")
+        for noise in NOISES:
+            drift.append(_drift(job, fields.drift, noise))
+            progress.advance(noise)
+    return Outcome(Metrics(start=start, drift=drift), LEDGER)
+
+
+def head_variance(h: int, d: int, reading: Reading) -> float:
+    """Variance of the head's entries where h / sqrt(d) is their variance or their deviation."""
+    printed = h / math.sqrt(d)
+    return printed if reading == "variance" else printed**2
+
+
+def record_sensitivities(
+    problem: LinearProblem, v: np.ndarray, B: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Largest gradient norm of a record of the problem in head and in features, (paths,) each."""
+    errors = np.abs((v[:, None, :] @ B)[:, 0] @ problem.X.T - problem.Y)
+    inputs = np.linalg.norm(problem.X, axis=1)
+    head = errors * np.linalg.norm(B @ problem.X.T, axis=1)
+    features = errors * inputs * np.linalg.norm(v, axis=1, keepdims=True)
+    return head.max(axis=1), features.max(axis=1)
+
+
+def ball_sensitivities(v: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same over all records of norm and label at most one, by Lipschitz constants.
+
+    (||B|| ||v|| + 1) times ||B||, and times ||v||, in the spectral norm; attained by features with
+    orthonormal rows.
+    """
+    spectral, head = np.linalg.norm(B, 2, axis=(1, 2)), np.linalg.norm(v, axis=1)
+    error = spectral * head + 1
+    return error * spectral, error * head
+
+
+def _start(job: Job, fields: Start, d: int, reading: Reading) -> StartRow:
+    """Sensitivities before training, over heads and features; the records are drawn once."""
+    keys = {"base": job.fields.seed, "d": d, "reading": reading}
+    rng = generator(seed(job.spec.key, use="sensitivity", **keys))
+    problem, v, B = _networks(rng, fields, d, reading)
+    columns: dict[str, float] = {}
+    for name, (head, features) in (
+        ("record", record_sensitivities(problem, v, B)),
+        ("ball", ball_sensitivities(v, B)),
+    ):
+        for what, values in (("head", head), ("features", features), ("ratio", head / features)):
+            column = f"{name}_{what}"
+            columns[column], columns[f"{column}_error"] = mean_with_error(values)
+    return StartRow(
+        d=d,
+        h=fields.hidden,
+        reading=reading,
+        head_variance=head_variance(fields.hidden, d, reading),
+        seeds=len(v),
+        **columns,
+    )
+
+
+def _networks(
+    rng: np.random.Generator, fields: Start | Drift, d: int, reading: Reading
+) -> tuple[LinearProblem, np.ndarray, np.ndarray]:
+    """Records as Prop. E.10 has them, n = `records_per_input` d; heads and orthonormal features."""
+    h, count, n = fields.hidden, fields.seeds, fields.records_per_input * d
+    problem = linear_problem(rng, n, d, h, reached=h / n, seen=d / n)
+    v = math.sqrt(head_variance(h, d, reading)) * rng.standard_normal((count, h))
+    B = np.linalg.qr(rng.standard_normal((count, d, h)))[0].swapaxes(1, 2)
+    return problem, v, B
+
+
+def _drift(job: Job, fields: Drift, noise: LayerNoise) -> DriftRow:
+    """The ratio of record sensitivities during noisy gradient descent.
+
+    Both kinds of noise have the same starts and the same draws.
+    """
+    rng = generator(seed(job.spec.key, use="sensitivity-drift", base=job.fields.seed))
+    problem, v, B = _networks(rng, fields, fields.d, fields.reading)
+    states = fine_tuning(
+        v,
+        B,
+        problem.residual,
+        step=fields.step,
+        deviations=step_deviations(noise, fields.sigma2, fields.step, fields.d),
+        steps=fields.steps,
+        rng=rng,
+    )
+    steps, ratios, errors = [], [], []
+    for taken, (head, features) in looked_at(states, (v, B), fields.every):
+        above, below = record_sensitivities(problem, head, features)
+        ratio, error = mean_with_error(above / below)
+        steps.append(taken)
+        ratios.append(ratio)
+        errors.append(error)
+    return DriftRow(
+        noise=noise,
+        d=fields.d,
+        h=fields.hidden,
+        reading=fields.reading,
+        steps=steps,
+        ratio=ratios,
+        error=errors,
+    )
+
+
+KIND = Kind(sensitivity, spec=Spec, packages=("numpy", "scipy"))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from dpatlas.core.facts import DataFields
 from dpatlas.core.records import Metrics, Number, SpecFields, Typed
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 def _different(values: Sequence[T]) -> Sequence[T]:
     if len(set(values)) < len(values):
-        raise ValueError("different ones")
+        raise PydanticCustomError("different", "different ones")
     return values
 
 
@@ -150,7 +151,7 @@ class CertifiedFields(SpecFields):
     @model_validator(mode="after")
     def _loss_of_a_bound(self) -> "CertifiedFields":
         if self.objective == "fkl" and self.loss != "bounded":
-            raise ValueError("loss bounded for fkl, which takes no loss above 1")
+            raise PydanticCustomError("loss", "loss bounded for fkl, which takes none above 1")
         return self
 
 

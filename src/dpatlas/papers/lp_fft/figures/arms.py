@@ -3,22 +3,17 @@
 `share` is the share of the steps in the first phase: 1 for LP, 0 for FFT and LoRA.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.ticker import FuncFormatter
-
-from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.figures.averages import SKY, backbone_of, over_runs
+from dpatlas.papers.lp_fft.records.strategies import Metrics, Spec
+from dpatlas.records import Record
 from dpatlas.show.look import Look
 from dpatlas.show.output import Records, Row
 from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, of_kind
 
-CONFIDENCE = 0.95
-OUTSIDE = 0.02
-SKY = "#56B4E9"
 STRATEGIES = {
     "lp": Look("LP", GREEN, "^", "-."),
     "lp-fft": Look("LP-FFT", BLUE, "o", "-"),
@@ -68,6 +63,27 @@ TRAINING = (
 )
 OVER_RUNS = ("value", "low", "high", "standard_error", "runs_used")
 ARM_COLUMNS = (*SETTING, "strategy", "share", *OVER_RUNS, *PRIVACY, *TRAINING)
+# Columns that a spec, a record's metrics and their rows have under the same name.
+OF_SPEC = ("group", "scenario", "head_scale", "lora_rank", "delta")
+OF_METRICS = ("classes", "n_train", "n_validation", "n_test")
+OF_ARM = (
+    "strategy",
+    "share",
+    "noise_multiplier",
+    "target_epsilon",
+    "epsilon",
+    "relation",
+    "guaranteed_by",
+    "batch",
+    "sampler",
+    "max_grad_norm",
+    "trained_parameters",
+    "settings_tried",
+    "trials",
+    "with_tuning_epsilon",
+    "all_runs_epsilon",
+    "validation_accuracy",
+)
 # Which rows of one panel or block must differ in.
 _ONCE = (*PLACE, "strategy", "share", "target_epsilon", "noise_multiplier", "max_grad_norm")
 
@@ -80,10 +96,10 @@ def arms(records: Records, *groups: str) -> list[Row]:
     rows = [
         row
         for record in of_kind(records, "strategies")
-        if record["spec"]["group"] in groups
+        if record.spec.group in groups
         for row in arm_rows(record)
     ]
-    seen: dict[tuple, str] = {}
+    seen: dict[tuple[Any, ...], str] = {}
     for row in rows:
         key, (name,) = tuple(row[column] for column in _ONCE), row["runs"]
         if key in seen:
@@ -93,83 +109,29 @@ def arms(records: Records, *groups: str) -> list[Row]:
     return rows
 
 
-def arm_rows(record: Mapping[str, Any]) -> list[Row]:
+def arm_rows(record: Record[Spec, Metrics]) -> list[Row]:
     """The rows of one record; `value` is the accuracy of the last iterate on test records."""
-    fields, metrics = record["spec"], record["metrics"]
+    spec, metrics = record.spec, record.metrics
     shared = {
-        **{name: fields[name] for name in ("group", "scenario", "head_scale", "lora_rank")},
-        **{name: metrics[name] for name in ("classes", "n_train", "n_validation", "n_test")},
-        "data": fields["data"]["name"],
+        **{name: getattr(spec, name) for name in OF_SPEC},
+        **{name: getattr(metrics, name) for name in OF_METRICS},
+        "data": spec.data.name,
         "backbone": backbone_of(record),
-        "pretrained_on": metrics["backbone"]["source"],
-        "architecture": metrics["backbone"]["architecture"],
-        "delta": fields["delta"],
+        "pretrained_on": metrics.backbone.source,
+        "architecture": metrics.backbone.architecture,
         "rates_chosen_on": CHOSEN_ON,
-        "runs": [record["id"]],
+        "runs": [record.id],
     }
     return [
         {
             **shared,
-            **{name: found[name] for name in ("strategy", "share", *PRIVACY) if name in found},
-            **{name: found[name] for name in TRAINING if name in found},
-            **_by_phase("lr", found["lrs"]),
-            **_by_phase("steps", found["steps"]),
-            **over_runs(found["accuracy"]),
+            **{name: getattr(arm, name) for name in OF_ARM},
+            **_by_phase("lr", arm.lrs),
+            **_by_phase("steps", arm.steps),
+            **over_runs(arm.accuracy),
         }
-        for found in metrics["rows"]
+        for arm in metrics.rows
     ]
-
-
-def backbone_of(record: Mapping[str, Any]) -> str:
-    """The name in the config of the backbone that a spec asks for."""
-    return record["spec"]["backbone"].rpartition("-")[0]
-
-
-def over_runs(values: Sequence[float], confidence: float = CONFIDENCE) -> dict[str, Any]:
-    """Mean of the runs with its t interval and standard error; none for a single run."""
-    estimate = mean_estimate(values)
-    found = {"value": estimate.value, "runs_used": estimate.runs}
-    if estimate.runs == 1:
-        return found | dict.fromkeys(("low", "high", "standard_error"))
-    low, high = estimate.interval(confidence)
-    return found | {"low": low, "high": high, "standard_error": estimate.standard_error}
-
-
-def grouped(rows: Iterable[Row], *names: str) -> dict[tuple, list[Row]]:
-    """Rows by their values in the columns `names`, in order of appearance."""
-    found: dict[tuple, list[Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row)
-    return found
-
-
-def span(values: Iterable[float]) -> str:
-    """One number in words, or the least and the largest of several."""
-    found = sorted(set(values))
-    return f"{found[0]:g}" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g}"
-
-
-def averaged(runs: Iterable[int]) -> str:
-    """What a value of `over_runs` is, in words, by the numbers of runs behind the values."""
-    found = list(runs)
-    if max(found) == 1:
-        return "one run"
-    return f"mean and {CONFIDENCE:.0%} t interval of {span(found)} runs"
-
-
-def percent_axis(axis: Axis) -> None:
-    """Label fractions as percentages, without the sign."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
-
-
-def accuracy_axis(axes: Axes) -> None:
-    """Percentages, and no room for what intervals of very few runs claim beyond 0 and 1.
-
-    Call it when all is drawn.
-    """
-    low, high = axes.get_ylim()
-    axes.set_ylim(max(low, -OUTSIDE), min(high, 1 + OUTSIDE))
-    percent_axis(axes.yaxis)
 
 
 def level(row: Row) -> tuple[float, float]:
@@ -179,7 +141,7 @@ def level(row: Row) -> tuple[float, float]:
 
 def chosen_share(rows: Iterable[Row]) -> list[Row]:
     """Of every strategy, level and clip the row whose share did best on validation records."""
-    best: dict[tuple, Row] = {}
+    best: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         key = (row["strategy"], level(row), row["max_grad_norm"])
         if key not in best or row["validation_accuracy"] > best[key]["validation_accuracy"]:

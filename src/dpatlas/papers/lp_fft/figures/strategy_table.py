@@ -1,4 +1,4 @@
-"""Tables of lp_fft: strategies by privacy level (Table 1), and LoRA in the place of FFT (Table 2).
+"""Tables of lp_fft's strategies by privacy level, beside the printed ones.
 
 The csv has a row for every accuracy, ours and the printed ones; the parts for people have a line
 for every privacy level and a column for every strategy.
@@ -8,6 +8,16 @@ import math
 from collections.abc import Callable, Sequence
 
 from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.figures.arms import (
+    ARM_COLUMNS,
+    CHOSEN_ON,
+    NEIGHBOURS,
+    PLACE,
+    STRATEGIES,
+    arms,
+    level,
+)
+from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.figures.published import (
     BACKBONES,
     BATCH,
@@ -19,17 +29,7 @@ from dpatlas.papers.lp_fft.figures.published import (
     PrintedAccuracy,
     contradictions,
 )
-from dpatlas.papers.lp_fft.figures.rows import (
-    ARM_COLUMNS,
-    CHOSEN_ON,
-    NEIGHBOURS,
-    PLACE,
-    STRATEGIES,
-    arms,
-    grouped,
-    level,
-)
-from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.show.output import Records, Row, ShownTable
 from dpatlas.show.panels import select
 from dpatlas.show.tables import Cell, Measured, Part
 
@@ -45,14 +45,19 @@ COLUMNS = (
 )
 
 
-def lpfft_strategies(records: Records, settings: Settings) -> ShownTable:
-    """Table 1: LP, LP-FFT and FFT by scenario and privacy level, and the controls."""
-    return _table(records, TABLE_1, "strategies")
+def strategy_table(records: Records, printed: Sequence[PrintedAccuracy], group: str) -> ShownTable:
+    """Ours above the printed values; these alone for a run that has none of `group`.
 
-
-def lpfft_lora(records: Records, settings: Settings) -> ShownTable:
-    """Table 2: LP, LP-LoRA and LoRA."""
-    return _table(records, TABLE_2, "lora")
+    Raises InputError for records of other groups only.
+    """
+    rows = arms(records, group)
+    if records and not rows:
+        raise InputError("--records", f"none of group {group}", "at least one strategies record")
+    ours = [{"source": OURS, **_without_interval(row)} for row in rows]
+    theirs = printed_rows(printed, sorted({name for row in rows for name in row["runs"]}))
+    blocks = grouped(ours, *PLACE).values()
+    parts = [part(block) for block in blocks for part in (accuracy_part, rates_part)]
+    return ShownTable(COLUMNS, [*ours, *theirs], [*parts, printed_part(theirs)])
 
 
 def printed_rows(cells: Sequence[PrintedAccuracy], runs: Sequence[str]) -> list[Row]:
@@ -131,21 +136,6 @@ def printed_part(rows: Sequence[Row]) -> Part:
         "contradicted by",
     )
     return Part(caption, headings, lines)
-
-
-def _table(records: Records, printed: Sequence[PrintedAccuracy], group: str) -> ShownTable:
-    """Ours above the printed values; these alone for a run that has none of `group`.
-
-    Raises InputError for records of other groups only.
-    """
-    rows = arms(records, group)
-    if records and not rows:
-        raise InputError("--records", f"none of group {group}", "at least one strategies record")
-    ours = [{"source": OURS, **_without_interval(row)} for row in rows]
-    theirs = printed_rows(printed, sorted({name for row in rows for name in row["runs"]}))
-    blocks = grouped(ours, *PLACE).values()
-    parts = [part(block) for block in blocks for part in (accuracy_part, rates_part)]
-    return ShownTable(COLUMNS, [*ours, *theirs], [*parts, printed_part(theirs)])
 
 
 def _part(rows: Sequence[Row], caption: str, cell: Callable[[Row | None], Cell]) -> Part:

@@ -1,0 +1,67 @@
+"""Private training of a classifier: what does not depend on who chooses its settings."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from dpatlas.checks.audit.records.classifier import Classifier
+from dpatlas.data.prepared import Prepared
+from dpatlas.errors import InputError
+from dpatlas.privacy.accounting import Phase, calibrate
+from dpatlas.privacy.per_record import cross_entropy
+from dpatlas.privacy.samplers import Sampler
+from dpatlas.privacy.training import TrainingPhase
+
+# What a phase takes from the spec as it is.
+OF_A_PHASE = (
+    "max_grad_norm",
+    "steps",
+    "lr",
+    "optimizer",
+    "momentum",
+    "weight_decay",
+    "clipping",
+    "max_physical_batch",
+)
+
+
+def check_data(data: Prepared) -> None:
+    """InputError for a data set without images of named classes, or without any to test on."""
+    for name in ("classes", "image_shape"):
+        if not data.manifest.get(name):
+            raise InputError("manifest of the data set", f"no {name}", "a set of labelled images")
+    if len(data.x_test) == 0:
+        raise InputError("n_test", 0, "at least 1: accuracy is measured on held-out records")
+
+
+def training_phase(
+    fields: Classifier,
+    batches: Sampler,
+    calibrated: Callable[..., float] = calibrate,
+) -> TrainingPhase:
+    """The phase that the spec asks for, its noise `calibrated` if `epsilon` is the target."""
+    noise_multiplier = fields.noise_multiplier
+    if (fields.epsilon is None) == (noise_multiplier is None):
+        found = "both" if fields.epsilon is not None else "neither"
+        raise InputError("epsilon and noise_multiplier", found, "one of the two")
+    if noise_multiplier is None:
+        noise_multiplier = calibrated(
+            lambda noise: [Phase(batches, noise, fields.steps)],
+            fields.epsilon,
+            fields.delta,
+            fields.relation,
+        )
+    return TrainingPhase(
+        batches, noise_multiplier, **{name: getattr(fields, name) for name in OF_A_PHASE}
+    )
+
+
+def accuracy(model: nn.Module, x: Tensor, labels: Tensor) -> tuple[float, float | None]:
+    """Share of right answers and mean cross-entropy, None where that is no number."""
+    with torch.no_grad():
+        output = torch.cat([model(rows) for rows in x.split(1000)])
+        right = (output.argmax(1) == labels).double().mean()
+        loss = float(cross_entropy(output.double(), labels).mean())
+    return float(right), loss if math.isfinite(loss) else None

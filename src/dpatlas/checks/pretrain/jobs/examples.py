@@ -1,0 +1,26 @@
+"""A few images of a data set as text, to be shown without torch or data files."""
+
+import numpy as np
+
+from dpatlas.data.prepared import Prepared
+
+EXAMPLES = 10
+# Grey levels 0..16 of generated images and of the digits, as one character each.
+LEVELS = "0123456789abcdefg"
+
+
+def examples(data: Prepared) -> dict[str, list[str]] | None:
+    """The first `EXAMPLES` training images of each class, as text.
+
+    An image is a text with a character of `LEVELS` for each pixel, so int(character, 17) is its
+    grey level from 0 to 16. None for data of another scale.
+    """
+    preprocessing = data.manifest["preprocessing"]
+    if (preprocessing["norm"], preprocessing["divide"]) != (None, len(LEVELS) - 1):
+        return None
+    shown = {}
+    for label, name in enumerate(data.classes):
+        images = data.x_train[np.flatnonzero(data.y_train == label)[:EXAMPLES]]
+        levels = np.rint(images * preprocessing["divide"]).astype(int)
+        shown[name] = ["".join(LEVELS[level] for level in image) for image in levels]
+    return shown

@@ -1,0 +1,55 @@
+"""Panels of accuracies of lp_fft's strategies: their grid, axes, titles and notes."""
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dpatlas.papers.lp_fft.figures.arms import CHOSEN_ON, NEIGHBOURS
+from dpatlas.papers.lp_fft.figures.averages import accuracy_axis, averaged, span
+from dpatlas.show.look import DOUBLE_COLUMN
+from dpatlas.show.output import Row
+
+LINE_HEIGHT = 2.2
+
+
+def panel_grid(count: int, most: int) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels, at most `most` in a line."""
+    lines = math.ceil(count / most)
+    figure = Figure(figsize=(DOUBLE_COLUMN, LINE_HEIGHT * lines + 0.3))
+    places = list(figure.subplots(lines, most, squeeze=False).flat)
+    for axes in places[count:]:
+        axes.set_axis_off()
+    return figure, places[:count]
+
+
+def finish(places: Sequence[Axes], line: int) -> None:
+    """The axis of accuracy of all panels, named at the first of every line."""
+    for axes in places:
+        accuracy_axis(axes)
+    for axes in places[::line]:
+        axes.set_ylabel("test accuracy, %")
+
+
+def panel_title(row: Row) -> str:
+    """Scenario, rank of LoRA if it has one, data and what the backbone was trained on."""
+    lora = f", LoRA of rank {row['lora_rank']}" if row["lora_rank"] else ""
+    return f"{row['scenario']}{lora}\n{row['data']} from {row['pretrained_on']}"
+
+
+def common_note(rows: Sequence[Row]) -> str:
+    """How many runs and records, the guarantee, and on what the rates were chosen."""
+    private = [row for row in rows if row["noise_multiplier"]]
+    privacy = "no run is private"
+    if private:
+        neighbours = " or ".join(sorted({NEIGHBOURS[row["relation"]] for row in private}))
+        privacy = (
+            rf"$\varepsilon$ of both phases together, {neighbours}, $\delta$ = "
+            f"{span(row['delta'] for row in private)}"
+        )
+    return (
+        f"{averaged(row['runs_used'] for row in rows)} on {span(row['n_test'] for row in rows)} "
+        f"test records, last iterate; n = {span(row['n_train'] for row in rows)}; {privacy}; rates "
+        rf"of every point chosen on {CHOSEN_ON}, which $\varepsilon$ does not cover"
+    )

@@ -1,0 +1,104 @@
+"""lp_fft: specs and records of kind `strategies`."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from dpatlas.core import records
+from dpatlas.core.facts import BackboneUsed, FeaturesUsed, TunedRow
+from dpatlas.core.records import Typed
+from dpatlas.papers.lp_fft.records.private import Count, Part, Positive, PrivateFields
+from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES
+
+Strategy = Literal["lp", "fft", "lora", "lp-fft", "lp-lora", "lp-lp", "fft-fft"]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Level(Typed):
+    """Privacy of a job: a noise multiplier, or the epsilon that one is calibrated to."""
+
+    noise_multiplier: float | None = Field(None, ge=0)
+    epsilon: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.noise_multiplier is None) == (self.epsilon is None):
+            raise PydanticCustomError("level", "noise_multiplier or epsilon, one of both")
+        return self
+
+
+class Augmentation(Typed):
+    """Views of a record whose gradients are averaged: shifted by up to `padding`, maybe flipped."""
+
+    views: Count
+    padding: int = Field(ge=0)
+    flip: bool
+
+
+class Spec(PrivateFields):
+    """One privacy level of a scenario.
+
+    shares, control_shares: of the steps, in the first phase of strategies of two phases. lrs: by
+    what a phase trains. head_scale: of the head's initial weights. ema_decay: of the averaged
+    weights that are scored; None to score the last iterate. lora_rank: None for no branches.
+    """
+
+    group: Literal["strategies", "lora", "clip_sweep"]
+    scenario: str
+    level: Level
+    steps: Count
+    strategies: list[Strategy]
+    shares: list[Share]
+    control_shares: list[Share]
+    lrs: dict[Part, list[float]]
+    runs: Count
+    tuning_runs: Count
+    head_scale: Positive
+    augmentation: Augmentation | None
+    ema_decay: float | None
+    lora_rank: Count | None
+
+    @field_validator("strategies")
+    @classmethod
+    def _first_phases_are_tuned_alone(cls, names: list[Strategy]) -> list[Strategy]:
+        for name in names:
+            alone = ALONE[STRATEGIES[name][0]]
+            if alone not in names:
+                message = "{alone} beside {name}, whose first phase takes its rate"
+                raise PydanticCustomError("alone", message, {"alone": alone, "name": name})
+        return names
+
+
+class Row(TunedRow):
+    """A strategy at one share of the steps in its first phase: 1 for LP, 0 for FFT and LoRA.
+
+    lrs, steps: of each phase. max_grad_norm: None without privacy. target_epsilon: None for a
+    given noise multiplier. epsilon: of one reported run, both phases together; None without
+    privacy. trained_parameters: of the last phase.
+    """
+
+    strategy: Strategy
+    share: float
+    lrs: list[float]
+    steps: list[int]
+    noise_multiplier: float
+    max_grad_norm: float | None
+    target_epsilon: float | None
+    epsilon: float | None
+    trained_parameters: int
+
+
+class Metrics(records.Metrics):
+    """Numbers of records and classes, the backbone, and a row for every strategy and share.
+
+    features: of the frozen backbone, if the head alone was trained on them.
+    """
+
+    n_train: int
+    n_validation: int
+    n_test: int
+    classes: int
+    backbone: BackboneUsed
+    features: FeaturesUsed | None
+    rows: list[Row]
