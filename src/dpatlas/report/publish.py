@@ -23,7 +23,14 @@ from dpatlas.core.progress import duration
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.report.kept import EarlierPublication, earlier_publication
-from dpatlas.report.lineage import CLAIMS, MANIFEST, job_module, read_claims, read_cost, read_lineage
+from dpatlas.report.lineage import (
+    CLAIMS,
+    MANIFEST,
+    job_module,
+    read_claims,
+    read_cost,
+    read_lineage,
+)
 from dpatlas.report.state import RERUN, digest_now, file_sha256, files_of, require_as_made
 
 SUFFIXES = {"figures": ("pdf", "png", "csv"), "tables": ("csv", "md", "tex")}
