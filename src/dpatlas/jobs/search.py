@@ -53,7 +53,7 @@ class Trial:
 
     @property
     def noise(self) -> Noise:
-        """Of the job."""
+        """The job's noise source."""
         return self.search.noise
 
     def train(

@@ -72,12 +72,6 @@ def label_of(looks: Looks) -> dict[str, Any]:
     }
 
 
-def network_of(fields: Fields) -> dict[str, Any]:
-    """What `setting_weight` takes of a set's network and of the scaling of its inputs."""
-    names = ("model", "normalise")
-    return {name: fields[name] for name in names} | {"widths": fields["options"].get("widths", ())}
-
-
 def ranked(grid: Fields, K1: int, n: int, beta: float) -> list[DpSgdTuple]:
     """The K1 tuples of lowest kappa of a grid on n records, or all there are."""
     declared = PriorGrid(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -104,8 +105,8 @@ def imported(job: Job) -> Outcome:
     stored = read(job.spec.slug, fields, places)
     classes = stored.classes or NO_CLASSES
     published = published_network(model, stored.path, stored.state, len(classes))
-    seeds = {"key": fields.key, "run": 0, "base_seed": 0}
-    network = build(model, image_shape, len(classes), **seeds, **fields.options)
+    options: dict[str, Any] = {**fields.options, "key": fields.key, "run": 0, "base_seed": 0}
+    network = build(model, image_shape, len(classes), **options)
     network.load_state_dict(own_weights(model, stored.state, published, network))
     head = published.get_submodule(deit.HEAD if model == DEIT else ORIGINS[model].head)
     difference = compare(network, published, head, image_shape)

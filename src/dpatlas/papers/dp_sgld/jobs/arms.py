@@ -75,7 +75,7 @@ class Problem:
 
     @property
     def lipschitz(self) -> float:
-        """L."""
+        """Lipschitz constant L of a record's loss."""
         return float(lipschitz(self.feature_norm))
 
     def warnings(self) -> list[str]:
@@ -89,7 +89,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class LangevinPlan:
-    """A Langevin arm at one point of its grid, before its noise is chosen.
+    """A Langevin arm at one point of its grid, before its noise is calibrated.
 
     passes: epochs; a full batch makes one step of each. batch: ignored by a full batch.
 
@@ -134,7 +134,7 @@ class LangevinPlan:
 
     @property
     def steps(self) -> int:
-        """K."""
+        """Number of steps K."""
         return self.passes * self.sampler.steps_per_epoch
 
     @property

@@ -46,7 +46,7 @@ LEDGER = {"mechanism": "Langevin SGD on generated, public records: nothing to pr
 FEATURE_NORM, CLASSES = 1.0, 2
 # How clearly the generated labels follow the records.
 TEACHER_NORM = 6.0
-# ||grad|| at the optimum found: the risk there is within its square / (2 lambda) of the least.
+# ||grad|| at the computed optimum: the risk there is within its square / (2 lambda) of the least.
 OPTIMALITY = 1e-10
 POINTS = 25
 # Iterates whose risk is computed at once.
@@ -99,7 +99,7 @@ class Objective:
 
     def minimiser(self) -> np.ndarray:
         """theta*, (d,); RunError unless the gradient there is below 1e-10."""
-        found = minimize(
+        optimum = minimize(
             lambda weights: self.risk(weights[None])[0],
             np.zeros(self.parameters),
             jac=self.gradient,
@@ -108,10 +108,10 @@ class Objective:
             options={"gtol": OPTIMALITY / 2},
         ).x
         # Near the optimum differences of the risk round to 0 and stop a trust region too early.
-        found = found - np.linalg.solve(self.hessian(found), self.gradient(found))
-        if np.linalg.norm(self.gradient(found)) > OPTIMALITY:
+        optimum = optimum - np.linalg.solve(self.hessian(optimum), self.gradient(optimum))
+        if np.linalg.norm(self.gradient(optimum)) > OPTIMALITY:
             raise RunError(f"utility: the gradient at the optimum found is above {OPTIMALITY:g}")
-        return found
+        return optimum
 
     def batch_noise(self, minimiser: np.ndarray, m: int) -> float:
         """xi2 = E ||grad L_B(theta*)||^2 for batches of m without replacement."""
@@ -232,8 +232,8 @@ def refused_by_key(fields: Spec, epsilon: float) -> Iterator[None]:
         yield
     except InputError as error:
         settings = f"n {fields.n}, inputs {fields.inputs}, lambda {fields.lam}"
-        found = f"{error.where} = {error.found} at epsilon {epsilon:g}, {settings}"
-        raise InputError(KEYS.get(error.where, OTHER_KEY), found, error.allowed) from None
+        value = f"{error.where} = {error.found} at epsilon {epsilon:g}, {settings}"
+        raise InputError(KEYS.get(error.where, OTHER_KEY), value, error.allowed) from None
 
 
 def bounds(
