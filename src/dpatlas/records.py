@@ -5,7 +5,6 @@ fields of its specs) and its `Metrics`. The job writes them; figures, claims, co
 them by attribute.
 """
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from dpatlas.core import records
+from dpatlas.core.facts import BackboneUsed, FeaturesUsed
 from dpatlas.core.records import Metrics, SpecFields
 from dpatlas.errors import InputError
 from dpatlas.registry import block_of
@@ -47,8 +47,6 @@ class Record(Generic[S, M]):
 def read_record(path: Path | str) -> Record[Any, Any]:
     """Read a record; InputError if it is missing, torn, or of another shape than its kind's."""
     content = records.read_record(path)
-    if importlib.util.find_spec(f"{block_of(content['key']).package}.records") is None:
-        return content  # interim: a block without typed records
     return parse_record(content, str(path))
 
 
@@ -63,12 +61,47 @@ def parse_record(content: Mapping[str, Any], where: str) -> Record[Any, Any]:
     if kind not in block.kinds:
         raise InputError(f"{where}: kind", repr(kind), f"one of {', '.join(block.kinds)}")
     types = block.load(f"records.{kind}")
+    # Records of before metrics had versions are of the first.
+    version = content.get("metrics_version", Metrics.VERSION)
+    if version != types.Metrics.VERSION:
+        allowed = f"{types.Metrics.VERSION}: run its job again"
+        raise InputError(f"{where}: metrics_version", version, allowed)
     typed = {
         name: _checked(model, content[name], f"{where}: {name}")
         for name, model in (("spec", types.Spec), ("metrics", types.Metrics))
     }
     names = ("id", "spec_digest", "code_digest", "versions", "device", "data", "seeds", "ledger")
     return Record(key=key, kind=kind, **typed, **{name: content[name] for name in names})
+
+
+# What metrics of any kind may say of where their inputs came from. A backbone's record counts its
+# features under the same name.
+INPUTS = {"features": FeaturesUsed, "backbone": BackboneUsed}
+
+
+def inputs_used(content: Mapping[str, Any]) -> dict[str, dict[str, Any] | None]:
+    """JSON of the features and of the backbone that a record (JSON) says it was made from."""
+    metrics = content.get("metrics") or {}
+    given = {name: metrics.get(name) for name in INPUTS}
+    return {name: value if isinstance(value, dict) else None for name, value in given.items()}
+
+
+def measured(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of a record (JSON) without `inputs_used`."""
+    inputs = inputs_used(content)
+    return {k: v for k, v in content["metrics"].items() if inputs.get(k) is None}
+
+
+def diverged_at(content: Mapping[str, Any]) -> list[int | None]:
+    """By run of a record (JSON), or by row of runs, the step at which it diverged, or None.
+
+    Empty for kinds whose runs cannot diverge.
+    """
+    metrics = content["metrics"]
+    if "diverged" not in metrics:
+        return [row["diverged"] for row in metrics.get("rows", []) if "diverged" in row]
+    steps = metrics["diverged"]
+    return steps if isinstance(steps, list) else [steps]
 
 
 def _checked(model: type[Any], value: Any, where: str) -> Any:

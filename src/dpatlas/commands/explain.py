@@ -13,10 +13,8 @@ from pathlib import Path
 from dpatlas.config.atlas import RESULTS
 from dpatlas.errors import ArgumentParser
 from dpatlas.report.differences import compare
-from dpatlas.report.differences_text import describe_comparison
-from dpatlas.report.lineage import DEFAULT_TIER
-from dpatlas.report.lineage_text import describe
-from dpatlas.report.lineage_whole import find
+from dpatlas.report.lineage import DEFAULT_TIER, find
+from dpatlas.report.text import describe, describe_comparison
 
 
 def main(arguments: Sequence[str]) -> int:

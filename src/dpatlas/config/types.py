@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
-from pydantic_core import core_schema
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from dpatlas.config.model import ClassName, Model, Once, optional, setting, shown
 from dpatlas.config.sizes import check_records
@@ -126,7 +125,7 @@ class PrivateName:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         """A text that is one of the names."""
-        return core_schema.with_info_after_validator_function(self._check, handler(source))
+        return AfterValidator(self._check).__get_pydantic_core_schema__(source, handler)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         """For editors, which cannot know what `data.own` defines."""

@@ -9,7 +9,8 @@ from dpatlas.errors import InputError
 
 Init = Literal["lecun", "he", "ntk", "xavier"]
 Horizon = Literal["early", "short", "long"]
-Strategy = Literal["lp", "lp-fft", "fft", "lp-lp", "fft-fft", "lora", "lp-lora"]
+# In the order of the config's: Python keeps one list type for both, in the order that it met first.
+Strategy = Literal["lp", "fft", "lp-fft", "lp-lp", "fft-fft", "lora", "lp-lora"]
 Features = Literal["private", "direction", "nonprivate", "random", "random-both", "printed"]
 Form = Literal["optimised", "explicit", "tight"]
 Prior = Literal["independent", "noise-only", "dp-sgd"]

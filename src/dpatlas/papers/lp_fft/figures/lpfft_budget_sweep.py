@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -48,7 +49,10 @@ LEVELS = (
 FAMILIES = {"FFT": ("fft", "lp-fft", "lp"), "LoRA": ("lora", "lp-lora", "lp")}
 BOTH_PHASES = ("lp-fft", "lp-lora")
 # Two phases of one kind: the fill of the level's marker, and how far aside in points.
-CONTROLS = {"lp-lp": ("none", -7.0), "fft-fft": ("bottom", 7.0)}
+CONTROLS: dict[str, tuple[Literal["none", "bottom"], float]] = {
+    "lp-lp": ("none", -7.0),
+    "fft-fft": ("bottom", 7.0),
+}
 
 
 def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
@@ -133,12 +137,16 @@ def _draw_control(axes: Axes, look: Look, strategy: str, rows: list[Row]) -> Non
     """Markers beside their share, with the shape and colour of their level."""
     fill, shift = CONTROLS[strategy]
     aside = ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
-    style = {"color": look.color, "transform": axes.transData + aside}
+    style: dict[str, Any] = {"color": look.color, "transform": axes.transData + aside}
     at, *values = columns(rows, "share", "value", "low", "high")
     for value in values:
         axes.update_datalim(np.column_stack([at, value]))
     axes.autoscale_view()
-    marker = {"marker": look.marker, "fillstyle": fill, "markerfacecoloralt": "white"}
+    marker: dict[str, Any] = {
+        "marker": look.marker,
+        "fillstyle": fill,
+        "markerfacecoloralt": "white",
+    }
     axes.plot(at, values[0], linestyle="none", zorder=3, **marker, **style)
     draw_bars(axes, "share", rows, **style)
 
@@ -161,8 +169,12 @@ def _draw_clips(axes: Axes, rows: Sequence[Row]) -> None:
 def _legend_beside(axes: Axes, handles: list[Line2D], title: str | None) -> None:
     axes.legend(
         handles=handles,
-        **{"loc": "upper left", "bbox_to_anchor": (1.0, 1.02), "borderaxespad": 0.3},
-        **{"title": title, "title_fontsize": NOTE_SIZE, "handlelength": 2.0},
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.02),
+        borderaxespad=0.3,
+        title=title,
+        title_fontsize=NOTE_SIZE,
+        handlelength=2.0,
     )
 
 
@@ -170,9 +182,14 @@ def _explain_controls(figure: Figure, rows: Sequence[Row]) -> None:
     """What the markers beside a share stand for, above all panels."""
     handles = [
         Line2D(
-            *([], []),
-            **{"color": "black", "linestyle": "none", "marker": "o", "fillstyle": fill},
-            **{"markerfacecoloralt": "white", "label": f"{STRATEGIES[name].label}, {side}"},
+            [],
+            [],
+            color="black",
+            linestyle="none",
+            marker="o",
+            fillstyle=fill,
+            markerfacecoloralt="white",
+            label=f"{STRATEGIES[name].label}, {side}",
         )
         for (name, (fill, _)), side in zip(CONTROLS.items(), ("left", "right"), strict=True)
         if select(rows, panel="share", strategy=name)

@@ -127,7 +127,9 @@ def dip_rows(records: Records) -> list[Row]:
     together at level 1 - FAMILY; `answer` says whether the difference is above 0.
     """
     pairs = [pair for record in records for pair in _pairs(record)]
-    confidence = simultaneous_confidence(FAMILY, 1, len(pairs)) if pairs else None
+    if not pairs:
+        return []
+    confidence = simultaneous_confidence(FAMILY, 1, len(pairs))
     rows = []
     for (record, fft, lp_fft), task in ((pair, task) for pair in pairs for task in TASKS):
         depths = dip_depth(fft.quality(task)), dip_depth(lp_fft.quality(task))
@@ -223,8 +225,10 @@ def _layout(count: int, most: int, dips: bool) -> tuple[Figure, list[Axes], list
         axes.set_ylabel("kNN accuracy, %" if first_in_line else "")
         axes.set_xlabel("steps" if last_in_column else "")
         above.append(axes)
-    below = [figure.add_subplot(cell) for cell in blocks[1].subgridspec(1, 2)] if dips else []
-    return figure, above, below
+    if not dips:
+        return figure, above, []
+    halves = blocks[1].subgridspec(1, 2)
+    return figure, above, [figure.add_subplot(halves[number]) for number in range(2)]
 
 
 def _draw_curves(axes: Axes, rows: Sequence[Row], named: bool) -> None:
@@ -236,7 +240,9 @@ def _draw_curves(axes: Axes, rows: Sequence[Row], named: bool) -> None:
         every = max(1, len(shown) // MARKERS)
         axes.plot(
             *columns(shown, "step", "value"),
-            **{"marker": look.marker, "markersize": 3, "markevery": (place % every, every)},
+            marker=look.marker,
+            markersize=3,
+            markevery=(place % every, every),
             **look.line,
         )
         draw_band(axes, "step", shown, look.color)
@@ -272,7 +278,7 @@ def _name_conditions(panels: Sequence[Axes]) -> None:
     panels[-1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.02))
 
 
-def _marker(answer: str) -> dict[str, str]:
+def _marker(answer: str) -> dict[str, Any]:
     look = ANSWERS[answer]
     face = "white" if answer == OPEN else look.color
     return {"color": look.color, "marker": look.marker, "markerfacecolor": face}

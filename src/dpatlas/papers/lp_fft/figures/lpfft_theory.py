@@ -170,7 +170,12 @@ def violations(axes: Axes, record: Dynamics) -> list[Row]:
         shown = select(rows, series=look.label)
         at = [k + (place - 1.5) * height for k in range(len(counts))]
         values = [row["value"] for row in shown]
-        style = {"color": look.color, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+        style: dict[str, Any] = {
+            "color": look.color,
+            "hatch": hatch,
+            "edgecolor": "white",
+            "linewidth": 0,
+        }
         axes.barh(at, values, height, label=look.label, **style)
         for y, row in zip(at, shown, strict=True):
             if row["count"]:

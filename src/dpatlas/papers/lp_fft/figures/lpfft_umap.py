@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -81,7 +82,7 @@ def panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:
     return rows
 
 
-def class_looks(classes: Sequence[str]) -> dict[str, dict[str, str]]:
+def class_looks(classes: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour and marker by class; seven colours and eleven markers tell 77 classes apart."""
     looks = zip(classes, cycle(COLORS), cycle(MARKERS), strict=False)
     return {name: {"color": color, "marker": marker} for name, color, marker in looks}
