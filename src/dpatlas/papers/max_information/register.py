@@ -24,7 +24,7 @@ def records_name(data: Fields) -> str:
     return f"{data['name']}, selection {selection}" if data["name"] in GENERATED else data["name"]
 
 
-def looks_of(register: Mapping[str, Fields], chosen: Fields, seed: int) -> dict[str, Any]:
+def looks_of(register: Mapping[str, Fields], given: Fields, seed: int) -> dict[str, Any]:
     """The place of a set among all looks at its records, for the spec of its jobs.
 
     register: the config's `looks`. `number` counts from 1; a set that is not registered is the next
@@ -34,12 +34,12 @@ def looks_of(register: Mapping[str, Fields], chosen: Fields, seed: int) -> dict[
     same = [
         (name, look)
         for name, look in register.items()
-        if records_name(look["set"]["data"]) == records_name(chosen["data"])
+        if records_name(look["set"]["data"]) == records_name(given["data"])
     ]
     ours = [
         number
         for number, (_, look) in enumerate(same, start=1)
-        if look["seed"] == seed and _tried(look["set"]) == _tried(chosen)
+        if look["seed"] == seed and _tried(look["set"]) == _tried(given)
     ]
     number = ours[-1] if ours else len(same) + 1
     others = [
@@ -55,6 +55,6 @@ def looks_of(register: Mapping[str, Fields], chosen: Fields, seed: int) -> dict[
     return {"number": number, "registered": bool(ours), "others": others}
 
 
-def _tried(chosen: Fields) -> dict[str, Any]:
-    data = {"selection": 0, **chosen["data"]}
-    return {name: chosen[name] for name in chosen if name not in NOT_TRIED} | {"data": data}
+def _tried(given: Fields) -> dict[str, Any]:
+    data = {"selection": 0, **given["data"]}
+    return {name: given[name] for name in given if name not in NOT_TRIED} | {"data": data}
