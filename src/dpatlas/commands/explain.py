@@ -29,11 +29,11 @@ def main(arguments: Sequence[str]) -> int:
         "--json", action="store_true", help="for tools; report/lineage.py has the fields"
     )
     options = parser.parse_args(arguments)
-    found = find(options.target, options.results, options.tier)
+    target = find(options.target, options.results, options.tier)
     if options.new is None:
-        print(json.dumps(found, indent=1) if options.json else describe(found, full=options.all))
+        print(json.dumps(target, indent=1) if options.json else describe(target, full=options.all))
     else:
-        result = compare(found, find(options.new, options.results, options.tier))
+        result = compare(target, find(options.new, options.results, options.tier))
         said = describe_comparison(result, full=options.all)
         print(json.dumps(result, indent=1) if options.json else said)
     return 0

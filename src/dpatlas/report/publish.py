@@ -31,7 +31,7 @@ from dpatlas.report.lineage import (
     read_cost,
     read_lineage,
 )
-from dpatlas.report.state import RERUN, digest_now, file_sha256, files_of, require_as_made
+from dpatlas.report.state import RERUN, code_state, file_sha256, files_of, require_as_made
 
 SUFFIXES = {"figures": ("pdf", "png", "csv"), "tables": ("csv", "md", "tex")}
 CONFIG = "config.json"
@@ -176,7 +176,7 @@ def _manifest(
         "tier": tier,
         "commit": commit,
         "code": {
-            module: {"in_run": sorted(digests), "at_publication": digest_now(module)}
+            module: {"in_run": sorted(digests), "at_publication": code_state(module, None).now}
             for module, digests in code.items()
         },
         "files": {path: sha256(content) for path, content in files.items()},
