@@ -10,7 +10,7 @@ from dpatlas.core.guard import checked, real
 from dpatlas.errors import InputError
 
 VECTORS = json.loads(
-    (Path(__file__).parents[2] / "reference" / "vectors.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[1] / "reference" / "vectors.json").read_text(encoding="utf-8")
 )
 STEP = {"eta": 0.1, "sigma2": 0.5, "delta_norm2": 2.0}
 
