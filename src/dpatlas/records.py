@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from dpatlas.core import records
+from dpatlas.core.facts import BackboneUsed, FeaturesUsed
 from dpatlas.core.records import Metrics, SpecFields
 from dpatlas.errors import InputError
 from dpatlas.registry import block_of
@@ -71,6 +72,36 @@ def parse_record(content: Mapping[str, Any], where: str) -> Record[Any, Any]:
     }
     names = ("id", "spec_digest", "code_digest", "versions", "device", "data", "seeds", "ledger")
     return Record(key=key, kind=kind, **typed, **{name: content[name] for name in names})
+
+
+# What metrics of any kind may say of where their inputs came from. A backbone's record counts its
+# features under the same name.
+INPUTS = {"features": FeaturesUsed, "backbone": BackboneUsed}
+
+
+def inputs_used(content: Mapping[str, Any]) -> dict[str, dict[str, Any] | None]:
+    """JSON of the features and of the backbone that a record (JSON) says it was made from."""
+    metrics = content.get("metrics") or {}
+    given = {name: metrics.get(name) for name in INPUTS}
+    return {name: value if isinstance(value, dict) else None for name, value in given.items()}
+
+
+def measured(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of a record (JSON) without `inputs_used`."""
+    inputs = inputs_used(content)
+    return {k: v for k, v in content["metrics"].items() if inputs.get(k) is None}
+
+
+def diverged_at(content: Mapping[str, Any]) -> list[int | None]:
+    """By run of a record (JSON), or by row of runs, the step at which it diverged, or None.
+
+    Empty for kinds whose runs cannot diverge.
+    """
+    metrics = content["metrics"]
+    if "diverged" not in metrics:
+        return [row["diverged"] for row in metrics.get("rows", []) if "diverged" in row]
+    steps = metrics["diverged"]
+    return steps if isinstance(steps, list) else [steps]
 
 
 def _checked(model: type[Any], value: Any, where: str) -> Any:

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run, spec_of, write_product, write_run
+from small_run import DATA, FIGURE, TABLE, small_run, spec_of, write_product, write_run
 
 from dpatlas.commands import publish as command
 from dpatlas.config.load import load_config, load_tier
@@ -12,20 +12,15 @@ from dpatlas.core.canonical import sha256
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, run_command
-from dpatlas.report import lineage
+from dpatlas.report import lineage, state
 from dpatlas.report import publish as module
 from dpatlas.report.publish import Expected, publish
 
+pytestmark = pytest.mark.usefixtures("code_as_made")
 IDS = (spec_of(depth=2).id, spec_of(depth=4).id)
 EXPECTED = Expected(
     "embedded", figures={FIGURE: IDS}, tables={TABLE: IDS[:1]}, blocks=("kl_privacy",)
 )
-
-
-@pytest.fixture(autouse=True)
-def code_on_disk(monkeypatch):
-    for place in (lineage, module):
-        monkeypatch.setattr(place, "digest_now", lambda name: CODE_NOW)
 
 
 @pytest.fixture
@@ -88,7 +83,7 @@ def test_the_readme_shows_verdicts_and_figures(run):
 
 
 def test_code_that_changed_since_the_run_is_said(run, monkeypatch):
-    monkeypatch.setattr(module, "digest_now", lambda name: "0" * 16)
+    monkeypatch.setattr(state, "digest_now", lambda name: "0" * 16)
     text = (published(run) / "README.md").read_text()
     assert "Made by other code than was there at publication" in text
 

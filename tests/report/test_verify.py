@@ -10,15 +10,11 @@ from dpatlas.core.files import read_json, write_json
 from dpatlas.data import prepared
 from dpatlas.data.prepared import content_sha256
 from dpatlas.errors import run_command
-from dpatlas.report import manifest, verify
+from dpatlas.report import manifest, state
 
+pytestmark = pytest.mark.usefixtures("code_as_made")
 FILES = [f"figures/{FIGURE}.csv", f"tables/{TABLE}.csv", "claims.csv"]
 RECORD = "runs/kl_privacy/*/record.json"
-
-
-@pytest.fixture(autouse=True)
-def code_on_disk(monkeypatch):
-    monkeypatch.setattr(verify, "digest_now", lambda name: CODE_NOW)
 
 
 @pytest.fixture
@@ -169,14 +165,14 @@ def test_json_of_another_shape_is_a_line(run, tmp_path, capsys, name, content):
 
 
 def test_products_and_records_of_other_code_are_named(run, capsys, monkeypatch):
-    monkeypatch.setattr(verify, "digest_now", lambda name: CODE_NOW if "figures" in name else "new")
+    monkeypatch.setattr(state, "digest_now", lambda name: CODE_NOW if "figures" in name else "new")
     code, lines = verified(run, capsys)
     assert code == 1 and len(lines) == 2 and all("which is new now" in line for line in lines)
 
 
 def test_a_published_run_is_verified_by_its_own_manifest(tmp_path, capsys):
     (tmp_path / "claims.csv").write_text("a")
-    digest = manifest.file_sha256(tmp_path / "claims.csv")
+    digest = state.file_sha256(tmp_path / "claims.csv")
     write_json(tmp_path / "manifest.json", {"files": {"claims.csv": digest}})
     assert verified(tmp_path, capsys)[0] == 0
     (tmp_path / "claims.csv").write_text("b")

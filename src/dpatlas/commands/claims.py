@@ -12,8 +12,8 @@ from dpatlas.commands.publish import DOCS
 from dpatlas.config.atlas import PAPERS, RESULTS
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 from dpatlas.evidence.claims import VERDICTS, check_files
-from dpatlas.report.kept import CLAIMS
-from dpatlas.report.page_tables import read_rows
+from dpatlas.report.lineage import CLAIMS, read_claims
+from dpatlas.report.text import observed_text
 
 Row = Mapping[str, str]
 MARKS = dict(zip(VERDICTS, "+-?.", strict=True))
@@ -51,20 +51,18 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def read_verdicts(folder: Path, paper: str | None = None) -> list[Row]:
+def read_verdicts(folder: Path, paper: str | None = None) -> list[dict[str, str]]:
     """Rows of a tier's claims.csv.
 
     Raises InputError for a missing file, one that is no such csv, and for a verdict that rests on a
     figure or table which is not there.
     """
-    path = folder / CLAIMS
-    rows: list[Row] = [*read_rows(path)]
-    if not rows or not {"claim", "paper", "verdict", "evidence"} <= set(rows[0]):
-        raise InputError(str(path), "no claims", "the csv of the rule claims")
+    rows = read_claims(folder, "paper", "evidence")
     rows = [row for row in rows if paper in (None, row["paper"])]
     for row in rows:
         if row["verdict"] not in VERDICTS:
-            raise InputError(f"{path}: {row['claim']}", row["verdict"], ", ".join(VERDICTS))
+            where = f"{folder / CLAIMS}: {row['claim']}"
+            raise InputError(where, row["verdict"], ", ".join(VERDICTS))
     check_files(folder, rows)
     return rows
 
@@ -113,17 +111,7 @@ def _line(row: Row, claims: int, width: int, colour: bool) -> str:
     verdict = row["verdict"]
     said = f"{MARKS[verdict]} {verdict:<{max(map(len, VERDICTS))}}"
     shown = f"\033[{COLOURS[verdict]}m{said}\033[0m" if colour else said
-    found = _number(row.get("observed", ""))
-    if row.get("low"):
-        found += f" [{_number(row['low'])}, {_number(row['high'])}]"
     start = f"  {row['claim']:<{claims}}  "
     left = max(width - len(start) - len(said) - 2 - 31, 20)
     words = textwrap.shorten(row.get("statement", ""), left, placeholder=" ...")
-    return f"{start}{shown}  {found:<29}  {words}".rstrip()
-
-
-def _number(text: str) -> str:
-    try:
-        return f"{float(text):.3g}"
-    except ValueError:
-        return text
+    return f"{start}{shown}  {observed_text(row, digits=3):<29}  {words}".rstrip()

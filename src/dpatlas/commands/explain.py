@@ -13,10 +13,8 @@ from pathlib import Path
 from dpatlas.config.atlas import RESULTS
 from dpatlas.errors import ArgumentParser
 from dpatlas.report.differences import compare
-from dpatlas.report.differences_text import describe_comparison
-from dpatlas.report.lineage import DEFAULT_TIER
-from dpatlas.report.lineage_text import describe
-from dpatlas.report.lineage_whole import find
+from dpatlas.report.lineage import DEFAULT_TIER, find
+from dpatlas.report.text import describe, describe_comparison
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,11 +29,11 @@ def main(arguments: Sequence[str]) -> int:
         "--json", action="store_true", help="for tools; report/lineage.py has the fields"
     )
     options = parser.parse_args(arguments)
-    found = find(options.target, options.results, options.tier)
+    target = find(options.target, options.results, options.tier)
     if options.new is None:
-        print(json.dumps(found, indent=1) if options.json else describe(found, full=options.all))
+        print(json.dumps(target, indent=1) if options.json else describe(target, full=options.all))
     else:
-        result = compare(found, find(options.new, options.results, options.tier))
+        result = compare(target, find(options.new, options.results, options.tier))
         said = describe_comparison(result, full=options.all)
         print(json.dumps(result, indent=1) if options.json else said)
     return 0

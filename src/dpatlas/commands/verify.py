@@ -17,6 +17,7 @@ from dpatlas.data import features, prepared
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 from dpatlas.report.lineage import DEFAULT_TIER, MANIFEST
 from dpatlas.report.manifest import csv_differences
+from dpatlas.report.state import State
 from dpatlas.report.verify import (
     product_differences,
     published_differences,
@@ -38,9 +39,9 @@ def main(arguments: Sequence[str]) -> int:
     if not folder.is_dir():
         missing = "no folder" if folder.exists() else "no such folder"
         raise InputError(str(folder), missing, "the results of a run")
-    found = differences(folder)
-    print(*(found or [f"{folder}: everything is as it was made"]), sep="\n")
-    return EXIT_FAILED_RUN if found else 0
+    lines = differences(folder)
+    print(*(lines or [f"{folder}: everything is as it was made"]), sep="\n")
+    return EXIT_FAILED_RUN if lines else 0
 
 
 def differences(folder: Path) -> list[str]:
@@ -70,10 +71,11 @@ def _unreadable(folder: Path, pattern: str, load: Callable[[Path], object]) -> l
 
 def _check_weights(folder: Path) -> None:
     # models.backbone would load torch for it.
-    path, expected = folder / WEIGHTS, read_json(folder / MANIFEST)["sha256"]
+    path, recorded = folder / WEIGHTS, read_json(folder / MANIFEST)["sha256"]
     try:
-        found = prepared.content_sha256(read_arrays(path))
+        state = State(recorded, prepared.content_sha256(read_arrays(path)))
     except (OSError, ValueError):
         raise InputError(str(path), "a missing or damaged file", "the weights") from None
-    if found != expected:
-        raise InputError(str(path), f"sha256 {found[:16]}", f"{expected[:16]} as in {MANIFEST}")
+    if not state.as_made:
+        now = f"sha256 {str(state.now)[:16]}"
+        raise InputError(str(path), now, f"{recorded[:16]} as in {MANIFEST}")

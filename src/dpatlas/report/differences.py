@@ -15,6 +15,7 @@ from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
+from dpatlas.records import measured
 from dpatlas.report.lineage import Trace
 
 # Of products `name` and `kind`: two different figures differ for no other reason. `records`: those
@@ -48,23 +49,27 @@ def compare(old: Trace, new: Trace) -> dict[str, Any]:
         raise InputError("explain OLD NEW", found, allowed)
     result: dict[str, Any] = {"old": old["file"], "new": new["file"]}
     if "records" not in old:
-        differences = every = _record_differences(old, new)
+        differences = _record_differences(old, new)
     else:
         differences = _ordered(_product_differences(old, new))
-        records = _paired(old["records"], new["records"])
-        result["records"] = records
-        one_sided = [
-            {"what": "records", "name": f"only in the {side}", "old": None, "new": None, "ids": ids}
-            for side in ("old", "new")
-            if (ids := records[f"only_{side}"])
-        ]
-        # Records come before the figures that are made of them.
-        every = _ordered([*one_sided, *records["in_both"], *differences])
-    every = _with_unexplained(every)
+        result["records"] = _paired(old["records"], new["records"])
+    every = _with_unexplained(all_differences({**result, "differences": differences}))
     result["same"] = not every
     result["first_cause"] = every[0] if every else None
     result["metrics"] = _metrics_state(old, new, every)
     return {**result, "differences": differences}
+
+
+def all_differences(result: Mapping[str, Any]) -> list[Difference]:
+    """Differences of a comparison and of the records behind it, causes first."""
+    records = result.get("records", {})
+    one_sided = [
+        {"what": "records", "name": f"only in the {side}", "old": None, "new": None, "ids": ids}
+        for side in ("old", "new")
+        if (ids := records.get(f"only_{side}"))
+    ]
+    # Records come before the figures that are made of them.
+    return _ordered([*one_sided, *records.get("in_both", ()), *result["differences"]])
 
 
 def _with_unexplained(differences: list[Difference]) -> list[Difference]:
@@ -132,9 +137,7 @@ def _place_in_data(difference: Difference) -> int:
 def _results(trace: Trace) -> Any:
     """What a trace's file says beside what went in; inputs among the metrics are left out."""
     if trace["kind"] == "record":
-        metrics = read_record(trace["file"])["metrics"]
-        inputs = [name for name in ("features", "backbone") if trace[name] is not None]
-        return {name: value for name, value in metrics.items() if name not in inputs}
+        return measured(read_record(trace["file"]))
     content = read_json(trace["file"])
     return {name: content.get(name) for name in ("counts", "shapes", "arrays") if name in content}
 

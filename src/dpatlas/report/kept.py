@@ -10,18 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpatlas.core.canonical import sha256
 from dpatlas.core.files import read_json
-from dpatlas.errors import InputError
-from dpatlas.report.lineage import MANIFEST, block_key
-
-CLAIMS = "claims.csv"
-AS_PUBLISHED = "the file as it was published"
+from dpatlas.report.lineage import MANIFEST, block_key, read_claims
+from dpatlas.report.state import require_as_made
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Files by path, and the parts of the old manifest and claims that belong to them."""
+class EarlierPublication:
+    """What is kept of it: files by path, lineage of products; the old manifest and old claims."""
 
     files: Mapping[str, bytes]
     products: Mapping[str, Mapping[str, Any]]
@@ -54,7 +50,7 @@ class Kept:
                 **manifest["code"],
             },
             "files": {
-                **{path: sha256(content) for path, content in self.files.items()},
+                **{path: old["files"][path] for path in self.files},
                 **manifest["files"],
             },
             # What was kept before comes from further back still.
@@ -74,7 +70,7 @@ class Kept:
         return text.getvalue().encode()
 
 
-def kept_of(target: Path, blocks: Collection[str]) -> Kept | None:
+def earlier_publication(target: Path, blocks: Collection[str]) -> EarlierPublication | None:
     """What `target`, a published tier, has of blocks other than these; None for nothing.
 
     Raises InputError for a published file that was edited.
@@ -89,13 +85,8 @@ def kept_of(target: Path, blocks: Collection[str]) -> Kept | None:
     }
     if not products:
         return None
-    files = {}
-    for path, digest in old["files"].items():
-        if Path(path).stem in products:
-            files[path] = (target / path).read_bytes()
-            if sha256(files[path]) != digest:
-                raise InputError(
-                    str(target / path), "other content than its manifest says", AS_PUBLISHED
-                )
-    rows = csv.DictReader(io.StringIO((target / CLAIMS).read_text(encoding="utf-8")))
-    return Kept(files, products, old, {row["claim"]: row for row in rows})
+    recorded = {path: sha for path, sha in old["files"].items() if Path(path).stem in products}
+    require_as_made(target, recorded, "its manifest", "the file as it was published")
+    files = {path: (target / path).read_bytes() for path in recorded}
+    rows = read_claims(target)
+    return EarlierPublication(files, products, old, {row["claim"]: row for row in rows})

@@ -11,25 +11,25 @@ A trace is a plain dict, the same that `explain --json` prints. Every trace has 
   `backbone`, `versions`, `device`, `ledger`, `cost`, `extra`; asked for by itself also `used_by`
   (names) and `claims`. The sha256 of data and features is that of their arrays, as in their
   manifest; `present` says whether the file that tells all this is there;
-- `claim` (see lineage_whole): `name`, `entry` (its row of claims.csv), `parts`, `products`,
-  `records`;
+- `claim`: `name`, `entry` (its row of claims.csv), `parts`, `products`, `records`;
 - `run`, a whole tier: `name`, `claims`, `products`, `records`.
 
-What does not apply or is not known is null.
+What does not apply or is not known is null. Records are read as the JSON that they are: one of
+before its kind had a class can be traced too.
 """
 
-import functools
+import difflib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpatlas.core.canonical import sha256
-from dpatlas.core.digest import code_digest
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
+from dpatlas.records import inputs_used
 from dpatlas.registry import block_of
 from dpatlas.report.page_tables import read_rows
+from dpatlas.report.state import code_state, file_state
 
 RECORD, COST, MANIFEST, CLAIMS = "record.json", "cost.json", "manifest.json", "claims.csv"
 DEFAULT_TIER = "embedded"
@@ -49,7 +49,37 @@ FACTS = ("key", "spec", "seeds", "data", "versions", "device", "ledger", "code_d
 # The modules that make what is no record, by the folder where it lies.
 MAKERS = {"data": "dpatlas.data.prepare", "features": "dpatlas.jobs.features"}
 TRACEABLE = "a figure, table or record of a run, its data or features"
+KINDS = "a figure, table, record, claim, data set or features"
+# So many names that come near are told.
+NEAR = 3
 Trace = dict[str, Any]
+
+
+def find(target: str, results: Path, tier: str) -> Trace:
+    """The trace of a name at `results`/`tier`, of a path, or of the folder of a tier's results.
+
+    A name is that of a figure or table, or the id of a record, data set, features or claim.
+    Raises InputError, with what comes near, for what is neither.
+    """
+    folder, path = results / tier, Path(target)
+    if path.name == target and folder.is_dir():
+        named = _by_name(target, folder)
+        if named is not None:
+            return named
+    if path.is_dir() and ((path / "lineage").is_dir() or "products" in _manifest(path)):
+        return trace_run(path)
+    if path.exists():
+        return trace(path)
+    if path.name != target:
+        raise InputError(target, "no such file", _near_files(path))
+    if not folder.is_dir():
+        tiers = sorted(each.name for each in results.glob("*/") if (each / "lineage").is_dir())
+        missing = f"no such file, and no results of tier {tier} in {results}"
+        allowed = f"--tier {' or '.join(tiers)}" if tiers else "a path, or a name after a run"
+        raise InputError(target, missing, allowed)
+    near = _near(target, _names(folder))
+    allowed = f"{', '.join(near)}; or another name of {KINDS}" if near else f"the name of {KINDS}"
+    raise InputError(target, f"no such file or name at tier {folder.name}", allowed)
 
 
 def trace(path: Path | str) -> Trace:
@@ -65,81 +95,71 @@ def trace(path: Path | str) -> Trace:
     if folder.resolve().name == "backbone" and (folder.resolve().parent / RECORD).is_file():
         folder = path = _above(folder / MANIFEST, 1)
     if folder.resolve().parent.name in MAKERS and (folder / MANIFEST).is_file():
-        return _asked_for(_made_beside_runs(folder))
+        return _with_users(_made_beside_runs(folder))
     if path.is_dir() or path.name == COST:
         if not (folder / RECORD).is_file():
             raise InputError(str(path), f"no {RECORD}", "the folder of a run")
-        return trace_record(folder / RECORD)
+        return _trace_record(folder / RECORD)
     if path.suffix != ".json":
         return _trace_product(path)
     content = read_json(path)
     if isinstance(content, dict) and "spec_digest" in content:
-        return trace_record(path)
+        return _trace_record(path)
     return _product(read_lineage(path), path, path.parent.parent, {}, None)
 
 
-def trace_record(path: Path | str) -> Trace:
-    """The trace of a record that no lineage was asked about."""
-    return _asked_for(_record(Path(path), read_record(path), None))
+def trace_run(folder: Path) -> Trace:
+    """The trace of all results of a tier, or of a published run."""
+    lineages = products_of(folder)
+    tier = folder.resolve().name
+    whole = _together([_trace_named(folder, *each) for each in lineages.items()])
+    known = {record["id"] for record in whole["records"]}
+    whole["records"] += [
+        _record(path, read_record(path))
+        for path in _records(folder)
+        if path.parent.name not in known
+    ]
+    return {
+        "kind": "run",
+        "name": tier,
+        "tier": tier,
+        "file": str(folder),
+        "command": command("", tier),
+        "claims": _claims_on(folder, lineages),
+        **whole,
+    }
+
+
+def read_lineage(path: Path | str) -> dict[str, Any]:
+    """A lineage file; InputError if it is missing, torn or of another shape."""
+    content = read_json(path)
+    fields = content if isinstance(content, dict) else {}
+    missing = [name for name in LINEAGE_FIELDS if name not in fields]
+    if missing:
+        raise InputError(str(path), f"no {', '.join(missing)}", "a lineage file")
+    return fields
 
 
 def products_of(folder: Path) -> dict[str, dict[str, Any]]:
     """Lineage by name of every figure and table of a tier's results, or of a published run."""
     if (folder / "lineage").is_dir():
         return {path.stem: read_lineage(path) for path in sorted(folder.glob("lineage/*.json"))}
-    path = folder / MANIFEST
-    return dict(read_json(path).get("products", {})) if path.is_file() else {}
+    return dict(_manifest(folder).get("products", {}))
 
 
-def trace_named(folder: Path, name: str, lineage: Mapping[str, Any]) -> Trace:
-    """The trace of a figure or table of `products_of(folder)`; of an edited file of it, if any.
-
-    Raises InputError if no file of it is there.
-    """
-    paths = [folder / f"{lineage['kind']}s" / output for output in lineage["outputs"]]
-    paths = [path for path in paths if path.is_file()]
-    if not paths:
-        raise InputError(str(folder), f"no file of {name}", "its results, which snakemake makes")
-    edited = [path for path in paths if file_sha256(path) != lineage["outputs"][path.name]]
-    return _trace_product((edited or paths)[0])
-
-
-def claims_on(folder: Path, names: Collection[str]) -> list[dict[str, str]]:
-    """Claims of `folder` whose evidence is one of the figures or tables `names`, with verdicts."""
-    return [
-        {"claim": row["claim"], "verdict": row["verdict"]}
-        for row in read_claims(folder)
-        if set(names) & set(evidence_of(row))
-    ]
-
-
-def read_claims(folder: Path) -> list[dict[str, str]]:
-    """Rows of a tier's claims.csv, none without one; InputError for a csv of another shape."""
+def read_claims(folder: Path, *columns: str) -> list[dict[str, str]]:
+    """Rows of a tier's claims.csv, at least one; InputError for a file without these columns."""
     path = folder / CLAIMS
-    rows = read_rows(path) if path.is_file() else []
-    if rows and not {"claim", "verdict"} <= set(rows[0]):
+    rows = read_rows(path)
+    if not rows or not {"claim", "verdict", *columns} <= set(rows[0]):
         raise InputError(str(path), "no claims", "the csv of the rule claims")
     return rows
 
 
-def evidence_of(row: Mapping[str, str]) -> list[str]:
-    """Names of the figures and tables that a row of claims.csv rests on."""
-    return [Path(each).stem for each in (row.get("evidence") or "").split(";") if each]
-
-
-def read_lineage(path: Path | str) -> dict[str, Any]:
-    """A lineage file; InputError if it is missing, torn or of another shape."""
-    content = read_json(path)
-    found = content if isinstance(content, dict) else {}
-    missing = [name for name in LINEAGE_FIELDS if name not in found]
-    if missing:
-        raise InputError(str(path), f"no {', '.join(missing)}", "a lineage file")
-    return found
-
-
-def file_sha256(path: Path | str) -> str:
-    """Hex sha256 of a file's bytes."""
-    return sha256(Path(path).read_bytes())
+def read_cost(record: Path) -> dict[str, Any] | None:
+    """What the run of a record cost, from the file beside it; None without one."""
+    path = record.with_name(COST)
+    return read_json(path) if path.is_file() else None
 
 
 def job_module(key: str, kind: str | None) -> str:
@@ -157,15 +177,6 @@ def block_key(module: str) -> str:
     return parts[2] if parts[1] in ("papers", "checks") else parts[-1]
 
 
-@functools.cache
-def digest_now(module: str) -> str | None:
-    """Code digest of `module` as it is on disk, or None if it is gone."""
-    try:
-        return code_digest(module)
-    except InputError:
-        return None
-
-
 def command(target: str, tier: str) -> str:
     """The command that makes `target`, or all if it is empty, at `tier` in the project's folder."""
     words = ["snakemake", "--cores", "1", *([target] if target else [])]
@@ -176,19 +187,41 @@ def command(target: str, tier: str) -> str:
     return " ".join(words)
 
 
+def _by_name(name: str, folder: Path) -> Trace | None:
+    lineages = products_of(folder)
+    if name in lineages:
+        return _trace_named(folder, name, lineages[name])
+    for path in _records(folder):
+        if path.parent.name == name:
+            return _trace_record(path)
+    for kind in MAKERS:
+        if (folder / kind / name / MANIFEST).is_file():
+            return trace(folder / kind / name)
+    rows = {row["claim"]: row for row in _claims(folder)}
+    return _trace_claim(folder, rows, name, lineages) if name in rows else None
+
+
+def _trace_named(folder: Path, name: str, lineage: Mapping[str, Any]) -> Trace:
+    """The trace of a figure or table of `products_of(folder)`; of an edited file of it, if any."""
+    outputs = {
+        folder / f"{lineage['kind']}s" / each: sha for each, sha in lineage["outputs"].items()
+    }
+    states = {path: file_state(path, sha) for path, sha in outputs.items() if path.is_file()}
+    if not states:
+        raise InputError(str(folder), f"no file of {name}", "its results, which snakemake makes")
+    edited = [path for path, state in states.items() if not state.as_made]
+    return _trace_product([*edited, *states][0])
+
+
 def _trace_product(path: Path) -> Trace:
     results = path.parent.parent
     lineage = results / "lineage" / f"{path.stem}.json"
-    published = results / MANIFEST
+    published = _manifest(results)
     if lineage.is_file():
         content, known = read_lineage(lineage), {}
-    elif published.is_file():
-        manifest = read_json(published)
-        content = manifest.get("products", {}).get(path.stem)
-        known = _published_facts(manifest)
+    elif path.stem in published.get("products", {}):
+        content, known = published["products"][path.stem], _published_facts(published)
     else:
-        content, known = None, {}
-    if content is None:
         raise InputError(str(path), f"no lineage of {path.stem} beside it", TRACEABLE)
     if path.name not in content["outputs"]:
         made = ", ".join(sorted(content["outputs"]))
@@ -211,26 +244,27 @@ def _product(
     path: Path,
     results: Path,
     known: Mapping[str, Mapping[str, Any]],
-    expected: str | None,
+    recorded: str | None,
 ) -> Trace:
-    now = digest_now(lineage["module"])
-    found = file_sha256(path)
+    """known: facts about records whose files may be gone. recorded: sha256 of `path`, if any is."""
+    state = file_state(path, recorded)
+    code = code_state(lineage["module"], lineage["code_digest"])
     return {
         "kind": lineage["kind"],
         "name": lineage["name"],
         "tier": lineage["tier"],
         "file": str(path),
-        "sha256": found,
-        "as_made": None if expected is None else found == expected,
+        "sha256": state.now,
+        "as_made": state.as_made,
         "command": command(lineage["name"], lineage["tier"]),
         "module": lineage["module"],
         "code_digest": lineage["code_digest"],
-        "code_now": now,
-        "code_unchanged": now == lineage["code_digest"],
+        "code_now": code.now,
+        "code_unchanged": code.as_made,
         "settings": lineage["settings"],
         "versions": lineage["versions"],
         "outputs": lineage["outputs"],
-        "claims": claims_on(results, {lineage["name"]}),
+        "claims": _claims_on(results, {lineage["name"]}),
         "records": [
             _record_behind(results / entry["path"], name, entry["sha256"], known.get(name, {}))
             for name, entry in lineage["records"].items()
@@ -244,31 +278,23 @@ def _record_behind(path: Path, name: str, recorded: str, known: Mapping[str, Any
     return _record(path, {"id": name, "key": path.parent.parent.name, **known}, recorded)
 
 
-def _record(path: Path, facts: Mapping[str, Any], recorded: str | None) -> Trace:
+def _trace_record(path: Path) -> Trace:
+    return _with_users(_record(path, read_record(path)))
+
+
+def _record(path: Path, facts: Mapping[str, Any], recorded: str | None = None) -> Trace:
     """The trace of the record at `path`; `facts` are its fields, or those known without the file.
 
-    `recorded` is the sha256 that a lineage gives it.
+    recorded: the sha256 that a lineage gives it.
     """
-    found = file_sha256(path) if path.is_file() else None
-    metrics = facts.get("metrics") or {}
-    features, backbone = (metrics.get(name) for name in ("features", "backbone"))
-    if isinstance(features, dict):
-        folder = _above(path, 3) / "features" / features["id"]
-        features = {**features, "manifest": str(folder / MANIFEST)}
-    return _node(
-        path,
-        _above(path, 3),
-        job_module(facts["key"], (facts.get("spec") or {}).get("kind")),
-        found,
-        {
-            **facts,
-            # A backbone's own record counts its features.
-            "features": features if isinstance(features, dict) else None,
-            "backbone": backbone if isinstance(backbone, dict) else None,
-            "extra": _weights(path.parent / "backbone" / MANIFEST),
-        },
-        recorded,
-    )
+    inputs, folder = inputs_used(facts), _above(path, 3)
+    if features := inputs["features"]:
+        manifest = folder / "features" / features["id"] / MANIFEST
+        inputs["features"] = {**features, "manifest": str(manifest)}
+    module = job_module(facts["key"], (facts.get("spec") or {}).get("kind"))
+    state = file_state(path, recorded)
+    weights = {"extra": _weights(path.parent / "backbone" / MANIFEST)}
+    return _node(path, folder, module, state.now, {**facts, **inputs, **weights}, recorded)
 
 
 def _node(
@@ -282,11 +308,10 @@ def _node(
 ) -> Trace:
     """What records, data sets and features have in common; `folder` is that of their tier."""
     present = path.is_file()
-    cost = path.with_name(COST)
-    now, digest = digest_now(module), facts.get("code_digest")
+    code = code_state(module, facts.get("code_digest"))
     tier = folder.resolve().name
-    in_place = folder.resolve().parent.name == "results"
-    place = f"results/{tier}/{path.resolve().relative_to(folder.resolve()).as_posix()}"
+    in_results = folder.resolve().parent.name == "results"
+    target = f"results/{tier}/{path.resolve().relative_to(folder.resolve()).as_posix()}"
     return {
         "kind": kind,
         "id": facts["id"],
@@ -296,19 +321,13 @@ def _node(
         "sha256": sha,
         "sha256_in_lineage": recorded,
         "as_used": None if recorded is None or not present else sha == recorded,
-        "command": command(place, tier) if in_place else None,
+        "command": command(target, tier) if in_results else None,
         "module": module,
-        "code_now": now,
-        "code_unchanged": None if digest is None else now == digest,
+        "code_now": code.now,
+        "code_unchanged": code.as_made,
         **{name: facts.get(name) for name in (*FACTS, "features", "backbone", "extra")},
-        "cost": read_json(cost) if kind == "record" and present and cost.is_file() else None,
+        "cost": read_cost(path) if kind == "record" and present else None,
     }
-
-
-def _above(path: Path, levels: int) -> Path:
-    """The folder `levels` above that of `path`, as short as `path` says it; the root at most."""
-    parents = path.parents if len(path.parts) > levels else path.resolve().parents
-    return parents[min(levels, len(parents) - 1)]
 
 
 def _weights(manifest: Path) -> dict[str, Any] | None:
@@ -339,33 +358,116 @@ def _made_beside_runs(folder: Path) -> Trace:
     return _node(path, _above(path, 2), MAKERS[kind], content["sha256"], facts, kind=kind)
 
 
-def _asked_for(found: Trace) -> Trace:
-    """`found` with what uses it, and the claims on that."""
-    folder = _above(Path(found["file"]), 3 if found["kind"] == "record" else 2)
-    users = []
-    if found["kind"] != "record":
-        users = [name for name, uses in _inputs(folder).items() if found["sha256"] in uses]
-        products: list[str] = []
-    else:
+def _with_users(node: Trace) -> Trace:
+    """A record, data or features with what uses it, and the claims on that."""
+    folder = _above(Path(node["file"]), 3 if node["kind"] == "record" else 2)
+    products: list[str] = []
+    sha = node["sha256"]
+    if node["kind"] == "record":
         lineages = products_of(folder).items()
-        products = [name for name, lineage in lineages if found["id"] in lineage["records"]]
-        users = list(products)
-        if found["extra"]:
-            weights = found["extra"]["weights"]["sha256"]
-            users += [name for name, uses in _inputs(folder).items() if weights in uses]
-    return {**found, "used_by": users, "claims": claims_on(folder, products)}
+        products = [name for name, lineage in lineages if node["id"] in lineage["records"]]
+        sha = node["extra"] and node["extra"]["weights"]["sha256"]
+    users = [name for name, inputs in _inputs(folder).items() if sha in inputs] if sha else []
+    return {**node, "used_by": [*products, *users], "claims": _claims_on(folder, products)}
 
 
 def _inputs(folder: Path) -> dict[str, set[str]]:
     """By id of each record and each set of features: the sha256 of what it was made from."""
-    found = {}
+    inputs: dict[str, set[str]] = {}
     for path in sorted(folder.glob(f"features/*/{MANIFEST}")):
         content = read_json(path)
-        found[path.parent.name] = {content[name]["sha256"] for name in ("data", "backbone")}
-    for path in sorted(folder.glob(f"runs/*/*/{RECORD}")):
+        inputs[path.parent.name] = {content[name]["sha256"] for name in ("data", "backbone")}
+    for path in _records(folder):
         record = read_record(path)
-        inputs = [record["data"], *(record["metrics"].get(n) for n in ("features", "backbone"))]
-        found[path.parent.name] = {
-            each["sha256"] for each in inputs if isinstance(each, dict) and "sha256" in each
-        }
-    return found
+        used = [record["data"], *inputs_used(record).values()]
+        inputs[path.parent.name] = {each["sha256"] for each in used if each and "sha256" in each}
+    return inputs
+
+
+def _trace_claim(
+    folder: Path,
+    rows: Mapping[str, Mapping[str, str]],
+    name: str,
+    lineages: Mapping[str, Mapping[str, Any]],
+) -> Trace:
+    """The trace of a claim, or of a part; `rows` of claims.csv by claim."""
+    tier = folder.resolve().name
+    behind = [each for each in _evidence(rows[name]) if each in lineages]
+    return {
+        "kind": "claim",
+        "name": name,
+        "tier": tier,
+        "file": str(folder / CLAIMS),
+        "command": command("claims", tier),
+        "entry": rows[name],
+        "parts": [
+            {"claim": each, "verdict": part["verdict"]}
+            for each, part in rows.items()
+            # A part is named after its claim, with a letter.
+            if each[:-1] == name and each[-1].isalpha()
+        ],
+        **_together([_trace_named(folder, each, lineages[each]) for each in behind]),
+    }
+
+
+def _together(products: list[Trace]) -> dict[str, list[Trace]]:
+    """Products without records, and every record behind them once."""
+    records = {record["id"]: record for product in products for record in product["records"]}
+    bare = [{k: v for k, v in product.items() if k != "records"} for product in products]
+    return {"products": bare, "records": list(records.values())}
+
+
+def _claims(folder: Path) -> list[dict[str, str]]:
+    return read_claims(folder) if (folder / CLAIMS).is_file() else []
+
+
+def _claims_on(folder: Path, names: Collection[str]) -> list[dict[str, str]]:
+    """Claims of `folder` whose evidence is one of the figures or tables `names`, with verdicts."""
+    return [
+        {"claim": row["claim"], "verdict": row["verdict"]}
+        for row in _claims(folder)
+        if set(names) & set(_evidence(row))
+    ]
+
+
+def _evidence(row: Mapping[str, str]) -> list[str]:
+    """Names of the figures and tables that a row of claims.csv rests on."""
+    return [Path(each).stem for each in (row.get("evidence") or "").split(";") if each]
+
+
+def _records(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"runs/*/*/{RECORD}"))
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a published run, empty without one."""
+    path = folder / MANIFEST
+    content = read_json(path) if path.is_file() else {}
+    return content if isinstance(content, dict) else {}
+
+
+def _above(path: Path, levels: int) -> Path:
+    """The folder `levels` above that of `path`, as short as `path` says it; the root at most."""
+    parents = path.parents if len(path.parts) > levels else path.resolve().parents
+    return parents[min(levels, len(parents) - 1)]
+
+
+def _names(folder: Path) -> list[str]:
+    made = [path.parent.name for kind in MAKERS for path in folder.glob(f"{kind}/*/{MANIFEST}")]
+    claims = [row["claim"] for row in _claims(folder)]
+    records = [path.parent.name for path in _records(folder)]
+    return [*products_of(folder), *claims, *records, *sorted(made)]
+
+
+def _near(target: str, names: list[str]) -> list[str]:
+    """Names that `target` is a part of, then those that look like it."""
+    holding = [name for name in names if target.lower() in name.lower()]
+    alike = difflib.get_close_matches(target, names, NEAR)
+    return list(dict.fromkeys([*holding[:NEAR], *alike]))[:NEAR]
+
+
+def _near_files(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"a path that exists: there is no folder {path.parent}"
+    near = _near(path.name, sorted(each.name for each in path.parent.iterdir()))
+    return f"{', '.join(near)} of that folder" if near else f"a file or the name of {KINDS}"

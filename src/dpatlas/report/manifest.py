@@ -5,12 +5,12 @@ have equal manifests. It never covers cost.json, which differs from run to run.
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dpatlas.core.files import remove_parts, write_atomic
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas.report.lineage import file_sha256
+from dpatlas.report.state import file_differences, file_sha256
 
 NAME = "manifest.txt"
 CLAIMS, FOLDERS = "claims.csv", ("figures", "tables")
@@ -51,23 +51,12 @@ def csv_differences(folder: Path) -> list[str]:
         expected = read_manifest(path)
     except InputError as error:
         return [f"{NAME}: {error.found}; run snakemake again"]
-    lines = changed(folder, expected)
+    lines = file_differences(folder, expected)
     present = [folder / CLAIMS]
     for name in FOLDERS:
         present += (folder / name).glob("*.csv")
     names = {path.relative_to(folder).as_posix() for path in present if path.is_file()}
     return lines + [f"{name}: not in {NAME}" for name in sorted(names - set(expected))]
-
-
-def changed(folder: Path, expected: Mapping[str, str]) -> list[str]:
-    """A line for every file below `folder` that is missing or has not the expected sha256."""
-    lines = []
-    for name, digest in sorted(expected.items()):
-        if not (folder / name).is_file():
-            lines.append(f"{name}: missing")
-        elif (found := file_sha256(folder / name)) != digest:
-            lines.append(f"{name}: sha256 {found[:16]} in place of {digest[:16]}")
-    return lines
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -23,7 +23,7 @@ from dpatlas.evidence.errata import Erratum, read_errata
 from dpatlas.evidence.printed import CONFIDENCE
 from dpatlas.evidence.printed import PAPERS as PRINTED
 from dpatlas.registry import all_blocks
-from dpatlas.report.lineage_text import in_words
+from dpatlas.report.lineage import read_claims
 from dpatlas.report.page_items import (
     LEDGER,
     Item,
@@ -32,7 +32,8 @@ from dpatlas.report.page_items import (
     ledgers,
     read_item,
 )
-from dpatlas.report.page_tables import number, read_rows
+from dpatlas.report.page_tables import number
+from dpatlas.report.text import cost_text, data_text, in_words, seeds_text, source_text
 
 SHOWS = "paper_shows.yaml"
 TIERS = {
@@ -79,9 +80,7 @@ def build_page(
     Raises InputError for a file that is missing or damaged, and for a verdict whose figure or table
     is not there.
     """
-    rows = read_rows(results / "claims.csv")
-    if not rows or not {"claim", "verdict", "evidence"} <= set(rows[0]):
-        raise InputError(str(results / "claims.csv"), "no claims", "the csv of the rule claims")
+    rows = read_claims(results, "evidence")
     check_files(results, rows)
     shows = read_yaml(captions / SHOWS) if captions else {}
     items = [
@@ -155,6 +154,10 @@ def _template() -> jinja2.Template:
         "number": lambda value: number(str(value)),
         "script_hash": _script_hash,
         "in_words": in_words,
+        "data_text": data_text,
+        "source_text": source_text,
+        "seeds_text": seeds_text,
+        "cost_text": cost_text,
         "duration": duration,
         "json": canonical_json,
     }

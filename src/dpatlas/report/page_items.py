@@ -9,13 +9,13 @@ from typing import Any
 from markupsafe import Markup
 
 from dpatlas.core.canonical import canonical_json
-from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.evidence.printed import Beside, beside
+from dpatlas.records import diverged_at
 from dpatlas.report.inline_svg import inline_svg
-from dpatlas.report.lineage import COST, block_key
-from dpatlas.report.lineage_text import in_words
+from dpatlas.report.lineage import block_key, read_cost, read_lineage
 from dpatlas.report.page_tables import Shown, preview, read_parts, read_rows
+from dpatlas.report.text import in_words
 
 FIGURE_LINKS = ("pdf", "png", "svg", "csv")
 TABLE_LINKS = ("csv", "md", "tex")
@@ -58,8 +58,8 @@ class Item:
         """A sentence for every condition of which a run diverged."""
         sentences = []
         for record in self.records:
-            runs = _diverged(record["metrics"])
-            bad = sum(step is not None for step in runs)
+            runs = diverged_at(record)
+            bad = len(runs) - runs.count(None)
             if bad:
                 sentences.append(f"{record['id']}: {bad} of {len(runs)} runs diverged")
         return sentences
@@ -80,7 +80,8 @@ def read_item(
     """
     name, folder = path.stem, path.parent.name
     kind = "figure" if path.suffix == ".svg" else "table"
-    lineage = read_json(results / "lineage" / f"{name}.json")
+    lineage = read_lineage(results / "lineage" / f"{name}.json")
+    behind = lineage["records"]
     endings = FIGURE_LINKS if kind == "figure" else TABLE_LINKS
     files = [path.with_suffix(f".{ending}") for ending in endings]
     paths = {f"{folder}/{file.name}" for file in files}
@@ -94,7 +95,7 @@ def read_item(
         links=[(file.suffix[1:], f"../{folder}/{file.name}") for file in files if file.exists()],
         claims=[row for row in claims if paths & set(row["evidence"].split(";"))],
         lineage=lineage,
-        records=[_record(results, run_id) for run_id in sorted(lineage["records"])],
+        records=[_record(results / behind[run_id]["path"]) for run_id in sorted(behind)],
         shows=shows,
         parts=read_parts(path.with_suffix(".md")) if kind == "table" else [],
         values=preview(rows),
@@ -134,17 +135,6 @@ def in_order_of_claims(items: Sequence[Item], claims: Sequence[Mapping[str, str]
     )
 
 
-def _diverged(metrics: Mapping[str, Any]) -> list[int | None]:
-    """By run, or by row of runs, the step at which it diverged, or None."""
-    if "diverged" not in metrics:
-        return [row["diverged"] for row in metrics.get("rows", []) if "diverged" in row]
-    found = metrics["diverged"]
-    return found if isinstance(found, list) else [found]
-
-
-def _record(results: Path, run_id: str) -> dict[str, Any]:
+def _record(path: Path) -> dict[str, Any]:
     """A record, with what it cost where that is known."""
-    found = list(results.glob(f"runs/*/{run_id}/record.json"))
-    path = found[0] if found else results / "runs" / run_id / "record.json"
-    cost = path.with_name(COST)
-    return {**read_record(path), "cost": read_json(cost) if cost.is_file() else None}
+    return {**read_record(path), "cost": read_cost(path)}

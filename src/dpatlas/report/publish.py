@@ -22,19 +22,19 @@ from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.progress import duration
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
-from dpatlas.report.kept import CLAIMS, Kept, kept_of
+from dpatlas.report.kept import EarlierPublication, earlier_publication
 from dpatlas.report.lineage import (
-    COST,
+    CLAIMS,
     MANIFEST,
-    digest_now,
-    file_sha256,
     job_module,
+    read_claims,
+    read_cost,
     read_lineage,
 )
+from dpatlas.report.state import RERUN, code_state, file_sha256, files_of, require_as_made
 
 SUFFIXES = {"figures": ("pdf", "png", "csv"), "tables": ("csv", "md", "tex")}
 CONFIG = "config.json"
-RERUN = "a complete run: run snakemake again"
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     """
     run = results / expected.tier
     products = _check(expected, run)
-    claims = _read_claims(run / CLAIMS)
+    claims = read_claims(run, "statement")
     target = docs / expected.tier
-    kept = kept_of(target, expected.blocks)
+    kept = earlier_publication(target, expected.blocks)
     files = {CLAIMS: (run / CLAIMS).read_bytes()}
     if kept:
         files[CLAIMS] = kept.into_claims(claims, expected.blocks)
@@ -106,19 +106,13 @@ def _check(expected: Expected, run: Path) -> dict[str, dict[str, Any]]:
     products = {}
     for folder, suffixes in SUFFIXES.items():
         for name, records in getattr(expected, folder).items():
-            lineage_path = run / "lineage" / f"{name}.json"
-            for suffix in suffixes:
-                _need(run / folder / f"{name}.{suffix}")
-            _need(lineage_path)
-            lineage = read_lineage(lineage_path)
-            for suffix in suffixes:
-                path = run / folder / f"{name}.{suffix}"
-                _need_sha256(path, lineage["outputs"].get(path.name), lineage_path)
-            _check_records(lineage, set(records), lineage_path)
-            for entry in lineage["records"].values():
-                _need(run / entry["path"])
-                _need_sha256(run / entry["path"], entry["sha256"], lineage_path)
-            products[name] = lineage
+            path = run / "lineage" / f"{name}.json"
+            _need(path)
+            products[name] = lineage = read_lineage(path)
+            # A file that the lineage does not name is of unknown origin.
+            copied = dict.fromkeys((f"{folder}/{name}.{suffix}" for suffix in suffixes), "")
+            require_as_made(run, copied | files_of(lineage), path.name)
+            _check_records(lineage, set(records), path)
     _need(run / CLAIMS)
     return products
 
@@ -128,23 +122,11 @@ def _need(path: Path) -> None:
         raise InputError(str(path), "no such file", RERUN)
 
 
-def _need_sha256(path: Path, recorded: str | None, lineage: Path) -> None:
-    if file_sha256(path) != recorded:
-        raise InputError(str(path), f"other content than {lineage.name} says", RERUN)
-
-
 def _check_records(lineage: Mapping[str, Any], asked: set[str], path: Path) -> None:
     drawn = set(lineage["records"])
     for ids, what in ((asked - drawn, "nothing of"), (drawn - asked, "more than the config asks:")):
         if ids:
             raise InputError(str(path), f"{what} {min(ids)}", RERUN)
-
-
-def _read_claims(path: Path) -> list[dict[str, str]]:
-    rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
-    if not rows or not {"claim", "verdict", "statement"} <= set(rows[0]):
-        raise InputError(str(path), "no verdicts", RERUN)
-    return rows
 
 
 def _public_config(config: dict[str, Any]) -> bytes:
@@ -188,13 +170,13 @@ def _manifest(
             "data": record["data"] and record["data"]["sha256"],
             "spec": record["spec"],
         }
-        if path.with_name(COST).is_file():
-            costs.append(read_json(path.with_name(COST)))
+        if cost := read_cost(path):
+            costs.append(cost)
     return {
         "tier": tier,
         "commit": commit,
         "code": {
-            module: {"in_run": sorted(digests), "at_publication": digest_now(module)}
+            module: {"in_run": sorted(digests), "at_publication": code_state(module, None).now}
             for module, digests in code.items()
         },
         "files": {path: sha256(content) for path, content in files.items()},
@@ -216,7 +198,7 @@ def _readme(
     expected: Expected,
     claims: Iterable[Mapping[str, str]],
     manifest: Mapping[str, Any],
-    kept: Kept | None,
+    kept: EarlierPublication | None,
 ) -> str:
     claims, cost = list(claims), manifest["cost"]
     verdicts = Counter(row["verdict"] for row in claims)

@@ -8,8 +8,8 @@ from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
-from dpatlas.report.lineage import MANIFEST, RECORD, digest_now, job_module, read_lineage
-from dpatlas.report.manifest import changed
+from dpatlas.report.lineage import MANIFEST, RECORD, job_module, read_lineage
+from dpatlas.report.state import State, code_state, file_differences, files_of
 
 
 def product_differences(run: Path) -> list[str]:
@@ -43,7 +43,7 @@ def record_differences(run: Path) -> list[str]:
 def published_differences(folder: Path) -> list[str]:
     """A line for every file of a published run that is not what its manifest says."""
     return refused(
-        folder, folder / MANIFEST, lambda path: changed(folder, read_json(path)["files"])
+        folder, folder / MANIFEST, lambda path: file_differences(folder, read_json(path)["files"])
     )
 
 
@@ -60,28 +60,26 @@ def refused(run: Path, path: Path, check: Callable[[Path], Iterable[str] | None]
 
 def _of_lineage(run: Path, path: Path) -> list[str]:
     lineage = read_lineage(path)
-    folder = f"{lineage['kind']}s"
-    expected = {f"{folder}/{name}": digest for name, digest in lineage["outputs"].items()}
-    expected |= {entry["path"]: entry["sha256"] for entry in lineage["records"].values()}
     code = _of_code(lineage["module"], lineage["code_digest"])
-    return [*changed(run, expected), *(f"{folder}/{path.stem}: {each}" for each in code)]
+    product = f"{lineage['kind']}s/{path.stem}"
+    return [*file_differences(run, files_of(lineage)), *(f"{product}: {each}" for each in code)]
 
 
 def _of_record(path: Path, known: Mapping[str, Any]) -> list[str]:
     record, name = read_record(path), "/".join(path.parts[-4:])
-    found = []
-    digest = sha256(canonical_json(record["spec"]))
-    if digest != record["spec_digest"] or not record["id"].endswith(f"-{digest[:8]}"):
-        found.append(f"spec digest {record['spec_digest'][:16]} in place of {digest[:16]}")
+    lines = []
+    spec = State(record["spec_digest"], sha256(canonical_json(record["spec"])))
+    if not spec.as_made or not record["id"].endswith(f"-{record['spec_digest'][:8]}"):
+        lines.append(f"spec digest {record['spec_digest'][:16]} in place of {str(spec.now)[:16]}")
     if (record["key"], record["id"]) != (path.parent.parent.name, path.parent.name):
-        found.append(f"the record of {record['key']}/{record['id']}")
-    found += _of_code(job_module(record["key"], record["spec"].get("kind")), record["code_digest"])
+        lines.append(f"the record of {record['key']}/{record['id']}")
+    lines += _of_code(job_module(record["key"], record["spec"].get("kind")), record["code_digest"])
     data = record["data"]
     if data is not None and known.get(data["sha256"]) != data:
-        found.append(f"data with sha256 {data['sha256'][:16]}, of which no manifest is in data/")
-    return [f"{name}: {each}" for each in found]
+        lines.append(f"data with sha256 {data['sha256'][:16]}, of which no manifest is in data/")
+    return [f"{name}: {each}" for each in lines]
 
 
 def _of_code(module: str, recorded: str) -> list[str]:
-    now = digest_now(module)
-    return [] if now == recorded else [f"made by {module} {recorded}, which is {now} now"]
+    code = code_state(module, recorded)
+    return [] if code.as_made else [f"made by {module} {recorded}, which is {code.now} now"]

@@ -1,20 +1,106 @@
-"""A trace as a short tree for people, 80 columns wide; `full` leaves nothing out."""
+"""Traces and their differences as text: trees 80 columns wide, and facts in words for the page.
 
+`full` leaves nothing out. A tree says when something had to be left out.
+"""
+
+import math
+import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.progress import duration
+from dpatlas.report.differences import RESULTS, UNEXPLAINED, Difference, all_differences
 from dpatlas.report.lineage import Trace
-from dpatlas.report.tree import NAMED, Tree
 
+WIDTH = 80
+LABEL = 10
+# Of a list of names, so many are shown.
+NAMED = 3
+MORE = "--all leaves nothing out, --json is for tools"
 SHORT = 12
 # Of a setting that varies, so many values are shown.
 VALUES = 5
 NO_DATA_SET = "no data set"
 IN_OTHER_LINES = ("key", "kind", "data", "seed", "noise_source")
 MADE = {True: "as made", False: "CHANGED since it was made", None: "its lineage"}
+LONGEST = 60
+# Lines of causes, and of metrics, unless all are asked for.
+MOST_CAUSES, MOST_METRICS = 8, 6
+HEX_DIGEST = re.compile("[0-9a-f]{64}")
+ORDER = "settings, data, code, versions, device, machine"
+
+
+class Tree:
+    """Lines of labelled text; `cut` tells whether any had to be left out."""
+
+    def __init__(self, full: bool):
+        self.full, self.cut = full, False
+        # Shown of a checksum.
+        self.digits = None if full else SHORT
+        self.lines: list[str] = []
+
+    def add(
+        self, label: str, text: str | None, indent: str = "  ", most: int | None = None
+    ) -> None:
+        """A label and its text, in `most` lines unless the tree is full; no line for no text."""
+        if not text:
+            return
+        margin = indent + " " * LABEL
+        room = WIDTH - len(margin)
+        head = f"{indent}{label:<{LABEL}}"
+        # A path may be wider than the room beside its label.
+        if max(map(len, text.split())) > room:
+            self.lines.append(head.rstrip())
+            head = margin = f"{indent}  "
+        lines = _wrapped(text, head, margin)
+        if most and len(lines) > most and not self.full:
+            last = lines[most - 1]
+            while len(last) > WIDTH - 4:
+                last = last.rpartition(" ")[0]
+            lines = [*lines[: most - 1], f"{last.rstrip(' ,;')} ..."]
+            self.cut = True
+        self.lines += lines
+
+    def line(self, text: str, indent: str = "") -> None:
+        """Text without a label, its further lines set in."""
+        self.lines += _wrapped(text, indent, indent + "  ")
+
+    def command(self, words: str | None, indent: str = "  ") -> None:
+        """The command that makes it, in lines that a shell takes as they are."""
+        if words is None:
+            return
+        head, margin = f"{indent}{'make':<{LABEL}}", indent + " " * (LABEL + 2)
+        line, *options = words.split(" --configfile ")
+        lines = [head + line]
+        for option in options:
+            if len(f"{lines[-1]} --configfile {option}") <= WIDTH:
+                lines[-1] += f" --configfile {option}"
+            else:
+                lines.append(f"{margin}--configfile {option}")
+        self.lines += [f"{each} \\" for each in lines[:-1]] + lines[-1:]
+
+    def names(self, names: Sequence[str], most: int = NAMED) -> str:
+        """The names, or the first few and how many more."""
+        if self.full or len(names) <= most + 1:
+            return ", ".join(names)
+        self.cut = True
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+    def listed(self, texts: Sequence[str], most: int) -> None:
+        """A line for each text, or for the first `most` unless the tree is full."""
+        shown = texts if self.full else texts[:most]
+        for text in shown:
+            self.line(text, "  ")
+        if len(shown) < len(texts):
+            self.cut = True
+            self.lines.append(f"  and {len(texts) - len(shown)} more")
+
+    def text(self) -> str:
+        """All lines, and how to see more."""
+        return "\n".join([*self.lines, *(["", f"  {MORE}"] if self.cut else [])])
 
 
 def describe(trace: Trace, full: bool = False) -> str:
@@ -73,12 +159,12 @@ def _node(tree: Tree, trace: Trace) -> None:
     what = f"record of {trace['key']}" if trace["kind"] == "record" else trace["kind"]
     tree.lines.append(f"{trace['id']}  ({what}, tier {trace['tier']})")
     tree.add("file", trace["file"])
-    tree.add("sha256", trace["sha256"] if tree.full else _short(trace["sha256"]))
+    tree.add("sha256", (trace["sha256"] or "unknown")[: tree.digits])
     tree.command(trace["command"])
     _facts(tree, [trace], "  ")
     tree.add("spec", _words(_shown(tree, trace["spec"] or {})), most=4)
     tree.add("ledger", _ledgers(tree, [trace], whole=tree.full), most=1)
-    tree.add("cost", _cost([trace]))
+    tree.add("cost", cost_text([trace]))
     _extra(tree, trace["extra"] or {})
     tree.add("used by", tree.names(trace.get("used_by", ()), 6))
     _claims(tree, trace.get("claims", ()))
@@ -106,8 +192,7 @@ def _claim(tree: Tree, trace: Trace) -> None:
     tree.add("place", row.get("place"))
     tree.add("verdict", f"{row['verdict']} ({row.get('kind')}, {row.get('runs') or 0} runs)")
     tree.add("expected", row.get("expected"))
-    between = f" [{_number(row['low'])}, {_number(row['high'])}]" if row.get("low") else ""
-    tree.add("observed", _number(row.get("observed") or "") + between)
+    tree.add("observed", observed_text(row))
     tree.add("note", row.get("note"), most=2)
     tree.add("parts", _verdicts(trace["parts"], tree))
     tree.command(trace["command"])
@@ -117,7 +202,9 @@ def _group(tree: Tree, members: Sequence[Trace]) -> None:
     first, indent = members[0], "    "
     specs = [member["spec"] or {} for member in members]
     names = dict.fromkeys(name for spec in specs for name in spec)
-    varying = [name for name in names if len({_key(spec.get(name)) for spec in specs}) > 1]
+    varying = [
+        name for name in names if len({canonical_json(spec.get(name)) for spec in specs}) > 1
+    ]
     common = {name: value for name, value in specs[0].items() if name not in varying}
     count = "1 record" if len(members) == 1 else f"{len(members)} records"
     kind = f", {specs[0]['kind']}" if "kind" in specs[0] else ""
@@ -134,7 +221,7 @@ def _group(tree: Tree, members: Sequence[Trace]) -> None:
     tree.add("spec", _words(_shown(tree, common)), indent, most=3)
     _facts(tree, members, indent)
     tree.add("ledger", _ledgers(tree, members), indent, most=1)
-    tree.add("cost", _cost(members), indent)
+    tree.add("cost", cost_text(members), indent)
     if tree.full:
         for member, spec in zip(members, specs, strict=True):
             tree.lines.append(f"{indent}{member['id']}  {_states([member])}")
@@ -155,14 +242,14 @@ def _facts(tree: Tree, members: Sequence[Trace], indent: str) -> None:
             tree.cut = tree.cut or bool(more)
             tree.add(label, found[0] + more, indent, most)
 
-    line("data", (_data(tree, member) for member in members))
+    line("data", (data_text(member, tree.digits) for member in members))
     line("features", (_upstream(tree, member["features"]) for member in members))
     line("backbone", (_upstream(tree, member["backbone"]) for member in members))
     line("code", [_code(tree, members)])
     line("versions", (_words(member["versions"]) for member in members), 2)
     if tree.full or not any(member["cost"] for member in members):
         line("device", (member["device"] for member in members))
-    line("seeds", (_seeds(member["seeds"]) for member in members), 1)
+    line("seeds", (seeds_text(member["seeds"]) for member in members), 1)
 
 
 def _groups(records: Iterable[Trace], full: bool) -> list[list[Trace]]:
@@ -172,7 +259,7 @@ def _groups(records: Iterable[Trace], full: bool) -> list[list[Trace]]:
     for record in records:
         kind = (record["spec"] or {}).get("kind")
         facts = [record[name] for name in shared] if full else []
-        groups.setdefault(_key([record["key"], kind, *facts]), []).append(record)
+        groups.setdefault(canonical_json([record["key"], kind, *facts]), []).append(record)
     return list(groups.values())
 
 
@@ -201,7 +288,7 @@ def _states(members: Sequence[Trace]) -> str:
         words[member["as_used"]] if member["present"] else "not here" for member in members
     )
     if len(members) == 1 and not members[0]["present"]:
-        return f"not here, sha256 {_short(members[0]['sha256_in_lineage'])}"
+        return f"not here, sha256 {(members[0]['sha256_in_lineage'] or 'unknown')[:SHORT]}"
     if len(counts) == 1:
         return next(iter(counts))
     changed = [member["id"] for member in members if member["as_used"] is False]
@@ -209,27 +296,34 @@ def _states(members: Sequence[Trace]) -> str:
     return ", ".join(f"{number} {word}" for word, number in counts.items()) + named
 
 
-def _data(tree: Tree, trace: Trace) -> str | None:
+def data_text(trace: Mapping[str, Any], length: int | None = None) -> str | None:
+    """The data set of a trace or record and its source, with so many digits of every checksum.
+
+    None where it is not known.
+    """
     data = trace["data"]
     if data is None:
         # Without a spec nothing is known; a spec that names no data set has none.
         return NO_DATA_SET if trace["spec"] and "data" not in trace["spec"] else None
-    length = None if tree.full else SHORT
-    own = f", sha256 {data['sha256'][:length]}" if data.get("sha256") else ""
-    source = data.get("source") or {}
+    sha256 = f", sha256 {data['sha256'][:length]}" if data.get("sha256") else ""
+    source = source_text(data.get("source") or {}, length)
+    return f"{data['name']}{sha256}" + (f", from {source}" if source else "")
+
+
+def source_text(source: Mapping[str, Any], length: int | None = None) -> str:
+    """Kind, file and checksum of a data set's source; nothing if it names neither."""
     named = " ".join(str(source[name]) for name in ("kind", "file") if source.get(name))
     algorithm, _, digest = (source.get("checksum") or "").rpartition(":")
     checksum = f" ({algorithm or 'checksum'} {digest[:length]})" if digest else ""
-    return f"{data['name']}{own}" + (f", from {named}{checksum}" if named else "")
+    return f"{named}{checksum}" if named else ""
 
 
 def _upstream(tree: Tree, found: Mapping[str, Any] | None) -> str | None:
     if not found or "sha256" not in found:
         return None
-    length = None if tree.full else SHORT
     device = f", on {found['device']}" if found.get("device") else ""
     manifest = f", {found['manifest']}" if tree.full and found.get("manifest") else ""
-    return f"{found.get('id', '')}, sha256 {found['sha256'][:length]}{device}{manifest}"
+    return f"{found.get('id', '')}, sha256 {found['sha256'][: tree.digits]}{device}{manifest}"
 
 
 def _code(tree: Tree, traces: Sequence[Trace]) -> str | None:
@@ -254,10 +348,9 @@ def _one_code(trace: Trace) -> str:
     return f"{trace['module']} {trace['code_digest']}, {now}{changed}"
 
 
-def _seeds(seeds: Mapping[str, Any] | None) -> str:
+def seeds_text(seeds: Mapping[str, Any] | None) -> str:
     """Numbers and uses before the sentences that say how a seed comes about."""
-    found = seeds or {}
-    return in_words(dict(sorted(found.items(), key=lambda item: "(" in str(item[1]))))
+    return in_words(dict(sorted((seeds or {}).items(), key=lambda item: "(" in str(item[1]))))
 
 
 def _some_values(tree: Tree, values: Sequence[Any]) -> str:
@@ -287,7 +380,8 @@ def _ledgers(tree: Tree, traces: Sequence[Trace], whole: bool = False) -> str | 
     return f"{len(found)} ledgers, e.g. {found[0]}"
 
 
-def _cost(records: Sequence[Trace]) -> str | None:
+def cost_text(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """What the runs of traces or records cost together; None where nothing tells."""
     costs = [record["cost"] for record in records if record["cost"]]
     if not costs:
         return None
@@ -320,16 +414,133 @@ def in_words(value: Any) -> str:
     return plain(value)
 
 
-def _number(text: str) -> str:
-    try:
-        return f"{float(text):.4g}"
-    except ValueError:
+def observed_text(row: Mapping[str, str], digits: int = 4) -> str:
+    """What a row of claims.csv observed, with its interval if it has one."""
+
+    def number(name: str) -> str:
+        text = row.get(name) or ""
+        try:
+            return f"{float(text):.{digits}g}"
+        except ValueError:
+            return text
+
+    between = f" [{number('low')}, {number('high')}]" if row.get("low") else ""
+    return number("observed") + between
+
+
+def describe_comparison(result: Mapping[str, Any], full: bool = False) -> str:
+    """The comparison `result`; `full` shortens nothing."""
+    tree = Tree(full)
+    first = result["first_cause"]
+    if first is None:
+        tree.lines.append("no difference: nothing that is known of them differs")
+        _files(tree, result)
+        return tree.text()
+    tree.line(f"first cause: {_difference(first, full)}")
+    _files(tree, result)
+    every = all_differences(result)
+    causes = [each for each in every if each["what"] not in RESULTS and each != first]
+    _section(tree, "also differs", causes)
+    if first["what"] == UNEXPLAINED:
+        tree.lines.append("")
+        tree.line(f"looked at, and found equal or not known: {ORDER}", "  ")
+    effects = [name for name in RESULTS if name not in ("metrics", "bytes")]
+    _section(tree, "what follows", [each for each in every if each["what"] in effects])
+    metrics = [each for each in every if each["what"] == "metrics"]
+    _metrics(tree, result["metrics"], metrics, several="records" in result)
+    _bytes(tree, [each for each in every if each["what"] == "bytes"])
+    return tree.text()
+
+
+def _files(tree: Tree, result: Mapping[str, Any]) -> None:
+    tree.add("old", result["old"])
+    tree.add("new", result["new"])
+
+
+def _section(tree: Tree, title: str, differences: Sequence[Difference]) -> None:
+    if differences:
+        tree.lines += ["", title]
+        tree.listed([_difference(each, tree.full) for each in differences], MOST_CAUSES)
+
+
+def _metrics(tree: Tree, state: str, found: Sequence[Difference], several: bool) -> None:
+    tree.lines += ["", "metrics"]
+    if not found:
+        same = "none differs" + (" in the records that both have" if several else "")
+        said = {"same": same, "unknown": "not known: a record is not here"}
+        tree.lines.append(f"  {said[state]}")
+        return
+    # What is not a number, or is there in one only, comes first: it says most.
+    ranked = sorted(found, key=lambda each: -_gap(each))
+    tree.listed([_metric(each, tree.full) for each in ranked], MOST_METRICS)
+
+
+def _gap(difference: Difference) -> float:
+    gap = difference["largest_relative"]
+    return math.inf if gap is None else gap
+
+
+def _metric(difference: Difference, full: bool) -> str:
+    name, gap = difference["name"], difference["largest_relative"]
+    by = "" if gap is None else f", by up to {gap:.2g} of the larger"
+    old, new = _pair(difference, full)
+    if difference["values"] == 1:
+        return f"{name}: {old} -> {new}{by}"
+    records = len(difference.get("ids", ()))
+    where = f" of {records} records" if records > 1 else ""
+    count = f"{difference['changed']} of {difference['values']} values{where} differ{by}"
+    return f"{name}: {count}; the first {old} -> {new}"
+
+
+def _bytes(tree: Tree, found: Sequence[Difference]) -> None:
+    names = [f"{each['name']}{_ids(each, tree.full)}" for each in found]
+    tree.lines += ["", "bytes"]
+    tree.line(f"differ: {tree.names(names, 6)}" if names else "every output is the same", "  ")
+
+
+def _difference(difference: Difference, full: bool) -> str:
+    text = f"{difference['what']} {difference['name'] or ''}".rstrip()
+    if difference["old"] is not None or difference["new"] is not None:
+        old, new = _pair(difference, full)
+        text += f": {old} -> {new}"
+    note = f" ({difference['note']})" if "note" in difference else ""
+    return text + _ids(difference, full) + note
+
+
+def _ids(difference: Difference, full: bool) -> str:
+    ids = difference.get("ids")
+    if not ids:
+        return ""
+    if full or len(ids) <= NAMED:
+        return f" [{', '.join(ids)}]"
+    return f" [{len(ids)} records, e.g. {ids[0]}]"
+
+
+def _pair(difference: Difference, full: bool) -> tuple[str, str]:
+    """Old and new, as short as they can be told apart."""
+    sides = difference["old"], difference["new"]
+    if not full and all(isinstance(side, float) for side in sides):
+        old, new = (f"{side:.6g}" for side in sides)
+        if old != new:
+            return old, new
+    return _value(sides[0], full), _value(sides[1], full)
+
+
+def _value(value: Any, full: bool) -> str:
+    text = repr(value) if isinstance(value, float) else plain(value)
+    if full:
         return text
+    if HEX_DIGEST.fullmatch(text):
+        return text[:SHORT]
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-def _key(value: Any) -> str:
-    return canonical_json(value)
-
-
-def _short(digest: str | None, length: int = SHORT) -> str:
-    return (digest or "unknown")[:length]
+def _wrapped(text: str, head: str, margin: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=margin,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
