@@ -18,6 +18,10 @@ from dpatlas.cost.training import (
     private_passes,
 )
 
+# Measured, rounded up, in MB: interpreter and torch; activations, patches and both passes of a
+# record of 8x8; a canary's gradient and its row of the Gram matrix.
+INTERPRETER_MB, RECORD_MB, CANARY_MB = 850, 0.7, 0.6
+
 
 def mechanism(fields: Mapping[str, Any], size: Size) -> Work:
     """Runs of a few updates of a tiny model, each update attacked; the guaranteed profile."""
@@ -58,10 +62,10 @@ def selection(fields: Mapping[str, Any], size: Size) -> Work:
 def memory_mb(fields: Mapping[str, Any]) -> int:
     """Peak memory of a job in MB: mostly the interpreter and torch; the canaries' gradients."""
     if fields["kind"] == "mechanism":
-        return 850
+        return INTERPRETER_MB
     records = fields["max_physical_batch"] or fields["batch"]
-    # Activations, patches and both passes, per record of an 8x8 image: measured, rounded up.
-    return round(850 + 0.7 * records + 0.6 * fields.get("canaries", 0))
+    canaries = fields.get("canaries", 0)
+    return round(INTERPRETER_MB + RECORD_MB * records + CANARY_MB * canaries)
 
 
 KINDS = {
