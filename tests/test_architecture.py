@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "dpatlas"
@@ -51,8 +52,8 @@ LAYERS = {
     "data": layer("core", "anywhere"),
     "models": layer("formulas core data", "anywhere"),
     "privacy": layer("formulas core data models", "anywhere"),
-    "config": layer("core cost.counting data models.published registry", "never"),
-    "cost": layer("core config models.published records registry", "never"),
+    "config": layer("core cost.counting data registry", "never"),
+    "cost": layer("core config records registry", "never"),
     "show": layer("core records registry", "never"),
     "evidence": layer("core config records registry report.page_tables", "never"),
     "report": layer("core config cost evidence records registry", "never"),
@@ -66,7 +67,7 @@ LAYERS = {
     "block.block": layer("core.blocks", "never", ""),
     "block.products": layer("core.products", "never", ""),
     "block.formulas": layer("core.formulas core.guard privacy.gaussian_dp", "never", "numpy scipy"),
-    "block.shared": layer("block.kinds block.records formulas core", "never"),
+    "block.shared": layer("block.kinds block.records formulas core records", "never"),
     "block.settings": layer("block.shared formulas core config", "never"),
     "block.cost": layer("block.shared block.records core config cost", "never", ""),
     "block.records": layer("block.shared formulas core", "never"),
@@ -355,6 +356,6 @@ def test_third_party_imports_are_direct_requirements():
         for path, source in modules().items()
         for found in imports_of(ast.parse(source), "dpatlas")
         if (top := found.target.partition(".")[0]) not in {*sys.stdlib_module_names, "dpatlas"}
-        and not {name.lower() for name in providers.get(top, [])} & required
+        and not {canonicalize_name(name) for name in providers.get(top, [])} & required
     ]
     assert not undeclared, "\n" + "\n".join(undeclared)

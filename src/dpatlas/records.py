@@ -5,7 +5,6 @@ fields of its specs) and its `Metrics`. The job writes them; figures, claims, co
 them by attribute.
 """
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,8 +47,6 @@ class Record(Generic[S, M]):
 def read_record(path: Path | str) -> Record[Any, Any]:
     """Read a record; InputError if it is missing, torn, or of another shape than its kind's."""
     content = records.read_record(path)
-    if importlib.util.find_spec(f"{block_of(content['key']).package}.records") is None:
-        return content  # interim: a block without typed records
     return parse_record(content, str(path))
 
 
@@ -64,6 +61,11 @@ def parse_record(content: Mapping[str, Any], where: str) -> Record[Any, Any]:
     if kind not in block.kinds:
         raise InputError(f"{where}: kind", repr(kind), f"one of {', '.join(block.kinds)}")
     types = block.load(f"records.{kind}")
+    # Records of before metrics had versions are of the first.
+    version = content.get("metrics_version", Metrics.VERSION)
+    if version != types.Metrics.VERSION:
+        allowed = f"{types.Metrics.VERSION}: run its job again"
+        raise InputError(f"{where}: metrics_version", version, allowed)
     typed = {
         name: _checked(model, content[name], f"{where}: {name}")
         for name, model in (("spec", types.Spec), ("metrics", types.Metrics))

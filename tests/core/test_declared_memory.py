@@ -29,9 +29,9 @@ MEASURED = {
     ("lp_fft", "umap"): 1133,
     ("max_information", "agreement"): 620,
     ("max_information", "certificates"): 653,
-    ("max_information", "coefficients"): 548,
-    ("max_information", "kappa"): 548,
-    ("max_information", "simulation"): 570,
+    ("max_information", "coefficients"): 63,
+    ("max_information", "kappa"): 63,
+    ("max_information", "simulation"): 85,
     ("pretrain", "backbone"): 754,
     ("pretrain", "transfer"): 692,
 }

@@ -32,7 +32,7 @@ PARTS = {
 
 def test_a_record_holds_its_spec_and_what_the_experiment_found():
     record = make_record(SPEC, **PARTS)
-    assert set(record) == set(FIELDS)
+    assert set(record) == {*FIELDS, "metrics_version"}
     assert (record["id"], record["key"]) == (SPEC.id, "kl_privacy")
     assert (record["spec"], record["spec_digest"]) == (SPEC.fields, SPEC.digest)
     assert record["schema_version"] == SCHEMA_VERSION

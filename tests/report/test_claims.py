@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import yaml
 from committed_claims import COMMITTED
+from figure_samples import as_json
+from kl_sample_records import constants_record
 
-from dpatlas.core.records import FIELDS
 from dpatlas.core.statistics import Comparison, Estimate, mean_estimate
 from dpatlas.errors import InputError, run_command
 from dpatlas.evidence.claims import (
@@ -27,7 +28,6 @@ from dpatlas.evidence.claims import (
     read_claims,
 )
 from dpatlas.evidence.comparisons import Evidence, PaperRecords
-from dpatlas.papers.kl_privacy.formulas.theorems import INITS
 from dpatlas.registry import all_papers
 
 CONTRACT = [
@@ -185,12 +185,11 @@ def test_a_test_that_no_entry_uses_is_refused(tmp_path):
         read(tmp_path, claim(parts=[part("a"), part("b")]), tests=tests)
 
 
-def constants_record(path, ratio):
-    row = {"depth": 2, "B": 2.0, "mean": 2 * ratio, "standard_error": 1e-3}
-    record = dict.fromkeys(FIELDS) | {"schema_version": 1, "id": "constants", "spec": {}}
-    record["metrics"] = {"rows": [row | {"init": i, "draws": 9} for i in INITS]}
-    path.write_text(json.dumps(record))
-    return path
+def write_constants(path, ratio):
+    """A record with this ratio of means to B; its id."""
+    record = constants_record(ratio)
+    path.write_text(json.dumps(as_json(record)))
+    return record.id
 
 
 def command(tmp_path, settings, *records):
@@ -211,9 +210,9 @@ def rows_of(tmp_path):
 
 @pytest.mark.parametrize(("ratio", "verdict"), [(1.01, REPRODUCED), (1.2, NOT_REPRODUCED)])
 def test_the_command_writes_the_columns_of_the_contract(tmp_path, ratio, verdict):
-    record = constants_record(tmp_path / "record.json", ratio)
-    settings = json.dumps({"kl_privacy": {"groups": {"constants": ["constants"]}}})
-    assert run_command(main, command(tmp_path, settings, record)) == 0
+    path = tmp_path / "record.json"
+    settings = {"kl_privacy": {"groups": {"constants": [write_constants(path, ratio)]}}}
+    assert run_command(main, command(tmp_path, json.dumps(settings), path)) == 0
     header = (tmp_path / "claims.csv").read_text().splitlines()[0].split(",")
     assert header[: len(CONTRACT)] == CONTRACT
     assert header == list(COLUMNS)
@@ -221,15 +220,16 @@ def test_the_command_writes_the_columns_of_the_contract(tmp_path, ratio, verdict
     assert row["verdict"] == verdict
     assert float(row["observed"]) == pytest.approx(ratio)
     assert float(row["low"]) < ratio < float(row["high"])
-    assert row["runs"] == "9"
+    assert row["runs"] == "2000"
     assert row["evidence"] == "tables/kl_constants.csv"
     assert {row["verdict"] for row in rows_of(tmp_path).values()} == {verdict, NOT_RUN}
 
 
 def test_the_settings_can_forgo_verdicts(tmp_path):
-    record = constants_record(tmp_path / "record.json", 1.0)
-    settings = {"kl_privacy": {"groups": {"constants": ["constants"]}}, "verdicts": False}
-    assert run_command(main, command(tmp_path, json.dumps(settings), record)) == 0
+    path = tmp_path / "record.json"
+    groups = {"constants": [write_constants(path, 1.0)]}
+    settings = json.dumps({"kl_privacy": {"groups": groups}, "verdicts": False})
+    assert run_command(main, command(tmp_path, settings, path)) == 0
     assert {row["verdict"] for row in rows_of(tmp_path).values()} == {NOT_RUN}
 
 

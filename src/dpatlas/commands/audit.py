@@ -75,9 +75,16 @@ def attack(specs: Sequence[Spec]) -> list[dict[str, Any]]:
     with TemporaryDirectory() as folder:
         for spec in specs:
             module, kind = kind_of(spec)
-            paths = {"record": Path(folder, spec.id, "record.json"), "checkpoints": Path(folder)}
-            given = {"module": module, "data": None, "device": "cpu"}
-            contents.append(execute(spec, kind, **given, **paths))
+            content = execute(
+                spec,
+                kind,
+                module=module,
+                data=None,
+                record=Path(folder, spec.id, "record.json"),
+                checkpoints=Path(folder),
+                device="cpu",
+            )
+            contents.append(content)
     return contents
 
 

@@ -122,8 +122,9 @@ def selection_report(record: SelectionRecord, path: Path) -> str:
         lines.append("selected: none: the law drew no trial, and this is all that is released")
     else:
         settings = ", ".join(f"{name} {value:.6g}" for name, value in metrics.settings.items())
-        noised = metrics.score_deviation
-        noised = "without noise: public" if noised is None else f"noise of deviation {noised:.2g}"
+        deviation = metrics.score_deviation
+        public = deviation is None
+        noised = "without noise: public" if public else f"noise of deviation {deviation:.2g}"
         score = f"{metrics.score:.3f} on {metrics.n_validation} validation records, {noised}"
         lines += [
             f"selected: {settings}; score {score}",

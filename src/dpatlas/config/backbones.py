@@ -8,9 +8,9 @@ from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.config.own import check_backbone
 from dpatlas.config.root import General
 from dpatlas.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path
+from dpatlas.core.published_weights import FROM_FILES, IMPORTED
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas.models.published import FROM_FILES, IMPORTED
 
 KEY = "pretrain"
 # What the block sets for all backbones and each backbone may set for itself.

@@ -65,16 +65,28 @@ class Model(BaseModel):
         frozen=True,
         allow_inf_nan=False,
         defer_build=True,
-        serialize_by_alias=True,
     )
 
     def plain(self, *names: str) -> dict[str, Any]:
         """The keys that were given, or those of `names` among them, as JSON values."""
-        return self.model_dump(exclude_unset=True, include=set(names) if names else None)
+        # Not `model_dump`, for which every model would be built by itself, a tenth of a second.
+        return {
+            field.alias or name: _plain(getattr(self, name))
+            for name, field in type(self).model_fields.items()
+            if name in self.model_fields_set and (not names or name in names)
+        }
 
     def plain_without(self, *names: str) -> dict[str, Any]:
         """The keys that were given, but for `names`."""
-        return self.model_dump(exclude_unset=True, exclude=set(names))
+        return {name: value for name, value in self.plain().items() if name not in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Model):
+        return value.plain()
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
 def setting(sentence: str, **limits: Any) -> Any:
@@ -177,7 +189,7 @@ def check_shape(content: Mapping[str, Any]) -> None:
                 found = f"{key!r} ({type(key).__name__}) as a key"
                 raise InputError(place or "config", found, "text: write it in quotes")
             where = joined(place, str(key))
-            if not str(key).isascii() and not _is_unicode(key):
+            if not _is_unicode(str(key)):
                 raise InputError(place or "config", f"{key!r} as a key", "Unicode text")
             if isinstance(inner, Mapping | list):
                 waiting.append((where, depth + 1, inner))

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
-from pydantic_core import core_schema
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from dpatlas.config.model import ClassName, Model, Once, optional, setting, shown
 from dpatlas.config.sizes import check_records
@@ -126,7 +125,7 @@ class PrivateName:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         """A text that is one of the names."""
-        return core_schema.with_info_after_validator_function(self._check, handler(source))
+        return AfterValidator(self._check).__get_pydantic_core_schema__(source, handler)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         """For editors, which cannot know what `data.own` defines."""
@@ -214,7 +213,10 @@ class DigitsSplit(DataSet):
     """Digits, split into private, test and validation records."""
 
     name: Literal["digits"] = setting("Name of the data set.")
-    classes: Once[Digit] = setting("Digits to tell apart.", min_length=2, max_length=10)
+    # Settings are never written to, so that a narrower list may stand for a list.
+    classes: Once[Digit] = setting(  # type: ignore[assignment]
+        "Digits to tell apart.", min_length=2, max_length=10
+    )
     n_train: int = setting("Private training records.", ge=1, le=1797)
     n_test: int = setting("Held-out records that the accuracy is reported on.", ge=1, le=1797)
     n_validation: int = setting(

@@ -93,7 +93,9 @@ def versions(*packages: str) -> dict[str, str]:
 
 def make_record(spec: Spec, **parts: Any) -> dict[str, Any]:
     """A record for `spec`; `parts` are the fields that the job knows, `metrics` as its class."""
-    if isinstance(metrics := parts["metrics"], Metrics):
+    metrics, version = parts.get("metrics"), Metrics.VERSION
+    if isinstance(metrics, Metrics):
+        version = metrics.VERSION
         parts = {**parts, "metrics": metrics.model_dump(mode="json", exclude_unset=True)}
     record = {
         "schema_version": SCHEMA_VERSION,
@@ -106,7 +108,7 @@ def make_record(spec: Spec, **parts: Any) -> dict[str, Any]:
     missing, extra = set(FIELDS) - set(record), set(record) - set(FIELDS)
     if missing or extra:
         raise TypeError(f"record of {spec.id}: missing {sorted(missing)}, extra {sorted(extra)}")
-    return record
+    return {**record, "metrics_version": version}
 
 
 def write_record(path: Path | str, record: dict[str, Any], stopwatch: Stopwatch) -> None:

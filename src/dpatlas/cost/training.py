@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dpatlas.core.published_weights import IMPORTED
 from dpatlas.cost.counting import Work
-from dpatlas.models.published import IMPORTED
 
 # By model: inputs of a record, multiplications and activations of it, forward. Larger images cost
 # in proportion, but for imported networks, which stretch whatever they are given to one size.

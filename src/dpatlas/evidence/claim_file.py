@@ -4,12 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from dpatlas.config.model import Model, Once, setting
+from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.errors import InputError
 
 Init = Literal["lecun", "he", "ntk", "xavier"]
 Horizon = Literal["early", "short", "long"]
-Strategy = Literal["lp", "lp-fft", "fft", "lp-lp", "fft-fft", "lora", "lp-lora"]
+# In the order of the config's: Python keeps one list type for both, in the order that it met first.
+Strategy = Literal["lp", "fft", "lp-fft", "lp-lp", "fft-fft", "lora", "lp-lora"]
 Features = Literal["private", "direction", "nonprivate", "random", "random-both", "printed"]
 Form = Literal["optimised", "explicit", "tight"]
 Prior = Literal["independent", "noise-only", "dp-sgd"]
@@ -172,9 +173,9 @@ class WrittenPart(Arguments):
     statement: Statement
     test: Test
     expected: Expected
-    place: Place = Field(default=None)
-    kind: Kind = Field(default=None)
-    evidence: Files = Field(default=None)
+    place: Place = optional()
+    kind: Kind = optional()
+    evidence: Files = optional()
 
 
 class WrittenClaim(Arguments):
@@ -186,8 +187,8 @@ class WrittenClaim(Arguments):
     statement: Statement
     kind: Kind
     evidence: Files
-    test: Test = Field(default=None)
-    expected: Expected = Field(default=None)
+    test: Test = optional()
+    expected: Expected = optional()
     parts: list[WrittenPart] = setting(
         "Questions of which all have to be answered with yes.", min_length=2, default=None
     )

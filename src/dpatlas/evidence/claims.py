@@ -224,17 +224,13 @@ def main(arguments: Sequence[str]) -> int:
     verdicts = settings.pop("verdicts", True)
     if options.products is not None:
         check_evidence(claims, read_lines(options.products), settings)
-    records = {_id(record): record for record in map(read_record, read_lines(options.records))}
+    records = {record.id: record for record in map(read_record, read_lines(options.records))}
     papers = {key: PaperRecords.of(value, records) for key, value in settings.items()}
     rows = judge_claims(claims, papers, options.tier, verdicts=verdicts)
     write_claims(options.output, rows)
     for row in rows:
         print(f"{row['claim']:8} {row['verdict']:22} {row['note']}")
     return 0
-
-
-def _id(record: Any) -> str:
-    return record["id"] if isinstance(record, dict) else record.id  # interim
 
 
 def _settings(path: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.digest import code_digest
@@ -275,25 +275,3 @@ def _data(
     if manifest is None:
         return None
     return load(manifest.parent) if instead is None else instead.without_images(read_json(manifest))
-
-
-class LegacyFields(SpecFields):
-    """Interim: any fields."""
-
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-
-
-class LegacyMetrics(Metrics):
-    """Interim: any metrics."""
-
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-
-
-def legacy(run: Callable[["Job"], dict[str, Any]]) -> Callable[["Job"], Outcome]:
-    """Interim: a job that returns a dictionary."""
-
-    def typed(job: "Job") -> Outcome:
-        found = run(job)
-        return Outcome(LegacyMetrics(**found["metrics"]), found["ledger"])
-
-    return typed

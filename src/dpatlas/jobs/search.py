@@ -33,7 +33,9 @@ R = TypeVar("R", bound=TunedRow)
 class Run(Work, Protocol):
     """A training, which counts the gradients that were not finite."""
 
-    skipped_records: int
+    @property
+    def skipped_records(self) -> int:
+        """Gradients that were not finite."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Trial:
 
     @property
     def noise(self) -> Noise:
-        """Of the job."""
+        """The job's noise source."""
         return self.search.noise
 
     def train(

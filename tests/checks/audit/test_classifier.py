@@ -175,11 +175,11 @@ def test_the_attack_finds_canaries_when_hardly_any_noise_hides_them(data, tmp_pa
 
 def test_a_bound_above_the_guarantee_is_a_contradiction():
     included = np.arange(40) % 2 == 0
-    found = canaries.Canaries(np.zeros((40, 1)), np.zeros(40), included, frozenset())
-    fields = Spec(**spec_of(**{**CANARIES, "verdict_level": 0.99}).fields)
-    assert canaries.verdict(included * 1.0, found, fields, 0.5).contradicted
-    assert not canaries.verdict(included * 1.0, found, fields, 8.0).contradicted
-    assert not canaries.verdict(included * 1.0, found, fields, None).contradicted
+    levels = (0.95, 0.99)
+    found = canaries.Canaries(np.zeros((40, 1)), np.zeros(40), included, frozenset(), levels)
+    assert canaries.verdict(included * 1.0, found, 1e-5, 0.5).contradicted
+    assert not canaries.verdict(included * 1.0, found, 1e-5, 8.0).contradicted
+    assert not canaries.verdict(included * 1.0, found, 1e-5, None).contradicted
 
 
 @pytest.mark.parametrize(

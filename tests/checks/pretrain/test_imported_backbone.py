@@ -215,7 +215,7 @@ def test_dp_sgld_takes_features_from_it(made, tmp_path):
         spec, SimpleNamespace(**fields), data, "cpu", kept, Stopwatch(), folders, features=shown
     )
     split = load_split(job)
-    assert split.x["train"].shape == (6, 512) and split.backbone["id"] == spec_of().id
+    assert split.x["train"].shape == (6, 512) and split.backbone.id == spec_of().id
     torch.testing.assert_close(split.x["test"].norm(dim=1), torch.full((3,), 2.0))
     other = prepared.load(tmp_path / "data")
     other.manifest["preprocessing"]["divide"] = 16

@@ -3,12 +3,12 @@ import pytest
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.backbones import weights_file
 from dpatlas.config.load import load_config, load_tier, project_root, read_config, validate
+from dpatlas.core.published_weights import IMPORTED
 from dpatlas.cost.training import NETWORKS
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas.models.build import FLAT, NAMES, ON_IMAGES
 from dpatlas.models.build import IMPORTED as BUILT
-from dpatlas.models.published import IMPORTED
 from dpatlas.papers.dp_sgld.formulas.published import TABLE_4
 
 PUBLISHED = {

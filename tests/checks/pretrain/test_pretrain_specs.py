@@ -4,6 +4,8 @@ from types import SimpleNamespace
 import pytest
 
 from dpatlas.checks.pretrain import settings as pretrain
+from dpatlas.checks.pretrain.cost import KINDS
+from dpatlas.checks.pretrain.products import PRODUCTS
 from dpatlas.config.backbones import backbone_spec
 from dpatlas.config.model import validated
 from dpatlas.core.specs import Spec, distinct
@@ -74,7 +76,7 @@ def test_there_is_one_training_per_backbone_and_one_measurement():
     assert [spec.fields["kind"] for spec in specs] == ["backbone"] * 3 + ["transfer"]
     assert {spec.key for spec in specs} == {"pretrain"}
     assert len(distinct(specs)) == 4
-    assert set(pretrain.FIGURES["pretrain_samples"]) <= set(found)
+    assert {name for product in PRODUCTS for name in product.needs} <= set(found)
 
 
 def test_a_backbone_is_trained_on_its_own_source_by_the_settings_of_all():
@@ -170,9 +172,7 @@ def test_a_rate_means_the_same_as_a_whole_number_and_with_a_point():
 
 
 def test_only_training_moves_to_a_gpu():
-    found = groups()
-    assert {pretrain.device(spec, "auto") for spec in found["backbones"]} == {"auto"}
-    assert pretrain.device(found["transfer"][0], "auto") == "cpu"
+    assert [kind for kind, cost in KINDS.items() if cost.gpu] == ["backbone"]
 
 
 def test_more_images_need_more_memory():
@@ -180,7 +180,8 @@ def test_more_images_need_more_memory():
         config["pretrain"]["n_train"] = 10**7
 
     few, many = (
-        pretrain.memory_mb(found["backbones"][0]) for found in (groups(), groups(ten_million))
+        KINDS["backbone"].memory_mb(found["backbones"][0].fields)
+        for found in (groups(), groups(ten_million))
     )
     # The images that are more, as float32.
     assert few > 500 and many - few >= 4 * 64 * (10**7 - 1000) / 2**20

@@ -1,8 +1,8 @@
-"""What the accuracy tables, the long training and the contact sheet show, on synthetic records."""
+"""What the accuracy tables and the long training show, on synthetic records."""
 
 import numpy as np
 import pytest
-from figure_samples import bare_record, csv_rows
+from figure_samples import csv_rows
 from scipy import stats
 from sgld_records import (
     accuracy_record,
@@ -13,7 +13,6 @@ from sgld_records import (
     long_training_record,
 )
 
-from dpatlas.checks.pretrain.figures.pretrain_samples import levels, pretrain_samples
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.figures.sgld_accuracy_constant import sgld_accuracy_constant
 from dpatlas.papers.dp_sgld.figures.sgld_accuracy_decreasing import sgld_accuracy_decreasing
@@ -152,53 +151,3 @@ class TestLongTraining:
         cost = [row for row in rows if row["quantity"] == "ordinary epsilon"]
         assert len(cost) == 6 and {row["value"] for row in cost} == {"4.0"}
         assert {row["guaranteed_epsilon"] for row in cost} == {"4.0"}
-
-
-class TestPretrainSamples:
-    IMAGE = "0123456789abcdefg" + "0" * 47
-
-    def records(self, classes="0123456789", **changes):
-        images = {name: [self.IMAGE, self.IMAGE[::-1]] * 5 for name in classes}
-        seen = {"examples": images, "image_shape": [1, 8, 8]}
-        rows = [
-            {"backbone": "raw pixels", "architecture": None, "source": None, "features": 64}
-            | {"zero_shot": None, "knn": [0.9, 0.92], "logistic": [0.95, 0.95]},
-            {"backbone": "pen-01234567", "architecture": "mlp", "source": "strokes"}
-            | {"features": 128, "zero_shot": [0.8, 0.9], "knn": [0.9, 1.0], "logistic": [1.0, 0.9]},
-        ]
-        transfer = {**seen, "n_test": 500, "n_train": 1297, "rows": rows}
-        given = {"key": "pretrain"}
-        return [
-            bare_record("backbone", seen | changes, data={"name": "strokes"}, model="s", **given),
-            bare_record("backbone", seen | changes, data={"name": "strokes"}, model="mlp", **given),
-            bare_record("transfer", transfer, data={"name": "digits"}, **given),
-        ]
-
-    def test_every_source_is_shown_once_beside_the_real_digits(self):
-        rows = pretrain_samples(self.records(), {}).rows
-        found = [(row["part"], row["source"]) for row in rows]
-        assert found.count(("real image", "digits")) == 40
-        assert found.count(("generated image", "strokes")) == 40
-        assert [row["class"] for row in rows[:11]] == [*"0123456789", "0"]
-
-    def test_accuracies_are_means_over_splits(self):
-        files = figure_files("f", pretrain_samples(self.records(), {}), "trial")
-        rows = csv_rows(files["f.csv"])
-        raw, pen = (row for row in rows if row["part"] == "transfer")
-        assert raw["backbone"] == "raw pixels" and raw["zero_shot_mean"] == ""
-        assert float(raw["knn_mean"]) == pytest.approx(0.91)
-        assert pen["backbone"] == "pen" and float(pen["zero_shot_mean"]) == pytest.approx(0.85)
-        assert float(pen["zero_shot_standard_error"]) == pytest.approx(0.05)
-
-    def test_a_character_is_a_grey_level(self):
-        image = levels(self.IMAGE, (1, 8, 8))
-        np.testing.assert_array_equal(image.ravel()[:17], np.arange(17) / 16)
-        assert image.shape == (8, 8)
-
-    def test_a_source_that_keeps_no_images_has_no_sheet(self):
-        shown = pretrain_samples(self.records(examples=None), {})
-        assert {row["source"] for row in shown.rows if "image" in row["part"]} == {"digits"}
-
-    def test_records_without_the_measurement_are_refused(self):
-        with pytest.raises(InputError, match="0 of kind transfer"):
-            pretrain_samples(self.records()[:2], {})

@@ -147,8 +147,8 @@ def linearized_record(init="lecun", depths=(2, 3, 4), runs=RUNS, noise=0.3):
     return sample_record(spec, metrics, f"linearized-{init}-w8", data=MANIFEST)
 
 
-def constants_record():
-    """A `constants` record whose means lie one percent above B."""
+def constants_record(ratio=1.01):
+    """A `constants` record with this ratio of means to B."""
     depths, width, outputs, draws = [2, 3], 8, 2, 2000
     rows = []
     for init in INITS:
@@ -159,7 +159,7 @@ def constants_record():
                     init=init,
                     depth=depth,
                     B=bound,
-                    mean=1.01 * bound,
+                    mean=ratio * bound,
                     standard_error=0.008 * bound,
                     draws=draws,
                 )

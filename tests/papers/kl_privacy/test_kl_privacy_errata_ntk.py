@@ -71,7 +71,7 @@ def interpolation(init, L, *, n, d, m, draws=6):
     R = (2 ln n y - f)^T K^-1 (2 ln n y - f), the squared distance of Eq. 62, with random labels
     and inputs on the sphere ||x||^2 = d.
     """
-    found = []
+    rows = []
     for draw in range(draws):
         rng = np.random.default_rng([L, draw])
         x = rng.standard_normal((n, d))
@@ -83,7 +83,7 @@ def interpolation(init, L, *, n, d, m, draws=6):
             for a, delta in zip(inputs, deltas, strict=True)
         )
         target = 2 * math.log(n) * y - output[0, :, 0]
-        found.append(
+        rows.append(
             (
                 target @ np.linalg.solve(kernel, target),
                 np.linalg.eigvalsh(kernel)[0],
@@ -91,7 +91,7 @@ def interpolation(init, L, *, n, d, m, draws=6):
                 np.mean(output**2),
             )
         )
-    return np.mean(found, axis=0)
+    return np.mean(rows, axis=0)
 
 
 @pytest.fixture(scope="module")

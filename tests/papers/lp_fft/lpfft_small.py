@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 from sgld_small import BACKBONE, CLASSES, SCALE, save_backbone, save_data, save_features
-from small_jobs import labelled
+from small_jobs import arguments, labelled
 
 from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.jobs import job, private_plan
-from dpatlas.papers.lp_fft.jobs import dispatch as lp_fft
-from dpatlas.papers.lp_fft.settings import takes_features
+from dpatlas.jobs.run import main
+from dpatlas.papers.lp_fft.strategies import takes_features
 from dpatlas.privacy import accounting, ledger
 from dpatlas.privacy.training import PrivateTraining
 
@@ -127,22 +127,15 @@ def given_in(folder, **poison):
 
 def run(spec, given, folder):
     """The record's bytes."""
-    features = given.features if takes_features(spec) else None
-    if takes_features(spec) and features is None:
-        features = save_features(given.data, given.backbone, folder / "features")
-    job.execute(
-        spec,
-        module=lp_fft.MODULE,
-        packages=("torch",),
-        run=lp_fft.run,
-        data=given.data,
-        record=folder / "record.json",
-        checkpoints=folder / "checkpoints",
-        device="cpu",
-        backbones=(given.backbone,),
-        public_data=given.public if "public_data" in spec.fields else None,
-        features=features,
-    )
+    words = arguments(spec, given.data, folder, [given.backbone])
+    if takes_features(spec.fields):
+        features = given.features
+        if features is None:
+            features = save_features(given.data, given.backbone, folder / "features")
+        words += ["--features", str(features)]
+    if "public_data" in spec.fields and given.public is not None:
+        words += ["--public-data", str(given.public)]
+    main(words)
     return (folder / "record.json").read_bytes()
 
 

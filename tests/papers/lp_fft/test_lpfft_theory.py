@@ -5,22 +5,16 @@ import math
 
 import numpy as np
 import pytest
+from lpfft_theory_job import run_theory
+from lpfft_theory_sample_records import bracket_row
 
-from dpatlas.core.canonical import canonical_json
-from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job
 from dpatlas.papers.lp_fft.formulas.alignment import distortion_probability
 from dpatlas.papers.lp_fft.formulas.imbalance import imbalance_drift
-from dpatlas.papers.lp_fft.jobs.distortion import clopper_pearson, distortion
-from dpatlas.papers.lp_fft.jobs.dynamics import SURELY, count_violations, dynamics
-from dpatlas.papers.lp_fft.jobs.layers import (
-    ball_sensitivities,
-    imbalance,
-    record_sensitivities,
-    sensitivity,
-)
+from dpatlas.papers.lp_fft.jobs.distortion import clopper_pearson
+from dpatlas.papers.lp_fft.jobs.dynamics import SURELY, count_violations
 from dpatlas.papers.lp_fft.jobs.linear import linear_problem
+from dpatlas.papers.lp_fft.jobs.sensitivity import ball_sensitivities, record_sensitivities
 
 DYNAMICS = {
     "relu": {
@@ -127,11 +121,6 @@ IMBALANCE = {
 }
 
 
-def job(kind, fields, **common):
-    keys = {"key": "lp_fft", "kind": kind, "seed": 0, "noise_source": "keyed", **common}
-    return Job(Spec.of({**keys, **fields}, kind), None, "cpu", checkpoints=None, stopwatch=None)
-
-
 def changed(fields, place, value):
     """A copy with one value, at a path of keys, replaced."""
     fields = copy.deepcopy(fields)
@@ -144,61 +133,62 @@ def changed(fields, place, value):
 
 @pytest.fixture(scope="module")
 def simulated():
-    return dynamics(job("dynamics", DYNAMICS))["metrics"]
+    return run_theory("dynamics", **DYNAMICS).metrics
 
 
 @pytest.fixture(scope="module")
 def distorted():
-    return distortion(job("distortion", DISTORTION))["metrics"]
+    return run_theory("distortion", **DISTORTION).metrics
 
 
 class TestDynamics:
     def test_thm_4_2_encloses_the_zeroth_order_model_and_not_the_diffusion(self, simulated):
-        (count,) = (each for each in simulated["counts"] if each["phase"] == "head")
-        assert count["cases"] == 8
-        assert count["zeroth_below"] == count["zeroth_above"] == count["diffusion_above"] == 0
-        assert count["diffusion_below"] >= 2
+        (count,) = (each for each in simulated.counts if each.phase == "head")
+        assert count.cases == 8
+        assert count.zeroth_below == count.zeroth_above == count.diffusion_above == 0
+        assert count.diffusion_below >= 2
 
     def test_diffusion_with_little_noise_follows_the_zeroth_order_model(self, simulated):
-        for row in simulated["relu"]:
-            if row["phase"] == "head" and row["sigma"] == 0.25:
-                np.testing.assert_allclose(row["diffusion"], row["zeroth"], rtol=0.15)
+        for row in simulated.relu:
+            if row.phase == "head" and row.sigma == 0.25:
+                np.testing.assert_allclose(row.diffusion, row.zeroth, rtol=0.15)
 
     def test_aligned_and_random_heads_share_data_and_sizes(self, simulated):
-        kinds = {row["heads"] for row in simulated["relu"] if row["phase"] == "all"}
+        kinds = {row.heads for row in simulated.relu if row.phase == "all"}
         assert kinds == {"random", "aligned"}
-        starts = [row["start"] for row in simulated["relu"] if row["heads"] == "aligned"]
+        starts = [row.start for row in simulated.relu if row.heads == "aligned"]
         assert max(starts) < 2  # every record on its right side: below its class's two records
 
     def test_head_norm_and_loss_follow_the_corrected_formulas(self, simulated):
-        found = simulated["probing"]
-        for name, formula in (("norm", "norm_exact"), ("loss", "loss_exact")):
-            apart = np.subtract(found[name], found[formula])
-            assert np.all(np.abs(apart) < 4.5 * np.array(found[f"{name}_standard_error"]))
-        excess = np.subtract(found["norm_paper"], found["norm"])
-        assert np.all(excess > 10 * np.array(found["norm_standard_error"]))
-        assert np.all(np.array(found["loss"]) < found["loss_bound_exact"])
-        assert np.all(np.less(found["loss_bound_exact"], found["loss_bound_paper"]))
+        probed = simulated.probing
+        for mean, formula, error in (
+            (probed.norm, probed.norm_exact, probed.norm_standard_error),
+            (probed.loss, probed.loss_exact, probed.loss_standard_error),
+        ):
+            assert np.all(np.abs(np.subtract(mean, formula)) < 4.5 * np.array(error))
+        excess = np.subtract(probed.norm_paper, probed.norm)
+        assert np.all(excess > 10 * np.array(probed.norm_standard_error))
+        assert np.all(np.array(probed.loss) < probed.loss_bound_exact)
+        assert np.all(np.less(probed.loss_bound_exact, probed.loss_bound_paper))
 
     def test_thm_4_5_is_exceeded(self, simulated):
-        (row,) = simulated["fine_tuning"]
-        assert row["largest_ratio"] - 5 * row["largest_ratio_error"] > 1.5
-        assert row["times"][-1] == pytest.approx(3, rel=0.1)
-        ratios = np.divide(row["loss"], row["bound"])
-        assert row["largest_ratio"] == ratios.max()
+        (row,) = simulated.fine_tuning
+        assert row.largest_ratio - 5 * row.largest_ratio_error > 1.5
+        assert row.times[-1] == pytest.approx(3, rel=0.1)
+        assert row.largest_ratio == np.divide(row.loss, row.bound).max()
 
     def test_cases_are_counted_once_for_all_classes_and_times(self):
-        row = {"phase": "head", "heads": "random", "draw": 0, "sigma": 1.0, "class": 1}
+        row = {"phase": "head", "heads": "random", "draw": 0, "sigma": 1.0, "start": 1.0}
         row |= {"lower": [1.0, 1.0], "upper": [2.0, 2.0], "standard_error": [0.01, 0.01]}
         far = 1 - (SURELY + 0.1) * 0.01
         rows = [
-            {**row, "zeroth": [0.9, 1.5], "diffusion": [far, far]},
-            {**row, "class": -1, "zeroth": [0.9, 2.1], "diffusion": [1.5, 0.96]},
-            {**row, "draw": 1, "zeroth": [1.5, 1.5], "diffusion": [1.5, 2.06]},
+            bracket_row(1, **row, zeroth=[0.9, 1.5], diffusion=[far, far]),
+            bracket_row(-1, **row, zeroth=[0.9, 2.1], diffusion=[1.5, 0.96]),
+            bracket_row(1, **{**row, "draw": 1}, zeroth=[1.5, 1.5], diffusion=[1.5, 2.06]),
         ]
         (count,) = count_violations(rows)
-        assert (count["cases"], count["zeroth_below"], count["zeroth_above"]) == (2, 1, 1)
-        assert (count["diffusion_below"], count["diffusion_above"]) == (1, 1)
+        assert (count.cases, count.zeroth_below, count.zeroth_above) == (2, 1, 1)
+        assert (count.diffusion_below, count.diffusion_above) == (1, 1)
 
 
 class TestDistortion:
@@ -223,33 +213,33 @@ class TestDistortion:
             clopper_pearson(5, 4)
 
     def test_small_heads_distort_clusters_with_the_claimed_probability(self, distorted):
-        for row in distorted["clusters"]:
-            assert row["claimed"] == distortion_probability(row["h"])
-            error = math.sqrt(row["claimed"] * (1 - row["claimed"]) / row["trials"])
-            assert abs(row["share"] - row["claimed"]) < 4.5 * error
-            assert row["low"] < row["share"] < row["high"]
+        for row in distorted.clusters:
+            assert row.claimed == distortion_probability(row.h)
+            error = math.sqrt(row.claimed * (1 - row.claimed) / row.trials)
+            assert abs(row.share - row.claimed) < 4.5 * error
+            assert row.low < row.share < row.high
 
     def test_large_heads_seldom_distort_two_records(self, distorted):
-        small, large = distorted["two_records"]
-        assert small["exact"] == pytest.approx(0.5)
-        assert large["exact"] < 0.14
+        small, large = distorted.two_records
+        assert small.exact == pytest.approx(0.5)
+        assert large.exact < 0.14
         for row in (small, large):
-            error = math.sqrt(row["exact"] * (1 - row["exact"]) / row["trials"])
-            assert abs(row["share"] - row["exact"]) < 4.5 * error
+            error = math.sqrt(row.exact * (1 - row.exact) / row.trials)
+            assert abs(row.share - row.exact) < 4.5 * error
 
     def test_cosines_fall_after_probing_unless_clusters_are_narrow(self, distorted):
-        shares = {(row["angle"], row["fft_span"]): row for row in distorted["after_probing"]}
-        assert shares[1.0, 0.1]["count"] == shares[1.0, 0.1]["aligned"]
-        assert shares[44.0, 1.0]["share"] < 0.5
+        shares = {(row.angle, row.fft_span): row for row in distorted.after_probing}
+        assert shares[1.0, 0.1].count == shares[1.0, 0.1].aligned
+        assert shares[44.0, 1.0].share < 0.5
         for angle in (1.0, 44.0):
-            assert shares[angle, 1.0]["count"] <= shares[angle, 0.1]["count"]
+            assert shares[angle, 1.0].count <= shares[angle, 0.1].count
 
     def test_a_cosine_falls_after_probing_of_any_length(self, distorted):
-        for row in distorted["counterexample"]:
-            assert row["aligned"]
-            assert row["fall"] > 1e-3
-            assert row["s"][-1] == pytest.approx(2.0)
-            assert len(row["s"]) == len(row["cosine"])
+        for row in distorted.counterexample:
+            assert row.aligned
+            assert row.fall > 1e-3
+            assert row.s[-1] == pytest.approx(2.0)
+            assert len(row.s) == len(row.cosine)
 
 
 class TestLayers:
@@ -275,72 +265,71 @@ class TestLayers:
         assert np.linalg.norm(error * np.outer(v[0], x)) == pytest.approx(features[0])
 
     def test_only_one_reading_of_prop_e10_grows_like_the_root_of_d(self):
-        rows = sensitivity(job("sensitivity", SENSITIVITY))["metrics"]["start"]
+        rows = run_theory("sensitivity", **SENSITIVITY).metrics.start
         growth = {}
         for reading in ("variance", "deviation"):
-            first, last = (row for row in rows if row["reading"] == reading)
-            for kind in ("record", "ball"):
-                ratio = last[f"{kind}_ratio"] / first[f"{kind}_ratio"]
+            first, last = (row for row in rows if row.reading == reading)
+            ratios = {
+                "record": last.record_ratio / first.record_ratio,
+                "ball": last.ball_ratio / first.ball_ratio,
+            }
+            for kind, ratio in ratios.items():
                 growth[kind, reading] = math.log(ratio) / math.log(4)
         assert growth["ball", "deviation"] == pytest.approx(0.5, abs=0.08)
         assert growth["ball", "variance"] == pytest.approx(0.25, abs=0.08)
         assert growth["record", "variance"] < 0 < growth["record", "deviation"] < 0.3
 
     def test_imbalance_drifts_at_the_corrected_rate(self):
-        found = imbalance(job("imbalance", IMBALANCE))["metrics"]
-        assert {row["noise"] for row in found["drift"]} == {"uniform", "layer-wise"}
-        for row in found["drift"]:
-            time = row["times"][-1]
-            expected = imbalance_drift(10, 0.02, row["noise"], "exact") * time
-            assert row["exact"][-1] == pytest.approx(expected)
+        found = run_theory("imbalance", **IMBALANCE).metrics
+        assert {row.noise for row in found.drift} == {"uniform", "layer-wise"}
+        for row in found.drift:
+            time = row.times[-1]
+            expected = imbalance_drift(10, 0.02, row.noise, "exact") * time
+            assert row.exact[-1] == pytest.approx(expected)
             # Euler steps add a little of their own.
-            assert abs(row["change"][-1] - expected) < 4.5 * row["error"][-1] + 0.01
-        (gap,) = found["gap"]
-        assert gap["gap"][0] == pytest.approx(0, abs=1e-12)
-        assert gap["eigenvalue"][0] == pytest.approx(-1)
-        assert 0.007 < gap["gap"][-1] < 0.015
+            assert abs(row.change[-1] - expected) < 4.5 * row.error[-1] + 0.01
+        (gap,) = found.gap
+        assert gap.gap[0] == pytest.approx(0, abs=1e-12)
+        assert gap.eigenvalue[0] == pytest.approx(-1)
+        assert 0.007 < gap.gap[-1] < 0.015
 
 
-JOBS = {
-    "dynamics": (dynamics, DYNAMICS),
-    "distortion": (distortion, DISTORTION),
-    "sensitivity": (sensitivity, SENSITIVITY),
-    "imbalance": (imbalance, IMBALANCE),
+FIELDS = {
+    "dynamics": DYNAMICS,
+    "distortion": DISTORTION,
+    "sensitivity": SENSITIVITY,
+    "imbalance": IMBALANCE,
 }
 
 
 @pytest.mark.parametrize("kind", ["sensitivity", "imbalance"])
 def test_a_spec_gives_the_same_record_again_and_another_seed_another(kind):
-    run, fields = JOBS[kind]
-    first = canonical_json(run(job(kind, fields)))
-    assert canonical_json(run(job(kind, fields))) == first
-    assert canonical_json(run(job(kind, fields, seed=1))["metrics"]) != first
-
-
-def test_records_hold_nothing_but_json(simulated, distorted):
-    assert canonical_json(simulated) and canonical_json(distorted)
+    first = run_theory(kind, **FIELDS[kind])
+    assert run_theory(kind, **FIELDS[kind]) == first
+    assert run_theory(kind, seed=1, **FIELDS[kind]).metrics != first.metrics
 
 
 @pytest.mark.parametrize(
     ("kind", "place", "value", "message"),
     [
-        ("dynamics", ("relu", "records"), 5, "an even number"),
+        ("dynamics", ("relu", "records"), 5, r"relu\.records: found 5; .* multiple of 2"),
         ("dynamics", ("relu", "angle"), 45.0, "relu.angle"),
         ("dynamics", ("relu", "times"), [0.5, 1.2], "equal distances"),
-        ("dynamics", ("relu", "phases", "head", "sigmas"), [0.0], "sigmas"),
+        ("dynamics", ("relu", "phases", "head", "sigmas"), [0.0], r"sigmas\.0"),
         ("dynamics", ("relu", "phases", "head", "paths"), 1, "paths"),
+        ("dynamics", ("probing", "times"), [1.0, 1.0], "increasing times"),
         ("distortion", ("clusters", "angle"), 50.0, "angle"),
         ("distortion", ("clusters", "head_variances"), [0.0], "head_variances"),
         ("distortion", ("two_records", "ratio"), 20.0, "acute angle"),
-        ("sensitivity", ("start", "hidden"), 10, "hidden"),
+        ("sensitivity", ("start", "hidden"), 10, "dims: .* more than hidden = 10"),
         ("sensitivity", ("drift", "reading"), "mode", "reading"),
-        ("imbalance", ("gap", "sigmas"), [0.0], "gap.sigmas"),
+        ("imbalance", ("gap", "sigmas"), [0.0], r"gap\.sigmas\.0"),
         ("imbalance", ("gap", "paths"), 1, "paths"),
     ],
 )
 def test_bad_settings_are_refused(kind, place, value, message):
-    run, fields = JOBS[kind]
+    fields = FIELDS[kind]
     if kind == "distortion":
         fields = changed(fields, ("clusters", "trials"), 10)
     with pytest.raises(InputError, match=message):
-        run(job(kind, changed(fields, place, value)))
+        run_theory(kind, **changed(fields, place, value))

@@ -17,6 +17,9 @@ VISITS_PER_STEP, PAIRS_PER_CHUNK = 12, 1000
 NUMBERS_PER_ROW = 40
 # Values of kappa, and of epsilon in the ledger, for every DP-SGD prior.
 VALUES_PER_PRIOR = 2
+# Of a start with torch: what jobs without data take. Of their memory, in MB, and for each draw.
+START_WITHOUT_TORCH = 0.25
+MB_WITHOUT_TORCH, MB_PER_DRAW = 200, 2e-4
 
 
 def certificates(fields: Mapping[str, Any], size: Size) -> Work:
@@ -43,13 +46,14 @@ def agreement(fields: Mapping[str, Any], size: Size) -> Work:
 
 def formulas(fields: Mapping[str, Any], size: Size) -> Work:
     """Values of closed forms: start-up is all."""
-    return Work({"starts": 1}, 4 * RECORD_BYTES)
+    return Work({"starts": START_WITHOUT_TORCH}, 4 * RECORD_BYTES)
 
 
 def simulation(fields: Mapping[str, Any], size: Size) -> Work:
     """Sums of vectors in three dimensions."""
     draws = len(fields["laws"]) * len(fields["nus"]) * fields["draws"]
-    return Work({"normals": 3 * draws * fields["m"], "starts": 1}, 2 * RECORD_BYTES)
+    counts = {"normals": 3 * draws * fields["m"], "starts": START_WITHOUT_TORCH}
+    return Work(counts, 2 * RECORD_BYTES)
 
 
 def _rows(fields: Mapping[str, Any], size: Size, rows: int, pairs: int) -> dict[str, float]:
@@ -87,8 +91,12 @@ def _widths(fields: Mapping[str, Any]) -> list[int]:
 
 def memory_mb(fields: Mapping[str, Any]) -> int:
     """Peak memory of a job in MB: interpreter, torch and accountants; images, chunks of pairs."""
-    data = fields.get("data")
-    return round(1100 + (4 * array_mb(data) if data else 0))
+    return round(1100 + 4 * array_mb(fields["data"]))
+
+
+def memory_without_data_mb(fields: Mapping[str, Any]) -> int:
+    """Peak memory of a job without data in MB: the interpreter, numpy and scipy, and sums."""
+    return round(MB_WITHOUT_TORCH + MB_PER_DRAW * fields.get("draws", 0))
 
 
 KINDS = {
@@ -99,7 +107,7 @@ KINDS = {
         gpu=True,
     ),
     "agreement": JobCost(agreement, memory_mb, lower=("draws",), gpu=True),
-    "coefficients": JobCost(formulas, memory_mb, lower=("draws",)),
-    "kappa": JobCost(formulas, memory_mb, lower=("draws",)),
-    "simulation": JobCost(simulation, memory_mb, lower=("draws",)),
+    "coefficients": JobCost(formulas, memory_without_data_mb, lower=("draws",)),
+    "kappa": JobCost(formulas, memory_without_data_mb, lower=("draws",)),
+    "simulation": JobCost(simulation, memory_without_data_mb, lower=("draws",)),
 }

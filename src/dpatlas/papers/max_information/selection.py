@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from dpatlas.core.canonical import canonical_json
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.formulas.universe import PriorKind
+from dpatlas.papers.max_information.kinds import CertificatesRecord
 from dpatlas.papers.max_information.looks import check_paid
 from dpatlas.papers.max_information.records.certificates import Metrics, Row, Spec
-from dpatlas.records import Record
 
 KINDS: tuple[PriorKind, ...] = ("independent", "noise-only", "dp-sgd")
 HYPERPARAMETERS = ("zeta", "sigma", "m", "E", "lr")
@@ -26,7 +26,7 @@ UNIVERSE = "certificate_universe"
 class Setting:
     """Records of kind `certificates` that differ in their priors only, and all their rows."""
 
-    records: tuple[Record[Spec, Metrics], ...]
+    records: tuple[CertificatesRecord, ...]
     rows: tuple[Row, ...]
 
     @property
@@ -75,20 +75,20 @@ def hyperparameters(row: Row) -> tuple[float | None, ...]:
     return row.zeta, row.sigma, row.m, row.E, row.lr
 
 
-def settings_of(records: Iterable[Record[Spec, Metrics]]) -> list[Setting]:
+def settings_of(records: Iterable[CertificatesRecord]) -> list[Setting]:
     """Settings of `certificates` records, in the order in which they come.
 
     Raises InputError where K1 and K2 do not pay for the tuples of a kind and the deviations that
     were tried, here and by the other looks at the same records, and for a prior that stands twice.
     """
-    joined: dict[str, list[Record[Spec, Metrics]]] = {}
+    joined: dict[str, list[CertificatesRecord]] = {}
     for record in records:
         shared = record.spec.model_dump(mode="json", exclude={"priors"})
         joined.setdefault(canonical_json(shared), []).append(record)
     return [_setting(tuple(members)) for members in joined.values()]
 
 
-def _setting(records: tuple[Record[Spec, Metrics], ...]) -> Setting:
+def _setting(records: tuple[CertificatesRecord, ...]) -> Setting:
     setting = Setting(records, tuple(row for record in records for row in record.metrics.rows))
     keys = [(row.prior, hyperparameters(row), row.tau, row.run) for row in setting.rows]
     if len(set(keys)) < len(keys):

@@ -1,6 +1,5 @@
 """max_information: the jobs that the config asks for, and which of them each product needs."""
 
-import math
 from itertools import zip_longest
 from typing import Annotated, Any, Literal
 
@@ -26,7 +25,8 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.formulas.certificates import check_budget
 from dpatlas.papers.max_information.formulas.universe import setting_weight
-from dpatlas.papers.max_information.looks import counted, looks_of, network_of, ranked
+from dpatlas.papers.max_information.looks import counted, ranked
+from dpatlas.papers.max_information.register import looks_of
 
 KEY = "max_information"
 
@@ -112,7 +112,7 @@ class Tried(Model):
         n, grid = self.data.n_train, self.grid
         if grid.m > n:
             raise InputError("grid.m", grid.m, f"at most n_train = {n}")
-        tuples = math.prod(map(len, (grid.zetas, grid.lrs, grid.epochs)))
+        tuples = len(grid.zetas) * len(grid.lrs) * len(grid.epochs)
         if tuples > MOST_TUPLES:
             found = f"{tuples} tuples of zetas, lrs and epochs"
             raise InputError("grid", found, f"at most {MOST_TUPLES}")
@@ -366,18 +366,21 @@ def _name(chosen: CertifiedSet) -> str:
 
 def _check_universe(chosen: Tried) -> None:
     """Every setting of a set has a weight: one at a time of each list, since weights multiply."""
-    grid = chosen.grid.plain()
-    spans = {"zeta": "zetas", "lr": "lrs", "E": "epochs", "tau": "taus"}
-    for row in zip_longest(*(grid[name] for name in spans.values())):
-        values = {
-            one: grid[name][0] if value is None else value
-            for (one, name), value in zip(spans.items(), row, strict=True)
-        }
+    grid, network = chosen.grid, chosen.plain("options", "normalise")
+    for zeta, lr, E, tau in zip_longest(grid.zetas, grid.lrs, grid.epochs, grid.taus):
         setting_weight(
             kind="dp-sgd",
-            **network_of(chosen.plain()),
-            **values,
+            model=chosen.model,
+            widths=network["options"].get("widths", ()),
+            normalise=network["normalise"],
+            zeta=zeta or grid.zetas[0],
+            lr=lr or grid.lrs[0],
+            E=E or grid.epochs[0],
+            tau=tau or grid.taus[0],
             tau_is="deviation",
-            **{name: grid[name] for name in ("sigma", "m")},
-            **{"n": chosen.data.n_train, "look": 1, "run": 0},
+            sigma=grid.sigma,
+            m=grid.m,
+            n=chosen.data.n_train,
+            look=1,
+            run=0,
         )

@@ -42,12 +42,16 @@ class PoissonWithEmptySlots(Poisson):
 
 @dataclass(frozen=True)
 class Canaries:
-    """Validation images with a wrong label, in slots after the training records."""
+    """Validation images with a wrong label, in slots after the training records.
+
+    levels: confidence of the audit's bound, and of its verdict.
+    """
 
     x: np.ndarray
     labels: np.ndarray
     included: np.ndarray
     empty_slots: frozenset[int]
+    levels: tuple[float, float]
 
     @classmethod
     def of(cls, data: Prepared, fields: Spec) -> "Canaries":
@@ -60,6 +64,8 @@ class Canaries:
             raise InputError("canaries", found, "1 run with flat clipping")
         if fields.noise_multiplier == 0:
             raise InputError("noise_multiplier", 0, "a number > 0 in a run with canaries")
+        if fields.level is None or fields.verdict_level is None:
+            raise InputError("level and verdict_level", "none", "both in a run with canaries")
         draws = generator(seed("audit", use="canary", base=fields.seed))
         classes = len(data.classes)
         shift = draws.integers(1, classes, count)
@@ -67,7 +73,8 @@ class Canaries:
         included = draws.integers(0, 2, count).astype(bool)
         first = len(data.x_train)
         empty = frozenset((first + np.flatnonzero(~included)).tolist())
-        return cls(data.x_validation[:count], labels, included, empty)
+        levels = fields.level, fields.verdict_level
+        return cls(data.x_validation[:count], labels, included, empty, levels)
 
 
 class CanaryAttack:
@@ -139,13 +146,13 @@ class CanaryAttack:
 
 
 def verdict(
-    scores: np.ndarray, canaries: Canaries, fields: Spec, guaranteed: float | None
+    scores: np.ndarray, canaries: Canaries, delta: float, guaranteed: float | None
 ) -> Audit:
     """What the canaries' scores prove, beside the epsilon that is guaranteed."""
-    included, delta = canaries.included, fields.delta
+    included = canaries.included
     lower, sure = (
         Bound(**asdict(one_run_lower_bound(scores, included, delta, level)))
-        for level in (fields.level, fields.verdict_level)
+        for level in canaries.levels
     )
     excess = None if guaranteed is None else sure.epsilon - guaranteed
     return Audit(

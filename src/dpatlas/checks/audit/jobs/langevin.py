@@ -75,7 +75,9 @@ class LangevinSGD:
             delta=delta,
             relation=self.relation,
             constants=dict.fromkeys(("max_grad_norm", "feature_norm", "smoothness"), "public"),
-            claimed=claimed and {"epsilon": claimed[0], "delta": delta, "by": self.by},
+            claimed=None
+            if claimed is None
+            else {"epsilon": claimed[0], "delta": delta, "by": self.by},
             require_private=True,
         )
 

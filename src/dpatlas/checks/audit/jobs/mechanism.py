@@ -41,12 +41,14 @@ def audit(fields: Spec, noise: Noise, advance: Advance) -> Metrics:
     audited, delta, level = MECHANISMS[fields.mechanism], fields.delta, fields.verdict_level
     deltas = [delta, *PROFILE_DELTAS]
     guaranteed, *epsilons = audited.profile(deltas)
-    claimed, *claimed_epsilons = audited.claimed(deltas) or [None]
+    claims = audited.claimed(deltas)
     scores = audited.scores(fields.runs, noise, advance)
     lower = epsilon_lower_bound(*scores, delta, fields.level)
     test = profile_excess(*scores, epsilons, PROFILE_DELTAS, level)
-    claim = None
-    if claimed_epsilons:
+    claimed, claimed_profile, claim = None, None, None
+    if claims is not None:
+        claimed, *claimed_epsilons = claims
+        claimed_profile = Profile(delta=list(PROFILE_DELTAS), epsilon=claimed_epsilons)
         claim = profile_excess(*scores, claimed_epsilons, PROFILE_DELTAS, level)
     return Metrics(
         sentence=ENTRIES[fields.mechanism].sentence,
@@ -54,12 +56,12 @@ def audit(fields: Spec, noise: Noise, advance: Advance) -> Metrics:
         guaranteed=guaranteed,
         profile=Profile(delta=list(PROFILE_DELTAS), epsilon=epsilons),
         claimed=claimed,
-        claimed_profile=claim and Profile(delta=list(PROFILE_DELTAS), epsilon=claimed_epsilons),
+        claimed_profile=claimed_profile,
         lower=Bound(**asdict(lower)),
         profile_test=Excess(**asdict(test)),
         contradicted=test.contradicted,
-        claim_test=claim and Excess(**asdict(claim)),
-        claim_contradicted=claim and claim.contradicted,
+        claim_test=None if claim is None else Excess(**asdict(claim)),
+        claim_contradicted=None if claim is None else claim.contradicted,
     )
 
 

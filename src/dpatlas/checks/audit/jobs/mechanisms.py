@@ -257,7 +257,9 @@ def _silent(name: str, model: str, relation: str, *phases: TrainingPhase) -> Pri
     return PrivateSGD(name, relation, phases, network, partial(neighbours, relation), silent=True)
 
 
-def _phase(sampler: Sampler, noise_multiplier: float, steps: int, trainable=WEIGHTS):
+def _phase(
+    sampler: Sampler, noise_multiplier: float, steps: int, trainable: tuple[str, ...] = WEIGHTS
+) -> TrainingPhase:
     return TrainingPhase(sampler, noise_multiplier, CLIP, steps, LR, trainable=trainable)
 
 

@@ -131,7 +131,7 @@ class Selection:
     def _training(self, trial: int, settings: dict[str, float]) -> PrivateTraining:
         return PrivateTraining(
             self._network(trial),
-            [replace(self.phase, **settings)],
+            [replace(self.phase, **dict[str, Any](settings))],
             *self.records["train"],
             noise=self.noise,
             repetition=trial,
@@ -160,8 +160,10 @@ class Selection:
             released = {**self.best, "accuracy": right, "loss": loss}
         return Metrics(
             **released,
-            score_deviation=self.score and self.score.noise / self.score.records,
-            **{f"n_{part}": len(x) for part, (x, _) in self.records.items()},
+            score_deviation=None if self.score is None else self.score.noise / self.score.records,
+            n_train=len(self.data.x_train),
+            n_validation=len(self.data.x_validation),
+            n_test=len(self.data.x_test),
             noise_multiplier=self.phase.noise_multiplier,
             expected_batch=self.phase.sampler.expected_batch,
             expected_trials=self.law.mean,
@@ -184,7 +186,7 @@ def selection_ledger(selection: Selection) -> dict[str, Any]:
     Of the best trial as it ran; of a trial as planned where there is none.
     """
     fields, phase = selection.fields, selection.phase
-    accounts = {"delta": fields.delta, "relation": fields.relation}
+    accounts: dict[str, Any] = {"delta": fields.delta, "relation": fields.relation}
     ran = selection.ran or Ran(
         "DP-SGD", (phase.accounted,), (phase.max_grad_norm,), fields.noise_source
     )

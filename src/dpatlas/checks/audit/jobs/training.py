@@ -64,7 +64,7 @@ def train(job: Job) -> Outcome:
     audit = None
     if canaries:
         scores = np.array(finished[0]["canary_scores"])
-        audit = verdict(scores, canaries, fields, statement["epsilon"])
+        audit = verdict(scores, canaries, fields.delta, statement["epsilon"])
     tried, n_validation = fields.settings_tried, len(data.x_validation)
     metrics = Metrics(
         n_train=len(data.x_train),
@@ -101,14 +101,13 @@ def statement_of(runs: Sequence[Ran], fields: Spec) -> dict[str, Any]:
 
     Of the settings that were tried the spec tells the number: each counts as a run like these.
     """
-    accounts = {"delta": fields.delta, "relation": fields.relation}
-    tried, tuning, choices = fields.settings_tried, None, [UNTOLD]
+    accounts: dict[str, Any] = {"delta": fields.delta, "relation": fields.relation}
+    tried, tuning = fields.settings_tried, None
     if tried:
-        choices = None
-        tuning = tuning_of(runs[:1] * tried, runs, declared=True, **accounts)
+        tuning = tuning_of([runs[0]] * tried, runs, declared=True, **accounts)
     return ledger(
         runs,
-        chosen_on_private_data=choices,
+        chosen_on_private_data=None if tried else [UNTOLD],
         tuning=tuning,
         require_private=fields.epsilon is not None,
         **accounts,
@@ -117,6 +116,8 @@ def statement_of(runs: Sequence[Ran], fields: Spec) -> dict[str, Any]:
 
 class ClassifierRun(Watched):
     """One network: training, its accuracy curve, and the attack where there are canaries."""
+
+    training: PrivateTraining
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class ClassifierRun(Watched):
             noise=noise,
             repetition=run,
             ema_decay=fields.ema_decay,
-            on_update=self.attack and self.attack.see,
+            on_update=self.attack.see if self.attack else None,
         )
         if self.attack:
             self.attack.training = training

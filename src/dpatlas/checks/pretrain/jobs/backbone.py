@@ -188,10 +188,10 @@ def _public_origin(data: Prepared, declared: str | None) -> dict[str, str]:
     Raises InputError for data that are not public.
     """
     name = data.manifest["name"]
-    if find(name).kind == "generated":
+    if (drawn := find(name).drawn) is not None:
         return {
             "public_data": f"{name}: generated, public by construction",
-            "chosen_on_private_data": find(name).drawn.looked_up,
+            "chosen_on_private_data": drawn.looked_up,
         }
     if declared:
         return {

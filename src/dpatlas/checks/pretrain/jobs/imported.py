@@ -3,11 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dpatlas.checks.pretrain.records.imported import Metrics, Spec, WeightsFile
+from dpatlas.core.guard import one_of
+from dpatlas.core.published_weights import FROM_FILES, IMPORTED
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data import weights
 from dpatlas.data.sources import file_digest
@@ -18,7 +21,6 @@ from dpatlas.models.backbone import save
 from dpatlas.models.build import build
 from dpatlas.models.imagenet import ORIGINS, PREPROCESSING, ImageNetInput, folded
 from dpatlas.models.network import Network
-from dpatlas.models.published import FROM_FILES, IMPORTED
 
 # Records of the comparison with the published network, and how far features may be apart, as a
 # share of the largest.
@@ -90,19 +92,21 @@ def places_of(arguments: Sequence[str]) -> Places:
 def imported(job: Job) -> Outcome:
     """Write the spec's backbone to its folder, like those that are trained here.
 
-    Raises InputError for a missing file, for one with another
+    Raises InputError for an unknown source or model, for a missing file, for one with another
     checksum, of another network or with weights that are not finite; RunError if the download fails
     or the difference is too large.
     """
     folder, places = job.backbone_to_write(), job.options
     fields: Spec = job.fields
+    one_of(*IMPORTED).check("source", fields.source)
+    one_of(*IMPORTED[fields.source]).check("model", fields.model)
     model, image_shape, public = fields.model, fields.image_shape, PUBLIC_DATA[fields.source]
     read = _from_file if fields.source in FROM_FILES else _from_address
     stored = read(job.spec.slug, fields, places)
     classes = stored.classes or NO_CLASSES
     published = published_network(model, stored.path, stored.state, len(classes))
-    seeds = {"key": fields.key, "run": 0, "base_seed": 0}
-    network = build(model, image_shape, len(classes), **seeds, **fields.options)
+    options: dict[str, Any] = {**fields.options, "key": fields.key, "run": 0, "base_seed": 0}
+    network = build(model, image_shape, len(classes), **options)
     network.load_state_dict(own_weights(model, stored.state, published, network))
     head = published.get_submodule(deit.HEAD if model == DEIT else ORIGINS[model].head)
     difference = compare(network, published, head, image_shape)

@@ -80,7 +80,7 @@ def measure(
     """Accuracies of a backbone, or of raw pixels; `splits`: test records among data.x_train."""
     x, y = data.x_train, data.y_train
     taken = x if backbone is None else features(backbone.network, x)
-    origin = {"backbone": RAW, "architecture": None, "source": None, "sha256": None}
+    origin: dict[str, Any] = {"backbone": RAW, "architecture": None, "source": None, "sha256": None}
     zero_shot = None
     if backbone is not None:
         training = backbone.manifest["training"]
@@ -104,7 +104,8 @@ def measure(
         zero_shot=None
         if zero_shot is None
         else [float((zero_shot[test] == y[test]).mean()) for test in splits],
-        **accuracies,
+        knn=accuracies["knn"],
+        logistic=accuracies["logistic"],
     )
 
 

@@ -1,11 +1,7 @@
 """A backbone that others trained and published: spec and metrics."""
 
-from pydantic import model_validator
-
 from dpatlas.core import records
-from dpatlas.core.guard import one_of
 from dpatlas.core.records import SpecFields, Typed
-from dpatlas.models.published import IMPORTED
 
 
 class Spec(SpecFields):
@@ -16,12 +12,6 @@ class Spec(SpecFields):
     options: dict[str, bool | int | list[int]]
     image_shape: list[int]
     sha256: str | None = None
-
-    @model_validator(mode="after")
-    def _published(self) -> "Spec":
-        one_of(*IMPORTED).check("source", self.source)
-        one_of(*IMPORTED[self.source]).check("model", self.model)
-        return self
 
 
 class WeightsFile(Typed):

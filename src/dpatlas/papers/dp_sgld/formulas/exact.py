@@ -208,7 +208,7 @@ class Neighbours:
     def renyi(self, k: int, alpha: float) -> float:
         """Renyi divergence of order alpha after k steps."""
         p, q = self._log_masses(k)
-        return float(max(_log_sum(alpha * p + (1 - alpha) * q) / (alpha - 1), 0.0))
+        return max(float(_log_sum(alpha * p + (1 - alpha) * q)) / (alpha - 1), 0.0)
 
     def delta(self, k: int, eps: float) -> float:
         """Hockey-stick divergence at eps after k steps: sum of (p - e^eps q) where positive."""

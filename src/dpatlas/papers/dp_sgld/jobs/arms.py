@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from dpatlas.jobs.private_plan import EVERY_ITERATE, Stated, calibrate_steps
+from dpatlas.jobs.private_plan import Stated, calibrate_steps
 from dpatlas.papers.dp_sgld.formulas.guarantees import (
     conditional_epsilon,
     cyclic_gd_gdp,
@@ -37,7 +37,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
 from dpatlas.privacy.langevin import Langevin, LangevinRun
-from dpatlas.privacy.ledger import GAUSSIAN, GIVEN_BATCHES, LastIterate, Ran
+from dpatlas.privacy.ledger import EVERY_ITERATE, GAUSSIAN, GIVEN_BATCHES, LastIterate, Ran
 from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Sampler
 
 COMPARISONS = ("published", "theorem", "guaranteed")
@@ -75,7 +75,7 @@ class Problem:
 
     @property
     def lipschitz(self) -> float:
-        """L."""
+        """Lipschitz constant L of a record's loss."""
         return float(lipschitz(self.feature_norm))
 
     def warnings(self) -> list[str]:
@@ -89,7 +89,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class LangevinPlan:
-    """A Langevin arm at one point of its grid, before its noise is chosen.
+    """A Langevin arm at one point of its grid, before its noise is calibrated.
 
     passes: epochs; a full batch makes one step of each. batch: ignored by a full batch.
 
@@ -134,7 +134,7 @@ class LangevinPlan:
 
     @property
     def steps(self) -> int:
-        """K."""
+        """Number of steps K."""
         return self.passes * self.sampler.steps_per_epoch
 
     @property
@@ -158,8 +158,7 @@ class LangevinPlan:
         if self.method == "noisy-gd" or self.comparison != "guaranteed":
             total = float(np.sum(self.rates[: self.counted_steps]))
             lip = problem.lipschitz
-            found = claimed_sigma2(epsilon, problem.delta, lip, self.lam, problem.n, total)
-            return float(found)
+            return float(claimed_sigma2(epsilon, problem.delta, lip, self.lam, problem.n, total))
         unit = self._multipliers(1.0)[0]
         first = calibrate_steps(
             self.sampler,
@@ -221,24 +220,20 @@ class LangevinPlan:
             return float(gaussian_epsilon(self._mu(sigma2), self.problem.delta)), GAUSSIAN
         if self.schedule != "constant":
             return None, ""
-        found = conditional_epsilon(
-            self.problem.lipschitz,
-            self.lam,
-            self.beta,
-            self.problem.n,
-            self.sampler.batch,
-            sigma2,
-            self.rates[0],
-            self.steps,
-            self.problem.delta,
-        )
-        return float(found), GIVEN_BATCHES
+        return self._given_batches(sigma2), GIVEN_BATCHES
+
+    def _given_batches(self, sigma2: float) -> float:
+        """Epsilon of the last iterate of mini-batches by the recursion with known batches."""
+        problem = self.problem
+        constants = (problem.lipschitz, self.lam, self.beta, problem.n, self.sampler.batch)
+        epsilon = conditional_epsilon(*constants, sigma2, self.rates[0], self.steps, problem.delta)
+        return float(epsilon)
 
     def _less_noise(self, sigma2: float, epsilon: float) -> float:
         """The noise by the hidden-state bound if that asks for less than `sigma2`."""
 
         def excess(log_sigma2: float) -> float:
-            return math.log(self._hidden_state(math.exp(log_sigma2))[0] / epsilon)
+            return math.log(self._given_batches(math.exp(log_sigma2)) / epsilon)
 
         high = math.log(sigma2)
         if self.schedule != "constant" or excess(high) >= 0:
@@ -263,8 +258,8 @@ class LangevinPlan:
             return float(noisy_gd_gdp_of_steps(sizes, self.lam, self.beta, sensitivity, sigma2))
         batches = self.sampler.steps_per_epoch
         passes = len(rates) // batches
-        found = cyclic_gd_gdp(rates[0], self.lam, self.beta, sensitivity, sigma2, batches, passes)
-        return float(found)
+        mu = cyclic_gd_gdp(rates[0], self.lam, self.beta, sensitivity, sigma2, batches, passes)
+        return float(mu)
 
     def _multipliers(self, sigma2: float, rates: tuple[float, ...] | None = None) -> np.ndarray:
         """Noise multiplier of every step, as DP-SGD with clip bound L would have it, (steps,)."""

@@ -21,7 +21,8 @@ from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.private_records import PARTS, check_parts, identity, load_backbone
 from dpatlas.jobs.search import Search, Setting, Trial, accuracy
 from dpatlas.models.backbone import CHUNK, Backbone
-from dpatlas.papers.dp_sgld.jobs.regression import arms_ledger, sgd_facts
+from dpatlas.models.network import Network
+from dpatlas.papers.dp_sgld.jobs.tuned_arms import arms_ledger, sgd_facts
 from dpatlas.papers.dp_sgld.records.finetune import Metrics, Row, Spec
 from dpatlas.privacy.ledger import Ran
 from dpatlas.privacy.samplers import Poisson
@@ -126,7 +127,7 @@ class FineTuning:
         facts["trained_parameters"] = self.trained_parameters(arm.trainable)
         return Setting(facts, lambda: plan.stated.as_row(), score)
 
-    def _network(self, run: int) -> nn.Module:
+    def _network(self, run: int) -> Network:
         """The backbone with a new head; the same one in the same run of every setting."""
         network = self.backbone.with_new_head(
             self.classes,

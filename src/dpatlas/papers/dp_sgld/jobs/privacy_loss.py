@@ -135,7 +135,7 @@ def accountings(run: Run, at: Sequence[int], schedule: str) -> list[Accounting]:
     """Every accounting of one run after the steps `at`, and of full batches at the same noise."""
     full = FullBatch(run.n)
     epochs = -(-np.array(at) // run.sampler.steps_per_epoch)
-    by_all = [
+    by_all: list[Accounting] = [
         ("claimed, steps", at, claimed(run, at)),
         ("claimed, epochs", at, claimed(run, epochs)),
         ("every iterate", at, every_iterate(run, run.sampler, at)),
@@ -259,7 +259,7 @@ def small_curves(fields: Spec) -> list[Curve]:
     run = Run(sampler, CURVATURE, CURVATURE, lip, sigma2, rates, delta)
     law = (SMALL_N, sampler.batch, sigma2, SMALL_ETA)
     exact = [exact_epsilon(*law, k, SMALL_RADIUS, delta, x_prime=-1.0, rest=-1.0) for k in at]
-    by_name = {
+    by_name: dict[str, Iterable[float]] = {
         "claimed, steps": claimed(run, at),
         "every iterate": every_iterate(run, sampler, at),
         "given the batches": given_batches(run, at),

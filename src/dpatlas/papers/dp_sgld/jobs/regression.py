@@ -11,10 +11,11 @@ from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.search import Search, Setting, Trial, accuracy
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.jobs.regression_data import Split
+from dpatlas.papers.dp_sgld.jobs.tuned_arms import arms_ledger, sgd_facts
 from dpatlas.papers.dp_sgld.records.regression import RegressionSpec
 from dpatlas.papers.dp_sgld.records.trained import ArmRow
 from dpatlas.privacy.langevin import LangevinRun
-from dpatlas.privacy.ledger import HELD_OUT, PUBLIC, Ran, holds_for
+from dpatlas.privacy.ledger import PUBLIC, Ran
 
 CONSTANTS = ("feature_norm", "lambda", "max_grad_norm", "n", "radius", "smoothness")
 THEOREM = "Ryffel et al. 2022, Thm 3.2"
@@ -83,33 +84,6 @@ def sgd_setting(plan: DpSgdPlan, lr: float, split: Split) -> Setting:
         return _accuracy(layer.weight.detach(), split, trial.part), training.ran
 
     return Setting(sgd_facts(plan, lr), lambda: plan.stated.as_row(), score)
-
-
-def sgd_facts(plan: DpSgdPlan, lr: float) -> dict[str, Any]:
-    """What a row says of DP-SGD."""
-    return {"lr": lr, "epochs": plan.steps / plan.sampler.steps_per_epoch, **plan.facts()}
-
-
-def arms_ledger(mechanism: str, clip: str, search: Search[Any, R]) -> dict[str, Any]:
-    """One ledger for a job of many arms, each with its own under `arms`."""
-    in_arms = "as each arm says"
-    return {
-        "mechanism": mechanism,
-        "neighbour_relation": in_arms,
-        "sampler": sorted({row.sampler for row in search.rows}),
-        "accountant": in_arms,
-        "epsilon": None,
-        "delta": search.job.fields.delta,
-        "guaranteed": f"{in_arms}, for the last iterate of one run of that arm; all arms together "
-        "have no guarantee here",
-        "claimed": in_arms,
-        "clip": clip,
-        "noise_multiplier": None,
-        "chosen_on_private_data": "settings, by the validation scores of trainings on the private "
-        f"records: each arm says what that costs by composition; {HELD_OUT}",
-        "holds_for": holds_for(search.noise.source, "one run of one arm"),
-        "arms": search.ledgers,
-    }
 
 
 def regression_search(

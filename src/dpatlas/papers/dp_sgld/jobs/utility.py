@@ -5,10 +5,11 @@ noise is Thm 4.2's for every epsilon; theta* lies inside the ball, as the proofs
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +46,7 @@ LEDGER = {"mechanism": "Langevin SGD on generated, public records: nothing to pr
 FEATURE_NORM, CLASSES = 1.0, 2
 # How clearly the generated labels follow the records.
 TEACHER_NORM = 6.0
-# ||grad|| at the optimum found: the risk there is within its square / (2 lambda) of the least.
+# ||grad|| at the computed optimum: the risk there is within its square / (2 lambda) of the least.
 OPTIMALITY = 1e-10
 POINTS = 25
 # Iterates whose risk is computed at once.
@@ -98,7 +99,7 @@ class Objective:
 
     def minimiser(self) -> np.ndarray:
         """theta*, (d,); RunError unless the gradient there is below 1e-10."""
-        found = minimize(
+        optimum = minimize(
             lambda weights: self.risk(weights[None])[0],
             np.zeros(self.parameters),
             jac=self.gradient,
@@ -107,10 +108,10 @@ class Objective:
             options={"gtol": OPTIMALITY / 2},
         ).x
         # Near the optimum differences of the risk round to 0 and stop a trust region too early.
-        found = found - np.linalg.solve(self.hessian(found), self.gradient(found))
-        if np.linalg.norm(self.gradient(found)) > OPTIMALITY:
+        optimum = optimum - np.linalg.solve(self.hessian(optimum), self.gradient(optimum))
+        if np.linalg.norm(self.gradient(optimum)) > OPTIMALITY:
             raise RunError(f"utility: the gradient at the optimum found is above {OPTIMALITY:g}")
-        return found
+        return optimum
 
     def batch_noise(self, minimiser: np.ndarray, m: int) -> float:
         """xi2 = E ||grad L_B(theta*)||^2 for batches of m without replacement."""
@@ -231,8 +232,8 @@ def refused_by_key(fields: Spec, epsilon: float) -> Iterator[None]:
         yield
     except InputError as error:
         settings = f"n {fields.n}, inputs {fields.inputs}, lambda {fields.lam}"
-        found = f"{error.where} = {error.found} at epsilon {epsilon:g}, {settings}"
-        raise InputError(KEYS.get(error.where, OTHER_KEY), found, error.allowed) from None
+        value = f"{error.where} = {error.found} at epsilon {epsilon:g}, {settings}"
+        raise InputError(KEYS.get(error.where, OTHER_KEY), value, error.allowed) from None
 
 
 def bounds(
@@ -251,24 +252,23 @@ def bounds(
     distance2 = float(minimiser @ minimiser) + 2 * d * sigma2 / lam
     # Thm 4.2 is Thm 4.1 at this order, half of epsilon being its divergence.
     alpha, divergence = 1 + 2 * math.log(1 / delta) / epsilon, epsilon / 2
+    formulas: tuple[Callable[..., Any], Callable[..., Any]]
     if schedule == "constant":
-        lemma, eta = "Lemma 4.1", 1 / (2 * beta)
-        of_order = ("Thm 4.1", utility_rdp, {"xi2": xi2})
-        of_delta = ("Thm 4.2", utility_approximate, {"xi2": xi2})
+        lemma, names, of_batches = "Lemma 4.1", ("Thm 4.1", "Thm 4.2"), {"xi2": xi2}
+        formulas = (utility_rdp, utility_approximate)
     else:
-        lemma = "Lemma 4.3"
-        of_order = ("Thm 4.3", utility_rdp_decreasing, {})
-        of_delta = ("Thm 4.4", utility_approximate_decreasing, {})
+        lemma, names, of_batches = "Lemma 4.3", ("Thm 4.3", "Thm 4.4"), {}
+        formulas = (utility_rdp_decreasing, utility_approximate_decreasing)
     K_order = steps_rdp(alpha, divergence, beta, lam, n, d, schedule)
     K_delta = steps_approximate(epsilon, delta, beta, lam, n, d, schedule)
     of_theorems = []
-    for K, private, (name, formula, more) in (
-        (K_order, (alpha, divergence), of_order),
-        (K_delta, (epsilon, delta), of_delta),
+    private = ((alpha, divergence), (epsilon, delta))
+    for name, formula, guarantee, K in zip(
+        names, formulas, private, (K_order, K_delta), strict=True
     ):
         values = {
             convention: float(
-                formula(*private, lip, lam, beta, n, d, **more, convention=convention)
+                formula(*guarantee, lip, lam, beta, n, d, **of_batches, convention=convention)
             )
             for convention in CONVENTIONS
         }
@@ -277,7 +277,7 @@ def bounds(
     shared = {"xi2": xi2, "d": d, "sigma2": sigma2, "distance2": distance2}
     at_steps = {
         convention: (
-            excess_risk(beta, lam, eta, np.array(shown), **shared, convention=convention)
+            excess_risk(beta, lam, 1 / (2 * beta), np.array(shown), **shared, convention=convention)
             if schedule == "constant"
             else average_risk(beta, lam, np.array(shown), **shared, convention=convention)
         ).tolist()

@@ -5,11 +5,11 @@ from typing import Annotated
 from pydantic import Field
 
 from dpatlas.core import records
-from dpatlas.core.records import Number, SpecFields, Typed
-from dpatlas.papers.dp_sgld.records import Counts, Delta, Positive, Positives
+from dpatlas.core.records import Number, Typed
+from dpatlas.papers.dp_sgld.records import Counts, Delta, Positive, Positives, RunSpec
 
 
-class Spec(SpecFields):
+class Spec(RunSpec):
     """What is scanned.
 
     n: records. radius: of the interval that iterates are projected onto. ratios: n / m, records

@@ -5,11 +5,11 @@ from typing import Annotated
 from pydantic import Field
 
 from dpatlas.core import records
-from dpatlas.core.records import SpecFields, Typed
-from dpatlas.papers.dp_sgld.records import Count, Delta, Positive, Schedule
+from dpatlas.core.records import Typed
+from dpatlas.papers.dp_sgld.records import Count, Delta, Positive, RunSpec, Schedule
 
 
-class Spec(SpecFields):
+class Spec(RunSpec):
     """Settings of a run that is accounted for and never trained.
 
     n, classes: records and classes. feature_norm: public bound on the norm of a record. lam:

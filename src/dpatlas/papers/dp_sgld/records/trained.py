@@ -5,11 +5,10 @@ from typing import Literal
 from pydantic import Field
 
 from dpatlas.core.facts import DataFields, Runs, TunedRow
-from dpatlas.core.records import SpecFields
-from dpatlas.papers.dp_sgld.records import Delta, Positive
+from dpatlas.papers.dp_sgld.records import Delta, Positive, RunSpec
 
 
-class TrainedSpec(SpecFields):
+class TrainedSpec(RunSpec):
     """Settings of a job that trains on private data.
 
     backbone: id of the run that made it; None with raw features. runs: reported runs of every arm.

@@ -5,11 +5,11 @@ from typing import Annotated
 from pydantic import Field
 
 from dpatlas.core import records
-from dpatlas.core.records import SpecFields, Typed
-from dpatlas.papers.dp_sgld.records import Count, Delta, Positive, Positives, Schedule
+from dpatlas.core.records import Typed
+from dpatlas.papers.dp_sgld.records import Count, Delta, Positive, Positives, RunSpec, Schedule
 
 
-class Spec(SpecFields):
+class Spec(RunSpec):
     """Settings of Langevin SGD on generated records; the noise is Thm 4.2's.
 
     n, inputs: records and numbers of a record. lam: weight of the regulariser. runs: behind every

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -122,7 +123,7 @@ def _draw_laws(axes: Axes, axis: str, rows: Sequence[Row]) -> None:
     """The fitted rate, and a mark and a number where private features meet random ones."""
     axes.plot(*columns(select(rows, part="rate"), axis, "value"), marker=RATE.marker, **RATE.line)
     for row in select(rows, part="crossing"):
-        mark = {"mfc": "white", "markersize": 6, "zorder": 4}
+        mark: dict[str, Any] = {"mfc": "white", "markersize": 6, "zorder": 4}
         axes.plot(row[axis], row["value"], CROSSING.marker, color=CROSSING.color, **mark)
         axes.annotate(
             f"{float(f'{row[axis]:.3g}'):g}",

@@ -1,6 +1,7 @@
 """Table of feature_learning: overlaps and risks of every condition, and slopes of risk in n."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from dpatlas.papers.feature_learning.figures.laws import SLOPES, slope_rows, slope_text
 from dpatlas.papers.feature_learning.figures.panels import privacy_words, risk_words, span
@@ -58,7 +59,7 @@ def feature_risk_table(records: Sequence[Record], settings: Settings) -> ShownTa
 
 def condition_rows(records: Sequence[Record]) -> list[Row]:
     """A row for every condition, from the first of the records that have it."""
-    rows: dict[tuple, Row] = {}
+    rows: dict[tuple[Any, ...], Row] = {}
     for record in records:
         for number, point in enumerate(record.metrics.conditions):
             at = condition(record, point)
@@ -87,7 +88,7 @@ def conditions_part(rows: Sequence[Row], records: Sequence[Record]) -> Part:
         (*(row[name] for name in CONDITION), *(_measured(row, name) for name in MEASURED))
         for row in rows
     ]
-    headings = (*SYMBOLS, *(heading for heading, _ in MEASURED.values()))
+    headings: tuple[str | Math, ...] = (*SYMBOLS, *(heading for heading, _ in MEASURED.values()))
     return Part(caption, headings, lines)
 
 

@@ -167,17 +167,14 @@ class Study:
 
     def _rows(self, rules: Rules, blocks: Sequence[dict[str, Measured]]) -> list[Row]:
         """Blocks of runs put together."""
-        return [
-            Row(
-                **{name: getattr(rules, name) for name in ("d", "n", "p", "epsilon")},
-                features=features,
-                **{
-                    name: _joined([getattr(b[features], name) for b in blocks]) for name in MEASURES
-                },
-            )
-            for features in FEATURES
-            if features in blocks[0]
-        ]
+        rows = []
+        for features in FEATURES:
+            if features in blocks[0]:
+                values: dict[str, Any] = {name: getattr(rules, name) for name in Point.model_fields}
+                for name in MEASURES:
+                    values[name] = _joined([getattr(block[features], name) for block in blocks])
+                rows.append(Row(features=features, **values))
+        return rows
 
 
 @dataclass

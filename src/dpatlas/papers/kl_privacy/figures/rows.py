@@ -36,7 +36,7 @@ def conditions(
         raise InputError("--records", f"kinds {kinds}", f"at least one of kind {kind}")
     for record in of_kind:
         _check_comparable(record, of_kind[0], {*FREE_FIELDS, *vary, *free})
-    seen: dict[tuple, str] = {}
+    seen: dict[tuple[Any, ...], str] = {}
     rates: dict[Any, Any] = {}
     for record in of_kind:
         fields = dict(record.spec)
@@ -49,7 +49,7 @@ def conditions(
     return sorted(of_kind, key=lambda record: _condition(record, vary))
 
 
-def _check_comparable(record: Record, other: Record, free: set[str]) -> None:
+def _check_comparable(record: Record[Any, Any], other: Record[Any, Any], free: set[str]) -> None:
     fields, expected = dict(record.spec), dict(other.spec)
     unlike = sorted(name for name in set(fields) - free if fields[name] != expected[name])
     if unlike:
@@ -60,7 +60,7 @@ def _check_comparable(record: Record, other: Record, free: set[str]) -> None:
         )
 
 
-def _condition(record: Record, vary: Sequence[str]) -> tuple:
+def _condition(record: Record[Any, Any], vary: Sequence[str]) -> tuple[Any, ...]:
     fields = dict(record.spec)
     order = list(INITS).index(fields["init"]) if "init" in fields else 0
     return (order, *(fields[name] for name in vary))

@@ -91,7 +91,7 @@ def at_depth(
         draw = _correlated(noise, gram, run, depth)
         trained.append(langevin(output, gram, sign, n, time / steps, sigma2, steps, draw))
         progress.advance(f"depth {depth}")
-    kl = np.stack([each.kl for each in trained])
+    kl = np.stack([run.kl for run in trained])
     shown = np.unique(np.geomspace(1, steps, 50).astype(int))
     worst = kl.mean(0).argmax(1)
     return AtDepth(
@@ -115,8 +115,8 @@ def at_depth(
             float(kl_linearized(bound, time * step / steps, n, sigma2, CONVENTION))
             for step in shown
         ],
-        excess_risk_runs=[each.excess_risk for each in trained],
-        initial_risk_runs=[each.initial_risk for each in trained],
+        excess_risk_runs=[run.excess_risk for run in trained],
+        initial_risk_runs=[run.initial_risk for run in trained],
     )
 
 
@@ -132,7 +132,7 @@ def lazy_training_distance(output: np.ndarray, gram: np.ndarray, sign: np.ndarra
         solution = np.linalg.solve(gram, target)
     except np.linalg.LinAlgError:
         solution = np.full_like(target, np.nan)
-    # Rounding may hide that two rows are equal; what is found then solves nothing.
+    # Rounding may hide that two rows are equal; the vector is then no solution.
     error = np.linalg.norm(gram @ solution - target)
     if not error <= SOLVED * np.linalg.norm(target):
         raise InputError(

@@ -129,10 +129,10 @@ class NoisyDescent:
 
     def state(self) -> State:
         """Arrays and facts from which `restore` goes on to the same bits."""
-        weights = {f"weight_{layer}": each.cpu().numpy() for layer, each in enumerate(self.weights)}
-        curves = {name: each[: self.steps_done].cpu() for name, each in self.curves.items()}
-        arrays = {name: each.numpy() for name, each in curves.items()}
-        return weights | arrays | self.probe.arrays(), {"steps_done": self.steps_done}
+        arrays = {f"weight_{layer}": w.cpu().numpy() for layer, w in enumerate(self.weights)}
+        for name, curve in self.curves.items():
+            arrays[name] = curve[: self.steps_done].cpu().numpy()
+        return arrays | self.probe.arrays(), {"steps_done": self.steps_done}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Go on from a state."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -32,6 +33,8 @@ from dpatlas.show.panels import columns, draw_bars, draw_points, label_ticks, se
 from dpatlas.show.panels import legend as legend_above
 from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, handle
 
+Level = tuple[float, float]
+
 PANELS_IN_A_LINE = 2
 NOT_PRIVATE = Look("", "black", "v", ":")
 LEVELS = (
@@ -48,7 +51,10 @@ LEVELS = (
 FAMILIES = {"FFT": ("fft", "lp-fft", "lp"), "LoRA": ("lora", "lp-lora", "lp")}
 BOTH_PHASES = ("lp-fft", "lp-lora")
 # Two phases of one kind: the fill of the level's marker, and how far aside in points.
-CONTROLS = {"lp-lp": ("none", -7.0), "fft-fft": ("bottom", 7.0)}
+CONTROLS: dict[str, tuple[Literal["none", "bottom"], float]] = {
+    "lp-lp": ("none", -7.0),
+    "fft-fft": ("bottom", 7.0),
+}
 
 
 def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
@@ -59,12 +65,12 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
     panels = [*swept, *clipped]
     if not panels:
         raise InputError("--records", "no strategy of two phases", "at least one lp-fft")
-    figure, places = panel_grid(len(panels), PANELS_IN_A_LINE)
-    for axes, rows in zip(places, swept, strict=False):
+    figure, subplots = panel_grid(len(panels), PANELS_IN_A_LINE)
+    for axes, rows in zip(subplots, swept, strict=False):
         _draw_shares(axes, rows, _looks(swept, rows))
-    for axes, rows in zip(places[len(swept) :], clipped, strict=True):
+    for axes, rows in zip(subplots[len(swept) :], clipped, strict=True):
         _draw_clips(axes, rows)
-    finish(places, PANELS_IN_A_LINE)
+    finish(subplots, PANELS_IN_A_LINE)
     rows = [row for panel in panels for row in panel]
     _explain_controls(figure, rows)
     return ShownFigure(figure, ("panel", *ARM_COLUMNS), rows, _sweep_notes(rows))
@@ -73,10 +79,10 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
 def _share_panels(rows: Sequence[Row]) -> list[list[Row]]:
     """The rows of a panel per scenario, backbone and family that trains in two phases."""
     panels = []
-    for found in grouped(rows, *PLACE).values():
+    for of_scenario in grouped(rows, *PLACE).values():
         for family, strategies in FAMILIES.items():
             controls = CONTROLS if family == "FFT" else ()
-            shown = [row for row in found if row["strategy"] in (*strategies, *controls)]
+            shown = [row for row in of_scenario if row["strategy"] in (*strategies, *controls)]
             if any(row["strategy"] in BOTH_PHASES for row in shown):
                 panels.append([{"panel": "share", **row} for row in shown])
     return panels
@@ -89,34 +95,34 @@ def _clip_panels(rows: Sequence[Row], trained: Sequence[Row]) -> list[list[Row]]
     """
     names = ("scenario", "data", "backbone", "noise_multiplier", "target_epsilon")
     panels = []
-    for found in grouped([row for row in rows if row["noise_multiplier"]], *names).values():
-        arms_swept = {(row["strategy"], row["share"]) for row in found}
-        clips = {row["max_grad_norm"] for row in found}
-        own = [
+    for swept in grouped([row for row in rows if row["noise_multiplier"]], *names).values():
+        arms_swept = {(row["strategy"], row["share"]) for row in swept}
+        clips = {row["max_grad_norm"] for row in swept}
+        unswept = [
             row
-            for row in select(trained, **{name: found[0][name] for name in names})
+            for row in select(trained, **{name: swept[0][name] for name in names})
             if (row["strategy"], row["share"]) in arms_swept and row["max_grad_norm"] not in clips
         ]
-        panels.append([{"panel": "clip", **row} for row in chosen_share([*found, *own])])
+        panels.append([{"panel": "clip", **row} for row in chosen_share([*swept, *unswept])])
     return panels
 
 
-def _looks(panels: Sequence[Sequence[Row]], own: Sequence[Row]) -> dict[tuple, Look]:
+def _looks(panels: Sequence[Sequence[Row]], here: Sequence[Row]) -> dict[Level, Look]:
     """A look for every privacy level; the same in all panels where there are enough of them."""
     every, few = (
         sorted({level(row) for row in rows if row["noise_multiplier"]})
-        for rows in ([row for panel in panels for row in panel], own)
+        for rows in ([row for panel in panels for row in panel], here)
     )
     levels = every if len(every) <= len(LEVELS) else few
     looks = dict(zip(levels, cycle(LEVELS), strict=False))
     return {level({"noise_multiplier": 0.0, "target_epsilon": None}): NOT_PRIVATE, **looks}
 
 
-def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[tuple, Look]) -> None:
+def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[Level, Look]) -> None:
     """A curve per privacy level, with the controls of two equal phases beside it."""
     handles = []
-    for found in sorted({level(row) for row in rows}):
-        here, look = [row for row in rows if level(row) == found], looks[found]
+    for privacy in sorted({level(row) for row in rows}):
+        here, look = [row for row in rows if level(row) == privacy], looks[privacy]
         curve = [row for row in here if row["strategy"] not in CONTROLS]
         draw_points(axes, look, "share", sorted(curve, key=lambda row: row["share"]))
         for strategy in CONTROLS:
@@ -133,12 +139,16 @@ def _draw_control(axes: Axes, look: Look, strategy: str, rows: list[Row]) -> Non
     """Markers beside their share, with the shape and colour of their level."""
     fill, shift = CONTROLS[strategy]
     aside = ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
-    style = {"color": look.color, "transform": axes.transData + aside}
+    style: dict[str, Any] = {"color": look.color, "transform": axes.transData + aside}
     at, *values = columns(rows, "share", "value", "low", "high")
     for value in values:
         axes.update_datalim(np.column_stack([at, value]))
     axes.autoscale_view()
-    marker = {"marker": look.marker, "fillstyle": fill, "markerfacecoloralt": "white"}
+    marker: dict[str, Any] = {
+        "marker": look.marker,
+        "fillstyle": fill,
+        "markerfacecoloralt": "white",
+    }
     axes.plot(at, values[0], linestyle="none", zorder=3, **marker, **style)
     draw_bars(axes, "share", rows, **style)
 
@@ -161,8 +171,12 @@ def _draw_clips(axes: Axes, rows: Sequence[Row]) -> None:
 def _legend_beside(axes: Axes, handles: list[Line2D], title: str | None) -> None:
     axes.legend(
         handles=handles,
-        **{"loc": "upper left", "bbox_to_anchor": (1.0, 1.02), "borderaxespad": 0.3},
-        **{"title": title, "title_fontsize": NOTE_SIZE, "handlelength": 2.0},
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.02),
+        borderaxespad=0.3,
+        title=title,
+        title_fontsize=NOTE_SIZE,
+        handlelength=2.0,
     )
 
 
@@ -170,9 +184,14 @@ def _explain_controls(figure: Figure, rows: Sequence[Row]) -> None:
     """What the markers beside a share stand for, above all panels."""
     handles = [
         Line2D(
-            *([], []),
-            **{"color": "black", "linestyle": "none", "marker": "o", "fillstyle": fill},
-            **{"markerfacecoloralt": "white", "label": f"{STRATEGIES[name].label}, {side}"},
+            [],
+            [],
+            color="black",
+            linestyle="none",
+            marker="o",
+            fillstyle=fill,
+            markerfacecoloralt="white",
+            label=f"{STRATEGIES[name].label}, {side}",
         )
         for (name, (fill, _)), side in zip(CONTROLS.items(), ("left", "right"), strict=True)
         if select(rows, panel="share", strategy=name)

@@ -149,11 +149,9 @@ class Quality:
 def _public(job: Job, backbone: Backbone) -> Prepared:
     """The images that the backbone was trained on; InputError for others, or none."""
     trained = backbone.manifest["training"]["data"]["sha256"]
-    allowed = f"{trained[:16]}, the backbone's training images"
-    if job.public is None:
-        raise InputError("--public-data", "nothing", allowed)
-    if job.public.sha256 != trained:
-        content = f"content with sha256 {job.public.sha256[:16]}"
+    if job.public is None or job.public.sha256 != trained:
+        content = f"content with sha256 {job.public.sha256[:16]}" if job.public else "nothing"
+        allowed = f"{trained[:16]}, the backbone's training images"
         raise InputError("--public-data", content, allowed)
     return job.public
 

@@ -122,7 +122,7 @@ def _picture(network: Network, task: Task, fields: Spec) -> dict[str, Any]:
     }
 
 
-def embed(features: np.ndarray, neighbours: int, base_seed: int | None) -> np.ndarray:
+def embed(features: np.ndarray, neighbours: int, base_seed: int) -> np.ndarray:
     """UMAP's (points, 2) of features (points, d), by one thread and one seed."""
     # It takes seconds to import and to compile.
     from umap import UMAP

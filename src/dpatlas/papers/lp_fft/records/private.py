@@ -24,6 +24,8 @@ class PrivateFields(SpecFields):
     max_physical_batch: records of a batch that are held in memory at once; None for all.
     """
 
+    seed: int
+    noise_source: Literal["keyed", "os"]
     data: DataFields
     backbone: str
     batch: Count
