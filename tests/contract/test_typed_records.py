@@ -3,6 +3,7 @@
 import importlib
 import inspect
 from importlib.util import find_spec
+from typing import get_args
 
 import pytest
 
@@ -10,8 +11,11 @@ from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier
 from dpatlas.core import records
 from dpatlas.core.canonical import canonical_json
+from dpatlas.records import INPUTS, diverged_at, inputs_used, measured
 from dpatlas.registry import all_blocks
 
+# The step at which a run diverged, or that of each run.
+STEPS = (int | None, list[int | None])
 TIERS = ("embedded", "smoke", "workstation", "paper")
 TYPED = {key: block for key, block in all_blocks().items() if find_spec(f"{block.package}.records")}
 KINDS = [(key, kind) for key, block in TYPED.items() for kind in block.kinds]
@@ -43,3 +47,43 @@ def test_a_kind_says_what_its_records_hold(key, kind):
             assert model.model_config["extra"] == "forbid" and model.model_config["strict"], name
             for field, info in model.model_fields.items():
                 assert "Any" not in str(info.annotation), f"{name}.{field}"
+
+
+@pytest.mark.parametrize(("key", "kind"), KINDS)
+def test_metrics_of_every_kind_name_inputs_and_divergence_alike(key, kind):
+    """What is read of records without the classes of their kinds is declared as it is read."""
+    metrics = types_of(key, kind).Metrics
+    for name, model in INPUTS.items():
+        if name in metrics.model_fields:
+            # A backbone's own record counts its features.
+            assert metrics.model_fields[name].annotation in (model, model | None, int), name
+    rows = metrics.model_fields.get("rows")
+    (row,) = get_args(rows.annotation) if rows else (metrics,)
+    for model in (metrics, *(get_args(row) or (row,))):
+        if "diverged" in model.model_fields:
+            assert model.model_fields["diverged"].annotation in STEPS
+
+
+def test_inputs_are_told_apart_from_what_was_measured():
+    used = {"id": "digits-net", "sha256": "a" * 64, "device": "cpu"}
+    trained = {"metrics": {"features": used, "backbone": None, "rows": [1]}}
+    assert inputs_used(trained) == {"features": used, "backbone": None}
+    assert measured(trained) == {"backbone": None, "rows": [1]}
+    pretrained = {"metrics": {"features": 128}}
+    assert inputs_used(pretrained) == {"features": None, "backbone": None}
+    assert measured(pretrained) == {"features": 128}
+    assert inputs_used({"id": "gone"}) == {"features": None, "backbone": None}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "steps"),
+    [
+        ({"diverged": [None, 7]}, [None, 7]),
+        ({"diverged": 3}, [3]),
+        ({"diverged": None}, [None]),
+        ({"rows": [{"diverged": None}, {"diverged": 2}, {}]}, [None, 2]),
+        ({"kl": 1.0}, []),
+    ],
+)
+def test_divergence_is_a_list_of_steps_whatever_the_kind(metrics, steps):
+    assert diverged_at({"metrics": metrics}) == steps

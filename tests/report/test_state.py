@@ -1,0 +1,69 @@
+"""Whether something is as it was made has one answer for explain, verify and publish."""
+
+import pytest
+from small_run import CODE_NOW, FIGURE, TABLE, small_run, spec_of
+
+from dpatlas.commands import verify
+from dpatlas.core.canonical import sha256
+from dpatlas.errors import InputError
+from dpatlas.report import lineage, state
+from dpatlas.report.publish import Expected, publish
+
+pytestmark = pytest.mark.usefixtures("code_as_made")
+IDS = tuple(spec_of(depth=depth).id for depth in (2, 4))
+EXPECTED = Expected("embedded", {FIGURE: IDS}, {TABLE: IDS[:1]}, ("kl_privacy",))
+RECORD = f"runs/kl_privacy/{IDS[1]}/record.json"
+
+
+def answers(run):
+    """What the three say: explain's trace, verify's lines, and what publish refuses, if it does."""
+    figure = lineage.trace(run / f"figures/{FIGURE}.csv")
+    try:
+        publish(EXPECTED, run.parent, run.parents[1] / "docs", None)
+        refused = ""
+    except InputError as error:
+        refused = str(error)
+    lines = [line for line in verify.differences(run) if not line.startswith("manifest.txt")]
+    return figure, lines, refused
+
+
+def test_a_run_as_it_was_made_is_so_for_all(tmp_path):
+    figure, lines, refused = answers(small_run(tmp_path / "results", data=None))
+    assert figure["as_made"] and all(record["as_used"] for record in figure["records"])
+    assert (lines, refused) == ([], "")
+
+
+@pytest.mark.parametrize("name", [f"figures/{FIGURE}.csv", RECORD])
+def test_a_changed_file_is_changed_for_all(tmp_path, name):
+    run = small_run(tmp_path / "results", data=None)
+    path = run / name
+    path.write_text(path.read_text().replace("0.5", "0.6") + "\n")
+    figure, lines, refused = answers(run)
+    asked = figure if name.endswith("csv") else figure["records"][1]
+    assert asked["as_made" if name.endswith("csv") else "as_used"] is False
+    assert any(line.startswith(f"{name}: sha256") for line in lines)
+    assert name in refused and "other content" in refused
+
+
+def test_a_missing_record_is_missing_for_all(tmp_path):
+    run = small_run(tmp_path / "results", data=None)
+    (run / RECORD).unlink()
+    figure, lines, refused = answers(run)
+    record = figure["records"][1]
+    assert (record["present"], record["as_used"]) == (False, None)
+    assert f"{RECORD}: missing" in lines
+    assert RECORD in refused and "no such file" in refused
+
+
+def test_what_nothing_was_recorded_of_is_neither_as_made_nor_changed(tmp_path):
+    (tmp_path / "a").write_text("a")
+    assert state.file_state(tmp_path / "a", None).as_made is None
+    assert state.file_state(tmp_path / "a", sha256(b"a")).as_made is True
+    assert state.file_state(tmp_path / "b", sha256(b"a")).as_made is False
+    assert state.code_state("dpatlas.gone", CODE_NOW).as_made is True
+
+
+def test_code_that_is_gone_has_no_digest(monkeypatch):
+    monkeypatch.undo()
+    assert state.digest_now("dpatlas.no.such.module") is None
+    assert state.code_state("dpatlas.no.such.module", CODE_NOW) == state.State(CODE_NOW, None)
