@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "dpatlas"
@@ -355,6 +356,6 @@ def test_third_party_imports_are_direct_requirements():
         for path, source in modules().items()
         for found in imports_of(ast.parse(source), "dpatlas")
         if (top := found.target.partition(".")[0]) not in {*sys.stdlib_module_names, "dpatlas"}
-        and not {name.lower() for name in providers.get(top, [])} & required
+        and not {canonicalize_name(name) for name in providers.get(top, [])} & required
     ]
     assert not undeclared, "\n" + "\n".join(undeclared)

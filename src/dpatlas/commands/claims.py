@@ -12,7 +12,7 @@ from dpatlas.commands.publish import DOCS
 from dpatlas.config.atlas import PAPERS, RESULTS
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 from dpatlas.evidence.claims import VERDICTS, check_files
-from dpatlas.report.kept import CLAIMS
+from dpatlas.report.lineage import CLAIMS
 from dpatlas.report.page_tables import read_rows
 
 Row = Mapping[str, str]

@@ -147,7 +147,7 @@ def load_tier(name: str, root: Path | None = None) -> General:
 def read_tier(name: str, root: Path | None = None) -> dict[str, Any]:
     """What `load_tier` validates: the merged files, as they are written."""
     root = root or project_root()
-    default = read_yaml(root / DEFAULT).get("tier")
+    default = str(read_yaml(root / DEFAULT).get("tier"))
     if name == default:
         return read_config(root=root)
     path = root / TIERS / f"{name}.yaml"

@@ -189,7 +189,7 @@ def check_shape(content: Mapping[str, Any]) -> None:
                 found = f"{key!r} ({type(key).__name__}) as a key"
                 raise InputError(place or "config", found, "text: write it in quotes")
             where = joined(place, str(key))
-            if not str(key).isascii() and not _is_unicode(key):
+            if not _is_unicode(str(key)):
                 raise InputError(place or "config", f"{key!r} as a key", "Unicode text")
             if isinstance(inner, Mapping | list):
                 waiting.append((where, depth + 1, inner))

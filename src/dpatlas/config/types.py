@@ -213,7 +213,10 @@ class DigitsSplit(DataSet):
     """Digits, split into private, test and validation records."""
 
     name: Literal["digits"] = setting("Name of the data set.")
-    classes: Once[Digit] = setting("Digits to tell apart.", min_length=2, max_length=10)
+    # Settings are never written to, so that a narrower list may stand for a list.
+    classes: Once[Digit] = setting(  # type: ignore[assignment]
+        "Digits to tell apart.", min_length=2, max_length=10
+    )
     n_train: int = setting("Private training records.", ge=1, le=1797)
     n_test: int = setting("Held-out records that the accuracy is reported on.", ge=1, le=1797)
     n_validation: int = setting(

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from dpatlas.config.model import Model, Once, setting
+from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.errors import InputError
 
 Init = Literal["lecun", "he", "ntk", "xavier"]
@@ -173,9 +173,9 @@ class WrittenPart(Arguments):
     statement: Statement
     test: Test
     expected: Expected
-    place: Place = Field(default=None)
-    kind: Kind = Field(default=None)
-    evidence: Files = Field(default=None)
+    place: Place = optional()
+    kind: Kind = optional()
+    evidence: Files = optional()
 
 
 class WrittenClaim(Arguments):
@@ -187,8 +187,8 @@ class WrittenClaim(Arguments):
     statement: Statement
     kind: Kind
     evidence: Files
-    test: Test = Field(default=None)
-    expected: Expected = Field(default=None)
+    test: Test = optional()
+    expected: Expected = optional()
     parts: list[WrittenPart] = setting(
         "Questions of which all have to be answered with yes.", min_length=2, default=None
     )

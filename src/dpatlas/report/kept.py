@@ -17,7 +17,7 @@ from dpatlas.report.state import require_as_made
 
 @dataclass(frozen=True)
 class EarlierPublication:
-    """What is kept of it: files by path, and the parts of the old manifest and claims that belong to them."""
+    """What is kept of it: files by path, and their parts of the old manifest and claims."""
 
     files: Mapping[str, bytes]
     products: Mapping[str, Mapping[str, Any]]

@@ -10,15 +10,10 @@ from dpatlas.config.load import load_config, read_config, read_tier, validate
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
-from dpatlas.papers.max_information.looks import (
-    GENERATED,
-    check_paid,
-    label_of,
-    looks_of,
-    records_name,
-)
+from dpatlas.papers.max_information.looks import check_paid, label_of
 from dpatlas.papers.max_information.records.certificates import Spec
 from dpatlas.papers.max_information.records.certified import Looks
+from dpatlas.papers.max_information.register import GENERATED, looks_of, records_name
 from dpatlas.papers.max_information.selection import settings_of
 from dpatlas.papers.max_information.settings import KEY, groups
 

@@ -39,22 +39,23 @@ class Quality:
     accuracy: np.ndarray
 
     def early(self, share: float) -> list[int]:
-        """Places of the steps after the start, before the end and within `share` of all."""
+        """Indices of the steps after the start, before the end and within `share` of all."""
         steps = self.steps
-        early = [place for place, step in enumerate(steps[:-1]) if 0 < step <= share * steps[-1]]
+        early = [number for number, step in enumerate(steps[:-1]) if 0 < step <= share * steps[-1]]
         if not early:
             raise NotRun(f"{self.name}: no step within the share {share:g} of all")
         return early
 
     def difference(self, first: int, second: int, above: float) -> Comparison:
-        """Accuracy at one place of `steps` less that at another."""
+        """Accuracy at one number of `steps` less that at another, by their indices."""
         label = f"kNN accuracy at step {self.steps[first]} less step {self.steps[second]}"
-        values = (self.accuracy[:, place] for place in (first, second))
+        values = (self.accuracy[:, number] for number in (first, second))
         estimate = difference_estimate(*values, paired=True)
         return Comparison(f"{label}, {self.name}", estimate, above=above)
 
     def lower(self, early: float, above: float, than: Sequence[int]) -> Evidence:
-        """Accuracy at some early step is lower by more than `above` than at each of these places.
+        """Accuracy at some early step is lower by more than `above` than at each of these
+        indices of `steps`.
 
         One alternative per step: every run has a lowest point, so its depth would show a dip where
         there is none.

@@ -1,64 +1,15 @@
-"""Looks at the certificates of max_information: which grids were tried on which records.
-
-The config's `max_information.looks` is a register that is only ever added to. A look is a run of
-one set of `certificates.sets` under one base seed whose certificates somebody saw; a repetition
-that a change of the program forces, and no certificate, replaces it and is no look. Whatever is
-chosen after a look depends on the records, so K1 and K2 count what all looks at the same records
-tried, and a certificate of a later look says so.
-"""
+"""What looks at certificates of max_information tried and what pays for it; see `register`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dpatlas.papers.max_information.formulas.certificates import check_tried
-from dpatlas.papers.max_information.formulas.published import PriorGrid
+from dpatlas.papers.max_information.formulas.grid import PriorGrid
 from dpatlas.papers.max_information.records.certified import CertifiedFields, Looks
-
-# Sets of which another selection has records of its own; of the others it deals the same ones.
-GENERATED = ("fonts", "strokes")
-# What a set has beside the settings of its certificates.
-NOT_TRIED = ("priors_per_job",)
 
 Fields = Mapping[str, Any]
 # zeta, sigma, m, E, lr.
 DpSgdTuple = tuple[float, float, int, int, float]
-
-
-def records_name(data: Fields) -> str:
-    """Which records a data block deals: looks at any part of them are looks at the same ones."""
-    selection = data.get("selection", 0)
-    return f"{data['name']}, selection {selection}" if data["name"] in GENERATED else data["name"]
-
-
-def looks_of(register: Mapping[str, Fields], chosen: Fields, seed: int) -> dict[str, Any]:
-    """The place of a set among all looks at its records, for the spec of its jobs.
-
-    register: the config's `looks`. `number` counts from 1; a set that is not registered is the next
-    one. `others`: what else was tried on the same records; when, and what was changed then, stands
-    in the register alone, whose words no record depends on.
-    """
-    same = [
-        (name, look)
-        for name, look in register.items()
-        if records_name(look["set"]["data"]) == records_name(chosen["data"])
-    ]
-    ours = [
-        number
-        for number, (_, look) in enumerate(same, start=1)
-        if look["seed"] == seed and _tried(look["set"]) == _tried(chosen)
-    ]
-    number = ours[-1] if ours else len(same) + 1
-    others = [
-        {
-            "look": name,
-            "n": look["set"]["data"]["n_train"],
-            "K1": look["set"]["K1"],
-            "grid": look["set"]["grid"],
-        }
-        for other, (name, look) in enumerate(same, start=1)
-        if other != number
-    ]
-    return {"number": number, "registered": bool(ours), "others": others}
 
 
 def label_of(looks: Looks) -> dict[str, Any]:
@@ -112,8 +63,3 @@ def check_paid(
     """Raise `InputError` unless K1 and K2 of a spec pay for all that was tried on its records."""
     tried_tuples, tried_taus = counted(fields.looks.model_dump(), tuples, taus, fields.beta)
     check_tried(tried_tuples, tried_taus, fields.K1, fields.K2)
-
-
-def _tried(chosen: Fields) -> dict[str, Any]:
-    data = {"selection": 0, **chosen["data"]}
-    return {name: chosen[name] for name in chosen if name not in NOT_TRIED} | {"data": data}

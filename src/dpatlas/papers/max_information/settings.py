@@ -25,7 +25,8 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.formulas.certificates import check_budget
 from dpatlas.papers.max_information.formulas.universe import setting_weight
-from dpatlas.papers.max_information.looks import counted, looks_of, ranked
+from dpatlas.papers.max_information.looks import counted, ranked
+from dpatlas.papers.max_information.register import looks_of
 
 KEY = "max_information"
 

@@ -33,6 +33,8 @@ from dpatlas.show.panels import columns, draw_bars, draw_points, label_ticks, se
 from dpatlas.show.panels import legend as legend_above
 from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, handle
 
+Level = tuple[float, float]
+
 PANELS_IN_A_LINE = 2
 NOT_PRIVATE = Look("", "black", "v", ":")
 LEVELS = (
@@ -63,12 +65,12 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
     panels = [*swept, *clipped]
     if not panels:
         raise InputError("--records", "no strategy of two phases", "at least one lp-fft")
-    figure, places = panel_grid(len(panels), PANELS_IN_A_LINE)
-    for axes, rows in zip(places, swept, strict=False):
+    figure, subplots = panel_grid(len(panels), PANELS_IN_A_LINE)
+    for axes, rows in zip(subplots, swept, strict=False):
         _draw_shares(axes, rows, _looks(swept, rows))
-    for axes, rows in zip(places[len(swept) :], clipped, strict=True):
+    for axes, rows in zip(subplots[len(swept) :], clipped, strict=True):
         _draw_clips(axes, rows)
-    finish(places, PANELS_IN_A_LINE)
+    finish(subplots, PANELS_IN_A_LINE)
     rows = [row for panel in panels for row in panel]
     _explain_controls(figure, rows)
     return ShownFigure(figure, ("panel", *ARM_COLUMNS), rows, _sweep_notes(rows))
@@ -77,10 +79,10 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
 def _share_panels(rows: Sequence[Row]) -> list[list[Row]]:
     """The rows of a panel per scenario, backbone and family that trains in two phases."""
     panels = []
-    for found in grouped(rows, *PLACE).values():
+    for of_scenario in grouped(rows, *PLACE).values():
         for family, strategies in FAMILIES.items():
             controls = CONTROLS if family == "FFT" else ()
-            shown = [row for row in found if row["strategy"] in (*strategies, *controls)]
+            shown = [row for row in of_scenario if row["strategy"] in (*strategies, *controls)]
             if any(row["strategy"] in BOTH_PHASES for row in shown):
                 panels.append([{"panel": "share", **row} for row in shown])
     return panels
@@ -93,34 +95,34 @@ def _clip_panels(rows: Sequence[Row], trained: Sequence[Row]) -> list[list[Row]]
     """
     names = ("scenario", "data", "backbone", "noise_multiplier", "target_epsilon")
     panels = []
-    for found in grouped([row for row in rows if row["noise_multiplier"]], *names).values():
-        arms_swept = {(row["strategy"], row["share"]) for row in found}
-        clips = {row["max_grad_norm"] for row in found}
-        own = [
+    for swept in grouped([row for row in rows if row["noise_multiplier"]], *names).values():
+        arms_swept = {(row["strategy"], row["share"]) for row in swept}
+        clips = {row["max_grad_norm"] for row in swept}
+        unswept = [
             row
-            for row in select(trained, **{name: found[0][name] for name in names})
+            for row in select(trained, **{name: swept[0][name] for name in names})
             if (row["strategy"], row["share"]) in arms_swept and row["max_grad_norm"] not in clips
         ]
-        panels.append([{"panel": "clip", **row} for row in chosen_share([*found, *own])])
+        panels.append([{"panel": "clip", **row} for row in chosen_share([*swept, *unswept])])
     return panels
 
 
-def _looks(panels: Sequence[Sequence[Row]], own: Sequence[Row]) -> dict[tuple, Look]:
+def _looks(panels: Sequence[Sequence[Row]], here: Sequence[Row]) -> dict[Level, Look]:
     """A look for every privacy level; the same in all panels where there are enough of them."""
     every, few = (
         sorted({level(row) for row in rows if row["noise_multiplier"]})
-        for rows in ([row for panel in panels for row in panel], own)
+        for rows in ([row for panel in panels for row in panel], here)
     )
     levels = every if len(every) <= len(LEVELS) else few
     looks = dict(zip(levels, cycle(LEVELS), strict=False))
     return {level({"noise_multiplier": 0.0, "target_epsilon": None}): NOT_PRIVATE, **looks}
 
 
-def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[tuple, Look]) -> None:
+def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[Level, Look]) -> None:
     """A curve per privacy level, with the controls of two equal phases beside it."""
     handles = []
-    for found in sorted({level(row) for row in rows}):
-        here, look = [row for row in rows if level(row) == found], looks[found]
+    for privacy in sorted({level(row) for row in rows}):
+        here, look = [row for row in rows if level(row) == privacy], looks[privacy]
         curve = [row for row in here if row["strategy"] not in CONTROLS]
         draw_points(axes, look, "share", sorted(curve, key=lambda row: row["share"]))
         for strategy in CONTROLS:

@@ -73,11 +73,11 @@ def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
     blocks = _blocks(of_kind(records, "feature_quality"))
     if not blocks:
         raise InputError("--records", "none of kind feature_quality", "at least one")
-    chosen = [record for block in blocks for record in block]
-    curves = [row for record in chosen for row in curve_rows(record)]
-    dips = dip_rows(chosen)
+    shown = [record for block in blocks for record in block]
+    curves = [row for record in shown for row in curve_rows(record)]
+    dips = dip_rows(shown)
     conditions = list(grouped(curves, *CONDITION).values())
-    per_noise = len(grouped(curve_rows(chosen[0]), *CONDITION))
+    per_noise = len(grouped(curve_rows(shown[0]), *CONDITION))
     figure, above, below = _layout(len(conditions), _in_a_line(per_noise), bool(dips))
     named = len(blocks) > 1
     for axes, rows in zip(above, conditions, strict=True):
@@ -218,9 +218,9 @@ def _layout(count: int, most: int, dips: bool) -> tuple[Figure, list[Axes], list
     blocks = figure.add_gridspec(len(heights), 1, height_ratios=heights)
     grid = blocks[0].subgridspec(lines, most)
     above: list[Axes] = []
-    for place in range(count):
-        axes = figure.add_subplot(grid[divmod(place, most)], sharey=above[0] if above else None)
-        first_in_line, last_in_column = place % most == 0, place + most >= count
+    for number in range(count):
+        axes = figure.add_subplot(grid[divmod(number, most)], sharey=above[0] if above else None)
+        first_in_line, last_in_column = number % most == 0, number + most >= count
         axes.tick_params(labelleft=first_in_line)
         axes.set_ylabel("kNN accuracy, %" if first_in_line else "")
         axes.set_xlabel("steps" if last_in_column else "")
@@ -235,14 +235,14 @@ def _draw_curves(axes: Axes, rows: Sequence[Row], named: bool) -> None:
     """Both strategies on both tasks at one head scale, rate and noise."""
     first = rows[0]
     axes.axvspan(0, first["lp_steps"], color="0.94", linewidth=0, zorder=0)
-    for place, ((strategy, task), look) in enumerate(CURVES.items()):
+    for number, ((strategy, task), look) in enumerate(CURVES.items()):
         shown = select(rows, strategy=strategy, task=task)
         every = max(1, len(shown) // MARKERS)
         axes.plot(
             *columns(shown, "step", "value"),
             marker=look.marker,
             markersize=3,
-            markevery=(place % every, every),
+            markevery=(number % every, every),
             **look.line,
         )
         draw_band(axes, "step", shown, look.color)

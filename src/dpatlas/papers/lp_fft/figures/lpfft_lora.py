@@ -1,4 +1,4 @@
-"""lp_fft: LoRA in the place of FFT."""
+"""lp_fft: accuracy of LoRA by privacy level."""
 
 from dpatlas.papers.lp_fft.figures.published import TABLE_2
 from dpatlas.papers.lp_fft.figures.strategy_table import strategy_table

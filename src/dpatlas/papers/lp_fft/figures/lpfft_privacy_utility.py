@@ -28,15 +28,15 @@ ASIDE, LEAST_ASIDE, BETWEEN_LABELS = 0.25, 0.15, 0.13
 
 def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
     """Fig. 8: accuracy of every strategy against epsilon, a panel per scenario and backbone."""
-    found = grouped(arms(records, "strategies", "lora"), *PLACE)
-    if not found:
+    scenarios = grouped(arms(records, "strategies", "lora"), *PLACE)
+    if not scenarios:
         raise InputError("--records", "no strategies", "at least one record of kind strategies")
-    panels = [chosen_share(rows) for rows in found.values()]
+    panels = [chosen_share(rows) for rows in scenarios.values()]
     in_a_line = MANY if len(panels) > FEW else FEW
-    figure, places = panel_grid(len(panels), in_a_line)
-    for axes, rows in zip(places, panels, strict=True):
+    figure, subplots = panel_grid(len(panels), in_a_line)
+    for axes, rows in zip(subplots, panels, strict=True):
         _draw_epsilons(axes, rows)
-    finish(places, in_a_line)
+    finish(subplots, in_a_line)
     rows = [row for panel in panels for row in panel]
     used = {row["strategy"] for row in rows}
     legend(figure, [handle(look) for name, look in STRATEGIES.items() if name in used])
@@ -47,14 +47,14 @@ def _draw_epsilons(axes: Axes, rows: Sequence[Row]) -> None:
     """A curve per strategy; accuracy without privacy stands aside, behind a line."""
     epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"]})
     aside, between = _aside(epsilons)
-    placed = [{**row, "place": row["epsilon"] or aside} for row in rows]
+    placed = [{**row, "at": row["epsilon"] or aside} for row in rows]
     axes.set(xscale="log", xlabel=r"$\varepsilon$", title=panel_title(rows[0]))
     used = [name for name in STRATEGIES if select(rows, strategy=name)]
     for name, shift in zip(used, shifts(len(used)), strict=True):
-        shown = sorted(select(placed, strategy=name), key=lambda row: row["place"])
+        shown = sorted(select(placed, strategy=name), key=lambda row: row["at"])
         for private in (True, False):
             part = [row for row in shown if bool(row["noise_multiplier"]) == private]
-            draw_points(axes, STRATEGIES[name], "place", part, shift)
+            draw_points(axes, STRATEGIES[name], "at", part, shift)
     ticks = {epsilon: f"{epsilon:.2g}" for epsilon in _apart(epsilons)}
     if any(row["epsilon"] is None for row in rows):
         ticks[aside] = r"$\infty$"

@@ -166,9 +166,9 @@ def violations(axes: Axes, record: Dynamics) -> list[Row]:
         for outside, cases in [(getattr(count, column), count.cases)]
     ]
     height = 0.8 / len(OUTSIDE)
-    for place, (look, hatch) in enumerate(zip(OUTSIDE.values(), HATCHES, strict=True)):
+    for number, (look, hatch) in enumerate(zip(OUTSIDE.values(), HATCHES, strict=True)):
         shown = select(rows, series=look.label)
-        at = [k + (place - 1.5) * height for k in range(len(counts))]
+        at = [k + (number - 1.5) * height for k in range(len(counts))]
         values = [row["value"] for row in shown]
         style: dict[str, Any] = {
             "color": look.color,

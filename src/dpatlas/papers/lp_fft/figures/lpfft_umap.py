@@ -31,10 +31,10 @@ COLUMNS = ("part", "data", "backbone", *PANEL, "epsilon_of_all_steps", "point", 
 
 def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
     """Figs. 4 and 5: a line of panels for every number of LP steps, for every record."""
-    chosen = of_kind(records, "umap")
-    if not chosen:
+    pictures = of_kind(records, "umap")
+    if not pictures:
         raise InputError("--records", "none of kind umap", "at least one")
-    lines = [(record, steps) for record in chosen for steps in _lp_steps(record)]
+    lines = [(record, steps) for record in pictures for steps in _lp_steps(record)]
     figure = Figure(figsize=(DOUBLE_COLUMN, PANEL_HEIGHT * len(lines)))
     panels = figure.subplots(len(lines), len(MOMENTS), squeeze=False)
     rows: list[Row] = []
@@ -48,7 +48,7 @@ def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
         rows += shown
     for axes, title in zip(panels[0], TITLES.values(), strict=True):
         axes.set_title(title)
-    return ShownFigure(figure, COLUMNS, rows, [_note(record) for record in chosen])
+    return ShownFigure(figure, COLUMNS, rows, [_note(record) for record in pictures])
 
 
 def panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:

@@ -92,15 +92,15 @@ def contradictions(cell: PrintedAccuracy, others: Sequence[PrintedAccuracy]) -> 
     In its own table: the same mean for another cell of the same backbone. In the other table, for
     the same backbone and method: another mean for this epsilon, or this cell for another epsilon.
     """
-    found = []
+    contradicting = []
     for other in others:
         if other == cell or other.backbone != cell.backbone:
             continue
         if other.table == cell.table and other.accuracy == cell.accuracy:
-            found.append(f"{other.method} at eps {other.epsilon:g} has the same mean")
+            contradicting.append(f"{other.method} at eps {other.epsilon:g} has the same mean")
         elif other.table != cell.table and other.method == cell.method:
-            found += _across_tables(cell, other)
-    return found
+            contradicting += _across_tables(cell, other)
+    return contradicting
 
 
 def _across_tables(cell: PrintedAccuracy, other: PrintedAccuracy) -> list[str]:

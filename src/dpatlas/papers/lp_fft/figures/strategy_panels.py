@@ -18,17 +18,17 @@ def panel_grid(count: int, most: int) -> tuple[Figure, list[Axes]]:
     """A figure of `count` panels, at most `most` in a line."""
     lines = math.ceil(count / most)
     figure = Figure(figsize=(DOUBLE_COLUMN, LINE_HEIGHT * lines + 0.3))
-    places = list(figure.subplots(lines, most, squeeze=False).flat)
-    for axes in places[count:]:
+    subplots = list(figure.subplots(lines, most, squeeze=False).flat)
+    for axes in subplots[count:]:
         axes.set_axis_off()
-    return figure, places[:count]
+    return figure, subplots[:count]
 
 
-def finish(places: Sequence[Axes], line: int) -> None:
+def finish(subplots: Sequence[Axes], line: int) -> None:
     """The axis of accuracy of all panels, named at the first of every line."""
-    for axes in places:
+    for axes in subplots:
         accuracy_axis(axes)
-    for axes in places[::line]:
+    for axes in subplots[::line]:
         axes.set_ylabel("test accuracy, %")
 
 

@@ -105,9 +105,9 @@ def printed_part(rows: Sequence[Row]) -> Part:
     """The printed table with the noise that fits, and what contradicts it."""
     names = [name for name in STRATEGIES if select(rows, strategy=name)]
     lines = []
-    for found in grouped(rows, "backbone", "printed_epsilon").values():
-        first = found[0]
-        by_strategy = {row["strategy"]: row for row in found}
+    for cells in grouped(rows, "backbone", "printed_epsilon").values():
+        first = cells[0]
+        by_strategy = {row["strategy"]: row for row in cells}
         remarks = [
             f"{STRATEGIES[name].label}: {row['contradicted_by']}"
             for name, row in by_strategy.items()
@@ -143,12 +143,12 @@ def _part(rows: Sequence[Row], caption: str, cell: Callable[[Row | None], Cell])
     order = list(STRATEGIES)
     series = sorted(
         {(row["strategy"], row["share"]) for row in rows},
-        key=lambda found: (order.index(found[0]), found[1]),
+        key=lambda series: (order.index(series[0]), series[1]),
     )
     targets = any(row["target_epsilon"] for row in rows)
     lines = []
-    for found in sorted({level(row) for row in rows}):
-        here = [row for row in rows if level(row) == found]
+    for privacy in sorted({level(row) for row in rows}):
+        here = [row for row in rows if level(row) == privacy]
         by_series = {(row["strategy"], row["share"]): row for row in here}
         first = here[0]
         lines.append(

@@ -32,7 +32,7 @@ class Curves:
     def run(
         self, make: Callable[[Noise, int], tuple[PrivateTraining, Look]], at: Sequence[int]
     ) -> list[dict[str, Any]]:
-        """What `look` found after each number of steps in `at`, in the order of these.
+        """What `look` gives after each number of steps in `at`, in the order of these.
 
         make(noise, repetition) gives a training and its look; no two runs share a repetition.
         """
@@ -44,7 +44,7 @@ class Curves:
             self.stages.finish(watched)
             return {"seen": watched.seen, "ran": training.ran.facts()}
 
-        found = self.stages.result(f"run-{number}", train)
-        self.ran.append(Ran.of(found["ran"]))
+        run = self.stages.result(f"run-{number}", train)
+        self.ran.append(Ran.of(run["ran"]))
         self.progress.advance()
-        return found["seen"]
+        return run["seen"]

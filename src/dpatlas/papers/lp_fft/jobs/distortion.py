@@ -155,10 +155,10 @@ def _two_records(job: Job, fields: TwoRecords) -> list[TwoRecordRow]:
     """
     rng = generator(seed(job.spec.key, use="two-records", base=job.fields.seed))
     spread, ratio = fields.spread, fields.ratio
-    own = np.array([[1 + spread, -LOWER], [1.0, ratio * LOWER]])
-    if own[0] @ own[1] <= 0:
+    first_class = np.array([[1 + spread, -LOWER], [1.0, ratio * LOWER]])
+    if first_class[0] @ first_class[1] <= 0:
         raise InputError("two_records.ratio", ratio, "records at an acute angle")
-    x, y = np.concatenate([own, -own]), labels(4)
+    x, y = np.concatenate([first_class, -first_class]), labels(4)
     W, c = np.array([[1.0, 0.0]]), np.array([1.0])
     heads = rng.standard_normal((fields.trials, 1))
     rows = []
@@ -224,8 +224,8 @@ def _counterexample(fields: Counterexample) -> list[Curve]:
 
     A row says whether LP has aligned the head; `fall` is the largest cosine less the last one.
     """
-    own = np.array([_polar(*LONG), _polar(*SHORT)])
-    x, y, c = np.concatenate([own, -own]), labels(4), np.array([1.0, -1.0])
+    first_class = np.array([_polar(*LONG), _polar(*SHORT)])
+    x, y, c = np.concatenate([first_class, -first_class]), labels(4), np.array([1.0, -1.0])
     feature = _polar(1.0, FEATURE_ANGLE)
     start = ReluNet(WRONG_HEAD * c, c[:, None] * feature)
     span = fields.span

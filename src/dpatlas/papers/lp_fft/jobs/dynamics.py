@@ -139,7 +139,7 @@ def _relu_rows(job: Job, fields: ReluNets, draw: Draw) -> list[BracketRow]:
     losses = diffusion_losses(starts, x, y, phase, sigma=sigmas, rng=generator(keys), **clock)
     mean, error = losses.mean(2), losses.std(2, ddof=1) / math.sqrt(paths)
     rows = []
-    for place, sigma in enumerate(draw.plan.sigmas):
+    for number, sigma in enumerate(draw.plan.sigmas):
         for k, label in enumerate(CLASSES):
             case = {**names, "class": label}
             lower, upper = _bracket(net, x, y, label, phase, sigma, np.array(fields.times))
@@ -150,9 +150,9 @@ def _relu_rows(job: Job, fields: ReluNets, draw: Draw) -> list[BracketRow]:
                     start=float(class_sums(np.exp(log_losses(net, x, y)), y)[k]),
                     lower=lower.tolist(),
                     upper=upper.tolist(),
-                    zeroth=zeroth[:, place, k].tolist(),
-                    diffusion=mean[:, place, k].tolist(),
-                    standard_error=error[:, place, k].tolist(),
+                    zeroth=zeroth[:, number, k].tolist(),
+                    diffusion=mean[:, number, k].tolist(),
+                    standard_error=error[:, number, k].tolist(),
                 )
             )
     return rows
@@ -194,8 +194,8 @@ def _bracket(
     if phase == "head":
         features = hidden(net, x)[records][:, neurons]
         return lp_relu_loss_bounds(features, start, sigma, times)
-    own = ReluNet(net.v[neurons], net.W[neurons])
-    return fft_relu_loss_bounds(1.0, data_coherence(x, y), own.v, own.W.T, start, sigma, times)
+    v, W = net.v[neurons], net.W[neurons]
+    return fft_relu_loss_bounds(1.0, data_coherence(x, y), v, W.T, start, sigma, times)
 
 
 def count_violations(rows: Sequence[BracketRow]) -> list[Violations]:
@@ -206,13 +206,13 @@ def count_violations(rows: Sequence[BracketRow]) -> list[Violations]:
     """
     counts = []
     for phase, heads in dict.fromkeys((row.phase, row.heads) for row in rows):
-        own = [row for row in rows if (row.phase, row.heads) == (phase, heads)]
+        alike = [row for row in rows if (row.phase, row.heads) == (phase, heads)]
         outside = {
-            f"{name}_{side}": len({_case(row) for row in own if _outside(row, name, side)})
+            f"{name}_{side}": len({_case(row) for row in alike if _outside(row, name, side)})
             for name in ("zeroth", "diffusion")
             for side in ("below", "above")
         }
-        cases = len({_case(row) for row in own})
+        cases = len({_case(row) for row in alike})
         counts.append(Violations(phase=phase, heads=heads, cases=cases, **outside))
     return counts
 

@@ -150,14 +150,14 @@ def zeroth_order_losses(
 
     losses = np.exp(log_losses(net, x, y))
     state = _ZerothOrder(net, np.broadcast_to(losses, (len(sigma), len(y))))
-    found = []
-    for place in range(count * every):
+    at_times = []
+    for taken in range(count * every):
         state = _runge_kutta(state, rate, step)
         if not np.isfinite(state.losses).all() or (state.losses <= 0).any():
             raise InputError("step", step, "a step at which the zeroth-order losses are stable")
-        if (place + 1) % every == 0:
-            found.append(class_sums(state.losses, y))
-    return np.stack(found)
+        if (taken + 1) % every == 0:
+            at_times.append(class_sums(state.losses, y))
+    return np.stack(at_times)
 
 
 def diffusion_losses(
@@ -179,8 +179,8 @@ def diffusion_losses(
     motion.
     """
     spread = np.asarray(sigma)[..., None] * np.sqrt(step)
-    found = []
-    for place in range(count * every):
+    at_times = []
+    for taken in range(count * every):
         kick = ReluNet(spread * rng.standard_normal(net.v.shape[1:]), np.zeros_like(net.W))
         if phase == "all":
             noise = spread[..., None] * rng.standard_normal(net.W.shape[1:])
@@ -188,9 +188,9 @@ def diffusion_losses(
         kicked, first = net.moved(kick, 1.0), velocity(net, x, y, phase)
         second = velocity(kicked.moved(first, step), x, y, phase)
         net = kicked.moved(first, step / 2).moved(second, step / 2)
-        if (place + 1) % every == 0:
-            found.append(class_sums(np.exp(log_losses(net, x, y)), y))
-    return np.stack(found)
+        if (taken + 1) % every == 0:
+            at_times.append(class_sums(np.exp(log_losses(net, x, y)), y))
+    return np.stack(at_times)
 
 
 def cosine_rates(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:

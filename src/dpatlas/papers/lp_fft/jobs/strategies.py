@@ -206,7 +206,7 @@ class Comparison:
         """The row whose best rate the first phase takes."""
         if len(arm.parts) == 1:
             return []
-        names = [row.strategy for row in self.search.rows]
+        names: list[str] = [row.strategy for row in self.search.rows]
         return [names.index(ALONE[arm.parts[0]])]
 
 

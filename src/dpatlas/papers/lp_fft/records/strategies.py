@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dpatlas.core import records
-from dpatlas.core.facts import BackboneUsed, FeaturesUsed, TunedRow
+from dpatlas.core.facts import BackboneUsed, FeaturesUsed, Runs, TunedRow
 from dpatlas.core.records import Typed
 from dpatlas.papers.lp_fft.records.private import Count, Part, Positive, PrivateFields
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES
@@ -52,8 +52,8 @@ class Spec(PrivateFields):
     shares: list[Share]
     control_shares: list[Share]
     lrs: dict[Part, list[float]]
-    runs: Count
-    tuning_runs: Count
+    runs: Runs
+    tuning_runs: Runs
     head_scale: Positive
     augmentation: Augmentation | None
     ema_decay: float | None

@@ -9,8 +9,8 @@ n independent records. nu = m zeta^2 / sigma^2. Batches drawn by Poisson samplin
 
 over 0 < lambda < sqrt(1 / nu + 1 / 4) - 1 / 2. `kappa` and `kappa_explicit` are what is printed,
 `kappa_tight` uses a better F, and `kappa_repaired` composes epochs without Eq. 84, whose proof has
-a gap for E > 1. Bounds for a single mechanism are in `max_information_mechanisms`, certificates in
-`max_information_certificates`.
+a gap for E > 1. Bounds for a single mechanism are in `mechanisms`, certificates in
+`certificates`.
 
 Formulas work elementwise and raise `InputError` for what lies outside the declared domains.
 """

@@ -1,7 +1,7 @@
 """Certificates that pay for every setting that could have been chosen, whatever was looked at.
 
 A setting is all that a prior depends on beside the records: kind of prior, network, scaling of its
-inputs, hyperparameters of DP-SGD, deviation tau, number of the look (`core.maxinf_looks`) and of
+inputs, hyperparameters of DP-SGD, deviation tau, number of the look (`register`) and of
 the run in it. Every setting i of the universe below has a weight w_i that is fixed here, and the
 weights sum to at most 1. It takes the place of the declared grid of Eq. 97 with its K1 and K2:
 

@@ -33,35 +33,32 @@ class Certificates(Certified):
     """Rows of priors and their posteriors."""
 
     def rows(self, run: int, prior: Prior, first: int) -> list[dict[str, Any]]:
-        """One for each tau, as JSON; places of their posteriors are counted from `first` on."""
+        """One for each tau; their repetition numbers are counted from `first` on."""
         centre, skipped = self.centre(prior, run)
         rows = []
-        for place, tau in enumerate(self.problem.taus, first):
-
-            def certify(tau: float = tau, place: int = place) -> dict[str, Any]:
-                return self.row(run, prior, tau, place, centre, skipped).model_dump(mode="json")
-
-            rows.append(self.stages.result(f"tau-{place}", certify))
-            self.progress.reach((place + 1) * self.problem.training_steps, "certified")
+        for repetition, tau in enumerate(self.problem.taus, first):
+            row = partial(self.row, run, prior, tau, repetition, centre, skipped)
+            rows.append(self.stages.result(f"tau-{repetition}", row))
+            self.progress.reach((repetition + 1) * self.problem.training_steps, "certified")
         return rows
 
     def row(
-        self, run: int, prior: Prior, tau: float, place: int, centre: Tensor, skipped: int
-    ) -> Row:
-        """All that is found of a prior and its posterior."""
+        self, run: int, prior: Prior, tau: float, repetition: int, centre: Tensor, skipped: int
+    ) -> dict[str, Any]:
+        """The JSON of a `Row`: all that is found of a prior and its posterior."""
         problem, budget = self.problem, self.problem.budget
         deviation = problem.deviation(tau)
         law = MeanField.around(self.network(run), centre, deviation)
-        errors = self.count("prior", law, place)
-        test_errors = self.test_count("prior-test", law, place)
-        posterior, diverged = self.posterior(prior, tau, centre, run, place)
+        errors = self.count("prior", law, repetition)
+        test_errors = self.test_count("prior-test", law, repetition)
+        posterior, diverged = self.posterior(prior, tau, centre, run, repetition)
         universe = problem.universe(prior, tau, run)
         if diverged is None:
             kl = posterior.kl(centre, deviation)
-            certified = self._certified(prior, universe, posterior, kl, place)
+            certified = self._certified(prior, universe, posterior, kl, repetition)
         else:
             certified = DIVERGED
-        return Row(
+        row = Row(
             **prior.facts(problem.n),
             tau=tau,
             run=run,
@@ -82,14 +79,20 @@ class Certificates(Certified):
             skipped_records=skipped,
             **certified,
         )
+        return row.model_dump(mode="json")
 
     def _certified(
-        self, prior: Prior, universe: dict[str, float], posterior: MeanField, kl: float, place: int
+        self,
+        prior: Prior,
+        universe: dict[str, float],
+        posterior: MeanField,
+        kl: float,
+        repetition: int,
     ) -> dict[str, Any]:
         """What a row says of a posterior that did not diverge."""
         problem, budget = self.problem, self.problem.budget
-        errors = self.count("posterior", posterior, place)
-        test_errors = self.test_count("posterior-test", posterior, place)
+        errors = self.count("posterior", posterior, repetition)
+        test_errors = self.test_count("posterior-test", posterior, repetition)
         tight, repaired = (problem.kappa(prior, form) for form in ("tight", RIGOROUS))
         return {
             "risk_posterior": errors / budget.draws,

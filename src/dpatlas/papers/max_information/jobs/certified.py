@@ -64,11 +64,11 @@ class Certified:
             values = flat_values(training.model).cpu().numpy()
             return {"values": values, "skipped_records": training.skipped_records}
 
-        found = self.stages.result(CENTRE, train)
-        return torch.from_numpy(found["values"]).to(problem.x.device), found["skipped_records"]
+        stored = self.stages.result(CENTRE, train)
+        return torch.from_numpy(stored["values"]).to(problem.x.device), stored["skipped_records"]
 
     def posterior(
-        self, prior: Prior, tau: float, centre: Tensor, run: int, place: int
+        self, prior: Prior, tau: float, centre: Tensor, run: int, repetition: int
     ) -> tuple[MeanField, int | None]:
         """The posterior, and the step at which it diverged or None."""
         problem = self.problem
@@ -84,7 +84,7 @@ class Certified:
                 problem.settings,
                 extra=problem.budget.extra(problem.kappa(prior)),
                 noise=problem.keyed(TRAINING),
-                repetition=place,
+                repetition=repetition,
             )
             self.stages.finish(training, lambda: self.progress.advance(TRAINING))
             law, diverged = training.posterior, training.diverged
@@ -93,35 +93,35 @@ class Certified:
             flats = {"mean": law.mean.cpu().numpy(), "rho": law.rho.cpu().numpy()}
             return {**flats, "diverged": diverged}
 
-        found = self.stages.result(TRAINING, train)
-        flats = (torch.from_numpy(found[key]).to(centre.device) for key in ("mean", "rho"))
-        return MeanField(network, *flats), found["diverged"]
+        stored = self.stages.result(TRAINING, train)
+        flats = (torch.from_numpy(stored[key]).to(centre.device) for key in ("mean", "rho"))
+        return MeanField(network, *flats), stored["diverged"]
 
-    def count(self, name: str, law: MeanField, place: int, method: Method = METHODS[0]) -> int:
+    def count(self, name: str, law: MeanField, repetition: int, method: Method = METHODS[0]) -> int:
         """Errors among `draws` pairs of training records and weights."""
         problem = self.problem
-        drawn = drawn_records(problem.n, problem.budget.draws, problem.keyed(name), place)
+        drawn = drawn_records(problem.n, problem.budget.draws, problem.keyed(name), repetition)
         given = (problem.x, problem.labels, drawn)
-        return self._errors(name, law, given, place, method)
+        return self._errors(name, law, given, repetition, method)
 
-    def test_count(self, name: str, law: MeanField, place: int) -> int:
+    def test_count(self, name: str, law: MeanField, repetition: int) -> int:
         """Errors among test records, each with weights of its own, several times over."""
         problem = self.problem
         given = (problem.x_test, problem.labels_test, problem.tested)
-        return self._errors(name, law, given, place)
+        return self._errors(name, law, given, repetition)
 
     def _errors(
         self,
         name: str,
         law: MeanField,
         given: tuple[Tensor, Tensor, np.ndarray],
-        place: int,
+        repetition: int,
         method: Method = METHODS[0],
     ) -> int:
         def count() -> dict[str, Any]:
             noise = self.problem.keyed(name)
-            work = PairErrors(law, *given, noise=noise, repetition=place, method=method)
+            work = PairErrors(law, *given, noise=noise, repetition=repetition, method=method)
             self.stages.finish(work)
             return {"errors": work.errors}
 
-        return self.stages.result(f"{name} {place}", count)["errors"]
+        return self.stages.result(f"{name} {repetition}", count)["errors"]

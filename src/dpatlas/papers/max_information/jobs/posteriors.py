@@ -190,7 +190,7 @@ class PosteriorTraining:
         if not (math.isfinite(risk) and math.isfinite(kl)):
             self.diverged = self.steps_done
             return
-        found = self.settings.slopes(risk, kl, self.extra, len(self.x), self.weight)
+        slopes = self.settings.slopes(risk, kl, self.extra, len(self.x), self.weight)
         tau2 = self.tau**2
         kl_by_rho = (deviation / tau2 - 1 / deviation).mul_(slope)
         by_rho = by_deviation.mul_(slope)
@@ -199,7 +199,7 @@ class PosteriorTraining:
             (self.posterior.rho, by_rho, kl_by_rho, self.momentum[1]),
         ):
             velocity.mul_(self.settings.momentum)
-            velocity.add_(gradient, alpha=found.risk).add_(kl_gradient, alpha=found.kl)
+            velocity.add_(gradient, alpha=slopes.risk).add_(kl_gradient, alpha=slopes.kl)
             flat.add_(velocity, alpha=-self.settings.lr)
         self._weigh(risk, kl)
 
@@ -241,10 +241,10 @@ class PosteriorTraining:
             )
             output = outputs(self.network, means, scales, x, normals)
             risk = bounded_cross_entropy(output, labels, self.settings.loss)
-            found = torch.autograd.grad(risk, leaves)
+            gradients = torch.autograd.grad(risk, leaves)
         by_mean, by_deviation = (
             torch.cat([part.flatten() for part in parts])
-            for parts in (found[:count], found[count:])
+            for parts in (gradients[:count], gradients[count:])
         )
         return risk.detach(), by_mean, by_deviation
 

@@ -18,7 +18,6 @@ from dpatlas.models.network import Network
 from dpatlas.papers.max_information.formulas.certificates import (
     certificate_exponent,
     certificate_monte_carlo,
-    check_budget,
     kl_inverse,
     monte_carlo_risk,
 )
@@ -85,7 +84,6 @@ class Problem:
         fields: CertifiedFields = job.fields
         self.job, self.fields, self.data = job, fields, job.prepared
         data = self.data
-        check_budget(fields.delta, fields.delta_mc, fields.beta)
         if not len(data.x_test):
             raise InputError("n_test", 0, "at least 1: certificates are compared with test errors")
         self.n = len(data.x_train)

@@ -1,15 +1,14 @@
 """max_information: what records of certificates and of the agreement of counts have in common."""
 
 import math
-from collections.abc import Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, model_validator
 
 from dpatlas.core.facts import DataFields
 from dpatlas.core.records import Metrics, Number, SpecFields, Typed
-from dpatlas.papers.max_information.formulas.certificates import TauReading
+from dpatlas.errors import InputError
+from dpatlas.papers.max_information.formulas.certificates import TauReading, check_budget
 from dpatlas.papers.max_information.formulas.kappa import Form
 from dpatlas.papers.max_information.formulas.universe import Model, PriorKind, Sampler
 
@@ -21,13 +20,6 @@ Method = Literal["reparametrisation", "sampling"]
 Count = Annotated[int, Field(ge=1)]
 Level = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
-T = TypeVar("T")
-
-
-def _different(values: Sequence[T]) -> Sequence[T]:
-    if len(set(values)) < len(values):
-        raise PydanticCustomError("different", "different ones")
-    return values
 
 
 class Grid(Typed):
@@ -133,8 +125,8 @@ class CertifiedFields(SpecFields):
     loss: Loss = "bounded"
     training: Training
     grid: Grid
-    priors: Annotated[list[PriorFields], Field(min_length=1), AfterValidator(_different)]
-    taus: Annotated[list[Positive], Field(min_length=1), AfterValidator(_different)]
+    priors: Annotated[list[PriorFields], Field(min_length=1)]
+    taus: Annotated[list[Positive], Field(min_length=1)]
     tuples: Count | None = None
     K1: Count
     K2: Count
@@ -149,9 +141,14 @@ class CertifiedFields(SpecFields):
     test_repetitions: Count = 1
 
     @model_validator(mode="after")
-    def _loss_of_a_bound(self) -> "CertifiedFields":
+    def _go_together(self) -> "CertifiedFields":
+        check_budget(self.delta, self.delta_mc, self.beta)
+        for name, values in (("priors", self.priors), ("taus", self.taus)):
+            if len(set(values)) < len(values):
+                raise InputError(name, f"{len(values)} entries", "different ones")
+        # fkl takes no loss above 1.
         if self.objective == "fkl" and self.loss != "bounded":
-            raise PydanticCustomError("loss", "loss bounded for fkl, which takes none above 1")
+            raise InputError("loss", f"{self.loss} with fkl", "bounded")
         return self
 
 
