@@ -8,7 +8,7 @@ from dpatlas.core.canonical import sha256
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.records import make_record
 from dpatlas.core.specs import Spec
-from dpatlas.report.lineage import file_sha256
+from dpatlas.report.state import file_sha256
 
 DATA = {
     "name": "digits",

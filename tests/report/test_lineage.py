@@ -1,6 +1,8 @@
 import json
 
 import pytest
+from dpatlas.report.differences_text import describe_comparison
+from dpatlas.report.lineage_text import describe
 from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run, spec_of, write_run
 
 from dpatlas.commands import explain
@@ -9,9 +11,7 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, run_command
 from dpatlas.report import lineage
 from dpatlas.report.differences import compare
-from dpatlas.report.differences_text import describe_comparison
 from dpatlas.report.lineage import trace
-from dpatlas.report.lineage_text import describe
 
 
 @pytest.fixture(autouse=True)
