@@ -19,8 +19,8 @@ BLOCK = 4096
 Normal = Callable[[int, int, int, str], np.ndarray]
 
 
-def first_gradient(start: Start, records: Records, max_norm: float | None) -> np.ndarray:
-    """Mean over records of the gradient in W, (runs, d, p); each clipped to `max_norm`, if given.
+def first_gradient(start: Start, records: Records, max_grad_norm: float | None) -> np.ndarray:
+    """Mean over records of the gradient in W, (runs, d, p); each clipped to `max_grad_norm`, if given.
 
     A record's gradient is x u' with u = 2 (f(x) - y) a_0 (1 - tanh^2): its norm is ||x|| ||u||.
     """
@@ -29,18 +29,18 @@ def first_gradient(start: Start, records: Records, max_norm: float | None) -> np
     for begin in range(0, n, BLOCK):
         x = records.x[:, begin : begin + BLOCK]
         slopes, residuals = _first_parts(start, x, records.y[:, begin : begin + BLOCK])
-        if max_norm is not None:
-            residuals *= clip_factors(_first_norms(x, slopes, residuals), max_norm)
+        if max_grad_norm is not None:
+            residuals *= clip_factors(_first_norms(x, slopes, residuals), max_grad_norm)
         slopes *= residuals[:, :, None].astype(REAL)
         total += x.transpose(0, 2, 1) @ slopes
     return total / n
 
 
 def released_gradient(
-    start: Start, records: Records, max_norm: float, deviation: float, normal: Normal
+    start: Start, records: Records, max_grad_norm: float, deviation: float, normal: Normal
 ) -> np.ndarray:
     """The mean clipped gradient in W with noise of that deviation on every entry, (runs, d, p)."""
-    gradient = first_gradient(start, records, max_norm)
+    gradient = first_gradient(start, records, max_grad_norm)
     for run, one in enumerate(gradient):
         one += deviation * normal(one.size, run, 0, "matrix").reshape(one.shape)
     return gradient
@@ -136,7 +136,7 @@ class SecondLayer:
     def descend_privately(
         self,
         steps: int,
-        max_norm: float,
+        max_grad_norm: float,
         deviation: float,
         normal: Normal,
         use: str,
@@ -153,7 +153,7 @@ class SecondLayer:
         clipped = np.zeros(self.runs)
         for step in range(steps):
             residuals = 2 * ((self.phi @ a.astype(REAL)[:, :, None])[:, :, 0] - self.y)
-            factors = clip_factors(np.abs(residuals) * norms, max_norm)
+            factors = clip_factors(np.abs(residuals) * norms, max_grad_norm)
             clipped += (factors < 1).mean(axis=1) / steps
             weighted = (residuals * factors).astype(REAL)
             mean = (weighted[:, None, :] @ self.phi)[:, 0] / self.n
