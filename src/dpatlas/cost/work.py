@@ -35,8 +35,8 @@ def work_of(atlas: Atlas, spec_id: str) -> Work:
     return work(fields, size)
 
 
-def work_of_features(found: FrozenFeatures) -> Work:
+def work_of_features(features: FrozenFeatures) -> Work:
     """The work of taking a backbone's features of a data set."""
-    inputs, disk_bytes = inputs_of(found.data), 2**20 * found.disk_mb
-    network = found.backbone.fields
-    return frozen_features(network, inputs, records_of(found.data), disk_bytes)
+    inputs, disk_bytes = inputs_of(features.data), 2**20 * features.disk_mb
+    network = features.backbone.fields
+    return frozen_features(network, inputs, records_of(features.data), disk_bytes)
