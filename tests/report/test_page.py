@@ -178,6 +178,8 @@ def test_what_the_paper_shows_and_its_errata_stand_beside_ours(page):
 def test_every_run_has_its_settings_and_links_lead_to_it(page):
     ids, addresses = Reader(page).ids, Reader(page).addresses
     assert {"run-run-a", "run-run-b"} <= set(ids)
+    # In the words of explain.
+    assert page.count(f"<dd>digits, sha256 {'ef' * 32}, from scikit-learn (md5 1)</dd>") == 2
     inside = [address[1:] for address in addresses if address.startswith("#")]
     assert set(inside) <= set(ids)
 

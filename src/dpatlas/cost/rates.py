@@ -140,9 +140,9 @@ def features_minutes(atlas: Atlas, features_id: str) -> int:
     return _minutes(work_of_features(atlas.frozen_features[features_id]), atlas.features_device())
 
 
-def _minutes(found: Work, device: str) -> int:
+def _minutes(work: Work, device: str) -> int:
     unit = DEFAULTS["cpu" if device == "cpu" else "cuda"]
-    seconds = sum(unit[name] * count for name, count in found.counts.items())
+    seconds = sum(unit[name] * count for name, count in work.counts.items())
     # A step of 1e-300 makes infinitely many of them.
     return math.ceil(min(max(LEAST_MINUTES, SLACK * seconds / 60), MOST_MINUTES))
 
@@ -219,8 +219,8 @@ class _Problem:
             return counts * (unit * np.exp(logs[:features]))
 
         def errors(logs: np.ndarray) -> np.ndarray:
-            found = np.log(seconds(logs).sum(1)) + logs[features:][kind] - target
-            return np.concatenate([weight * found, PULL * logs])
+            residuals = np.log(seconds(logs).sum(1)) + logs[features:][kind] - target
+            return np.concatenate([weight * residuals, PULL * logs])
 
         def slopes(logs: np.ndarray) -> np.ndarray:
             parts = seconds(logs)

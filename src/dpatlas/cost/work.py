@@ -33,7 +33,7 @@ def work_of(atlas: Atlas, spec_id: str) -> Work:
     return work(fields, size, backbone and atlas.typed(backbone))
 
 
-def work_of_features(found: FrozenFeatures) -> Work:
+def work_of_features(features: FrozenFeatures) -> Work:
     """The work of taking a backbone's features of a data set."""
-    inputs, disk_bytes = inputs_of(found.data), 2**20 * found.disk_mb
-    return frozen_features(found.network, inputs, records_of(found.data), disk_bytes)
+    inputs, disk_bytes = inputs_of(features.data), 2**20 * features.disk_mb
+    return frozen_features(features.network, inputs, records_of(features.data), disk_bytes)

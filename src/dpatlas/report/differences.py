@@ -164,8 +164,8 @@ def _product_differences(old: Trace, new: Trace) -> Iterator[Difference]:
                 # Several products of one module have its code in common.
                 yield each if each["what"] == "code" else {**each, "name": _of(name, each["name"])}
         else:
-            found = ["there" if name in side else ABSENT for side in sides]
-            yield {"what": "products", "name": name, "old": found[0], "new": found[1]}
+            states = ["there" if name in side else ABSENT for side in sides]
+            yield {"what": "products", "name": name, "old": states[0], "new": states[1]}
 
 
 def _of(product: str, name: str | None) -> str:
@@ -282,13 +282,13 @@ def _paired(old: list[Trace], new: list[Trace]) -> dict[str, list[Any]]:
     for slug, names in left.items():
         if len(names) == len(right.get(slug, ())) == 1:
             partner[names[0]] = right[slug][0]
-    found: dict[str, Difference] = {}
+    merged: dict[str, Difference] = {}
     for name, other in partner.items():
         for each in _record_differences(before[name], after[other]):
             # Results differ in their own way in every record, causes mostly in one way.
             cause = [] if each["what"] in RESULTS else [each["old"], each["new"]]
             key = canonical_json([each["what"], each["name"], *cause])
-            entry = found.setdefault(key, {**each, "ids": []})
+            entry = merged.setdefault(key, {**each, "ids": []})
             if entry["ids"] and each["what"] == "metrics":
                 for count in ("values", "changed"):
                     entry[count] += each[count]
@@ -298,7 +298,7 @@ def _paired(old: list[Trace], new: list[Trace]) -> dict[str, list[Any]]:
     return {
         "only_old": [name for name in before if name not in partner],
         "only_new": [name for name in after if name not in partner.values()],
-        "in_both": _ordered(found.values()),
+        "in_both": _ordered(merged.values()),
     }
 
 

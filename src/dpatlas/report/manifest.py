@@ -33,13 +33,13 @@ def read_manifest(path: Path) -> dict[str, str]:
         raise InputError(str(path), error.strerror or "unreadable", "a manifest") from None
     except ValueError:
         raise InputError(str(path), "bytes that are no text", "a manifest") from None
-    found = {}
+    digests = {}
     for line in lines:
         digest, separator, name = line.partition("  ")
         if len(digest) != 64 or not separator or not name:
             raise InputError(str(path), repr(line[:80]), "lines of sha256, two spaces and a path")
-        found[name] = digest
-    return found
+        digests[name] = digest
+    return digests
 
 
 def csv_differences(folder: Path) -> list[str]:

@@ -128,13 +128,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", required=True, type=Path, help="index.html to write")
     parser.add_argument("--show", nargs="*", help="figures and tables to show; all if not given")
     options = parser.parse_args(arguments)
-    found = read_errata(options.errata) if options.errata else []
+    errata = read_errata(options.errata) if options.errata else []
     page = build_page(
         options.results,
         options.tier,
         options.captions,
         options.show,
-        errata=found,
+        errata=errata,
         papers=options.papers,
     )
     remove_parts(options.output.parent, options.output.name)

@@ -233,14 +233,14 @@ def _facts(tree: Tree, members: Sequence[Trace], indent: str) -> None:
     """Data, features, backbone, code, versions, device, seeds: each value once."""
 
     def line(label: str, texts: Iterable[str | None], most: int | None = None) -> None:
-        found = list(dict.fromkeys(filter(None, texts)))
-        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        distinct = list(dict.fromkeys(filter(None, texts)))
+        more = f", and {len(distinct) - 1} more" if len(distinct) > 1 else ""
         if tree.full:
-            for text in found:
+            for text in distinct:
                 tree.add(label, text, indent)
-        elif found:
+        elif distinct:
             tree.cut = tree.cut or bool(more)
-            tree.add(label, found[0] + more, indent, most)
+            tree.add(label, distinct[0] + more, indent, most)
 
     line("data", (data_text(member, tree.digits) for member in members))
     line("features", (_upstream(tree, member["features"]) for member in members))
@@ -318,20 +318,20 @@ def source_text(source: Mapping[str, Any], length: int | None = None) -> str:
     return f"{named}{checksum}" if named else ""
 
 
-def _upstream(tree: Tree, found: Mapping[str, Any] | None) -> str | None:
-    if not found or "sha256" not in found:
+def _upstream(tree: Tree, source: Mapping[str, Any] | None) -> str | None:
+    if not source or "sha256" not in source:
         return None
-    device = f", on {found['device']}" if found.get("device") else ""
-    manifest = f", {found['manifest']}" if tree.full and found.get("manifest") else ""
-    return f"{found.get('id', '')}, sha256 {found['sha256'][: tree.digits]}{device}{manifest}"
+    device = f", on {source['device']}" if source.get("device") else ""
+    manifest = f", {source['manifest']}" if tree.full and source.get("manifest") else ""
+    return f"{source.get('id', '')}, sha256 {source['sha256'][: tree.digits]}{device}{manifest}"
 
 
 def _code(tree: Tree, traces: Sequence[Trace]) -> str | None:
     """Module and digest, and whether today's code is the same, once for all that share them."""
-    found = list(dict.fromkeys(_one_code(trace) for trace in traces if trace["code_digest"]))
-    if not found and traces[0]["kind"] == "data":
+    texts = list(dict.fromkeys(_one_code(trace) for trace in traces if trace["code_digest"]))
+    if not texts and traces[0]["kind"] == "data":
         return f"{traces[0]['module']}, no digest kept"
-    return "; ".join(found) or None
+    return "; ".join(texts) or None
 
 
 def _code_state(trace: Trace) -> str:
@@ -354,11 +354,11 @@ def seeds_text(seeds: Mapping[str, Any] | None) -> str:
 
 
 def _some_values(tree: Tree, values: Sequence[Any]) -> str:
-    found = list(dict.fromkeys(plain(value) or "none" for value in values))
-    if len(found) <= VALUES:
-        return " | ".join(found)
+    distinct = list(dict.fromkeys(plain(value) or "none" for value in values))
+    if len(distinct) <= VALUES:
+        return " | ".join(distinct)
     tree.cut = True
-    return f"{' | '.join(found[:NAMED])} | ... ({len(found)})"
+    return f"{' | '.join(distinct[:NAMED])} | ... ({len(distinct)})"
 
 
 def _ledgers(tree: Tree, traces: Sequence[Trace], whole: bool = False) -> str | None:
@@ -373,11 +373,11 @@ def _ledgers(tree: Tree, traces: Sequence[Trace], whole: bool = False) -> str | 
             f"{word}: {in_words(ledger[word])}" for word in words if ledger.get(word) is not None
         ]
         texts["; ".join(given) or ledger.get("mechanism", "")] = None
-    found = list(filter(None, texts))
-    if tree.full or len(found) < 2:
-        return " | ".join(found) or None
+    ledgers = list(filter(None, texts))
+    if tree.full or len(ledgers) < 2:
+        return " | ".join(ledgers) or None
     tree.cut = True
-    return f"{len(found)} ledgers, e.g. {found[0]}"
+    return f"{len(ledgers)} ledgers, e.g. {ledgers[0]}"
 
 
 def cost_text(records: Sequence[Mapping[str, Any]]) -> str | None:
@@ -463,15 +463,15 @@ def _section(tree: Tree, title: str, differences: Sequence[Difference]) -> None:
         tree.listed([_difference(each, tree.full) for each in differences], MOST_CAUSES)
 
 
-def _metrics(tree: Tree, state: str, found: Sequence[Difference], several: bool) -> None:
+def _metrics(tree: Tree, state: str, differences: Sequence[Difference], several: bool) -> None:
     tree.lines += ["", "metrics"]
-    if not found:
+    if not differences:
         same = "none differs" + (" in the records that both have" if several else "")
         said = {"same": same, "unknown": "not known: a record is not here"}
         tree.lines.append(f"  {said[state]}")
         return
     # What is not a number, or is there in one only, comes first: it says most.
-    ranked = sorted(found, key=lambda each: -_gap(each))
+    ranked = sorted(differences, key=lambda each: -_gap(each))
     tree.listed([_metric(each, tree.full) for each in ranked], MOST_METRICS)
 
 
@@ -492,8 +492,8 @@ def _metric(difference: Difference, full: bool) -> str:
     return f"{name}: {count}; the first {old} -> {new}"
 
 
-def _bytes(tree: Tree, found: Sequence[Difference]) -> None:
-    names = [f"{each['name']}{_ids(each, tree.full)}" for each in found]
+def _bytes(tree: Tree, differences: Sequence[Difference]) -> None:
+    names = [f"{each['name']}{_ids(each, tree.full)}" for each in differences]
     tree.lines += ["", "bytes"]
     tree.line(f"differ: {tree.names(names, 6)}" if names else "every output is the same", "  ")
 

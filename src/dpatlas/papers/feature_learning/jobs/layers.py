@@ -20,7 +20,7 @@ Normal = Callable[[int, int, int, str], np.ndarray]
 
 
 def first_gradient(start: Start, records: Records, max_grad_norm: float | None) -> np.ndarray:
-    """Mean over records of the gradient in W, (runs, d, p); each clipped to `max_grad_norm`, if given.
+    """Mean over records of the gradient in W, (runs, d, p); each clipped to `max_grad_norm` if any.
 
     A record's gradient is x u' with u = 2 (f(x) - y) a_0 (1 - tanh^2): its norm is ||x|| ||u||.
     """
