@@ -29,8 +29,19 @@ def typed(fields):
 
 
 def job(done=False, **changes):
-    gpu = cost_of(*KIND).gpu
-    return Job(*KIND, done, work(typed(FIELDS | changes), SIZE), gpu, 600)
+    return job_of(FIELDS | changes, done)
+
+
+def job_of(fields, done=False):
+    kind = (fields["key"], fields["kind"])
+    return Job(*kind, done, work(typed(fields), SIZE), cost_of(*kind).gpu, 600)
+
+
+def fields_of_constants(draws):
+    """Fields of a job that stays on the CPU."""
+    shared = ("key", "seed", "noise_source", "data", "width", "outputs")
+    fields = {name: FIELDS[name] for name in shared}
+    return fields | {"kind": "constants", "inits": ["he"], "depths": [2], "draws": draws}
 
 
 def write_past(results, slowness, spec, **cost):
@@ -180,10 +191,7 @@ def test_a_run_does_not_judge_its_own_estimate(tmp_path):
 def test_one_run_of_a_kind_moves_its_factor_half_way_and_no_other_kind(tmp_path):
     for spec in big_specs():
         write_past(tmp_path, 1.0, spec)
-    names = ("key", "seed", "noise_source", "data", "width", "outputs")
-    fields = {name: FIELDS[name] for name in names}
-    fields |= {"kind": "constants", "inits": ["he"], "depths": [2], "draws": 10**6}
-    other = Spec.of(fields, "constants")
+    other = Spec.of(fields_of_constants(draws=10**6), "constants")
     write_past(tmp_path, 4.0, other)
     rates = fit(past_runs(tmp_path, "cpu"), "cpu")
     assert 1.5 < rates.factors[other.key, "constants"] < 3
@@ -234,7 +242,7 @@ def test_finished_runs_are_counted_as_done_and_cost_nothing(tmp_path):
 
 
 def test_gpu_hours_that_were_never_measured_are_called_an_assumption(tmp_path):
-    jobs = [job(), job(kind="constants", inits=["he"], depths=[2], draws=10)]
+    jobs = [job(), job_of(fields_of_constants(draws=10))]
     plan = make_plan(jobs, "auto", tmp_path, 1, "paper")
     training, constants = plan["rows"]
     assert training["gpu_hours"] > 0
