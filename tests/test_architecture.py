@@ -52,7 +52,7 @@ LAYERS = {
     "data": layer("core", "anywhere"),
     "models": layer("formulas core data", "anywhere"),
     "privacy": layer("formulas core data models", "anywhere"),
-    "config": layer("core cost.counting data registry", "never"),
+    "config": layer("core cost.counting data records registry", "never"),
     "cost": layer("core config records registry", "never"),
     "show": layer("core records registry", "never"),
     "evidence": layer("core config records registry report.page_tables", "never"),

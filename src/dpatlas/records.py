@@ -8,6 +8,7 @@ them by attribute.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -52,26 +53,34 @@ def read_record(path: Path | str) -> Record[Any, Any]:
 
 def parse_record(content: Mapping[str, Any], where: str) -> Record[Any, Any]:
     """The record that `content` (JSON) holds; `where` names it in an InputError."""
-    spec = content["spec"]
-    try:
-        key, kind = spec["key"], spec["kind"]
-    except (KeyError, TypeError):
-        raise InputError(where, "a spec without key and kind", "a record of this project") from None
-    block = block_of(key)
-    if kind not in block.kinds:
-        raise InputError(f"{where}: kind", repr(kind), f"one of {', '.join(block.kinds)}")
-    types = block.load(f"records.{kind}")
+    spec = parse_spec(content["spec"], where)
+    types = _types(spec.key, spec.kind, where)
     # Records of before metrics had versions are of the first.
     version = content.get("metrics_version", Metrics.VERSION)
     if version != types.Metrics.VERSION:
         allowed = f"{types.Metrics.VERSION}: run its job again"
         raise InputError(f"{where}: metrics_version", version, allowed)
-    typed = {
-        name: _checked(model, content[name], f"{where}: {name}")
-        for name, model in (("spec", types.Spec), ("metrics", types.Metrics))
-    }
+    metrics = _checked(types.Metrics, content["metrics"], f"{where}: metrics")
     names = ("id", "spec_digest", "code_digest", "versions", "device", "data", "seeds", "ledger")
-    return Record(key=key, kind=kind, **typed, **{name: content[name] for name in names})
+    others = {name: content[name] for name in names}
+    return Record(key=spec.key, kind=spec.kind, spec=spec, metrics=metrics, **others)
+
+
+def parse_spec(fields: Mapping[str, Any], where: str) -> Any:
+    """The fields (JSON) of a spec as the class of its kind; `where` names it in an InputError."""
+    try:
+        key, kind = fields["key"], fields["kind"]
+    except (KeyError, TypeError):
+        raise InputError(where, "a spec without key and kind", "a record of this project") from None
+    return _checked(_types(key, kind, where).Spec, fields, f"{where}: spec")
+
+
+def _types(key: str, kind: str, where: str) -> ModuleType:
+    """The module with the classes of a kind."""
+    block = block_of(key)
+    if kind not in block.kinds:
+        raise InputError(f"{where}: kind", repr(kind), f"one of {', '.join(block.kinds)}")
+    return block.load(f"records.{kind}")
 
 
 # What metrics of any kind may say of where their inputs came from. A backbone's record counts its

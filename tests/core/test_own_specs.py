@@ -10,6 +10,7 @@ from dpatlas.config import own
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_config, read_config
 from dpatlas.config.sizes import array_mb, inputs_of
+from dpatlas.core.facts import DataFields
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas.models.imagenet import PREPROCESSING
@@ -108,7 +109,8 @@ def test_a_definition_that_no_paper_names_changes_nothing():
 
 
 def test_sizes_follow_from_the_definition():
-    block = {**PRIVATE, "own": {"image_shape": [3, 10, 20]}}
+    definition = {"classes": ["a", "b"], "image_shape": [3, 10, 20], "scaling": "unit"}
+    block = DataFields(**PRIVATE, own=definition)
     assert inputs_of(block) == 600
     assert array_mb(block) == 400 * 600 * 4 / 2**20
 

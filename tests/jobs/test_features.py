@@ -18,9 +18,10 @@ from dpatlas.data import features as frozen
 from dpatlas.data import prepared
 from dpatlas.errors import InputError, run_command
 from dpatlas.jobs.features import main
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, checked_fields
 from dpatlas.models import backbone
 from dpatlas.papers.lp_fft.jobs.networks import Networks, outputs
+from dpatlas.papers.lp_fft.jobs.strategies import KIND
 
 SPEC = spec_of("long_training", features="penultimate", backbone=BACKBONE, steps=[2], lrs=[0.5])
 
@@ -54,7 +55,8 @@ def test_a_head_sees_what_the_network_before_it_would_show_it(tmp_path, rank):
     given = given_in(tmp_path)
     spec = lp_fft_spec_of("strategies", lora_rank=rank)
     images, shown = prepared.load(given.data.parent), frozen.load(given.features)
-    job = Job(spec, images, "cpu", None, Stopwatch(), features=shown)
+    fields = checked_fields(KIND.spec, spec)
+    job = Job(spec, fields, images, "cpu", None, Stopwatch(), features=shown)
     networks = Networks(job, backbone.load(given.backbone), rank=rank)
     with torch.no_grad():
         network = networks.fresh(0)

@@ -13,6 +13,7 @@ from kl_sample_records import constants_record
 
 from dpatlas.core.statistics import Comparison, Estimate, mean_estimate
 from dpatlas.errors import InputError, run_command
+from dpatlas.evidence.arguments import Group
 from dpatlas.evidence.claims import (
     COLUMNS,
     INCONCLUSIVE,
@@ -36,7 +37,7 @@ CONTRACT = [
 ]
 
 
-def observe(records, *, group, target):
+def observe(records, *, group: Group, target: float):
     """A test whose every interval is a point that the records hold."""
     points = records.group(group)
     estimates = [Estimate(point, 0.0, 4.0, 5) for point in points]
@@ -152,6 +153,12 @@ BAD = {
     "a test that does not exist": (claim(parts=[part("a"), part("b", test="guess")]), "guess"),
     "an argument too few": (claim(parts=[part("a"), without("target", part("b"))]), "target"),
     "an argument too many": (claim(parts=[part("a"), part("b", axis="depth")]), "axis"),
+    "a name where a number belongs": (claim(parts=[part("a"), part("b", target="x")]), "target"),
+    "a group of capitals": (claim(parts=[part("a"), part("b", group="B")]), "kl-1b: group"),
+    "arguments beside parts": (
+        claim(target=1.0, parts=[part("a"), part("b")]),
+        "kl-1 with target",
+    ),
     "a paper that does not exist": (claim(paper="other", parts=[part("a"), part("b")]), "other"),
     "an id given twice": (claim(parts=[part("a"), part("a")]), "kl-1a twice"),
     "a part of another claim": (claim(parts=[part("a"), part("b", id="kl-2b")]), "kl-2b"),

@@ -11,26 +11,31 @@ from dpatlas.commands import plan as command
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier, read_tier, validate
 from dpatlas.config.sizes import size_of
+from dpatlas.core.specs import Spec
 from dpatlas.cost.plan import Job, describe_plan, make_plan, makespan
 from dpatlas.cost.rates import DEFAULTS, fit, past_runs, runtime_minutes
 from dpatlas.cost.training import NETWORKS, VIT
 from dpatlas.cost.work import NO_DATA, Size, cost_of, work
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import run_command
+from dpatlas.records import parse_spec
 
 SIZE = Size(30, 6, 64)
 KIND = (FIELDS["key"], FIELDS["kind"])
 
 
+def typed(fields):
+    return parse_spec(fields, "test")
+
+
 def job(done=False, **changes):
-    fields = FIELDS | changes
-    gpu = cost_of(fields["key"], fields["kind"]).gpu
-    return Job(fields["key"], fields["kind"], done, work(fields, SIZE), gpu, 600)
+    gpu = cost_of(*KIND).gpu
+    return Job(*KIND, done, work(typed(FIELDS | changes), SIZE), gpu, 600)
 
 
 def write_past(results, slowness, spec, **cost):
     """A past run on a machine `slowness` times as slow as the default one."""
-    counts = work(spec.fields, SIZE).counts
+    counts = work(typed(spec.fields), SIZE).counts
     seconds = slowness * sum(DEFAULTS["cpu"][name] * count for name, count in counts.items())
     spent = {"cpu_s": seconds, "wall_s": seconds, "machine": platform.machine(), **cost}
     return write_run(results / "embedded", spec, cost=spent)
@@ -42,7 +47,7 @@ def big_specs():
 
 def test_products_of_a_step_are_counted_by_hand():
     fields = FIELDS | {"width": 4, "runs": 1, "steps": 1}
-    counted = work(fields, Size(n_train=2, n_add=1, inputs=5)).counts["products"]
+    counted = work(typed(fields), Size(n_train=2, n_add=1, inputs=5)).counts["products"]
     first, last = 5 * 4, 4 * 1
     forward_and_cross = 2 * (2 * 3 * (first + last))
     weight_gradients = 2 * 2 * (first + last)
@@ -51,11 +56,10 @@ def test_products_of_a_step_are_counted_by_hand():
 
 
 def private_job(key, group):
-    """Fields of a job that trains a backbone, and the size of its data."""
+    """A job's spec, the size of its data, and the spec of the backbone that it trains."""
     atlas = Atlas(load_tier("embedded"))
-    fields = atlas.groups[key][group][0].fields
-    backbone = atlas.specs[fields["backbone"]].fields
-    return {**fields, "backbone": backbone}, Size(*size_of(fields["data"]))
+    fields = atlas.typed(atlas.groups[key][group][0].id)
+    return fields, Size(*size_of(fields.data)), atlas.typed(fields.backbone)
 
 
 @pytest.mark.parametrize(
@@ -68,26 +72,27 @@ def private_job(key, group):
     ],
 )
 def test_private_steps_are_of_the_backbone_s_own_network(key, group):
-    fields, size = private_job(key, group)
+    fields, size, backbone = private_job(key, group)
     counted = {}
     for model in ("wrn10-1", "bench-cnn", "imagenet-resnet18"):
-        counts = work({**fields, "backbone": {"model": model, "options": {}}}, size).counts
+        other = backbone.model_copy(update={"model": model, "options": {}})
+        counts = work(fields, size, other).counts
         reference, multiplications, activations = NETWORKS[model]
         # An imported network stretches 8x8 images to its own size.
         share = 1 if model == "imagenet-resnet18" else size.inputs / reference
         visits = counts["products"] / (8 * multiplications * share)
         assert counts["elements"] == pytest.approx(3 * visits * activations * share)
         counted[model] = visits
-    assert min(counted.values()) > fields["batch"]
+    assert min(counted.values()) > fields.batch
     assert max(counted.values()) == pytest.approx(min(counted.values()))
 
 
 def test_the_plan_and_past_runs_know_the_backbone_s_network(tmp_path):
-    fields, size = private_job("lp_fft", "umap")
+    fields, size, backbone = private_job("lp_fft", "umap")
     atlas = Atlas(load_tier("embedded"), tmp_path)
     jobs = command.jobs_of(atlas)
     (planned,) = (each for each in jobs if (each.paper, each.kind) == ("lp_fft", "umap"))
-    assert planned.work == work(fields, size)
+    assert planned.work == work(fields, size, backbone)
     spec = atlas.groups["lp_fft"]["umap"][0]
     shapes = {"x_train": [size.n_train, size.inputs], "x_add": [0, size.inputs]}
     write_run(atlas.folder, spec, data={"shapes": shapes}, cost={"machine": platform.machine()})
@@ -103,11 +108,11 @@ def test_a_vision_transformer_is_counted_at_its_options():
 
     usual = inspect.signature(vit).parameters
     assert {name: usual[name].default for name in VIT} == VIT
-    fields, size = private_job("lp_fft", "umap")
+    fields, size, backbone = private_job("lp_fft", "umap")
 
     def products(**options):
-        backbone = {"model": "vit-tiny", "options": options}
-        return work({**fields, "backbone": backbone}, size).counts["products"]
+        chosen = {"model": "vit-tiny", "options": options}
+        return work(fields, size, backbone.model_copy(update=chosen)).counts["products"]
 
     assert products(**VIT, heads=6) == products()
     assert products(depth=6) == pytest.approx(products() / 2)
@@ -118,13 +123,15 @@ def test_a_vision_transformer_is_counted_at_its_options():
 
 
 def test_shares_of_0_and_1_are_strategies_of_one_phase_and_no_work_of_their_own():
-    fields, size = private_job("lp_fft", "strategies")
-    once, ends = (
-        work({**fields, "shares": shares, "control_shares": shares}, size)
-        for shares in ([0.5], [0.0, 0.5, 1.0])
-    )
+    fields, size, backbone = private_job("lp_fft", "strategies")
+
+    def counted(shares, controls):
+        chosen = {"shares": shares, "control_shares": controls}
+        return work(fields.model_copy(update=chosen), size, backbone)
+
+    once, ends = (counted(shares, shares) for shares in ([0.5], [0.0, 0.5, 1.0]))
     assert ends == once
-    more = work({**fields, "shares": [0.25, 0.5], "control_shares": [0.5]}, size)
+    more = counted([0.25, 0.5], [0.5])
     assert more.counts["accountings"] == once.counts["accountings"] + 1
 
 
@@ -140,7 +147,7 @@ def test_a_run_without_a_data_set_counts_as_a_past_run(tmp_path):
     spec = next(iter(Atlas(load_tier("smoke")).groups["audit"]["mechanisms"]))
     write_run(tmp_path / "smoke", spec, data=None, cost={"machine": platform.machine()})
     (past,) = past_runs(tmp_path, "cpu")
-    assert past.counts == work(spec.fields, NO_DATA).counts
+    assert past.counts == work(typed(spec.fields), NO_DATA).counts
 
 
 def test_without_past_runs_the_default_rate_is_used_and_said(tmp_path):
@@ -153,7 +160,7 @@ def test_a_slower_machine_scales_work_that_it_never_did(tmp_path):
     for spec in big_specs():
         write_past(tmp_path, 3.0, spec)
     rates = fit(past_runs(tmp_path, "cpu"), "cpu")
-    unseen = work(FIELDS | {"width": 1024, "depth": 10}, Size(10_000, 2_000, 3_072)).counts
+    unseen = work(typed(FIELDS | {"width": 1024, "depth": 10}), Size(10_000, 2_000, 3_072)).counts
     assert rates.estimate(unseen, KIND) == pytest.approx(3 * fit([], "cpu").estimate(unseen, KIND))
     exact = {"low": 1.0, "median": 1.0, "high": 1.0, "of_sum": 1.0, "runs": 4}
     assert rates.spread() == pytest.approx(exact)
@@ -173,7 +180,10 @@ def test_a_run_does_not_judge_its_own_estimate(tmp_path):
 def test_one_run_of_a_kind_moves_its_factor_half_way_and_no_other_kind(tmp_path):
     for spec in big_specs():
         write_past(tmp_path, 1.0, spec)
-    other = spec_of(kind="constants", inits=["he"], depths=[2], draws=10**6)
+    names = ("key", "seed", "noise_source", "data", "width", "outputs")
+    fields = {name: FIELDS[name] for name in names}
+    fields |= {"kind": "constants", "inits": ["he"], "depths": [2], "draws": 10**6}
+    other = Spec.of(fields, "constants")
     write_past(tmp_path, 4.0, other)
     rates = fit(past_runs(tmp_path, "cpu"), "cpu")
     assert 1.5 < rates.factors[other.key, "constants"] < 3
@@ -189,7 +199,7 @@ def test_twice_and_half_of_the_estimate_weigh_the_same(tmp_path):
     rates = fit(past_runs(tmp_path, "cpu"), "cpu")
     assert rates.runs == 12
     spec = big_specs()[0]
-    counts = work(spec.fields, SIZE).counts
+    counts = work(typed(spec.fields), SIZE).counts
     assert rates.estimate(counts, KIND) == pytest.approx(fit([], "cpu").estimate(counts, KIND))
 
 

@@ -22,12 +22,6 @@ from dpatlas.show.output import to_csv
 FIGURE_FILES, TABLE_FILES = ("csv", "pdf", "png", "svg"), ("csv", "md", "tex")
 
 
-def bare_record(kind, metrics, key="dp_sgld", **fields):
-    """A record with its spec and metrics, and a ledger that says nothing."""
-    spec = Spec.of({"key": key, "kind": kind, **fields}, kind)
-    return {"id": spec.id, "spec": spec.fields, "metrics": metrics, "ledger": {}}
-
-
 def sample_record(spec, metrics, slug=None, data=None, ledger=None):
     """The `Record` that a job with these fields and metrics writes, both of its kind's classes."""
     frozen = Spec.of(spec.model_dump(mode="json", exclude_unset=True), slug or spec.kind)

@@ -9,6 +9,7 @@ from dpatlas.commands.data import places
 from dpatlas.config.atlas import RESULTS, Atlas
 from dpatlas.config.load import load_config, load_tier
 from dpatlas.config.sizes import array_mb
+from dpatlas.core.facts import DataFields
 from dpatlas.core.guard import integer
 from dpatlas.cost.plan import Job, describe_plan, make_plan
 from dpatlas.cost.work import cost_of, work_of, work_of_features
@@ -49,18 +50,18 @@ def jobs_of(atlas: Atlas) -> list[Job]:
     A job is done if what it writes is there; whether code or data changed since, Snakemake knows.
     """
     jobs = []
-    for spec_id, spec in atlas.specs.items():
+    for spec_id in atlas.specs:
         done = Path(atlas.record(spec_id)).is_file()
-        kind, memory_mb = spec.fields["kind"], atlas.memory_mb(spec_id)
-        gpu = cost_of(spec.key, kind).gpu
-        jobs.append(Job(spec.key, kind, done, work_of(atlas, spec_id), gpu, memory_mb))
+        fields, memory_mb = atlas.typed(spec_id), atlas.memory_mb(spec_id)
+        gpu = cost_of(fields.key, fields.kind).gpu
+        jobs.append(Job(fields.key, fields.kind, done, work_of(atlas, spec_id), gpu, memory_mb))
     for name, product in atlas.products.items():
         suffix = "pdf" if product.kind == "figure" else "csv"
         done = (atlas.folder / product.folder / f"{name}.{suffix}").is_file()
         jobs.append(Job(atlas.block_of_product[name].key, product.folder, done))
     for name, options in atlas.data_sets().items():
         done = (atlas.folder / "data" / name / "manifest.json").is_file()
-        megabytes = array_mb(json.loads(options))
+        megabytes = array_mb(DataFields.model_validate_json(options))
         memory_mb = READING_MB + 3 * megabytes
         jobs.append(Job("shared", "data", done, None, False, memory_mb, 2**20 * megabytes))
     for name, found in atlas.frozen_features.items():

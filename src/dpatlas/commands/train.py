@@ -161,18 +161,18 @@ def _data(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     from dpatlas.data.prepare import prepare
     from dpatlas.data.registry import find
 
-    chosen = {"classes": list(find(options.data).classes), **SPLITS[options.data]}
-    name = f"{options.data}-{sha256(canonical_json(chosen))[:8]}"
+    split = {"classes": list(find(options.data).classes), **SPLITS[options.data]}
+    name = f"{options.data}-{sha256(canonical_json(split))[:8]}"
     folder = options.output / "data" / name
     if not (folder / "manifest.json").is_file():
         prepare(
             options.data,
-            chosen,
+            split,
             folder,
             data_root=options.data_root,
             allow_download=options.allow_download,
         )
-    return folder / "manifest.json", {"name": options.data, **chosen}
+    return folder / "manifest.json", {"name": options.data, **split}
 
 
 def _selection(options: argparse.Namespace) -> dict[str, Any] | None:

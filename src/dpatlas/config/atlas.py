@@ -23,6 +23,7 @@ from dpatlas.core.specs import Spec, distinct
 from dpatlas.cost.counting import JobCost
 from dpatlas.data.registry import module_of
 from dpatlas.errors import InputError
+from dpatlas.records import parse_spec
 from dpatlas.registry import all_blocks, all_papers
 
 # Blocks of the config with specs of their own: public backbones, papers, checks of our own code.
@@ -231,11 +232,11 @@ class Atlas:
 
     @_remembered
     def _features_of(self, spec_id: str) -> FrozenFeatures | None:
-        spec = self.specs[spec_id]
-        fields = spec.fields
-        if not self._cost(spec).takes_features(fields):
+        fields = self.typed(spec_id)
+        if not self._cost(spec_id).takes_features(fields):
             return None
-        return FrozenFeatures(data_id(spec), fields["data"], self.specs[fields["backbone"]])
+        data, backbone = data_id(self.specs[spec_id]), self.specs[fields.backbone]
+        return FrozenFeatures(data, fields.data, backbone, self.typed(fields.backbone))
 
     def features(self, features_id: str) -> str:
         """Folder of a data set's features."""
@@ -321,8 +322,7 @@ class Atlas:
     @_remembered
     def device(self, spec_id: str) -> str:
         """cpu, cuda or auto, the latter two maybe with -tf32: cpu where a GPU gains nothing."""
-        spec = self.specs[spec_id]
-        return self._with_precision(self.config.device if self._cost(spec).gpu else "cpu")
+        return self._with_precision(self.config.device if self._cost(spec_id).gpu else "cpu")
 
     def _with_precision(self, device: str) -> str:
         precision = self.config.precision
@@ -331,11 +331,16 @@ class Atlas:
     @_remembered
     def memory_mb(self, spec_id: str) -> int:
         """Memory to ask a scheduler for, in MB: the job's, and `NODE_MB`."""
-        spec = self.specs[spec_id]
-        return self._cost(spec).memory_mb(spec.fields) + NODE_MB
+        return self._cost(spec_id).memory_mb(self.typed(spec_id)) + NODE_MB
 
-    def _cost(self, spec: Spec) -> JobCost:
-        return self.blocks[spec.key].load("cost").KINDS[spec.fields["kind"]]
+    @_remembered
+    def typed(self, spec_id: str) -> Any:
+        """Fields of a spec, as the class of its kind."""
+        return parse_spec(self.specs[spec_id].fields, spec_id)
+
+    def _cost(self, spec_id: str) -> JobCost:
+        fields = self.typed(spec_id)
+        return self.blocks[fields.key].load("cost").KINDS[fields.kind]
 
 
 def data_options(spec: Spec, field: str = "data") -> str:

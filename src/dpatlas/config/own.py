@@ -1,9 +1,10 @@
 """A user's own data sets: which backbones can see them, and the files they lie in."""
 
+import math
 import os
 from pathlib import Path
 
-from dpatlas.config.sizes import INPUTS, inputs_of
+from dpatlas.config.sizes import INPUTS
 from dpatlas.config.types import DataSet
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.own_data import located
@@ -32,7 +33,7 @@ def check_backbone(
     name, source, shape: of `pretrain.backbones`; only an imported one has a shape.
     """
     own = data.definition or {}
-    fits = shape == own["image_shape"] if shape else INPUTS[source] == inputs_of(data.fields())
+    fits = shape == own["image_shape"] if shape else INPUTS[source] == math.prod(own["image_shape"])
     if not fits:
         found = f"{name}, which sees images of {shape or INPUTS[source]}"
         found += "" if shape else " numbers"

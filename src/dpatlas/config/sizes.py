@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dpatlas.core.facts import DataFields
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 
@@ -22,30 +23,29 @@ PARTS = ("n_train", "n_add", "n_test", "n_validation")
 LEAST_FEATURES, MOST_FEATURES = 256, 4096
 
 
-def size_of(data: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Training records, records to add, and inputs of a data block."""
-    n_add = data.get("n_add")
-    if n_add is None:
-        n_add = max(0, TWO_DIGITS - data["n_train"])
-    return data["n_train"], n_add, inputs_of(data)
+def size_of(data: DataFields) -> tuple[int, int, int]:
+    """Training records, records to add, and inputs of a data set."""
+    n_train = data.n_train or 0
+    n_add = max(0, TWO_DIGITS - n_train) if data.n_add is None else data.n_add
+    return n_train, n_add, inputs_of(data)
 
 
-def inputs_of(data: Mapping[str, Any]) -> int:
-    """Numbers of a record of a data block; a user's own set says it by its definition, `own`."""
-    return math.prod(data["own"]["image_shape"]) if "own" in data else INPUTS[data["name"]]
+def inputs_of(data: DataFields) -> int:
+    """Numbers of a record; a user's own set says it by its definition, `own`."""
+    return math.prod(data.own.image_shape) if data.own else INPUTS[data.name]
 
 
-def records_of(data: Mapping[str, Any]) -> int:
-    """Records of all parts that a data block gives a number of."""
-    return sum(data.get(part) or 0 for part in PARTS)
+def records_of(data: DataFields) -> int:
+    """Records of all parts that have a number."""
+    return sum(getattr(data, part) or 0 for part in PARTS)
 
 
-def array_mb(data: Mapping[str, Any]) -> float:
+def array_mb(data: DataFields) -> float:
     """All parts of a prepared set as float32, in MB."""
     return records_of(data) * inputs_of(data) * 4 / 2**20
 
 
-def features_mb(data: Mapping[str, Any]) -> float:
+def features_mb(data: DataFields) -> float:
     """At most so many MB are a backbone's features of all parts: no more numbers than the images',
     but for the smallest.
     """

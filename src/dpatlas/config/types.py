@@ -1,6 +1,6 @@
 """Keys that several blocks of the config share: a type, a range and a sentence each."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -8,30 +8,12 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_v
 
 from dpatlas.config.model import ClassName, Model, Once, optional, setting, shown
 from dpatlas.config.sizes import check_records
+from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 
 # Names of a user's own data sets.
 OWN_NAME = "^[a-z0-9][a-z0-9-]{0,30}$"
-SETS_OF_DIGITS = ("digits", "fonts", "strokes", "mnist")
-CIFAR_10 = (
-    *("airplane", "automobile", "bird", "cat", "deer"),
-    *("dog", "frog", "horse", "ship", "truck"),
-)
-STL_10 = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
-CAUSES = ("normal", "bacteria", "virus")
-# Classes of the data sets that can be split; sets that are not here have other names for them.
-CLASSES: Mapping[str, tuple[int | str, ...]] = {
-    **dict.fromkeys(SETS_OF_DIGITS, tuple(range(10))),
-    "breast_cancer": ("malignant", "benign"),
-    "pneumonia": ("normal", "pneumonia"),
-    "pneumonia_causes": CAUSES,
-    "pneumonia-224": CAUSES,
-    "pneumonia_causes-cleaned": CAUSES,
-    "pneumonia-224-cleaned": CAUSES,
-    "cifar10": CIFAR_10,
-    "stl10": STL_10,
-    "stl10-32": STL_10,
-}
+PRIVATE_SETS = tuple(name for name, entry in DATA_SETS.items() if not entry.only_public)
 
 # Numbers and lists of them.
 Share = Annotated[float, setting("A number between 0 and 1.", ge=1e-100, lt=1)]
@@ -166,6 +148,12 @@ class DataSet(Model):
         return self
 
 
+def class_names(name: str) -> Sequence[int | str]:
+    """Classes of a data set as a config has them: digits are whole numbers."""
+    names = DATA_SETS[name].classes
+    return [int(each) for each in names] if all(map(str.isdecimal, names)) else names
+
+
 def _check_classes(chosen: list[int | str], known: list[str]) -> None:
     for name in chosen:
         if str(name) not in known:
@@ -179,14 +167,7 @@ class PrivateSplit(DataSet):
 
     name: Annotated[
         str,
-        PrivateName(
-            (
-                *("digits", "fonts", "strokes", "letters", "breast_cancer", "mnist"),
-                *("pneumonia", "pneumonia_causes", "pneumonia-224"),
-                *("pneumonia_causes-cleaned", "pneumonia-224-cleaned"),
-                *("cifar10", "stl10", "stl10-32"),
-            )
-        ),
+        PrivateName(PRIVATE_SETS),
     ] = setting("Name of the data set, or of one of your own.")
     n_train: int = setting("Private training records.", ge=1, le=10_000_000)
     n_test: int = setting("Held-out records that the accuracy is reported on.", ge=1, le=1_000_000)
@@ -201,7 +182,7 @@ class PrivateSplit(DataSet):
 
     @model_validator(mode="after")
     def _has_these_classes(self) -> "PrivateSplit":
-        known = CLASSES.get(self.name, self.classes)
+        known = class_names(self.name) if self.name in DATA_SETS else self.classes
         for i, name in enumerate(self.classes):
             if name not in known:
                 allowed = "one of " + ", ".join(map(str, known))

@@ -50,7 +50,12 @@ class Typed(BaseModel):
     """
 
     model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, serialize_by_alias=True
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        serialize_by_alias=True,
+        defer_build=True,
     )
 
 

@@ -10,7 +10,7 @@ read by matrix-vector products; `accountings` values of epsilon from steps on a 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 FEATURES = (
     "products",
@@ -55,17 +55,35 @@ class Work:
     checkpoint_bytes: float = 0.0
 
 
+class Backbone(Protocol):
+    """What the spec of a public backbone says of its network, trained here or imported."""
+
+    @property
+    def kind(self) -> str:
+        """Of the job that makes it."""
+
+    @property
+    def model(self) -> str:
+        """Name of the network."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Of the network's builder."""
+
+
 @dataclass(frozen=True)
 class JobCost:
-    """What a kind of job costs. work: of a spec's fields and the size of its data set.
+    """What a kind of job costs; its functions take specs as the class of the kind has them.
 
-    memory_mb: peak of a job with these fields, in MB. lower: keys of the block of the config that
+    work: of a spec, the size of its data set, and the spec of its backbone, None without one.
+
+    memory_mb: peak of a job, in MB. lower: keys of the block of the config that
     lower it, one that changes no result first. gpu: whether the work moves to a GPU where one is.
-    takes_features: whether a job with these fields is given features of a frozen backbone.
+    takes_features: whether a job is given features of a frozen backbone.
     """
 
-    work: Callable[[Mapping[str, Any], Size], Work]
-    memory_mb: Callable[[Mapping[str, Any]], int]
+    work: Callable[[Any, Size, Any], Work]
+    memory_mb: Callable[[Any], int]
     lower: tuple[str, ...]
     gpu: bool = False
-    takes_features: Callable[[Mapping[str, Any]], bool] = lambda fields: False
+    takes_features: Callable[[Any], bool] = lambda fields: False

@@ -22,6 +22,7 @@ from dpatlas.core.records import read_record
 from dpatlas.cost.counting import FEATURES, NO_DATA, Size, Work
 from dpatlas.cost.work import cost_of, work, work_of, work_of_features
 from dpatlas.errors import InputError
+from dpatlas.records import parse_spec
 
 # Seconds per unit of one core of a 2020s x86 server; and of a GPU that sustains 10 TFLOP/s in
 # float32 (a data-centre card of 2020, products in full precision).
@@ -248,19 +249,19 @@ def size_of(record: Mapping[str, Any]) -> Size:
 def _read(path: Path, device: str) -> Iterator[PastRun]:
     try:
         cost, record = read_json(path), read_record(path.with_name("record.json"))
-        fields = record["spec"]
-        if fields.get("backbone"):
-            trained = path.parents[2] / "pretrain" / fields["backbone"] / "record.json"
-            fields["backbone"] = read_record(trained)["spec"]
+        fields, backbone = parse_spec(record["spec"], str(path)), None
+        if name := getattr(fields, "backbone", None):
+            trained = path.parents[2] / "pretrain" / name / "record.json"
+            backbone = parse_spec(read_record(trained)["spec"], str(trained))
         if cost["machine"] != platform.machine():
             return
-        done = work(fields, size_of(record))
+        done = work(fields, size_of(record), backbone)
         # Work that stays on the CPU says nothing about the GPU of its host.
-        gpu = cost_of(fields["key"], fields["kind"]).gpu
+        gpu = cost_of(fields.key, fields.kind).gpu
         where = cost["device"] if gpu else "cpu"
         numbers = [float(cost[name]) for name in ("cpu_s", "wall_s", "peak_memory_mb")]
     except (InputError, KeyError, TypeError, ValueError):
         return
     if where == device and min(numbers) > 0:
         tier = path.parents[3].name
-        yield PastRun(tier, (fields["key"], fields["kind"]), done.counts, *numbers)
+        yield PastRun(tier, (fields.key, fields.kind), done.counts, *numbers)

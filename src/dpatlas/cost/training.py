@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpatlas.core.published_weights import IMPORTED
-from dpatlas.cost.counting import Work
+from dpatlas.cost.counting import Backbone, Work
 
 # By model: inputs of a record, multiplications and activations of it, forward. Larger images cost
 # in proportion, but for imported networks, which stretch whatever they are given to one size.
@@ -33,6 +33,7 @@ NETWORKS: dict[str, tuple[int, float, float]] = {
 STRETCHING = {model for models in IMPORTED.values() for model in models}
 # Options that set the ViT's size, as `NETWORKS` counts it; those of other networks hardly matter.
 VIT = {"patch": 4, "dim": 192, "depth": 12, "mlp_ratio": 4}
+USUAL: Mapping[str, Any] = {}
 # Features that a backbone hands to a regression; a round number.
 FEATURES_OF_A_BACKBONE = 256
 # Of a network's products that the trained last parts take, over all arms.
@@ -52,11 +53,9 @@ CURVE_POINTS = 21
 VISITS_PER_LAW, ACCOUNTED_POINTS = 12, 60
 
 
-def frozen_features(
-    network: Mapping[str, Any], inputs: int, records: int, disk_bytes: float
-) -> Work:
-    """A forward pass of every record; `network` as `private_passes` takes it."""
-    multiplications, activations = network_work(network, inputs)
+def frozen_features(backbone: Backbone, inputs: int, records: int, disk_bytes: float) -> Work:
+    """A forward pass of every record."""
+    multiplications, activations = network_work(backbone.model, inputs, backbone.options)
     counts = {
         "products": 2 * records * multiplications,
         "elements": records * activations,
@@ -65,22 +64,25 @@ def frozen_features(
     return Work(counts, disk_bytes)
 
 
-def private_passes(network: Mapping[str, Any], inputs: int, visits: float) -> dict[str, float]:
-    """Forward, both backward passes and the clip of so many records.
-
-    network: fields with its `model` and, if it has any, its `options`.
-    """
-    multiplications, activations = network_work(network, inputs)
+def private_passes(
+    model: str, inputs: int, visits: float, options: Mapping[str, Any] = USUAL
+) -> dict[str, float]:
+    """Forward, both backward passes and the clip of so many records; as `network_work`."""
+    multiplications, activations = network_work(model, inputs, options)
     return {"products": 8 * visits * multiplications, "elements": 3 * visits * activations}
 
 
-def network_work(network: Mapping[str, Any], inputs: int) -> tuple[float, float]:
-    """Multiplications and activations of a record of so many inputs."""
-    model = network["model"]
+def network_work(
+    model: str, inputs: int, options: Mapping[str, Any] = USUAL
+) -> tuple[float, float]:
+    """Multiplications and activations of a record of so many inputs.
+
+    options: of the network's builder, where they are not the usual ones.
+    """
     reference, multiplications, activations = NETWORKS[model]
     share = 1 if model in STRETCHING else inputs / reference
     if model == "vit-tiny":
-        chosen, usual = _vit({**VIT, **network.get("options", {})}), _vit(VIT)
+        chosen, usual = _vit({**VIT, **options}), _vit(VIT)
         multiplications *= chosen[0] / usual[0]
         activations *= chosen[1] / usual[1]
     return multiplications * share, activations * share

@@ -63,6 +63,7 @@ class DataSet:
     by_hand: why a published set without `files` is not fetched, and where it is; for messages.
     unpacked_md5: member of the official archive -> md5, for a copy that is already unpacked.
     whole_by_default: whether it means all classes where none are chosen.
+    only_public: whether it is for pre-training alone: no config names it as private records.
     drawn: of a generated set, how its images are drawn.
     """
 
@@ -81,6 +82,7 @@ class DataSet:
     whole_by_default: bool = False
     totals: Mapping[str, int] = field(default_factory=dict)
     label_file: str = ""
+    only_public: bool = False
     drawn: "Drawn | None" = None
 
 

@@ -6,15 +6,15 @@ taken from the records stands in `claims_<paper>`; the rule that turns intervals
 """
 
 import csv
-import inspect
 import io
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dpatlas.config.load import read_checked
+from dpatlas.config.model import validated
 from dpatlas.core.files import read_json, read_lines, remove_parts, write_atomic
 from dpatlas.core.statistics import (
     FAILS,
@@ -26,6 +26,7 @@ from dpatlas.core.statistics import (
     weigh,
 )
 from dpatlas.errors import ArgumentParser, InputError, run_command
+from dpatlas.evidence.arguments import arguments_of
 from dpatlas.evidence.claim_file import WrittenClaims
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
 from dpatlas.records import read_record
@@ -122,14 +123,14 @@ def read_claims(path: Path, tests: Mapping[str, Mapping[str, Test]] | None = Non
     """
     tests = all_tests() if tests is None else tests
     content = read_checked(path, WrittenClaims)
-    claims = tuple(_claim(written.plain()) for written in content.claims)
+    claims = tuple(
+        _claim(written.model_dump(exclude_none=True), tests) for written in content.claims
+    )
     entries = [entry for claim in claims for entry in claim.entries]
     rows = [claim.id for claim in claims] + [e.id for e in entries if e.id != e.claim]
     repeated = {row for row in rows if rows.count(row) > 1}
     if repeated:
         raise InputError(str(path), f"id {min(repeated)} twice", "each id once")
-    for entry in entries:
-        _check_entry(entry, tests)
     for paper, functions in tests.items():
         unused = set(functions) - {entry.test for entry in entries if entry.paper == paper}
         if unused:
@@ -242,12 +243,13 @@ def _settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def _claim(fields: dict[str, Any]) -> Claim:
+def _claim(fields: dict[str, Any], tests: Mapping[str, Mapping[str, Test]]) -> Claim:
     shared = {name: fields[name] for name in ("paper", "place", "statement", "kind")}
     shared["evidence"] = tuple(fields["evidence"])
     parts = fields.get("parts", [fields])
-    entries = tuple(_entry(fields["id"], shared, part) for part in parts)
-    return Claim(id=fields["id"], **shared, entries=entries)
+    entries = (_entry(fields["id"], shared, part) for part in parts)
+    checked = tuple(_checked(entry, tests) for entry in entries)
+    return Claim(id=fields["id"], **shared, entries=checked)
 
 
 def _entry(claim: str, inherited: dict[str, Any], fields: dict[str, Any]) -> Entry:
@@ -257,7 +259,8 @@ def _entry(claim: str, inherited: dict[str, Any], fields: dict[str, Any]) -> Ent
     return Entry(claim=claim, **named, arguments=own)
 
 
-def _check_entry(entry: Entry, tests: Mapping[str, Mapping[str, Test]]) -> None:
+def _checked(entry: Entry, tests: Mapping[str, Mapping[str, Test]]) -> Entry:
+    """The entry with the arguments of its test, as the test's signature allows them."""
     if entry.id != entry.claim and entry.id[:-1] != entry.claim:
         raise InputError(f"part of {entry.claim}", entry.id, f"{entry.claim} and a letter")
     if entry.paper not in tests:
@@ -265,11 +268,11 @@ def _check_entry(entry: Entry, tests: Mapping[str, Mapping[str, Test]]) -> None:
     functions = tests[entry.paper]
     if entry.test not in functions:
         raise InputError(f"test of {entry.id}", entry.test, "one of " + ", ".join(functions))
-    try:
-        inspect.signature(functions[entry.test]).bind(None, **entry.arguments)
-    except TypeError as error:
-        raise InputError(f"arguments of {entry.id}", error, f"those of {entry.test}") from None
+    model = arguments_of(functions[entry.test])
+    arguments = validated(model, entry.arguments, place=f"{entry.id}: ").plain()
+    entry = replace(entry, arguments=arguments)
     _expected(entry)
+    return entry
 
 
 def _expected(entry: Entry) -> str:

@@ -10,6 +10,7 @@ from dpatlas.config.backbones import backbone_spec
 from dpatlas.config.model import validated
 from dpatlas.core.specs import Spec, distinct
 from dpatlas.errors import InputError
+from dpatlas.records import parse_spec
 
 CONFIG = {
     "seed": 2,
@@ -180,7 +181,7 @@ def test_more_images_need_more_memory():
         config["pretrain"]["n_train"] = 10**7
 
     few, many = (
-        KINDS["backbone"].memory_mb(found["backbones"][0].fields)
+        KINDS["backbone"].memory_mb(parse_spec(found["backbones"][0].fields, "test"))
         for found in (groups(), groups(ten_million))
     )
     # The images that are more, as float32.

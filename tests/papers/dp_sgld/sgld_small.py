@@ -11,7 +11,6 @@ from dpatlas.jobs.job import checked_fields
 from dpatlas.jobs.run import kind_of, main
 from dpatlas.models import backbone
 from dpatlas.models.build import build
-from dpatlas.papers.dp_sgld.features import takes_features
 
 CLASSES = ["a", "b", "c"]
 SCALE = {"multiply": 1, "subtract": 0, "divide": 16, "norm": None}
@@ -113,7 +112,8 @@ def save_features(manifest, backbone, folder):
 
 def run(spec, manifest, folder, backbones=(), features=None):
     """The record's bytes; features are taken first if the spec wants them and none are given."""
-    if takes_features(spec.fields) and len(backbones) == 1 and features is None:
+    frozen = spec.fields.get("features") in ("penultimate", "softmax")
+    if frozen and len(backbones) == 1 and features is None:
         features = save_features(manifest, backbones[0], folder / "features")
     given = [] if features is None else ["--features", str(features)]
     main([*arguments(spec, manifest, folder, backbones), *given])

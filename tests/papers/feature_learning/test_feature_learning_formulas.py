@@ -28,7 +28,7 @@ from dpatlas.papers.feature_learning.formulas.rates import (
 from dpatlas.privacy.gaussian_dp import gaussian_delta
 
 VECTORS = json.loads(
-    (Path(__file__).parents[3] / "reference" / "vectors.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[2] / "reference" / "vectors.json").read_text(encoding="utf-8")
 )
 DELTAS = (1e-10, 1e-5, 1e-2, 0.3)
 levels = st.floats(1e-10, 0.3)

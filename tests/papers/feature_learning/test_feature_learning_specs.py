@@ -6,7 +6,9 @@ from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_config, load_tier, read_config, validate
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.cost import KINDS
+from dpatlas.papers.feature_learning.records.simulation import Point, Spec
 from dpatlas.papers.feature_learning.settings import AXES, KEY, groups, settings
+from dpatlas.records import parse_spec
 
 SIMULATION = KINDS["simulation"]
 BASE = {"link": "mixed", "d": 64, "n": 20_000, "p": 128, "epsilon": 2}
@@ -207,8 +209,8 @@ def test_another_base_renews_no_figure_by_itself(config):
 
 def with_points(*points, runs=5):
     base = {"d": 256, "n": 20_000, "p": 2000, "epsilon": 2.0}
-    fields = {"key": KEY, "kind": "simulation", "runs": runs, "n_test": 4000}
-    return {**fields, "points": [{**base, **point} for point in points]}
+    conditions = [Point(**{**base, **point}) for point in points]
+    return Spec.model_construct(runs=runs, n_test=4000, points=conditions)
 
 
 def test_memory_holds_the_features_of_both_data_sets_and_no_more_than_2000_mb():
@@ -234,5 +236,5 @@ def test_every_tier_s_jobs_are_distinct_and_have_their_memory(tier):
     assert found
     assert len({spec.id for spec in found}) == len(found)
     for spec in found:
-        assert 300 <= SIMULATION.memory_mb(spec.fields) < 32_000
+        assert 300 <= SIMULATION.memory_mb(parse_spec(spec.fields, spec.id)) < 32_000
         assert all(point["n"] > point["d"] for point in spec.fields["points"])

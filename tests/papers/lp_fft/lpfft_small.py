@@ -16,7 +16,8 @@ from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.jobs import job, private_plan
 from dpatlas.jobs.run import main
-from dpatlas.papers.lp_fft.strategies import takes_features
+from dpatlas.papers.lp_fft import cost
+from dpatlas.papers.lp_fft.records.strategies import Spec as Strategies
 from dpatlas.privacy import accounting, ledger
 from dpatlas.privacy.training import PrivateTraining
 
@@ -113,6 +114,12 @@ def spec_of(kind, **changes):
     return Spec.of({**FIELDS[kind], **changes}, "small")
 
 
+def takes_features(spec):
+    return spec.fields["kind"] == "strategies" and cost.takes_features(
+        Strategies.model_construct(**spec.fields)
+    )
+
+
 def given_in(folder, **poison):
     """Data, public images and the backbone that was trained on these."""
     public = folder / "public"
@@ -128,7 +135,7 @@ def given_in(folder, **poison):
 def run(spec, given, folder):
     """The record's bytes."""
     words = arguments(spec, given.data, folder, [given.backbone])
-    if takes_features(spec.fields):
+    if takes_features(spec):
         features = given.features
         if features is None:
             features = save_features(given.data, given.backbone, folder / "features")

@@ -30,7 +30,13 @@ GREY_SCALING = Scaling(multiply=1, subtract=0, divide=255)
 
 
 def generated_set(
-    name: str, what: str, drawn: Drawn, form: str = BLOCK_COUNTS, scaling: Scaling = DIGITS_SCALING
+    name: str,
+    what: str,
+    drawn: Drawn,
+    form: str = BLOCK_COUNTS,
+    scaling: Scaling = DIGITS_SCALING,
+    *,
+    only_public: bool = False,
 ) -> DataSet:
     """The entry of a generated set.
 
@@ -46,6 +52,7 @@ def generated_set(
         licence="made by this project",
         kind="generated",
         whole_by_default=True,
+        only_public=only_public,
         drawn=drawn,
     )
 

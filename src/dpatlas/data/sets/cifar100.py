@@ -41,6 +41,7 @@ CIFAR100 = replace(
         "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
     },
     whole_by_default=True,
+    only_public=True,
 )
 SETS = (CIFAR100,)
 

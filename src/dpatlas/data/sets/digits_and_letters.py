@@ -28,5 +28,6 @@ SETS = (
         "digits-and-letters",
         "digits by pen and in 16 free fonts, and 36 letters",
         Drawn(fonts.DIGITS + fonts.LETTERS, draw, SKELETONS),
+        only_public=True,
     ),
 )

@@ -11,5 +11,6 @@ SETS = (
         "inverted-letters",
         "36 letters in 16 free fonts, paper on ink",
         Drawn(fonts.LETTERS, fonts.inverted(DRAW_LETTERS)),
+        only_public=True,
     ),
 )

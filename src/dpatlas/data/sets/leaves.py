@@ -17,6 +17,7 @@ SETS = (
         Drawn(leaves.COLOUR.classes, leaves.COLOUR.draw, DESIGNS, leaves.COLOUR.image_shape),
         "32 x 32 pixels in colour",
         COLOUR_SCALING,
+        only_public=True,
     ),
     generated_set(
         "leaves-grey",
@@ -24,11 +25,13 @@ SETS = (
         Drawn(leaves.GREY.classes, leaves.GREY.draw, DESIGNS, leaves.GREY.image_shape),
         "28 x 28 grey pixels",
         GREY_SCALING,
+        only_public=True,
     ),
     generated_set(
         "leaves-8",
         "an object before dead leaves, of 12 kinds",
         Drawn(leaves.BLOCKS.classes, leaves.BLOCKS.draw, DESIGNS),
         LEVELS_OF_DIGITS,
+        only_public=True,
     ),
 )

@@ -9,5 +9,6 @@ SETS = (
         "scribbles",
         "random curves of 36 kinds",
         Drawn(scribbles.CLASSES, scribbles.draw, PEN),
+        only_public=True,
     ),
 )

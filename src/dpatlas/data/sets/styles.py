@@ -10,11 +10,13 @@ SETS = (
         Drawn(styles.CLASSES, styles.COLOUR.draw, image_shape=styles.COLOUR.image_shape),
         "32 x 32 pixels in colour",
         COLOUR_SCALING,
+        only_public=True,
     ),
     generated_set(
         "styles-8",
         "what 36 untrained generators draw",
         Drawn(styles.CLASSES, styles.GREY.draw, image_shape=styles.GREY.image_shape),
         LEVELS_OF_DIGITS,
+        only_public=True,
     ),
 )

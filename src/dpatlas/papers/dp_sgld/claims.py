@@ -8,13 +8,16 @@ are compared in pairs.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from dpatlas.core.statistics import Comparison, difference_estimate
+from dpatlas.evidence.arguments import Group, Positive
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
 from dpatlas.papers.dp_sgld import claims_exact
 from dpatlas.papers.dp_sgld.formulas.theorems import SCHEDULES
+from dpatlas.papers.dp_sgld.records import Schedule
 from dpatlas.papers.dp_sgld.records.accuracy import Metrics, Spec
+from dpatlas.papers.dp_sgld.records.regression import Comparison as Calibration
 from dpatlas.papers.dp_sgld.records.trained import ArmRow
 from dpatlas.records import Record
 
@@ -26,10 +29,10 @@ DP_SGD_UNDER = {"published": "published", "theorem": "published", "guaranteed": 
 def beats(
     records: PaperRecords,
     *,
-    group: str,
-    schedule: str,
-    comparison: str,
-    epsilon: float,
+    group: Group,
+    schedule: Schedule,
+    comparison: Calibration,
+    epsilon: Positive,
     above: float,
 ) -> Evidence:
     """Accuracy of DP-SGLD less that of DP-SGD exceeds `above` in every record of the schedule."""
@@ -48,7 +51,12 @@ def beats(
 
 
 def near_no_dp(
-    records: PaperRecords, *, group: str, comparison: str, epsilon: float, within: float
+    records: PaperRecords,
+    *,
+    group: Group,
+    comparison: Calibration,
+    epsilon: Positive,
+    within: Positive,
 ) -> Evidence:
     """Accuracy of DP-SGLD is less than `within` below that without privacy.
 
@@ -71,9 +79,9 @@ def near_no_dp(
 def gains_from_more_layers(
     records: PaperRecords,
     *,
-    group: str,
-    method: str,
-    epsilon: float | None = None,
+    group: Group,
+    method: Literal["no-dp", "dp-sgd"],
+    epsilon: Positive | None = None,
     above: float = -math.inf,
     below: float = math.inf,
 ) -> Evidence:
@@ -95,7 +103,7 @@ def gains_from_more_layers(
 
 
 def beats_after_long_training(
-    records: PaperRecords, *, group: str, epsilon: float, above: float
+    records: PaperRecords, *, group: Group, epsilon: Positive, above: float
 ) -> Evidence:
     """Accuracy of repaired full-batch DP-SGLD less that of DP-SGD exceeds `above`.
 

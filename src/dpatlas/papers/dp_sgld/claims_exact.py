@@ -6,10 +6,12 @@ by arithmetic needs no record; its entry names the group whose table shows it.
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Literal
 
 import numpy as np
 
 from dpatlas.core.statistics import Comparison, Estimate
+from dpatlas.evidence.arguments import Group, Positive
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
 from dpatlas.papers.dp_sgld.formulas.published import (
     PRINTED_TABLE_4,
@@ -18,7 +20,7 @@ from dpatlas.papers.dp_sgld.formulas.published import (
     Problem,
     PublishedRun,
 )
-from dpatlas.papers.dp_sgld.records import counterexample, privacy_loss
+from dpatlas.papers.dp_sgld.records import Schedule, counterexample, privacy_loss
 from dpatlas.papers.dp_sgld.records.counterexample import Law
 from dpatlas.records import Record
 
@@ -26,8 +28,9 @@ Curves = Record[privacy_loss.Spec, privacy_loss.Metrics]
 Laws = Record[counterexample.Spec, counterexample.Metrics]
 # (value, where it is)
 Points = Iterable[tuple[float, str]]
+Column = Literal["beta_over_lambda", "ratio_classes", "ratio_parameters"]
 # The columns of sgld_constants.csv that recompute a column of Table 4.
-RECOMPUTED: dict[str, Callable[[Problem], float]] = {
+RECOMPUTED: dict[Column, Callable[[Problem], float]] = {
     "beta_over_lambda": lambda problem: problem.beta / problem.lam,
     "ratio_classes": lambda problem: problem.ratio(problem.classes),
     "ratio_parameters": lambda problem: problem.ratio(problem.parameters),
@@ -36,7 +39,7 @@ BOUND, QUADRATIC = "full batch, hidden state", "quadratic, fixed start"
 
 
 def matches_printed_constants(
-    records: PaperRecords, *, group: str, column: str, tolerance: float
+    records: PaperRecords, *, group: Group, column: Column, tolerance: Positive
 ) -> Evidence:
     """Table 4, recomputed as `column` says, deviates from print by less than `tolerance`.
 
@@ -56,10 +59,10 @@ def matches_printed_constants(
 def grows_over_last_doubling(
     records: PaperRecords,
     *,
-    group: str,
-    curve: str,
-    calibration: str,
-    schedule: str,
+    group: Group,
+    curve: Literal["claimed, steps", "every iterate"],
+    calibration: Literal["published", "theorem"],
+    schedule: Schedule,
     above: float = -math.inf,
     below: float = math.inf,
 ) -> Evidence:
@@ -84,24 +87,24 @@ def grows_over_last_doubling(
     return Evidence([comparisons])
 
 
-def exceeds_claimed_divergence(records: PaperRecords, *, group: str, above: float) -> Evidence:
+def exceeds_claimed_divergence(records: PaperRecords, *, group: Group, above: float) -> Evidence:
     """The largest log of exact over claimed Renyi divergence exceeds `above`; m < n."""
     return Evidence([[_largest(_divergences(records, group, full=False), above=above)]])
 
 
-def exceeds_promised_delta(records: PaperRecords, *, group: str, above: float) -> Evidence:
+def exceeds_promised_delta(records: PaperRecords, *, group: Group, above: float) -> Evidence:
     """The largest log10 of exact over promised delta exceeds `above`; noise of Thm 4.2, m < n."""
     return Evidence([[_largest(_deltas(records, group, full=False), above=above)]])
 
 
-def holds_for_full_batches(records: PaperRecords, *, group: str, tolerance: float) -> Evidence:
+def holds_for_full_batches(records: PaperRecords, *, group: Group, tolerance: Positive) -> Evidence:
     """For m = n neither of these logarithms is as large as `tolerance`."""
     parts = [points(records, group, full=True) for points in (_divergences, _deltas)]
     return Evidence([[_largest(points, below=tolerance) for points in parts]])
 
 
 def recovers_printed_epsilon(
-    records: PaperRecords, *, group: str, count: str, tolerance: float
+    records: PaperRecords, *, group: Group, count: Literal["epochs", "steps"], tolerance: Positive
 ) -> Evidence:
     """Thm 3.2 gives the printed epsilon at the published settings, K counted as `count` says.
 
@@ -120,7 +123,12 @@ def recovers_printed_epsilon(
 
 
 def claims_epsilon_between(
-    records: PaperRecords, *, group: str, count: str, above: float, below: float
+    records: PaperRecords,
+    *,
+    group: Group,
+    count: Literal["epochs", "steps"],
+    above: float,
+    below: float,
 ) -> Evidence:
     """The same epsilon lies between `above` and `below` in every row."""
     records.group(group)
@@ -133,7 +141,9 @@ def claims_epsilon_between(
     return Evidence([comparisons])
 
 
-def quadratic_attains_bound(records: PaperRecords, *, group: str, tolerance: float) -> Evidence:
+def quadratic_attains_bound(
+    records: PaperRecords, *, group: Group, tolerance: Positive
+) -> Evidence:
     """Epsilon of the full-batch bound and of the quadratic deviate by less than `tolerance`.
 
     Relative to the larger, at every step of every calibration; constant steps. The quadratic has

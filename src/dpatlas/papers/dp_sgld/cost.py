@@ -1,11 +1,10 @@
 """The work of dp_sgld's jobs."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dpatlas.config.sizes import array_mb, features_mb
-from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, JobCost, Size, Work
+from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Backbone, JobCost, Size, Work
 from dpatlas.cost.training import (
     ACCOUNTED_POINTS,
     CALIBRATION_POINTS,
@@ -17,37 +16,45 @@ from dpatlas.cost.training import (
     VISITS_PER_UPDATE,
     private_passes,
 )
-from dpatlas.papers.dp_sgld.features import takes_features
+from dpatlas.papers.dp_sgld.records import RunSpec
+from dpatlas.papers.dp_sgld.records.accuracy import Spec as Accuracy
+from dpatlas.papers.dp_sgld.records.counterexample import Spec as Counterexample
+from dpatlas.papers.dp_sgld.records.finetune import Spec as Finetune
+from dpatlas.papers.dp_sgld.records.long_training import Spec as LongTraining
+from dpatlas.papers.dp_sgld.records.privacy_loss import Spec as PrivacyLoss
+from dpatlas.papers.dp_sgld.records.regression import RegressionSpec
+from dpatlas.papers.dp_sgld.records.trained import TrainedSpec
+from dpatlas.papers.dp_sgld.records.utility import Spec as Utility
 
 
-def accuracy(fields: Mapping[str, Any], size: Size) -> Work:
+def accuracy(fields: Accuracy, size: Size, backbone: Backbone | None) -> Work:
     """Every arm tries its grid and runs its best setting."""
-    grid, n, batch = fields["grid"], size.n_train, fields["batch"]
-    epochs, steps = _mean(grid["epochs"]) * math.ceil(n / batch), _mean(grid["steps"])
-    schedules = 2 if fields["schedule"] == "both" else 1
-    cyclic = fields["schedule"] != "decreasing"
-    arms = len(fields["epsilons"])
-    langevin = _trainings(fields, len(grid["lambda"]) * len(grid["epochs"]))
-    full = _trainings(fields, len(grid["lambda"]) * len(grid["steps"]))
-    sgd = _trainings(fields, len(grid["lr"]) * len(grid["epochs"]))
+    grid, n, batch = fields.grid, size.n_train, fields.batch
+    epochs, steps = _mean(grid.epochs) * math.ceil(n / batch), _mean(grid.steps)
+    schedules = 2 if fields.schedule == "both" else 1
+    cyclic = fields.schedule != "decreasing"
+    arms = len(fields.epsilons)
+    langevin = _trainings(fields, len(grid.lam) * len(grid.epochs))
+    full = _trainings(fields, len(grid.lam) * len(grid.steps))
+    sgd = _trainings(fields, len(grid.lr) * len(grid.epochs))
     mini = arms * (3 * schedules + cyclic) * langevin + (1 + 2 * arms) * sgd
     whole = 2 * arms * schedules * full
     counts = _regression(fields, size, mini * epochs, batch)
     for name, count in _regression(fields, size, whole * steps, n).items():
         counts[name] += count
-    calibrations = arms * len(grid["epochs"]) * (2 + schedules)
+    calibrations = arms * len(grid.epochs) * (2 + schedules)
     counts |= {"accountings": CALIBRATION_POINTS * calibrations / 2, "starts": PRIVATE_STARTS}
-    rows = arms * (3 * schedules + 5) * (fields["runs"] + 20)
+    rows = arms * (3 * schedules + 5) * (fields.runs + 20)
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * rows)
 
 
-def finetune(fields: Mapping[str, Any], size: Size) -> Work:
+def finetune(fields: Finetune, size: Size, backbone: Backbone) -> Work:
     """Private steps of the last parts of a network."""
-    arms = (1 + len(fields["epsilons"])) * len(fields["unfreeze"])
-    updates = arms * _trainings(fields, len(fields["lrs"])) * fields["steps"]
-    visits = TRAINED_SHARE * updates * fields["batch"]
+    arms = (1 + len(fields.epsilons)) * len(fields.unfreeze)
+    updates = arms * _trainings(fields, len(fields.lrs)) * fields.steps
+    visits = TRAINED_SHARE * updates * fields.batch
     counts = {
-        **private_passes(fields["backbone"], size.inputs, visits),
+        **private_passes(backbone.model, size.inputs, visits, backbone.options),
         "steps": updates * VISITS_PER_UPDATE,
         "accountings": CALIBRATION_POINTS,
         "starts": PRIVATE_STARTS,
@@ -55,47 +62,45 @@ def finetune(fields: Mapping[str, Any], size: Size) -> Work:
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * 30 * arms)
 
 
-def long_training(fields: Mapping[str, Any], size: Size) -> Work:
+def long_training(fields: LongTraining, size: Size, backbone: Backbone | None) -> Work:
     """Three methods at every number of full-batch steps."""
-    settings = 2 * len(fields["lambdas"]) + len(fields["lrs"])
-    trainings = settings * fields["tuning_runs"] + 3 * fields["runs"]
-    counts = _regression(fields, size, trainings * sum(fields["steps"]), size.n_train)
-    counts |= {"accountings": len(fields["steps"]), "starts": PRIVATE_STARTS}
-    return Work(counts, RECORD_BYTES + 900 * len(fields["steps"]))
+    settings = 2 * len(fields.lambdas) + len(fields.lrs)
+    trainings = settings * fields.tuning_runs + 3 * fields.runs
+    counts = _regression(fields, size, trainings * sum(fields.steps), size.n_train)
+    counts |= {"accountings": len(fields.steps), "starts": PRIVATE_STARTS}
+    return Work(counts, RECORD_BYTES + 900 * len(fields.steps))
 
 
-def privacy_loss(fields: Mapping[str, Any], size: Size) -> Work:
+def privacy_loss(fields: PrivacyLoss, size: Size, backbone: Backbone | None) -> Work:
     """Values of epsilon along two curves of every schedule, and of the published settings."""
-    curves = 2 * len(fields["schedules"])
+    curves = 2 * len(fields.schedules)
     counts = {"accountings": ACCOUNTED_POINTS * curves, "starts": PRIVATE_STARTS}
     return Work(counts, 5 * RECORD_BYTES)
 
 
-def counterexample(fields: Mapping[str, Any], size: Size) -> Work:
+def counterexample(fields: Counterexample, size: Size, backbone: Backbone | None) -> Work:
     """The exact law of both neighbours for every setting and number of steps."""
-    settings = 3 * len(fields["etas"]) * len(fields["ratios"])
-    laws = settings * (len(fields["sigma2s"]) * len(fields["alphas"]) + 1) * len(fields["steps"])
+    settings = 3 * len(fields.etas) * len(fields.ratios)
+    laws = settings * (len(fields.sigma2s) * len(fields.alphas) + 1) * len(fields.steps)
     counts = {"steps": laws * VISITS_PER_LAW, "starts": 2}
     return Work(counts, BYTES_PER_NUMBER * laws * 3)
 
 
-def utility(fields: Mapping[str, Any], size: Size) -> Work:
+def utility(fields: Utility, size: Size, backbone: Backbone | None) -> Work:
     """Langevin steps on a small batch."""
-    runs = fields["runs"] * len(fields["schedules"]) * len(fields["epsilons"])
-    counts = {"steps": runs * fields["steps"] * VISITS_PER_REGRESSION, "starts": 2}
+    runs = fields.runs * len(fields.schedules) * len(fields.epsilons)
+    counts = {"steps": runs * fields.steps * VISITS_PER_REGRESSION, "starts": 2}
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * 30 * runs)
 
 
-def _trainings(fields: Mapping[str, Any], settings: int) -> int:
-    return settings * fields["tuning_runs"] + fields["runs"]
+def _trainings(fields: TrainedSpec, settings: int) -> int:
+    return settings * fields.tuning_runs + fields.runs
 
 
-def _regression(
-    fields: Mapping[str, Any], size: Size, steps: float, batch: int
-) -> dict[str, float]:
+def _regression(fields: RegressionSpec, size: Size, steps: float, batch: int) -> dict[str, float]:
     """Steps of softmax regression: logits and gradients of a batch, and noise."""
-    classes = len(fields["data"]["classes"])
-    inputs = FEATURES_OF_A_BACKBONE if fields["features"] == "penultimate" else size.inputs
+    classes = len(fields.data.classes or ())
+    inputs = FEATURES_OF_A_BACKBONE if fields.features == "penultimate" else size.inputs
     return {
         "products": 4 * steps * batch * classes * inputs,
         "elements": steps * batch * (classes + inputs),
@@ -108,34 +113,37 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def memory_mb(fields: Mapping[str, Any]) -> int:
-    """Peak memory of a job in MB: interpreter, torch and accountants; images or features.
+def takes_features(fields: RegressionSpec) -> bool:
+    """Whether the job trains on a frozen backbone's features, and reads no image."""
+    return fields.features != "raw"
 
-    Fine-tuning keeps what its first trained part sees: a few times the images.
-    """
-    data = fields.get("data")
-    if data is None:
-        return 1000
+
+def regression_mb(fields: RegressionSpec) -> int:
+    """Peak memory of a job in MB: interpreter, torch and accountants; images or features."""
     if takes_features(fields):
-        return round(1000 + 5 * features_mb(data))
-    return round(1000 + (10 if fields["kind"] == "finetune" else 4) * array_mb(data))
+        return round(1000 + 5 * features_mb(fields.data))
+    return round(1000 + 4 * array_mb(fields.data))
+
+
+def finetune_mb(fields: Finetune) -> int:
+    """Likewise, with what the first trained part sees: a few times the images."""
+    return round(1000 + 10 * array_mb(fields.data))
+
+
+def bare_mb(fields: RunSpec) -> int:
+    """Likewise, of a job without a data set."""
+    return 1000
 
 
 KINDS = {
     "accuracy": JobCost(
-        accuracy,
-        memory_mb,
-        lower=("data.n_train",),
-        takes_features=takes_features,
+        accuracy, regression_mb, lower=("data.n_train",), takes_features=takes_features
     ),
-    "finetune": JobCost(finetune, memory_mb, lower=("batch", "data.n_train"), gpu=True),
+    "finetune": JobCost(finetune, finetune_mb, lower=("batch", "data.n_train"), gpu=True),
     "long_training": JobCost(
-        long_training,
-        memory_mb,
-        lower=("data.n_train",),
-        takes_features=takes_features,
+        long_training, regression_mb, lower=("data.n_train",), takes_features=takes_features
     ),
-    "privacy_loss": JobCost(privacy_loss, memory_mb, lower=("n", "runs")),
-    "counterexample": JobCost(counterexample, memory_mb, lower=("n", "runs")),
-    "utility": JobCost(utility, memory_mb, lower=("n", "runs")),
+    "privacy_loss": JobCost(privacy_loss, bare_mb, lower=("n", "runs")),
+    "counterexample": JobCost(counterexample, bare_mb, lower=("n", "runs")),
+    "utility": JobCost(utility, bare_mb, lower=("n", "runs")),
 }

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Literal
 
 from dpatlas.core.statistics import Comparison, Estimate, difference_estimate, mean_estimate
+from dpatlas.evidence.arguments import Group, Positive
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
 from dpatlas.papers.feature_learning.formulas.rates import (
     largest_epsilon,
@@ -22,6 +24,10 @@ from dpatlas.privacy.gaussian_dp import gaussian_mu
 from dpatlas.records import Record as RecordOf
 
 Record = RecordOf[simulation.Spec, simulation.Metrics]
+Axis = Literal["n", "p", "d", "epsilon"]
+Measure = Literal["overlap", "risk_private", "risk"]
+# How the first layer comes about; claims.yaml explains them.
+Features = Literal["private", "direction", "nonprivate", "random", "random-both", "printed"]
 # Where a formula is held against exact accounting: delta, and eps as shares of its range.
 DELTAS = (1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)
 SHARES = (1e-3, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999)
@@ -63,7 +69,13 @@ class Sweep:
 
 
 def rises_along(
-    records: PaperRecords, *, group: str, axis: str, measure: str, features: str, above: float
+    records: PaperRecords,
+    *,
+    group: Group,
+    axis: Axis,
+    measure: Measure,
+    features: Features,
+    above: float,
 ) -> Evidence:
     """From every value on the axis to the next the measure rises by more than `above`.
 
@@ -73,7 +85,13 @@ def rises_along(
 
 
 def falls_along(
-    records: PaperRecords, *, group: str, axis: str, measure: str, features: str, above: float
+    records: PaperRecords,
+    *,
+    group: Group,
+    axis: Axis,
+    measure: Measure,
+    features: Features,
+    above: float,
 ) -> Evidence:
     """From every value on the axis to the next the measure falls by more than `above`.
 
@@ -83,7 +101,13 @@ def falls_along(
 
 
 def falls_overall(
-    records: PaperRecords, *, group: str, axis: str, measure: str, features: str, above: float
+    records: PaperRecords,
+    *,
+    group: Group,
+    axis: Axis,
+    measure: Measure,
+    features: Features,
+    above: float,
 ) -> Evidence:
     """From the least to the largest value on the axis the measure falls by more than `above`.
 
@@ -93,7 +117,13 @@ def falls_overall(
 
 
 def is_better_than(
-    records: PaperRecords, *, group: str, axis: str, features: str, against: str, above: float
+    records: PaperRecords,
+    *,
+    group: Group,
+    axis: Axis,
+    features: Features,
+    against: Features,
+    above: float,
 ) -> Evidence:
     """The private risk with other features less that with `features` exceeds `above`.
 
@@ -110,7 +140,7 @@ def is_better_than(
 
 
 def sees_nothing(
-    records: PaperRecords, *, group: str, axis: str, features: str, tolerance: float
+    records: PaperRecords, *, group: Group, axis: Axis, features: Features, tolerance: Positive
 ) -> Evidence:
     """The overlap less that of random features is within `tolerance` for larger exponents.
 
@@ -129,7 +159,9 @@ def sees_nothing(
     return Evidence([comparisons])
 
 
-def loses_direction(records: PaperRecords, *, group: str, axis: str, tolerance: float) -> Evidence:
+def loses_direction(
+    records: PaperRecords, *, group: Group, axis: Axis, tolerance: Positive
+) -> Evidence:
     """With the printed sigma_W the mean cosine of neurons with mu is within `tolerance` of 0.
 
     At the largest value on the axis, for every link of information exponent 1.
@@ -143,7 +175,7 @@ def loses_direction(records: PaperRecords, *, group: str, axis: str, tolerance: 
     return Evidence([comparisons])
 
 
-def first_layer_is_private(records: PaperRecords, *, group: str, above: float) -> Evidence:
+def first_layer_is_private(records: PaperRecords, *, group: Group, above: float) -> Evidence:
     """mu allowed by (eps, delta) less that of the printed layer's worst pair exceeds `above`.
 
     In every condition along p, d and epsilon; q is the link's degree, eps_B = 0.
@@ -163,7 +195,11 @@ def first_layer_is_private(records: PaperRecords, *, group: str, above: float) -
 
 
 def second_layer_is_private(
-    records: PaperRecords, *, group: str, relation: str, above: float
+    records: PaperRecords,
+    *,
+    group: Group,
+    relation: Literal["add_remove", "replace_one"],
+    above: float,
 ) -> Evidence:
     """mu allowed by (eps, delta) less that of the printed second layer exceeds `above`.
 

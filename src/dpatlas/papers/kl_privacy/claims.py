@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,17 +25,22 @@ from dpatlas.core.statistics import (
     normal_estimate,
 )
 from dpatlas.errors import InputError
+from dpatlas.evidence.arguments import Group, Positive, Some
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
 from dpatlas.papers.kl_privacy.gradient_norms import drift_constants
 from dpatlas.papers.kl_privacy.kinds import ConstantsRecord, LinearizedRecord, TrainingRecord
+from dpatlas.papers.kl_privacy.records import Init
 from dpatlas.papers.kl_privacy.records.training import WorstCase
 
+# A stage of training, in steps in the config (kl_privacy.horizons).
+Horizon = Literal["early", "short", "long"]
+Axis = Literal["depth", "width"]
 LEAST_STEPS_FOR_DRIFT = 3
 UNIT = {"depth": "layer", "width": "doubling of the width"}
 
 
 def never_falls(
-    records: PaperRecords, *, group: str, inits: Sequence[str], tolerance: float
+    records: PaperRecords, *, group: Group, inits: Some[Init], tolerance: Positive
 ) -> Evidence:
     """log of the worst-case KL falls at no step by more than `tolerance`.
 
@@ -61,11 +66,11 @@ def never_falls(
 def grows_linearly(
     records: PaperRecords,
     *,
-    group: str,
-    inits: Sequence[str],
-    horizon: str,
+    group: Group,
+    inits: Some[Init],
+    horizon: Horizon,
     target: float,
-    tolerance: float,
+    tolerance: Positive,
 ) -> Evidence:
     """The growth exponent between half the horizon and the horizon is target +- tolerance."""
     end = _horizon(records, horizon)
@@ -78,10 +83,10 @@ def grows_linearly(
 def grows_faster(
     records: PaperRecords,
     *,
-    group: str,
-    inits: Sequence[str],
-    since: str,
-    horizon: str,
+    group: Group,
+    inits: Some[Init],
+    since: Horizon,
+    horizon: Horizon,
     above: float,
 ) -> Evidence:
     """The growth exponent between two horizons exceeds `above`."""
@@ -92,10 +97,10 @@ def grows_faster(
 def exceeds(
     records: PaperRecords,
     *,
-    group: str,
-    inits: Sequence[str],
-    than: Sequence[str],
-    horizon: str,
+    group: Group,
+    inits: Some[Init],
+    than: Some[Init],
+    horizon: Horizon,
     above: float,
 ) -> Evidence:
     """log KL of each of `inits` exceeds that of each of `than` by more than `above`."""
@@ -111,11 +116,11 @@ def exceeds(
 def rises(
     records: PaperRecords,
     *,
-    group: str,
-    axis: str,
-    inits: Sequence[str],
-    tolerance: float,
-    horizon: str | None = None,
+    group: Group,
+    axis: Axis,
+    inits: Some[Init],
+    tolerance: Positive,
+    horizon: Horizon | None = None,
 ) -> Evidence:
     """KL rises along a sweep.
 
@@ -148,10 +153,10 @@ def _slopes(places: Sequence[float], logs: np.ndarray, axis: str) -> np.ndarray:
 def rises_then_falls(
     records: PaperRecords,
     *,
-    group: str,
-    axis: str,
-    inits: Sequence[str],
-    horizon: str,
+    group: Group,
+    axis: Axis,
+    inits: Some[Init],
+    horizon: Horizon,
     above: float,
 ) -> Evidence:
     """log KL somewhere between the ends of a sweep exceeds that at both ends by more than `above`.
@@ -168,7 +173,7 @@ def rises_then_falls(
     )
 
 
-def below_drift_bound(records: PaperRecords, *, group: str, inits: Sequence[str]) -> Evidence:
+def below_drift_bound(records: PaperRecords, *, group: Group, inits: Some[Init]) -> Evidence:
     """Measured KL below Lemma 3.2, exact convention, with the constants seen on the trajectory.
 
     The step is the one where the mean log ratio is largest. Picked on the same runs, it can only
@@ -188,7 +193,7 @@ def below_drift_bound(records: PaperRecords, *, group: str, inits: Sequence[str]
     return Evidence([comparisons])
 
 
-def below_linearized_bound(records: PaperRecords, *, group: str, inits: Sequence[str]) -> Evidence:
+def below_linearized_bound(records: PaperRecords, *, group: Group, inits: Some[Init]) -> Evidence:
     """Measured KL of the linearised network below Cor. 4.2, exact convention, at every depth.
 
     The step is chosen as in `below_drift_bound`.
@@ -207,7 +212,7 @@ def below_linearized_bound(records: PaperRecords, *, group: str, inits: Sequence
 
 
 def matches_monte_carlo(
-    records: PaperRecords, *, group: str, inits: Sequence[str], target: float, tolerance: float
+    records: PaperRecords, *, group: Group, inits: Some[Init], target: float, tolerance: Positive
 ) -> Evidence:
     """Monte Carlo mean of the squared gradient norm over B (Eq. 7) is target +- tolerance.
 
@@ -234,7 +239,12 @@ def matches_monte_carlo(
 
 
 def does_not_fall(
-    records: PaperRecords, *, group: str, inits: Sequence[str], inputs: str, tolerance: float
+    records: PaperRecords,
+    *,
+    group: Group,
+    inits: Some[Init],
+    inputs: Literal["sphere", "data"],
+    tolerance: Positive,
 ) -> Evidence:
     """Slope of log(B R / n) on depth, per run, is above -tolerance per layer.
 

@@ -2,11 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from dpatlas.config.sizes import size_of
-from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, JobCost, Size, Work
+from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Backbone, JobCost, Size, Work
+from dpatlas.papers.kl_privacy.records import KlSpec
+from dpatlas.papers.kl_privacy.records.constants import Spec as Constants
+from dpatlas.papers.kl_privacy.records.linearized import Spec as Linearized
+from dpatlas.papers.kl_privacy.records.training import Spec as Training
 
 RESAMPLES = 1000
 SHOWN_STEPS = 50
@@ -14,38 +16,38 @@ SHOWN_STEPS = 50
 BR_OVER_N = 90.0
 
 
-def training(fields: Mapping[str, Any], size: Size) -> Work:
+def training(fields: Training, size: Size, backbone: Backbone | None) -> Work:
     """Per step: forward, weight gradients, input gradients (not of layer 1), cross products."""
-    units = _units(size.inputs, fields["width"], fields["depth"], fields["outputs"])
+    units = _units(size.inputs, fields.width, fields.depth, fields.outputs)
     parameters = sum(map(math.prod, itertools.pairwise(units)))
     above = parameters - units[0] * units[1]
-    records, steps = size.records, fields["steps"]
-    passes = fields["runs"] * steps
+    records, steps = size.records, fields.steps
+    passes = fields.runs * steps
     products = 4 * records * parameters + 2 * size.n_train * parameters + 2 * records * above
     return Work(
         counts={
             "products": passes * products,
-            "layers": passes * fields["depth"],
+            "layers": passes * fields.depth,
             "steps": passes,
             "elements": passes * records * sum(units[1:]),
-            "normals": (passes + fields["runs"]) * parameters,
+            "normals": (passes + fields.runs) * parameters,
             "resamples": RESAMPLES * steps * records,
         },
-        record_bytes=RECORD_BYTES + BYTES_PER_NUMBER * steps * (5 + 3 * fields["runs"]),
+        record_bytes=RECORD_BYTES + BYTES_PER_NUMBER * steps * (5 + 3 * fields.runs),
         checkpoint_bytes=8 * passes * records + 4 * parameters,
     )
 
 
-def linearized(fields: Mapping[str, Any], size: Size) -> Work:
+def linearized(fields: Linearized, size: Size, backbone: Backbone | None) -> Work:
     """Per depth and run: the NTK matrix, its factorisations, Langevin steps in function space."""
-    n, runs = fields["n_train"], fields["runs"]
+    n, runs = fields.n_train, fields.runs
     records = n + min(n, size.n_add)
     # T (largest eigenvalue) / (4 n) of Cor. 6.4, were the trace n B in one eigenvalue.
-    needed = n * math.sqrt(fields["epsilon"] * BR_OVER_N / 2) / 4
-    steps = max(fields["min_steps"], math.ceil(needed))
+    needed = n * math.sqrt(fields.epsilon * BR_OVER_N / 2) / 4
+    steps = max(fields.min_steps, math.ceil(needed))
     counts = dict.fromkeys(("dense", "streamed", "steps", "normals"), 0.0)
-    for depth in fields["depths"]:
-        units = _units(size.inputs, fields["width"], depth, 1)
+    for depth in fields.depths:
+        units = _units(size.inputs, fields.width, depth, 1)
         parameters = sum(map(math.prod, itertools.pairwise(units)))
         gram = 4 * records * parameters + 4 * records**2 * sum(units)
         # Symmetric eigenvectors take about 9 n^3, eigenvalues alone and a solve about 2 n^3.
@@ -53,22 +55,22 @@ def linearized(fields: Mapping[str, Any], size: Size) -> Work:
         counts["streamed"] += runs * steps * records * (records + n)
         counts["steps"] += runs * steps
         counts["normals"] += runs * (steps * records + parameters)
-    numbers = len(fields["depths"]) * SHOWN_STEPS * (runs + 2)
+    numbers = len(fields.depths) * SHOWN_STEPS * (runs + 2)
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers)
 
 
-def constants(fields: Mapping[str, Any], size: Size) -> Work:
+def constants(fields: Constants, size: Size, backbone: Backbone | None) -> Work:
     """Per draw: fresh weights, one forward pass and a backward pass per output, of one record."""
-    conditions = len(fields["inits"]) * fields["draws"]
+    conditions = len(fields.inits) * fields.draws
     counts = dict.fromkeys(("layers", "steps", "normals", "streamed"), 0.0)
-    for depth in fields["depths"]:
-        units = _units(size.inputs, fields["width"], depth, fields["outputs"])
+    for depth in fields.depths:
+        units = _units(size.inputs, fields.width, depth, fields.outputs)
         parameters = sum(map(math.prod, itertools.pairwise(units)))
-        counts["layers"] += conditions * depth * (1 + fields["outputs"])
+        counts["layers"] += conditions * depth * (1 + fields.outputs)
         counts["steps"] += conditions
         counts["normals"] += conditions * parameters
-        counts["streamed"] += conditions * parameters * (2 + fields["outputs"])
-    rows = len(fields["inits"]) * len(fields["depths"])
+        counts["streamed"] += conditions * parameters * (2 + fields.outputs)
+    rows = len(fields.inits) * len(fields.depths)
     return Work(counts, RECORD_BYTES + 10 * BYTES_PER_NUMBER * rows)
 
 
@@ -76,20 +78,20 @@ def _units(inputs: int, width: int, depth: int, outputs: int) -> list[int]:
     return [inputs, *[width] * (depth - 1), outputs]
 
 
-def memory_mb(fields: Mapping[str, Any]) -> int:
+def memory_mb(fields: KlSpec) -> int:
     """Peak memory of a job in MB: interpreter and torch, data, activations, cumulative KL."""
-    n_train, n_add, inputs = size_of(fields["data"])
+    n_train, n_add, inputs = size_of(fields.data)
     records = n_train + n_add
     values = 3 * records * inputs
-    if fields["kind"] == "training":
-        values += records * fields["width"] * (fields["depth"] + 3)
-        values += 6 * fields["width"] * (inputs + fields["width"] * fields["depth"])
+    if isinstance(fields, Training):
+        values += records * fields.width * (fields.depth + 3)
+        values += 6 * fields.width * (inputs + fields.width * fields.depth)
         # Cumulative KL of every run in float64, once more while the runs are stacked.
-        values += 2 * 2 * (fields["runs"] + 1) * fields["steps"] * records
-    elif fields["kind"] == "linearized":
-        side = 2 * fields["n_train"]
-        values += 2 * side * side * (fields["runs"] + 5) + 4 * side * fields["width"]
-        values += 2 * side * fields["min_steps"] * 5 * fields["runs"]
+        values += 2 * 2 * (fields.runs + 1) * fields.steps * records
+    elif isinstance(fields, Linearized):
+        side = 2 * fields.n_train
+        values += 2 * side * side * (fields.runs + 5) + 4 * side * fields.width
+        values += 2 * side * fields.min_steps * 5 * fields.runs
     return round(600 + 4 * values / 2**20)
 
 

@@ -9,21 +9,30 @@ are taken run by run.
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
+from pydantic import Field
 
 from dpatlas.core.statistics import Comparison, difference_estimate, mean_estimate
 from dpatlas.errors import InputError
+from dpatlas.evidence.arguments import Group, Positive, Share, Some
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
 from dpatlas.papers.lp_fft import claims_exact
 from dpatlas.papers.lp_fft.records import feature_quality, strategies
 from dpatlas.papers.lp_fft.records.feature_quality import Task
+from dpatlas.papers.lp_fft.records.strategies import Strategy
 from dpatlas.records import Record
 
 T = TypeVar("T")
 Trained = Record[strategies.Spec, strategies.Metrics]
 Followed = Record[feature_quality.Spec, feature_quality.Metrics]
+# A scenario's name in the config.
+Scenario = Annotated[str, Field(pattern="^[a-z0-9-]+$")]
+# Noise multiplier of DP-SGD; 0 for training without privacy.
+Noise = Annotated[float, Field(ge=0)]
+# Share of the steps that counts as early.
+Early = Annotated[float, Field(gt=0, lt=1)]
 FFT, LP_FFT = "fft", "lp-fft"
 # Strategies of one phase, by the share of the steps that trains the head alone.
 SHARE_OF = {"lp": 1.0, FFT: 0.0, "lora": 0.0}
@@ -73,13 +82,13 @@ class Quality:
 def beats(
     records: PaperRecords,
     *,
-    group: str,
-    scenario: str,
-    noise: float,
-    strategy: str,
-    opponents: Sequence[str],
+    group: Group,
+    scenario: Scenario,
+    noise: Noise,
+    strategy: Strategy,
+    opponents: Some[Strategy],
     above: float,
-    share: float | None = None,
+    share: Share | None = None,
 ) -> Evidence:
     """Accuracy of `strategy` less that of each of `opponents` exceeds `above`.
 
@@ -99,10 +108,10 @@ def beats(
 def is_concave(
     records: PaperRecords,
     *,
-    group: str,
-    scenario: str,
-    noise: float,
-    shares: Sequence[float],
+    group: Group,
+    scenario: Scenario,
+    noise: Noise,
+    shares: Annotated[Some[Share], Field(min_length=3)],
     below: float,
 ) -> Evidence:
     """The slope of accuracy over the LP share changes by less than `below` at each inner share.
@@ -127,12 +136,12 @@ def is_concave(
 def grows_with_epsilon(
     records: PaperRecords,
     *,
-    group: str,
-    scenario: str,
-    noises: Sequence[float],
-    strategies: Sequence[str],
-    share: float,
-    tolerance: float,
+    group: Group,
+    scenario: Scenario,
+    noises: Annotated[Some[Positive], Field(min_length=2)],
+    strategies: Some[Strategy],
+    share: Share,
+    tolerance: Positive,
 ) -> Evidence:
     """Accuracy of every strategy grows with the guaranteed epsilon.
 
@@ -159,12 +168,12 @@ def grows_with_epsilon(
 def dips(
     records: PaperRecords,
     *,
-    group: str,
-    noise: float,
-    head_scale: float,
-    lr: float,
+    group: Group,
+    noise: Noise,
+    head_scale: Positive,
+    lr: Positive,
     task: Task,
-    early: float,
+    early: Early,
     above: float,
 ) -> Evidence:
     """kNN accuracy of FFT at some early step is lower than at the start by more than `above`.
@@ -177,12 +186,12 @@ def dips(
 def recovers(
     records: PaperRecords,
     *,
-    group: str,
-    noise: float,
-    head_scale: float,
-    lr: float,
+    group: Group,
+    noise: Noise,
+    head_scale: Positive,
+    lr: Positive,
     task: Task,
-    early: float,
+    early: Early,
     above: float,
 ) -> Evidence:
     """kNN accuracy of FFT at some early step is lower by more than `above` than at both ends."""
@@ -192,10 +201,10 @@ def recovers(
 def reduces_dip(
     records: PaperRecords,
     *,
-    group: str,
-    noise: float,
-    head_scale: float,
-    lr: float,
+    group: Group,
+    noise: Noise,
+    head_scale: Positive,
+    lr: Positive,
     task: Task,
     above: float,
 ) -> Evidence:

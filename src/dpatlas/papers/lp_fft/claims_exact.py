@@ -8,15 +8,17 @@ from collections.abc import Callable
 from typing import Literal
 
 from dpatlas.core.statistics import Comparison, Estimate, normal_estimate
+from dpatlas.evidence.arguments import Group, Positive
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
 from dpatlas.papers.lp_fft.records import distortion, dynamics
+from dpatlas.papers.lp_fft.records.dynamics import Heads, Phase
 from dpatlas.records import Record
 
 Dynamics = Record[dynamics.Spec, dynamics.Metrics]
 
 
 def zeroth_order_stays_in_bracket(
-    records: PaperRecords, *, group: str, phase: str, heads: str, tolerance: float
+    records: PaperRecords, *, group: Group, phase: Phase, heads: Heads, tolerance: Positive
 ) -> Evidence:
     """The zeroth-order loss lies beyond its bounds by less than `tolerance`, relative to it.
 
@@ -36,7 +38,7 @@ def zeroth_order_stays_in_bracket(
 
 
 def diffusion_stays_in_bracket(
-    records: PaperRecords, *, group: str, phase: str, heads: str, below: float
+    records: PaperRecords, *, group: Group, phase: Phase, heads: Heads, below: float
 ) -> Evidence:
     """No simulated expected loss lies surely beyond its bounds by `below`, relative to them.
 
@@ -61,9 +63,9 @@ def diffusion_stays_in_bracket(
 def head_norm_follows(
     records: PaperRecords,
     *,
-    group: str,
+    group: Group,
     convention: Literal["paper", "exact"],
-    tolerance: float,
+    tolerance: Positive,
 ) -> Evidence:
     """Simulated over computed E ||v_t||^2, less 1, is below `tolerance` in size at every time.
 
@@ -82,7 +84,7 @@ def head_norm_follows(
 
 
 def distorts_on_clusters(
-    records: PaperRecords, *, group: str, largest_variance: float, tolerance: float
+    records: PaperRecords, *, group: Group, largest_variance: Positive, tolerance: Positive
 ) -> Evidence:
     """The share of distorted networks less 1 - 2^-h is below `tolerance` in size, for every h.
 
@@ -98,7 +100,7 @@ def distorts_on_clusters(
 
 
 def distorts_two_records(
-    records: PaperRecords, *, group: str, head_variance: float, tolerance: float
+    records: PaperRecords, *, group: Group, head_variance: Positive, tolerance: Positive
 ) -> Evidence:
     """The same for one feature and a class of two records, at one variance of the head."""
     comparisons = []

@@ -1,7 +1,6 @@
 """What lp_fft compares: strategies, the parts that they train, and which of them go together."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.records.private import FULL, HEAD, LORA, Part
@@ -19,15 +18,6 @@ STRATEGIES: dict[str, tuple[Part, ...]] = {
 }
 # Which strategy trains a part from beginning to end: a first phase takes its rate.
 ALONE: dict[Part, str] = {HEAD: "lp", FULL: "fft", LORA: "lora"}
-
-
-def takes_features(fields: Mapping[str, Any]) -> bool:
-    """Whether some strategy trains the head alone, on features that augmentation does not move."""
-    return (
-        fields["kind"] == "strategies"
-        and fields["augmentation"] is None
-        and any(set(STRATEGIES[name]) == {HEAD} for name in fields["strategies"])
-    )
 
 
 def check_rank(where: str, strategies: Sequence[str], rank: int | None) -> None:

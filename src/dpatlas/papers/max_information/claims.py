@@ -7,12 +7,14 @@ compared in pairs.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 from dpatlas.core.statistics import Comparison, Estimate, difference_estimate, mean_estimate
+from dpatlas.evidence.arguments import Group, Positive, Some
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
 from dpatlas.papers.max_information import claims_exact
+from dpatlas.papers.max_information.formulas.universe import PriorKind
 from dpatlas.papers.max_information.records import agreement, simulation
 from dpatlas.papers.max_information.records.certificates import Row
 from dpatlas.papers.max_information.records.certified import Method
@@ -28,6 +30,11 @@ from dpatlas.records import Record
 
 AgreementRecord = Record[agreement.Spec, agreement.Metrics]
 SimulationRecord = Record[simulation.Spec, simulation.Metrics]
+# Of the prior; of the posterior by the form of kappa that is paid, by kappa-tight, or without a gap
+# in its proof.
+Certificate = Literal[
+    "certificate_prior", "certificate_posterior", "certificate_tight", "certificate_rigorous"
+]
 PRIOR = "certificate_prior"
 # What a certificate has to cover.
 TEST_ERRORS = {
@@ -43,10 +50,10 @@ METHODS: tuple[Method, ...] = ("reparametrisation", "sampling")
 def tightens(
     records: PaperRecords,
     *,
-    group: str,
-    prior: str,
-    control: str,
-    certificate: str,
+    group: Group,
+    prior: PriorKind,
+    control: PriorKind,
+    certificate: Certificate,
     above: float,
 ) -> Evidence:
     """The certificate with the `control` prior less that with `prior` exceeds `above`.
@@ -66,7 +73,7 @@ def tightens(
 
 
 def is_not_vacuous(
-    records: PaperRecords, *, group: str, priors: Sequence[str], below: float
+    records: PaperRecords, *, group: Group, priors: Some[PriorKind], below: float
 ) -> Evidence:
     """Mean certificates of the selected priors and of their posteriors are below `below`."""
     comparisons = [
@@ -83,7 +90,7 @@ def is_not_vacuous(
 
 
 def is_better_than_guessing(
-    records: PaperRecords, *, group: str, priors: Sequence[str], below: float
+    records: PaperRecords, *, group: Group, priors: Some[PriorKind], below: float
 ) -> Evidence:
     """The mean certificate of the selected posteriors, less 1 - 1/classes, is below `below`."""
     comparisons = []
@@ -97,7 +104,7 @@ def is_better_than_guessing(
 
 
 def covers_test_error(
-    records: PaperRecords, *, group: str, certificate: str, above: float
+    records: PaperRecords, *, group: Group, certificate: Certificate, above: float
 ) -> Evidence:
     """Every selected certificate of every run less the measured test error exceeds `above`."""
     comparisons = [
@@ -110,7 +117,7 @@ def covers_test_error(
 
 
 def is_not_exceeded(
-    records: PaperRecords, *, group: str, certificate: str, above: float
+    records: PaperRecords, *, group: Group, certificate: Certificate, above: float
 ) -> Evidence:
     """No certificate of the grid lies surely below the risk that the test records show.
 
@@ -127,7 +134,9 @@ def is_not_exceeded(
     return Evidence([comparisons])
 
 
-def agrees_with_weight_sampling(records: PaperRecords, *, group: str, tolerance: float) -> Evidence:
+def agrees_with_weight_sampling(
+    records: PaperRecords, *, group: Group, tolerance: Positive
+) -> Evidence:
     """Risks by local reparametrisation and by sampled weights differ by less than `tolerance`.
 
     Of every network; normal interval of two proportions, over independent pairs of a record and
@@ -148,7 +157,7 @@ def agrees_with_weight_sampling(records: PaperRecords, *, group: str, tolerance:
     return Evidence([comparisons])
 
 
-def lies_above_simulated_moment(records: PaperRecords, *, group: str, below: float) -> Evidence:
+def lies_above_simulated_moment(records: PaperRecords, *, group: Group, below: float) -> Evidence:
     """The simulated moment over the tight bound on it is below `below`, for every law and x."""
     comparisons = []
     for record in records.group(group):

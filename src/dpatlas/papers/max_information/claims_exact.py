@@ -7,16 +7,18 @@ by arithmetic needs no record; its entry names the group whose table shows it.
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from dpatlas.core.statistics import Comparison, Estimate
+from dpatlas.evidence.arguments import Group, Positive
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
 from dpatlas.papers.max_information.formulas.certificates import (
     certificate,
     certificate_monte_carlo,
 )
+from dpatlas.papers.max_information.formulas.kappa import Form
 from dpatlas.papers.max_information.formulas.mechanisms import leading_term_ratio
 from dpatlas.papers.max_information.formulas.published import (
     PAPER_GRID,
@@ -38,7 +40,11 @@ SIGNAL_TO_NOISE = "zeta_over_sigma"
 
 
 def recovers_printed_kappa(
-    records: PaperRecords, *, group: str, dataset: str, tolerance: float
+    records: PaperRecords,
+    *,
+    group: Group,
+    dataset: Literal["MNIST", "CIFAR-10"],
+    tolerance: Positive,
 ) -> Evidence:
     """kappa of the tuple behind a row of Table 1 is less than `tolerance` nats from print."""
     records.group(group)
@@ -56,7 +62,7 @@ def recovers_printed_kappa(
 
 
 def recovers_printed_bounds(
-    records: PaperRecords, *, group: str, equation: int, below: float
+    records: PaperRecords, *, group: Group, equation: Literal[97, 98], below: float
 ) -> Evidence:
     """The gap between a printed bound and what its rounded inputs allow stays below `below`.
 
@@ -72,7 +78,9 @@ def recovers_printed_bounds(
     return Evidence([comparisons])
 
 
-def changes_slowly(records: PaperRecords, *, group: str, axis: str, below: float) -> Evidence:
+def changes_slowly(
+    records: PaperRecords, *, group: Group, axis: kappa.Axis, below: float
+) -> Evidence:
     """The log-log slope of kappa/n along a panel, from end to end, is below `below` in size."""
     comparisons = []
     for record in records.group(group):
@@ -82,7 +90,7 @@ def changes_slowly(records: PaperRecords, *, group: str, axis: str, below: float
     return Evidence([comparisons])
 
 
-def depends_most_on_noise(records: PaperRecords, *, group: str, above: float) -> Evidence:
+def depends_most_on_noise(records: PaperRecords, *, group: Group, above: float) -> Evidence:
     """The slope in log(zeta/sigma) exceeds that along every other axis, in size, by `above`."""
     comparisons = []
     for record in records.group(group):
@@ -102,7 +110,7 @@ def depends_most_on_noise(records: PaperRecords, *, group: str, above: float) ->
 
 
 def stays_below_form(
-    records: PaperRecords, *, group: str, form: str, reference: str, below: float
+    records: PaperRecords, *, group: Group, form: Form, reference: Form, below: float
 ) -> Evidence:
     """The largest relative excess of one form of kappa over another is below `below`.
 
@@ -119,7 +127,7 @@ def stays_below_form(
     return Evidence([comparisons])
 
 
-def tight_at_printed_settings(records: PaperRecords, *, group: str, below: float) -> Evidence:
+def tight_at_printed_settings(records: PaperRecords, *, group: Group, below: float) -> Evidence:
     """kappa-tight over kappa, at the tuples behind Table 1, is below `below`."""
     records.group(group)
     comparisons = [
@@ -135,7 +143,7 @@ def tight_at_printed_settings(records: PaperRecords, *, group: str, below: float
 
 
 def ratio_lies_between(
-    records: PaperRecords, *, group: str, above: float, below: float
+    records: PaperRecords, *, group: Group, above: float, below: float
 ) -> Evidence:
     """The ratio of the leading coefficients lies between `above` and `below`; Lemma 6's domain."""
     comparisons = []
@@ -149,7 +157,7 @@ def ratio_lies_between(
 
 
 def ratio_at_corner(
-    records: PaperRecords, *, group: str, target: float, tolerance: float
+    records: PaperRecords, *, group: Group, target: float, tolerance: Positive
 ) -> Evidence:
     """The ratio at the largest alpha and beta is `target` up to `tolerance`."""
     records.group(group)
@@ -158,7 +166,7 @@ def ratio_at_corner(
     return Evidence([[_exact(f"R({LARGEST_ALPHA:g}, {LARGEST_BETA:g})", value, **limits)]])
 
 
-def ratio_rises(records: PaperRecords, *, group: str, above: float) -> Evidence:
+def ratio_rises(records: PaperRecords, *, group: Group, above: float) -> Evidence:
     """The smallest growth of the ratio between neighbours in alpha or in beta exceeds `above`."""
     comparisons = []
     for record in records.group(group):

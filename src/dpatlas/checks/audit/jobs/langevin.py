@@ -110,15 +110,15 @@ class LangevinSGD:
         worlds = []
         for world, (x, labels) in enumerate(neighbours(self.settings.sampler.n)):
             bounded = bound_records(x, FEATURE_NORM).x
-            found = np.empty(runs)
+            scores = np.empty(runs)
             for run in range(runs):
                 repetition = 2 * run + world
                 one = LangevinRun(
                     self.settings, bounded, labels, CLASSES, noise=noise, repetition=repetition
                 )
-                found[run] = score(one.run())
+                scores[run] = score(one.run())
                 advance()
-            worlds.append(found)
+            worlds.append(scores)
         return worlds[0], worlds[1]
 
     @property

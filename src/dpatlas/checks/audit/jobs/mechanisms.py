@@ -132,15 +132,15 @@ class PrivateSGD:
             )
             attack.training = training
             start, facts = training.state()
-            found = np.empty(runs)
+            scores = np.empty(runs)
             for run in range(runs):
                 training.repetition = 2 * run + world
                 training.restore(start, {**facts, "repetition": training.repetition})
                 attack.score = 0.0
                 training.run()
-                found[run] = attack.score
+                scores[run] = attack.score
                 advance()
-            worlds.append(found)
+            worlds.append(scores)
             training.restore(start, {**facts, "repetition": training.repetition})
         return worlds[0], worlds[1]
 

@@ -86,12 +86,12 @@ class Selection:
     def run(self) -> Metrics:
         """All trials; the metrics of the best one."""
         for trial in range(self.law.draw(self.noise)):
-            found = self.stages.result(f"trial-{trial}", partial(self._better, trial))
-            if found:
-                self.best, self.ran = found["best"], Ran.of(found["ran"])
+            better = self.stages.result(f"trial-{trial}", partial(self._better, trial))
+            if better:
+                self.best, self.ran = better["best"], Ran.of(better["ran"])
                 self.weights = {
                     name.removeprefix("weights/"): value
-                    for name, value in found.items()
+                    for name, value in better.items()
                     if isinstance(value, np.ndarray)
                 }
         return self._metrics()

@@ -139,8 +139,8 @@ def _draw_sheet(axes: Axes, rows: list[Row], shape: Sequence[int]) -> None:
     height, width = (side + GAP for side in shape[-2:])
     lines = -(-len(rows) // PER_LINE)
     sheet = np.full((lines * height - GAP, PER_LINE * width - GAP), np.nan)
-    for place, row in enumerate(rows):
-        top, left = place // PER_LINE * height, place % PER_LINE * width
+    for index, row in enumerate(rows):
+        top, left = index // PER_LINE * height, index % PER_LINE * width
         sheet[top : top + height - GAP, left : left + width - GAP] = levels(row["image"], shape)
     axes.imshow(sheet, cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
     axes.set_axis_off()

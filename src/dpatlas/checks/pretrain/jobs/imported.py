@@ -184,8 +184,8 @@ def listed(model: str) -> tuple[str, list[str]]:
     from torchvision.models import get_model_weights
 
     name = "resnet18" if model == DEIT else ORIGINS[model].name
-    found = get_model_weights(name).IMAGENET1K_V1
-    return deit.ADDRESS if model == DEIT else found.url, found.meta["categories"]
+    listing = get_model_weights(name).IMAGENET1K_V1
+    return deit.ADDRESS if model == DEIT else listing.url, listing.meta["categories"]
 
 
 def published_network(
@@ -225,11 +225,11 @@ def own_weights(
     """The weights of our `network` from those of the published one; 0 for a head that it lacks."""
     if model == DEIT:
         return deit.to_ours(state)
-    found = folded(model, published.state_dict())
+    ours = folded(model, published.state_dict())
     if ORIGINS[model].classifies:
-        return found
+        return ours
     head = {f"head.{name}": value for name, value in network.head.state_dict().items()}
-    return {**found, **{name: torch.zeros_like(value) for name, value in head.items()}}
+    return {**ours, **{name: torch.zeros_like(value) for name, value in head.items()}}
 
 
 @torch.no_grad()
@@ -244,8 +244,8 @@ def compare(
     draws = generator(seed("pretrain", use="probe"))
     x = torch.from_numpy(draws.random((PROBED, *image_shape), dtype="float32"))
     expected = _inputs(head, lambda: published(ImageNetInput()(x)))
-    found = network.features(x.flatten(1))
-    difference = float((found - expected).abs().max() / expected.abs().max())
+    ours = network.features(x.flatten(1))
+    difference = float((ours - expected).abs().max() / expected.abs().max())
     if not difference <= TOLERANCE:
         raise RunError(f"features differ from the published network's by {difference:g}")
     return difference

@@ -128,10 +128,12 @@ def _zero_shot(backbone: Backbone, taken: np.ndarray, classes: Sequence[str]) ->
 
 
 def _check_scale(data: Prepared, training: dict[str, Any]) -> None:
-    found, trained = data.manifest["preprocessing"], training["data"]["preprocessing"]
-    if found != trained:
+    preprocessing, trained = data.manifest["preprocessing"], training["data"]["preprocessing"]
+    if preprocessing != trained:
         raise InputError(
-            "data", f"preprocessing {found}", f"{trained}, as of backbone {training['spec_id']}"
+            "data",
+            f"preprocessing {preprocessing}",
+            f"{trained}, as of backbone {training['spec_id']}",
         )
 
 

@@ -103,15 +103,15 @@ def crossing_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
     private, random = (select(risks, series=name) for name in (PRIVATE, RANDOM))
     if axis not in RATE_AXES or not private:
         return []
-    found = crossings(
+    meetings = crossings(
         [row[axis] for row in private],
         [row["value"] for row in private],
         [row["value"] for row in random],
     )
     first = {key: private[0][key] for key in ("axis", "link", "d", "n", "p", "epsilon", "runs")}
     return [
-        {**first, axis: place, "part": "crossing", "series": PRIVATE, "value": value}
-        for place, value in found
+        {**first, axis: x, "part": "crossing", "series": PRIVATE, "value": value}
+        for x, value in meetings
     ]
 
 
@@ -120,10 +120,10 @@ def crossings(
 ) -> list[tuple[float, float]]:
     """Places and values where two curves through points (points,) cross, straight in log-log."""
     logs = zip(np.log(at), np.log(first), np.log(first) - np.log(second), strict=True)
-    found = []
+    meetings = []
     for (x, y, gap), (next_x, next_y, next_gap) in pairwise(logs):
         if gap and gap * next_gap <= 0:
             share = gap / (gap - next_gap)
-            place, value = x + share * (next_x - x), y + share * (next_y - y)
-            found.append((math.exp(place), math.exp(value)))
-    return found
+            at_x, value = x + share * (next_x - x), y + share * (next_y - y)
+            meetings.append((math.exp(at_x), math.exp(value)))
+    return meetings

@@ -111,11 +111,11 @@ def label_x(figure: Figure, panels: Panels) -> None:
     for axes, record in panels:
         axis, free, kept = record.spec.axis, math.inf, []
         for value in sorted({getattr(row, axis) for row in record.metrics.rows}, reverse=True):
-            place = axes.transData.transform((value, 1.0))[0] * 72 / figure.dpi
+            position = axes.transData.transform((value, 1.0))[0] * 72 / figure.dpi
             half = DIGIT * len(f"{value:g}") / 2
-            if place + half <= free:
+            if position + half <= free:
                 kept.append(value)
-                free = place - half - BETWEEN
+                free = position - half - BETWEEN
         if kept:
             label_ticks(axes, kept)
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))

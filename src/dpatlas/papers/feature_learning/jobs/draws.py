@@ -25,7 +25,7 @@ class Records:
     y: np.ndarray
 
     def joined(self, other: "Records") -> "Records":
-        """These and others."""
+        """Concatenate along records."""
         x, y = (np.concatenate(pair, axis=1) for pair in ((self.x, other.x), (self.y, other.y)))
         return Records(x, y)
 
@@ -54,9 +54,9 @@ class Start:
 
     def features(self, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """tanh(W' x + b), (runs, records, p), of `weights` (runs, d, p)."""
-        found = x @ weights
-        found += self.biases[:, None, :]
-        return np.tanh(found, out=found)
+        outputs = x @ weights
+        outputs += self.biases[:, None, :]
+        return np.tanh(outputs, out=outputs)
 
 
 @dataclass(frozen=True)

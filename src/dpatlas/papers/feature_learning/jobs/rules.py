@@ -168,17 +168,17 @@ class Rules:
 
 def warnings(link: Link, epsilons: Sequence[float], delta: float) -> list[str]:
     """What the report's assumptions exclude and the code runs all the same."""
-    found = []
+    excluded = []
     if link.information_exponent > 1:
-        found.append(
+        excluded.append(
             f"information exponent {link.information_exponent}, Assumption 1 wants 1: the first "
             "gradient step is not expected to see the direction"
         )
     largest = largest_epsilon(delta)
-    found += [
+    excluded += [
         f"epsilon {epsilon:g} is not below 8 log(1/delta) = {largest:.4g}, where Assumption 3 "
         "ends; the exact accounting holds for it all the same"
         for epsilon in epsilons
         if epsilon >= largest
     ]
-    return found
+    return excluded

@@ -74,7 +74,9 @@ class PrintedAccuracy:
         return EPSILONS.get(self.noise_multiplier, INF)
 
 
-def _cells(table: int, printed: dict) -> tuple[PrintedAccuracy, ...]:
+def _cells(
+    table: int, printed: dict[str, dict[str, dict[float, tuple[float, float]]]]
+) -> tuple[PrintedAccuracy, ...]:
     return tuple(
         PrintedAccuracy(table, backbone, method, epsilon, *cell)
         for backbone, methods in printed.items()

@@ -11,7 +11,8 @@ from dpatlas.core.records import Typed
 from dpatlas.papers.lp_fft.records.private import Count, Part, Positive, PrivateFields
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES
 
-Strategy = Literal["lp", "fft", "lora", "lp-fft", "lp-lora", "lp-lp", "fft-fft"]
+# In the order of the config's: Python keeps one list type for both, in the order that it met first.
+Strategy = Literal["lp", "fft", "lp-fft", "lp-lp", "fft-fft", "lora", "lp-lora"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 

@@ -1,0 +1,45 @@
+import subprocess
+import sys
+
+from dpatlas.config.types import PRIVATE_SETS, class_names
+from dpatlas.data.registry import DATA_SETS
+
+MODULE = """
+from dpatlas.data.definitions import DataSet, Scaling
+
+NEW = DataSet("new", "what", ("0", "1", "2"), (1, 2, 2), {}, Scaling(1, 0, 1), "free")
+SETS = (NEW,)
+"""
+CONFIG = """
+import sys
+from dpatlas.data import sets
+sets.__path__.append(sys.argv[1])
+from dpatlas.config.model import validated
+from dpatlas.config.types import PrivateSplit
+from dpatlas.errors import InputError
+counts = {"n_train": 5, "n_test": 2, "n_validation": 2}
+print(validated(PrivateSplit, {"name": "new", "classes": [0, 2], **counts}).classes)
+try:
+    validated(PrivateSplit, {"name": "new", "classes": ["0", "2"], **counts})
+except InputError as error:
+    print(error)
+"""
+
+
+def test_a_new_module_is_all_that_a_config_needs_of_a_new_data_set(tmp_path):
+    (tmp_path / "new_set.py").write_text(MODULE)
+    words = [sys.executable, "-c", CONFIG, str(tmp_path)]
+    found = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    allowed, refused = found.splitlines()
+    assert allowed == "[0, 2]" and refused.endswith("allowed: one of 0, 1, 2")
+
+
+def test_sets_that_backbones_are_trained_on_are_not_named_as_private_records():
+    public = {"cifar100", "digits-and-letters", "inverted-letters", "leaves", "styles", "scribbles"}
+    assert public <= set(DATA_SETS) - set(PRIVATE_SETS)
+    assert {"digits", "fonts", "mnist", "cifar10", "stl10", "pneumonia"} <= set(PRIVATE_SETS)
+
+
+def test_digits_are_whole_numbers_and_other_classes_have_names():
+    assert class_names("mnist") == list(range(10))
+    assert class_names("pneumonia_causes") == ("normal", "bacteria", "virus")
