@@ -28,9 +28,9 @@ def typed(fields):
     return parse_spec(fields, "test")
 
 
-def job(done=False, **changes):
-    gpu = cost_of(*KIND).gpu
-    return Job(*KIND, done, work(typed(FIELDS | changes), SIZE), gpu, 600)
+def job(done=False, fields=FIELDS, **changes):
+    kind = fields["key"], fields["kind"]
+    return Job(*kind, done, work(typed(fields | changes), SIZE), cost_of(*kind).gpu, 600)
 
 
 def write_past(results, slowness, spec, **cost):
@@ -234,7 +234,9 @@ def test_finished_runs_are_counted_as_done_and_cost_nothing(tmp_path):
 
 
 def test_gpu_hours_that_were_never_measured_are_called_an_assumption(tmp_path):
-    jobs = [job(), job(kind="constants", inits=["he"], depths=[2], draws=10)]
+    shared = {name: FIELDS[name] for name in ("key", "seed", "noise_source", "data", "width")}
+    constants = {"kind": "constants", "inits": ["he"], "depths": [2], "outputs": 1, "draws": 10}
+    jobs = [job(), job(fields=shared | constants)]
     plan = make_plan(jobs, "auto", tmp_path, 1, "paper")
     training, constants = plan["rows"]
     assert training["gpu_hours"] > 0
