@@ -83,6 +83,11 @@ def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
         ({"lp_fft": {"lrs": {"head": [1.7e308]}}}, ["lp_fft.lrs.head.0", "1.7e+308", "1e+30"]),
         ({"lp_fft": {"max_grad_norm": 1e-320}}, ["lp_fft.max_grad_norm", "1e-320", "1e-30"]),
         ({"pretrain": {"enabled": False}}, ["pretrain.enabled", "false", "strokes-s"]),
+        ({"pretrain": {"backbones": {"A B": {}}}}, ["pretrain.backbones:", "'A B'", "a-z0-9"]),
+        (
+            {"dp_sgld": {"long_training": {"data": {"classes": [3, 10]}}}},
+            ["dp_sgld.long_training.data.classes.1", "10", "one of 0, 1, 2"],
+        ),
     ],
 )
 def test_a_wrong_config_is_one_line_with_key_found_and_allowed(change, words):
