@@ -67,10 +67,11 @@ def _blocks(root: yaml.Node | None) -> Iterator[yaml.MappingNode]:
         if id(node) in seen or not isinstance(node, yaml.CollectionNode):
             continue
         seen.add(id(node))
-        block = isinstance(node, yaml.MappingNode)
-        waiting += [value for _, value in node.value] if block else node.value
-        if block:
+        if isinstance(node, yaml.MappingNode):
+            waiting += [value for _, value in node.value]
             yield node
+        else:
+            waiting += node.value
 
 
 def _refuse_twice(path: str, keys: Sequence[yaml.Node]) -> None:
