@@ -26,6 +26,21 @@ def test_a_figure_is_reached_by_its_rule_name(checkout):
     assert "claims" not in planned
 
 
+def test_no_command_grows_with_the_number_of_records(checkout):
+    """Lists of records travel by file: a shell refuses a command of many."""
+    commands = []
+    for depths in ([2, 3], list(range(2, 40))):
+        path = checkout.folder / "depths.yaml"
+        path.write_text(f"tier: deep\nkl_privacy: {{depth_sweep: {{depths: {depths}}}}}\n")
+        result = checkout.snakemake("-n", "-p", "claims", "kl_vs_depth", "--configfile", path.name)
+        assert result.returncode == 0, result.stdout + result.stderr
+        modules = ("dpatlas.show", "dpatlas.evidence.claims")
+        lines = {line.strip() for line in result.stdout.splitlines()}
+        commands.append({line for line in lines if any(f"-m {m} " in line for m in modules)})
+    assert len(commands[0]) == 2
+    assert commands[0] == commands[1]
+
+
 def test_a_figure_that_needs_no_data_waits_for_none(checkout):
     assert checkout.planned("sgld_counterexample") == {
         "dp_sgld_counterexample": 1,
