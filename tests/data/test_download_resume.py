@@ -324,7 +324,7 @@ def test_an_interrupted_download_is_gone_on_from(server, tmp_path):
 PROCESS = """
 import sys
 from dpatlas.data.download import fetch
-from dpatlas.data.registry import RemoteFile
+from dpatlas.data.definitions import RemoteFile
 fetch(RemoteFile(*sys.argv[1:4]), sys.argv[4])
 """
 

@@ -33,7 +33,8 @@ class Sum:
 
 
 def stages_in(folder, code="of today", noise=None):
-    return Stages(Job(SPEC, None, "cpu", Checkpoints(folder, {"code": code}), Stopwatch()), noise)
+    checkpoints = Checkpoints(folder, {"code": code})
+    return Stages(Job(SPEC, None, None, "cpu", checkpoints, Stopwatch()), noise)
 
 
 def rows(stages, groups=2):

@@ -302,7 +302,7 @@ def test_a_backbone_that_was_trained_on_private_classes_is_refused(config):
 
     def give_own_source(block):
         block["scenarios"][0] |= {
-            "data": {**block["scenarios"][0]["data"], "name": "letters"},
+            "data": {**block["scenarios"][0]["data"], "name": "letters", "classes": ["A", "B"]},
             "backbone": "letters-t",
         }
 
