@@ -18,8 +18,10 @@ EXPECTED = json.loads(Path(os.environ["MINIATURES"]).read_text(encoding="utf-8")
 
 def expect_data(registry):
     """Entries with the counts, checksums and addresses of the miniatures."""
+    from dpatlas.data.definitions import RemoteFile
+
     for name, change in EXPECTED["data"].items():
-        files = tuple(registry.RemoteFile(**file) for file in change["files"])
+        files = tuple(RemoteFile(**file) for file in change["files"])
         entry = replace(registry.DATA_SETS[name], **{**change, "files": files})
         registry.DATA_SETS[name] = entry
 
