@@ -53,7 +53,7 @@ def read_record(path: Path | str) -> Record[Any, Any]:
 
 def parse_record(content: Mapping[str, Any], where: str) -> Record[Any, Any]:
     """The record that `content` (JSON) holds; `where` names it in an InputError."""
-    spec = parse_spec(content["spec"], where)
+    spec = parse_spec(content["spec"], f"{where}: spec")
     types = _types(spec.key, spec.kind, where)
     # Records of before metrics had versions are of the first.
     version = content.get("metrics_version", Metrics.VERSION)
@@ -72,7 +72,7 @@ def parse_spec(fields: Mapping[str, Any], where: str) -> Any:
         key, kind = fields["key"], fields["kind"]
     except (KeyError, TypeError):
         raise InputError(where, "a spec without key and kind", "a record of this project") from None
-    return _checked(_types(key, kind, where).Spec, fields, f"{where}: spec")
+    return _checked(_types(key, kind, where).Spec, fields, where)
 
 
 def _types(key: str, kind: str, where: str) -> ModuleType:

@@ -23,9 +23,9 @@ def test_a_record_is_read_by_the_classes_of_its_kind(content):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"spec": {}}, "here: found a spec without key and kind"),
+        ({"spec": {}}, "here: spec: found a spec without key and kind"),
         ({"spec": {"key": "alchemy", "kind": "gold"}}, "key: found 'alchemy'"),
-        ({"spec": {"key": "kl_privacy", "kind": "gold"}}, "here: kind: found 'gold'"),
+        ({"spec": {"key": "kl_privacy", "kind": "gold"}}, "here: spec: kind: found 'gold'"),
         ({"metrics": {}}, r"here: metrics\.\w+: found"),
         ({"metrics_version": 99}, "here: metrics_version: found 99; allowed: 1"),
     ],

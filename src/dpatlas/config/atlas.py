@@ -335,8 +335,13 @@ class Atlas:
 
     @_remembered
     def typed(self, spec_id: str) -> Any:
-        """Fields of a spec, as the class of its kind."""
-        return parse_spec(self.specs[spec_id].fields, spec_id)
+        """Fields of a spec, as the class of its kind.
+
+        Raises InputError, naming the key of its kind's part of the block, for what do not go
+        together.
+        """
+        fields = self.specs[spec_id].fields
+        return parse_spec(fields, f"{fields['key']}.{fields['kind']}")
 
     def _cost(self, spec_id: str) -> JobCost:
         fields = self.typed(spec_id)

@@ -193,6 +193,14 @@ class FeatureQuality(Trained):
     )
     public_asked: int = setting("Public images that are classified.", ge=1, le=1_000_000)
 
+    @model_validator(mode="after")
+    def _looks_within_its_steps(self) -> "FeatureQuality":
+        if self.lp_steps >= self.steps:
+            raise InputError("lp_steps", self.lp_steps, f"less than steps = {self.steps}")
+        if sorted(self.at) != self.at or self.at[-1] > self.steps:
+            raise InputError("at", self.at, f"increasing steps, at most steps = {self.steps}")
+        return self
+
 
 class Umap(Trained):
     """Features in two dimensions, before, early and late in FFT after LP of several lengths."""
@@ -210,6 +218,12 @@ class Umap(Trained):
     lr_fft: Rate
     neighbours: int = setting("Neighbours that UMAP looks at, and that vote.", ge=2, le=10_000)
     points: int = setting("Test records to draw.", ge=3, le=100_000)
+
+    @model_validator(mode="after")
+    def _is_early_within_fft(self) -> "Umap":
+        if self.early > self.fft_steps:
+            raise InputError("early", self.early, f"at most fft_steps = {self.fft_steps}")
+        return self
 
 
 class Phase(Model):

@@ -116,6 +116,9 @@ class Tried(Model):
         if tuples > MOST_TUPLES:
             found = f"{tuples} tuples of zetas, lrs and epochs"
             raise InputError("grid", found, f"at most {MOST_TUPLES}")
+        # fkl takes no loss above 1.
+        if self.objective == "fkl" and self.loss != "bounded":
+            raise InputError("loss", f"{self.loss} with fkl", "bounded")
         return self
 
 
