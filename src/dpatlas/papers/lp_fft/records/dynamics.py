@@ -1,5 +1,6 @@
 """lp_fft: specs and records of kind `dynamics`."""
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -51,7 +52,9 @@ class ReluNets(Typed):
         step = info.data.get("step")
         if step is None:
             return times
-        width = max(1, round(times[0] / step)) * step
+        steps = times[0] / step
+        # The quotient of two numbers of a config may be beyond all others.
+        width = max(1, round(steps)) * step if math.isfinite(steps) else steps
         # As numpy.allclose compares.
         for number, time in enumerate(times):
             apart = time - (times[number - 1] if number else 0.0)
