@@ -101,7 +101,7 @@ def test_a_process_of_the_run_reaches_no_other_host(tmp_path):
 def test_every_record_product_and_the_page_are_there(mini):
     for path in mini.atlas.all_records():
         read_record(mini.project / path)
-    for product in (*mini.atlas.products(), "claims.csv", "report/index.html"):
+    for product in (*mini.atlas.product_files(), "claims.csv", "report/index.html"):
         assert (mini.results / product).stat().st_size > 0
     assert not list(mini.results.glob("checkpoints/**/*.npz"))
 
