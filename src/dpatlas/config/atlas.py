@@ -37,7 +37,7 @@ TABLE_KINDS = ("csv", "md", "tex")
 
 
 def _remembered(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Each answer of a method is found once: Snakemake asks for every job again and again."""
+    """Cache results per instance: Snakemake asks for every job again and again."""
 
     @functools.wraps(method)
     def answer(self: "Atlas", *arguments: Any) -> Any:
@@ -305,7 +305,7 @@ class Atlas:
             return
         try:
             folder = Path(root).expanduser()
-        except RuntimeError:  # the home of a user whom there is not
+        except RuntimeError:  # the home of an unknown user
             folder = Path(root)
         if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
             found = "no permission to read it" if folder.is_dir() else "no such folder"

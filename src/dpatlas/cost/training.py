@@ -1,4 +1,4 @@
-"""The work of jobs that train networks and regressions: audit, pretrain and dp_sgld."""
+"""What counts of training jobs share: passes through networks, features of frozen backbones."""
 
 from collections.abc import Mapping
 from typing import Any

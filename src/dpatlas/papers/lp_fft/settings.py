@@ -28,8 +28,7 @@ from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
 
 KEY = "lp_fft"
-# A job at every privacy level of a scenario; what draws a picture on the way; what trains nothing.
-TRAINED = ("strategies", "lora", "clip_sweep")
+# Kinds of jobs that train on no data.
 COMPUTED = ("dynamics", "distortion", "sensitivity", "imbalance")
 
 # What the block sets for all trainings, and each scenario or picture may set for itself.
