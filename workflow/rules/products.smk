@@ -18,7 +18,7 @@ for name, product in ATLAS.products.items():
             lineage=f"{LINEAGE}/{name}.json",
             shown=report(
                 f"{folder}/{name}.{shown}",
-                caption=f"../report/{name}.rst",
+                caption=Path(LISTS, "captions", f"{name}.rst").absolute(),
                 category=block.key,
                 labels={product.kind: name, "paper": product.place},
             ),

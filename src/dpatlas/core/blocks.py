@@ -5,7 +5,9 @@ that registering something re-runs nothing.
 """
 
 import importlib
+import importlib.util
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
 
@@ -28,6 +30,13 @@ class Block:
     def load(self, module: str) -> ModuleType:
         """The module of that name in the block's folder."""
         return importlib.import_module(f"{self.package}.{module}")
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are, such as `claims.yaml`; nothing of it is imported."""
+        spec = importlib.util.find_spec(self.package)
+        assert spec is not None and spec.origin is not None
+        return Path(spec.origin).parent
 
     def job_module(self, kind: str) -> str:
         """Name of the module with the jobs of a kind."""

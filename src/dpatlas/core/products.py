@@ -8,14 +8,17 @@ from typing import Literal
 class Product:
     """A figure or table. needs: groups of specs, as its block's settings name them.
 
-    place: where the paper shows what it reproduces. A module of its name, in the folder `figures`
-    of its block, has the function of its name that makes it.
+    place: where the paper shows what it reproduces. caption: what is shown, then what to see, in
+    reStructuredText. paper_shows: what the paper has there, in our words. A module of its name, in
+    the folder `figures` of its block, has the function of its name that makes it.
     """
 
     name: str
     kind: Literal["figure", "table"]
     needs: tuple[str, ...]
     place: str
+    caption: str
+    paper_shows: str
 
     @property
     def folder(self) -> str:
@@ -23,11 +26,15 @@ class Product:
         return f"{self.kind}s"
 
 
-def figure(name: str, needs: tuple[str, ...], place: str) -> Product:
+def figure(
+    name: str, *, needs: tuple[str, ...], place: str, caption: str, paper_shows: str
+) -> Product:
     """A figure, as in `Product`."""
-    return Product(name, "figure", needs, place)
+    return Product(name, "figure", needs, place, caption, paper_shows)
 
 
-def table(name: str, needs: tuple[str, ...], place: str) -> Product:
+def table(
+    name: str, *, needs: tuple[str, ...], place: str, caption: str, paper_shows: str
+) -> Product:
     """A table, as in `Product`."""
-    return Product(name, "table", needs, place)
+    return Product(name, "table", needs, place, caption, paper_shows)
