@@ -6,6 +6,7 @@ localrules:
 
 
 rule claims:
+    """The verdict on every claim of the papers."""
     input:
         claims=ATLAS.files("claims.yaml"),
         records=ATLAS.claim_records(),
@@ -38,6 +39,7 @@ rule claims:
 
 
 rule manifest:
+    """Checksums of all csv files of the tier."""
     input:
         claims=f"{ATLAS.folder}/claims.csv",
         figures=expand(f"{FIGURES}/{{name}}.csv", name=ATLAS.figures),
@@ -58,6 +60,7 @@ rule manifest:
 
 
 rule page:
+    """The page of the tier: one file that needs no network."""
     input:
         claims=f"{ATLAS.folder}/claims.csv",
         template=multiext("src/dpatlas/report/page", ".html.j2", ".css", ".js"),

@@ -1,5 +1,6 @@
 """What a figure or table is to the workflow: a name, the runs behind it, a place in the paper."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,12 @@ class Product:
     place: str
     caption: str
     paper_shows: str
+
+    @property
+    def title(self) -> str:
+        """The beginning of its caption, up to a bracket, a colon or the end of a sentence."""
+        end = r"(?<=[a-z]) \(|[:;] |(?<!Fig)(?<!Figs)(?<!Prop)(?<!Sec)(?<!Thm)(?<!Thms)(?<!Eq)\. "
+        return re.split(end, self.caption)[0]
 
     @property
     def folder(self) -> str:
