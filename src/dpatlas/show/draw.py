@@ -23,7 +23,7 @@ Looks = Mapping[Any, Look]
 
 NUMBERS = ("value", "low", "high", "runs_used", "runs_diverged")
 # Between series at one x, as a share of the axis; together, as a share of the least step along it.
-BETWEEN_SERIES, WIDEST = 0.014, 0.3
+BETWEEN_SERIES, WIDEST = 0.018, 0.3
 BAR_WIDTH = 0.9
 # Height of the crosses for values that no run is left for, as a share of the panel.
 EDGE = 0.97
@@ -45,6 +45,8 @@ def draw_points(
     where some runs diverged; a cross at the upper edge stands where all did.
     """
     data = data[data[series].isin(list(looks))]
+    if data.empty:
+        return
     style: dict[str, Any] = {
         **_hues(looks, series),
         "x": x,
@@ -85,24 +87,28 @@ def draw_curves(
 ) -> None:
     """A line for every series in `looks`, with its intervals as a band; `line` is for seaborn.
 
-    Markers are drawn if all series have one, and filled ones only.
+    Markers are filled ones: seaborn refuses others beside them.
     """
     data = data[data[series].isin(list(looks))]
-    markers = {name: look.marker for name, look in looks.items()}
     with _own_labels(axes):
-        sns.lineplot(
-            data,
-            x=x,
-            y="value",
-            **_hues(looks, series),
-            style=series,
-            dashes={name: look.dashes for name, look in looks.items()},
-            markers=markers if all(markers.values()) else False,
-            estimator=None,
-            legend=False,
-            ax=axes,
-            **{"markeredgecolor": "auto", **line},
-        )
+        for marked in (True, False):
+            alike = {name: look for name, look in looks.items() if bool(look.marker) == marked}
+            if data[series].isin(list(alike)).any():
+                sns.lineplot(
+                    data[data[series].isin(list(alike))],
+                    x=x,
+                    y="value",
+                    **_hues(alike, series),
+                    style=series,
+                    dashes={name: look.dashes for name, look in alike.items()},
+                    markers={name: look.marker for name, look in alike.items()}
+                    if marked
+                    else False,
+                    estimator=None,
+                    legend=False,
+                    ax=axes,
+                    **{"markeredgecolor": "auto", **line},
+                )
     for name, points in data.dropna(subset=["low", "high"]).groupby(series, sort=False):
         band: dict[str, Any] = {"color": looks[name].color, "alpha": BAND_ALPHA, "linewidth": 0}
         axes.fill_between(points[x], points["low"], points["high"], **band)
