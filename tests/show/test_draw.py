@@ -78,8 +78,11 @@ def test_curves_are_lines_with_a_band_where_rows_have_intervals(axes):
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("depth", "")
 
 
-def test_curves_without_markers_have_none():
+def test_curves_may_have_no_marker_beside_filled_and_open_ones():
     axes = Figure().subplots()
-    looks = {name: Look(name, "black", "", ":") for name in LOOKS}
-    draw_curves(axes, frame(ROWS), "x", looks)
-    assert {line.get_marker() for line in axes.get_lines()} <= {"", "None", None}
+    looks = {
+        name: Look(name, "black", marker, ":")
+        for name, marker in {"a": "o", "b": "x", "c": ""}.items()
+    }
+    draw_curves(axes, frame([row(name, 1, 2.0) for name in looks]), "x", looks)
+    assert [line.get_marker() for line in axes.get_lines()] == ["o", "x", ""]

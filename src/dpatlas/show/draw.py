@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.markers import MarkerStyle
 
 from dpatlas.show.look import BAND_ALPHA, Look
 from dpatlas.show.output import Row
@@ -85,25 +86,26 @@ def draw_points(
 def draw_curves(
     axes: Axes, data: pd.DataFrame, x: str, looks: Looks, series: str = "series", **line: Any
 ) -> None:
-    """A line for every series in `looks`, with its intervals as a band; `line` is for seaborn.
-
-    Markers are filled ones: seaborn refuses others beside them.
-    """
+    """A line for every series in `looks`, with its intervals as a band; `line` is for seaborn."""
     data = data[data[series].isin(list(looks))]
     with _own_labels(axes):
-        for marked in (True, False):
-            alike = {name: look for name, look in looks.items() if bool(look.marker) == marked}
-            if data[series].isin(list(alike)).any():
+        # Seaborn refuses markers that are filled and others in one call.
+        for filled in (True, False):
+            markers = {
+                name: look.marker
+                for name, look in looks.items()
+                if MarkerStyle(look.marker).is_filled() == filled
+            }
+            points = data[data[series].isin(list(markers))]
+            if len(points):
                 sns.lineplot(
-                    data[data[series].isin(list(alike))],
+                    points,
                     x=x,
                     y="value",
-                    **_hues(alike, series),
+                    **_hues({name: looks[name] for name in markers}, series),
                     style=series,
-                    dashes={name: look.dashes for name, look in alike.items()},
-                    markers={name: look.marker for name, look in alike.items()}
-                    if marked
-                    else False,
+                    dashes={name: looks[name].dashes for name in markers},
+                    markers=markers,
                     estimator=None,
                     legend=False,
                     ax=axes,
