@@ -1,8 +1,8 @@
 """`worlds.py` of a block's tests: small records whose truth is known.
 
 `SHOWN`: for each figure and table a function that makes records and settings to show. Papers also
-have `world()`, `PaperRecords` in which every claim holds, and `FALSE`: for each entry of the claims a
-function that makes a world in which that entry does not hold. Entries that no records can change
+have `world()`, `PaperRecords` in which every claim holds, and `FALSE`: for each entry of the claims
+a function that makes a world in which that entry does not hold. Entries that no records can change
 stand in `PROVEN_BY_ARITHMETIC` or `REFUTED_BY_ARITHMETIC` instead.
 """
 

@@ -1,4 +1,4 @@
-"""Every figure and table of every block: its command writes all files, of all records it is given."""
+"""Every figure and table: its command writes all files, of all records that it is given."""
 
 import importlib
 import json
