@@ -192,7 +192,13 @@ def test_linearised_training_without_noise_is_gradient_descent_on_the_linearised
         7,
     )
     trained = kl_linearized.langevin(
-        start, features @ features.T, sign, n, eta, 1e-30, steps, lambda step: np.zeros(6)
+        kl_linearized.Linearization(start, features @ features.T),
+        sign,
+        n,
+        eta,
+        1e-30,
+        steps,
+        lambda step: np.zeros(6),
     )
     w = np.zeros(9)
     kl = np.zeros(6)
