@@ -1,3 +1,5 @@
+"""The constants of Lemma 3.2 that a training record shows, and the bound made of them."""
+
 import dataclasses
 
 import numpy as np

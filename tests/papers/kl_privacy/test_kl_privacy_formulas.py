@@ -1,3 +1,5 @@
+"""Formulas of kl_privacy against independent computations, and Table 1 in symbols."""
+
 import math
 import re
 
@@ -76,11 +78,6 @@ def test_neighbour_gap_is_the_norm_of_a_difference_of_means(relation, g, gbar, n
     gap = neighbour_gap(relation, n, g @ g, gbar @ gbar, g @ gbar)
     scale = (g @ g + gbar @ gbar) / n**2
     assert gap == pytest.approx(np.sum((gbar - neighbour_mean) ** 2), abs=1e-6 * scale)
-
-
-def test_removing_a_record_moves_the_mean_more_than_adding_the_same_one():
-    gaps = {name: neighbour_gap(name, 10, 2.0, 1.0, 0.5) for name in ("remove", "add")}
-    assert gaps["remove"] == pytest.approx(gaps["add"] * (11 / 9) ** 2)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
@@ -226,7 +223,6 @@ def test_symbolic_R_and_risk_of_table_1_follow_the_formulas_up_to_constants(init
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: kl_step(0.0, 1.0, 1.0),
         lambda: kl_step(1.0, 0.0, 1.0),
         lambda: kl_step(1.0, 1.0, -1.0),
         lambda: kl_step(1.0, 1.0, 1.0, "printed"),
