@@ -1,16 +1,14 @@
 """Formulas of feature_learning: its noise, its rates, and whether its layers are private."""
 
 import inspect
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpatlas.catalogue import catalogue, evaluate
+from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.formulas.rates import (
     eps_n,
@@ -27,21 +25,8 @@ from dpatlas.papers.feature_learning.formulas.rates import (
 )
 from dpatlas.privacy.gaussian_dp import gaussian_delta
 
-VECTORS = json.loads(
-    (Path(__file__).parents[2] / "reference" / "vectors.json").read_text(encoding="utf-8")
-)
 DELTAS = (1e-10, 1e-5, 1e-2, 0.3)
 levels = st.floats(1e-10, 0.3)
-
-
-def test_every_reference_value_is_in_the_catalogue_and_reproduced():
-    vectors = [each for each in VECTORS if each["source"].split()[0] == "feature_learning"]
-    assert {each["bound"] for each in vectors} == {"gaussian-dp-mu", "feature-noise-assumption4"}
-    for vector in vectors:
-        assert vector["bound"] in catalogue()
-        found = evaluate(vector["bound"], vector["inputs"])
-        assert found["value"] == pytest.approx(vector["expected"], rel=vector["rel_tol"], abs=0)
-        assert found["source"] == vector["source"]
 
 
 def test_the_printed_noise_is_assumption_4_s_and_depends_on_neither_eps_nor_delta():
@@ -133,14 +118,6 @@ def test_the_second_layer_is_not_private_for_replaced_records_at_larger_epsilons
         assert (second_layer_delta(eps, delta, "replace_one") > delta) == (eps > first)
 
 
-def test_relations_differ_by_the_factor_two_of_their_sensitivities():
-    for eps in (0.1, 2.0, 30.0):
-        one, two = (second_layer_mu(eps, 1e-5, each) for each in ("add_remove", "replace_one"))
-        assert two == 2 * one
-    for formula in (second_layer_mu, second_layer_delta):
-        assert formula(2.0, 1e-5) == formula(2.0, 1e-5, "add_remove")
-
-
 def test_assumption_3_ends_at_eight_log_of_one_over_delta():
     assert largest_epsilon(1e-5) == pytest.approx(92.1034, abs=1e-4)
 
@@ -154,17 +131,12 @@ LEVEL = {"eps": 2.0, "delta": 1e-5}
     ("name", "inputs", "complaint"),
     [
         ("feature-noise-assumption4", {**NOISE, "d": 1}, "d: found 1; allowed: .* >= 2"),
-        ("feature-noise-assumption4", {**NOISE, "n": 0}, "n: found 0"),
-        ("feature-noise-assumption4", {**NOISE, "q": 0}, "q: found 0"),
-        ("feature-noise-assumption4", {**NOISE, "eps_b": math.nan}, "eps_b: found nan"),
         ("feature-printed-mu", {**NOISE, "p": 0}, "p: found 0"),
         ("feature-printed-width", {**NOISE, **LEVEL, "delta": 0}, "delta: found 0"),
         ("feature-layer2-mu", {**LEVEL, "eps": 0}, "eps: found 0; allowed: a number > 0"),
         ("feature-layer2-delta", {**LEVEL, "relation": "both"}, "one of add_remove, replace_one"),
         ("feature-eps-n", {"n": 64, "d": 64}, "n: found 64; allowed: a whole number > d = 64"),
-        ("feature-eps-n", {"n": 63, "d": 64}, "n: found 63"),
         ("feature-first-rate", {**RATE, "n": 64}, "n: found 64; .*> d = 64"),
-        ("feature-first-rate", {**RATE, "p": 0}, "p: found 0"),
         ("feature-penalty", {**RATE, "n": 10}, "n: found 10; .*> d = 64"),
         ("feature-risk-rate", {"n": 20, "d": 64, **LEVEL}, "n: found 20; .*> d = 64"),
         ("feature-largest-epsilon", {"delta": 1}, "delta: found 1"),

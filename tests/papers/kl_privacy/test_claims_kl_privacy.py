@@ -1,7 +1,6 @@
 """Every rule against runs whose truth is known, through the committed claims.yaml."""
 
 import dataclasses
-import math
 
 import pytest
 from committed_claims import CLAIMS
@@ -67,18 +66,6 @@ def test_noise_between_runs_makes_a_claim_inconclusive_and_refutes_none(group, i
     assert not_reproduced(rows) == dict.fromkeys(blurred, INCONCLUSIVE)
 
 
-def test_verdict_agrees_with_the_interval_that_is_shown():
-    groups = true_groups()
-    REFUTING["kl-4a"](groups)
-    scaled("epochs", "lecun", by(1.0), noise=3.0)(groups)
-    rows = verdicts(paper(groups))
-    assert rows["kl-4a"]["high"] < -math.log(1.1)
-    assert "depth 6 less depth 4" in rows["kl-4a"]["note"]
-    assert rows["kl-2"]["low"] < 0 < rows["kl-2"]["high"]
-    assert "lecun" in rows["kl-2"]["note"]
-    assert rows["kl-3a"]["low"] > 0
-
-
 def test_the_error_is_shared_over_the_planned_entries_and_to_refute_over_comparisons(true_rows):
     assert CLAIMS.planned == 71
     # The slope and two neighbouring pairs; all have to hold, so none takes error from the others.
@@ -127,26 +114,16 @@ def test_kl_of_zero_is_inconclusive_and_not_an_infinite_fall():
     assert "zero" in row["note"]
 
 
-@pytest.mark.parametrize("group", true_groups())
-def test_a_group_that_the_config_lacks_is_not_run(group):
-    groups = true_groups()
-    del groups[group]
-    rows = verdicts(paper(groups))
-    missing = not_reproduced(rows)
-    assert set(missing.values()) == {NOT_RUN}
-    notes = [rows[name]["note"] for name in missing]
-    assert all(group in note for note in notes if not note.startswith("parts"))
-
-
 def test_what_the_config_lacks_leaves_the_other_entries_standing():
-    """An init, the interior of a sweep, and steps up to a horizon."""
+    """A group, an init, the interior of a sweep, and steps up to a horizon."""
     groups = {
         name: [record for record in records if getattr(record.spec, "init", None) != "ntk"]
         for name, records in true_groups().items()
     }
     groups["depth"] = [record for record in groups["depth"] if record.spec.depth != 4]
+    del groups["constants"]
     rows = verdicts(paper(groups, {**HORIZONS, "long": STEPS + 1}))
-    for entry in ("kl-2", "kl-3c", "kl-4b", "kl-5a"):
+    for entry in ("kl-2", "kl-3c", "kl-4b", "kl-5a", "kl-7"):
         assert rows[entry]["verdict"] == NOT_RUN
     for entry in ("kl-3b", "kl-4a"):
         assert rows[entry]["verdict"] == REPRODUCED

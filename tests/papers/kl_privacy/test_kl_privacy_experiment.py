@@ -138,16 +138,9 @@ def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec, dat
     data = kl_training.TrainingData.of(load(data_folder), "cpu")
     draws = np.random.default_rng(0)
     steps, records = fields.steps, len(data.x)
-    probe = {"probe_change": np.zeros(4), "probe_distance": np.ones(4)}
-    results = [
-        {
-            "kl": draws.random((steps, records)).cumsum(0),
-            "loss": np.ones(steps),
-            "grad_norm2": np.ones(steps),
-            **probe,
-        }
-        for _ in range(3)
-    ]
+    same = {"loss": np.ones(steps), "grad_norm2": np.ones(steps)}
+    same |= {"probe_change": np.zeros(4), "probe_distance": np.ones(4)}
+    results = [{"kl": draws.random((steps, records)).cumsum(0), **same} for _ in range(3)]
     results[1]["kl"][5:] = np.nan
     metrics = kl_training.summary(fields, data, results)
     assert metrics.diverged == [None, 6, None]
@@ -222,12 +215,8 @@ def test_records_with_a_singular_ntk_matrix_are_refused_in_one_line(tmp_path, ca
     draws = np.random.default_rng(3)
     x = draws.standard_normal((6, 6)).astype(np.float32)
     x[4] = scale * x[1]
-    arrays = {
-        "x_train": x,
-        "y_train": np.array([0, 0, 1, 1, 1, 0]),
-        "x_add": x,
-        "y_add": np.zeros(6, int),
-    }
+    arrays = {"x_train": x, "x_add": x}
+    arrays |= {"y_train": np.array([0, 0, 1, 1, 1, 0]), "y_add": np.zeros(6, int)}
     prepared.save(tmp_path / "data", arrays, {"name": "small"})
     spec = linearized_spec(depths=[depth], width=9, n_train=6, runs=2, min_steps=5)
     manifest = tmp_path / "data/manifest.json"
