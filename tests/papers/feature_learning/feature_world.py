@@ -107,11 +107,11 @@ def row_of(groups, features, value, axis="n", link="mixed"):
     return row
 
 
-def shift(measure, by, *place):
-    """The change that adds `by` to a measure of all runs; `place` as `row_of` takes it."""
+def shift(measure, by, *condition):
+    """The change that adds `by` to a measure of all runs; `condition` as `row_of` takes it."""
 
     def change(groups):
-        values = getattr(row_of(groups, *place), measure)
+        values = getattr(row_of(groups, *condition), measure)
         values[:] = (np.array(values) + by).tolist()
 
     return change

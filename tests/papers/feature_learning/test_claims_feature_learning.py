@@ -50,7 +50,6 @@ def test_a_claim_made_false_is_refuted_and_the_others_stand(entry):
         # At the largest n, of another link of exponent 1, and on the other side of zero.
         (shift("overlap", -0.25, "private", MOST, "n", "odd"), "1a"),
         (shift("overlap", -0.06, "private", MOST, "n", "even"), "1b"),
-        (shift("overlap", 0.06, "random", MOST, "n", "even"), "1b"),
         (shift("risk_private", -0.3, "random", MOST, "n", "odd"), "2a"),
         (shift("risk_private", 0.1, "private", 128, "p"), "4a"),
         (shift("cosine", -0.06, "printed", MOST, "n", "odd"), "5a"),
@@ -66,10 +65,7 @@ def test_one_value_of_one_link_refutes_what_is_claimed_of_all(change, part):
         # Below the largest n; of a link of exponent 2 where 1 is asked for; along other axes.
         shift("risk_private", -0.9, "random", 5000),
         shift("cosine", 0.9, "printed", 5000),
-        shift("overlap", 0.9, "private", 5000, "n", "even"),
         shift("risk_private", 0.9, "private", MOST, "n", "even"),
-        shift("cosine", 0.9, "printed", MOST, "n", "even"),
-        shift("risk_private", 0.9, "private", 128, "d"),
         shift("overlap", -0.9, "private", 256, "p"),
     ],
 )
@@ -80,34 +76,22 @@ def test_what_no_claim_asks_about_changes_no_verdict(change):
 def test_what_is_observed_is_the_smallest_change_between_pairs():
     groups = true_groups()
     rows = verdicts(groups)
-
-    def curves(measure):
-        """Means over runs, (links, values)."""
-        return np.array(
-            [
-                [
-                    np.mean(getattr(row_of(groups, "private", n, "n", link), measure))
-                    for n in SWEEPS["n"]
-                ]
-                for link in ("mixed", "odd")
-            ]
-        )
-
-    risks = curves("risk_private")
-    for part, changes, place in (
-        ("1a", np.diff(curves("overlap")), "n 5000 to 20000"),
-        ("3a", risks[:, :1] - risks[:, -1:], "n 1000 to 20000"),
-        ("3b", -np.diff(risks), "n 5000 to 20000"),
-    ):
-        row = rows[f"feat-{part}"]
-        assert row["comparisons"] == changes.size
-        assert np.abs(changes - row["observed"]).min() < 1e-12
-        assert row["observed"] == pytest.approx(changes.min(), abs=2e-3)
-        assert place in row["note"]
+    overlaps = [
+        [np.mean(row_of(groups, "private", n, "n", link).overlap) for n in SWEEPS["n"]]
+        for link in ("mixed", "odd")
+    ]
+    changes, row = np.diff(overlaps), rows["feat-1a"]
+    assert row["comparisons"] == changes.size
+    assert np.abs(changes - row["observed"]).min() < 1e-12
+    assert row["observed"] == pytest.approx(changes.min(), abs=2e-3)
+    assert "n 5000 to 20000" in row["note"]
+    # From the least n to the largest, of two links.
+    assert rows["feat-3a"]["comparisons"] == 2
+    assert "n 1000 to 20000" in rows["feat-3a"]["note"]
 
 
 @pytest.mark.parametrize(
-    ("measure", "place", "blurred"),
+    ("measure", "condition", "blurred"),
     [
         ("overlap", ("private", 5000), {"1a"}),
         ("overlap", ("private", MOST, "n", "even"), {"1b"}),
@@ -115,8 +99,8 @@ def test_what_is_observed_is_the_smallest_change_between_pairs():
         ("cosine", ("printed", MOST, "n", "odd"), {"5a"}),
     ],
 )
-def test_noise_between_runs_leaves_a_claim_open(measure, place, blurred):
-    judged(shift(measure, 0.2 * (-1.0) ** np.arange(RUNS), *place), INCONCLUSIVE, *blurred)
+def test_noise_between_runs_leaves_a_claim_open(measure, condition, blurred):
+    judged(shift(measure, 0.2 * (-1.0) ** np.arange(RUNS), *condition), INCONCLUSIVE, *blurred)
 
 
 def test_what_conditions_and_kinds_of_features_of_a_run_share_is_subtracted():
@@ -144,7 +128,7 @@ def only(group, field, *values):
     """The change that leaves a group the records with one of these values in their spec."""
 
     def change(groups):
-        groups[group] = [each for each in groups[group] if getattr(each.spec, field) in values]
+        groups[group] = [r for r in groups[group] if getattr(r.spec, field) in values]
 
     return change
 
@@ -154,15 +138,15 @@ def one_value(axis, link="mixed"):
 
     def change(groups):
         for records in groups.values():
-            for place, each in enumerate(records):
+            for index, each in enumerate(records):
                 if (each.spec.axis, each.spec.link) == (axis, link):
-                    records[place] = record(link, axis, [max(SWEEPS[axis])])
+                    records[index] = record(link, axis, [max(SWEEPS[axis])])
 
     return change
 
 
-def not_taken(measure, *place):
-    return lambda groups: change_part(row_of(groups, *place), **{measure: None})
+def not_taken(measure, *condition):
+    return lambda groups: change_part(row_of(groups, *condition), **{measure: None})
 
 
 def both_layers_share_one_data_set(groups):

@@ -31,8 +31,8 @@ levels = st.floats(1e-10, 0.3)
 
 def test_the_printed_noise_is_assumption_4_s_and_depends_on_neither_eps_nor_delta():
     assert set(inspect.signature(printed_first_layer_noise).parameters) == {"d", "n", "q", "eps_b"}
-    found = printed_first_layer_noise(100, 2500, 3, 0.5)
-    assert found == pytest.approx(math.sqrt(100**1.5 / 2500) * math.log(100) ** 6, rel=1e-14)
+    noise = printed_first_layer_noise(100, 2500, 3, 0.5)
+    assert noise == pytest.approx(math.sqrt(100**1.5 / 2500) * math.log(100) ** 6, rel=1e-14)
     for name in ("eps", "delta"):
         with pytest.raises(InputError, match=f"argument: found '{name}'"):
             inputs = {"d": 64, "n": 20_000, "q": 2, name: 0.5}
@@ -49,9 +49,9 @@ def test_mu_is_the_largest_that_keeps_its_promise(eps, delta):
 @given(d=st.integers(2, 10_000), share=st.floats(1e-3, 3))
 def test_eps_n_is_the_exponent_of_the_number_of_records(d, share):
     n = math.ceil(d ** (1 + 3 * share)) + 1
-    found = eps_n(n, d)
-    assert found > 0
-    assert d ** (1 + 3 * found) == pytest.approx(n, rel=1e-9)
+    exponent = eps_n(n, d)
+    assert exponent > 0
+    assert d ** (1 + 3 * exponent) == pytest.approx(n, rel=1e-9)
 
 
 @given(d=st.integers(2, 1000), n=st.integers(1001, 10**7), p=st.integers(1, 10_000))
@@ -103,10 +103,10 @@ def epsilons(delta):
 
 @pytest.mark.parametrize("delta", DELTAS)
 def test_the_second_layer_is_as_private_as_claimed_with_the_sensitivity_of_the_argument(delta):
-    """feat-6: it holds with room, by a factor of 8 and more."""
-    found = [second_layer_delta(eps, delta) for eps in epsilons(delta)]
-    assert max(found) < delta / 8
-    assert found[-1] > 0
+    """feat-6: its delta is below the claimed one by a factor of 8 and more."""
+    deltas = [second_layer_delta(eps, delta) for eps in epsilons(delta)]
+    assert max(deltas) < delta / 8
+    assert deltas[-1] > 0
 
 
 @pytest.mark.parametrize(

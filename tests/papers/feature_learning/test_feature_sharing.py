@@ -23,10 +23,11 @@ DATA = drawn(n=60)
 
 
 class Watched:
-    """What one job did: its record, layers, gradients, means and deviations.
+    """What one job did, and its record with the facts on its one condition.
 
-    layers: (features, y) of every private read-out; stepped: gradients of the first layer with
-    noise, private then not; turned: weights before they are normalised, direction's first.
+    By features: labels of the private read-out's records (`layers`), deviation of its noise
+    (`deviations`). stepped: gradients of the first layer, the private one first. turned: weights
+    before they are normalised, those along the direction first.
     """
 
     def __init__(self, folder, monkeypatch, **changes):
@@ -171,7 +172,7 @@ def test_the_ledger_says_who_is_whose_neighbour_and_how_the_layers_add(watched):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "messages"),
     [
         ({"points": [{**BASE, "epsilon": 92.0}]}, []),
         ({"polynomial": [0.0, -3.0, 0.0, 1.0]}, ["information exponent 3, Assumption 1 wants 1"]),
@@ -185,16 +186,16 @@ def test_the_ledger_says_who_is_whose_neighbour_and_how_the_layers_add(watched):
         ),
     ],
 )
-def test_what_the_assumptions_exclude_is_run_with_a_warning(tmp_path, capfd, changes, words):
+def test_what_the_assumptions_exclude_is_run_with_a_warning(tmp_path, capfd, changes, messages):
     warnings = record_of(spec_of(**{**ONE, **changes}), tmp_path)["metrics"]["warnings"]
     said = capfd.readouterr().err
-    for warning, word in zip(warnings, words, strict=True):
-        assert re.match(word, warning)
+    for warning, message in zip(warnings, messages, strict=True):
+        assert re.match(message, warning)
         assert warning in said and "\n" not in warning
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"polynomial": [1.0, 1.0]}, "polynomial: found [1.0, 1.0], whose mean"),
         ({"polynomial": []}, "polynomial: found []"),
@@ -205,10 +206,10 @@ def test_what_the_assumptions_exclude_is_run_with_a_warning(tmp_path, capfd, cha
         ({"kind": "training"}, "kind: found 'training'; allowed: one of simulation"),
     ],
 )
-def test_bad_settings_are_refused_by_name_before_any_noise(tmp_path, changes, words):
+def test_bad_settings_are_refused_by_name_before_any_noise(tmp_path, changes, message):
     with noise_keys() as keys, pytest.raises(InputError) as caught:
         run(spec_of(**changes), tmp_path)
-    assert str(caught.value).startswith(words)
+    assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
     assert not keys and not (tmp_path / "record.json").exists()
 
@@ -219,8 +220,8 @@ def test_a_job_runs_from_the_command_line_without_torch(tmp_path):
         "assert not {'torch', 'sklearn', 'matplotlib'} & set(sys.modules)"
     )
     folders = ("--record", tmp_path / "record.json", "--checkpoints", tmp_path / "checkpoints")
-    words = [sys.executable, "-c", code, "--spec", spec_of().argument, *map(str, folders)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code, "--spec", spec_of().argument, *map(str, folders)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     record = (tmp_path / "record.json").read_bytes()
     assert set(json.loads(record)["versions"]) >= set(feature_simulation.KIND.packages)

@@ -64,7 +64,7 @@ def test_a_mean_of_rounding_is_none():
 
 
 @pytest.mark.parametrize(
-    ("coefficients", "words"),
+    ("coefficients", "message"),
     [
         ([1, 1], r"polynomial: found \[1.0, 1.0\], whose mean under N\(0, 1\) is 1"),
         ([-1 + 1e-6, 0, 1], "whose mean under .* is 1e-06"),
@@ -74,7 +74,7 @@ def test_a_mean_of_rounding_is_none():
         ([0, 1, math.inf], "allowed: numbers"),
     ],
 )
-def test_a_link_with_a_mean_or_without_variance_is_refused_in_one_line(coefficients, words):
-    with pytest.raises(InputError, match=words) as caught:
+def test_a_link_with_a_mean_or_without_variance_is_refused_in_one_line(coefficients, message):
+    with pytest.raises(InputError, match=message) as caught:
         link(coefficients)
     assert "\n" not in str(caught.value)

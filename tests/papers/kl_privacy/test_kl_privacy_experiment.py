@@ -195,7 +195,7 @@ def test_the_monte_carlo_check_of_b_agrees_with_eq_7(data_folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "message"),
     [
         (Spec.of({**small_jobs.KL, "kind": "other"}, "small"), "one of training"),
         (Spec.of({**small_jobs.KL, "lr": 0.0}, "small"), "--spec: lr: found 0.0"),
@@ -203,8 +203,8 @@ def test_the_monte_carlo_check_of_b_agrees_with_eq_7(data_folder, tmp_path):
         (linearized_spec(n_train=99), "n_train: found 99; allowed: at most 12 records"),
     ],
 )
-def test_a_spec_that_cannot_run_is_refused_in_one_line(spec, words, data_folder, tmp_path):
-    with pytest.raises(InputError, match=words):
+def test_a_spec_that_cannot_run_is_refused_in_one_line(spec, message, data_folder, tmp_path):
+    with pytest.raises(InputError, match=message):
         run_main(spec, data_folder, tmp_path)
     assert not (tmp_path / "record.json").exists()
 

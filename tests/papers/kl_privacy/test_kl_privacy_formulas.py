@@ -134,42 +134,10 @@ def test_corrected_lazy_distance_adds_at_most_the_missing_power_of_two(init, d, 
 
 def tex_value(tex, **symbols):
     """Value of the TeX arithmetic that `TABLE_1` uses: juxtaposition multiplies."""
-    tokens = re.findall(r"\\?[A-Za-z]+|\d+|[-+^{}()]", tex)
-
-    def expression():
-        value = term()
-        while tokens and tokens[0] in "+-":
-            value = value + term() if tokens.pop(0) == "+" else value - term()
-        return value
-
-    def term():
-        value = power()
-        while tokens and tokens[0] not in "+-})":
-            value *= power()
-        return value
-
-    def power():
-        base = atom()
-        if tokens and tokens[0] == "^":
-            tokens.pop(0)
-            return base ** atom()
-        return base
-
-    def atom():
-        token = tokens.pop(0)
-        if token in "({":
-            value = expression()
-            tokens.pop(0)
-            return value
-        if token == r"\frac":
-            return atom() / atom()
-        if token == r"\sqrt":
-            return math.sqrt(atom())
-        return float(token) if token.isdigit() else float(symbols[token.lstrip("\\")])
-
-    value = expression()
-    assert not tokens
-    return value
+    text = tex.replace(r"\frac", "").replace("}{", ")/(").replace("^", "**").replace("\\", "")
+    text = text.replace("{", "(").replace("}", ")")
+    product = re.sub(r"(?<=[\w)])\s+(?=[\w(])", "*", text)
+    return eval(product, {"sqrt": math.sqrt, **symbols})
 
 
 SIZES = [
