@@ -80,10 +80,6 @@ def paper(groups):
     return PaperRecords({}, groups)
 
 
-def with_verdict(rows, verdict):
-    return {name for name, row in rows.items() if row["verdict"] == verdict}
-
-
 def named(*parts):
     """Ids of entries, with those of the claims that they are parts of."""
     return {f"feat-{part}" for part in parts} | {f"feat-{part.rstrip('abc')}" for part in parts}

@@ -1,10 +1,13 @@
 """feature_learning's rules against runs whose truth is known, through the committed claims.yaml."""
 
+import math
+
 import numpy as np
 import pytest
 from feature_records import change as change_part
 from feature_world import (
     EXACT,
+    LINKS,
     MOST,
     REFUTED,
     REFUTING,
@@ -13,13 +16,23 @@ from feature_world import (
     changed,
     named,
     record,
+    record_of,
     row_of,
     shift,
     true_groups,
     verdicts,
 )
 
+from dpatlas.config.load import load_config
 from dpatlas.evidence.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
+from dpatlas.evidence.comparisons import PaperRecords
+from dpatlas.papers.feature_learning.claims import DELTAS, SHARES, second_layer_is_private
+from dpatlas.papers.feature_learning.formulas.rates import (
+    largest_epsilon,
+    printed_first_layer_width,
+    second_layer_delta,
+)
+from dpatlas.papers.feature_learning.formulas.single_index import link
 
 STATISTICAL = set(REFUTING) - EXACT
 
@@ -188,3 +201,85 @@ def both_layers_share_one_data_set(groups):
 def test_what_the_records_lack_is_not_run_and_named(change, missing, note):
     rows = judged(change, NOT_RUN, *missing)
     assert all(note in rows[f"feat-{part}"]["note"] for part in missing)
+
+
+def test_what_follows_from_formulas_counts_as_one_run_without_an_interval():
+    rows = verdicts(true_groups())
+    assert {name for name, row in rows.items() if row["kind"] == "exact"} == EXACT | {"feat-6"}
+    for name in EXACT:
+        assert rows[name]["runs"] == 1
+        assert {rows[name][column] for column in ("low", "high", "level")} == {""}
+
+
+@pytest.mark.parametrize(
+    ("axis", "number", "degree"), [("p", 0, 2), ("p", 2, 3), ("d", 1, 3), ("epsilon", 1, 2)]
+)
+def test_the_first_layer_is_refuted_from_the_width_on_that_its_noise_does_not_hide(
+    axis, number, degree
+):
+    def widened(beyond):
+        """The change that gives a condition the last private width and so many neurons more."""
+
+        def change(groups):
+            sweep = record_of(groups, axis)
+            change_part(sweep.metrics.link, degree=degree)
+            point, delta = sweep.spec.points[number], sweep.spec.delta
+            width = printed_first_layer_width(point.d, point.n, degree, point.epsilon, delta)
+            change_part(point, p=math.floor(width) + beyond)
+
+        return change
+
+    assert judged(widened(0), REPRODUCED)["feat-5b"]["observed"] > 0
+    row = judged(widened(1), NOT_REPRODUCED, "5b")["feat-5b"]
+    assert row["observed"] < 0
+    assert f"in mixed-{axis}" in row["note"]
+
+
+def test_the_first_layer_is_compared_with_the_delta_of_its_record():
+    assert printed_first_layer_width(64, 20_000, 2, 2.0, 1e-7) < 256
+
+    def change(groups):
+        for each in groups["axes"]:
+            change_part(each.spec, delta=1e-7)
+
+    row = judged(change, NOT_REPRODUCED, "5b")["feat-5b"]
+    assert row["comparisons"] == sum(len(SWEEPS[axis]) for axis in "pd") + 2
+
+
+def failing(relation):
+    """(delta, share of the range) of every comparison that does not hold."""
+    records = PaperRecords({}, {"links": [record("mixed", "n", SWEEPS["n"])]})
+    evidence = second_layer_is_private(records, group="links", relation=relation, above=0.0)
+    (comparisons,) = evidence.alternatives
+    cells = [(delta, share) for delta in DELTAS for share in SHARES]
+    values = [comparison.estimate.value for comparison in comparisons]
+    return {cell for cell, value in zip(cells, values, strict=True) if value <= 0}
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_second_layer_fails_where_its_delta_exceeds_the_claimed_one(relation):
+    """Where a record is replaced, from a tenth to half of the range of epsilon on."""
+    expected = {
+        (delta, share)
+        for delta in DELTAS
+        for share in SHARES
+        if second_layer_delta(share * largest_epsilon(delta), delta, relation) > delta
+    }
+    assert failing(relation) == expected
+    least = [min((s for d, s in expected if d == delta), default=None) for delta in DELTAS]
+    replaced = [0.1] * 4 + [0.25] * 3 + [0.5]
+    assert least == (replaced if relation == "replace_one" else [None] * len(DELTAS))
+
+
+def test_the_second_layer_is_worst_at_the_end_of_the_range_at_the_smallest_delta():
+    rows = verdicts(true_groups())
+    assert rows["feat-6a"]["comparisons"] == rows["feat-6b"]["comparisons"] == 64
+    assert rows["feat-6b"]["note"].endswith("epsilon 184, 0.999 of the range, delta 1e-10")
+    assert rows["feat-6b"]["observed"] == pytest.approx(-13.2264, abs=1e-4)
+    assert rows["feat-6a"]["note"].endswith("epsilon 0.147, 0.001 of the range, delta 1e-08")
+    assert rows["feat-6a"]["observed"] == pytest.approx(0.0194, abs=1e-4)
+
+
+def test_the_links_of_the_world_are_those_of_the_config():
+    links = {name: link(each) for name, each in load_config().feature_learning.links.items()}
+    assert {name: (each.degree, each.information_exponent) for name, each in links.items()} == LINKS
