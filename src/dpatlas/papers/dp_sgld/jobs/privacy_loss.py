@@ -50,7 +50,7 @@ POINTS = 13
 # The one-dimensional example: records, steps, and steps at which its curves are computed. Its
 # batches are about the same share of the records as the run's.
 SMALL_N, SMALL_STEPS, SMALL_POINTS = 200, 64, 10
-# Epsilon that Thm 3.2 claims at its last step, whatever the run's: quadrature needs that much noise.
+# Epsilon that Thm 3.2 claims at its last step, whatever the run's: quadrature needs the noise.
 SMALL_EPSILON = 1.0
 SMALL_RADIUS, SMALL_ETA = 1.0, 0.5
 SMALL_LIPSCHITZ = lipschitz_constant(SMALL_RADIUS)
@@ -253,7 +253,7 @@ def small_batch(fields: Spec) -> int:
 
 
 def small_curves(fields: Spec) -> list[Curve]:
-    """The one-dimensional example: exact by quadrature, x = 1 against -1 where all others are -1."""
+    """The one-dimensional example: exact by quadrature, x = 1 against -1, all others being -1."""
     sampler = FixedSize(SMALL_N, small_batch(fields))
     at, delta, lipschitz = log_grid(SMALL_STEPS, SMALL_POINTS), fields.delta, SMALL_LIPSCHITZ
     rates = np.full(SMALL_STEPS, SMALL_ETA)
