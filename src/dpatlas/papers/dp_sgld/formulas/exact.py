@@ -47,7 +47,7 @@ _STEP = real(gt=0, lt=1)
 
 @checked(radius=_POSITIVE)
 def lipschitz_constant(radius):
-    """Lipschitz constant L of the loss of a record on C."""
+    """Lipschitz constant L (Sec. 3) of the loss of a record on C."""
     return 1 + radius
 
 

@@ -21,7 +21,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import smoothness_of_mean
 from dpatlas.papers.dp_sgld.records.regression import RegressionSpec
 from dpatlas.privacy.langevin import bound_records
 
-# Shorter records are not scaled up: they have no direction.
+# Least norm that a record is divided by: a shorter one has no direction.
 LEAST_NORM = 1e-12
 
 
