@@ -5,7 +5,6 @@ every gradient step there, and the accounting is called with the number of epoch
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from dpatlas.papers.dp_sgld.formulas.theorems import claimed_epsilon, sum_of_steps, table4_ratio
 
@@ -59,9 +58,22 @@ class PublishedRun:
         return float(claimed_epsilon(self.L, self.lam, self.n, self.sigma2, total, self.delta))
 
 
-def _cifar10(table: int, backbone: str, **settings: Any) -> PublishedRun:
-    shared = {"n": 50_000, "epochs": 30, "delta": 1e-5}
-    return PublishedRun(table=table, dataset="CIFAR10", backbone=backbone, **shared, **settings)
+def _cifar10(
+    table: int, backbone: str, *, eta: float | None, lam: float, beta: float, L: float, sigma: float
+) -> PublishedRun:
+    return PublishedRun(
+        table=table,
+        dataset="CIFAR10",
+        backbone=backbone,
+        n=50_000,
+        eta=eta,
+        lam=lam,
+        beta=beta,
+        L=L,
+        sigma=sigma,
+        epochs=30,
+        delta=1e-5,
+    )
 
 
 def _pneumonia(table: int, eta: float | None) -> PublishedRun:

@@ -265,10 +265,11 @@ def lemma_of(
 ) -> Lemma:
     """Lemma 4.1 or 4.3 at the steps `shown`; constants: its xi2, d, sigma2 and distance2."""
     beta, K = float(smoothness(FEATURE_NORM, lam)), np.array(shown)
+    bound: Callable[..., Any]
     if schedule == "constant":
         name, bound = "Lemma 4.1", partial(excess_risk, eta=1 / (2 * beta))
     else:
-        name, bound = "Lemma 4.3", partial(average_risk)
+        name, bound = "Lemma 4.3", average_risk
     values = {
         convention: bound(beta=beta, lam=lam, K=K, **constants, convention=convention).tolist()
         for convention in CONVENTIONS
