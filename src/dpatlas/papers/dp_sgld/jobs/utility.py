@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -265,14 +264,15 @@ def lemma_of(
 ) -> Lemma:
     """Lemma 4.1 or 4.3 at the steps `shown`; constants: its xi2, d, sigma2 and distance2."""
     beta, K = float(smoothness(FEATURE_NORM, lam)), np.array(shown)
+    setting = {"beta": beta, "lam": lam, "K": K, **constants}
     bound: Callable[..., Any]
     if schedule == "constant":
-        name, bound = "Lemma 4.1", partial(excess_risk, eta=1 / (2 * beta))
+        name, bound = "Lemma 4.1", excess_risk
+        setting["eta"] = 1 / (2 * beta)
     else:
         name, bound = "Lemma 4.3", average_risk
     values = {
-        convention: bound(beta=beta, lam=lam, K=K, **constants, convention=convention).tolist()
-        for convention in CONVENTIONS
+        convention: bound(**setting, convention=convention).tolist() for convention in CONVENTIONS
     }
     return Lemma(name=name, **values)
 
