@@ -183,6 +183,29 @@ def privacy_loss_record(curves, **fields):
     )
 
 
+def growing_losses_record(**fields):
+    """A privacy_loss record with every curve, each growing from a height of its own."""
+    steps = [1, 5, 20]
+    of_both = ("claimed, steps", "claimed, epochs", "every iterate", "full batch, every iterate")
+    of_both += ("full batch, every iterate, rdp", "full batch, hidden state")
+    of_constant = ("given the batches", "cyclic, hidden state")
+    of_constant += ("quadratic, fixed start", "quadratic, random start")
+    names = [
+        (calibration, schedule, name)
+        for schedule, calibration in product(SCHEDULES, ("published", "theorem"))
+        for name in (*of_both, *(of_constant if schedule == "constant" else ()))
+    ]
+    small = ("claimed, steps", "every iterate", "given the batches", "exact")
+    names += [("one dimension", "constant", name) for name in small]
+    heights = np.geomspace(0.01, 1, len(names))
+    growth = np.sqrt(steps)
+    curves = {
+        name: (steps, (height * growth).tolist())
+        for name, height in zip(names, heights, strict=True)
+    }
+    return privacy_loss_record(curves, **fields)
+
+
 def counterexample_record(scan, calibrated, sigma2s):
     """n = 100; scan and calibrated: as in a record."""
     spec = {

@@ -248,9 +248,11 @@ def theorems_of(fields: Spec, schedule: str, epsilon: float, d: int, xi2: float)
     curvature = {"beta": float(smoothness(FEATURE_NORM, fields.lam)), "lam": fields.lam}
     problem = {**curvature, "n": fields.n, "d": d}
     batches = {"xi2": xi2} if schedule == "constant" else {}
+    privacies = (renyi, approximate)
+    step_counts: tuple[Callable[..., Any], ...] = (steps_rdp, steps_approximate)
     theorems = []
     for (name, formula), privacy, steps in zip(
-        THEOREMS[schedule], (renyi, approximate), (steps_rdp, steps_approximate), strict=True
+        THEOREMS[schedule], privacies, step_counts, strict=True
     ):
         K = math.ceil(steps(**privacy, **problem, schedule=schedule))
         arguments = {**privacy, **problem, **batches, "L": float(lipschitz(FEATURE_NORM))}
