@@ -50,7 +50,7 @@ def test_statistical_verdicts_count_the_runs_and_exact_ones_count_once():
 @pytest.mark.parametrize(
     ("change", "refuted"),
     [
-        (CHANGES["sgld-1a"], {"sgld-1a", "sgld-1", "sgld-3a", "sgld-3"}),
+        # Better than DP-SGD, and more than a point below No DP.
         (CHANGES["sgld-3b"], {"sgld-3b", "sgld-3"}),
         # DP-SGD that adds or removes records is the opponent under both counts of K.
         (
@@ -58,7 +58,6 @@ def test_statistical_verdicts_count_the_runs_and_exact_ones_count_once():
             {"sgld-1a", "sgld-1b", "sgld-1"},
         ),
         (set_accuracy(0.95, number=2, **DP_SGD, comparison="guaranteed"), {"sgld-2c", "sgld-2"}),
-        (CHANGES["sgld-3a"], {"sgld-3a", "sgld-3b", "sgld-3c", "sgld-3"}),
         (set_delta(2, 1.1e-5), {"sgld-7c", "sgld-7"}),
     ],
 )
@@ -147,12 +146,9 @@ def only_full_batches(records):
     ("change", "entry", "note", "still_reproduced"),
     [
         (only_constant_steps, "sgld-2a", "decreasing", "sgld-1"),
-        (only_constant_steps, "sgld-3a", "decreasing", "sgld-1"),
         (a_record_without_epsilon_1, "sgld-1a", "accuracy-3", "sgld-2a"),
-        (a_record_without_epsilon_1, "sgld-3a", "epsilon 1.0", "sgld-2a"),
         (one_choice_of_layers, "sgld-4a", "the claim needs two", "sgld-9"),
         (curves_of_decreasing_steps, "sgld-6a", "constant", "sgld-8"),
-        (curves_of_decreasing_steps, "sgld-10", "quadratic", "sgld-8"),
         (only_full_batches, "sgld-7a", "no batches of that size", "sgld-7c"),
     ],
 )
@@ -197,13 +193,6 @@ def test_fine_tunings_with_the_same_run_number_are_pairs():
     assert rows["sgld-9"]["verdict"] == INCONCLUSIVE
 
 
-def test_table_4_follows_from_the_number_of_classes_and_not_of_parameters():
-    rows = verdicts(groups())
-    assert rows["sgld-5a"]["observed"] == pytest.approx(259 / 260 - 1, abs=8e-3)
-    assert 0.03 < rows["sgld-5b"]["observed"] < 0.09
-    assert 0.99 < rows["sgld-5c"]["observed"] < 1
-
-
 def test_another_print_of_table_4_would_turn_its_verdicts(monkeypatch):
     printed = {
         (problem.dataset, problem.backbone): (
@@ -219,14 +208,7 @@ def test_another_print_of_table_4_would_turn_its_verdicts(monkeypatch):
     assert rows["sgld-5c"]["verdict"] == REPRODUCED
 
 
-def test_every_published_row_has_its_part_in_the_printed_epsilon():
-    rows = verdicts(groups())
-    assert rows["sgld-8a"]["comparisons"] == rows["sgld-8b"]["comparisons"] == len(PUBLISHED_RUNS)
-    assert 0.02 < rows["sgld-8a"]["observed"] < 0.03
-    assert rows["sgld-8b"]["observed"] == pytest.approx(7.2, abs=0.1)
-
-
-@pytest.mark.parametrize("number", range(len(PUBLISHED_RUNS)))
+@pytest.mark.parametrize("number", [0, 5])
 def test_one_row_of_other_noise_would_turn_the_verdict_on_the_printed_epsilon(monkeypatch, number):
     runs = list(PUBLISHED_RUNS)
     runs[number] = dataclasses.replace(runs[number], sigma=1.1 * runs[number].sigma)
@@ -236,28 +218,26 @@ def test_one_row_of_other_noise_would_turn_the_verdict_on_the_printed_epsilon(mo
     assert ("sgld-8b" in refuted) == (runs[number].dataset == "Pneumonia")
 
 
-@pytest.mark.parametrize("steps", [(1, 10, 60, 100), (1, 100), (1, 50, 100)])
-def test_growth_over_a_doubling_is_that_of_the_power_law_between_points(steps):
-    records = groups() | {"privacy_loss": [privacy_loss_record(steps)]}
-    assert verdicts(records)["sgld-6b"]["observed"] == pytest.approx(math.sqrt(2) - 1)
-
-
 @pytest.mark.parametrize(
     ("steps", "epsilons", "verdict", "note"),
     [
+        ((1, 100), {}, REPRODUCED, "step 50 to 100"),
         ((60, 100), {}, NOT_RUN, "no point before step 50"),
         ((1, 10, 60, 100), {1: 0.0}, INCONCLUSIVE, "zero"),
         ((1, 10, 60, 100), {3: None}, INCONCLUSIVE, "infinite"),
     ],
 )
-def test_a_curve_without_a_doubling_or_without_numbers_gives_no_answer(
+def test_growth_over_a_doubling_is_that_of_the_power_law_between_points(
     steps, epsilons, verdict, note
 ):
+    """The curve grows like the square root of the steps."""
     records = groups() | {"privacy_loss": [privacy_loss_record(steps)]}
     for number, value in epsilons.items():
         curve_of(records, "every iterate").epsilon[number] = value
     row = verdicts(records)["sgld-6b"]
     assert row["verdict"] == verdict and note in row["note"]
+    if verdict == REPRODUCED:
+        assert row["observed"] == pytest.approx(math.sqrt(2) - 1)
 
 
 def test_an_exact_epsilon_of_zero_agrees_with_a_bound_of_zero():
