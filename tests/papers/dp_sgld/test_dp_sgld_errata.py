@@ -53,20 +53,20 @@ CURVATURE, LIPSCHITZ = 1.0, 2.0
 )
 def test_theorem_3_2_is_violated_by_single_records_in_batches(K, alpha, exact, claimed):
     """n = 100, m = 1: one record 1 among zeros against zeros only."""
-    found = exact_renyi(100, 1, 0.02, 0.5, K, 1.0, alpha, 0)
-    assert found == pytest.approx(exact, rel=1e-3)
+    divergence = exact_renyi(100, 1, 0.02, 0.5, K, 1.0, alpha, 0)
+    assert divergence == pytest.approx(exact, rel=1e-3)
     bound = claimed_rdp(alpha, LIPSCHITZ, CURVATURE, 100, 0.02, 0.5 * K)
     assert bound == pytest.approx(claimed, rel=1e-3)
-    assert found > 7 * bound
+    assert divergence > 7 * bound
 
 
 @pytest.mark.parametrize("K, delta", [(1, 1.05e-3), (2, 1.46e-3), (5, 1.62e-3)])
 def test_calibration_of_theorem_4_2_misses_its_delta_a_hundredfold(K, delta):
     """(1, 1e-5) promised for any number of steps; n = 200, m = 1, x = 1 against -1 among zeros."""
     sigma2 = sigma2_approximate(1.0, 1e-5, LIPSCHITZ, CURVATURE, 200)
-    found = exact_delta(200, 1, sigma2, 0.5, K, 1.0, 1.0, -1)
-    assert found == pytest.approx(delta, rel=5e-3)
-    assert found > 100 * 1e-5
+    exact = exact_delta(200, 1, sigma2, 0.5, K, 1.0, 1.0, -1)
+    assert exact == pytest.approx(delta, rel=5e-3)
+    assert exact > 100 * 1e-5
     assert exact_epsilon(200, 1, sigma2, 0.5, K, 1.0, 1e-5, -1) > 6
 
 
