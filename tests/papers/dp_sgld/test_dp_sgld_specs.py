@@ -10,6 +10,7 @@ from dpatlas.config.sizes import INPUTS, RECORDS, check_records
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.settings import KEY
+from dpatlas.privacy.accounting import ACCOUNTANTS
 
 
 def changed(change):
@@ -102,6 +103,10 @@ def test_a_job_takes_the_backbone_of_its_features():
 )
 def test_settings_that_cannot_go_together_are_refused_before_any_job(change, words):
     assert words in refused(change)
+
+
+def test_the_refused_accountant_is_the_one_that_the_engine_refuses():
+    assert ACCOUNTANTS["poisson", "replace_one"] == ("pld",)
 
 
 def test_the_sizes_are_the_registry_s():

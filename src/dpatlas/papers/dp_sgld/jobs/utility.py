@@ -225,16 +225,19 @@ def bounds(
     schedule: str,
     epsilon: float,
 ) -> Proven:
-    """Noise of Thm 4.2, the theorems at their own numbers of steps, the lemma at shown steps."""
+    """Noise of Thm 4.2, the lemma at shown steps, the theorems at their own numbers of steps."""
     d, L = objective.parameters, float(lipschitz(FEATURE_NORM))
     sigma2 = float(sigma2_approximate(epsilon, fields.delta, L, fields.lam, fields.n))
     xi2 = objective.batch_noise(minimiser, fields.batch)
     # Before projection, which brings theta_0 nearer to theta*.
     distance2 = float(minimiser @ minimiser) + 2 * d * sigma2 / fields.lam
-    theorems = theorems_of(fields, schedule, epsilon, d, xi2)
-    shown = shown_steps(fields.steps, theorems[-1].K)
+    beta = float(smoothness(FEATURE_NORM, fields.lam))
+    K = steps_approximate(epsilon, fields.delta, beta, fields.lam, fields.n, d, schedule)
+    shown = shown_steps(fields.steps, math.ceil(K))
     constants = {"xi2": xi2, "d": d, "sigma2": sigma2, "distance2": distance2}
+    # First the lemma, which refuses constants that are not finite.
     lemma = lemma_of(fields.lam, schedule, shown, constants)
+    theorems = theorems_of(fields, schedule, epsilon, d, xi2)
     return Proven(sigma2, distance2, shown, lemma, theorems)
 
 
