@@ -46,26 +46,23 @@ def finetune_record():
         [finetune_arm("no-dp", name, 1, None) for name in sizes]
     ).spec
     rows = []
-    for place, each in enumerate(finetune_job.arms_of(spec)):
-        gain = gains[each.unfreeze] * (1 if each.epsilon is None else -1)
-        method = finetune_job.arm_facts(each)["method"]
-        accuracy = runs_of(0.8 + gain, 7, place)
-        rows.append(
-            finetune_arm(
-                method, each.unfreeze, sizes[each.unfreeze], each.epsilon, accuracy=accuracy
-            )
-        )
+    for number, planned in enumerate(finetune_job.arms_of(spec)):
+        name, epsilon = planned.unfreeze, planned.epsilon
+        gain = gains[name] * (1 if epsilon is None else -1)
+        method = finetune_job.arm_facts(planned)["method"]
+        accuracy = runs_of(0.8 + gain, 7, number)
+        rows.append(finetune_arm(method, name, sizes[name], epsilon, accuracy=accuracy))
     return sgld_records.finetune_record(rows)
 
 
 def long_record():
     """Repaired DP-SGLD wins at the most steps only."""
     rows = []
-    for place, (steps, (method, comparison)) in enumerate(
+    for number, (steps, (method, comparison)) in enumerate(
         itertools.product((10, 100), long_job.METHODS.items())
     ):
         mean = ACCURACY.get(method, 0.5) if steps == 100 else 0.7
-        rows.append(long_arm(method, comparison, steps, accuracy=runs_of(mean, 8, place)))
+        rows.append(long_arm(method, comparison, steps, accuracy=runs_of(mean, 8, number)))
     return sgld_records.long_training_record(rows)
 
 

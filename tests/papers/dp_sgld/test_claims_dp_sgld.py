@@ -99,23 +99,21 @@ def test_noise_between_runs_or_a_single_run_leaves_a_claim_open(group, keys, ope
 
 
 @pytest.mark.parametrize(
-    ("group", "missing"),
+    ("group", "entries"),
     [
-        ("accuracy", {f"sgld-{n}{part}" for n in (1, 2, 3, 5) for part in ("a", "b", "c", "")}),
-        ("finetune", {"sgld-4a", "sgld-4b", "sgld-4"}),
-        ("long_training", {"sgld-9"}),
-        (
-            "privacy_loss",
-            {"sgld-6a", "sgld-6b", "sgld-6", "sgld-8a", "sgld-8b", "sgld-8", "sgld-10"},
-        ),
-        ("counterexample", {"sgld-7a", "sgld-7b", "sgld-7c", "sgld-7"}),
+        ("accuracy", 16),
+        ("finetune", 3),
+        ("long_training", 1),
+        ("privacy_loss", 7),
+        ("counterexample", 4),
     ],
 )
-def test_a_group_that_the_config_lacks_is_not_run(group, missing):
+def test_entries_of_a_group_that_the_config_lacks_are_not_run(group, entries):
     records = groups()
     del records[group]
     rows = verdicts(records)
-    assert with_verdict(rows, NOT_RUN) == missing
+    missing = with_verdict(rows, NOT_RUN)
+    assert len(missing) == entries
     notes = [rows[name]["note"] for name in missing]
     assert all(group in note for note in notes if not note.startswith("parts"))
 

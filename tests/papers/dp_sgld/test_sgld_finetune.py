@@ -58,17 +58,6 @@ def test_frozen_parts_keep_the_backbone_s_bits_and_trained_ones_move(given, monk
             assert torch.equal(after[name], value) == name.startswith("linear2")
 
 
-def test_what_lies_before_the_first_trained_part_is_computed_once(given, monkeypatch):
-    trainings = watched_trainings(monkeypatch)
-    run(spec_of("finetune"), *given)
-    network = backbone.load(given[2][0]).network
-    images = torch.from_numpy(prepared.load(given[0].parent).x_train)
-    inputs = {"head.weight": network.features(images), "linear2.weight": network[:2](images)}
-    for training, before in trainings:
-        first = next(iter(before))
-        assert torch.equal(training.x, inputs[first])
-
-
 def test_a_run_of_the_last_parts_is_that_of_the_whole_network_with_the_rest_frozen(
     given, monkeypatch
 ):
