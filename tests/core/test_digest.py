@@ -37,7 +37,8 @@ def step(x):
 ''',
     "maths/lazy.py": "from dpatlas.maths.deep import DEPTH\n\ndef late(x):\n    return x - DEPTH\n",
     "maths/deep.py": "DEPTH = 3\n",
-    "maths/tables.py": "ROWS = 4\n",
+    "maths/tables.py": "ROWS = 4\nSLOW = 'dpatlas.maths.slow:table'\n",
+    "maths/slow.py": "def table():\n    return 5\n",
 }
 TRAIN, PLOT = "dpatlas.jobs.train", "dpatlas.jobs.plot"
 REPORT = """
@@ -126,8 +127,9 @@ def test_an_edit_of_the_plot_changes_the_plot_only(project):
         ("maths/deep.py", "3", "4"),
         ("maths/tables.py", "4", "5"),
         ("maths/__init__.py", "", "SIDE_EFFECT = True\n"),
+        ("maths/slow.py", "5", "6"),
     ],
-    ids=["imported in a function", "imported by an import", "from package import", "package"],
+    ids=["in a function", "by an import", "from package import", "package", "by its entry point"],
 )
 def test_every_way_of_importing_counts(project, name, old, new):
     before = project.digests()
@@ -153,6 +155,7 @@ def test_reachable_names_the_imported_modules_with_their_packages(project):
         "dpatlas.maths.deep",
         "dpatlas.maths.formulas",
         "dpatlas.maths.lazy",
+        "dpatlas.maths.slow",
         "dpatlas.maths.tables",
     ]
     assert "dpatlas.maths.formulas" not in report[PLOT][1]

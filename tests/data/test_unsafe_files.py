@@ -20,7 +20,8 @@ import pytest
 import stl10_miniature
 from PIL import Image
 
-from dpatlas.data.bounded import Bounded, jpeg
+from dpatlas.data.bounded import Bounded
+from dpatlas.data.pictures import jpeg
 from dpatlas.data.prepare import main
 from dpatlas.data.sets import cifar10, pneumonia
 from dpatlas.data.sets.cifar10 import CIFAR10

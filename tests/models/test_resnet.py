@@ -26,7 +26,3 @@ def test_resnet18_has_11_million_parameters_and_ends_at_4_by_4():
 def test_every_norm_of_resnet18_has_32_groups():
     norms = [part for part in resnet18().modules() if isinstance(part, nn.GroupNorm)]
     assert len(norms) == 20 and {norm.num_groups for norm in norms} == {32}
-
-
-def test_the_stem_takes_grey_images():
-    assert resnet18((1, 28, 28), 2)(torch.randn(2, 1, 28, 28)).shape == (2, 2)

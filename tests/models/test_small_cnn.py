@@ -38,12 +38,6 @@ def test_group_norm_has_parameters_only_if_asked():
     assert groups == [4, 4, 4]
 
 
-@pytest.mark.parametrize("image_shape", [(3, 32, 32), (1, 28, 28), (1, 15, 7)])
-def test_other_image_sizes_are_pooled_to_as_many_features(image_shape):
-    net = small_cnn(**SIZES["s"], image_shape=image_shape, outputs=3)
-    assert net.features(torch.randn(2, *image_shape)).shape == (2, 256)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from dpatlas.errors import InputError
-from dpatlas.models.vit import Block, ClassToken, Offset, vit
+from dpatlas.models.vit import Block, ClassToken, vit
 
 DIM, HEADS = 12, 3
 
@@ -50,26 +50,12 @@ def test_a_token_is_a_patch():
     torch.testing.assert_close(tokens[:, 2], expected)
 
 
-def test_the_head_sees_the_class_token():
-    net = vit((3, 8, 8), depth=1, dim=DIM)
-    tokens = torch.randn(2, 5, DIM)
-    assert torch.equal(net.first(tokens), tokens[:, 0])
-    assert net.features(torch.randn(2, 3, 8, 8)).shape == (2, DIM)
-
-
 def test_class_token_goes_before_every_records_tokens():
     layer = ClassToken(DIM)
     nn.init.normal_(layer.value)
     x = torch.randn(2, 4, DIM)
     out = layer(x)
     assert torch.equal(out[:, 1:], x) and torch.equal(out[:, 0], layer.value.expand(2, -1))
-
-
-def test_offset_is_added_to_every_record():
-    layer = Offset(4, DIM)
-    nn.init.normal_(layer.value)
-    x = torch.randn(2, 4, DIM)
-    assert torch.equal(layer(x)[1], x[1] + layer.value)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,14 @@ def any_of(ids):
     return "|".join(map(re.escape, ids)) or "(?!)"
 
 
+# On a cluster the figures and tables of one paper are one job, not many of a few seconds each: one
+# core makes them one after the other, once that paper's runs are all there.
+workflow.group_settings.group_components = {
+    **dict.fromkeys(ATLAS.blocks, len(ATLAS.products)),
+    **workflow.group_settings.group_components,
+}
+
+
 wildcard_constraints:
     id="[a-z0-9_.-]+",
 

@@ -3,9 +3,17 @@
 
 localrules:
     data,
+    data_set,
 
 
 rule data:
+    """Every data set of the tier, fetched and prepared; nothing is trained."""
+    input:
+        expand(f"{ATLAS.folder}/data/{{id}}/manifest.json", id=ATLAS.data_sets()),
+
+
+rule data_set:
+    """A data set, from local copies or downloads."""
     output:
         f"{ATLAS.folder}/data/{{id}}/manifest.json",
         f"{ATLAS.folder}/data/{{id}}/arrays.npz",

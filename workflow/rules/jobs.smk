@@ -38,3 +38,5 @@ for key in ATLAS.blocks:
                 "python -m dpatlas.jobs --spec {params.spec:q} {params.inputs} "
                 "--record {output.record:q} --checkpoints {params.checkpoints:q} "
                 "--device {params.device} > {log:q} 2>&1"
+
+        workflow.get_rule(f"{key}_{kind}").docstring = ATLAS.blocks[key].about(kind)

@@ -8,6 +8,7 @@ localrules:
 
 
 rule pretrain_backbone:
+    """A backbone, trained on public data."""
     input:
         data=lambda wildcards: ATLAS.data_manifest(wildcards.id),
     output:
@@ -39,6 +40,7 @@ rule pretrain_backbone:
 
 
 rule pretrain_imported:
+    """A backbone with published weights."""
     output:
         record=f"{ATLAS.folder}/runs/pretrain/{{id}}/record.json",
         cost=f"{ATLAS.folder}/runs/pretrain/{{id}}/cost.json",
@@ -72,6 +74,7 @@ rule pretrain_imported:
 
 # Each data set is shown to all jobs by one pass of each frozen backbone that they take.
 rule features:
+    """Features of a data set, as a frozen backbone shows them."""
     input:
         data=lambda wildcards: ATLAS.features_files(wildcards.id)[0],
         backbone=lambda wildcards: ATLAS.features_files(wildcards.id)[1],

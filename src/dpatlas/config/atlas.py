@@ -4,6 +4,7 @@ The Snakefile, `plan` and `publish` read the same object, so they cannot disagre
 """
 
 import functools
+import importlib.util
 import itertools
 import json
 import os
@@ -14,6 +15,7 @@ from typing import Any
 
 from dpatlas.config import own
 from dpatlas.config.features import FrozenFeatures
+from dpatlas.config.load import project_root
 from dpatlas.config.root import General
 from dpatlas.core.blocks import Block
 from dpatlas.core.canonical import canonical_json, sha256
@@ -116,6 +118,22 @@ class Atlas:
         chosen = groups or tuple(self.groups[key])
         return list(distinct(spec for group in chosen for spec in self.groups[key][group]))
 
+    def files(self, name: str) -> list[str]:
+        """Paths of the files of that name in the folders of all blocks, relative to the project."""
+        paths = (block.folder / name for block in self.blocks.values())
+        return [os.path.relpath(path, project_root()) for path in paths if path.is_file()]
+
+    def modules(self, name: str) -> list[str]:
+        """The modules of that name of all blocks that have one."""
+        modules = (f"{block.package}.{name}" for block in self.blocks.values())
+        return [module for module in modules if importlib.util.find_spec(module)]
+
+    @property
+    def captions(self) -> str:
+        """Digest of what the page says of figures and tables in words."""
+        words = {name: [each.caption, each.paper_shows] for name, each in self.products.items()}
+        return sha256(canonical_json(words))
+
     def behind(self, name: str) -> list[str]:
         """Record paths behind a figure or table."""
         key = self.block_of_product[name].key
@@ -154,13 +172,16 @@ class Atlas:
         """Write what jobs read by file: lists that grow with the number of records.
 
         `lists/NAME.txt` for a figure or table, `lists/claims.txt`: a record's path per line;
-        `lists/products.txt`; `lists/claims.json`, the `claim_settings`.
+        `lists/products.txt`; `lists/claims.json`, the `claim_settings`; `lists/captions/NAME.rst`,
+        for `snakemake --report`.
         """
         lists = {name: self.behind(name) for name in self.products}
         lists |= {"claims": self.claim_records(), "products": self.product_files()}
         for name, lines in lists.items():
             text = "".join(f"{line}\n" for line in lines)
             write_atomic(self.folder / "lists" / f"{name}.txt", text)
+        for name, product in self.products.items():
+            write_atomic(self.folder / "lists" / "captions" / f"{name}.rst", product.caption)
         write_atomic(self.folder / "lists" / "claims.json", self.claim_settings())
 
     @_remembered

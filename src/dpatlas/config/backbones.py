@@ -1,6 +1,6 @@
 """Public backbones: what the config says of them, and who may take which on private records."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -8,11 +8,20 @@ from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.config.own import check_backbone
 from dpatlas.config.root import General
 from dpatlas.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path
+from dpatlas.core import networks
 from dpatlas.core.published_weights import FROM_FILES, IMPORTED
 from dpatlas.core.specs import Spec
+from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 
 KEY = "pretrain"
+# Data sets to pre-train on, and publishers of weights.
+SOURCES = (*(name for name, entry in DATA_SETS.items() if entry.pretraining), *IMPORTED)
+if TYPE_CHECKING:
+    Network = str
+    Source = str
+else:
+    Network, Source = Literal[networks.BACKBONES], Literal[SOURCES]
 # What the block sets for all backbones and each backbone may set for itself.
 SIZES = ("n_train", "n_test")
 COUNTS = ("epochs", "batch")
@@ -36,24 +45,7 @@ LabelSmoothing = Annotated[float, setting("Share of a label that goes to all cla
 class Backbone(Model):
     """A backbone; one that is trained may set the numbers of all for itself."""
 
-    source: Literal[
-        "strokes",
-        "fonts",
-        "letters",
-        "inverted-letters",
-        "scribbles",
-        "digits-and-letters",
-        "leaves",
-        "leaves-grey",
-        "leaves-8",
-        "styles",
-        "styles-8",
-        "mnist",
-        "cifar10",
-        "cifar100",
-        "imagenet",
-        "moco",
-    ] = setting(
+    source: Source = setting(
         "Images to train on; imagenet and moco stand for published weights, which are imported."
     )
     file: Path = setting(
@@ -74,27 +66,7 @@ class Backbone(Model):
         "Channels, height and width of the records that an imported backbone will see.",
         default=None,
     )
-    model: Literal[
-        "mlp",
-        "small-cnn-s",
-        "small-cnn-xs",
-        "small-cnn-t",
-        "bench-cnn",
-        "resnet18",
-        "alexnet",
-        "wrn10-1",
-        "wrn16-1",
-        "wrn16-4",
-        "vit-tiny",
-        "mobilenet-v3",
-        "imagenet-resnet18",
-        "imagenet-resnet50",
-        "imagenet-mobilenet-v3",
-        "imagenet-deit-tiny",
-        "imagenet-alexnet",
-        "moco-v2-resnet50",
-        "moco-v3-resnet50",
-    ] = setting("Network, by the name under which it is built.")
+    model: Network = setting("Network, by the name under which it is built.")
     options: NetworkOptions
     n_train: TrainImages = optional()
     n_test: TestImages = optional()

@@ -1,7 +1,7 @@
 """What every block of the config is made of: strict, frozen models, a sentence for every key.
 
-A model is the single source of its block. Readers, messages, `workflow/schemas/config.schema.json`
-and docs/configuration.md all follow from it.
+A model is the single source of its block. Readers, messages, the schema for editors and the
+reference pages, configuration.md, all follow from it.
 """
 
 import difflib

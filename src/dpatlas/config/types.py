@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from dpatlas.config.model import ClassName, Model, Once, optional, setting, shown
 from dpatlas.config.sizes import check_records
+from dpatlas.core import networks
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 
@@ -71,10 +72,12 @@ TuningRuns = Annotated[
 PublicBackbone = Annotated[str, setting("Name under pretrain.backbones.")]
 
 # Networks.
-SmallNetwork = Annotated[
-    Literal["linear", "mlp", "small-cnn-s", "small-cnn-xs", "small-cnn-t"],
-    setting("Network, by the name under which it is built."),
-]
+if TYPE_CHECKING:
+    SmallNetwork = str
+else:
+    SmallNetwork = Annotated[
+        Literal[networks.SMALL], setting("Network, by the name under which it is built.")
+    ]
 OfLayers = Annotated[
     list[Annotated[int, Field(ge=1, le=100_000)]],
     setting("A number for every layer.", min_length=1, max_length=1000),

@@ -4,8 +4,11 @@ Each block has a folder, and `block.py` in it is all that says so. No job import
 that registering something re-runs nothing.
 """
 
+import ast
 import importlib
+import importlib.util
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
 
@@ -29,9 +32,22 @@ class Block:
         """The module of that name in the block's folder."""
         return importlib.import_module(f"{self.package}.{module}")
 
+    @property
+    def folder(self) -> Path:
+        """Where its files are, such as `claims.yaml`; nothing of it is imported."""
+        spec = importlib.util.find_spec(self.package)
+        assert spec is not None and spec.origin is not None
+        return Path(spec.origin).parent
+
     def job_module(self, kind: str) -> str:
         """Name of the module with the jobs of a kind."""
         return f"{self.package}.jobs.{kind}"
+
+    def about(self, kind: str) -> str:
+        """The first paragraph of what the module of a kind says of itself; imports nothing."""
+        path = self.folder / "jobs" / f"{kind}.py"
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        return " ".join(text.partition("\n\n")[0].split())
 
     def product_module(self, name: str) -> str:
         """Name of the module with a figure or table."""

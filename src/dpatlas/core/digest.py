@@ -6,6 +6,7 @@ other edit re-runs exactly the jobs whose module reaches the edited one through 
 
 import ast
 import functools
+import re
 from pathlib import Path
 
 import dpatlas
@@ -14,6 +15,8 @@ from dpatlas.errors import InputError
 
 PACKAGE = dpatlas.__name__
 IMPORTS = (ast.Import, ast.ImportFrom)
+# What is loaded by such a text, `dpatlas.module:name`, counts as imported.
+ENTRY_POINT = re.compile(rf"({PACKAGE}(?:\.\w+)+):\w+")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -66,6 +69,9 @@ def _read(module: str) -> tuple[str, frozenset[str]]:
     for node in ast.walk(tree):
         if isinstance(node, IMPORTS):
             imports.update(_imported(node))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if match := ENTRY_POINT.fullmatch(node.value):
+                imports.update(_with_parents(match[1]))
         elif isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return sha256(ast.dump(tree, include_attributes=False)), frozenset(imports - {module})

@@ -3,34 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dpatlas.core.published_weights import IMPORTED
+from dpatlas.core import networks
 from dpatlas.cost.counting import Backbone, Work
 
 # By model: inputs of a record, multiplications and activations of it, forward. Larger images cost
 # in proportion, but for imported networks, which stretch whatever they are given to one size.
 NETWORKS: dict[str, tuple[int, float, float]] = {
-    "linear": (64, 640, 10),
-    "mlp": (64, 50_432, 394),
-    "small-cnn-s": (64, 380_416, 2_570),
-    "small-cnn-xs": (64, 159_296, 1_674),
-    "small-cnn-t": (64, 93_632, 906),
-    "bench-cnn": (3072, 38_600_000, 340_000),
-    "resnet18": (3072, 555_000_000, 1_700_000),
-    "wrn10-1": (3072, 12_500_000, 86_000),
-    "wrn16-1": (3072, 26_700_000, 143_000),
-    "wrn16-4": (3072, 388_000_000, 1_500_000),
-    "alexnet": (3072, 15_000_000, 25_000),
-    "mobilenet-v3": (3072, 66_459_000, 3_161_000),
-    "vit-tiny": (3072, 345_600_000, 2_000_000),
-    "imagenet-resnet18": (50_176, 1_814_000_000, 6_000_000),
-    "imagenet-resnet50": (150_528, 4_089_000_000, 21_230_000),
-    "imagenet-mobilenet-v3": (150_528, 216_600_000, 8_545_000),
-    "imagenet-deit-tiny": (150_528, 1_254_000_000, 6_880_000),
-    "imagenet-alexnet": (150_528, 714_200_000, 1_085_000),
-    "moco-v2-resnet50": (150_528, 4_089_000_000, 21_230_000),
-    "moco-v3-resnet50": (150_528, 4_089_000_000, 21_230_000),
+    name: (each.inputs, each.multiplications, each.activations)
+    for name, each in networks.NETWORKS.items()
 }
-STRETCHING = {model for models in IMPORTED.values() for model in models}
+STRETCHING = {name for name, each in networks.NETWORKS.items() if each.weights}
 # Options that set the ViT's size, as `NETWORKS` counts it; those of other networks hardly matter.
 VIT = {"patch": 4, "dim": 192, "depth": 12, "mlp_ratio": 4}
 USUAL: Mapping[str, Any] = {}

@@ -1,11 +1,9 @@
 """Reads of other people's files: nothing but regular files, and never more than a limit."""
 
 import contextlib
-import io
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from dpatlas.errors import InputError
 
@@ -70,21 +68,3 @@ class Bounded:
             found = f"more than {self.limit} bytes when unpacked"
             raise InputError(self.where, found, f"{self.limit} bytes at most")
         return content
-
-
-@contextlib.contextmanager
-def jpeg(where: str, content: bytes, allowed: str) -> Iterator[Any]:
-    """A JPEG image whose pixels are not decoded yet; InputError if it cannot be, now or inside."""
-    from PIL import Image
-
-    try:
-        with warnings.catch_warnings():
-            # Of sizes, which are refused by the caller, and of odd metadata.
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
-                yield image
-    except InputError:
-        raise
-    # A damaged image can raise nearly anything, and every one of them means the same.
-    except Exception:
-        raise InputError(where, "an image that cannot be decoded", allowed) from None

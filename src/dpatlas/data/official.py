@@ -11,6 +11,7 @@ import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -87,6 +88,16 @@ def stack(per_class: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Images class by class, and positions of the classes as labels."""
     labels = np.repeat(np.arange(len(per_class)), [len(part) for part in per_class])
     return np.concatenate(per_class), labels.astype(np.int64)
+
+
+def by_class(
+    pixels: np.ndarray, targets: np.ndarray, selected: Sequence[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Records of the `selected` targets, one after the other, and their positions as labels.
+
+    pixels (n, d), targets (n,): codes or names; each target's records stay in their order.
+    """
+    return stack([pixels[targets == target] for target in selected])
 
 
 def damaged(path: Path, error: Exception) -> InputError:

@@ -23,7 +23,8 @@ from dpatlas.core.canonical import sha256
 from dpatlas.core.own_data import definition, located
 from dpatlas.data.bounded import check_size, read_file
 from dpatlas.data.definitions import DataSet, Scaling
-from dpatlas.data.official import stack
+from dpatlas.data.official import by_class, stack
+from dpatlas.data.pictures import central_square
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
@@ -187,10 +188,7 @@ def _decode(where: str, content: bytes, data_set: OwnSet) -> np.ndarray:
         allowed = f"an image, as {', '.join(FORMATS)}"
         raise InputError(where, "an image that cannot be decoded", allowed) from None
     if data_set.resize:
-        side = min(levels.size)
-        left, top = (levels.width - side) // 2, (levels.height - side) // 2
-        square = (left, top, left + side, top + side)
-        levels = levels.resize((width, height), Image.Resampling.BICUBIC, box=square)
+        levels = central_square(levels, width, height)
     pixels = np.asarray(levels).reshape(height, width, channels)
     return pixels.transpose(2, 0, 1).ravel()
 
@@ -225,7 +223,7 @@ def _read_npz(
         pixels = _pixels(f"{path}: x_{split}", arrays[f"x_{split}"], data_set)
         labels = arrays[f"y_{split}"]
         _check_labels(f"{path}: y_{split}", labels, len(pixels), data_set)
-        splits[split] = stack([pixels[labels.reshape(-1) == code] for code in codes])
+        splits[split] = by_class(pixels, labels.reshape(-1), codes)
     return splits
 
 

@@ -13,18 +13,16 @@ from typing import Any
 import numpy as np
 
 from dpatlas.core.guard import integer, real
-from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data import generated, own
 from dpatlas.data.bounded import readable
 from dpatlas.data.definitions import DataSet, Scaling
-from dpatlas.data.download import download
+from dpatlas.data.download import download, progress_bars
 from dpatlas.data.prepared import HELD_OUT, save
 from dpatlas.data.registry import find, reader
-from dpatlas.data.sources import Images, Source
+from dpatlas.data.sources import CACHE as CACHE
+from dpatlas.data.sources import Images, Source, folders_to_search
 from dpatlas.errors import ArgumentParser, InputError, run_command
-
-CACHE = Path("data/cache")
 
 NUMBERS = {
     "n_train": integer(ge=1),
@@ -222,23 +220,21 @@ def _locate(
     download_folder: Path,
     mirrors: Sequence[str],
 ) -> Source:
-    root = Path(data_root).expanduser() if data_root else None
-    places = [place for place in (root, download_folder) if place]
     files = reader(data_set.name)
     with readable():
-        if root and not root.is_dir():
-            raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
-        source = files.locate(data_set, places)
+        folders = folders_to_search(data_root, download_folder)
+        source = files.locate(data_set, folders)
     if source is None and allow_download and data_set.files:
-        _download(data_set, download_folder, mirrors)
-        source = files.locate(data_set, places)
+        print(f"{data_set.name}: downloading to {download_folder}", file=sys.stderr)
+        download(data_set.name, download_folder, mirrors=mirrors, progress=progress_bars())
+        source = files.locate(data_set, folders)
     if source is None:
-        # Copies of several files may be there in part.
-        lacking = files.lacking(data_set, places) if hasattr(files, "lacking") else ""
+        # Of a copy of several files, some may be there.
+        lacking = files.lacking(data_set, folders) if hasattr(files, "lacking") else ""
         official = f"official: {', '.join(file.address for file in data_set.files)}"
         raise InputError(
             "data.root",
-            f"no copy of {data_set.name} in {' or '.join(map(str, places))}",
+            f"no copy of {data_set.name} in {' or '.join(map(str, folders))}",
             f"a folder that holds, itself or in {data_set.name}/, {', or '.join(data_set.accepts)}"
             + (f" ({official}); or permission to download" if data_set.files else "")
             + (f" ({data_set.by_hand})" if data_set.by_hand else "")
@@ -254,18 +250,6 @@ def _locate_own(data_set: own.OwnSet, path: str | None) -> Source:
         where = f"data.own.{data_set.name}.path"
         raise InputError(where, found, "a readable folder or .npz file")
     return source
-
-
-def _download(data_set: DataSet, folder: Path, mirrors: Sequence[str]) -> None:
-    bars: dict[str, Progress] = {}
-
-    def report(name: str, received: int, total: int) -> None:
-        bar = bars.setdefault(name, Progress(total, f"{name}, bytes"))
-        # A transfer that begins anew counts from 0 again.
-        bar.advance(units=received - bar.done)
-
-    print(f"{data_set.name}: downloading to {folder}", file=sys.stderr)
-    download(data_set.name, folder, mirrors=mirrors, progress=report)
 
 
 def _generate(data_set: DataSet, options: Options) -> Images:

@@ -8,14 +8,13 @@ from torch import Tensor, nn
 from dpatlas.core.guard import checked, integer
 from dpatlas.errors import InputError
 from dpatlas.models.network import Network
+from dpatlas.models.resnet import Norm
 
 STEM, HIDDEN = 16, 1280
 # All widths are multiples of this.
 MULTIPLE = 8
 # Smaller images are not reduced by the stem nor by the first block with a stride.
 SMALL = 64
-# Makes the norm behind a convolution; None adds a bias instead.
-Norm = Callable[[int], nn.Module] | None
 
 
 class Row(NamedTuple):

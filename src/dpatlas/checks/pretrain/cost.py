@@ -4,6 +4,7 @@ from dpatlas.checks.pretrain.records.backbone import Spec as Trained
 from dpatlas.checks.pretrain.records.imported import Spec as Imported
 from dpatlas.checks.pretrain.records.transfer import Spec as Transfer
 from dpatlas.config.sizes import array_mb
+from dpatlas.core.networks import NETWORKS
 from dpatlas.cost.counting import RECORD_BYTES, Backbone, JobCost, Size, Work
 from dpatlas.cost.training import (
     FEATURES_OF_A_BACKBONE,
@@ -46,7 +47,9 @@ def data_mb(fields: Trained | Transfer) -> int:
 
 def imported_mb(fields: Imported) -> int:
     """Likewise; the weights as they are read, in the published network, in ours and as written."""
-    return 2100 if fields.model == "imagenet-alexnet" else 1500
+    weights = NETWORKS[fields.model].weights
+    assert weights is not None, fields.model
+    return weights.import_mb
 
 
 KINDS = {

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from dpatlas.data.definitions import DataSet, Scaling
+from dpatlas.data.official import by_class
 from dpatlas.data.prepared import content_sha256
 from dpatlas.data.sources import Images, Source
 
@@ -53,9 +54,8 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     bunch = load_breast_cancer()
     targets = bunch.target.astype(np.uint8)
     checksum = content_sha256({"columns": bunch.data, "targets": targets})
-    members = [np.flatnonzero(targets == data_set.classes.index(name)) for name in classes]
-    labels = np.repeat(np.arange(len(classes)), [len(each) for each in members])
-    split = (levels(bunch.data)[np.concatenate(members)], labels.astype(np.int64))
+    codes = [data_set.classes.index(name) for name in classes]
+    split = by_class(levels(bunch.data), targets, codes)
     return Images({"train": split}, f"sha256:{checksum}")
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from dpatlas.core.canonical import sha256
-from dpatlas.data.bounded import Bounded, check_size, jpeg, read_file
+from dpatlas.data.bounded import Bounded, check_size, read_file
 from dpatlas.data.cifar import Layout
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
 from dpatlas.data.official import (
@@ -26,6 +26,7 @@ from dpatlas.data.official import (
     member_bytes,
     stack,
 )
+from dpatlas.data.pictures import jpeg
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
@@ -70,6 +71,7 @@ CIFAR10 = DataSet(
         "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
         "test_batch": "40351d587109b95175f43aff81a1287e",
     },
+    pretraining=True,
 )
 SETS = (CIFAR10,)
 

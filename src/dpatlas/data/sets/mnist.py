@@ -13,7 +13,7 @@ import numpy as np
 
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
-from dpatlas.data.official import folders
+from dpatlas.data.official import by_class, folders
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import InputError
 
@@ -49,6 +49,7 @@ MNIST = DataSet(
         "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
         "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
     },
+    pretraining=True,
 )
 SETS = (MNIST,)
 
@@ -91,10 +92,7 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
         shape = (sum(per_class), *data_set.image_shape[1:])
         pixels = _read_idx(folder, IMAGES[split], shape, data_set)
         labels = _read_idx(folder, LABELS[split], shape[:1], data_set)
-        members = [np.flatnonzero(labels == code) for code in codes]
-        positions = np.repeat(np.arange(len(codes)), [len(each) for each in members])
-        images = pixels.reshape(len(pixels), -1)[np.concatenate(members)]
-        splits[split] = (images, positions.astype(np.int64))
+        splits[split] = by_class(pixels.reshape(len(pixels), -1), labels, codes)
     return Images(splits, f"sha256:{sha256(canonical_json(dict(data_set.unpacked_md5)))}")
 
 

@@ -23,9 +23,17 @@ import numpy as np
 
 from dpatlas.core.canonical import sha256
 from dpatlas.data import xray_labels
-from dpatlas.data.bounded import check_size, jpeg, read_file
+from dpatlas.data.bounded import check_size, read_file
 from dpatlas.data.definitions import DataSet, Scaling
-from dpatlas.data.official import OFFICIAL_ARCHIVE, OFFICIAL_BATCHES, first_copy, folders, matched
+from dpatlas.data.official import (
+    OFFICIAL_ARCHIVE,
+    OFFICIAL_BATCHES,
+    by_class,
+    first_copy,
+    folders,
+    matched,
+)
+from dpatlas.data.pictures import central_square, jpeg
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
@@ -247,7 +255,7 @@ def _splits(
         names[split].append(labels[name])
     size = int(np.prod(data_set.image_shape))
     return {
-        split: _by_class(
+        split: by_class(
             np.array(images[split], dtype=np.uint8).reshape(-1, size),
             np.array(names[split], dtype=object),
             classes,
@@ -267,8 +275,6 @@ def _class_of(match: re.Match[str], data_set: DataSet) -> str:
 
 def _decode(where: str, content: bytes, data_set: DataSet) -> np.ndarray:
     """One image as (d,) uint8: grey, its central square, resized by a bicubic filter."""
-    from PIL import Image
-
     _, height, width = data_set.image_shape
     least = f"{SMALLEST_SIDE} x {SMALLEST_SIDE} pixels"
     allowed = f"a JPEG image, {least} or more, {LARGEST_IMAGE} pixels at most"
@@ -278,10 +284,7 @@ def _decode(where: str, content: bytes, data_set: DataSet) -> np.ndarray:
         if large or min(image.size) < SMALLEST_SIDE:
             raise InputError(where, f"{image.width} x {image.height} pixels", allowed)
         grey = image.convert("L")
-    side = min(grey.size)
-    left, top = (grey.width - side) // 2, (grey.height - side) // 2
-    square = (left, top, left + side, top + side)
-    return np.asarray(grey.resize((width, height), Image.Resampling.BICUBIC, box=square)).ravel()
+    return np.asarray(central_square(grey, width, height)).ravel()
 
 
 def _read_npz(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
@@ -291,7 +294,7 @@ def _read_npz(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
         for split, parts in NPZ_PARTS.items():
             pairs = [_labelled(archive, part, data_set) for part in parts]
             pixels, codes = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
-            splits[split] = _by_class(pixels, names[codes], classes)
+            splits[split] = by_class(pixels, names[codes], classes)
     return Images(splits, f"sha256:{file_digest(path, 'sha256')}")
 
 
@@ -348,12 +351,3 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
         raise InputError(where, found, "members that are stored or deflated")
     with archive.open(member) as stream:
         return stream.read(member.file_size + 1)
-
-
-def _by_class(
-    pixels: np.ndarray, names: np.ndarray, classes: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels class by class, each in the order of the source, and positions in `classes`."""
-    members = [np.flatnonzero(names == name) for name in classes]
-    positions = np.repeat(np.arange(len(classes)), [len(each) for each in members])
-    return pixels[np.concatenate(members)], positions.astype(np.int64)

@@ -225,7 +225,7 @@ def own_weights(
     """The weights of our `network` from those of the published one; 0 for a head that it lacks."""
     if model == DEIT:
         return deit.to_ours(state)
-    ours = folded(model, published.state_dict())
+    ours = folded(model, published)
     if ORIGINS[model].classifies:
         return ours
     head = {f"head.{name}": value for name, value in network.head.state_dict().items()}

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.formulas.published import COUNTS, PUBLISHED_RUNS, PublishedRun
 from dpatlas.papers.dp_sgld.records import accuracy, privacy_loss
 from dpatlas.records import Record
 from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.show.rows import over_runs
 from dpatlas.show.series import of_kind, only
 from dpatlas.show.tables import Math, Measured, Part
 
@@ -196,10 +196,10 @@ def reached_rows(record: Record[accuracy.Spec, accuracy.Metrics]) -> list[Row]:
 
 def _accuracy(name: str, arm: accuracy.LangevinArm | accuracy.SgdArm) -> Row:
     """Mean, standard error and guarantee of the arm."""
-    estimate = mean_estimate(arm.accuracy)
+    row = over_runs(arm.accuracy)
     return {
-        name: estimate.value,
-        f"{name}_standard_error": estimate.standard_error if estimate.runs > 1 else None,
+        name: row["value"],
+        f"{name}_standard_error": row["standard_error"],
         f"{name}_guaranteed_epsilon": arm.guaranteed_epsilon,
     }
 
