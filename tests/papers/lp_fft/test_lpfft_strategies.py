@@ -140,7 +140,7 @@ def test_lp_of_augmented_images_leaves_the_body_s_bits_alone(given, tmp_path):
 
 
 def test_lp_on_kept_features_is_lp_on_the_whole_network(whole, given, tmp_path, monkeypatch):
-    monkeypatch.setattr(Networks, "behind_features", lambda networks, net: (net, networks.x))
+    monkeypatch.setattr(Networks, "on_frozen_features", lambda networks, net: (net, networks.x))
     with watched_trainings() as slow:
         record_of(spec_of("strategies"), given, tmp_path)
     pairs = [
