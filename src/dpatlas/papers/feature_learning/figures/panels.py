@@ -1,9 +1,10 @@
 """Panels of feature_learning's figures: links along n, the base link along p, d and epsilon."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
@@ -12,14 +13,13 @@ from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.figures.rows import (
     AXES,
     CONDITION,
-    CONFIDENCE,
     Record,
-    Series,
     simulations,
 )
-from dpatlas.show.look import DOUBLE_COLUMN
-from dpatlas.show.output import Row
-from dpatlas.show.panels import draw_points, label_decades, label_ticks, select
+from dpatlas.show.draw import draw_points
+from dpatlas.show.look import DOUBLE_COLUMN, Look
+from dpatlas.show.panels import label_decades, label_ticks
+from dpatlas.show.rows import averaged, span
 
 Panels = list[tuple[Axes, Record]]
 
@@ -84,24 +84,23 @@ def share_y(line: Panels) -> None:
 def draw_series(
     axes: Axes,
     record: Record,
-    rows: list[Row],
-    kinds: Mapping[str, Series],
-    aside: Mapping[str, float],
+    data: pd.DataFrame,
+    aside: Mapping[str, Look],
+    centred: Mapping[str, Look] | None = None,
 ) -> None:
-    """All series against the axis of the record, some of them `aside` by so many points."""
+    """All series with a look against the axis of the record; those `aside` stand side by side."""
     axis = record.spec.axis
     axes.set(xscale="log", xlabel=LABELS[axis], title=title(record))
     axes.margins(x=MARGIN)
-    if not rows:
+    if data.empty:
         axes.set_axis_off()
         axes.text(0.5, 0.5, "no points", ha="center", transform=axes.transAxes)
-    for name, kind in kinds.items():
-        if shown := select(rows, series=name):
-            look = kind.look
-            if len(shown) == 1 and not look.marker:
-                # A line through one point would not be seen.
-                look = replace(look, marker="_")
-            draw_points(axes, look, axis, shown, aside.get(name, 0.0))
+        return
+    for looks, dodge in ((centred or {}, False), (aside, True)):
+        if data[axis].nunique() == 1:
+            # A line through one point would not be seen.
+            looks = {name: replace(look, marker=look.marker or "_") for name, look in looks.items()}
+        draw_points(axes, data, axis, looks, dodge=dodge)
 
 
 def label_x(figure: Figure, panels: Panels) -> None:
@@ -121,17 +120,16 @@ def label_x(figure: Figure, panels: Panels) -> None:
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
-def limit_y(axes: Axes, rows: Sequence[Row], below: float = 0.0, above: float = 0.0) -> None:
+def limit_y(axes: Axes, data: pd.DataFrame, below: float = 0.0, above: float = 0.0) -> None:
     """A log y axis that holds all values, and their intervals where these are short.
 
     below, above: what to leave empty there, as a share of what is filled.
     """
-    values = [row["value"] for row in rows]
-    if not values:
+    if data.empty:
         return
-    ends = [row[end] for row in rows for end in ("low", "high") if row.get(end) is not None]
-    low = max(min(values) / MOST_ROOM, min([*values, *ends]))
-    high = min(max(values) * MOST_ROOM, max([*values, *ends]))
+    ends = data[["value", "low", "high"]]
+    low = max(data.value.min() / MOST_ROOM, ends.min(axis=None))
+    high = min(data.value.max() * MOST_ROOM, ends.max(axis=None))
     filled = max(high / low, LEAST_FILLED)
     low, high = low / filled ** (below + EDGE), high * filled ** (above + EDGE)
     axes.set_ylim(low, high)
@@ -178,10 +176,8 @@ def setting_note(records: Sequence[Record]) -> str:
         for name in CONDITION[1:]
     }
     fixed = [f"{name} = {span(values)}" for name, values in aside.items() if values]
-    runs = span(record.spec.runs for record in records)
-    return f"elsewhere {', '.join(fixed)}; {privacy_words(records)}; " + (
-        "one run" if runs == "1" else f"mean and {CONFIDENCE:.0%} t interval of {runs} runs"
-    )
+    runs = averaged(record.spec.runs for record in records)
+    return f"elsewhere {', '.join(fixed)}; {privacy_words(records)}; {runs}"
 
 
 def privacy_words(records: Sequence[Record]) -> str:
@@ -207,10 +203,3 @@ def warning_notes(records: Sequence[Record]) -> list[str]:
         for warning in record.metrics.warnings
     }
     return list(notes)
-
-
-def span(values: Iterable[float], digits: int = 6) -> str:
-    """One number in words, or the least and the largest of several."""
-    ordered = sorted(set(values))
-    low, high = (f"{ordered[end]:.{digits}g}" for end in (0, -1))
-    return low if low == high else f"{low} to {high}"
