@@ -123,6 +123,41 @@ def drawn_lines(figure):
     return [line for line in found if line]
 
 
+def drawn_heights(figure):
+    """Heights of every line of every panel, of curves and of bars, as `heights` has them."""
+    drawn = [line.get_ydata() for axes in figure.axes for line in axes.get_lines()]
+    return [line for line in map(heights, drawn) if line]
+
+
+def heights(values):
+    """Known values to ten digits: on a log axis seaborn draws through rounded logarithms."""
+    known = [float(value) for value in values if value not in (None, "")]
+    return tuple(float(f"{value:.10g}") for value in known if np.isfinite(value))
+
+
+def not_in_rows(figure, series):
+    """Heights of the lines that are none of the `series`, lists of rows in the order of x.
+
+    Asserts that each is a line through its values, with its intervals as bars or as a band.
+    """
+    drawn = drawn_heights(figure)
+    paths = [path for axes in figure.axes for c in axes.collections for path in c.get_paths()]
+    in_bands = {height for path in paths for height in heights(path.vertices[:, 1])}
+    for rows in series:
+        if values := heights(row.get("value") for row in rows):
+            drawn.remove(values)
+        for ends in (heights((row.get("low"), row.get("high"))) for row in rows):
+            if not set(ends) <= in_bands:
+                # A log axis ends where an interval reaches below 0.
+                drawn.remove(ends if ends in drawn else heights(max(end, 0.0) for end in ends))
+    return drawn
+
+
+def select(rows, **keys):
+    """The rows whose keys have the given values."""
+    return [row for row in rows if all(row.get(name) == value for name, value in keys.items())]
+
+
 def smallest_text(figure):
     """Size in points of the smallest text that is drawn."""
     figure.draw_without_rendering()

@@ -20,6 +20,9 @@ from dpatlas.records import read_record
 from dpatlas.show.look import STYLE
 from dpatlas.show.output import Settings, ShownFigure, figure_files, table_files
 
+# Whose versions a lineage states; tables draw nothing.
+PACKAGES, FIGURE_PACKAGES = ("matplotlib", "numpy"), ("pandas", "seaborn")
+
 
 def main(arguments: Sequence[str]) -> int:
     """Make a figure or table and write its files and lineage."""
@@ -54,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         "settings": settings,
         "records": _behind(paths, given.lineage.parent.parent),
         "outputs": {file: sha256(content) for file, content in files.items()},
-        "versions": versions("matplotlib", "numpy"),
+        "versions": versions(*PACKAGES, *(FIGURE_PACKAGES if is_figure else ())),
     }
     write_json(given.lineage, lineage)
     return 0

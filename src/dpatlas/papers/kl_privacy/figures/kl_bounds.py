@@ -1,9 +1,7 @@
 """Figure kl_bounds of kl_privacy."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -12,34 +10,37 @@ from dpatlas.papers.kl_privacy.figures.rows import (
     COUNTS,
     VALUES,
     conditions,
-    over_runs,
+    range_of_runs,
     training_row,
 )
 from dpatlas.papers.kl_privacy.figures.words import (
     KL_LABEL,
+    OF_INIT,
     divergence_notes,
     inits_of,
     linearized_net_words,
+    looks_in,
     net_words,
-    role_handles,
 )
 from dpatlas.papers.kl_privacy.formulas.theorems import CONVENTIONS, kl_linearized, kl_step
 from dpatlas.papers.kl_privacy.gradient_norms import drift_constants
 from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
-from dpatlas.show.look import DOUBLE_COLUMN, INITS
+from dpatlas.show.draw import draw_curves, frame
+from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import columns, draw_band, legend, number, select, write_in
+from dpatlas.show.panels import legend, number, write_in
+from dpatlas.show.series import handle
 
 # The measured KL is under the exact convention; the paper's is this many times larger.
 PAPER_OVER_EXACT = kl_step(1.0, 1.0, 1.0, "paper") / kl_step(1.0, 1.0, 1.0, "exact")
 # Lemma 3.2 grows like exp(beta^2 T): the axis follows it this far above our estimate.
 ROOM_ABOVE_ESTIMATE = 1e4
-# How quantities are drawn: label and line; without a colour they take that of their init.
-BOUNDS_LOOK: dict[str, tuple[str, dict[str, Any]]] = {
-    "estimate_exact": ("estimate, exact", {"linestyle": "-"}),
-    "estimate_paper": ("estimate, paper", {"linestyle": "--"}),
-    "bound_exact": ("bound, exact", {"linestyle": "-", "color": "black"}),
-    "bound_paper": ("bound, paper", {"linestyle": ":", "color": "black"}),
+NETWORKS = {"trained": "trained", "linearized": "linearised"}
+LOOKS = {
+    "estimate_exact": Look("estimate, exact", OF_INIT, "", "-"),
+    "estimate_paper": Look("estimate, paper", OF_INIT, "", "--"),
+    "bound_exact": Look("bound, exact", "black", "", "-"),
+    "bound_paper": Look("bound, paper", "black", "", ":"),
 }
 
 
@@ -55,23 +56,24 @@ def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
     depth = depths[len(depths) // 2]
     lemma = [row for record in trained for row in lemma_rows(record)]
     corollary = [row for record in linearized for row in corollary_rows(record, depth)]
+    data = frame([*lemma, *corollary])
+    by_panel = dict(list(data.groupby(["init", "network"])))
     figure = Figure(figsize=(DOUBLE_COLUMN, 4.1))
     # Room between the ends of neighbouring axes' labels.
     figure.set_layout_engine("constrained", w_pad=0.06)
     panels = figure.subplots(2, len(inits), sharex="row", sharey="row", squeeze=False)
-    for init, (above, below) in zip(inits, panels.T, strict=True):
-        _bounds_panel(above, init, select(lemma, init=init))
-        _bounds_panel(below, init, select(corollary, init=init))
-        above.set_title(INITS[init].label)
-    _limit_bounds(panels[0], inits, lemma)
-    for row, network in zip(panels, ("trained", "linearised"), strict=True):
-        row[0].set_ylabel(f"{network} network,\n{KL_LABEL}")
-        for axes in row:
-            axes.set_xlabel("time $T$ = $\\eta$ · steps")
-    legend(figure, role_handles(BOUNDS_LOOK))
+    for (network, name), line in zip(NETWORKS.items(), panels, strict=True):
+        for init, axes in zip(inits, line, strict=True):
+            axes.set(xscale="log", yscale="log", xlabel="time $T$ = $\\eta$ · steps")
+            draw_curves(axes, by_panel[init, network], "time", looks_in(LOOKS, init), "quantity")
+            axes.set_title(INITS[init].label if network == "trained" else "")
+        line[0].set_ylabel(f"{name} network,\n{KL_LABEL}")
+    _limit_bounds(dict(zip(inits, panels[0], strict=True)), data[data.network == "trained"])
+    legend(figure, [handle(look) for look in LOOKS.values()])
     notes = [
         f"above: {net_words(trained)}; bound: Lemma 3.2 with the constants seen on the trajectory, "
-        "which lie below the lemma's own; estimate: worst record, 95% bootstrap band over runs",
+        "which lie below the lemma's own, off the axis from the time in the panel on; estimate: "
+        "worst record, 95% bootstrap band over runs",
         f"below: {linearized_net_words(linearized[0])}, depth {depth}; bound: Cor. 4.2; "
         "estimate: worst record, mean and range over runs",
         *divergence_notes(trained),
@@ -117,7 +119,7 @@ def corollary_rows(record: LinearizedRecord, depth: int) -> list[Row]:
             "depth": depth,
             "step": step,
             "time": time,
-            **over_runs(values),
+            **range_of_runs(values),
             "runs_used": len(values),
             "runs_diverged": 0,
             "runs": [record.id],
@@ -142,32 +144,19 @@ def _both_conventions(estimate: Row, bounds: dict[str, float]) -> list[Row]:
     ]
 
 
-def _bounds_panel(axes: Axes, init: str, rows: list[Row]) -> None:
-    axes.set(xscale="log", yscale="log")
-    for quantity, (_, look) in BOUNDS_LOOK.items():
-        line = {"color": INITS[init].color} | look
-        points = select(rows, quantity=quantity)
-        axes.plot(*columns(points, "time", "value"), **line)
-        draw_band(axes, "time", points, line["color"])
-
-
-def _limit_bounds(panels: Sequence[Axes], inits: Sequence[str], rows: list[Row]) -> None:
+def _limit_bounds(panels: dict[str, Axes], data: pd.DataFrame) -> None:
     """Cut the shared y axis some decades above the estimates; say where a bound leaves it."""
-    estimates = [row for row in rows if row["quantity"].startswith("estimate") and row.get("value")]
-    if not estimates:
+    is_bound = data.quantity.str.startswith("bound")
+    estimates = data[~is_bound & (data.value > 0)]
+    if estimates.empty:
         return
-    time, value = columns(estimates, "time", "value")
-    top = ROOM_ABOVE_ESTIMATE * value.max()
-    panels[0].set_ylim(value.min() / 3, top)
-    first, middle = time.min(), np.sqrt(time.min() * time.max())
-    for axes, init in zip(panels, inits, strict=True):
-        gone = [
-            row["time"]
-            for row in select(rows, init=init)
-            if row["quantity"].startswith("bound") and row["value"] > top
-        ]
-        if gone and min(gone) == first:
-            write_in(axes, "bounds off axis\nfrom the first step")
-        elif gone:
-            text = f"bounds off axis\n$T \\geq$ {number(min(gone))}"
-            write_in(axes, text, right=min(gone) < 2 * middle)
+    top, time = ROOM_ABOVE_ESTIMATE * estimates.value.max(), estimates.time
+    above = data[is_bound & (data.value > top)].groupby("init").time.min()
+    for init, axes in panels.items():
+        axes.set_ylim(estimates.value.min() / 3, top)
+        left = above.get(init, np.inf)
+        if left == time.min():
+            write_in(axes, "off axis from\nthe first step")
+        elif left < np.inf:
+            middle = np.sqrt(time.min() * time.max())
+            write_in(axes, f"off axis from\n$T$ = {number(left)}", right=left < 2 * middle)

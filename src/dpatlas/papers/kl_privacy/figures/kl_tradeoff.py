@@ -1,15 +1,15 @@
 """Figure kl_tradeoff of kl_privacy."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpatlas.core.statistics import mean_estimate
 from dpatlas.papers.kl_privacy.figures.rows import VALUES, conditions, input_size
-from dpatlas.papers.kl_privacy.figures.words import inits_of, linearized_net_words, role_handles
+from dpatlas.papers.kl_privacy.figures.words import (
+    OF_INIT,
+    inits_of,
+    linearized_net_words,
+    looks_in,
+)
 from dpatlas.papers.kl_privacy.formulas.theorems import (
     excess_risk_term,
     lazy_distance,
@@ -17,23 +17,24 @@ from dpatlas.papers.kl_privacy.formulas.theorems import (
 )
 from dpatlas.papers.kl_privacy.kinds import LinearizedRecord
 from dpatlas.papers.kl_privacy.records.linearized import AtDepth
-from dpatlas.show.look import DOUBLE_COLUMN, INITS
+from dpatlas.show.draw import draw_points, frame
+from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import columns, draw_bars, label_ticks, legend, select
+from dpatlas.show.panels import label_ticks, legend
+from dpatlas.show.rows import over_runs
+from dpatlas.show.series import handle
 
-CONFIDENCE = 0.95
-# How quantities are drawn: label and line; without a colour they take that of their init.
-TRADEOFF_LOOK: dict[str, tuple[str, dict[str, Any]]] = {
-    "measured": ("measured", {"linestyle": "-"}),
-    "corrected": ("formula, corrected", {"linestyle": "-", "color": "black"}),
-    "printed": ("formula, as printed", {"linestyle": ":", "color": "black"}),
-    "limit": ("bound, budget", {"linestyle": "--", "color": "black"}),
-    "start": ("at the start", {"linestyle": "-.", "color": "0.5"}),
+LOOKS = {
+    "measured": Look("measured", OF_INIT, "o", "-"),
+    "corrected": Look("formula, corrected", "black", "", "-"),
+    "printed": Look("formula, as printed", "black", "", ":"),
+    "limit": Look("bound, budget", "black", "", "--"),
+    "start": Look("at the start", "0.5", "", "-."),
 }
 # By the label of a row of panels: the quantities in it and the look of each.
-TRADEOFF_PANELS = {
-    "$B$": {"B_measured": "measured", "B_formula": "corrected"},
-    "$R$": {"R_measured": "measured", "R_corrected": "corrected", "R_printed": "printed"},
+PANELS = {
+    "gradient norm $B$": {"B_measured": "measured", "B_formula": "corrected"},
+    "distance $R$": {"R_measured": "measured", "R_corrected": "corrected", "R_printed": "printed"},
     "$BR/n$": {
         "BR_over_n_measured": "measured",
         "BR_over_n_corrected": "corrected",
@@ -53,18 +54,20 @@ def kl_tradeoff(records: Records, settings: Settings) -> ShownFigure:
     trained: list[LinearizedRecord] = conditions(records, "linearized")
     rows = [row for record in trained for row in tradeoff_rows(record)]
     figure = Figure(figsize=(DOUBLE_COLUMN, 7.0))
-    panels = figure.subplots(
-        len(TRADEOFF_PANELS), len(trained), sharex=True, sharey="row", squeeze=False
-    )
+    panels = figure.subplots(len(PANELS), len(trained), sharex=True, sharey="row", squeeze=False)
+    data = frame(rows)
     for init, column in zip(inits_of(trained), panels.T, strict=True):
-        for axes, panel in zip(column, TRADEOFF_PANELS.values(), strict=True):
-            _tradeoff_panel(axes, init, panel, select(rows, init=init))
+        looks = looks_in(LOOKS, init)
+        for axes, roles in zip(column, PANELS.values(), strict=True):
+            axes.set_yscale("log", nonpositive="clip")
+            drawn = {quantity: looks[role] for quantity, role in roles.items()}
+            draw_points(axes, data[data.init == init], "depth", drawn, "quantity", dodge=False)
         column[0].set_title(INITS[init].label)
         column[-1].set_xlabel("depth (weight matrices)")
         label_ticks(column[-1], trained[0].spec.depths)
-    for axes, label in zip(panels[:, 0], TRADEOFF_PANELS, strict=True):
+    for axes, label in zip(panels[:, 0], PANELS, strict=True):
         axes.set_ylabel(label)
-    legend(figure, role_handles(TRADEOFF_LOOK))
+    legend(figure, [handle(look) for look in LOOKS.values()])
     notes = [
         f"{linearized_net_words(trained[0])}; bars: 95% t interval of the mean over runs; formulas "
         "of R without logarithms and constants, the printed one hidden where the corrected one "
@@ -102,28 +105,9 @@ def _rows_at_depth(record: LinearizedRecord, result: AtDepth) -> list[Row]:
         "kl_over_budget": [kl / epsilon for kl in result.kl_worst_runs[-1]],
     }
     base = {"init": spec.init, "depth": result.depth, "runs": [record.id]}
-    rows = [base | {"quantity": name, "value": value} for name, value in numbers.items()]
-    rows += [
-        base | {"quantity": name, "runs_used": len(values)} | mean_interval(values)
-        for name, values in runs.items()
-    ]
+    rows: list[Row] = [base | {"quantity": name, "value": value} for name, value in numbers.items()]
+    for name, values in runs.items():
+        estimate = over_runs(values)
+        del estimate["standard_error"]
+        rows.append(base | {"quantity": name} | estimate)
     return rows
-
-
-def mean_interval(values: Sequence[float]) -> Row:
-    """Mean of the runs and its 95% t interval; no interval for a single run."""
-    estimate = mean_estimate(values)
-    if estimate.runs == 1:
-        return {"value": estimate.value}
-    low, high = estimate.interval(CONFIDENCE)
-    return {"value": estimate.value, "low": low, "high": high}
-
-
-def _tradeoff_panel(axes: Axes, init: str, panel: dict[str, str], rows: list[Row]) -> None:
-    axes.set_yscale("log", nonpositive="clip")
-    for quantity, role in panel.items():
-        line = {"color": INITS[init].color} | TRADEOFF_LOOK[role][1]
-        points = select(rows, quantity=quantity)
-        marker = INITS[init].marker if role == "measured" else ""
-        axes.plot(*columns(points, "depth", "value"), marker=marker, **line)
-        draw_bars(axes, "depth", points, color=line["color"])

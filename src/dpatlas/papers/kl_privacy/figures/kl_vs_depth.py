@@ -1,6 +1,6 @@
 """Figure kl_vs_depth of kl_privacy."""
 
-import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from dpatlas.papers.kl_privacy.figures.rows import (
@@ -16,21 +16,14 @@ from dpatlas.papers.kl_privacy.figures.words import (
     LOSS_LABEL,
     divergence_notes,
     init_handles,
-    inits_of,
+    looks_of,
     net_words,
 )
 from dpatlas.papers.kl_privacy.kinds import TrainingRecord
-from dpatlas.show.look import DOUBLE_COLUMN, INITS
+from dpatlas.show.draw import draw_points, frame
+from dpatlas.show.look import DOUBLE_COLUMN
 from dpatlas.show.output import Records, Settings, ShownFigure
-from dpatlas.show.panels import (
-    columns,
-    draw_points,
-    label_decades,
-    label_ticks,
-    legend,
-    select,
-    shifts,
-)
+from dpatlas.show.panels import label_decades, label_ticks, legend
 
 
 def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
@@ -47,15 +40,14 @@ def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
     ]
     figure = Figure(figsize=(DOUBLE_COLUMN, 3.6))
     panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=[1.8, 1])
-    inits = inits_of(trained)
+    data, looks = frame(rows), looks_of(trained)
     for (name, steps), column in zip(horizons.items(), panels.T, strict=True):
+        at_horizon = data[data.horizon == name]
         for axes, quantity in zip(column, quantities, strict=True):
             axes.set_yscale("log")
-            for init, shift in zip(inits, shifts(len(inits)), strict=True):
-                points = select(rows, init=init, quantity=quantity, horizon=name)
-                draw_points(axes, INITS[init], "depth", points, shift)
-        (losses,) = columns(select(rows, quantity="training_loss", horizon=name), "value")
-        column[0].set_title(f"{name} training: {steps} steps{_span(losses)}")
+            draw_points(axes, at_horizon[at_horizon.quantity == quantity], "depth", looks, "init")
+        losses = at_horizon.value[at_horizon.quantity == "training_loss"].dropna()
+        column[0].set_title(f"{name} training: {steps} steps{_range(losses)}")
         column[1].set_xlabel("depth (weight matrices)")
         label_ticks(column[1], {row["depth"] for row in rows})
     for axes, label in zip(panels[:, 0], (KL_LABEL, LOSS_LABEL), strict=True):
@@ -70,6 +62,5 @@ def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure(figure, ("init", "depth", "horizon", "step", *VALUES, *COUNTS), rows, notes)
 
 
-def _span(losses: np.ndarray) -> str:
-    known = losses[np.isfinite(losses)]
-    return f", loss {known.min():.2g} to {known.max():.2g}" if len(known) else ""
+def _range(losses: pd.Series) -> str:
+    return f", loss {losses.min():.2g} to {losses.max():.2g}" if len(losses) else ""

@@ -1,6 +1,7 @@
 """Figure kl_vs_epochs of kl_privacy."""
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -17,23 +18,18 @@ from dpatlas.papers.kl_privacy.figures.words import (
     LOSS_LABEL,
     divergence_notes,
     init_handles,
-    inits_of,
+    looks_of,
     net_words,
 )
 from dpatlas.papers.kl_privacy.kinds import TrainingRecord
-from dpatlas.show.look import DOUBLE_COLUMN, INITS, MUTED, THIN
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import (
-    columns,
-    draw_curve,
-    draw_thin,
-    label_decades,
-    legend,
-    select,
-    write_in,
-)
+from dpatlas.show.draw import draw_curves, frame
+from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN
+from dpatlas.show.output import Records, Settings, ShownFigure
+from dpatlas.show.panels import label_decades, legend, write_in
 
 STEPS_LABEL = "full-batch steps (= epochs)"
+# On a curve, evenly along its log axis.
+MARKERS = 7
 
 
 def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
@@ -52,12 +48,17 @@ def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
     kl, loss = figure.subplots(1, 2)
     kl.set(xscale="log", yscale="log", xlabel=STEPS_LABEL, ylabel=KL_LABEL)
     loss.set(xscale="log", yscale="log", xlabel=STEPS_LABEL, ylabel=LOSS_LABEL)
-    for init in inits_of(trained):
-        look = INITS[init]
-        draw_curve(kl, look, "step", select(rows, init=init, quantity="kl_worst"))
-        draw_thin(kl, look, "step", select(rows, init=init, quantity="kl_mean"))
-        draw_curve(loss, look, "step", select(rows, init=init, quantity="training_loss"))
-    _linear_guide(kl, [row for row in rows if row["quantity"].startswith("kl_")])
+    data, looks = frame(rows), looks_of(trained)
+    marked = sorted({round(step) - 1 for step in np.geomspace(1, steps, MARKERS)})
+    for axes, quantity, line in (
+        (kl, "kl_worst", {"markevery": marked}),
+        (kl, "kl_mean", {"linewidth": THIN, "markersize": 0}),
+        (loss, "training_loss", {"markevery": marked}),
+    ):
+        draw_curves(axes, data[data.quantity == quantity], "step", looks, "init", **line)
+    kl.set_title("worst record (thin: mean over records)")
+    loss.set_title("mean over runs")
+    _linear_guide(kl, data[data.quantity.str.startswith("kl_") & (data.value > 0)])
     for axis in (kl.xaxis, kl.yaxis, loss.xaxis, loss.yaxis):
         label_decades(axis)
     legend(figure, init_handles(trained))
@@ -69,11 +70,10 @@ def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure(figure, ("init", "step", *VALUES, *COUNTS), rows, notes)
 
 
-def _linear_guide(axes: Axes, rows: list[Row]) -> None:
+def _linear_guide(axes: Axes, data: pd.DataFrame) -> None:
     """A line of slope one, the growth at a constant loss per step, below the lowest curve."""
-    steps, value = columns([row for row in rows if row.get("value")], "step", "value")
-    if not len(steps):
+    if data.empty:
         return
-    ends = np.array([1.0, steps.max()])
-    axes.plot(ends, value.min() / 2 * ends, color=MUTED, linewidth=THIN)
+    ends = np.array([1.0, data.step.max()])
+    axes.plot(ends, data.value.min() / 2 * ends, color=MUTED, linewidth=THIN)
     write_in(axes, "lowest line: linear in steps", right=True, low=True)

@@ -7,13 +7,14 @@ from dpatlas.papers.kl_privacy.figures.words import (
     KL_LABEL,
     divergence_notes,
     init_handles,
-    inits_of,
+    looks_of,
     net_words,
 )
 from dpatlas.papers.kl_privacy.kinds import TrainingRecord
-from dpatlas.show.look import INITS, SINGLE_COLUMN
+from dpatlas.show.draw import draw_points, frame
+from dpatlas.show.look import SINGLE_COLUMN
 from dpatlas.show.output import Records, Settings, ShownFigure
-from dpatlas.show.panels import draw_points, label_decades, label_ticks, legend, select, shifts
+from dpatlas.show.panels import label_decades, label_ticks, legend
 
 
 def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
@@ -27,10 +28,8 @@ def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
     figure = Figure(figsize=(SINGLE_COLUMN, 2.9))
     axes = figure.subplots()
     axes.set(xscale="log", yscale="log", xlabel="width (hidden units)", ylabel=KL_LABEL)
-    inits = inits_of(trained)
-    for init, shift in zip(inits, shifts(len(inits)), strict=True):
-        draw_points(axes, INITS[init], "width", select(rows, init=init), shift)
-    axes.set_title(f"{steps} full-batch steps (= epochs)")
+    draw_points(axes, frame(rows), "width", looks_of(trained), "init")
+    axes.set_title(f"after {steps} full-batch steps (= epochs)")
     label_ticks(axes, {row["width"] for row in rows})
     label_decades(axes.yaxis)
     legend(figure, init_handles(trained), columns=2)

@@ -92,10 +92,10 @@ def training_row(record: TrainingRecord, quantity: str, step: int, **keys: Any) 
         return row | {"value": value, "low": low, "high": high}
     if quantity == "kl_mean":
         return row | {"value": metrics.kl.mean[step - 1]}
-    return row | over_runs(metrics.loss.runs[step - 1])
+    return row | range_of_runs(metrics.loss.runs[step - 1])
 
 
-def over_runs(values: Sequence[float]) -> dict[str, float]:
+def range_of_runs(values: Sequence[float]) -> dict[str, float]:
     """Mean, least and largest of the runs' values."""
     return {"value": float(np.mean(values)), "low": min(values), "high": max(values)}
 

@@ -1,17 +1,20 @@
 """How figures of kl_privacy name what they show: inits, networks, and runs that diverged."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from matplotlib.lines import Line2D
 
 from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
-from dpatlas.show.look import INITS
+from dpatlas.show.look import INITS, Look
 from dpatlas.show.output import Records
 from dpatlas.show.panels import number
+from dpatlas.show.series import handle
 
 KL_LABEL = "KL privacy loss (nats)"
 LOSS_LABEL = "training loss"
+# The colour, in a legend, of what every panel draws in that of its init.
+OF_INIT = "0.6"
 
 
 def inits_of(records: Records) -> list[str]:
@@ -19,26 +22,35 @@ def inits_of(records: Records) -> list[str]:
     return list(dict.fromkeys(record.spec.init for record in records))
 
 
+def looks_of(records: Records) -> dict[str, Look]:
+    """How each init is drawn, in the records' order."""
+    return {init: INITS[init] for init in inits_of(records)}
+
+
 def init_handles(records: Sequence[TrainingRecord]) -> list[Line2D]:
     """A legend entry per init, with the step sizes where they differ."""
     rates = {record.spec.init: record.spec.lr for record in records}
     differ = len(set(rates.values())) > 1
     return [
-        Line2D(
-            [],
-            [],
-            marker=INITS[init].marker,
-            label=INITS[init].label + (f" ($\\eta$ = {number(rate)})" if differ else ""),
-            **INITS[init].line,
+        handle(
+            replace(
+                INITS[init],
+                label=INITS[init].label + (rf" ($\eta$ = {number(rate)})" if differ else ""),
+            )
         )
         for init, rate in rates.items()
     ]
 
 
-def role_handles(looks: dict[str, tuple[str, dict[str, Any]]]) -> list[Line2D]:
-    """A legend entry per role; what takes its init's colour is grey here."""
-    grey: dict[str, Any] = {"color": "0.6", "linewidth": 2}
-    return [Line2D([], [], label=label, **(grey | look)) for label, look in looks.values()]
+def looks_in(looks: dict[str, Look], init: str) -> dict[str, Look]:
+    """How quantities are drawn in the panel of an init: in its colour and with its marker."""
+    own, marker = INITS[init].color, INITS[init].marker
+    return {
+        name: replace(look, color=own, marker=look.marker and marker)
+        if look.color == OF_INIT
+        else look
+        for name, look in looks.items()
+    }
 
 
 def net_words(records: Sequence[TrainingRecord], without: str | None = None) -> str:

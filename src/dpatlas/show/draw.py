@@ -1,0 +1,137 @@
+"""All series of a panel drawn at once from a data frame, in the looks that they have everywhere.
+
+A row of the data has a number `value`, its interval `low` to `high`, `runs_used` and
+`runs_diverged`, the name of its `series` and what it is drawn against; what is missing is nan.
+Intervals are those of the rows, which the csv holds: seaborn computes none. Set the scales of the
+axes before.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+
+from dpatlas.show.look import BAND_ALPHA, Look
+from dpatlas.show.output import Row
+
+Looks = Mapping[Any, Look]
+
+NUMBERS = ("value", "low", "high", "runs_used", "runs_diverged")
+# Between series at one x, as a share of the axis; together, as a share of the least step along it.
+BETWEEN_SERIES, WIDEST = 0.014, 0.3
+BAR_WIDTH = 0.9
+# Height of the crosses for values that no run is left for, as a share of the panel.
+EDGE = 0.97
+
+
+def frame(rows: Iterable[Row]) -> pd.DataFrame:
+    """Rows as a data frame that has all columns of `NUMBERS`, as floats."""
+    data = pd.DataFrame(list(rows))
+    missing = [name for name in NUMBERS if name not in data]
+    return data.reindex(columns=[*data, *missing]).astype(dict.fromkeys(NUMBERS, float))
+
+
+def draw_points(
+    axes: Axes, data: pd.DataFrame, x: str, looks: Looks, series: str = "series", dodge: bool = True
+) -> None:
+    """Markers joined by a line, with intervals as bars, for every series in `looks`.
+
+    With `dodge`, series stand side by side so that bars do not cover each other. Markers are open
+    where some runs diverged; a cross at the upper edge stands where all did.
+    """
+    data = data[data[series].isin(list(looks))]
+    style: dict[str, Any] = {
+        **_hues(looks, series),
+        "x": x,
+        "y": "end",
+        "markers": [look.marker for look in looks.values()],
+        "dodge": dodge and _room(axes, data[x], len(looks)),
+        "native_scale": True,
+        "legend": False,
+        "ax": axes,
+        "linewidth": mpl.rcParams["lines.linewidth"],
+        "markersize": mpl.rcParams["lines.markersize"],
+        "markeredgewidth": mpl.rcParams["lines.markeredgewidth"],
+    }
+    # Seaborn sums up the points at one x: here these are a value and the ends of its interval.
+    ends = data.melt([x, series], ["value", "low", "high"], value_name="end")
+    with _own_labels(axes):
+        sns.pointplot(
+            ends,
+            linestyles=[look.linestyle or "none" for look in looks.values()],
+            estimator=_value,
+            errorbar=_interval,
+            err_kws={"linewidth": BAR_WIDTH},
+            **style,
+        )
+        style |= {"errorbar": None, "linestyles": "none", "zorder": 3}
+        fewer, none = (data["runs_used"] > 0) & (data["runs_diverged"] > 0), data["runs_used"] == 0
+        if fewer.any():
+            open_points = data.assign(end=data["value"].where(fewer))
+            sns.pointplot(open_points, **style, markerfacecolor="white")
+        if none.any():
+            crosses = data.assign(end=none.map({True: EDGE}))
+            style |= {"markers": "X", "transform": axes.get_xaxis_transform()}
+            sns.pointplot(crosses, **style)
+
+
+def draw_curves(
+    axes: Axes, data: pd.DataFrame, x: str, looks: Looks, series: str = "series", **line: Any
+) -> None:
+    """A line for every series in `looks`, with its intervals as a band; `line` is for seaborn.
+
+    Markers are drawn if all series have one, and filled ones only.
+    """
+    data = data[data[series].isin(list(looks))]
+    markers = {name: look.marker for name, look in looks.items()}
+    with _own_labels(axes):
+        sns.lineplot(
+            data,
+            x=x,
+            y="value",
+            **_hues(looks, series),
+            style=series,
+            dashes={name: look.dashes for name, look in looks.items()},
+            markers=markers if all(markers.values()) else False,
+            estimator=None,
+            legend=False,
+            ax=axes,
+            **{"markeredgecolor": "auto", **line},
+        )
+    for name, points in data.dropna(subset=["low", "high"]).groupby(series, sort=False):
+        band: dict[str, Any] = {"color": looks[name].color, "alpha": BAND_ALPHA, "linewidth": 0}
+        axes.fill_between(points[x], points["low"], points["high"], **band)
+
+
+def _room(axes: Axes, x: pd.Series, count: int) -> float:
+    """What `count` series side by side take of the least step along x, as seaborn wants it."""
+    positions = np.unique(axes.xaxis.get_transform().transform(x.to_numpy(float)))
+    steps = np.ptp(positions) / np.diff(positions).min() if len(positions) > 1 else 1.0
+    return min(WIDEST, (count - 1) * BETWEEN_SERIES * steps)
+
+
+@contextmanager
+def _own_labels(axes: Axes) -> Iterator[None]:
+    """Keep seaborn from naming axes after columns, for which it would lay out all ticks."""
+    labels = {"xlabel": axes.get_xlabel(), "ylabel": axes.get_ylabel()}
+    axes.set(xlabel="kept", ylabel="kept")
+    yield
+    axes.set(**labels)
+
+
+def _hues(looks: Looks, series: str) -> dict[str, Any]:
+    colors = {name: look.color for name, look in looks.items()}
+    return {"hue": series, "hue_order": list(looks), "palette": colors}
+
+
+def _value(points: pd.Series) -> float:
+    return points.iloc[0]
+
+
+def _interval(points: pd.Series) -> tuple[float, float]:
+    return points.iloc[1], points.iloc[2]

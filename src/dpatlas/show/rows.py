@@ -1,0 +1,35 @@
+"""What rows of several papers' figures and tables hold and say of repeated runs."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dpatlas.core.statistics import mean_estimate
+from dpatlas.show.output import Row
+
+CONFIDENCE = 0.95
+
+
+def over_runs(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Row:
+    """Mean of the runs, its t interval and its standard error; a single run has neither."""
+    estimate = mean_estimate(values)
+    row = {"value": estimate.value, "runs_used": estimate.runs}
+    if estimate.runs == 1:
+        return row | dict.fromkeys(("low", "high", "standard_error"))
+    low, high = estimate.interval(confidence)
+    return row | {"low": low, "high": high, "standard_error": estimate.standard_error}
+
+
+def averaged(runs: Iterable[int]) -> str:
+    """What a value of `over_runs` is, in words, by the numbers of runs behind the values."""
+    counts = set(runs)
+    if max(counts) == 1:
+        return "one run"
+    return f"mean and {CONFIDENCE:.0%} t interval of {span(counts)} runs"
+
+
+def span(values: Iterable[float], digits: int = 6) -> str:
+    """One number in words, or the least and the largest of several."""
+    different = sorted(set(values))
+    low, high = (f"{different[end]:.{digits}g}" for end in (0, -1))
+    return low if low == high else f"{low} to {high}"

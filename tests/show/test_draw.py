@@ -1,0 +1,85 @@
+"""How series of rows are drawn: seaborn shows our intervals and computes none of its own."""
+
+import numpy as np
+import pytest
+from figure_samples import drawn_heights, heights
+from matplotlib.figure import Figure
+
+from dpatlas.show.draw import draw_curves, draw_points, frame
+from dpatlas.show.look import INITS, Look
+
+LOOKS = {name: INITS[name] for name in ("he", "lecun")}
+
+
+def row(series, x, value, low=None, high=None, used=3, diverged=0):
+    ends = {} if value is None else {"value": value, "low": low, "high": high}
+    return {"series": series, "x": x, **ends, "runs_used": used, "runs_diverged": diverged}
+
+
+# The first interval does not hold its value, as that of a maximum need not.
+ROWS = [
+    row("he", 1, 0.3, 0.4, 0.7),
+    row("he", 2, 0.2, 0.1, 0.5, used=2, diverged=1),
+    row("lecun", 1, 0.6),
+    row("lecun", 2, None, used=0, diverged=3),
+    row("lecun", 4, 0.9, 0.8, 1.1),
+    row("not shown", 1, 5.0),
+]
+
+
+@pytest.fixture(params=["linear", "log"])
+def axes(request):
+    axes = Figure().subplots()
+    axes.set(xscale=request.param, yscale=request.param, xlabel="depth")
+    return axes
+
+
+def test_points_are_values_with_the_intervals_of_their_rows_and_marks_of_divergence(axes):
+    draw_points(axes, frame(ROWS), "x", LOOKS)
+    drawn = drawn_heights(axes.figure)
+    open_marker, cross = (0.2,), (0.97,)
+    for line in ((0.3, 0.2), (0.4, 0.7), (0.1, 0.5), (0.6, 0.9), (0.8, 1.1), open_marker, cross):
+        drawn.remove(heights(line))
+    assert not drawn
+    lines = {heights(line.get_ydata()): line for line in axes.get_lines()}
+    for name, values in (("he", (0.3, 0.2)), ("lecun", (0.6, 0.9))):
+        look, line = LOOKS[name], lines[values]
+        style = (line.get_color(), line.get_marker(), line.get_linestyle())
+        assert style == (look.color, look.marker, look.linestyle)
+    # The line breaks at a value that no run is left for, and its cross stands beside its series.
+    (gap,) = np.flatnonzero(np.isnan(lines[0.6, 0.9].get_ydata()))
+    assert lines[0.6, 0.9].get_xdata()[gap] == pytest.approx(lines[cross].get_xdata()[gap])
+    assert lines[open_marker].get_markerfacecolor() == "white"
+    assert lines[cross].get_marker() == "X"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("depth", "")
+
+
+def test_points_of_one_series_stand_at_their_x(axes):
+    draw_points(axes, frame(ROWS), "x", {"he": LOOKS["he"]})
+    assert axes.get_lines()[0].get_xdata()[:2] == pytest.approx([1, 2])
+
+
+def test_curves_are_lines_with_a_band_where_rows_have_intervals(axes):
+    looks = LOOKS | {"bound": Look("bound", "black", "D", ":")}
+    draw_curves(axes, frame([*ROWS, row("bound", 1, 2.0), row("bound", 2, 3.0)]), "x", looks)
+    lines = {line.get_color(): line for line in axes.get_lines()}
+    for name, values in (("he", (0.3, 0.2)), ("lecun", (0.6, 0.9)), ("bound", (2.0, 3.0))):
+        line = lines[looks[name].color]
+        assert heights(line.get_ydata()) == values
+        assert line.get_marker() == looks[name].marker
+        assert line.is_dashed() == (name != "lecun")
+    bands = {
+        tuple(corner)
+        for band in axes.collections
+        for path in band.get_paths()
+        for corner in path.vertices.tolist()
+    }
+    assert bands == {(1, 0.4), (1, 0.7), (2, 0.1), (2, 0.5), (4, 0.8), (4, 1.1)}
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("depth", "")
+
+
+def test_curves_without_markers_have_none():
+    axes = Figure().subplots()
+    looks = {name: Look(name, "black", "", ":") for name in LOOKS}
+    draw_curves(axes, frame(ROWS), "x", looks)
+    assert {line.get_marker() for line in axes.get_lines()} <= {"", "None", None}
