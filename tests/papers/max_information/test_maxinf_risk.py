@@ -20,9 +20,7 @@ def test_pairs_are_independent_also_those_of_one_record_in_several_chunks(monkey
     monkeypatch.setattr(maxinf_risk, "MAX_PAIRS", 20)
     x, labels = records(1)
     counts = [
-        risk_on_records(
-            law(), x, labels, 60, noise=Noise("a", "keyed"), repetition=i
-        ).run()
+        risk_on_records(law(), x, labels, 60, noise=Noise("a", "keyed"), repetition=i).run()
         for i in range(400)
     ]
     share = np.mean(counts) / 60

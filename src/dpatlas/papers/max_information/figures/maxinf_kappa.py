@@ -149,9 +149,13 @@ def _moment_panel(axes: Axes, data: pd.DataFrame) -> None:
     }
     # Bounds are the same for all laws and all nu.
     draw_curves(axes, data.drop_duplicates(["series", "y"]), "y", MOMENT_LOOKS)
+    # A lower end of 0 or less, which a log axis cannot show, is drawn below all values.
+    lowest = data.value.min() / 2
+    simulated = data[data.series == "simulated"]
+    simulated = simulated.assign(low=simulated.low.fillna(lowest).clip(lower=lowest))
     with mpl.rc_context({"lines.markersize": 3}):
-        for _, simulated in data[data.series == "simulated"].groupby("nu"):
-            draw_points(axes, simulated, "y", laws, "law")
+        for _, points in simulated.groupby("nu"):
+            draw_points(axes, points, "y", laws, "law")
     _label_sparsely(axes.xaxis)
     handles = [handle(look) for look in (*MOMENT_LOOKS.values(), *laws.values())]
     small = {"fontsize": NOTE_SIZE, "handlelength": 1.8, "labelspacing": 0.2}
