@@ -13,7 +13,7 @@ import torch
 from dpatlas.core.seeds import Noise
 from dpatlas.models.build import build
 from dpatlas.models.mean_field import MeanField, flat_values
-from dpatlas.papers.max_information.jobs.risk import risk_by_reparametrisation, risk_by_sampling
+from dpatlas.papers.max_information.jobs.risk import risk_on_records
 
 # Records of a batch in the plain pass: those of a chunk of pairs.
 BATCH = 1000
@@ -46,10 +46,11 @@ def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], Any], fl
         return sum(len(network(x[place : place + 1])) for place in range(sampled))
 
     def reparametrised() -> int:
-        return risk_by_reparametrisation(law, x, labels, pairs, noise=noise).run()
+        return risk_on_records(law, x, labels, pairs, noise=noise).run()
 
     def by_sampling() -> int:
-        return risk_by_sampling(law, x, labels, sampled, noise=noise).run()
+        count = risk_on_records(law, x, labels, sampled, noise=noise, method="sampling")
+        return count.run()
 
     few = pairs / sampled
     steps = {
