@@ -109,7 +109,7 @@ class NoisyDescent:
         step, data, curves = self.steps_done, self.data, self.curves
         self.probe.look(step, self.weights)
         gaps = record_gaps(self.weights, data.x, data.labels, data.n_train, data.x_norm2)
-        paid = kl_step(self.lr, self.sigma**2, gaps.squared_gaps("remove_add"), CONVENTION)
+        paid = kl_step(self.lr, self.sigma**2, gaps.squared_gaps(), CONVENTION)
         curves["kl"][step] = paid if step == 0 else curves["kl"][step - 1] + paid
         curves["loss"][step] = gaps.losses[: data.n_train].mean(dtype=torch.float64)
         curves["grad_norm2"][step] = gaps.gbar_norm2
