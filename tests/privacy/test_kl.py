@@ -143,40 +143,6 @@ def test_order_of_records_does_not_matter():
     torch.testing.assert_close(there.gbar_norm2, here.gbar_norm2, **EXACT)
 
 
-def test_stored_input_norms_change_nothing():
-    problem = Problem.random("he", 2, 3)
-    stored = record_gaps(
-        problem.weights, problem.x, problem.labels, N_TRAIN, squared_row_norms(problem.x)
-    )
-    assert torch.equal(stored.g_norm2, problem.gaps().g_norm2)
-
-
-def test_the_kernel_leaves_weights_and_data_as_they_were():
-    problem = Problem.random("he", 2, 3)
-    before = [tensor.clone() for tensor in (*problem.weights, problem.x, problem.labels)]
-    problem.gaps()
-    after = [*problem.weights, problem.x, problem.labels]
-    assert all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
-
-
-def test_identical_records_have_a_gap_of_zero_never_below():
-    problem = Problem.random("he", 2, 3)
-    same = Problem(
-        [weight.float() for weight in problem.weights],
-        problem.x[:1].float().expand(N_TRAIN + N_ADD, -1).contiguous(),
-        problem.labels[:1].expand(N_TRAIN + N_ADD),
-    )
-    gaps = same.gaps()
-    assert (gaps.squared_gaps() >= 0).all()
-    assert (gaps.squared_gaps() <= 1e-5 * gaps.gbar_norm2 / N_TRAIN**2).all()
-
-
-def test_a_gap_that_rounding_took_below_zero_is_zero():
-    one = torch.ones(2, dtype=torch.float64)
-    gaps = RecordGaps([], one, one * (1 + 1e-9), one[0], one, n_train=2)
-    assert torch.equal(gaps.squared_gaps(), torch.zeros_like(one))
-
-
 @pytest.mark.parametrize("outputs", [1, 2, 10])
 def test_delta_keeps_its_digits_for_a_record_learnt_well(outputs):
     output = torch.full((1, outputs), -20.0)
@@ -193,27 +159,6 @@ def test_a_network_that_overflowed_says_nan():
     weights = [1e30 * weight.float() for weight in problem.weights]
     gaps = record_gaps(weights, problem.x.float(), problem.labels, N_TRAIN)
     assert not torch.isfinite(gaps.squared_gaps()).any()
-
-
-@pytest.mark.parametrize("outputs", [1, 10])
-def test_signal_changes_are_distances_between_per_record_gradients(outputs):
-    here = Problem.random("he", outputs, 3)
-    moved = [weight + 0.1 * torch.randn_like(weight) for weight in here.weights]
-    there = Problem(moved, here.x, here.labels)
-    literal = (there.record_gradients() - here.record_gradients()).square().sum(1)
-    torch.testing.assert_close(signal_changes(signals(here), signals(there)), literal, **EXACT)
-
-
-def test_tiny_signal_changes_keep_their_digits():
-    here = Problem.random("he", 2, 3)
-    moved = [weight * (1 + 1e-6) for weight in here.weights]
-    there = Problem(moved, here.x, here.labels)
-    literal = (there.record_gradients() - here.record_gradients()).square().sum(1)
-    found = signal_changes(signals(here), signals(there))
-    torch.testing.assert_close(found, literal, rtol=1e-6, atol=0)
-    assert torch.equal(
-        signal_changes(signals(here), signals(here)), torch.zeros(len(here.x)).double()
-    )
 
 
 def test_zero_gradients_leave_gaussian_noise_of_variance_two_eta_sigma_squared():
@@ -235,3 +180,40 @@ def test_noisy_step_descends_the_gradient_and_gives_each_weight_its_own_noise():
     noisy_step(weights, gradient, noise, eta=0.5, sigma=2.0)
     expected = torch.cat([torch.zeros(6), torch.full((3,), 1.5)]) + 2.0 * noise
     torch.testing.assert_close(torch.cat([weight.flatten() for weight in weights]), expected)
+
+
+def test_stored_input_norms_change_nothing_and_the_kernel_writes_to_no_input():
+    problem = Problem.random("he", 2, 3)
+    before = [tensor.clone() for tensor in (*problem.weights, problem.x, problem.labels)]
+    inputs = problem.weights, problem.x, problem.labels
+    stored = record_gaps(*inputs, N_TRAIN, squared_row_norms(problem.x))
+    assert torch.equal(stored.g_norm2, problem.gaps().g_norm2)
+    after = [*problem.weights, problem.x, problem.labels]
+    assert all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
+
+
+def test_identical_records_have_a_gap_of_zero_never_below():
+    problem = Problem.random("he", 2, 3)
+    same = Problem(
+        [weight.float() for weight in problem.weights],
+        problem.x[:1].float().expand(N_TRAIN + N_ADD, -1).contiguous(),
+        problem.labels[:1].expand(N_TRAIN + N_ADD),
+    ).gaps()
+    assert (same.squared_gaps() >= 0).all()
+    assert (same.squared_gaps() <= 1e-5 * same.gbar_norm2 / N_TRAIN**2).all()
+    one = torch.ones(2, dtype=torch.float64)
+    rounded_below = RecordGaps([], one, one * (1 + 1e-9), one[0], one, n_train=2)
+    assert torch.equal(rounded_below.squared_gaps(), torch.zeros_like(one))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "scale", "tolerance"), [(1, 0.1, 1e-10), (10, 0.1, 1e-10), (2, 1e-6, 1e-6)]
+)
+def test_signal_changes_are_distances_between_per_record_gradients(outputs, scale, tolerance):
+    here = Problem.random("he", outputs, 3)
+    moved = [weight * (1 + scale) for weight in here.weights]
+    there = Problem(moved, here.x, here.labels)
+    literal = (there.record_gradients() - here.record_gradients()).square().sum(1)
+    found = signal_changes(signals(here), signals(there))
+    torch.testing.assert_close(found, literal, rtol=tolerance, atol=0)
+    assert (signal_changes(signals(here), signals(here)) == 0).all()

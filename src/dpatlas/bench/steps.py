@@ -40,7 +40,8 @@ def repetition(
     """
     step: Callable[[], None]
     if candidate == "dpatlas":
-        phase = TrainingPhase(sampler, **_mechanism(case), steps=PLANNED_STEPS, lr=LEARNING_RATE)
+        mechanism = case["noise_multiplier"], case["max_grad_norm"]
+        phase = TrainingPhase(sampler, *mechanism, PLANNED_STEPS, LEARNING_RATE)
         noise = Noise("bench", "keyed")
         step = PrivateTraining(model, [phase], x, labels, noise=noise).step
     else:
