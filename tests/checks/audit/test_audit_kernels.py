@@ -48,7 +48,7 @@ def has_one_position(rule: Rule) -> bool:
 
 def way(rule: Rule) -> str:
     """How the rule comes by the norms of its weight's gradients."""
-    if rule.kept.keys() & {"weight", "value"}:
+    if rule.record_gradients.keys() & {"weight", "value"}:
         return "gradients"
     return "one position" if has_one_position(rule) else "gram"
 

@@ -34,9 +34,9 @@ from dpatlas.models.mean_field_passes import noise_sizes, outputs
 from dpatlas.models.network import Network
 from dpatlas.papers.max_information.formulas.certificates import kl_inverse
 from dpatlas.papers.max_information.records.certified import CertifiedFields, Loss, Objective
-from dpatlas.privacy.host import on_device
 from dpatlas.privacy.noise import add_noise
 from dpatlas.privacy.samplers import Shuffled
+from dpatlas.privacy.to_device import to_device
 
 LEAST_LOG_PROBABILITY = -math.log(1e5)
 # Keeps the square roots of a bound differentiable, and kl^-1 away from 0 and 1.
@@ -228,7 +228,7 @@ class PosteriorTraining:
     def _risk(self, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """R of the step's batch, and its gradients by mean and deviation, each (parameters,)."""
         batch = self.sampler.batch_indices(self.noise, self.repetition, self.steps_done)
-        picked = on_device(batch, self.x.device)
+        picked = to_device(batch, self.x.device)
         x, labels = self.x.index_select(0, picked), self.labels.index_select(0, picked)
         normals = self._normals(len(x))
         # These are views, so that the parameters are not copied.
