@@ -100,7 +100,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim and its entries: one of its own, or one per part."""
+    """A claim and its entries: one for the whole, or one per part."""
 
     id: str
     paper: str
@@ -201,13 +201,15 @@ def judge_claims(
     tests = all_tests() if tests is None else tests
     rows = []
     for claim in claims.claims:
-        own = [
+        entry_rows = [
             _entry_row(claims, entry, papers.get(entry.paper), tests[entry.paper][entry.test])
             for entry in claim.entries
         ]
         if not verdicts:
-            own = [_without_verdict(row) for row in own]
-        rows += [*own, _conjunction_row(claim, own)] if claim.has_parts else own
+            entry_rows = [_without_verdict(row) for row in entry_rows]
+        rows += entry_rows
+        if claim.has_parts:
+            rows.append(_conjunction_row(claim, entry_rows))
     return [{column: row.get(column, "") for column in COLUMNS} | {"tier": tier} for row in rows]
 
 
@@ -277,10 +279,10 @@ def _claim(paper: str, fields: dict[str, Any], tests: Mapping[str, Test]) -> Cla
 
 
 def _entry(claim: str, inherited: dict[str, Any], fields: dict[str, Any]) -> Entry:
-    own = {**inherited, **fields}
-    named = {name: own.pop(name) for name in (*inherited, "id", "expected", "test")}
+    arguments = {**inherited, **fields}
+    named = {name: arguments.pop(name) for name in (*inherited, "id", "expected", "test")}
     named["evidence"] = tuple(named["evidence"])
-    return Entry(claim=claim, **named, arguments=own)
+    return Entry(claim=claim, **named, arguments=arguments)
 
 
 def _checked(entry: Entry, tests: Mapping[str, Test]) -> Entry:
@@ -350,7 +352,7 @@ def _judged(claims: Claims, entry: Entry, evidence: Evidence) -> dict[str, Any]:
         refuting = weighed(max(map(len, evidence.alternatives)))
         if refuting[1] == FAILS or answer == FAILS:
             level, answer, decisive = refuting
-    found = {
+    judged = {
         "verdict": VERDICT_OF[answer],
         "observed": decisive.comparison.estimate.value,
         "runs": evidence.runs,
@@ -358,8 +360,8 @@ def _judged(claims: Claims, entry: Entry, evidence: Evidence) -> dict[str, Any]:
         "note": f"decided by: {decisive.comparison.label}",
     }
     if not statistical:
-        return found
-    return found | {
+        return judged
+    return judged | {
         "low": decisive.low,
         "high": decisive.high,
         "level": f"{level:.5f}",

@@ -121,9 +121,10 @@ def ledgers(records: Iterable[Mapping[str, Any]]) -> list[tuple[int, dict[str, A
     statements: dict[str, dict[str, Any]] = {}
     counts: Counter[str] = Counter()
     for record in records:
-        said = {key: in_words(record["ledger"][key]) for key in LEDGER if record["ledger"].get(key)}
-        text = canonical_json(said)
-        statements[text] = said
+        ledger = record["ledger"]
+        statement = {key: in_words(ledger[key]) for key in LEDGER if ledger.get(key)}
+        text = canonical_json(statement)
+        statements[text] = statement
         counts[text] += 1
     return [(count, statements[text]) for text, count in counts.most_common()]
 
