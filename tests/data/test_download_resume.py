@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from local_server import etag_of, fail, page, send, send_without_length, serve
+from local_server import etag_of, page, serve
 
 from dpatlas.data import fetch as module
 from dpatlas.data.definitions import RemoteFile
@@ -139,13 +139,6 @@ def test_a_part_longer_than_the_file_is_dropped(server, tmp_path):
     assert server.ranges() == ["bytes=6000-", None]
 
 
-def test_a_server_that_refuses_the_whole_file_as_a_range_fails(server, tmp_path):
-    leave_part(tmp_path, OTHER, server)
-    server.answers = [fail(416)]
-    assert "HTTP Error 416" in broken(server, tmp_path)
-    assert server.ranges() == ["bytes=3000-", None]
-
-
 def test_a_part_of_another_file_is_found_out_and_fetched_from_scratch(server, tmp_path):
     leave_part(tmp_path, OTHER[:1000], server, total=3000)
     server.answers = [serve(CONTENT, **PLAIN)]
@@ -153,37 +146,12 @@ def test_a_part_of_another_file_is_found_out_and_fetched_from_scratch(server, tm
     assert server.ranges() == ["bytes=1000-", None] and server.sent == [2000, 3000]
 
 
-@pytest.mark.parametrize("send_it", [serve, send, send_without_length])
-def test_a_whole_file_with_another_checksum_is_fetched_once_more_and_no_more(
-    server, tmp_path, send_it
-):
-    server.answers = [send_it(OTHER)]
+def test_a_whole_file_with_another_checksum_is_fetched_once_more_and_no_more(server, tmp_path):
+    server.answers = [serve(OTHER)]
     message = broken(server, tmp_path, attempts=4)
     found = hashlib.md5(OTHER).hexdigest()
     assert f"md5 {found} (3000 bytes) where {PUBLISHED} is published" in message
     assert server.ranges() == [None, None] and list(tmp_path.iterdir()) == []
-
-
-def chunked(content, ends):
-    def answer(handler):
-        handler.protocol_version = "HTTP/1.1"
-        handler.send_response(200)
-        handler.send_header("Transfer-Encoding", "chunked")
-        handler.send_header("Connection", "close")
-        handler.end_headers()
-        handler.wfile.write(b"%x\r\n%s\r\n" % (len(content), content) + b"0\r\n\r\n" * ends)
-        handler.close_connection = True
-
-    return answer
-
-
-def test_a_body_in_chunks_that_ends_early_is_gone_on_from(server, tmp_path):
-    server.answers = [chunked(CONTENT[:1000], ends=False), serve(CONTENT)]
-    get(server, tmp_path)
-    assert server.ranges() == [None, "bytes=1000-"]
-    (tmp_path / "again").mkdir()
-    server.answers = [chunked(CONTENT, ends=True)]
-    get(server, tmp_path / "again")
 
 
 def test_another_address_goes_on_with_the_same_part(server, tmp_path):

@@ -1,14 +1,10 @@
-from pathlib import Path
-
-import matplotlib
 import numpy as np
 import pytest
-from matplotlib.ft2font import FT2Font
 from scipy.spatial.distance import cdist
 
 from dpatlas.core.seeds import generator
 from dpatlas.data.generated import BLOCK, curves, fonts, records, scribbles, strokes
-from dpatlas.data.generated.curves import Skeletons, distances
+from dpatlas.data.generated.curves import distances
 from dpatlas.data.generated.ink import PIXEL, block_counts
 from dpatlas.data.generated.warps import BITMAP, WIDTH, Waves, place
 from dpatlas.data.prepare import prepare, scale
@@ -130,15 +126,6 @@ def test_strokes_pass_through_their_control_points(smooth):
     np.testing.assert_allclose(inner.sum(1), 1)
 
 
-def test_points_lie_evenly_along_all_strokes():
-    skeletons = Skeletons([["- 0,0 100,0", "- 0,50 50,50"]])
-    points = skeletons.maps[0] @ skeletons.controls[0]
-    assert np.isclose((points[:, 1] == 0).mean(), 2 / 3, atol=0.02)
-    steps = np.linalg.norm(np.diff(points, axis=0), axis=1)
-    # One jump, between the strokes; elsewhere a point of the fine grid is left out at most.
-    assert np.delete(steps, steps.argmax()).max() <= 2 / curves.FINE
-
-
 def shapes(images=50):
     x, y = np.random.default_rng(1).random((2, 30, images), dtype=np.float32)
     return x, y, np.full(images, 2, np.float32)
@@ -168,13 +155,6 @@ def test_ink_is_counted_in_blocks():
     depth[:, :6] = 50
     counts = block_counts(generator(0), depth).reshape(2, 8, 8)
     np.testing.assert_array_equal(counts, np.broadcast_to([16, 8, 0, 0, 0, 0, 0, 0], (2, 8, 8)))
-
-
-@pytest.mark.parametrize("font", fonts.FONTS)
-def test_every_font_has_every_glyph(font):
-    file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
-    known = FT2Font(str(file)).get_charmap()
-    assert not [each for each in fonts.DIGITS + fonts.LETTERS if ord(each) not in known]
 
 
 def test_fields_are_signed_distances_in_units_of_the_height():

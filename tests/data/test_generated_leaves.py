@@ -7,7 +7,7 @@ from scipy import stats
 from dpatlas.core.seeds import generator
 from dpatlas.data.generated import BLOCK, leaves, records, surfaces
 from dpatlas.data.generated.leaves import COLOUR, GREATEST_RADIUS, GREY, LAYERS
-from dpatlas.data.generated.surfaces import SHAPES, TEXTURES, TILES, Surfaces, render
+from dpatlas.data.generated.surfaces import SHAPES, TEXTURES, Surfaces, render
 from dpatlas.data.registry import find
 
 NAMES = {"leaves": COLOUR, "leaves-grey": GREY}
@@ -181,13 +181,3 @@ def test_outlines_are_those_of_their_names():
     assert area == pytest.approx(expected, rel=0.03)
     # Steps of one cell change a depth by no more than the cell's side.
     assert np.abs(np.diff(depths, axis=2)).max() <= 1.001 * np.sqrt(cell)
-
-
-@pytest.mark.parametrize("tile", TILES)
-def test_the_edges_of_a_tile_meet(tile):
-    values = surfaces._tile_values()[TILES.index(tile)]
-    assert values.min() >= 0 and values.max() <= 1 and abs(values.mean() - 0.5) < 0.25
-    for axis in (0, 1):
-        steps = np.abs(np.diff(values, axis=axis)).max()
-        seam = np.abs(values.take(0, axis) - values.take(-1, axis)).mean()
-        assert seam <= steps

@@ -167,19 +167,6 @@ def test_many_records_pass_a_few_at_a_time_without_autograd(published, monkeypat
     assert SLICE > 1
 
 
-def test_the_last_stage_takes_gradients_of_single_records(published):
-    from dpatlas.privacy.per_record import NetworkGradients
-
-    net = built(SMALL, published)
-    for name, parameter in net.named_parameters():
-        parameter.requires_grad_(name.startswith(("body.layer4.1", "head")))
-    x, labels = grey(SMALL, 2).flatten(1), torch.tensor([3, 5])
-    clipped = NetworkGradients(net).clipped_sum(x, labels, 1e9)
-    functional.cross_entropy(net(x), labels, reduction="sum").backward()
-    for name, gradient in clipped.gradients.items():
-        torch.testing.assert_close(gradient, net.get_parameter(name).grad, atol=1e-4, rtol=1e-3)
-
-
 @pytest.mark.parametrize("model", ORIGINS)
 def test_images_of_two_channels_are_refused(model):
     with pytest.raises(InputError, match="2 channels; allowed: 1 or 3"):

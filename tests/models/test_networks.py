@@ -12,7 +12,7 @@ from dpatlas.core.networks import NETWORKS
 from dpatlas.core.published_weights import FROM_FILES, IMPORTED
 from dpatlas.cost.training import network_work
 from dpatlas.data.weights import NAME
-from dpatlas.models.build import NAMES, builder
+from dpatlas.models.build import NAMES, build, builder
 
 PUBLISHED = {name: entry.weights for name, entry in NETWORKS.items() if entry.weights}
 
@@ -22,6 +22,12 @@ def test_every_network_has_a_builder_whose_code_jobs_are_re_run_for(name):
     assert callable(builder(name))
     module = NETWORKS[name].builder.partition(":")[0]
     assert module in reachable("dpatlas.models.build")
+
+
+def test_a_row_is_all_that_a_new_network_takes(monkeypatch):
+    monkeypatch.setitem(NETWORKS, "small-cnn-new", NETWORKS["small-cnn-t"])
+    net = build("small-cnn-new", (1, 8, 8), 10, key="test", run=0, base_seed=0)
+    assert net.head.out_features == 10
 
 
 def test_configs_may_name_every_network_and_plans_count_it():

@@ -134,7 +134,7 @@ NETWORKS: Mapping[str, NetworkEntry] = {
             "alexnet",
             f"{TORCHVISION_FILES}alexnet-owt-7be5be79.pth",
             head="classifier.6",
-            import_mb=2100,
+            import_mb=2400,
         ),
     ),
     "moco-v2-resnet50": _moco(),

@@ -32,35 +32,35 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--allow-download", action="store_true", help="fetch what is missing")
     parser.add_argument("--download-folder", type=Path, default=CACHE, help="where downloads go")
     parser.add_argument("--mirror", action="append", default=[], help="base address; repeatable")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     published = {name: network.weights for name, network in NETWORKS.items() if network.weights}
-    if given.name not in published:
-        raise InputError("--name", repr(given.name), "one of " + ", ".join(published))
-    address = published[given.name].address
+    if parsed.name not in published:
+        raise InputError("--name", repr(parsed.name), "one of " + ", ".join(published))
+    address = published[parsed.name].address
     if address:
-        if given.weights_file:
-            allowed = f"none: {given.name} has an address"
-            raise InputError("--weights-file", given.weights_file, allowed)
+        if parsed.weights_file:
+            allowed = f"none: {parsed.name} has an address"
+            raise InputError("--weights-file", parsed.weights_file, allowed)
         path = obtain(
             address,
-            data_root=given.data_root,
-            download_folder=given.download_folder,
-            allow_download=given.allow_download,
-            mirrors=given.mirror,
+            data_root=parsed.data_root,
+            download_folder=parsed.download_folder,
+            allow_download=parsed.allow_download,
+            mirrors=parsed.mirror,
             progress=progress_bars(),
         )
     else:
-        if not given.weights_file:
-            allowed = f"a checkpoint of {given.name}: no address of it is known"
+        if not parsed.weights_file:
+            allowed = f"a checkpoint of {parsed.name}: no address of it is known"
             raise InputError("--weights-file", "nothing", allowed)
         path = named_file(
-            given.weights_file,
+            parsed.weights_file,
             "--weights-file",
-            data_root=given.data_root,
-            download_folder=given.download_folder,
-            digits=given.sha256.lower(),
+            data_root=parsed.data_root,
+            download_folder=parsed.download_folder,
+            digits=parsed.sha256.lower(),
         )
-    deliver(path, given.output, linked=path.parent == given.download_folder)
+    deliver(path, parsed.output, linked=path.parent == parsed.download_folder)
 
 
 def deliver(path: Path, output: Path, *, linked: bool) -> None:

@@ -57,17 +57,17 @@ class Options:
     selection: int = 0
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], data_set: DataSet) -> "Options":
-        """Check `given`, as it comes from a config; InputError names the first bad key."""
-        unknown = sorted(set(given) - {"classes", *NUMBERS})
+    def of(cls, raw: Mapping[str, Any], data_set: DataSet) -> "Options":
+        """Check `raw` options, as they come from a config; InputError names the first bad key."""
+        unknown = sorted(set(raw) - {"classes", *NUMBERS})
         if unknown:
             raise InputError("data options", unknown[0], f"classes, {', '.join(NUMBERS)}")
-        classes = given.get("classes")
+        classes = raw.get("classes")
         if classes is None and data_set.whole_by_default:
             classes = data_set.classes
         values: dict[str, Any] = {"classes": _classes(classes, data_set)}
         for key, domain in NUMBERS.items():
-            value = given.get(key)
+            value = raw.get(key)
             if value is not None:
                 domain.check(key, value if np.isscalar(value) else str(value))
                 values[key] = float(value) if domain.kind == "real" else value
@@ -99,10 +99,10 @@ def prepare(
 
     Raises InputError for bad options, missing or damaged sources; RunError if a download fails.
     """
-    given = dict(options)
-    definition = given.pop("own", None)
+    raw = dict(options)
+    definition = raw.pop("own", None)
     data_set = find(name) if definition is None else own.define(name, definition)
-    checked = Options.of(given, data_set)
+    checked = Options.of(raw, data_set)
     if data_set.kind == "generated":
         source, images = Source("generated"), _generate(data_set, checked)
         parts = images.splits
@@ -180,36 +180,36 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--download-folder", type=Path, default=CACHE, help="where downloads go")
     parser.add_argument("--mirror", action="append", default=[], help="base address; repeatable")
     parser.add_argument("--own-path", help="folder or .npz file of a set that `own` defines")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     try:
-        options = json.loads(given.options)
+        options = json.loads(parsed.options)
     except ValueError:
         options = None
     if not isinstance(options, dict) or "name" not in options:
-        raise InputError("--options", repr(given.options[:80]), "a JSON object with `name`")
+        raise InputError("--options", repr(parsed.options[:80]), "a JSON object with `name`")
     manifest = prepare(
         str(options.pop("name")),
         options,
-        given.output,
-        data_root=given.data_root,
-        allow_download=given.allow_download,
-        download_folder=given.download_folder,
-        mirrors=given.mirror,
-        own_path=given.own_path,
+        parsed.output,
+        data_root=parsed.data_root,
+        allow_download=parsed.allow_download,
+        download_folder=parsed.download_folder,
+        mirrors=parsed.mirror,
+        own_path=parsed.own_path,
     )
     counts = ", ".join(f"{sum(part.values())} {name}" for name, part in manifest["counts"].items())
-    print(f"{manifest['name']}: {counts}, from {manifest['source']['kind']}, {given.output}")
+    print(f"{manifest['name']}: {counts}, from {manifest['source']['kind']}, {parsed.output}")
 
 
-def _classes(given: Any, data_set: DataSet) -> tuple[str, ...]:
+def _classes(selection: Any, data_set: DataSet) -> tuple[str, ...]:
     allowed = "two or more different ones of " + ", ".join(data_set.classes)
-    if not isinstance(given, list | tuple):
-        raise InputError("classes", repr(given), allowed)
-    if not given:
+    if not isinstance(selection, list | tuple):
+        raise InputError("classes", repr(selection), allowed)
+    if not selection:
         raise InputError("classes", "an empty class selection", allowed)
-    names = tuple(str(name) for name in given)
+    names = tuple(str(name) for name in selection)
     if len(set(names)) < max(2, len(names)) or not set(names) <= set(data_set.classes):
-        raise InputError("classes", list(given), allowed)
+        raise InputError("classes", list(selection), allowed)
     return names
 
 

@@ -23,7 +23,7 @@ from dpatlas.models.build import untrained
 from dpatlas.models.network import Network, mlp
 from dpatlas.papers.max_information.formulas.certificates import gaussian_kl
 
-# Initial means are cut off at so many standard deviations.
+# Initial means are truncated at this many standard deviations.
 CUT = 2.0
 
 

@@ -1,4 +1,7 @@
-"""Wide residual networks with GroupNorm in place of BatchNorm (Zagoruyko and Komodakis, 2016)."""
+"""Wide residual networks with GroupNorm in place of BatchNorm (Zagoruyko and Komodakis, 2016).
+
+torchvision has none: its wide ResNets are bottleneck networks for ImageNet.
+"""
 
 from collections.abc import Sequence
 from functools import partial
