@@ -299,19 +299,31 @@ def test_a_loss_that_looks_across_the_batch_is_refused(name):
         train(Made(before=flat), loss=loss)
 
 
-class Unkeyed:
+class Augmentation:
+    """One view of a record, by a function of the batch."""
+
     views = 1
+
+    def __init__(self, apply):
+        self.act = apply
 
     def draw(self, draws, records):
         return torch.from_numpy(draws.random((records, 1)))
 
     def apply(self, x, parameters):
-        return x + torch.rand_like(x)
+        return self.act(x)
 
 
-def test_an_augmentation_that_draws_outside_of_the_keyed_streams_is_refused_by_name():
-    with pytest.raises(InputError, match=r"augmentation \(Unkeyed\).*two results for the same par"):
-        train(Made(before=flat), augmentation=Unkeyed())
+@pytest.mark.parametrize(
+    ("act", "match"),
+    [
+        (lambda x: x + x.flip(0), "a record's views depend on other records"),
+        (lambda x: x + torch.rand_like(x), "two results for the same parameters"),
+    ],
+)
+def test_an_augmentation_that_mixes_records_or_draws_unkeyed_numbers_is_refused(act, match):
+    with pytest.raises(InputError, match=rf"augmentation \(Augmentation\).*{match}"):
+        train(Made(before=flat), augmentation=Augmentation(act))
 
 
 def started(model, shape=(FRAMES, WIDTH)):
