@@ -1,5 +1,6 @@
 """No record adds more than C, whatever float32 rounds: every kernel path, with large offsets."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,11 +8,9 @@ from typing import Any
 import pytest
 import torch
 from reference_gradients import NETWORKS, distance, norms, per_record_gradients, records, seeded
-from small_training import flat, weights
 from test_synchronisation import reads
 from torch import Tensor, nn
 
-from dpatlas.core.seeds import Noise
 from dpatlas.models.lora import Adapted
 from dpatlas.models.vit import ClassToken, Offset
 from dpatlas.privacy import clipping, convolution, factors, layers
@@ -19,8 +18,6 @@ from dpatlas.privacy.clipping import SUM_BLOCK, clip_factors, company_rounding
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.rules import in_blocks, rows_norm2
-from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
 OFFSETS = [1.0, 1e2, 1e3, 1e4, 1e5, 1e6]
 BOUNDS = [0.01, 0.1, 1.0]
@@ -49,14 +46,6 @@ class Centred(nn.Module):
         return x - x.mean(self.dims, keepdim=True)
 
 
-def over_tokens(layer, features):
-    return layer, Centred(1), nn.Flatten(), nn.Linear(features, 5)
-
-
-def over_images(layer, features):
-    return layer, Centred(2, 3), nn.Flatten(), nn.Linear(features, 5)
-
-
 def adapted(layer, rank):
     """A low-rank branch whose `up` is not zero."""
     branch = Adapted(layer, rank, 1.0)
@@ -78,57 +67,54 @@ class Path:
         return seeded(lambda: nn.Sequential(Lift(offset), *self.make()), dtype=dtype)
 
 
-PER_LAYER = {"clipping": "per-layer"}
-VIEWS = {"views": 2}
+def through(dims, make, shape, outputs, way, layer="1", **options):
+    """A path whose layer gives `outputs` numbers a record, centred over `dims`."""
+    rest = Centred(*dims), nn.Flatten()
+    return Path(lambda: (make(), *rest, nn.Linear(outputs, 5)), shape, way, layer, options)
+
+
+# Records of shape (positions, features), and (channels, height, width).
+tokens, images = (functools.partial(through, dims) for dims in ((1,), (2, 3)))
+
+
+def linear(inputs, outputs):
+    return lambda: nn.Linear(inputs, outputs)
+
+
+def conv(*sizes, **options):
+    return lambda: nn.Conv2d(*sizes, **options)
+
+
 PATHS = {
     "linear": Path(lambda: (nn.Linear(64, 5),), (64,), "one position"),
-    "linear, positions by gram": Path(
-        lambda: over_tokens(nn.Linear(64, 64), 16 * 64), (16, 64), "gram"
+    "linear, positions by gram": tokens(linear(64, 64), (16, 64), 16 * 64, "gram"),
+    "linear, wide, by gram in blocks": tokens(linear(600, 40), (6, 600), 6 * 40, "gram"),
+    "linear, positions by gradients": tokens(linear(6, 5), (32, 6), 32 * 5, "gradients"),
+    "linear, views": tokens(linear(64, 64), (8, 64), 8 * 64, "gram", views=2),
+    "convolution by gram, strided": images(conv(48, 64, 3, 2, 1), (48, 5, 6), 64 * 9, "gram"),
+    "convolution by gram, per layer": images(
+        conv(64, 64, 3), (64, 6, 6), 64 * 16, "gram", clipping="per-layer"
     ),
-    "linear, wide, by gram in blocks": Path(
-        lambda: over_tokens(nn.Linear(600, 40), 6 * 40), (6, 600), "gram"
+    "convolution in one call": images(conv(3, 8, 3), (3, 8, 8), 8 * 36, "one call"),
+    "convolution in one call, views": images(conv(3, 8, 3), (3, 8, 8), 8 * 36, "one call", views=2),
+    "convolution, a call a record": images(
+        conv(24, 32, 3), (24, 26, 26), 32 * 576, "a call a record"
     ),
-    "linear, positions by gradients": Path(
-        lambda: over_tokens(nn.Linear(6, 5), 32 * 5), (32, 6), "gradients"
+    "convolution in groups, strided, dilated": images(
+        conv(4, 8, 3, 2, dilation=2, groups=2), (4, 9, 9), 8 * 9, "one call"
     ),
-    "linear, views": Path(
-        lambda: over_tokens(nn.Linear(64, 64), 8 * 64), (8, 64), "gram", options=VIEWS
+    "convolution of single channels": images(
+        conv(8, 8, 3, groups=8), (8, 8, 8), 8 * 36, "one call"
     ),
-    "convolution by gram, strided": Path(
-        lambda: over_images(nn.Conv2d(48, 64, 3, 2, 1), 64 * 9), (48, 5, 6), "gram"
+    "group norm": images(lambda: nn.GroupNorm(2, 6), (6, 4, 4), 6 * 16, "gradients"),
+    "layer norm": tokens(lambda: nn.LayerNorm(12), (8, 12), 8 * 12, "gradients"),
+    "offset": tokens(lambda: Offset(8, 12), (8, 12), 8 * 12, "gradients"),
+    "class token": tokens(lambda: ClassToken(12), (8, 12), 9 * 12, "gradients"),
+    "lora, linear": tokens(
+        lambda: adapted(nn.Linear(64, 64), 40), (16, 64), 16 * 64, "gram", "1.down"
     ),
-    "convolution by gram, per layer": Path(
-        lambda: over_images(nn.Conv2d(64, 64, 3), 64 * 16), (64, 6, 6), "gram", options=PER_LAYER
-    ),
-    "convolution in one call": Path(
-        lambda: over_images(nn.Conv2d(3, 8, 3), 8 * 36), (3, 8, 8), "one call"
-    ),
-    "convolution in one call, views": Path(
-        lambda: over_images(nn.Conv2d(3, 8, 3), 8 * 36), (3, 8, 8), "one call", options=VIEWS
-    ),
-    "convolution, a call a record": Path(
-        lambda: over_images(nn.Conv2d(24, 32, 3), 32 * 576), (24, 26, 26), "a call a record"
-    ),
-    "convolution in groups, strided, dilated": Path(
-        lambda: over_images(nn.Conv2d(4, 8, 3, 2, dilation=2, groups=2), 8 * 9),
-        (4, 9, 9),
-        "one call",
-    ),
-    "convolution of single channels": Path(
-        lambda: over_images(nn.Conv2d(8, 8, 3, groups=8), 8 * 36), (8, 8, 8), "one call"
-    ),
-    "group norm": Path(lambda: over_images(nn.GroupNorm(2, 6), 6 * 16), (6, 4, 4), "gradients"),
-    "layer norm": Path(lambda: over_tokens(nn.LayerNorm(12), 8 * 12), (8, 12), "gradients"),
-    "offset": Path(lambda: over_tokens(Offset(8, 12), 8 * 12), (8, 12), "gradients"),
-    "class token": Path(lambda: over_tokens(ClassToken(12), 9 * 12), (8, 12), "gradients"),
-    "lora, linear": Path(
-        lambda: over_tokens(adapted(nn.Linear(64, 64), 40), 16 * 64), (16, 64), "gram", "1.down"
-    ),
-    "lora, convolution": Path(
-        lambda: over_images(adapted(nn.Conv2d(64, 64, 3), 4), 64 * 16),
-        (64, 6, 6),
-        "one call",
-        "1.down",
+    "lora, convolution": images(
+        lambda: adapted(nn.Conv2d(64, 64, 3), 4), (64, 6, 6), 64 * 16, "one call", "1.down"
     ),
 }
 
@@ -297,24 +283,6 @@ def test_channels_last_changes_nothing_but_rounding(name, views, share, monkeypa
         torch.testing.assert_close(found.norms, expected.norms, rtol=1e-11, atol=0)
         for key, value in expected.gradients.items():
             torch.testing.assert_close(found.gradients[key], value, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("size", [3, 12])
-def test_channels_last_records_train_as_others_do(size):
-    def network():
-        # More weights than the noise of small tensors is made for; few positions, then many.
-        layers = nn.Conv2d(48, 64, 3, padding=1), nn.GroupNorm(2, 64), nn.Flatten()
-        return nn.Sequential(*layers, nn.Linear(64 * size**2, 5))
-
-    moved = []
-    for layout in (torch.contiguous_format, torch.channels_last):
-        model = seeded(network, dtype=torch.float32)
-        x, labels = records((48, size, size), dtype=torch.float32)
-        model, x = (each.to(memory_format=layout) for each in (model, x))
-        phase = TrainingPhase(FullBatch(len(x)), 1.0, 0.5, steps=2, lr=0.1)
-        PrivateTraining(model, [phase], x, labels, noise=Noise("layout", "keyed")).run()
-        moved.append(flat(weights(model)))
-    torch.testing.assert_close(*moved, rtol=1e-4, atol=1e-5)
 
 
 def test_ordinary_records_are_hardly_clipped_too_far_and_in_float64_not_at_all(path):

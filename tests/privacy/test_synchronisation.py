@@ -135,17 +135,6 @@ def langevin_run(device="cpu"):
     )
 
 
-def test_a_projection_is_exact_and_leaves_what_is_inside_as_it_is():
-    run = langevin_run()
-    run.weights = torch.randn(5, 64, generator=torch.Generator().manual_seed(0))
-    run._project()
-    assert float(run.weights.double().norm()) == pytest.approx(0.02, rel=1e-6)
-    inside = 0.5 * run.weights
-    run.weights = inside.clone()
-    run._project()
-    assert torch.equal(run.weights, inside)
-
-
 def posterior(device="cpu"):
     x, labels = data()
     model = build("mlp", (1, 8, 8), 5, key="test", run=0, base_seed=0, widths=[9]).to(device)
