@@ -221,41 +221,6 @@ def test_revealing_everything_with_probability_delta_is_not_held_against_a_mecha
         assert one_run_p_value(200, 100, 100, 0.0, delta) >= delta
 
 
-@pytest.mark.parametrize("guesses", [None, 400])
-def test_one_run_of_randomised_response_recovers_its_epsilon_from_below(guesses):
-    rng, audits, epsilon = np.random.default_rng(10), 600, 1.0
-    bounds = np.array(
-        [
-            one_run_lower_bound(*answers(rng, 400, epsilon), 0.0, guesses=guesses).epsilon
-            for _ in range(audits)
-        ]
-    )
-    assert (bounds > epsilon).sum() <= most_misses(audits)
-    assert np.median(bounds) > 0.65 * epsilon
-
-
-def test_one_run_bounds_hold_where_every_canary_may_leak():
-    # Each bit is answered by randomised response and given away with probability delta.
-    rng, audits, m, epsilon = np.random.default_rng(11), 600, 200, 1.0
-    delta, misses = 1 / (2 * m), 0
-    for _ in range(audits):
-        scores, included = answers(rng, m, epsilon)
-        leaked = rng.random(m) < delta
-        scores[leaked] = np.where(included[leaked], 2.0, -1.0)
-        misses += one_run_lower_bound(scores, included, delta, guesses=20).epsilon > epsilon
-    assert misses <= most_misses(audits)
-
-
-def test_one_run_of_a_gaussian_mechanism_stays_below_its_epsilon_and_shows_missing_noise():
-    rng, audits, m = np.random.default_rng(12), 300, 1000
-    true = gaussian_epsilon(1.0, DELTA)
-    honest = [one_run_lower_bound(*canaries(rng, m, 1.0), DELTA).epsilon for _ in range(audits)]
-    assert sum(bound > true for bound in honest) <= most_misses(audits)
-    assert np.median(honest) > 1
-    without_noise = one_run_lower_bound(*canaries(rng, m, 20.0), DELTA)
-    assert without_noise.epsilon == without_noise.ceiling > true
-
-
 def test_the_order_in_which_canaries_are_listed_breaks_no_tie():
     m = 1000
     for included in (np.arange(m) < m // 2, np.arange(m) >= m // 2):
@@ -278,3 +243,35 @@ def test_bounds_and_ceilings_fall_with_the_level_and_with_delta(bound):
         assert more.epsilon <= less.epsilon and more.ceiling <= less.ceiling
     assert by_level[-1].epsilon < by_level[0].epsilon and by_delta[-1].epsilon < by_delta[0].epsilon
     assert two_samples(1e-4, 0.99999).epsilon > 0
+
+
+def leaking(rng, m, epsilon, delta):
+    """Randomised response of every bit, which is given away with probability delta."""
+    scores, included = answers(rng, m, epsilon)
+    leaked = rng.random(m) < delta
+    scores[leaked] = np.where(included[leaked], 2.0, -1.0)
+    return scores, included
+
+
+# Guesses, delta, the true epsilon, and what the median shows at least.
+@pytest.mark.parametrize(
+    ("attack", "guesses", "delta", "epsilon", "shown"),
+    [
+        (lambda rng: answers(rng, 400, 1.0), None, 0.0, 1.0, 0.65),
+        (lambda rng: answers(rng, 400, 1.0), 400, 0.0, 1.0, 0.65),
+        (lambda rng: leaking(rng, 200, 1.0, 1 / 400), 20, 1 / 400, 1.0, 0.0),
+        (lambda rng: canaries(rng, 1000, 1.0), None, DELTA, gaussian_epsilon(1, DELTA), 1.0),
+    ],
+)
+def test_bounds_of_one_run_stay_below_the_true_epsilon(attack, guesses, delta, epsilon, shown):
+    rng, audits = np.random.default_rng(10), 500
+    bounds = [
+        one_run_lower_bound(*attack(rng), delta, guesses=guesses).epsilon for _ in range(audits)
+    ]
+    assert sum(bound > epsilon for bound in bounds) <= most_misses(audits)
+    assert np.median(bounds) >= shown
+
+
+def test_one_run_without_noise_shows_more_than_the_gaussian_mechanism_guarantees():
+    bound = one_run_lower_bound(*canaries(np.random.default_rng(12), 1000, 20.0), DELTA)
+    assert bound.epsilon == bound.ceiling > gaussian_epsilon(1.0, DELTA)

@@ -40,6 +40,13 @@ def test_every_iterate_lies_in_the_ball():
     for _ in range(4):
         one.step()
         assert abs(float(one.weights.norm()) - 0.7) < 1e-9
+    inside = 0.5 * one.weights.float()
+    one.weights = inside.clone()
+    one._project()
+    assert torch.equal(one.weights, inside)
+    one.weights = 7 * inside
+    one._project()
+    assert float(one.weights.double().norm()) == pytest.approx(0.7, rel=1e-6)
 
 
 def test_replacing_a_record_moves_the_noise_free_step_by_at_most_its_sensitivity():

@@ -71,26 +71,6 @@ def test_the_clipped_sum_equals_a_per_record_loop_for_every_layer_type(case, max
     assert found.skipped == 0
 
 
-def test_the_networks_of_these_tests_take_every_way_to_a_norm(monkeypatch):
-    taken = set()
-    gram, single = convolution.Conv2d._few_positions, convolution.Conv2d._per_record
-
-    def watch_gram(rule, delta):
-        taken.add(("gram", gram(rule, delta)))
-        return gram(rule, delta)
-
-    def watch_single(rule, x, delta):
-        products = delta[0, 0].numel() * rule.layer.weight.numel()
-        taken.add(("one call", products < convolution.SMALL_CONVOLUTION))
-        return single(rule, x, delta)
-
-    monkeypatch.setattr(convolution.Conv2d, "_few_positions", watch_gram)
-    monkeypatch.setattr(convolution.Conv2d, "_per_record", watch_single)
-    for make, shape in NETWORKS.values():
-        NetworkGradients(seeded(make)).clipped_sum(*records(shape), 1.0)
-    assert taken == {("gram", True), ("gram", False), ("one call", True), ("one call", False)}
-
-
 @pytest.mark.parametrize("views", [2, 3])
 def test_views_are_averaged_before_the_clip(case, views):
     model, x, labels = case

@@ -33,19 +33,24 @@ def train(model, shape=(FRAMES, WIDTH), steps=1, **options):
 
 
 class Made(nn.Module):
-    """A network of two linear layers around what a test does to the hidden values."""
+    """A network of two linear layers; `act(self, x)` makes hidden values of the flat records."""
 
-    def __init__(self, between=lambda h: h, before=lambda x: x, into=FRAMES * WIDTH):
+    def __init__(self, act=lambda model, x: model.enc(x)):
         super().__init__()
-        self.enc, self.head = nn.Linear(into, 7), nn.Linear(7, CLASSES)
-        self.before, self.between = before, between
+        self.enc, self.head = nn.Linear(FRAMES * WIDTH, 7), nn.Linear(7, CLASSES)
+        self.act, self.seen = act, None
 
     def forward(self, x):
-        return self.head(self.between(self.enc(self.before(x)).relu()))
+        return self.head(self.act(self, x.flatten(1)))
 
 
-def flat(x):
-    return x.flatten(1)
+def hidden(act):
+    """The network whose hidden values go through `act`."""
+    return Made(lambda model, x: act(model.enc(x).relu()))
+
+
+def less_the_first(h):
+    return h - h[:1]
 
 
 class Backwards(torch.autograd.Function):
@@ -60,16 +65,12 @@ class Backwards(torch.autograd.Function):
         return delta - delta.mean(0)
 
 
-@pytest.mark.parametrize("closed_form", [True, False])
-def test_autocast_is_refused_at_every_step(closed_form):
-    model = (
-        nn.Linear(8, CLASSES) if closed_form else nn.Sequential(nn.Linear(8, CLASSES), nn.Tanh())
-    )
+@pytest.mark.parametrize("layers", [[], [nn.Tanh()]], ids=["closed form", "network"])
+def test_autocast_is_refused_at_every_step(layers):
+    model = nn.Sequential(nn.Linear(8, CLASSES), *layers)
     with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(InputError, match="autocast"):
         train(model, (8,))
-    x = torch.randn(N, 8)
-    labels = torch.zeros(N, dtype=torch.int64)
-    training = PrivateTraining(model, [phase()], x, labels, noise=Noise("autocast"))
+    training = started(model, (8,))
     training.step()
     with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(InputError, match="autocast"):
         training.step()
@@ -101,9 +102,9 @@ def test_low_rank_adapters_and_shifted_views_pass():
 
 def test_a_network_that_holds_float32_constants_is_probed_in_float32():
     constant = torch.randn(7, 7)
-    train(Made(lambda h: h @ constant, flat))
+    train(hidden(lambda h: h @ constant))
     with pytest.raises(InputError, match=MEET):
-        train(Made(lambda h: (h - h[:1]) @ constant, flat))
+        train(hidden(lambda h: less_the_first(h) @ constant))
 
 
 def test_a_second_training_of_the_same_network_is_not_probed_again(monkeypatch):
@@ -146,17 +147,6 @@ def test_records_weigh_nothing_in_the_probe():
     model = seeded(lambda: nn.Sequential(nn.Linear(8, CLASSES), nn.Tanh()), dtype=torch.float32)
     kernel = NetworkGradients(model)
     kernel.probe(torch.full((3, 8), float("nan")), torch.zeros(3, dtype=torch.int64))
-
-
-class Own(Made):
-    """The hidden values as `act(self, x)` gives them."""
-
-    def __init__(self, act):
-        super().__init__(before=flat)
-        self.act, self.seen = act, None
-
-    def forward(self, x):
-        return self.head(self.act(self, x.flatten(1)))
 
 
 def remembers(model, x):
@@ -214,31 +204,31 @@ REFUSED = {
         rf"layer 2 \(Softmax\): found {MEET}",
     ),
     "only downwards": (
-        lambda: Made(lambda h: h + h.roll(1, 0).detach(), flat),
+        lambda: hidden(lambda h: h + h.roll(1, 0).detach()),
         rf"model \(Made\): found {MEET}",
     ),
     "in the gradient alone": (
-        lambda: Made(Backwards.apply, flat),
+        lambda: hidden(Backwards.apply),
         "clipped sum of a batch is not the sum of its records' own",
     ),
-    "by size of the batch": (lambda: Made(lambda h: h / len(h), flat), MEET),
-    "attribute": (lambda: Own(remembers), "model: attribute seen: found changed"),
-    "no_grad": (lambda: Own(under_no_grad), r"layer enc \(Linear\): found trainable, but no grad"),
-    "never called": (lambda: Own(past_the_layer), r"layer enc \(Linear\): .*never called"),
+    "by size of the batch": (lambda: hidden(lambda h: h / len(h)), MEET),
+    "attribute": (lambda: Made(remembers), "model: attribute seen: found changed"),
+    "no_grad": (lambda: Made(under_no_grad), r"layer enc \(Linear\): found trainable, but no grad"),
+    "never called": (lambda: Made(past_the_layer), r"layer enc \(Linear\): .*never called"),
     "autocast inside": (
-        lambda: Own(under_autocast),
+        lambda: Made(under_autocast),
         "operation .*: found a result in torch.bfloat16",
     ),
     "own randomness": (
-        lambda: Own(lambda model, x: model.enc(x + 0 * torch.rand(1))),
+        lambda: Made(lambda model, x: model.enc(x + 0 * torch.rand(1))),
         "torch's global generator: found changed",
     ),
     "no single record": (
-        lambda: Own(takes_several_records),
+        lambda: Made(takes_several_records),
         "model on one record: found fails: ValueError: expected",
     ),
     "layer used twice": (
-        lambda: Own(lambda model, x: model.enc(x) + model.enc(x)),
+        lambda: Made(lambda model, x: model.enc(x) + model.enc(x)),
         "layer enc: found used more than once",
     ),
     "tied layers": (Shared, "parameter second.weight: found tied to first.weight"),
@@ -294,24 +284,36 @@ LOSSES = {
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_that_looks_across_the_batch_is_refused(name):
     loss, match = LOSSES[name]
-    train(Made(before=flat))
+    train(Made())
     with pytest.raises(InputError, match=match):
-        train(Made(before=flat), loss=loss)
+        train(Made(), loss=loss)
 
 
-class Unkeyed:
+class Augmentation:
+    """One view of a record, by a function of the batch."""
+
     views = 1
+
+    def __init__(self, apply):
+        self.act = apply
 
     def draw(self, draws, records):
         return torch.from_numpy(draws.random((records, 1)))
 
     def apply(self, x, parameters):
-        return x + torch.rand_like(x)
+        return self.act(x)
 
 
-def test_an_augmentation_that_draws_outside_of_the_keyed_streams_is_refused_by_name():
-    with pytest.raises(InputError, match=r"augmentation \(Unkeyed\).*two results for the same par"):
-        train(Made(before=flat), augmentation=Unkeyed())
+@pytest.mark.parametrize(
+    ("act", "match"),
+    [
+        (lambda x: x + x.flip(0), "a record's views depend on other records"),
+        (lambda x: x + torch.rand_like(x), "two results for the same parameters"),
+    ],
+)
+def test_an_augmentation_that_mixes_records_or_draws_unkeyed_numbers_is_refused(act, match):
+    with pytest.raises(InputError, match=rf"augmentation \(Augmentation\).*{match}"):
+        train(Made(), augmentation=Augmentation(act))
 
 
 def started(model, shape=(FRAMES, WIDTH)):
@@ -329,13 +331,13 @@ def frozen_batch_norm():
 
 
 def test_a_change_of_the_network_between_two_steps_is_seen():
-    changed = Made(before=flat)
+    changed = Made()
     training = started(changed)
-    changed.between = lambda h: h - h[:1]
+    changed.act = lambda model, x: less_the_first(model.enc(x))
     with pytest.raises(InputError, match=MEET):
         training.step()
     for model, shape, match in (
-        (Own(mixes_in_training_mode), (FRAMES, WIDTH), MEET),
+        (Made(mixes_in_training_mode), (FRAMES, WIDTH), MEET),
         (frozen_batch_norm(), (1, 8, 8), r"layer 1 \(BatchNorm2d\)"),
     ):
         training = started(model.eval(), shape)
