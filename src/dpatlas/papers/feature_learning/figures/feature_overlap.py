@@ -8,9 +8,7 @@ from dpatlas.papers.feature_learning.figures.panels import (
     label_x,
     layout,
     panels_of,
-    setting_note,
     share_y,
-    warning_notes,
 )
 from dpatlas.papers.feature_learning.figures.rows import (
     COLUMNS,
@@ -21,6 +19,7 @@ from dpatlas.papers.feature_learning.figures.rows import (
     condition,
     series_rows,
 )
+from dpatlas.papers.feature_learning.figures.words import setting_note, warning_notes
 from dpatlas.show.draw import frame
 from dpatlas.show.output import Row, Settings, ShownFigure
 from dpatlas.show.panels import legend

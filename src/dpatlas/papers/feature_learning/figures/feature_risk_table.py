@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpatlas.papers.feature_learning.figures.laws import SLOPES, slope_rows, slope_text
-from dpatlas.papers.feature_learning.figures.panels import privacy_words, risk_words
 from dpatlas.papers.feature_learning.figures.rows import (
     AXES,
     CONDITION,
@@ -18,6 +17,7 @@ from dpatlas.papers.feature_learning.figures.rows import (
     measured,
     simulations,
 )
+from dpatlas.papers.feature_learning.figures.words import privacy_words, risk_words
 from dpatlas.show.output import Row, Settings, ShownTable
 from dpatlas.show.rows import CONFIDENCE, over_runs, span
 from dpatlas.show.tables import Cell, Math, Measured, Part
