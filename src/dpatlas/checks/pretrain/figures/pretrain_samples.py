@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpatlas.checks.pretrain.records import backbone, transfer
-from dpatlas.core.statistics import mean_estimate
 from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
 from dpatlas.show.output import Row, Settings, ShownFigure
+from dpatlas.show.rows import over_runs
 from dpatlas.show.series import BLUE, GREEN, RED, handle, only
 
 TransferRecord = Record[transfer.Spec, transfer.Metrics]
@@ -108,9 +108,9 @@ def transfer_rows(record: TransferRecord) -> list[Row]:
         }
         for measure in MEASURES:
             if (accuracies := getattr(measured, measure)) is not None:
-                estimate = mean_estimate(accuracies)
-                error = estimate.standard_error if estimate.runs > 1 else None
-                row |= {f"{measure}_mean": estimate.value, f"{measure}_standard_error": error}
+                splits = over_runs(accuracies)
+                row[f"{measure}_mean"] = splits["value"]
+                row[f"{measure}_standard_error"] = splits["standard_error"]
         rows.append(row)
     return rows
 
