@@ -25,8 +25,8 @@ from dpatlas.privacy.samplers import FixedSize
 pytestmark = pytest.mark.usefixtures("one_thread_without_gradients")
 
 LAST_ITERATE = ("dp-sgld-full-batch", "repaired-dp-sgld-cyclic")
-# Of `dp-sgld` nothing is contradicted within a few thousand runs, whatever breaks: at delta below
-# m / n = 1/18 its guarantee is beyond them, at delta above m / n no release of it tells so much.
+# A few thousand runs of `dp-sgld` cannot contradict its guarantee, whatever is broken in it: at delta
+# below m / n = 1/18 the guaranteed epsilon is out of their reach, above it no release tells so much.
 # With all records but one in each batch the same code can be held to its guarantee.
 LARGE_BATCHES = random_batches(FixedSize(32, 31), 2.0)
 
