@@ -25,9 +25,9 @@ from dpatlas.privacy.samplers import FixedSize
 pytestmark = pytest.mark.usefixtures("one_thread_without_gradients")
 
 LAST_ITERATE = ("dp-sgld-full-batch", "repaired-dp-sgld-cyclic")
-# A few thousand runs of `dp-sgld` cannot contradict its guarantee, whatever is broken in it: at delta
-# below m / n = 1/18 the guaranteed epsilon is out of their reach, above it no release tells so much.
-# With all records but one in each batch the same code can be held to its guarantee.
+# A few thousand runs of `dp-sgld` cannot contradict its guarantee, whatever is broken in it: at
+# delta below m / n = 1/18 the guaranteed epsilon is out of their reach, at larger delta no release
+# tells so much. With all records but one in each batch the code can be held to its guarantee.
 LARGE_BATCHES = random_batches(FixedSize(32, 31), 2.0)
 
 
