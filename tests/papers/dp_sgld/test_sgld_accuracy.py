@@ -376,7 +376,7 @@ def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monk
     whole = run(spec, data, tmp_path / "whole")
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     steps = [(PrivateTraining, "step"), (LangevinRun, "step")]
-    for kill_at in (0, 3, 17, 60, 101, 200):
+    for kill_at in (0, 17, 101, 200):
         folder = tmp_path / f"killed-{kill_at}"
         with killed_at(kill_at, *steps):
             run(spec, data, folder)

@@ -60,8 +60,8 @@ def overlap_rows(record: Record, name: str) -> list[Row]:
         row["cosine"], row["cosine_standard_error"] = cosine["value"], cosine["standard_error"]
     if name == "printed":
         noise = {
-            tuple(condition(record, each).values()): each.printed_noise
-            for each in record.metrics.conditions
+            tuple(condition(record, point).values()): point.printed_noise
+            for point in record.metrics.conditions
         }
         for row in rows:
             row["sigma_W"] = noise[tuple(row[key] for key in CONDITION)]

@@ -34,7 +34,7 @@ MEASURED = {
     "ridge_floor": ("ridge floor of private", RISKS[FLOOR]),
 }
 SYMBOLS = ("link", Math("d"), Math("n"), Math("p"), Math(r"\varepsilon"))
-SLOPE_PLACE = ("d", "p", "epsilon", "n_least", "n_most", "points")
+SLOPE_SETTINGS = ("d", "p", "epsilon", "n_least", "n_most", "points")
 COLUMNS = (
     "part",
     *CONDITION,
@@ -95,8 +95,8 @@ def slopes_part(rows: Sequence[Row]) -> Part:
     lines = []
     for link in dict.fromkeys(row["link"] for row in rows):
         shown = [row for row in rows if row["link"] == link]
-        places = (shown[0][name] for name in SLOPE_PLACE)
-        lines.append((link, *places, *map(slope_text, shown)))
+        settings = (shown[0][name] for name in SLOPE_SETTINGS)
+        lines.append((link, *settings, *map(slope_text, shown)))
     headings = (
         *("link", Math("d"), Math("p"), Math(r"\varepsilon")),
         *("least n", "largest n", "points"),
@@ -111,10 +111,10 @@ def slopes_part(rows: Sequence[Row]) -> Part:
 
 def _slope_row(row: Row) -> Row:
     """A row of slopes in the columns of the table."""
-    kept = ("part", "link", *SLOPE_PLACE, "runs_used", "runs")
+    shared = ("part", "link", *SLOPE_SETTINGS, "runs_used", "runs")
     ends = {f"slope_{end}": row[end] for end in ("low", "high", "standard_error")}
     return {
-        **{name: row[name] for name in kept},
+        **{name: row[name] for name in shared},
         **{"slope_of": row["series"], "slope": row["value"], **ends},
     }
 

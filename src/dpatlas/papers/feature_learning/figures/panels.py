@@ -106,15 +106,15 @@ def label_x(figure: Figure, panels: Panels) -> None:
     # Only a laid out figure knows the widths of its panels.
     figure.draw_without_rendering()
     for axes, record in panels:
-        axis, free, kept = record.spec.axis, math.inf, []
+        axis, free, labelled = record.spec.axis, math.inf, []
         for value in sorted({getattr(row, axis) for row in record.metrics.rows}, reverse=True):
             position = axes.transData.transform((value, 1.0))[0] * 72 / figure.dpi
             half = DIGIT * len(f"{value:g}") / 2
             if position + half <= free:
-                kept.append(value)
+                labelled.append(value)
                 free = position - half - BETWEEN
-        if kept:
-            label_ticks(axes, kept)
+        if labelled:
+            label_ticks(axes, labelled)
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
