@@ -12,8 +12,6 @@ from dpatlas.checks.audit.jobs import training as classifier
 from dpatlas.checks.audit.jobs.classifier import training_phase
 from dpatlas.checks.audit.records.training import Spec
 from dpatlas.checks.audit.settings import training_spec
-from dpatlas.config.load import load_config, load_tier
-from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.seeds import Noise
 from dpatlas.cost.training import NETWORKS
 from dpatlas.data import prepared
@@ -46,19 +44,6 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monk
             run_main(spec, data, folder)
         assert not (folder / "record.json").exists()
         assert run_main(spec, data, folder).read_bytes() == whole
-
-
-@pytest.mark.parametrize("damage", ["foreign", "truncated"])
-def test_a_foreign_or_truncated_checkpoint_is_ignored(data, tmp_path, damage):
-    spec = spec_of()
-    alone = run_main(spec, data, tmp_path / "alone").read_bytes()
-    folder = tmp_path / "beside"
-    strange = Checkpoints(folder / "checkpoints" / spec.id, {"spec": "another"})
-    strange.save("stages", {"weights/head.weight": np.ones((3, 16))}, {"repetition": 0})
-    if damage == "truncated":
-        path = folder / "checkpoints" / spec.id / "stages.npz"
-        path.write_bytes(path.read_bytes()[:100])
-    assert run_main(spec, data, folder).read_bytes() == alone
 
 
 def test_a_poisoned_record_is_counted_and_the_weights_stay_numbers(tmp_path):
@@ -178,8 +163,3 @@ def test_the_plan_counts_a_network_s_multiplications_and_activations(name):
             layer.register_forward_hook(count)
     model(torch.zeros(1, 64))
     assert NETWORKS[name] == (64, *counted)
-
-
-def test_the_smoke_tier_trains_in_the_same_way():
-    block = load_tier("smoke").audit.training.plain()
-    assert set(block) == set(load_config().audit.training.plain())

@@ -2,32 +2,22 @@
 
 import hashlib
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from published_weights import FILES, arguments, import_spec, records_and_input, refused, untrained
-from small_jobs import labelled
 from torch import nn
 
 from dpatlas.checks.pretrain.jobs import imported as module
-from dpatlas.core.checkpoints import Checkpoints
-from dpatlas.core.records import Stopwatch
-from dpatlas.core.specs import Spec
-from dpatlas.data import features as frozen
-from dpatlas.data import prepared
 from dpatlas.data.sets.pneumonia import PNEUMONIA, PNEUMONIA_224, PNEUMONIA_CAUSES
 from dpatlas.data.sets.stl10 import STL10
 from dpatlas.errors import InputError, RunError
-from dpatlas.jobs.features import features
-from dpatlas.jobs.job import Job
 from dpatlas.jobs.run import main
 from dpatlas.models import backbone
 from dpatlas.models.build import build
-from dpatlas.papers.dp_sgld.jobs.regression_data import load_split
 
 SHAPE = [1, 28, 28]
 CLASSES = ["a", "b", "c", "d"]
@@ -134,26 +124,13 @@ def deit_file():
     return {"model": renamed}
 
 
-@pytest.mark.parametrize(
-    ("model", "make", "width"),
-    [
-        (
-            "imagenet-mobilenet-v3",
-            lambda: untrained("mobilenet_v3_large", len(CLASSES)).state_dict(),
-            1280,
-        ),
-        ("imagenet-deit-tiny", deit_file, 192),
-    ],
-)
-def test_networks_with_other_names_and_norms_become_backbones_too(
-    tmp_path, list_address, model, make, width
-):
-    published = Published(tmp_path / "root", make(), "other")
+def test_deit_s_weights_with_their_own_names_become_a_backbone_too(tmp_path, list_address):
+    published = Published(tmp_path / "root", deit_file(), "deit")
     list_address(published.address)
-    spec = spec_of(model=model, image_shape=[3, 32, 32])
+    spec = spec_of(model="imagenet-deit-tiny", image_shape=[3, 32, 32])
     main(arguments(tmp_path, spec, "--data-root", published.folder))
-    imported = backbone.load(tmp_path / "backbone", model)
-    assert imported.manifest["features"] == imported.network.head.in_features == width
+    imported = backbone.load(tmp_path / "backbone", "imagenet-deit-tiny")
+    assert imported.manifest["features"] == imported.network.head.in_features == 192
     assert imported.manifest["training"]["weights"]["sha256"] == published.sha256
     metrics = json.loads((tmp_path / "record.json").read_text())["metrics"]
     assert metrics["difference"] < 1e-4
@@ -163,42 +140,6 @@ def test_it_takes_x_rays_and_photographs_as_they_are_prepared(made):
     preprocessing = backbone.load(made / "backbone").manifest["training"]["data"]["preprocessing"]
     for entry in (PNEUMONIA, PNEUMONIA_CAUSES, PNEUMONIA_224, STL10):
         assert preprocessing == {**asdict(entry.scaling), "norm": None}
-
-
-def test_dp_sgld_takes_features_from_it(made, tmp_path):
-    arrays = labelled({"train": 6, "add": 0, "test": 3, "validation": 3}, margin=1)
-    for name, values in arrays.items():
-        if name.startswith("x_"):
-            arrays[name] = np.abs(np.resize(values, (len(values), 784))) / 10
-    scale = {**asdict(PNEUMONIA.scaling), "norm": None}
-    facts = {"name": "small", "classes": [*"abc"], "image_shape": SHAPE, "preprocessing": scale}
-    prepared.save(tmp_path / "data", arrays, facts)
-    fields = {
-        "key": "dp_sgld",
-        "kind": "accuracy",
-        "backbone": spec_of().id,
-        "features": "penultimate",
-        "normalise": True,
-        "feature_norm": 2.0,
-    }
-    features(tmp_path / "data" / "manifest.json", made / "backbone", tmp_path / "shown", "cpu")
-    job = Job(
-        Spec.of(fields, "small"),
-        SimpleNamespace(**fields),
-        prepared.load(tmp_path / "data"),
-        "cpu",
-        Checkpoints(tmp_path / "checkpoints", {}),
-        Stopwatch(),
-        (made / "backbone",),
-        features=frozen.load(tmp_path / "shown"),
-    )
-    split = load_split(job)
-    assert split.x["train"].shape == (6, 512) and split.backbone.id == spec_of().id
-    torch.testing.assert_close(split.x["test"].norm(dim=1), torch.full((3,), 2.0))
-    other = prepared.load(tmp_path / "data")
-    other.manifest["preprocessing"]["divide"] = 16
-    with pytest.raises(InputError, match="preprocessing"):
-        load_split(replace(job, data=other, features=None))
 
 
 def test_two_imports_give_the_same_bytes_and_leave_torch_s_generator(made, published, tmp_path):

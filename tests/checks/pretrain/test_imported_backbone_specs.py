@@ -109,27 +109,6 @@ def test_settings_that_say_nothing_about_a_backbone_and_missing_ones_are_refused
     assert "backbones.published" in message and words in message
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("image_shape: [1, 224]", "at least 3"),
-        ("image_shape: [1, 224, 0]", ">= 1"),
-        ("options: {widths: .inf}", "inf"),
-        ("options: {pool: 0}", ">= 1"),
-        ("sha256: 12345678", "sha256"),
-        ("sha256: '1234567'", "sha256"),
-        ('file: "a\\nb"', "file"),
-    ],
-)
-def test_a_value_of_another_form_is_refused(tmp_path, line, words):
-    path = tmp_path / "wrong.yaml"
-    path.write_text(f"pretrain: {{backbones: {{strokes-mlp: {{{line}}}}}}}")
-    key = line.partition(":")[0]
-    with pytest.raises(InputError, match=rf"strokes-mlp\.{key}") as caught:
-        load_config([path])
-    assert words in str(caught.value)
-
-
 def test_where_a_file_lies_changes_no_id_and_its_checksum_does():
     spec = import_of(with_backbone(FROM_FILE))
     expected = {name: value for name, value in FROM_FILE.items() if name != "file"}

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from dpatlas.checks.audit.records import mechanism, training
 from dpatlas.records import Record
 from dpatlas.show.output import Row, Settings, ShownTable
+from dpatlas.show.rows import over_runs
+from dpatlas.show.series import of_kind
 from dpatlas.show.tables import Cell, Measured, Part
 
 MechanismRecord = Record[mechanism.Spec, mechanism.Metrics]
@@ -49,42 +49,42 @@ TRAINED = (
     "settings_tried",
 )
 COLUMNS = (*SHARED, *ATTACKED, *TRAINED)
-# Columns by their heading in the tables for people.
-ATTACK_HEADINGS = {
+# Headings by column in the tables for people.
+ATTACKS: dict[str, Cell] = {
     "mechanism": "mechanism",
-    "batches": "samplers",
-    "neighbours": "relation",
-    "runs": "audited_runs",
+    "samplers": "batches",
+    "relation": "neighbours",
+    "audited_runs": "runs",
     "canaries": "canaries",
     "delta": "delta",
-    "guaranteed eps": "guaranteed_epsilon",
-    "claimed eps": "claimed_epsilon",
-    "lower bound": "lower_bound",
-    "largest possible": "ceiling",
+    "guaranteed_epsilon": "guaranteed eps",
+    "claimed_epsilon": "claimed eps",
+    "lower_bound": "lower bound",
+    "ceiling": "largest possible",
     "excess": "excess",
-    "at delta": "excess_delta",
+    "excess_delta": "at delta",
     "verdict": "verdict",
-    "claim": "claim_verdict",
+    "claim_verdict": "claim",
 }
-DESCRIPTION_HEADINGS = {"mechanism": "mechanism", "what it does": "description"}
-TRAINING_HEADINGS = {
+DESCRIPTIONS: dict[str, Cell] = {"mechanism": "mechanism", "description": "what it does"}
+TRAININGS: dict[str, Cell] = {
     "model": "model",
-    "batches": "samplers",
-    "neighbours": "relation",
-    "eps": "epsilon",
+    "samplers": "batches",
+    "relation": "neighbours",
+    "epsilon": "eps",
     "delta": "delta",
-    "noise multiplier": "noise_multiplier",
+    "noise_multiplier": "noise multiplier",
     "steps": "steps",
-    "runs": "trained_runs",
-    "test accuracy": "accuracy_mean",
-    "skipped records": "skipped_records",
+    "trained_runs": "runs",
+    "accuracy_mean": "test accuracy",
+    "skipped_records": "skipped records",
 }
 
 
 def audit(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownTable:
     """A row per mechanism, per audit by canaries, and per private training."""
-    mechanisms = [mechanism_row(record) for record in records if record.kind == "mechanism"]
-    trainings = [record for record in records if record.kind == "training"]
+    mechanisms = [mechanism_row(record) for record in of_kind(records, "mechanism")]
+    trainings = of_kind(records, "training")
     one_run = [
         one_run_row(record, record.metrics.audit) for record in trainings if record.metrics.audit
     ]
@@ -148,8 +148,7 @@ def one_run_row(record: TrainingRecord, canaries: training.Audit) -> Row:
 def training_row(record: TrainingRecord) -> Row:
     """The row of networks trained privately and tested on held-out records."""
     fields, metrics, ledger = record.spec, record.metrics, record.ledger
-    accuracy = np.array(metrics.accuracy)
-    error = float(accuracy.std(ddof=1) / np.sqrt(len(accuracy))) if len(accuracy) > 1 else None
+    accuracy = over_runs(metrics.accuracy)
     return {
         **_shared("training", record),
         "mechanism": "dp-sgd",
@@ -164,8 +163,8 @@ def training_row(record: TrainingRecord) -> Row:
         "expected_batch": metrics.expected_batch,
         "steps": fields.steps,
         "trained_runs": fields.runs,
-        "accuracy_mean": float(accuracy.mean()),
-        "accuracy_standard_error": error,
+        "accuracy_mean": accuracy["value"],
+        "accuracy_standard_error": accuracy["standard_error"],
         "n_train": metrics.n_train,
         "n_test": metrics.n_test,
         "skipped_records": sum(metrics.skipped_records),
@@ -181,30 +180,22 @@ def attacks_part(rows: Sequence[Row]) -> Part:
         f"contradicted if some eps(delta) is exceeded with confidence {first['excess_level']:g}, "
         "the guaranteed (verdict) or the claimed (claim)"
     )
-    return _part(caption, ATTACK_HEADINGS, rows)
+    return Part.of(caption, ATTACKS, rows)
 
 
 def descriptions_part(rows: Sequence[Row]) -> Part:
     """What each attacked mechanism does, in words."""
-    return _part("Attacked mechanisms", DESCRIPTION_HEADINGS, rows)
+    return Part.of("Attacked mechanisms", DESCRIPTIONS, rows)
 
 
 def training_part(rows: Sequence[Row]) -> Part:
     """Accuracy beside the guarantee."""
     caption = "Private training: mean ± standard error over runs of the last iterate's accuracy"
-    return _part(caption, TRAINING_HEADINGS, rows)
-
-
-def _part(caption: str, headings: Mapping[str, str], rows: Sequence[Row]) -> Part:
-    """A part of the table whose cells are the columns that `headings` names."""
-    cells = [tuple(_cell(row, column) for column in headings.values()) for row in rows]
-    return Part(caption, tuple(headings), cells)
-
-
-def _cell(row: Row, column: str) -> Cell:
-    if column == "accuracy_mean":
-        return Measured(row[column], row["accuracy_standard_error"])
-    return row.get(column)
+    measured = [
+        {**row, "accuracy_mean": Measured(row["accuracy_mean"], row["accuracy_standard_error"])}
+        for row in rows
+    ]
+    return Part.of(caption, TRAININGS, measured)
 
 
 def _shared(part: str, record: MechanismRecord | TrainingRecord) -> Row:
