@@ -112,7 +112,7 @@ class NoisyDescent:
         step, data, curves = self.steps_done, self.data, self.curves
         self.probe.look(step, self.weights)
         gaps = record_gaps(self.weights, data.x, data.labels, data.n_train, data.x_norm2)
-        step_kl = kl_step(self.lr, self.sigma**2, gaps.squared_gaps("remove_add"), CONVENTION)
+        step_kl = kl_step(self.lr, self.sigma**2, gaps.squared_gaps(), CONVENTION)
         curves["kl"][step] = step_kl if step == 0 else curves["kl"][step - 1] + step_kl
         curves["loss"][step] = gaps.losses[: data.n_train].mean(dtype=torch.float64)
         curves["grad_norm2"][step] = gaps.gbar_norm2
