@@ -22,7 +22,6 @@ SHOWN = {
     "feature_risk_table": lambda: (all_records(), {}),
 }
 FALSE = {entry: lambda change=change: paper(changed(change)) for entry, change in REFUTING.items()}
-FALSE["feat-6b"] = lambda: world()
 
 
 def world():
