@@ -156,13 +156,18 @@ class Atlas:
 
     def settings(self, key: str) -> str:
         """What figures and tables of a block need of the config, as canonical JSON."""
-        return canonical_json(self.blocks[key].load("settings").settings(self.config))
+        return canonical_json(self._settings(key))
+
+    def _settings(self, key: str) -> dict[str, Any]:
+        """The `settings` of a block; empty for one that has none and shows its records alone."""
+        settings_of = getattr(self.blocks[key].load("settings"), "settings", None)
+        return settings_of(self.config) if settings_of else {}
 
     def claim_settings(self) -> str:
         """Settings and group members of every paper, as canonical JSON."""
         papers = {
             key: {
-                **self.blocks[key].load("settings").settings(self.config),
+                **self._settings(key),
                 "groups": {name: [spec.id for spec in specs] for name, specs in groups.items()},
             }
             for key, groups in self.groups.items()

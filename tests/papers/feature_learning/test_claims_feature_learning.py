@@ -9,7 +9,7 @@ from feature_world import (
     EXACT,
     LINKS,
     MOST,
-    REFUTED,
+    REFUTED_BY_ARITHMETIC,
     REFUTING,
     RUNS,
     SWEEPS,
@@ -40,7 +40,9 @@ STATISTICAL = set(REFUTING) - EXACT
 def judged(change, verdict, *parts):
     """Verdicts after a change: `verdict` of these parts, and all others as in the true groups."""
     rows = verdicts(changed(change))
-    expected = dict.fromkeys(rows, REPRODUCED) | dict.fromkeys(REFUTED, NOT_REPRODUCED)
+    expected = dict.fromkeys(rows, REPRODUCED) | dict.fromkeys(
+        REFUTED_BY_ARITHMETIC, NOT_REPRODUCED
+    )
     expected |= dict.fromkeys(named(*parts), verdict)
     assert {name: row["verdict"] for name, row in rows.items()} == expected
     return rows

@@ -143,11 +143,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
     }
 
 
-def settings(config: General) -> dict[str, Any]:
-    """Nothing: figures, tables and claims are made of the records alone."""
-    return {}
-
-
 def _sweep(config: General, name: str, axis: str, values: Sequence[float]) -> Spec:
     points = [{axis: value} for value in values]
     return _simulation(config, name, axis, points, f"{name}-{axis}")

@@ -27,7 +27,7 @@ from dpatlas.core.statistics import (
 from dpatlas.errors import InputError
 from dpatlas.evidence.arguments import Group, Positive, Some
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
-from dpatlas.papers.kl_privacy.gradient_norms import drift_constants
+from dpatlas.papers.kl_privacy.drift_constants import drift_constants
 from dpatlas.papers.kl_privacy.kinds import ConstantsRecord, LinearizedRecord, TrainingRecord
 from dpatlas.papers.kl_privacy.records import Init
 from dpatlas.papers.kl_privacy.records.training import WorstCase

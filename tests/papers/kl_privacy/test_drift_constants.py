@@ -7,8 +7,8 @@ import pytest
 from kl_sample_records import RUNS, training_record
 
 from dpatlas.errors import InputError
+from dpatlas.papers.kl_privacy.drift_constants import drift_constants
 from dpatlas.papers.kl_privacy.formulas.theorems import kl_drift_integral
-from dpatlas.papers.kl_privacy.gradient_norms import drift_constants
 from dpatlas.papers.kl_privacy.records import training
 
 
