@@ -49,9 +49,7 @@ MaxGradNorm = Annotated[
     float, setting("Clip bound C of every record's gradient.", ge=1e-30, le=1e30)
 ]
 Rate = Annotated[float, setting("A step size.", ge=1e-30, le=1e30)]
-Optimizer = Annotated[
-    Literal["sgd", "adam"], setting("Optimiser that takes the privatised gradient.")
-]
+Optimizer = Annotated[Literal["sgd", "adam"], setting("Optimiser of the privatised gradient.")]
 Momentum = Annotated[float, setting("Momentum of sgd; 0 with adam.", ge=0, lt=1)]
 Relation = Annotated[
     Literal["add_remove", "replace_one"], setting("Which data sets are neighbours.")
