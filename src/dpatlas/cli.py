@@ -15,7 +15,7 @@ COMMANDS = {
     "explain": "trace a figure, table, record or claim back to what made it; or compare two",
     "verify": "check that every result is still what was made",
     "plan": "count jobs and estimate their cost before anything runs",
-    "config": "print the config that results of files; print its schema, or write the reference pages",
+    "config": "print the config that results of files, or its schema; or write the reference pages",
     "data": "published and own files that a tier needs, and where they are or belong",
     "new-paper": "write the folder of a new paper, with a small complete example",
     "publish": "copy the summaries of a complete run to docs/results",

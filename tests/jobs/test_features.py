@@ -60,7 +60,7 @@ def test_a_head_sees_what_the_network_before_it_would_show_it(tmp_path, rank):
     networks = Networks(job, backbone.load(given.backbone), rank=rank)
     with torch.no_grad():
         network = networks.fresh(0)
-        _, x = networks.behind_features(network)
+        _, x = networks.on_frozen_features(network)
     before, _ = network.split(["head.weight"])
     for part, images in networks.x.items():
         assert torch.equal(x[part], outputs(before, images))

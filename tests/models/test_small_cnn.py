@@ -21,16 +21,6 @@ def test_sizes_of_the_digit_networks(size, body, features):
     torch.testing.assert_close(net.head(net.features(x)), net(x))
 
 
-def test_a_stride_halves_the_map_before_the_pool():
-    shapes = {}
-    net = small_cnn(**SIZES["s"])
-    for name, part in net.named_children():
-        part.register_forward_hook(lambda _, __, out, name=name: shapes.update({name: out.shape}))
-    net(torch.randn(2, 1, 8, 8))
-    assert shapes["relu1"][1:] == (16, 8, 8) and shapes["relu2"][1:] == (32, 4, 4)
-    assert shapes["relu3"][1:] == (64, 4, 4) and shapes["pool"][1:] == (64, 2, 2)
-
-
 def test_group_norm_has_parameters_only_if_asked():
     plain, affine = (small_cnn(**SIZES["t"], affine=affine) for affine in (False, True))
     assert count(affine) - count(plain) == 2 * (8 + 16 + 32)

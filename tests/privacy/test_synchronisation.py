@@ -141,7 +141,7 @@ def kl_steps(layers, x, labels, kl):
     norm2 = squared_row_norms(x)
     for step in range(1, 3):
         gaps = record_gaps(layers, x, labels, 20, norm2)
-        kl[step] = kl[step - 1] + kl_step(0.1, 0.01, gaps.squared_gaps("remove_add"))
+        kl[step] = kl[step - 1] + kl_step(0.1, 0.01, gaps.squared_gaps())
         draws = noise_draws(Noise("digest", "keyed"), size, 0, step, x.device.type)
         noisy_step(layers, gaps.gradient, draws, 0.1, 0.1)
 

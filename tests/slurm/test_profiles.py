@@ -10,7 +10,6 @@ import yaml
 from checkouts import SMOKE
 from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
 
-
 FOLDER = Path(__file__).parents[2] / "workflow" / "profiles"
 PROFILES = ("slurm", "cluster-generic")
 

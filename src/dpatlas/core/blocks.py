@@ -19,6 +19,8 @@ class Block:
     key: of the config, of rules, folders and claims. prefix: of the names of its claims. package:
     its folder. position: its place in lists, the lowest first. kinds: of its jobs; each has a
     module of that name in the folder `jobs`, whose code digest covers that kind alone.
+    writes_weights: kinds whose jobs write a backbone's weights beside the record; each has a rule
+    of its own in the workflow.
     """
 
     key: str
@@ -27,6 +29,7 @@ class Block:
     package: str
     position: int
     kinds: tuple[str, ...]
+    writes_weights: tuple[str, ...] = ()
 
     def load(self, module: str) -> ModuleType:
         """The module of that name in the block's folder."""

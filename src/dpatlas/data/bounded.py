@@ -1,4 +1,4 @@
-"""Reads of other people's files: nothing but regular files, and never more than a limit."""
+"""Reading files that come from elsewhere: regular files only, and never more than a limit."""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Protocol
 
 from dpatlas.errors import InputError
 
-# The causes that lie with what the user has put there, not with the machine.
+# Errors whose cause is the user's file or folder, not the machine.
 UNREADABLE = (PermissionError, IsADirectoryError, NotADirectoryError, FileNotFoundError)
 
 
@@ -46,7 +46,7 @@ def read_file(path: Path, limit: int) -> bytes:
 
 
 class Readable(Protocol):
-    """What a binary stream has."""
+    """A binary stream."""
 
     def read(self, size: int, /) -> bytes:
         """At most `size` bytes; none at the end."""
@@ -58,13 +58,13 @@ class Bounded:
 
     def __init__(self, stream: Readable, limit: int, where: str):
         self.stream, self.limit, self.where = stream, limit, where
-        self.given = 0
+        self.delivered = 0
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end."""
         content = self.stream.read(size)
-        self.given += len(content)
-        if self.given > self.limit:
+        self.delivered += len(content)
+        if self.delivered > self.limit:
             found = f"more than {self.limit} bytes when unpacked"
             raise InputError(self.where, found, f"{self.limit} bytes at most")
         return content

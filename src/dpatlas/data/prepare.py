@@ -36,12 +36,12 @@ NUMBERS = {
 
 @dataclass(frozen=True)
 class Options:
-    """What is prepared; a null in a config is the default.
+    """The options of a prepared set; a null in a config stands for the default.
 
     classes: two or more; the label is the position in this list. Of sets that are
         `whole_by_default` null stands for all.
-    n_train, n_add: private and add-one records; None takes all that the other parts leave. Of a
-        generated set, which has no end, n_train must be given and n_add is 0 by default.
+    n_train, n_add: private and add-one records; None takes all that the other parts leave. A
+        generated set is endless: there n_train must be given, and n_add is 0 by default.
     n_test, n_validation: held-out records, in no other part.
     norm: every record is scaled to this Euclidean norm; None leaves them as they are.
     selection: key of the permutation that chooses the records, or of all draws of a generated set;
@@ -92,7 +92,7 @@ def prepare(
     """Prepare data set `name` into `out_folder` and return its manifest.
 
     options: see `Options`; and `own`, the definition of a user's own set, which lies at `own_path`.
-    Local copies of others are looked for in `data_root`, then in `download_folder`.
+    Local copies of published sets are looked for in `data_root`, then in `download_folder`.
     Private and validation records come from the training split, add-one and test records from the
     test split; a set without a test split gives all four. The parts are disjoint. Equal options and
     images give equal bytes. The parts of a generated set are independent draws.
@@ -100,44 +100,44 @@ def prepare(
     Raises InputError for bad options, missing or damaged sources; RunError if a download fails.
     """
     given = dict(options)
-    defined = given.pop("own", None)
-    data_set = find(name) if defined is None else own.define(name, defined)
-    chosen = Options.of(given, data_set)
+    definition = given.pop("own", None)
+    data_set = find(name) if definition is None else own.define(name, definition)
+    checked = Options.of(given, data_set)
     if data_set.kind == "generated":
-        source, images = Source("generated"), _generate(data_set, chosen)
-        picked = images.splits
+        source, images = Source("generated"), _generate(data_set, checked)
+        parts = images.splits
     elif isinstance(data_set, own.OwnSet):
         source = _locate_own(data_set, own_path)
         with readable(source.path):
-            images = own.read(source, data_set, chosen.classes)
-        picked = _select(images, data_set, chosen)
+            images = own.read(source, data_set, checked.classes)
+        parts = _select(images, data_set, checked)
     else:
         source = _locate(data_set, data_root, allow_download, Path(download_folder), mirrors)
         with readable(source.path):
-            images = reader(name).read(source, data_set, chosen.classes)
-        _check_counts(images, source, data_set, chosen.classes)
-        picked = _select(images, data_set, chosen)
+            images = reader(name).read(source, data_set, checked.classes)
+        _check_counts(images, source, data_set, checked.classes)
+        parts = _select(images, data_set, checked)
     arrays = {}
-    for part, (pixels, labels) in picked.items():
-        arrays[f"x_{part}"] = scale(pixels, data_set.scaling, chosen.norm)
+    for part, (pixels, labels) in parts.items():
+        arrays[f"x_{part}"] = scale(pixels, data_set.scaling, checked.norm)
         arrays[f"y_{part}"] = labels
     description = {
         "name": name,
         "what": data_set.what,
         "licence": data_set.licence,
-        "options": asdict(chosen),
+        "options": asdict(checked),
         "source": {
             "kind": source.kind,
             "file": source.path.name if source.path else None,
             "checksum": images.checksum,
         },
-        "classes": list(chosen.classes),
+        "classes": list(checked.classes),
         "image_shape": list(data_set.image_shape),
         "counts": {
-            part: dict(zip(chosen.classes, _per_class(labels, chosen.classes), strict=True))
-            for part, (_, labels) in picked.items()
+            part: dict(zip(checked.classes, _per_class(labels, checked.classes), strict=True))
+            for part, (_, labels) in parts.items()
         },
-        "preprocessing": {**asdict(data_set.scaling), "norm": chosen.norm},
+        "preprocessing": {**asdict(data_set.scaling), "norm": checked.norm},
     }
     return save(out_folder, arrays, description)
 
@@ -293,10 +293,11 @@ def _select(
 
 
 class _Deck:
-    """One split in a keyed order, dealt from both ends.
+    """One split in a keyed order, from both ends of which records are dealt to parts.
 
-    A part that grows extends itself; it moves another only when both are dealt from the same end of
-    the same split: add-one records behind private ones, validation behind test records.
+    A larger part contains the smaller one. It changes another part only where both are dealt from
+    the same end of the same split: add-one records follow private ones, validation records follow
+    test records.
     """
 
     def __init__(self, images: Images, split: str, data_set: DataSet, options: Options):
@@ -313,9 +314,8 @@ class _Deck:
 
     def last(self, key: str) -> tuple[np.ndarray, np.ndarray]:
         """Pixels and labels of the last ones, from the end inwards."""
-        n = self._count(key)
-        kept = len(self.rest) - n
-        taken, self.rest = self.rest[kept:][::-1], self.rest[:kept]
+        left = len(self.rest) - self._count(key)
+        taken, self.rest = self.rest[left:][::-1], self.rest[:left]
         return self.pixels[taken], self.labels[taken]
 
     def _count(self, key: str) -> int:

@@ -1,4 +1,4 @@
-"""What every reader hands over, where copies are looked for, and checksums of files."""
+"""The result of every reader, where copies are looked for, and checksums of files."""
 
 import hashlib
 from collections.abc import Mapping

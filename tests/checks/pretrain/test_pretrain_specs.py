@@ -1,3 +1,5 @@
+"""Which backbones a config trains, what renews them, and what is refused."""
+
 import copy
 from types import SimpleNamespace
 
@@ -5,7 +7,6 @@ import pytest
 
 from dpatlas.checks.pretrain import settings as pretrain
 from dpatlas.checks.pretrain.cost import KINDS
-from dpatlas.checks.pretrain.products import PRODUCTS
 from dpatlas.config.backbones import backbone_spec
 from dpatlas.config.model import validated
 from dpatlas.core.specs import Spec, distinct
@@ -41,9 +42,10 @@ CONFIG = {
 NAMES = CONFIG["pretrain"]["train"]
 
 
-def groups(change=lambda config: None) -> dict[str, list[Spec]]:
-    config = copy.deepcopy(CONFIG)
-    change(config)
+def groups(change=lambda block: None, **general) -> dict[str, list[Spec]]:
+    """Specs of the config with a change of its block, and other general settings."""
+    config = {**copy.deepcopy(CONFIG), **general}
+    change(config["pretrain"])
     return pretrain.groups(typed(config))
 
 
@@ -53,166 +55,117 @@ def typed(config):
     return SimpleNamespace(**{**config, "pretrain": block})
 
 
-def renewed(change) -> set[str]:
+def renewed(change=lambda block: None, **general) -> set[str]:
     """Names of the specs that a change of the config gives another id, or adds."""
     before, after = (
-        {spec.id: spec.slug for specs in found.values() for spec in specs}
-        for found in (groups(), groups(change))
+        {spec.id: spec.slug for specs in grouped.values() for spec in specs}
+        for grouped in (groups(), groups(change, **general))
     )
     return {name for spec_id, name in after.items() if spec_id not in before}
 
 
-def refused(change) -> str:
-    with pytest.raises(InputError) as caught:
-        groups(change)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def test_there_is_one_training_per_backbone_and_one_measurement():
-    found = groups()
-    assert [spec.slug for spec in found["backbones"]] == NAMES
-    (transfer,) = found["transfer"]
-    specs = [*found["backbones"], transfer]
-    assert [spec.fields["kind"] for spec in specs] == ["backbone"] * 3 + ["transfer"]
-    assert {spec.key for spec in specs} == {"pretrain"}
-    assert len(distinct(specs)) == 4
-    assert {name for product in PRODUCTS for name in product.needs} <= set(found)
-
-
-def test_a_backbone_is_trained_on_its_own_source_by_the_settings_of_all():
-    pen, wide, kind = (spec.fields for spec in groups()["backbones"])
-    assert [spec["data"]["name"] for spec in (pen, wide, kind)] == ["strokes", "strokes", "letters"]
+def test_there_is_one_training_per_backbone_by_its_source_and_one_measurement_of_all():
+    grouped = groups()
+    trainings, (transfer,) = grouped["backbones"], grouped["transfer"]
+    assert [spec.slug for spec in trainings] == NAMES
+    assert {spec.fields["kind"] for spec in trainings} == {"backbone"}
+    assert transfer.fields["kind"] == "transfer"
+    assert transfer.fields["backbones"] == [spec.id for spec in trainings]
+    assert len(distinct([*trainings, transfer])) == 4
+    sources = [spec.fields["data"]["name"] for spec in trainings]
+    assert sources == ["strokes", "strokes", "letters"]
+    wide = trainings[1].fields
     assert (wide["model"], wide["options"]) == ("mlp", {"widths": [8, 6]})
-    for spec in (pen, wide, kind):
-        assert (spec["data"]["n_train"], spec["data"]["n_test"]) == (1000, 200)
-        assert (spec["epochs"], spec["batch"], spec["lr"]) == (3, 100, 3e-3)
-        assert (spec["weight_decay"], spec["label_smoothing"], spec["seed"]) == (1e-2, 0.05, 2)
+    for fields in (spec.fields for spec in trainings):
+        assert (fields["data"]["n_train"], fields["data"]["n_test"]) == (1000, 200)
+        assert (fields["epochs"], fields["batch"], fields["lr"]) == (3, 100, 3e-3)
+        assert (fields["weight_decay"], fields["label_smoothing"]) == (1e-2, 0.05)
+        assert fields["seed"] == 2
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    "own",
+    ("key", "value"),
     [
-        {"options": {"pool": 4}},
-        {"model": "small-cnn-xs"},
-        {"source": "scribbles"},
-        {"epochs": 9},
-        {"n_train": 1001},
-        {"lr": 0.5},
+        ("options", {"pool": 4}),
+        ("model", "small-cnn-xs"),
+        ("source", "scribbles"),
+        ("n_train", 1001),
+        ("lr", 0.5),
     ],
-    ids=lambda own: next(iter(own)),
 )
-def test_a_setting_of_one_backbone_renews_it_and_the_measurement_and_no_other(name, own):
-    def change(config):
-        config["pretrain"]["backbones"][name].update(own)
+def test_a_setting_of_one_backbone_renews_it_and_the_measurement_and_no_other(name, key, value):
+    def change(block):
+        block["backbones"][name][key] = value
 
     assert renewed(change) == {name, "transfer"}
-    (spec,) = (spec for spec in groups(change)["backbones"] if spec.slug == name)
-    ((key, value),) = own.items()
-    place = {"source": ("data", "name"), "n_train": ("data", "n_train")}.get(key, (key,))
-    found = spec.fields
-    for part in place:
-        found = found[part]
-    assert found == value
+    (fields,) = (spec.fields for spec in groups(change)["backbones"] if spec.slug == name)
+    in_data = {"source": "name", "n_train": "n_train"}
+    assert (fields["data"][in_data[key]] if key in in_data else fields[key]) == value
 
 
-@pytest.mark.parametrize(
-    "setting",
-    ["n_train", "n_test", "epochs", "batch", "lr", "weight_decay", "label_smoothing"],
-)
+@pytest.mark.parametrize("setting", ["n_train", "epochs", "lr"])
 def test_a_setting_of_all_renews_every_backbone_but_one_that_has_its_own(setting):
-    block = CONFIG["pretrain"]
-
-    def change(config):
-        config["pretrain"]["backbones"]["type"][setting] = block[setting]
-        config["pretrain"][setting] = 2 * block[setting]
+    def change(block):
+        block["backbones"]["type"][setting] = block[setting]
+        block[setting] = 2 * block[setting]
 
     assert renewed(change) == {"pen", "wide-pen", "transfer"}
 
 
 def test_one_backbone_less_changes_no_other_training():
-    def drop(config):
-        config["pretrain"]["train"].remove("pen")
-        config["pretrain"]["transfer"]["backbones"].remove("pen")
+    def drop(block):
+        block["train"].remove("pen")
+        block["transfer"]["backbones"].remove("pen")
 
     assert renewed(drop) == {"transfer"}
     assert groups(drop)["backbones"] == groups()["backbones"][1:]
 
 
-def test_the_measurement_names_every_backbone_in_order():
-    found = groups()
-    (transfer,) = found["transfer"]
-    assert transfer.fields["backbones"] == [spec.id for spec in found["backbones"]]
-    other = groups(lambda config: config["pretrain"]["transfer"]["backbones"].reverse())
-    assert other["transfer"][0].fields["backbones"] == transfer.fields["backbones"][::-1]
-    assert other["backbones"] == found["backbones"]
-
-
 @pytest.mark.parametrize("setting", ["splits", "n_test", "neighbours"])
 def test_a_setting_of_the_measurement_trains_no_backbone_again(setting):
-    def change(config):
-        config["pretrain"]["transfer"][setting] += 1
+    def change(block):
+        block["transfer"][setting] += 1
 
     assert renewed(change) == {"transfer"}
-    expected = CONFIG["pretrain"]["transfer"][setting] + 1
-    assert groups(change)["transfer"][0].fields[setting] == expected
+    assert renewed(lambda block: block["transfer"]["backbones"].reverse()) == {"transfer"}
 
 
-def test_another_seed_renews_everything_and_the_source_of_private_noise_nothing():
-    assert renewed(lambda config: config.update(seed=3)) == {*NAMES, "transfer"}
-    assert renewed(lambda config: config.update(noise_source="os")) == set()
-
-
-def test_a_rate_means_the_same_as_a_whole_number_and_with_a_point():
-    whole, real = (
-        groups(lambda config, value=value: config["pretrain"].update(lr=value, weight_decay=value))
-        for value in (1, 1.0)
-    )
+def test_the_seed_renews_everything_the_noise_s_source_nothing_and_1_means_1_0():
+    assert renewed(seed=3) == {*NAMES, "transfer"}
+    assert renewed(noise_source="os") == set()
+    whole, real = (groups(lambda block, rate=rate: block.update(lr=rate)) for rate in (1, 1.0))
     assert whole == real
 
 
-def test_only_training_moves_to_a_gpu():
+def test_only_training_moves_to_a_gpu_and_more_images_need_more_memory():
     assert [kind for kind, cost in KINDS.items() if cost.gpu] == ["backbone"]
-
-
-def test_more_images_need_more_memory():
-    def ten_million(config):
-        config["pretrain"]["n_train"] = 10**7
-
     few, many = (
-        KINDS["backbone"].memory_mb(parse_spec(found["backbones"][0].fields, "test"))
-        for found in (groups(), groups(ten_million))
+        KINDS["backbone"].memory_mb(parse_spec(grouped["backbones"][0].fields, "test"))
+        for grouped in (groups(), groups(lambda block: block.update(n_train=10**7)))
     )
     # The images that are more, as float32.
     assert few > 500 and many - few >= 4 * 64 * (10**7 - 1000) / 2**20
 
 
-def test_a_name_that_no_backbone_has_is_refused_in_one_line():
-    with pytest.raises(InputError) as caught:
+UNKNOWN = "found 'resnet'; allowed: one of pretrain"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda block: block["train"].append("resnet"), f"{UNKNOWN}.backbones: pen, wide-pen"),
+        (lambda block: block["transfer"]["backbones"].append("resnet"), f"{UNKNOWN}.train: pen"),
+        (lambda block: block["train"].remove("type"), "'type'; allowed: one of pretrain.train"),
+        (lambda block: block["transfer"]["data"].update(n_train=1798), "data: found 1798 records"),
+    ],
+)
+def test_what_names_no_trained_backbone_or_more_records_than_there_are_is_refused(change, words):
+    with pytest.raises(InputError, match=words) as caught:
+        groups(change)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_paper_cannot_take_a_backbone_that_the_config_does_not_define():
+    with pytest.raises(InputError, match="backbone: found 'resnet'; allowed: one of pen, wide-pen"):
         backbone_spec(typed(CONFIG), "resnet")
-    words = "backbone: found 'resnet'; allowed: one of pen, wide-pen, type"
-    assert str(caught.value) == words
-    for place, known, change in (
-        ("train", "backbones", lambda block: block["train"].append("resnet")),
-        (
-            "transfer.backbones",
-            "train",
-            lambda block: block["transfer"]["backbones"].append("resnet"),
-        ),
-    ):
-        message = refused(lambda config, change=change: change(config["pretrain"]))
-        assert message.startswith(f"pretrain.{place}.")
-        assert f"found 'resnet'; allowed: one of pretrain.{known}: pen, wide-pen, type" in message
-
-
-def test_a_backbone_that_is_not_trained_cannot_be_measured():
-    message = refused(lambda config: config["pretrain"]["train"].remove("type"))
-    assert "'type'" in message and "pretrain.train" in message
-
-
-def test_more_records_than_the_measured_data_have_are_refused():
-    def too_many(config):
-        config["pretrain"]["transfer"]["data"]["n_train"] = 1798
-
-    assert "pretrain.transfer.data: found 1798 records" in refused(too_many)

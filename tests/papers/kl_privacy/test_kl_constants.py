@@ -1,3 +1,5 @@
+"""The constants of Lemma 3.2 that a training record shows, and the bound made of them."""
+
 import dataclasses
 
 import numpy as np
@@ -45,12 +47,12 @@ def test_kl_bound_overflows_to_infinity():
 
 
 @pytest.mark.parametrize(
-    ("bad", "words"),
+    ("bad", "message"),
     [
         (training_record(diverged=RUNS), "did not diverge"),
         (training_record(steps=2), "at least 3 steps"),
     ],
 )
-def test_records_without_constants_are_refused(bad, words):
-    with pytest.raises(InputError, match=words):
+def test_records_without_constants_are_refused(bad, message):
+    with pytest.raises(InputError, match=message):
         drift_constants(bad)

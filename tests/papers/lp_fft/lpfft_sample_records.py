@@ -1,21 +1,24 @@
-"""Small records of lp_fft's training, as its jobs write them; and what figures are drawn from.
+"""Small made-up records of lp_fft's training; their specs are the smoke tier's, with changes.
 
-Accuracies are made up: without noise FFT leads, with much of it LP does.
+Without noise FFT is the most accurate, with much noise LP is.
 """
 
+import functools
 import math
 
 import numpy as np
 from figure_samples import sample_record
 
+from dpatlas.config.load import load_tier
 from dpatlas.core.facts import BackboneUsed
 from dpatlas.papers.lp_fft.records import feature_quality, strategies, umap
+from dpatlas.papers.lp_fft.settings import groups
 
 BACKBONE = BackboneUsed(
     id="inverted-t-7a32517f", sha256="0", architecture="small_cnn", source="inverted letters"
 )
 COUNTS = {"n_train": 1300, "n_validation": 197, "n_test": 300}
-# As of Poisson batches of 256 of 1300 records in 60 steps.
+# By noise multiplier, for Poisson batches of 256 out of 1300 records in 60 steps.
 EPSILONS = {0.0: None, 1.0: 10.9, 2.0: 3.8, 4.0: 1.6, 8.0: 0.71, 16.0: 0.33}
 STEPS = 60
 MAIN_ARMS = (("lp", 1.0), ("fft", 0.0), ("lp-fft", 0.25), ("lp-fft", 0.5))
@@ -24,27 +27,21 @@ FEW_ARMS = (("lp", 1.0), ("fft", 0.0), ("lp-fft", 0.5))
 LORA_ARMS = (("lp", 1.0), ("lora", 0.0), ("lp-lora", 0.5))
 
 
-def private_fields(kind, backbone=BACKBONE.id, data="digits", **fields):
-    """What a spec of a private training says, with the fields of its kind."""
-    return {
-        "key": "lp_fft",
-        "kind": kind,
-        "seed": 0,
-        "noise_source": "keyed",
-        "data": {"name": data, **COUNTS, "n_add": 0},
-        "backbone": backbone,
-        "batch": 256,
-        "delta": 1e-5,
-        "relation": "add_remove",
-        "accountant": "auto",
-        "max_grad_norm": 1.0,
-        "max_physical_batch": None,
-        **fields,
-    }
+@functools.cache
+def smoke_fields():
+    """Fields of the smoke tier's first spec of every group."""
+    specs = groups(load_tier("smoke"))
+    return {group: members[0].fields for group, members in specs.items() if members}
+
+
+def record_of_kind(types, metrics, **changes):
+    """A record of the kind with these classes, whose spec is the smoke tier's with changes."""
+    kind = types.__name__.rpartition(".")[2]
+    return sample_record(types.Spec(**{**smoke_fields()[kind], **changes}), metrics)
 
 
 def arm(strategy, share, noise, accuracy, target=None, clip=1.0, epsilon=None):
-    """A row of a strategy. accuracy: of the runs."""
+    """A row of a strategy; accuracy: of each run."""
     private, one_phase = noise > 0, share in (0.0, 1.0)
     first = STEPS if one_phase else round(share * STEPS)
     epsilon = (epsilon or EPSILONS.get(noise, target)) if private else None
@@ -72,30 +69,13 @@ def arm(strategy, share, noise, accuracy, target=None, clip=1.0, epsilon=None):
     )
 
 
-def trained(rows, level, backbone=BACKBONE, **fields):
+def trained(rows, level, backbone=BACKBONE, **changes):
     """The record of a privacy level with these rows."""
-    spec = {
-        "group": "strategies",
-        "scenario": "inverted-t",
-        "level": level,
-        "steps": STEPS,
-        "strategies": sorted({row.strategy for row in rows}),
-        "shares": sorted({row.share for row in rows}),
-        "control_shares": [0.5],
-        "lrs": {"head": [0.3, 1.0, 3.0], "full": [0.1, 0.3, 1.0], "lora": [0.3, 1.0]},
-        "runs": len(rows[0].accuracy),
-        "tuning_runs": 2,
-        "head_scale": 1.0,
-        "augmentation": None,
-        "ema_decay": None,
-        "lora_rank": None,
-        **fields,
-    }
+    changes |= {"strategies": sorted({row.strategy for row in rows}), "level": level}
     metrics = strategies.Metrics(
         **COUNTS, classes=10, backbone=backbone, features=None, rows=list(rows)
     )
-    fields = private_fields("strategies", backbone.id, **spec)
-    return sample_record(strategies.Spec(**fields), metrics)
+    return record_of_kind(strategies, metrics, backbone=backbone.id, **changes)
 
 
 def expected_accuracy(share, noise):
@@ -119,7 +99,7 @@ def strategies_record(
     backbone=BACKBONE,
 ):
     rng = np.random.default_rng([int(8 * noise), runs, len(scenario), int(100 * clip)])
-    # Runs are paired: what a run's head is worth is common to all rows.
+    # Runs are paired: the effect of a run's random head is common to all rows.
     heads = rng.normal(0, 0.01, runs)
     rows = []
     for strategy, share in arms:
@@ -129,26 +109,18 @@ def strategies_record(
         values = np.clip(mean + heads + rng.normal(0, 0.012, runs), 0, 1)
         rows.append(arm(strategy, share, noise, np.round(300 * values) / 300, target, clip))
     level = {"epsilon": target} if target else {"noise_multiplier": noise}
-    names = {"scenario": scenario, "group": group, "data": data}
+    names = {"scenario": scenario, "group": group, "data": {"name": data}}
     return trained(rows, level, backbone, max_grad_norm=clip, lora_rank=rank, **names)
 
 
 def strategies_records():
-    """What the embedded tier trains, with a scenario for LoRA and one clip sweep."""
+    """Three scenarios with and without privacy; the first has the controls."""
     leaves = BACKBONE.model_copy(update={"id": "leaves-s-0123abcd", "source": "leaves"})
     few = {"arms": FEW_ARMS, "runs": 6, "drop": 0.06}
     return [
-        *(
-            strategies_record(noise, arms=MAIN_ARMS + CONTROL_ARMS, runs=16)
-            for noise in (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)
-        ),
-        *(strategies_record(noise, "strokes-xs", **few) for noise in (0.0, 4.0, 8.0)),
-        *(
-            strategies_record(noise, "leaves", backbone=leaves, data="leaves-classes", **few)
-            for noise in (0.0, 2.0, 16.0)
-        ),
-        *lora_records(),
-        *clip_records(),
+        *(strategies_record(noise, arms=MAIN_ARMS + CONTROL_ARMS) for noise in (0.0, 1.0, 4.0)),
+        *(strategies_record(noise, "strokes-xs", **few) for noise in (0.0, 8.0)),
+        strategies_record(16.0, "leaves", backbone=leaves, data="leaves-classes", **few),
     ]
 
 
@@ -166,25 +138,16 @@ def clip_records(noise=4.0):
     ]
 
 
-def followed(rows, noise, **fields):
-    """The record of features followed at one noise multiplier."""
+def followed(rows, noise, backbone=BACKBONE.id):
+    """The record of feature quality at one noise multiplier."""
     spec = {
-        "public_data": {"name": "strokes"},
+        "backbone": backbone,
         "noise_multiplier": noise,
-        "head_scales": sorted({row.head_scale for row in rows}),
-        "feature_scale": 0.3,
-        "lrs": sorted({row.lr for row in rows}),
-        "lp_lr": 1.0,
-        "steps": 60,
+        "steps": rows[0].steps[-1],
         "lp_steps": 20,
         "at": rows[0].steps,
         "runs": len(rows[0].private),
-        "neighbours": 1,
-        "public_known": 100,
-        "public_asked": 50,
-        **fields,
     }
-    fields = private_fields("feature_quality", **spec)
     metrics = feature_quality.Metrics(
         n_train=COUNTS["n_train"],
         n_test=COUNTS["n_test"],
@@ -193,7 +156,7 @@ def followed(rows, noise, **fields):
         epsilon=EPSILONS[noise],
         rows=rows,
     )
-    return sample_record(feature_quality.Spec(**fields), metrics)
+    return record_of_kind(feature_quality, metrics, **spec)
 
 
 FOUR_CONDITIONS = ((1.0, 5.0), (1.0, 10.0), (4.0, 5.0), (4.0, 10.0))
@@ -269,29 +232,17 @@ def umap_record(classes=10, points=200, lp_steps=(0, 10, 20), data="digits"):
         panels=panels,
         budgets=[umap.Spent(lp_steps=lp, epsilon=4.0 + 0.03 * lp) for lp in lp_steps],
     )
-    spec = {
-        "lp_steps": list(lp_steps),
-        "fft_steps": 40,
-        "early": 5,
-        "noise_lp": 1.0,
-        "noise_fft": 2.0,
-        "lr_lp": 3.0,
-        "lr_fft": 0.3,
-        "head_scale": 1.0,
-        "feature_scale": 1.0,
-        "neighbours": 15,
-        "points": points,
-    }
-    return sample_record(umap.Spec(**private_fields("umap", data=data, **spec)), metrics)
+    spec = {"data": {"name": data}, "lp_steps": list(lp_steps), "fft_steps": 40, "early": 5}
+    return record_of_kind(umap, metrics, **spec)
 
 
 RECORDS = {
     "lpfft_feature_quality": lambda: [
         feature_record(noise, conditions=((4.0, 10.0),)) for noise in (1.0, 4.0)
     ],
-    "lpfft_budget_sweep": strategies_records,
+    "lpfft_budget_sweep": lambda: [*strategies_records(), *lora_records(), *clip_records()],
     "lpfft_umap": lambda: [umap_record(points=60, lp_steps=(20,))],
-    "lpfft_privacy_utility": strategies_records,
+    "lpfft_privacy_utility": lambda: [*strategies_records(), *lora_records()],
     "lpfft_strategies": strategies_records,
     "lpfft_lora": lora_records,
 }

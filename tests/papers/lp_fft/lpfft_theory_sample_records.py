@@ -1,88 +1,17 @@
-"""Small made-up records of lp_fft's simulated theory, as its jobs write them."""
+"""Small made-up records of lp_fft's simulated theory; their specs are the smoke tier's."""
 
 import numpy as np
-from figure_samples import sample_record
+from lpfft_sample_records import record_of_kind
 
 from dpatlas.papers.lp_fft.records import distortion, dynamics, imbalance, sensitivity
 
 TIMES = (0.5, 1.0, 2.0)
 COUNTS = ("zeroth_below", "zeroth_above", "diffusion_below", "diffusion_above")
 HEADS = (("head", "random"), ("all", "random"), ("all", "aligned"))
-DYNAMICS = {
-    "relu": {
-        "records": 4,
-        "inputs": 3,
-        "hidden": 4,
-        "angle": 20.0,
-        "head_variance": 0.25,
-        "step": 0.05,
-        "times": [0.5, 1.0],
-        "phases": {
-            "head": {"sigmas": [0.5, 1.0], "draws": 2, "paths": 900},
-            "all": {"sigmas": [0.1], "draws": 2, "paths": 900},
-        },
-    },
-    "probing": {
-        "records": 10,
-        "inputs": 6,
-        "hidden": 3,
-        "head_variance": 0.4,
-        "sigma2": 0.05,
-        "b_norm2": 0.19,
-        "paths": 1000,
-        "times": [0.5, 1.0, 2.0],
-    },
-    "fine_tuning": {
-        "sizes": [[4, 3]],
-        "head_excess": 4.0,
-        "noise_share": 0.5,
-        "step": 0.05,
-        "span": 3.0,
-        "points": 3,
-        "paths": 200,
-    },
-}
-DISTORTION = {
-    "clusters": {
-        "records": 10,
-        "inputs": 3,
-        "angle": 40.0,
-        "hs": [1, 2, 4],
-        "head_variances": [0.01, 1.0, 100.0],
-        "trials": 1000,
-    },
-    "two_records": {
-        "spread": 0.2,
-        "ratio": 2.0,
-        "head_variances": [0.01, 1.0, 100.0],
-        "trials": 1000,
-    },
-    "after_probing": {
-        "records": 10,
-        "inputs": 3,
-        "hidden": 4,
-        "head_variance": 0.25,
-        "feature_angle": 44.0,
-        "angles": [1.0, 10.0, 44.0],
-        "runs": 100,
-        "lp_span": 40.0,
-        "lp_step": 0.1,
-        "fft_spans": [0.1, 1.0],
-        "step": 0.05,
-    },
-    "counterexample": {"lp_spans": [1.0, 4.0], "span": 2.0, "step": 0.05},
-}
-
-
-def theory_record(types, metrics, **fields):
-    """The record of the kind whose classes the module `types` holds."""
-    kind = types.__name__.rpartition(".")[2]
-    common = {"key": "lp_fft", "kind": kind, "seed": 0, "noise_source": "keyed"}
-    return sample_record(types.Spec(**common, **fields), metrics)
 
 
 def bracket_row(label=1, **fields):
-    """fields: of the class `BracketRow`, beside its label."""
+    """A row with the label of a class, and its other fields."""
     return dynamics.BracketRow(**{"class": label}, **fields)
 
 
@@ -159,7 +88,7 @@ def dynamics_record(sizes=((4, 3), (10, 8)), sigmas=(0.5, 1.0, 2.0)):
         probing=probed(TIMES, norm.tolist(), [0.01] * 3, norm + 0.2, norm + 0.001),
         fine_tuning=tuned,
     )
-    return theory_record(dynamics, metrics, **DYNAMICS)
+    return record_of_kind(dynamics, metrics)
 
 
 def share(value, trials=1000):
@@ -169,14 +98,14 @@ def share(value, trials=1000):
     return {"trials": trials, "count": count, "share": count / trials, "low": low, "high": high}
 
 
-def distortion_record(variances=(0.01, 1.0, 100.0)):
+def distortion_record(variances=(0.01, 1.0, 100.0), trials=1000):
     """Shares as claimed on clusters; they fall with the variance on two records."""
     clusters = [
         distortion.ClusterRow(
             h=h,
             head_variance=variance,
             claimed=1 - 2.0**-h,
-            **share(1 - 2.0**-h - 0.001 * place),
+            **share(1 - 2.0**-h - 0.001 * place, trials),
         )
         for h in (1, 2, 4)
         for place, variance in enumerate(variances)
@@ -215,7 +144,7 @@ def distortion_record(variances=(0.01, 1.0, 100.0)):
     metrics = distortion.Metrics(
         clusters=clusters, two_records=two, after_probing=after, counterexample=example
     )
-    return theory_record(distortion, metrics, **DISTORTION)
+    return record_of_kind(distortion, metrics)
 
 
 def sensitivity_record():
@@ -242,14 +171,7 @@ def sensitivity_record():
         )
         for place, noise in enumerate(("uniform", "layer-wise"))
     ]
-    common = {"hidden": 8, "records_per_input": 2}
-    moving = {"d": 20, "reading": "variance", "seeds": 50, "sigma2": 0.01, "step": 0.01}
-    return theory_record(
-        sensitivity,
-        sensitivity.Metrics(start=start, drift=drift),
-        start={**common, "dims": [10, 20, 40], "seeds": 100},
-        drift={**common, **moving, "steps": 20, "every": 10},
-    )
+    return record_of_kind(sensitivity, sensitivity.Metrics(start=start, drift=drift))
 
 
 def imbalance_record():
@@ -275,14 +197,7 @@ def imbalance_record():
         )
         for noise, rate in (("uniform", 0.36), ("layer-wise", 0.0))
     ]
-    sizes = {"hidden": 8, "inputs": 10, "records": 20, "paths": 400}
-    clock = {"head_variance": 1.0, "steps": 20, "every": 10}
-    return theory_record(
-        imbalance,
-        imbalance.Metrics(gap=gap, drift=drift),
-        gap={**sizes, **clock, "sigmas": [50.0, 100.0], "max_grad_norm": 1.0, "lr": 0.02},
-        drift={**sizes, **clock, "sigma2": 0.02, "step": 0.1},
-    )
+    return record_of_kind(imbalance, imbalance.Metrics(gap=gap, drift=drift))
 
 
 RECORDS = {

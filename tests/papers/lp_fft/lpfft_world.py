@@ -1,15 +1,16 @@
-"""Records of lp_fft's training in which every claim on it is true."""
+"""Records in which every claim of lp_fft holds, and changes that make one fail."""
 
 import numpy as np
 from committed_claims import CLAIMS
-from lpfft_sample_records import arm, followed, trained
+from lpfft_sample_records import arm, followed, record_of_kind, trained
+from lpfft_theory_sample_records import bracket_row, distortion_record, probed, share
 
 from dpatlas.evidence.claims import judge_claims
 from dpatlas.evidence.comparisons import PaperRecords
+from dpatlas.papers.lp_fft.records import distortion, dynamics
 from dpatlas.papers.lp_fft.records.feature_quality import Row
 
-RUNS, SPREAD = 6, 5e-4
-THEORY = {"lpfft-7", "lpfft-8", "lpfft-9"}
+RUNS, SPREAD, TRIALS = 6, 5e-4, 100_000
 ARMS = (
     *(("fft", 0.0), ("lp-fft", 0.25), ("lp-fft", 0.5), ("lp", 1.0)),
     *(("lp-lp", 0.5), ("fft-fft", 0.5)),
@@ -26,11 +27,13 @@ ACCURACY = {
 }
 LORA_ACCURACY = {1.0: (0.93, 0.92, 0.87), 4.0: (0.80, 0.85, 0.82), 16.0: (0.50, 0.55, 0.60)}
 EPSILON = {0.0: None, 1.0: 10.9, 2.0: 3.8, 4.0: 1.6, 8.0: 0.71, 16.0: 0.3}
-STEPS, LP_STEPS = [0, 10, 20, 30, 40, 50, 60], 20
+STEPS = [0, 10, 20, 30, 40, 50, 60]
 KNN = {
     "fft": (0.98, 0.90, 0.85, 0.88, 0.92, 0.94, 0.95),
     "lp-fft": (0.98, 0.98, 0.98, 0.93, 0.91, 0.94, 0.96),
 }
+# E ||v_t||^2 at two times: simulated, by the corrected and by the printed formula.
+NORM, EXACT_NORM, PRINTED_NORM = [0.3671, 0.311], [0.3681, 0.3113], [0.545, 0.4002]
 
 
 def runs_of(mean, *keys, spread=SPREAD):
@@ -44,23 +47,23 @@ def strategies_record(
     noise, arms=ARMS, means=ACCURACY, group="strategies", scenario="inverted-t", level=None
 ):
     rows = [
-        arm(strategy, share, noise, runs_of(mean, int(noise), place), epsilon=EPSILON[noise])
-        for place, ((strategy, share), mean) in enumerate(zip(arms, means[noise], strict=True))
+        arm(strategy, share, noise, runs_of(mean, int(noise), number), epsilon=EPSILON[noise])
+        for number, ((strategy, share), mean) in enumerate(zip(arms, means[noise], strict=True))
     ]
     level = level or {"noise_multiplier": noise}
     return trained(rows, level, group=group, scenario=scenario)
 
 
 def calibrated_record():
-    """Of the same scenario, at an epsilon, with every claim the other way round."""
+    """The same scenario at an epsilon, with all accuracies turned round."""
     record = strategies_record(8.0, level={"epsilon": 0.71})
     for row in record.metrics.rows:
         row.accuracy[:] = [1 - accuracy for accuracy in row.accuracy]
     return record
 
 
-def quality_record(noise=1.0, head_scales=(1.0, 4.0), lrs=(5.0, 10.0)):
-    """The public task and the other rate have no dip."""
+def quality_record(noise=1.0, lrs=(5.0, 10.0)):
+    """Dips at rate 10 on the private task alone."""
     flat = np.ones(len(STEPS))
     rows = [
         Row(
@@ -68,18 +71,45 @@ def quality_record(noise=1.0, head_scales=(1.0, 4.0), lrs=(5.0, 10.0)):
             lr=lr,
             strategy=strategy,
             steps=STEPS,
-            private=runs_of(curve if lr == 10 else flat, int(head_scale), place),
-            public=runs_of(flat, int(head_scale), place, 2),
+            private=runs_of(curve if lr == 10 else flat, int(head_scale), number),
+            public=runs_of(flat, int(head_scale), number, 2),
             accuracy=runs_of(flat, 3),
         )
-        for head_scale in head_scales
+        for head_scale in (1.0, 4.0)
         for lr in lrs
-        for place, (strategy, curve) in enumerate(KNN.items())
+        for number, (strategy, curve) in enumerate(KNN.items())
     ]
-    return followed(rows, noise, lp_steps=LP_STEPS)
+    return followed(rows, noise)
 
 
-def world():
+def dynamics_record():
+    common = {"heads": "random", "start": 1.0, "lower": [0.8, 0.6], "upper": [1.0, 0.9]}
+    losses = {"zeroth": [0.9, 0.7], "diffusion": [0.88, 0.65], "standard_error": [0.01, 0.01]}
+    rows = [
+        bracket_row(phase=phase, draw=draw, sigma=sigma, **common, **losses)
+        for phase in ("head", "all")
+        for draw in (0, 1)
+        for sigma in (0.5, 1.0)
+    ]
+    times, errors = [1.0, 2.0], [0.0007, 0.0005]
+    probing = probed(times, NORM, errors, paper=EXACT_NORM, exact=EXACT_NORM)
+    metrics = dynamics.Metrics(times=times, relu=rows, counts=[], probing=probing, fine_tuning=[])
+    return record_of_kind(dynamics, metrics)
+
+
+def claimed_distortion():
+    """Shares as claimed, on clusters and on two records."""
+    record = distortion_record(trials=TRIALS)
+    record.metrics.two_records[:] = [
+        distortion.TwoRecordRow(
+            head_variance=variance, claimed=0.5, exact=0.5, **share(0.501, TRIALS)
+        )
+        for variance in (0.01, 100.0)
+    ]
+    return record
+
+
+def groups():
     """Groups of records in which every claim is true."""
     other = strategies_record(8.0, means={8.0: (0.9,) * 6}, scenario="leaves")
     return {
@@ -89,40 +119,79 @@ def world():
             for noise in LORA_ACCURACY
         ],
         "feature_quality": [quality_record(), quality_record(4.0)],
+        "dynamics": [dynamics_record()],
+        "distortion": [claimed_distortion()],
     }
 
 
-def verdicts(groups):
-    """Rows of claims.csv on training, by claim."""
-    rows = judge_claims(CLAIMS, {"lp_fft": PaperRecords({}, groups)}, "test")
-    own = [row for row in rows if row["paper"] == "lp_fft"]
-    return {row["claim"]: row for row in own if row["claim"].rstrip("abcd") not in THEORY}
+def verdicts(records):
+    """Rows of claims.csv on lp_fft, by claim."""
+    rows = judge_claims(CLAIMS, {"lp_fft": PaperRecords({}, records)}, "test")
+    return {row["claim"]: row for row in rows if row["paper"] == "lp_fft"}
 
 
 def with_verdict(rows, verdict):
     return {name for name, row in rows.items() if row["verdict"] == verdict}
 
 
-def record_at(groups, noise, group="strategies"):
-    """The record at a noise multiplier; of several scenarios the first."""
+def record_at(records, noise, group="strategies"):
+    """The record at a noise multiplier; the first of several scenarios."""
     return next(
         record
-        for record in groups[group]
+        for record in records[group]
         if getattr(record.spec, "level", record.spec).noise_multiplier == noise
     )
 
 
-def arm_of(groups, noise, strategy, share=None, group="strategies"):
+def arm_of(records, noise, strategy, share=None, group="strategies"):
     (row,) = (
         row
-        for row in record_at(groups, noise, group).metrics.rows
+        for row in record_at(records, noise, group).metrics.rows
         if row.strategy == strategy and (share is None or row.share == share)
     )
     return row
 
 
-def curves_of(groups, strategy, head_scale=4.0, lr=10.0):
-    rows = record_at(groups, 1.0, "feature_quality").metrics.rows
-    condition = (strategy, head_scale, lr)
+def curves_of(records, strategy, head_scale=4.0):
+    rows = record_at(records, 1.0, "feature_quality").metrics.rows
+    condition = (strategy, head_scale, 10.0)
     (row,) = (row for row in rows if (row.strategy, row.head_scale, row.lr) == condition)
     return row
+
+
+def set_arm(mean, noise, strategy, share=None, group="strategies"):
+    """The change that gives a strategy another mean accuracy."""
+
+    def change(records):
+        arm_of(records, noise, strategy, share, group).accuracy[:] = runs_of(mean, 9)
+
+    return change
+
+
+def set_curve(curve, strategy="fft", head_scale=4.0):
+    """The change that gives features another quality over the steps."""
+
+    def change(records):
+        curves_of(records, strategy, head_scale).private[:] = runs_of(curve, 9)
+
+    return change
+
+
+def set_row(group, rows, number, **values):
+    """The change that gives a row of simulated theory other values."""
+
+    def change(records):
+        listed = getattr(records[group][0].metrics, rows)
+        listed[number] = listed[number].model_copy(update=values)
+
+    return change
+
+
+def set_norm(**columns):
+    """The change that gives linear probing another computed norm."""
+
+    def change(records):
+        for name, values in columns.items():
+            getattr(records["dynamics"][0].metrics.probing, name)[:] = values
+
+    return change

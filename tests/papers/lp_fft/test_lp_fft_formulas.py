@@ -12,7 +12,6 @@ from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.formulas.alignment import (
     cosine_drift,
-    distortion_probability,
     feature_quality,
     lp_alignment_time,
     neuron_classes,
@@ -273,11 +272,6 @@ def test_backbone_error_is_zero_for_features_that_span_the_labels():
     assert backbone_error(X, np.ones(8), np.zeros((4, 2))) == pytest.approx(4)
 
 
-def test_probability_of_distortion_goes_from_a_half_to_one():
-    h = np.arange(1, 60)
-    np.testing.assert_allclose(distortion_probability(h), 1 - 0.5**h, rtol=1e-15)
-
-
 def test_alignment_time_is_continuous_in_the_noise_and_may_be_infinite():
     arguments = dict(A1=1.5, L0=2.0, least_feature=0.7, head_var=1.0, delta=0.1)
     without = lp_alignment_time(B1=0.0, **arguments)
@@ -311,45 +305,20 @@ def test_jensen_gap_is_a_squared_coefficient_of_variation():
 
 HEAD = {"t": 1.0, "h": 3, "head_var": 0.4, "b_norm2": 0.2, "sigma2": 0.05}
 LOSS = {**HEAD, "y_norm2": 1.0}
-THRESHOLD = {name: HEAD[name] for name in ("h", "head_var", "b_norm2", "sigma2")}
 
 
 @pytest.mark.parametrize(
     "name, inputs, complaint",
     [
         ("lp-head-norm", {**HEAD, "t": -1}, "t: found -1; allowed: a number >= 0"),
-        ("lp-head-norm", {**HEAD, "h": 0}, "h: found 0; allowed: a whole number >= 1"),
-        ("lp-head-norm", {**HEAD, "h": 2.5}, "h: found 2.5"),
-        (
-            "lp-head-norm",
-            {**HEAD, "convention": "ours"},
-            "convention: found 'ours'; .* exact, paper",
-        ),
-        ("lp-head-norm", {**HEAD, "sigma2": -0.1}, "sigma2: found -0.1"),
         ("lp-loss", {**LOSS, "b_norm2": 1.5}, "b_norm2: found 1.5; .*<= y_norm2 = 1"),
-        ("lp-loss", {**LOSS, "head_var": math.nan}, "head_var: found nan"),
         ("least-lp-loss", {"y_norm2": 1, "b_norm2": 2}, "b_norm2: found 2"),
-        (
-            "lp-time-threshold",
-            {**THRESHOLD, "b_norm2": 0},
-            "b_norm2: found 0; allowed: a number > 0",
-        ),
         ("lp-relu-loss-bound", {"L0": 0, "A": 1, "B": 1, "T": 1}, "L0: found 0"),
-        ("lp-relu-loss-bound", {"L0": 1, "A": -1, "B": 1, "T": 1}, "A: found -1"),
-        ("fft-loss-lower", dict(L0=1, A=1, B=1, C=1, gamma=-1, T=1), "gamma: found -1"),
-        ("fft-loss-upper", dict(L0=1, A=1, B=1, C=1, T=math.inf), "T: found inf"),
-        ("zeroth-order-error", dict(sigma=1, p=0, t=1, n=1, C=1), "p: found 0"),
         (
             "fft-linear-loss-bound",
             {**FFT, "t": 1, "sigma2": 2.0},
             "A: found -9.14214; allowed: more",
         ),
-        (
-            "two-record-distortion-probability",
-            dict(head_var=1, spread=1, ratio=1),
-            "ratio: found 1",
-        ),
-        ("feature-distortion-probability", {"h": 0}, "h: found 0"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_with_what_is_allowed(name, inputs, complaint):
@@ -362,15 +331,12 @@ def test_bad_arrays_are_refused_by_name():
     x, y, W = np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([1.0, -1.0]), np.array([[1.0], [0.0]])
     v, losses = np.ones(1), np.ones(2)
     for complaint, call in (
-        ("features: found an array with -1.0", lambda: lp_relu_coefficients(-np.eye(2), 1.0)),
         ("features: found an array of shape", lambda: lp_relu_coefficients(np.ones(3), 1.0)),
-        ("features: found an array of shape", lambda: lp_relu_coefficients(np.ones((0, 3)), 1.0)),
         ("y: found labels", lambda: data_coherence(x, np.array([0.0, 1.0]))),
         ("y: found an array of shape", lambda: data_coherence(x, np.ones(3))),
         ("v: found an array of shape", lambda: cosine_drift(x, y, W, np.ones(2), losses)),
         ("losses: found an array of", lambda: cosine_drift(x, y, W, v, np.ones(3))),
         ("W: found neuron 0, in neither", lambda: cosine_drift(x, y, 0 * W, v, losses)),
-        ("trained: found 'backbone'", lambda: tangent_kernel(x, W, v, "backbone")),
         ("eigenvalues: found no negative", lambda: jensen_gap(np.ones(3))),
         ("features: found a record", lambda: feature_quality(np.array([[1.0], [0.0]]))),
     ):

@@ -1,6 +1,7 @@
-"""lp_fft's strategies: what two phases spend together, what they train, who sees which record."""
+"""lp_fft's strategies: budgets, what each phase trains, who sees which record, kills, refusals."""
 
-import json
+import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,20 +12,28 @@ from lpfft_small import (
     body_of,
     drawn_keys,
     equal,
+    given_in,
     record_of,
+    run,
+    saved_at_every_step,
     spec_of,
     watched_trainings,
     what_jobs_are_given,  # noqa: F401
 )
+from small_jobs import counted, killed_at
 
+from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.facts import MAX_RUNS_PER_SETTING
 from dpatlas.data import prepared
+from dpatlas.errors import InputError
+from dpatlas.jobs.private_plan import NO_CLIP
 from dpatlas.models import backbone
 from dpatlas.papers.lp_fft.jobs import strategies as lpfft_strategies
 from dpatlas.papers.lp_fft.jobs.networks import Networks
 from dpatlas.privacy.accounting import Phase
 from dpatlas.privacy.accounting import guarantee as accounted
 from dpatlas.privacy.samplers import Poisson
+from dpatlas.privacy.training import PrivateTraining
 
 ARMS = [
     ("fft", 0.0, [4]),
@@ -35,6 +44,15 @@ ARMS = [
     ("fft-fft", 0.5, [2, 2]),
 ]
 VALIDATION, TEST = 9, 12
+LORA = {"strategies": ["lp", "lora", "lp-lora"], "shares": [0.5], "lora_rank": 2}
+# One setting and one run of three arms, 2 steps each: 12 steps in all.
+SHORT = {
+    "strategies": ["lp", "fft", "lp-fft"],
+    "shares": [0.5],
+    "lrs": {"head": [1.0], "full": [0.5], "lora": [0.5]},
+    "runs": 1,
+    "steps": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +70,7 @@ def whole(given, tmp_path_factory):
     return record, seen, keys, scored
 
 
-def place(training):
+def origin(training):
     """(arm, 0 for a reported run or 1 + setting, run) of a training."""
     rest, number = divmod(training.repetition, MAX_RUNS_PER_SETTING)
     return (*divmod(rest, MAX_RUNS_PER_SETTING), number)
@@ -68,22 +86,16 @@ def test_a_row_s_epsilon_is_what_the_accountant_gives_all_steps_of_its_trainings
     rows = record["metrics"]["rows"]
     assert len({row["epsilon"] for row in rows}) == 1
     for training in (each.training for each in seen):
-        row = rows[place(training)[0]]
+        row = rows[origin(training)[0]]
         phases = [phase.accounted for phase in training.phases]
         assert [phase.steps for phase in phases] == row["steps"]
         assert training.steps_done == sum(row["steps"]) == 4
         found = guarantee(phases, 1e-5, "add_remove")
         assert row["epsilon"] == pytest.approx(found.epsilon, rel=1e-6)
         assert row["guaranteed_by"] == f"every iterate, {found.accountant.upper()}"
-
-
-def test_one_phase_of_two_alone_would_cost_less_than_the_row_says(whole, guarantee):
-    # Otherwise the test above could not tell an accountant that starts anew with a phase.
-    record, seen, *_ = whole
-    for training in (each.training for each in seen if len(each.training.phases) == 2):
-        spent = record["metrics"]["rows"][place(training)[0]]["epsilon"]
-        for phase in training.phases:
-            assert guarantee([phase.accounted], 1e-5, "add_remove").epsilon < 0.95 * spent
+        # An accountant that starts anew with each phase would say less.
+        for phase in phases if len(phases) == 2 else ():
+            assert guarantee([phase], 1e-5, "add_remove").epsilon < 0.95 * row["epsilon"]
 
 
 def test_the_ledger_s_arms_agree_with_the_rows(whole):
@@ -120,7 +132,7 @@ def test_the_lp_phase_leaves_the_body_s_bits_alone_and_fft_moves_them(whole, giv
     for training, iterates in ((each.training, each.iterates) for each in whole[1]):
         if not body_of(iterates[0]):
             continue
-        strategy, _, steps = ARMS[place(training)[0]]
+        strategy, _, steps = ARMS[origin(training)[0]]
         probing = steps[0] if strategy == "lp-fft" else 0
         for done, weights in enumerate(iterates):
             assert equal(body_of(weights), trained) == (done <= probing)
@@ -140,13 +152,13 @@ def test_lp_of_augmented_images_leaves_the_body_s_bits_alone(given, tmp_path):
 
 
 def test_lp_on_kept_features_is_lp_on_the_whole_network(whole, given, tmp_path, monkeypatch):
-    monkeypatch.setattr(Networks, "behind_features", lambda networks, net: (net, networks.x))
+    monkeypatch.setattr(Networks, "on_frozen_features", lambda networks, net: (net, networks.x))
     with watched_trainings() as slow:
         record_of(spec_of("strategies"), given, tmp_path)
     pairs = [
         (one, two)
         for one, two in zip(whole[1], slow, strict=True)
-        if ARMS[place(one.training)[0]][0] in ("lp", "lp-lp")
+        if ARMS[origin(one.training)[0]][0] in ("lp", "lp-lp")
     ]
     assert len(pairs) == 8
     for one, two in pairs:
@@ -162,7 +174,7 @@ def test_a_first_phase_takes_the_rate_that_was_best_alone(whole):
     for row in rows[2:]:
         assert row["lrs"][:1] == alone["fft" if row["strategy"] == "fft-fft" else "lp"]
     for training in (each.training for each in whole[1]):
-        arm, block, _ = place(training)
+        arm, block, _ = origin(training)
         rates = [phase.lr for phase in training.phases]
         assert rates[:-1] == rows[arm]["lrs"][:-1]
         assert block != 0 or rates == rows[arm]["lrs"]
@@ -172,7 +184,7 @@ def test_controls_try_as_many_settings_as_lp_fft(whole):
     assert {row["settings_tried"] for row in whole[0]["metrics"]["rows"]} == {2}
     tried = {}
     for training in (each.training for each in whole[1]):
-        arm, block, _ = place(training)
+        arm, block, _ = origin(training)
         if block:
             tried.setdefault(arm, set()).add(tuple(phase.lr for phase in training.phases))
     assert [len(tried[arm]) for arm in range(len(ARMS))] == [2] * len(ARMS)
@@ -181,7 +193,7 @@ def test_controls_try_as_many_settings_as_lp_fft(whole):
 def test_run_i_of_every_row_starts_from_the_same_head_and_other_runs_from_others(whole):
     heads = {}
     for training, iterates in ((each.training, each.iterates) for each in whole[1]):
-        _, block, run_number = place(training)
+        _, block, run_number = origin(training)
         number = run_number if block == 0 else 2 + run_number
         heads.setdefault(number, []).append(iterates[0]["head.weight"])
     assert [len(heads[number]) for number in (0, 1, 2)] == [6, 6, 12]
@@ -193,7 +205,7 @@ def test_run_i_of_every_row_starts_from_the_same_head_and_other_runs_from_others
 
 def test_the_head_s_scale_multiplies_its_initial_weights(whole, given):
     plain = backbone.load(given.backbone).with_new_head(3, key="lp_fft", run=0, base_seed=0)
-    starts = {place(each.training): each.iterates[0] for each in whole[1]}
+    starts = {origin(each.training): each.iterates[0] for each in whole[1]}
     assert torch.equal(starts[0, 0, 0]["head.weight"], 2 * plain.head.weight)
 
 
@@ -220,9 +232,140 @@ def test_test_records_change_the_accuracies_and_nothing_else(whole, given, tmp_p
     assert found == [{k: v for k, v in row.items() if k != "accuracy"} for row in rows]
 
 
-def test_the_record_says_what_was_compared(whole, given):
-    metrics = whole[0]["metrics"]
-    assert [metrics[f"n_{part}"] for part in ("train", "validation", "test")] == [24, 9, 12]
-    assert metrics["classes"] == 3
-    assert metrics["backbone"]["sha256"] == backbone.load(given.backbone).sha256
-    assert json.loads(json.dumps(metrics)) == metrics
+@pytest.mark.parametrize("changes", [{}, {"augmentation": VIEWS, "ema_decay": 0.5}])
+def test_a_job_killed_anywhere_resumes_to_the_same_bytes(given, tmp_path, changes):
+    spec = spec_of("strategies", **SHORT, **changes)
+    expected = run(spec, given, tmp_path / "whole")
+    step, save = (PrivateTraining, "step"), (Checkpoints, "save")
+    with saved_at_every_step():
+        for kill_at, (owner, name) in product(range(12), (step, save)):
+            folder = tmp_path / f"{name}-{kill_at}"
+            with killed_at(kill_at, (owner, name)):
+                run(spec, given, folder)
+            with counted(step) as left:
+                assert run(spec, given, folder) == expected
+            # A step whose checkpoint was lost is taken again.
+            assert len(left) == 12 - kill_at
+
+
+def test_a_secret_of_the_system_is_kept_over_a_kill_and_no_draw_is_made_twice(given, tmp_path):
+    spec = spec_of("strategies", **SHORT, noise_source="os")
+    with drawn_keys() as keys, watched_trainings() as seen, saved_at_every_step():
+        with killed_at(7, (PrivateTraining, "step")):
+            run(spec, given, tmp_path)
+        run(spec, given, tmp_path)
+    assert len({each.training.noise.secret for each in seen}) == 1
+    assert len(keys) == len(set(keys)) == 2 * 12
+
+
+@pytest.mark.parametrize(("share", "steps"), [(0.05, 4), (0.95, 4), (0.5, 1)])
+def test_a_share_that_leaves_a_phase_without_a_step_is_refused(given, tmp_path, share, steps):
+    with pytest.raises(InputError, match=f"share: found {share:g}; .* one of the {steps} steps"):
+        run(spec_of("strategies", shares=[share], steps=steps), given, tmp_path)
+
+
+def test_without_privacy_gradients_have_no_effective_bound_and_no_guarantee(given, tmp_path):
+    with watched_trainings() as seen:
+        record = record_of(spec_of("strategies", level={"noise_multiplier": 0.0}), given, tmp_path)
+    phases = [phase for each in seen for phase in each.training.phases]
+    assert {phase.max_grad_norm for phase in phases} == {NO_CLIP}
+    assert {phase.noise_multiplier for phase in phases} == {0.0}
+    for row in record["metrics"]["rows"]:
+        assert [row[name] for name in ("epsilon", "relation", "max_grad_norm")] == [None] * 3
+    ledger = record["ledger"]
+    assert ledger["epsilon"] is None and ledger["delta"] is None
+    for arm in ledger["arms"]:
+        assert arm["epsilon"] is None and arm["guaranteed"] == "nothing: no noise"
+
+
+def test_noise_is_calibrated_to_an_epsilon_and_said_aloud(given, tmp_path, capsys):
+    spec = spec_of("strategies", **SHORT, level={"epsilon": 8.0}, accountant="pld")
+    rows = record_of(spec, given, tmp_path)["metrics"]["rows"]
+    (noise,) = {row["noise_multiplier"] for row in rows}
+    for row in rows:
+        assert 7.9 < row["epsilon"] <= row["target_epsilon"] == 8.0
+        assert row["guaranteed_by"] == "every iterate, PLD"
+    said = capsys.readouterr().err
+    assert f"{spec.id}: epsilon 8 takes noise multiplier {noise:.4g}\n" in said
+    assert "outweighs" not in said
+
+
+def test_noise_above_all_that_the_batches_can_add_up_to_is_warned_of(given, tmp_path, capsys):
+    # 21 numbers of the head, 4 batches of 6: from a noise multiplier of 12 / sqrt(21) = 2.6 on.
+    for noise, warned in ((2.5, False), (2.7, True)):
+        record_of(
+            spec_of("strategies", level={"noise_multiplier": noise}, strategies=["lp"]),
+            given,
+            tmp_path / f"{noise}",
+        )
+        assert ("expect the accuracy of chance" in capsys.readouterr().err) == warned
+
+
+@pytest.mark.parametrize("augmentation", [None, VIEWS])
+def test_the_averaged_weights_are_what_is_scored(given, tmp_path, monkeypatch, augmentation):
+    scored, real_outputs = [], lpfft_strategies.outputs
+
+    def outputs(model, x):
+        scored.append({name: value.clone() for name, value in model.state_dict().items()})
+        return real_outputs(model, x)
+
+    monkeypatch.setattr(lpfft_strategies, "outputs", outputs)
+    with watched_trainings() as seen:
+        averaged = {"ema_decay": 0.75, "augmentation": augmentation}
+        record_of(spec_of("strategies", **SHORT, **averaged), given, tmp_path)
+    for each, found in zip(seen, scored, strict=True):
+        expected = each.iterates[0]
+        for done, weights in enumerate(each.iterates[1:]):
+            decay = min(0.75, (1 + done) / (10 + done))
+            expected = {k: decay * expected[k] + (1 - decay) * weights[k] for k in weights}
+        for name, value in found.items():
+            np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6)
+        assert not torch.allclose(found["head.weight"], each.iterates[-1]["head.weight"])
+
+
+def test_lora_trains_its_branches_and_the_head_and_no_bit_of_the_base(given, tmp_path):
+    with watched_trainings() as seen:
+        record = record_of(spec_of("strategies", **LORA), given, tmp_path)
+    trained = body_of(backbone.load(given.backbone).network.state_dict())
+    # Branches of rank 2 of 16 -> 8 and 8 -> 6, and the head of 6 -> 3.
+    branches = 2 * (16 + 8) + 2 * (8 + 6)
+    rows = record["metrics"]["rows"]
+    assert [row["trained_parameters"] for row in rows] == [21, 21 + branches, 21 + branches]
+    whole_networks = [each for each in seen if body_of(each.iterates[0])]
+    assert len(whole_networks) == 8
+    for each in whole_networks:
+        for weights in each.iterates:
+            base = {k.replace("base.", ""): v for k, v in body_of(weights).items() if "base." in k}
+            assert equal(base, trained)
+        moved = {k for k, v in each.iterates[-1].items() if not torch.equal(v, each.iterates[0][k])}
+        names = {f"linear{i}.{part}.weight" for i in (1, 2) for part in ("down", "up")}
+        assert moved == names | {"head.weight", "head.bias"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"batch": 25}, "batch of the poisson sampler: found 25"),
+        ({"relation": "replace_one", "accountant": "rdp"}, "accountant: found rdp for poisson"),
+        ({"strategies": ["fft", "lp-fft"]}, "allowed: lp beside lp-fft"),
+        ({"level": {"noise_multiplier": 1e-6}}, "noise_multiplier: found 1e-06"),
+        ({"strategies": ["lp", "lora"]}, "strategies: found lora; allowed: a lora_rank with it"),
+        ({"lora_rank": 2}, "strategies: found fft; allowed: no lora_rank with it"),
+        ({"augmentation": {**VIEWS, "padding": 4}}, "padding: found 4; allowed: less than 4"),
+        ({**LORA, "lora_rank": 7}, "layer linear2"),
+        ({"backbone": "another"}, "--backbone: found small-backbone; allowed: another"),
+    ],
+)
+def test_bad_settings_are_refused_by_name_before_any_training(given, tmp_path, changes, words):
+    with watched_trainings() as seen, pytest.raises(InputError, match=re.escape(words)):
+        run(spec_of("strategies", **changes), given, tmp_path)
+    assert not seen and not (tmp_path / "record.json").exists()
+
+
+def test_a_record_that_is_not_finite_poisons_nothing(tmp_path):
+    given = given_in(tmp_path, x_train=np.nan)
+    with watched_trainings() as seen:
+        record_of(spec_of("strategies"), given, tmp_path)
+    assert sum(each.training.skipped_records for each in seen) > 0
+    for each in seen:
+        assert all(bool(value.isfinite().all()) for value in each.iterates[-1].values())

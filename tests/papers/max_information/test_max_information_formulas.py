@@ -131,15 +131,6 @@ def test_only_one_epoch_or_the_repaired_form_is_called_rigorous():
     assert [standing(form, 2) for form in FORMS] == ["as printed"] * 3 + ["rigorous"]
 
 
-def test_kappa_per_record_depends_less_on_n_than_on_the_noise():
-    """Tenfold each: the share falls to less than half with n, to less than a tenth with sigma."""
-    n, sigma = np.array([50_000, 500_000]), np.array([1.0, 10.0])
-    more_records = kappa_per_record(n, 5000, 0.01, 1.0, n // 5000, 1, 0.025)
-    more_noise = kappa_per_record(50_000, 5000, 0.01, sigma, 10, 1, 0.025)
-    assert 0.4 < more_records[1] / more_records[0] < 1
-    assert more_noise[1] / more_noise[0] < 0.1
-
-
 @given(y=st.floats(0.001, 0.45))
 def test_lifted_moment_is_that_of_a_normal_norm(y):
     """E exp(y A^2), A ~ N(1, 1): the largest mean and the largest sub-Gaussian variance."""
@@ -201,11 +192,8 @@ RUN = dict(m=250, zeta=0.1, sigma=2.0, T=4, E=1, beta=0.01)
     [
         ("kappa", {**RUN, "batches": "poisson"}, "batches: found 'poisson'; allowed: one of disj"),
         ("kappa-repaired", {**RUN, "batches": "poisson"}, "batches: found 'poisson'"),
-        ("kappa", {**RUN, "zeta": 0}, "zeta: found 0; allowed: a number > 0"),
         ("kappa", {**RUN, "sigma": 0}, "sigma: found 0; allowed: a number > 0"),
-        ("kappa-tight", {**RUN, "T": 0}, "T: found 0; allowed: a whole number >= 1"),
         ("kappa-tight", {**RUN, "m": 2.5}, "m: found 2.5; allowed: a whole number >= 1"),
-        ("kappa-explicit", {**RUN, "E": 0}, "E: found 0"),
         ("kappa-explicit", {**RUN, "beta": 0}, "beta: found 0; allowed: a number > 0 and < 1"),
         ("kappa-repaired", {**RUN, "E": 1001}, "E: found 1001; .* <= 1000"),
         ("kappa-repaired", {**RUN, "moment": "lemma-9"}, "moment: found 'lemma-9'"),
@@ -213,9 +201,7 @@ RUN = dict(m=250, zeta=0.1, sigma=2.0, T=4, E=1, beta=0.01)
         ("kappa-per-record", {**RUN, "n": 1000, "form": "best"}, "form: found 'best'"),
         ("batch-moment-exponent", {"y": 0.5}, "y: found 0.5; allowed: a number >= 0 and < 0.5"),
         ("max-information-gaussian", {"x": 0, "beta": 0.1}, "x: found 0"),
-        ("max-information-pure-dp", {"n": 9, "eps": 0, "beta": 0.1}, "eps: found 0"),
         ("leading-term-ratio", {"alpha": 5, "beta": 0.9}, r"alpha: found 5; .*<= .* = 2\.5"),
-        ("gaussian-root-coefficient", {"alpha": 0, "beta": 0.1}, "alpha: found 0"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_with_what_is_allowed(name, inputs, complaint):

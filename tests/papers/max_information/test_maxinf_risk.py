@@ -11,19 +11,16 @@ from dpatlas.papers.max_information.jobs import risk as maxinf_risk
 from dpatlas.papers.max_information.jobs.risk import (
     PairErrors,
     drawn_records,
-    risk_by_reparametrisation,
-    risk_by_sampling,
+    risk_on_records,
 )
 
 
 def test_pairs_are_independent_also_those_of_one_record_in_several_chunks(monkeypatch):
     """The number of errors of 60 pairs of a single record is binomial."""
-    monkeypatch.setattr(maxinf_risk, "MOST_PAIRS", 20)
+    monkeypatch.setattr(maxinf_risk, "MAX_PAIRS", 20)
     x, labels = records(1)
     counts = [
-        risk_by_reparametrisation(
-            law(), x, labels, 60, noise=Noise("a", "keyed"), repetition=i
-        ).run()
+        risk_on_records(law(), x, labels, 60, noise=Noise("a", "keyed"), repetition=i).run()
         for i in range(400)
     ]
     share = np.mean(counts) / 60
@@ -35,8 +32,8 @@ def test_pairs_are_independent_also_those_of_one_record_in_several_chunks(monkey
 def test_both_ways_of_drawing_count_the_same_errors_in_law():
     x, labels = records()
     given = (law(), x, labels, 30_000)
-    one = risk_by_reparametrisation(*given, noise=Noise("a", "keyed")).run() / 30_000
-    two = risk_by_sampling(*given, noise=Noise("b", "keyed")).run() / 30_000
+    one = risk_on_records(*given, noise=Noise("a", "keyed")).run() / 30_000
+    two = risk_on_records(*given, noise=Noise("b", "keyed"), method="sampling").run() / 30_000
     assert one == pytest.approx(two, abs=4 * np.sqrt(2 * 0.25 / 30_000))
 
 
@@ -54,8 +51,8 @@ def test_every_pair_of_all_chunks_is_counted_once():
 
 def test_sampling_takes_chunks_that_fit_the_memory(monkeypatch):
     x, labels = records()
-    monkeypatch.setitem(maxinf_risk.MOST_NORMALS, "cpu", 1000)
-    few = risk_by_sampling(law(), x, labels, 20, noise=Noise("a", "keyed"))
+    monkeypatch.setitem(maxinf_risk.MAX_NORMALS, "cpu", 1000)
+    few = risk_on_records(law(), x, labels, 20, noise=Noise("a", "keyed"), method="sampling")
     assert few.chunk == 1000 // 123 and few.steps == 3
     assert 0 <= few.run() <= 20
 

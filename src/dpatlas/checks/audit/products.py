@@ -1,4 +1,4 @@
-"""audit: figures and tables, the runs behind each, and where the paper shows it."""
+"""The table of audit and the runs behind it."""
 
 from dpatlas.core.products import table
 

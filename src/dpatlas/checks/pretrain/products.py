@@ -1,4 +1,4 @@
-"""pretrain: figures and tables, the runs behind each, and where the paper shows it."""
+"""The figure of pretrain and the runs behind it."""
 
 from dpatlas.core.products import figure
 

@@ -15,7 +15,7 @@ BREAST_CANCER = DataSet(
     what="569 breast masses, 30 columns of numbers computed from images of cell nuclei, each as a "
     "share of a public limit in steps of 1/255; shipped with scikit-learn",
     classes=("malignant", "benign"),
-    # Not an image: the ten measures as mean, standard error and worst, one after the other.
+    # Not an image: the means of ten measures, then their standard errors, then their worst values.
     image_shape=(1, 5, 6),
     counts={"train": (212, 357)},
     scaling=Scaling(multiply=2, subtract=255, divide=255),
@@ -42,8 +42,8 @@ MEASURES = {
 LIMITS = np.array(list(MEASURES.values())).T.ravel()
 
 
-def locate(data_set: DataSet, places: Sequence[Path]) -> Source:
-    """The installed package; `places` are not searched."""
+def locate(data_set: DataSet, folders: Sequence[Path]) -> Source:
+    """The installed package; `folders` are not searched."""
     return Source("sklearn load_breast_cancer")
 
 

@@ -23,8 +23,8 @@ DIGITS = DataSet(
 SETS = (DIGITS,)
 
 
-def locate(data_set: DataSet, places: Sequence[Path]) -> Source:
-    """The installed package; `places` are not searched."""
+def locate(data_set: DataSet, folders: Sequence[Path]) -> Source:
+    """The installed package; `folders` are not searched."""
     return Source("sklearn load_digits")
 
 

@@ -61,18 +61,18 @@ OFFICIAL_CONTENT = "idx files, official content"
 DAMAGED = (gzip.BadGzipFile, zlib.error, EOFError)
 
 
-def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
-    """The first of `places` and of their sub-folders `mnist` that holds all four files."""
-    for folder in folders(places, data_set.name):
+def locate(data_set: DataSet, searched: Sequence[Path]) -> Source | None:
+    """The first of `searched` and of their sub-folders `mnist` that holds all four files."""
+    for folder in folders(searched, data_set.name):
         paths = [_find(folder, name) for name in data_set.unpacked_md5]
         if all(paths):
             return Source(OFFICIAL_CONTENT, paths[0])
     return None
 
 
-def lacking(data_set: DataSet, places: Sequence[Path]) -> str:
+def lacking(data_set: DataSet, searched: Sequence[Path]) -> str:
     """Which files the first incomplete copy lacks, in words; empty where there is no file."""
-    for folder in folders(places, data_set.name):
+    for folder in folders(searched, data_set.name):
         missing = [name for name in data_set.unpacked_md5 if _find(folder, name) is None]
         if len(missing) < len(data_set.unpacked_md5):
             return f"{folder} lacks {', '.join(missing)}"

@@ -1,4 +1,4 @@
-"""The constants of Lemma 3.2 as a training record shows them: one choice for figure and claims."""
+"""The constants of Lemma 3.2, estimated from a training record: the same for figure and claims."""
 
 from dataclasses import asdict, dataclass
 
@@ -33,15 +33,15 @@ class DriftConstants:
 
 
 def drift_constants(record: TrainingRecord) -> DriftConstants:
-    """Constants seen on the trajectories of a `training` record.
+    """Estimates of the constants of Lemma 3.2 from the trajectories of a `training` record.
 
     The lemma asks for ||g(W) - g(W')|| < max(c, beta ||W - W'||) for every record's gradient g and
     all weights. Here c is the largest change of a gradient at the first probed step (the jumps of
     the ReLU, which do not shrink with the distance), beta the largest ratio of change to distance
-    at the later ones, both over the runs and the probed records. Seen along a trajectory, they
-    can only lie below the global constants, so the bound made of them can only lie below the
-    lemma's: an estimate under the one lies under the other. n is that of a removed record, n - 1,
-    the larger of the two gaps.
+    at the later probed steps, both over the runs and the probed records. What is observed along a
+    trajectory is at most the global constant, so this bound is at most the lemma's: a KL value
+    below it is below the lemma's too. n is that of a removed record, n - 1, the larger of the two
+    gaps.
 
     Raises InputError for a record whose runs all diverged, and one with fewer than two probed
     steps.

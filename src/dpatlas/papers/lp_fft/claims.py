@@ -1,9 +1,8 @@
 """lp_fft: the comparisons behind each claim on training, from the paper's records.
 
-Accuracies are shares of the test records. Intervals are over runs, which draw the head, batches and
-noise afresh; backbone, split and the learning rates chosen on the validation records are those of
-the record. Run i starts from the same head whatever the strategy and the noise, so all differences
-are taken run by run.
+Accuracies are shares of the test records. Intervals are over runs, each with its own random head,
+batches and noise; backbone, data split and tuned learning rates are those of the record. Run i
+starts from the same head for every strategy and noise, so all differences are taken run by run.
 """
 
 import itertools
@@ -27,15 +26,16 @@ from dpatlas.records import Record
 T = TypeVar("T")
 Trained = Record[strategies.Spec, strategies.Metrics]
 Followed = Record[feature_quality.Spec, feature_quality.Metrics]
-# A scenario's name in the config.
+# Name of a scenario in the config.
 Scenario = Annotated[str, Field(pattern="^[a-z0-9-]+$")]
 # Noise multiplier of DP-SGD; 0 for training without privacy.
 Noise = Annotated[float, Field(ge=0)]
 # Share of the steps that counts as early.
 Early = Annotated[float, Field(gt=0, lt=1)]
 FFT, LP_FFT = "fft", "lp-fft"
-# Strategies of one phase, by the share of the steps that trains the head alone.
+# Share of the steps that train the head alone, by strategy of one phase.
 SHARE_OF = {"lp": 1.0, FFT: 0.0, "lora": 0.0}
+# Strategies at the ends of a curve over the share of LP.
 ENDS = {0.0: FFT, 1.0: "lp"}
 
 
@@ -48,7 +48,7 @@ class Quality:
     accuracy: np.ndarray
 
     def early(self, share: float) -> list[int]:
-        """Indices of the steps after the start, before the end and within `share` of all."""
+        """Indices of the steps between the start and `share` of the last step."""
         steps = self.steps
         early = [number for number, step in enumerate(steps[:-1]) if 0 < step <= share * steps[-1]]
         if not early:
@@ -63,20 +63,19 @@ class Quality:
         return Comparison(f"{label}, {self.name}", estimate, above=above)
 
     def lower(self, early: float, above: float, than: Sequence[int]) -> Evidence:
-        """Accuracy at some early step is lower by more than `above` than at each of these
-        indices of `steps`.
+        """Accuracy at some early step is lower by more than `above` than at the steps `than`.
 
-        One alternative per step: every run has a lowest point, so its depth would show a dip where
-        there is none.
+        than: indices of `steps`. Every early step is an alternative of its own. (The depth of the
+        lowest point would not do: every run has one, so it would show a dip where there is none.)
         """
         return Evidence(
-            [[self.difference(each, step, above) for each in than] for step in self.early(early)]
+            [[self.difference(other, step, above) for other in than] for step in self.early(early)]
         )
 
     def dip(self, until: int) -> np.ndarray:
-        """Accuracy at the start less the least one until a step (runs,)."""
-        seen = self.accuracy[:, np.array(self.steps) <= until]
-        return seen[:, 0] - seen.min(1)
+        """Accuracy at the start less the lowest up to the step `until`, (runs,)."""
+        accuracy = self.accuracy[:, np.array(self.steps) <= until]
+        return accuracy[:, 0] - accuracy.min(1)
 
 
 def beats(
@@ -92,7 +91,7 @@ def beats(
 ) -> Evidence:
     """Accuracy of `strategy` less that of each of `opponents` exceeds `above`.
 
-    share: of the steps, in the first phase of every strategy of two phases.
+    share: of the steps in the first phase, for every strategy of two phases.
     """
     record = _strategies_at(records, group, scenario, noise)
     first = _row(record, strategy, share)
@@ -100,7 +99,7 @@ def beats(
     for opponent in opponents:
         second = _row(record, opponent, share)
         estimate = difference_estimate(first.accuracy, second.accuracy, paired=True)
-        label = f"accuracy of {_words(first)} less {_words(second)} in {record.id}"
+        label = f"accuracy of {_name(first)} less {_name(second)} in {record.id}"
         comparisons.append(Comparison(label, estimate, above=above))
     return Evidence([comparisons])
 
@@ -145,8 +144,8 @@ def grows_with_epsilon(
 ) -> Evidence:
     """Accuracy of every strategy grows with the guaranteed epsilon.
 
-    Trend: its least-squares slope per doubling of epsilon is above 0. Monotonicity: between
-    neighbouring levels it surely falls by no more than `tolerance` (a veto).
+    Trend: its least-squares slope per doubling of epsilon is above 0. Monotonicity, as a veto:
+    between no two neighbouring levels does it surely fall by more than `tolerance`.
     """
     levels = [
         _strategies_at(records, group, scenario, noise) for noise in sorted(noises, reverse=True)
@@ -155,7 +154,7 @@ def grows_with_epsilon(
     for strategy in strategies:
         rows = [_row(record, strategy, share) for record in levels]
         accuracies = _accuracies(rows)
-        name = f"accuracy of {_words(rows[0])}, {scenario}"
+        name = f"accuracy of {_name(rows[0])}, {scenario}"
         slope = mean_estimate(np.polyfit(_doublings(rows), accuracies, 1)[0])
         comparisons.append(Comparison(f"slope per doubling of epsilon, {name}", slope, above=0))
         for (less, lower), (more, higher) in itertools.pairwise(zip(rows, accuracies, strict=True)):
@@ -210,13 +209,13 @@ def reduces_dip(
 ) -> Evidence:
     """The dip of FFT is deeper than that of LP-FFT by more than `above`.
 
-    A run's dip is its kNN accuracy at the start less its least one. FFT is followed for as many
-    steps as LP-FFT trains everything: the least of more values is lower by chance alone.
+    The dip of a run is its kNN accuracy at the start less its lowest. FFT counts for as many steps
+    as LP-FFT trains all weights: the lowest of more values would be lower by chance alone.
     """
     record = _features_at(records, group, noise, head_scale, lr)
     fft, lp_fft = (_quality(record, head_scale, lr, task, name) for name in (FFT, LP_FFT))
-    followed = fft.steps[-1] - record.spec.lp_steps
-    depths = fft.dip(until=followed), lp_fft.dip(until=lp_fft.steps[-1])
+    tuned = fft.steps[-1] - record.spec.lp_steps
+    depths = fft.dip(until=tuned), lp_fft.dip(until=lp_fft.steps[-1])
     label = f"dip of {fft.name} less that of {LP_FFT}"
     estimate = difference_estimate(*depths, paired=True)
     return Evidence([[Comparison(label, estimate, above=above)]])
@@ -230,31 +229,31 @@ TESTS: dict[str, Callable[..., Evidence]] = {
 
 
 def _strategies_at(records: PaperRecords, group: str, scenario: str, noise: float) -> Trained:
-    of_scenario = [each for each in records.group(group) if each.spec.scenario == scenario]
-    if not of_scenario:
+    in_scenario = [record for record in records.group(group) if record.spec.scenario == scenario]
+    if not in_scenario:
         raise NotRun(f"group {group} has no scenario {scenario}")
-    at_level = [each for each in of_scenario if each.spec.level.noise_multiplier == noise]
+    at_level = [record for record in in_scenario if record.spec.level.noise_multiplier == noise]
     return _only(at_level, f"scenario {scenario} of group {group}", f"noise {noise:g}")
 
 
 def _features_at(
     records: PaperRecords, group: str, noise: float, head_scale: float, lr: float
 ) -> Followed:
-    """The record of this noise that has the head scale at this rate."""
-    at_noise = [each for each in records.group(group) if each.spec.noise_multiplier == noise]
+    """The record at this noise that has rows of this head scale and learning rate."""
+    at_noise = [record for record in records.group(group) if record.spec.noise_multiplier == noise]
     if not at_noise:
         raise NotRun(f"group {group} has no noise {noise:g}")
     where, what = f"noise {noise:g} of group {group}", f"head scale {head_scale:g}, rate {lr:g}"
-    having = [
-        each
-        for each in at_noise
-        if any((row.head_scale, row.lr) == (head_scale, lr) for row in each.metrics.rows)
+    matching = [
+        record
+        for record in at_noise
+        if any((row.head_scale, row.lr) == (head_scale, lr) for row in record.metrics.rows)
     ]
-    return _only(having, where, what)
+    return _only(matching, where, what)
 
 
 def _row(record: Trained, strategy: str, share: float | None) -> strategies.Row:
-    """The row of a strategy; `share` counts if it has two phases."""
+    """The row of a strategy, at `share` if it has two phases."""
     share = SHARE_OF.get(strategy, share)
     if share is None:
         raise InputError(f"share of {strategy}", "none", "one, as it has two phases")
@@ -276,12 +275,12 @@ def _quality(record: Followed, head_scale: float, lr: float, task: Task, strateg
 def _fft(
     records: PaperRecords, group: str, noise: float, head_scale: float, lr: float, task: Task
 ) -> Quality:
-    """FFT's features at this noise, head scale and rate."""
+    """Quality of FFT's features at this noise, head scale and learning rate."""
     return _quality(_features_at(records, group, noise, head_scale, lr), head_scale, lr, task, FFT)
 
 
 def _only(matching: Sequence[T], where: str, what: str) -> T:
-    """The one that matches; NotRun if there is none, InputError if there are several."""
+    """The only element of `matching`; NotRun if there is none, InputError if several."""
     if not matching:
         raise NotRun(f"{where} has no {what}")
     if len(matching) > 1:
@@ -289,13 +288,13 @@ def _only(matching: Sequence[T], where: str, what: str) -> T:
     return matching[0]
 
 
-def _words(row: strategies.Row) -> str:
+def _name(row: strategies.Row) -> str:
     one_phase = row.strategy in SHARE_OF
     return row.strategy if one_phase else f"{row.strategy} (share {row.share:g})"
 
 
 def _accuracies(rows: Sequence[strategies.Row]) -> np.ndarray:
-    """Accuracies (rows, runs) over the runs that all rows have: run i has one head in all."""
+    """Accuracies (rows, runs) over the runs that all rows have; run i has the same head in all."""
     shared = min(len(row.accuracy) for row in rows)
     return np.array([row.accuracy[:shared] for row in rows], float)
 

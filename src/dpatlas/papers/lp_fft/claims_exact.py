@@ -1,6 +1,6 @@
 """lp_fft: the comparisons behind each claim on its theorems, from formulas and simulations.
 
-A simulated mean has a standard error that counts as known; what has none counts as one run.
+The standard error of a simulated mean counts as known. An exact value counts as one run.
 """
 
 import math
@@ -20,9 +20,9 @@ Dynamics = Record[dynamics.Spec, dynamics.Metrics]
 def zeroth_order_stays_in_bracket(
     records: PaperRecords, *, group: Group, phase: Phase, heads: Heads, tolerance: Positive
 ) -> Evidence:
-    """The zeroth-order loss lies beyond its bounds by less than `tolerance`, relative to it.
+    """The zeroth-order loss exceeds its bounds by less than `tolerance`, relative to the loss.
 
-    Of every class, draw and sigma, at every time; phase `head` is Thm 4.2, `all` Thm 4.3.
+    For every class, draw and sigma, at every time. Phase `head` is Thm 4.2, `all` Thm 4.3.
     """
     comparisons = []
     for record in records.group(group):
@@ -40,9 +40,9 @@ def zeroth_order_stays_in_bracket(
 def diffusion_stays_in_bracket(
     records: PaperRecords, *, group: Group, phase: Phase, heads: Heads, below: float
 ) -> Evidence:
-    """No simulated expected loss lies surely beyond its bounds by `below`, relative to them.
+    """No simulated expected loss surely exceeds a bound by more than `below`, relative to it.
 
-    Of every class, draw and sigma, at every time, on both sides.
+    For both bounds and every class, draw and sigma, at every time.
     """
     comparisons = []
     for record in records.group(group):
@@ -67,7 +67,7 @@ def head_norm_follows(
     convention: Literal["paper", "exact"],
     tolerance: Positive,
 ) -> Evidence:
-    """Simulated over computed E ||v_t||^2, less 1, is below `tolerance` in size at every time.
+    """The ratio of simulated and computed E ||v_t||^2 is 1 up to `tolerance`, at every time.
 
     convention: `paper`, Eq. 161 as printed, or `exact`, with the sign corrected.
     """
@@ -86,9 +86,9 @@ def head_norm_follows(
 def distorts_on_clusters(
     records: PaperRecords, *, group: Group, largest_variance: Positive, tolerance: Positive
 ) -> Evidence:
-    """The share of distorted networks less 1 - 2^-h is below `tolerance` in size, for every h.
+    """On clusters, the share of distorted networks is 1 - 2^-h up to `tolerance`, for every h.
 
-    On random clusters, at every variance of the head up to `largest_variance`.
+    For every variance of the head up to `largest_variance`.
     """
     comparisons = []
     for record in records.group(group):
@@ -102,7 +102,10 @@ def distorts_on_clusters(
 def distorts_two_records(
     records: PaperRecords, *, group: Group, head_variance: Positive, tolerance: Positive
 ) -> Evidence:
-    """The same for one feature and a class of two records, at one variance of the head."""
+    """For one feature and a class of two records, the share of distorting heads is 1/2.
+
+    Up to `tolerance`, at one variance of the head.
+    """
     comparisons = []
     for record in records.group(group):
         rows = [row for row in record.metrics.two_records if row.head_variance == head_variance]
@@ -129,7 +132,7 @@ def _exact(label: str, value: float, *, below: float) -> Comparison:
 
 
 def _brackets(record: Dynamics, phase: str, heads: str) -> list[dynamics.BracketRow]:
-    """The rows of a phase and kind of head; NotRun if there is none."""
+    """The rows of a phase and kind of head; NotRun if there are none."""
     rows = [row for row in record.metrics.relu if (row.phase, row.heads) == (phase, heads)]
     if not rows:
         raise NotRun(f"{record.id} has no {heads} heads of phase {phase}")
@@ -137,7 +140,7 @@ def _brackets(record: Dynamics, phase: str, heads: str) -> list[dynamics.Bracket
 
 
 def _sides(row: dynamics.BracketRow) -> tuple[tuple[str, int, list[float]], ...]:
-    """Name of either side, sign of what lies beyond it, and its bounds at all times."""
+    """For both sides the name, the sign of an excess over the bound, and the bounds."""
     return ("lower", -1, row.lower), ("upper", 1, row.upper)
 
 
@@ -148,9 +151,9 @@ def _case(row: dynamics.BracketRow) -> str:
 def _share(
     row: distortion.ClusterRow | distortion.TwoRecordRow, where: str, *, tolerance: float
 ) -> Comparison:
-    """A share less the claimed one; its standard error is that of the claimed probability.
+    """A share less the claimed one, with the standard error of the claimed probability.
 
-    An observed share of 0 or 1 would have none.
+    That of the observed share would be 0 where the share is 0 or 1.
     """
     error = math.sqrt(row.claimed * (1 - row.claimed) / row.trials)
     estimate = normal_estimate(row.share - row.claimed, error, row.trials)

@@ -23,25 +23,29 @@ from dpatlas.papers.lp_fft.strategies import STRATEGIES
 SKLEARN_STARTS, UMAP_STARTS = 1, 6
 # Visits of every number of a small network in one step of a solver.
 SWEEPS_PER_STEP = 20
+# Upper bounds in MB: interpreter, torch and accountants; the same without torch; UMAP's compiler.
+LOADED_MB, THEORY_MB, COMPILER_MB = 1200, 700, 500
+# Bound on the size of images, activations and per-record gradients, over that of the images.
+COPIES = 6
 
 
 def strategies(fields: Strategies, size: Size, backbone: Backbone) -> Work:
-    """Private steps of all that a phase trains; LP alone runs on features that are kept."""
+    """Private steps of every phase; LP alone trains on features that are computed once."""
     steps = head_steps = accountings = 0.0
     for name in fields.strategies:
         parts = STRATEGIES[name]
         shares = [1.0]
         if len(parts) == 2:
-            named = fields.control_shares if parts[0] == parts[1] else fields.shares
-            # At 0 and 1 a strategy of one phase stands for it.
-            shares = [share for share in named if 0 < share < 1]
+            listed = fields.control_shares if parts[0] == parts[1] else fields.shares
+            # Shares of 0 and 1 are strategies of one phase.
+            shares = [share for share in listed if 0 < share < 1]
         trainings = len(fields.lrs[parts[-1]]) * fields.tuning_runs + fields.runs
         for share in shares:
-            of_phases = (share, 1 - share) if len(parts) == 2 else (1.0,)
-            for part, of_phase in zip(parts, of_phases, strict=True):
-                spent = trainings * of_phase * fields.steps
-                head_steps += spent * (part == HEAD)
-                steps += spent * (part != HEAD)
+            phase_shares = (share, 1 - share) if len(parts) == 2 else (1.0,)
+            for part, phase_share in zip(parts, phase_shares, strict=True):
+                phase_steps = trainings * phase_share * fields.steps
+                head_steps += phase_steps * (part == HEAD)
+                steps += phase_steps * (part != HEAD)
             accountings += 1
     views = fields.augmentation.views if fields.augmentation else 1
     calibrated = CALIBRATION_POINTS if fields.level.epsilon is not None else 0
@@ -57,16 +61,18 @@ def strategies(fields: Strategies, size: Size, backbone: Backbone) -> Work:
 
 
 def feature_quality(fields: FeatureQuality, size: Size, backbone: Backbone) -> Work:
-    """Private steps, and at every look features of both tasks and their neighbours."""
+    """Private steps; at every evaluation the features of both tasks and their neighbours."""
     runs = 2 * len(fields.head_scales) * len(fields.lrs) * fields.runs
-    # LP-FFT trains everything in the rest of the steps, and features do not move before.
+    # Half of the runs spend lp_steps on the head alone, in which the features do not move: about a
+    # quarter of the evaluations are known beforehand.
     trained = runs * (fields.steps - fields.lp_steps / 2)
-    looks = runs * len(fields.at) * 0.75
-    looked_at = looks * (size.n_train + fields.public_known + fields.public_asked)
-    visits = trained * fields.batch + looked_at / 4
+    evaluations = runs * len(fields.at) * 0.75
+    evaluated = evaluations * (size.n_train + fields.public_known + fields.public_asked)
+    # A forward pass is about a quarter of a private step's visit.
+    visits = trained * fields.batch + evaluated / 4
     counts = {
         **private_passes(backbone.model, size.inputs, visits, backbone.options),
-        "steps": trained * VISITS_PER_UPDATE + looks * VISITS_PER_UPDATE,
+        "steps": (trained + evaluations) * VISITS_PER_UPDATE,
         "accountings": 1,
         "starts": PRIVATE_STARTS + SKLEARN_STARTS,
     }
@@ -74,7 +80,7 @@ def feature_quality(fields: FeatureQuality, size: Size, backbone: Backbone) -> W
 
 
 def umap(fields: Umap, size: Size, backbone: Backbone) -> Work:
-    """A training for every length of LP, and three pictures of it."""
+    """A training and three pictures for every length of LP."""
     trainings = len(fields.lp_steps)
     steps = trainings * fields.fft_steps + sum(fields.lp_steps)
     counts = {
@@ -88,7 +94,7 @@ def umap(fields: Umap, size: Size, backbone: Backbone) -> Work:
 
 
 def dynamics(fields: Dynamics, size: Size, backbone: Backbone | None) -> Work:
-    """Paths of small networks, step by step."""
+    """Simulated paths of small networks."""
     relu, tuned, probing = fields.relu, fields.fine_tuning, fields.probing
     steps = relu.times[-1] / relu.step
     width = relu.records * relu.hidden
@@ -102,7 +108,7 @@ def dynamics(fields: Dynamics, size: Size, backbone: Backbone | None) -> Work:
 
 
 def distortion(fields: Distortion, size: Size, backbone: Backbone | None) -> Work:
-    """Networks drawn, and some of them trained."""
+    """Draws of networks, and the training of some of them."""
     after, clusters = fields.after_probing, fields.clusters
     steps = after.lp_span / after.lp_step + after.fft_spans[-1] / after.step
     trained = len(after.angles) * after.runs * steps * after.records * after.hidden
@@ -111,44 +117,43 @@ def distortion(fields: Distortion, size: Size, backbone: Backbone | None) -> Wor
 
 
 def sensitivity(fields: Sensitivity, size: Size, backbone: Backbone | None) -> Work:
-    """Gradients of small linear networks."""
+    """Gradient steps of small linear networks."""
     start, drift = fields.start, fields.drift
-    looked_at = sum(start.seeds * d * d for d in start.dims) * start.records_per_input
+    evaluated = sum(start.seeds * d * d for d in start.dims) * start.records_per_input
     trained = drift.seeds * drift.steps * drift.d**2
-    return Work({"elements": start.hidden * (looked_at + trained)}, 2 * RECORD_BYTES)
+    return Work({"elements": start.hidden * (evaluated + trained)}, 2 * RECORD_BYTES)
 
 
 def imbalance(fields: Imbalance, size: Size, backbone: Backbone | None) -> Work:
-    """Paths of small linear networks, with eigenvalues now and then."""
+    """Simulated paths of small linear networks; the eigenvalues cost little."""
     sweeps = 0.0
-    for each in (fields.gap, fields.drift):
-        sweeps += each.paths * each.steps * each.inputs * each.hidden * SWEEPS_PER_STEP
+    for part in (fields.gap, fields.drift):
+        sweeps += part.paths * part.steps * part.inputs * part.hidden * SWEEPS_PER_STEP
     return Work({"elements": sweeps}, 2 * RECORD_BYTES)
 
 
 def takes_features(fields: Strategies) -> bool:
-    """Whether some strategy trains the head alone, on features that augmentation does not move."""
+    """Whether some strategy trains the head alone, on features computed once for all runs."""
     return fields.augmentation is None and any(
         set(STRATEGIES[name]) == {HEAD} for name in fields.strategies
     )
 
 
 def private_mb(fields: PrivateFields) -> int:
-    """Peak memory of a job in MB: interpreter, torch, accountants; images, maps, features."""
+    """Peak memory of a private job in MB."""
     images, more = array_mb(fields.data), 0.0
     if isinstance(fields, FeatureQuality):
         images += array_mb(fields.public_data)
     elif isinstance(fields, Strategies) and takes_features(fields):
         more = features_mb(fields.data)
     elif isinstance(fields, Umap):
-        # Numba compiles what UMAP runs.
-        more = 500
-    return round(1200 + 6 * images + more)
+        more = COMPILER_MB
+    return round(LOADED_MB + COPIES * images + more)
 
 
 def theory_mb(fields: SpecFields) -> int:
-    """Likewise, of a job without a data set."""
-    return 700
+    """Peak memory in MB of a job without a data set."""
+    return THEORY_MB
 
 
 KINDS = {

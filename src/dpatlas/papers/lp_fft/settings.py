@@ -31,48 +31,49 @@ KEY = "lp_fft"
 # Kinds of jobs that train on no data.
 COMPUTED = ("dynamics", "distortion", "sensitivity", "imbalance")
 
-# What the block sets for all trainings, and each scenario or picture may set for itself.
+# Keys of the block that apply to all private trainings.
 SHARED = ("delta", "relation", "accountant", "max_grad_norm", "max_physical_batch")
+# Further keys of the block that a scenario may override.
 OF_SCENARIO = ("lrs", "head_scale", "augmentation", "ema_decay", "lora_rank")
-# What entries of one scenario may differ in.
-OF_ENTRY = (
-    *("noise_multipliers", "epsilons", "strategies", "shares", "control_shares"),
-    *("runs", "tuning_runs"),
-)
-# What a sweep of clip bounds sets in the place of its scenario.
+# Keys of a scenario that a sweep of clip bounds overrides.
 OF_SWEEP = ("strategies", "shares", "control_shares", "runs")
+# Keys in which two entries with the same scenario name may differ.
+OF_ENTRY = ("noise_multipliers", "epsilons", "tuning_runs", *OF_SWEEP)
 OF_SCENARIOS = ("scenarios", "lora")
 
-# Of trainings.
+# Fields of the private trainings.
 Strategy = Literal["lp", "fft", "lp-fft", "lp-lp", "fft-fft", "lora", "lp-lora"]
 Strategies = Annotated[
     Once[Strategy],
     setting(
-        "What is compared; with a phase before another, also the strategy of that phase alone.",
+        "Strategies to compare. A strategy of two phases needs the strategy that consists of its "
+        "first phase alone in the list, too.",
         min_length=1,
     ),
 ]
 PhysicalBatch = Annotated[int, Field(ge=1, le=10_000_000)]
 HeadScale = Annotated[float, setting("Factor on the initial weights of the head.", gt=0)]
-FeatureScale = Annotated[float, setting("Factor on what the head sees.", gt=0)]
+FeatureScale = Annotated[
+    float, setting("Factor by which features are multiplied before they reach the head.", gt=0)
+]
 EmaDecay = Annotated[float, Field(ge=0, lt=1)]
 LoraRank = Annotated[int, Field(ge=1, le=10_000)]
 Noise = Annotated[float, Field(ge=0)]
 NoiseLadder = Annotated[
-    Once[Noise], setting("Noise multipliers as given; 0 trains without privacy.")
+    Once[Noise], setting("Noise multipliers of DP-SGD; 0 trains without privacy.")
 ]
 Shares = Annotated[
     Once[Annotated[float, Field(ge=0, le=1)]],
-    setting("Shares of the steps that the first phase gets; 0 and 1 are FFT and LP themselves."),
+    setting("Shares of the steps given to the first phase; 0 and 1 stand for FFT and LP."),
 ]
 ReportedRuns = Annotated[int, setting("Reported runs of every strategy.", ge=1, le=1000)]
-# Of the theory.
+# Fields of the simulated theory.
 Records = Annotated[int, setting("Records, half of each class.", ge=2, le=100_000)]
-Inputs = Annotated[int, setting("Numbers of a record.", ge=2, le=100_000)]
+Inputs = Annotated[int, setting("Dimension of a record.", ge=2, le=100_000)]
 Hidden = Annotated[
     int,
     setting(
-        "Hidden neurons h; fewer than the inputs in a linear network, an even number in a ReLU "
+        "Number h of hidden neurons: fewer than the inputs in a linear network, even in a ReLU "
         "network.",
         ge=1,
         le=100_000,
@@ -80,22 +81,26 @@ Hidden = Annotated[
 ]
 Degrees = Annotated[
     float,
-    setting("Degrees between a record or feature and its class's axis, at most.", gt=0, lt=45),
+    setting(
+        "Largest angle in degrees between a record or feature and the axis of its class.",
+        gt=0,
+        lt=45,
+    ),
 ]
 Positive = Annotated[float, Field(gt=0)]
 HeadVariance = Annotated[float, setting("Variance beta_h of the head's initial weights.", gt=0)]
-SolverStep = Annotated[float, setting("Step of the solver.", gt=0)]
+SolverStep = Annotated[float, setting("Step size of the solver.", gt=0)]
 Variance = Annotated[float, setting("Variance of the noise, sigma^2.", ge=0)]
 Paths = Annotated[int, setting("Simulated paths of the diffusion.", ge=2, le=10_000_000)]
-Networks = Annotated[int, setting("Networks drawn.", ge=1, le=10_000_000)]
-SeveralNetworks = Annotated[int, setting("Networks drawn.", ge=2, le=10_000_000)]
-SolverSteps = Annotated[int, setting("Steps.", ge=1, le=10_000_000)]
-Every = Annotated[int, setting("Steps between looks.", ge=1, le=10_000_000)]
-RecordsPerInput = Annotated[int, setting("Records over inputs.", ge=2, le=1000)]
+Networks = Annotated[int, setting("Number of networks drawn.", ge=1, le=10_000_000)]
+SeveralNetworks = Annotated[int, setting("Number of networks drawn.", ge=2, le=10_000_000)]
+SolverSteps = Annotated[int, setting("Number of steps.", ge=1, le=10_000_000)]
+Every = Annotated[int, setting("Steps between measurements.", ge=1, le=10_000_000)]
+RecordsPerInput = Annotated[int, setting("Number of records per input dimension.", ge=2, le=1000)]
 
 
 class Rates(Model):
-    """Rates that a phase tries on the validation records, by what it trains."""
+    """Learning rates to try on the validation records, by what a phase trains."""
 
     head: PositiveList
     full: PositiveList
@@ -103,15 +108,15 @@ class Rates(Model):
 
 
 class Augmentation(Model):
-    """Views of every record, averaged before the clip."""
+    """Augmented views of every record, whose gradients are averaged before clipping."""
 
-    views: int = setting("Views of a record.", ge=1, le=1024)
-    padding: int = setting("Most pixels that a view is shifted by.", ge=0, le=1000)
+    views: int = setting("Number of views of a record.", ge=1, le=1024)
+    padding: int = setting("Largest shift of a view, in pixels.", ge=0, le=1000)
     flip: bool = setting("Whether half of the views are mirrored.")
 
 
 class Trained(Model):
-    """Private records and the backbone that training starts from."""
+    """Private records, the backbone that training starts from, and the expected batch size."""
 
     data: PrivateSplit
     backbone: PublicBackbone
@@ -129,25 +134,34 @@ class Scenario(Trained):
     """A backbone and private records, with every strategy at every privacy level."""
 
     name: str = setting(
-        "Of the scenario, in figures, tables and claims.", pattern="^[a-z0-9][a-z0-9-]{0,30}$"
+        "Name of the scenario in figures, tables and claims.",
+        pattern="^[a-z0-9][a-z0-9-]{0,30}$",
     )
     noise_multipliers: NoiseLadder
-    epsilons: Once[Positive] = setting("Budgets that noise is calibrated to.")
+    epsilons: Once[Positive] = setting("Values of epsilon to which the noise is calibrated.")
     steps: Updates
     strategies: Strategies
     shares: Shares
     control_shares: Shares
     runs: ReportedRuns = setting(
-        "Reported runs of every strategy, after its rates were chosen; verdicts need 5 or more."
+        "Reported runs of every strategy, after its rates were tuned; verdicts need 5 or more."
     )
     tuning_runs: TuningRuns
     max_grad_norm: MaxGradNorm = optional()
-    max_physical_batch: PhysicalBatch | None = setting("Records in memory at a time.", default=None)
-    lrs: Rates = setting("As in the block.", default=None)
+    max_physical_batch: PhysicalBatch | None = setting(
+        "Largest number of records in memory at a time.", default=None
+    )
+    lrs: Rates = setting("Overrides the block's value in this scenario.", default=None)
     head_scale: HeadScale = optional()
-    augmentation: Augmentation | None = setting("As in the block.", default=None)
-    ema_decay: EmaDecay | None = setting("As in the block.", default=None)
-    lora_rank: LoraRank | None = setting("As in the block.", default=None)
+    augmentation: Augmentation | None = setting(
+        "Overrides the block's value in this scenario.", default=None
+    )
+    ema_decay: EmaDecay | None = setting(
+        "Overrides the block's value in this scenario.", default=None
+    )
+    lora_rank: LoraRank | None = setting(
+        "Overrides the block's value in this scenario.", default=None
+    )
 
     @model_validator(mode="after")
     def _has_levels(self) -> "Scenario":
@@ -158,7 +172,7 @@ class Scenario(Trained):
 
 
 class ClipSweep(Model):
-    """A scenario at other clip bounds than its own; rates are divided by the bound."""
+    """One scenario at several clip bounds; learning rates are divided by the bound."""
 
     scenario: str = setting("Name of one of the scenarios.")
     noise_multiplier: Noise = setting("Noise at every clip bound.")
@@ -170,10 +184,10 @@ class ClipSweep(Model):
 
 
 class FeatureQuality(Trained):
-    """Nearest neighbours on the features along training, FFT against LP-FFT on one budget."""
+    """Nearest-neighbour accuracy of the features during FFT and LP-FFT, at equal budget."""
 
     backbone: PublicBackbone = setting(
-        "Name under pretrain.backbones; its training images are the public task."
+        "Name under pretrain.backbones; its training images are the pre-training task."
     )
     noise_multipliers: NoiseLadder
     head_scales: PositiveList
@@ -183,17 +197,17 @@ class FeatureQuality(Trained):
     steps: Updates
     lp_steps: Updates
     at: Once[Annotated[int, Field(ge=0, le=1_000_000)]] = setting(
-        "Steps after which features are looked at, in increasing order.", min_length=2
+        "Steps after which features are evaluated, in increasing order.", min_length=2
     )
     runs: int = setting("Runs of every condition.", ge=1, le=1000)
-    neighbours: int = setting("Neighbours that vote.", ge=1, le=10_000)
+    neighbours: int = setting("Number of neighbours that vote.", ge=1, le=10_000)
     public_known: int = setting(
-        "Public images among which neighbours are looked for.", ge=1, le=10_000_000
+        "Number of public images among which neighbours are searched.", ge=1, le=10_000_000
     )
-    public_asked: int = setting("Public images that are classified.", ge=1, le=1_000_000)
+    public_asked: int = setting("Number of public images to classify.", ge=1, le=1_000_000)
 
     @model_validator(mode="after")
-    def _looks_within_its_steps(self) -> "FeatureQuality":
+    def _evaluates_within_its_steps(self) -> "FeatureQuality":
         if self.lp_steps >= self.steps:
             raise InputError("lp_steps", self.lp_steps, f"less than steps = {self.steps}")
         if sorted(self.at) != self.at or self.at[-1] > self.steps:
@@ -202,21 +216,25 @@ class FeatureQuality(Trained):
 
 
 class Umap(Trained):
-    """Features in two dimensions, before, early and late in FFT after LP of several lengths."""
+    """UMAP of the features before, early and late in FFT, after LP of several lengths."""
 
     head_scale: HeadScale
     feature_scale: FeatureScale
     lp_steps: Once[Annotated[int, Field(ge=0, le=1_000_000)]] = setting(
-        "Lengths of LP.", min_length=1
+        "Numbers of steps of LP before FFT.", min_length=1
     )
     fft_steps: Updates
-    early: int = setting("Steps of FFT that are early; at most fft_steps.", ge=1, le=1_000_000)
+    early: int = setting(
+        "Steps of FFT after which the early picture is taken; at most fft_steps.",
+        ge=1,
+        le=1_000_000,
+    )
     noise_lp: Noise = setting("Noise multiplier of LP.")
     noise_fft: Noise = setting("Noise multiplier of FFT.")
     lr_lp: Rate
     lr_fft: Rate
-    neighbours: int = setting("Neighbours that UMAP looks at, and that vote.", ge=2, le=10_000)
-    points: int = setting("Test records to draw.", ge=3, le=100_000)
+    neighbours: int = setting("Number of neighbours in UMAP and in the kNN vote.", ge=2, le=10_000)
+    points: int = setting("Number of test records to draw.", ge=3, le=100_000)
 
     @model_validator(mode="after")
     def _is_early_within_fft(self) -> "Umap":
@@ -226,15 +244,15 @@ class Umap(Trained):
 
 
 class Phase(Model):
-    """Noise and sizes of a phase."""
+    """Noise levels and sample sizes of a phase."""
 
     sigmas: PositiveList
-    draws: int = setting("Networks and data drawn.", ge=1, le=100_000)
+    draws: int = setting("Number of draws of a network and its data.", ge=1, le=100_000)
     paths: Paths
 
 
 class Phases(Model):
-    """What is trained, with its noise."""
+    """The simulated phases."""
 
     head: Phase = setting("Linear probing, Thm 4.2.")
     all: Phase = setting("Full fine-tuning, Thm 4.3.")
@@ -248,8 +266,8 @@ class ReluDynamics(Model):
     hidden: Hidden
     angle: Degrees
     head_variance: HeadVariance
-    step: Positive = setting("Step of the solver; times are whole numbers of it.")
-    times: list[Positive] = setting("Times, equally spaced from 0.", min_length=1)
+    step: Positive = setting("Step size of the solver; times are multiples of it.")
+    times: list[Positive] = setting("Times of measurement, equally spaced from 0.", min_length=1)
     phases: Phases
 
 
@@ -261,9 +279,11 @@ class Probing(Model):
     hidden: Hidden
     head_variance: float = setting("Variance beta_h of the head's initial weights.", ge=0)
     sigma2: Variance
-    b_norm2: float = setting("Squared norm of what the features reach of the labels.", ge=0, le=1)
+    b_norm2: float = setting(
+        "Squared norm of the part of the labels that the features can fit.", ge=0, le=1
+    )
     paths: Paths
-    times: list[Positive] = setting("Times in increasing order.", min_length=1)
+    times: list[Positive] = setting("Times of measurement, in increasing order.", min_length=1)
 
 
 class FineTuning(Model):
@@ -271,17 +291,23 @@ class FineTuning(Model):
 
     sizes: list[
         Annotated[list[Annotated[int, Field(ge=1, le=10_000)]], Field(min_length=2, max_length=2)]
-    ] = setting("Inputs d and hidden neurons h <= d.", min_length=1)
-    head_excess: float = setting("Head variance over the least that the theorem assumes.", gt=1)
-    noise_share: float = setting("Noise over the largest that the theorem assumes.", gt=0, lt=1)
-    step: Positive = setting("Step over h beta_h.")
-    span: Positive = setting("Time over that of the theorem's rate.")
-    points: int = setting("Times that are looked at.", ge=1, le=100_000)
+    ] = setting(
+        "Pairs of a number d of inputs and a number h <= d of hidden neurons.", min_length=1
+    )
+    head_excess: float = setting(
+        "Head variance divided by the smallest that the theorem allows.", gt=1
+    )
+    noise_share: float = setting(
+        "Noise variance divided by the largest that the theorem allows.", gt=0, lt=1
+    )
+    step: Positive = setting("Step size times h beta_h.")
+    span: Positive = setting("Simulated time times the rate A of the theorem.")
+    points: int = setting("Number of times of measurement.", ge=1, le=100_000)
     paths: Paths
 
 
 class Dynamics(Model):
-    """Losses and norms of the theory's networks beside the bounds (Thms 4.2 to 4.5, Eq. 161)."""
+    """Simulated losses and head norms, compared with Thms 4.2 to 4.5 and Eq. 161."""
 
     relu: ReluDynamics
     probing: Probing
@@ -289,7 +315,7 @@ class Dynamics(Model):
 
 
 class Clusters(Model):
-    """Classes of records around an axis."""
+    """Two classes of records, clustered around an axis."""
 
     records: Records
     inputs: Inputs
@@ -302,14 +328,14 @@ class Clusters(Model):
 class TwoRecords(Model):
     """One class of two records, one hidden neuron."""
 
-    spread: Positive = setting("How far their activations lie apart.")
-    ratio: float = setting("Of their distances from the axis.", gt=1)
+    spread: Positive = setting("Difference of their activations.")
+    ratio: float = setting("Ratio of their distances from the axis.", gt=1)
     head_variances: PositiveList
     trials: Networks
 
 
 class AfterProbing(Model):
-    """Cosines in full fine-tuning after linear probing."""
+    """Cosines of features and class means in full fine-tuning after linear probing."""
 
     records: Records
     inputs: Inputs
@@ -317,19 +343,19 @@ class AfterProbing(Model):
     head_variance: HeadVariance
     feature_angle: Degrees
     angles: list[Degrees] = setting(
-        "Degrees between a record and its class's axis, at most.", min_length=1
+        "Largest angles in degrees between a record and the axis of its class.", min_length=1
     )
     runs: Networks
-    lp_span: Positive = setting("Length of linear probing, as an integral of the loss.")
+    lp_span: Positive = setting("Length of linear probing, as the integral of the loss over time.")
     lp_step: SolverStep
     fft_spans: list[Positive] = setting(
-        "Lengths of full fine-tuning, in increasing order.", min_length=1
+        "Lengths of full fine-tuning, in the same unit, in increasing order.", min_length=1
     )
     step: SolverStep
 
 
 class Counterexample(Model):
-    """Three records on which a cosine falls after any linear probing."""
+    """Records on which a cosine falls after linear probing of any length."""
 
     lp_spans: PositiveList
     span: Positive = setting("Length of full fine-tuning.")
@@ -346,7 +372,7 @@ class Distortion(Model):
 
 
 class SensitivityStart(Model):
-    """Against the number of inputs, before training."""
+    """Layer sensitivities before training, against the number of inputs."""
 
     hidden: Hidden
     records_per_input: RecordsPerInput
@@ -355,13 +381,13 @@ class SensitivityStart(Model):
 
 
 class SensitivityDrift(Model):
-    """Along private training."""
+    """Layer sensitivities during private training."""
 
     d: int = setting("Inputs.", ge=2, le=100_000)
     hidden: Hidden
     records_per_input: RecordsPerInput
     reading: Literal["variance", "deviation"] = setting(
-        "What the printed h / sqrt(d) is of the head's initial weights."
+        "Whether the printed h / sqrt(d) is the variance or the deviation of the initial head."
     )
     seeds: SeveralNetworks
     sigma2: Variance
@@ -378,7 +404,7 @@ class Sensitivity(Model):
 
 
 class ImbalanceGap(Model):
-    """The Jensen gap under clipped noisy gradients; hidden < inputs < records."""
+    """Jensen gap of the least eigenvalue in DP-SGD; hidden < inputs < records."""
 
     hidden: Hidden
     inputs: Inputs
@@ -393,7 +419,7 @@ class ImbalanceGap(Model):
 
 
 class ImbalanceDrift(Model):
-    """The rate at which noise moves the mean eigenvalue."""
+    """Drift of the mean eigenvalue under noise."""
 
     hidden: Hidden
     inputs: Inputs
@@ -407,14 +433,14 @@ class ImbalanceDrift(Model):
 
 
 class Imbalance(Model):
-    """Eigenvalues of the imbalance of a linear network (Fig. 10)."""
+    """Eigenvalues of the imbalance matrix of a linear network (Fig. 10)."""
 
     gap: ImbalanceGap
     drift: ImbalanceDrift
 
 
 class Settings(Model):
-    """Linear probing before full fine-tuning, in private."""
+    """Private fine-tuning with and without linear probing first."""
 
     enabled: bool = setting("Whether this paper is part of the run.")
     delta: Delta
@@ -422,36 +448,35 @@ class Settings(Model):
     accountant: Accountant
     max_grad_norm: MaxGradNorm
     max_physical_batch: PhysicalBatch | None = setting(
-        "Records in memory at a time; null for the whole batch. Changes no digit beyond rounding."
+        "Largest number of records in memory at a time; null for the whole batch. Changes results "
+        "by rounding alone."
     )
     lrs: Rates
     head_scale: HeadScale
     augmentation: Augmentation | None = setting(
-        "Views of every record, averaged before the clip; null for none."
+        "Augmented views of every record, averaged before clipping; null for none."
     )
     ema_decay: EmaDecay | None = setting(
         "Decay of the average of the weights that is reported; null for the last iterate."
     )
     lora_rank: LoraRank | None = setting(
-        "Rank of the branches of LoRA, at most the width of the narrowest layer; null for none."
+        "Rank of LoRA's adapters, at most the width of the narrowest layer; null without LoRA."
     )
     scenarios: list[Scenario] = setting(
-        "A backbone and private records each, with every strategy at every privacy level.",
+        "Each a backbone and private records; every strategy is trained at every privacy level.",
         min_length=1,
     )
-    lora: list[Scenario] = setting(
-        "As scenarios, with branches of low rank in the place of all weights."
-    )
+    lora: list[Scenario] = setting("Scenarios in which LoRA replaces full fine-tuning.")
     clip_sweep: ClipSweep | None = setting(
-        "A scenario at other clip bounds than its own; rates are divided by the bound. null for "
+        "One scenario at several clip bounds; learning rates are divided by the bound. null for "
         "none."
     )
     feature_quality: list[FeatureQuality] = setting(
-        "Nearest neighbours on the features along training, FFT against LP-FFT on one budget.",
+        "Nearest-neighbour accuracy of the features during FFT and LP-FFT, at equal budget.",
         min_length=1,
     )
     umap: list[Umap] = setting(
-        "Features in two dimensions, before, early and late in FFT after LP of several lengths.",
+        "UMAP of the features before, early and late in FFT, after LP of several lengths.",
         min_length=1,
     )
     dynamics: Dynamics
@@ -461,7 +486,7 @@ class Settings(Model):
 
     @property
     def swept(self) -> Scenario | None:
-        """The scenario of the clip sweep, with its strategies, shares and runs."""
+        """The scenario of the clip sweep, with the strategies, shares and runs of the sweep."""
         if self.clip_sweep is None:
             return None
         sweep = self.clip_sweep
@@ -473,7 +498,7 @@ class Settings(Model):
         raise InputError("clip_sweep.scenario", repr(sweep.scenario), allowed)
 
     def of(self, scenario: Scenario) -> dict[str, Any]:
-        """What the block sets for all trainings, and what the scenario sets for itself."""
+        """Settings of a scenario's trainings: the block's, overridden by the scenario's."""
         names = (*SHARED, *OF_SCENARIO)
         return {**self.plain(*names), **scenario.plain(*names)}
 
@@ -483,69 +508,71 @@ class Settings(Model):
             found = "rdp for Poisson batches under replace_one"
             raise InputError("accountant", found, "pld or auto; rdp with add_remove")
         swept = {"clip_sweep": self.swept} if self.swept else {}
-        for place, scenario in {**_entries(self, *OF_SCENARIOS), **swept}.items():
-            _check_strategies(place, scenario.strategies, self.of(scenario))
+        for path, scenario in {**_entries(self, *OF_SCENARIOS), **swept}.items():
+            _check_strategies(path, scenario.strategies, self.of(scenario))
         return self
 
 
 def _entries(block: Settings, *keys: str) -> dict[str, Any]:
-    """Entries of these lists by their places."""
-    return {f"{key}.{i}": each for key in keys for i, each in enumerate(getattr(block, key))}
+    """Entries of these lists of the block by their paths in the config."""
+    return {f"{key}.{i}": entry for key in keys for i, entry in enumerate(getattr(block, key))}
 
 
 def _check_names(scenarios: Mapping[str, Scenario]) -> None:
-    """One name is one scenario, with levels, runs and strategies in as many entries as it takes."""
+    """Check that entries of one name agree but for OF_ENTRY, and that no level comes twice."""
     first: dict[str, Scenario] = {}
     levels = set()
-    for place, scenario in scenarios.items():
+    for path, scenario in scenarios.items():
         earlier = first.setdefault(scenario.name, scenario)
-        given, known = scenario.plain_without(*OF_ENTRY), earlier.plain_without(*OF_ENTRY)
-        for name in sorted({*given, *known}):
-            if given.get(name) != known.get(name):
-                allowed = f"{known.get(name)}, as of the other {scenario.name}"
-                raise InputError(f"{KEY}.{place}.{name}", given.get(name), allowed)
+        fields, expected = scenario.plain_without(*OF_ENTRY), earlier.plain_without(*OF_ENTRY)
+        for name in sorted({*fields, *expected}):
+            if fields.get(name) != expected.get(name):
+                allowed = f"{expected.get(name)}, as in the other entry named {scenario.name}"
+                raise InputError(f"{KEY}.{path}.{name}", fields.get(name), allowed)
         for kind in ("noise_multipliers", "epsilons"):
             for value in getattr(scenario, kind):
                 level = (scenario.name, kind, value)
                 if level in levels:
-                    raise InputError(f"{KEY}.{place}.{kind}", f"{value:g} again", "each level once")
+                    raise InputError(f"{KEY}.{path}.{kind}", f"{value:g} again", "each level once")
                 levels.add(level)
 
 
-def _check_strategies(place: str, named: list[Strategy], given: Mapping[str, Any]) -> None:
-    for name in named:
+def _check_strategies(path: str, names: list[Strategy], fields: Mapping[str, Any]) -> None:
+    """Check that first phases and LoRA's rank are there, and that strategies try as many rates."""
+    for name in names:
         first = ALONE[STRATEGIES[name][0]]
-        if first not in named:
+        if first not in names:
             allowed = f"{first} too, whose rate its first phase takes"
-            raise InputError(f"{place}.strategies", f"{name} without {first}", allowed)
-    check_rank(f"{place}.strategies", named, given["lora_rank"])
-    tried = {part: len(given["lrs"][part]) for name in named for part in STRATEGIES[name]}
+            raise InputError(f"{path}.strategies", f"{name} without {first}", allowed)
+    check_rank(f"{path}.strategies", names, fields["lora_rank"])
+    tried = {part: len(fields["lrs"][part]) for name in names for part in STRATEGIES[name]}
     if len(set(tried.values())) > 1:
         found = ", ".join(f"{count} for {part}" for part, count in tried.items())
         allowed = "equally many for all that is trained, so that every strategy tries as many"
-        raise InputError(f"{place}.lrs", found, allowed)
+        raise InputError(f"{path}.lrs", found, allowed)
 
 
 def groups(config: General) -> dict[str, list[Spec]]:
     """The paper's specs by group.
 
     `strategies`, `lora`, `clip_sweep`: one job per scenario and privacy level (or clip bound).
-    `feature_quality`: one per noise multiplier. `umap`. Four kinds of theory, without data.
+    `feature_quality`: one per entry and noise multiplier. `umap`: one per entry. The kinds in
+    `COMPUTED`: one each.
     """
     block: Settings = config.lp_fft
-    for place, each in _entries(block, *OF_SCENARIOS, "feature_quality", "umap").items():
-        check_private(config, f"{KEY}.{place}", each.backbone, each.data)
+    for path, entry in _entries(block, *OF_SCENARIOS, "feature_quality", "umap").items():
+        check_private(config, f"{KEY}.{path}", entry.backbone, entry.data)
     _check_names(_entries(block, *OF_SCENARIOS))
     return {
         "strategies": list(_levels(config, block.scenarios, "strategies")),
         "lora": list(_levels(config, block.lora, "lora")),
         "clip_sweep": list(_clip_sweep(config)),
         "feature_quality": [
-            _quality(config, chosen, noise)
-            for chosen in block.feature_quality
-            for noise in chosen.noise_multipliers
+            _quality(config, entry, noise)
+            for entry in block.feature_quality
+            for noise in entry.noise_multipliers
         ],
-        "umap": [_umap(config, chosen) for chosen in block.umap],
+        "umap": [_umap(config, entry) for entry in block.umap],
         **{
             kind: [run_spec(config, KEY, kind, getattr(block, kind).plain(), kind)]
             for kind in COMPUTED
@@ -554,74 +581,74 @@ def groups(config: General) -> dict[str, list[Spec]]:
 
 
 def settings(config: General) -> dict[str, Any]:
-    """Nothing: figures, tables and claims are made of the records alone."""
+    """Nothing: figures, tables and claims of this paper are functions of the records alone."""
     return {}
 
 
 def _levels(config: General, scenarios: list[Scenario], group: str) -> Iterator[Spec]:
     """Scenarios at every noise multiplier and at every epsilon that they name."""
-    for chosen in scenarios:
-        fields = _scenario(config, chosen, group)
-        for noise in chosen.noise_multipliers:
-            level = {"noise_multiplier": noise}
-            name = f"{chosen.name}-noise{noise:g}"
-            yield run_spec(config, KEY, "strategies", {**fields, "level": level}, name)
-        for epsilon in chosen.epsilons:
-            level, name = {"epsilon": epsilon}, f"{chosen.name}-eps{epsilon:g}"
-            yield run_spec(config, KEY, "strategies", {**fields, "level": level}, name)
+    for scenario in scenarios:
+        fields = _scenario(config, scenario, group)
+        levels = [
+            *(("noise_multiplier", "noise", noise) for noise in scenario.noise_multipliers),
+            *(("epsilon", "eps", epsilon) for epsilon in scenario.epsilons),
+        ]
+        for key, short, value in levels:
+            name = f"{scenario.name}-{short}{value:g}"
+            yield run_spec(config, KEY, "strategies", {**fields, "level": {key: value}}, name)
 
 
 def _clip_sweep(config: General) -> Iterator[Spec]:
-    """A scenario at one noise multiplier, at other clip bounds than its own."""
+    """The swept scenario at one noise multiplier and every clip bound of the sweep."""
     block: Settings = config.lp_fft
-    sweep, chosen = block.clip_sweep, block.swept
-    if sweep is None or chosen is None:
+    sweep, scenario = block.clip_sweep, block.swept
+    if sweep is None or scenario is None:
         return
-    fields = _scenario(config, chosen, "clip_sweep")
+    fields = _scenario(config, scenario, "clip_sweep")
     fields["level"] = {"noise_multiplier": sweep.noise_multiplier}
     usual, rates = fields["max_grad_norm"], fields["lrs"]
     for bound in sweep.max_grad_norms:
-        # Rates scale with the bound: a step is lr times a sum of gradients that it bounds.
+        # A step is the rate times a sum of clipped gradients: their product is kept.
         lrs = {part: [lr * usual / bound for lr in lrs] for part, lrs in rates.items()}
         changes = {"max_grad_norm": bound, "lrs": lrs}
-        name = f"clip{bound:g}-{chosen.name}"
+        name = f"clip{bound:g}-{scenario.name}"
         yield run_spec(config, KEY, "strategies", {**fields, **changes}, name)
 
 
-def _scenario(config: General, chosen: Scenario, group: str) -> dict[str, Any]:
+def _scenario(config: General, scenario: Scenario, group: str) -> dict[str, Any]:
     return {
         "group": group,
-        "scenario": chosen.name,
-        **config.lp_fft.of(chosen),
-        **chosen.plain("batch", "steps", "runs", "tuning_runs", *OF_SWEEP),
-        **_private(config, chosen),
+        "scenario": scenario.name,
+        **config.lp_fft.of(scenario),
+        **scenario.plain("batch", "steps", "tuning_runs", *OF_SWEEP),
+        **_private(config, scenario),
     }
 
 
-def _quality(config: General, chosen: FeatureQuality, noise: float) -> Spec:
-    trained = backbone_spec(config, chosen.backbone).fields
-    if "data" not in trained:
-        allowed = "a backbone that is trained here: its images are the public task"
-        raise InputError(f"{KEY}.feature_quality", repr(chosen.backbone), allowed)
+def _quality(config: General, entry: FeatureQuality, noise: float) -> Spec:
+    pretraining = backbone_spec(config, entry.backbone).fields
+    if "data" not in pretraining:
+        allowed = "a backbone that is trained here: its images are the pre-training task"
+        raise InputError(f"{KEY}.feature_quality", repr(entry.backbone), allowed)
     fields = {
         **config.lp_fft.plain(*SHARED),
-        **chosen.plain_without("noise_multipliers"),
-        **_private(config, chosen),
-        "public_data": trained["data"],
+        **entry.plain_without("noise_multipliers"),
+        **_private(config, entry),
+        "public_data": pretraining["data"],
         "noise_multiplier": noise,
     }
-    name = f"quality-{chosen.backbone}-noise{noise:g}"
+    name = f"quality-{entry.backbone}-noise{noise:g}"
     return run_spec(config, KEY, "feature_quality", fields, name)
 
 
-def _umap(config: General, chosen: Umap) -> Spec:
-    fields = {**config.lp_fft.plain(*SHARED), **chosen.plain(), **_private(config, chosen)}
-    name = f"umap-{chosen.data.name}-{chosen.backbone}"
+def _umap(config: General, entry: Umap) -> Spec:
+    fields = {**config.lp_fft.plain(*SHARED), **entry.plain(), **_private(config, entry)}
+    name = f"umap-{entry.data.name}-{entry.backbone}"
     return run_spec(config, KEY, "umap", fields, name)
 
 
-def _private(config: General, chosen: Trained) -> dict[str, Any]:
+def _private(config: General, entry: Trained) -> dict[str, Any]:
     return {
-        "data": {**chosen.data.fields(), "n_add": 0},
-        "backbone": backbone_spec(config, chosen.backbone).id,
+        "data": {**entry.data.fields(), "n_add": 0},
+        "backbone": backbone_spec(config, entry.backbone).id,
     }

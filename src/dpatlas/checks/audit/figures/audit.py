@@ -1,4 +1,4 @@
-"""Table `audit`: what attacks showed of our own mechanisms, and what private training reached."""
+"""Table `audit`: lower bounds from attacks on our own mechanisms, and accuracies of training."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from dpatlas.checks.audit.records import mechanism, training
 from dpatlas.records import Record
 from dpatlas.show.output import Row, Settings, ShownTable
-from dpatlas.show.tables import Measured, Part
+from dpatlas.show.tables import Cell, Measured, Part
 
 MechanismRecord = Record[mechanism.Spec, mechanism.Metrics]
 TrainingRecord = Record[training.Spec, training.Metrics]
@@ -49,14 +49,46 @@ TRAINED = (
     "settings_tried",
 )
 COLUMNS = (*SHARED, *ATTACKED, *TRAINED)
+# Columns by their heading in the tables for people.
+ATTACK_HEADINGS = {
+    "mechanism": "mechanism",
+    "batches": "samplers",
+    "neighbours": "relation",
+    "runs": "audited_runs",
+    "canaries": "canaries",
+    "delta": "delta",
+    "guaranteed eps": "guaranteed_epsilon",
+    "claimed eps": "claimed_epsilon",
+    "lower bound": "lower_bound",
+    "largest possible": "ceiling",
+    "excess": "excess",
+    "at delta": "excess_delta",
+    "verdict": "verdict",
+    "claim": "claim_verdict",
+}
+DESCRIPTION_HEADINGS = {"mechanism": "mechanism", "what it does": "description"}
+TRAINING_HEADINGS = {
+    "model": "model",
+    "batches": "samplers",
+    "neighbours": "relation",
+    "eps": "epsilon",
+    "delta": "delta",
+    "noise multiplier": "noise_multiplier",
+    "steps": "steps",
+    "runs": "trained_runs",
+    "test accuracy": "accuracy_mean",
+    "skipped records": "skipped_records",
+}
 
 
 def audit(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownTable:
-    """A row per mechanism, one for the one-run audit, one for the private training."""
-    mechanisms = [mechanism_row(each) for each in records if each.kind == "mechanism"]
-    trainings = [each for each in records if each.kind == "training"]
-    one_run = [one_run_row(each, each.metrics.audit) for each in trainings if each.metrics.audit]
-    trained = [training_row(each) for each in trainings if not each.metrics.audit]
+    """A row per mechanism, per audit by canaries, and per private training."""
+    mechanisms = [mechanism_row(record) for record in records if record.kind == "mechanism"]
+    trainings = [record for record in records if record.kind == "training"]
+    one_run = [
+        one_run_row(record, record.metrics.audit) for record in trainings if record.metrics.audit
+    ]
+    trained = [training_row(record) for record in trainings if not record.metrics.audit]
     rows = [*mechanisms, *one_run, *trained]
     attacked = [*mechanisms, *one_run]
     parts = [attacks_part(attacked), descriptions_part(attacked), training_part(trained)]
@@ -64,7 +96,7 @@ def audit(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownTable
 
 
 def mechanism_row(record: MechanismRecord) -> Row:
-    """Repeated runs on two neighbouring data sets."""
+    """The row of an attack by repeated runs on two neighbouring data sets."""
     metrics = record.metrics
     lower, test, claim = metrics.lower, metrics.profile_test, metrics.claim_test
     return {
@@ -91,7 +123,7 @@ def mechanism_row(record: MechanismRecord) -> Row:
 
 
 def one_run_row(record: TrainingRecord, canaries: training.Audit) -> Row:
-    """Many canaries in one training run."""
+    """The row of an audit by many canaries in one training run."""
     lower = canaries.lower
     return {
         **_shared("mechanism", record),
@@ -114,7 +146,7 @@ def one_run_row(record: TrainingRecord, canaries: training.Audit) -> Row:
 
 
 def training_row(record: TrainingRecord) -> Row:
-    """Networks trained privately, tested on held-out records."""
+    """The row of networks trained privately and tested on held-out records."""
     fields, metrics, ledger = record.spec, record.metrics, record.ledger
     accuracy = np.array(metrics.accuracy)
     error = float(accuracy.std(ddof=1) / np.sqrt(len(accuracy))) if len(accuracy) > 1 else None
@@ -123,7 +155,7 @@ def training_row(record: TrainingRecord) -> Row:
         "mechanism": "dp-sgd",
         "relation": fields.relation,
         "model": fields.model,
-        # Of one run: the ledger's own is of all of them together.
+        # The epsilon of one run; that of the ledger itself covers all runs together.
         "epsilon": ledger.get("one_run", ledger)["epsilon"],
         "delta": ledger["delta"],
         "all_runs_epsilon": ledger["epsilon"],
@@ -142,90 +174,37 @@ def training_row(record: TrainingRecord) -> Row:
 
 
 def attacks_part(rows: Sequence[Row]) -> Part:
-    """Lower bounds beside what is guaranteed."""
-    headings = (
-        "mechanism",
-        "batches",
-        "neighbours",
-        "runs",
-        "canaries",
-        "delta",
-        "guaranteed eps",
-        "claimed eps",
-        "eps at least",
-        "could show",
-        "excess",
-        "at delta",
-        "verdict",
-        "claim",
-    )
+    """Lower bounds beside the guaranteed and the claimed epsilon."""
     first = rows[0]
-    return Part(
-        f"Attacks: eps is at least the bound with confidence {first['level']:g}; contradicted if "
-        f"some eps(delta) is exceeded with confidence {first['excess_level']:g}, the guaranteed "
-        "(verdict) or the claimed (claim)",
-        headings,
-        [
-            (
-                row["mechanism"],
-                row["samplers"],
-                row["relation"],
-                row["audited_runs"],
-                row.get("canaries"),
-                row["delta"],
-                row["guaranteed_epsilon"],
-                row["claimed_epsilon"],
-                row["lower_bound"],
-                row["ceiling"],
-                row["excess"],
-                row["excess_delta"],
-                row["verdict"],
-                row.get("claim_verdict"),
-            )
-            for row in rows
-        ],
+    caption = (
+        f"Attacks: eps is at least the lower bound with confidence {first['level']:g}; "
+        f"contradicted if some eps(delta) is exceeded with confidence {first['excess_level']:g}, "
+        "the guaranteed (verdict) or the claimed (claim)"
     )
+    return _part(caption, ATTACK_HEADINGS, rows)
 
 
 def descriptions_part(rows: Sequence[Row]) -> Part:
     """What each attacked mechanism does, in words."""
-    cells = [(row["mechanism"], row["description"]) for row in rows]
-    return Part("What is attacked", ("mechanism", "what it does"), cells)
+    return _part("Attacked mechanisms", DESCRIPTION_HEADINGS, rows)
 
 
 def training_part(rows: Sequence[Row]) -> Part:
     """Accuracy beside the guarantee."""
-    headings = (
-        "model",
-        "batches",
-        "neighbours",
-        "eps",
-        "delta",
-        "noise multiplier",
-        "steps",
-        "runs",
-        "test accuracy",
-        "skipped records",
-    )
-    return Part(
-        "Private training: mean ± standard error over runs of the last iterate's accuracy",
-        headings,
-        [
-            (
-                row["model"],
-                row["samplers"],
-                row["relation"],
-                row["epsilon"],
-                row["delta"],
-                row["noise_multiplier"],
-                row["steps"],
-                row["trained_runs"],
-                Measured(row["accuracy_mean"], row["accuracy_standard_error"]),
-                row["skipped_records"],
-            )
-            for row in rows
-        ],
-    )
+    caption = "Private training: mean ± standard error over runs of the last iterate's accuracy"
+    return _part(caption, TRAINING_HEADINGS, rows)
+
+
+def _part(caption: str, headings: Mapping[str, str], rows: Sequence[Row]) -> Part:
+    """A part of the table whose cells are the columns that `headings` names."""
+    cells = [tuple(_cell(row, column) for column in headings.values()) for row in rows]
+    return Part(caption, tuple(headings), cells)
+
+
+def _cell(row: Row, column: str) -> Cell:
+    if column == "accuracy_mean":
+        return Measured(row[column], row["accuracy_standard_error"])
+    return row.get(column)
 
 
 def _shared(part: str, record: MechanismRecord | TrainingRecord) -> Row:
@@ -251,7 +230,7 @@ def _claimed(record: TrainingRecord) -> float | None:
 
 
 def _verdict(contradicted: bool | None) -> str | None:
-    """None where there was nothing to contradict."""
+    """The verdict in a word; None where there was nothing to contradict."""
     if contradicted is None:
         return None
     return CONTRADICTED if contradicted else CONSISTENT

@@ -33,17 +33,22 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     sigma2 = _nearest(fields.sigma2s, metrics.calibrated_sigma2)
     alone = {"x_prime": -1.0, "rest": -1.0, "eta": eta}
     figure = Figure(figsize=(DOUBLE_COLUMN, 5.2))
-    (ratio, profile), (region, others) = figure.subplots(2, 2)
+    panels = figure.subplots(2, 2)
+    for axes in panels.flat:
+        axes.set(xscale="log", yscale="log", xlabel="batches of a pass, $n/m$")
+        axes.set_xlim(0.9, 1.1 * max(row["ratio"] for row in rows))
+        label_ticks(axes, _few({row["ratio"] for row in rows}))
+    (ratio, profile), (region, others) = panels
     at_noise = _shown(rows, "divergence", **alone, sigma2=sigma2, alpha=alpha)
     _by_steps(ratio, fields.steps, at_noise)
     ratio.set_ylabel(rf"exact / claimed $R_{{{alpha:g}}}$")
-    ratio.set_title(rf"$\eta$ = {eta:g}, $\sigma^2$ = {sigma2:g}")
+    ratio.set_title(rf"Rényi divergence at $\eta$ = {eta:g}, $\sigma^2$ = {sigma2:g}")
     promised = calibrated_rows(record, **alone)
     _by_steps(profile, fields.steps, promised)
     profile.set_ylim(bottom=LEAST_DELTA)
     profile.set_ylabel(rf"exact / promised $\delta$ at $\epsilon$ = {fields.epsilon:g}")
     noise = number(metrics.calibrated_sigma2)
-    profile.set_title(rf"$\eta$ = {eta:g}, $\sigma^2$ = {noise} of Thm 4.2")
+    profile.set_title(rf"$\delta$ at $\eta$ = {eta:g}, $\sigma^2$ = {noise} of Thm 4.2")
     worst = worst_rows(rows)
     largest = _shown(worst, "region", **alone)
     _region(region, largest)
@@ -52,10 +57,6 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     _by_neighbours(others, compared)
     others.set_ylabel(r"largest exact / claimed $R_\alpha$")
     others.set_title(rf"other records and $\eta$, $\sigma^2$ = {sigma2:g}")
-    for axes in (ratio, profile, region, others):
-        axes.set_xlabel("$n/m$")
-        axes.set_xlim(0.9, 1.1 * max(row["ratio"] for row in rows))
-        label_ticks(axes, _few({row["ratio"] for row in rows}))
     notes = [
         f"n = {metrics.n}, loss theta^2/2 - x theta on [-{fields.radius:g}, "
         f"{fields.radius:g}], lambda = beta = 1, L = {metrics.lipschitz:g}; one record 1 "
@@ -136,7 +137,6 @@ def _shown(rows: Iterable[Row], panel: str, **keys: float) -> list[Row]:
 
 def _by_steps(axes: Axes, steps: Sequence[int], rows: list[Row]) -> None:
     """A line for every K."""
-    axes.set(xscale="log", yscale="log")
     looks = {
         K: replace(look, label=f"K = {K}") for K, look in zip(steps, cycle(SERIES), strict=False)
     }
@@ -147,7 +147,6 @@ def _by_steps(axes: Axes, steps: Sequence[int], rows: list[Row]) -> None:
 
 def _by_neighbours(axes: Axes, rows: list[Row]) -> None:
     """A line for every pair of data sets (colour, marker) and eta (line)."""
-    axes.set(xscale="log", yscale="log")
     data = frame(rows)
     pairs = dict(zip(_ordered(data, ["x_prime", "rest"]), cycle(SERIES), strict=False))
     etas = dict(zip(_ordered(data, ["eta"]), cycle(SERIES), strict=False))
@@ -182,7 +181,7 @@ def _region(axes: Axes, rows: list[Row]) -> None:
     """Contours of the excess over n/m and sigma^2; the points that it was computed at."""
     data = frame(rows)
     grid = data.pivot(index="sigma2", columns="ratio", values="value")
-    axes.set(xscale="log", yscale="log", ylabel=r"$\sigma^2$")
+    axes.set_ylabel(r"noise $\sigma^2$")
     axes.grid(False)
     levels = [level for level in EXCESS_LEVELS if level < data.value.max()]
     if levels and min(grid.shape) > 1:

@@ -24,7 +24,7 @@ CURVES = {
     "full batch, hidden state": Look("last iterate, full batch", BLUE, "o", "-"),
     "full batch, every iterate": Look("all iterates, full batch, PLD", GREEN, "^", "-"),
     "full batch, every iterate, rdp": Look("the same, RDP", GREEN, "", ":"),
-    "quadratic, fixed start": Look("exact: quadratic, fixed start", "black", "x", ":"),
+    "quadratic, fixed start": Look("exact: quadratic, fixed start", "black", "x", ""),
     "quadratic, random start": Look("exact: quadratic, start of Alg. 1", "0.45", "+", "--"),
     "exact": Look("exact: one-dimensional law", "0.45", "*", "-"),
 }

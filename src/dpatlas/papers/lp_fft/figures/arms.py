@@ -1,17 +1,21 @@
-"""Records of lp_fft's strategies as rows: one strategy at one privacy level, and what it took.
+"""Records of lp_fft's strategies as rows of a csv: one strategy at one share and privacy level.
 
 `share` is the share of the steps in the first phase: 1 for LP, 0 for FFT and LoRA.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
+from pydantic import BaseModel
+
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures.averages import SKY, backbone_of, over_runs
+from dpatlas.papers.lp_fft.figures.averages import SKY, backbone_of
 from dpatlas.papers.lp_fft.records.strategies import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.look import Look
 from dpatlas.show.output import Records, Row
+from dpatlas.show.rows import over_runs
 from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, of_kind
 
 STRATEGIES = {
@@ -63,29 +67,8 @@ TRAINING = (
 )
 OVER_RUNS = ("value", "low", "high", "standard_error", "runs_used")
 ARM_COLUMNS = (*SETTING, "strategy", "share", *OVER_RUNS, *PRIVACY, *TRAINING)
-# Columns that a spec, a record's metrics and their rows have under the same name.
-OF_SPEC = ("group", "scenario", "head_scale", "lora_rank", "delta")
-OF_METRICS = ("classes", "n_train", "n_validation", "n_test")
-OF_ARM = (
-    "strategy",
-    "share",
-    "noise_multiplier",
-    "target_epsilon",
-    "epsilon",
-    "relation",
-    "guaranteed_by",
-    "batch",
-    "sampler",
-    "max_grad_norm",
-    "trained_parameters",
-    "settings_tried",
-    "trials",
-    "with_tuning_epsilon",
-    "all_runs_epsilon",
-    "validation_accuracy",
-)
-# Which rows of one panel or block must differ in.
-_ONCE = (*PLACE, "strategy", "share", "target_epsilon", "noise_multiplier", "max_grad_norm")
+# Columns that tell the rows of all records apart.
+_UNIQUE = (*PLACE, "strategy", "share", "target_epsilon", "noise_multiplier", "max_grad_norm")
 
 
 def arms(records: Records, *groups: str) -> list[Row]:
@@ -101,10 +84,10 @@ def arms(records: Records, *groups: str) -> list[Row]:
     ]
     seen: dict[tuple[Any, ...], str] = {}
     for row in rows:
-        key, (name,) = tuple(row[column] for column in _ONCE), row["runs"]
+        key, (name,) = tuple(row[column] for column in _UNIQUE), row["runs"]
         if key in seen:
-            what = f"{row['strategy']} at share {row['share']:g}, as in {seen[key]}"
-            raise InputError(f"--records {name}", what, "each strategy once at each level")
+            repeated = f"{row['strategy']} at share {row['share']:g}, as in {seen[key]}"
+            raise InputError(f"--records {name}", repeated, "each strategy once at each level")
         seen[key] = name
     return rows
 
@@ -113,8 +96,8 @@ def arm_rows(record: Record[Spec, Metrics]) -> list[Row]:
     """The rows of one record; `value` is the accuracy of the last iterate on test records."""
     spec, metrics = record.spec, record.metrics
     shared = {
-        **{name: getattr(spec, name) for name in OF_SPEC},
-        **{name: getattr(metrics, name) for name in OF_METRICS},
+        **_columns(spec),
+        **_columns(metrics),
         "data": spec.data.name,
         "backbone": backbone_of(record),
         "pretrained_on": metrics.backbone.source,
@@ -125,7 +108,7 @@ def arm_rows(record: Record[Spec, Metrics]) -> list[Row]:
     return [
         {
             **shared,
-            **{name: getattr(arm, name) for name in OF_ARM},
+            **_columns(arm),
             **_by_phase("lr", arm.lrs),
             **_by_phase("steps", arm.steps),
             **over_runs(arm.accuracy),
@@ -135,18 +118,20 @@ def arm_rows(record: Record[Spec, Metrics]) -> list[Row]:
 
 
 def level(row: Row) -> tuple[float, float]:
-    """What sorts and tells apart privacy levels: noise, then the epsilon that it is meant for."""
+    """A key that sorts privacy levels: noise, then the epsilon that it was calibrated to."""
     return row["noise_multiplier"], row["target_epsilon"] or 0.0
 
 
-def chosen_share(rows: Iterable[Row]) -> list[Row]:
-    """Of every strategy, level and clip the row whose share did best on validation records."""
-    best: dict[tuple[Any, ...], Row] = {}
-    for row in rows:
-        key = (row["strategy"], level(row), row["max_grad_norm"])
-        if key not in best or row["validation_accuracy"] > best[key]["validation_accuracy"]:
-            best[key] = row
-    return list(best.values())
+def best_share(rows: Sequence[Row]) -> list[Row]:
+    """For every strategy, level and clip bound the row that is best on validation records."""
+    keys = ["strategy", "noise_multiplier", "target_epsilon", "max_grad_norm"]
+    alike = pd.DataFrame(rows).groupby(keys, sort=False, dropna=False)
+    return [rows[number] for number in alike["validation_accuracy"].idxmax()]
+
+
+def _columns(part: BaseModel) -> Row:
+    """The fields of a spec, metrics or row that are columns under the same name."""
+    return {name: getattr(part, name) for name in ARM_COLUMNS if name in type(part).model_fields}
 
 
 def _by_phase(name: str, values: Sequence[float]) -> dict[str, float | None]:

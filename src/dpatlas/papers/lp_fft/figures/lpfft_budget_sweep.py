@@ -1,15 +1,14 @@
-"""lp_fft: accuracy of the strategies against the share of LP and against the clip threshold."""
+"""lp_fft: accuracy of the strategies against the share of LP and against the clip bound."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter
-from matplotlib.transforms import ScaledTranslation
 
 from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.figures.arms import (
@@ -17,7 +16,7 @@ from dpatlas.papers.lp_fft.figures.arms import (
     PLACE,
     STRATEGIES,
     arms,
-    chosen_share,
+    best_share,
     level,
 )
 from dpatlas.papers.lp_fft.figures.averages import SKY, grouped, percent_axis
@@ -27,38 +26,36 @@ from dpatlas.papers.lp_fft.figures.strategy_panels import (
     panel_grid,
     panel_title,
 )
+from dpatlas.show.draw import BAR_WIDTH, draw_points, frame
 from dpatlas.show.look import MUTED, NOTE_SIZE, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import columns, draw_bars, draw_points, label_ticks, select, shifts
+from dpatlas.show.panels import label_ticks
 from dpatlas.show.panels import legend as legend_above
-from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, handle
-
-Level = tuple[float, float]
+from dpatlas.show.series import ORANGE, SERIES, handle
 
 PANELS_IN_A_LINE = 2
 NOT_PRIVATE = Look("", "black", "v", ":")
 LEVELS = (
-    Look("", BLUE, "o", "-"),
-    Look("", RED, "s", "--"),
-    Look("", GREEN, "^", "-."),
-    Look("", PINK, "D", ":"),
+    *SERIES[:4],
     Look("", ORANGE, "P", "-"),
     Look("", SKY, "X", "--"),
     Look("", "black", "*", "-."),
     Look("", MUTED, "h", "-"),
 )
-# What follows LP: the strategies of one curve, from a share of 0 to 1.
+# The strategies of one curve, from a share of LP of 0 to 1, by the phase that follows LP.
 FAMILIES = {"FFT": ("fft", "lp-fft", "lp"), "LoRA": ("lora", "lp-lora", "lp")}
 BOTH_PHASES = ("lp-fft", "lp-lora")
-# Two phases of one kind: the fill of the level's marker, and how far aside in points.
+# Controls with two equal phases: fill of the level's marker, and distance from their share.
 CONTROLS: dict[str, tuple[Literal["none", "bottom"], float]] = {
-    "lp-lp": ("none", -7.0),
-    "fft-fft": ("bottom", 7.0),
+    "lp-lp": ("none", -0.05),
+    "fft-fft": ("bottom", 0.05),
 }
+# The privacy level of training without privacy.
+FREE: Row = {"noise_multiplier": 0.0, "target_epsilon": None}
 
 
 def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
-    """Figs. 2b and 6: accuracy against the share of the budget spent on LP; against the clip."""
+    """Figs. 2b and 6: accuracy against the share of the budget spent on LP, and the clip bound."""
     trained = arms(records, "strategies", "lora")
     swept = _share_panels(trained)
     clipped = _clip_panels(arms(records, "clip_sweep"), trained)
@@ -77,7 +74,7 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
 
 
 def _share_panels(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of a panel per scenario, backbone and family that trains in two phases."""
+    """Rows by panel: one for every scenario, backbone and family that has two phases."""
     panels = []
     for of_scenario in grouped(rows, *PLACE).values():
         for family, strategies in FAMILIES.items():
@@ -89,9 +86,9 @@ def _share_panels(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _clip_panels(rows: Sequence[Row], trained: Sequence[Row]) -> list[list[Row]]:
-    """The rows of a panel per scenario, backbone and privacy level; without privacy no clip.
+    """Rows by panel: one for every scenario, backbone and private level of the clip sweep.
 
-    A scenario's own clip is not swept: its rows are found among `trained`.
+    The scenario's own clip bound is not part of the sweep: its rows are among `trained`.
     """
     names = ("scenario", "data", "backbone", "noise_multiplier", "target_epsilon")
     panels = []
@@ -100,72 +97,64 @@ def _clip_panels(rows: Sequence[Row], trained: Sequence[Row]) -> list[list[Row]]
         clips = {row["max_grad_norm"] for row in swept}
         unswept = [
             row
-            for row in select(trained, **{name: swept[0][name] for name in names})
-            if (row["strategy"], row["share"]) in arms_swept and row["max_grad_norm"] not in clips
+            for row in trained
+            if all(row[name] == swept[0][name] for name in names)
+            and (row["strategy"], row["share"]) in arms_swept
+            and row["max_grad_norm"] not in clips
         ]
-        panels.append([{"panel": "clip", **row} for row in chosen_share([*swept, *unswept])])
+        panels.append([{"panel": "clip", **row} for row in best_share([*swept, *unswept])])
     return panels
 
 
-def _looks(panels: Sequence[Sequence[Row]], here: Sequence[Row]) -> dict[Level, Look]:
-    """A look for every privacy level; the same in all panels where there are enough of them."""
-    every, few = (
-        sorted({level(row) for row in rows if row["noise_multiplier"]})
-        for rows in ([row for panel in panels for row in panel], here)
+def _looks(panels: Sequence[Sequence[Row]], panel: Sequence[Row]) -> dict[str, Look]:
+    """A look by name of privacy level; the same in all panels unless there are too many levels."""
+    everywhere, here = (
+        dict.fromkeys(name for _, name in sorted({(level(row), _level_name(row)) for row in rows}))
+        for rows in ([row for rows in panels for row in rows if row["noise_multiplier"]], panel)
     )
-    levels = every if len(every) <= len(LEVELS) else few
-    looks = dict(zip(levels, cycle(LEVELS), strict=False))
-    return {level({"noise_multiplier": 0.0, "target_epsilon": None}): NOT_PRIVATE, **looks}
+    levels = everywhere if len(everywhere) <= len(LEVELS) else here
+    looks = {**dict(zip(levels, cycle(LEVELS), strict=False)), _level_name(FREE): NOT_PRIVATE}
+    return {name: looks[name] for name in here}
 
 
-def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[Level, Look]) -> None:
+def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[str, Look]) -> None:
     """A curve per privacy level, with the controls of two equal phases beside it."""
-    handles = []
-    for privacy in sorted({level(row) for row in rows}):
-        here, look = [row for row in rows if level(row) == privacy], looks[privacy]
-        curve = [row for row in here if row["strategy"] not in CONTROLS]
-        draw_points(axes, look, "share", sorted(curve, key=lambda row: row["share"]))
-        for strategy in CONTROLS:
-            _draw_control(axes, look, strategy, select(here, strategy=strategy))
-        text = _privacy(here[0])
-        handles.append(handle(Look(text, look.color, look.marker, look.linestyle)))
+    data = frame(rows).assign(level=[_level_name(row) for row in rows])
     axes.set(xlim=(-0.06, 1.06), xlabel="share of the steps in LP, %", title=panel_title(rows[0]))
+    is_control = data["strategy"].isin(list(CONTROLS))
+    for name, look in looks.items():
+        # One by one: beside the points of another level a line would have gaps.
+        draw_points(axes, data[~is_control], "share", {name: look}, "level", dodge=False)
+    for (name, strategy), points in data[is_control].groupby(["level", "strategy"]):
+        look, (fill, aside) = looks[name], CONTROLS[strategy]
+        axes.errorbar(
+            points["share"] + aside,
+            points["value"],
+            yerr=[points["value"] - points["low"], points["high"] - points["value"]],
+            fmt=look.marker,
+            fillstyle=fill,
+            markerfacecoloralt="white",
+            color=look.color,
+            elinewidth=BAR_WIDTH,
+        )
+    texts = {_level_name(row): _privacy(row) for row in rows}
+    handles = [handle(replace(look, label=texts[name])) for name, look in looks.items()]
     axes.xaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
     percent_axis(axes.xaxis)
     _legend_beside(axes, handles, r"noise ($\varepsilon$)")
 
 
-def _draw_control(axes: Axes, look: Look, strategy: str, rows: list[Row]) -> None:
-    """Markers beside their share, with the shape and colour of their level."""
-    fill, shift = CONTROLS[strategy]
-    aside = ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
-    style: dict[str, Any] = {"color": look.color, "transform": axes.transData + aside}
-    at, *values = columns(rows, "share", "value", "low", "high")
-    for value in values:
-        axes.update_datalim(np.column_stack([at, value]))
-    axes.autoscale_view()
-    marker: dict[str, Any] = {
-        "marker": look.marker,
-        "fillstyle": fill,
-        "markerfacecoloralt": "white",
-    }
-    axes.plot(at, values[0], linestyle="none", zorder=3, **marker, **style)
-    draw_bars(axes, "share", rows, **style)
-
-
 def _draw_clips(axes: Axes, rows: Sequence[Row]) -> None:
     """A curve per strategy at one privacy level."""
-    axes.set(xscale="log", xlabel="clip threshold of a record's gradient")
-    first = rows[0]
+    first, data = rows[0], frame(rows)
+    axes.set(xscale="log", xlabel="clip bound of a record's gradient norm")
     privacy = f"noise {first['noise_multiplier']:.3g}, $\\varepsilon$ = {first['epsilon']:.3g}"
     axes.set_title(f"{panel_title(first)}\n{privacy}")
-    used = [name for name in STRATEGIES if select(rows, strategy=name)]
-    for name, shift in zip(used, shifts(len(used)), strict=True):
-        shown = sorted(select(rows, strategy=name), key=lambda row: row["max_grad_norm"])
-        draw_points(axes, STRATEGIES[name], "max_grad_norm", shown, shift)
-    label_ticks(axes, [row["max_grad_norm"] for row in rows])
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda clip, _: f"{clip:g}"))
-    _legend_beside(axes, [handle(STRATEGIES[name]) for name in used], None)
+    looks = {name: look for name, look in STRATEGIES.items() if name in set(data["strategy"])}
+    draw_points(axes, data, "max_grad_norm", looks, "strategy")
+    label_ticks(axes, data["max_grad_norm"])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda bound, _: f"{bound:g}"))
+    _legend_beside(axes, list(map(handle, looks.values())), None)
 
 
 def _legend_beside(axes: Axes, handles: list[Line2D], title: str | None) -> None:
@@ -181,7 +170,7 @@ def _legend_beside(axes: Axes, handles: list[Line2D], title: str | None) -> None
 
 
 def _explain_controls(figure: Figure, rows: Sequence[Row]) -> None:
-    """What the markers beside a share stand for, above all panels."""
+    """A legend of the controls' markers above all panels."""
     handles = [
         Line2D(
             [],
@@ -194,11 +183,15 @@ def _explain_controls(figure: Figure, rows: Sequence[Row]) -> None:
             label=f"{STRATEGIES[name].label}, {side}",
         )
         for (name, (fill, _)), side in zip(CONTROLS.items(), ("left", "right"), strict=True)
-        if select(rows, panel="share", strategy=name)
+        if any((row["panel"], row["strategy"]) == ("share", name) for row in rows)
     ]
     if handles:
         line = Line2D([], [], color="black", marker="o", label="curve: FFT at 0 to LP at 100")
         legend_above(figure, [line, *handles])
+
+
+def _level_name(row: Row) -> str:
+    return str(level(row))
 
 
 def _privacy(row: Row) -> str:
@@ -211,7 +204,6 @@ def _sweep_notes(rows: Sequence[Row]) -> list[str]:
     note = common_note(rows)
     if any(row["strategy"] in CONTROLS for row in rows):
         note += (
-            "; the controls have two learning rates as LP-FFT has, and change the rate at the same "
-            "step and nothing else"
+            "; the controls change the learning rate at the same step as LP-FFT and nothing else"
         )
     return [note]

@@ -1,4 +1,4 @@
-"""lp_fft: what nearest neighbours make of the features while the network is trained privately."""
+"""lp_fft: nearest-neighbour accuracy of the features during private training."""
 
 import math
 from collections.abc import Sequence
@@ -20,56 +20,55 @@ from dpatlas.core.statistics import (
 )
 from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.figures.averages import (
-    CONFIDENCE,
     accuracy_axis,
-    averaged,
     backbone_of,
     grouped,
-    over_runs,
     percent_axis,
 )
 from dpatlas.papers.lp_fft.records.feature_quality import TASKS, Metrics, Spec
 from dpatlas.papers.lp_fft.records.feature_quality import Row as Curves
 from dpatlas.records import Record
+from dpatlas.show.draw import BAR_WIDTH, draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import columns, draw_band, legend, select
+from dpatlas.show.panels import legend
+from dpatlas.show.rows import CONFIDENCE, averaged, over_runs
 from dpatlas.show.series import BLUE, RED, handle, of_kind
 
 QualityRecord = Record[Spec, Metrics]
 
-TASK_NAMES = {"private": "private task", "public": "pre-training task"}
+TASK_NAMES = {"private": "Private task", "public": "Pre-training task"}
 CURVES = {
     ("fft", "private"): Look("FFT, private task", RED, "s", "--"),
     ("lp-fft", "private"): Look("LP-FFT, private task", BLUE, "o", "-"),
     ("fft", "public"): Look("FFT, pre-training task", RED, "D", ":"),
     ("lp-fft", "public"): Look("LP-FFT, pre-training task", BLUE, "^", "-."),
 }
-# Whether FFT's dip less that of LP-FFT is above 0.
+# By the answer to whether FFT's dip less that of LP-FFT is above 0.
 ANSWERS = {
     HOLDS: Look("LP first reduces the dip", BLUE, "o", ""),
     FAILS: Look("LP first deepens it", RED, "s", ""),
-    OPEN: Look("open", MUTED, "D", ""),
+    OPEN: Look("undecided", MUTED, "D", ""),
 }
+# Probability that some interval of a panel of dips misses its true value.
 FAMILY = 0.05
-# What records of one block share.
+# Settings in which the records of one block agree.
 SETTING = ("data", "backbone", "feature_scale", "steps", "lp_steps")
-# One panel, and one line of the panels below.
+# Settings of one panel of curves, and of one line of the panels of dips.
 CONDITION = (*SETTING, "noise_multiplier", "head_scale", "lr")
 MARKERS = 4
 MOST_IN_A_LINE = 4
+# Heights in inches: a line of curves, a line of the panels of dips, and the rest of these panels.
 PANEL_HEIGHT, DIP_HEIGHT, AROUND_DIPS = 1.6, 0.15, 0.7
-COLUMNS = (
-    "part",
-    *("data", "backbone", "pretrained_on", "n_train", "n_test"),
-    *("noise_multiplier", "epsilon", "delta", "head_scale", "lr", "feature_scale", "neighbours"),
-    *("lp_lr", "strategy", "task", "step", "steps", "lp_steps"),
-    *("value", "low", "high", "runs_used", "confidence", "answer"),
-)
+OF_RECORD = ("data", "backbone", "pretrained_on", "n_train", "n_test")
+OF_TRAINING = ("noise_multiplier", "epsilon", "delta", "head_scale", "lr", "feature_scale")
+OF_POINT = ("neighbours", "lp_lr", "strategy", "task", "step", "steps", "lp_steps")
+OF_VALUE = ("value", "low", "high", "runs_used", "confidence", "answer")
+COLUMNS = ("part", *OF_RECORD, *OF_TRAINING, *OF_POINT, *OF_VALUE)
 
 
 def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
-    """Figs. 2 (left) and 7: kNN accuracy along training; where LP first reduces its dip."""
+    """Figs. 2 (left) and 7: kNN accuracy during training; whether LP first reduces its dip."""
     blocks = _blocks(of_kind(records, "feature_quality"))
     if not blocks:
         raise InputError("--records", "none of kind feature_quality", "at least one")
@@ -84,7 +83,7 @@ def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
         _draw_curves(axes, rows, named)
     accuracy_axis(above[0])
     for axes, task in zip(below, TASKS, strict=False):
-        _draw_dips(axes, select(dips, task=task), named)
+        _draw_dips(axes, [row for row in dips if row["task"] == task], named)
         axes.set_title(TASK_NAMES[task])
     if dips:
         _name_conditions(below)
@@ -94,17 +93,19 @@ def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
 
 
 def _blocks(records: Records) -> list[list[QualityRecord]]:
-    """Records that differ in their noise alone, the least noise first; as ordered as they came."""
+    """Records in blocks that differ in their noise alone, the least noise first."""
     blocks: dict[tuple[Any, ...], list[QualityRecord]] = {}
     for record in records:
         spec = record.spec
         setting = (spec.data.name, *(getattr(spec, name) for name in SETTING[1:]))
         blocks.setdefault(setting, []).append(record)
-    return [sorted(block, key=lambda each: each.spec.noise_multiplier) for block in blocks.values()]
+    return [
+        sorted(block, key=lambda record: record.spec.noise_multiplier) for block in blocks.values()
+    ]
 
 
 def curve_rows(record: QualityRecord) -> list[Row]:
-    """kNN accuracy over runs at every measured step, on both tasks."""
+    """Rows of kNN accuracy over runs at every evaluated step, on both tasks."""
     return [
         {
             "part": "curve",
@@ -121,10 +122,10 @@ def curve_rows(record: QualityRecord) -> list[Row]:
 
 
 def dip_rows(records: Records) -> list[Row]:
-    """Depth of FFT's dip less that of LP-FFT, by condition and task, in pairs of runs.
+    """Rows of FFT's dip less that of LP-FFT, by condition and task, paired by run.
 
-    A dip is the accuracy at step 0 less the least along training. The intervals of a task hold
-    together at level 1 - FAMILY; `answer` says whether the difference is above 0.
+    A dip is the accuracy at step 0 less the lowest during training. The intervals of a task hold
+    simultaneously at level 1 - FAMILY; `answer` says whether the difference is above 0.
     """
     pairs = [pair for record in records for pair in _pairs(record)]
     if not pairs:
@@ -154,13 +155,13 @@ def dip_rows(records: Records) -> list[Row]:
 
 
 def dip_depth(runs: Sequence[Sequence[float]]) -> np.ndarray:
-    """Accuracy at the first step less the least along training, (runs,)."""
+    """Accuracy at the first step less the lowest during training, (runs,)."""
     accuracies = np.array(runs, float)
     return accuracies[:, 0] - accuracies.min(axis=1)
 
 
 def _pairs(record: QualityRecord) -> list[tuple[QualityRecord, Curves, Curves]]:
-    """FFT and LP-FFT at one head scale and rate."""
+    """FFT and LP-FFT at every head scale and rate at which the record has both."""
     conditions: dict[tuple[float, float], dict[str, Curves]] = {}
     for curves in record.metrics.rows:
         conditions.setdefault((curves.head_scale, curves.lr), {})[curves.strategy] = curves
@@ -200,7 +201,7 @@ def _interval(values: Sequence[float]) -> Row:
 
 
 def _in_a_line(per_noise: int) -> int:
-    """Panels in a line: a whole number of lines to a noise, or of noises to a line."""
+    """Panels in a line, so that a noise takes whole lines or a line whole noises if possible."""
     fitting = [
         count
         for count in range(2, MOST_IN_A_LINE + 1)
@@ -210,7 +211,7 @@ def _in_a_line(per_noise: int) -> int:
 
 
 def _layout(count: int, most: int, dips: bool) -> tuple[Figure, list[Axes], list[Axes]]:
-    """`count` panels with at most `most` in a line, and two broad ones below."""
+    """`count` panels, at most `most` in a line, and with `dips` two broad ones below."""
     lines, most = math.ceil(count / most), min(most, count)
     heights = [PANEL_HEIGHT * lines, *([AROUND_DIPS + DIP_HEIGHT * count] if dips else [])]
     figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights) + 0.3))
@@ -223,7 +224,7 @@ def _layout(count: int, most: int, dips: bool) -> tuple[Figure, list[Axes], list
         first_in_line, last_in_column = number % most == 0, number + most >= count
         axes.tick_params(labelleft=first_in_line)
         axes.set_ylabel("kNN accuracy, %" if first_in_line else "")
-        axes.set_xlabel("steps" if last_in_column else "")
+        axes.set_xlabel("training steps" if last_in_column else "")
         above.append(axes)
     if not dips:
         return figure, above, []
@@ -233,19 +234,16 @@ def _layout(count: int, most: int, dips: bool) -> tuple[Figure, list[Axes], list
 
 def _draw_curves(axes: Axes, rows: Sequence[Row], named: bool) -> None:
     """Both strategies on both tasks at one head scale, rate and noise."""
-    first = rows[0]
+    first, data = rows[0], frame(rows)
+    tasks = list(zip(data["strategy"], data["task"], strict=True))
+    data["series"] = [CURVES[key].label for key in tasks]
     axes.axvspan(0, first["lp_steps"], color="0.94", linewidth=0, zorder=0)
-    for number, ((strategy, task), look) in enumerate(CURVES.items()):
-        shown = select(rows, strategy=strategy, task=task)
-        every = max(1, len(shown) // MARKERS)
-        axes.plot(
-            *columns(shown, "step", "value"),
-            marker=look.marker,
-            markersize=3,
-            markevery=(number % every, every),
-            **look.line,
-        )
-        draw_band(axes, "step", shown, look.color)
+    every = max(1, data["step"].nunique() // MARKERS)
+    for number, (key, look) in enumerate(CURVES.items()):
+        if key in tasks:
+            points = data[data["series"] == look.label]
+            marked = {"markersize": 3, "markevery": (number % every, every)}
+            draw_curves(axes, points, "step", {look.label: look}, **marked)
     backbone = f"{first['backbone']}\n" if named else ""
     axes.set_title(
         f"{backbone}{_noise(first)}\nhead scale {first['head_scale']:g}, rate {first['lr']:g}"
@@ -255,20 +253,19 @@ def _draw_curves(axes: Axes, rows: Sequence[Row], named: bool) -> None:
 def _draw_dips(axes: Axes, rows: Sequence[Row], named: bool) -> None:
     """A line per condition, the first on top, marked by its answer."""
     axes.axvline(0, color=MUTED, linewidth=THIN, zorder=1)
-    for answer, look in ANSWERS.items():
-        at = [line for line, row in enumerate(rows) if row["answer"] == answer]
-        shown = [rows[line] for line in at]
-        value, low, high = columns(shown, "value", "low", "high")
-        axes.hlines(at, low, high, color=look.color, linewidth=0.9)
-        axes.plot(value, at, linestyle="none", **_marker(answer))
+    for answer, dips in frame(rows).groupby("answer"):
+        axes.hlines(
+            dips.index, dips["low"], dips["high"], color=ANSWERS[answer].color, linewidth=BAR_WIDTH
+        )
+        axes.plot(dips["value"], dips.index, linestyle="none", **_marker(answer))
     axes.set_yticks(range(len(rows)), [_condition(row, named) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel("difference of dips, points")
+    axes.set_xlabel("dip of FFT less that of LP-FFT,\npercentage points")
     percent_axis(axes.xaxis)
 
 
 def _name_conditions(panels: Sequence[Axes]) -> None:
-    """Conditions on the left, answers on the right."""
+    """Name the conditions left of the panels, and the answers right of them."""
     for axes in panels[1:]:
         axes.tick_params(labelleft=False)
     handles = [
@@ -303,14 +300,14 @@ def _nearest(neighbours: int) -> str:
 def _notes(blocks: Sequence[Sequence[QualityRecord]], dips: Sequence[Row]) -> list[str]:
     notes = [_note(block) for block in blocks]
     notes.append(
-        "grey: LP-FFT's steps of LP, which leave features as they are; both strategies spend all "
-        "steps; the random head is multiplied by its scale"
+        "grey: steps in which LP-FFT trains the head alone, so that features do not change; both "
+        "strategies take all steps; the initial head is multiplied by the head scale"
     )
     if dips:
         notes.append(
-            "below: dip of FFT less that of LP-FFT in pairs of runs with the same head, a dip "
-            "being the accuracy at step 0 less the least along training; the intervals of a panel "
-            f"hold together at {1 - FAMILY:.0%}; to the right of 0 LP first reduces the dip"
+            "below: a dip is the accuracy at step 0 less the lowest during training; differences "
+            "are between runs with the same initial head; the intervals of a panel hold "
+            f"simultaneously at {1 - FAMILY:.0%}; right of 0 LP first reduces the dip"
         )
     return notes
 
@@ -322,5 +319,5 @@ def _note(block: Sequence[QualityRecord]) -> str:
         f"{spec.public_data.name}: n = {record.metrics.n_train}, $\\delta$ = "
         f"{spec.delta:g}; accuracy by {_nearest(spec.neighbours)} among penultimate "
         f"features; features multiplied by {spec.feature_scale:g}, LP at rate "
-        f"{spec.lp_lr:g}; {averaged(each.spec.runs for each in block)}"
+        f"{spec.lp_lr:g}; {averaged(record.spec.runs for record in block)}"
     )

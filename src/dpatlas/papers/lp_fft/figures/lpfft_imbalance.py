@@ -1,4 +1,4 @@
-"""lp_fft: eigenvalues of the imbalance between the layers of a linear net."""
+"""lp_fft: eigenvalues of the imbalance between the layers of a linear network."""
 
 from itertools import cycle
 
@@ -13,6 +13,7 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     curve_rows,
     draw_guide,
     draw_series,
+    legend_of,
     mean_rows,
 )
 from dpatlas.papers.lp_fft.records.imbalance import Metrics, Spec
@@ -23,7 +24,7 @@ from dpatlas.show.series import SERIES, only
 
 
 def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
-    """Fig. 10: the gap of Jensen's inequality, and the drift of the mean eigenvalue.
+    """Fig. 10: the Jensen gap of the least eigenvalue, and the drift of the mean eigenvalue.
 
     InputError unless there is exactly one record of kind imbalance.
     """
@@ -33,12 +34,12 @@ def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
     rows = [*_jensen(left, record), *_eigenvalue_drift(right, record)]
     gap, drift = record.spec.gap, record.spec.drift
     notes = [
-        f"h = {gap.hidden}, d = {gap.inputs}; left: u = max(0, -least eigenvalue of v v^T - "
-        f"B B^T), DP-SGD on {gap.records} records at once, clip {gap.max_grad_norm:g}, "
-        f"learning rate {gap.lr:g} on the mean gradient, {gap.paths} paths; thin line: the "
-        f"1% of Conjecture E.22; right: Langevin diffusion, sigma^2 = {drift.sigma2:g}, "
-        f"{drift.paths} paths; under layer-wise noise printed and exact are both zero; bars: "
-        "95% intervals",
+        f"h = {gap.hidden}, d = {gap.inputs}; left: $u$ = max(0, -least eigenvalue of "
+        rf"$v v^T - B B^T$), full-batch DP-SGD with noise multiplier $\sigma$ on {gap.records} "
+        f"records, clip bound {gap.max_grad_norm:g}, rate {gap.lr:g} on the mean gradient, "
+        f"{gap.paths} paths; thin line: the 1% of Conjecture E.22; right: Langevin diffusion, "
+        rf"$\sigma^2$ = {drift.sigma2:g}, {drift.paths} paths; under layer-wise noise the printed "
+        "and the corrected formula are both zero; bars: 95% intervals",
     ]
     return ShownFigure(figure, COLUMNS, rows, notes)
 
@@ -52,11 +53,11 @@ def _jensen(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
         rows += mean_rows(record, "Jensen gap in percent", looks[-1], row.steps, *percent)
     axes.set(xlabel="steps of DP-SGD")
     axes.set_ylabel(r"$\mathbb{E}u / (\mathbb{E}\sqrt{u})^2 - 1$  (%)")
-    axes.set_title("Jensen gap of the least eigenvalue")
+    axes.set_title("Jensen gap of the least eigenvalue in DP-SGD")
     draw_series(axes, rows, looks)
     axes.set_ylim(bottom=0)
     draw_guide(axes, 1.0)
-    axes.legend(loc="lower right")
+    legend_of(axes, looks, loc="lower right")
     return rows
 
 
@@ -75,7 +76,7 @@ def _eigenvalue_drift(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
                 rows += curve_rows(record, panel, line, row.times, values)
                 shown.append(line)
     axes.set(xlabel="time $t$", ylabel="change of the mean eigenvalue")
-    axes.set_title(r"imbalance $v v^T - B B^T$, Eq. 125")
+    axes.set_title(r"Drift of $v v^T - B B^T$ under noise, Eq. 125")
     draw_series(axes, rows, shown)
-    axes.legend(loc="lower left")
+    legend_of(axes, shown, loc="lower left")
     return rows

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures.arms import ARM_COLUMNS, PLACE, STRATEGIES, arms, chosen_share
+from dpatlas.papers.lp_fft.figures.arms import ARM_COLUMNS, PLACE, STRATEGIES, arms, best_share
 from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.figures.strategy_panels import (
     common_note,
@@ -15,15 +15,19 @@ from dpatlas.papers.lp_fft.figures.strategy_panels import (
     panel_grid,
     panel_title,
 )
+from dpatlas.show.draw import draw_points, frame
 from dpatlas.show.look import MUTED, THIN
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import draw_points, legend, select, shifts
+from dpatlas.show.panels import legend
 from dpatlas.show.series import handle
 
 # Panels in a line, for few panels and for many.
 FEW, MANY = 2, 3
-# Parts of an axis of epsilon: accuracy without privacy right of all others, and between labels.
-ASIDE, LEAST_ASIDE, BETWEEN_LABELS = 0.25, 0.15, 0.13
+# Distance of accuracy without privacy from the largest epsilon, as a share of the axis, and at
+# least in decades.
+ASIDE, LEAST_ASIDE = 0.25, 0.15
+# Least distance between two labels of epsilon, as a share of the axis.
+BETWEEN_LABELS = 0.13
 
 
 def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
@@ -31,7 +35,7 @@ def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
     scenarios = grouped(arms(records, "strategies", "lora"), *PLACE)
     if not scenarios:
         raise InputError("--records", "no strategies", "at least one record of kind strategies")
-    panels = [chosen_share(rows) for rows in scenarios.values()]
+    panels = [best_share(rows) for rows in scenarios.values()]
     in_a_line = MANY if len(panels) > FEW else FEW
     figure, subplots = panel_grid(len(panels), in_a_line)
     for axes, rows in zip(subplots, panels, strict=True):
@@ -44,17 +48,15 @@ def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
 
 
 def _draw_epsilons(axes: Axes, rows: Sequence[Row]) -> None:
-    """A curve per strategy; accuracy without privacy stands aside, behind a line."""
+    """A curve per strategy; accuracy without privacy stands to the right of a dotted line."""
     epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"]})
     aside, between = _aside(epsilons)
-    placed = [{**row, "at": row["epsilon"] or aside} for row in rows]
-    axes.set(xscale="log", xlabel=r"$\varepsilon$", title=panel_title(rows[0]))
-    used = [name for name in STRATEGIES if select(rows, strategy=name)]
-    for name, shift in zip(used, shifts(len(used)), strict=True):
-        shown = sorted(select(placed, strategy=name), key=lambda row: row["at"])
-        for private in (True, False):
-            part = [row for row in shown if bool(row["noise_multiplier"]) == private]
-            draw_points(axes, STRATEGIES[name], "at", part, shift)
+    data = frame(rows)
+    data["at"] = data["epsilon"].fillna(aside).astype(float)
+    axes.set(xscale="log", xlabel=r"privacy budget $\varepsilon$", title=panel_title(rows[0]))
+    looks = {name: look for name, look in STRATEGIES.items() if name in set(data["strategy"])}
+    for _, part in data.groupby(data["noise_multiplier"] > 0):
+        draw_points(axes, part, "at", looks, "strategy")
     ticks = {epsilon: f"{epsilon:.2g}" for epsilon in _apart(epsilons)}
     if any(row["epsilon"] is None for row in rows):
         ticks[aside] = r"$\infty$"
@@ -67,7 +69,7 @@ def _draw_epsilons(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _aside(epsilons: Sequence[float]) -> tuple[float, float]:
-    """Where accuracy without privacy stands on an axis of sorted `epsilons`, and what parts it."""
+    """Positions of accuracy without privacy, and of the line before it, right of the epsilons."""
     if not epsilons:
         return 1.0, 1.0
     gap = max(LEAST_ASIDE, ASIDE * math.log10(epsilons[-1] / epsilons[0]))
@@ -75,18 +77,17 @@ def _aside(epsilons: Sequence[float]) -> tuple[float, float]:
 
 
 def _apart(epsilons: Sequence[float]) -> list[float]:
-    """Those of sorted `epsilons` whose labels do not run into the label before."""
-    kept: list[float] = []
+    """Those of the sorted epsilons whose labels do not overlap the label before."""
+    labelled: list[float] = []
     for epsilon in epsilons:
-        if not kept or math.log10(epsilon / kept[-1]) > BETWEEN_LABELS * math.log10(
-            epsilons[-1] / epsilons[0]
-        ):
-            kept.append(epsilon)
-    return kept
+        least = BETWEEN_LABELS * math.log10(epsilons[-1] / epsilons[0])
+        if not labelled or math.log10(epsilon / labelled[-1]) > least:
+            labelled.append(epsilon)
+    return labelled
 
 
 def _utility_notes(rows: Sequence[Row]) -> list[str]:
     return [
         common_note(rows) + r"; at $\infty$: without privacy; strategies of two phases at the "
-        "share that did best on those records; points are moved sideways where they would overlap"
+        "share that was best on those records; points of one $\\varepsilon$ stand side by side"
     ]

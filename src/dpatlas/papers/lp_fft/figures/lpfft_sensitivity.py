@@ -1,4 +1,4 @@
-"""lp_fft: sensitivities of the layers of a linear net."""
+"""lp_fft: gradient sensitivities of the layers of a linear network."""
 
 import math
 
@@ -11,6 +11,7 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     draw_guide,
     draw_series,
     label_few,
+    legend_of,
     mean_rows,
 )
 from dpatlas.papers.lp_fft.records.sensitivity import Metrics, Spec
@@ -48,12 +49,14 @@ def lpfft_sensitivity(records: Records, settings: Settings) -> ShownFigure:
     before, moving = record.spec.start, record.spec.drift
     seeds = record.metrics.start[0].seeds
     notes = [
-        f"h = {before.hidden}, n = {before.records_per_input} d records with X^T X = I, "
-        f"||Y|| = 1, {seeds} heads and features; records: largest gradient norm over the records; "
-        "unit ball: over all records of norm and label at most 1; Prop. E.10: a ratio above 1 that "
-        "grows like sqrt(d) (thin line: its slope); bars: 95% intervals; right: d = "
-        f"{moving.d}, records, {moving.reading} h/sqrt(d), steps of {moving.step:g}, "
-        f"sigma^2 = {moving.sigma2:g}, {moving.seeds} paths",
+        f"$h$ = {before.hidden}, $n$ = {before.records_per_input}$d$ records with $X^T X = I$ and "
+        rf"$\Vert Y\Vert$ = 1, mean over {seeds} heads and features with 95% intervals; "
+        "sensitivity: largest gradient norm, over the records or over the unit ball (all records "
+        "of norm and label at most 1); variance, deviation: two readings of the head's initial "
+        r"$h/\sqrt{d}$; Prop. E.10 claims a ratio above 1 that grows like $\sqrt{d}$ (thin lines: "
+        f"the ratio 1 and this slope); right: $d$ = {moving.d}, over the records, {moving.reading} "
+        rf"$h/\sqrt{{d}}$, steps of {moving.step:g}, $\sigma^2$ = {moving.sigma2:g}, "
+        f"{moving.seeds} paths",
     ]
     return ShownFigure(figure, COLUMNS, rows, notes)
 
@@ -63,12 +66,13 @@ def _layer_sizes(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
     rows: list[Row] = []
     for name, look in LAYERS.items():
         rows += _start_rows(record, "sensitivity", look, "variance", f"record_{name}")
-    axes.set(xscale="log", yscale="log", xlabel="inputs $d$", title="sensitivity of a layer")
+    axes.set(xscale="log", yscale="log", xlabel="number of inputs $d$")
+    axes.set_title("Sensitivity of each layer")
     axes.set_ylabel("largest gradient norm of a record")
     draw_series(axes, rows, LAYERS.values())
     label_few(axes)
     label_ticks(axes, {row["x"] for row in rows})
-    axes.legend()
+    legend_of(axes, LAYERS.values())
     return rows
 
 
@@ -77,8 +81,8 @@ def _start_ratios(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
     rows: list[Row] = []
     for (records, reading), look in READINGS.items():
         rows += _start_rows(record, "ratio at the start", look, reading, f"{records}_ratio")
-    axes.set(xscale="log", yscale="log", xlabel="inputs $d$", title="ratio before training")
-    axes.set_ylabel("head over features")
+    axes.set(xscale="log", yscale="log", xlabel="number of inputs $d$")
+    axes.set(title="Ratio before training", ylabel="sensitivity of head over features")
     draw_series(axes, rows, READINGS.values())
     draw_guide(axes, 1.0)
     at = sorted({row["x"] for row in rows})
@@ -87,14 +91,14 @@ def _start_ratios(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
     axes.set_ylim(low / 1.3, 6)
     label_few(axes)
     label_ticks(axes, at)
-    axes.legend(loc="upper left", labelspacing=0.2, handlelength=1.8)
+    legend_of(axes, READINGS.values(), loc="upper left", labelspacing=0.2, handlelength=1.8)
     return rows
 
 
 def _start_rows(
     record: Record[Spec, Metrics], panel: str, look: Look, reading: str, name: str
 ) -> list[Row]:
-    """A column of the rows of a reading against d, with its column of errors."""
+    """Rows of one column of the record, for one reading, against d."""
     rows = [row for row in record.metrics.start if row.reading == reading]
     values, errors = ([getattr(row, column) for row in rows] for column in (name, f"{name}_error"))
     return mean_rows(record, panel, look, [row.d for row in rows], values, errors)
@@ -106,8 +110,9 @@ def _ratio_drift(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
     for row in record.metrics.drift:
         look = NOISES[row.noise]
         rows += mean_rows(record, "ratio in DP-GD", look, row.steps, row.ratio, row.error)
-    axes.set(xlabel="steps of DP-GD", title="drift of the ratio", ylabel="head over features")
+    axes.set(xlabel="steps of DP-GD", ylabel="sensitivity of head over features")
+    axes.set_title("Ratio in private training")
     draw_series(axes, rows, NOISES.values())
     axes.set_ylim(bottom=0)
-    axes.legend(loc="lower left")
+    legend_of(axes, NOISES.values(), loc="lower left")
     return rows

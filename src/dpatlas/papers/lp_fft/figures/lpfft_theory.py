@@ -1,10 +1,11 @@
-"""lp_fft: losses and distortion by the theorems, beside simulation."""
+"""lp_fft: losses and distortion by the theorems and in simulation."""
 
 import math
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import Any
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -12,11 +13,13 @@ from matplotlib.ticker import MaxNLocator
 from dpatlas.papers.lp_fft.figures.theory_series import (
     COLUMNS,
     EXACT,
+    MARKER_SIZE,
     PRINTED,
     curve_rows,
     draw_guide,
     draw_series,
     label_few,
+    legend_of,
     mean_rows,
     row_of,
 )
@@ -24,9 +27,10 @@ from dpatlas.papers.lp_fft.records import distortion, dynamics
 from dpatlas.papers.lp_fft.records.distortion import Share
 from dpatlas.papers.lp_fft.records.dynamics import BracketRow
 from dpatlas.records import Record
+from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import BAND_ALPHA, DOUBLE_COLUMN, MUTED, NOTE_SIZE, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import columns, draw_bars, label_ticks, select, shifts
+from dpatlas.show.panels import label_ticks
 from dpatlas.show.series import BLUE, RED, SERIES, only
 
 Dynamics = Record[dynamics.Spec, dynamics.Metrics]
@@ -40,6 +44,7 @@ COUNTED = {
     ("all", "random"): "FFT, Thm 4.3",
     ("all", "aligned"): "FFT, aligned\nheads",
 }
+# By column of the record; the labels name the series in the csv.
 OUTSIDE = {
     "zeroth_below": Look("zeroth <", BLUE, "", ""),
     "zeroth_above": Look("zeroth >", "#56B4E9", "", ""),
@@ -47,10 +52,11 @@ OUTSIDE = {
     "diffusion_above": Look("diffusion >", "#E69F00", "", ""),
 }
 HATCHES = ("", "///", "", "///")
+IN_WORDS = ("zeroth, below", "zeroth, above", "diffusion, below", "diffusion, above")
 
 
 def lpfft_theory(records: Records, settings: Settings) -> ShownFigure:
-    """Eq. 161, Thms 4.2 to 4.5 and Thms 3.3 and 3.4 beside simulation, in nine panels.
+    """Eq. 161, Thms 4.2 to 4.5, 3.3 and 3.4 compared with simulation, in nine panels.
 
     InputError unless there is exactly one record of kind dynamics and one of kind distortion.
     """
@@ -79,21 +85,20 @@ def _theory_notes(losses: dynamics.Spec, cosines: distortion.Spec) -> list[str]:
     clusters, two, after = cosines.clusters, cosines.two_records, cosines.after_probing
     return [
         "bars: 95% intervals",
-        f"Eq. 161 and Thm 4.4: h = {probing.hidden}, beta_h = "
-        f"{probing.head_variance:g}, sigma^2 = {probing.sigma2:g}, {probing.paths} paths",
-        f"Thm 4.5: beta_h {tuned.head_excess:g} times what Assumption E.7 asks for, sigma^2 "
-        f"{tuned.noise_share:g} of what it allows, {tuned.paths} paths",
-        "brackets: a case is a draw of "
-        f"data ({relu.records} records within {relu.angle:g} degrees) and network "
-        f"({relu.hidden} features) and a sigma, outside: at some time, for either class, the "
-        "diffusion by 5 standard errors; without a bar: none; noise sigma dQ; an aligned head has "
-        "the signs of its classes",
-        "Thm 3.3: log of the two records' ratio over spread "
-        f"{math.log(two.ratio) / two.spread:.3g}; clusters of Thm 3.3: "
-        f"{clusters.records} records within {clusters.angle:g} degrees; Thm 3.4: "
-        f"{after.hidden} features within {after.feature_angle:g} degrees, LP until s = "
-        f"{after.lp_span:g}; s is the integral of the loss over time, of which gradient flow's "
-        "states are functions",
+        rf"Eq. 161 and Thm 4.4: $h$ = {probing.hidden}, $\beta_h$ = {probing.head_variance:g}, "
+        rf"$\sigma^2$ = {probing.sigma2:g}, {probing.paths} paths",
+        rf"Thm 4.5: $\beta_h$ is {tuned.head_excess:g} times the smallest that Assumption E.7 "
+        rf"allows, $\sigma^2$ is {tuned.noise_share:g} of the largest, {tuned.paths} paths",
+        "losses outside their brackets: a case is one draw of data "
+        f"({relu.records} records within {relu.angle:g} degrees) and network ({relu.hidden} "
+        r"features) at one $\sigma$, counted if the loss of a class leaves the bracket at some "
+        "time, the mean over the diffusion's paths by 5 standard errors; no bar: no case; noise "
+        r"$\sigma dQ$; aligned heads have the signs of their classes",
+        "Thm 3.3: on two records, log of their ratio over their spread is "
+        f"{math.log(two.ratio) / two.spread:.3g}; clusters have {clusters.records} records within "
+        f"{clusters.angle:g} degrees; Thm 3.4: {after.hidden} features within "
+        f"{after.feature_angle:g} degrees, LP until $s$ = {after.lp_span:g}; $s$ is the integral "
+        "of the loss over time, on which the states of gradient flow depend",
     ]
 
 
@@ -106,10 +111,11 @@ def head_norm(axes: Axes, record: Dynamics) -> list[Row]:
         *curve_rows(record, panel, PRINTED, times, probed.norm_paper),
         *curve_rows(record, panel, EXACT, times, probed.norm_exact),
     ]
-    axes.set(xlabel="time $t$", title=r"Eq. 161, $\mathbb{E}\,\Vert v_t\Vert^2$")
+    axes.set(xlabel="time $t$ of LP", title="Eq. 161: norm of the head")
+    axes.set_ylabel(r"$\mathbb{E}\,\Vert v_t\Vert^2$")
     draw_series(axes, rows, (PRINTED, EXACT, SIMULATED))
     axes.set_ylim(bottom=0)
-    axes.legend()
+    legend_of(axes, (PRINTED, EXACT, SIMULATED))
     return rows
 
 
@@ -129,15 +135,15 @@ def loss_ratios(axes: Axes, record: Dynamics) -> list[Row]:
         looks.append(Look(label, style.color, style.marker, style.linestyle))
         ratios = _ratios(tuned.loss, tuned.standard_error, tuned.bound)
         rows += mean_rows(record, panel, looks[-1], tuned.times, *ratios)
-    axes.set(yscale="log", xlabel="time ($t$; Thm 4.5: $At$)")
-    axes.set_title(r"Thms 4.4, 4.5, $\mathbb{E}L$ / bound")
+    axes.set(yscale="log", xlabel="time ($t$; Thm 4.5: $At$)", ylabel="expected loss over bound")
+    axes.set_title("Thms 4.4, 4.5: loss in linear nets")
     draw_series(axes, rows, looks)
     draw_guide(axes, 1.0)
     # Room for the legend above the curves.
     low, high = (choose(row["value"] for row in rows) for choose in (min, max))
     axes.set_ylim(low / 1.4, high * (high / low) ** 1.2)
     label_few(axes)
-    axes.legend(loc="upper left", handlelength=1.8, labelspacing=0.15, borderpad=0.1)
+    legend_of(axes, looks, loc="upper left", handlelength=1.8, labelspacing=0.15, borderpad=0.1)
     return rows
 
 
@@ -166,27 +172,31 @@ def violations(axes: Axes, record: Dynamics) -> list[Row]:
         for outside, cases in [(getattr(count, column), count.cases)]
     ]
     height = 0.8 / len(OUTSIDE)
-    for number, (look, hatch) in enumerate(zip(OUTSIDE.values(), HATCHES, strict=True)):
-        shown = select(rows, series=look.label)
+    by_series = dict(list(frame(rows).groupby("series")))
+    for number, look in enumerate(OUTSIDE.values()):
+        shown = by_series[look.label]
         at = [k + (number - 1.5) * height for k in range(len(counts))]
-        values = [row["value"] for row in shown]
-        style: dict[str, Any] = {
-            "color": look.color,
-            "hatch": hatch,
-            "edgecolor": "white",
-            "linewidth": 0,
-        }
-        axes.barh(at, values, height, label=look.label, **style)
-        for y, row in zip(at, shown, strict=True):
-            if row["count"]:
-                text = f" {row['count']} of {row['trials']}"
-                axes.text(row["value"], y, text, va="center", fontsize=NOTE_SIZE)
+        bars = axes.barh(
+            at,
+            shown["value"],
+            height,
+            label=IN_WORDS[number],
+            color=look.color,
+            hatch=HATCHES[number],
+            edgecolor="white",
+            linewidth=0,
+        )
+        texts = [
+            f"{count} of {trials}" if count else ""
+            for count, trials in zip(shown["count"], shown["trials"], strict=True)
+        ]
+        axes.bar_label(bars, texts, padding=2, fontsize=NOTE_SIZE)
     axes.set_yticks(range(len(counts)), names)
-    axes.set(xlim=(0, 1.5), ylim=(len(counts) + 0.7, -0.6), xlabel="share of cases")
+    axes.set(xlim=(0, 1.5), ylim=(len(counts) + 1.4, -0.6), xlabel="share of cases")
     axes.set_xticks([0, 0.5, 1])
     axes.grid(axis="y", visible=False)
-    axes.set_title("loss < or > its bracket")
-    axes.legend(ncols=2, loc="lower center", handlelength=1, columnspacing=0.6, labelspacing=0.2)
+    axes.set_title("Losses outside their brackets")
+    axes.legend(loc="lower right", handlelength=1, labelspacing=0.2)
     return rows
 
 
@@ -197,7 +207,7 @@ def lp_bracket(axes: Axes, record: Dynamics) -> list[Row]:
     sigma = sigmas[max(0, len(sigmas) - 2)]
     shown = next(row for row in losses if (row.sigma, row.draw) == (sigma, 0))
     rows = _bracket(axes, record, shown, "LP bracket")
-    axes.set_title(rf"Thm 4.2, LP, $\sigma$ = {sigma:g}")
+    axes.set_title(rf"Thm 4.2: loss in LP, $\sigma$ = {sigma:g}")
     return rows
 
 
@@ -209,7 +219,7 @@ def fft_bracket(axes: Axes, record: Dynamics) -> list[Row]:
 
     shown = max(_of_phase(record, "all", "random"), key=excess)
     rows = _bracket(axes, record, shown, "FFT bracket")
-    axes.set_title(rf"Thm 4.3, FFT, $\sigma$ = {shown.sigma:g}, worst draw")
+    axes.set_title(rf"Thm 4.3: FFT, $\sigma$ = {shown.sigma:g}, worst draw")
     return rows
 
 
@@ -231,16 +241,13 @@ def _bracket(axes: Axes, record: Dynamics, losses: BracketRow, panel: str) -> li
         for row in curve_rows(record, panel, Look(name, "", "", ""), times, values)
     ]
     axes.fill_between(times, curves["lower"], curves["upper"], color=RED, alpha=BAND_ALPHA, lw=0)
-    for name in ("lower", "upper"):
-        label = BRACKET.label if name == "lower" else None
-        axes.plot(times, curves[name], label=label, **BRACKET.line)
-    axes.plot(times, curves["zeroth"], label=ZEROTH.label, **ZEROTH.line)
+    axes.set(yscale="log", xlabel="time $t$", ylabel="loss of a class")
+    draw_curves(axes, frame(rows), "x", {"lower": BRACKET, "upper": BRACKET, "zeroth": ZEROTH})
     look = Look("diffusion", "black", "o", "")
     points = mean_rows(record, panel, look, times[1:], losses.diffusion, losses.standard_error)
     draw_series(axes, points, (look,))
-    axes.set(yscale="log", xlabel="time $t$", ylabel="loss of a class")
     label_few(axes)
-    axes.legend(labelspacing=0.2)
+    legend_of(axes, (BRACKET, ZEROTH, look), loc="upper right", labelspacing=0.2)
     return rows + points
 
 
@@ -250,35 +257,27 @@ def claimed_distortion(axes: Axes, record: Distortion) -> list[Row]:
     claimed = {row.h: row.claimed for row in clusters}
     look = Look(r"$1 - 2^{-h}$", "black", "", "-")
     rows = curve_rows(record, panel, look, list(claimed), list(claimed.values()))
-    axes.plot(*columns(rows, "x", "value"), label=look.label, **look.line)
+    draw_series(axes, rows, (look,))
+    looks = {}
     variances = sorted({row.head_variance for row in clusters})
-    for variance, style, aside in zip(
-        variances, cycle(SERIES), shifts(len(variances)), strict=False
-    ):
+    for variance, style in zip(variances, cycle(SERIES), strict=False):
         series = Look(rf"$\beta_h$ = {variance:g}", style.color, style.marker, "")
-        here = [row for row in clusters if row.head_variance == variance]
-        points = _share_rows(record, panel, series, [row.h for row in here], here)
-        moved = [{**row, "x": row["x"] + aside / 30} for row in points]
-        axes.plot(
-            *columns(moved, "x", "value"),
-            series.marker,
-            color=series.color,
-            ms=2.5,
-            label=series.label,
-        )
-        draw_bars(axes, "x", moved, color=series.color)
-        rows += points
-    axes.set(xlabel="features $h$", title="Thm 3.3, random clusters", ylim=(0.45, 1.02))
-    axes.set_ylabel("distortion probability")
+        looks[series.label] = series
+        shares = [row for row in clusters if row.head_variance == variance]
+        rows += _share_rows(record, panel, series, [row.h for row in shares], shares)
+    with mpl.rc_context({"lines.markersize": MARKER_SIZE}):
+        draw_points(axes, frame(rows), "x", looks)
+    axes.set(xlabel="number of features $h$", ylim=(0.45, 1.02), ylabel="distortion probability")
+    axes.set_title("Thm 3.3: random clusters")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(loc="lower right", handlelength=1.2, labelspacing=0.2)
+    legend_of(axes, (look, *looks.values()), loc="lower right", handlelength=1.2, labelspacing=0.2)
     return rows
 
 
 def _share_rows(
     record: Distortion, panel: str, look: Look, at: Sequence[float], shares: Sequence[Share]
 ) -> list[Row]:
-    """Proportions with the intervals of the record."""
+    """Rows of shares with the intervals of the record."""
     return [
         {
             **row_of(record, panel, look, x, row.share),
@@ -292,7 +291,7 @@ def _share_rows(
 
 
 def two_records(axes: Axes, record: Distortion) -> list[Row]:
-    """The same for one feature and a class of two records, against the head's variance."""
+    """Probability of distortion of one feature by two records, against the head's variance."""
     variances, panel = record.metrics.two_records, "distortion, two records"
     at = [row.head_variance for row in variances]
     claimed, exact = Look("Thm 3.3", RED, "", "--"), Look("exact", BLUE, "", "-")
@@ -303,9 +302,9 @@ def two_records(axes: Axes, record: Distortion) -> list[Row]:
         *_share_rows(record, panel, look, at, variances),
     ]
     axes.set(xscale="log", xlabel=r"variance of the head $\beta_h$", ylim=(0, 0.6))
-    axes.set(title="Thm 3.3, two records, $h$ = 1", ylabel="distortion probability")
+    axes.set(title="Thm 3.3: two records, $h$ = 1", ylabel="distortion probability")
     draw_series(axes, rows, (claimed, exact, look))
-    axes.legend(loc="lower left")
+    legend_of(axes, (claimed, exact, look), loc="lower left")
     return rows
 
 
@@ -317,14 +316,14 @@ def after_probing(axes: Axes, record: Distortion) -> list[Row]:
     spans = sorted({row.fft_span for row in networks})
     for span, style in zip(spans, cycle(SERIES), strict=False):
         looks.append(Look(f"until $s$ = {span:g}", style.color, style.marker, style.linestyle))
-        here = [row for row in networks if row.fft_span == span]
-        rows += _share_rows(record, panel, looks[-1], [row.angle for row in here], here)
+        shares = [row for row in networks if row.fft_span == span]
+        rows += _share_rows(record, panel, looks[-1], [row.angle for row in shares], shares)
     axes.set(xscale="log", ylim=(0, 1.4), xlabel="angle of the clusters (degrees)")
-    axes.set(title="Thm 3.4, no cosine falls", ylabel="share of networks")
+    axes.set(title="Thm 3.4: no cosine falls after LP", ylabel="share of networks")
     draw_series(axes, rows, looks)
     label_ticks(axes, {row["x"] for row in rows})
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    axes.legend(loc="upper center", ncols=2, handlelength=1.8, columnspacing=0.8)
+    legend_of(axes, looks, loc="upper center", ncols=2, handlelength=1.8, columnspacing=0.8)
     return rows
 
 
@@ -337,9 +336,9 @@ def counterexample(axes: Axes, record: Distortion) -> list[Row]:
         looks.append(Look(f"LP until $s$ = {curve.lp_span:g}", style.color, "", style.linestyle))
         rows += curve_rows(record, panel, looks[-1], curve.s, curve.cosine)
     axes.set(xlabel=r"$s = \int L\, dt$ of FFT", ylabel=r"$\cos(w, \bar{x})$")
-    axes.set_title("Thm 3.4, counter-example")
+    axes.set_title("Thm 3.4: counter-example")
     draw_series(axes, rows, looks)
     low, high = axes.get_ylim()
     axes.set_ylim(bottom=low - 0.4 * (high - low))
-    axes.legend(loc="lower left", labelspacing=0.2)
+    legend_of(axes, looks, loc="lower left", labelspacing=0.2)
     return rows

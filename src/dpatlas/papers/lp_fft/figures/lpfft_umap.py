@@ -1,10 +1,11 @@
-"""lp_fft: the features as UMAP shows them, before, early and late in private fine-tuning."""
+"""lp_fft: UMAP of the features before, early and late in private fine-tuning."""
 
 from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
-import numpy as np
+import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -15,14 +16,18 @@ from dpatlas.papers.lp_fft.records.umap import MOMENTS, Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import select
 from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, of_kind
 
 UmapRecord = Record[Spec, Metrics]
 
-TITLES = {"before": "before FFT", "early": "early in FFT", "late": "late in FFT"}
+TITLES = {
+    "before": "Features before FFT",
+    "early": "Features early in FFT",
+    "late": "Features late in FFT",
+}
 COLORS = (BLUE, RED, GREEN, PINK, ORANGE, SKY, "black")
-MARKERS = ("o", "^", "s", "x", "D", "v", "+", "<", "*", ">", "P")
+MARKERS = ("o", "^", "s", "X", "D", "v", "P", "<", "*", ">", "p")
+MARKER_AREA = 8
 MARGIN = 1.08
 PANEL_HEIGHT = 2.0
 PANEL = ("lp_steps", "moment", "fft_steps", "knn", "silhouette", "accuracy")
@@ -30,7 +35,7 @@ COLUMNS = ("part", "data", "backbone", *PANEL, "epsilon_of_all_steps", "point", 
 
 
 def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
-    """Figs. 4 and 5: a line of panels for every number of LP steps, for every record."""
+    """Figs. 4 and 5: a line of panels for every record and number of LP steps."""
     pictures = of_kind(records, "umap")
     if not pictures:
         raise InputError("--records", "none of kind umap", "at least one")
@@ -41,7 +46,8 @@ def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
     for line, (record, steps) in zip(panels, lines, strict=True):
         shown = panel_rows(record, steps)
         for axes, moment in zip(line, MOMENTS, strict=True):
-            _draw_panel(axes, select(shown, moment=moment), record.metrics.classes)
+            panel = [row for row in shown if row["moment"] == moment]
+            _draw_panel(axes, panel, record.metrics.classes)
         line[0].set_ylabel(_line_label(shown[0]))
         if steps == _lp_steps(record)[0]:
             _name_classes(line[-1], record)
@@ -52,7 +58,7 @@ def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
 
 
 def panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:
-    """Of every panel after `lp_steps` steps of LP: a row for itself and one for each point."""
+    """For every panel after `lp_steps` of LP one row of its measures and one for each point."""
     metrics = record.metrics
     budgets = {spent.lp_steps: spent.epsilon for spent in metrics.budgets}
     names = [metrics.classes[label] for label in metrics.labels]
@@ -83,34 +89,44 @@ def panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:
 
 
 def class_looks(classes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour and marker by class; seven colours and eleven markers tell 77 classes apart."""
+    """Colour and marker by class; seven colours and eleven markers distinguish 77 classes."""
     looks = zip(classes, cycle(COLORS), cycle(MARKERS), strict=False)
     return {name: {"color": color, "marker": marker} for name, color, marker in looks}
 
 
 def _draw_panel(axes: Axes, rows: Sequence[Row], classes: Sequence[str]) -> None:
-    """Points by class and what was measured on the features behind them; nothing without rows."""
+    """Points by class, and the measures of the features behind them; nothing without rows."""
     if not rows:
         axes.set_axis_off()
         return
-    panel, points = rows[0], select(rows, part="point")
-    for name, look in class_looks(classes).items():
-        shown = select(points, **{"class": name})
-        at = [[row[axis] for row in shown] for axis in ("x", "y")]
-        axes.plot(*at, linestyle="none", markersize=2.2, markeredgewidth=0.6, alpha=0.75, **look)
+    panel, points = rows[0], pd.DataFrame(rows[1:])
+    looks = class_looks(classes)
+    sns.scatterplot(
+        points,
+        x="x",
+        y="y",
+        hue="class",
+        style="class",
+        palette={name: look["color"] for name, look in looks.items()},
+        markers={name: look["marker"] for name, look in looks.items()},
+        s=MARKER_AREA,
+        linewidth=0,
+        alpha=0.75,
+        legend=False,
+        ax=axes,
+    )
     across, up = _limits(points)
-    axes.set(xlim=across, ylim=up, xticks=[], yticks=[])
+    axes.set(xlim=across, ylim=up, xticks=[], yticks=[], ylabel="")
     axes.set_box_aspect(1)
     measured = f"kNN {100 * panel['knn']:.1f}%, silhouette {panel['silhouette']:.2f}"
     axes.set_xlabel(f"{_steps(panel)}\n{measured}")
 
 
-def _limits(points: Sequence[Row]) -> list[tuple[float, float]]:
+def _limits(points: pd.DataFrame) -> list[tuple[float, float]]:
     """Limits of both axes, of one length, that hold the points of a panel."""
-    axes = [np.array([row[axis] for row in points]) for axis in ("x", "y")]
-    half = MARGIN * max(np.ptp(values) for values in axes) / 2 or 1.0
-    middles = [(values.min() + values.max()) / 2 for values in axes]
-    return [(float(middle - half), float(middle + half)) for middle in middles]
+    low, high = points[["x", "y"]].min(), points[["x", "y"]].max()
+    half = MARGIN * (high - low).max() / 2 or 1.0
+    return [(float(middle - half), float(middle + half)) for middle in (low + high) / 2]
 
 
 def _name_classes(axes: Axes, record: UmapRecord) -> None:
@@ -140,7 +156,7 @@ def _note(record: UmapRecord) -> str:
     spec = record.spec
     return (
         f"{spec.data.name}: {len(record.metrics.labels)} test records; noise multiplier "
-        f"{spec.noise_lp:g} in LP and {spec.noise_fft:g} in FFT; $\\varepsilon$ of all "
-        "steps of a line; each panel is a fit of its own, whose axes have no unit and no meaning "
-        "beyond it; kNN and silhouette are of the features themselves; one run"
+        f"{spec.noise_lp:g} in LP and {spec.noise_fft:g} in FFT; $\\varepsilon$ covers all steps "
+        "of a line; each panel is a UMAP of its own: its axes have no unit and cannot be compared "
+        "with another panel's; kNN accuracy and silhouette are of the features themselves; one run"
     )

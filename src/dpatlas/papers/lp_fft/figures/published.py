@@ -1,4 +1,4 @@
-"""Tables 1 and 2 of lp_fft as printed, what contradicts what in them, and which noise fits."""
+"""Tables 1 and 2 of lp_fft as printed, their contradictions, and the noise behind each epsilon."""
 
 import math
 from collections.abc import Sequence
@@ -40,13 +40,13 @@ BACKBONES = {
     "deit": ("Mini-DeiT-Ti", "ImageNet-1K"),
 }
 PRIVATE_DATA = "STL-10"
-# The setting at which noise multipliers are compared with the printed epsilons; Poisson batches,
+# The setting in which noise multipliers are compared with the printed epsilons: Poisson batches,
 # one record added or removed, delta = 1 / n. The paper states the batch size, and the number of
-# epochs for one backbone.
+# epochs for one backbone alone.
 N, BATCH, EPOCHS = 5000, 1000, 20
-# Epsilon by noise multiplier there, by PLD; a test accounts for it again.
+# Epsilon by noise multiplier in that setting, by PLD; a test recomputes it.
 EPSILONS = {1.0: 12.07, 5.0: 1.280, 10.0: 0.568, 20.0: 0.256}
-# Two printed means of one thing contradict each other beyond this many standard errors.
+# Two printed means of one accuracy contradict each other beyond this many standard errors.
 CONTRADICTION = 3.0
 
 
@@ -63,7 +63,7 @@ class PrintedAccuracy:
 
     @property
     def noise_multiplier(self) -> float:
-        """The noise in EPSILONS whose epsilon is nearest, in ratio; 0 without privacy."""
+        """The noise of EPSILONS whose epsilon has the ratio nearest to 1; 0 without privacy."""
         if math.isinf(self.epsilon):
             return 0.0
         return min(EPSILONS, key=lambda noise: abs(math.log(EPSILONS[noise] / self.epsilon)))
@@ -89,10 +89,10 @@ TABLE_1, TABLE_2 = _cells(1, _TABLE_1), _cells(2, _TABLE_2)
 
 
 def contradictions(cell: PrintedAccuracy, others: Sequence[PrintedAccuracy]) -> list[str]:
-    """What of `others` cannot stand beside `cell`, in words.
+    """How cells of `others` contradict `cell`, in words.
 
-    In its own table: the same mean for another cell of the same backbone. In the other table, for
-    the same backbone and method: another mean for this epsilon, or this cell for another epsilon.
+    In its own table: another cell of the same backbone has the same mean. In the other table, for
+    the same backbone and method: this epsilon has another mean, or another epsilon has this cell.
     """
     contradicting = []
     for other in others:

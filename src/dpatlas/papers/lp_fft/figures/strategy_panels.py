@@ -7,9 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpatlas.papers.lp_fft.figures.arms import CHOSEN_ON, NEIGHBOURS
-from dpatlas.papers.lp_fft.figures.averages import accuracy_axis, averaged, span
+from dpatlas.papers.lp_fft.figures.averages import accuracy_axis
 from dpatlas.show.look import DOUBLE_COLUMN
 from dpatlas.show.output import Row
+from dpatlas.show.rows import averaged, span
 
 LINE_HEIGHT = 2.2
 
@@ -25,7 +26,7 @@ def panel_grid(count: int, most: int) -> tuple[Figure, list[Axes]]:
 
 
 def finish(subplots: Sequence[Axes], line: int) -> None:
-    """The axis of accuracy of all panels, named at the first of every line."""
+    """Set the axis of accuracy of all panels; the first of every line has its label."""
     for axes in subplots:
         accuracy_axis(axes)
     for axes in subplots[::line]:
@@ -33,23 +34,24 @@ def finish(subplots: Sequence[Axes], line: int) -> None:
 
 
 def panel_title(row: Row) -> str:
-    """Scenario, rank of LoRA if it has one, data and what the backbone was trained on."""
+    """Scenario, rank of LoRA if it has one, private data and data of the pre-training."""
     lora = f", LoRA of rank {row['lora_rank']}" if row["lora_rank"] else ""
-    return f"{row['scenario']}{lora}\n{row['data']} from {row['pretrained_on']}"
+    return f"{row['scenario']}{lora}:\n{row['data']}, pre-trained on {row['pretrained_on']}"
 
 
 def common_note(rows: Sequence[Row]) -> str:
-    """How many runs and records, the guarantee, and on what the rates were chosen."""
+    """Numbers of runs and records, the guarantee, and how learning rates were tuned."""
     private = [row for row in rows if row["noise_multiplier"]]
     privacy = "no run is private"
     if private:
         neighbours = " or ".join(sorted({NEIGHBOURS[row["relation"]] for row in private}))
         privacy = (
-            rf"$\varepsilon$ of both phases together, {neighbours}, $\delta$ = "
+            rf"$\varepsilon$ covers both phases, {neighbours}, $\delta$ = "
             f"{span(row['delta'] for row in private)}"
         )
     return (
         f"{averaged(row['runs_used'] for row in rows)} on {span(row['n_test'] for row in rows)} "
-        f"test records, last iterate; n = {span(row['n_train'] for row in rows)}; {privacy}; rates "
-        rf"of every point chosen on {CHOSEN_ON}, which $\varepsilon$ does not cover"
+        f"test records, last iterate; n = {span(row['n_train'] for row in rows)}; {privacy}; "
+        f"learning rates were tuned for every point on {CHOSEN_ON}, which $\\varepsilon$ does "
+        "not cover"
     )

@@ -1,7 +1,7 @@
-"""Tables of lp_fft's strategies by privacy level, beside the printed ones.
+"""Tables of lp_fft's strategies by privacy level, with the printed tables.
 
-The csv has a row for every accuracy, ours and the printed ones; the parts for people have a line
-for every privacy level and a column for every strategy.
+The csv has a row for every accuracy, ours and printed; the tables for people have a line for every
+privacy level and a column for every strategy.
 """
 
 import math
@@ -30,7 +30,6 @@ from dpatlas.papers.lp_fft.figures.published import (
     contradictions,
 )
 from dpatlas.show.output import Records, Row, ShownTable
-from dpatlas.show.panels import select
 from dpatlas.show.tables import Cell, Measured, Part
 
 OURS, PRINTED = "ours", "printed"
@@ -46,22 +45,22 @@ COLUMNS = (
 
 
 def strategy_table(records: Records, printed: Sequence[PrintedAccuracy], group: str) -> ShownTable:
-    """Ours above the printed values; these alone for a run that has none of `group`.
+    """Our accuracies and then the printed ones; without records the printed ones alone.
 
-    Raises InputError for records of other groups only.
+    Raises InputError for records none of which is of the group.
     """
     rows = arms(records, group)
     if records and not rows:
         raise InputError("--records", f"none of group {group}", "at least one strategies record")
     ours = [{"source": OURS, **_without_interval(row)} for row in rows]
-    theirs = printed_rows(printed, sorted({name for row in rows for name in row["runs"]}))
+    paper = printed_rows(printed, sorted({name for row in rows for name in row["runs"]}))
     blocks = grouped(ours, *PLACE).values()
     parts = [part(block) for block in blocks for part in (accuracy_part, rates_part)]
-    return ShownTable(COLUMNS, [*ours, *theirs], [*parts, printed_part(theirs)])
+    return ShownTable(COLUMNS, [*ours, *paper], [*parts, printed_part(paper)])
 
 
 def printed_rows(cells: Sequence[PrintedAccuracy], runs: Sequence[str]) -> list[Row]:
-    """A row for every printed accuracy, as a fraction, with the noise that its epsilon fits."""
+    """A row for every printed accuracy, as a fraction, with the noise that fits its epsilon."""
     return [
         {
             "source": PRINTED,
@@ -92,7 +91,7 @@ def accuracy_part(rows: Sequence[Row]) -> Part:
 
 
 def rates_part(rows: Sequence[Row]) -> Part:
-    """The rates behind `accuracy_part`, and out of how many settings they were chosen."""
+    """The learning rates behind `accuracy_part`, and how many settings were tried for each."""
     caption = (
         f"{_name(rows[0])}: learning rates, of the first phase then the second, and in brackets "
         f"how many settings were tried on {rows[0]['n_validation']} {CHOSEN_ON}; the choice is "
@@ -103,7 +102,7 @@ def rates_part(rows: Sequence[Row]) -> Part:
 
 def printed_part(rows: Sequence[Row]) -> Part:
     """The printed table with the noise that fits, and what contradicts it."""
-    names = [name for name in STRATEGIES if select(rows, strategy=name)]
+    names = [name for name in STRATEGIES if any(row["strategy"] == name for row in rows)]
     lines = []
     for cells in grouped(rows, "backbone", "printed_epsilon").values():
         first = cells[0]
@@ -117,7 +116,8 @@ def printed_part(rows: Sequence[Row]) -> Part:
             (
                 PRINTED,
                 f"{first['backbone']}, from {first['pretrained_on']}",
-                *(_or_infinity(first["printed_epsilon"]), first["noise_multiplier"]),
+                _or_infinity(first["printed_epsilon"]),
+                first["noise_multiplier"],
                 _or_infinity(first["epsilon"]),
                 *(_as_printed(by_strategy.get(name)) for name in names),
                 "; ".join(remarks),
@@ -130,12 +130,9 @@ def printed_part(rows: Sequence[Row]) -> Part:
         "one record added or removed; rates chosen by in-distribution validation accuracy, which "
         "the printed epsilon does not cover"
     )
-    headings = (
-        *("source", "backbone", "eps, printed", "noise multiplier that fits", "eps, recomputed"),
-        *(STRATEGIES[name].label for name in names),
-        "contradicted by",
-    )
-    return Part(caption, headings, lines)
+    before = ("source", "backbone", "eps, printed", "noise multiplier that fits", "eps, recomputed")
+    labels = (STRATEGIES[name].label for name in names)
+    return Part(caption, (*before, *labels, "contradicted by"), lines)
 
 
 def _part(rows: Sequence[Row], caption: str, cell: Callable[[Row | None], Cell]) -> Part:
@@ -148,21 +145,23 @@ def _part(rows: Sequence[Row], caption: str, cell: Callable[[Row | None], Cell])
     targets = any(row["target_epsilon"] for row in rows)
     lines = []
     for privacy in sorted({level(row) for row in rows}):
-        here = [row for row in rows if level(row) == privacy]
-        by_series = {(row["strategy"], row["share"]): row for row in here}
-        first = here[0]
+        at_level = [row for row in rows if level(row) == privacy]
+        by_series = {(row["strategy"], row["share"]): row for row in at_level}
+        first = at_level[0]
         lines.append(
             (
                 OURS,
                 *((first["target_epsilon"],) if targets else ()),
-                *(first["noise_multiplier"], _or_infinity(first["epsilon"])),
+                first["noise_multiplier"],
+                _or_infinity(first["epsilon"]),
                 *(cell(by_series.get(key)) for key in series),
             )
         )
     headings = (
         "source",
         *(("eps asked for",) if targets else ()),
-        *("noise multiplier", "eps"),
+        "noise multiplier",
+        "eps",
         *(_heading(*key) for key in series),
     )
     return Part(caption, headings, lines)

@@ -1,24 +1,27 @@
-"""Points, curves and shares of lp_fft's simulated theory, as rows and as drawn series."""
+"""Series of lp_fft's simulated theory, as rows of a csv and drawn into a panel."""
 
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from dpatlas.core.statistics import Estimate
 from dpatlas.records import Record
+from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import MUTED, THIN, Look
 from dpatlas.show.output import Row
-from dpatlas.show.panels import columns, draw_bars, label_decades, select
-from dpatlas.show.series import BLUE, RED
+from dpatlas.show.panels import label_decades
+from dpatlas.show.rows import CONFIDENCE
+from dpatlas.show.series import BLUE, RED, handle
 
-CONFIDENCE = 0.95
+MARKER_SIZE = 3
 COLUMNS = ("panel", "series", "x", "value", "low", "high", "count", "trials")
 PRINTED = Look("printed", RED, "", "--")
 EXACT = Look("corrected", BLUE, "", "-")
-# Of linear nets.
+# By kind of noise in linear networks.
 NOISES = {
     "uniform": Look("uniform noise", BLUE, "o", "-"),
     "layer-wise": Look("layer-wise noise", RED, "s", "--"),
@@ -33,7 +36,7 @@ def mean_rows(
     values: Iterable[float],
     errors: Iterable[float],
 ) -> list[Row]:
-    """Means with their normal intervals."""
+    """Rows of simulated means with their normal intervals."""
     rows = []
     for x, value, error in zip(at, values, errors, strict=True):
         low, high = Estimate(value, error, math.inf, 2).interval(CONFIDENCE)
@@ -48,31 +51,38 @@ def curve_rows(
     at: Iterable[float],
     values: Iterable[float],
 ) -> list[Row]:
-    """Computed values, which have no interval."""
+    """Rows of computed values, which have no interval."""
     return [row_of(record, panel, look, x, value) for x, value in zip(at, values, strict=True)]
 
 
 def row_of(record: Record[Any, Any], panel: str, look: Look, x: Any, value: float) -> Row:
-    """A value of a series at x, of any type that a panel's axis takes."""
+    """The row of one value of a series; x: a number, or a category."""
     return {"panel": panel, "series": look.label, "x": x, "value": value, "runs": [record.id]}
 
 
 def draw_series(axes: Axes, rows: Sequence[Row], looks: Iterable[Look]) -> None:
-    """Every series in its look, with its intervals if it has any."""
+    """Every series in its look: points with intervals if it has a marker, else a line."""
+    data = frame(rows)
     for look in looks:
-        shown = select(rows, series=look.label)
-        marker = {"marker": look.marker, "markersize": 3} if look.marker else {}
-        style = {**look.line, "linestyle": look.linestyle or "none", **marker}
-        axes.plot(*columns(shown, "x", "value"), label=look.label, **style)
-        draw_bars(axes, "x", shown, color=look.color)
+        if look.marker:
+            # One by one: beside the points of another series a line would have gaps.
+            with mpl.rc_context({"lines.markersize": MARKER_SIZE}):
+                draw_points(axes, data, "x", {look.label: look}, dodge=False)
+        else:
+            draw_curves(axes, data, "x", {look.label: look})
+
+
+def legend_of(axes: Axes, looks: Iterable[Look], **options: Any) -> None:
+    """A legend of series inside a panel."""
+    axes.legend(handles=list(map(handle, looks)), **options)
 
 
 def draw_guide(axes: Axes, height: float) -> None:
-    """A thin line across a panel."""
+    """A thin horizontal line across a panel."""
     axes.axhline(height, color=MUTED, linewidth=THIN, zorder=1)
 
 
 def label_few(axes: Axes) -> None:
-    """Labels of a log y axis that do not run into each other."""
+    """Label a log y axis sparsely, so that labels do not overlap."""
     axes.yaxis.set_minor_formatter(NullFormatter())
     label_decades(axes.yaxis)

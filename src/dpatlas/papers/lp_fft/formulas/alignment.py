@@ -1,7 +1,7 @@
-"""Alignment of a two-layer ReLU net's neurons with the data (lp_fft Sec. 3 and Thm 5.1).
+"""Alignment of a two-layer ReLU network's neurons with the data (lp_fft Sec. 3 and Thm 5.1).
 
-Notation of `lp_fft`; c_j is the class of neuron j, x_bar the unit vector along the sum of that
-class's records. A neuron is distorted while cos(w_j, x_bar) falls.
+Notation of `formulas.relu`; c_j is the class of neuron j, x_bar the unit vector along the sum of
+that class's records. A neuron is distorted while cos(w_j, x_bar) falls.
 
 Formulas raise `InputError` for what lies outside the declared domains.
 """
@@ -32,9 +32,9 @@ def neuron_classes(x, y, W):
     active = x @ W > 0
     classes = np.zeros(W.shape[1])
     for label in (-1.0, 1.0):
-        own = y == label
-        if own.any():
-            classes[np.all(active == own[:, None], axis=0)] = label
+        members = y == label
+        if members.any():
+            classes[np.all(active == members[:, None], axis=0)] = label
     if not classes.all():
         mixed = int(np.flatnonzero(classes == 0)[0])
         raise InputError("W", f"neuron {mixed}, in neither cone", "Assumption 3.2")
@@ -53,10 +53,10 @@ def cosine_drift(x, y, W, v, losses):
     check_shape("v", v, W.shape[1:])
     check_shape("losses", losses, y.shape)
     classes = neuron_classes(x, y, W)
-    own = (classes[:, None] == y).astype(float)
-    means = own @ x
+    members = (classes[:, None] == y).astype(float)
+    means = members @ x
     means /= np.linalg.norm(means, axis=1, keepdims=True)
-    pulls = (own * losses) @ x
+    pulls = (members * losses) @ x
     norms2 = np.sum(W**2, axis=0)
     along = np.sum(means * W.T, axis=1)
     across = means - (along / norms2)[:, None] * W.T
@@ -68,8 +68,9 @@ def cosine_drift(x, y, W, v, losses):
 def distortion_probability(h):
     """Claimed probability that a random head distorts one of h neurons at once: 1 - 2^-h.
 
-    It is that of a head v_j against its class, c_j v_j < 0, for some j. Such a head distorts while
-    the losses of a class are nearly equal: for a small variance of the head, not for all.
+    This is the probability that some head entry v_j has the wrong sign, c_j v_j < 0. Such an entry
+    distorts its neuron if the losses of a class are nearly equal, as for a small head variance; the
+    claim does not hold for every variance.
     """
     return -np.expm1(-np.asarray(h, float) * np.log(2.0))[()]
 
@@ -127,12 +128,13 @@ def lp_alignment_time(A1, B1, L0, least_feature, head_var, delta):
 @bound("lp-budget-scale", source="lp_fft Eq. 27")
 @checked(sigma=_POSITIVE, delta=_CHANCE, convention=one_of(*CONVENTIONS))
 def lp_budget_scale(sigma, delta, convention="exact"):
-    """What the budget r of LP in Thm 5.1 is proportional to; ratios of its values mean something.
+    """A quantity to which LP's budget r in Thm 5.1 is proportional: only its ratios have a meaning.
 
     The steps of the proof: the loss stays above B1 / A1 ~ sigma^2, so the head turns in a time
     T ~ sqrt(ln(2 / delta)) / sigma^2 (Eq. 94), and r ~ T / sigma^2 (Eq. 18) is sigma^-4 sqrt(ln(2 /
-    delta)). The paper prints sigma^4: more noise would ask for more budget.
-    `lp_alignment_time` starts from L0; over sigma^2 its exponents go from -2 (little noise) to -4.
+    delta)). The paper prints sigma^4: more noise would need more budget.
+    `lp_alignment_time`, which starts from L0, over sigma^2 has exponents from -2 (little noise) to
+    -4 (much noise).
     """
     power = {"exact": -4.0, "paper": 4.0}[convention]
     return (np.asarray(sigma, float) ** power * np.sqrt(np.log(2 / delta)))[()]

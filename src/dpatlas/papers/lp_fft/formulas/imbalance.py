@@ -1,6 +1,6 @@
 """Imbalance and layer gradients of the linear network of lp_fft (App. E.2-E.6, Figs. 9 and 10).
 
-Notation of `lp_fft_linear`. D = v v^T - B B^T is constant under gradient flow. Noise is `uniform`
+Notation of `formulas.linear`. D = v v^T - B B^T is constant under gradient flow. Noise is `uniform`
 (Eq. 122, sqrt(2 sigma2) dQ in both layers) or `layer-wise` (Eq. 127, sqrt(2 sigma2 d) dQ in v).
 
 Formulas raise `InputError` for what lies outside the declared domains.
@@ -27,7 +27,7 @@ def imbalance_drift(d, sigma2, noise="uniform", convention="exact"):
     """Coefficient of I_h in dE[D]/dt during FFT, hence d/dt of the mean expected eigenvalue.
 
     2 (1 - d) sigma2 under uniform noise, where the paper prints (1 - d) sigma2; 0 under layer-wise
-    noise. Eq. 190 has each single eigenvalue move like that; by Jensen's inequality the largest
+    noise. Eq. 190 states this drift for each single eigenvalue; by Jensen's inequality the largest
     one does not fall faster than that in expectation, nor the smallest more slowly.
     """
     if noise == "layer-wise":

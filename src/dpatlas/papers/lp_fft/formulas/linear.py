@@ -11,8 +11,9 @@ b = B_0 X^T Y, so b_norm2 <= xty_norm^2 = ||X^T Y||^2 <= y_norm2 = ||Y||^2; t_lp
 of the two phases. LP is an Ornstein-Uhlenbeck process about b, which gives `lp_head_norm` and
 `lp_loss` exactly; the bounds on FFT are as printed and do not hold.
 
-`convention="paper"` gives what is printed, `"exact"` what is true, or what the paper's steps give
-for the bounds. Formulas work elementwise and raise `InputError` outside the declared domains.
+`convention="paper"` gives the printed formula, `"exact"` the correct one or, for the bounds, the
+one that follows from the paper's own steps. Formulas work elementwise and raise `InputError`
+outside the declared domains.
 """
 
 import numpy as np
@@ -59,8 +60,9 @@ def _grown(rate, t):
 def lp_head_norm(t, h, head_var, b_norm2, sigma2, convention="exact"):
     """E ||v_t||^2 after LP for time t.
 
-    h head_var e^(-2t) + b_norm2 (1 - e^-t)^2 + h sigma2 (1 - e^(-2t)). The paper has +2 where
-    2 b_norm2 (e^-t - e^(-2t)) enters with -2: too large by 4 b_norm2 (e^-t - e^(-2t)).
+    h head_var e^(-2t) + b_norm2 (1 - e^-t)^2 + h sigma2 (1 - e^(-2t)). The paper
+    prints the cross term 2 b_norm2 (e^-t - e^(-2t)) of the square with a plus: too large by
+    4 b_norm2 (e^-t - e^(-2t)).
     """
     t = np.asarray(t, float)
     noise = np.asarray(h, float) * (head_var * np.exp(-2 * t) + sigma2 * _grown(2, t))
@@ -88,8 +90,8 @@ def lp_loss(t, y_norm2, h, head_var, b_norm2, sigma2):
 def lp_loss_bound(t, y_norm2, gamma, h, head_var, sigma2):
     """Bound on E L after LP for time t.
 
-    (h head_var + y_norm2) e^-t / 2 + (gamma + h sigma2) (1 - e^-t); gamma is the least
-    loss of LP, `backbone_error`.
+    (h head_var + y_norm2) e^-t / 2 + (gamma + h sigma2) (1 - e^-t); gamma is the
+    smallest loss that LP can reach, `backbone_error`.
     """
     h, t = np.asarray(h, float), np.asarray(t, float)
     start = (h * head_var + y_norm2) * np.exp(-t) / 2
@@ -125,8 +127,8 @@ def lp_time_threshold(h, head_var, b_norm2, sigma2, convention="exact"):
     """Time of LP at which E ||v||^2, and with it the rate A of FFT's bound, turns.
 
     exact: it falls before log[1 + h (head_var - sigma2) / b_norm2] and grows after; 0 for more
-    noise than head variance. The paper has it grow before log[3 + h (sigma2 - head_var) / b_norm2]
-    and fall after, from the sign in `lp_head_norm`; 0 where that has no such time.
+    noise than head variance. paper: it grows before log[3 + h (sigma2 - head_var) / b_norm2] and
+    falls after, which follows from the wrong sign in `lp_head_norm`; 0 if there is no such time.
     """
     excess = np.asarray(h, float) * np.subtract(head_var, sigma2) / b_norm2
     turning = 1 + excess if convention == "exact" else 3 - excess
@@ -137,9 +139,9 @@ def lp_time_threshold(h, head_var, b_norm2, sigma2, convention="exact"):
 def lp_fft_noise_window(T, h, head_var, b_norm2, convention="exact"):
     """(low, high) of sigma2 for which Cor. 5.3 has LP-FFT win over LP and FFT at total time T.
 
-    Printed: head_var - 2 b_norm2 / h < sigma2 < head_var + (e^T - 3) b_norm2 / h. With the true
-    sign the rate A of FFT's bound grows at the end of LP for time T if sigma2 >
-    head_var - (e^T - 1) b_norm2 / h, and there is no upper end. Lower ends below 0 are 0.
+    paper: head_var - 2 b_norm2 / h < sigma2 < head_var + (e^T - 3) b_norm2 / h. exact:
+    with the correct sign the rate A of FFT's bound grows at the end of LP for time T if sigma2 >
+    head_var - (e^T - 1) b_norm2 / h, and there is no upper end. Lower ends below 0 become 0.
     """
     unit = np.asarray(b_norm2, float) / h
     if convention == "paper":
@@ -153,7 +155,7 @@ def lp_fft_noise_window(T, h, head_var, b_norm2, convention="exact"):
 @bound("fft-linear-rate", source="lp_fft Thm 4.5 and Prop. 5.2")
 @checked(**_domains("sigma2", "d", head_norm2=real(ge=0)))
 def fft_linear_rate(head_norm2, sigma2, d):
-    """A = E ||v||^2 - 1 - sqrt(2) sigma2 (1 + d), v the head with which FFT begins.
+    """A = E ||v||^2 - 1 - sqrt(2) sigma2 (1 + d) for the head v with which FFT begins.
 
     E ||v||^2 is h head_var for a random head, `lp_head_norm` after LP.
     """
@@ -163,7 +165,7 @@ def fft_linear_rate(head_norm2, sigma2, d):
 @bound("fft-linear-loss-bound", source="lp_fft Thm 4.5")
 @checked(**_domains("t", "h", "head_var", "y_norm2", "xty_norm", "sigma2", "d"))
 def fft_linear_loss_bound(t, h, head_var, y_norm2, xty_norm, sigma2, d):
-    """Printed bound on E L after FFT for time t; it is violated.
+    """Printed bound on E L after FFT for time t; it does not hold.
 
     (h head_var + y_norm2) e^(-A t) / 2 + L* (1 - e^(-A t)) with A = `fft_linear_rate` and L* =
     sigma2 ((1 + d) xty_norm + d) / A. InputError unless A > 0. Its Ito term lacks a factor d, see
@@ -221,9 +223,9 @@ def fft_linear_loss_drift(v, B, target, sigma2, convention="exact"):
 @bound("fft-linear-flow-bound", source="lp_fft Thm 4.5 without noise, given the head")
 @checked(t=real(ge=0), L0=real(ge=0), head_norm2=real(ge=1))
 def fft_linear_flow_bound(t, L0, head_norm2):
-    """L0 e^(-2 (||v_0||^2 - 1) t): what holds of Thm 4.5 without noise, for a given head.
+    """L0 e^(-2 (||v_0||^2 - 1) t): the part of Thm 4.5 that holds, without noise for a given head.
 
     D = v v^T - B B^T is conserved and ||v||^2 >= lambda_max(D) = ||v_0||^2 - 1. L0 is the loss
-    above its infimum (||Y||^2 - ||X^T Y||^2) / 2, which the printed bound lets vanish.
+    above its infimum (||Y||^2 - ||X^T Y||^2) / 2, a term that the printed bound neglects.
     """
     return L0 * np.exp(-2 * (head_norm2 - 1) * np.asarray(t, float))[()]

@@ -12,8 +12,8 @@ put sqrt(2) sigma here to compare.
 A class is the set of records with one label. Under Assumption 3.2 all of them activate the same
 neurons, "the class's neurons", which no other record activates. The bounds of Thms 4.2 and 4.3 are
 about the loss L of one class. They are proven for the zeroth-order model; the expected loss of the
-diffusion can be below the lower one. Alignment is in `lp_fft_alignment`, linear networks are in
-`lp_fft_linear` and `lp_fft_imbalance`.
+diffusion can be below the lower one. `formulas.alignment` has the alignment of neurons,
+`formulas.linear` and `formulas.imbalance` have linear networks.
 
 Formulas raise `InputError` for what lies outside the declared domains.
 """
@@ -180,9 +180,10 @@ def fft_upper_coefficients(R, mu, v, W, sigma) -> FftUpperCoefficients:
 def fft_relu_loss_bounds(R, mu, v, W, L0, sigma, T):
     """(lower, upper) bound on a class's loss at times T of FFT: Thm 4.3 from the class's neurons.
 
-    The lower bound takes ||W_0||_F^2 of the class's neurons alone: no other moves its loss. The
-    proofs use ||W|| = ||v||, cos(w_j, x_i) >= mu, L0 >= C / B, and for the upper bound that no v_j
-    is against its class: where one is, ||w_j|| and |v_j| first shrink and the bound fails.
+    The lower bound takes ||W_0||_F^2 of the class's neurons alone, since no other neuron changes
+    the loss of the class. The proofs use ||W|| = ||v||, cos(w_j, x_i) >= mu, L0 >= C / B, and for
+    the upper bound that every v_j has the sign of its class: otherwise ||w_j|| and |v_j| first
+    shrink and it fails.
     """
     lower = fft_lower_coefficients(R, mu, float(np.sum(np.square(W))), L0, sigma)
     upper = fft_upper_coefficients(R, mu, v, W, sigma)

@@ -1,7 +1,7 @@
-"""lp_fft: private trainings that are looked at on the way.
+"""lp_fft: private trainings that are evaluated at several of their steps.
 
-Whoever looks sees every iterate, so what is drawn of them is for the reader: a ledger's epsilon
-composes all steps and holds for the release of every one of them.
+Such an evaluation sees intermediate iterates. The ledger's epsilon therefore composes all steps,
+which covers the release of every iterate.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,9 +18,9 @@ Look = Callable[[], dict[str, Any]]
 
 
 class Curves:
-    """Runs of a job in a fixed order, each with what was seen of it at some of its steps.
+    """The private trainings of a job, in a fixed order, each with its evaluations.
 
-    ran: what every run did, in their order.
+    ran: for the ledger, what every training did, in their order.
     """
 
     def __init__(self, job: Job, progress: Progress):
@@ -32,9 +32,9 @@ class Curves:
     def run(
         self, make: Callable[[Noise, int], tuple[PrivateTraining, Look]], at: Sequence[int]
     ) -> list[dict[str, Any]]:
-        """What `look` gives after each number of steps in `at`, in the order of these.
+        """Train once and return what `look` gives after each number of steps in `at`.
 
-        make(noise, repetition) gives a training and its look; no two runs share a repetition.
+        make(noise, repetition) returns a training and its `look`; repetitions are never reused.
         """
         number = len(self.ran)
 

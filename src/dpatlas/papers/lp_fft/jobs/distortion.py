@@ -1,8 +1,8 @@
 """lp_fft's Thms 3.3 and 3.4: how often a random head distorts features, and whether LP prevents it.
 
-Distortion: under gradient flow of all layers the cosine of some feature with the mean of its class
-falls. States of the flow depend on time through s = integral of L dt alone, in which spans are
-given; it grows like a logarithm of the time.
+A network is distorted while, under gradient flow of all layers, the cosine of some feature with the
+mean of its class falls. States of the flow depend on time only through s = integral of L dt, which
+grows like the logarithm of the time; all durations (spans) are given as differences of s.
 """
 
 import math
@@ -45,24 +45,24 @@ from dpatlas.papers.lp_fft.records.distortion import (
 )
 
 CONFIDENCE = 0.95
-# Of rates over the loss; what rounding may take from a cosine.
+# A cosine counts as falling only if its rate, divided by the loss, is below -ROUNDING.
 ROUNDING = 1e-9
-# The counter-example in a plane: length and angle in degrees of the records of a class, its
-# feature's angle, and a head with the other class's sign. The mean lies near the long record.
+# The counter-example in a plane: length and angle in degrees of a class's two records, angle of its
+# feature, and a head that has the other class's sign. The mean lies near the long record.
 LONG, SHORT, FEATURE_ANGLE, WRONG_HEAD = (2.0, 0.0), (0.5, 40.0), 15.0, -0.5
 # Two records x_1 = (1 + spread, -LOWER), x_2 = (1, ratio LOWER) around the feature (1, 0).
 LOWER = 0.3
-# Points of a cosine's curve.
-SHOWN = 40
+# Number of points recorded of a cosine's curve.
+CURVE_POINTS = 40
 
 
 def distortion(job: Job) -> Outcome:
-    """Thm 3.3 on random clusters and on two records; Thm 3.4 on clusters and by an example.
+    """Thm 3.3 on random clusters and on two records; Thm 3.4 on clusters and a counter-example.
 
-    The share of trials (fresh records, features and head) with distortion at the start, for every
-    h and variance of the head; the same for one fixed class and feature, beside its exact value.
-    The share of networks of which no cosine falls until s = `fft_spans` of FFT after LP, for
-    clusters of every width; the cosine of one feature during FFT, after LP of every span.
+    Thm 3.3: the share of trials (random records, features and head) distorted at the start, for
+    every h and head variance; the same for one fixed class and feature, whose exact probability is
+    known. Thm 3.4: the share of networks in which no cosine falls during FFT after LP, for clusters
+    of every width; the cosine of the counter-example's feature during FFT after LP of every span.
     """
     fields: Spec = job.fields
     clusters: list[ClusterRow] = []
@@ -90,7 +90,7 @@ def distortion(job: Job) -> Outcome:
 
 @checked(count=integer(ge=0), trials=integer(ge=1), confidence=real(gt=0, lt=1))
 def clopper_pearson(count: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Two-sided interval of a probability after `count` successes in `trials`.
+    """Two-sided Clopper-Pearson interval of a probability after `count` successes in `trials`.
 
     Raises InputError for more successes than trials.
     """
@@ -102,20 +102,22 @@ def clopper_pearson(count: int, trials: int, confidence: float = CONFIDENCE) -> 
     return float(low), float(high)
 
 
-def _share(happened: np.ndarray) -> dict[str, Any]:
-    """Fields of a `Share`: count of a boolean array with its interval."""
-    count, trials = int(happened.sum()), len(happened)
+def _share(outcomes: np.ndarray) -> dict[str, Any]:
+    """Fields of a `Share`: how many of the boolean outcomes are true, with the interval."""
+    count, trials = int(outcomes.sum()), len(outcomes)
     low, high = clopper_pearson(count, trials)
     return {"trials": trials, "count": count, "share": count / trials, "low": low, "high": high}
 
 
-def _distorts(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Whether some cosine falls, for every network."""
-    return np.any(cosine_rates(net, x, y, c) < 0, axis=-1)
+def _distorts(
+    net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray, slack: float = 0.0
+) -> np.ndarray:
+    """Whether some cosine falls, at a rate over the loss below -slack, for every network."""
+    return np.any(cosine_rates(net, x, y, c) < -slack, axis=-1)
 
 
 def _clusters(job: Job, fields: Clusters, h: int) -> list[ClusterRow]:
-    """Distortion at the start on fresh clusters, for every variance of the same heads."""
+    """Distortion at the start on random clusters; the same heads, scaled, for every variance."""
     rng = generator(seed(job.spec.key, use="clusters", base=job.fields.seed, h=h))
     x, y, c, W = _problem(rng, fields, fields.trials, h, fields.angle, fields.angle)
     heads = rng.standard_normal(c.shape)
@@ -138,8 +140,8 @@ def _problem(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Unit records x (runs, n, d), labels y, classes c (runs, h) and unit features W (runs, h, d).
 
-    Records and features lie within their angles of an axis, so that both assumptions hold: classes
-    are separated (Assumption 3.1), and only the records of its class activate a feature (3.2).
+    Records and features lie within their angles of an axis. Thus classes are separated (Assumption
+    3.1), and a feature is activated by the records of its class alone (Assumption 3.2).
     """
     n, d = fields.records, fields.inputs
     y = labels(n)
@@ -149,9 +151,9 @@ def _problem(
 
 
 def _two_records(job: Job, fields: TwoRecords) -> list[TwoRecordRow]:
-    """Distortion of one feature by random heads, where the record that it prefers is the longer.
+    """Distortion of one feature by random heads, where one of two records activates it more.
 
-    The other class is the mirror image of the first; it does not activate the feature.
+    The other class is the mirror image of the first and does not activate the feature.
     """
     rng = generator(seed(job.spec.key, use="two-records", base=job.fields.seed))
     spread, ratio = fields.spread, fields.ratio
@@ -176,10 +178,9 @@ def _two_records(job: Job, fields: TwoRecords) -> list[TwoRecordRow]:
 
 
 def _after_probing(job: Job, fields: AfterProbing, angle: float) -> list[AfterProbingRow]:
-    """Of networks whose heads LP has aligned: those of which no cosine falls during FFT.
+    """The share of networks without a falling cosine during FFT, of those that LP has aligned.
 
-    `networks` counts all that were drawn, `aligned` those whose heads have the signs of their
-    classes when LP ends; the share is of the latter.
+    A network is aligned if every head entry has the sign of its feature's class when LP ends.
     """
     keys = {"base": job.fields.seed, "angle": angle}
     rng = generator(seed(job.spec.key, use="after-probing", **keys))
@@ -192,19 +193,15 @@ def _after_probing(job: Job, fields: AfterProbing, angle: float) -> list[AfterPr
     if not aligned.any():
         raise InputError("lp_span", fields.lp_span, "a span that aligns heads with classes")
     x, c, net = x[aligned], c[aligned], ReluNet(net.v[aligned], net.W[aligned])
-    rows, rising = [], ~_falls(net, x, y, c)
+    rows, rising = [], ~_distorts(net, x, y, c, ROUNDING)
     for before, span in pairwise([0.0, *fields.fft_spans]):
         steps = _steps(span - before, fields.step)
         for state in flow(net, x, y, "all", span - before, steps):
-            rising &= ~_falls(state, x, y, c)
+            rising &= ~_distorts(state, x, y, c, ROUNDING)
         net = state
-        drawn = {"networks": runs, "aligned": int(aligned.sum())}
-        rows.append(AfterProbingRow(angle=angle, fft_span=span, **drawn, **_share(rising)))
+        counts = {"networks": runs, "aligned": int(aligned.sum())}
+        rows.append(AfterProbingRow(angle=angle, fft_span=span, **counts, **_share(rising)))
     return rows
-
-
-def _falls(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
-    return np.any(cosine_rates(net, x, y, c) < -ROUNDING, axis=-1)
 
 
 def _steps(span: float, step: float) -> int:
@@ -220,10 +217,7 @@ def _last(states: Iterable[ReluNet]) -> ReluNet:
 
 
 def _counterexample(fields: Counterexample) -> list[Curve]:
-    """Cosine of the feature against s of FFT, after LP of every span, and where it is highest.
-
-    A row says whether LP has aligned the head; `fall` is the largest cosine less the last one.
-    """
+    """Cosine of the counter-example's feature against s of FFT, after LP of every span."""
     first_class = np.array([_polar(*LONG), _polar(*SHORT)])
     x, y, c = np.concatenate([first_class, -first_class]), labels(4), np.array([1.0, -1.0])
     feature = _polar(1.0, FEATURE_ANGLE)
@@ -235,7 +229,7 @@ def _counterexample(fields: Counterexample) -> list[Curve]:
         net = _last(flow(start, x, y, "head", lp_span, _steps(lp_span, fields.step)))
         states = [net, *flow(net, x, y, "all", span, steps)]
         cosines = np.array([_cosine(state, x, y, c) for state in states])
-        every = max(1, steps // SHOWN)
+        every = max(1, steps // CURVE_POINTS)
         rows.append(
             Curve(
                 lp_span=lp_span,
@@ -253,7 +247,7 @@ def _polar(length: float, degrees: float) -> np.ndarray:
 
 
 def _cosine(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> float:
-    """Of the first feature with the mean of its class."""
+    """Cosine of the first feature with the mean of its class."""
     return float(class_means(x, y, c)[0] @ net.W[0] / np.linalg.norm(net.W[0]))
 
 

@@ -1,4 +1,4 @@
-"""lp_fft: losses beside the bounds of Thms 4.2 to 4.5, and the head norm of Eq. 161."""
+"""lp_fft: simulated losses against Thms 4.2 to 4.5, and the head norm against Eq. 161."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -59,18 +59,18 @@ from dpatlas.papers.lp_fft.records.dynamics import (
     Violations,
 )
 
-# What each phase is simulated from; linear probing aligns the heads that it leaves to FFT.
+# Heads from which each phase is simulated; aligned ones are as linear probing leaves them.
 HEADS: dict[Phase, tuple[Heads, ...]] = {"head": ("random",), "all": ("random", "aligned")}
 CLASSES = (1, -1)
-# A mean of paths lies surely outside a bracket so many standard errors beyond it.
+# A mean over paths counts as outside a bracket beyond this many standard errors.
 SURELY = 5.0
-# Of what rounding and the integrator may add to the noise-free model.
+# Relative error that rounding and the integrator may add to the zeroth-order model.
 SLACK = 1e-6
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One draw of data and network, and what is simulated on it."""
+    """One draw of data and network, with the plan of its simulation."""
 
     phase: Phase
     heads: Heads
@@ -81,9 +81,9 @@ class Draw:
 def dynamics(job: Job) -> Outcome:
     """Brackets of Thms 4.2 and 4.3 on ReLU networks; Eq. 161, Thms 4.4 and 4.5 on linear ones.
 
-    A row for every phase, kind of head, draw of data and network, sigma and class, and counts of
-    the cases (draw, sigma) in which a loss leaves its bracket; the linear net's head norm and loss
-    at its times; the loss beside Thm 4.5 for every d, h.
+    ReLU: a row for every phase, kind of head, draw of data and network, sigma and class, and counts
+    of the cases (draw, sigma) in which a loss leaves its bracket. Linear: head norm and loss of LP,
+    and the loss of FFT for every d and h.
     """
     fields: Spec = job.fields
     draws = list(_draws(fields.relu.phases))
@@ -118,12 +118,12 @@ def _draws(phases: Phases) -> Iterator[Draw]:
 
 
 def steps_between(times: Sequence[float], step: float) -> int:
-    """Steps from 0 to the first of the times, at least one."""
+    """Number of steps from 0 to the first of the times, at least one."""
     return max(1, round(times[0] / step))
 
 
 def _relu_rows(job: Job, fields: ReluNets, draw: Draw) -> list[BracketRow]:
-    """Both losses and the bracket at all times for every sigma and class of one draw."""
+    """Losses of both models and the bracket, at all times, for every sigma and class."""
     x, y, net = _networks(job, fields, draw)
     phase, sigmas = draw.phase, np.array(draw.plan.sigmas, float)[:, None]
     every, count = steps_between(fields.times, fields.step), len(fields.times)
@@ -159,10 +159,10 @@ def _relu_rows(job: Job, fields: ReluNets, draw: Draw) -> list[BracketRow]:
 
 
 def _networks(job: Job, fields: ReluNets, draw: Draw) -> tuple[np.ndarray, np.ndarray, ReluNet]:
-    """Unit records and features in the same two cones; the same for every phase and head.
+    """Unit records and features in two opposite cones, the same for every phase and head.
 
-    For FFT every class's head is scaled to the norm of its features, which balances the start.
-    `aligned` heads have the signs of their classes, as linear probing leaves them.
+    For FFT each class's head entries are scaled to the norm of its features (a balanced start).
+    `aligned` heads have the signs of their classes.
     """
     keys = seed(job.spec.key, use="networks", base=job.fields.seed, draw=draw.number)
     rng = generator(keys)
@@ -172,8 +172,8 @@ def _networks(job: Job, fields: ReluNets, draw: Draw) -> tuple[np.ndarray, np.nd
     v = math.sqrt(fields.head_variance) * rng.standard_normal(c.shape)
     if draw.phase == "all":
         for label in CLASSES:
-            of_class = c == label
-            v[of_class] *= np.linalg.norm(W[of_class]) / np.linalg.norm(v[of_class])
+            members = c == label
+            v[members] *= np.linalg.norm(W[members]) / np.linalg.norm(v[members])
     if draw.heads == "aligned":
         v = c * np.abs(v)
     return x, y, ReluNet(v, W)
@@ -199,20 +199,20 @@ def _bracket(
 
 
 def count_violations(rows: Sequence[BracketRow]) -> list[Violations]:
-    """Cases (draw, sigma) by phase and head, and those in which a class's loss leaves its bracket.
+    """Numbers of cases (draw, sigma), and of those in which the loss of a class leaves its bracket.
 
-    The zeroth-order model's by more than rounding, the diffusion's mean by `SURELY` standard
-    errors, at any time.
+    Counted at any time: the zeroth-order loss beyond `SLACK`, the diffusion's mean loss beyond
+    `SURELY` standard errors.
     """
     counts = []
     for phase, heads in dict.fromkeys((row.phase, row.heads) for row in rows):
-        alike = [row for row in rows if (row.phase, row.heads) == (phase, heads)]
+        matching = [row for row in rows if (row.phase, row.heads) == (phase, heads)]
         outside = {
-            f"{name}_{side}": len({_case(row) for row in alike if _outside(row, name, side)})
+            f"{name}_{side}": len({_case(row) for row in matching if _outside(row, name, side)})
             for name in ("zeroth", "diffusion")
             for side in ("below", "above")
         }
-        cases = len({_case(row) for row in alike})
+        cases = len({_case(row) for row in matching})
         counts.append(Violations(phase=phase, heads=heads, cases=cases, **outside))
     return counts
 
@@ -268,10 +268,10 @@ def _probing(job: Job, fields: LinearProbing) -> Probed:
 
 
 def _fine_tuning(job: Job, fields: LinearFineTuning, d: int, h: int) -> Tuned:
-    """E L of linear FFT under layer-wise noise beside Thm 4.5, at times in units of 1/A.
+    """E L of linear FFT under layer-wise noise against Thm 4.5, at times in units of 1/A.
 
-    Under Assumption E.7: the head's variance is `head_excess` times its least value, sigma^2
-    `noise_share` of its largest. Euler steps of `step` over the head's curvature h beta.
+    Assumption E.7 holds: the head's variance is `head_excess` times the smallest allowed, sigma^2
+    `noise_share` of the largest. Euler steps have the size `step` / (h beta).
     """
     rng = generator(seed(job.spec.key, use="fine-tuning", base=job.fields.seed, d=d, h=h))
     problem = linear_problem(rng, d, d, h, reached=h / d)
@@ -312,7 +312,7 @@ def _tuned_losses(
     every: int,
     rng: np.random.Generator,
 ) -> list[tuple[float, float]]:
-    """Mean loss and its error at `points` times, over paths from random heads."""
+    """Mean loss over paths from random heads, with its standard error, at `points` times."""
     h, d = problem.B.shape
     v = math.sqrt(variance) * rng.standard_normal((fields.paths, h))
     states = fine_tuning(

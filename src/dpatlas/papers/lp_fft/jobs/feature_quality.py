@@ -1,7 +1,7 @@
-"""lp_fft: how good features are while the network is trained privately (Fig. 2 left, Fig. 7).
+"""lp_fft: quality of the features during private training (Fig. 2 left, Fig. 7).
 
-FFT against LP-FFT on one budget, for every head scale and rate, each looked at along training by
-nearest neighbours on the private and on the pre-training task.
+FFT and LP-FFT at equal budget, for every head scale and learning rate. Quality is the accuracy of
+nearest neighbours on the features, on the private and on the pre-training task.
 """
 
 import math
@@ -41,8 +41,8 @@ COMPARED: tuple[Strategy, ...] = ("fft", "lp-fft")
 def feature_quality(job: Job) -> Outcome:
     """Rows by head scale, rate and strategy; run i of all rows starts from the same head.
 
-    Raises InputError for more neighbours than known records, for public data that the backbone was
-    not trained on, and for what no accountant takes.
+    Raises InputError for more neighbours than records that vote, for public data that the backbone
+    was not trained on, and for a mechanism that no accountant covers.
     """
     fields: Spec = job.fields
     check_parts(job.prepared)
@@ -57,7 +57,7 @@ def feature_quality(job: Job) -> Outcome:
         curves = Curves(job, progress)
         rows = [quality.row(curves, *condition) for condition in conditions]
     ledgers = [ledger_of(fields, ran) for ran in dict.fromkeys(curves.ran)]
-    epsilons = [math.inf if each["epsilon"] is None else each["epsilon"] for each in ledgers]
+    epsilons = [math.inf if own["epsilon"] is None else own["epsilon"] for own in ledgers]
     weakest = ledgers[epsilons.index(max(epsilons))]
     metrics = Metrics(
         n_train=len(job.prepared.y_train),
@@ -71,7 +71,7 @@ def feature_quality(job: Job) -> Outcome:
 
 
 class Quality:
-    """Trainings of a job, and how good their features are on both tasks."""
+    """The trainings of a job and the quality of their features on both tasks."""
 
     def __init__(self, job: Job, public: Prepared, backbone: Backbone):
         self.job, self.backbone = job, backbone
@@ -82,8 +82,9 @@ class Quality:
             "private": task_of(job.prepared, job.device),
             "public": task_of(public, job.device, known, asked),
         }
-        # LP leaves features alone, and all runs start from the backbone's: looked at once.
-        self._untouched: dict[str, float] = {}
+        # The features of the backbone, with which all runs start and which LP leaves unchanged, are
+        # evaluated once.
+        self._initial_quality: dict[str, float] = {}
 
     def row(self, curves: Curves, head_scale: float, lr: float, strategy: Strategy) -> Row:
         """All runs of one condition."""
@@ -98,25 +99,21 @@ class Quality:
             curves.run(self._maker(networks, plans, run), self.fields.at)
             for run in range(self.fields.runs)
         ]
-        seen = ("private", "public", "accuracy")
+        measured = ("private", "public", "accuracy")
         return Row(
             head_scale=head_scale,
             lr=lr,
             strategy=strategy,
             steps=self.fields.at,
-            **{name: [[point[name] for point in run] for run in runs] for name in seen},
+            **{name: [[point[name] for point in run] for run in runs] for name in measured},
         )
 
     def _plans(self, strategy: Strategy, lr: float) -> list[PhasePlan]:
-        noise, steps, first = (
-            self.fields.noise_multiplier,
-            self.fields.steps,
-            self.fields.lp_steps,
-        )
+        fields, noise = self.fields, self.fields.noise_multiplier
         if strategy == "fft":
-            return [PhasePlan(FULL, steps, noise, lr)]
-        probing = PhasePlan(HEAD, first, noise, self.fields.lp_lr)
-        return [probing, PhasePlan(FULL, steps - first, noise, lr)]
+            return [PhasePlan(FULL, fields.steps, noise, lr)]
+        probing = PhasePlan(HEAD, fields.lp_steps, noise, fields.lp_lr)
+        return [probing, PhasePlan(FULL, fields.steps - fields.lp_steps, noise, lr)]
 
     def _maker(
         self, networks: Networks, plans: Sequence[PhasePlan], run: int
@@ -127,27 +124,28 @@ class Quality:
             probing = sum(plan.steps for plan in plans if plan.part == HEAD)
 
             def look() -> dict[str, Any]:
-                touched = training.steps_done > probing
+                moved = training.steps_done > probing
                 predicted = outputs(network, networks.x["test"]).cpu()
-                right = accuracy(predicted, networks.labels["test"].cpu())
-                return {**self._quality(network, touched), "accuracy": right}
+                correct = accuracy(predicted, networks.labels["test"].cpu())
+                return {**self._quality(network, moved), "accuracy": correct}
 
             return training, look
 
         return make
 
-    def _quality(self, network: Network, touched: bool) -> dict[str, float]:
-        if touched or not self._untouched:
-            neighbours = self.fields.neighbours
-            quality = {name: task.quality(network, neighbours) for name, task in self.tasks.items()}
-            if touched:
-                return quality
-            self._untouched = quality
-        return self._untouched
+    def _quality(self, network: Network, moved: bool) -> dict[str, float]:
+        """Quality by task; moved: whether some step has changed the features."""
+        if not moved and self._initial_quality:
+            return self._initial_quality
+        neighbours = self.fields.neighbours
+        quality = {name: task.quality(network, neighbours) for name, task in self.tasks.items()}
+        if not moved:
+            self._initial_quality = quality
+        return quality
 
 
 def _public(job: Job, backbone: Backbone) -> Prepared:
-    """The images that the backbone was trained on; InputError for others, or none."""
+    """The images that the backbone was trained on; InputError for others or none."""
     trained = backbone.manifest["training"]["data"]["sha256"]
     if job.public is None or job.public.sha256 != trained:
         content = f"content with sha256 {job.public.sha256[:16]}" if job.public else "nothing"

@@ -1,7 +1,7 @@
-"""lp_fft: features under private fine-tuning, which two kinds of job follow.
+"""lp_fft: features during private fine-tuning, which the jobs feature_quality and umap evaluate.
 
-Features are what the head sees. Their quality is the accuracy of nearest neighbours: records of a
-task are known, others are asked for.
+Features are the inputs of the head. Their quality is the accuracy of nearest neighbours: a task's
+known records vote on the classes of its queries.
 """
 
 from collections.abc import Sequence
@@ -27,28 +27,28 @@ from dpatlas.privacy.samplers import Sampler
 from dpatlas.privacy.training import PrivateTraining
 
 CHOSEN = "nothing: the settings are given, none was chosen on these records"
-# The curves themselves are drawn with the private records, whose neighbours vote.
+# The curves themselves use private records, which vote as nearest neighbours.
 RELEASED = "every iterate of one run, without nearest neighbours, which look the records up,"
 
 
 @dataclass(frozen=True)
 class Task:
-    """Known records (n, pixels) with labels (n,), and asked ones with the truth."""
+    """Known records (n, pixels) with labels (n,), and queries with their true classes."""
 
     known: Tensor
     labels: np.ndarray
-    asked: Tensor
+    queries: Tensor
     truth: np.ndarray
 
     def quality(self, network: Network, neighbours: int) -> float:
         """Accuracy of nearest neighbours on the network's features."""
-        known, asked = features_of(network, self.known), features_of(network, self.asked)
-        return knn_accuracy(known, self.labels, asked, self.truth, neighbours)
+        known, queries = features_of(network, self.known), features_of(network, self.queries)
+        return knn_accuracy(known, self.labels, queries, self.truth, neighbours)
 
 
 @dataclass(frozen=True)
 class PhasePlan:
-    """Steps that train one part, with one noise and one rate."""
+    """Steps that train one part of the network, with one noise multiplier and learning rate."""
 
     part: Part
     steps: int
@@ -83,21 +83,21 @@ def training_of(
 
 
 def task_of(
-    data: Prepared, device: str, known: int | None = None, asked: int | None = None
+    data: Prepared, device: str, known: int | None = None, queries: int | None = None
 ) -> Task:
-    """Training records as the known ones, test records as those asked; at most so many of each."""
+    """Training records as known ones and test records as queries, at most so many of each."""
     return Task(
         torch.from_numpy(data.x_train[:known]).to(device),
         data.y_train[:known],
-        torch.from_numpy(data.x_test[:asked]).to(device),
-        data.y_test[:asked],
+        torch.from_numpy(data.x_test[:queries]).to(device),
+        data.y_test[:queries],
     )
 
 
 def features_of(network: Network, x: Tensor) -> np.ndarray:
-    """What the head sees of x, (records, features).
+    """Inputs of the head for x, (records, features).
 
-    What is not finite counts as 0: whoever compares features would refuse all of them for one.
+    Values that are not finite become 0: scikit-learn refuses all features for a single one.
     """
     with torch.no_grad():
         features = torch.cat([network.features(rows) for rows in x.split(CHUNK)])
@@ -105,22 +105,22 @@ def features_of(network: Network, x: Tensor) -> np.ndarray:
 
 
 def knn_accuracy(
-    known: np.ndarray, labels: np.ndarray, asked: np.ndarray, truth: np.ndarray, neighbours: int
+    known: np.ndarray, labels: np.ndarray, queries: np.ndarray, truth: np.ndarray, neighbours: int
 ) -> float:
-    """Share of `asked` (m, d) whose nearest `known` (n, d) vote for the right class."""
+    """Share of `queries` (m, d) whose nearest neighbours in `known` (n, d) vote for their class."""
     from sklearn.neighbors import KNeighborsClassifier
 
     classifier = KNeighborsClassifier(neighbours, algorithm="brute").fit(known, labels)
-    return float(classifier.score(asked, truth))
+    return float(classifier.score(queries, truth))
 
 
 def check_accountant(fields: PrivateFields, phases: Sequence[Phase]) -> None:
-    """InputError, before anything is trained, for what no accountant takes."""
+    """Raise InputError, before anything is trained, for phases that no accountant covers."""
     guarantee(phases, fields.delta, fields.relation, fields.accountant)
 
 
 def ledger_of(fields: PrivateFields, ran: Ran) -> dict[str, Any]:
-    """Of a run whose every iterate is looked at."""
+    """The ledger of a run whose iterates are all evaluated."""
     statement = ledger(
         ran,
         delta=fields.delta,

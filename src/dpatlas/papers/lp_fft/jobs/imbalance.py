@@ -1,4 +1,4 @@
-"""lp_fft: the imbalance of the layers of a linear net (Fig. 10)."""
+"""lp_fft: imbalance between the layers of a linear network (Fig. 10)."""
 
 import math
 from functools import partial
@@ -16,9 +16,9 @@ from dpatlas.papers.lp_fft.formulas.imbalance import (
 )
 from dpatlas.papers.lp_fft.jobs.linear import (
     LinearProblem,
+    every_nth,
     fine_tuning,
     linear_problem,
-    looked_at,
     step_deviations,
 )
 from dpatlas.papers.lp_fft.jobs.theory import LEDGER, mean_with_error
@@ -35,12 +35,11 @@ from dpatlas.papers.lp_fft.records.theory import NOISES, LayerNoise
 
 
 def imbalance(job: Job) -> Outcome:
-    """The gap of Jensen's inequality that Conjecture E.22 neglects; E.9's drift besides.
+    """The Jensen gap that Conjecture E.22 neglects, and the drift of the mean eigenvalue (E.9).
 
-    For every noise multiplier sigma, E[u] / E[sqrt u]^2 - 1 of u = max(0, -least eigenvalue of
-    v v^T - B B^T), after every `every` steps of DP-SGD on all records. Then how the mean eigenvalue
-    changes under the diffusions with uniform and layer-wise noise, beside the lines of
-    `imbalance_drift`.
+    The gap, for every noise multiplier sigma: E[u] / E[sqrt u]^2 - 1 of u = max(0, -least
+    eigenvalue of v v^T - B B^T) in full-batch DP-SGD. The drift, for uniform and layer-wise noise:
+    the change of the mean eigenvalue under the diffusion, and `imbalance_drift` for comparison.
     """
     fields: Spec = job.fields
     gap: list[GapRow] = []
@@ -56,7 +55,7 @@ def imbalance(job: Job) -> Outcome:
 
 
 def _gap(job: Job, fields: Gap, sigma: float) -> GapRow:
-    """DP-SGD with full batches: clipped gradients, summed, with noise sigma times the clip norm."""
+    """The gap in full-batch DP-SGD: summed clipped gradients with noise sigma times the bound."""
     keys = {"base": job.fields.seed, "sigma": sigma}
     rng = generator(seed(job.spec.key, use="imbalance-gap", **keys))
     norm = fields.max_grad_norm
@@ -73,7 +72,7 @@ def _gap(job: Job, fields: Gap, sigma: float) -> GapRow:
         rng=rng,
     )
     steps, gaps, errors, eigenvalues = [], [], [], []
-    for taken, state in looked_at(states, (v, B), fields.every):
+    for taken, state in every_nth(states, (v, B), fields.every):
         least = imbalance_eigenvalues(*state)[:, 0]
         steps.append(taken)
         gaps.append(float(jensen_gap(least)))
@@ -90,7 +89,7 @@ def _gap(job: Job, fields: Gap, sigma: float) -> GapRow:
 
 
 def _gap_error(eigenvalues: np.ndarray) -> float:
-    """Standard error of `jensen_gap` to first order in the two means behind it."""
+    """Standard error of `jensen_gap`, to first order in the two means that it is made of."""
     u = np.maximum(-eigenvalues, 0.0)
     root = np.sqrt(u)
     mean = root.mean()
@@ -99,7 +98,7 @@ def _gap_error(eigenvalues: np.ndarray) -> float:
 
 
 def _mean_eigenvalue(job: Job, fields: Drift, noise: LayerNoise) -> DriftRow:
-    """Change of the eigenvalues' mean in time, by Euler steps, beside printed and exact lines."""
+    """Change of the mean eigenvalue in time by Euler steps, with both formulas for it."""
     keys = {"base": job.fields.seed, "noise": noise}
     rng = generator(seed(job.spec.key, use="imbalance-drift", **keys))
     sigma2, step, d = fields.sigma2, fields.step, fields.inputs
@@ -115,7 +114,7 @@ def _mean_eigenvalue(job: Job, fields: Drift, noise: LayerNoise) -> DriftRow:
     )
     times, changes, errors = [], [], []
     start = _diagonal_mean(v, B)
-    for taken, state in looked_at(states, (v, B), fields.every):
+    for taken, state in every_nth(states, (v, B), fields.every):
         change, error = mean_with_error(_diagonal_mean(*state) - start)
         times.append(taken * step)
         changes.append(change)
@@ -128,12 +127,12 @@ def _mean_eigenvalue(job: Job, fields: Drift, noise: LayerNoise) -> DriftRow:
 
 
 def _diagonal_mean(v: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Mean of the eigenvalues of D, (paths,)."""
+    """Mean of the eigenvalues of v v^T - B B^T, (paths,)."""
     return np.diagonal(imbalance_matrix(v, B), axis1=1, axis2=2).mean(axis=1)
 
 
 def _paths(rng: np.random.Generator, fields: Paths) -> tuple[LinearProblem, np.ndarray, np.ndarray]:
-    """One problem, random heads and its features on every path."""
+    """One problem, with random heads and the problem's features on every path."""
     h, d, n, paths = fields.hidden, fields.inputs, fields.records, fields.paths
     problem = linear_problem(rng, n, d, h, reached=h / n, seen=d / n)
     v = math.sqrt(fields.head_variance) * rng.standard_normal((paths, h))

@@ -1,4 +1,4 @@
-"""Two-layer linear networks on orthonormal inputs: exact linear probing, noisy steps of all layers.
+"""Two-layer linear networks on orthonormal inputs: exact linear probing, noisy full fine-tuning.
 
 f(x) = v^T B x with head v (..., h) and features B (..., h, d); loss ||X B^T v - Y||^2 / 2 with
 X^T X = I, so that gradients depend on the data through u = X^T Y alone. Noise as in the paper's
@@ -19,7 +19,7 @@ State = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class LinearProblem:
-    """Inputs X (n, d), labels Y (n,) and first features B (h, d), rows orthonormal."""
+    """Inputs X (n, d), labels Y (n,) and initial features B (h, d) with orthonormal rows."""
 
     X: np.ndarray
     Y: np.ndarray
@@ -32,20 +32,20 @@ class LinearProblem:
 
     @property
     def b(self) -> np.ndarray:
-        """The head that linear probing tends to, B X^T Y, (h,)."""
+        """The head to which linear probing converges, B X^T Y, (h,)."""
         return self.B @ self.u
 
     def losses(self, v: np.ndarray, B: np.ndarray | None = None) -> np.ndarray:
-        """Loss (paths,) of heads v (paths, h) on features B (paths, h, d), or on the first."""
+        """Loss (paths,) of heads v (paths, h) on features B (paths, h, d) or the initial."""
         weights = v @ self.B if B is None else predictor(v, B)
         return np.sum((weights @ self.X.T - self.Y) ** 2, axis=-1) / 2
 
     def residual(self, v: np.ndarray, B: np.ndarray) -> np.ndarray:
-        """B^T v - u, which makes the loss's gradient, (paths, d)."""
+        """B^T v - u, from which the gradients of the loss follow, (paths, d)."""
         return predictor(v, B) - self.u
 
     def clipped_residual(self, v: np.ndarray, B: np.ndarray, norm: float) -> np.ndarray:
-        """The same for the sum of the records' gradients, each clipped to `norm`, (paths, d)."""
+        """The residual of the sum of per-record gradients, each clipped to `norm`, (paths, d)."""
         errors = predictor(v, B) @ self.X.T - self.Y
         sizes = np.hypot(
             np.linalg.norm(B @ self.X.T, axis=1),
@@ -60,8 +60,8 @@ def linear_problem(
 ) -> LinearProblem:
     """A problem with ||Y|| = 1, ||X^T Y||^2 = `seen` and ||B X^T Y||^2 = `reached`.
 
-    Raises InputError unless h <= d <= n and reached <= seen <= 1, and where there is no dimension
-    left for a part of Y.
+    Raises InputError unless h <= d <= n and reached <= seen <= 1, and where no dimension is left
+    for the rest of Y.
     """
     if not h <= d <= n:
         raise InputError("h, d, n", f"{h}, {d}, {n}", "h <= d <= n")
@@ -71,8 +71,8 @@ def linear_problem(
         raise InputError("reached, seen", f"{reached:g}, {seen:g}", "equal parts where h = d = n")
     X, B = orthonormal(rng, n, d), orthonormal(rng, d, h).T
     within, inside = B.T @ _unit(rng, h), _unit(rng, d)
-    inside = _rest(inside, B.T) if h < d else np.zeros(d)
-    outside = _rest(_unit(rng, n), X) if d < n else np.zeros(n)
+    inside = _orthogonal_part(inside, B.T) if h < d else np.zeros(d)
+    outside = _orthogonal_part(_unit(rng, n), X) if d < n else np.zeros(n)
     parts = (reached, seen - reached, 1 - seen)
     sizes = [math.sqrt(part) for part in parts]
     Y = X @ (sizes[0] * within + sizes[1] * inside) + sizes[2] * outside
@@ -92,15 +92,15 @@ def probing(
     times: Sequence[float],
     rng: np.random.Generator,
 ) -> Iterator[np.ndarray]:
-    """Heads (paths, h) at increasing `times`, from `v` at time 0: Eq. 121 without a step error.
+    """Heads (paths, h) at increasing `times`, from `v` at time 0: exact solutions of Eq. 121.
 
-    The gradient of the loss is v - b, so that transitions are Gaussian.
+    The gradient of the loss is v - b, so transitions are Gaussian.
     """
     now = 0.0
     for time in times:
-        kept = math.exp(-(time - now))
-        spread = math.sqrt(sigma2 * (1 - kept**2))
-        v = problem.b + kept * (v - problem.b) + spread * rng.standard_normal(v.shape)
+        decay = math.exp(-(time - now))
+        spread = math.sqrt(sigma2 * (1 - decay**2))
+        v = problem.b + decay * (v - problem.b) + spread * rng.standard_normal(v.shape)
         now = time
         yield v
 
@@ -117,8 +117,8 @@ def fine_tuning(
 ) -> Iterator[State]:
     """(v, B) after each of `steps` noisy gradient steps on all layers.
 
-    v (paths, h), B (paths, h, d); residual: the g (paths, d) for which the gradients are B g and
-    v g^T; deviations: of the noise that a step adds to an entry of v and of B.
+    v (paths, h), B (paths, h, d). residual: gives g (paths, d), the gradients being B g and v g^T.
+    deviations: standard deviations of the noise that a step adds to an entry of v and of B.
     """
     for _ in range(steps):
         g = residual(v, B)
@@ -129,8 +129,8 @@ def fine_tuning(
         yield v, B
 
 
-def looked_at(states: Iterable[State], start: State, every: int) -> Iterator[tuple[int, State]]:
-    """(steps taken, state) at the start and after every `every` of them."""
+def every_nth(states: Iterable[State], start: State, every: int) -> Iterator[tuple[int, State]]:
+    """(steps taken, state) at the start and after every `every` steps."""
     yield 0, start
     for taken, state in enumerate(states, 1):
         if taken % every == 0:
@@ -143,19 +143,19 @@ def predictor(v: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 def step_deviations(noise: str, sigma2: float, step: float, d: int) -> tuple[float, float]:
-    """Noise of head and features in an Euler step of Eq. 122 (uniform) or 127 (layer-wise)."""
+    """Deviations of head and features in an Euler step of Eq. 122 (uniform) or 127 (layer-wise)."""
     deviation = math.sqrt(2 * sigma2 * step)
     return deviation * (math.sqrt(d) if noise == "layer-wise" else 1.0), deviation
 
 
 def least_head_variance(h: int, d: int, xty_norm: float) -> float:
-    """What the head's variance has to exceed in Assumption E.7."""
+    """Lower limit of the head's variance in Assumption E.7."""
     root = math.sqrt(xty_norm**2 + 4 * (1 + d) * xty_norm + 4 * d)
     return (root - xty_norm) / (2 * h)
 
 
 def largest_noise(h: int, d: int, head_var: float, xty_norm: float, b_norm2: float) -> float:
-    """What sigma^2 has to stay below in Assumption E.7, Eq. 123."""
+    """Upper limit of sigma^2 in Assumption E.7, Eq. 123."""
     head, spread = h * head_var, math.sqrt(2) * (1 + d)
     third = (head * (head + xty_norm) / ((1 + d) * xty_norm + d) - 1) / (1 + spread)
     return min((head + b_norm2) / (2 * h), (head - 1) / spread, third)
@@ -166,7 +166,7 @@ def _unit(rng: np.random.Generator, size: int) -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
-def _rest(vector: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Direction of what the columns of `basis` do not span."""
+def _orthogonal_part(vector: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """Unit vector along the part of `vector` orthogonal to the columns of `basis`."""
     rest = vector - basis @ (basis.T @ vector)
     return rest / np.linalg.norm(rest)

@@ -1,4 +1,4 @@
-"""lp_fft: a public backbone with a fresh head, and what each phase of a strategy trains of it."""
+"""lp_fft: a public backbone with a random head, and the part of it that each phase trains."""
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from dpatlas.papers.lp_fft.records.private import FULL, HEAD, Part
 class Networks:
     """Backbone and private records of a job, on its device.
 
-    head_scale multiplies the initial weights of the head, feature_scale the features it sees.
-    rank: of the LoRA branches, None for none.
+    head_scale multiplies the initial weights of the head, feature_scale the features before they
+    reach it. rank: of LoRA's adapters; None for none.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Networks:
         return torch.from_numpy(values).to(self.job.device)
 
     def fresh(self, run: int) -> Network:
-        """The backbone with the head of run `run`, which all settings of a seed share."""
+        """The backbone with the random head of run `run`, the same for all settings of a seed."""
         axes = {"key": self.job.spec.key, "run": run, "base_seed": self.job.fields.seed}
         network = self.backbone.with_new_head(len(self.job.prepared.classes), **axes)
         network.head.weight.mul_(self.head_scale)
@@ -51,20 +51,20 @@ class Networks:
         return network.to(self.job.device)
 
     def trained(self, network: Network, part: Part) -> tuple[str, ...]:
-        """Prefixes of the names of what a phase trains."""
+        """Prefixes of the names of the parameters that a phase trains."""
         if part == HEAD:
             return ("head",)
         return ("",) if part == FULL else lora_parameters(network)
 
-    def behind_features(self, network: Network) -> tuple[nn.Module, dict[str, Tensor]]:
-        """The head of `network`, and what it sees of every part while the body is frozen.
+    def on_frozen_features(self, network: Network) -> tuple[nn.Module, dict[str, Tensor]]:
+        """The head of `network`, and the frozen body's features by part of the data.
 
-        LoRA's branches are zero as long as nothing but the head is trained.
+        LoRA's adapters add zero as long as the head alone is trained.
         """
         _, head = network.split(["head.weight"])
         if not self._features:
-            shown = frozen_features(self.job, self.backbone).x
-            self._features = {part: self._tensor(x) for part, x in shown.items()}
+            frozen = frozen_features(self.job, self.backbone).x
+            self._features = {part: self._tensor(x) for part, x in frozen.items()}
         return head, self._features
 
 

@@ -47,8 +47,8 @@ def directions(
 ) -> np.ndarray:
     """Unit vectors (*shape, d), at most `angle` degrees from the first axis.
 
-    The angle is uniform, the rest of the direction as well. Within 45 degrees no two of them are
-    at a right angle or beyond.
+    The angle is uniform, and so is the direction across the axis. Below 45 degrees any two of them
+    are at an acute angle.
     """
     across = rng.standard_normal((*shape, d - 1))
     across /= np.linalg.norm(across, axis=-1, keepdims=True)
@@ -72,16 +72,16 @@ def log_losses(net: ReluNet, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def class_sums(values: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Sums over the records of either class, (..., 2): +1 first."""
+    """Sums over the records of each class, (..., 2), class +1 first."""
     return np.stack([values[..., y > 0].sum(-1), values[..., y < 0].sum(-1)], axis=-1)
 
 
 def velocity(
     net: ReluNet, x: np.ndarray, y: np.ndarray, phase: str, *, unit_loss: bool = False
 ) -> ReluNet:
-    """Minus the gradient of the loss in what the phase trains: the head, or all.
+    """Minus the gradient of the loss in the parameters that the phase trains (`head` or `all`).
 
-    unit_loss: divided by the loss, which runs through the same states in another time.
+    unit_loss: divide it by the loss, which changes the speed along the flow and not its states.
     """
     phi = hidden(net, x)
     logs = -y * (phi @ net.v[..., None])[..., 0]
@@ -100,9 +100,9 @@ def velocity(
 def flow(
     net: ReluNet, x: np.ndarray, y: np.ndarray, phase: str, span: float, steps: int
 ) -> Iterator[ReluNet]:
-    """States of the flow in the time of which the loss is the rate, `steps` of them after `net`.
+    """`steps` states of the gradient flow after `net`, over a span of s = integral of L dt.
 
-    Runge-Kutta of order 4 over `span` = integral of L dt.
+    Runge-Kutta of order 4 in equal steps of s.
     """
 
     def rate(state: ReluNet) -> ReluNet:
@@ -138,13 +138,13 @@ def zeroth_order_losses(
     """Losses (count, sigmas, 2) of both classes in the zeroth-order model, every `every` steps.
 
     Parameters follow the gradient flow, and losses the drift of `zeroth_order_loss_drift`. One
-    network: v (h,), W (h, d), x (n, d); sigma (sigmas, 1). Raises InputError for a step at which
-    losses overflow.
+    network: v (h,), W (h, d), x (n, d); sigma (sigmas, 1). Raises InputError for a step size at
+    which losses overflow or are no longer positive.
     """
 
     def rate(state: _ZerothOrder) -> _ZerothOrder:
         kernel = tangent_kernel(x, state.net.W.T, state.net.v, phase)
-        # Within a step of the method losses may cross zero; the drift is defined there too.
+        # A stage of the method may have losses below zero, where the drift is not defined.
         drift = zeroth_order_loss_drift(np.maximum(state.losses, 0), y, kernel, sigma)
         return _ZerothOrder(velocity(state.net, x, y, phase), drift)
 
@@ -174,9 +174,8 @@ def diffusion_losses(
 ) -> np.ndarray:
     """Losses (count, ..., 2) of both classes on paths of the Langevin diffusion.
 
-    Heun's method, of weak order 2 for noise that is the same everywhere. `net` has the axes
-    (sigmas, paths), `sigma` the shape (sigmas, 1); the paths of all sigmas share their Brownian
-    motion.
+    Heun's method, of weak order 2 for additive noise. `net` has the axes (sigmas, paths), `sigma`
+    the shape (sigmas, 1); the paths of all sigmas share their Brownian motion.
     """
     spread = np.asarray(sigma)[..., None] * np.sqrt(step)
     at_times = []
@@ -194,7 +193,7 @@ def diffusion_losses(
 
 
 def cosine_rates(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """d cos(w_j, mean of class c_j) / dt over the loss, under gradient flow of all, (..., h).
+    """d cos(w_j, mean of class c_j) / dt under gradient flow, divided by the loss, (..., h).
 
     c: classes of the features (..., h). The rate is <m - cos w_j / ||w_j||, dw_j/dt> / ||w_j||
     for the unit mean m.
@@ -207,6 +206,6 @@ def cosine_rates(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> n
 
 
 def class_means(x: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Direction of the sum of the records of every feature's class, (..., h, d)."""
+    """Unit vector along the sum of the records of every feature's class, (..., h, d)."""
     sums = (c[..., None] == y).astype(float) @ x
     return sums / np.linalg.norm(sums, axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""lp_fft: sensitivities of the layers of a linear net (Fig. 9)."""
+"""lp_fft: gradient sensitivities of the layers of a linear network (Fig. 9)."""
 
 import math
 
@@ -9,9 +9,9 @@ from dpatlas.core.seeds import generator, seed
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.papers.lp_fft.jobs.linear import (
     LinearProblem,
+    every_nth,
     fine_tuning,
     linear_problem,
-    looked_at,
     step_deviations,
 )
 from dpatlas.papers.lp_fft.jobs.theory import LEDGER, mean_with_error
@@ -29,12 +29,11 @@ from dpatlas.papers.lp_fft.records.theory import NOISES, LayerNoise
 
 
 def sensitivity(job: Job) -> Outcome:
-    """Gradient sizes of both layers against d at the start, and their ratio in DP-GD.
+    """Sensitivities of both layers against d before training, and their ratio in DP-GD.
 
-    For every d and reading of Prop. E.10, means over heads and features of the largest gradient
-    norm over the records, of either layer, and over all records of norm and label at most one; and
-    of the ratio head over features. Then the ratio after every `every` steps, for every kind of
-    noise.
+    Before training, for every d and reading of Prop. E.10: means over networks of each layer's
+    largest gradient norm, over the problem's records and over all records of norm and label at most
+    one, and of the ratio head over features. In DP-GD: the ratio, for every kind of noise.
     """
     fields: Spec = job.fields
     start: list[StartRow] = []
@@ -50,7 +49,7 @@ def sensitivity(job: Job) -> Outcome:
 
 
 def head_variance(h: int, d: int, reading: Reading) -> float:
-    """Variance of the head's entries where h / sqrt(d) is their variance or their deviation."""
+    """Variance of the head's entries if the printed h / sqrt(d) is what `reading` says."""
     printed = h / math.sqrt(d)
     return printed if reading == "variance" else printed**2
 
@@ -58,7 +57,7 @@ def head_variance(h: int, d: int, reading: Reading) -> float:
 def record_sensitivities(
     problem: LinearProblem, v: np.ndarray, B: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Largest gradient norm of a record of the problem in head and in features, (paths,) each."""
+    """Largest gradient norm over the problem's records, of head and of features, (paths,) each."""
     errors = np.abs((v[:, None, :] @ B)[:, 0] @ problem.X.T - problem.Y)
     inputs = np.linalg.norm(problem.X, axis=1)
     head = errors * np.linalg.norm(B @ problem.X.T, axis=1)
@@ -67,10 +66,10 @@ def record_sensitivities(
 
 
 def ball_sensitivities(v: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same over all records of norm and label at most one, by Lipschitz constants.
+    """Largest gradient norms over all records of norm and label at most one, (paths,) each.
 
-    (||B|| ||v|| + 1) times ||B||, and times ||v||, in the spectral norm; attained by features with
-    orthonormal rows.
+    Bounds (||B|| ||v|| + 1) ||B|| and (||B|| ||v|| + 1) ||v|| in the spectral norm of B, attained
+    if the rows of B are orthonormal.
     """
     spectral, head = np.linalg.norm(B, 2, axis=(1, 2)), np.linalg.norm(v, axis=1)
     error = spectral * head + 1
@@ -78,7 +77,7 @@ def ball_sensitivities(v: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _start(job: Job, fields: Start, d: int, reading: Reading) -> StartRow:
-    """Sensitivities before training, over heads and features; the records are drawn once."""
+    """Means over networks of the sensitivities before training; records are drawn once."""
     keys = {"base": job.fields.seed, "d": d, "reading": reading}
     rng = generator(seed(job.spec.key, use="sensitivity", **keys))
     problem, v, B = _networks(rng, fields, d, reading)
@@ -87,8 +86,9 @@ def _start(job: Job, fields: Start, d: int, reading: Reading) -> StartRow:
         ("record", record_sensitivities(problem, v, B)),
         ("ball", ball_sensitivities(v, B)),
     ):
-        for what, values in (("head", head), ("features", features), ("ratio", head / features)):
-            column = f"{name}_{what}"
+        samples = {"head": head, "features": features, "ratio": head / features}
+        for quantity, values in samples.items():
+            column = f"{name}_{quantity}"
             columns[column], columns[f"{column}_error"] = mean_with_error(values)
     return StartRow(
         d=d,
@@ -103,7 +103,7 @@ def _start(job: Job, fields: Start, d: int, reading: Reading) -> StartRow:
 def _networks(
     rng: np.random.Generator, fields: Start | Drift, d: int, reading: Reading
 ) -> tuple[LinearProblem, np.ndarray, np.ndarray]:
-    """Records as Prop. E.10 has them, n = `records_per_input` d; heads and orthonormal features."""
+    """Records as in Prop. E.10, n = `records_per_input` d; heads and orthonormal features."""
     h, count, n = fields.hidden, fields.seeds, fields.records_per_input * d
     problem = linear_problem(rng, n, d, h, reached=h / n, seen=d / n)
     v = math.sqrt(head_variance(h, d, reading)) * rng.standard_normal((count, h))
@@ -114,7 +114,7 @@ def _networks(
 def _drift(job: Job, fields: Drift, noise: LayerNoise) -> DriftRow:
     """The ratio of record sensitivities during noisy gradient descent.
 
-    Both kinds of noise have the same starts and the same draws.
+    Both kinds of noise use the same initial networks and the same random numbers.
     """
     rng = generator(seed(job.spec.key, use="sensitivity-drift", base=job.fields.seed))
     problem, v, B = _networks(rng, fields, fields.d, fields.reading)
@@ -128,7 +128,7 @@ def _drift(job: Job, fields: Drift, noise: LayerNoise) -> DriftRow:
         rng=rng,
     )
     steps, ratios, errors = [], [], []
-    for taken, (head, features) in looked_at(states, (v, B), fields.every):
+    for taken, (head, features) in every_nth(states, (v, B), fields.every):
         above, below = record_sensitivities(problem, head, features)
         ratio, error = mean_with_error(above / below)
         steps.append(taken)

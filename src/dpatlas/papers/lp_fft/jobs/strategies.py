@@ -1,9 +1,10 @@
-"""lp_fft: what a privacy budget buys, by strategy and by the share that linear probing gets.
+"""lp_fft: accuracy at one privacy budget, by strategy and share of the steps in the first phase.
 
 All strategies of a job take the same number of steps with the same noise, so they spend the same
-budget, phase boundary or not. Rates are chosen on validation records, one phase after the other:
-a first phase takes the rate that was best for it alone, then a second phase chooses its own. So
-every strategy of two phases, the controls included, tries the same number of settings.
+budget, whether in one phase or in two. Learning rates are tuned on validation records, one phase
+after the other: a first phase takes the rate that was best for the strategy of that phase alone,
+and a second phase tunes its own. So all strategies of two phases, the controls included, try
+equally many settings.
 """
 
 import math
@@ -32,14 +33,14 @@ from dpatlas.privacy.training import belongs
 
 @dataclass(frozen=True)
 class Arm:
-    """A strategy and the share of the steps that its first phase gets."""
+    """A strategy and the share of the steps in its first phase."""
 
     strategy: str
     share: float
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What is trained, phase by phase."""
+        """The part of the network that each phase trains."""
         return STRATEGIES[self.strategy]
 
 
@@ -49,7 +50,7 @@ def strategies(job: Job) -> Outcome:
     Run i of all rows starts from the same head.
 
     Raises InputError for a share that leaves a phase without a step, for LoRA without a rank, and
-    for a rank above a layer's width.
+    for a rank above the width of a layer.
     """
     fields: Spec = job.fields
     data = job.prepared
@@ -75,7 +76,7 @@ def strategies(job: Job) -> Outcome:
 
 
 def arms_of(fields: Spec) -> Iterator[Arm]:
-    """What trains one way first, then what takes two phases at each share; ends are no shares."""
+    """The strategies of one phase, then those of two phases at every share between 0 and 1."""
     check_rank("strategies", fields.strategies, fields.lora_rank)
     for name in sorted(fields.strategies, key=lambda name: len(STRATEGIES[name])):
         parts = STRATEGIES[name]
@@ -90,13 +91,13 @@ def arms_of(fields: Spec) -> Iterator[Arm]:
 
 
 class Comparison:
-    """Strategies at one privacy level: its plan, and the settings of every arm."""
+    """The strategies at one privacy level: the shared plan and the settings of each arm."""
 
     def __init__(self, job: Job, networks: Networks):
         self.job, self.networks = job, networks
         self.fields: Spec = job.fields
         self.plan = _plan(job, Poisson(len(networks.labels["train"]), self.fields.batch))
-        # Refused before anything is trained.
+        # Refuses a plan without a guarantee before anything is trained.
         _ = self.plan.stated
         self.augmentation = _augmentation(job)
         self.search = Search(
@@ -112,9 +113,9 @@ class Comparison:
         self._warn_of_noise()
 
     def _warn_of_noise(self) -> None:
-        """Where noise outweighs all signal even in the head, the least that is trained."""
-        head = sum(value.numel() for value in self.networks.fresh(0).head.parameters())
-        noise = self.plan.noise_multiplier * math.sqrt(head)
+        """Warn where noise outweighs all signal even in the head, the smallest trained part."""
+        weights = sum(value.numel() for value in self.networks.fresh(0).head.parameters())
+        noise = self.plan.noise_multiplier * math.sqrt(weights)
         signal = self.plan.sampler.expected_batch * math.sqrt(self.plan.steps)
         if noise > signal:
             say(
@@ -139,7 +140,7 @@ class Comparison:
             model: nn.Module = network
             x = networks.x
             if set(arm.parts) == {HEAD} and self.augmentation is None:
-                model, x = networks.behind_features(network)
+                model, x = networks.on_frozen_features(network)
             phases = [
                 self.plan.phase(
                     lr,
@@ -188,7 +189,7 @@ class Comparison:
         )
 
     def ledger(self) -> dict[str, Any]:
-        """A ledger per row, and what they share."""
+        """The entries of all arms, and the statements that they share."""
         return {
             "mechanism": f"DP-SGD in one or two phases, {self.networks.backbone.architecture}",
             "epsilon": self.plan.stated.guaranteed,
@@ -203,7 +204,7 @@ class Comparison:
         }
 
     def _tuned_before(self, arm: Arm) -> list[int]:
-        """The row whose best rate the first phase takes."""
+        """The number of the row whose best rate the first phase takes; none for a single phase."""
         if len(arm.parts) == 1:
             return []
         names: list[str] = [row.strategy for row in self.search.rows]
@@ -211,10 +212,10 @@ class Comparison:
 
 
 def _plan(job: Job, sampler: Poisson) -> DpSgdPlan:
-    """The level's noise as given, or calibrated to its epsilon, and then said aloud."""
+    """The plan with the level's noise multiplier, or with one that is calibrated and reported."""
     fields: Spec = job.fields
-    asked = (fields.delta, fields.relation, fields.accountant)
-    plan = DpSgdPlan(sampler, fields.steps, fields.max_grad_norm, *asked)
+    privacy = (fields.delta, fields.relation, fields.accountant)
+    plan = DpSgdPlan(sampler, fields.steps, fields.max_grad_norm, *privacy)
     if fields.level.noise_multiplier is not None:
         return replace(plan, noise_multiplier=fields.level.noise_multiplier)
     plan = plan.calibrated(fields.level.epsilon)
@@ -237,14 +238,14 @@ def _phase_steps(arm: Arm, steps: int) -> tuple[int, ...]:
 
 
 def split_steps(steps: int, share: float) -> tuple[int, int]:
-    """Steps of the first and of the second phase."""
+    """Numbers of steps of the first and of the second phase."""
     first = round(share * steps)
     return first, steps - first
 
 
 def _check_split(steps: int, share: float) -> None:
     if 0 in split_steps(steps, share):
-        allowed = f"a share that gives both of the phases one of the {steps} steps at least"
+        allowed = f"a share that gives each phase at least one of the {steps} steps"
         raise InputError("share", share, allowed)
 
 

@@ -1,4 +1,4 @@
-"""What lp_fft's simulated theory shares: its ledger, and means with standard errors."""
+"""The ledger of lp_fft's simulated theory, and means with standard errors."""
 
 import math
 

@@ -1,6 +1,7 @@
-"""lp_fft: pictures of the features, before, early and late in private fine-tuning (Figs. 4, 5).
+"""lp_fft: UMAP of the features before, early and late in private fine-tuning (Figs. 4, 5).
 
-Each panel is fitted by itself: its axes have no meaning, and panels cannot be laid over each other.
+Each panel is a fit of its own: its axes have no meaning, and coordinates of two panels cannot be
+compared.
 """
 
 import warnings
@@ -34,18 +35,17 @@ from dpatlas.privacy.accounting import Phase
 from dpatlas.privacy.samplers import Poisson, Sampler
 from dpatlas.privacy.training import PrivateTraining
 
-# Coordinates of a picture need no more digits.
+# Decimals recorded of a coordinate.
 DECIMALS = 4
 
 
 def umap(job: Job) -> Outcome:
-    """Panels of the first `points` test records, by UMAP on their features.
+    """UMAP of the features of the first `points` test records, with kNN accuracy and silhouette.
 
-    After so many steps of LP, and then before, early and late in FFT; with the accuracy of nearest
-    neighbours and the silhouette of the features themselves.
+    For every number of LP steps three panels: before, early and late in the FFT that follows.
 
-    Raises InputError for more points or neighbours than there are records, and for what no
-    accountant takes.
+    Raises InputError for more points or neighbours than there are records, and for a mechanism that
+    no accountant covers.
     """
     fields: Spec = job.fields
     data = job.prepared
@@ -74,8 +74,8 @@ def umap(job: Job) -> Outcome:
         labels=data.y_test[: fields.points].tolist(),
         panels=panels,
         budgets=[
-            Spent(lp_steps=first, epsilon=each["epsilon"])
-            for first, each in zip(fields.lp_steps, ledgers, strict=True)
+            Spent(lp_steps=first, epsilon=own["epsilon"])
+            for first, own in zip(fields.lp_steps, ledgers, strict=True)
         ],
     )
     shared = {name: ledgers[0][name] for name in ("mechanism", "delta", "clip", "holds_for")}
@@ -86,7 +86,7 @@ def umap(job: Job) -> Outcome:
 def _panels(
     job: Job, curves: Curves, networks: Networks, sampler: Sampler, first: int
 ) -> list[Panel]:
-    """Before, early and late in FFT, after `first` steps of LP."""
+    """The panels before, early and late in FFT, after `first` steps of LP."""
     fields: Spec = job.fields
     probing = PhasePlan(HEAD, first, fields.noise_lp, fields.lr_lp)
     tuning = PhasePlan(FULL, fields.fft_steps, fields.noise_fft, fields.lr_fft)
@@ -110,9 +110,9 @@ def _picture(network: Network, task: Task, fields: Spec) -> dict[str, Any]:
     from sklearn.metrics import silhouette_score
 
     shown = slice(fields.points)
-    features = features_of(network, task.asked[shown])
+    features = features_of(network, task.queries[shown])
     coordinates = embed(features, fields.neighbours, fields.seed)
-    predicted = outputs(network, task.asked).cpu()
+    predicted = outputs(network, task.queries).cpu()
     return {
         "x": coordinates[:, 0].round(DECIMALS).tolist(),
         "y": coordinates[:, 1].round(DECIMALS).tolist(),
@@ -123,8 +123,8 @@ def _picture(network: Network, task: Task, fields: Spec) -> dict[str, Any]:
 
 
 def embed(features: np.ndarray, neighbours: int, base_seed: int) -> np.ndarray:
-    """UMAP's (points, 2) of features (points, d), by one thread and one seed."""
-    # It takes seconds to import and to compile.
+    """UMAP coordinates (points, 2) of features (points, d), on one thread with one seed."""
+    # Importing and compiling it takes seconds.
     from umap import UMAP
 
     draws = generator(seed("lp_fft", use="umap", base=base_seed))

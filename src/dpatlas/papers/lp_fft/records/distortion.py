@@ -6,7 +6,7 @@ from dpatlas.papers.lp_fft.records.theory import Angle, Count, Positive, Several
 
 
 class Clusters(Typed):
-    """Fresh records and features within `angle` degrees of an axis, for every number `hs`."""
+    """Random records and features within `angle` degrees of an axis; hs: numbers of features."""
 
     records: Several
     inputs: Several
@@ -17,9 +17,9 @@ class Clusters(Typed):
 
 
 class TwoRecords(Typed):
-    """One feature and a class of two records, whose lengths differ by `spread`.
+    """One feature and a class of two records whose activations differ by `spread`.
 
-    ratio: of the angles, as tangents, of the second record and the first to the feature.
+    ratio: distance of the second record from the feature's axis over that of the first.
     """
 
     spread: float
@@ -29,9 +29,10 @@ class TwoRecords(Typed):
 
 
 class AfterProbing(Typed):
-    """LP until s = lp_span, then FFT until every one of fft_spans, s being the loss's integral.
+    """LP until s = lp_span, then FFT until s = each of fft_spans; s is the integral of the loss.
 
-    angles: of the clusters, in degrees; feature_angle: of the features. runs: networks drawn.
+    angles, feature_angle: largest angles of records and of features to the axis, in degrees.
+    runs: number of networks drawn.
     """
 
     records: Several
@@ -48,7 +49,7 @@ class AfterProbing(Typed):
 
 
 class Counterexample(Typed):
-    """FFT until s = span after LP until every one of lp_spans."""
+    """LP until s = each of lp_spans, then FFT until s = span."""
 
     lp_spans: list[Positive]
     span: Positive
@@ -56,7 +57,7 @@ class Counterexample(Typed):
 
 
 class Spec(SpecFields):
-    """Thm 3.3 on clusters and two records, Thm 3.4 on clusters and by an example."""
+    """Thm 3.3 on clusters and on two records; Thm 3.4 on clusters and on a counter-example."""
 
     clusters: Clusters
     two_records: TwoRecords
@@ -65,7 +66,7 @@ class Spec(SpecFields):
 
 
 class Share(Typed):
-    """`count` of `trials`, and the ends of its Clopper-Pearson interval."""
+    """`count` out of `trials`, with the ends of the Clopper-Pearson interval of the share."""
 
     trials: int
     count: int
@@ -75,7 +76,7 @@ class Share(Typed):
 
 
 class ClusterRow(Share):
-    """Distortion at the start with h features; claimed: 1 - 2^-h."""
+    """Share of networks of h features that distort at the start; claimed: 1 - 2^-h."""
 
     h: int
     head_variance: float
@@ -83,7 +84,7 @@ class ClusterRow(Share):
 
 
 class TwoRecordRow(Share):
-    """Distortion of one feature; claimed: by Thm 3.3; exact: its probability."""
+    """Share of heads that distort one feature; claimed: by Thm 3.3; exact: the probability."""
 
     head_variance: float
     claimed: float
@@ -91,9 +92,9 @@ class TwoRecordRow(Share):
 
 
 class AfterProbingRow(Share):
-    """Networks of which no cosine falls until s = fft_span, of those that LP has aligned.
+    """Share of networks aligned by LP in which no cosine falls until s = fft_span of FFT.
 
-    networks: all that were drawn.
+    networks: number drawn. aligned: number whose heads have the signs of their classes after LP.
     """
 
     angle: float
@@ -103,7 +104,7 @@ class AfterProbingRow(Share):
 
 
 class Curve(Typed):
-    """Cosine of the example's feature at `s` of FFT, (points,).
+    """Cosine of the counter-example's feature against s of FFT, (points,).
 
     aligned: whether LP has aligned the head. fall: largest cosine less the last.
     """
@@ -116,7 +117,7 @@ class Curve(Typed):
 
 
 class Metrics(records.Metrics):
-    """Rows by h and variance, by variance, by angle and span of FFT, by span of LP."""
+    """Rows by h and head variance; head variance; angle and span of FFT; span of LP."""
 
     clusters: list[ClusterRow]
     two_records: list[TwoRecordRow]

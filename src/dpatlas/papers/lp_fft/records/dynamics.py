@@ -12,12 +12,12 @@ from dpatlas.papers.lp_fft.records.theory import Angle, Count, Positive, Several
 
 Phase = Literal["head", "all"]
 Heads = Literal["random", "aligned"]
-# Half of them for either class.
+# Half of them belong to each class.
 Halves = Annotated[int, Field(ge=2, multiple_of=2)]
 
 
 class PhasePlan(Typed):
-    """Noises, draws of data and network, and paths of the diffusion for each draw and noise."""
+    """Noise levels, draws of data and network, and simulated paths for each draw and noise."""
 
     sigmas: list[Positive]
     draws: Count
@@ -25,16 +25,16 @@ class PhasePlan(Typed):
 
 
 class Phases(Typed):
-    """What trains the head alone (LP), and what trains all layers (FFT)."""
+    """Plans of linear probing, which trains the head, and of FFT, which trains all layers."""
 
     head: PhasePlan
     all: PhasePlan
 
 
 class ReluNets(Typed):
-    """Two-layer ReLU networks on clusters within `angle` degrees; losses at `times`.
+    """Two-layer ReLU networks on clusters within `angle` degrees of an axis; losses at `times`.
 
-    step: of the integrators, in the unit of the times, which are whole numbers of it apart.
+    step: of the integrators; the times are equally spaced multiples of it.
     """
 
     records: Halves
@@ -53,9 +53,9 @@ class ReluNets(Typed):
         if step is None:
             return times
         steps = times[0] / step
-        # The quotient of two numbers of a config may be beyond all others.
+        # The quotient of two valid numbers may be infinite.
         width = max(1, round(steps)) * step if math.isfinite(steps) else steps
-        # As numpy.allclose compares.
+        # The tolerances of numpy.allclose.
         for number, time in enumerate(times):
             apart = time - (times[number - 1] if number else 0.0)
             if abs(apart - width) > 1e-8 + 1e-5 * width:
@@ -64,7 +64,7 @@ class ReluNets(Typed):
 
 
 class LinearProbing(Typed):
-    """Linear probing of a linear net on records of which the features reach ||b||^2 = b_norm2."""
+    """Linear probing of a linear network; b_norm2: squared norm of what features fit of Y."""
 
     records: Count
     inputs: Count
@@ -84,10 +84,11 @@ class LinearProbing(Typed):
 
 
 class LinearFineTuning(Typed):
-    """FFT of linear nets of `sizes` (d, h) under Assumption E.7, until `span` in units of 1/A.
+    """FFT of linear networks of `sizes` (d, h) under Assumption E.7, until time `span` / A.
 
-    head_excess: head's variance over its least value. noise_share: sigma^2 over its largest. step:
-    of Euler's method over the head's curvature. points: times at which the loss is kept.
+    head_excess: head variance over the smallest allowed. noise_share: sigma^2 over the largest
+    allowed. step: of Euler's method, times the head's curvature h beta_h. points: number of times
+    at which the loss is recorded.
     """
 
     sizes: list[Annotated[list[Count], Field(min_length=2, max_length=2)]]
@@ -110,8 +111,8 @@ class Spec(SpecFields):
 class BracketRow(Typed):
     """Losses of one class beside the bounds of Thm 4.2 (phase head) or 4.3 (phase all).
 
-    label: of the class, 1 or -1. start: the loss at time 0. lower, upper, zeroth (of the
-    zeroth-order model), diffusion (mean over paths) and its standard_error: (times,).
+    label: of the class, 1 or -1. start: the loss at time 0. lower, upper: the bounds. zeroth: loss
+    of the zeroth-order model. diffusion, standard_error: mean loss over paths. All (times,).
     """
 
     phase: Phase
@@ -128,7 +129,7 @@ class BracketRow(Typed):
 
 
 class Violations(Typed):
-    """How many cases (draw, sigma) there are, and in how many a loss leaves its bracket."""
+    """Number of cases (draw, sigma), and of those in which a loss leaves its bracket."""
 
     phase: Phase
     heads: Heads
@@ -140,7 +141,7 @@ class Violations(Typed):
 
 
 class Probed(Typed):
-    """E ||v_t||^2 and E L at `times`, simulated and by formula, (times,) each.
+    """E ||v_t||^2 and E L of linear probing, simulated and by formula, (times,) each.
 
     norm_paper: Eq. 161 as printed; norm_exact: with its sign corrected. loss_bound_paper,
     loss_bound_exact: Thm 4.4 with gamma as printed and halved.
@@ -159,9 +160,9 @@ class Probed(Typed):
 
 
 class Tuned(Typed):
-    """E L beside the bound of Thm 4.5 at `times` in units of 1/rate, (times,).
+    """E L of FFT and the bound of Thm 4.5 at `times` in units of 1/rate, (times,).
 
-    largest_ratio: of mean loss and bound, over the times; with its standard error.
+    largest_ratio: largest mean loss over bound, with its standard error.
     """
 
     d: int
@@ -178,7 +179,7 @@ class Tuned(Typed):
 
 
 class Metrics(records.Metrics):
-    """times: of the ReLU networks' losses. relu: by phase, heads, draw, sigma and class."""
+    """times: of the ReLU networks' losses. relu: rows by phase, heads, draw, sigma, class."""
 
     times: list[float]
     relu: list[BracketRow]

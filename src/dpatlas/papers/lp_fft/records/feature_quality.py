@@ -19,8 +19,8 @@ class Spec(PrivateFields):
     """FFT and LP-FFT at one noise multiplier, for every head scale and rate.
 
     public_data: the pre-training task. lp_steps, lp_lr: of LP-FFT's first phase. at: steps after
-    which features are measured. neighbours: that vote. public_known, public_asked: records of the
-    pre-training task that vote, and that are asked for.
+    which features are evaluated. neighbours: number that vote. public_known, public_asked: numbers
+    of records of the pre-training task that vote, and that are classified.
     """
 
     public_data: DataFields
@@ -63,10 +63,10 @@ class PublicTask(Typed):
 
 
 class Row(Typed):
-    """A strategy at one head scale and rate of FFT, followed along training.
+    """A strategy at one head scale and learning rate of FFT, evaluated during training.
 
-    private, public: accuracy of nearest neighbours on the private and on the pre-training task,
-    (runs, steps). accuracy: of the network on the private test records, (runs, steps).
+    private, public: nearest-neighbour accuracy on the private and on the pre-training task;
+    accuracy: of the network on the private test records. All (runs, steps).
     """
 
     head_scale: float
@@ -78,14 +78,14 @@ class Row(Typed):
     accuracy: list[list[float]]
 
     def quality(self, task: Task) -> list[list[float]]:
-        """Accuracy of nearest neighbours on a task, (runs, steps)."""
+        """Nearest-neighbour accuracy on a task, (runs, steps)."""
         return self.private if task == "private" else self.public
 
 
 class Metrics(records.Metrics):
     """Numbers of private records, the backbone, and a row for every condition and strategy.
 
-    epsilon: the largest of a run, all steps together; None without privacy.
+    epsilon: the largest of any run, over all its steps; None without privacy.
     """
 
     n_train: int

@@ -6,7 +6,7 @@ from dpatlas.papers.lp_fft.records.theory import Count, LayerNoise, Positive, Se
 
 
 class Paths(Typed):
-    """Paths of linear nets with random heads, looked at after every `every` of their steps."""
+    """Simulated paths of linear networks with random heads, measured every `every` steps."""
 
     hidden: Count
     inputs: Count
@@ -18,7 +18,7 @@ class Paths(Typed):
 
 
 class Gap(Paths):
-    """DP-SGD with full batches; sigmas: noise multipliers. lr: on the mean gradient."""
+    """DP-SGD with full batches; sigmas: noise multipliers; lr: applied to the mean gradient."""
 
     sigmas: list[Positive]
     max_grad_norm: Positive
@@ -40,7 +40,7 @@ class Spec(SpecFields):
 
 
 class GapRow(Typed):
-    """Jensen's gap with its standard error, and the mean of the least eigenvalue, (steps,)."""
+    """Jensen gap with its standard error, and mean of the least eigenvalue, (steps,)."""
 
     sigma: float
     paths: int
@@ -51,9 +51,9 @@ class GapRow(Typed):
 
 
 class DriftRow(Typed):
-    """Change of the mean eigenvalue with its standard error, beside both lines, (times,).
+    """Change of the mean eigenvalue with its standard error, (times,).
 
-    paper, exact: the drift as printed and corrected.
+    paper, exact: the change by the printed and by the corrected formula.
     """
 
     noise: LayerNoise
@@ -65,7 +65,7 @@ class DriftRow(Typed):
 
 
 class Metrics(records.Metrics):
-    """Rows by noise multiplier, and by kind of noise."""
+    """gap: rows by noise multiplier. drift: rows by kind of noise."""
 
     gap: list[GapRow]
     drift: list[DriftRow]

@@ -1,4 +1,4 @@
-"""What specs of lp_fft's private trainings say alike."""
+"""Fields that the specs of all private trainings of lp_fft share."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from dpatlas.core.records import SpecFields
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
-# Parts of a network that a phase trains: LP the head, FFT everything, LoRA its branches and the
+# Part of the network that a phase trains: LP the head, FFT all weights, LoRA its adapters and the
 # head.
 Part = Literal["head", "full", "lora"]
 HEAD: Part = "head"
@@ -18,10 +18,10 @@ LORA: Part = "lora"
 
 
 class PrivateFields(SpecFields):
-    """Data, public backbone, expected batch and what the private training guarantees.
+    """Data, public backbone, expected batch size and privacy of the training.
 
-    backbone: id of the run that trains it. max_grad_norm: of a record's gradient.
-    max_physical_batch: records of a batch that are held in memory at once; None for all.
+    backbone: id of the run that trains it. max_grad_norm: clip bound of a record's gradient.
+    max_physical_batch: records of a batch held in memory at once; None for all.
     """
 
     seed: int

@@ -9,13 +9,13 @@ from dpatlas.core import records
 from dpatlas.core.records import SpecFields, Typed
 from dpatlas.papers.lp_fft.records.theory import Count, LayerNoise, Positive, Several
 
-# Prop. E.10 prints v_0 ~ N(0, beta I) with beta = h / sqrt(d): the variance, or the deviation.
+# Prop. E.10 prints v_0 ~ N(0, beta I) with beta = h / sqrt(d), the variance or the deviation.
 Reading = Literal["variance", "deviation"]
 READINGS: tuple[Reading, ...] = ("variance", "deviation")
 
 
 class Start(Typed):
-    """Heads and features (`seeds` of them) on records_per_input * d records, before training."""
+    """`seeds` random networks on records_per_input * d records, before training."""
 
     hidden: Count
     records_per_input: Several
@@ -32,7 +32,7 @@ class Start(Typed):
 
 
 class Drift(Typed):
-    """Noisy gradient descent on d inputs, looked at after every `every` of its steps."""
+    """Noisy gradient descent on d inputs, measured every `every` steps."""
 
     hidden: Count
     records_per_input: Several
@@ -61,10 +61,10 @@ class Spec(SpecFields):
 
 
 class StartRow(Typed):
-    """Sensitivities of both layers at d inputs, means over heads and features.
+    """Sensitivities of both layers at d inputs: means over networks, with standard errors.
 
-    record: the largest gradient norm over the records; ball: over all records of norm and label at
-    most one. ratio: head over features. Each has its standard error.
+    record: largest gradient norm over the records; ball: over all records of norm and label at most
+    one. ratio: sensitivity of the head over that of the features.
     """
 
     d: int
@@ -87,7 +87,7 @@ class StartRow(Typed):
 
 
 class DriftRow(Typed):
-    """Mean ratio of record sensitivities, head over features, and its standard error, (steps,)."""
+    """Mean ratio of the head's record sensitivity to the features', with its error, (steps,)."""
 
     noise: LayerNoise
     d: int
@@ -99,7 +99,7 @@ class DriftRow(Typed):
 
 
 class Metrics(records.Metrics):
-    """Rows by d and reading, and by kind of noise."""
+    """start: rows by d and reading. drift: rows by kind of noise."""
 
     start: list[StartRow]
     drift: list[DriftRow]

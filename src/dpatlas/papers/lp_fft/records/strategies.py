@@ -11,13 +11,13 @@ from dpatlas.core.records import Typed
 from dpatlas.papers.lp_fft.records.private import Count, Part, Positive, PrivateFields
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES
 
-# In the order of the config's: Python keeps one list type for both, in the order that it met first.
+# The order of the settings' type, with which Python shares one cached type.
 Strategy = Literal["lp", "fft", "lp-fft", "lp-lp", "fft-fft", "lora", "lp-lora"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Level(Typed):
-    """Privacy of a job: a noise multiplier, or the epsilon that one is calibrated to."""
+    """Privacy of a job: a noise multiplier, or an epsilon to which it is calibrated."""
 
     noise_multiplier: float | None = Field(None, ge=0)
     epsilon: float | None = Field(None, gt=0)
@@ -30,7 +30,7 @@ class Level(Typed):
 
 
 class Augmentation(Typed):
-    """Views of a record whose gradients are averaged: shifted by up to `padding`, maybe flipped."""
+    """Views of a record whose gradients are averaged: shifts of up to `padding`, and flips."""
 
     views: Count
     padding: int = Field(ge=0)
@@ -40,9 +40,10 @@ class Augmentation(Typed):
 class Spec(PrivateFields):
     """One privacy level of a scenario.
 
-    shares, control_shares: of the steps, in the first phase of strategies of two phases. lrs: by
-    what a phase trains. head_scale: of the head's initial weights. ema_decay: of the averaged
-    weights that are scored; None to score the last iterate. lora_rank: None for no branches.
+    shares, control_shares: shares of the steps given to the first phase of strategies of two
+    phases, and of the controls. lrs: learning rates by the part that a phase trains. head_scale:
+    factor on the head's initial weights. ema_decay: of the averaged weights that are scored; None
+    to score the last iterate. lora_rank: None without LoRA.
     """
 
     group: Literal["strategies", "lora", "clip_sweep"]
@@ -72,11 +73,11 @@ class Spec(PrivateFields):
 
 
 class Row(TunedRow):
-    """A strategy at one share of the steps in its first phase: 1 for LP, 0 for FFT and LoRA.
+    """A strategy with one share of the steps in its first phase: 1 for LP, 0 for FFT and LoRA.
 
-    lrs, steps: of each phase. max_grad_norm: None without privacy. target_epsilon: None for a
-    given noise multiplier. epsilon: of one reported run, both phases together; None without
-    privacy. trained_parameters: of the last phase.
+    lrs, steps: of each phase. max_grad_norm: None without privacy. target_epsilon: None where the
+    level is a noise multiplier. epsilon: of one reported run, over both phases; None without
+    privacy. trained_parameters: their number in the last phase.
     """
 
     strategy: Strategy
@@ -93,7 +94,7 @@ class Row(TunedRow):
 class Metrics(records.Metrics):
     """Numbers of records and classes, the backbone, and a row for every strategy and share.
 
-    features: of the frozen backbone, if the head alone was trained on them.
+    features: of the frozen backbone, where a strategy trained the head alone on them.
     """
 
     n_train: int

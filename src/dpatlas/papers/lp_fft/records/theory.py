@@ -1,15 +1,15 @@
-"""What specs and records of lp_fft's theory have in common: numbers, nets and layers."""
+"""Types that the specs and records of lp_fft's simulated theory share."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 Count = Annotated[int, Field(ge=1)]
-# Of paths, seeds and records, of which a mean has a standard error.
+# Sample sizes for which a mean has a standard error.
 Several = Annotated[int, Field(ge=2)]
 Positive = Annotated[float, Field(gt=0)]
-# In degrees; two directions within it of one axis are at an acute angle.
+# Degrees from an axis; two directions within this angle of one axis are at an acute angle.
 Angle = Annotated[float, Field(gt=0, lt=45)]
-# Noise of linear nets: equal in all layers, or larger in the head by the square root of d.
+# Noise of linear networks: equal in both layers, or sqrt(d) times larger in the head.
 LayerNoise = Literal["uniform", "layer-wise"]
 NOISES: tuple[LayerNoise, ...] = ("uniform", "layer-wise")

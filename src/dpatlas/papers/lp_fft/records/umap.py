@@ -17,8 +17,8 @@ MOMENTS: tuple[Moment, ...] = ("before", "early", "late")
 class Spec(PrivateFields):
     """LP of several lengths, each followed by FFT.
 
-    lp_steps: of every training; 0 for FFT alone. early: steps of FFT before the second picture.
-    neighbours: of UMAP and of the vote. points: test records that are drawn.
+    lp_steps: one training each; 0 for FFT alone. early: steps of FFT before the second picture.
+    neighbours: in UMAP and in the kNN vote. points: number of test records drawn.
     """
 
     head_scale: Positive
@@ -45,8 +45,8 @@ class Spec(PrivateFields):
 class Panel(Typed):
     """A picture of the test records after `lp_steps` of LP and `fft_steps` of FFT.
 
-    x, y: coordinates without unit, (points,); knn: accuracy of nearest neighbours on the features
-    themselves, of which `silhouette` is too; accuracy: of the network on all test records.
+    x, y: coordinates without unit, (points,). knn, silhouette: nearest-neighbour accuracy and
+    silhouette of the features themselves. accuracy: of the network on all test records.
     """
 
     lp_steps: int
@@ -60,7 +60,7 @@ class Panel(Typed):
 
 
 class Spent(Typed):
-    """Epsilon of all steps of the training with so many steps of LP; None without privacy."""
+    """Epsilon of the whole training with `lp_steps` of LP; None without privacy."""
 
     lp_steps: int
     epsilon: float | None
