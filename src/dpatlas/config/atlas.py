@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.config import own
+from dpatlas.config.backbones import weights_file
 from dpatlas.config.features import FrozenFeatures
 from dpatlas.config.load import project_root
 from dpatlas.config.root import General
 from dpatlas.core.blocks import Block
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import write_atomic
+from dpatlas.core.networks import NETWORKS
 from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
 from dpatlas.cost.counting import JobCost
@@ -193,6 +195,27 @@ class Atlas:
             for field in ("data", "public_data")
             if field in spec.fields
         }
+
+    @_remembered
+    def weights_files(self) -> dict[str, str]:
+        """Where published weights are brought to, under their own names, by backbone's id."""
+        if "pretrain" not in self.groups:
+            return {}
+        paths = {}
+        for spec in self.groups["pretrain"]["imported"]:
+            weights = NETWORKS[spec.fields["model"]].weights
+            assert weights is not None
+            name = weights.file or Path(weights_file(self.config, spec)).name
+            paths[spec.id] = str(self.folder / "weights" / spec.id / name)
+        return paths
+
+    def weights_arguments(self, spec_id: str) -> str:
+        """Command-line arguments that say which weights an imported backbone takes, quoted."""
+        spec = self.specs[spec_id]
+        words = ["--name", spec.fields["model"]]
+        if file := weights_file(self.config, spec):
+            words += [f"--weights-file={file}", f"--sha256={spec.fields.get('sha256') or ''}"]
+        return shlex.join(words)
 
     @_remembered
     def data_modules(self, name: str) -> tuple[str, ...]:

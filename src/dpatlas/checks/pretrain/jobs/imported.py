@@ -1,7 +1,7 @@
 """pretrain: import of a backbone whose weights others trained and published."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,20 +43,6 @@ LEDGER = {
 
 
 @dataclass(frozen=True)
-class Sources:
-    """Where the published file may come from: the arguments of `weights.obtain`.
-
-    file: path that the config names, for weights without a known address.
-    """
-
-    file: str | None = None
-    data_root: Path | None = None
-    download_folder: Path = weights.CACHE
-    allow_download: bool = False
-    mirrors: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Weights:
     """Published weights as read from a file.
 
@@ -69,17 +55,12 @@ class Weights:
     classes: list[str] | None
 
 
-def sources_of(arguments: Sequence[str]) -> Sources:
-    """The sources that a command line names; InputError for other words in it."""
-    # Without abbreviations, or it would take another parser's --data for its own --data-root.
+def file_of(arguments: Sequence[str]) -> Path:
+    """The weights file that a command line names; InputError for other words in it."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--weights-file", dest="file")
-    parser.add_argument("--data-root", type=Path)
-    parser.add_argument("--allow-download", action="store_true")
-    parser.add_argument("--download-folder", type=Path, default=weights.CACHE)
-    parser.add_argument("--mirror", action="append", default=[], dest="mirrors")
-    options = parser.parse_args(arguments)
-    return Sources(**{**vars(options), "mirrors": tuple(options.mirrors)})
+    parser.add_argument("--weights-file", required=True, type=Path)
+    path: Path = parser.parse_args(arguments).weights_file
+    return path
 
 
 def imported(job: Job) -> Outcome:
@@ -87,15 +68,15 @@ def imported(job: Job) -> Outcome:
 
     Raises InputError for an unknown source or model, and for a file that is missing, has another
     checksum, belongs to another network or has weights that are not finite; RunError if the
-    download fails or the features differ too much from the published network's.
+    features differ too much from the published network's.
     """
-    folder, sources = job.backbone_to_write(), job.options
+    folder, path = job.backbone_to_write(), job.options
     fields: Spec = job.fields
     one_of(*IMPORTED).check("source", fields.source)
     one_of(*IMPORTED[fields.source]).check("model", fields.model)
     model, image_shape, public = fields.model, fields.image_shape, PUBLIC_DATA[fields.source]
     read = _from_file if fields.source in FROM_FILES else _from_address
-    stored = read(job.spec.slug, fields, sources)
+    stored = read(path, fields)
     classes = stored.classes or NO_CLASSES
     published = published_network(model, stored.path, stored.state, len(classes))
     options: dict[str, Any] = {**fields.options, "key": fields.key, "run": 0, "base_seed": 0}
@@ -130,34 +111,20 @@ def imported(job: Job) -> Outcome:
     return Outcome(metrics, {**LEDGER, "public_data": public})
 
 
-def _from_address(slug: str, fields: Spec, sources: Sources) -> Weights:
-    """The weights that torchvision, or DeiT's authors, publish."""
+def _from_address(path: Path, fields: Spec) -> Weights:
+    """The weights that torchvision, or DeiT's authors, publish; their name has their checksum."""
     model = fields.model
-    if sources.file:
-        raise InputError("--weights-file", sources.file, f"none: {model} has an address")
     address, classes = listed(model)
-    options = {name: value for name, value in asdict(sources).items() if name != "file"}
-    path = weights.obtain(address, **options)
-    facts = _facts(path, address)
+    weights.obtain(address, data_root=path.parent, download_folder=path.parent)
     state = weights.read(path, deit.ENTRY if model == DEIT else None)
-    return Weights(path, facts, state, classes)
+    return Weights(path, _facts(path, address), state, classes)
 
 
-def _from_file(slug: str, fields: Spec, sources: Sources) -> Weights:
+def _from_file(path: Path, fields: Spec) -> Weights:
     """The weights of the checkpoint that the config names."""
-    model, key = fields.model, f"pretrain.backbones.{slug}.file"
-    if not sources.file:
-        raise InputError("--weights-file", "nothing", f"the path under {key}")
-    path = weights.named_file(
-        sources.file,
-        key,
-        data_root=sources.data_root,
-        download_folder=sources.download_folder,
-        digits=fields.sha256 or "",
-    )
-    facts = _facts(path, None)
-    state = moco.encoder(model, str(path), weights.read(path, moco.ENTRY))
-    return Weights(path, facts, state, None)
+    weights.named_file(str(path), "--weights-file", digits=fields.sha256 or "")
+    state = moco.encoder(fields.model, str(path), weights.read(path, moco.ENTRY))
+    return Weights(path, _facts(path, None), state, None)
 
 
 def _facts(path: Path, address: str | None) -> WeightsFile:
@@ -257,5 +224,5 @@ KIND = Kind(
     imported,
     spec=Spec,
     packages=("torch", "torchvision", "numpy", "scikit-learn"),
-    options=sources_of,
+    options=file_of,
 )
