@@ -364,7 +364,7 @@ class Atlas:
         """InputError if an own data set in use is not where its path says."""
         for name in self.own_sets().values():
             path = self.config.data.own[name].path
-            if found := own.trouble(path):
+            if found := own.path_error(path):
                 where = f"data.own.{name}.path"
                 raise InputError(where, f"{path!r}, {found}", "a readable folder or .npz file")
 

@@ -85,6 +85,16 @@ class Objective:
         """d, entries of W."""
         return CLASSES * self.x.shape[1]
 
+    @property
+    def lipschitz(self) -> float:
+        """Lipschitz constant L of a record's cross-entropy."""
+        return float(lipschitz(FEATURE_NORM))
+
+    @property
+    def beta(self) -> float:
+        """Smoothness of a record's regularised loss."""
+        return float(smoothness(FEATURE_NORM, self.lam))
+
     def risk(self, weights: np.ndarray) -> np.ndarray:
         """L at each of `weights` (k, d), shape (k,)."""
         logits = weights.reshape(len(weights), CLASSES, -1) @ self.x.T
@@ -183,8 +193,8 @@ def utility(job: Job) -> Outcome:
     metrics = Metrics(
         classes=CLASSES,
         parameters=objective.parameters,
-        lipschitz=float(lipschitz(FEATURE_NORM)),
-        beta=float(smoothness(FEATURE_NORM, fields.lam)),
+        lipschitz=objective.lipschitz,
+        beta=objective.beta,
         radius=float(radius(FEATURE_NORM, fields.lam, CLASSES)),
         minimiser_norm=float(np.linalg.norm(minimiser)),
         gradient_norm_at_minimiser=float(np.linalg.norm(objective.gradient(minimiser))),
@@ -226,30 +236,30 @@ def bounds(
     epsilon: float,
 ) -> Proven:
     """Noise of Thm 4.2, the lemma at shown steps, the theorems at their own numbers of steps."""
-    d, L = objective.parameters, float(lipschitz(FEATURE_NORM))
-    sigma2 = float(sigma2_approximate(epsilon, fields.delta, L, fields.lam, fields.n))
+    n, delta, lam, d = fields.n, fields.delta, objective.lam, objective.parameters
+    sigma2 = float(sigma2_approximate(epsilon, delta, objective.lipschitz, lam, n))
     xi2 = objective.batch_noise(minimiser, fields.batch)
     # Before projection, which brings theta_0 nearer to theta*.
-    distance2 = float(minimiser @ minimiser) + 2 * d * sigma2 / fields.lam
-    beta = float(smoothness(FEATURE_NORM, fields.lam))
-    K = steps_approximate(epsilon, fields.delta, beta, fields.lam, fields.n, d, schedule)
+    distance2 = float(minimiser @ minimiser) + 2 * d * sigma2 / lam
+    K = steps_approximate(epsilon, delta, objective.beta, lam, n, d, schedule)
     shown = shown_steps(fields.steps, math.ceil(K))
     constants = {"xi2": xi2, "d": d, "sigma2": sigma2, "distance2": distance2}
     # First the lemma, which refuses constants that are not finite.
-    lemma = lemma_of(fields.lam, schedule, shown, constants)
-    theorems = theorems_of(fields, schedule, epsilon, d, xi2)
+    lemma = lemma_of(objective, schedule, shown, constants)
+    theorems = theorems_of(fields, objective, schedule, epsilon, xi2)
     return Proven(sigma2, distance2, shown, lemma, theorems)
 
 
-def theorems_of(fields: Spec, schedule: str, epsilon: float, d: int, xi2: float) -> list[Theorem]:
+def theorems_of(
+    fields: Spec, objective: Objective, schedule: str, epsilon: float, xi2: float
+) -> list[Theorem]:
     """Thms 4.1 and 4.2, or 4.3 and 4.4, after their own numbers of steps.
 
     Those on Renyi privacy are taken at the order and divergence that the other two use.
     """
     renyi = {"alpha": float(calibration_order(epsilon, fields.delta)), "eps": epsilon / 2}
     approximate = {"eps": epsilon, "delta": fields.delta}
-    curvature = {"beta": float(smoothness(FEATURE_NORM, fields.lam)), "lam": fields.lam}
-    problem = {**curvature, "n": fields.n, "d": d}
+    problem = {"beta": objective.beta, "lam": fields.lam, "n": fields.n, "d": objective.parameters}
     batches = {"xi2": xi2} if schedule == "constant" else {}
     privacies = (renyi, approximate)
     step_counts: tuple[Callable[..., Any], ...] = (steps_rdp, steps_approximate)
@@ -258,22 +268,22 @@ def theorems_of(fields: Spec, schedule: str, epsilon: float, d: int, xi2: float)
         THEOREMS[schedule], privacies, step_counts, strict=True
     ):
         K = math.ceil(steps(**privacy, **problem, schedule=schedule))
-        arguments = {**privacy, **problem, **batches, "L": float(lipschitz(FEATURE_NORM))}
+        arguments = {**privacy, **problem, **batches, "L": objective.lipschitz}
         values = {c: float(formula(**arguments, convention=c)) for c in CONVENTIONS}
         theorems.append(Theorem(name=name, K=K, **values))
     return theorems
 
 
 def lemma_of(
-    lam: float, schedule: str, shown: Sequence[int], constants: Mapping[str, float]
+    objective: Objective, schedule: str, shown: Sequence[int], constants: Mapping[str, float]
 ) -> Lemma:
     """Lemma 4.1 or 4.3 at the steps `shown`; constants: its xi2, d, sigma2 and distance2."""
-    beta, K = float(smoothness(FEATURE_NORM, lam)), np.array(shown)
-    setting = {"beta": beta, "lam": lam, "K": K, **constants}
+    curvature = {"beta": objective.beta, "lam": objective.lam}
+    setting = {**curvature, **constants, "K": np.array(shown)}
     bound: Callable[..., Any]
     if schedule == "constant":
         name, bound = "Lemma 4.1", excess_risk
-        setting["eta"] = 1 / (2 * beta)
+        setting["eta"] = 1 / (2 * objective.beta)
     else:
         name, bound = "Lemma 4.3", average_risk
     values = {
