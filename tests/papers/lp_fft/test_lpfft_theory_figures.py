@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from figure_samples import check_job, drawn_lines, in_style, maker, smallest_text
+from figure_samples import drawn_lines, in_style, maker, select
 from lpfft_theory_sample_records import (
     RECORDS,
     distortion_record,
@@ -12,8 +12,6 @@ from lpfft_theory_sample_records import (
 
 from dpatlas.core.statistics import Estimate
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures import lpfft_sensitivity, lpfft_theory, theory_series
-from dpatlas.show.panels import select
 
 
 def show(name, records=None):
@@ -40,18 +38,6 @@ def test_csv_holds_every_line_that_is_drawn(name):
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_a_job_writes_every_file_and_names_all_records_behind_it(name, tmp_path):
-    check_job(name, RECORDS[name](), {}, tmp_path)
-
-
-@pytest.mark.parametrize("name", RECORDS)
-def test_no_text_is_smaller_than_seven_points(name):
-    figure = show(name).figure
-    assert smallest_text(figure) >= 7
-    assert figure.get_figwidth() == 6.9
-
-
-@pytest.mark.parametrize("name", RECORDS)
 def test_a_figure_needs_exactly_one_record_of_its_kinds(name):
     records = RECORDS[name]()
     for record in records:
@@ -60,20 +46,6 @@ def test_a_figure_needs_exactly_one_record_of_its_kinds(name):
             show(name, [*records, record])
         with pytest.raises(InputError, match=f"0 of kind {kind}"):
             show(name, [other for other in records if other is not record])
-
-
-@pytest.mark.parametrize(
-    "looks",
-    [
-        (lpfft_theory.SIMULATED, theory_series.PRINTED, theory_series.EXACT),
-        (lpfft_theory.ZEROTH, lpfft_theory.BRACKET),
-        theory_series.NOISES.values(),
-        lpfft_sensitivity.LAYERS.values(),
-        lpfft_sensitivity.READINGS.values(),
-    ],
-)
-def test_series_differ_in_grey_print(looks):
-    assert len({(look.marker, look.linestyle) for look in looks}) == len(looks)
 
 
 def test_intervals_are_those_of_the_standard_error():
@@ -119,11 +91,6 @@ def test_distortion_is_shown_with_the_record_s_intervals():
         for name in ("low", "high", "count", "trials"):
             assert [row[name] for row in shown] == [getattr(row, name) for row in found]
         assert [row["x"] for row in shown] == [1, 2, 4]
-
-
-def test_a_single_noise_leaves_a_bracket():
-    shown = show("lpfft_theory", [dynamics_record(sigmas=(0.5,)), distortion_record()])
-    assert select(shown.rows, panel="LP bracket")
 
 
 def test_the_gap_is_shown_in_percent_and_lines_of_uniform_noise_alone():
