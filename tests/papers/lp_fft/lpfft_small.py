@@ -1,4 +1,4 @@
-"""Small data, a small backbone and small specs of lp_fft's trained kinds, and who watches them."""
+"""Small data, a small backbone and small specs of lp_fft's trained kinds; watched trainings."""
 
 import functools
 import json
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from sgld_small import BACKBONE, CLASSES, SCALE, save_backbone, save_data, save_features
 from small_jobs import arguments, labelled
 
@@ -21,70 +22,26 @@ from dpatlas.papers.lp_fft.records.strategies import Spec as Strategies
 from dpatlas.privacy import accounting, ledger
 from dpatlas.privacy.training import PrivateTraining
 
-COMMON = {
-    "key": "lp_fft",
-    "seed": 0,
-    "noise_source": "keyed",
-    "data": {"name": "small"},
-    "backbone": BACKBONE,
-    "delta": 1e-5,
-    "relation": "add_remove",
-    "accountant": "auto",
-    "max_grad_norm": 1.0,
-    "max_physical_batch": None,
-    "batch": 6,
-}
+COMMON = yaml.safe_load("""
+{key: lp_fft, seed: 0, noise_source: keyed, data: {name: small}, delta: 1.0e-5, batch: 6,
+ relation: add_remove, accountant: auto, max_grad_norm: 1.0, max_physical_batch: null}
+""")
+KINDS = yaml.safe_load("""
+strategies:
+  {group: strategies, scenario: small, level: {noise_multiplier: 2.0}, steps: 4,
+   strategies: [fft, lp-fft, lp, lp-lp, fft-fft], shares: [0.0, 0.25, 0.5, 1.0],
+   control_shares: [0.5], lrs: {head: [0.3, 9.0], full: [0.1, 1.0], lora: [0.1, 1.0]}, runs: 2,
+   tuning_runs: 1, head_scale: 2.0, augmentation: null, ema_decay: null, lora_rank: null}
+feature_quality:
+  {public_data: {name: public}, noise_multiplier: 2.0, head_scales: [1.0, 4.0], lrs: [3.0],
+   lp_lr: 1.0, feature_scale: 0.5, steps: 4, lp_steps: 2, at: [0, 1, 2, 3, 4], runs: 2,
+   neighbours: 3, public_known: 20, public_asked: 10}
+umap:
+  {head_scale: 1.0, feature_scale: 1.0, lp_steps: [0, 2], fft_steps: 3, early: 1, noise_lp: 2.0,
+   noise_fft: 3.0, lr_lp: 1.0, lr_fft: 1.0, neighbours: 4, points: 12}
+""")
 FIELDS = {
-    "strategies": {
-        **COMMON,
-        "kind": "strategies",
-        "group": "strategies",
-        "scenario": "small",
-        "level": {"noise_multiplier": 2.0},
-        "steps": 4,
-        "strategies": ["fft", "lp-fft", "lp", "lp-lp", "fft-fft"],
-        "shares": [0.0, 0.25, 0.5, 1.0],
-        "control_shares": [0.5],
-        "lrs": {"head": [0.3, 9.0], "full": [0.1, 1.0], "lora": [0.1, 1.0]},
-        "runs": 2,
-        "tuning_runs": 1,
-        "head_scale": 2.0,
-        "augmentation": None,
-        "ema_decay": None,
-        "lora_rank": None,
-    },
-    "feature_quality": {
-        **COMMON,
-        "kind": "feature_quality",
-        "public_data": {"name": "public"},
-        "noise_multiplier": 2.0,
-        "head_scales": [1.0, 4.0],
-        "lrs": [3.0],
-        "lp_lr": 1.0,
-        "feature_scale": 0.5,
-        "steps": 4,
-        "lp_steps": 2,
-        "at": [0, 1, 2, 3, 4],
-        "runs": 2,
-        "neighbours": 3,
-        "public_known": 20,
-        "public_asked": 10,
-    },
-    "umap": {
-        **COMMON,
-        "kind": "umap",
-        "head_scale": 1.0,
-        "feature_scale": 1.0,
-        "lp_steps": [0, 2],
-        "fft_steps": 3,
-        "early": 1,
-        "noise_lp": 2.0,
-        "noise_fft": 3.0,
-        "lr_lp": 1.0,
-        "lr_fft": 1.0,
-        "neighbours": 4,
-        "points": 12,
-    },
+    kind: {**COMMON, "backbone": BACKBONE, "kind": kind, **fields} for kind, fields in KINDS.items()
 }
 VIEWS = {"views": 2, "padding": 1, "flip": True}
 

@@ -2,12 +2,11 @@
 
 import numpy as np
 from committed_claims import CLAIMS
-from lpfft_sample_records import arm, followed, record_of_kind, trained
-from lpfft_theory_sample_records import bracket_row, distortion_record, probed, share
+from lpfft_sample_records import arm, followed, trained
+from lpfft_theory_sample_records import theory_record
 
 from dpatlas.evidence.claims import judge_claims
 from dpatlas.evidence.comparisons import PaperRecords
-from dpatlas.papers.lp_fft.records import distortion, dynamics
 from dpatlas.papers.lp_fft.records.feature_quality import Row
 
 RUNS, SPREAD, TRIALS = 6, 5e-4, 100_000
@@ -32,8 +31,6 @@ KNN = {
     "fft": (0.98, 0.90, 0.85, 0.88, 0.92, 0.94, 0.95),
     "lp-fft": (0.98, 0.98, 0.98, 0.93, 0.91, 0.94, 0.96),
 }
-# E ||v_t||^2 at two times: simulated, by the corrected and by the printed formula.
-NORM, EXACT_NORM, PRINTED_NORM = [0.3671, 0.311], [0.3681, 0.3113], [0.545, 0.4002]
 
 
 def runs_of(mean, *keys, spread=SPREAD):
@@ -83,29 +80,24 @@ def quality_record(noise=1.0, lrs=(5.0, 10.0)):
 
 
 def dynamics_record():
-    common = {"heads": "random", "start": 1.0, "lower": [0.8, 0.6], "upper": [1.0, 0.9]}
-    losses = {"zeroth": [0.9, 0.7], "diffusion": [0.88, 0.65], "standard_error": [0.01, 0.01]}
-    rows = [
-        bracket_row(phase=phase, draw=draw, sigma=sigma, **common, **losses)
-        for phase in ("head", "all")
-        for draw in (0, 1)
-        for sigma in (0.5, 1.0)
-    ]
-    times, errors = [1.0, 2.0], [0.0007, 0.0005]
-    probing = probed(times, NORM, errors, paper=EXACT_NORM, exact=EXACT_NORM)
-    metrics = dynamics.Metrics(times=times, relu=rows, counts=[], probing=probing, fine_tuning=[])
-    return record_of_kind(dynamics, metrics)
+    """Losses in the middle of their brackets; a norm by one formula, printed and corrected."""
+    record = theory_record("dynamics")
+    for row in record.metrics.relu:
+        middle = np.add(row.lower, row.upper) / 2
+        row.zeroth[:], row.diffusion[:] = middle, middle
+        row.standard_error[:] = 1e-3 * middle
+    probing = record.metrics.probing
+    probing.norm[:], probing.norm_paper[:] = probing.norm_exact, probing.norm_exact
+    probing.norm_standard_error[:] = [1e-3] * len(probing.norm)
+    return record
 
 
-def claimed_distortion():
-    """Shares as claimed, on clusters and on two records."""
-    record = distortion_record(trials=TRIALS)
-    record.metrics.two_records[:] = [
-        distortion.TwoRecordRow(
-            head_variance=variance, claimed=0.5, exact=0.5, **share(0.501, TRIALS)
-        )
-        for variance in (0.01, 100.0)
-    ]
+def distortion_record():
+    """Shares as claimed, out of many trials."""
+    record = theory_record("distortion")
+    for rows in (record.metrics.clusters, record.metrics.two_records):
+        claimed = ({"share": row.claimed, "trials": TRIALS} for row in rows)
+        rows[:] = [row.model_copy(update=change) for row, change in zip(rows, claimed, strict=True)]
     return record
 
 
@@ -120,7 +112,7 @@ def groups():
         ],
         "feature_quality": [quality_record(), quality_record(4.0)],
         "dynamics": [dynamics_record()],
-        "distortion": [claimed_distortion()],
+        "distortion": [distortion_record()],
     }
 
 
@@ -177,21 +169,6 @@ def set_curve(curve, strategy="fft", head_scale=4.0):
     return change
 
 
-def set_row(group, rows, number, **values):
-    """The change that gives a row of simulated theory other values."""
-
-    def change(records):
-        listed = getattr(records[group][0].metrics, rows)
-        listed[number] = listed[number].model_copy(update=values)
-
-    return change
-
-
-def set_norm(**columns):
-    """The change that gives linear probing another computed norm."""
-
-    def change(records):
-        for name, values in columns.items():
-            getattr(records["dynamics"][0].metrics.probing, name)[:] = values
-
-    return change
+def set_theory(kind, change):
+    """The change that applies another to the metrics of a simulation."""
+    return lambda records: change(records[kind][0].metrics)

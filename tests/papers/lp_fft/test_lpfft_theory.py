@@ -1,20 +1,17 @@
 """lp_fft's simulated theory: records against closed forms, counts against hand-made rows."""
 
 import copy
-import importlib
 import math
 
 import numpy as np
 import pytest
 import yaml
 from lpfft_sample_records import record_of_kind
-from lpfft_theory_sample_records import bracket_row
+from lpfft_theory_sample_records import run_theory
 
-from dpatlas.core.specs import Spec
 from dpatlas.core.statistics import FAILS, HOLDS, judge, weigh
 from dpatlas.errors import InputError
 from dpatlas.evidence.comparisons import PaperRecords
-from dpatlas.jobs.job import Job, checked_fields
 from dpatlas.papers.lp_fft import claims_exact
 from dpatlas.papers.lp_fft.formulas.alignment import distortion_probability
 from dpatlas.papers.lp_fft.formulas.imbalance import imbalance_drift
@@ -62,13 +59,10 @@ FIELDS["dynamics"]["relu"]["phases"] = {
 }
 
 
-def run_theory(kind, seed=0, **changes):
+def run_kind(kind, seed=0, **changes):
     """The outcome of the job of a kind with these fields, changed."""
     named = {"key": "lp_fft", "kind": kind, "seed": seed, "noise_source": "keyed"}
-    spec = Spec.of({**named, **FIELDS[kind], **changes}, kind)
-    job_kind = importlib.import_module(f"dpatlas.papers.lp_fft.jobs.{kind}").KIND
-    fields = checked_fields(job_kind.spec, spec)
-    return job_kind.run(Job(spec, fields, None, "cpu", checkpoints=None, stopwatch=None))
+    return run_theory({**named, **FIELDS[kind], **changes})
 
 
 def changed(fields, place, value):
@@ -83,12 +77,12 @@ def changed(fields, place, value):
 
 @pytest.fixture(scope="module")
 def simulated():
-    return run_theory("dynamics").metrics
+    return run_kind("dynamics").metrics
 
 
 @pytest.fixture(scope="module")
 def distorted():
-    return run_theory("distortion").metrics
+    return run_kind("distortion").metrics
 
 
 class TestDynamics:
@@ -132,9 +126,11 @@ class TestDynamics:
         row |= {"lower": [1.0, 1.0], "upper": [2.0, 2.0], "standard_error": [0.01, 0.01]}
         far = 1 - (SURELY + 0.1) * 0.01
         rows = [
-            bracket_row(1, **row, zeroth=[0.9, 1.5], diffusion=[far, far]),
-            bracket_row(-1, **row, zeroth=[0.9, 2.1], diffusion=[1.5, 0.96]),
-            bracket_row(1, **{**row, "draw": 1}, zeroth=[1.5, 1.5], diffusion=[1.5, 2.06]),
+            dynamics.BracketRow(**{"class": 1}, **row, zeroth=[0.9, 1.5], diffusion=[far, far]),
+            dynamics.BracketRow(**{"class": -1}, **row, zeroth=[0.9, 2.1], diffusion=[1.5, 0.96]),
+            dynamics.BracketRow(
+                **{"class": 1}, **{**row, "draw": 1}, zeroth=[1.5, 1.5], diffusion=[1.5, 2.06]
+            ),
         ]
         (count,) = count_violations(rows)
         assert (count.cases, count.zeroth_below, count.zeroth_above) == (2, 1, 1)
@@ -215,7 +211,7 @@ class TestLayers:
         assert np.linalg.norm(error * np.outer(v[0], x)) == pytest.approx(features[0])
 
     def test_only_one_reading_of_prop_e10_grows_like_the_root_of_d(self):
-        rows = run_theory("sensitivity").metrics.start
+        rows = run_kind("sensitivity").metrics.start
         growth = {}
         for reading in ("variance", "deviation"):
             first, last = (row for row in rows if row.reading == reading)
@@ -230,7 +226,7 @@ class TestLayers:
         assert growth["record", "variance"] < 0 < growth["record", "deviation"] < 0.3
 
     def test_imbalance_drifts_at_the_corrected_rate(self):
-        found = run_theory("imbalance").metrics
+        found = run_kind("imbalance").metrics
         assert {row.noise for row in found.drift} == {"uniform", "layer-wise"}
         for row in found.drift:
             time = row.times[-1]
@@ -265,9 +261,9 @@ def test_simulations_give_the_verdicts_of_the_errata(simulated, distorted):
 
 @pytest.mark.parametrize("kind", ["sensitivity", "imbalance"])
 def test_a_spec_gives_the_same_record_again_and_another_seed_another(kind):
-    first = run_theory(kind)
-    assert run_theory(kind) == first
-    assert run_theory(kind, seed=1).metrics != first.metrics
+    first = run_kind(kind)
+    assert run_kind(kind) == first
+    assert run_kind(kind, seed=1).metrics != first.metrics
 
 
 @pytest.mark.parametrize(
@@ -285,4 +281,4 @@ def test_bad_settings_are_refused(kind, place, value, message):
     if kind == "distortion":
         fields = changed(fields, ("clusters", "trials"), 10)
     with pytest.raises(InputError, match=message):
-        run_theory(kind, **changed(fields, place, value))
+        run_kind(kind, **changed(fields, place, value))

@@ -1,37 +1,33 @@
-"""What the figures of lp_fft's simulated theory show, on small made-up records."""
+"""What the figures of lp_fft's simulated theory show, on small simulations."""
 
 import numpy as np
 import pytest
-from figure_samples import check_job, drawn_lines, in_style, maker, smallest_text
-from lpfft_theory_sample_records import (
-    RECORDS,
-    distortion_record,
-    dynamics_record,
-    imbalance_record,
-)
+from figure_samples import drawn_lines, in_style, maker, select
+from lpfft_theory_sample_records import RECORDS, theory_record
 
 from dpatlas.core.statistics import Estimate
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures import lpfft_sensitivity, lpfft_theory, theory_series
-from dpatlas.show.panels import select
 
 
-def show(name, records=None):
-    return in_style(maker(name), RECORDS[name]() if records is None else records, {})
+def show(name, *records):
+    return in_style(maker(name), list(records) or RECORDS[name](), {})
 
 
-def by_series(rows):
-    found = {}
-    for row in rows:
-        found.setdefault((row["panel"], row["series"]), []).append(row)
-    return found
+@pytest.fixture(scope="module", name="theory")
+def rows_of_the_theory_figure():
+    return show("lpfft_theory").rows
+
+
+def values(rows, column="value", **keys):
+    return [row[column] for row in select(rows, **keys)]
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_csv_holds_every_line_that_is_drawn(name):
     shown = show(name)
     drawn = {tuple(np.round(line, 9).ravel()) for line in drawn_lines(shown.figure)}
-    for (panel, series), rows in by_series(shown.rows).items():
+    for panel, series in dict.fromkeys((row["panel"], row["series"]) for row in shown.rows):
+        rows = select(shown.rows, panel=panel, series=series)
         # Bars are no lines, and points on clusters are drawn side by side.
         if panel == "outside the bracket" or (panel == "distortion, clusters" and "low" in rows[0]):
             continue
@@ -40,104 +36,86 @@ def test_csv_holds_every_line_that_is_drawn(name):
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_a_job_writes_every_file_and_names_all_records_behind_it(name, tmp_path):
-    check_job(name, RECORDS[name](), {}, tmp_path)
-
-
-@pytest.mark.parametrize("name", RECORDS)
-def test_no_text_is_smaller_than_seven_points(name):
-    figure = show(name).figure
-    assert smallest_text(figure) >= 7
-    assert figure.get_figwidth() == 6.9
-
-
-@pytest.mark.parametrize("name", RECORDS)
 def test_a_figure_needs_exactly_one_record_of_its_kinds(name):
     records = RECORDS[name]()
     for record in records:
-        kind = record.kind
-        with pytest.raises(InputError, match=f"2 of kind {kind}"):
-            show(name, [*records, record])
-        with pytest.raises(InputError, match=f"0 of kind {kind}"):
-            show(name, [other for other in records if other is not record])
+        with pytest.raises(InputError, match=f"2 of kind {record.kind}"):
+            show(name, *records, record)
+        others = [other for other in records if other is not record] or [theory_record("dynamics")]
+        with pytest.raises(InputError, match=f"0 of kind {record.kind}"):
+            show(name, *others)
 
 
-@pytest.mark.parametrize(
-    "looks",
-    [
-        (lpfft_theory.SIMULATED, theory_series.PRINTED, theory_series.EXACT),
-        (lpfft_theory.ZEROTH, lpfft_theory.BRACKET),
-        theory_series.NOISES.values(),
-        lpfft_sensitivity.LAYERS.values(),
-        lpfft_sensitivity.READINGS.values(),
-    ],
-)
-def test_series_differ_in_grey_print(looks):
-    assert len({(look.marker, look.linestyle) for look in looks}) == len(looks)
+def test_simulated_means_have_the_intervals_of_their_standard_errors(theory):
+    probing = theory_record("dynamics").metrics.probing
+    rows = select(theory, panel="head norm", series="simulated")
+    for row, norm, error in zip(rows, probing.norm, probing.norm_standard_error, strict=True):
+        assert (row["low"], row["high"]) == Estimate(norm, error, np.inf, 2).interval(0.95)
 
 
-def test_intervals_are_those_of_the_standard_error():
-    record = dynamics_record()
-    rows = select(show("lpfft_theory").rows, panel="head norm", series="simulated")
-    for k, row in enumerate(rows):
-        norm = record.metrics.probing.norm[k]
-        expected = Estimate(norm, 0.01, np.inf, 2).interval(0.95)
-        assert (row["low"], row["high"]) == expected
+def test_losses_are_shown_over_their_bounds(theory):
+    (tuned,) = theory_record("dynamics").metrics.fine_tuning
+    rows = select(theory, panel="loss over bound", series=r"Thm 4.5, $d$ = 4, $h$ = 3")
+    assert values(rows) == [
+        loss / bound for loss, bound in zip(tuned.loss, tuned.bound, strict=True)
+    ]
+    errors = [(row["high"] - row["value"]) / 1.959964 for row in rows]
+    assert errors == pytest.approx(np.divide(tuned.standard_error, tuned.bound).tolist(), rel=1e-5)
 
 
-def test_losses_are_shown_over_their_bounds():
-    rows = by_series(select(show("lpfft_theory").rows, panel="loss over bound"))
-    assert len(rows) == 4
-    tuned = rows["loss over bound", "Thm 4.5, $d$ = 10, $h$ = 8"]
-    assert [row["value"] for row in tuned] == [0.5, 1.5, 4.0]
-    assert tuned[2]["high"] - tuned[2]["value"] == pytest.approx(1.96 * 0.1, rel=1e-3)
+def test_cases_outside_their_brackets_are_shown_as_counted(theory):
+    rows = select(theory, panel="outside the bracket")
+    counts = theory_record("dynamics").metrics.counts
+    assert values(rows, "trials") == [count.cases for count in counts for _ in range(4)]
+    for column, series in (("diffusion_below", "diffusion <"), ("zeroth_above", "zeroth >")):
+        counted = [getattr(count, column) for count in counts]
+        assert values(rows, "count", series=series) == counted
+    assert all(row["value"] == row["count"] / row["trials"] for row in rows)
 
 
-def test_cases_outside_are_shown_as_counted():
-    rows = select(show("lpfft_theory").rows, panel="outside the bracket")
-    assert len(rows) == 3 * 4
-    for row in rows:
-        assert row["value"] == row["count"] / row["trials"] and row["trials"] == 6
-    (row,) = select(rows, series="diffusion <", x="LP, Thm 4.2")
-    assert row["count"] == 2
+def test_brackets_are_those_of_the_last_noise_but_one_and_of_the_worst_draw():
+    record = theory_record("dynamics")
+    losses = [row for row in record.metrics.relu if (row.phase, row.draw) == ("head", 0)]
+    worst = next(
+        row
+        for row in record.metrics.relu
+        if (row.phase, row.heads, row.label) == ("all", "random", -1)
+    )
+    worst.zeroth[0] = 100 * worst.upper[0]
+    rows = show("lpfft_theory", record, theory_record("distortion")).rows
+    first = next(row for row in losses if row.sigma == 0.5)
+    assert values(rows, panel="LP bracket", series="lower") == [first.start, *first.lower]
+    assert values(rows, panel="FFT bracket", series="zeroth") == [worst.start, *worst.zeroth]
+    assert values(rows, panel="FFT bracket", series="diffusion") == worst.diffusion
+    assert values(rows, "x", panel="FFT bracket", series="zeroth") == [0.0, *record.metrics.times]
 
 
-def test_brackets_are_those_of_the_middle_noise_and_of_the_worst_draw():
-    rows = by_series(show("lpfft_theory").rows)
-    assert rows["LP bracket", "zeroth"][0]["value"] == pytest.approx(1.1)
-    worst = rows["FFT bracket", "zeroth"]
-    assert worst[1]["value"] == pytest.approx(3 * 1.05 / 1.5)
-    assert worst[0]["x"] == 0
-    assert len(rows["FFT bracket", "diffusion"]) == len(worst) - 1
-
-
-def test_distortion_is_shown_with_the_record_s_intervals():
-    record, rows = distortion_record(), by_series(show("lpfft_theory").rows)
-    for place, series in enumerate((r"$\beta_h$ = 0.01", r"$\beta_h$ = 1", r"$\beta_h$ = 100")):
-        shown = rows["distortion, clusters", series]
-        found = record.metrics.clusters[place::3]
+def test_distortion_is_shown_with_the_record_s_intervals(theory):
+    clusters = theory_record("distortion").metrics.clusters
+    for number, series in enumerate((r"$\beta_h$ = 0.01", r"$\beta_h$ = 100")):
+        rows = select(theory, panel="distortion, clusters", series=series)
         for name in ("low", "high", "count", "trials"):
-            assert [row[name] for row in shown] == [getattr(row, name) for row in found]
-        assert [row["x"] for row in shown] == [1, 2, 4]
+            assert values(rows, name) == [getattr(row, name) for row in clusters[number::2]]
+        assert values(rows, "x") == [1, 2]
 
 
-def test_a_single_noise_leaves_a_bracket():
-    shown = show("lpfft_theory", [dynamics_record(sigmas=(0.5,)), distortion_record()])
-    assert select(shown.rows, panel="LP bracket")
+def test_the_gap_is_shown_in_percent_and_formulas_for_uniform_noise_alone():
+    metrics, rows = theory_record("imbalance").metrics, show("lpfft_imbalance").rows
+    gap = values(rows, panel="Jensen gap in percent", series=r"$\sigma$ = 100")
+    assert gap == pytest.approx([100 * value for value in metrics.gap[1].gap])
+    drift = select(rows, panel="change of the mean eigenvalue")
+    assert values(drift, series="printed, uniform") == metrics.drift[0].paper
+    assert values(drift, series="corrected, uniform") == metrics.drift[0].exact
+    assert len({row["series"] for row in drift}) == 4
 
 
-def test_the_gap_is_shown_in_percent_and_lines_of_uniform_noise_alone():
-    rows = by_series(show("lpfft_imbalance", [imbalance_record()]).rows)
-    gap = rows["Jensen gap in percent", r"$\sigma$ = 100"]
-    assert [row["value"] for row in gap] == pytest.approx([0, 1.0, 1.1])
-    panel = "change of the mean eigenvalue"
-    assert rows[panel, "printed, uniform"][-1]["value"] == -0.18
-    assert rows[panel, "corrected, uniform"][-1]["value"] == -0.36
-    assert len([series for shown, series in rows if shown == panel]) == 4
-
-
-def test_sensitivities_are_those_of_the_records_under_the_printed_reading():
-    rows = by_series(show("lpfft_sensitivity").rows)
-    assert [row["value"] for row in rows["sensitivity", "head"]] == [1.0, 0.5, 0.25]
-    growth = rows["ratio at the start", r"unit ball, deviation $h/\sqrt{d}$"]
-    assert growth[2]["value"] / growth[0]["value"] == pytest.approx(2)
+def test_sensitivities_are_those_of_the_record_by_reading():
+    metrics, rows = theory_record("sensitivity").metrics, show("lpfft_sensitivity").rows
+    by_reading = {
+        reading: [row for row in metrics.start if row.reading == reading]
+        for reading in ("variance", "deviation")
+    }
+    heads = [row.record_head for row in by_reading["variance"]]
+    assert values(rows, panel="sensitivity", series="head") == heads
+    ratios = values(rows, panel="ratio at the start", series=r"unit ball, deviation $h/\sqrt{d}$")
+    assert ratios == [row.ball_ratio for row in by_reading["deviation"]]

@@ -32,7 +32,7 @@ from dpatlas.show.draw import BAR_WIDTH, draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import legend
-from dpatlas.show.rows import CONFIDENCE, averaged, over_runs
+from dpatlas.show.rows import CONFIDENCE, averaged, mean_interval
 from dpatlas.show.series import BLUE, RED, handle, of_kind
 
 QualityRecord = Record[Spec, Metrics]
@@ -113,7 +113,8 @@ def curve_rows(record: QualityRecord) -> list[Row]:
             "strategy": curves.strategy,
             "task": task,
             "step": step,
-            **_interval(values),
+            **mean_interval(values),
+            "confidence": CONFIDENCE,
         }
         for curves in record.metrics.rows
         for task in TASKS
@@ -192,12 +193,6 @@ def _setting(record: QualityRecord, curves: Curves) -> Row:
         "lr": curves.lr,
         "runs": [record.id],
     }
-
-
-def _interval(values: Sequence[float]) -> Row:
-    interval = over_runs(values)
-    del interval["standard_error"]
-    return interval | {"confidence": CONFIDENCE}
 
 
 def _in_a_line(per_noise: int) -> int:
