@@ -13,7 +13,7 @@ from dpatlas.papers.max_information.selection import (
     hyperparameters,
 )
 from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.tables import Math, Part
+from dpatlas.show.tables import Cell, Math, Part
 
 KAPPAS = tuple(f"kappa_{form}" for form in FORMS)
 PRIOR = (*HYPERPARAMETERS, "T", "tau")
@@ -65,7 +65,7 @@ def grid_part(rows: Sequence[Row]) -> Part:
         f"kappa; {shared.OTHER_FORMS}; {shared.look_label(first)}; "
         "selected: runs in which the posterior has the smallest certificate of its kind of prior"
     )
-    headings = {
+    headings: dict[str, Cell] = {
         **{"zeta": Math(r"\zeta"), "sigma": Math(r"\sigma"), "m": "m", "E": "E", "T": "T"},
         **{"lr": "learning rate", "tau": Math(r"\tau")},
         **{f"kappa_{form}": f"kappa, {form}" for form in FORMS},

@@ -2,6 +2,7 @@
 
 import math
 from itertools import cycle
+from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
@@ -30,7 +31,7 @@ FORM_LOOKS = {
 }
 REPAIRED = {"repaired": Look(r"$\kappa/n$, repaired (ours)", PINK, "D", ":")}
 # With one epoch the repaired form is the optimised one: large open markers around its markers.
-OPEN = {"markersize": 6, "markerfacecolor": "white", "markeredgecolor": PINK}
+OPEN: dict[str, Any] = {"markersize": 6, "markerfacecolor": "white", "markeredgecolor": PINK}
 CONFIDENCE_TERM = {"confidence": Look(r"$\log(4\sqrt{n}/\delta)/n$", "black", "", "-")}
 KAPPA_LOOKS = {**FORM_LOOKS, **REPAIRED, **CONFIDENCE_TERM}
 MOMENT_LOOKS = {

@@ -13,7 +13,7 @@ from dpatlas.papers.max_information.formulas.published import (
 from dpatlas.papers.max_information.records.agreement import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.output import Row
-from dpatlas.show.tables import Math, Measured, Part
+from dpatlas.show.tables import Cell, Math, Measured, Part
 
 # Eq. 97 takes the printed risk as exact; Eqs. 97 and 98 take it as an estimate.
 EQUATIONS = ("eq97", "eq98")
@@ -72,7 +72,7 @@ def printed_standing(row: PublishedCertificates) -> str:
 
 def printed_part(rows: Sequence[Row]) -> Part:
     """The printed numbers of Table 1 beside recomputed ones."""
-    headings = {
+    headings: dict[str, Cell] = {
         **{"data": "data set", "n_train": "n", "prior": "prior", "standing": "proof of B"},
         **{"zeta": Math(r"\zeta"), "E": "E", "T": "T"},
         "risk_prior_mean": Math(r"\hat R(\pi)"),
