@@ -60,14 +60,16 @@ def test_points_of_one_series_stand_at_their_x(axes):
 
 
 def test_curves_are_lines_with_a_band_where_rows_have_intervals(axes):
-    looks = LOOKS | {"bound": Look("bound", "black", "D", ":")}
+    looks = LOOKS | {"bound": Look("bound", "black", "x", ":")}
     draw_curves(axes, frame([*ROWS, row("bound", 1, 2.0), row("bound", 2, 3.0)]), "x", looks)
     lines = {line.get_color(): line for line in axes.get_lines()}
     for name, values in (("he", (0.3, 0.2)), ("lecun", (0.6, 0.9)), ("bound", (2.0, 3.0))):
         line = lines[looks[name].color]
         assert heights(line.get_ydata()) == values
-        assert line.get_marker() == looks[name].marker
-        assert line.is_dashed() == (name != "lecun")
+        assert (line.get_marker(), line.get_linestyle()) == (
+            looks[name].marker,
+            looks[name].linestyle,
+        )
     bands = {
         tuple(corner)
         for band in axes.collections
@@ -76,10 +78,3 @@ def test_curves_are_lines_with_a_band_where_rows_have_intervals(axes):
     }
     assert bands == {(1, 0.4), (1, 0.7), (2, 0.1), (2, 0.5), (4, 0.8), (4, 1.1)}
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("depth", "")
-
-
-def test_curves_without_markers_have_none():
-    axes = Figure().subplots()
-    looks = {name: Look(name, "black", "", ":") for name in LOOKS}
-    draw_curves(axes, frame(ROWS), "x", looks)
-    assert {line.get_marker() for line in axes.get_lines()} <= {"", "None", None}

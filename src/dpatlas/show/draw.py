@@ -6,8 +6,7 @@ Intervals are those of the rows, which the csv holds: seaborn computes none. Set
 axes before.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import matplotlib as mpl
@@ -23,7 +22,7 @@ Looks = Mapping[Any, Look]
 
 NUMBERS = ("value", "low", "high", "runs_used", "runs_diverged")
 # Between series at one x, as a share of the axis; together, as a share of the least step along it.
-BETWEEN_SERIES, WIDEST = 0.014, 0.3
+BETWEEN_SERIES, WIDEST = 0.018, 0.3
 BAR_WIDTH = 0.9
 # Height of the crosses for values that no run is left for, as a share of the panel.
 EDGE = 0.97
@@ -45,10 +44,14 @@ def draw_points(
     where some runs diverged; a cross at the upper edge stands where all did.
     """
     data = data[data[series].isin(list(looks))]
+    if data.empty:
+        return
     style: dict[str, Any] = {
-        **_hues(looks, series),
         "x": x,
         "y": "end",
+        "hue": series,
+        "hue_order": list(looks),
+        "palette": {name: look.color for name, look in looks.items()},
         "markers": [look.marker for look in looks.values()],
         "dodge": dodge and _room(axes, data[x], len(looks)),
         "native_scale": True,
@@ -60,51 +63,38 @@ def draw_points(
     }
     # Seaborn sums up the points at one x: here these are a value and the ends of its interval.
     ends = data.melt([x, series], ["value", "low", "high"], value_name="end")
-    with _own_labels(axes):
-        sns.pointplot(
-            ends,
-            linestyles=[look.linestyle or "none" for look in looks.values()],
-            estimator=_value,
-            errorbar=_interval,
-            err_kws={"linewidth": BAR_WIDTH},
-            **style,
-        )
-        style |= {"errorbar": None, "linestyles": "none", "zorder": 3}
-        fewer, none = (data["runs_used"] > 0) & (data["runs_diverged"] > 0), data["runs_used"] == 0
-        if fewer.any():
-            open_points = data.assign(end=data["value"].where(fewer))
-            sns.pointplot(open_points, **style, markerfacecolor="white")
-        if none.any():
-            crosses = data.assign(end=none.map({True: EDGE}))
-            style |= {"markers": "X", "transform": axes.get_xaxis_transform()}
-            sns.pointplot(crosses, **style)
+    # With labels in place seaborn lays out no ticks to find out whether it should name the axes.
+    labels = {"xlabel": axes.get_xlabel(), "ylabel": axes.get_ylabel()}
+    axes.set(xlabel="kept", ylabel="kept")
+    sns.pointplot(
+        ends,
+        linestyles=[look.linestyle or "none" for look in looks.values()],
+        estimator=lambda points: points.iloc[0],
+        errorbar=lambda points: (points.iloc[1:].min(), points.iloc[1:].max()),
+        err_kws={"linewidth": BAR_WIDTH},
+        **style,
+    )
+    style |= {"errorbar": None, "linestyles": "none", "zorder": 3}
+    fewer, none = (data["runs_used"] > 0) & (data["runs_diverged"] > 0), data["runs_used"] == 0
+    if fewer.any():
+        open_points = data.assign(end=data["value"].where(fewer))
+        sns.pointplot(open_points, **style, markerfacecolor="white")
+    if none.any():
+        crosses = data.assign(end=none.map({True: EDGE}))
+        style |= {"markers": "X", "transform": axes.get_xaxis_transform()}
+        sns.pointplot(crosses, **style)
+    axes.set(**labels)
 
 
 def draw_curves(
     axes: Axes, data: pd.DataFrame, x: str, looks: Looks, series: str = "series", **line: Any
 ) -> None:
-    """A line for every series in `looks`, with its intervals as a band; `line` is for seaborn.
-
-    Markers are drawn if all series have one, and filled ones only.
-    """
-    data = data[data[series].isin(list(looks))]
-    markers = {name: look.marker for name, look in looks.items()}
-    with _own_labels(axes):
-        sns.lineplot(
-            data,
-            x=x,
-            y="value",
-            **_hues(looks, series),
-            style=series,
-            dashes={name: look.dashes for name, look in looks.items()},
-            markers=markers if all(markers.values()) else False,
-            estimator=None,
-            legend=False,
-            ax=axes,
-            **{"markeredgecolor": "auto", **line},
-        )
-    for name, points in data.dropna(subset=["low", "high"]).groupby(series, sort=False):
-        band: dict[str, Any] = {"color": looks[name].color, "alpha": BAND_ALPHA, "linewidth": 0}
+    """A line for every series in `looks` with its intervals as a band; `line` is for the lines."""
+    # Not seaborn's: it refuses filled markers beside others, and takes no names of line styles.
+    for name, look in looks.items():
+        points = data[data[series] == name]
+        axes.plot(points[x], points["value"], marker=look.marker, **look.line, **line)
+        band: dict[str, Any] = {"color": look.color, "alpha": BAND_ALPHA, "linewidth": 0}
         axes.fill_between(points[x], points["low"], points["high"], **band)
 
 
@@ -113,25 +103,3 @@ def _room(axes: Axes, x: pd.Series, count: int) -> float:
     positions = np.unique(axes.xaxis.get_transform().transform(x.to_numpy(float)))
     steps = np.ptp(positions) / np.diff(positions).min() if len(positions) > 1 else 1.0
     return min(WIDEST, (count - 1) * BETWEEN_SERIES * steps)
-
-
-@contextmanager
-def _own_labels(axes: Axes) -> Iterator[None]:
-    """Keep seaborn from naming axes after columns, for which it would lay out all ticks."""
-    labels = {"xlabel": axes.get_xlabel(), "ylabel": axes.get_ylabel()}
-    axes.set(xlabel="kept", ylabel="kept")
-    yield
-    axes.set(**labels)
-
-
-def _hues(looks: Looks, series: str) -> dict[str, Any]:
-    colors = {name: look.color for name, look in looks.items()}
-    return {"hue": series, "hue_order": list(looks), "palette": colors}
-
-
-def _value(points: pd.Series) -> float:
-    return points.iloc[0]
-
-
-def _interval(points: pd.Series) -> tuple[float, float]:
-    return points.iloc[1], points.iloc[2]

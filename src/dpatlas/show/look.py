@@ -14,8 +14,6 @@ BAND_ALPHA = 0.2
 THIN = 0.6
 NOTE_SIZE = 7
 MUTED = "0.35"
-# Lengths of dashes and gaps, in widths of the line.
-DASHES: dict[str, Any] = {"-": "", "--": (3.7, 1.6), "-.": (6.4, 1.6, 1, 1.6), ":": (1, 1.65)}
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,6 @@ class Look:
     def line(self) -> dict[str, Any]:
         """Arguments of `plot` without marker and label."""
         return {"color": self.color, "linestyle": self.linestyle}
-
-    @property
-    def dashes(self) -> Any:
-        """The line's dashes, as seaborn takes them."""
-        return DASHES[self.linestyle]
 
 
 INITS = {

@@ -21,7 +21,7 @@ from matplotlib.ticker import (
 )
 from matplotlib.transforms import ScaledTranslation
 
-from dpatlas.show.look import BAND_ALPHA, NOTE_SIZE, THIN, Look
+from dpatlas.show.look import BAND_ALPHA, NOTE_SIZE, Look
 from dpatlas.show.output import Row
 
 BETWEEN_SERIES = 2.5
@@ -83,18 +83,6 @@ def draw_band(axes: Axes, x: str, rows: list[Row], color: str) -> None:
     axes.fill_between(at, low, high, color=color, alpha=BAND_ALPHA, linewidth=0)
 
 
-def draw_curve(axes: Axes, look: Look, x: str, rows: list[Row]) -> None:
-    """A line with some markers, for a log x axis, and its band."""
-    at, value = columns(rows, x, "value")
-    axes.plot(at, value, marker=look.marker, markevery=_spread(at), **look.line)
-    draw_band(axes, x, rows, look.color)
-
-
-def draw_thin(axes: Axes, look: Look, x: str, rows: list[Row]) -> None:
-    """A thin line without markers."""
-    axes.plot(*columns(rows, x, "value"), linewidth=THIN, **look.line)
-
-
 def shifts(count: int) -> list[float]:
     """Sideways shifts, in points, of `count` series around their common place."""
     return [BETWEEN_SERIES * (index - (count - 1) / 2) for index in range(count)]
@@ -132,11 +120,3 @@ def number(value: float) -> str:
     """Two or three digits; small and large numbers as powers of ten."""
     mantissa, mark, exponent = f"{value:.3g}".partition("e")
     return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if mark else mantissa
-
-
-def _spread(at: np.ndarray, count: int = 7) -> list[int]:
-    """Indices of about `count` points that lie evenly on a log axis."""
-    if len(at) == 0:
-        return []
-    wanted = np.geomspace(at[0], at[-1], count)
-    return sorted({int(np.abs(at - target).argmin()) for target in wanted})

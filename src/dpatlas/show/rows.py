@@ -20,6 +20,13 @@ def over_runs(values: Sequence[float] | np.ndarray, confidence: float = CONFIDEN
     return row | {"low": low, "high": high, "standard_error": estimate.standard_error}
 
 
+def mean_interval(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Row:
+    """As `over_runs`, without the standard error."""
+    row = over_runs(values, confidence)
+    del row["standard_error"]
+    return row
+
+
 def averaged(runs: Iterable[int]) -> str:
     """What a value of `over_runs` is, in words, by the numbers of runs behind the values."""
     counts = set(runs)

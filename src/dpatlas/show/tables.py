@@ -1,7 +1,7 @@
 """Tables for people: the same parts as GitHub Markdown and as LaTeX (booktabs)."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,14 @@ class Part:
     def __post_init__(self) -> None:
         if any(len(row) != len(self.headings) for row in self.rows):
             raise TypeError(f"{self.caption}: every row needs {len(self.headings)} cells")
+
+    @classmethod
+    def of(
+        cls, caption: str, headings: Mapping[str, Cell], rows: Iterable[Mapping[str, Any]]
+    ) -> "Part":
+        """The columns of `rows` under their headings; a missing value is an empty cell."""
+        lines = [tuple(row.get(column) for column in headings) for row in rows]
+        return cls(caption, tuple(headings.values()), lines)
 
 
 def to_markdown(parts: Sequence[Part], note: str) -> str:

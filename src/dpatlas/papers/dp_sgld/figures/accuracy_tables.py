@@ -41,6 +41,26 @@ COLUMNS = (
     *STATED,
     *SETTINGS,
 )
+HEADINGS: dict[str, Cell] = {
+    "comparison": "accounting",
+    "method": "method",
+    "epsilon": Math(r"\varepsilon"),
+    "accuracy": "accuracy",
+    "claimed_epsilon": Math(r"\varepsilon \text{ claimed}"),
+    "guaranteed_epsilon": Math(r"\varepsilon \text{ guaranteed}"),
+    "guaranteed_by": "by",
+    "relation": "neighbours",
+    "lambda": Math(r"\lambda"),
+    "beta": Math(r"\beta"),
+    "lipschitz": "L",
+    "radius": "radius",
+    "lr": "step size",
+    "batch": "batch",
+    "epochs": "epochs",
+    "sigma": Math(r"\sigma"),
+    "noise_multiplier": "noise multiplier",
+    "settings_tried": "tried",
+}
 
 
 def accuracy_table(records: Records, schedule: str) -> ShownTable:
@@ -98,47 +118,14 @@ def accuracy_part(rows: Sequence[Row]) -> Part:
         f"standard error of {first['runs_used']} runs; settings: the best of those tried on "
         f"{first['n_validation']} validation records"
     )
-    headings = (
-        "accounting",
-        "method",
-        Math(r"\varepsilon"),
-        "accuracy",
-        Math(r"\varepsilon \text{ claimed}"),
-        Math(r"\varepsilon \text{ guaranteed}"),
-        "by",
-        "neighbours",
-        Math(r"\lambda"),
-        Math(r"\beta"),
-        "L",
-        "radius",
-        "step size",
-        "batch",
-        "epochs",
-        Math(r"\sigma"),
-        "noise multiplier",
-        "tried",
-    )
-    return Part(caption, headings, [_accuracy_cells(row) for row in rows])
-
-
-def _accuracy_cells(row: Row) -> tuple[Cell, ...]:
-    return (
-        COMPARISONS.get(row["comparison"]),
-        METHODS[row["method"]],
-        row["epsilon"],
-        percent(row),
-        row["claimed_epsilon"],
-        row["guaranteed_epsilon"],
-        row["guaranteed_by"],
-        RELATIONS.get(row["relation"]),
-        row.get("lambda"),
-        row.get("beta"),
-        row.get("lipschitz"),
-        row.get("radius"),
-        row["lr"],
-        row["batch"],
-        row["epochs"],
-        row.get("sigma"),
-        row.get("noise_multiplier"),
-        row["settings_tried"],
-    )
+    lines = [
+        {
+            **row,
+            "comparison": COMPARISONS.get(row["comparison"]),
+            "method": METHODS[row["method"]],
+            "accuracy": percent(row),
+            "relation": RELATIONS.get(row["relation"]),
+        }
+        for row in rows
+    ]
+    return Part.of(caption, HEADINGS, lines)

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dpatlas.core.statistics import mean_estimate
 from dpatlas.papers.dp_sgld.figures.words import backbone_name
 from dpatlas.papers.dp_sgld.records.trained import ArmRow
 from dpatlas.records import Record
 from dpatlas.show.output import Row
+from dpatlas.show.rows import over_runs
 from dpatlas.show.tables import Measured
 
 TUNED_ON = "validation records"
@@ -87,9 +87,12 @@ def columns_of(arm: ArmRow, names: Iterable[str]) -> Row:
 
 def measured(accuracies: Sequence[float]) -> dict[str, Any]:
     """Mean and standard error over runs, the latter None for a single run."""
-    mean = mean_estimate(accuracies)
-    error = mean.standard_error if mean.runs > 1 else None
-    return {"accuracy_mean": mean.value, "accuracy_standard_error": error, "runs_used": mean.runs}
+    row = over_runs(accuracies)
+    return {
+        "accuracy_mean": row["value"],
+        "accuracy_standard_error": row["standard_error"],
+        "runs_used": row["runs_used"],
+    }
 
 
 def percent(row: Row) -> Measured:

@@ -11,7 +11,7 @@ from dpatlas.papers.dp_sgld.records.accuracy import LangevinArm, Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.output import Records, Row, Settings, ShownTable
 from dpatlas.show.series import of_kind
-from dpatlas.show.tables import Math, Part
+from dpatlas.show.tables import Cell, Math, Part
 
 CONSTANTS = (
     "part",
@@ -31,6 +31,23 @@ CONSTANTS = (
     "ratio_classes",
     "ratio_parameters",
 )
+HEADINGS: dict[str, Cell] = {
+    "dataset": "data set",
+    "features": "features",
+    "n": "n",
+    "classes": "classes",
+    "inputs": "inputs",
+    "lambda": Math(r"\lambda"),
+    "beta": Math(r"\beta"),
+    "beta_over_lambda": Math(r"\beta/\lambda"),
+    "ratio_classes": "ratio, d = classes",
+    "ratio_parameters": "ratio, d = classes x inputs",
+    "beta_over_lambda_printed": Math(r"\beta/\lambda \text{, printed}"),
+    "ratio_printed": "ratio, printed",
+    "beta_public": Math(r"\beta \text{ of a record, public}"),
+}
+# Columns that a part has only if one of its rows does.
+IF_KNOWN = ("beta_over_lambda_printed", "ratio_printed", "beta_public")
 
 
 def sgld_constants(records: Records, settings: Settings) -> ShownTable:
@@ -120,42 +137,14 @@ def _problem(row: Row) -> tuple[Any, ...]:
 def constants_part(caption: str, rows: Sequence[Row]) -> Part:
     """Both readings of d beside what is printed."""
     first = rows[0] if rows else {"epsilon": 1.0, "delta": 1e-5}
-    printed = [
-        (name, heading)
-        for name, heading in (
-            ("beta_over_lambda_printed", Math(r"\beta/\lambda \text{, printed}")),
-            ("ratio_printed", "ratio, printed"),
-            ("beta_public", Math(r"\beta \text{ of a record, public}")),
-        )
-        if any(row.get(name) is not None for row in rows)
-    ]
-    names = (
-        "dataset",
-        "features",
-        "n",
-        "classes",
-        "inputs",
-        "lambda",
-        "beta",
-        "beta_over_lambda",
-        "ratio_classes",
-        "ratio_parameters",
-    )
-    headings = (
-        "data set",
-        "features",
-        "n",
-        "classes",
-        "inputs",
-        Math(r"\lambda"),
-        Math(r"\beta"),
-        Math(r"\beta/\lambda"),
-        "ratio, d = classes",
-        "ratio, d = classes x inputs",
-    )
-    return Part(
+    headings = {
+        name: heading
+        for name, heading in HEADINGS.items()
+        if name not in IF_KNOWN or any(row.get(name) is not None for row in rows)
+    }
+    return Part.of(
         f"{caption}: ratio = eps n^2 / (alpha d) / (beta/lambda)^2 at eps = {first['epsilon']:g}, "
         f"delta = {first['delta']:g}; beta = lambda_max(mean x x^T)/2 + lambda, which is private",
-        (*headings, *(heading for _, heading in printed)),
-        [tuple(row.get(name) for name in (*names, *(name for name, _ in printed))) for row in rows],
+        headings,
+        rows,
     )

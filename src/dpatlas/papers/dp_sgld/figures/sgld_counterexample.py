@@ -1,17 +1,21 @@
 """Figure of dp_sgld's counterexample: the exact one-dimensional law against Thms 3.2 and 4.2."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import cycle, product
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpatlas.papers.dp_sgld.records.counterexample import Metrics, Spec
 from dpatlas.records import Record
+from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import columns, label_ticks, number, select
+from dpatlas.show.panels import label_ticks, number
 from dpatlas.show.series import SERIES, handle, only
 
 EXCESS_LEVELS = (1, 10, 100, 1000)
@@ -29,17 +33,22 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     sigma2 = _nearest(fields.sigma2s, metrics.calibrated_sigma2)
     alone = {"x_prime": -1.0, "rest": -1.0, "eta": eta}
     figure = Figure(figsize=(DOUBLE_COLUMN, 5.2))
-    (ratio, profile), (region, others) = figure.subplots(2, 2)
+    panels = figure.subplots(2, 2)
+    for axes in panels.flat:
+        axes.set(xscale="log", yscale="log", xlabel="batches of a pass, $n/m$")
+        axes.set_xlim(0.9, 1.1 * max(row["ratio"] for row in rows))
+        label_ticks(axes, _few({row["ratio"] for row in rows}))
+    (ratio, profile), (region, others) = panels
     at_noise = _shown(rows, "divergence", **alone, sigma2=sigma2, alpha=alpha)
     _by_steps(ratio, fields.steps, at_noise)
     ratio.set_ylabel(rf"exact / claimed $R_{{{alpha:g}}}$")
-    ratio.set_title(rf"$\eta$ = {eta:g}, $\sigma^2$ = {sigma2:g}")
+    ratio.set_title(rf"Rényi divergence at $\eta$ = {eta:g}, $\sigma^2$ = {sigma2:g}")
     promised = calibrated_rows(record, **alone)
     _by_steps(profile, fields.steps, promised)
     profile.set_ylim(bottom=LEAST_DELTA)
     profile.set_ylabel(rf"exact / promised $\delta$ at $\epsilon$ = {fields.epsilon:g}")
     noise = number(metrics.calibrated_sigma2)
-    profile.set_title(rf"$\eta$ = {eta:g}, $\sigma^2$ = {noise} of Thm 4.2")
+    profile.set_title(rf"$\delta$ at $\eta$ = {eta:g}, $\sigma^2$ = {noise} of Thm 4.2")
     worst = worst_rows(rows)
     largest = _shown(worst, "region", **alone)
     _region(region, largest)
@@ -48,10 +57,6 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     _by_neighbours(others, compared)
     others.set_ylabel(r"largest exact / claimed $R_\alpha$")
     others.set_title(rf"other records and $\eta$, $\sigma^2$ = {sigma2:g}")
-    for axes in (ratio, profile, region, others):
-        axes.set_xlabel("$n/m$")
-        axes.set_xlim(0.9, 1.1 * max(row["ratio"] for row in rows))
-        label_ticks(axes, _few({row["ratio"] for row in rows}))
     notes = [
         f"n = {metrics.n}, loss theta^2/2 - x theta on [-{fields.radius:g}, "
         f"{fields.radius:g}], lambda = beta = 1, L = {metrics.lipschitz:g}; one record 1 "
@@ -93,12 +98,8 @@ def scan_rows(record: Record[Spec, Metrics]) -> list[Row]:
 
 def worst_rows(rows: Sequence[Row]) -> list[Row]:
     """Of every law the row with the largest excess over K and alpha."""
-    best: dict[tuple[float, ...], Row] = {}
-    for row in rows:
-        key = tuple(row[name] for name in ("x_prime", "rest", "eta", "m", "sigma2"))
-        if key not in best or row["value"] > best[key]["value"]:
-            best[key] = row
-    return list(best.values())
+    laws = frame(rows).groupby(["x_prime", "rest", "eta", "m", "sigma2"], sort=False)
+    return [rows[number] for number in laws.value.idxmax()]
 
 
 def calibrated_rows(
@@ -127,46 +128,41 @@ def calibrated_rows(
 
 
 def _shown(rows: Iterable[Row], panel: str, **keys: float) -> list[Row]:
-    return [{"panel": panel, **row} for row in select(rows, **keys)]
+    return [
+        {"panel": panel, **row}
+        for row in rows
+        if all(row[name] == value for name, value in keys.items())
+    ]
 
 
 def _by_steps(axes: Axes, steps: Sequence[int], rows: list[Row]) -> None:
     """A line for every K."""
-    axes.set(xscale="log", yscale="log")
-    for K, look in zip(steps, cycle(SERIES), strict=False):
-        at, value = columns(select(rows, K=K), "ratio", "value")
-        axes.plot(at, value, marker=look.marker, label=f"K = {K}", **look.line)
+    looks = {
+        K: replace(look, label=f"K = {K}") for K, look in zip(steps, cycle(SERIES), strict=False)
+    }
+    draw_curves(axes, frame(rows), "ratio", looks, "K")
     _line_at_one(axes)
-    axes.legend(loc="best")
+    axes.legend(handles=[handle(look) for look in looks.values()], loc="best")
 
 
 def _by_neighbours(axes: Axes, rows: list[Row]) -> None:
     """A line for every pair of data sets (colour, marker) and eta (line)."""
-    axes.set(xscale="log", yscale="log")
-    pairs = sorted({(row["x_prime"], row["rest"]) for row in rows}, reverse=True)
-    etas = sorted({row["eta"] for row in rows}, reverse=True)
-    looks, styles = (
-        list(zip(pairs, cycle(SERIES), strict=False)),
-        list(zip(etas, cycle(SERIES), strict=False)),
-    )
-    for ((x_prime, rest), look), (eta, style) in product(looks, styles):
-        shown = select(rows, x_prime=x_prime, rest=rest, eta=eta)
-        axes.plot(
-            *columns(shown, "ratio", "value"),
-            marker=look.marker,
-            color=look.color,
-            linestyle=style.linestyle,
-        )
+    data = frame(rows)
+    pairs = dict(zip(_ordered(data, ["x_prime", "rest"]), cycle(SERIES), strict=False))
+    etas = dict(zip(_ordered(data, ["eta"]), cycle(SERIES), strict=False))
+    for (x_prime, rest, eta), shown in data.groupby(["x_prime", "rest", "eta"]):
+        look = replace(pairs[x_prime, rest], linestyle=etas[eta,].linestyle)
+        axes.plot(shown.ratio, shown.value, marker=look.marker, **look.line)
     _line_at_one(axes)
-    handles = [
-        handle(Look(f"{x_prime:g} among {rest:g}s", look.color, look.marker, ""))
-        for (x_prime, rest), look in looks
+    looks = [
+        replace(look, label=f"{x_prime:g} among {rest:g}s", linestyle="")
+        for (x_prime, rest), look in pairs.items()
     ]
-    handles += [
-        handle(Look(rf"$\eta$ = {eta:g}", "black", "", style.linestyle)) for eta, style in styles
+    looks += [
+        Look(rf"$\eta$ = {eta:g}", "black", "", look.linestyle) for (eta,), look in etas.items()
     ]
     axes.legend(
-        handles=handles,
+        handles=[handle(look) for look in looks],
         loc="upper left",
         title="1 against",
         title_fontsize=NOTE_SIZE,
@@ -176,36 +172,33 @@ def _by_neighbours(axes: Axes, rows: list[Row]) -> None:
     )
 
 
+def _ordered(data: pd.DataFrame, names: list[str]) -> list[tuple[float, ...]]:
+    """The different values of the columns, the largest first."""
+    return sorted(set(data[names].itertuples(index=False, name=None)), reverse=True)
+
+
 def _region(axes: Axes, rows: list[Row]) -> None:
     """Contours of the excess over n/m and sigma^2; the points that it was computed at."""
-    at = sorted({row["ratio"] for row in rows})
-    noises = sorted({row["sigma2"] for row in rows})
-    values = np.array(
-        [[select(rows, ratio=ratio, sigma2=noise)[0]["value"] for ratio in at] for noise in noises]
-    )
-    axes.set(xscale="log", yscale="log", ylabel=r"$\sigma^2$")
+    data = frame(rows)
+    grid = data.pivot(index="sigma2", columns="ratio", values="value")
+    axes.set_ylabel(r"noise $\sigma^2$")
     axes.grid(False)
-    levels = [level for level in EXCESS_LEVELS if level < values.max()]
-    if levels and min(values.shape) > 1:
+    levels = [level for level in EXCESS_LEVELS if level < data.value.max()]
+    if levels and min(grid.shape) > 1:
         shades = [str(0.92 - 0.5 * k / len(EXCESS_LEVELS)) for k in range(len(levels))]
-        axes.contourf(at, noises, values, [*levels, np.inf], colors=shades)
+        axes.contourf(grid.columns, grid.index, grid, [*levels, np.inf], colors=shades)
+        widths = [1.4, *[0.5] * len(levels[1:])]
         lines = axes.contour(
-            at, noises, values, levels, colors="black", linewidths=[1.4, *[0.5] * len(levels[1:])]
+            grid.columns, grid.index, grid, levels, colors="black", linewidths=widths
         )
         axes.clabel(lines, fontsize=NOTE_SIZE, fmt="{:g}".format)
-    for violated, marker in ((True, "o"), (False, "x")):
-        points = [row for row in rows if (row["value"] > 1) == violated]
-        axes.plot(
-            *columns(points, "ratio", "sigma2"),
-            marker,
-            color="black",
-            markersize=3,
-            mew=0.7,
-            mfc="white",
-            clip_on=False,
-            label="violated" if violated else "holds",
-        )
-    axes.set_ylim(noises[0] / 1.2, noises[-1] * 3)
+    for points, marker, label in (
+        (data[data.value > 1], "o", "violated"),
+        (data[~(data.value > 1)], "x", "holds"),
+    ):
+        style: dict[str, Any] = {"color": "black", "markersize": 3, "mew": 0.7, "mfc": "white"}
+        axes.plot(points.ratio, points.sigma2, marker, label=label, clip_on=False, **style)
+    axes.set_ylim(data.sigma2.min() / 1.2, data.sigma2.max() * 3)
     axes.legend(loc="upper left", handlelength=1, ncols=2)
 
 

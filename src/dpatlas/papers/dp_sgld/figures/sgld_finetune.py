@@ -16,7 +16,7 @@ from dpatlas.papers.dp_sgld.records.finetune import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.output import Records, Row, Settings, ShownTable
 from dpatlas.show.series import of_kind
-from dpatlas.show.tables import Math, Part
+from dpatlas.show.tables import Cell, Math, Part
 
 COLUMNS = (
     "data",
@@ -35,6 +35,20 @@ COLUMNS = (
     *STATED,
     *SETTINGS[4:],
 )
+HEADINGS: dict[str, Cell] = {
+    "unfreeze": "trained",
+    "trained_parameters": "parameters",
+    "method": "method",
+    "epsilon": Math(r"\varepsilon"),
+    "accuracy": "accuracy",
+    "guaranteed_epsilon": Math(r"\varepsilon \text{ guaranteed}"),
+    "guaranteed_by": "by",
+    "relation": "neighbours",
+    "lr": "learning rate",
+    "max_grad_norm": "clip",
+    "noise_multiplier": "noise multiplier",
+    "settings_tried": "tried",
+}
 
 
 def sgld_finetune(records: Records, settings: Settings) -> ShownTable:
@@ -70,35 +84,13 @@ def finetune_part(rows: Sequence[Row]) -> Part:
         f"records, mean ± standard error of {first['runs_used']} runs; learning rate: the best of "
         f"those tried on {first['n_validation']} validation records"
     )
-    headings = (
-        "trained",
-        "parameters",
-        "method",
-        Math(r"\varepsilon"),
-        "accuracy",
-        Math(r"\varepsilon \text{ guaranteed}"),
-        "by",
-        "neighbours",
-        "learning rate",
-        "clip",
-        "noise multiplier",
-        "tried",
-    )
-    cells = [
-        (
-            row["unfreeze"],
-            row["trained_parameters"],
-            METHODS[row["method"]],
-            row["epsilon"],
-            percent(row),
-            row["guaranteed_epsilon"],
-            row["guaranteed_by"],
-            RELATIONS.get(row["relation"]),
-            row["lr"],
-            row["max_grad_norm"],
-            row["noise_multiplier"],
-            row["settings_tried"],
-        )
+    lines = [
+        {
+            **row,
+            "method": METHODS[row["method"]],
+            "accuracy": percent(row),
+            "relation": RELATIONS.get(row["relation"]),
+        }
         for row in rows
     ]
-    return Part(caption, headings, cells)
+    return Part.of(caption, HEADINGS, lines)

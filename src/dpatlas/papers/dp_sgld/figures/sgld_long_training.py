@@ -1,27 +1,18 @@
 """dp_sgld: accuracy and privacy against the number of full-batch steps."""
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpatlas.core.statistics import mean_estimate
-from dpatlas.papers.dp_sgld.figures.arms import TUNED_ON, columns_of
+from dpatlas.papers.dp_sgld.figures.arms import CHOSEN, TUNED_ON, columns_of
 from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.records.long_training import LangevinArm, Metrics, SgdArm, Spec
 from dpatlas.records import Record
+from dpatlas.show.draw import draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import (
-    draw_points,
-    label_decades,
-    label_ticks,
-    legend,
-    select,
-    shifts,
-    write_in,
-)
+from dpatlas.show.panels import label_decades, label_ticks, legend, write_in
+from dpatlas.show.rows import mean_interval
 from dpatlas.show.series import BLUE, GREEN, RED, handle, only
 
-CONFIDENCE = 0.95
 STEPS_LABEL = "full-batch steps $K$ (= epochs)"
 METHODS = {
     "repaired-full": Look("repaired DP-SGLD", BLUE, "o", "-"),
@@ -40,11 +31,7 @@ SETTINGS = (
     "guaranteed_epsilon",
     "guaranteed_by",
     "relation",
-    "validation_accuracy",
-    "settings_tried",
-    "trials",
-    "with_tuning_epsilon",
-    "all_runs_epsilon",
+    *CHOSEN,
 )
 COLUMNS = (
     "quantity",
@@ -69,8 +56,10 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     accuracy.set(xscale="log", xlabel=STEPS_LABEL, ylabel="test accuracy")
     privacy.set(xscale="log", yscale="log", xlabel=STEPS_LABEL)
     privacy.set_ylabel(r"$\varepsilon$ if all iterates were released")
-    _draw(accuracy, select(rows, quantity="accuracy"), shifts(len(METHODS)))
-    _draw(privacy, select(rows, quantity="ordinary epsilon"), [0.0] * len(METHODS))
+    data = frame(rows)
+    draw_points(accuracy, data[data.quantity == "accuracy"], "steps", METHODS, "method")
+    epsilons = data[data.quantity == "ordinary epsilon"]
+    draw_points(privacy, epsilons, "steps", METHODS, "method", dodge=False)
     privacy.axhline(fields.epsilon, color=MUTED, linewidth=THIN)
     write_in(privacy, f"line: the budget, $\\varepsilon$ = {fields.epsilon:g}")
     label_decades(privacy.yaxis)
@@ -82,29 +71,15 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
 
 def long_rows(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> list[Row]:
     """Accuracy, with its interval, and epsilon of all iterates of one arm."""
-    estimate = mean_estimate(arm.accuracy)
-    low, high = estimate.interval(CONFIDENCE) if estimate.runs > 1 else (None, None)
     shared = {
         **columns_of(arm, ("method", "steps", *SETTINGS)),
         "tuned_on": TUNED_ON,
         "runs": [record.id],
     }
     return [
-        {
-            "quantity": "accuracy",
-            "value": estimate.value,
-            "low": low,
-            "high": high,
-            "runs_used": estimate.runs,
-            **shared,
-        },
+        {"quantity": "accuracy", **mean_interval(arm.accuracy), **shared},
         {"quantity": "ordinary epsilon", "value": arm.ordinary_epsilon, **shared},
     ]
-
-
-def _draw(axes: Axes, rows: list[Row], aside: list[float]) -> None:
-    for (method, look), shift in zip(METHODS.items(), aside, strict=True):
-        draw_points(axes, look, "steps", select(rows, method=method), shift)
 
 
 def _notes(record: Record[Spec, Metrics]) -> list[str]:

@@ -7,12 +7,13 @@ from matplotlib.figure import Figure
 
 from dpatlas.papers.dp_sgld.records.privacy_loss import Metrics, Spec
 from dpatlas.records import Record
+from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import columns, label_decades, legend, select
+from dpatlas.show.panels import label_decades, legend
 from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, handle, only
 
-EPSILON_LABEL = r"$\epsilon$ at $\delta$"
+EPSILON_LABEL = r"privacy loss $\epsilon$ at $\delta$"
 # What a curve of a `privacy_loss` record is called and how it is drawn.
 CURVES = {
     "claimed, steps": Look("claimed, K = steps", "black", "", "-"),
@@ -52,21 +53,21 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
     record: Record[Spec, Metrics] = only(records, "privacy_loss")
     fields, small = record.spec, record.metrics.small
     schedules = fields.schedules
-    figure = Figure(figsize=(DOUBLE_COLUMN, 4.6))
+    figure = Figure(figsize=(DOUBLE_COLUMN, 4.8))
     panels = figure.subplots(2, len(schedules) + 1, squeeze=False)
     rows: list[Row] = []
     for (calibration, counted), line in zip(CALIBRATIONS.items(), panels, strict=True):
         for schedule, axes in zip(schedules, line[:-1], strict=True):
             shown = curve_rows(record, "mini-batches", calibration, schedule, BATCHES)
-            draw_curves(axes, shown, BATCHES)
+            _draw_panel(axes, shown, BATCHES)
             axes.set_title(f"{schedule} steps; noise by K = {counted}")
             rows += shown
         line[0].set_ylabel(EPSILON_LABEL)
     full = curve_rows(record, "full batch", "theorem", schedules[0], FULL)
-    draw_curves(panels[0, -1], full, FULL)
+    _draw_panel(panels[0, -1], full, FULL)
     panels[0, -1].set_title(f"full batch, {schedules[0]} steps")
     law = curve_rows(record, "one dimension", "one dimension", "constant", SMALL)
-    draw_curves(panels[1, -1], law, SMALL)
+    _draw_panel(panels[1, -1], law, SMALL)
     panels[1, -1].set_title(f"one dimension: {small.batch} of {small.n}")
     for line in panels:
         for axes in line[1:-1]:
@@ -76,7 +77,7 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
         axes.axhline(target, color=MUTED, linewidth=0.6, zorder=1)
     for axes in panels[-1]:
         axes.set_xlabel("steps")
-    legend(figure, [handle(look) for look in CURVES.values()], columns=4)
+    legend(figure, [handle(look) for look in CURVES.values()], columns=3)
     notes = [
         f"n = {fields.n}, batch {fields.batch}, {fields.epochs} epochs, record norm "
         f"{fields.feature_norm:g}, lambda {fields.lam:g}, delta {fields.delta:g}; "
@@ -113,11 +114,9 @@ def curve_rows(
     ]
 
 
-def draw_curves(axes: Axes, rows: list[Row], names: Iterable[str]) -> None:
+def _draw_panel(axes: Axes, rows: list[Row], names: Iterable[str]) -> None:
     """Epsilon against steps, both on log axes."""
     axes.set(xscale="log", yscale="log")
-    for name in names:
-        look = CURVES[name]
-        at, value = columns(select(rows, curve=name), "step", "value")
-        axes.plot(at, value, marker=look.marker, markersize=3, **look.line)
+    looks = {name: CURVES[name] for name in names}
+    draw_curves(axes, frame(rows), "step", looks, "curve", markersize=3)
     label_decades(axes.yaxis)

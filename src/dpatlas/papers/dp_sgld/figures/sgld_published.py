@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.formulas.published import COUNTS, PUBLISHED_RUNS, PublishedRun
 from dpatlas.papers.dp_sgld.records import accuracy, privacy_loss
 from dpatlas.records import Record
 from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.show.rows import over_runs
 from dpatlas.show.series import of_kind, only
-from dpatlas.show.tables import Math, Measured, Part
+from dpatlas.show.tables import Cell, Math, Measured, Part
 
 SETTINGS = (
     "part",
@@ -36,20 +36,60 @@ SETTINGS = (
     "dp_sgd_pld",
     "dp_sgd_rdp",
 )
-METHODS = ("dp-sgld", "dp-sgd")
+# Columns of accuracies by the method and comparison of their arm.
+ACCURACIES = {
+    (method, comparison): f"{method}_{comparison}".replace("-", "_")
+    for method in ("dp-sgld", "dp-sgd")
+    for comparison in ("published", "guaranteed")
+}
 REACHED = (
     "stands_for",
     "features",
     "schedule",
     "epsilon",
     *(
-        f"{method}_{comparison}{part}".replace("-", "_")
-        for method in METHODS
-        for comparison in ("published", "guaranteed")
+        f"{name}{part}"
+        for name in ACCURACIES.values()
         for part in ("", "_standard_error", "_guaranteed_epsilon")
     ),
     "accuracy_runs",
 )
+PUBLISHED: dict[str, Cell] = {
+    "table": "table",
+    "dataset": "data set",
+    "backbone": "backbone",
+    "eta": "eta",
+    "lambda": Math(r"\lambda"),
+    "max_grad_norm": "L",
+    "sigma": Math(r"\sigma"),
+    "epochs": "epochs",
+    "delta": Math(r"\delta"),
+    "printed_epsilon": "eps, printed",
+    "claimed_epochs": "Thm 3.2, K = epochs",
+    "claimed_steps": "Thm 3.2, K = steps",
+    "guaranteed_add_remove": "all iterates, Poisson, add/remove, PLD",
+    "guaranteed_replace_one": "all iterates, without replacement, replace one, RDP",
+}
+BASELINE: dict[str, Cell] = {
+    "dataset": "data set",
+    "epochs": "epochs",
+    "delta": "delta",
+    "dp_sgd_noise_multiplier": "noise multiplier",
+    "dp_sgd_rdp": "eps, RDP",
+    "dp_sgd_pld": "eps, PLD",
+}
+OURS: dict[str, Cell] = {
+    "dataset": "data set",
+    "stands_for": "in the place of",
+    "features": "features",
+    "schedule": "steps",
+    "epsilon": "eps",
+    "dp_sgld_published": "DP-SGLD, published noise",
+    "dp_sgld_published_guaranteed_epsilon": "which guarantees eps",
+    "dp_sgd_published": "DP-SGD, published",
+    "dp_sgld_guaranteed": "DP-SGLD, eps guaranteed",
+    "dp_sgd_guaranteed": "DP-SGD, eps guaranteed",
+}
 
 
 def sgld_published(records: Records, settings: Settings) -> ShownTable:
@@ -98,70 +138,18 @@ def published_row(
 
 def published_part(rows: Sequence[Row]) -> Part:
     """DP-SGLD's epsilon by every count."""
-    names = (
-        "table",
-        "dataset",
-        "backbone",
-        "lambda",
-        "max_grad_norm",
-        "sigma",
-        "epochs",
-        "delta",
-        "printed_epsilon",
-        "claimed_epochs",
-        "claimed_steps",
-        "guaranteed_add_remove",
-        "guaranteed_replace_one",
-    )
-    headings = (
-        "table",
-        "data set",
-        "backbone",
-        "eta",
-        Math(r"\lambda"),
-        "L",
-        Math(r"\sigma"),
-        "epochs",
-        Math(r"\delta"),
-        "eps, printed",
-        "Thm 3.2, K = epochs",
-        "Thm 3.2, K = steps",
-        "all iterates, Poisson, add/remove, PLD",
-        "all iterates, without replacement, replace one, RDP",
-    )
-    return Part(
+    return Part.of(
         "DP-SGLD as published, batch 128: the printed eps is recovered with K = number of epochs; "
         "L and beta as in the authors' code; accounted at the first, largest step",
-        headings,
-        [
-            (
-                *(row[name] for name in names[:3]),
-                "decreasing" if row["eta"] is None else f"{row['eta']:g}",
-                *(row[name] for name in names[3:]),
-            )
-            for row in rows
-        ],
+        PUBLISHED,
+        [{**row, "eta": "decreasing" if row["eta"] is None else f"{row['eta']:g}"} for row in rows],
     )
 
 
 def baseline_part(rows: Sequence[Row]) -> Part:
     """DP-SGD's settings, once for every data set."""
     once = {(row["dataset"], row["epochs"]): row for row in rows}.values()
-    return Part(
-        "DP-SGD as published: Poisson batches of 128, add/remove",
-        ("data set", "epochs", "delta", "noise multiplier", "eps, RDP", "eps, PLD"),
-        [
-            (
-                row["dataset"],
-                row["epochs"],
-                row["delta"],
-                row["dp_sgd_noise_multiplier"],
-                row["dp_sgd_rdp"],
-                row["dp_sgd_pld"],
-            )
-            for row in once
-        ],
-    )
+    return Part.of("DP-SGD as published: Poisson batches of 128, add/remove", BASELINE, once)
 
 
 def reached_rows(record: Record[accuracy.Spec, accuracy.Metrics]) -> list[Row]:
@@ -185,57 +173,32 @@ def reached_rows(record: Record[accuracy.Spec, accuracy.Metrics]) -> list[Row]:
             "accuracy_runs": fields.runs,
             "runs": [record.id],
         }
-        for method, comparison in product(METHODS, ("published", "guaranteed")):
-            wanted = (method, comparison, epsilon, schedule if method == "dp-sgld" else None)
-            for arm in metrics.rows:
-                if (arm.method, arm.comparison, arm.epsilon, arm.schedule) == wanted:
-                    row |= _accuracy(f"{method}_{comparison}".replace("-", "_"), arm)
+        for arm in metrics.rows:
+            name = ACCURACIES.get((arm.method, arm.comparison or ""))
+            # DP-SGD stands beside every schedule.
+            if name and arm.epsilon == epsilon and arm.schedule in (schedule, None):
+                row |= _accuracy(name, arm)
         rows.append(row)
     return rows
 
 
 def _accuracy(name: str, arm: accuracy.LangevinArm | accuracy.SgdArm) -> Row:
     """Mean, standard error and guarantee of the arm."""
-    estimate = mean_estimate(arm.accuracy)
+    row = over_runs(arm.accuracy)
     return {
-        name: estimate.value,
-        f"{name}_standard_error": estimate.standard_error if estimate.runs > 1 else None,
+        name: row["value"],
+        f"{name}_standard_error": row["standard_error"],
         f"{name}_guaranteed_epsilon": arm.guaranteed_epsilon,
     }
 
 
 def reached_part(rows: Iterable[Row]) -> Part:
     """Accuracy at the published noise and at noise calibrated to the same guaranteed eps."""
-    return Part(
+    return Part.of(
         "Our runs: test accuracy, mean ± standard error; at the published noise (Thm 3.2 with "
         "K = epochs; DP-SGD: add/remove) and at equal guaranteed eps (replace one)",
-        (
-            "data set",
-            "in the place of",
-            "features",
-            "steps",
-            "eps",
-            "DP-SGLD, published noise",
-            "which guarantees eps",
-            "DP-SGD, published",
-            "DP-SGLD, eps guaranteed",
-            "DP-SGD, eps guaranteed",
-        ),
-        [
-            (
-                row["dataset"],
-                row["stands_for"],
-                row["features"],
-                row["schedule"],
-                row["epsilon"],
-                _measured(row, "dp_sgld_published"),
-                row.get("dp_sgld_published_guaranteed_epsilon"),
-                _measured(row, "dp_sgd_published"),
-                _measured(row, "dp_sgld_guaranteed"),
-                _measured(row, "dp_sgd_guaranteed"),
-            )
-            for row in rows
-        ],
+        OURS,
+        [{**row, **{name: _measured(row, name) for name in ACCURACIES.values()}} for row in rows],
     )
 
 

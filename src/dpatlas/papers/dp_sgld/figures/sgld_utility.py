@@ -1,20 +1,24 @@
 """dp_sgld: measured excess risk against steps beside the utility bounds."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import cycle
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpatlas.core.statistics import mean_estimate
 from dpatlas.papers.dp_sgld.records import utility
 from dpatlas.records import Record
+from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import columns, draw_band, legend, select
+from dpatlas.show.panels import legend
+from dpatlas.show.rows import mean_interval
 from dpatlas.show.series import SERIES, handle, only
 
-CONFIDENCE = 0.95
 # Of order alpha, and of (epsilon, delta).
 THEOREMS = {"Thm 4.1": "*", "Thm 4.2": "P", "Thm 4.3": "*", "Thm 4.4": "P"}
 
@@ -26,31 +30,34 @@ def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
     schedules = dict.fromkeys(measured.schedule for measured in metrics.rows)
     figure = Figure(figsize=(DOUBLE_COLUMN, 3.3))
     panels = figure.subplots(1, len(schedules), squeeze=False, sharey=True)[0]
+    looks = {
+        epsilon: replace(look, label=rf"$\epsilon$ = {epsilon:g}", linestyle="-")
+        for epsilon, look in zip(fields.epsilons, cycle(SERIES), strict=False)
+    }
     rows: list[Row] = []
     beyond: list[str] = []
     for schedule, axes in zip(schedules, panels, strict=True):
         what = "last iterate" if schedule == "constant" else "mean of all iterates"
         axes.set(xscale="log", yscale="log", xlabel="steps", title=f"{schedule} steps: {what}")
         axes.axhline(metrics.excess_risk_at_zero, color=MUTED, linewidth=0.6, zorder=1)
-        of_schedule = [measured for measured in metrics.rows if measured.schedule == schedule]
-        for measured, look in zip(of_schedule, cycle(SERIES), strict=False):
-            shown = utility_rows(record.id, measured)
-            rows += shown
-            beyond += _utility_panel(axes, shown, look, fields.steps)
+        shown = [
+            row
+            for measured in metrics.rows
+            if measured.schedule == schedule
+            for row in utility_rows(record.id, measured)
+        ]
+        rows += shown
+        beyond += _draw_panel(axes, frame(shown), looks, fields.steps)
     # An interval may reach below 0, which a log axis cannot show.
     panels[0].set_ylim(bottom=min(row["value"] for row in rows) / 3)
     panels[0].set_ylabel("excess risk")
-    looks = [
-        handle(Look(rf"$\epsilon$ = {epsilon:g}", look.color, look.marker, "-"))
-        for epsilon, look in zip(fields.epsilons, cycle(SERIES), strict=False)
-    ]
     kinds = [
         handle(Look("lemma, corrected", "black", "", "--")),
         handle(Look("lemma, as printed", "black", "", ":")),
         handle(Look("Thms 4.1, 4.3, corrected", "black", "*", "")),
         handle(Look("Thms 4.2, 4.4, corrected", "black", "P", "")),
     ]
-    legend(figure, [*looks, *kinds], columns=3)
+    legend(figure, [*map(handle, looks.values()), *kinds], columns=3)
     notes = [
         f"n = {fields.n} generated records in the unit ball, batch {fields.batch}, "
         f"{metrics.parameters} parameters, lambda {fields.lam:g}, noise of Thm 4.2 at "
@@ -70,11 +77,7 @@ def utility_rows(record_id: str, measured: utility.Row) -> list[Row]:
     for step, values in zip(
         measured.shown_steps, np.transpose(measured.excess_risk_runs), strict=True
     ):
-        estimate = mean_estimate(values)
-        row = {"quantity": "measured", "step": step, "value": estimate.value}
-        if len(values) > 1:
-            row["low"], row["high"] = estimate.interval(CONFIDENCE)
-        rows.append({**keys, **row, "runs_used": len(values)})
+        rows.append({**keys, "quantity": "measured", "step": step, **mean_interval(values)})
     lemma = measured.lemma
     for convention, bounds in (("exact", lemma.exact), ("paper", lemma.paper)):
         quantity = f"{lemma.name}, {convention}"
@@ -94,34 +97,28 @@ def utility_rows(record_id: str, measured: utility.Row) -> list[Row]:
     return rows
 
 
-def _utility_panel(axes: Axes, rows: list[Row], look: Look, last: int) -> list[str]:
-    """Draw one epsilon; what lies beyond the last step, in words."""
-    measured = select(rows, quantity="measured")
-    at, value = columns(measured, "step", "value")
-    axes.plot(at, value, color=look.color, marker=look.marker, markevery=3, markersize=3)
-    draw_band(axes, "step", measured, look.color)
+def _draw_panel(
+    axes: Axes, data: pd.DataFrame, looks: Mapping[float, Look], last: int
+) -> list[str]:
+    """Draw one schedule; what lies beyond the last step, in words."""
+    measured = data[data.quantity == "measured"]
+    draw_curves(axes, measured, "step", looks, "epsilon", markevery=3, markersize=3)
+    for convention, style in (("exact", "--"), ("paper", ":")):
+        lemma = data[data.quantity.str.fullmatch(f"Lemma.*, {convention}")]
+        lines = {
+            epsilon: replace(look, marker="", linestyle=style) for epsilon, look in looks.items()
+        }
+        draw_curves(axes, lemma, "step", lines, "epsilon")
     beyond = []
-    for quantity in dict.fromkeys(row["quantity"] for row in rows):
-        points = select(rows, quantity=quantity)
-        printed = quantity.endswith("paper")
-        if quantity.startswith("Lemma"):
-            style = ":" if printed else "--"
-            axes.plot(*columns(points, "step", "value"), linestyle=style, color=look.color)
-        elif quantity.startswith("Thm"):
-            name = quantity.partition(",")[0]
-            near = [row for row in points if row["step"] <= last]
-            axes.plot(
-                *columns(near, "step", "value"),
-                THEOREMS[name],
-                color="white" if printed else look.color,
-                markersize=6,
-                mec="black",
-                mew=0.6,
-                zorder=2 if printed else 3,
-            )
-            beyond += [
-                f"{name} at epsilon {row['epsilon']:g}: {row['value']:.3g} at K = {row['step']:.2g}"
-                for row in points
-                if row["step"] > last and not printed
-            ]
+    for row in data[data.quantity.str.startswith("Thm")].itertuples():
+        name, _, convention = row.quantity.partition(", ")
+        printed = convention == "paper"
+        if row.step <= last:
+            color = "white" if printed else looks[row.epsilon].color
+            mark: dict[str, Any] = {"markersize": 6, "mec": "black", "mew": 0.6}
+            order = 2 if printed else 3
+            axes.plot(row.step, row.value, THEOREMS[name], color=color, zorder=order, **mark)
+        elif not printed:
+            where = f"{name} at epsilon {row.epsilon:g}"
+            beyond.append(f"{where}: {row.value:.3g} at K = {row.step:.2g}")
     return beyond

@@ -8,10 +8,7 @@ from dpatlas.papers.feature_learning.figures.panels import (
     label_x,
     layout,
     panels_of,
-    setting_note,
     share_y,
-    span,
-    warning_notes,
 )
 from dpatlas.papers.feature_learning.figures.rows import (
     COLUMNS,
@@ -22,12 +19,16 @@ from dpatlas.papers.feature_learning.figures.rows import (
     condition,
     series_rows,
 )
+from dpatlas.papers.feature_learning.figures.words import setting_note, warning_notes
+from dpatlas.show.draw import frame
 from dpatlas.show.output import Row, Settings, ShownFigure
-from dpatlas.show.panels import legend, select, shifts
+from dpatlas.show.panels import legend
+from dpatlas.show.rows import span
 from dpatlas.show.series import handle
 
 # Markers at 1 are whole.
 TOP = 1.03
+LOOKS = {name: kind.look for name, kind in OVERLAPS.items()}
 OVERLAP_COLUMNS = (*COLUMNS, "cosine", "cosine_standard_error", "sigma_W")
 
 
@@ -38,13 +39,12 @@ def feature_overlap(records: Sequence[Record], settings: Settings) -> ShownFigur
     rows: list[Row] = []
     for axes, record in panels:
         shown = [row for name in OVERLAPS for row in overlap_rows(record, name)]
-        aside = dict(zip(OVERLAPS, shifts(len(OVERLAPS)), strict=True))
-        draw_series(axes, record, shown, OVERLAPS, aside)
+        draw_series(axes, record, frame(shown), LOOKS)
         rows += shown
     for line in lines:
         share_y(line)
         line[0][0].set(ylim=(0, TOP), ylabel=r"mean $|\cos(w_j, \mu)|$")
-    legend(figure, [handle(kind.look) for kind in OVERLAPS.values()])
+    legend(figure, [handle(look) for look in LOOKS.values()])
     label_x(figure, panels)
     shown_records = [record for _, record in panels]
     notes = [setting_note(shown_records), *_printed_notes(rows), *warning_notes(shown_records)]
@@ -70,7 +70,7 @@ def overlap_rows(record: Record, name: str) -> list[Row]:
 
 def _printed_notes(rows: Sequence[Row]) -> list[str]:
     """What sigma_W is and what it leaves of the direction."""
-    shown = select(rows, series="printed")
+    shown = [row for row in rows if row["series"] == "printed"]
     if not shown:
         return []
     errors = [row["cosine_standard_error"] for row in shown]

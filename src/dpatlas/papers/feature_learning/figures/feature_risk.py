@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 
 from dpatlas.papers.feature_learning.figures.laws import crossing_rows, rate_rows, slope_rows
@@ -15,27 +16,27 @@ from dpatlas.papers.feature_learning.figures.panels import (
     layout,
     limit_y,
     panels_of,
-    risk_words,
-    setting_note,
     share_y,
-    warning_notes,
 )
 from dpatlas.papers.feature_learning.figures.rows import (
     COLUMNS,
-    CONFIDENCE,
     FLOOR,
     PRIVATE,
     RISKS,
     Record,
     series_rows,
 )
+from dpatlas.papers.feature_learning.figures.words import risk_words, setting_note, warning_notes
+from dpatlas.show.draw import frame
 from dpatlas.show.look import MUTED, NOTE_SIZE, THIN, Look
 from dpatlas.show.output import Row, Settings, ShownFigure
-from dpatlas.show.panels import columns, legend, select, shifts, write_in
+from dpatlas.show.panels import legend, write_in
+from dpatlas.show.rows import CONFIDENCE
 from dpatlas.show.series import BLUE, handle
 
 RATE = Look("fitted rate", BLUE, "", ":")
 CROSSING = Look("meeting point", "black", "o", "none")
+LOOKS = {name: kind.look for name, kind in RISKS.items()}
 LAWS = {"rate": RATE, "crossing": CROSSING}
 # Side by side, but for the two whose crossing is marked.
 SIDES = ("direction", "random private", PRIVATE, "random private of both", "non-private")
@@ -52,11 +53,10 @@ def feature_risk(records: Sequence[Record], settings: Settings) -> ShownFigure:
     rows: list[Row] = []
     for line in lines:
         rows += _risk_line(line)
-    parts = {row["part"] for row in rows}
-    looks = [kind.look for name, kind in RISKS.items() if select(rows, series=name)]
-    looks += [look for part, look in LAWS.items() if part in parts]
-    handles = [handle(look) for look in looks]
-    if "crossing" in parts:
+    data = frame(rows)
+    shown = {*data.get("series", ()), *data.get("part", ())}
+    handles = [handle(look) for name, look in (LOOKS | LAWS).items() if name in shown]
+    if "crossing" in shown:
         handles[-1].set_markerfacecolor("white")
     # At most four fit beside each other.
     legend(figure, handles, math.ceil(len(handles) / math.ceil(len(handles) / 4)))
@@ -64,7 +64,7 @@ def feature_risk(records: Sequence[Record], settings: Settings) -> ShownFigure:
     shown_records = [record for _, record in panels]
     notes = [
         f"{setting_note(shown_records)}; {risk_words(shown_records)}",
-        *_law_notes(rows),
+        *_law_notes(data),
         *warning_notes(shown_records),
     ]
     return ShownFigure(figure, RISK_COLUMNS, rows, notes)
@@ -78,8 +78,9 @@ def risk_rows(record: Record) -> list[Row]:
         for row in series_rows(record, name, kind)
     ]
     # A line to compare with: drawn without intervals.
-    for row in select(points, series=FLOOR):
-        row["low"] = row["high"] = None
+    for row in points:
+        if row["series"] == FLOOR:
+            row["low"] = row["high"] = None
     return [
         *points,
         *rate_rows(record, points),
@@ -94,41 +95,45 @@ def _risk_line(line: Panels) -> list[Row]:
     Links have y axes of their own, the other panels share one.
     """
     rows: list[Row] = []
-    aside = dict(zip(SIDES, shifts(len(SIDES)), strict=True))
+    aside = {name: LOOKS[name] for name in SIDES}
+    centred = {name: look for name, look in LOOKS.items() if name not in SIDES}
     for axes, record in line:
         shown = risk_rows(record)
         axes.set_yscale("log")
-        draw_series(axes, record, select(shown, part="risk"), RISKS, aside)
-        _draw_laws(axes, record.spec.axis, shown)
-        if record.spec.axis == "n":
-            _limit(axes, shown)
-        write_in(axes, _slopes_text(select(shown, part="slope")), low=True)
+        data = frame(shown)
+        draw_series(axes, record, data[data.part == "risk"] if shown else data, aside, centred)
+        if shown:
+            _draw_laws(axes, record.spec.axis, data)
+            write_in(axes, _slopes_text(data[data.part == "slope"]), low=True)
+            if record.spec.axis == "n":
+                _limit(axes, data)
         rows += shown
-    if line[0][1].spec.axis != "n":
+    if rows and line[0][1].spec.axis != "n":
         share_y(line)
-        _limit(line[0][0], rows)
+        _limit(line[0][0], frame(rows))
     line[0][0].set_ylabel("risk $E(f - s)^2$")
     return rows
 
 
-def _limit(axes: Axes, rows: Sequence[Row]) -> None:
+def _limit(axes: Axes, data: pd.DataFrame) -> None:
     """Room for what is drawn and for what is written above and below it."""
-    parts = {row["part"] for row in rows}
+    parts = set(data.part)
     below = ROOM_FOR_SLOPES if "slope" in parts else 0.0
     above = ROOM_FOR_MEETING if "crossing" in parts else 0.0
-    limit_y(axes, [row for row in rows if row["part"] != "slope"], below, above)
+    limit_y(axes, data[data.part != "slope"], below, above)
 
 
-def _draw_laws(axes: Axes, axis: str, rows: Sequence[Row]) -> None:
+def _draw_laws(axes: Axes, axis: str, data: pd.DataFrame) -> None:
     """The fitted rate, and a mark and a number where private features meet random ones."""
-    axes.plot(*columns(select(rows, part="rate"), axis, "value"), marker=RATE.marker, **RATE.line)
-    for row in select(rows, part="crossing"):
+    rate = data[data.part == "rate"]
+    axes.plot(rate[axis], rate.value, marker=RATE.marker, **RATE.line)
+    for x, value in data.loc[data.part == "crossing", [axis, "value"]].itertuples(index=False):
         mark: dict[str, Any] = {"mfc": "white", "markersize": 6, "zorder": 4}
-        axes.plot(row[axis], row["value"], CROSSING.marker, color=CROSSING.color, **mark)
+        axes.plot(x, value, CROSSING.marker, color=CROSSING.color, **mark)
         axes.annotate(
-            f"{float(f'{row[axis]:.3g}'):g}",
-            (row[axis], row["value"]),
-            (row[axis], 0.99),
+            f"{float(f'{x:.3g}'):g}",
+            (x, value),
+            (x, 0.99),
             textcoords=axes.get_xaxis_transform(),
             ha="center",
             va="top",
@@ -137,38 +142,38 @@ def _draw_laws(axes: Axes, axis: str, rows: Sequence[Row]) -> None:
         )
 
 
-def _law_notes(rows: Sequence[Row]) -> list[str]:
+def _law_notes(data: pd.DataFrame) -> list[str]:
     """What slopes, meeting points and the fits of the rate are."""
-    notes = []
-    if select(rows, part="slope"):
+    notes, parts = [], dict(list(data.groupby("part")))
+    if "slope" in parts:
         notes.append(
             "slope: of log risk in log n, by least squares in every run; mean over runs and half "
             f"its {CONFIDENCE:.0%} t interval"
         )
-    if select(rows, part="crossing"):
+    if "crossing" in parts:
         notes.append(
             "meeting point: where the means of private, matrix and random, non-private cross, "
             "lines drawn straight between logarithms"
         )
-    fits = {
-        (row["link"], row["axis"]): f"{row['link']} along {row['axis']} R0 = {row['R0']:.3g}, "
-        f"c = {row['c']:.3g}"
-        for row in select(rows, part="rate")
-    }
-    if fits:
+    if "rate" in parts:
+        fits = [
+            f"{fit.link} along {fit.axis} R0 = {fit.R0:.3g}, c = {fit.c:.3g}"
+            for fit in parts["rate"].drop_duplicates(["link", "axis"]).itertuples()
+        ]
         notes.append(
             "fitted rate: R0 + c d^(1 + eps_n)/n log(1.25/delta)/eps^2 (Theorem 1's second term, "
             "n = d^(1 + 3 eps_n)), R0 >= 0 and c >= 0 by least squares on the mean private risks: "
-            + "; ".join(fits.values())
+            + "; ".join(fits)
         )
     return notes
 
 
-def _slopes_text(rows: Sequence[Row]) -> str:
+def _slopes_text(slopes: pd.DataFrame) -> str:
     """Slopes of the private networks with their intervals, which are symmetric."""
+    by_series = {row.series: row for row in slopes.itertuples()}
     lines = []
     for name, label in SHOWN_SLOPES.items():
-        for row in select(rows, series=name):
-            half = "" if row["high"] is None else rf" $\pm$ {row['high'] - row['value']:.3f}"
-            lines.append(f"{label} {row['value']:.3f}{half}")
+        if row := by_series.get(name):
+            half = "" if math.isnan(row.high) else rf" $\pm$ {row.high - row.value:.3f}"
+            lines.append(f"{label} {row.value:.3f}{half}")
     return "\n".join(["slope in $n$, private read-out", *lines]) if lines else ""

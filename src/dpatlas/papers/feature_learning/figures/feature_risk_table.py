@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpatlas.papers.feature_learning.figures.laws import SLOPES, slope_rows, slope_text
-from dpatlas.papers.feature_learning.figures.panels import privacy_words, risk_words, span
 from dpatlas.papers.feature_learning.figures.rows import (
     AXES,
     CONDITION,
-    CONFIDENCE,
     FLOOR,
     OVERLAPS,
     PRIVATE,
@@ -17,11 +15,11 @@ from dpatlas.papers.feature_learning.figures.rows import (
     Record,
     condition,
     measured,
-    over_runs,
     simulations,
 )
+from dpatlas.papers.feature_learning.figures.words import privacy_words, risk_words
 from dpatlas.show.output import Row, Settings, ShownTable
-from dpatlas.show.panels import select
+from dpatlas.show.rows import CONFIDENCE, over_runs, span
 from dpatlas.show.tables import Cell, Math, Measured, Part
 
 MEASURED = {
@@ -96,7 +94,7 @@ def slopes_part(rows: Sequence[Row]) -> Part:
     """A line for every link, a column for every kind of features and read-out."""
     lines = []
     for link in dict.fromkeys(row["link"] for row in rows):
-        shown = select(rows, link=link)
+        shown = [row for row in rows if row["link"] == link]
         places = (shown[0][name] for name in SLOPE_PLACE)
         lines.append((link, *places, *map(slope_text, shown)))
     headings = (

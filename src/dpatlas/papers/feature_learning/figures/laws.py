@@ -13,11 +13,10 @@ from dpatlas.papers.feature_learning.figures.rows import (
     RISKS,
     Record,
     measured,
-    over_runs,
 )
 from dpatlas.papers.feature_learning.formulas.rates import risk_rate
 from dpatlas.show.output import Row
-from dpatlas.show.panels import select
+from dpatlas.show.rows import over_runs
 
 SLOPES = (PRIVATE, "direction", "random private", "non-private", RANDOM)
 # Axes that the report's rate depends on at a fixed d.
@@ -71,7 +70,7 @@ def rate_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
     None along p and d, for an information exponent above 1, and for too few points.
     """
     axis, exponent = record.spec.axis, record.metrics.link.information_exponent
-    shown = select(risks, series=PRIVATE)
+    shown = [row for row in risks if row["series"] == PRIVATE]
     if axis not in RATE_AXES or exponent > 1 or len(shown) < LEAST_POINTS:
         return []
     delta = record.spec.delta
@@ -100,7 +99,9 @@ def fitted(rates: Sequence[float], risks: Sequence[float]) -> tuple[float, float
 def crossing_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
     """Where private features cross non-private random ones along n or epsilon, if they do."""
     axis = record.spec.axis
-    private, random = (select(risks, series=name) for name in (PRIVATE, RANDOM))
+    private, random = (
+        [row for row in risks if row["series"] == name] for name in (PRIVATE, RANDOM)
+    )
     if axis not in RATE_AXES or not private:
         return []
     meetings = crossings(

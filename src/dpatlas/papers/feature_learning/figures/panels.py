@@ -1,9 +1,10 @@
 """Panels of feature_learning's figures: links along n, the base link along p, d and epsilon."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
@@ -11,15 +12,12 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator, StrMethod
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.figures.rows import (
     AXES,
-    CONDITION,
-    CONFIDENCE,
     Record,
-    Series,
     simulations,
 )
-from dpatlas.show.look import DOUBLE_COLUMN
-from dpatlas.show.output import Row
-from dpatlas.show.panels import draw_points, label_decades, label_ticks, select
+from dpatlas.show.draw import draw_points
+from dpatlas.show.look import DOUBLE_COLUMN, Look
+from dpatlas.show.panels import label_decades, label_ticks
 
 Panels = list[tuple[Axes, Record]]
 
@@ -84,24 +82,23 @@ def share_y(line: Panels) -> None:
 def draw_series(
     axes: Axes,
     record: Record,
-    rows: list[Row],
-    kinds: Mapping[str, Series],
-    aside: Mapping[str, float],
+    data: pd.DataFrame,
+    aside: Mapping[str, Look],
+    centred: Mapping[str, Look] | None = None,
 ) -> None:
-    """All series against the axis of the record, some of them `aside` by so many points."""
+    """All series with a look against the axis of the record; those `aside` stand side by side."""
     axis = record.spec.axis
     axes.set(xscale="log", xlabel=LABELS[axis], title=title(record))
     axes.margins(x=MARGIN)
-    if not rows:
+    if data.empty:
         axes.set_axis_off()
         axes.text(0.5, 0.5, "no points", ha="center", transform=axes.transAxes)
-    for name, kind in kinds.items():
-        if shown := select(rows, series=name):
-            look = kind.look
-            if len(shown) == 1 and not look.marker:
-                # A line through one point would not be seen.
-                look = replace(look, marker="_")
-            draw_points(axes, look, axis, shown, aside.get(name, 0.0))
+        return
+    for looks, dodge in ((centred or {}, False), (aside, True)):
+        if data[axis].nunique() == 1:
+            # A line through one point would not be seen.
+            looks = {name: replace(look, marker=look.marker or "_") for name, look in looks.items()}
+        draw_points(axes, data, axis, looks, dodge=dodge)
 
 
 def label_x(figure: Figure, panels: Panels) -> None:
@@ -121,17 +118,16 @@ def label_x(figure: Figure, panels: Panels) -> None:
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
-def limit_y(axes: Axes, rows: Sequence[Row], below: float = 0.0, above: float = 0.0) -> None:
+def limit_y(axes: Axes, data: pd.DataFrame, below: float = 0.0, above: float = 0.0) -> None:
     """A log y axis that holds all values, and their intervals where these are short.
 
     below, above: what to leave empty there, as a share of what is filled.
     """
-    values = [row["value"] for row in rows]
-    if not values:
+    if data.empty:
         return
-    ends = [row[end] for row in rows for end in ("low", "high") if row.get(end) is not None]
-    low = max(min(values) / MOST_ROOM, min([*values, *ends]))
-    high = min(max(values) * MOST_ROOM, max([*values, *ends]))
+    ends = data[["value", "low", "high"]]
+    low = max(data.value.min() / MOST_ROOM, ends.min(axis=None))
+    high = min(data.value.max() * MOST_ROOM, ends.max(axis=None))
     filled = max(high / low, LEAST_FILLED)
     low, high = low / filled ** (below + EDGE), high * filled ** (above + EDGE)
     axes.set_ylim(low, high)
@@ -164,53 +160,3 @@ def expansion(hermite: Sequence[float]) -> str:
                 sign = " - " if text else "-"
             text += rf"{sign}{abs(value):.3g}\,\mathrm{{He}}_{{{order}}}"
     return f"${text}$"
-
-
-def setting_note(records: Sequence[Record]) -> str:
-    """What all panels share: the conditions away from their axes, privacy and runs."""
-    aside = {
-        name: [
-            getattr(point, name)
-            for record in records
-            if record.spec.axis != name
-            for point in record.spec.points
-        ]
-        for name in CONDITION[1:]
-    }
-    fixed = [f"{name} = {span(values)}" for name, values in aside.items() if values]
-    runs = span(record.spec.runs for record in records)
-    return f"elsewhere {', '.join(fixed)}; {privacy_words(records)}; " + (
-        "one run" if runs == "1" else f"mean and {CONFIDENCE:.0%} t interval of {runs} runs"
-    )
-
-
-def privacy_words(records: Sequence[Record]) -> str:
-    """delta, and whose records the layers see."""
-    both = any(record.spec.sharing != "split" for record in records)
-    layers = "both layers use the same n records" if both else "n records for each layer"
-    return f"delta = {span(record.spec.delta for record in records)}; {layers}"
-
-
-def risk_words(records: Sequence[Record]) -> str:
-    """How a network is read out, and what its risk is measured on."""
-    steps, fresh = (
-        span(getattr(record.spec, name) for record in records) for name in ("steps", "n_test")
-    )
-    return f"{steps} steps of descent; risk on {fresh} fresh records, 1 for predicting 0"
-
-
-def warning_notes(records: Sequence[Record]) -> list[str]:
-    """What the report's assumptions exclude and was run all the same, by link."""
-    notes = {
-        f"{record.spec.link}: {warning}": None
-        for record in records
-        for warning in record.metrics.warnings
-    }
-    return list(notes)
-
-
-def span(values: Iterable[float], digits: int = 6) -> str:
-    """One number in words, or the least and the largest of several."""
-    ordered = sorted(set(values))
-    low, high = (f"{ordered[end]:.{digits}g}" for end in (0, -1))
-    return low if low == high else f"{low} to {high}"

@@ -7,17 +7,16 @@ interval.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.records import simulation
 from dpatlas.records import Record as RecordOf
 from dpatlas.show.look import MUTED, Look
 from dpatlas.show.output import Row
+from dpatlas.show.rows import over_runs
 from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED
 
 Record = RecordOf[simulation.Spec, simulation.Metrics]
 
-CONFIDENCE = 0.95
 # A sweep runs along one of these; what runs along none is for the table.
 AXES = ("n", "p", "d", "epsilon")
 CONDITION = ("link", "d", "n", "p", "epsilon")
@@ -91,13 +90,3 @@ def series_rows(record: Record, name: str, series: Series) -> list[Row]:
 def condition(record: Record, point: simulation.Point) -> Row:
     """A condition of the record, by the columns `CONDITION`."""
     return {"link": record.spec.link, **{name: getattr(point, name) for name in CONDITION[1:]}}
-
-
-def over_runs(values: Sequence[float]) -> Row:
-    """Mean of the runs, its t interval and its standard error; a single run has neither."""
-    estimate = mean_estimate(values)
-    row = {"value": estimate.value, "runs_used": estimate.runs}
-    if estimate.runs == 1:
-        return row | dict.fromkeys(("low", "high", "standard_error"))
-    low, high = estimate.interval(CONFIDENCE)
-    return row | {"low": low, "high": high, "standard_error": estimate.standard_error}

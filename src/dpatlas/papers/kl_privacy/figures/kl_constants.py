@@ -117,74 +117,58 @@ def distance_rows(record: LinearizedRecord) -> list[Row]:
 
 def symbols_part(rows: Sequence[Row]) -> Part:
     """Table 1 as printed and as corrected."""
-    headings = (
-        "init",
-        Math(r"\beta_l"),
-        Math("B"),
-        "R, printed",
-        "R, corrected",
-        "excess risk, printed",
-        "excess risk, corrected",
-    )
-    return Part(
+    return Part.of(
         "In symbols (R and the risk without logarithms and constants, one output)",
-        headings,
-        [(_label(row), *(Math(row[name]) for name in SYMBOLS)) for row in rows],
+        {
+            "init": "init",
+            "variance": Math(r"\beta_l"),
+            "B": Math("B"),
+            "R_printed": "R, printed",
+            "R_corrected": "R, corrected",
+            "risk_printed": "excess risk, printed",
+            "risk_corrected": "excess risk, corrected",
+        },
+        [_named(row) | {name: Math(row[name]) for name in SYMBOLS} for row in rows],
     )
 
 
 def gradient_norm_part(rows: Sequence[Row]) -> Part:
     """B beside Monte Carlo."""
     first = rows[0]
-    return Part(
+    return Part.of(
         f"B in numbers: {first['inputs']} inputs, width {first['width']}, {first['outputs']} "
         f"outputs; Monte Carlo over {first['draws']} initialisations, mean ± standard error",
-        ("init", "depth", "B", "Monte Carlo"),
-        [
-            (
-                _label(row),
-                row["depth"],
-                row["B_value"],
-                Measured(row["B_mean"], row["B_standard_error"]),
-            )
-            for row in rows
-        ],
+        {"init": "init", "depth": "depth", "B_value": "B", "B": "Monte Carlo"},
+        [_named(row, "B") for row in rows],
     )
 
 
 def distance_part(rows: Sequence[Row]) -> Part:
     """R beside its measured value, and the risk term."""
     first = rows[0]
-    return Part(
+    return Part.of(
         f"R and the excess-risk term in numbers: {first['inputs']} inputs, width {first['width']}, "
         f"one output, n = {first['n_train']}, KL budget eps = {first['epsilon']:g}; "
         "measured R: mean ± standard error over runs; risk: sqrt(2 B R / (eps n))",
-        (
-            "init",
-            "depth",
-            "R, printed",
-            "R, corrected",
-            "R, measured",
-            "risk, printed",
-            "risk, corrected",
-        ),
-        [
-            (
-                _label(row),
-                row["depth"],
-                row["R_printed_value"],
-                row["R_corrected_value"],
-                Measured(row["R_mean"], row["R_standard_error"]),
-                row["risk_printed_value"],
-                row["risk_corrected_value"],
-            )
-            for row in rows
-        ],
+        {
+            "init": "init",
+            "depth": "depth",
+            "R_printed_value": "R, printed",
+            "R_corrected_value": "R, corrected",
+            "R": "R, measured",
+            "risk_printed_value": "risk, printed",
+            "risk_corrected_value": "risk, corrected",
+        },
+        [_named(row, "R") for row in rows],
     )
 
 
-def _label(row: Row) -> str:
-    return INITS[row["init"]].label
+def _named(row: Row, *measured: str) -> Row:
+    """A row with the label of its init, and mean and error of what was measured as one cell."""
+    cells = {
+        name: Measured(row[f"{name}_mean"], row[f"{name}_standard_error"]) for name in measured
+    }
+    return row | {"init": INITS[row["init"]].label} | cells
 
 
 def _standard_error(values: np.ndarray) -> float | None:

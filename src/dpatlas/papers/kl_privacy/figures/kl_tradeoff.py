@@ -21,7 +21,7 @@ from dpatlas.show.draw import draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import label_ticks, legend
-from dpatlas.show.rows import over_runs
+from dpatlas.show.rows import mean_interval
 from dpatlas.show.series import handle
 
 LOOKS = {
@@ -106,8 +106,5 @@ def _rows_at_depth(record: LinearizedRecord, result: AtDepth) -> list[Row]:
     }
     base = {"init": spec.init, "depth": result.depth, "runs": [record.id]}
     rows: list[Row] = [base | {"quantity": name, "value": value} for name, value in numbers.items()]
-    for name, values in runs.items():
-        estimate = over_runs(values)
-        del estimate["standard_error"]
-        rows.append(base | {"quantity": name} | estimate)
+    rows += [base | {"quantity": name} | mean_interval(values) for name, values in runs.items()]
     return rows
