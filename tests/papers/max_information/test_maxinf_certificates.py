@@ -137,18 +137,6 @@ def test_rows_say_which_looks_they_come_after(data, tmp_path):
         rows_of(data, tmp_path, **few, looks=looks)
 
 
-def test_an_untrained_posterior_has_no_kl_and_the_certificate_of_its_prior(data, tmp_path):
-    for row in rows_of(data, tmp_path, **UNTRAINED, runs=1):
-        assert row["kl"] < 1e-9
-        kappa = row["kappa"]["optimised"]
-        expected = certificate_monte_carlo(row["risk_posterior"], DRAWS, 0.0, kappa, *LEVEL)
-        assert row["certificate_posterior"] == pytest.approx(float(expected), rel=1e-9)
-        # The counts are of other pairs of the same law.
-        spread = 5 * np.sqrt(2 * 0.25 / DRAWS)
-        assert row["risk_posterior"] == pytest.approx(row["risk_prior"], abs=spread)
-        assert row["errors_posterior"] != row["errors_prior"]
-
-
 def test_kinds_of_prior_share_initial_means_and_runs_do_not(data, tmp_path):
     """A noise-only prior whose rate is next to nothing is the independent one."""
     priors = [small.INDEPENDENT, {**small.NOISE_ONLY, "lr": 1e-12}]
@@ -216,18 +204,6 @@ def test_a_posterior_is_trained_on_what_its_certificate_pays(data, tmp_path, mon
         assert training.extra == pytest.approx(float(paid))
         assert training.tau == row["tau"]
     assert len({training.repetition for training in seen}) == len(rows)
-
-
-def test_twins_share_their_noise_and_runs_and_tuples_do_not(data, tmp_path, monkeypatch):
-    seen = watch(monkeypatch, PrivateTraining)
-    dearer = {**small.DP_SGD, "zeta": 0.2}
-    priors = [small.DP_SGD, small.NOISE_ONLY, dearer]
-    run(spec_of(priors=priors, taus=[0.2], draws=10), data, tmp_path)
-    first, second = ([each.repetition for each in seen[start : start + 3]] for start in (0, 3))
-    for repetitions in (first, second):
-        assert repetitions[0] == repetitions[1] != repetitions[2]
-    assert not set(first) & set(second)
-    assert len({each.noise.key(0, 0, "noise") for each in seen}) == 1
 
 
 def test_priors_are_the_same_in_whichever_job_they_are(data, tmp_path, monkeypatch):

@@ -29,14 +29,6 @@ def test_pairs_are_independent_also_those_of_one_record_in_several_chunks(monkey
     assert np.var(counts) == pytest.approx(60 * share * (1 - share), rel=0.25)
 
 
-def test_both_ways_of_drawing_count_the_same_errors_in_law():
-    x, labels = records()
-    given = (law(), x, labels, 30_000)
-    one = risk_on_records(*given, noise=Noise("a", "keyed")).run() / 30_000
-    two = risk_on_records(*given, noise=Noise("b", "keyed"), method="sampling").run() / 30_000
-    assert one == pytest.approx(two, abs=4 * np.sqrt(2 * 0.25 / 30_000))
-
-
 def test_every_pair_of_all_chunks_is_counted_once():
     x, labels = records()
     still = law(1e-9)

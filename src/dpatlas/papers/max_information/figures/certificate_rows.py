@@ -1,14 +1,11 @@
-"""What the tables of max_information share: columns, rows over runs, and phrases of captions.
+"""What the tables of max_information share: rows over runs, headings, and phrases of captions.
 
 A row has the mean and standard deviation over runs of every quantity in `MEASURED`. A posterior
 that diverged has a certificate of 1 and no risk. An infinite kappa, null in a record, is inf.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from operator import itemgetter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -18,7 +15,7 @@ from dpatlas.papers.max_information.records.certificates import Row as Certifica
 from dpatlas.papers.max_information.selection import Setting, settings_of
 from dpatlas.show.output import Records, Row
 from dpatlas.show.series import of_kind
-from dpatlas.show.tables import Cell, Math, Measured, Part
+from dpatlas.show.tables import Cell, Math, Measured
 
 SIZES = ("n_train", "n_test", "inputs", "classes", "parameters")
 BUDGET = ("K1", "K2", "delta", "delta_mc", "beta", "draws")
@@ -60,33 +57,21 @@ OTHER_FORMS = (
 TAU = {"deviation": "standard deviation", "variance": "variance"}
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column that people read: its heading, and its cell in a row."""
-
-    heading: Cell
-    cell: Callable[[Row], Cell]
-
-
-def value_column(heading: Cell, name: str) -> Column:
-    """The value of a row's column `name`."""
-    return Column(heading, itemgetter(name))
-
-
-def measured_column(heading: Cell, name: str) -> Column:
-    """Mean and standard deviation over runs of the quantity `name`."""
-    return Column(heading, partial(_measured, name=name))
-
-
-def part_of(
-    caption: str,
-    columns: Sequence[Column],
-    rows: Iterable[Row],
-    printed: Iterable[tuple[Cell, ...]] = (),
-) -> Part:
-    """A part of a table with these columns; `printed`: further rows, as cells."""
-    cells = [tuple(column.cell(row) for column in columns) for row in rows]
-    return Part(caption, tuple(column.heading for column in columns), [*cells, *printed])
+# Headings of what all tables show of a row, by the keys of `cells_of`.
+PRIOR_HEADINGS: dict[str, Cell] = {
+    "risk_prior": Math(r"\hat R(\pi)"),
+    "certificate_prior": Math(r"B(\pi)"),
+}
+RISK_HEADING: dict[str, Cell] = {"risk_posterior": Math(r"\hat R(\rho)")}
+POSTERIOR_HEADINGS: dict[str, Cell] = {
+    "kl": "KL",
+    "certificate_posterior": Math(r"B(\rho)"),
+    "certificate_tight": "tight",
+    "certificate_rigorous": "rigorous",
+    "certificate_universe": "universe",
+    "test_error": Math(r"\text{test error of } \rho"),
+    "covered": "covered",
+}
 
 
 def settings_behind(records: Records) -> list[Setting]:
@@ -162,6 +147,13 @@ def look_label(row: Row) -> str:
     return f"{label}: {row['looks']}"
 
 
+def cells_of(row: Row) -> dict[str, Cell]:
+    """A row with what people read: measurements as mean and deviation, and words."""
+    measured = {name: _measured(row, name) for name in MEASURED}
+    words = {"prior": PRIORS[row["prior"]], "proof": _proof(row), "covered": _covered(row)}
+    return {**row, **measured, **words}
+
+
 def _proof(row: Row) -> str:
     """Standing of the paid form of kappa, and of the tight one where that differs."""
     if row["standing"] == row["standing_tight"]:
@@ -181,21 +173,3 @@ def _measured(row: Row, name: str) -> Cell:
         return None
     # A deviation of 0 is not shown: a kappa is the same in every run of its tuple.
     return Measured(row[f"{name}_mean"], row[f"{name}_std"] or None)
-
-
-PROOF = Column("proof of B", _proof)
-COVERED = Column("covered", _covered)
-PRIOR_COLUMNS = [
-    measured_column(Math(r"\hat R(\pi)"), "risk_prior"),
-    measured_column(Math(r"B(\pi)"), "certificate_prior"),
-]
-RISK = measured_column(Math(r"\hat R(\rho)"), "risk_posterior")
-KAPPA = measured_column(Math(r"\kappa"), "kappa")
-POSTERIOR_COLUMNS = [
-    measured_column("KL", "kl"),
-    measured_column(Math(r"B(\rho)"), "certificate_posterior"),
-    measured_column("tight", "certificate_tight"),
-    measured_column("rigorous", "certificate_rigorous"),
-    measured_column("universe", "certificate_universe"),
-    measured_column(Math(r"\text{test error of } \rho"), "test_error"),
-]

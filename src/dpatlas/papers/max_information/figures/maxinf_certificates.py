@@ -7,11 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from dpatlas.papers.max_information.figures import certificate_rows as shared
-from dpatlas.papers.max_information.figures.certificate_rows import (
-    Column,
-    measured_column,
-    value_column,
-)
 from dpatlas.papers.max_information.figures.published import (
     AGREEMENT_COLUMNS,
     PRINTED_COLUMNS,
@@ -115,32 +110,37 @@ def certificates_part(rows: Sequence[Row]) -> Part:
         f"{first['K1']}, K2 = {first['K2']}; {shared.OTHER_FORMS}; {shared.look_label(first)}; "
         f"test errors over {first['test_draws']} draws on {first['n_test']} records"
     )
-    columns = [
-        Column("prior", _prior),
-        *(shared.PROOF, *shared.PRIOR_COLUMNS, shared.RISK, shared.KAPPA),
-        *(*shared.POSTERIOR_COLUMNS, shared.COVERED),
-        measured_column(Math(r"\text{test error of } \pi"), "prior_test_error"),
-        value_column("selected", "selected"),
-        Column("tried, of paid for", _tried),
-    ]
+    headings: dict[str, Cell] = {
+        **{"prior": "prior", "proof": "proof of B", **shared.PRIOR_HEADINGS},
+        **{**shared.RISK_HEADING, "kappa": Math(r"\kappa"), **shared.POSTERIOR_HEADINGS},
+        "prior_test_error": Math(r"\text{test error of } \pi"),
+        **{"selected": "selected", "tried": "tried, of paid for"},
+    }
     printed = [row for row in TABLE_1 if row.dataset == PRINTED_AS.get(first["data"])]
-    return shared.part_of(caption, columns, rows, map(_printed_cells, printed))
+    lines = [*map(_selected_cells, rows), *map(_printed_cells, printed)]
+    return Part.of(caption, headings, lines)
 
 
-def _prior(row: Row) -> str:
-    return shared.PRIORS[row["prior"]] + SELECTED_BY[row["selected_by"]]
-
-
-def _tried(row: Row) -> str:
-    return f"{row['tuples_tried']} x {row['deviations_tried']} of {row['K1']} x {row['K2']}"
-
-
-def _printed_cells(row: PublishedCertificates) -> tuple[Cell, ...]:
-    """A row of Table 1 in the columns of `certificates_part`."""
-    return (
-        f"{row.prior}, printed, n = {row.n}",
-        printed_standing(row),
-        *(row.risk_prior, row.bound_prior, row.risk_posterior),
-        *(row.kappa, row.kl, row.bound_posterior),
-        *(None,) * 8,
+def _selected_cells(row: Row) -> dict[str, Cell]:
+    """A row of ours under the headings of `certificates_part`."""
+    cells = shared.cells_of(row)
+    tried, paid = (
+        f"{row[tuples]} x {row[taus]}"
+        for tuples, taus in (("tuples_tried", "deviations_tried"), ("K1", "K2"))
     )
+    by = SELECTED_BY[row["selected_by"]]
+    return cells | {"prior": f"{cells['prior']}{by}", "tried": f"{tried} of {paid}"}
+
+
+def _printed_cells(row: PublishedCertificates) -> dict[str, Cell]:
+    """A row of Table 1 under the headings of `certificates_part`."""
+    return {
+        "prior": f"{row.prior}, printed, n = {row.n}",
+        "proof": printed_standing(row),
+        "risk_prior": row.risk_prior,
+        "certificate_prior": row.bound_prior,
+        "risk_posterior": row.risk_posterior,
+        "kappa": row.kappa,
+        "kl": row.kl,
+        "certificate_posterior": row.bound_posterior,
+    }

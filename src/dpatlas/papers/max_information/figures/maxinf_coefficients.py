@@ -33,13 +33,15 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
     """
     record = only(records, "coefficients")
     rows = coefficient_rows(record)
-    looks = {
+    looks: dict[float | str, Look] = {
         alpha: Look(rf"$\alpha$ = {alpha:g}", look.color, look.marker, look.linestyle)
         for alpha, look in zip(record.metrics.alphas, cycle(ALPHAS), strict=False)
     }
+    looks["pure"] = PURE
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.7))
-    # Pure privacy has no alpha, for which frames have nan.
-    data = frame(rows).assign(alpha=lambda rows: rows.alpha.astype(object).fillna("pure"))
+    data = frame(rows)
+    # Rows of pure privacy have no alpha.
+    data["alpha"] = data["alpha"].astype(object).fillna("pure")
     for (panel, title), axes in zip(TITLES.items(), figure.subplots(1, 3), strict=True):
         axes.set(xscale="log", xlabel=r"$\beta$", title=title)
         curves = data[data.panel == panel]
@@ -48,14 +50,12 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
         every = max(1, curves.beta.nunique() // MARKERS)
         for number, line in enumerate(axes.get_lines()):
             line.set_markevery((number % every, every))
+        axes.set_ylim(bottom=0)
         if panel == "ratio":
             axes.set_ylim(top=1.05 * LEMMA_6[1])
             for limit in LEMMA_6:
                 axes.axhline(limit, color=MUTED, linewidth=THIN, zorder=1)
-        else:
-            draw_curves(axes, curves, "beta", {"pure": PURE}, "alpha")
-        axes.set_ylim(bottom=0)
-    legend(figure, [*map(handle, looks.values()), handle(PURE)])
+    legend(figure, [handle(look) for look in looks.values()])
     notes = [
         "pure privacy: delta = beta, and the epsilon for which the Gaussian mechanism is (epsilon, "
         "delta)-private; no pure mechanism has this noise, so only the sizes of coefficients can "

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from dpatlas.papers.max_information.figures import certificate_rows as shared
-from dpatlas.papers.max_information.figures.certificate_rows import Column, value_column
 from dpatlas.papers.max_information.formulas.kappa import FORMS
 from dpatlas.papers.max_information.records.certificates import Row as CertificateRow
 from dpatlas.papers.max_information.selection import (
@@ -13,7 +12,7 @@ from dpatlas.papers.max_information.selection import (
     hyperparameters,
 )
 from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.tables import Math, Part
+from dpatlas.show.tables import Cell, Math, Part
 
 KAPPAS = tuple(f"kappa_{form}" for form in FORMS)
 PRIOR = (*HYPERPARAMETERS, "T", "tau")
@@ -65,24 +64,15 @@ def grid_part(rows: Sequence[Row]) -> Part:
         f"kappa; {shared.OTHER_FORMS}; {shared.look_label(first)}; "
         "selected: runs in which the posterior has the smallest certificate of its kind of prior"
     )
-    headings = {
-        **{"zeta": Math(r"\zeta"), "sigma": Math(r"\sigma"), "m": "m", "E": "E", "T": "T"},
-        **{"lr": "learning rate", "tau": Math(r"\tau")},
+    headings: dict[str, Cell] = {
+        **{"prior": "prior", "zeta": Math(r"\zeta"), "sigma": Math(r"\sigma")},
+        **{"m": "m", "E": "E", "T": "T", "lr": "learning rate", "tau": Math(r"\tau")},
         **{f"kappa_{form}": f"kappa, {form}" for form in FORMS},
+        **{"proof": "proof of B", **shared.PRIOR_HEADINGS, **shared.RISK_HEADING},
+        **{**shared.POSTERIOR_HEADINGS, "selected": "selected"},
     }
-    columns = [
-        Column("prior", _prior),
-        *(value_column(heading, name) for name, heading in headings.items()),
-        *(shared.PROOF, *shared.PRIOR_COLUMNS, shared.RISK, *shared.POSTERIOR_COLUMNS),
-        shared.COVERED,
-        Column("selected", _selected),
+    lines = [
+        shared.cells_of(row) | {"selected": f"{row['selected_runs']} of {row['runs_used']}"}
+        for row in rows
     ]
-    return shared.part_of(caption, columns, rows)
-
-
-def _prior(row: Row) -> str:
-    return shared.PRIORS[row["prior"]]
-
-
-def _selected(row: Row) -> str:
-    return f"{row['selected_runs']} of {row['runs_used']}"
+    return Part.of(caption, headings, lines)

@@ -2,6 +2,7 @@
 
 import math
 from itertools import cycle
+from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
@@ -30,7 +31,7 @@ FORM_LOOKS = {
 }
 REPAIRED = {"repaired": Look(r"$\kappa/n$, repaired (ours)", PINK, "D", ":")}
 # With one epoch the repaired form is the optimised one: large open markers around its markers.
-OPEN = {"markersize": 6, "markerfacecolor": "white", "markeredgecolor": PINK}
+OPEN: dict[str, Any] = {"markersize": 6, "markerfacecolor": "white", "markeredgecolor": PINK}
 CONFIDENCE_TERM = {"confidence": Look(r"$\log(4\sqrt{n}/\delta)/n$", "black", "", "-")}
 KAPPA_LOOKS = {**FORM_LOOKS, **REPAIRED, **CONFIDENCE_TERM}
 MOMENT_LOOKS = {
@@ -127,8 +128,7 @@ def _kappa_panel(axes: Axes, data: pd.DataFrame, axis: str) -> None:
     """All series against one parameter, both axes logarithmic."""
     axes.set(xscale="log", yscale="log")
     draw_curves(axes, data, axis, REPAIRED, **OPEN, zorder=1.9)
-    draw_curves(axes, data, axis, FORM_LOOKS, markersize=3)
-    draw_curves(axes, data, axis, CONFIDENCE_TERM)
+    draw_curves(axes, data, axis, {**FORM_LOOKS, **CONFIDENCE_TERM}, markersize=3)
     top = HEADROOM * data.value[data.series != "repaired"].max()
     if data.value.max() > top:
         axes.set_ylim(top=top)
@@ -175,6 +175,6 @@ def _notes(record: KappaRecord, simulated: SimulationRecord) -> list[str]:
         f"{base.zeta:g}, sigma = {base.sigma:g}, E = {base.E}, delta = {base.delta:g}; beta = "
         "delta/2, T = floor(n/m); where T varies, m = floor(n/T); for E = 1 the repaired form is "
         "the optimised one, for more epochs it grows geometrically and is cut off; last panel: "
-        f"sums of {metrics.m} independent bounded vectors, {metrics.draws} draws, "
-        f"{CONFIDENCE:.0%} interval",
+        f"sums of {metrics.m} independent unit vectors (signs, signs that are rarely +1, directions "
+        f"on a sphere, coordinate axes), {metrics.draws} draws, {CONFIDENCE:.0%} interval",
     ]

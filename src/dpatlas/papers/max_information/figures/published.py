@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 
-from dpatlas.papers.max_information.figures.certificate_rows import Column, part_of, value_column
 from dpatlas.papers.max_information.formulas.kappa import standing
 from dpatlas.papers.max_information.formulas.published import (
     PAPER_GRID,
@@ -13,7 +12,7 @@ from dpatlas.papers.max_information.formulas.published import (
 from dpatlas.papers.max_information.records.agreement import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.output import Row
-from dpatlas.show.tables import Math, Measured, Part
+from dpatlas.show.tables import Cell, Math, Measured, Part
 
 # Eq. 97 takes the printed risk as exact; Eqs. 97 and 98 take it as an estimate.
 EQUATIONS = ("eq97", "eq98")
@@ -72,7 +71,7 @@ def printed_standing(row: PublishedCertificates) -> str:
 
 def printed_part(rows: Sequence[Row]) -> Part:
     """The printed numbers of Table 1 beside recomputed ones."""
-    headings = {
+    headings: dict[str, Cell] = {
         **{"data": "data set", "n_train": "n", "prior": "prior", "standing": "proof of B"},
         **{"zeta": Math(r"\zeta"), "E": "E", "T": "T"},
         "risk_prior_mean": Math(r"\hat R(\pi)"),
@@ -86,13 +85,13 @@ def printed_part(rows: Sequence[Row]) -> Part:
         "certificate_posterior_tight_form": "Eq. 97, kappa tight",
         "certificate_posterior_repaired_form": "Eq. 97, kappa repaired",
     }
-    return part_of(
+    return Part.of(
         "As printed in Table 1, and recomputed from the printed risks, KL and kappa with delta = "
         f"{PAPER_GRID.delta:g}, delta' = {PAPER_GRID.delta_mc:g}, beta = {PAPER_GRID.beta:g}, "
         f"K1 = {PAPER_GRID.K1}, K2 = {PAPER_GRID.K2} and {PAPER_GRID.draws} draws; zeta and E of "
         "the DP-SGD priors are not printed and are the only ones of the paper's grid that give its "
         "kappa; the repaired form is proven for any number of epochs, the others for one",
-        [value_column(heading, name) for name, heading in headings.items()],
+        headings,
         rows,
     )
 
@@ -121,18 +120,12 @@ def agreement_rows(record: Record[Spec, Metrics]) -> list[Row]:
 
 def agreement_part(rows: Sequence[Row]) -> Part:
     """Local reparametrisation beside weight sampling."""
-    return part_of(
+    names = ("what", "method", "pairs", "errors", "risk")
+    lines = [row | {"risk": Measured(row["risk"], row["risk_standard_error"])} for row in rows]
+    return Part.of(
         "Risk of a network with random weights on its training records, estimated from independent "
         "pairs of a record and weights in two ways: by drawing pre-activations layer by layer, and "
         "by drawing all weights; mean ± standard error over pairs",
-        [
-            value_column("data set", "data"),
-            *(value_column(name, name) for name in ("what", "method", "pairs", "errors")),
-            Column("risk", _risk),
-        ],
-        rows,
+        {"data": "data set", **{name: name for name in names}},
+        lines,
     )
-
-
-def _risk(row: Row) -> Measured:
-    return Measured(row["risk"], row["risk_standard_error"])
