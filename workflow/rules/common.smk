@@ -55,8 +55,6 @@ TABLE_FILES = [".md", ".tex"]
 
 
 LISTS = f"{ATLAS.folder}/lists"
-# They write weights beside the record.
-BACKBONE_KINDS = [("pretrain", "backbone"), ("pretrain", "imported")]
 
 
 def any_of(ids):

@@ -2,8 +2,8 @@
 
 for key in ATLAS.blocks:
     for kind, ids in ATLAS.kinds(key).items():
-        # Backbones leave more than a record: pretrain.smk.
-        if (key, kind) in BACKBONE_KINDS:
+        # They write weights beside the record and have rules of their own: pretrain.smk.
+        if kind in ATLAS.blocks[key].writes_weights:
             continue
 
         rule:

@@ -204,11 +204,6 @@ def selection_spec(
     return Spec.of({**fields, **selection, "kind": "selection"}, f"selection-{fields['model']}")
 
 
-def settings(config: General) -> dict[str, Any]:
-    """No settings: the table is made from the records alone."""
-    return {}
-
-
 def _fields(block: PrivateTraining) -> dict[str, Any]:
     """Fields of the block for a spec; its data set has no records to add (`n_add` of 0)."""
     return {**block.plain(), "data": {**block.data.fields(), "n_add": 0}}

@@ -51,11 +51,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
     }
 
 
-def settings(config: General) -> dict[str, object]:
-    """No settings: the figure is made from the records alone."""
-    return {}
-
-
 def _transfer(config: General) -> Spec:
     block: Transfer = config.pretrain.transfer
     fields = {

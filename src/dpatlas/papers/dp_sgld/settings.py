@@ -250,11 +250,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
     }
 
 
-def settings(config: General) -> dict[str, Any]:
-    """Empty: figures, tables and claims are made of the records alone."""
-    return {}
-
-
 def _trained(
     config: General,
     kind: str,

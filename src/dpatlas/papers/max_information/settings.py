@@ -294,11 +294,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
     }
 
 
-def settings(config: General) -> dict[str, Any]:
-    """Empty: figures, tables and claims of this paper need the records only."""
-    return {}
-
-
 def priors_of(grid: Grid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:
     """Every prior on n records: the independent one, DP-SGD in order of kappa, noise only.
 
