@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from small_training import N, data, flat, network, phase, training, weights
+from small_training import N, flat, network, phase, training, weights
 
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.samplers import FullBatch, Poisson
+from dpatlas.privacy.samplers import Poisson
 
 EIGHT = (1, 8, 8)
 
@@ -77,50 +77,6 @@ def test_the_size_of_physical_batches_changes_no_view():
     for size in (1, 4):
         pieces = flat(trained(views, max_physical_batch=size))
         np.testing.assert_allclose(pieces, whole, rtol=1e-4, atol=1e-5)
-
-
-def test_a_record_with_many_views_moves_the_sum_by_one_clip_bound_at_most():
-    x, labels = data()
-    views = ShiftAndFlip(EIGHT, views=5, padding=2, flip=True)
-    bound, sums = 0.01, []
-    settings = {"noise_multiplier": 0.0, "max_grad_norm": bound, "steps": 1}
-    run = training([phase(FullBatch(N), **settings)], augmentation=views)
-    run.on_update = lambda step, found: sums.append({k: v.clone() for k, v in found.items()})
-    run.step()
-    # All gradients are longer than the bound, so each record's part has just its length.
-    moves = views.draw(run.noise.generator(repetition=0, step=0, use="views"), N)
-    kernel = training([phase(FullBatch(N), **settings)], augmentation=views).kernel
-    parts = [
-        flat(
-            kernel.clipped_sum(
-                views.apply(x[i : i + 1], moves[i : i + 1]),
-                labels[i : i + 1].repeat_interleave(5),
-                bound,
-            ).gradients
-        )
-        for i in range(N)
-    ]
-    for part in parts:
-        assert float(part.norm()) == pytest.approx(bound, rel=1e-3)
-    np.testing.assert_allclose(flat(sums[0]), sum(parts), rtol=1e-3, atol=1e-6)
-
-
-def test_an_empty_batch_of_views_is_a_step_of_pure_noise():
-    model = network()
-    before = flat(weights(model))
-    views = ShiftAndFlip(EIGHT, views=2, padding=2, flip=True)
-    steps = 60
-    run = training([phase(Poisson(N, 1), steps=steps)], model, augmentation=views)
-    sizes = [len(Poisson(N, 1).batch_indices(run.noise, 0, step)) for step in range(steps)]
-    assert 0 in sizes
-    while sizes[run.steps_done] != 0:
-        run.step()
-    before = flat(weights(model))
-    run.step()
-    after = flat(weights(model))
-    # Rate 0.3, noise 1.5 x 0.5, expected batch 1.
-    deviation = float((after - before).std()) / (0.3 * 1.5 * 0.5)
-    assert deviation == pytest.approx(1, abs=5 / np.sqrt(2 * len(before)))
 
 
 def test_the_views_of_a_record_follow_each_other():

@@ -222,7 +222,7 @@ REFUSED = [
     (lambda: of(LP, claimed={"epsilon": 1.0}), "claimed: found keys epsilon; allowed: epsilon and"),
     (lambda: of(LP, claimed={**CLAIM, "epsilon": 0}), "claimed epsilon: found 0; allowed: .* > 0"),
     (lambda: of(LP, chosen_on_private_data=[{"what": "lr"}]), "chosen_on_private_data: found keys"),
-    (lambda: of(LP, constants={"norm": "public"}), "constants: found no word on max_grad_norm"),
+    (lambda: of(LP, constants={"norm": "public"}), "constants: found no entry for max_grad_norm"),
     (lambda: of(LP, constants={"max_grad_norm": "median"}), "origin of the constant max_grad_norm"),
     (
         lambda: of(LP, constants={**PUBLIC, "smoothness": "90th percentile"}),

@@ -17,6 +17,7 @@ from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
+from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.per_record import cross_entropy
 from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
@@ -253,18 +254,22 @@ class Empty(Poisson):
 
 
 @pytest.mark.parametrize(
-    ("sampler", "loss"), [(Poisson(N, 6), zero_gradients), (Empty(N, 6), cross_entropy)]
+    ("sampler", "loss", "views"),
+    [
+        (Poisson(N, 6), zero_gradients, None),
+        (Empty(N, 6), cross_entropy, None),
+        (Empty(N, 6), cross_entropy, 2),
+    ],
 )
 @pytest.mark.parametrize("name", ["linear", "mlp", "small-cnn-t", "bench-cnn"])
-def test_zero_gradients_and_empty_batches_give_noise_of_the_right_scale(name, sampler, loss):
+def test_zero_gradients_and_empty_batches_give_noise_of_the_right_scale(name, sampler, loss, views):
     shape = (3, 32, 32) if name == "bench-cnn" else (1, 8, 8)
     model = put(build(name, shape, OUTPUTS, key="test", run=0, base_seed=0))
     before = weights(model)
     x, labels = put(torch.ones(N, int(np.prod(shape)))), data()[1]
-    noise = Noise("digest", "keyed")
-    run = PrivateTraining(
-        model, [phase(sampler, steps=1, lr=1.0)], x, labels, noise=noise, loss=loss
-    )
+    options = {"noise": Noise("digest", "keyed"), "loss": loss}
+    options["augmentation"] = views and ShiftAndFlip(shape, views, padding=2, flip=True)
+    run = PrivateTraining(model, [phase(sampler, steps=1, lr=1.0)], x, labels, **options)
     run.run()
     moved = (flat(weights(model)) - flat(before)).double().numpy() / (1.5 * 0.5 / 6)
     assert stats.kstest(moved, "norm").pvalue > 1e-3

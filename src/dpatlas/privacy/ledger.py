@@ -374,7 +374,7 @@ def _last_event(ran: Ran) -> str:
 def _check_constants(constants: Mapping[str, str]) -> None:
     """InputError for a constant taken from private data: no accountant counts what it reveals."""
     if "max_grad_norm" not in constants:
-        raise InputError("constants", "no word on max_grad_norm", f"max_grad_norm: {PUBLIC}")
+        raise InputError("constants", "no entry for max_grad_norm", f"max_grad_norm: {PUBLIC}")
     for name, origin in constants.items():
         one_of(PUBLIC).check(f"origin of the constant {name}", origin)
 

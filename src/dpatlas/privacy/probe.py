@@ -337,7 +337,7 @@ class _Probe:
                 raise InputError(
                     "model",
                     "the clipped sum of a batch is not the sum of its records' own",
-                    "records kept apart",
+                    "operations on each record alone",
                 )
         scale = sum(_length(unclipped[number][0]) for number in batches[0])
         for name, gradient in self._autograd().items():
@@ -363,7 +363,7 @@ class _Probe:
                 raise InputError(
                     self._layer(name),
                     "a record's output depends on other records",
-                    "records kept apart",
+                    "operations on each record alone",
                 )
         with torch.no_grad():
             x, labels = self._batch(batch)
