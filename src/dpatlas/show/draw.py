@@ -1,9 +1,9 @@
-"""All series of a panel drawn at once from a data frame, in the looks that they have everywhere.
+"""Draw all series of a panel from a data frame, each in its `Look`.
 
 A row of the data has a number `value`, its interval `low` to `high`, `runs_used` and
-`runs_diverged`, the name of its `series` and what it is drawn against; what is missing is nan.
-Intervals are those of the rows, which the csv holds: seaborn computes none. Set the scales of the
-axes before.
+`runs_diverged`, the name of its `series` and what it is drawn against; a missing number is nan.
+Intervals are those of the rows, as the csv has them: seaborn computes none. Set the scales of the
+axes before drawing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,10 +21,11 @@ from dpatlas.show.output import Row
 Looks = Mapping[Any, Look]
 
 NUMBERS = ("value", "low", "high", "runs_used", "runs_diverged")
-# Between series at one x, as a share of the axis; together, as a share of the least step along it.
+# Distance of neighbouring series at one x, as a share of the axis; width that all take together at
+# most, as a share of the smallest distance of two x.
 BETWEEN_SERIES, WIDEST = 0.018, 0.3
 BAR_WIDTH = 0.9
-# Height of the crosses for values that no run is left for, as a share of the panel.
+# Height, as a share of the panel, of the crosses where every run diverged.
 EDGE = 0.97
 
 
@@ -63,9 +64,9 @@ def draw_points(
     }
     # Seaborn sums up the points at one x: here these are a value and the ends of its interval.
     ends = data.melt([x, series], ["value", "low", "high"], value_name="end")
-    # With labels in place seaborn lays out no ticks to find out whether it should name the axes.
+    # Seaborn names axes that have no label after columns, and lays out all ticks to see where.
     labels = {"xlabel": axes.get_xlabel(), "ylabel": axes.get_ylabel()}
-    axes.set(xlabel="kept", ylabel="kept")
+    axes.set(xlabel="x", ylabel="y")
     sns.pointplot(
         ends,
         linestyles=[look.linestyle or "none" for look in looks.values()],
@@ -90,7 +91,7 @@ def draw_curves(
     axes: Axes, data: pd.DataFrame, x: str, looks: Looks, series: str = "series", **line: Any
 ) -> None:
     """A line for every series in `looks` with its intervals as a band; `line` is for the lines."""
-    # Not seaborn's: it refuses filled markers beside others, and takes no names of line styles.
+    # seaborn.lineplot would refuse to mix filled markers with others, and needs lengths of dashes.
     for name, look in looks.items():
         points = data[data[series] == name]
         axes.plot(points[x], points["value"], marker=look.marker, **look.line, **line)
@@ -99,7 +100,7 @@ def draw_curves(
 
 
 def _room(axes: Axes, x: pd.Series, count: int) -> float:
-    """What `count` series side by side take of the least step along x, as seaborn wants it."""
+    """Width of `count` series side by side, as a share of the smallest distance of two x."""
     positions = np.unique(axes.xaxis.get_transform().transform(x.to_numpy(float)))
-    steps = np.ptp(positions) / np.diff(positions).min() if len(positions) > 1 else 1.0
-    return min(WIDEST, (count - 1) * BETWEEN_SERIES * steps)
+    distances = np.ptp(positions) / np.diff(positions).min() if len(positions) > 1 else 1.0
+    return min(WIDEST, (count - 1) * BETWEEN_SERIES * distances)

@@ -1,4 +1,4 @@
-"""The one place for sizes, and for the colour, marker and line of whatever papers compare.
+"""Sizes of figures, and the colour, marker and line of every series that papers compare.
 
 Every series differs in marker and line as well as in colour, so that a figure survives grey print.
 """

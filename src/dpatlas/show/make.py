@@ -29,37 +29,37 @@ def main(arguments: Sequence[str]) -> int:
     parser = ArgumentParser(prog="python -m dpatlas.show", description=__doc__)
     parser.add_argument("module", help="of the figure or table, with a function of its name")
     parser.add_argument("--tier", required=True, help="printed on the figure or table")
-    parser.add_argument("--settings", required=True, help="what it needs of the config, as JSON")
+    parser.add_argument("--settings", required=True, help="its settings from the config, as JSON")
     parser.add_argument("--output", required=True, type=Path, help="folder for the files")
     parser.add_argument("--lineage", required=True, type=Path, help="lineage file to write")
     parser.add_argument("--records", required=True, type=Path, help="file with a record per line")
-    given = parser.parse_args(arguments)
-    name = given.module.rpartition(".")[2]
-    digest = code_digest(given.module)
-    make = getattr(importlib.import_module(given.module), name)
-    settings = _settings(given.settings)
-    paths = [Path(line) for line in read_lines(given.records)]
+    options = parser.parse_args(arguments)
+    name = options.module.rpartition(".")[2]
+    digest = code_digest(options.module)
+    make = getattr(importlib.import_module(options.module), name)
+    settings = _settings(options.settings)
+    paths = [Path(line) for line in read_lines(options.records)]
     records = [read_record(path) for path in paths]
     with matplotlib.style.context(["default", STYLE]):
         shown = make(records, settings)
         is_figure = isinstance(shown, ShownFigure)
-        files = (figure_files if is_figure else table_files)(name, shown, given.tier)
+        files = (figure_files if is_figure else table_files)(name, shown, options.tier)
     for file, content in files.items():
-        remove_parts(given.output, file)
-        write_atomic(given.output / file, content)
-    remove_parts(given.lineage.parent, given.lineage.name)
+        remove_parts(options.output, file)
+        write_atomic(options.output / file, content)
+    remove_parts(options.lineage.parent, options.lineage.name)
     lineage = {
         "name": name,
         "kind": "figure" if is_figure else "table",
-        "tier": given.tier,
-        "module": given.module,
+        "tier": options.tier,
+        "module": options.module,
         "code_digest": digest,
         "settings": settings,
-        "records": _behind(paths, given.lineage.parent.parent),
+        "records": _sources(paths, options.lineage.parent.parent),
         "outputs": {file: sha256(content) for file, content in files.items()},
         "versions": versions(*PACKAGES, *(FIGURE_PACKAGES if is_figure else ())),
     }
-    write_json(given.lineage, lineage)
+    write_json(options.lineage, lineage)
     return 0
 
 
@@ -73,7 +73,7 @@ def _settings(text: str) -> Settings:
     return settings
 
 
-def _behind(paths: Sequence[Path], root: Path) -> dict[str, dict[str, str]]:
+def _sources(paths: Sequence[Path], root: Path) -> dict[str, dict[str, str]]:
     return {
         path.parent.name: {
             "path": Path(os.path.relpath(path, root)).as_posix(),

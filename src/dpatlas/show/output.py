@@ -2,7 +2,7 @@
 
 A job reads records, calls the one function that its name stands for, and writes what that gives:
 pdf, png, svg and csv of a figure; csv, md and tex of a table. The csv has exactly what is shown,
-with the record ids behind each row. All files are functions of records, code and versions alone.
+with the record ids behind each row. Equal records, code and package versions give equal bytes.
 """
 
 import csv
@@ -66,7 +66,7 @@ def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
     width = int(shown.figure.get_figwidth() * NOTE_CHARACTERS_PER_INCH)
     notes = [tier_note(tier), *shown.notes]
     lines = [line for note in notes for line in textwrap.wrap(note, width)]
-    # A label of the whole figure, unlike a free text, is given its room by the layout.
+    # The layout makes room for a label of the whole figure, which it does not for a free text.
     shown.figure.set_figheight(shown.figure.get_figheight() + NOTE_LINE * len(lines))
     shown.figure.supxlabel(
         "\n".join(lines), x=0.005, ha="left", ma="left", fontsize=NOTE_SIZE, color=MUTED

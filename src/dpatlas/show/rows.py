@@ -1,4 +1,4 @@
-"""What rows of several papers' figures and tables hold and say of repeated runs."""
+"""Estimates over repeated runs as columns of rows, and their description in words."""
 
 from collections.abc import Iterable, Sequence
 

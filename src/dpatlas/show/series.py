@@ -23,10 +23,10 @@ SERIES = (
 
 def only(records: Records, kind: str) -> Record[Any, Any]:
     """The record of that kind; InputError unless there is exactly one."""
-    found = of_kind(records, kind)
-    if len(found) != 1:
-        raise InputError("--records", f"{len(found)} of kind {kind}", "exactly one")
-    return found[0]
+    matching = of_kind(records, kind)
+    if len(matching) != 1:
+        raise InputError("--records", f"{len(matching)} of kind {kind}", "exactly one")
+    return matching[0]
 
 
 def of_kind(records: Records, kind: str) -> list[Record[Any, Any]]:

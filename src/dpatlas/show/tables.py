@@ -84,8 +84,8 @@ def _columns(part: Part) -> list[tuple[Cell, ...]]:
 
 
 def _is_number(column: Sequence[Cell]) -> bool:
-    found = [cell for cell in column if cell is not None]
-    return bool(found) and all(isinstance(cell, int | float | Measured) for cell in found)
+    known = [cell for cell in column if cell is not None]
+    return bool(known) and all(isinstance(cell, int | float | Measured) for cell in known)
 
 
 def _markdown(cell: Cell) -> str:

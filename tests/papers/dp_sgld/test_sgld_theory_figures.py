@@ -20,7 +20,6 @@ from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.figures import sgld_privacy_loss
 from dpatlas.papers.dp_sgld.formulas.published import PRINTED_TABLE_4, PUBLISHED_RUNS
 from dpatlas.papers.dp_sgld.formulas.theorems import table4_ratio
-from dpatlas.show.output import table_files
 
 PAPERS = Path(__file__).parents[3] / "workflow" / "papers"
 # What tells the lines of a panel apart.
@@ -135,30 +134,21 @@ def test_a_single_schedule_leaves_no_empty_panel():
     assert all(axes.get_lines()[:-1] for axes in figure.axes)
 
 
-def test_curves_of_the_loss_differ_in_colour_marker_or_line():
-    looks = sgld_privacy_loss.CURVES.values()
-    assert len({(each.color, each.marker, each.linestyle) for each in looks}) == len(looks)
-    # In grey print no two of a panel have both marker and line in common.
+def test_no_two_curves_of_a_panel_have_both_marker_and_line_in_common():
     for panel in (sgld_privacy_loss.BATCHES, sgld_privacy_loss.FULL, sgld_privacy_loss.SMALL):
         shown = [sgld_privacy_loss.CURVES[name] for name in panel]
-        assert len({(each.marker, each.linestyle) for each in shown}) == len(panel)
+        assert len({(look.marker, look.linestyle) for look in shown}) == len(panel)
 
 
 def test_the_region_shows_the_largest_excess_over_steps_and_orders():
     record = growing_excess_record()
     rows = [row for row in show("sgld_counterexample", [record]).rows if row["panel"] == "region"]
     assert len(rows) == 3 * 2
+    names = ("x_prime", "rest", "eta", "m", "sigma2")
+    laws = {tuple(getattr(law, name) for name in names): law for law in record.metrics.scan}
     for row in rows:
-        (found,) = (
-            each
-            for each in record.metrics.scan
-            if all(
-                getattr(each, name) == row[name]
-                for name in ("x_prime", "rest", "eta", "m", "sigma2")
-            )
-        )
-        excess = np.array(found.exact) / found.claimed
-        assert row["value"] == pytest.approx(excess.max())
+        law = laws[tuple(row[name] for name in names)]
+        assert row["value"] == pytest.approx((np.array(law.exact) / law.claimed).max())
         assert row["value"] == row["exact"] / row["claimed"]
 
 
@@ -193,39 +183,31 @@ def test_a_delta_of_zero_has_no_place_on_the_log_axis():
 
 
 def test_measured_risk_is_mean_and_t_interval_of_the_runs():
+    def measured(record):
+        rows = show("sgld_utility", [record]).rows
+        return [row for row in rows if row["quantity"] == "measured"]
+
     record = utility_record()
-    rows = [row for row in show("sgld_utility", [record]).rows if row["quantity"] == "measured"]
-    values = np.array(record.metrics.rows[0].excess_risk_runs)[:, 1]
+    estimate = mean_estimate(np.array(record.metrics.rows[0].excess_risk_runs)[:, 1])
+    condition = ("constant", 0.5, 7)
     (row,) = (
         row
-        for row in rows
-        if (row["schedule"], row["epsilon"], row["step"]) == ("constant", 0.5, 7)
+        for row in measured(record)
+        if (row["schedule"], row["epsilon"], row["step"]) == condition
     )
-    estimate = mean_estimate(values)
     assert (row["value"], row["runs_used"]) == (estimate.value, 3)
     assert (row["low"], row["high"]) == estimate.interval(0.95)
-    (single,) = {
-        row.get("low")
-        for row in show("sgld_utility", [utility_record(runs=1)]).rows
-        if row["quantity"] == "measured"
-    }
-    assert single is None
+    assert {row.get("low") for row in measured(utility_record(runs=1))} == {None}
 
 
 def test_theorems_beyond_the_last_step_stand_in_the_notes():
-    shown = show("sgld_utility")
-    note = shown.notes[-1]
+    note = show("sgld_utility").notes[-1]
     assert note.startswith("beyond the axis: Thm 4.3 at epsilon 0.5: 3 at K = 5e+02")
-    assert "Thm 4.4" in note
-    assert "Thm 4.1" not in note
-    assert not any("beyond" in note for note in show("sgld_utility", [_all_near()]).notes)
-
-
-def _all_near():
-    record = utility_record()
-    for row in record.metrics.rows:
+    assert "Thm 4.4" in note and "Thm 4.1" not in note
+    near = utility_record()
+    for row in near.metrics.rows:
         row.theorems[:] = [theorem.model_copy(update={"K": 7}) for theorem in row.theorems]
-    return record
+    assert not any("beyond" in note for note in show("sgld_utility", [near]).notes)
 
 
 def constants(*records):
@@ -307,15 +289,6 @@ def test_reached_accuracy_is_mean_and_error_of_the_arm_with_its_guarantee():
 
 
 def test_a_single_run_has_no_standard_error_and_two_classes_stand_for_the_medical_data():
-    record = compared(name="cancer", classes=2, schedules=["constant"], runs=(0.9,))
-    *_, row = published(record).rows
+    *_, row = published(compared(classes=2, schedules=["constant"], runs=(0.9,))).rows
     assert row["dp_sgld_published_standard_error"] is None
     assert row["stands_for"] == "Pneumonia"
-
-
-@pytest.mark.parametrize("table", ["sgld_constants", "sgld_published"])
-def test_people_read_a_table_for_every_part(table):
-    shown = maker(table)([growing_losses(), compared()], {})
-    text = table_files(table, shown, "trial")[f"{table}.md"].decode()
-    assert all(part.rows and f"**{part.caption}**" in text for part in shown.parts)
-    assert len(shown.parts) == {"sgld_constants": 2, "sgld_published": 3}[table]

@@ -130,7 +130,7 @@ def our_rows(record: Record[Spec, Metrics]) -> list[Row]:
 
 
 def _problem(row: Row) -> tuple[Any, ...]:
-    """What tells rows apart: schedules of steps share them."""
+    """All columns but the record: two records that differ in their schedule give equal rows."""
     return tuple(value for name, value in row.items() if name != "runs")
 
 

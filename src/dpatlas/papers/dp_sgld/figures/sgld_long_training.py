@@ -9,7 +9,7 @@ from dpatlas.records import Record
 from dpatlas.show.draw import draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_decades, label_ticks, legend, write_in
+from dpatlas.show.panels import label_decades, label_ticks, legend
 from dpatlas.show.rows import mean_interval
 from dpatlas.show.series import BLUE, GREEN, RED, handle, only
 
@@ -61,7 +61,6 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     epsilons = data[data.quantity == "ordinary epsilon"]
     draw_points(privacy, epsilons, "steps", METHODS, "method", dodge=False)
     privacy.axhline(fields.epsilon, color=MUTED, linewidth=THIN)
-    write_in(privacy, f"line: the budget, $\\varepsilon$ = {fields.epsilon:g}")
     label_decades(privacy.yaxis)
     for axes in (accuracy, privacy):
         label_ticks(axes, fields.steps)
@@ -97,5 +96,5 @@ def _notes(record: Record[Spec, Metrics]) -> list[str]:
         f"its own noise and its own setting, tuned on {metrics.n_validation} validation records",
         f"repaired DP-SGLD and DP-SGD guarantee $\\varepsilon$ = {fields.epsilon:g}, the former "
         "for the last iterate, the latter for all; the noise of Thm 3.2 claims as much and "
-        f"guarantees {min(guaranteed):.2f} to {max(guaranteed):.2f}",
+        f"guarantees {min(guaranteed):.2f} to {max(guaranteed):.2f}; thin line: this budget",
     ]

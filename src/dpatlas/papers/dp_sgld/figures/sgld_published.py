@@ -175,7 +175,7 @@ def reached_rows(record: Record[accuracy.Spec, accuracy.Metrics]) -> list[Row]:
         }
         for arm in metrics.rows:
             name = ACCURACIES.get((arm.method, arm.comparison or ""))
-            # DP-SGD stands beside every schedule.
+            # DP-SGD has no schedule: its accuracy is in the rows of both.
             if name and arm.epsilon == epsilon and arm.schedule in (schedule, None):
                 row |= _accuracy(name, arm)
         rows.append(row)

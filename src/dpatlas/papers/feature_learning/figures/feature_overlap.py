@@ -8,9 +8,7 @@ from dpatlas.papers.feature_learning.figures.panels import (
     label_x,
     layout,
     panels_of,
-    setting_note,
     share_y,
-    warning_notes,
 )
 from dpatlas.papers.feature_learning.figures.rows import (
     COLUMNS,
@@ -21,6 +19,7 @@ from dpatlas.papers.feature_learning.figures.rows import (
     condition,
     series_rows,
 )
+from dpatlas.papers.feature_learning.figures.words import setting_note, warning_notes
 from dpatlas.show.draw import frame
 from dpatlas.show.output import Row, Settings, ShownFigure
 from dpatlas.show.panels import legend
@@ -61,8 +60,8 @@ def overlap_rows(record: Record, name: str) -> list[Row]:
         row["cosine"], row["cosine_standard_error"] = cosine["value"], cosine["standard_error"]
     if name == "printed":
         noise = {
-            tuple(condition(record, each).values()): each.printed_noise
-            for each in record.metrics.conditions
+            tuple(condition(record, point).values()): point.printed_noise
+            for point in record.metrics.conditions
         }
         for row in rows:
             row["sigma_W"] = noise[tuple(row[key] for key in CONDITION)]

@@ -16,10 +16,7 @@ from dpatlas.papers.feature_learning.figures.panels import (
     layout,
     limit_y,
     panels_of,
-    risk_words,
-    setting_note,
     share_y,
-    warning_notes,
 )
 from dpatlas.papers.feature_learning.figures.rows import (
     COLUMNS,
@@ -29,6 +26,7 @@ from dpatlas.papers.feature_learning.figures.rows import (
     Record,
     series_rows,
 )
+from dpatlas.papers.feature_learning.figures.words import risk_words, setting_note, warning_notes
 from dpatlas.show.draw import frame
 from dpatlas.show.look import MUTED, NOTE_SIZE, THIN, Look
 from dpatlas.show.output import Row, Settings, ShownFigure

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpatlas.papers.feature_learning.figures.laws import SLOPES, slope_rows, slope_text
-from dpatlas.papers.feature_learning.figures.panels import privacy_words, risk_words
 from dpatlas.papers.feature_learning.figures.rows import (
     AXES,
     CONDITION,
@@ -18,6 +17,7 @@ from dpatlas.papers.feature_learning.figures.rows import (
     measured,
     simulations,
 )
+from dpatlas.papers.feature_learning.figures.words import privacy_words, risk_words
 from dpatlas.show.output import Row, Settings, ShownTable
 from dpatlas.show.rows import CONFIDENCE, over_runs, span
 from dpatlas.show.tables import Cell, Math, Measured, Part
@@ -34,7 +34,7 @@ MEASURED = {
     "ridge_floor": ("ridge floor of private", RISKS[FLOOR]),
 }
 SYMBOLS = ("link", Math("d"), Math("n"), Math("p"), Math(r"\varepsilon"))
-SLOPE_PLACE = ("d", "p", "epsilon", "n_least", "n_most", "points")
+SLOPE_SETTINGS = ("d", "p", "epsilon", "n_least", "n_most", "points")
 COLUMNS = (
     "part",
     *CONDITION,
@@ -95,8 +95,8 @@ def slopes_part(rows: Sequence[Row]) -> Part:
     lines = []
     for link in dict.fromkeys(row["link"] for row in rows):
         shown = [row for row in rows if row["link"] == link]
-        places = (shown[0][name] for name in SLOPE_PLACE)
-        lines.append((link, *places, *map(slope_text, shown)))
+        settings = (shown[0][name] for name in SLOPE_SETTINGS)
+        lines.append((link, *settings, *map(slope_text, shown)))
     headings = (
         *("link", Math("d"), Math("p"), Math(r"\varepsilon")),
         *("least n", "largest n", "points"),
@@ -111,10 +111,10 @@ def slopes_part(rows: Sequence[Row]) -> Part:
 
 def _slope_row(row: Row) -> Row:
     """A row of slopes in the columns of the table."""
-    kept = ("part", "link", *SLOPE_PLACE, "runs_used", "runs")
+    shared = ("part", "link", *SLOPE_SETTINGS, "runs_used", "runs")
     ends = {f"slope_{end}": row[end] for end in ("low", "high", "standard_error")}
     return {
-        **{name: row[name] for name in kept},
+        **{name: row[name] for name in shared},
         **{"slope_of": row["series"], "slope": row["value"], **ends},
     }
 

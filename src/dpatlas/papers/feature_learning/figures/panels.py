@@ -12,14 +12,12 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator, StrMethod
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.figures.rows import (
     AXES,
-    CONDITION,
     Record,
     simulations,
 )
 from dpatlas.show.draw import draw_points
 from dpatlas.show.look import DOUBLE_COLUMN, Look
 from dpatlas.show.panels import label_decades, label_ticks
-from dpatlas.show.rows import averaged, span
 
 Panels = list[tuple[Axes, Record]]
 
@@ -108,15 +106,15 @@ def label_x(figure: Figure, panels: Panels) -> None:
     # Only a laid out figure knows the widths of its panels.
     figure.draw_without_rendering()
     for axes, record in panels:
-        axis, free, kept = record.spec.axis, math.inf, []
+        axis, free, labelled = record.spec.axis, math.inf, []
         for value in sorted({getattr(row, axis) for row in record.metrics.rows}, reverse=True):
             position = axes.transData.transform((value, 1.0))[0] * 72 / figure.dpi
             half = DIGIT * len(f"{value:g}") / 2
             if position + half <= free:
-                kept.append(value)
+                labelled.append(value)
                 free = position - half - BETWEEN
-        if kept:
-            label_ticks(axes, kept)
+        if labelled:
+            label_ticks(axes, labelled)
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
@@ -162,44 +160,3 @@ def expansion(hermite: Sequence[float]) -> str:
                 sign = " - " if text else "-"
             text += rf"{sign}{abs(value):.3g}\,\mathrm{{He}}_{{{order}}}"
     return f"${text}$"
-
-
-def setting_note(records: Sequence[Record]) -> str:
-    """What all panels share: the conditions away from their axes, privacy and runs."""
-    aside = {
-        name: [
-            getattr(point, name)
-            for record in records
-            if record.spec.axis != name
-            for point in record.spec.points
-        ]
-        for name in CONDITION[1:]
-    }
-    fixed = [f"{name} = {span(values)}" for name, values in aside.items() if values]
-    runs = averaged(record.spec.runs for record in records)
-    return f"elsewhere {', '.join(fixed)}; {privacy_words(records)}; {runs}"
-
-
-def privacy_words(records: Sequence[Record]) -> str:
-    """delta, and whose records the layers see."""
-    both = any(record.spec.sharing != "split" for record in records)
-    layers = "both layers use the same n records" if both else "n records for each layer"
-    return f"delta = {span(record.spec.delta for record in records)}; {layers}"
-
-
-def risk_words(records: Sequence[Record]) -> str:
-    """How a network is read out, and what its risk is measured on."""
-    steps, fresh = (
-        span(getattr(record.spec, name) for record in records) for name in ("steps", "n_test")
-    )
-    return f"{steps} steps of descent; risk on {fresh} fresh records, 1 for predicting 0"
-
-
-def warning_notes(records: Sequence[Record]) -> list[str]:
-    """What the report's assumptions exclude and was run all the same, by link."""
-    notes = {
-        f"{record.spec.link}: {warning}": None
-        for record in records
-        for warning in record.metrics.warnings
-    }
-    return list(notes)

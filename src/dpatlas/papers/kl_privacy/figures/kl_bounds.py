@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from dpatlas.errors import InputError
 from dpatlas.papers.kl_privacy.figures.rows import (
@@ -65,6 +66,7 @@ def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
     for (network, name), line in zip(NETWORKS.items(), panels, strict=True):
         for init, axes in zip(inits, line, strict=True):
             axes.set(xscale="log", yscale="log", xlabel="time $T$ = $\\eta$ · steps")
+            axes.xaxis.set_minor_formatter(NullFormatter())
             draw_curves(axes, by_panel[init, network], "time", looks_in(LOOKS, init), "quantity")
             axes.set_title(INITS[init].label if network == "trained" else "")
         line[0].set_ylabel(f"{name} network,\n{KL_LABEL}")

@@ -133,7 +133,7 @@ def symbols_part(rows: Sequence[Row]) -> Part:
 
 
 def gradient_norm_part(rows: Sequence[Row]) -> Part:
-    """B beside Monte Carlo."""
+    """B and its Monte Carlo estimate."""
     first = rows[0]
     return Part.of(
         f"B in numbers: {first['inputs']} inputs, width {first['width']}, {first['outputs']} "
@@ -144,7 +144,7 @@ def gradient_norm_part(rows: Sequence[Row]) -> Part:
 
 
 def distance_part(rows: Sequence[Row]) -> Part:
-    """R beside its measured value, and the risk term."""
+    """R as printed, corrected and measured, and the risk term."""
     first = rows[0]
     return Part.of(
         f"R and the excess-risk term in numbers: {first['inputs']} inputs, width {first['width']}, "

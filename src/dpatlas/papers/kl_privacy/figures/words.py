@@ -44,9 +44,9 @@ def init_handles(records: Sequence[TrainingRecord]) -> list[Line2D]:
 
 def looks_in(looks: dict[str, Look], init: str) -> dict[str, Look]:
     """How quantities are drawn in the panel of an init: in its colour and with its marker."""
-    own, marker = INITS[init].color, INITS[init].marker
+    color, marker = INITS[init].color, INITS[init].marker
     return {
-        name: replace(look, color=own, marker=look.marker and marker)
+        name: replace(look, color=color, marker=look.marker and marker)
         if look.color == OF_INIT
         else look
         for name, look in looks.items()
