@@ -70,15 +70,6 @@ def test_another_level_is_one_more_job_and_leaves_the_others_alone(config, kind,
     assert len(ids(more) - ids(config)) == 1 and ids(config) < ids(more)
 
 
-def test_another_scenario_leaves_the_others_alone(config):
-    def add(block):
-        block["scenarios"].append({**block["scenarios"][0], "name": "another"})
-
-    added = ids(changed(config, add)) - ids(config)
-    assert len(added) == len(levels_of(config[KEY]["scenarios"][0]))
-    assert all(spec_id.startswith("another-") for spec_id in added)
-
-
 def test_1_and_1_0_are_one_run(config):
     def as_reals(block):
         scenario, quality = block["scenarios"][0], block["feature_quality"][0]

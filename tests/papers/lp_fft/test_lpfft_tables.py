@@ -10,7 +10,6 @@ import pytest
 from figure_samples import csv_rows, select
 from lpfft_sample_records import (
     FEW_ARMS,
-    clip_records,
     lora_records,
     strategies_record,
 )
@@ -92,13 +91,6 @@ class TestOurs:
         part = strategies(strategies_record(0.0, arms=FEW_ARMS), short).parts[0]
         assert part.headings[3:] == ("LP", "LP-FFT, 50% first", "FFT")
         assert part.rows[1][5] is None
-
-    def test_every_scenario_has_blocks_of_its_own_and_clip_sweeps_none(self):
-        shown = strategies(strategies_record(), strategies_record(scenario="b"), *clip_records())
-        assert [part.caption.partition(":")[0] for part in shown.parts[:-1]] == [
-            *("inverted-t", "inverted-t", "b", "b"),
-        ]
-        assert {row.get("group") for row in shown.rows} == {"strategies", None}
 
     def test_lora_stands_in_a_table_of_its_own(self):
         shown = lpfft_lora([*lora_records(), strategies_record()], {})

@@ -6,7 +6,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
 from pydantic import BaseModel
 
 from dpatlas.errors import InputError
@@ -120,13 +119,6 @@ def arm_rows(record: Record[Spec, Metrics]) -> list[Row]:
 def level(row: Row) -> tuple[float, float]:
     """A key that sorts privacy levels: noise, then the epsilon that it was calibrated to."""
     return row["noise_multiplier"], row["target_epsilon"] or 0.0
-
-
-def best_share(rows: Sequence[Row]) -> list[Row]:
-    """For every strategy, level and clip bound the row that is best on validation records."""
-    keys = ["strategy", "noise_multiplier", "target_epsilon", "max_grad_norm"]
-    alike = pd.DataFrame(rows).groupby(keys, sort=False, dropna=False)
-    return [rows[number] for number in alike["validation_accuracy"].idxmax()]
 
 
 def _columns(part: BaseModel) -> Row:

@@ -16,11 +16,11 @@ from dpatlas.papers.lp_fft.figures.arms import (
     PLACE,
     STRATEGIES,
     arms,
-    best_share,
     level,
 )
 from dpatlas.papers.lp_fft.figures.averages import SKY, grouped, percent_axis
 from dpatlas.papers.lp_fft.figures.strategy_panels import (
+    best_share,
     common_note,
     finish,
     panel_grid,

@@ -237,7 +237,7 @@ def _draw_curves(axes: Axes, rows: Sequence[Row], named: bool) -> None:
     for number, (key, look) in enumerate(CURVES.items()):
         if key in tasks:
             points = data[data["series"] == look.label]
-            marked = {"markersize": 3, "markevery": (number % every, every)}
+            marked: dict[str, Any] = {"markersize": 3, "markevery": (number % every, every)}
             draw_curves(axes, points, "step", {look.label: look}, **marked)
     backbone = f"{first['backbone']}\n" if named else ""
     axes.set_title(

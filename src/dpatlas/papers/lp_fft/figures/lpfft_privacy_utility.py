@@ -7,9 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures.arms import ARM_COLUMNS, PLACE, STRATEGIES, arms, best_share
+from dpatlas.papers.lp_fft.figures.arms import ARM_COLUMNS, PLACE, STRATEGIES, arms
 from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.figures.strategy_panels import (
+    best_share,
     common_note,
     finish,
     panel_grid,

@@ -1,8 +1,9 @@
-"""Panels of accuracies of lp_fft's strategies: their grid, axes, titles and notes."""
+"""Panels of accuracies of lp_fft's strategies: their rows, grid, axes, titles and notes."""
 
 import math
 from collections.abc import Sequence
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -37,6 +38,13 @@ def panel_title(row: Row) -> str:
     """Scenario, rank of LoRA if it has one, private data and data of the pre-training."""
     lora = f", LoRA of rank {row['lora_rank']}" if row["lora_rank"] else ""
     return f"{row['scenario']}{lora}:\n{row['data']}, pre-trained on {row['pretrained_on']}"
+
+
+def best_share(rows: Sequence[Row]) -> list[Row]:
+    """For every strategy, level and clip bound the row that is best on validation records."""
+    keys = ["strategy", "noise_multiplier", "target_epsilon", "max_grad_norm"]
+    alike = pd.DataFrame(rows).groupby(keys, sort=False, dropna=False)
+    return [rows[number] for number in alike["validation_accuracy"].idxmax()]
 
 
 def common_note(rows: Sequence[Row]) -> str:
