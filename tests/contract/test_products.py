@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ PRODUCTS = [
     for product in block.load("products").PRODUCTS
 ]
 SMALLEST = 6
+# Backbones trained on one set of public images share the rows of one of them.
+SHARED_ROWS = {"pretrain_samples"}
 
 
 @pytest.mark.parametrize(("block", "product"), PRODUCTS)
@@ -33,7 +36,8 @@ def test_its_command_writes_all_files_and_names_the_tier_and_every_record(block,
     assert rows and all(row["tier"] == "my-tier" for row in rows)
     lineage = json.loads((tmp_path / "lineage" / f"{product.name}.json").read_text())
     behind = {run_id for row in rows for run_id in row["runs"].split(";") if run_id}
-    assert behind == set(lineage["records"]) == {record.id for record in records}
+    assert behind <= set(lineage["records"]) == {record.id for record in records}
+    assert product.name in SHARED_ROWS or behind == set(lineage["records"])
     again = tmp_path / "again"
     again.mkdir()
     assert make.main(show_words(product.name, records, settings, again, "my-tier")) == 0
@@ -50,12 +54,15 @@ def test_a_figure_can_be_read_and_says_what_its_axes_are(block, product):
     assert smallest_text(figure) >= SMALLEST
     panels = [axes for axes in figure.axes if axes.axison]
     for axes in panels:
-        assert any(_label(other, "x") for other in panels if _in_line(axes, other, "x")), axes
-        assert any(_label(other, "y") for other in panels if _in_line(axes, other, "y")), axes
+        for name in ("x", "y"):
+            assert any(_says(other, name) for other in panels if _in_line(axes, other, name)), axes
 
 
-def _label(axes, name):
-    return getattr(axes, f"get_{name}label")()
+def _says(axes, name):
+    """Whether an axis has a label, or categories in words for its ticks."""
+    ticks = [tick.get_text() for tick in getattr(axes, f"get_{name}ticklabels")()]
+    words = any(re.search("[A-Za-z]{2}", tick.replace("mathdefault", "")) for tick in ticks)
+    return words or getattr(axes, f"get_{name}label")()
 
 
 def _in_line(axes, other, name):

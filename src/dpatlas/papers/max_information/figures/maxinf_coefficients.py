@@ -19,7 +19,7 @@ ALPHAS = tuple(look for look in SERIES if look.color != PURE.color)
 LEMMA_6 = (0.25, 2.0)
 # Markers on a curve.
 MARKERS = 4
-TITLES = {
+QUANTITIES = {
     "leading": r"coefficient of $m s^2 / \sigma^2$",
     "root": r"coefficient of $\sqrt{m}\, s / \sigma$",
     "ratio": r"ratio $R$ of the coefficients of $m s^2 / \sigma^2$",
@@ -42,8 +42,8 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
     data = frame(rows)
     # Rows of pure privacy have no alpha.
     data["alpha"] = data["alpha"].astype(object).fillna("pure")
-    for (panel, title), axes in zip(TITLES.items(), figure.subplots(1, 3), strict=True):
-        axes.set(xscale="log", xlabel=r"$\beta$", title=title)
+    for (panel, quantity), axes in zip(QUANTITIES.items(), figure.subplots(1, 3), strict=True):
+        axes.set(xscale="log", xlabel=r"$\beta$", ylabel=quantity)
         curves = data[data.panel == panel]
         draw_curves(axes, curves, "beta", looks, "alpha")
         # Curves lie close together; markers at different points keep them apart.

@@ -176,5 +176,6 @@ def _notes(record: KappaRecord, simulated: SimulationRecord) -> list[str]:
         "delta/2, T = floor(n/m); where T varies, m = floor(n/T); for E = 1 the repaired form is "
         "the optimised one, for more epochs it grows geometrically and is cut off; last panel: "
         f"sums of {metrics.m} independent unit vectors (signs, signs that are rarely +1, "
-        f"directions on a sphere, coordinate axes), {metrics.draws} draws, {CONFIDENCE:.0%} interval",
+        f"directions on a sphere, coordinate axes), {metrics.draws} draws, "
+        f"{CONFIDENCE:.0%} interval",
     ]
