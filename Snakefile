@@ -18,6 +18,7 @@ if "pretrain" in ATLAS.blocks:
 
 
 rule all:
+    """Everything: figures, tables, verdicts and the page."""
     default_target: True
     input:
         f"{ATLAS.folder}/report/index.html",

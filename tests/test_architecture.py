@@ -55,7 +55,7 @@ LAYERS = {
     "config": layer("core cost.counting data records registry", "never"),
     "cost": layer("core config records registry", "never"),
     "show": layer("core records registry", "never"),
-    "evidence": layer("core config records registry report.page_tables", "never"),
+    "evidence": layer("core config records registry", "never"),
     "report": layer("core config cost evidence records registry", "never"),
     "jobs": layer("formulas core data models privacy registry", "anywhere"),
     "papers": layer("", "never", ""),
@@ -68,6 +68,7 @@ LAYERS = {
     "block.products": layer("core.products", "never", ""),
     "block.formulas": layer("core.formulas core.guard privacy.gaussian_dp", "never", "numpy scipy"),
     "block.shared": layer("block.kinds block.records formulas core records", "never"),
+    "block.printed": layer("core.files core.statistics evidence.printed", "never", ""),
     "block.settings": layer("block.shared formulas core config", "never"),
     "block.cost": layer("block.shared block.records core config cost", "never", ""),
     "block.records": layer("block.shared formulas core", "never"),
@@ -99,6 +100,7 @@ MAY_PRINT = (
     "core/progress.py",
     "data/prepare.py",
     "evidence/claims.py",
+    "evidence/errata.py",
 )
 # Every cluster job parses the Snakefile again, which imports these: torch would cost it seconds.
 LIGHT = tuple(name for name, rules in LAYERS.items() if rules.torch != "anywhere")

@@ -105,7 +105,7 @@ def worst_kl(dtype: torch.dtype = torch.float32) -> float:
     total = torch.zeros(len(x), dtype=torch.float64)
     for step in range(100):
         gaps = record_gaps(weights, x, labels, 300)
-        total += kl_step(eta, sigma**2, gaps.squared_gaps("remove_add"))
+        total += kl_step(eta, sigma**2, gaps.squared_gaps())
         draws = torch.from_numpy(noise.normal(size, repetition=0, step=step, use="step"))
         noisy_step(weights, gaps.gradient, draws, eta, sigma)
     return float(total.max())

@@ -41,8 +41,8 @@ def modules() -> list[str]:
 
 def _formulas(paper: Block) -> list[str]:
     package = paper.load("formulas")
-    found = sorted(each.name for each in pkgutil.iter_modules(package.__path__))
-    return [f"{package.__name__}.{name}" for name in found]
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    return [f"{package.__name__}.{name}" for name in names]
 
 
 def evaluate(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -53,14 +53,14 @@ def evaluate(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
     "inf" and "-inf" as infinities where a number is.
     Raises `InputError` naming the argument, what was found and what is allowed.
     """
-    chosen = find(name)
+    formula = find(name)
     if not isinstance(inputs, dict):
-        raise InputError(f"{name}: inputs", _shown(inputs), "a mapping of " + _names(chosen))
-    unknown = [key for key in inputs if key not in chosen.arguments]
+        raise InputError(f"{name}: inputs", _shown(inputs), "a mapping of " + _names(formula))
+    unknown = [key for key in inputs if key not in formula.arguments]
     if unknown:
-        raise InputError(f"{name}: argument", _shown(unknown[0]), _names(chosen))
+        raise InputError(f"{name}: argument", _shown(unknown[0]), _names(formula))
     values: dict[str, Any] = {}
-    for argument in chosen.arguments.values():
+    for argument in formula.arguments.values():
         if argument.name in inputs:
             values[argument.name] = _plain_value(name, argument, inputs[argument.name])
         elif argument.default is not REQUIRED:
@@ -70,8 +70,8 @@ def evaluate(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
     return {
         "bound": name,
         "inputs": values,
-        "value": _evaluate_checked(chosen, values),
-        "source": chosen.source,
+        "value": _evaluate_checked(formula, values),
+        "source": formula.source,
     }
 
 
@@ -85,18 +85,18 @@ def find(name: str) -> Bound:
     raise InputError("bound", _shown(name), allowed)
 
 
-def _evaluate_checked(chosen: Bound, values: dict[str, Any]) -> float:
+def _evaluate_checked(formula: Bound, values: dict[str, Any]) -> float:
     try:
-        value = float(chosen.function(**values))
+        value = float(formula.function(**values))
     except InputError as error:
-        raise InputError(f"{chosen.name}: {error.where}", error.found, error.allowed) from None
+        raise InputError(f"{formula.name}: {error.where}", error.found, error.allowed) from None
     except ArithmeticError as error:
         raise InputError(
-            chosen.name, f"inputs with which the formula fails ({error})", "smaller or larger ones"
+            formula.name, f"inputs with which the formula fails ({error})", "smaller or larger ones"
         ) from None
     if math.isnan(value):
         raise InputError(
-            chosen.name, "inputs for which floating-point numbers fail", "smaller or larger ones"
+            formula.name, "inputs for which floating-point numbers fail", "smaller or larger ones"
         )
     return value
 
@@ -119,8 +119,8 @@ def _plain_value(name: str, argument: Argument, value: object) -> int | float | 
     return value
 
 
-def _names(chosen: Bound) -> str:
-    return ", ".join(chosen.arguments)
+def _names(formula: Bound) -> str:
+    return ", ".join(formula.arguments)
 
 
 def _shown(value: object) -> str:

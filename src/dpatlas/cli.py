@@ -15,8 +15,9 @@ COMMANDS = {
     "explain": "trace a figure, table, record or claim back to what made it; or compare two",
     "verify": "check that every result is still what was made",
     "plan": "count jobs and estimate their cost before anything runs",
-    "config": "print the config that results of files; or write its schema and reference page",
+    "config": "print the config that results of files, or its schema; or write the reference pages",
     "data": "published and own files that a tier needs, and where they are or belong",
+    "new-paper": "write the folder of a new paper, with a small complete example",
     "publish": "copy the summaries of a complete run to docs/results",
 }
 
@@ -38,7 +39,7 @@ def dispatch(arguments: Sequence[str]) -> int | None:
     name, *rest = arguments
     if name not in COMMANDS:
         raise InputError("command", repr(name), "one of " + ", ".join(COMMANDS))
-    return importlib.import_module(f"dpatlas.commands.{name}").main(rest)
+    return importlib.import_module(f"dpatlas.commands.{name.replace('-', '_')}").main(rest)
 
 
 def main() -> int:

@@ -91,8 +91,8 @@ INPUTS = {"features": FeaturesUsed, "backbone": BackboneUsed}
 def inputs_used(content: Mapping[str, Any]) -> dict[str, dict[str, Any] | None]:
     """JSON of the features and of the backbone that a record (JSON) says it was made from."""
     metrics = content.get("metrics") or {}
-    given = {name: metrics.get(name) for name in INPUTS}
-    return {name: value if isinstance(value, dict) else None for name, value in given.items()}
+    inputs = {name: metrics.get(name) for name in INPUTS}
+    return {name: value if isinstance(value, dict) else None for name, value in inputs.items()}
 
 
 def measured(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,16 +14,15 @@ from dpatlas.core.guard import one_of
 @functools.cache
 def all_blocks() -> dict[str, Block]:
     """Papers and checks by key, in the order of their positions."""
-    found = sorted((*_blocks_of(papers), *_blocks_of(checks)), key=lambda each: each.position)
-    return {each.key: each for each in found}
+    blocks = sorted((*_blocks_of(papers), *_blocks_of(checks)), key=lambda block: block.position)
+    return {block.key: block for block in blocks}
 
 
 @functools.cache
 def all_papers() -> dict[str, Block]:
     """Papers alone."""
-    return {
-        key: each for key, each in all_blocks().items() if each.package.startswith(papers.__name__)
-    }
+    folder = papers.__name__
+    return {key: block for key, block in all_blocks().items() if block.package.startswith(folder)}
 
 
 def block_of(key: str) -> Block:
@@ -33,6 +32,6 @@ def block_of(key: str) -> Block:
 
 
 def _blocks_of(package: ModuleType) -> Iterable[Block]:
-    for found in pkgutil.iter_modules(package.__path__):
-        if found.ispkg:
-            yield importlib.import_module(f"{package.__name__}.{found.name}.block").BLOCK
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.ispkg:
+            yield importlib.import_module(f"{package.__name__}.{module.name}.block").BLOCK

@@ -1,3 +1,5 @@
+"""Checkpoints: only their own run reads them, whole, and only their owner may."""
+
 import io
 import os
 import pickle
@@ -41,10 +43,6 @@ def test_a_later_checkpoint_replaces_the_earlier_one(checkpoints):
     assert facts == {"step": 60}
     assert set(arrays) == {"weight"}
     assert len(list(checkpoints.folder.iterdir())) == 1
-
-
-def test_there_is_nothing_to_load_before_the_first_save(tmp_path):
-    assert Checkpoints(tmp_path / "none", IDENTITY).load("state") is None
 
 
 @pytest.mark.parametrize("field", IDENTITY)
@@ -145,6 +143,7 @@ def test_dropped_and_cleared_checkpoints_are_gone(checkpoints):
     assert checkpoints.load("run-0") is not None
     checkpoints.clear()
     assert not checkpoints.folder.exists()
+    assert checkpoints.load("run-0") is None
     checkpoints.clear()
 
 

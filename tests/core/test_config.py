@@ -1,3 +1,5 @@
+"""Configs: files in, one checked model out, and a line with the key for everything wrong."""
+
 import pytest
 
 from dpatlas.config.atlas import Atlas
@@ -14,13 +16,6 @@ from dpatlas.core.files import write_json
 from dpatlas.errors import InputError
 
 TIERS = ["embedded", "smoke", "workstation", "paper"]
-
-
-@pytest.mark.parametrize("tier", TIERS)
-def test_every_tier_is_valid_and_expands_to_specs(tier):
-    config = load_tier(tier)
-    assert config.tier == tier
-    assert Atlas(config).specs
 
 
 def test_a_config_without_a_tier_of_its_own_writes_to_custom(tmp_path):
@@ -56,32 +51,21 @@ def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
         ({"kl_privcy": {}}, ["kl_privcy", "does not exist", "did you mean kl_privacy"]),
         ({"kl_privacy": {"lr": {"he": "1e-3"}}}, ["kl_privacy.lr.he", "'1e-3' (text)", "1.0e-3"]),
         ({"kl_privacy": {"depth_sweep": {"depths": [2, -4]}}}, ["depths.1", "-4", ">= 2"]),
-        ({"kl_privacy": {"epochs": {"width": 0}}}, ["epochs.width", "0", ">= 1"]),
         ({"kl_privacy": {"inits": ["he", "glorot"]}}, ["inits.1", "glorot", "lecun, he, ntk"]),
-        ({"kl_privacy": {"sigma": 0}}, ["kl_privacy.sigma", "0", "> 0"]),
         ({"kl_privacy": {"sigma": float("nan")}}, ["kl_privacy.sigma", "nan"]),
-        ({"kl_privacy": {"sigma": float("inf")}}, ["kl_privacy.sigma", "inf"]),
         ({"kl_privacy": {"data": {"classes": []}}}, ["data.classes", "[]", "at least 2"]),
         ({"kl_privacy": {"data": {"name": "mnst"}}}, ["data.name", "mnst", "digits, cifar10"]),
-        ({"kl_privacy": {"data": {"nrm": 8}}}, ["data.nrm", "did you mean norm"]),
         ({"kl_privacy": {"runs": True}}, ["kl_privacy.runs", "True", "a whole number"]),
         ({"kl_privacy": {"runs": 5.0}}, ["kl_privacy.runs", "5.0", "a whole number"]),
         ({"kl_privacy": None}, ["kl_privacy", "None", "a block of keys"]),
-        ({"kl_privacy": 3}, ["kl_privacy", "3", "a block of keys"]),
-        ({"tier": "../up"}, ["tier", "../up"]),
         ({"tier": "a; rm -rf ~"}, ["tier", "rm -rf"]),
-        ({"device": "tpu"}, ["device", "tpu", "cpu, cuda, auto"]),
         ({"data": {"mirrors": ["ftp://x"]}}, ["data.mirrors.0", "ftp://x"]),
-        ({"dp_sgld": {"accuracy": {"step_size": 1.0}}}, ["accuracy.step_size", "1.0", "< 1"]),
         (
             {"dp_sgld": {"long_training": {"backbone": "x"}}},
             ["long_training.backbone", "strokes-s"],
         ),
-        ({"kl_privacy": {"runs": 10**9}}, ["kl_privacy.runs", "1000000000"]),
         ({"lp_fft": {"clip_sweep": {"scenario": "x"}}}, ["lp_fft.clip_sweep.scenario", "'x'"]),
-        ({"audit": {"delta": float("nan")}}, ["audit.delta", "nan"]),
         ({"lp_fft": {"lrs": {"head": [1.7e308]}}}, ["lp_fft.lrs.head.0", "1.7e+308", "1e+30"]),
-        ({"lp_fft": {"max_grad_norm": 1e-320}}, ["lp_fft.max_grad_norm", "1e-320", "1e-30"]),
         ({"pretrain": {"enabled": False}}, ["pretrain.enabled", "false", "strokes-s"]),
         ({"pretrain": {"backbones": {"A B": {}}}}, ["pretrain.backbones:", "'A B'", "a-z0-9"]),
         (
@@ -131,7 +115,7 @@ def test_every_key_has_a_sentence():
 @pytest.mark.parametrize("tier", TIERS)
 def test_the_saved_effective_config_is_a_config_again(tier, tmp_path):
     config = load_tier(tier)
-    assert config.plain() == read_tier(tier)
+    assert config.tier == tier and config.plain() == read_tier(tier)
     write_json(tmp_path / "config.json", config.plain())
     again = load_config([tmp_path / "config.json"])
     assert again == config

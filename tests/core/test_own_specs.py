@@ -156,33 +156,17 @@ def test_a_path_with_nothing_to_read_is_named(path):
             {"dp_sgld": {"data": {**PRIVATE, **HELD_OUT, "name": "my-scan"}}},
             ["dp_sgld.accuracy.sets.0.data.name", "'my-scan'", "digits", "mnist", "my-scans"],
         ),
-        (
-            {"maxinf": {"data": {**PRIVATE, "n_test": 9, "name": "pneumonia"}}},
-            ["max_information.certificates.sets.0.data.name", "digits", "my-scans"],
-        ),
         ({"kl": {"name": "scans"}}, ["kl_privacy.data.name", "'scans'", "cifar10, my-scans"]),
-        ({"kl": {"n_add": 0}}, ["kl_privacy.data.n_add", "0"]),
-        ({"kl": {"classes": ["a", "b", "c"]}}, ["kl_privacy.data.classes"]),
         (
             {"kl": {"classes": ["healthy", "sick"]}},
             ["kl_privacy.data.classes", "'sick'", "healthy, ill, unsure"],
         ),
-        (
-            {"dp_sgld": {"data": {**PRIVATE, **HELD_OUT, "classes": ["ill", 3]}}},
-            ["dp_sgld.accuracy.sets.0.data.classes", "3", "healthy, ill, unsure"],
-        ),
-        ({"scans": {"path": ""}}, ["data.own.my-scans.path"]),
-        ({"scans": {"classes": ["x"]}}, ["data.own.my-scans.classes"]),
         ({"scans": {"classes": ["1", 1]}}, ["data.own.my-scans.classes", "different"]),
-        ({"scans": {"image_shape": [1, 28]}}, ["data.own.my-scans.image_shape"]),
         ({"scans": {"image_shape": [3, 4000, 4000]}}, ["data.own.my-scans.image_shape"]),
         ({"scans": {"scaling": "mean"}}, ["data.own.my-scans.scaling", "unit, centred"]),
-        ({"scans": {"scalng": "unit"}}, ["data.own.my-scans.scalng", "did you mean scaling"]),
         ({"scans": {"image_shape": [1, 28, 14], "resize": True}}, ["image_shape", "a square"]),
         ({"data": {"own": {"my-scans": SCANS, "mnist": SCANS}}}, ["data.own.mnist", "another"]),
         ({"data": {"own": {"my-scans": SCANS, "My Scans": SCANS}}}, ["data.own", "My Scans"]),
-        ({"data": {"own": {"my-scans": SCANS, 3: SCANS}}}, ["data.own", "3"]),
-        ({"data": {"own": {"my-scans": None}}}, ["data.own.my-scans", "None"]),
         (
             {"dp_sgld": {"features": "penultimate", "backbone": "strokes-s"}},
             ["dp_sgld.accuracy.sets.0.backbone", "64 numbers", "[1, 28, 28] of data.own.my-scans"],
@@ -194,9 +178,9 @@ def test_a_path_with_nothing_to_read_is_named(path):
     ],
 )
 def test_a_wrong_config_is_one_line_with_key_found_and_allowed(changes, words):
-    found = refused(**changes)
+    message = refused(**changes)
     for word in words:
-        assert word in found
+        assert word in message
 
 
 def test_scalings_of_public_images_are_those_of_the_registry():

@@ -1,3 +1,5 @@
+"""Specs: ids, digests and command-line arguments."""
+
 import dataclasses
 
 import pytest
@@ -50,17 +52,13 @@ def test_a_spec_survives_the_command_line():
     spec = Spec.of(FIELDS, "he")
     assert Spec.parse(spec.argument) == spec
     assert "\n" not in spec.argument
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_numbers_that_json_lacks_make_no_spec(value):
     with pytest.raises(ValueError, match="JSON compliant"):
-        Spec.of({**FIELDS, "lr": value}, "he")
+        Spec.of({**FIELDS, "lr": float("nan")}, "he")
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "3", "null", "{}", '{"slug": "a"}', '{"slug": "a", "key": "kl_privacy"}'],
+    ["", "[]", "3", "{}", '{"slug": "a", "key": "kl_privacy"}'],
 )
 def test_text_that_is_no_spec_is_refused_in_one_line(text):
     with pytest.raises(InputError, match=r"--spec: found .* allowed: the JSON of a spec"):

@@ -1,3 +1,5 @@
+"""Intervals cover as often as they say, families of them too, and verdicts follow."""
+
 import math
 
 import numpy as np
@@ -68,18 +70,10 @@ def test_one_run_decides_nothing():
     assert math.isinf(difference_estimate([1.0], [2.0, 3.0], paired=False).standard_error)
 
 
-def test_many_draws_use_the_normal_law():
-    low, high = normal_estimate(1.0, 0.1, 1000).interval(0.95)
-    assert (low, high) == pytest.approx((1 - 0.195996, 1 + 0.195996), abs=1e-6)
-
-
-def test_error_is_shared_over_all_entries_and_the_comparisons_inside_one():
-    assert simultaneous_confidence(0.05, 18, 4) == pytest.approx(1 - 0.05 / 72)
-
-
 def test_error_of_a_family_stays_below_the_promise():
     generator = np.random.default_rng(4)
     level = simultaneous_confidence(0.05, 6, 2)
+    assert level == pytest.approx(1 - 0.05 / 12)
     wrong = 0
     for _ in range(800):
         runs = generator.normal(size=(12, 5))
@@ -128,14 +122,8 @@ def test_open_verdict_names_an_interval_that_holds_both_answers():
 def test_estimates_refuse_what_is_no_list_of_finite_runs(values):
     with pytest.raises(InputError, match="runs"):
         mean_estimate(values)
-
-
-def test_pairs_of_unequal_number_are_refused():
     with pytest.raises(InputError, match="equal numbers"):
         difference_estimate([1.0, 2.0], [1.0], paired=True)
-
-
-def test_no_comparison_is_no_verdict():
     with pytest.raises(InputError, match="nothing to compare"):
         weigh([[]])
 
@@ -165,6 +153,7 @@ def test_the_detectable_distance_is_detected_with_its_power(runs):
 
 
 def test_the_detectable_distance_of_many_draws_is_normal_and_of_one_run_infinite():
-    found = normal_estimate(0.0, 0.5, 1000).detectable(0.95)
-    assert found == pytest.approx((1.959964 + 0.841621) * 0.5, rel=1e-5)
+    many = normal_estimate(0.0, 0.5, 1000)
+    assert many.interval(0.95)[1] == pytest.approx(1.959964 * 0.5, rel=1e-5)
+    assert many.detectable(0.95) == pytest.approx((1.959964 + 0.841621) * 0.5, rel=1e-5)
     assert mean_estimate([1.0]).detectable(0.95) == math.inf

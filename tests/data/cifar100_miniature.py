@@ -1,21 +1,20 @@
 """CIFAR-100 in its exact published format with a few images, and a registry that expects it."""
 
-import hashlib
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
-from cifar10_miniature import batch_bytes, tar_bytes
+from cifar10_miniature import batch_bytes
+from copies import OfficialCopy
 
-from dpatlas.data.registry import DATA_SETS
 from dpatlas.data.sets.cifar100 import CIFAR100
 
 PER_CLASS = {"train": 3, "test": 2}
 COARSE = 20
 
 
-class Miniature:
+class Miniature(OfficialCopy):
     """3 training and 2 test images of each of the 100 classes; the last pixel is the fine label."""
+
+    entries, folder, per_class = (CIFAR100,), "cifar-100-python", PER_CLASS
+    extras = (("cifar-100-python/meta", b"never read"), ("cifar-100-python/file.txt~", b""))
 
     def __init__(self, patch):
         random = np.random.default_rng(7)
@@ -41,34 +40,3 @@ class Miniature:
 
     def raw(self, **replaced) -> dict[str, bytes]:
         return {name: batch_bytes(self.content(name)) for name in PER_CLASS} | replaced
-
-    def register(self, archive=b"", batches=None):
-        """Make the registry expect these sizes, and `archive` and `batches` as published."""
-        entry = replace(
-            CIFAR100,
-            counts={name: (count,) * 100 for name, count in PER_CLASS.items()},
-            files=(replace(CIFAR100.files[0], md5=hashlib.md5(archive).hexdigest()),),
-            unpacked_md5={
-                name: hashlib.md5(raw).hexdigest() for name, raw in (batches or self.raw()).items()
-            },
-        )
-        self.patch.setitem(DATA_SETS, "cifar100", entry)
-
-    def archive_bytes(self, **replaced) -> bytes:
-        extras = [("cifar-100-python/meta", b"never read"), ("cifar-100-python/file.txt~", b"")]
-        members = [(f"cifar-100-python/{name}", raw) for name, raw in self.raw(**replaced).items()]
-        return tar_bytes([*extras, *members], "w:gz")
-
-    def write_archive(self, folder, **replaced) -> Path:
-        """The official archive, with its md5 registered."""
-        content = self.archive_bytes(**replaced)
-        self.register(archive=content)
-        path = folder / "cifar-100-python.tar.gz"
-        path.write_bytes(content)
-        return path
-
-    def write_unpacked(self, folder) -> Path:
-        (folder / "cifar-100-python").mkdir(parents=True)
-        for name, raw in self.raw().items():
-            (folder / "cifar-100-python" / name).write_bytes(raw)
-        return folder / "cifar-100-python"

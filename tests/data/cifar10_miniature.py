@@ -1,17 +1,14 @@
 """Miniatures of the published files, in their exact formats, and a registry that expects them."""
 
-import hashlib
 import io
 import pickle
-import tarfile
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from copies import OfficialCopy, tar_bytes
 from PIL import Image
 
-from dpatlas.data.registry import DATA_SETS
 from dpatlas.data.sets.cifar10 import CIFAR10
 
 TRAIN, TEST = 5, 2
@@ -37,28 +34,18 @@ def batch_bytes(content) -> bytes:
     return stream.getvalue().replace(b"cnumpy._core.multiarray", b"cnumpy.core.multiarray")
 
 
-def tar_bytes(members, mode) -> bytes:
-    """A packed tar file; a member is (name, bytes) or a ready TarInfo."""
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode=mode) as archive:
-        for member in members:
-            if isinstance(member, tarfile.TarInfo):
-                archive.addfile(member)
-            else:
-                info = tarfile.TarInfo(member[0])
-                info.size = len(member[1])
-                archive.addfile(info, io.BytesIO(member[1]))
-    return stream.getvalue()
-
-
 def jpeg_bytes(pixels) -> bytes:
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, "JPEG", quality=95)
     return stream.getvalue()
 
 
-class Miniature:
+class Miniature(OfficialCopy):
     """CIFAR-10 with 5 training and 2 test images per class."""
+
+    entries, folder = (CIFAR10,), "cifar-10-batches-py"
+    per_class: ClassVar = {"train": TRAIN, "test": TEST}
+    extras = (("cifar-10-batches-py/batches.meta", b"never read"), ("../evil", b"never read"))
 
     def __init__(self, patch):
         random = np.random.default_rng(5)
@@ -84,38 +71,8 @@ class Miniature:
             b"filenames": names,
         }
 
-    def register(self, archive=b"", batches=None):
-        """Make the registry expect these sizes, and `archive` and `batches` as published."""
-        batches = batches or {name: batch_bytes(self.content(name)) for name in BATCHES}
-        file = replace(CIFAR10.files[0], md5=hashlib.md5(archive).hexdigest())
-        entry = replace(
-            CIFAR10,
-            counts={"train": (TRAIN,) * 10, "test": (TEST,) * 10},
-            files=(file,),
-            unpacked_md5={name: hashlib.md5(raw).hexdigest() for name, raw in batches.items()},
-        )
-        self.patch.setitem(DATA_SETS, "cifar10", entry)
-
-    def archive_bytes(self, **replaced) -> bytes:
-        raw = {name: batch_bytes(self.content(name)) for name in BATCHES} | replaced
-        extras = [("cifar-10-batches-py/batches.meta", b"never read"), ("../evil", b"never read")]
-        members = [(f"cifar-10-batches-py/{name}", content) for name, content in raw.items()]
-        return tar_bytes([*extras, *members], "w:gz")
-
-    def write_archive(self, folder, **replaced) -> Path:
-        """The official archive, with its md5 registered."""
-        content = self.archive_bytes(**replaced)
-        self.register(archive=content)
-        path = folder / "cifar-10-python.tar.gz"
-        path.write_bytes(content)
-        return path
-
-    def write_unpacked(self, folder) -> Path:
-        (folder / "cifar-10-batches-py").mkdir(parents=True)
-        for name in BATCHES:
-            path = folder / "cifar-10-batches-py" / name
-            path.write_bytes(batch_bytes(self.content(name)))
-        return folder / "cifar-10-batches-py"
+    def raw(self, **replaced) -> dict[str, bytes]:
+        return {name: batch_bytes(self.content(name)) for name in BATCHES} | replaced
 
     def images(self) -> dict[str, bytes]:
         """The JPEG copy: name -> bytes."""

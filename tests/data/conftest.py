@@ -1,3 +1,4 @@
+import pneumonia_miniature
 import pytest
 from cifar10_miniature import Miniature
 from local_server import Server
@@ -6,6 +7,11 @@ from local_server import Server
 @pytest.fixture
 def miniature(monkeypatch) -> Miniature:
     return Miniature(monkeypatch)
+
+
+@pytest.fixture
+def xrays(monkeypatch) -> pneumonia_miniature.Miniature:
+    return pneumonia_miniature.Miniature(monkeypatch)
 
 
 @pytest.fixture

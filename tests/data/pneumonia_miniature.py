@@ -5,12 +5,11 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import copies
 import numpy as np
-import pytest
-from PIL import Image
+from cifar10_miniature import jpeg_bytes as jpeg_bytes
 
-from dpatlas.data.prepare import prepare
-from dpatlas.data.prepared import Prepared, load
+from dpatlas.data.prepared import Prepared
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.data.sets.pneumonia import (
     PNEUMONIA,
@@ -18,7 +17,6 @@ from dpatlas.data.sets.pneumonia import (
     PNEUMONIA_CAUSES,
     PNEUMONIA_CAUSES_CLEANED,
 )
-from dpatlas.errors import InputError
 
 PER_CLASS = {"train": (4, 7), "test": (2, 4)}
 PER_CAUSE = {"train": (4, 4, 3), "test": (2, 3, 1)}
@@ -31,12 +29,6 @@ FORMS = ("write_archive", "write_npz")
 LEVELS = {"normal": 40, "bacteria": 120, "virus": 200}
 # Width and height of the images, one after the other: no two sides need be alike.
 SIZES = ((61, 40), (40, 61), (28, 28), (90, 33))
-
-
-def jpeg_bytes(pixels) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "JPEG", quality=95)
-    return stream.getvalue()
 
 
 def zip_bytes(members, compression=zipfile.ZIP_DEFLATED) -> bytes:
@@ -151,14 +143,8 @@ class Miniature:
 
 
 def prepared(root, out, options=TWO, name="pneumonia") -> Prepared:
-    # The default cache is relative to the working folder and must not be seen here.
-    prepare(name, options, out, data_root=root, download_folder=out / "cache")
-    return load(out)
+    return copies.prepared(name, root, out, options)
 
 
 def refusal(root, out, options=TWO, name="pneumonia") -> str:
-    with pytest.raises(InputError) as caught:
-        prepared(root, out, options, name)
-    assert "\n" not in str(caught.value)
-    assert not (out / "arrays.npz").exists() and not (out / "manifest.json").exists()
-    return str(caught.value)
+    return copies.refusal(name, root, out, options)

@@ -25,11 +25,6 @@ def test_no_column_reaches_its_limit_and_none_wastes_a_third_of_it():
     assert largest.max() < 1 and largest.min() > 2 / 3
 
 
-def test_what_lies_beyond_a_limit_is_cut_to_it():
-    columns = np.vstack([2 * breast_cancer.LIMITS, -breast_cancer.LIMITS])
-    assert breast_cancer.levels(columns).tolist() == [[255] * 30, [0] * 30]
-
-
 def test_the_measures_are_in_the_order_of_the_columns():
     names = list(load_breast_cancer().feature_names)
     kinds = ("mean {}", "{} error", "worst {}")

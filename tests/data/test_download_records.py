@@ -6,7 +6,7 @@ import json
 import threading
 
 import pytest
-from local_server import fail, serve
+from local_server import serve
 
 from dpatlas.data import download as module
 from dpatlas.data.definitions import RemoteFile
@@ -46,14 +46,6 @@ def test_a_file_that_is_there_gets_a_record_without_an_address(server, tmp_path)
     assert (found["address"], found["sha256"], found["bytes"]) == (None, SHA256, len(CONTENT))
     fetch(file_at(server), tmp_path)
     assert recorded(tmp_path, "a.gz") == found and server.paths == []
-
-
-def test_a_record_is_not_replaced_by_a_later_look(server, tmp_path):
-    server.answers = [serve(CONTENT)]
-    fetch(file_at(server), tmp_path)
-    found = (tmp_path / RECORDS).read_bytes()
-    fetch(file_at(server), tmp_path)
-    assert (tmp_path / RECORDS).read_bytes() == found
 
 
 def test_a_record_that_another_process_made_meanwhile_stays(server, tmp_path, monkeypatch):
@@ -109,14 +101,6 @@ def test_damaged_records_are_named_and_not_overwritten(server, tmp_path, content
     assert not (tmp_path / "b.gz").exists()
 
 
-def test_a_failed_download_is_not_recorded(server, tmp_path):
-    server.answers = [serve(CONTENT), fail(404)]
-    fetch(file_at(server), tmp_path)
-    with pytest.raises(RunError):
-        fetch(file_at(server, "b.gz"), tmp_path)
-    assert recorded(tmp_path, "b.gz") is None and recorded(tmp_path, "a.gz")
-
-
 def test_records_of_downloads_at_the_same_time_are_all_there(server, tmp_path):
     server.answers = [serve(CONTENT)]
     names = [f"{number}.gz" for number in range(12)]
@@ -160,13 +144,6 @@ def test_a_disk_that_refuses_the_record_is_no_reason_to_fetch_again(server, tmp_
             fetch(file_at(server), tmp_path)
     assert fetch(file_at(server), tmp_path).read_bytes() == CONTENT and len(server.paths) == 1
     assert recorded(tmp_path, "a.gz")["sha256"] == SHA256
-
-
-def test_a_folder_that_cannot_be_made_is_one_line(server, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="file"):
-        fetch(file_at(server), tmp_path / "file" / "cache")
-    assert server.paths == []
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.spatial.distance import cdist
 
 from dpatlas.core.seeds import generator
 from dpatlas.data.generated import BLOCK, leaves, records, surfaces
 from dpatlas.data.generated.leaves import COLOUR, GREATEST_RADIUS, GREY, LAYERS
-from dpatlas.data.generated.surfaces import SHAPES, TEXTURES, TILES, Surfaces, render
-from dpatlas.data.prepare import prepare
-from dpatlas.data.prepared import load
+from dpatlas.data.generated.surfaces import SHAPES, TEXTURES, Surfaces, render
 from dpatlas.data.registry import find
 
 NAMES = {"leaves": COLOUR, "leaves-grey": GREY}
@@ -46,19 +43,6 @@ def test_images_have_all_levels_and_are_of_every_class(name, pixels):
     assert set(np.unique(images)) == set(range(256))
     assert set(labels) == set(range(36)) and len(set(find(name).classes)) == 36
     assert images.std(1).min() > 5
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_part_that_grows_extends_itself(name):
-    few, many = draw(name, 5), draw(name, BLOCK + 1)
-    for short, long in zip(few, many, strict=True):
-        np.testing.assert_array_equal(short, long[:5])
-
-
-@pytest.mark.parametrize("other", [{"part": "test"}, {"selection": 1}])
-def test_parts_and_selections_share_no_image(other):
-    one, two = draw("leaves-grey", BLOCK)[0], draw("leaves-grey", BLOCK, **other)[0]
-    assert cdist(one, two, "cityblock").min() > 0
 
 
 def test_images_do_not_depend_on_how_many_are_rendered_at_a_time(monkeypatch):
@@ -168,12 +152,6 @@ def test_a_disc_has_its_area_and_place():
     np.testing.assert_allclose(shown.sum(1) @ (np.arange(32) + 0.5) / shown.sum(), 16, atol=0.1)
 
 
-def test_a_squeezed_disc_is_an_ellipse():
-    flat = a_disc(squeeze=np.full((1, 1), 0.7, np.float32), turn=np.zeros((1, 1), np.float32))
-    shown = render(flat, 32)[0, :, :, 0] / 200
-    np.testing.assert_allclose([shown[16].sum(), shown[:, 16].sum()], [0.7 * 18, 18], atol=0.4)
-
-
 def test_what_falls_later_covers_what_fell_before():
     over = a_disc(tones=np.full((2, 1, 1, 1), 50, np.float32), x=np.full((1, 1), 20, np.float32))
     both = Surfaces(
@@ -203,31 +181,3 @@ def test_outlines_are_those_of_their_names():
     assert area == pytest.approx(expected, rel=0.03)
     # Steps of one cell change a depth by no more than the cell's side.
     assert np.abs(np.diff(depths, axis=2)).max() <= 1.001 * np.sqrt(cell)
-
-
-@pytest.mark.parametrize("tile", TILES)
-def test_the_edges_of_a_tile_meet(tile):
-    values = surfaces._tile_values()[TILES.index(tile)]
-    assert values.min() >= 0 and values.max() <= 1 and abs(values.mean() - 0.5) < 0.25
-    for axis in (0, 1):
-        steps = np.abs(np.diff(values, axis=axis)).max()
-        seam = np.abs(values.take(0, axis) - values.take(-1, axis)).mean()
-        assert seam <= steps
-
-
-def test_they_are_prepared_with_the_scaling_of_the_photographs(tmp_path):
-    for name, photographs in (("leaves", "cifar10"), ("leaves-grey", "pneumonia")):
-        one, two = find(name), find(photographs)
-        assert (one.scaling, one.image_shape) == (two.scaling, two.image_shape)
-    prepare("leaves", {"n_train": 4, "n_test": 3}, tmp_path / "colour")
-    found = load(tmp_path / "colour")
-    assert found.image_shape == (3, 32, 32) and len(found.x_test) == 3
-    pixels, labels = draw("leaves", 4)
-    np.testing.assert_array_equal(
-        found.x_train, (2 * pixels.astype(np.float32) - 255) / np.float32(255)
-    )
-    np.testing.assert_array_equal(found.y_train, labels)
-    prepare("leaves-grey", {"n_train": 4}, tmp_path / "grey")
-    grey = load(tmp_path / "grey")
-    assert grey.image_shape == (1, 28, 28)
-    np.testing.assert_array_equal(grey.x_train, draw("leaves-grey", 4)[0] / np.float32(255))

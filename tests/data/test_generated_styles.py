@@ -8,10 +8,8 @@ from scipy.spatial.distance import cdist
 from dpatlas.core.seeds import generator
 from dpatlas.data.generated import BLOCK, leaves, records, styles
 from dpatlas.data.generated.levels import stretched
-from dpatlas.data.generated.styles import COLOUR, FIRST_SIDE, GREY, LATENT, Generator
+from dpatlas.data.generated.styles import GREY, LATENT, Generator
 from dpatlas.data.generated.surfaces import SHAPES
-from dpatlas.data.prepare import prepare
-from dpatlas.data.prepared import load
 from dpatlas.data.registry import find
 
 SMALL = ("leaves-8", "styles-8")
@@ -36,19 +34,6 @@ def test_images_have_all_levels_and_are_of_every_class(colour):
     # No image is blank, and none is mostly beyond the levels there are.
     assert images.std((1, 2, 3)).min() > 15
     assert np.isin(images, (0, 255)).mean((1, 2, 3)).max() < 0.3
-
-
-def test_a_part_that_grows_extends_itself():
-    few, many = draw("styles", 5), draw("styles", BLOCK + 1)
-    for short, long in zip(few, many, strict=True):
-        np.testing.assert_array_equal(short, long[:5])
-
-
-@pytest.mark.parametrize("name", [*SMALL, "styles"])
-@pytest.mark.parametrize("other", [{"part": "test"}, {"selection": 1}])
-def test_parts_and_selections_share_no_image(name, other):
-    one, two = draw(name, 100)[0], draw(name, 100, **other)[0]
-    assert cdist(one.astype(float), two.astype(float), "cityblock").min() > 0
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -128,18 +113,6 @@ def test_images_of_a_class_differ_by_their_latent_numbers_and_by_their_noise():
     assert far < near < 1
 
 
-def test_generators_of_other_classes_and_sizes_have_weights_of_their_own():
-    first = Generator(1, 8, number=0).start
-    for other in (Generator(1, 8, number=1), Generator(1, 16, number=0), Generator(3, 8, number=0)):
-        assert not np.isclose(first, other.start).any()
-    np.testing.assert_array_equal(first, Generator(1, 8, number=0).start)
-
-
-def test_maps_double_from_the_first_side_to_the_images():
-    assert styles.sides(GREY.side) == [4, 8] and styles.sides(COLOUR.side) == [4, 8, 16, 32]
-    assert styles.sides(FIRST_SIDE) == [FIRST_SIDE]
-
-
 def test_a_convolution_is_torchs_with_the_edges_held():
     draws = np.random.default_rng(1)
     maps, kernel = draws.standard_normal((5, 6, 6, 3)), draws.standard_normal((4, 5, 3, 3))
@@ -189,16 +162,3 @@ def test_small_leaves_show_the_tone_and_the_shape_of_their_class():
     # A bar lies nearly level: it reaches from left to right, and not up and down.
     across, along = where["bar"][3:5].mean(), where["bar"][:, 3:5].mean()
     assert across > 1.5 * along
-
-
-def test_they_are_prepared_with_the_scaling_of_the_data_they_are_meant_for(tmp_path):
-    for name, meant_for in (("styles", "cifar10"), ("styles-8", "digits"), ("leaves-8", "digits")):
-        one, two = find(name), find(meant_for)
-        assert (one.scaling, one.image_shape) == (two.scaling, two.image_shape)
-    for name in SMALL:
-        prepare(name, {"n_train": 6, "n_test": 3}, tmp_path / name)
-        found = load(tmp_path / name)
-        pixels, labels = draw(name, 6)
-        np.testing.assert_array_equal(found.x_train, pixels / np.float32(16))
-        np.testing.assert_array_equal(found.y_train, labels)
-        assert found.image_shape == (1, 8, 8) and len(found.x_test) == 3

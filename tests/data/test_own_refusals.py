@@ -10,7 +10,7 @@ import zlib
 
 import numpy as np
 import pytest
-from own_miniature import CLASSES, COLOUR, GREY, NAME, levels, pile, put
+from own_miniature import CLASSES, GREY, NAME, levels, pile, put
 from PIL import Image
 
 from dpatlas.data.prepare import main, prepare
@@ -44,22 +44,55 @@ def png_of(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
 
 
-def test_an_image_of_another_size_is_named(scans):
-    put(scans / "ill/odd.png", levels(1, (6, 6))[0])
+def pages(path):
+    images = [Image.fromarray(each) for each in levels(2, (6, 5))]
+    images[0].save(path, save_all=True, append_images=images[1:])
+
+
+@pytest.mark.parametrize(
+    ("place", "write", "words"),
+    [
+        ("ill/odd.png", lambda path: put(path, levels(1, (6, 6))[0]), ["6 x 6", "resize: true"]),
+        (
+            "ill/deep.png",
+            lambda path: Image.fromarray(np.full((6, 5), 700, np.uint16)).save(path),
+            ["grey or colour of 8 bits"],
+        ),
+        ("ill/clear.png", lambda path: put(path, levels(1, (6, 5, 4))[0]), ["transparent"]),
+        ("ill/pages.tif", pages, ["2 images in one file"]),
+        ("ill/notes.txt", lambda path: path.write_text("x"), ["ill/notes.txt", ".png, .jpg"]),
+        ("ill/pipe.png", os.mkfifo, ["ill/pipe.png"]),
+        (
+            "healthy/inner/a.png",
+            lambda path: put(path, levels(1, (6, 5))[0]),
+            ["healthy/inner", "a sub-folder of a class"],
+        ),
+        (
+            "unsure/a.png",
+            lambda path: put(path, levels(1, (6, 5))[0]),
+            ["unsure", "an unknown sub-folder", "healthy, ill"],
+        ),
+        (
+            "test/ill/a.png",
+            lambda path: put(path, levels(1, (6, 5))[0]),
+            ["healthy", "an unknown sub-folder", "train and test"],
+        ),
+    ],
+)
+def test_what_is_no_image_of_this_set_is_named(scans, place, write, words):
+    write(scans / place)
     found = refused(scans)
-    assert "ill/odd.png" in found and "6 x 6 pixels" in found and "5 x 6 pixels" in found
-    assert "resize: true" in found
+    assert all(word in found for word in words)
 
 
 @pytest.mark.parametrize(
     "damage",
     [
         lambda content: content[:60],
-        lambda content: b"",
         lambda content: b"no image at all",
         lambda content: content[:50] + bytes(20) + content[70:],
     ],
-    ids=["cut", "empty", "text", "overwritten"],
+    ids=["cut", "text", "overwritten"],
 )
 def test_an_image_that_cannot_be_decoded_is_named(scans, damage):
     path = scans / "healthy/001.png"
@@ -83,47 +116,6 @@ def test_an_image_of_an_absurd_size_is_refused_by_its_header(tmp_path, side, res
     assert "ill/bomb.png" in found and words in found
 
 
-def test_levels_of_16_bits_are_refused(scans):
-    Image.fromarray(np.full((6, 5), 700, dtype=np.uint16)).save(scans / "ill/deep.png")
-    assert "grey or colour of 8 bits" in refused(scans)
-
-
-def test_a_transparent_image_is_refused(scans):
-    put(scans / "ill/clear.png", levels(1, (6, 5, 4))[0])
-    assert "partly transparent" in refused(scans, COLOUR)
-
-
-def test_several_images_in_one_file_are_refused(scans):
-    pages = [Image.fromarray(each) for each in levels(2, (6, 5))]
-    pages[0].save(scans / "ill/pages.tif", save_all=True, append_images=pages[1:])
-    assert "2 images in one file" in refused(scans)
-
-
-@pytest.mark.parametrize(
-    ("place", "words"),
-    [
-        ("healthy/inner/a.png", ["healthy/inner", "a sub-folder of a class"]),
-        ("unsure/a.png", ["unsure", "an unknown sub-folder", "healthy, ill"]),
-        ("test/ill/a.png", ["healthy", "an unknown sub-folder", "train and test"]),
-    ],
-)
-def test_a_folder_without_a_place_is_named(scans, place, words):
-    put(scans / place, levels(1, (6, 5))[0])
-    found = refused(scans)
-    assert all(word in found for word in words)
-
-
-def test_a_test_part_alone_is_refused(tmp_path):
-    pile(tmp_path / "scans/test", 3)
-    assert "test without train" in refused(tmp_path / "scans")
-
-
-def test_a_file_that_is_no_image_is_named(scans):
-    (scans / "ill/notes.txt").write_text("x")
-    found = refused(scans)
-    assert "ill/notes.txt" in found and ".png, .jpg" in found
-
-
 def test_a_class_without_a_folder_or_without_images_is_named(scans):
     for file in (scans / "ill").iterdir():
         file.unlink()
@@ -145,15 +137,6 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(scans, what):
     assert "leads out of the folder" in refused(scans)
 
 
-def test_a_pipe_is_no_image(scans):
-    os.mkfifo(scans / "ill/pipe.png")
-    assert "ill/pipe.png" in refused(scans)
-
-
-def test_too_few_records_are_a_line_with_the_number_that_there_are(scans):
-    assert "at most 6, the train records of healthy, ill" in refused(scans, n_train=7)
-
-
 @pytest.mark.parametrize("name", ["nowhere", "file.zip"])
 def test_a_path_with_nothing_to_read_is_named(tmp_path, name):
     (tmp_path / "file.zip").touch()
@@ -171,18 +154,14 @@ def npz(path, **arrays):
     ("arrays", "words"),
     [
         ({"x_train": np.zeros((4, 6, 5))}, ["x_train", "float64", "255 * x", "uint8"]),
-        ({"x_train": np.zeros((4, 6, 5), np.int16)}, ["x_train", "int16", "uint8"]),
         ({"x_train": levels(4, (5, 6))}, ["x_train", "4 x 5 x 6", "n x 1 x 6 x 5"]),
-        ({"x_train": levels(4, ())}, ["x_train", "shape 4;"]),
         ({"x_train": levels(3, (6, 5))}, ["y_train", "3 whole numbers from 0 to 1"]),
         ({"y_train": np.array([0, 1, 0, 2])}, ["y_train", "labels from 0 to 2"]),
-        ({"y_train": np.array([0, 1, 0, -1])}, ["y_train", "labels from -1 to 1"]),
         ({"y_train": np.array([0.0, 1, 0, 1])}, ["y_train", "float64"]),
         ({"y_train": np.eye(4, 2, dtype=int)}, ["y_train", "(4, 2)"]),
         ({"y_train": np.zeros(4, int)}, ["no train images of class ill"]),
         ({"y_train": None}, ["arrays x_train", "x_train and y_train"]),
         ({"x_test": levels(4, (6, 5))}, ["x_test", "x_train and y_train"]),
-        ({"x_val": levels(4, (6, 5))}, ["x_val", "x_train and y_train"]),
         ({"x_train": np.array([{}] * 4, dtype=object)}, ["arrays of objects"]),
     ],
 )
@@ -192,7 +171,7 @@ def test_wrong_arrays_are_one_line(tmp_path, arrays, words):
     assert all(word in found for word in words)
 
 
-@pytest.mark.parametrize("end", [0, 10, 200, -30])
+@pytest.mark.parametrize("end", [0, 200])
 def test_a_damaged_npz_file_is_one_line(tmp_path, end):
     path = npz(tmp_path / "a.npz")
     path.write_bytes(path.read_bytes()[:end])
@@ -221,10 +200,8 @@ def test_an_array_of_an_absurd_size_is_not_unpacked(tmp_path, monkeypatch):
     ("change", "words"),
     [
         ({"classes": ["healthy"]}, ["classes", "two or more different"]),
-        ({"classes": ["healthy", "healthy"]}, ["classes", "different"]),
         ({"classes": ["healthy", "../ill"]}, ["classes", "'../ill'"]),
         ({"image_shape": [1, 6]}, ["image_shape", "channels, height and width"]),
-        ({"image_shape": [1, 6, 0]}, ["image_shape", "0"]),
         ({"image_shape": [3, 4096, 4096]}, ["image_shape", "numbers at most"]),
         ({"scaling": "own"}, ["scaling", "unit, centred"]),
         ({"resize": "yes"}, ["resize", "true or false"]),
@@ -236,10 +213,6 @@ def test_a_definition_that_cannot_be_is_one_line(scans, change, words):
     found = refused(scans, {**GREY, **change})
     assert "data.own.my-scans" in found
     assert all(word in found for word in words)
-
-
-def test_a_definition_that_is_no_block_is_one_line(scans):
-    assert "found 3; allowed: classes, image_shape" in refused(scans, 3)
 
 
 def test_the_command_wants_a_path(tmp_path, capsys):

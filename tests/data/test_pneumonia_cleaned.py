@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from pneumonia_miniature import LEVELS, PER_CAUSE, THREE, Miniature, prepared, refusal
+from pneumonia_miniature import LEVELS, PER_CAUSE, THREE, prepared, refusal
 
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.data.sets.pneumonia import (
@@ -16,11 +16,6 @@ from dpatlas.data.sets.pneumonia import (
 
 NAME = "pneumonia_causes-cleaned"
 FORMS = ("write_archive", "write_unpacked")
-
-
-@pytest.fixture
-def xrays(monkeypatch) -> Miniature:
-    return Miniature(monkeypatch)
 
 
 def refused(xrays, folder, rows, **options) -> str:
@@ -69,15 +64,6 @@ def test_the_list_s_label_counts_whatever_folder_and_name_say(xrays, tmp_path):
     assert np.bincount(found.y_train).tolist() == [virus - 1 + normal, bacteria]
 
 
-def test_only_chosen_images_are_decoded(xrays, tmp_path):
-    left_out = set(xrays.images()) - {file for file, _ in xrays.labels()}
-    images = xrays.images() | dict.fromkeys(left_out, b"no image")
-    xrays.write_archive(tmp_path, images)
-    xrays.write_labels(tmp_path)
-    assert len(left_out) == 1
-    assert len(prepared(tmp_path, tmp_path / "out", THREE, NAME).y_train) == 10
-
-
 def test_a_list_as_a_spreadsheet_writes_it_is_the_same(xrays, tmp_path):
     xrays.write_archive(tmp_path)
     path = xrays.write_labels(tmp_path)
@@ -85,16 +71,6 @@ def test_a_list_as_a_spreadsheet_writes_it_is_the_same(xrays, tmp_path):
     lines = path.read_text().replace("\n", "\r\n") + "\r\n"
     path.write_bytes(b"\xef\xbb\xbf" + lines.encode())
     assert prepared(tmp_path, tmp_path / "two", THREE, NAME).sha256 == plain.sha256
-
-
-def test_packed_and_unpacked_copies_give_the_same_records(xrays, tmp_path):
-    found = []
-    for form in FORMS:
-        (tmp_path / form).mkdir()
-        getattr(xrays, form)(tmp_path / form)
-        xrays.write_labels(tmp_path / form)
-        found.append(prepared(tmp_path / form, tmp_path / f"out-{form}", THREE, NAME).sha256)
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -133,13 +109,6 @@ def test_a_copy_without_a_list_is_not_taken_and_named(xrays, tmp_path):
     assert source["file"] == "chest_xray"
 
 
-def test_a_list_without_a_copy_is_not_enough(xrays, tmp_path):
-    xrays.write_labels(tmp_path)
-    xrays.write_npz(tmp_path)
-    message = refusal(tmp_path, tmp_path / "out", THREE, NAME)
-    assert f"no copy of {NAME}" in message and "has no" not in message
-
-
 def test_the_published_set_takes_no_notice_of_the_list(xrays, tmp_path):
     xrays.write_archive(tmp_path)
     xrays.write_labels(tmp_path, [])
@@ -176,13 +145,9 @@ def exchanged(rows, old, new):
         (lambda rows: [*rows, (FIRST, "normal")], ["line 18", FIRST, "which line 17 has too"]),
         (lambda rows: [("a/b.jpeg", "virus"), *rows], ["line 2", "'a/b.jpeg'"]),
         (lambda rows: [("../" + FIRST, "normal"), *rows], ["line 2", f"'../{FIRST}'"]),
-        (lambda rows: [("/" + FIRST, "normal"), *rows], ["line 2", f"'/{FIRST}'"]),
         (lambda rows: [*rows[:3], (rows[3][0], "covid")], ["line 5", "label 'covid'"]),
-        (lambda rows: [(rows[0][0], "Virus"), *rows[1:]], ["line 2", "label 'Virus'"]),
         (lambda rows: [(rows[0][0],), *rows[1:]], ["line 2", "1 columns"]),
-        (lambda rows: [(*rows[0], "x"), *rows[1:]], ["line 2", "3 columns"]),
         (lambda rows: rows[:-1], ["found 9 train images; allowed: 10 of them"]),
-        (lambda rows: rows[1:], ["found 5 test images; allowed: 6 of them"]),
         (lambda rows: [], ["found 0 train images; allowed: 10"]),
         (lambda rows: [('"open', "virus")], ["no csv file"]),
     ],
@@ -193,9 +158,7 @@ def test_what_is_wrong_in_a_list_is_named(xrays, tmp_path, change, words):
         assert word in message
 
 
-@pytest.mark.parametrize(
-    "header", ["", "label,file", "file;label", "file,label,more", "name,label"]
-)
+@pytest.mark.parametrize("header", ["", "label,file", "file,label,more"])
 def test_another_header_is_refused(xrays, tmp_path, header):
     message = refused(xrays, tmp_path, None, header=header)
     assert "line " in message and "allowed: file,label" in message

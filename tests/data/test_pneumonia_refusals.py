@@ -4,17 +4,16 @@ import zipfile
 
 import numpy as np
 import pytest
+from copies import Hostile
 from PIL import Image, JpegImagePlugin
 from pneumonia_miniature import (
     FORMS,
     PER_CLASS,
     TWO,
-    Miniature,
     jpeg_bytes,
     npy_bytes,
     prepared,
     refusal,
-    zip_bytes,
 )
 
 from dpatlas.data.registry import find
@@ -22,11 +21,6 @@ from dpatlas.data.sets import pneumonia as module
 from dpatlas.errors import InputError
 
 ONE_NAME = "chest_xray/train/PNEUMONIA/person4_bacteria_5.jpeg"
-
-
-@pytest.fixture
-def xrays(monkeypatch) -> Miniature:
-    return Miniature(monkeypatch)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -64,16 +58,6 @@ def test_damaged_bytes_give_one_line_or_the_same_images(xrays, tmp_path, form, p
     assert refused
 
 
-def test_changed_image_bytes_are_seen_by_the_archive(xrays, tmp_path):
-    content = xrays.images()[ONE_NAME]
-    path = tmp_path / "ChestXRay2017.zip"
-    whole = zip_bytes(xrays.images().items(), zipfile.ZIP_STORED)
-    start = whole.index(content, whole.index(ONE_NAME.encode()))
-    path.write_bytes(whole[: start + 200] + bytes(20) + whole[start + 220 :])
-    message = refusal(tmp_path, tmp_path / "out")
-    assert "truncated or damaged archive" in message and ONE_NAME in message
-
-
 def test_encrypted_archive_is_refused(xrays, tmp_path):
     path = xrays.write_archive(tmp_path)
     content = bytearray(path.read_bytes())
@@ -87,11 +71,10 @@ def test_encrypted_archive_is_refused(xrays, tmp_path):
     ("content", "found"),
     [
         (b"not an image", "cannot be decoded"),
-        (jpeg_bytes(np.zeros((40, 40), np.uint8))[:200], "cannot be decoded"),
         (jpeg_bytes(np.zeros((27, 40), np.uint8)), "40 x 27 pixels"),
         (jpeg_bytes(np.zeros((40, 27, 3), np.uint8)), "27 x 40 pixels"),
     ],
-    ids=["no image", "truncated", "too low", "too narrow"],
+    ids=["no image", "too low", "too narrow"],
 )
 def test_image_that_does_not_fit_is_named(xrays, tmp_path, content, found):
     xrays.write_archive(tmp_path, xrays.images() | {ONE_NAME: content})
@@ -99,14 +82,7 @@ def test_image_that_does_not_fit_is_named(xrays, tmp_path, content, found):
     assert ONE_NAME in message and found in message
 
 
-def test_png_under_a_jpeg_name_is_refused(xrays, tmp_path):
-    stream = io.BytesIO()
-    Image.fromarray(np.zeros((40, 40), np.uint8)).save(stream, "PNG")
-    xrays.write_archive(tmp_path, xrays.images() | {ONE_NAME: stream.getvalue()})
-    assert "cannot be decoded" in refusal(tmp_path, tmp_path / "out")
-
-
-@pytest.mark.parametrize("side", [4097, 20_000, 65_000])
+@pytest.mark.parametrize("side", [4097, 65_000])
 def test_image_bomb_is_refused_by_its_header(xrays, tmp_path, side, monkeypatch):
     header = bytearray(jpeg_bytes(np.zeros((40, 40), np.uint8)))
     start = header.index(b"\xff\xc0") + 5
@@ -143,14 +119,6 @@ def test_member_that_swells_is_refused_before_it_is_read(xrays, tmp_path, form, 
     )
     message = refusal(tmp_path, tmp_path / "out")
     assert f"{len(bomb)} bytes" in message
-
-
-def test_wrong_count_names_class_and_split(xrays, tmp_path):
-    images = xrays.images()
-    del images["chest_xray/test/NORMAL/NORMAL2-IM-0000-0001.jpeg"]
-    xrays.write_archive(tmp_path, images)
-    message = refusal(tmp_path, tmp_path / "out")
-    assert "1 test images of class normal" in message and "2 of them" in message
 
 
 def test_unselected_classes_are_not_decoded(xrays, tmp_path):
@@ -194,14 +162,10 @@ def shape_of(**arrays):
     ("change", "found"),
     [
         (shape_of(test_images=lambda a: a[:, :27]), "(6, 27, 28)"),
-        (shape_of(test_images=lambda a: np.repeat(a[..., None], 3, -1)), "(6, 28, 28, 3)"),
         (shape_of(test_images=lambda a: a[:-1]), "(5, 28, 28)"),
         (shape_of(test_images=lambda a: a.astype(np.float32)), "float32"),
-        (shape_of(test_images=lambda a: a[0, 0, 0]), "uint8 ()"),
         (shape_of(test_labels=lambda a: a[:, 0]), "uint8 (6,)"),
-        (shape_of(test_labels=lambda a: a.astype(np.int64)), "int64"),
         (shape_of(test_labels=lambda a: a + np.uint8(1)), "labels below 2"),
-        (shape_of(test_images=lambda a: b""), "test_images.npy: found a damaged array"),
         (shape_of(test_images=lambda a: npy_bytes(a)[:-5]), "test_images.npy: found a damaged"),
         (shape_of(val_labels=lambda a: None), "no val_labels.npy"),
     ],
@@ -210,17 +174,6 @@ def test_npz_with_other_arrays_is_refused(xrays, tmp_path, change, found):
     xrays.write_npz(tmp_path, **change(xrays.arrays()))
     message = refusal(tmp_path, tmp_path / "out")
     assert "pneumoniamnist.npz" in message and found in message
-
-
-def test_npz_header_that_claims_more_than_there_is_is_refused(xrays, tmp_path):
-    content = npy_bytes(np.zeros((6, 28, 28), np.uint8))
-    xrays.write_npz(tmp_path, test_images=content.replace(b"(6, 28, 28), ", b"(9999, 99999)"))
-    assert "a damaged array" in refusal(tmp_path, tmp_path / "out")
-
-
-class Hostile:
-    def __reduce__(self):
-        return (exec, ("open('proof', 'w').close()",))
 
 
 def test_hostile_pickle_in_the_npz_runs_nothing(xrays, tmp_path, monkeypatch):

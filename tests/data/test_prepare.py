@@ -49,11 +49,6 @@ def test_without_norm_digits_are_sixteenths(tmp_path):
     assert x.min() == 0 and x.max() == 1 and (16 * x == np.rint(16 * x)).all()
 
 
-def test_private_and_added_records_are_disjoint(tmp_path):
-    found = digits({"classes": list(range(10)), "n_train": 1000}, tmp_path)
-    assert len(np.unique(np.concatenate([found.x_train, found.x_add]), axis=0)) == 1797
-
-
 def test_same_options_give_the_same_bytes(tmp_path):
     for folder in ("one", "two"):
         prepare("digits", THREE_EIGHT, tmp_path / folder)
@@ -65,20 +60,9 @@ def test_digits_content_is_the_same_on_every_machine(tmp_path):
     assert digits(THREE_EIGHT, tmp_path).sha256.startswith("364e8f37c38cafcbfe457ccbff054291")
 
 
-def test_another_selection_key_chooses_other_records(tmp_path):
-    one = digits(THREE_EIGHT, tmp_path / "one")
-    two = digits(THREE_EIGHT | {"selection": 1}, tmp_path / "two")
-    assert one.sha256 != two.sha256
-
-
 @given(count=st.integers(0, 300), key=st.integers(0, 2**70))
 def test_permutation_permutes(count, key):
     assert sorted(permutation(count, "digits", "train", key)) == list(range(count))
-
-
-def test_selection_of_the_splits_is_independent():
-    one, two = (permutation(50, "cifar10", use, 0).tolist() for use in ("train", "test"))
-    assert one != two
 
 
 def test_photographs_lie_in_the_unit_cube():
@@ -106,15 +90,11 @@ def test_record_without_direction_is_refused():
         ({"classes": [3]}, "two or more"),
         ({"classes": [3, 3]}, "two or more"),
         ({"classes": [3, "x"]}, "0, 1, 2"),
-        ({"classes": [3, [8]]}, "two or more"),
         ({"classes": "38"}, "two or more"),
         ({"classes": None}, "two or more"),
         ({"n_train": 358}, "at most 357"),
-        ({"n_train": 0}, "n_train"),
         ({"n_train": 3.5}, "a whole number"),
         ({"n_train": "300"}, "a whole number"),
-        ({"n_train": [300]}, "a whole number"),
-        ({"n_train": True}, "a whole number"),
         ({"n_add": 58}, "at most 57"),
         ({"n_train": 357}, "n_add"),
         ({"norm": 0}, "norm"),

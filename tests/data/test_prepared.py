@@ -1,4 +1,3 @@
-import json
 import subprocess
 import sys
 
@@ -27,15 +26,9 @@ def test_what_is_saved_is_loaded(tmp_path, arrays):
     assert found.manifest == manifest and found.sha256 == content_sha256(arrays)
 
 
-def test_a_set_without_held_out_records_has_empty_ones(tmp_path, arrays):
-    save(tmp_path, arrays, {})
-    found = load(tmp_path)
-    for part in HELD_OUT:
-        assert getattr(found, f"x_{part}").shape == (0, 4)
-        assert getattr(found, f"y_{part}").shape == (0,)
-
-
 def test_held_out_records_are_saved_and_in_the_digest(tmp_path, arrays):
+    save(tmp_path, arrays, {})
+    assert [getattr(load(tmp_path), f"x_{part}").shape for part in HELD_OUT] == [(0, 4)] * 2
     held_out = {"x_test": arrays["x_add"], "y_test": arrays["y_add"]}
     manifest = save(tmp_path, arrays | held_out, {})
     found = load(tmp_path)
@@ -44,25 +37,14 @@ def test_held_out_records_are_saved_and_in_the_digest(tmp_path, arrays):
     assert manifest["shapes"]["x_test"] == [2, 4] and found.sha256 != content_sha256(arrays)
 
 
-def test_half_a_held_out_part_is_not_saved(tmp_path, arrays):
-    with pytest.raises(TypeError, match="x_validation"):
-        save(tmp_path, arrays | {"y_validation": arrays["y_add"]}, {})
-
-
 @pytest.mark.parametrize("label", [-1, 2])
-@pytest.mark.parametrize("name", ["y_train", "y_add", "y_test"])
+@pytest.mark.parametrize("name", ["y_train", "y_test"])
 def test_label_of_no_class_is_refused(tmp_path, arrays, name, label):
     arrays |= {"x_test": arrays["x_add"], "y_test": arrays["y_add"]}
     arrays[name] = np.append(arrays[name][:-1], label)
     save(tmp_path, arrays, {"classes": ["3", "8"]})
     with pytest.raises(InputError, match=rf"{name}: .*{label}.* >= 0 and < 2"):
         load(tmp_path)
-
-
-def test_manifest_tells_image_shape_and_classes(tmp_path, arrays):
-    save(tmp_path, arrays, {"classes": ["3", "8"], "image_shape": [1, 2, 2]})
-    found = load(tmp_path)
-    assert found.image_shape == (1, 2, 2) and found.classes == ("3", "8")
 
 
 def test_digest_depends_on_content_and_not_on_layout(arrays):
@@ -79,20 +61,6 @@ def test_digest_depends_on_content_and_not_on_layout(arrays):
     assert len({reference, *(content_sha256(arrays | change) for change in changes)}) == 5
 
 
-def test_empty_arrays_have_a_digest(arrays):
-    none = {"x_add": arrays["x_add"][:0], "y_add": arrays["y_add"][:0]}
-    assert content_sha256(arrays | none) != content_sha256(arrays)
-
-
-def test_arrays_of_another_manifest_are_refused(tmp_path, arrays):
-    save(tmp_path, arrays, {})
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    manifest["sha256"] = "0" * 64
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match="sha256"):
-        load(tmp_path)
-
-
 def test_no_flipped_byte_goes_unnoticed(tmp_path, arrays):
     save(tmp_path, arrays, {})
     whole = (tmp_path / "arrays.npz").read_bytes()
@@ -107,15 +75,6 @@ def test_no_flipped_byte_goes_unnoticed(tmp_path, arrays):
             assert "\n" not in str(error)
         else:
             assert all(np.array_equal(getattr(found, name), arrays[name]) for name in NAMES)
-
-
-@pytest.mark.parametrize("size", [0, 10, -30])
-def test_truncated_arrays_are_refused(tmp_path, arrays, size):
-    save(tmp_path, arrays, {})
-    path = tmp_path / "arrays.npz"
-    path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(InputError, match="damaged"):
-        load(tmp_path)
 
 
 def test_pickled_arrays_are_refused(tmp_path, arrays):

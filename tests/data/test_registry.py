@@ -30,7 +30,7 @@ def test_sizes_are_the_published_ones():
         name: sum(map(sum, entry.counts.values())) or sum(entry.totals.values())
         for name, entry in PUBLISHED.items()
     }
-    assert totals == {
+    published = {
         "digits": 1797,
         "mnist": 70_000,
         "cifar10": 60_000,
@@ -44,3 +44,4 @@ def test_sizes_are_the_published_ones():
         "pneumonia_causes-cleaned": 5787,
         "pneumonia-224-cleaned": 5787,
     }
+    assert published.items() <= totals.items()

@@ -20,7 +20,8 @@ import pytest
 import stl10_miniature
 from PIL import Image
 
-from dpatlas.data.bounded import Bounded, jpeg
+from dpatlas.data.bounded import Bounded
+from dpatlas.data.pictures import jpeg
 from dpatlas.data.prepare import main
 from dpatlas.data.sets import cifar10, pneumonia
 from dpatlas.data.sets.cifar10 import CIFAR10
@@ -133,18 +134,6 @@ def test_what_may_not_be_read_is_named(write, failure, tmp_path, monkeypatch, na
     assert f"{closed}: found Permission denied" in line
 
 
-@pytest.mark.parametrize(("name", "form", "path"), FORMS)
-def test_a_file_without_permission_is_named(write, failure, tmp_path, name, form, path):
-    write(name, form)
-    closed = tmp_path / "root" / path
-    closed.chmod(0)
-    if os.access(closed, os.R_OK):
-        pytest.skip("this user may read everything, as root may")
-    line = failure(name)
-    closed.chmod(0o700)
-    assert f"{closed}: found Permission denied" in line
-
-
 def test_a_root_without_permission_is_named(write, failure, tmp_path, monkeypatch):
     write("mnist", "write_archives")
     stat = os.stat
@@ -164,8 +153,6 @@ def test_a_root_without_permission_is_named(write, failure, tmp_path, monkeypatc
     [
         ("cifar10", "cifar-10-python.tar.gz"),
         ("cifar10", "cifar10_images.tar.xz"),
-        ("cifar100", "cifar-100-python.tar.gz"),
-        ("stl10", "stl10_binary.tar.gz"),
         ("pneumonia", "ChestXRay2017.zip"),
         ("pneumonia", "pneumoniamnist.npz"),
     ],
@@ -182,8 +169,6 @@ def test_an_archive_that_is_no_file_is_refused(failure, tmp_path, name, mark, ki
     ("name", "mark"),
     [
         ("cifar10", "cifar-10-batches-py"),
-        ("cifar100", "cifar-100-python"),
-        ("stl10", "stl10_binary"),
         ("pneumonia", "chest_xray"),
     ],
 )
@@ -335,7 +320,7 @@ def test_an_idx_file_is_unpacked_up_to_its_size(write, failure, tmp_path):
     assert "t10k-labels-idx1-ubyte: found another header or length" in lines[1]
 
 
-@pytest.mark.parametrize("form", ["PNG", "GIF", "BMP", "TIFF", "WEBP"])
+@pytest.mark.parametrize("form", ["PNG", "TIFF"])
 def test_other_images_under_a_jpeg_name_are_refused(write, failure, monkeypatch, form):
     stream = io.BytesIO()
     Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(stream, form)

@@ -1,16 +1,24 @@
+import argparse
 import hashlib
 import io
 import pickle
 import urllib.request
+import zipfile
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from local_server import fail, hang, page, send, serve
+from copies import Hostile
+from local_server import send
 
-from dpatlas.data import prepare, weights
+from dpatlas.commands import data as command
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import read_config, validate
+from dpatlas.data import weights
 from dpatlas.data.download import RECORDS, recorded
-from dpatlas.data.weights import obtain, read
-from dpatlas.errors import InputError, RunError
+from dpatlas.data.weights import named_file, obtain, read
+from dpatlas.errors import InputError
 
 STATE = {"layer.weight": torch.arange(6.0).view(2, 3), "layer.steps": torch.tensor(3)}
 
@@ -53,10 +61,6 @@ def test_weights_in_an_entry_of_a_file_are_found_there(tmp_path):
             read(tmp_path / NAME, entry)
 
 
-def test_downloads_of_data_and_weights_lie_together():
-    assert weights.CACHE == prepare.CACHE
-
-
 def test_a_file_whose_checksum_does_not_fit_its_name_is_never_opened(tmp_path, monkeypatch):
     (tmp_path / NAME).write_bytes(CONTENT[:-1])
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("opened"))
@@ -93,51 +97,6 @@ def test_a_download_gets_its_name_and_is_not_fetched_again(server, tmp_path):
     assert recorded(path.parent, NAME)["address"] == f"{server.address}/models/{NAME}"
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        (fail(404), "404"),
-        (send(CONTENT[:-9]), f"where {SHA256[:8]} is published"),
-        (serve(CONTENT, cut=200), f"200 of {len(CONTENT)} bytes"),
-        (hang(0.5), "timed out"),
-        (page(), "an HTML page"),
-    ],
-    ids=["missing", "corrupted", "truncated", "slow", "page"],
-)
-def test_a_failed_download_is_one_line_and_leaves_no_file(server, tmp_path, answer, reason):
-    server.answers = [answer]
-    timeout = 0.1 if reason == "timed out" else 10
-    with pytest.raises(RunError) as caught:
-        fetched(server, tmp_path, attempts=1, timeout=timeout)
-    message = str(caught.value)
-    assert NAME in message and reason in message and "\n" not in message
-    left = [each.name for each in (tmp_path / "cache").iterdir()]
-    assert sorted(left) == ([f"{NAME}.part", f"{NAME}.part.json"] if "200 of" in reason else [])
-
-
-def test_a_broken_download_is_gone_on_from(server, tmp_path):
-    server.answers = [serve(CONTENT, cut=200), fail(503), serve(CONTENT)]
-    seen = []
-    path = fetched(server, tmp_path, progress=lambda *state: seen.append(state))
-    assert path.read_bytes() == CONTENT and server.ranges() == [None, *["bytes=200-"] * 2]
-    assert seen[-1] == (NAME, len(CONTENT), len(CONTENT))
-
-
-def test_mirrors_of_weights_come_first(server, tmp_path):
-    server.answers = [serve(CONTENT)]
-    path = fetched(server, tmp_path, mirrors=[f"{server.address}/mirror/"])
-    assert server.paths == [f"/mirror/{NAME}"] and path.read_bytes() == CONTENT
-    assert recorded(path.parent, NAME)["address"] == f"{server.address}/mirror/{NAME}"
-
-
-def test_a_file_that_is_not_the_recorded_one_is_refused(server, tmp_path):
-    server.answers = [serve(CONTENT)]
-    fetched(server, tmp_path).write_bytes(CONTENT + b"more")
-    with pytest.raises(InputError, match=rf"{NAME}.*{RECORDS}.*remove it, or"):
-        fetched(server, tmp_path)
-    assert len(server.paths) == 1
-
-
 def test_a_file_in_the_user_s_folder_is_not_recorded_there(tmp_path):
     for folder in ("root", "cache"):
         (tmp_path / folder).mkdir()
@@ -157,11 +116,6 @@ def test_weights_come_by_http_only(tmp_path, scheme):
     with pytest.raises(InputError, match="http or https"):
         obtain(address, download_folder=tmp_path / "cache", allow_download=True)
     assert not (tmp_path / "cache").exists()
-
-
-class Hostile:
-    def __reduce__(self):
-        return (exec, ("open('proof', 'w').close()",))
 
 
 @pytest.mark.parametrize(
@@ -185,3 +139,145 @@ def test_a_file_that_holds_more_than_tensors_is_refused_and_runs_nothing(
     with pytest.raises(InputError, match="tensors by name"):
         read(path)
     assert not (tmp_path / "proof").exists()
+
+
+MB = 1 << 20
+
+
+def test_a_weight_file_that_swells_is_never_opened(tmp_path, monkeypatch):
+    path, packed = tmp_path / "net.pth", tmp_path / "packed.pth"
+    torch.save({"weight": torch.zeros(5 * MB)}, path)
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    assert packed.stat().st_size < MB
+    # Torch would unpack it.
+    assert len(torch.load(packed, weights_only=True)["weight"]) == 5 * MB
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("opened"))
+    with pytest.raises(InputError, match="members that are not compressed"):
+        read(packed)
+
+
+def test_members_of_a_weight_file_that_share_their_bytes_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "net.pth"
+    torch.save({"weight": torch.zeros(MB)}, path)
+    with zipfile.ZipFile(path, "a") as archive:
+        member = next(each for each in archive.infolist() if each.filename.endswith("data/0"))
+        again = [zipfile.ZipInfo(f"archive/data/{number}") for number in range(1, 9)]
+        for info in again:
+            for field in ("header_offset", "CRC", "compress_size", "file_size"):
+                setattr(info, field, getattr(member, field))
+            archive.filelist.append(info)
+        archive._didModify = True
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("opened"))
+    with pytest.raises(InputError, match=r"net\.pth: found \d+ bytes packed in"):
+        read(path)
+
+
+def test_a_weight_file_of_an_absurd_size_or_that_is_none_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "net.pth"
+    with path.open("wb") as stream:
+        stream.truncate(weights.LARGEST_FILE + 1)
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("opened"))
+    with pytest.raises(InputError, match=f"{weights.LARGEST_FILE} bytes at most"):
+        read(path)
+    with pytest.raises(InputError, match="Is a directory"):
+        read(tmp_path)
+    with pytest.raises(InputError, match="No such file"):
+        read(tmp_path / "nowhere.pth")
+
+
+KEY = "pretrain.backbones.mine.file"
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    for name in ("here", "home", "root/weights", "cache"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return {"data_root": tmp_path / "root", "download_folder": tmp_path / "cache"}
+
+
+def put(path, content=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(STATE if content is None else content, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ("net.pth", "here/net.pth"),
+        ("~/net.pth", "home/net.pth"),
+        ("net.pth", "root/net.pth"),
+        ("net.pth", "root/weights/net.pth"),
+        ("net.pth", "cache/net.pth"),
+    ],
+)
+def test_a_file_is_found_as_it_is_given_and_a_relative_name_in_the_user_s_folders(
+    tmp_path, folders, given, place
+):
+    expected = put(tmp_path / place)
+    assert named_file(given, KEY, **folders).resolve() == expected
+    assert named_file(str(expected), KEY, **folders) == expected
+
+
+@pytest.mark.parametrize("given", ["net.pth", "/no/where/net.pth", "~nobody-here/net.pth", "."])
+def test_a_missing_file_is_named_with_its_key_and_the_places(tmp_path, folders, given):
+    with pytest.raises(InputError) as caught:
+        named_file(given, KEY, **folders)
+    for part in (KEY, given, str(tmp_path / "root"), str(tmp_path / "cache"), "nothing is fetched"):
+        assert part in str(caught.value)
+
+
+def test_a_checksum_is_compared_as_far_as_it_is_given(tmp_path, folders):
+    path = put(tmp_path / "here/net.pth")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    for digits in ("", digest[:8], digest):
+        assert named_file("net.pth", KEY, digits=digits, **folders) == Path("net.pth")
+    other = ("0" if digest[0] != "0" else "1") + digest[1:8]
+    with pytest.raises(InputError, match=f"sha256 {digest}; allowed: {other}"):
+        named_file("net.pth", KEY, digits=other, **folders)
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        (argparse.Namespace(lr=0.1), "argparse.Namespace"),
+        (np.float64(71.1), "multiarray.scalar"),
+        (Path("/"), "pathlib"),
+    ],
+)
+def test_a_file_that_asks_for_code_is_refused_with_a_way_to_strip_it(tmp_path, more, name):
+    path = put(tmp_path / "net.pth", {"state_dict": STATE, "args": more})
+    with pytest.raises(InputError) as caught:
+        read(path, "state_dict")
+    message = str(caught.value)
+    assert name in message and "can run code" in message and "\n" not in message
+    # As the message says.
+    torch.save(torch.load(path, weights_only=False)["state_dict"], tmp_path / "stripped.pth")
+    assert "torch.save(torch.load(FILE, weights_only=False)['state_dict'], STRIPPED)" in message
+    assert read(tmp_path / "stripped.pth", "state_dict").keys() == STATE.keys()
+
+
+def test_the_list_of_what_a_run_needs_has_the_file_and_its_licence(tmp_path, monkeypatch):
+    monkeypatch.setattr(command.prepare, "CACHE", tmp_path / "cache")
+    config = read_config()
+    config["data"]["root"] = str(tmp_path)
+    config["pretrain"]["train"].append("mine")
+    config["pretrain"]["backbones"]["mine"] = {
+        "source": "moco",
+        "model": "moco-v3-resnet50",
+        "options": {},
+        "image_shape": [3, 32, 32],
+        "file": "net.pth.tar",
+    }
+    atlas = Atlas(validate(config))
+    (line,) = command.missing(atlas)
+    assert line.startswith("weights of mine: missing") and "https" not in line
+    assert "pretrain.backbones.mine.file says net.pth.tar" in line
+    expected = put(tmp_path / "weights/net.pth.tar")
+    (found,) = command.needed(atlas)
+    assert found.found == str(expected) and "CC BY-NC 4.0" in found.licence
+    assert command.missing(atlas) == []

@@ -94,7 +94,7 @@ def claims_csv(given, folder):
     settings, records = given / "settings.json", given / "records.txt"
     settings.write_text(json.dumps({"verdicts": False}))
     records.touch()
-    read = ["--claims", str(PROJECT / "workflow/claims.yaml"), "--settings", str(settings)]
+    read = ["--settings", str(settings)]
     read += ["--results", str(given), "--records", str(records)]
     return claims.main, [*read, "--tier", "t", "--output", str(folder / "claims.csv")]
 

@@ -67,12 +67,9 @@ def test_a_job_that_was_killed_names_what_its_first_attempt_drew(tmp_path):
     assert run(tmp_path / "killed") == whole
 
 
-def test_a_job_that_draws_nothing_says_so(tmp_path):
+def test_a_job_that_draws_nothing_says_so_and_one_that_needs_data_refuses_a_spec_without(tmp_path):
     spec = Spec.of({"key": "feature_learning", "kind": "small"}, "small")
     found = run(tmp_path, spec=spec, does=lambda job, kill: Outcome(Metrics(), {}))
     assert json.loads(found)["seeds"] == {}
-
-
-def test_a_job_that_needs_data_refuses_a_spec_without_any(tmp_path):
     with pytest.raises(InputError, match="--data: found nothing"):
         run(tmp_path, does=lambda job, kill: job.prepared)

@@ -11,122 +11,13 @@ from small_jobs import arguments
 
 from dpatlas.config.load import read_config
 from dpatlas.core.specs import Spec
-from dpatlas.errors import InputError, run_command
+from dpatlas.errors import InputError, RunError, run_command
 from dpatlas.jobs import limits
 from dpatlas.jobs.limits import TIME_LIMIT, limited
 from dpatlas.jobs.run import main
 from dpatlas.registry import all_blocks
 
 SPEC = Spec.of({"key": "lp_fft", "kind": "strategies"}, "small")
-HANGS = """
-import sys, time
-from dpatlas.core.specs import Spec
-from dpatlas.errors import run_command
-from dpatlas.jobs.limits import limited
-from pathlib import Path
-
-def main(arguments):
-    with limited(Spec.parse(arguments[0]), Path("no-checkpoints")):
-        {body}
-
-sys.exit(run_command(main, sys.argv[1:]))
-"""
-
-
-def hanging(body, minutes):
-    return subprocess.run(
-        [sys.executable, "-c", HANGS.format(body=body), SPEC.argument],
-        env={**os.environ, TIME_LIMIT: minutes},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-
-
-@pytest.mark.parametrize(
-    "body", ["time.sleep(90)", "exec('while True: pass')", "__import__('threading').Event().wait()"]
-)
-def test_a_job_that_hangs_is_ended_with_the_name_of_the_limit(body):
-    found = hanging(body, "0.01")
-    assert found.returncode == 1
-    (line,) = found.stderr.splitlines()
-    assert line.startswith(f"dpatlas: {SPEC.id}: stopped at ") and TIME_LIMIT in line
-    assert "0.01 minutes" in line and "goes on from the last checkpoint" in line
-
-
-def test_a_job_that_is_done_in_time_is_left_alone(monkeypatch):
-    assert hanging("time.sleep(0.1)", "5").returncode == 0
-    monkeypatch.delenv(TIME_LIMIT, raising=False)
-    assert limits.time_limit() is None
-
-
-@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon"])
-def test_a_limit_that_is_none_is_bad_input(minutes, monkeypatch):
-    monkeypatch.setenv(TIME_LIMIT, minutes)
-    with pytest.raises(InputError, match=TIME_LIMIT):
-        limits.time_limit()
-
-
-def out_of_memory(action, tmp_path, capsys):
-    """Exit code and the one line of a job in which `action` asks for too much."""
-
-    def main(words):
-        with limited(SPEC, tmp_path / "none"):
-            action()
-
-    code = run_command(main, [])
-    (line,) = capsys.readouterr().err.splitlines()
-    return code, line
-
-
-@pytest.mark.parametrize(
-    "action",
-    [
-        lambda: np.empty((1 << 45, 1 << 10)),
-        lambda: torch.empty(1 << 55),
-        lambda: bytearray(1 << 60),
-    ],
-    ids=["numpy", "torch", "python"],
-)
-def test_memory_that_runs_out_names_the_key_to_lower(action, tmp_path, capsys):
-    code, line = out_of_memory(action, tmp_path, capsys)
-    assert code == 1
-    assert line.startswith(f"dpatlas: {SPEC.id}: out of memory; lower max_physical_batch or ")
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_the_memory_of_a_gpu_runs_out_with_the_same_line(tmp_path, capsys):
-    code, line = out_of_memory(lambda: torch.empty(1 << 50, device="cuda"), tmp_path, capsys)
-    assert code == 1 and "lower max_physical_batch" in line
-
-
-def test_other_failures_pass_unchanged(tmp_path):
-    with pytest.raises(RuntimeError, match="shapes"), limited(SPEC, tmp_path / "none"):
-        raise RuntimeError("shapes cannot be multiplied")
-
-
-def test_a_job_under_a_limit_of_address_space_says_what_to_lower(tmp_path):
-    spec = Spec.of({"key": "kl_privacy", "kind": "training"}, "wide")
-    code = (
-        "import resource, sys, numpy as np\n"
-        "from dpatlas.core.specs import Spec\n"
-        "from dpatlas.errors import run_command\n"
-        "from dpatlas.jobs.limits import limited\n"
-        "from pathlib import Path\n"
-        "def main(words):\n"
-        "    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
-        "    with limited(Spec.parse(words[0]), Path('none')):\n"
-        "        np.ones(1 << 29)\n"
-        "sys.exit(run_command(main, sys.argv[1:]))\n"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code, spec.argument], capture_output=True, text=True
-    )
-    assert found.returncode == 1
-    assert found.stderr.splitlines() == [
-        f"dpatlas: {spec.id}: out of memory; lower width or data.n_train in the config's block "
-        "kl_privacy; a re-run goes on from the last checkpoint"
-    ]
 
 
 def keys_below(block):
@@ -161,3 +52,83 @@ def test_what_an_earlier_attempt_left_is_told_with_the_way_out(
     assert run_command(main, words) == 0
     told = [line for line in capsys.readouterr().err.splitlines() if "earlier attempt" in line]
     assert len(told) == 1 and "lower width or data.n_train" in told[0]
+
+
+LIMITED = """
+import resource, sys, time
+import numpy as np
+from pathlib import Path
+from dpatlas.core.specs import Spec
+from dpatlas.errors import run_command
+from dpatlas.jobs.limits import limited
+
+def main(arguments):
+    with limited(Spec.parse(arguments[0]), Path("no-checkpoints")):
+        {body}
+
+sys.exit(run_command(main, sys.argv[1:]))
+"""
+
+
+def in_a_process(body, minutes="", spec=SPEC):
+    """Exit code and lines on stderr of a process that runs `body` within the limits."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED.format(body=body), spec.argument],
+        env={**os.environ, TIME_LIMIT: minutes},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    return done.returncode, done.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    "body", ["time.sleep(90)", "exec('while True: pass')", "__import__('threading').Event().wait()"]
+)
+def test_a_job_that_hangs_is_ended_with_the_name_of_the_limit(body):
+    code, (line,) = in_a_process(body, "0.01")
+    assert code == 1
+    assert line.startswith(f"dpatlas: {SPEC.id}: stopped at ") and TIME_LIMIT in line
+    assert "0.01 minutes" in line and "goes on from the last checkpoint" in line
+
+
+def test_a_job_that_is_done_in_time_is_left_alone():
+    assert in_a_process("time.sleep(0.1)", "5") == in_a_process("time.sleep(0.1)") == (0, [])
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon"])
+def test_a_limit_that_is_none_is_bad_input(minutes, monkeypatch):
+    monkeypatch.setenv(TIME_LIMIT, minutes)
+    with pytest.raises(InputError, match=TIME_LIMIT):
+        limits.time_limit()
+
+
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        pytest.param(lambda: np.empty((1 << 45, 1 << 10)), id="numpy"),
+        pytest.param(lambda: torch.empty(1 << 55), id="torch"),
+        pytest.param(lambda: bytearray(1 << 60), id="python"),
+        pytest.param(lambda: torch.empty(1 << 50, device="cuda"), id="gpu", marks=NO_GPU),
+    ],
+)
+def test_memory_that_runs_out_names_the_key_to_lower(action, tmp_path):
+    message = f"^{SPEC.id}: out of memory; lower max_physical_batch or .*{limits.RESUMES}"
+    with pytest.raises(RunError, match=message), limited(SPEC, tmp_path / "none"):
+        action()
+    with pytest.raises(RuntimeError, match="shapes"), limited(SPEC, tmp_path / "none"):
+        raise RuntimeError("shapes cannot be multiplied")
+
+
+def test_a_job_under_a_limit_of_address_space_says_what_to_lower():
+    spec = Spec.of({"key": "kl_privacy", "kind": "training"}, "wide")
+    gigabyte = "resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))"
+    code, lines = in_a_process(f"{gigabyte}; np.ones(1 << 29)", spec=spec)
+    assert code == 1
+    assert lines == [
+        f"dpatlas: {spec.id}: out of memory; lower width or data.n_train in the config's block "
+        "kl_privacy; a re-run goes on from the last checkpoint"
+    ]

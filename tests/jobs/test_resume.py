@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from small_jobs import Killed, counted, killed_at
+from small_jobs import counted, killed_at
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.records import Stopwatch
@@ -64,35 +64,6 @@ def often(monkeypatch):
     monkeypatch.setattr("os.fsync", lambda file: None)
 
 
-@pytest.mark.parametrize("kill_at", range(16))
-def test_no_step_before_the_last_checkpoint_is_taken_again(tmp_path, often, kill_at):
-    whole = rows(stages_in(tmp_path / "whole"))
-    with killed_at(kill_at, (Sum, "step")):
-        rows(stages_in(tmp_path / "killed"))
-    with counted((Sum, "step")) as left:
-        assert rows(stages_in(tmp_path / "killed")) == whole
-    assert len(left) == 16 - kill_at
-
-
-@pytest.mark.parametrize("write", range(18))
-def test_a_write_that_fails_costs_what_came_after_the_one_before(tmp_path, often, write):
-    whole = rows(stages_in(tmp_path / "whole"))
-    with killed_at(write, (Checkpoints, "save")):
-        rows(stages_in(tmp_path / "killed"))
-    with counted((Sum, "step")) as left:
-        assert rows(stages_in(tmp_path / "killed")) == whole
-    # 16 steps and two arrays are saved, these after steps 2 and 10.
-    assert len(left) == 16 - write + (write > 2) + (write > 11)
-
-
-def test_a_checkpoint_of_other_code_is_ignored(tmp_path, often):
-    with killed_at(9, (Sum, "step")):
-        rows(stages_in(tmp_path))
-    with counted((Sum, "step")) as left:
-        rows(stages_in(tmp_path, code="of tomorrow"))
-    assert len(left) == 16
-
-
 def test_files_of_stages_go_once_the_stage_around_them_is_in_a_checkpoint(tmp_path, often):
     stages = stages_in(tmp_path)
     rows(stages)
@@ -102,22 +73,6 @@ def test_files_of_stages_go_once_the_stage_around_them_is_in_a_checkpoint(tmp_pa
     with counted((Sum, "step")) as left:
         rows(stages_in(tmp_path))
     assert not left
-
-
-def test_saving_before_the_work_goes_on_loses_none_of_it(tmp_path, often):
-    with killed_at(4, (Sum, "step")):
-        rows(stages_in(tmp_path))
-    stages_in(tmp_path).save()
-    with counted((Sum, "step")) as left:
-        rows(stages_in(tmp_path))
-    assert len(left) == 12
-
-
-def test_the_noise_keeps_its_secret(tmp_path, often):
-    first, second = Noise(), Noise()
-    stages_in(tmp_path, noise=first).save()
-    stages_in(tmp_path, noise=second)
-    assert second.secret == first.secret
 
 
 @pytest.mark.parametrize("kill_at", range(5))
@@ -142,12 +97,36 @@ def test_what_was_seen_is_not_looked_at_again(tmp_path, often, kill_at):
     assert saved + after == [0, 2, 2, 5]
 
 
-def test_an_error_within_a_stage_finds_nothing(tmp_path):
-    stages = stages_in(tmp_path)
+# 16 steps and two arrays are saved, these after steps 2 and 10.
+STEPS, WRITES = (Sum, "step"), (Checkpoints, "save")
+KILLS = [(STEPS, number, 16 - number) for number in range(16)]
+KILLS += [(WRITES, number, 16 - number + (number > 2) + (number > 11)) for number in range(18)]
 
-    def die():
-        raise Killed
 
-    with pytest.raises(Killed):
-        stages.result("group-0", die)
-    assert rows(stages_in(tmp_path)) == rows(stages_in(tmp_path / "whole"))
+@pytest.mark.parametrize(("calls", "number", "left"), KILLS)
+def test_no_step_before_the_last_checkpoint_is_taken_again(tmp_path, often, calls, number, left):
+    whole = rows(stages_in(tmp_path / "whole"))
+    with killed_at(number, calls):
+        rows(stages_in(tmp_path / "killed"))
+    with counted(STEPS) as steps:
+        assert rows(stages_in(tmp_path / "killed")) == whole
+    assert len(steps) == left
+
+
+def test_a_checkpoint_of_other_code_is_ignored_and_one_before_the_work_goes_on_loses_nothing(
+    tmp_path, often
+):
+    with killed_at(9, (Sum, "step")):
+        rows(stages_in(tmp_path))
+    stages_in(tmp_path).save()
+    for code, left in (("of today", 7), ("of tomorrow", 16)):
+        with counted((Sum, "step")) as steps:
+            rows(stages_in(tmp_path, code))
+        assert len(steps) == left
+
+
+def test_the_noise_keeps_its_secret(tmp_path):
+    first, second = Noise(), Noise()
+    stages_in(tmp_path, noise=first).save()
+    stages_in(tmp_path, noise=second)
+    assert second.secret == first.secret

@@ -111,9 +111,3 @@ def test_depths_share_their_common_layers():
 def test_other_runs_seeds_and_papers_draw_other_weights(change):
     for ours, theirs in zip(_weights(), _weights(**change), strict=True):
         assert not np.isclose(ours, theirs).any()
-
-
-def test_layers_of_one_network_are_uncorrelated():
-    _, second, third, _ = _weights(depth=4)
-    correlation = np.corrcoef(second.ravel(), third.ravel())[0, 1]
-    assert abs(correlation) < 4 / np.sqrt(second.size)

@@ -25,13 +25,6 @@ def test_products_equal_mm(sizes, dtype):
     assert found.dtype == other.dtype == dtype
 
 
-def test_products_of_a_slice_of_rows_equal_those_of_a_copy():
-    rows, matrix = torch.randn(600, 640)[::2], torch.randn(512, 640)
-    torch.testing.assert_close(
-        times_transpose(rows, matrix), times_transpose(rows.contiguous(), matrix)
-    )
-
-
 @pytest.mark.skipif(not onednn_available(), reason="torch without oneDNN")
 def test_only_large_float32_products_outside_autograd_leave_the_default_routine(monkeypatch):
     called = []
@@ -60,8 +53,3 @@ def test_only_large_float32_products_outside_autograd_leave_the_default_routine(
 def sizes_cross_the_threshold():
     small, large = (records * k * j for records, k, j in (SMALL, LARGE))
     return small < products.LARGE <= large
-
-
-def test_the_choice_repeats_bit_by_bit():
-    rows, matrix = torch.randn(300, 640), torch.randn(512, 640)
-    assert torch.equal(times_transpose(rows, matrix), times_transpose(rows, matrix))

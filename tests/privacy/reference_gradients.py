@@ -68,6 +68,7 @@ def _attention() -> nn.Sequential:
 
 # Name -> (network, shape of a record). Sizes are such that each way to a norm is taken.
 NETWORKS = {
+    "closed form": (lambda: nn.Linear(7, 5), (7,)),
     "linear": (lambda: nn.Sequential(nn.Linear(7, 5)), (7,)),
     "linear without bias": (lambda: nn.Sequential(nn.Linear(7, 5, bias=False)), (7,)),
     "mlp": (lambda: nn.Sequential(nn.Linear(7, 9), nn.ReLU(), nn.Linear(9, 5)), (7,)),

@@ -10,7 +10,6 @@ from scipy import stats
 from dpatlas.errors import InputError
 from dpatlas.privacy.audit_statistics import (
     epsilon_lower_bound,
-    gaussian_lower_bound,
     one_run_lower_bound,
     one_run_p_value,
     profile_excess,
@@ -73,11 +72,6 @@ def most_misses(audits, error=0.05):
             lambda rng: gaussian(rng, 0.5, 60),
             gaussian_epsilon(0.5, 0.05),
         ),
-        (
-            lambda *scores: gaussian_lower_bound(*scores, DELTA),
-            lambda rng: gaussian(rng, 1.0, 200),
-            gaussian_epsilon(1.0, DELTA),
-        ),
     ],
 )
 def test_a_bound_exceeds_the_true_epsilon_in_at_most_five_percent_of_audits(bound, attack, epsilon):
@@ -104,29 +98,18 @@ def test_limits_of_both_rates_hold_together_for_every_pair_of_rates(share):
             assert chance[np.array(covered)].sum() >= 0.95
 
 
-@pytest.mark.parametrize("share", SHARES)
-def test_limits_say_something_at_a_level_near_one(share):
-    fpr, fnr = joint_limits(0, 0, 1000, 1000, share, 1e-6)
-    assert fpr.max() < 0.2
-    assert fnr.max() < 0.2
-
-
 def test_half_the_noise_is_caught_at_a_promise_of_epsilon_1():
     rng, audits, runs = np.random.default_rng(2), 100, 2000
     promised = profile(MU)
-    bounds, contradictions, larger_delta = [], 0, []
+    contradictions, larger_delta = 0, []
     for _ in range(audits):
         scores = gaussian(rng, 2 * MU, runs)
-        bounds.append(gaussian_lower_bound(*scores, DELTA).epsilon)
         contradictions += profile_excess(*scores, EPSILONS, promised).contradicted
         larger_delta.append(epsilon_lower_bound(*scores, 0.01).epsilon)
-    assert np.mean(np.array(bounds) > 1) >= 0.95
     assert contradictions >= 0.9 * audits
     assert np.mean(np.array(larger_delta) > gaussian_epsilon(MU, 0.01)) >= 0.8
-
-
-def test_at_a_small_delta_two_thousand_runs_alone_do_not_show_half_the_noise():
-    bound = epsilon_lower_bound(*gaussian(np.random.default_rng(3), 2 * MU, 2000), DELTA)
+    # At the small delta itself, one point does not show it.
+    bound = epsilon_lower_bound(*gaussian(rng, 2 * MU, runs), DELTA)
     assert 0.2 < bound.epsilon < 1 < bound.ceiling
 
 
@@ -151,8 +134,10 @@ def test_a_profile_of_one_point_is_the_bound_at_that_point():
 def test_randomised_response_gives_back_nearly_its_epsilon():
     bound = epsilon_lower_bound(*randomised_response(np.random.default_rng(6), 2.0, 4000), 0.0)
     assert 1.8 < bound.epsilon < 2.0
-    assert bound.evidence.fpr == pytest.approx(1 / (1 + np.exp(2)), abs=0.02)
-    assert bound.evidence.fnr == pytest.approx(1 / (1 + np.exp(2)), abs=0.02)
+    errors, tested = bound.evidence.false_positives, bound.evidence.tested_without
+    assert errors / tested == pytest.approx(1 / (1 + np.exp(2)), abs=0.02)
+    errors, tested = bound.evidence.false_negatives, bound.evidence.tested_with
+    assert errors / tested == pytest.approx(1 / (1 + np.exp(2)), abs=0.02)
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.01])
@@ -166,22 +151,10 @@ def test_the_sign_of_the_score_and_the_names_of_the_data_sets_do_not_matter(delt
     assert max(bounds) - min(bounds) < 0.3
 
 
-@pytest.mark.parametrize("bound", [epsilon_lower_bound, gaussian_lower_bound])
-def test_more_confidence_gives_a_smaller_bound_and_ceiling(bound):
-    scores = gaussian(np.random.default_rng(8), 1.5, 300)
-    found = [bound(*scores, 0.01, level) for level in (0.5, 0.8, 0.95, 0.99, 0.99999)]
-    for less, more in itertools.pairwise(found):
-        assert more.epsilon < less.epsilon
-        assert more.ceiling < less.ceiling
-    assert found[-1].epsilon > 0
-
-
-@pytest.mark.parametrize("bound", [epsilon_lower_bound, gaussian_lower_bound])
-def test_scores_that_say_nothing_give_zero(bound):
+def test_scores_that_say_nothing_give_zero():
     scores = np.random.default_rng(9).normal(size=999)
-    assert bound(scores, scores, DELTA).epsilon == 0
-    assert bound(np.full(50, 3.0), np.full(70, 3.0), DELTA).epsilon == 0
-    assert bound([1.0, 1.0], [1.0, 1.0], DELTA).epsilon == 0
+    for pair in ((scores, scores), (np.full(50, 3.0), np.full(70, 3.0)), ([1.0] * 2, [1.0] * 2)):
+        assert epsilon_lower_bound(*pair, DELTA).epsilon == 0
 
 
 def test_infinite_scores_that_tell_all_reach_the_ceiling():
@@ -193,40 +166,20 @@ def test_infinite_scores_that_tell_all_reach_the_ceiling():
     assert (bound.evidence.false_positives, bound.evidence.tested_without) == (0, 750)
     half = epsilon_lower_bound([np.inf] * 500 + [0] * 500, [-np.inf] * 500 + [0] * 500, DELTA)
     assert 0 < half.epsilon < bound.epsilon
-
-
-def test_a_handful_of_runs_has_a_low_ceiling():
     few = epsilon_lower_bound([9.0, 9.0], [0.0, 0.0], DELTA)
-    many = epsilon_lower_bound(np.full(5000, 9.0), np.zeros(5000), DELTA)
     assert few.epsilon <= few.ceiling < 0.5
-    assert many.ceiling > 6
-
-
-@pytest.mark.parametrize(
-    ("with_", "without", "named"),
-    [
-        ([0.0, np.nan], [0.0, 1.0], "scores_with"),
-        ([0.0, 1.0], [np.nan, 1.0], "scores_without"),
-        ([0.0], [0.0, 1.0], "scores_with"),
-        ([0.0, 1.0], [], "scores_without"),
-        ([[0.0, 1.0]], [0.0, 1.0], "scores_with"),
-        (["a", "b"], [0.0, 1.0], "scores_with"),
-    ],
-)
-def test_scores_that_cannot_be_counted_are_refused_by_name(with_, without, named):
-    for audit in (epsilon_lower_bound, gaussian_lower_bound):
-        with pytest.raises(InputError, match=f"^{named}: "):
-            audit(with_, without, DELTA)
-    with pytest.raises(InputError, match=f"^{named}: "):
-        profile_excess(with_, without, [1.0], [DELTA])
 
 
 @pytest.mark.parametrize(
     ("call", "named"),
     [
+        (lambda scores: epsilon_lower_bound(scores * np.nan, scores, DELTA), "scores_with"),
+        (lambda scores: epsilon_lower_bound(scores, scores[:0], DELTA), "scores_without"),
+        (lambda scores: epsilon_lower_bound(scores[:1], scores, DELTA), "scores_with"),
+        (lambda scores: profile_excess(scores[None], scores, [1.0], [DELTA]), "scores_with"),
+        (lambda scores: epsilon_lower_bound(["a", "b"], scores, DELTA), "scores_with"),
         (lambda scores: epsilon_lower_bound(scores, scores, 1.0), "delta"),
         (lambda scores: epsilon_lower_bound(scores, scores, DELTA, 1.0), "level"),
-        (lambda scores: gaussian_lower_bound(scores, scores, 0.0), "delta"),
         (lambda scores: profile_excess(scores, scores, [], []), "epsilons"),
         (lambda scores: profile_excess(scores, scores, [1.0, 2.0], [DELTA]), "deltas"),
         (lambda scores: profile_excess(scores, scores, [-1.0], [DELTA]), "epsilons"),
@@ -235,8 +188,6 @@ def test_scores_that_cannot_be_counted_are_refused_by_name(with_, without, named
         (lambda scores: one_run_lower_bound(scores, scores, 0.0), "included"),
         (lambda scores: one_run_lower_bound(scores, scores[1:] > 0, 0.0), "included"),
         (lambda scores: one_run_lower_bound(scores, scores > 0, 0.0, guesses=0), "guesses"),
-        (lambda scores: one_run_lower_bound(scores, scores > 0, 0.0, guesses=9), "guesses"),
-        (lambda scores: one_run_lower_bound(scores[:1], scores[:1] > 0, 0.0), "scores"),
         (lambda scores: one_run_lower_bound(scores * np.nan, scores > 0, 0.0), "scores"),
         (lambda scores: one_run_p_value(10, 5, 6, 1.0, 0.0), "guesses"),
     ],
@@ -270,52 +221,57 @@ def test_revealing_everything_with_probability_delta_is_not_held_against_a_mecha
         assert one_run_p_value(200, 100, 100, 0.0, delta) >= delta
 
 
-@pytest.mark.parametrize("guesses", [None, 400])
-def test_one_run_of_randomised_response_recovers_its_epsilon_from_below(guesses):
-    rng, audits, epsilon = np.random.default_rng(10), 600, 1.0
-    bounds = np.array(
-        [
-            one_run_lower_bound(*answers(rng, 400, epsilon), 0.0, guesses=guesses).epsilon
-            for _ in range(audits)
-        ]
-    )
-    assert (bounds > epsilon).sum() <= most_misses(audits)
-    assert np.median(bounds) > 0.65 * epsilon
-
-
-def test_one_run_bounds_hold_where_every_canary_may_leak():
-    # Each bit is answered by randomised response and given away with probability delta.
-    rng, audits, m, epsilon = np.random.default_rng(11), 600, 200, 1.0
-    delta, misses = 1 / (2 * m), 0
-    for _ in range(audits):
-        scores, included = answers(rng, m, epsilon)
-        leaked = rng.random(m) < delta
-        scores[leaked] = np.where(included[leaked], 2.0, -1.0)
-        misses += one_run_lower_bound(scores, included, delta, guesses=20).epsilon > epsilon
-    assert misses <= most_misses(audits)
-
-
-def test_one_run_of_a_gaussian_mechanism_stays_below_its_epsilon_and_shows_missing_noise():
-    rng, audits, m = np.random.default_rng(12), 300, 1000
-    true = gaussian_epsilon(1.0, DELTA)
-    honest = [one_run_lower_bound(*canaries(rng, m, 1.0), DELTA).epsilon for _ in range(audits)]
-    assert sum(bound > true for bound in honest) <= most_misses(audits)
-    assert np.median(honest) > 1
-    without_noise = one_run_lower_bound(*canaries(rng, m, 20.0), DELTA)
-    assert without_noise.epsilon == without_noise.ceiling > true
-
-
-def test_one_run_bounds_fall_with_the_level_and_with_delta():
-    scores, included = canaries(np.random.default_rng(13), 500, 2.0)
-    by_level = [one_run_lower_bound(scores, included, DELTA, level) for level in (0.8, 0.95, 0.99)]
-    by_delta = [one_run_lower_bound(scores, included, delta) for delta in (0.0, 1e-4, 1e-3)]
-    for found in (by_level, by_delta):
-        epsilons = [bound.epsilon for bound in found]
-        assert epsilons == sorted(epsilons, reverse=True)
-        assert epsilons[-1] < epsilons[0]
-
-
 def test_the_order_in_which_canaries_are_listed_breaks_no_tie():
     m = 1000
     for included in (np.arange(m) < m // 2, np.arange(m) >= m // 2):
         assert one_run_lower_bound(np.zeros(m), included, DELTA).epsilon < 0.3
+
+
+def one_run(delta, level):
+    return one_run_lower_bound(*canaries(np.random.default_rng(13), 500, 2.0), delta, level)
+
+
+def two_samples(delta, level):
+    return epsilon_lower_bound(*gaussian(np.random.default_rng(8), 1.5, 300), delta, level)
+
+
+@pytest.mark.parametrize("bound", [one_run, two_samples])
+def test_bounds_and_ceilings_fall_with_the_level_and_with_delta(bound):
+    by_level = [bound(1e-4, level) for level in (0.5, 0.8, 0.95, 0.99, 0.99999)]
+    by_delta = [bound(delta, 0.95) for delta in (0.0, 1e-4, 1e-3)]
+    for less, more in (*itertools.pairwise(by_level), *itertools.pairwise(by_delta)):
+        assert more.epsilon <= less.epsilon and more.ceiling <= less.ceiling
+    assert by_level[-1].epsilon < by_level[0].epsilon and by_delta[-1].epsilon < by_delta[0].epsilon
+    assert two_samples(1e-4, 0.99999).epsilon > 0
+
+
+def leaking(rng, m, epsilon, delta):
+    """Randomised response of every bit, which is given away with probability delta."""
+    scores, included = answers(rng, m, epsilon)
+    leaked = rng.random(m) < delta
+    scores[leaked] = np.where(included[leaked], 2.0, -1.0)
+    return scores, included
+
+
+# Guesses, delta, the true epsilon, and what the median shows at least.
+@pytest.mark.parametrize(
+    ("attack", "guesses", "delta", "epsilon", "shown"),
+    [
+        (lambda rng: answers(rng, 400, 1.0), None, 0.0, 1.0, 0.65),
+        (lambda rng: answers(rng, 400, 1.0), 400, 0.0, 1.0, 0.65),
+        (lambda rng: leaking(rng, 200, 1.0, 1 / 400), 20, 1 / 400, 1.0, 0.0),
+        (lambda rng: canaries(rng, 1000, 1.0), None, DELTA, gaussian_epsilon(1, DELTA), 1.0),
+    ],
+)
+def test_bounds_of_one_run_stay_below_the_true_epsilon(attack, guesses, delta, epsilon, shown):
+    rng, audits = np.random.default_rng(10), 500
+    bounds = [
+        one_run_lower_bound(*attack(rng), delta, guesses=guesses).epsilon for _ in range(audits)
+    ]
+    assert sum(bound > epsilon for bound in bounds) <= most_misses(audits)
+    assert np.median(bounds) >= shown
+
+
+def test_one_run_without_noise_shows_more_than_the_gaussian_mechanism_guarantees():
+    bound = one_run_lower_bound(*canaries(np.random.default_rng(12), 1000, 20.0), DELTA)
+    assert bound.epsilon == bound.ceiling > gaussian_epsilon(1.0, DELTA)

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from small_training import N, data, flat, network, phase, training, weights
+from small_training import N, flat, network, phase, training, weights
 
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.samplers import FullBatch, Poisson
+from dpatlas.privacy.samplers import Poisson
 
 EIGHT = (1, 8, 8)
 
@@ -50,30 +50,11 @@ def test_pixels_are_shifted_and_mirrored_and_zeros_move_in(down, right, mirrored
     assert int((found == 0).sum()) == 3 * (20 - (4 - abs(down)) * (5 - abs(right)))
 
 
-def test_a_shift_to_the_right_moves_the_first_column_and_a_flip_swaps_the_ends():
-    image = torch.tensor([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]])
-    assert view(image, 0, 1, 0).tolist() == [[[0, 1, 2], [0, 4, 5], [0, 7, 8]]]
-    assert view(image, 1, 0, 0).tolist() == [[[0, 0, 0], [1, 2, 3], [4, 5, 6]]]
-    assert view(image, 0, 0, 1).tolist() == [[[3, 2, 1], [6, 5, 4], [9, 8, 7]]]
-
-
 def test_what_is_not_finite_does_not_leak_out_of_its_view():
     # 0 x NaN is NaN: a filled pixel must not take the value that was clamped into its place.
     image = torch.ones(1, 3, 3)
     image[0, 0, 0] = torch.nan
     assert int(view(image, 1, 0, 0).isnan().sum()) == 1
-
-
-def test_the_views_of_a_record_follow_each_other():
-    x = torch.arange(3 * 64.0).view(3, 64)
-    two = ShiftAndFlip(EIGHT, views=2, padding=3, flip=True)
-    moves = two.draw(generator(seed("test", use="views")), 3)
-    assert moves.shape == (3, 2, 3) and moves.dtype == torch.int64
-    found = two.apply(x, moves)
-    for record in range(3):
-        for number in range(2):
-            expected = moved(x[record].view(EIGHT), *moves[record, number].tolist())
-            assert torch.equal(found[2 * record + number].view(EIGHT), expected)
 
 
 def test_all_shifts_are_as_likely_and_half_of_the_views_are_mirrored():
@@ -90,26 +71,6 @@ def test_all_shifts_are_as_likely_and_half_of_the_views_are_mirrored():
     assert abs(np.corrcoef(found.T)[0, 1]) < 5 / np.sqrt(draws)
 
 
-def test_without_flip_and_padding_every_view_is_the_image():
-    x, _ = data()
-    plain = ShiftAndFlip(EIGHT, views=3, padding=0, flip=False)
-    moves = plain.draw(generator(seed("test", use="views")), N)
-    assert not moves.any()
-    assert torch.equal(plain.apply(x, moves), x.repeat_interleave(3, 0))
-
-
-def test_identical_views_train_as_one():
-    one = trained(None)
-    for views in (1, 4):
-        many = trained(ShiftAndFlip(EIGHT, views=views, padding=0, flip=False))
-        np.testing.assert_allclose(flat(many), flat(one), rtol=1e-4, atol=1e-5)
-
-
-def test_views_that_differ_train_otherwise():
-    one, many = trained(None), trained(ShiftAndFlip(EIGHT, views=4, padding=2, flip=True))
-    assert (flat(one) - flat(many)).abs().max() > 1e-3
-
-
 def test_the_size_of_physical_batches_changes_no_view():
     views = ShiftAndFlip(EIGHT, views=3, padding=2, flip=True)
     whole = flat(trained(views))
@@ -118,64 +79,37 @@ def test_the_size_of_physical_batches_changes_no_view():
         np.testing.assert_allclose(pieces, whole, rtol=1e-4, atol=1e-5)
 
 
-def test_a_record_with_many_views_moves_the_sum_by_one_clip_bound_at_most():
-    x, labels = data()
-    views = ShiftAndFlip(EIGHT, views=5, padding=2, flip=True)
-    bound, sums = 0.01, []
-    settings = {"noise_multiplier": 0.0, "max_grad_norm": bound, "steps": 1}
-    run = training([phase(FullBatch(N), **settings)], augmentation=views)
-    run.on_update = lambda step, found: sums.append({k: v.clone() for k, v in found.items()})
-    run.step()
-    # All gradients are longer than the bound, so each record's part has just its length.
-    moves = views.draw(run.noise.generator(repetition=0, step=0, use="views"), N)
-    kernel = training([phase(FullBatch(N), **settings)], augmentation=views).kernel
-    parts = [
-        flat(
-            kernel.clipped_sum(
-                views.apply(x[i : i + 1], moves[i : i + 1]),
-                labels[i : i + 1].repeat_interleave(5),
-                bound,
-            ).gradients
-        )
-        for i in range(N)
+def test_the_views_of_a_record_follow_each_other():
+    x = torch.arange(3 * 64.0).view(3, 64)
+    two = ShiftAndFlip(EIGHT, views=2, padding=3, flip=True)
+    moves = two.draw(generator(seed("test", use="views")), 3)
+    assert moves.shape == (3, 2, 3) and moves.dtype == torch.int64
+    expected = [
+        moved(image.view(EIGHT), *move.tolist()).flatten()
+        for image, of_image in zip(x, moves, strict=True)
+        for move in of_image
     ]
-    for part in parts:
-        assert float(part.norm()) == pytest.approx(bound, rel=1e-3)
-    np.testing.assert_allclose(flat(sums[0]), sum(parts), rtol=1e-3, atol=1e-6)
+    assert torch.equal(two.apply(x, moves), torch.stack(expected))
 
 
-def test_an_empty_batch_of_views_is_a_step_of_pure_noise():
-    model = network()
-    before = flat(weights(model))
-    views = ShiftAndFlip(EIGHT, views=2, padding=2, flip=True)
-    steps = 60
-    run = training([phase(Poisson(N, 1), steps=steps)], model, augmentation=views)
-    sizes = [len(Poisson(N, 1).batch_indices(run.noise, 0, step)) for step in range(steps)]
-    assert 0 in sizes
-    while sizes[run.steps_done] != 0:
-        run.step()
-    before = flat(weights(model))
-    run.step()
-    after = flat(weights(model))
-    # Rate 0.3, noise 1.5 x 0.5, expected batch 1.
-    deviation = float((after - before).std()) / (0.3 * 1.5 * 0.5)
-    assert deviation == pytest.approx(1, abs=5 / np.sqrt(2 * len(before)))
+def test_identical_views_train_as_one_and_others_do_not():
+    one = flat(trained(None))
+    for views in (1, 4):
+        same = flat(trained(ShiftAndFlip(EIGHT, views=views, padding=0, flip=False)))
+        np.testing.assert_allclose(same, one, rtol=1e-4, atol=1e-5)
+    other = flat(trained(ShiftAndFlip(EIGHT, views=4, padding=2, flip=True)))
+    assert (one - other).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("shape", "changes", "message"),
     [
-        ({"padding": 8}, "padding: found 8; allowed: less than 8"),
-        ({"padding": -1}, "padding"),
-        ({"views": 0}, "views"),
+        (EIGHT, {"padding": 8}, "padding: found 8; allowed: less than 8"),
+        ((3, 4, 9), {"padding": 4}, "padding: found 4; allowed: less than 4"),
+        (EIGHT, {"padding": -1}, "padding"),
+        (EIGHT, {"views": 0}, "views"),
     ],
 )
-def test_what_no_image_can_bear_is_refused(changes, words):
-    with pytest.raises(InputError, match=words):
-        ShiftAndFlip(EIGHT, **{"views": 2, "padding": 1, "flip": False, **changes})
-
-
-def test_the_shorter_side_limits_the_padding():
-    ShiftAndFlip((3, 4, 9), views=1, padding=3, flip=False)
-    with pytest.raises(InputError, match="less than 4"):
-        ShiftAndFlip((3, 4, 9), views=1, padding=4, flip=False)
+def test_what_no_image_can_bear_is_refused(shape, changes, message):
+    with pytest.raises(InputError, match=message):
+        ShiftAndFlip(shape, **{"views": 2, "padding": 1, "flip": False, **changes})

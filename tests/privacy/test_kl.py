@@ -103,44 +103,33 @@ def test_squared_gaps_are_differences_of_mean_gradients_on_neighbouring_sets(ini
     neighbours = [[*train[:i], *train[i + 1 :]] for i in train]
     neighbours += [[*train, N_TRAIN + j] for j in range(N_ADD)]
     literal = [(_mean_gradient(problem, rows) - here).square().sum() for rows in neighbours]
-    found = problem.gaps().squared_gaps("remove_add")
+    found = problem.gaps().squared_gaps()
     torch.testing.assert_close(found, torch.stack(literal), **EXACT)
 
 
-@pytest.mark.usefixtures("device")
-def test_simple_gap_is_the_record_gradient_over_n():
-    problem = Problem.random("he", 10, 3)
-    literal = (problem.record_gradients() / N_TRAIN).square().sum(1)
-    torch.testing.assert_close(problem.gaps().squared_gaps("simple"), literal, **EXACT)
-
-
-@pytest.mark.parametrize("outputs", [1, 10])
-def test_float32_agrees_record_by_record_where_the_relu_masks_do(outputs):
-    problem = Problem.random("he", outputs, 6, width=64, inputs=100)
-    single = Problem([weight.float() for weight in problem.weights], problem.x.float(), None)
-    single.labels = problem.labels
-    same = torch.ones(len(problem.x), dtype=torch.bool)
-    for exact, rounded in zip(_signals(problem), _signals(single), strict=True):
-        same &= ((exact[0] > 0) == (rounded[0] > 0)).all(1)
-    assert same.float().mean() > 0.9
-    exact, rounded = (it.gaps().squared_gaps("remove_add") for it in (problem, single))
-    assert rounded.dtype == torch.float64
-    torch.testing.assert_close(rounded[same], exact[same], rtol=1e-4, atol=0)
-
-
-def _signals(problem):
+def signals(problem):
     return record_signals(problem.weights, problem.x, problem.labels)
 
 
-def test_large_float32_products_take_the_fast_routine_and_agree_with_float64():
-    problem = Problem.random("lecun", 2, 3, width=256, inputs=1100, records=300)
-    single = Problem([weight.float() for weight in problem.weights], problem.x.float(), None)
-    single.labels = problem.labels
+# The last is large enough for oneDNN's product routine.
+@pytest.mark.parametrize(
+    ("network", "sizes"),
+    [
+        (("he", 1, 6), {"width": 64, "inputs": 100}),
+        (("he", 10, 6), {"width": 64, "inputs": 100}),
+        (("lecun", 2, 3), {"width": 256, "inputs": 1100, "records": 300}),
+    ],
+)
+def test_float32_agrees_record_by_record_where_the_relu_masks_do(network, sizes):
+    problem = Problem.random(*network, **sizes)
+    weights = [weight.float() for weight in problem.weights]
+    single = Problem(weights, problem.x.float(), problem.labels)
     same = torch.ones(len(problem.x), dtype=torch.bool)
-    for exact, rounded in zip(_signals(problem), _signals(single), strict=True):
+    for exact, rounded in zip(signals(problem), signals(single), strict=True):
         same &= ((exact[0] > 0) == (rounded[0] > 0)).all(1)
     assert same.float().mean() > 0.9
-    exact, rounded = (it.gaps().squared_gaps("remove_add") for it in (problem, single))
+    exact, rounded = (it.gaps().squared_gaps() for it in (problem, single))
+    assert rounded.dtype == torch.float64
     torch.testing.assert_close(rounded[same], exact[same], rtol=1e-4, atol=0)
 
 
@@ -150,44 +139,8 @@ def test_order_of_records_does_not_matter():
     order = np.concatenate([draws.permutation(N_TRAIN), N_TRAIN + draws.permutation(N_ADD)])
     shuffled = Problem(problem.weights, problem.x[order], problem.labels[order])
     here, there = problem.gaps(), shuffled.gaps()
-    torch.testing.assert_close(
-        there.squared_gaps("remove_add"), here.squared_gaps("remove_add")[order], **EXACT
-    )
+    torch.testing.assert_close(there.squared_gaps(), here.squared_gaps()[order], **EXACT)
     torch.testing.assert_close(there.gbar_norm2, here.gbar_norm2, **EXACT)
-
-
-def test_stored_input_norms_change_nothing():
-    problem = Problem.random("he", 2, 3)
-    stored = record_gaps(
-        problem.weights, problem.x, problem.labels, N_TRAIN, squared_row_norms(problem.x)
-    )
-    assert torch.equal(stored.g_norm2, problem.gaps().g_norm2)
-
-
-def test_the_kernel_leaves_weights_and_data_as_they_were():
-    problem = Problem.random("he", 2, 3)
-    before = [tensor.clone() for tensor in (*problem.weights, problem.x, problem.labels)]
-    problem.gaps()
-    after = [*problem.weights, problem.x, problem.labels]
-    assert all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
-
-
-def test_identical_records_have_a_gap_of_zero_never_below():
-    problem = Problem.random("he", 2, 3)
-    same = Problem(
-        [weight.float() for weight in problem.weights],
-        problem.x[:1].float().expand(N_TRAIN + N_ADD, -1).contiguous(),
-        problem.labels[:1].expand(N_TRAIN + N_ADD),
-    )
-    gaps = same.gaps()
-    assert (gaps.squared_gaps("remove_add") >= 0).all()
-    assert (gaps.squared_gaps("remove_add") <= 1e-5 * gaps.gbar_norm2 / N_TRAIN**2).all()
-
-
-def test_a_gap_that_rounding_took_below_zero_is_zero():
-    one = torch.ones(2, dtype=torch.float64)
-    gaps = RecordGaps([], one, one * (1 + 1e-9), one[0], one, n_train=2)
-    assert torch.equal(gaps.squared_gaps("remove_add"), torch.zeros_like(one))
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 10])
@@ -205,28 +158,7 @@ def test_a_network_that_overflowed_says_nan():
     problem = Problem.random("he", 2, 3)
     weights = [1e30 * weight.float() for weight in problem.weights]
     gaps = record_gaps(weights, problem.x.float(), problem.labels, N_TRAIN)
-    assert not torch.isfinite(gaps.squared_gaps("remove_add")).any()
-
-
-@pytest.mark.parametrize("outputs", [1, 10])
-def test_signal_changes_are_distances_between_per_record_gradients(outputs):
-    here = Problem.random("he", outputs, 3)
-    moved = [weight + 0.1 * torch.randn_like(weight) for weight in here.weights]
-    there = Problem(moved, here.x, here.labels)
-    literal = (there.record_gradients() - here.record_gradients()).square().sum(1)
-    torch.testing.assert_close(signal_changes(_signals(here), _signals(there)), literal, **EXACT)
-
-
-def test_tiny_signal_changes_keep_their_digits():
-    here = Problem.random("he", 2, 3)
-    moved = [weight * (1 + 1e-6) for weight in here.weights]
-    there = Problem(moved, here.x, here.labels)
-    literal = (there.record_gradients() - here.record_gradients()).square().sum(1)
-    found = signal_changes(_signals(here), _signals(there))
-    torch.testing.assert_close(found, literal, rtol=1e-6, atol=0)
-    assert torch.equal(
-        signal_changes(_signals(here), _signals(here)), torch.zeros(len(here.x)).double()
-    )
+    assert not torch.isfinite(gaps.squared_gaps()).any()
 
 
 def test_zero_gradients_leave_gaussian_noise_of_variance_two_eta_sigma_squared():
@@ -248,3 +180,40 @@ def test_noisy_step_descends_the_gradient_and_gives_each_weight_its_own_noise():
     noisy_step(weights, gradient, noise, eta=0.5, sigma=2.0)
     expected = torch.cat([torch.zeros(6), torch.full((3,), 1.5)]) + 2.0 * noise
     torch.testing.assert_close(torch.cat([weight.flatten() for weight in weights]), expected)
+
+
+def test_stored_input_norms_change_nothing_and_the_kernel_writes_to_no_input():
+    problem = Problem.random("he", 2, 3)
+    before = [tensor.clone() for tensor in (*problem.weights, problem.x, problem.labels)]
+    inputs = problem.weights, problem.x, problem.labels
+    stored = record_gaps(*inputs, N_TRAIN, squared_row_norms(problem.x))
+    assert torch.equal(stored.g_norm2, problem.gaps().g_norm2)
+    after = [*problem.weights, problem.x, problem.labels]
+    assert all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
+
+
+def test_identical_records_have_a_gap_of_zero_never_below():
+    problem = Problem.random("he", 2, 3)
+    same = Problem(
+        [weight.float() for weight in problem.weights],
+        problem.x[:1].float().expand(N_TRAIN + N_ADD, -1).contiguous(),
+        problem.labels[:1].expand(N_TRAIN + N_ADD),
+    ).gaps()
+    assert (same.squared_gaps() >= 0).all()
+    assert (same.squared_gaps() <= 1e-5 * same.gbar_norm2 / N_TRAIN**2).all()
+    one = torch.ones(2, dtype=torch.float64)
+    rounded_below = RecordGaps([], one, one * (1 + 1e-9), one[0], one, n_train=2)
+    assert torch.equal(rounded_below.squared_gaps(), torch.zeros_like(one))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "scale", "tolerance"), [(1, 0.1, 1e-10), (10, 0.1, 1e-10), (2, 1e-6, 1e-6)]
+)
+def test_signal_changes_are_distances_between_per_record_gradients(outputs, scale, tolerance):
+    here = Problem.random("he", outputs, 3)
+    moved = [weight * (1 + scale) for weight in here.weights]
+    there = Problem(moved, here.x, here.labels)
+    literal = (there.record_gradients() - here.record_gradients()).square().sum(1)
+    found = signal_changes(signals(here), signals(there))
+    torch.testing.assert_close(found, literal, rtol=tolerance, atol=0)
+    assert (signal_changes(signals(here), signals(here)) == 0).all()

@@ -9,8 +9,10 @@ from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_epsilon, cond
 from dpatlas.papers.dp_sgld.formulas.theorems import ORDERS, rdp_to_epsilon
 from dpatlas.papers.kl_privacy.jobs.ledger import LEDGER
 from dpatlas.privacy.accounting import Phase, calibrate, composition, guarantee
+from dpatlas.privacy.clipping import company_rounding
 from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 from dpatlas.privacy.ledger import (
+    FLOATS,
     GAUSSIAN,
     GIVEN_BATCHES,
     LastIterate,
@@ -38,106 +40,6 @@ def of(*phases: Phase, clip=1.5, noise_source="keyed", **changes):
     return ledger(ran(*phases, clip=clip, noise_source=noise_source), **{**ACCOUNTS, **changes})
 
 
-def test_the_ledger_has_the_keys_of_every_paper_and_is_json():
-    found = of(LP)
-    assert set(LEDGER) <= set(found)
-    assert json.loads(canonical_json(found)) == found
-
-
-def test_the_ledger_states_what_the_accountant_guarantees():
-    found, expected = of(LP), guarantee([LP], 1e-5, "add_remove")
-    assert (found["epsilon"], found["delta"]) == (expected.epsilon, 1e-5)
-    for name in ("accountant", "event", "cross_check"):
-        assert found[name] == getattr(expected, name)
-    assert found["guaranteed"] == f"epsilon {expected.epsilon:.6g} at delta 1e-05 (add_remove)"
-    assert found["claimed"] is None
-    assert found["chosen_on_private_data"] == "nothing"
-    assert (found["clip"], found["noise_multiplier"], found["steps"]) == (1.5, 2.0, 40)
-    assert found["sampler"] == {
-        "name": "poisson",
-        "n": 1050,
-        "expected_batch": 100.0,
-        "sample_rate": 100 / 1050,
-    }
-
-
-def test_phases_are_listed_and_composed():
-    found = ledger(Ran("DP-SGD", (LP, FFT), (1.0, 0.5), "keyed"), **ACCOUNTS)
-    assert found["epsilon"] == guarantee([LP, FFT], 1e-5, "add_remove").epsilon
-    assert found["epsilon"] > max(of(LP)["epsilon"], of(FFT)["epsilon"])
-    assert [sampler["name"] for sampler in found["sampler"]] == ["poisson", "full-batch"]
-    assert found["clip"] == [1.0, 0.5]
-    assert found["noise_multiplier"] == [2.0, 50.0]
-    assert found["steps"] == [40, 30]
-
-
-def test_the_neighbour_relation_is_part_of_every_ledger():
-    added, replaced = of(FFT), of(FFT, relation="replace_one")
-    assert "add or remove one record" in added["neighbour_relation"]
-    assert "replace one record" in replaced["neighbour_relation"]
-    assert replaced["epsilon"] > added["epsilon"]
-
-
-def test_a_missing_second_accountant_is_said():
-    found = of(Phase(FixedSize(1050, 100), 4.0, 5), relation="replace_one")
-    assert (found["accountant"], found["cross_check"]) == ("rdp", "no cross-check")
-
-
-def test_warnings_of_the_accountant_reach_the_ledger():
-    assert of(LP)["warnings"] == []
-    (warning,) = of(Phase(FullBatch(10), 1e4, 1), accountant="rdp")["warnings"]
-    assert "ends the range" in warning
-
-
-@pytest.mark.parametrize("phases", [[SILENT], [LP, SILENT]])
-def test_without_noise_nothing_is_guaranteed(phases):
-    found = of(*phases)
-    assert (found["epsilon"], found["delta"]) == (None, None)
-    assert found["guaranteed"] == "nothing: no noise"
-    canonical_json(found)
-
-
-def test_noise_next_to_nothing_guarantees_nothing():
-    found = of(Phase(FullBatch(10), 1e-5, 5))
-    assert found["epsilon"] is None
-    assert found["guaranteed"] == "nothing: hardly any noise"
-
-
-@pytest.mark.parametrize("claim", [{"claimed": CLAIM}, {"require_private": True}])
-def test_a_claim_of_privacy_without_noise_is_refused(claim):
-    with pytest.raises(InputError, match=r"noise_multiplier: found 0.0 with a claim of privacy"):
-        of(SILENT, **claim)
-    with pytest.raises(InputError, match=r"noise_multiplier: found \[2.0, 0.0\] with a claim"):
-        of(LP, SILENT, **claim)
-    assert of(LP, **claim)["epsilon"] > 0
-
-
-def test_a_claim_stands_beside_the_guarantee_and_never_replaces_it():
-    found = of(LP, claimed=CLAIM)
-    assert found["claimed"] == CLAIM
-    assert found["epsilon"] == of(LP)["epsilon"]
-
-
-@pytest.mark.parametrize("name", ["max_grad_norm", "feature_norm", "smoothness"])
-def test_a_constant_taken_from_private_data_is_refused_unless_declared_public(name):
-    public = {"max_grad_norm": "public", name: "public"}
-    assert of(LP, constants=public)["public_constants"] == sorted(public)
-    with pytest.raises(InputError, match=f"origin of the constant {name}: found .*: one of public"):
-        of(LP, constants={**public, name: "90th percentile of the private gradients"})
-
-
-def test_a_clip_bound_of_unknown_origin_is_refused():
-    with pytest.raises(InputError, match="constants: found no word on max_grad_norm"):
-        of(LP, constants={"feature_norm": "public"})
-
-
-def test_a_choice_on_private_data_is_listed_with_its_cost():
-    choice = {"what": "learning rate", "cost": "unaccounted: 5 runs compared"}
-    assert of(LP, chosen_on_private_data=[choice])["chosen_on_private_data"] == [choice]
-    with pytest.raises(InputError, match="chosen_on_private_data: found keys what; allowed: what"):
-        of(LP, chosen_on_private_data=[{"what": "learning rate"}])
-
-
 def test_every_ledger_says_who_could_subtract_the_noise_and_what_is_released():
     keyed = of(LP)["holds_for"]
     assert "secret seeds and exact arithmetic" in keyed
@@ -147,45 +49,6 @@ def test_every_ledger_says_who_could_subtract_the_noise_and_what_is_released():
     assert "subtract" not in drawn
     assert "exact arithmetic" in drawn
     assert drawn.endswith("released: every iterate only")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"clip": 0}, "max_grad_norm: found 0; allowed: a number > 0"),
-        ({"delta": 1}, "delta: found 1; allowed: a number > 0 and < 1"),
-        ({"relation": "zero_out"}, "relation: found 'zero_out'; allowed: one of add_remove"),
-        ({"noise_source": "dice"}, "noise_source: found 'dice'; allowed: one of keyed, os"),
-        ({"claimed": {"epsilon": 1.0}}, "claimed: found keys epsilon; allowed: epsilon and delta"),
-        ({"claimed": {**CLAIM, "epsilon": 0}}, "claimed epsilon: found 0; allowed: a number > 0"),
-    ],
-)
-def test_a_ledger_of_bad_input_is_refused(changes, message):
-    with pytest.raises(InputError, match=message):
-        of(LP, **changes)
-
-
-def test_clip_bounds_are_one_a_phase():
-    with pytest.raises(InputError, match="max_grad_norm: found 2 values; allowed: 1: one a phase"):
-        Ran("DP-SGD", (LP,), (1.0, 2.0), "keyed")
-
-
-def test_what_ran_survives_json():
-    last = LastIterate(GIVEN_BATCHES, (1.4, 0.01, 0.5, 1050, 100, 0.1, 0.3, 40))
-    one = ran(LP, FFT, noise_source="os", shared_noise="arms", last_iterate=last)
-    assert Ran.of(json.loads(canonical_json(one.facts()))) == one
-
-
-@pytest.mark.parametrize("choice", ["guarantee", "calibrate", "composition"])
-def test_phases_of_different_n_are_refused(choice):
-    other = Phase(Poisson(10, 2), 2.0, 5)
-    calls = {
-        "guarantee": lambda: guarantee([LP, other], 1e-5, "add_remove"),
-        "calibrate": lambda: calibrate(lambda _: [LP, other], 1.0, 1e-5, "add_remove"),
-        "composition": lambda: composition([[LP], [other]], 1e-5, "add_remove"),
-    }
-    with pytest.raises(InputError, match="phases: found batches of 10 and of 1050 records; all"):
-        calls[choice]()
 
 
 def test_trainings_compose_and_each_shuffles_from_its_own_step_zero():
@@ -200,14 +63,6 @@ def test_trainings_compose_and_each_shuffles_from_its_own_step_zero():
         guarantee([Phase(FullBatch(1050), 4.0, 2)], 1e-5, "replace_one").epsilon, rel=1e-6
     )
     assert one_run.epsilon > composition([[part], [part]], 1e-5, "replace_one").epsilon
-
-
-def test_one_of_several_released_runs_stands_beside_all_of_them():
-    found = ledger([ran(LP)] * 3, **ACCOUNTS)
-    assert found["epsilon"] == composition([[LP]] * 3, 1e-5, "add_remove").epsilon
-    assert found["one_run"] == {"epsilon": of(LP)["epsilon"], "delta": 1e-5}
-    assert "all 3 runs together; one alone: epsilon" in found["guaranteed"]
-    assert "one_run" not in of(LP)
 
 
 def test_runs_that_share_noise_guarantee_nothing_together_and_one_alone_says_so():
@@ -248,21 +103,6 @@ def test_what_was_trained_to_choose_a_setting_is_composed(n, batch, grid, epsilo
     (choice,) = found["chosen_on_private_data"]
     assert choice["what"].startswith(f"settings, by the validation scores of {trials * len(grid)} ")
     assert f"epsilon {tuning['epsilon']:.6g} at delta 1e-05 (add_remove)" in choice["cost"]
-    assert NO_EPSILON in choice["cost"]
-
-
-def test_all_reported_runs_cost_more_than_one():
-    tuning = tuning_of([ran(LP)] * 2, [ran(LP)] * 3, **ACCOUNTS)
-    assert tuning["epsilon"] == composition([[LP]] * 3, 1e-5, "add_remove").epsilon
-    assert tuning["epsilon_of_all"] == composition([[LP]] * 5, 1e-5, "add_remove").epsilon
-    assert (tuning["trials"], tuning["reported_runs"]) == (2, 3)
-
-
-def test_a_choice_among_runs_without_noise_guarantees_nothing():
-    tuning = tuning_of([ran(LP), ran(SILENT)], [ran(LP)], **ACCOUNTS)
-    assert tuning["epsilon"] is tuning["epsilon_of_all"] is None
-    (choice,) = ledger(ran(LP), tuning=tuning, **ACCOUNTS)["chosen_on_private_data"]
-    assert choice["cost"].startswith("nothing: no noise; ")
     assert NO_EPSILON in choice["cost"]
 
 
@@ -310,17 +150,6 @@ def test_ordinary_accounting_wins_where_it_is_tighter_or_a_last_iterate_is_unkno
     assert together([ran(SILENT)], 1e-5, "add_remove") == (math.inf, "no noise")
 
 
-def test_the_ledger_of_a_last_iterate_names_its_bound():
-    found = ledger(
-        ran(Phase(FullBatch(1050), 50.0, 30), last_iterate=LastIterate(GAUSSIAN, (0.1,))),
-        delta=1e-5,
-        relation="replace_one",
-    )
-    assert found["accountant"] == "gdp" and found["event"] == "last of 30 iterates, 0.1-GDP"
-    assert found["epsilon"] == gaussian_epsilon(0.1, 1e-5)
-    assert found["cross_check"].startswith("every iterate, PLD: epsilon")
-
-
 def test_a_composition_that_no_accountant_resolves_guarantees_nothing_and_stops_nobody():
     # PLD alone takes Poisson batches under replace_one, and its convolutions lose some of delta.
     accounts = {"delta": 1e-9, "relation": "replace_one"}
@@ -330,15 +159,130 @@ def test_a_composition_that_no_accountant_resolves_guarantees_nothing_and_stops_
     assert ledger(long, tuning=tuning, **accounts)["epsilon"] > 0
 
 
-def test_an_accountant_that_cannot_take_a_run_is_refused():
-    fixed = ran(Phase(FixedSize(1050, 100), 4.0, 5))
-    with pytest.raises(InputError, match="accountant: found pld for fixed-size"):
-        ledger(fixed, delta=1e-5, relation="replace_one", accountant="pld")
+def test_the_ledger_states_what_the_accountant_guarantees():
+    found, expected = of(LP), guarantee([LP], 1e-5, "add_remove")
+    assert set(LEDGER) <= set(found) and json.loads(canonical_json(found)) == found
+    assert (found["epsilon"], found["delta"]) == (expected.epsilon, 1e-5)
+    for name in ("accountant", "event", "cross_check"):
+        assert found[name] == getattr(expected, name)
+    assert found["guaranteed"] == f"epsilon {expected.epsilon:.6g} at delta 1e-05 (add_remove)"
+    assert (found["claimed"], found["warnings"]) == (None, [])
+    assert found["chosen_on_private_data"] == "nothing"
+    assert (found["clip"], found["noise_multiplier"], found["steps"]) == (1.5, 2.0, 40)
+    poisson = {"name": "poisson", "n": 1050, "expected_batch": 100.0, "sample_rate": 100 / 1050}
+    assert found["sampler"] == poisson
+    fixed = of(Phase(FixedSize(1050, 100), 4.0, 5), relation="replace_one")
+    assert (fixed["accountant"], fixed["cross_check"]) == ("rdp", "no cross-check")
+    (warning,) = of(Phase(FullBatch(10), 1e4, 1), accountant="rdp")["warnings"]
+    assert "ends the range" in warning
+
+
+def test_phases_are_listed_and_composed_under_the_named_relation():
+    found = ledger(Ran("DP-SGD", (LP, FFT), (1.0, 0.5), "keyed"), **ACCOUNTS)
+    assert found["epsilon"] == guarantee([LP, FFT], 1e-5, "add_remove").epsilon
+    assert [sampler["name"] for sampler in found["sampler"]] == ["poisson", "full-batch"]
+    assert (found["clip"], found["noise_multiplier"]) == ([1.0, 0.5], [2.0, 50.0])
+    assert found["steps"] == [40, 30]
+    added, replaced = of(FFT), of(FFT, relation="replace_one")
+    assert "add or remove one record" in added["neighbour_relation"]
+    assert "replace one record" in replaced["neighbour_relation"]
+    assert replaced["epsilon"] > added["epsilon"]
+
+
+FAINT = Phase(FullBatch(10), 1e-5, 5)
+
+
+@pytest.mark.parametrize(
+    ("phases", "why"), [([SILENT], "no"), ([LP, SILENT], "no"), ([FAINT], "hardly any")]
+)
+def test_without_noise_nothing_is_guaranteed_and_a_claim_is_refused(phases, why):
+    found = of(*phases)
+    assert (found["epsilon"], found["delta"]) == (None, None)
+    assert found["guaranteed"] == f"nothing: {why} noise"
+    for claim in ({"claimed": CLAIM}, {"require_private": True}):
+        with pytest.raises(InputError, match=r"noise_multiplier: .* with a claim of privacy"):
+            of(*phases, **claim)
+
+
+def test_a_claim_and_choices_stand_beside_the_guarantee_and_never_replace_it():
+    choice = {"what": "learning rate", "cost": "unaccounted: 5 runs compared"}
+    found = of(LP, claimed=CLAIM, chosen_on_private_data=[choice], require_private=True)
+    assert found["claimed"] == CLAIM and found["chosen_on_private_data"] == [choice]
+    assert found["epsilon"] == of(LP)["epsilon"]
+
+
+PUBLIC = {"max_grad_norm": "public"}
+OTHER = Phase(Poisson(10, 2), 2.0, 5)
+FIXED = ran(Phase(FixedSize(1050, 100), 4.0, 5))
+REFUSED = [
+    (lambda: of(LP, clip=0), "max_grad_norm: found 0; allowed: a number > 0"),
+    (lambda: of(LP, delta=1), "delta: found 1; allowed: a number > 0 and < 1"),
+    (lambda: of(LP, relation="zero_out"), "relation: found 'zero_out'; allowed: one of add_remove"),
+    (lambda: of(LP, noise_source="dice"), "noise_source: found 'dice'; allowed: one of keyed, os"),
+    (lambda: of(LP, claimed={"epsilon": 1.0}), "claimed: found keys epsilon; allowed: epsilon and"),
+    (lambda: of(LP, claimed={**CLAIM, "epsilon": 0}), "claimed epsilon: found 0; allowed: .* > 0"),
+    (lambda: of(LP, chosen_on_private_data=[{"what": "lr"}]), "chosen_on_private_data: found keys"),
+    (lambda: of(LP, constants={"norm": "public"}), "constants: found no entry for max_grad_norm"),
+    (lambda: of(LP, constants={"max_grad_norm": "median"}), "origin of the constant max_grad_norm"),
+    (
+        lambda: of(LP, constants={**PUBLIC, "smoothness": "90th percentile"}),
+        "origin of the constant smoothness: found '90th percentile'; allowed: one of public",
+    ),
+    (lambda: Ran("DP-SGD", (LP,), (1.0, 2.0), "keyed"), "max_grad_norm: found 2 .* one a phase"),
+    (
+        lambda: ledger(FIXED, delta=1e-5, relation="replace_one", accountant="pld"),
+        "accountant: found pld for fixed-size",
+    ),
+    (lambda: guarantee([LP, OTHER], 1e-5, "add_remove"), "found batches of 10 and of 1050 records"),
+    (
+        lambda: calibrate(lambda _: [LP, OTHER], 1.0, 1e-5, "add_remove"),
+        "batches of 10 and of 1050",
+    ),
+    (lambda: composition([[LP], [OTHER]], 1e-5, "add_remove"), "batches of 10 and of 1050 records"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_what_would_make_a_ledger_wrong_is_refused_by_name(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_constants_that_are_declared_public_are_listed():
+    public = {**PUBLIC, "feature_norm": "public"}
+    assert of(LP, constants=public)["public_constants"] == ["feature_norm", "max_grad_norm"]
+
+
+def test_what_ran_survives_json():
+    last = LastIterate(GIVEN_BATCHES, (1.4, 0.01, 0.5, 1050, 100, 0.1, 0.3, 40))
+    one = ran(LP, FFT, noise_source="os", shared_noise="arms", last_iterate=last)
+    assert Ran.of(json.loads(canonical_json(one.facts()))) == one
+
+
+def test_several_released_runs_and_trials_compose():
+    found = ledger([ran(LP)] * 3, **ACCOUNTS)
+    assert found["epsilon"] == composition([[LP]] * 3, 1e-5, "add_remove").epsilon
+    assert found["one_run"] == {"epsilon": of(LP)["epsilon"], "delta": 1e-5}
+    assert "all 3 runs together; one alone: epsilon" in found["guaranteed"]
+    assert "one_run" not in of(LP)
+    tuning = tuning_of([ran(LP)] * 2, [ran(LP)] * 3, **ACCOUNTS)
+    assert tuning["epsilon"] == composition([[LP]] * 3, 1e-5, "add_remove").epsilon
+    assert tuning["epsilon_of_all"] == composition([[LP]] * 5, 1e-5, "add_remove").epsilon
+    assert (tuning["trials"], tuning["reported_runs"]) == (2, 3)
+    silent = tuning_of([ran(LP), ran(SILENT)], [ran(LP)], **ACCOUNTS)
+    assert silent["epsilon"] is silent["epsilon_of_all"] is None
+    (choice,) = ledger(ran(LP), tuning=silent, **ACCOUNTS)["chosen_on_private_data"]
+    assert choice["cost"].startswith("nothing: no noise; ") and NO_EPSILON in choice["cost"]
+
+
+def test_the_ledger_of_a_last_iterate_names_its_bound():
+    last = ran(Phase(FullBatch(1050), 50.0, 30), last_iterate=LastIterate(GAUSSIAN, (0.1,)))
+    found = ledger(last, delta=1e-5, relation="replace_one")
+    assert found["accountant"] == "gdp" and found["event"] == "last of 30 iterates, 0.1-GDP"
+    assert found["epsilon"] == gaussian_epsilon(0.1, 1e-5)
+    assert found["cross_check"].startswith("every iterate, PLD: epsilon")
 
 
 def test_what_floats_leave_open_is_stated_with_the_engines_own_bound():
-    from dpatlas.privacy.clipping import company_rounding
-    from dpatlas.privacy.ledger import FLOATS
-
     assert f"C (1 + {company_rounding(1):.1e} n)".replace("e-0", "e-") in FLOATS
     assert company_rounding(3) == 3 * company_rounding(1)

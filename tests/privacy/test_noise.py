@@ -212,22 +212,6 @@ def test_the_layout_of_a_tensor_changes_no_number():
     assert torch.equal(plain, channels_last)
 
 
-def test_halves_of_a_block_are_independent():
-    (found,) = draw(2 * BLOCK)
-    cosines, sines = found[:BLOCK], found[BLOCK:]
-    for power in (1, 2):
-        r = np.corrcoef(cosines**power, sines**power)[0, 1]
-        assert abs(r) < 4 / np.sqrt(BLOCK)
-    assert stats.kstest(found[1::2], "norm").pvalue > 1e-3
-
-
-def test_noise_is_added_to_what_is_there():
-    tensors = [torch.arange(5.0), torch.full((LARGE + 3,), 2.0)]
-    add_noise(tensors, 0.0, Noise("digest", "keyed"), repetition=0, step=0)
-    torch.testing.assert_close(tensors[0], torch.arange(5.0))
-    torch.testing.assert_close(tensors[1], torch.full((LARGE + 3,), 2.0))
-
-
 def test_a_devices_normals_are_float64_and_keyed():
     found = [device_normals((3, 2000), device_generator(key, "cpu")) for key in (7, 7, 8)]
     assert found[0].dtype == torch.float64 and found[0].shape == (3, 2000)
@@ -235,14 +219,20 @@ def test_a_devices_normals_are_float64_and_keyed():
     assert stats.kstest(found[0].flatten().numpy(), "norm").pvalue > 1e-3
 
 
-def test_equal_keys_give_equal_noise_and_others_give_other_noise():
+def test_equal_keys_give_equal_noise_and_all_other_parts_are_independent():
     first = np.concatenate(draw(100, LARGE + 7))
     np.testing.assert_array_equal(first, np.concatenate(draw(100, LARGE + 7)))
-    for other in (draw(100, LARGE + 7, step=1), draw(100, LARGE + 7, repetition=1)):
-        assert abs(np.corrcoef(first, np.concatenate(other))[0, 1]) < 4 / np.sqrt(len(first))
-
-
-def test_no_tensor_shares_noise_with_another_of_the_same_step():
-    one, two = draw(LARGE, LARGE)
-    assert not np.isin(one[:1000], two[:1000]).any()
-    assert abs(np.corrcoef(one, two)[0, 1]) < 4 / np.sqrt(LARGE)
+    (block,) = draw(2 * BLOCK)
+    cosines, sines = block[:BLOCK], block[BLOCK:]
+    pairs = [
+        (first, np.concatenate(draw(100, LARGE + 7, step=1))),
+        (first, np.concatenate(draw(100, LARGE + 7, repetition=1))),
+        # Two tensors of a step, and the two halves of a block.
+        draw(LARGE, LARGE),
+        (cosines, sines),
+        (cosines**2, sines**2),
+    ]
+    for one, other in pairs:
+        assert not np.isin(one[:1000], other[:1000]).any()
+        assert abs(np.corrcoef(one, other)[0, 1]) < 4 / np.sqrt(len(one))
+    assert stats.kstest(block[1::2], "norm").pvalue > 1e-3

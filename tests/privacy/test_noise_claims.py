@@ -1,10 +1,12 @@
 """Noise is drawn by one training: a second one would show the difference of their clean sums."""
 
+import copy
 import functools
 
+import numpy as np
 import pytest
 import torch
-from small_training import OUTPUTS, N, data, flat, network, phase, training, weights
+from small_training import OUTPUTS, N, data, flat, network, phase, weights
 from torch import nn
 
 from dpatlas.core.seeds import SHARED_NOISE, Noise, recording
@@ -56,38 +58,6 @@ NOISES = {
 }
 
 
-@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
-@pytest.mark.parametrize("kind", ["training", "langevin", "one of each"])
-def test_two_trainings_on_one_noise_are_refused(noises, kind):
-    first, second = noises()
-    x, _ = data()
-    one = langevin(first, repetition=0) if kind == "langevin" else run(first)
-    two = run(second, -x) if kind == "training" else langevin(second, -1.0, repetition=0)
-    one.step()
-    with pytest.raises(InputError, match=REFUSED):
-        two.step()
-    assert two.steps_done == 0
-
-
-def test_a_refused_training_releases_nothing():
-    run().run()
-    seen, model = [], network("mlp")
-    before = flat(weights(model))
-    x, _ = data()
-    with pytest.raises(InputError, match=REFUSED):
-        run(x=-x, model=model, on_update=lambda step, sums: seen.append(step)).run()
-    assert seen == [] and torch.equal(flat(weights(model)), before)
-
-
-def test_another_repetition_or_another_noise_is_free():
-    x, _ = data()
-    run().run()
-    run(x=-x, repetition=1).run()
-    run(Noise("other", "keyed"), -x).run()
-    run(Noise(), -x).run()
-    run(Noise(), x).run()
-
-
 def test_noise_of_the_operating_system_is_what_one_gets():
     assert Noise().source == "os" and Noise("my run").source == "os"
     assert Noise("my run").key(0, 0, "noise") != Noise("my run").key(0, 0, "noise")
@@ -124,14 +94,6 @@ def test_whatever_a_noisy_sum_depends_on_makes_another_training(change):
     run().run()
     with pytest.raises(InputError, match=REFUSED):
         run(**change()).run()
-
-
-def test_data_that_were_changed_in_place_are_other_data():
-    x, _ = data()
-    run(x=x).run()
-    x[0, 0] += 1
-    with pytest.raises(InputError, match=REFUSED):
-        run(x=x).run()
 
 
 def test_the_same_training_may_be_repeated_bit_for_bit():
@@ -189,38 +151,6 @@ def test_arms_that_share_noise_by_name_may_differ():
     langevin(keyed(), -1.0, repetition=1, shared_noise="signs").run()
 
 
-def test_noise_that_was_taken_alone_is_not_shared_later():
-    x, _ = data()
-    run().step()
-    with pytest.raises(InputError, match=REFUSED):
-        run(x=-x, shared_noise="signs").step()
-
-
-def test_a_state_of_an_arm_is_refused_by_a_training_that_does_not_share():
-    arm = run(shared_noise="signs")
-    arm.step()
-    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
-        run().restore(*arm.state())
-
-
-def test_without_noise_nothing_is_taken():
-    x, _ = data()
-    plain = [phase(FullBatch(N), steps=3, noise_multiplier=0.0)]
-    run(phases=plain).run()
-    run(x=-x).run()
-    run(x=2 * x, phases=plain).run()
-    langevin(keyed(), repetition=1, sigma=0.0).run()
-    langevin(keyed(), -1.0, repetition=1).run()
-
-
-def test_a_checkpoint_of_the_other_source_is_refused():
-    for mine, other in (("keyed", "os"), ("os", "keyed")):
-        kept = training([phase(steps=2)], noise=Noise("digest", other)).state()
-        one = training([phase(steps=2)], noise=Noise("digest", mine))
-        with pytest.raises(InputError, match=f"allowed: one with source='{mine}'"):
-            one.restore(*kept)
-
-
 @pytest.mark.parametrize("value", [torch.Tensor.relu, torch.relu, object(), 1j, slice(1, 2), len])
 def test_whatever_a_network_holds_has_a_fingerprint_and_keeps_it(value):
     assert fingerprint([value]) == fingerprint([value]) != fingerprint([object()])
@@ -240,3 +170,55 @@ def test_a_fingerprint_is_of_values_and_not_of_objects():
     model = network()
     model.itself = [model]
     assert fingerprint(model) == fingerprint(model)
+
+
+@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+@pytest.mark.parametrize("kind", ["training", "langevin", "one of each"])
+def test_a_second_training_on_one_noise_is_refused_and_releases_nothing(noises, kind):
+    (first, second), seen = noises(), []
+    x, _ = data()
+    one = langevin(first, repetition=0) if kind == "langevin" else run(first)
+    two = langevin(second, -1.0, repetition=0)
+    if kind == "training":
+        two = run(second, -x, on_update=lambda step, sums: seen.append(step))
+    before = copy.deepcopy(two.state()[0])
+    one.step()
+    with pytest.raises(InputError, match=REFUSED):
+        two.step()
+    np.testing.assert_equal(two.state()[0], before)
+    assert two.steps_done == 0 and seen == []
+
+
+def test_another_repetition_another_noise_or_none_is_free():
+    x, _ = data()
+    silent = [phase(FullBatch(N), steps=3, noise_multiplier=0.0)]
+    run(phases=silent).run()
+    run().run()
+    run(x=2 * x, phases=silent).run()
+    run(x=-x, repetition=1).run()
+    run(Noise("other", "keyed"), -x).run()
+    for sign in (1, -1):
+        run(Noise(), sign * x).run()
+    langevin(keyed(), repetition=2, sigma=0.0).run()
+    langevin(keyed(), -1.0, repetition=2).run()
+
+
+def test_data_that_were_changed_in_place_are_other_data_and_noise_is_not_shared_later():
+    x, _ = data()
+    run(x=x).run()
+    with pytest.raises(InputError, match=REFUSED):
+        run(x=x, shared_noise="signs").step()
+    x[0, 0] += 1
+    with pytest.raises(InputError, match=REFUSED):
+        run(x=x).run()
+
+
+def test_a_state_of_an_arm_or_of_the_other_source_is_refused():
+    arm = run(shared_noise="signs")
+    arm.step()
+    with pytest.raises(InputError, match="checkpoint: found a state of another run"):
+        run().restore(*arm.state())
+    for mine, other in (("keyed", "os"), ("os", "keyed")):
+        state = run(Noise("digest", other)).state()
+        with pytest.raises(InputError, match=f"allowed: one with source='{mine}'"):
+            run(Noise("digest", mine)).restore(*state)

@@ -1,5 +1,6 @@
 """No record adds more than C, whatever float32 rounds: every kernel path, with large offsets."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,11 +8,9 @@ from typing import Any
 import pytest
 import torch
 from reference_gradients import NETWORKS, distance, norms, per_record_gradients, records, seeded
-from small_training import flat, weights
 from test_synchronisation import reads
 from torch import Tensor, nn
 
-from dpatlas.core.seeds import Noise
 from dpatlas.models.lora import Adapted
 from dpatlas.models.vit import ClassToken, Offset
 from dpatlas.privacy import clipping, convolution, factors, layers
@@ -19,8 +18,6 @@ from dpatlas.privacy.clipping import SUM_BLOCK, clip_factors, company_rounding
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.rules import in_blocks, rows_norm2
-from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
 OFFSETS = [1.0, 1e2, 1e3, 1e4, 1e5, 1e6]
 BOUNDS = [0.01, 0.1, 1.0]
@@ -49,14 +46,6 @@ class Centred(nn.Module):
         return x - x.mean(self.dims, keepdim=True)
 
 
-def over_tokens(layer, features):
-    return layer, Centred(1), nn.Flatten(), nn.Linear(features, 5)
-
-
-def over_images(layer, features):
-    return layer, Centred(2, 3), nn.Flatten(), nn.Linear(features, 5)
-
-
 def adapted(layer, rank):
     """A low-rank branch whose `up` is not zero."""
     branch = Adapted(layer, rank, 1.0)
@@ -78,63 +67,54 @@ class Path:
         return seeded(lambda: nn.Sequential(Lift(offset), *self.make()), dtype=dtype)
 
 
-PER_LAYER = {"clipping": "per-layer"}
-VIEWS = {"views": 2}
+def through(dims, make, shape, outputs, way, layer="1", **options):
+    """A path whose layer gives `outputs` numbers a record, centred over `dims`."""
+    rest = Centred(*dims), nn.Flatten()
+    return Path(lambda: (make(), *rest, nn.Linear(outputs, 5)), shape, way, layer, options)
+
+
+# Records of shape (positions, features), and (channels, height, width).
+tokens, images = (functools.partial(through, dims) for dims in ((1,), (2, 3)))
+
+
+def linear(inputs, outputs):
+    return lambda: nn.Linear(inputs, outputs)
+
+
+def conv(*sizes, **options):
+    return lambda: nn.Conv2d(*sizes, **options)
+
+
 PATHS = {
     "linear": Path(lambda: (nn.Linear(64, 5),), (64,), "one position"),
-    "linear, positions by gram": Path(
-        lambda: over_tokens(nn.Linear(64, 64), 16 * 64), (16, 64), "gram"
+    "linear, positions by gram": tokens(linear(64, 64), (16, 64), 16 * 64, "gram"),
+    "linear, wide, by gram in blocks": tokens(linear(600, 40), (6, 600), 6 * 40, "gram"),
+    "linear, positions by gradients": tokens(linear(6, 5), (32, 6), 32 * 5, "gradients"),
+    "linear, views": tokens(linear(64, 64), (8, 64), 8 * 64, "gram", views=2),
+    "convolution by gram, strided": images(conv(48, 64, 3, 2, 1), (48, 5, 6), 64 * 9, "gram"),
+    "convolution by gram, per layer": images(
+        conv(64, 64, 3), (64, 6, 6), 64 * 16, "gram", clipping="per-layer"
     ),
-    "linear, wide, by gram in blocks": Path(
-        lambda: over_tokens(nn.Linear(600, 40), 6 * 40), (6, 600), "gram"
+    "convolution in one call": images(conv(3, 8, 3), (3, 8, 8), 8 * 36, "one call"),
+    "convolution in one call, views": images(conv(3, 8, 3), (3, 8, 8), 8 * 36, "one call", views=2),
+    "convolution, a call a record": images(
+        conv(24, 32, 3), (24, 26, 26), 32 * 576, "a call a record"
     ),
-    "linear, positions by gradients": Path(
-        lambda: over_tokens(nn.Linear(6, 5), 32 * 5), (32, 6), "gradients"
+    "convolution in groups, strided, dilated": images(
+        conv(4, 8, 3, 2, dilation=2, groups=2), (4, 9, 9), 8 * 9, "one call"
     ),
-    "linear, views": Path(
-        lambda: over_tokens(nn.Linear(64, 64), 8 * 64), (8, 64), "gram", options=VIEWS
+    "convolution of single channels": images(
+        conv(8, 8, 3, groups=8), (8, 8, 8), 8 * 36, "one call"
     ),
-    "linear, per layer": Path(
-        lambda: over_tokens(nn.Linear(64, 64), 16 * 64), (16, 64), "gram", options=PER_LAYER
+    "group norm": images(lambda: nn.GroupNorm(2, 6), (6, 4, 4), 6 * 16, "gradients"),
+    "layer norm": tokens(lambda: nn.LayerNorm(12), (8, 12), 8 * 12, "gradients"),
+    "offset": tokens(lambda: Offset(8, 12), (8, 12), 8 * 12, "gradients"),
+    "class token": tokens(lambda: ClassToken(12), (8, 12), 9 * 12, "gradients"),
+    "lora, linear": tokens(
+        lambda: adapted(nn.Linear(64, 64), 40), (16, 64), 16 * 64, "gram", "1.down"
     ),
-    "convolution by gram": Path(
-        lambda: over_images(nn.Conv2d(64, 64, 3), 64 * 16), (64, 6, 6), "gram"
-    ),
-    "convolution by gram, strided": Path(
-        lambda: over_images(nn.Conv2d(48, 64, 3, 2, 1), 64 * 9), (48, 5, 6), "gram"
-    ),
-    "convolution by gram, per layer": Path(
-        lambda: over_images(nn.Conv2d(64, 64, 3), 64 * 16), (64, 6, 6), "gram", options=PER_LAYER
-    ),
-    "convolution in one call": Path(
-        lambda: over_images(nn.Conv2d(3, 8, 3), 8 * 36), (3, 8, 8), "one call"
-    ),
-    "convolution in one call, views": Path(
-        lambda: over_images(nn.Conv2d(3, 8, 3), 8 * 36), (3, 8, 8), "one call", options=VIEWS
-    ),
-    "convolution, a call a record": Path(
-        lambda: over_images(nn.Conv2d(24, 32, 3), 32 * 576), (24, 26, 26), "a call a record"
-    ),
-    "convolution in groups, strided, dilated": Path(
-        lambda: over_images(nn.Conv2d(4, 8, 3, 2, dilation=2, groups=2), 8 * 9),
-        (4, 9, 9),
-        "one call",
-    ),
-    "convolution of single channels": Path(
-        lambda: over_images(nn.Conv2d(8, 8, 3, groups=8), 8 * 36), (8, 8, 8), "one call"
-    ),
-    "group norm": Path(lambda: over_images(nn.GroupNorm(2, 6), 6 * 16), (6, 4, 4), "gradients"),
-    "layer norm": Path(lambda: over_tokens(nn.LayerNorm(12), 8 * 12), (8, 12), "gradients"),
-    "offset": Path(lambda: over_tokens(Offset(8, 12), 8 * 12), (8, 12), "gradients"),
-    "class token": Path(lambda: over_tokens(ClassToken(12), 9 * 12), (8, 12), "gradients"),
-    "lora, linear": Path(
-        lambda: over_tokens(adapted(nn.Linear(64, 64), 40), 16 * 64), (16, 64), "gram", "1.down"
-    ),
-    "lora, convolution": Path(
-        lambda: over_images(adapted(nn.Conv2d(64, 64, 3), 4), 64 * 16),
-        (64, 6, 6),
-        "one call",
-        "1.down",
+    "lora, convolution": images(
+        lambda: adapted(nn.Conv2d(64, 64, 3), 4), (64, 6, 6), 64 * 16, "one call", "1.down"
     ),
 }
 
@@ -193,25 +173,6 @@ def test_a_record_alone_adds_at_most_the_bound_and_hardly_less(path, offset):
                 assert added >= bound * (1 - factors.SLACK)
 
 
-def test_ordinary_records_are_hardly_clipped_too_far(path):
-    kernel = NetworkGradients(path.model(0.0), **path.options)
-    x, labels = made(path)
-    found = kernel.clipped_sum(x, labels, 0.1).norms.double()
-    exact = path.model(0.0, torch.float64)
-    views = path.options.get("views", 1)
-    share = found / norms(per_record_gradients(exact, x.double(), labels, views))
-    assert share.min() > 1 - 3e-6
-    assert share.max() < 1 + 2e-4
-
-
-def test_no_inflation_is_left_in_float64(path):
-    model = path.model(1.0, torch.float64)
-    x, labels = made(path, dtype=torch.float64)
-    found = NetworkGradients(model, **path.options).clipped_sum(x, labels, 0.1).norms
-    expected = norms(per_record_gradients(model, x, labels, path.options.get("views", 1)))
-    torch.testing.assert_close(found, expected, rtol=1e-11, atol=0)
-
-
 def aligned(shape, model, rows=COMPANY):
     """Records that are nearly equal, with the label that the model finds least likely."""
     draws = torch.Generator().manual_seed(1)
@@ -229,34 +190,6 @@ def movements(kernel, x, labels, bound, removed, views=1):
         others = torch.arange(len(x)) // views != record
         rest = kernel.clipped_sum(x[others], labels[others], bound).gradients
         yield float(distance(whole, rest)) / bound
-
-
-# Paths whose 4,096 records take seconds.
-LARGE = ("convolution, a call a record", "convolution by gram, per layer", "linear, per layer")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("offset", [1.0, 1e4, 1e6])
-def test_a_record_in_company_moves_the_sum_by_at_most_the_bound_and_rounding(path, offset):
-    large = any(path is PATHS[name] for name in LARGE)
-    views = path.options.get("views", 1)
-    count = 128 if large else COMPANY
-    model = path.model(offset)
-    x, labels = aligned(path.shape, model, count * views)
-    kernel = NetworkGradients(model, **path.options)
-    for moved in movements(kernel, x, labels, 0.01, [0, count // 2], views):
-        assert moved <= 1 + company_rounding(count)
-
-
-@pytest.mark.parametrize("offset", [1.0, 1e6])
-@pytest.mark.parametrize(
-    "name", ["linear", "linear, positions by gradients", "convolution in one call"]
-)
-def test_a_record_in_company_moves_the_sum_by_at_most_the_bound(name, offset):
-    model = PATHS[name].model(offset)
-    batch = aligned(PATHS[name].shape, model)
-    for moved in movements(NetworkGradients(model), *batch, 0.01, [0, 1000, COMPANY - 1]):
-        assert moved <= 1 + company_rounding(COMPANY)
 
 
 def test_sums_over_many_records_are_added_by_blocks_in_float64():
@@ -314,37 +247,6 @@ def mixed():
     return path.model(0.0), x, labels
 
 
-def test_a_record_goes_its_way_whatever_the_others_are():
-    model, x, labels = mixed()
-    kernel = NetworkGradients(model)
-    together = kernel.clipped_sum(x, labels, 0.1)
-    alone = [kernel.clipped_sum(x[i : i + 1], labels[i : i + 1], 0.1) for i in range(6)]
-    kernel._backward(x, labels)
-    kernel.rules["1"].norms2()
-    assert kernel.rules["1"].loose.tolist() == [True, False] * 3
-    summed = {
-        name: sum(each.gradients[name].double() for each in alone) for name in together.gradients
-    }
-    assert float(distance(together.gradients, summed)) < 0.1 * 1e-3
-
-
-def test_only_records_that_need_it_are_multiplied_in_float64(monkeypatch):
-    taken = []
-    pairs = layers.Linear.pairs
-
-    def watched(rule, rows):
-        taken.append(rows.tolist())
-        return pairs(rule, rows)
-
-    monkeypatch.setattr(layers.Linear, "pairs", watched)
-    model, x, labels = mixed()
-    kernel = NetworkGradients(model)
-    kernel.clipped_sum(x[1::2], labels[1::2], 0.1)
-    assert taken == []
-    kernel.clipped_sum(x, labels, 0.1)
-    assert taken == [[0, 2, 4]] * 2
-
-
 @pytest.mark.parametrize("name", ["linear, positions by gram", "convolution by gram, strided"])
 def test_a_host_that_must_not_look_reads_nothing_and_finds_the_same(name, monkeypatch):
     path = PATHS[name]
@@ -383,19 +285,53 @@ def test_channels_last_changes_nothing_but_rounding(name, views, share, monkeypa
             torch.testing.assert_close(found.gradients[key], value, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("size", [3, 12])
-def test_channels_last_records_train_as_others_do(size):
-    def network():
-        # More weights than the noise of small tensors is made for; few positions, then many.
-        layers = nn.Conv2d(48, 64, 3, padding=1), nn.GroupNorm(2, 64), nn.Flatten()
-        return nn.Sequential(*layers, nn.Linear(64 * size**2, 5))
+def test_ordinary_records_are_hardly_clipped_too_far_and_in_float64_not_at_all(path):
+    views = path.options.get("views", 1)
+    x, labels = made(path)
+    for offset, dtype, above in ((0.0, torch.float32, 2e-4), (1.0, torch.float64, 1e-11)):
+        kernel = NetworkGradients(path.model(offset, dtype), **path.options)
+        found = kernel.clipped_sum(x.to(dtype), labels, 0.1).norms.double()
+        exact = path.model(offset, torch.float64)
+        share = found / norms(per_record_gradients(exact, x.double(), labels, views))
+        assert share.min() > 1 - min(3e-6, above) and share.max() < 1 + above
 
-    moved = []
-    for layout in (torch.contiguous_format, torch.channels_last):
-        model = seeded(network, dtype=torch.float32)
-        x, labels = records((48, size, size), dtype=torch.float32)
-        model, x = (each.to(memory_format=layout) for each in (model, x))
-        phase = TrainingPhase(FullBatch(len(x)), 1.0, 0.5, steps=2, lr=0.1)
-        PrivateTraining(model, [phase], x, labels, noise=Noise("layout", "keyed")).run()
-        moved.append(flat(weights(model)))
-    torch.testing.assert_close(*moved, rtol=1e-4, atol=1e-5)
+
+# Paths whose 4,096 records take seconds, and those that are tested in every run.
+LARGE = ("convolution, a call a record", "convolution by gram, per layer")
+QUICK = ("linear", "linear, positions by gradients", "convolution in one call")
+
+
+@pytest.mark.parametrize("offset", [1.0, 1e4, 1e6])
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PATHS],
+)
+def test_a_record_in_company_moves_the_sum_by_at_most_the_bound_and_rounding(name, offset):
+    path, count = PATHS[name], 128 if name in LARGE else COMPANY
+    views = path.options.get("views", 1)
+    model = path.model(offset)
+    x, labels = aligned(path.shape, model, count * views)
+    kernel = NetworkGradients(model, **path.options)
+    for moved in movements(kernel, x, labels, 0.01, [0, count // 2, count - 1], views):
+        assert moved <= 1 + company_rounding(count)
+
+
+def test_records_that_need_it_are_multiplied_in_float64_whatever_the_others_are(monkeypatch):
+    taken, pairs = [], layers.Linear.pairs
+
+    def watched(rule, rows):
+        taken.append(rows.tolist())
+        return pairs(rule, rows)
+
+    model, x, labels = mixed()
+    kernel = NetworkGradients(model)
+    kernel.probe(x, labels)
+    monkeypatch.setattr(layers.Linear, "pairs", watched)
+    kernel.clipped_sum(x[1::2], labels[1::2], 0.1)
+    assert taken == []
+    together = kernel.clipped_sum(x, labels, 0.1)
+    assert taken == [[0, 2, 4]] * 2
+    alone = [kernel.clipped_sum(x[i : i + 1], labels[i : i + 1], 0.1).gradients for i in range(6)]
+    assert taken[2:] == [[0]] * 6
+    summed = {name: sum(each[name].double() for each in alone) for name in together.gradients}
+    assert float(distance(together.gradients, summed)) < 0.1 * 1e-3

@@ -41,21 +41,14 @@ def test_only_passes_may_take_tf32_and_what_is_exact_within_them_not(name):
                 seen.append(allowed())
             seen.append(allowed())
         seen.append(allowed())
+        with pytest.raises(RuntimeError), passes():
+            raise RuntimeError
+        seen.append(allowed())
     finally:
         set_precision(before)
     inside, outside = [name == "tf32"] * 2, [False] * 2
-    assert seen == [outside, inside, outside, inside, outside]
+    assert seen == [outside, inside, outside, inside, outside, outside]
     assert torch.backends.cudnn.deterministic and not torch.backends.cudnn.benchmark
-
-
-def test_an_error_within_a_pass_leaves_float32():
-    before = set_precision("tf32")
-    try:
-        with pytest.raises(RuntimeError), passes():
-            raise RuntimeError
-        assert allowed() == [False, False]
-    finally:
-        set_precision(before)
 
 
 def largest_share(network, clipping="flat"):
@@ -103,28 +96,6 @@ def test_precision_changes_no_id_and_reaches_jobs_on_a_gpu_alone():
     assert (plain.features_device(), fast.features_device()) == ("auto", "auto-tf32")
 
 
-def test_tf32_on_a_cpu_is_refused():
-    with pytest.raises(InputError, match="precision: found tf32 with device cpu"):
-        load_config(changes={"precision": "tf32"})
-    with pytest.raises(InputError, match="device"):
-        job.resolve_device("cpu-tf32")
-
-
-@pytest.mark.parametrize(
-    ("available", "name", "found"),
-    [
-        (False, "auto-tf32", "cpu"),
-        (True, "auto-tf32", "cuda-tf32"),
-        (True, "cuda-tf32", "cuda-tf32"),
-        (True, "auto", "cuda"),
-    ],
-)
-def test_a_job_says_on_what_and_how_it_ran(monkeypatch, available, name, found):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
-    assert job.resolve_device(name) == found
-    assert job.torch_device(found) == found.removesuffix("-tf32")
-
-
 def test_a_job_sets_its_precision_and_puts_back_what_was():
     with job.numerics("cuda-tf32"):
         assert not torch.is_grad_enabled()
@@ -132,3 +103,22 @@ def test_a_job_sets_its_precision_and_puts_back_what_was():
             assert allowed() == [True, True]
     with passes():
         assert allowed() == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "name", "found"),
+    [
+        (False, "auto-tf32", "cpu"),
+        (True, "auto-tf32", "cuda-tf32"),
+        (True, "cuda-tf32", "cuda-tf32"),
+        (True, "auto", "cuda"),
+    ],
+)
+def test_a_job_says_on_what_and_how_it_ran_and_never_tf32_on_a_cpu(monkeypatch, gpu, name, found):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    assert job.resolve_device(name) == found
+    assert job.torch_device(found) == found.removesuffix("-tf32")
+    with pytest.raises(InputError, match="device: found 'cpu-tf32'"):
+        job.resolve_device("cpu-tf32")
+    with pytest.raises(InputError, match="precision: found tf32 with device cpu"):
+        load_config(changes={"precision": "tf32"})

@@ -70,32 +70,12 @@ def test_the_number_of_trials_follows_its_law(law):
     assert chisquare(observed, expected / expected.sum() * len(draws)).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("law", all_laws(), ids=lambda law: law.describe())
-def test_the_mean_is_that_of_the_law(law):
-    counts = np.arange(100_000)
-    first = 0 if isinstance(law, PoissonTrials) else 1
-    share = probability(law, counts[first:])
-    assert law.mean == pytest.approx(float(counts[first:] @ share), rel=1e-9)
-
-
 def test_a_law_whose_first_probabilities_are_tiny_is_not_cut_short():
     law = TruncatedNegativeBinomial(10.0, 0.01)
     assert probability(law, np.array([1]))[0] < 1e-18
     draws = [law.draw(Noise(f"late {number}", "keyed")) for number in range(300)]
     # Its deviation is the mean by sqrt(eta).
     assert np.mean(draws) == pytest.approx(law.mean, abs=4 * law.mean / math.sqrt(10 * 300))
-
-
-@pytest.mark.parametrize("mean", [1.001, 3.0, 500.0])
-@pytest.mark.parametrize("eta", [-0.7, 0.0, 0.01, 1.0, 8.0])
-def test_a_law_is_found_by_its_mean(eta, mean):
-    assert TruncatedNegativeBinomial.with_mean(eta, mean).mean == pytest.approx(mean, rel=1e-9)
-
-
-def test_the_same_noise_draws_the_same_number():
-    law = trials_law("geometric", 10.0)
-    assert len({law.draw(Noise("one", "keyed")) for _ in range(5)}) == 1
-    assert len({law.draw(Noise("one", "os")) for _ in range(40)}) > 1
 
 
 def least_epsilon(bound_at, delta):
@@ -205,18 +185,6 @@ def test_no_selection_of_gaussian_outputs_leaks_more_than_is_guaranteed(law, noi
         assert epsilon > alone
 
 
-def test_selecting_costs_less_with_more_noise_and_more_with_more_trials():
-    def epsilon(noise, mean, name):
-        phases = [Phase(FullBatch(1000), 10 * noise, 40)]
-        return selected_guarantee(phases, trials_law(name, mean), DELTA, "add_remove").training
-
-    for name in LAWS:
-        by_noise = [epsilon(noise, 10.0, name) for noise in (0.8, 1.0, 5.0)]
-        by_mean = [epsilon(1.0, mean, name) for mean in (1.5, 3.0, 100.0)]
-        assert by_noise == sorted(by_noise, reverse=True) and len(set(by_noise)) == 3
-        assert by_mean == sorted(by_mean) and len(set(by_mean)) == 3
-
-
 def test_a_record_pays_for_its_own_part_and_the_worse_is_stated():
     phases, law = [Phase(Poisson(1000, 50), 2.0, 40)], trials_law("geometric", 10.0)
     public = selected_guarantee(phases, law, DELTA, "add_remove")
@@ -261,61 +229,6 @@ def test_noise_is_calibrated_to_the_guarantee_of_the_selection():
         calibrate_selected(phases, 3.0, DELTA, "add_remove", law=law, score=Score(300, 1.0))
 
 
-@pytest.mark.parametrize("sampler", [FixedSize(50, 7), Shuffled(50, 7), Cyclic(50, 7)])
-def test_samplers_with_renyi_divergences_under_replace_one_are_taken(sampler):
-    law = trials_law("geometric", 5.0)
-    found = selected_guarantee([Phase(sampler, 8.0, 9)], law, DELTA, "replace_one")
-    assert found.single.epsilon < found.selected.epsilon < 40
-
-
-@pytest.mark.parametrize(
-    ("sampler", "relation", "word"),
-    [
-        (Poisson(50, 7), "replace_one", "found poisson with replace_one.*poisson with add_remove"),
-        (FixedSize(50, 7), "add_remove", "relation"),
-    ],
-)
-def test_a_pair_without_renyi_divergences_is_refused(sampler, relation, word):
-    with pytest.raises(InputError, match=word):
-        selected_guarantee([Phase(sampler, 8.0, 9)], trials_law("geometric", 5.0), DELTA, relation)
-
-
-@pytest.mark.parametrize("noise", [0.0, 1e-9])
-@pytest.mark.parametrize("name", LAWS)
-def test_without_noise_nothing_is_guaranteed(name, noise):
-    phases = [Phase(Poisson(50, 7), noise, 2)]
-    found = selected_guarantee(phases, trials_law(name, 5.0), DELTA, "add_remove")
-    assert found.selected.epsilon > 1e6
-
-
-@pytest.mark.parametrize("name", LAWS)
-def test_enormous_noise_costs_next_to_nothing(name):
-    law = trials_law(name, 5.0)
-    score = Score(10, 1e12)
-    found = selected_guarantee([Phase(FullBatch(50), 1e6, 1)], law, DELTA, "add_remove", score)
-    assert 0 <= found.validation <= found.training < 0.02
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: trials_law("grid", 5.0),
-        lambda: trials_law("geometric", 1.0),
-        lambda: trials_law("logarithmic", math.inf),
-        lambda: trials_law("poisson", 0.5),
-        lambda: TruncatedNegativeBinomial(-1.0, 0.5),
-        lambda: TruncatedNegativeBinomial(11.0, 0.5),
-        lambda: TruncatedNegativeBinomial(1.0, 1.0),
-        lambda: TruncatedNegativeBinomial(1.0, 0.0),
-        lambda: Score(0, 1.0),
-        lambda: Score(10, 0.0),
-    ],
-)
-def test_what_is_no_law_and_no_score_is_refused(make):
-    with pytest.raises(InputError):
-        make()
-
-
 def test_the_readme_s_table_of_costs_is_right():
     text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     sampler = Poisson(1200, 600)
@@ -327,3 +240,65 @@ def test_the_readme_s_table_of_costs_is_right():
         ]
         costs.append(guarantee([Phase(sampler, 11.95, 40 * trials)], DELTA, "add_remove").epsilon)
         assert f"| {trials} | {' | '.join(f'{cost:.2f}' for cost in costs)} |" in text
+
+
+@pytest.mark.parametrize("law", all_laws(), ids=lambda law: law.describe())
+def test_the_mean_is_that_of_the_law(law):
+    first = 0 if isinstance(law, PoissonTrials) else 1
+    counts = np.arange(first, 100_000)
+    assert law.mean == pytest.approx(float(counts @ probability(law, counts)), rel=1e-9)
+
+
+def test_a_law_is_found_by_its_mean_and_draws_by_its_noise():
+    for eta in (-0.7, 0.0, 0.01, 1.0, 8.0):
+        for mean in (1.001, 3.0, 500.0):
+            found = TruncatedNegativeBinomial.with_mean(eta, mean)
+            assert found.mean == pytest.approx(mean, rel=1e-9)
+    law = trials_law("geometric", 10.0)
+    assert len({law.draw(Noise("one", "keyed")) for _ in range(5)}) == 1
+    assert len({law.draw(Noise("one", "os")) for _ in range(40)}) > 1
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_selecting_costs_less_with_more_noise_and_more_with_more_trials(name):
+    def epsilon(noise, mean):
+        phases = [Phase(FullBatch(1000), noise, 40)]
+        return selected_guarantee(phases, trials_law(name, mean), DELTA, "add_remove").training
+
+    by_noise = [epsilon(noise, 10.0) for noise in (0.0, 1e-9, 8.0, 10.0, 50.0, 1e7)]
+    by_mean = [epsilon(10.0, mean) for mean in (1.5, 3.0, 10.0, 100.0)]
+    assert by_noise == sorted(by_noise, reverse=True) and len(set(by_noise[1:])) == 5
+    assert by_noise[1] > 1e6 and by_noise[-1] < 0.02
+    assert by_mean == sorted(by_mean) and len(set(by_mean)) == 4
+
+
+@pytest.mark.parametrize("sampler", [FixedSize(50, 7), Shuffled(50, 7), Cyclic(50, 7)])
+def test_samplers_with_renyi_divergences_under_replace_one_are_taken(sampler):
+    law = trials_law("geometric", 5.0)
+    found = selected_guarantee([Phase(sampler, 8.0, 9)], law, DELTA, "replace_one")
+    assert found.single.epsilon < found.selected.epsilon < 40
+
+
+def of_pair(sampler, relation):
+    law = trials_law("geometric", 5.0)
+    return selected_guarantee([Phase(sampler, 8.0, 9)], law, DELTA, relation)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: of_pair(Poisson(50, 7), "replace_one"), "poisson with replace_one.*with add_rem"),
+        (lambda: of_pair(FixedSize(50, 7), "add_remove"), "relation"),
+        (lambda: trials_law("grid", 5.0), "name: found 'grid'"),
+        (lambda: trials_law("geometric", 1.0), "expected number of trials: found 1"),
+        (lambda: trials_law("logarithmic", math.inf), "expected number of trials: found inf"),
+        (lambda: trials_law("poisson", 0.5), "expected number of trials: found 0.5"),
+        (lambda: TruncatedNegativeBinomial(-1.0, 0.5), "eta: found -1"),
+        (lambda: TruncatedNegativeBinomial(1.0, 1.0), "gamma: found 1"),
+        (lambda: Score(0, 1.0), "validation records: found 0"),
+        (lambda: Score(10, 0.0), "noise of the score: found 0"),
+    ],
+)
+def test_a_pair_without_divergences_and_what_is_no_law_or_score_is_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()

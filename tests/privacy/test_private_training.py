@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from places import put
 from scipy import stats
 from small_training import OUTPUTS, SAMPLERS, N, data, flat, network, phase, training, weights
+from torch import nn
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
 from dpatlas.models.build import build
+from dpatlas.privacy.augmentation import ShiftAndFlip
+from dpatlas.privacy.per_record import cross_entropy
 from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
 
@@ -25,44 +29,6 @@ def zero_gradients(output, labels):
     return 0 * output.sum(1)
 
 
-@pytest.mark.parametrize("name", ["linear", "mlp", "bench-cnn"])
-def test_with_zero_gradients_the_update_is_noise_of_the_right_scale(name):
-    shape = (3, 32, 32) if name == "bench-cnn" else (1, 8, 8)
-    model = put(build(name, shape, OUTPUTS, key="test", run=0, base_seed=0))
-    before = weights(model)
-    x, labels = put(torch.ones(N, int(np.prod(shape)))), data()[1]
-    run = PrivateTraining(
-        model,
-        [phase(Poisson(N, 6), steps=1, lr=1.0)],
-        x,
-        labels,
-        noise=Noise("digest", "keyed"),
-        loss=zero_gradients,
-    )
-    run.run()
-    moved = (flat(weights(model)) - flat(before)).double().numpy() / (1.5 * 0.5 / 6)
-    assert stats.kstest(moved, "norm").pvalue > 1e-3
-    assert 1e-3 < stats.chi2.cdf(moved @ moved, len(moved)) < 1 - 1e-3
-
-
-def test_the_noise_does_not_depend_on_the_data():
-    seen = []
-    for scale in (0.0, 1.0):
-        x, labels = data()
-        run = PrivateTraining(
-            network("linear"),
-            [phase(FullBatch(N), steps=2)],
-            scale * x,
-            labels,
-            noise=Noise("digest", "keyed"),
-            loss=zero_gradients,
-            on_update=lambda step, sums: seen.append(flat(sums).clone()),
-            shared_noise="data",
-        )
-        run.run()
-    torch.testing.assert_close(seen[:2], seen[2:], rtol=0, atol=0)
-
-
 @settings(max_examples=30, deadline=None)
 @given(record=st.integers(0, N - 1), scale=st.floats(1e-3, 1e3), clip=st.floats(1e-3, 1e3))
 @pytest.mark.parametrize("name", ["linear", "mlp"])
@@ -71,22 +37,13 @@ def test_dropping_one_record_moves_the_noise_free_update_by_at_most_clip_over_ex
 ):
     moved = []
     x, labels = data()
-    for kept in (torch.arange(N), torch.cat([torch.arange(record), torch.arange(record + 1, N)])):
-        model = network(name)
+    settings = {"noise_multiplier": 0.0, "max_grad_norm": clip, "lr": 1.0, "steps": 1}
+    for kept in (torch.arange(N), torch.arange(N)[torch.arange(N) != record]):
+        model, noise = network(name), Noise("digest", "keyed")
         before = weights(model)
-        run = PrivateTraining(
-            model,
-            [
-                # The expected batch is a public constant: the same for both neighbours.
-                phase(
-                    PublicSize(len(kept)), noise_multiplier=0.0, max_grad_norm=clip, lr=1.0, steps=1
-                )
-            ],
-            scale * x[kept],
-            labels[kept],
-            noise=Noise("digest", "keyed"),
-        )
-        run.run()
+        # The expected batch is a public constant: the same for both neighbours.
+        plan = [phase(PublicSize(len(kept)), **settings)]
+        PrivateTraining(model, plan, scale * x[kept], labels[kept], noise=noise).run()
         moved.append(flat(weights(model)) - flat(before))
     assert (moved[0] - moved[1]).norm() <= clip / N * (1 + 1e-3)
 
@@ -111,21 +68,6 @@ def test_the_divisor_is_the_expected_batch_and_not_the_drawn_one():
     assert len(sizes) > 2
     expected = flat(before) - torch.stack(sums).sum(0) / 6
     torch.testing.assert_close(flat(weights(model)), expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["linear", "small-cnn-t"])
-def test_an_empty_batch_is_a_step_of_noise(name):
-    class Empty(Poisson):
-        def batch_indices(self, noise, repetition, step):
-            return np.empty(0, dtype=np.int64)
-
-    model = network(name)
-    before = weights(model)
-    run = training([phase(Empty(N, 6), steps=1, lr=1.0)], model)
-    run.run()
-    assert run.steps_done == 1
-    moved = (flat(weights(model)) - flat(before)).double().numpy() / (1.5 * 0.5 / 6)
-    assert stats.kstest(moved, "norm").pvalue > 1e-3
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 6, 100])
@@ -259,15 +201,6 @@ def test_all_noise_keys_of_a_run_are_distinct(monkeypatch):
     assert len(noise) == len(set(noise)) == 2 * 11
 
 
-def test_runs_of_one_spec_differ_by_repetition():
-    found = []
-    for repetition in (0, 1):
-        model = network()
-        training([phase()], model, repetition=repetition).run()
-        found.append(flat(weights(model)))
-    assert not torch.equal(*found)
-
-
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
 def test_every_sampler_trains_and_learns_without_noise(sampler):
     draws = torch.Generator().manual_seed(5)
@@ -313,6 +246,93 @@ def test_adam_and_sgd_see_the_privatised_gradient_only():
         torch.testing.assert_close(flat(weights(copied)), flat(weights(model)))
 
 
+class Empty(Poisson):
+    """Batches without a record."""
+
+    def batch_indices(self, noise, repetition, step):
+        return np.empty(0, dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "loss", "views"),
+    [
+        (Poisson(N, 6), zero_gradients, None),
+        (Empty(N, 6), cross_entropy, None),
+        (Empty(N, 6), cross_entropy, 2),
+    ],
+)
+@pytest.mark.parametrize("name", ["linear", "mlp", "small-cnn-t", "bench-cnn"])
+def test_zero_gradients_and_empty_batches_give_noise_of_the_right_scale(name, sampler, loss, views):
+    shape = (3, 32, 32) if name == "bench-cnn" else (1, 8, 8)
+    model = put(build(name, shape, OUTPUTS, key="test", run=0, base_seed=0))
+    before = weights(model)
+    x, labels = put(torch.ones(N, int(np.prod(shape)))), data()[1]
+    options = {"noise": Noise("digest", "keyed"), "loss": loss}
+    options["augmentation"] = views and ShiftAndFlip(shape, views, padding=2, flip=True)
+    run = PrivateTraining(model, [phase(sampler, steps=1, lr=1.0)], x, labels, **options)
+    run.run()
+    moved = (flat(weights(model)) - flat(before)).double().numpy() / (1.5 * 0.5 / 6)
+    assert stats.kstest(moved, "norm").pvalue > 1e-3
+    assert 1e-3 < stats.chi2.cdf(moved @ moved, len(moved)) < 1 - 1e-3
+    assert run.steps_done == 1
+
+
 def test_a_prefix_selects_whole_parts_of_names():
     assert belongs("head.weight", "head") and belongs("head.weight", "head.weight")
     assert belongs("head.weight", "") and not belongs("header.weight", "head")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_grad_norm": 0}, "max_grad_norm: found 0; allowed: a number > 0"),
+        ({"max_grad_norm": float("nan")}, "max_grad_norm: found nan"),
+        ({"noise_multiplier": -1.0}, "noise_multiplier: found -1.0; allowed: a number >= 0"),
+        ({"steps": 1.5}, "steps: found 1.5; allowed: a whole number"),
+        ({"lr": 0}, "lr: found 0"),
+        ({"momentum": 1.0}, "momentum: found 1.0"),
+        ({"optimizer": "rmsprop"}, "optimizer: found 'rmsprop'; allowed: one of sgd, adam"),
+        ({"clipping": "none"}, "clipping: found 'none'"),
+        ({"max_physical_batch": 0}, "max_physical_batch: found 0"),
+        ({"optimizer": "adam", "momentum": 0.5}, "momentum: found 0.5; allowed: 0 with adam"),
+    ],
+)
+def test_a_bad_setting_of_a_phase_is_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        phase(**changes)
+
+
+def attempt(change=lambda x, labels: (x, labels), sampler=SAMPLERS[0], name="linear", **changes):
+    model = network("linear").to("meta") if name == "meta" else network(name)
+    PrivateTraining(
+        model, [phase(sampler, **changes)], *change(*data()), noise=Noise("digest", "keyed")
+    )
+
+
+def labelled(value):
+    return lambda x, labels: (x, torch.where(torch.arange(N, device=x.device) == 3, value, labels))
+
+
+def normalised():
+    layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, OUTPUTS)
+    return nn.Sequential(nn.Unflatten(1, (1, 8, 8)), *layers)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: attempt(lambda x, labels: (x[:0], labels[:0])), "data: found 0 records"),
+        (lambda: attempt(lambda x, labels: (x, labels.float())), "labels: found torch.float32"),
+        (lambda: attempt(lambda x, labels: (x, labels[1:])), r"labels: .* of shape \(22,\)"),
+        (lambda: attempt(labelled(-1)), "labels: found -1; .* from 0 to 4"),
+        (lambda: attempt(labelled(OUTPUTS), name="mlp"), "labels: found 5; .* from 0 to 4"),
+        (lambda: attempt(sampler=Poisson(50, 6)), "sampler: found batches of 50 records"),
+        (lambda: attempt(trainable=("body",)), "trainable: found .*'body'.* prefixes among head"),
+        (lambda: attempt(name="meta"), "parameter head.weight: found on meta; allowed: c"),
+        (lambda: training([phase()], normalised()), r"layer 2 \(BatchNorm2d\)"),
+        (lambda: training([phase(steps=0)]).step(), "step: found 0; allowed: fewer than 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_the_first_step(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

@@ -71,15 +71,6 @@ def test_batches_differ_between_steps_repetitions_and_secrets(kind):
     assert len(set(batches)) == len(batches)
 
 
-def test_poisson_inclusion_counts_are_binomial():
-    kind, draws = Poisson(60, 9), 4000
-    counts = memberships(kind, draws).sum(0)
-    variance = draws * kind.sample_rate * (1 - kind.sample_rate)
-    statistic = ((counts - draws * kind.sample_rate) ** 2 / variance).sum()
-    # Two-sided: counts that are too equal are no Poisson sample either.
-    assert UNLIKELY < stats.chi2.cdf(statistic, kind.n) < 1 - UNLIKELY
-
-
 def test_poisson_inclusions_are_pairwise_independent():
     kind, draws = Poisson(60, 9), 4000
     q = kind.sample_rate
@@ -105,15 +96,6 @@ def test_poisson_batch_sizes_follow_the_binomial_law(kind):
     assert stats.chisquare(*table[:, table[1] > 1e-9]).pvalue > UNLIKELY
 
 
-def test_an_empty_poisson_batch_is_a_batch():
-    sizes = [len(Poisson(40, 1).batch_indices(NOISE, 0, step)) for step in range(200)]
-    assert min(sizes) == 0
-
-
-def test_a_poisson_rate_of_one_takes_every_record():
-    np.testing.assert_array_equal(Poisson(30, 30).batch_indices(NOISE, 0, 0), np.arange(30))
-
-
 class Lucky:
     """Noise whose every trial succeeds, which a single draw of distances would cut short."""
 
@@ -135,16 +117,6 @@ def test_a_batch_costs_nothing_that_grows_with_n(kind):
     assert 3 < np.mean([len(batch) for batch in batches]) < 5
     places = np.concatenate(batches) / kind.n
     assert stats.kstest(places, "uniform").pvalue > UNLIKELY
-
-
-def test_fixed_size_batches_are_uniform_subsets():
-    kind, draws = FixedSize(40, 7), 4000
-    counts = memberships(kind, draws).sum(0)
-    q = kind.sample_rate
-    # Sampling without replacement: counts are correlated by -1 / (n - 1).
-    scale = draws * q * (1 - q) * kind.n / (kind.n - 1)
-    statistic = ((counts - draws * q) ** 2).sum() / scale
-    assert UNLIKELY < stats.chi2.cdf(statistic, kind.n - 1) < 1 - UNLIKELY
 
 
 def test_a_record_is_in_at_most_one_batch_of_a_shuffled_epoch():
@@ -170,12 +142,6 @@ def test_each_shuffled_epoch_leaves_out_its_own_records():
     assert stats.chi2.sf(((out - 600) ** 2).sum() / scale, kind.n - 1) > UNLIKELY
 
 
-def test_cyclic_batches_are_the_same_in_every_epoch_and_disjoint():
-    kind = Cyclic(10, 3)
-    batches = [kind.batch_indices(Noise("a", "keyed"), 0, step).tolist() for step in range(6)]
-    assert batches == [[0, 1, 2], [3, 4, 5], [6, 7, 8]] * 2
-
-
 @pytest.mark.parametrize("name", sorted(SAMPLERS))
 def test_the_rate_is_the_divisor_over_n_where_the_batch_does_not_divide_n(name):
     kind = sampler(name, 1050, None if name == FullBatch.name else 100)
@@ -183,14 +149,6 @@ def test_the_rate_is_the_divisor_over_n_where_the_batch_does_not_divide_n(name):
     assert kind.expected_batch == (1050 if name == FullBatch.name else 100)
     mean = memberships(kind, 400).sum(1).mean()
     assert mean == pytest.approx(kind.expected_batch, rel=0.02)
-
-
-def test_what_a_sampler_has_drawn_does_not_change_it():
-    used = Shuffled(100, 10)
-    used.batch_indices(NOISE, 0, 3)
-    assert used == Shuffled(100, 10)
-    assert hash(used) == hash(Shuffled(100, 10))
-    assert used != FixedSize(100, 10)
 
 
 @pytest.mark.parametrize(
@@ -208,3 +166,20 @@ def test_what_a_sampler_has_drawn_does_not_change_it():
 def test_an_impossible_batch_is_refused_by_name(name, n, batch, message):
     with pytest.raises(InputError, match=message):
         sampler(name, n, batch)
+
+
+def test_batches_whose_records_are_known_in_advance():
+    assert min(len(Poisson(40, 1).batch_indices(NOISE, 0, step)) for step in range(200)) == 0
+    np.testing.assert_array_equal(Poisson(30, 30).batch_indices(NOISE, 0, 0), np.arange(30))
+    cyclic = [Cyclic(10, 3).batch_indices(NOISE, 0, step).tolist() for step in range(6)]
+    assert cyclic == [[0, 1, 2], [3, 4, 5], [6, 7, 8]] * 2
+
+
+# Of draws without replacement, counts are correlated by -1 / (n - 1).
+@pytest.mark.parametrize(("kind", "lost"), [(Poisson(60, 9), 0), (FixedSize(40, 7), 1)])
+def test_every_record_is_included_with_the_rate(kind, lost):
+    draws, q = 4000, kind.sample_rate
+    variance = draws * q * (1 - q) * kind.n / (kind.n - lost)
+    statistic = ((memberships(kind, draws).sum(0) - draws * q) ** 2).sum() / variance
+    # Two-sided: counts that are too equal are no such sample either.
+    assert UNLIKELY < stats.chi2.cdf(statistic, kind.n - lost) < 1 - UNLIKELY

@@ -94,26 +94,6 @@ def settings_of_a_run(request):
     return RUNS[request.param]
 
 
-@pytest.fixture
-def like_a_gpu(monkeypatch):
-    monkeypatch.setattr(clipping, "may_look", lambda values: False)
-
-
-def test_a_private_step_reads_no_tensor(settings, like_a_gpu):
-    run = private_run(**settings)
-    with reads() as seen:
-        run.step()
-    assert seen == []
-
-
-def test_on_a_cpu_a_step_looks_once_a_chunk(monkeypatch):
-    run = private_run(max_physical_batch=2)
-    chunks = -(-len(Poisson(N, 6).batch_indices(Noise("digest", "keyed"), 0, 1)) // 2)
-    with reads() as seen:
-        run.step()
-    assert seen == ["item"] * chunks
-
-
 def test_whether_the_host_looks_changes_no_bit(settings, monkeypatch):
     found = []
     for look in (True, False):
@@ -141,16 +121,9 @@ def kl_steps(layers, x, labels, kl):
     norm2 = squared_row_norms(x)
     for step in range(1, 3):
         gaps = record_gaps(layers, x, labels, 20, norm2)
-        kl[step] = kl[step - 1] + kl_step(0.1, 0.01, gaps.squared_gaps("remove_add"))
+        kl[step] = kl[step - 1] + kl_step(0.1, 0.01, gaps.squared_gaps())
         draws = noise_draws(Noise("digest", "keyed"), size, 0, step, x.device.type)
         noisy_step(layers, gaps.gradient, draws, 0.1, 0.1)
-
-
-def test_a_step_of_the_kl_kernel_reads_no_tensor():
-    problem = kl_problem()
-    with reads() as seen:
-        kl_steps(*problem)
-    assert seen == [] and bool((problem[3][2] > 0).all())
 
 
 def langevin_run(device="cpu"):
@@ -160,24 +133,6 @@ def langevin_run(device="cpu"):
     return LangevinRun(
         settings, x, labels.to(device), 5, noise=Noise("digest", "keyed"), repetition=0
     )
-
-
-def test_a_langevin_step_reads_no_tensor():
-    run = langevin_run()
-    with reads() as seen:
-        run.step()
-    assert seen == []
-
-
-def test_a_projection_is_exact_and_leaves_what_is_inside_as_it_is():
-    run = langevin_run()
-    run.weights = torch.randn(5, 64, generator=torch.Generator().manual_seed(0))
-    run._project()
-    assert float(run.weights.double().norm()) == pytest.approx(0.02, rel=1e-6)
-    inside = 0.5 * run.weights
-    run.weights = inside.clone()
-    run._project()
-    assert torch.equal(run.weights, inside)
 
 
 def posterior(device="cpu"):
@@ -197,35 +152,59 @@ def posterior(device="cpu"):
     )
 
 
-def test_a_step_of_a_posterior_reads_risk_and_kl_at_once():
+def kl_run(device="cpu"):
+    problem = kl_problem(device)
+    # The first products choose their kernels.
+    kl_steps(*problem)
+    return lambda: kl_steps(*problem), lambda: bool((problem[3][2] > 0).all())
+
+
+def langevin_steps(device="cpu"):
+    run = langevin_run(device)
+    run.step()
+    return run.step, lambda: bool(run.weights.isfinite().all())
+
+
+def steps_of(name):
+    """A function of the device: a step that has been taken once, and what must hold after it."""
+    if name in RUNS:
+
+        def private(device="cpu"):
+            run = private_run(device=device, **RUNS[name])
+            return run.step, lambda: run.skipped_records >= 0
+
+        return private
+    return {"kl": kl_run, "langevin": langevin_steps}[name]
+
+
+STEPS = [*RUNS, "kl", "langevin"]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_reads_no_tensor(name, monkeypatch):
+    monkeypatch.setattr(clipping, "may_look", lambda values: False)
+    step, holds = steps_of(name)()
+    with reads() as seen:
+        step()
+    assert seen == [] and holds()
+
+
+@GPU
+@pytest.mark.parametrize("name", STEPS)
+def test_a_gpu_never_waits_in_a_step(name):
+    step, holds = steps_of(name)("cuda")
+    with no_wait():
+        step()
+    assert holds()
+
+
+def test_a_private_step_on_a_cpu_looks_once_a_chunk_and_a_posterior_s_once():
+    run = private_run(max_physical_batch=2)
+    chunks = -(-len(Poisson(N, 6).batch_indices(Noise("digest", "keyed"), 0, 1)) // 2)
+    with reads() as seen:
+        run.step()
+    assert seen == ["item"] * chunks
     run = posterior()
     with torch.no_grad(), reads() as seen:
         run.step()
     assert seen == ["tolist"]
-
-
-@GPU
-def test_a_gpu_never_waits_in_a_private_step(settings):
-    run = private_run(device="cuda", **settings)
-    with no_wait():
-        run.step()
-    assert run.skipped_records >= 0
-
-
-@GPU
-def test_a_gpu_never_waits_in_a_step_of_the_kl_kernel():
-    problem = kl_problem("cuda")
-    # The first products choose their kernels.
-    kl_steps(*problem)
-    with no_wait():
-        kl_steps(*problem)
-    assert bool((problem[3][2] > 0).all())
-
-
-@GPU
-def test_a_gpu_never_waits_in_a_langevin_step():
-    run = langevin_run("cuda")
-    run.step()
-    with no_wait():
-        run.step()
-    assert bool(run.weights.isfinite().all())

@@ -1,9 +1,5 @@
-"""workflow/claims.yaml as it is committed."""
-
-from pathlib import Path
+"""The claims of all papers as they are committed."""
 
 from dpatlas.evidence.claims import read_claims
 
-WORKFLOW = Path(__file__).parents[2] / "workflow"
-COMMITTED = WORKFLOW / "claims.yaml"
-CLAIMS = read_claims(COMMITTED)
+CLAIMS = read_claims()

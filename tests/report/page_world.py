@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+from dpatlas.core.products import Product
 from dpatlas.core.records import FIELDS
 from dpatlas.evidence.claims import COLUMNS, REPRODUCED, write_claims
 from dpatlas.evidence.errata import Erratum
+from dpatlas.report.page import build_page
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 SVG = """<?xml version="1.0"?>
@@ -81,7 +83,7 @@ def record(results, run_id, changes=None, **metrics):
 
 
 def write_results(tmp_path: Path) -> Path:
-    """results/t with two figures and a table, and captions beside results."""
+    """results/t with two figures and a table."""
     results = tmp_path / "results" / "t"
     for folder in ("figures", "tables", "lineage"):
         (results / folder).mkdir(parents=True)
@@ -109,22 +111,33 @@ def write_results(tmp_path: Path) -> Path:
             row("kl-2", verdict="inconclusive", evidence="figures/second.csv", low=float("-inf")),
         ],
     )
-    captions = tmp_path / "captions"
-    captions.mkdir()
-    for name in ("first", "second", "third", "claims"):
-        (captions / f"{name}.rst").write_text(f"Caption of *{name}*, {HOSTILE}\n")
-    (captions / "paper_shows.yaml").write_text(json.dumps({"first": f"The paper, {HOSTILE}"}))
     return results
 
 
-ERRATUM = Erratum(
-    id="kl-x",
-    paper="kl_privacy",
-    place="Eq. 6",
-    status="proved",
-    printed=f"twice {HOSTILE}",
-    corrected="once",
-    consequence="none",
-    shown_by=["tests/bounds/test_a.py::test_b"],
-    products=["first"],
-)
+def caption(name):
+    return f"Caption of *{name}*, {HOSTILE}"
+
+
+PRODUCTS = {
+    name: Product(name, "figure", (), "Fig. 1", caption(name), f"The paper, {HOSTILE}")
+    for name in ("first", "second", "third")
+}
+ERRATA = {
+    "kl_privacy": [
+        Erratum(
+            id="kl-x",
+            place="Eq. 6",
+            status="proved",
+            printed=f"twice {HOSTILE}",
+            corrected="once",
+            consequence="none",
+            shown_by=["tests/bounds/test_a.py::test_b"],
+            products=["first"],
+        )
+    ]
+}
+
+
+def whole_page(results):
+    """The page with captions and errata."""
+    return build_page(results, "t", PRODUCTS, errata=ERRATA, about=caption("claims"))

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import yaml
-from committed_claims import COMMITTED
+from committed_claims import CLAIMS
 from figure_samples import as_json
 from kl_sample_records import constants_record
 
@@ -61,7 +61,6 @@ def part(letter, **fields):
 def claim(**fields):
     return {
         "id": "kl-1",
-        "paper": "kl_privacy",
         "place": "Fig. 1",
         "statement": "it grows",
         "kind": "statistical",
@@ -75,12 +74,12 @@ def without(name, fields):
 
 def write(folder, *claims):
     path = folder / "claims.yaml"
-    path.write_text(yaml.safe_dump({"family_error": 0.05, "claims": list(claims)}))
+    path.write_text(yaml.safe_dump({"claims": list(claims)}))
     return path
 
 
 def read(folder, *claims, tests=TESTS):
-    return read_claims(write(folder, *claims), tests)
+    return read_claims({"kl_privacy": write(folder, *claims)}, tests)
 
 
 def paper(**points):
@@ -88,19 +87,15 @@ def paper(**points):
 
 
 def test_committed_claims_name_tests_and_files_that_exist():
-    claims = read_claims(COMMITTED)
     products = [
         f"{product.folder}/{product.name}.{'pdf' if product.kind == 'figure' else 'csv'}"
         for paper in all_papers().values()
         for product in paper.load("products").PRODUCTS
     ]
-    check_evidence(claims, products, all_papers())
-    expected = [f"kl-{number}" for number in range(1, 9)]
-    expected += [f"sgld-{number}" for number in range(1, 11)]
-    expected += [f"feat-{number}" for number in range(1, 7)]
-    expected += [f"lpfft-{number}" for number in range(1, 11)]
-    expected += [f"maxinf-{number}" for number in range(1, 11)]
-    assert [claim.id for claim in claims.claims] == expected
+    check_evidence(CLAIMS, products, all_papers())
+    for key, paper in all_papers().items():
+        ids = [claim.id for claim in CLAIMS.claims if claim.paper == key]
+        assert ids == [f"{paper.prefix}-{number}" for number in range(1, len(ids) + 1)]
 
 
 def test_evidence_that_no_rule_makes_is_refused(tmp_path):
@@ -159,7 +154,7 @@ BAD = {
         claim(target=1.0, parts=[part("a"), part("b")]),
         "kl-1 with target",
     ),
-    "a paper that does not exist": (claim(paper="other", parts=[part("a"), part("b")]), "other"),
+    "a paper of its own": (claim(paper="other", parts=[part("a"), part("b")]), "paper"),
     "an id given twice": (claim(parts=[part("a"), part("a")]), "kl-1a twice"),
     "a part of another claim": (claim(parts=[part("a"), part("b", id="kl-2b")]), "kl-2b"),
     "no test and no parts": (claim(), "kl-1 with none of them"),
@@ -204,7 +199,7 @@ def command(tmp_path, settings, *records):
     listed.write_text("".join(f"{record}\n" for record in records))
     given.write_text(settings)
     return [
-        *("--claims", str(COMMITTED), "--tier", "t", "--settings", str(given)),
+        *("--tier", "t", "--settings", str(given)),
         *("--results", str(tmp_path), "--output", str(tmp_path / "claims.csv")),
         *("--records", str(listed)),
     ]
@@ -254,9 +249,8 @@ def test_settings_that_are_not_json_are_bad_input(tmp_path, capsys):
 
 def test_wrong_verdicts_are_as_rare_as_the_error_of_an_entry():
     """Three comparisons exactly at their thresholds, where both answers are wrong, five runs."""
-    claims = read_claims(COMMITTED)
-    (alone,) = (claim for claim in claims.claims if claim.id == "kl-2")
-    claims = dataclasses.replace(claims, family_error=0.2, claims=[alone])
+    (alone,) = (claim for claim in CLAIMS.claims if claim.id == "kl-2")
+    claims = dataclasses.replace(CLAIMS, family_error=0.2, claims=[alone])
     (entry,) = alone.entries
     assert claims.planned == 1
     studies = np.random.default_rng(3).standard_normal((3000, 3, 5))

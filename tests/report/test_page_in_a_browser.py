@@ -2,10 +2,9 @@
 
 import chromium
 import pytest
-from page_world import ERRATUM, row, write_results
+from page_world import row, whole_page, write_results
 
 from dpatlas.evidence.claims import write_claims
-from dpatlas.report.page import build_page
 
 pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium on this machine")
 SHOWN = (
@@ -27,7 +26,7 @@ def page(tmp_path_factory):
     write_claims(results / "claims.csv", rows)
     path = results / "report" / "index.html"
     path.parent.mkdir()
-    path.write_text(build_page(results, "t", folder / "captions", errata=[ERRATUM]))
+    path.write_text(whole_page(results))
     return path
 
 

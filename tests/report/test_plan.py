@@ -185,7 +185,7 @@ def test_a_run_does_not_judge_its_own_estimate(tmp_path):
         write_past(tmp_path, 1.0, spec)
     write_past(tmp_path, 5.0, last)
     rates = fit(past_runs(tmp_path, "cpu"), "cpu")
-    assert max(run.actual / run.estimate for run in rates.judged) == pytest.approx(5.0)
+    assert max(run.actual / run.estimate for run in rates.validated) == pytest.approx(5.0)
 
 
 def test_one_run_of_a_kind_moves_its_factor_half_way_and_no_other_kind(tmp_path):

@@ -2,7 +2,6 @@
 
 import logging
 import os
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,27 +10,12 @@ import yaml
 from checkouts import SMOKE
 from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config
-
 FOLDER = Path(__file__).parents[2] / "workflow" / "profiles"
 PROFILES = ("slurm", "cluster-generic")
 
 
 def read(profile: str) -> dict:
     return yaml.safe_load((FOLDER / profile / "config.v8+.yaml").read_text())
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_every_paper_with_several_products_has_them_in_one_group(profile):
-    atlas = Atlas(load_config())
-    products = {name: block.key for name, block in atlas.block_of_product.items()}
-    several = {key for key, count in Counter(products.values()).items() if count > 1}
-    expected = {name: key for name, key in products.items() if key in several}
-    settings = read(profile)
-    assert settings["groups"] == expected
-    assert settings["group-components"].keys() == several
-    assert min(settings["group-components"].values()) >= max(Counter(expected.values()).values())
 
 
 def test_the_profiles_differ_only_in_what_knows_the_scheduler():

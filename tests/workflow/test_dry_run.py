@@ -51,13 +51,17 @@ def test_a_figure_that_needs_no_data_waits_for_none(checkout):
 def test_a_backbone_is_trained_before_what_takes_its_features(checkout):
     planned = checkout.planned("sgld_long_training")
     jobs = ("pretrain_backbone", "features", "dp_sgld_long_training", "sgld_long_training")
-    assert planned == {"data": 2, **dict.fromkeys(jobs, 1)}
+    assert planned == {"data_set": 2, **dict.fromkeys(jobs, 1)}
 
 
 def test_the_audit_is_reached_by_its_rule_name_and_waits_for_no_paper(checkout):
     planned = checkout.planned("audit")
     kinds = Atlas(load_config()).kinds("audit").items()
-    assert planned == {"audit": 1, "data": 2, **{f"audit_{kind}": len(ids) for kind, ids in kinds}}
+    assert planned == {
+        "audit": 1,
+        "data_set": 2,
+        **{f"audit_{kind}": len(ids) for kind, ids in kinds},
+    }
 
 
 def test_a_change_without_a_tier_writes_to_custom(checkout):

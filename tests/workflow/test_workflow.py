@@ -147,7 +147,7 @@ NUMBERS = {"claims": 1, **PAGE}
 SRC, STATEMENT = "src/dpatlas", "EDITED = 1\n"
 LP_FFT, KL = f"{SRC}/papers/lp_fft", f"{SRC}/papers/kl_privacy"
 EDITS = {
-    "a caption": ("workflow/report/kl_vs_depth.rst", "", "Edited. ", {"page": 1}),
+    "a caption": (f"{KL}/products.py", "loss against depth", "against depth", {"page": 1}),
     "a place in the paper": (f"{LP_FFT}/products.py", '"Figs. 4, 5"', '"Fig. 4"', {}),
     "a memory key": (f"{LP_FFT}/cost.py", '"paths", ', "", {}),
     "an estimate of memory": (f"{LP_FFT}/cost.py", "1200 + ", "1300 + ", {}),

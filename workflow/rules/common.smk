@@ -55,13 +55,19 @@ TABLE_FILES = [".md", ".tex"]
 
 
 LISTS = f"{ATLAS.folder}/lists"
-# They write weights beside the record.
-BACKBONE_KINDS = [("pretrain", "backbone"), ("pretrain", "imported")]
 
 
 def any_of(ids):
     """The pattern that matches these ids alone; without any it matches nothing."""
     return "|".join(map(re.escape, ids)) or "(?!)"
+
+
+# On a cluster the figures and tables of one paper are one job, not many of a few seconds each: one
+# core makes them one after the other, once that paper's runs are all there.
+workflow.group_settings.group_components = {
+    **dict.fromkeys(ATLAS.blocks, len(ATLAS.products)),
+    **workflow.group_settings.group_components,
+}
 
 
 wildcard_constraints:

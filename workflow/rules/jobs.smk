@@ -2,8 +2,8 @@
 
 for key in ATLAS.blocks:
     for kind, ids in ATLAS.kinds(key).items():
-        # Backbones leave more than a record: pretrain.smk.
-        if (key, kind) in BACKBONE_KINDS:
+        # They write weights beside the record and have rules of their own: pretrain.smk.
+        if kind in ATLAS.blocks[key].writes_weights:
             continue
 
         rule:
@@ -38,3 +38,5 @@ for key in ATLAS.blocks:
                 "python -m dpatlas.jobs --spec {params.spec:q} {params.inputs} "
                 "--record {output.record:q} --checkpoints {params.checkpoints:q} "
                 "--device {params.device} > {log:q} 2>&1"
+
+        workflow.get_rule(f"{key}_{kind}").docstring = ATLAS.blocks[key].about(kind)

@@ -1,13 +1,12 @@
 """pretrain: public backbones, trained once or imported, and their features."""
 
-from dpatlas.config.backbones import weights_file
-
 
 localrules:
     pretrain_imported,
 
 
 rule pretrain_backbone:
+    """A backbone, trained on public data."""
     input:
         data=lambda wildcards: ATLAS.data_manifest(wildcards.id),
     output:
@@ -39,6 +38,9 @@ rule pretrain_backbone:
 
 
 rule pretrain_imported:
+    """A backbone with published weights."""
+    input:
+        weights=lambda wildcards: ATLAS.weights_files()[wildcards.id],
     output:
         record=f"{ATLAS.folder}/runs/pretrain/{{id}}/record.json",
         cost=f"{ATLAS.folder}/runs/pretrain/{{id}}/cost.json",
@@ -48,7 +50,6 @@ rule pretrain_imported:
         f"{LOGS}/pretrain_imported/{{id}}.log",
     wildcard_constraints:
         id=any_of(ATLAS.ids("pretrain", "imported")),
-    retries: 2
     conda:
         "../../environment.yml"
     threads: 1
@@ -58,20 +59,18 @@ rule pretrain_imported:
     params:
         checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
-        file=lambda wildcards: weights_file(ATLAS.config, ATLAS.specs[wildcards.id]),
-        # A function: Snakemake would look for wildcards in a text with braces.
-        source=lambda wildcards: ATLAS.data_source(),
         backbone=subpath(output.manifest, parent=True),
         code=code_digest(ATLAS.blocks["pretrain"].job_module("imported")),
     shell:
         "python -m dpatlas.jobs --spec {params.spec:q} "
         "--backbone {params.backbone:q} --record {output.record:q} "
-        "--checkpoints {params.checkpoints:q} --weights-file={params.file:q} {params.source} "
+        "--checkpoints {params.checkpoints:q} --weights-file={input.weights:q} "
         "> {log:q} 2>&1"
 
 
 # Each data set is shown to all jobs by one pass of each frozen backbone that they take.
 rule features:
+    """Features of a data set, as a frozen backbone shows them."""
     input:
         data=lambda wildcards: ATLAS.features_files(wildcards.id)[0],
         backbone=lambda wildcards: ATLAS.features_files(wildcards.id)[1],

@@ -18,12 +18,14 @@ for name, product in ATLAS.products.items():
             lineage=f"{LINEAGE}/{name}.json",
             shown=report(
                 f"{folder}/{name}.{shown}",
-                caption=f"../report/{name}.rst",
+                caption=Path(LISTS, "captions", f"{name}.rst").absolute(),
                 category=block.key,
                 labels={product.kind: name, "paper": product.place},
             ),
         log:
             f"{LOGS}/{name}.log",
+        group:
+            block.key
         conda:
             "../../environment.yml"
         threads: 1
@@ -38,3 +40,5 @@ for name, product in ATLAS.products.items():
             "python -m dpatlas.show {params.module} --tier {params.tier} "
             "--settings {params.settings:q} --output {params.folder:q} "
             "--lineage {output.lineage:q} --records {params.records:q} > {log:q} 2>&1"
+
+    workflow.get_rule(name).docstring = f"{product.place}: {product.title}"

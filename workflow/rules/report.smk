@@ -6,8 +6,9 @@ localrules:
 
 
 rule claims:
+    """The verdict on every claim of the papers."""
     input:
-        claims="workflow/claims.yaml",
+        claims=ATLAS.files("claims.yaml"),
         records=ATLAS.claim_records(),
     output:
         csv=report(
@@ -31,13 +32,14 @@ rule claims:
             *(f"{paper.package}.claims" for paper in all_papers().values()),
         ),
     shell:
-        "python -m dpatlas.evidence.claims --claims {input.claims:q} --tier {params.tier} "
+        "python -m dpatlas.evidence.claims --tier {params.tier} "
         "--settings {params.lists:q}/claims.json "
         "--records {params.lists:q}/claims.txt --products {params.lists:q}/products.txt "
         "--results {params.folder:q} --output {output.csv:q} > {log:q} 2>&1"
 
 
 rule manifest:
+    """Checksums of all csv files of the tier."""
     input:
         claims=f"{ATLAS.folder}/claims.csv",
         figures=expand(f"{FIGURES}/{{name}}.csv", name=ATLAS.figures),
@@ -58,19 +60,17 @@ rule manifest:
 
 
 rule page:
+    """The page of the tier: one file that needs no network."""
     input:
         claims=f"{ATLAS.folder}/claims.csv",
         template=multiext("src/dpatlas/report/page", ".html.j2", ".css", ".js"),
-        errata="workflow/errata.yaml",
-        shows="workflow/report/paper_shows.yaml",
+        errata=ATLAS.files("errata.yaml"),
+        about="workflow/report/claims.rst",
         lineage=expand(f"{LINEAGE}/{{name}}.json", name=[*ATLAS.figures, *ATLAS.tables]),
         figures=expand(f"{FIGURES}/{{name}}.svg", name=ATLAS.figures),
         numbers=expand(f"{FIGURES}/{{name}}.csv", name=ATLAS.figures),
         tables=expand(
             f"{TABLES}/{{name}}.{{kind}}", name=ATLAS.tables, kind=["csv", "md"]
-        ),
-        captions=expand(
-            "workflow/report/{name}.rst", name=[*ATLAS.figures, *ATLAS.tables]
         ),
     output:
         f"{ATLAS.folder}/report/index.html",
@@ -82,9 +82,10 @@ rule page:
     params:
         tier=ATLAS.tier,
         folder=subpath(output[0], ancestor=2),
-        code=code_digest("dpatlas.report.page"),
+        code=code_digest("dpatlas.report.page", *ATLAS.modules("printed")),
+        captions=ATLAS.captions,
         show=[*ATLAS.figures, *ATLAS.tables],
     shell:
         "python -m dpatlas.report.page --tier {params.tier} --results {params.folder:q} "
-        "--captions workflow/report --errata {input.errata:q} --show {params.show} "
+        "--about {input.about:q} --show {params.show} "
         "--output {output:q} > {log:q} 2>&1"

@@ -13,16 +13,16 @@ import torch
 from dpatlas.core.seeds import Noise
 from dpatlas.models.build import build
 from dpatlas.models.mean_field import MeanField, flat_values
-from dpatlas.papers.max_information.jobs.risk import risk_by_reparametrisation, risk_by_sampling
+from dpatlas.papers.max_information.jobs.risk import risk_on_records
 
-# Records of a batch in the plain pass: those of a chunk of pairs.
+# Batch size of the plain pass, the size of a chunk of pairs.
 BATCH = 1000
 
 
 def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], Any], float]:
     """The candidate's repetition over its pairs, and the factor to the pairs of the case.
 
-    Weights one by one take so long that a repetition has `sampled` pairs only.
+    Drawing all weights for every pair takes so long that a repetition has `sampled` pairs only.
     """
     inputs, pairs = case["inputs"], case["pairs"]
     draws = np.random.default_rng(0)
@@ -39,22 +39,23 @@ def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], Any], fl
     @torch.no_grad()
     def batched() -> int:
         rows = x[:pairs].split(BATCH)
-        return sum(len(network(each)) for each in rows)
+        return sum(len(network(batch)) for batch in rows)
 
     @torch.no_grad()
     def one_by_one() -> int:
-        return sum(len(network(x[place : place + 1])) for place in range(sampled))
+        return sum(len(network(x[row : row + 1])) for row in range(sampled))
 
     def reparametrised() -> int:
-        return risk_by_reparametrisation(law, x, labels, pairs, noise=noise).run()
+        return risk_on_records(law, x, labels, pairs, noise=noise).run()
 
     def by_sampling() -> int:
-        return risk_by_sampling(law, x, labels, sampled, noise=noise).run()
+        count = risk_on_records(law, x, labels, sampled, noise=noise, method="sampling")
+        return count.run()
 
-    few = pairs / sampled
+    factor = pairs / sampled
     steps = {
-        "plain": (one_by_one, few) if single else (batched, 1.0),
-        "dpatlas": (by_sampling, few) if single else (reparametrised, 1.0),
-        "weight-sampling": (by_sampling, few),
+        "plain": (one_by_one, factor) if single else (batched, 1.0),
+        "dpatlas": (by_sampling, factor) if single else (reparametrised, 1.0),
+        "weight-sampling": (by_sampling, factor),
     }
     return steps[candidate]

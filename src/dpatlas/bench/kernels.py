@@ -6,10 +6,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Candidate:
-    """One contender; `prepare` of the kernel's module builds its step.
+    """One candidate; `prepare` of the kernel's module builds its step.
 
-    `baseline` names the plain step that uses the same matrix products. `rounds` limits how often
-    a slow one runs, `not_in` names the cases in which it needs too much memory to run at all.
+    `baseline` names the plain step that uses the same matrix products. `rounds` limits how often a
+    slow candidate runs; `not_in` names the cases for which it needs too much memory.
     """
 
     name: str
@@ -23,8 +23,8 @@ class Candidate:
 class Kernel:
     """A kernel's cases by name (sizes, passed to the worker as JSON) and its candidates.
 
-    `module` offers `prepare(candidate, case) -> (step, scale)`: a callable that does one
-    repetition, and the factor from the work it does to the work of the whole case.
+    `module` has `prepare(candidate, case) -> (step, scale)`: a callable that does one repetition,
+    and the factor from its work to the work of the whole case.
     """
 
     module: str
@@ -33,8 +33,8 @@ class Kernel:
     candidates: tuple[Candidate, ...]
 
     def candidates_of(self, case: str) -> tuple[Candidate, ...]:
-        """Who runs in that case, in order."""
-        return tuple(who for who in self.candidates if case not in who.not_in)
+        """The candidates that run in the case, in order."""
+        return tuple(one for one in self.candidates if case not in one.not_in)
 
 
 def _kl_case(width: int, chunk: int, peer_records: int) -> dict[str, Any]:
@@ -52,13 +52,13 @@ def _kl_case(width: int, chunk: int, peer_records: int) -> dict[str, Any]:
     }
 
 
-# What every private step does; `steps` is how many make a repetition.
+# Noise and clip bound of every private step.
 MECHANISM = {"noise_multiplier": 1.0, "max_grad_norm": 1.0}
 
 
 def _logistic_case(sampler: str) -> dict[str, Any]:
     sizes = {"records": 50_000, "features": 512, "classes": 10, "batch": 512}
-    # One step takes a fifth of a millisecond, less than a clock of CPU time resolves.
+    # A step takes a fifth of a millisecond, less than the resolution of the CPU clock.
     return {"sampler": sampler, **sizes, "steps": 200, **MECHANISM}
 
 

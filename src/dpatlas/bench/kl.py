@@ -2,12 +2,11 @@
 
 `plain` and `plain-torch` compute the gradient of the mean loss over all records by autograd. The
 others compute the gradient of the mean training loss and every record's squared gap besides.
-Nobody updates the weights, and nobody draws noise.
+No candidate updates weights or draws noise.
 """
 
 import functools
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dpatlas.bench.steps import silence_hooks
 from dpatlas.models import products
 from dpatlas.models.mlp import initial_weights
 from dpatlas.models.products import times, times_transpose
@@ -29,8 +29,8 @@ Gaps = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 def prepare(candidate: str, case: dict[str, Any]) -> tuple[Step, float]:
     """The candidate's step and the factor from its work to that of the whole case.
 
-    Steps return the gradients as a list (plain) or the squared gaps of the records that they
-    covered (the others).
+    Plain steps return the gradients as a list, the others the squared gaps of the records that
+    they cover.
     """
     weights, x, labels = _problem(case)
     n = case["n_train"]
@@ -54,8 +54,8 @@ def prepare(candidate: str, case: dict[str, Any]) -> tuple[Step, float]:
     gbar_norm2 = sum(float(gradient.square().sum()) for gradient in gradients)
 
     def step() -> Tensor:
-        found = [gaps(xs[chunk], ys[chunk]) for chunk in chunks]
-        g_norm2, inner = (torch.cat(part) for part in zip(*found, strict=True))
+        terms = [gaps(xs[chunk], ys[chunk]) for chunk in chunks]
+        g_norm2, inner = (torch.cat(part) for part in zip(*terms, strict=True))
         return torch.cat(
             [
                 neighbour_gap("remove", n, g_norm2[:n], gbar_norm2, inner[:n]),
@@ -115,7 +115,7 @@ def _dpatlas(weights: list[Tensor], x: Tensor, labels: Tensor, n_train: int) -> 
     x_norm2 = squared_row_norms(x)
 
     def step() -> Tensor:
-        return record_gaps(weights, x, labels, n_train, x_norm2).squared_gaps("remove_add")
+        return record_gaps(weights, x, labels, n_train, x_norm2).squared_gaps()
 
     return step
 
@@ -136,8 +136,7 @@ def _opacus_hooks(weights: list[Tensor], gbar: list[Tensor]) -> Gaps:
         linear = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
         linear.weight.data.copy_(weight)
         layers += [linear, nn.ReLU()]
-    # The inputs need no gradient, which is what makes the full backward hooks fire and warn.
-    warnings.filterwarnings("ignore", message="Full backward hook is firing")
+    silence_hooks()
     model = GradSampleModule(nn.Sequential(*layers[:-1]), loss_reduction="sum")
 
     def gaps(x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,14 +15,16 @@ from dpatlas.privacy.samplers import FullBatch, sampler
 def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], list[Tensor]], float]:
     """The candidate's repetition, which returns the weights, and the factor to one step's time.
 
-    Sampler `full-batch` means that the batch is given: the same records at every step.
+    With the sampler `full-batch` every step uses the same records.
     """
     name, batch = case["sampler"], case["batch"]
     features, classes = case["features"], case["classes"]
-    given = name == FullBatch.name
-    law = FullBatch(batch) if given else sampler(name, case["records"], batch)
+    given_batch = name == FullBatch.name
+    batches = FullBatch(batch) if given_batch else sampler(name, case["records"], batch)
     model = build("linear", (features,), classes, key="bench", run=0, base_seed=0)
     draws = np.random.default_rng(0)
-    x = draws.standard_normal((law.n, features), dtype=np.float32)
-    labels = draws.integers(0, classes, law.n)
-    return repetition(candidate, model, law, torch.from_numpy(x), torch.from_numpy(labels), case)
+    x = draws.standard_normal((batches.n, features), dtype=np.float32)
+    labels = draws.integers(0, classes, batches.n)
+    return repetition(
+        candidate, model, batches, torch.from_numpy(x), torch.from_numpy(labels), case
+    )

@@ -1,7 +1,7 @@
-"""The referee: starts one worker per candidate and lets them run in turn.
+"""Races: one worker process per candidate, which take turns.
 
-Candidates of one case take turns within a round, and every ratio is between two repetitions of
-one round, so that a machine that slows down slows both. CPU time is counted, not wall time.
+All candidates of a case run once in every round, and every ratio is between two repetitions of the
+same round, so that a slower machine slows both. Times are CPU times, not wall times.
 """
 
 import contextlib
@@ -27,28 +27,28 @@ class Worker:
         self.candidate = candidate
         self.seconds: list[float] = []
         self.memory_bytes = 0
-        # Not a pipe: a talkative library would fill one and wait for ever.
-        self.complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the process
+        # Not a pipe: a library that prints much would fill it and block for ever.
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the process
         command = [sys.executable, "-m", "dpatlas.bench.worker", module, candidate.name]
         self.process = subprocess.Popen(
             [*command, json.dumps(case)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self.complaints,
+            stderr=self.errors,
             text=True,
         )
         assert self.process.stdin is not None and self.process.stdout is not None
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
 
     def answer(self) -> dict[str, Any]:
-        """The next line that the process says; RunError if it died instead."""
+        """The next line that the process prints; RunError if it has died."""
         line = self.stdout.readline()
         if line:
             return json.loads(line)
         self.process.wait()
-        self.complaints.seek(0)
-        said = self.complaints.read().strip().splitlines()
-        reason = said[-1] if said else f"exit code {self.process.returncode}"
+        self.errors.seek(0)
+        lines = self.errors.read().strip().splitlines()
+        reason = lines[-1] if lines else f"exit code {self.process.returncode}"
         raise RunError(f"bench: candidate {self.candidate.name} failed: {one_line(reason)}")
 
     def wait_until_ready(self) -> None:
@@ -63,10 +63,10 @@ class Worker:
         self.seconds.append(self.answer()["cpu_s"])
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process."""
         self.process.kill()
         self.process.wait()
-        for stream in (self.stdin, self.stdout, self.complaints):
+        for stream in (self.stdin, self.stdout, self.errors):
             with contextlib.suppress(OSError):
                 stream.close()
 
@@ -129,6 +129,6 @@ def _workers(
 
 
 def _ratios(ours: list[float], theirs: list[float]) -> dict[str, float]:
-    """Median, min and max over rounds; a candidate with fewer rounds ran in the first ones."""
-    ratios = [one / other for one, other in zip(ours, theirs, strict=False)]
+    """Median, min and max over rounds; a candidate with fewer rounds ran in the first of them."""
+    ratios = [time / baseline for time, baseline in zip(ours, theirs, strict=False)]
     return {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}

@@ -1,8 +1,8 @@
-"""Steps of training as the candidates of a race take them: plain, ours, and the peers'.
+"""Training steps of the candidates of a race: plain, ours, and those of peers.
 
-A private step clips every record's gradient, adds noise to the sum, divides by the expected batch
-and updates, whoever takes it; a plain step updates with the gradient of the mean loss. Everyone
-updates with torch's SGD, and nobody keeps a gradient for the next step.
+Every private step clips each record's gradient, adds noise to the sum, divides by the expected
+batch and updates; a plain step updates with the gradient of the mean loss. Peers update with
+torch's SGD, and no candidate keeps a gradient for the next step.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
 Update = Callable[[Tensor, Tensor], None]
 LEARNING_RATE = 0.01
-# A worker takes fewer in its life.
+# More steps than a worker ever takes.
 PLANNED_STEPS = 10**9
 
 
@@ -32,15 +32,22 @@ def repetition(
     labels: Tensor,
     case: dict[str, Any],
 ) -> tuple[Callable[[], list[Tensor]], float]:
-    """A callable that takes case["steps"] steps, and the factor from its time to one step's.
+    """A callable that takes case["steps"] steps, and the factor from its time to that of one step.
 
-    A full batch is x itself; of another sampler every candidate draws and gathers its own batches,
-    by the same sampler. `case` also gives `noise_multiplier` and `max_grad_norm`. The callable
-    returns the model's parameters, which it has updated.
+    A full batch is x itself; for another sampler every candidate draws and gathers its own batches
+    with that sampler. `case` also has `noise_multiplier` and `max_grad_norm`. The callable returns
+    the model's parameters, which it has updated.
     """
-    take = _ours if candidate == "dpatlas" else _theirs
-    step = take(candidate, model, sampler, x, labels, case)
-    # Code that is loaded at its first use is not the memory that a step takes.
+    step: Callable[[], None]
+    if candidate == "dpatlas":
+        mechanism = case["noise_multiplier"], case["max_grad_norm"]
+        phase = TrainingPhase(sampler, *mechanism, PLANNED_STEPS, LEARNING_RATE)
+        noise = Noise("bench", "keyed")
+        step = PrivateTraining(model, [phase], x, labels, noise=noise).step
+    else:
+        update = UPDATES[candidate](model, sampler.expected_batch, case)
+        step = _on_batches(update, sampler, x, labels)
+    # Without this, code that is loaded at its first use would count as memory of a step.
     step()
 
     def repeat() -> list[Tensor]:
@@ -51,33 +58,7 @@ def repetition(
     return repeat, 1 / case["steps"]
 
 
-def _ours(
-    candidate: str,
-    model: nn.Module,
-    sampler: Sampler,
-    x: Tensor,
-    labels: Tensor,
-    case: dict[str, Any],
-) -> Callable[[], None]:
-    phase = TrainingPhase(
-        sampler,
-        noise_multiplier=case["noise_multiplier"],
-        max_grad_norm=case["max_grad_norm"],
-        steps=PLANNED_STEPS,
-        lr=LEARNING_RATE,
-    )
-    return PrivateTraining(model, [phase], x, labels, noise=Noise("bench", "keyed")).step
-
-
-def _theirs(
-    candidate: str,
-    model: nn.Module,
-    sampler: Sampler,
-    x: Tensor,
-    labels: Tensor,
-    case: dict[str, Any],
-) -> Callable[[], None]:
-    update = UPDATES[candidate](model, sampler.expected_batch, case)
+def _on_batches(update: Update, sampler: Sampler, x: Tensor, labels: Tensor) -> Callable[[], None]:
     if isinstance(sampler, FullBatch):
         return lambda: update(x, labels)
     noise, count = Noise("bench", "keyed"), itertools.count()
@@ -89,31 +70,31 @@ def _theirs(
     return step
 
 
-def _plain(model: nn.Module, expected_batch: float, case: dict[str, Any]) -> Update:
-    optimizer = _sgd(model)
-
+def _by_autograd(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss: Callable[[Tensor, Tensor], Any] = F.cross_entropy,
+) -> Update:
     def update(x: Tensor, labels: Tensor) -> None:
-        F.cross_entropy(model(x), labels).backward()
+        loss(model(x), labels).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
     return update
+
+
+def _plain(model: nn.Module, expected_batch: float, case: dict[str, Any]) -> Update:
+    return _by_autograd(model, _sgd(model))
 
 
 def _opacus_hooks(model: nn.Module, expected_batch: float, case: dict[str, Any]) -> Update:
     from opacus.grad_sample import GradSampleModule
     from opacus.optimizers import DPOptimizer
 
-    _silence_hooks()
+    silence_hooks()
     wrapped = GradSampleModule(model)
     optimizer = DPOptimizer(_sgd(model), expected_batch_size=expected_batch, **_mechanism(case))
-
-    def update(x: Tensor, labels: Tensor) -> None:
-        F.cross_entropy(wrapped(x), labels).backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return update
+    return _by_autograd(wrapped, optimizer)
 
 
 def _opacus_ghost(model: nn.Module, expected_batch: float, case: dict[str, Any]) -> Update:
@@ -121,20 +102,14 @@ def _opacus_ghost(model: nn.Module, expected_batch: float, case: dict[str, Any])
     from opacus.optimizers import DPOptimizerFastGradientClipping
     from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 
-    _silence_hooks()
+    silence_hooks()
     wrapped = GradSampleModuleFastGradientClipping(model, max_grad_norm=case["max_grad_norm"])
     optimizer = DPOptimizerFastGradientClipping(
         _sgd(model), expected_batch_size=expected_batch, **_mechanism(case)
     )
+    # Its `backward` makes two passes: one for the norms, one for the weighted sum.
     criterion = DPLossFastGradientClipping(wrapped, optimizer, nn.CrossEntropyLoss())
-
-    def update(x: Tensor, labels: Tensor) -> None:
-        # Two backward passes: one for the norms, one for the weighted sum.
-        criterion(wrapped(x), labels).backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return update
+    return _by_autograd(wrapped, optimizer, criterion)
 
 
 def _vmap(model: nn.Module, expected_batch: float, case: dict[str, Any]) -> Update:
@@ -182,6 +157,6 @@ def _mechanism(case: dict[str, Any]) -> dict[str, float]:
     return {key: case[key] for key in ("noise_multiplier", "max_grad_norm")}
 
 
-def _silence_hooks() -> None:
-    # The records need no gradient, which is what makes the full backward hooks fire and warn.
+def silence_hooks() -> None:
+    """Ignore the warning of full backward hooks that records need no gradient."""
     warnings.filterwarnings("ignore", message="Full backward hook is firing")

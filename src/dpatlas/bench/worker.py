@@ -3,7 +3,7 @@
     python -m dpatlas.bench.worker MODULE CANDIDATE CASE_AS_JSON
 
 Every answer is one line of JSON on stdout: first, after the warm-up, the memory that one repetition
-takes; then, for each line read from stdin, the CPU and wall seconds of one repetition.
+takes; then, for each line read from stdin, the CPU seconds of one repetition.
 """
 
 import dpatlas.core.single_thread  # noqa: F401, I001  numpy and torch read it when imported
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 STATUS = Path("/proc/self/status")
-# Writing 5 there sets the kernel's record of the peak back to the present size.
+# Writing 5 to it resets the kernel's record of the peak to the present size.
 CLEAR = Path("/proc/self/clear_refs")
 # Names in glibc's malloc.h. Its thresholds begin at 128 KiB and adapt themselves up to 32 MiB.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -31,10 +31,10 @@ def main(arguments: list[str]) -> int:
     """Serve repetitions until stdin ends."""
     module, candidate, case = arguments
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    # Libraries that print must not speak into the protocol.
+    # Output that libraries print must not end up in the protocol.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    # Now already: large blocks that set-up frees would otherwise be left for the step to use.
+    # Before set-up too: the step would otherwise reuse large blocks that set-up frees.
     give_freed_memory_back()
     step, scale = importlib.import_module(module).prepare(candidate, json.loads(case))
     give_freed_memory_back()
@@ -44,17 +44,16 @@ def main(arguments: list[str]) -> int:
     _say(answers, {"memory_bytes": resident_bytes("VmHWM") - before})
     keep_freed_memory()
     for _ in sys.stdin:
-        wall, cpu = time.perf_counter(), time.process_time()
+        start = time.process_time()
         step()
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-        _say(answers, {"cpu_s": scale * cpu, "wall_s": scale * wall})
+        _say(answers, {"cpu_s": scale * (time.process_time() - start)})
     return 0
 
 
 def resident_bytes(field: str) -> int:
     """Resident size now (`VmRSS`) or at its highest (`VmHWM`).
 
-    Where the system has no /proc, both are the highest so far.
+    On a system without /proc both are the highest so far.
     """
     if STATUS.exists():
         lines = STATUS.read_text().splitlines()
@@ -64,7 +63,7 @@ def resident_bytes(field: str) -> int:
 
 
 def forget_peak() -> None:
-    """Let the peak start from the present size, where the system allows it."""
+    """Reset the recorded peak to the present size, where the system allows it."""
     if CLEAR.exists():
         try:
             CLEAR.write_text("5")
@@ -75,8 +74,8 @@ def forget_peak() -> None:
 def give_freed_memory_back() -> None:
     """Have the allocator return every large block as soon as it is freed (glibc only).
 
-    Otherwise the peak of one and the same step differs by half between two processes, with what
-    the heap happens to hold on to.
+    Otherwise the peak of the same step differs between processes by half, depending on which free
+    blocks the heap retains.
     """
     if _libc is not None:
         gc.collect()
@@ -85,7 +84,7 @@ def give_freed_memory_back() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have the allocator keep blocks for reuse, as it would by itself after a few steps."""
+    """Have the allocator retain freed blocks, as it would by default after a few steps."""
     if _libc is not None:
         _libc.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
         _libc.mallopt(M_TRIM_THRESHOLD, 2 * LARGE_BLOCK)

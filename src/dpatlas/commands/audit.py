@@ -16,7 +16,7 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError, RunError
 from dpatlas.records import Record, parse_record
 
-# Of every record.
+# Fields of a record that --json prints.
 PRINTED = ("id", "spec", "metrics", "ledger")
 SHARE = real(gt=0, lt=1)
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         help="runs on each neighbour, of Langevin SGD 2 to 6 times as many (%(default)s)",
     )
     parser.add_argument(
-        "--delta", type=float, default=block.delta, help="of the bounds (%(default)s)"
+        "--delta", type=float, default=block.delta, help="delta of the bounds (%(default)s)"
     )
     parser.add_argument(
         "--level", type=float, default=block.level, help="confidence of bounds (%(default)s)"
@@ -56,18 +56,18 @@ def main(arguments: Sequence[str]) -> int:
     contents = attack(specs)
     records = [parse_record(content, content["id"]) for content in contents]
     if options.json:
-        shown = [{name: content[name] for name in PRINTED} for content in contents]
-        print(json.dumps(shown, indent=1, allow_nan=False))
+        printed = [{name: content[name] for name in PRINTED} for content in contents]
+        print(json.dumps(printed, indent=1, allow_nan=False))
     else:
         print(table(records))
-    refuted = [record.spec.mechanism for record in records if record.metrics.contradicted]
-    if refuted:
-        raise RunError(f"the guarantee is contradicted by an attack on {', '.join(refuted)}")
+    contradicted = [record.spec.mechanism for record in records if record.metrics.contradicted]
+    if contradicted:
+        raise RunError(f"the guarantee is contradicted by an attack on {', '.join(contradicted)}")
     return 0
 
 
 def attack(specs: Sequence[Spec]) -> list[dict[str, Any]]:
-    """The record of each, as a rule would write it."""
+    """The record of each spec, as a rule of the workflow would write it."""
     from dpatlas.jobs.job import execute
     from dpatlas.jobs.run import kind_of
 
@@ -89,7 +89,7 @@ def attack(specs: Sequence[Spec]) -> list[dict[str, Any]]:
 
 
 def table(records: Sequence[Record[Any, Any]]) -> str:
-    """The rows for a reader, as Markdown."""
+    """The table of attacks as Markdown."""
     from dpatlas.checks.audit.figures.audit import attacks_part, mechanism_row
     from dpatlas.show.tables import to_markdown
 

@@ -100,18 +100,18 @@ def summary(rows: Sequence[Row]) -> str:
     entries = [row for row in rows if row["claim"] not in whole]
     lines = [f"| paper | {' | '.join(VERDICTS)} |", "|---" * (len(VERDICTS) + 1) + "|"]
     for paper in dict.fromkeys(row["paper"] for row in entries):
-        found = Counter(row["verdict"] for row in entries if row["paper"] == paper)
-        lines.append(f"| {paper} | {' | '.join(str(found[each]) for each in VERDICTS)} |")
+        counts = Counter(row["verdict"] for row in entries if row["paper"] == paper)
+        lines.append(f"| {paper} | {' | '.join(str(counts[verdict]) for verdict in VERDICTS)} |")
     total = Counter(row["verdict"] for row in entries)
-    lines.append(f"| all | {' | '.join(str(total[each]) for each in VERDICTS)} |")
+    lines.append(f"| all | {' | '.join(str(total[verdict]) for verdict in VERDICTS)} |")
     return "\n".join(lines)
 
 
 def _line(row: Row, claims: int, width: int, colour: bool) -> str:
     verdict = row["verdict"]
-    said = f"{MARKS[verdict]} {verdict:<{max(map(len, VERDICTS))}}"
-    shown = f"\033[{COLOURS[verdict]}m{said}\033[0m" if colour else said
+    verdict_cell = f"{MARKS[verdict]} {verdict:<{max(map(len, VERDICTS))}}"
+    shown = f"\033[{COLOURS[verdict]}m{verdict_cell}\033[0m" if colour else verdict_cell
     start = f"  {row['claim']:<{claims}}  "
-    left = max(width - len(start) - len(said) - 2 - 31, 20)
+    left = max(width - len(start) - len(verdict_cell) - 2 - 31, 20)
     words = textwrap.shorten(row.get("statement", ""), left, placeholder=" ...")
     return f"{start}{shown}  {observed_text(row, digits=3):<29}  {words}".rstrip()

@@ -49,19 +49,19 @@ def main(arguments: Sequence[str]) -> int:
     atlas.check_data_root()
     files = needed(atlas)
     if options.json:
-        print(json.dumps([asdict(each) for each in files], indent=1))
+        print(json.dumps([asdict(file) for file in files], indent=1))
     else:
         print("\n".join(describe(files, places(atlas), atlas)))
     return 0
 
 
 def needed(atlas: Atlas) -> list[Needed]:
-    """Every data set and weight file of the run that is the user's or published; each once."""
+    """Every data set and weight file of the run that is the user's or published, once."""
     names = {json.loads(options)["name"] for options in atlas.data_sets().values()}
     mine = set(atlas.own_sets().values())
     sets = [find(name) for name in sorted(names - mine)]
     found = [_own(name, atlas.config.data.own[name].path) for name in sorted(mine)]
-    found += [_data_set(each, places(atlas)) for each in sets if each.files or each.by_hand]
+    found += [_data_set(file, places(atlas)) for file in sets if file.files or file.by_hand]
     imported = {spec: weights_file(atlas.config, spec) for spec in _imported(atlas)}
     models = sorted({spec.fields["model"] for spec, file in imported.items() if not file})
     found += [_weights(model, places(atlas)) for model in models]
@@ -71,7 +71,7 @@ def needed(atlas: Atlas) -> list[Needed]:
 def missing(atlas: Atlas) -> list[str]:
     """A line for everything that a run without a network lacks: what, and where to put it."""
     looked_in = places(atlas)
-    return [_missing_line(each, looked_in) for each in needed(atlas) if each.found is None]
+    return [_missing_line(file, looked_in) for file in needed(atlas) if file.found is None]
 
 
 def places(atlas: Atlas) -> list[Path]:
@@ -83,24 +83,24 @@ def places(atlas: Atlas) -> list[Path]:
 def describe(files: Sequence[Needed], looked_in: Sequence[Path], atlas: Atlas) -> list[str]:
     """Lines for people."""
     if not files:
-        return [f"tier {atlas.tier}: no published file and no own one is needed"]
+        return [f"tier {atlas.tier}: no published file and none of yours is needed"]
     lines = [f"tier {atlas.tier}: looked in {', then '.join(map(str, looked_in))}"]
-    for each in files:
-        lines.append(f"{each.name}: {each.found}" if each.found else _missing_line(each, looked_in))
-        lines.append(f"  licence: {each.licence}")
+    for file in files:
+        lines.append(f"{file.name}: {file.found}" if file.found else _missing_line(file, looked_in))
+        lines.append(f"  licence: {file.licence}")
     return lines
 
 
-def _missing_line(each: Needed, looked_in: Sequence[Path]) -> str:
-    if each.own_path:
-        return f"{each.name}: missing; data.own.{each.name}.path names no {OWN}: {each.own_path}"
+def _missing_line(file: Needed, looked_in: Sequence[Path]) -> str:
+    if file.own_path:
+        return f"{file.name}: missing; data.own.{file.name}.path names no {OWN}: {file.own_path}"
     place = looked_in[0]
-    official = f"; official: {', '.join(each.addresses)}" if each.addresses else ""
-    by_hand = f" ({each.by_hand})" if each.by_hand else ""
-    if not each.accepts:
-        return f"{each.name}: missing{by_hand}"
-    accepted = ", or ".join(each.accepts)
-    return f"{each.name}: missing; put {accepted} into {place}/ or {place / each.subfolder}/" + (
+    official = f"; official: {', '.join(file.addresses)}" if file.addresses else ""
+    by_hand = f" ({file.by_hand})" if file.by_hand else ""
+    if not file.accepts:
+        return f"{file.name}: missing{by_hand}"
+    accepted = ", or ".join(file.accepts)
+    return f"{file.name}: missing; put {accepted} into {place}/ or {place / file.subfolder}/" + (
         official + by_hand
     )
 

@@ -38,10 +38,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def config_of(tier: str, results: Path) -> General:
     """The run's own config, which says what it should hold; a tier that ships can do without."""
-    own = results / tier / CONFIG
-    if not own.is_file():
+    path = results / tier / CONFIG
+    if not path.is_file():
         return load_tier(tier)
-    config = validate(read_json(own))
+    config = validate(read_json(path))
     if config.tier != tier:
-        raise InputError(str(own), f"tier {config.tier}", tier)
+        raise InputError(str(path), f"tier {config.tier}", tier)
     return config

@@ -31,13 +31,13 @@ from dpatlas.records import Record, parse_record
 TrainingRecord = Record[of_training.Spec, of_training.Metrics]
 SelectionRecord = Record[of_selection.Spec, of_selection.Metrics]
 EPILOG = """\
-Without further arguments this is the network of the audit table. A run is resumed from its last
-checkpoint if the same command is given again; what it found is DIR/ID/record.json. Settings are
-taken as given: what choosing them on the private data would cost, nobody counts. With --select
-they are chosen, and the guarantee counts that: a random number of trials, each with settings drawn
-from ranges, of which only the best comes out. How many there were stays secret: do not release
-cost.json, nor how long it took."""
-# Parts of a named data set: private, add-one, test and validation records.
+Without further arguments this trains the network of the audit table. The same command, given again,
+resumes a run from its last checkpoint. Results are in OUTPUT/ID/record.json. The guarantee covers
+the given settings; it does not count what choosing them on the private data has cost. With --select
+the settings are chosen privately, and the guarantee counts the choice: of a random number of
+trials, each with settings drawn from ranges, only the best is released. The number of trials must
+stay secret: release neither cost.json nor the running time."""
+# Numbers of records in the parts of a named data set: private, to add, test and validation.
 SPLITS: Mapping[str, Mapping[str, Any]] = {
     "digits": {"n_train": 1200, "n_add": 0, "n_test": 297, "n_validation": 300},
     "cifar10": {"n_train": 45000, "n_add": 0, "n_test": 10000, "n_validation": 5000},
@@ -45,7 +45,7 @@ SPLITS: Mapping[str, Mapping[str, Any]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Train as the arguments say, and print what is guaranteed and what accuracy was reached."""
+    """Train as the arguments say, and print the guarantee and the accuracy."""
     config = load_config()
     options = _parser(config.audit.training).parse_args(arguments)
     check_writable(options.output)
@@ -56,7 +56,8 @@ def main(arguments: Sequence[str]) -> int:
     one_of(*SAMPLERS).check("--sampler", options.sampler)
     selection = _selection(options)
     manifest, data = _data(options)
-    spec = _spec(options, data, len_of(manifest), selection)
+    n_train = read_json(manifest)["shapes"]["x_train"][0]
+    spec = _spec(options, data, n_train, selection)
     if options.noise_multiplier == 0 and options.epsilon is None:
         say(f"{spec.id}: no noise, so this training is NOT private; its ledger says so")
     from dpatlas.jobs.job import execute
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 
     path = options.output / spec.id / "record.json"
     if options.noise_source == "os" and path.is_file():
-        # New noise on the same records would be another release, which adds to the first.
+        # Training again would draw new noise, and a second release would add to the privacy loss.
         say(f"{spec.id}: trained before; this is its record, and nothing is trained again")
         content = read_record(path)
     else:
@@ -87,27 +88,27 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def report(record: TrainingRecord, path: Path) -> str:
-    """The guarantee in one line, the accuracy, and where the rest stands."""
+    """The guarantee in one line, the accuracy, and the path of the record."""
     ledger, metrics = record.ledger, record.metrics
     if ledger["epsilon"] is None:
         guarantee = f"guaranteed: {ledger['guaranteed']}"
     else:
-        several = ""
+        together = ""
         if "one_run" in ledger:
-            several = (
+            together = (
                 f" of all {record.spec.runs} runs together (one alone: epsilon "
                 f"{ledger['one_run']['epsilon']:.4g})"
             )
         guarantee = (
-            f"guaranteed: epsilon {ledger['epsilon']:.4g} at delta {ledger['delta']:g}{several}, "
+            f"guaranteed: epsilon {ledger['epsilon']:.4g} at delta {ledger['delta']:g}{together}, "
             f"{record.spec.relation}, {record.spec.sampler} batches, noise multiplier "
             f"{metrics.noise_multiplier:g}; {ledger['holds_for']}"
         )
     lines = [guarantee, _accuracy("accuracy", metrics.accuracy, metrics.n_test)]
     if metrics.ema_accuracy:
-        lines.append(_accuracy("of the average weights", metrics.ema_accuracy, None))
+        lines.append(_accuracy("accuracy of averaged weights", metrics.ema_accuracy, None))
     if skipped := sum(metrics.skipped_records):
-        lines.append(f"gradients that were no number, taken as zero: {skipped}")
+        lines.append(f"gradients that were not finite, taken as zero: {skipped}")
     return "\n".join([*lines, f"record: {path}"])
 
 
@@ -123,9 +124,10 @@ def selection_report(record: SelectionRecord, path: Path) -> str:
     else:
         settings = ", ".join(f"{name} {value:.6g}" for name, value in metrics.settings.items())
         deviation = metrics.score_deviation
-        public = deviation is None
-        noised = "without noise: public" if public else f"noise of deviation {deviation:.2g}"
-        score = f"{metrics.score:.3f} on {metrics.n_validation} validation records, {noised}"
+        noise = "without noise: public"
+        if deviation is not None:
+            noise = f"noise of deviation {deviation:.2g}"
+        score = f"{metrics.score:.3f} on {metrics.n_validation} validation records, {noise}"
         lines += [
             f"selected: {settings}; score {score}",
             _accuracy("accuracy", [metrics.accuracy], metrics.n_test),
@@ -133,22 +135,17 @@ def selection_report(record: SelectionRecord, path: Path) -> str:
     return "\n".join([*lines, f"record: {path}"])
 
 
-def len_of(manifest: Path) -> int:
-    """Private records of a prepared data set."""
-    return read_json(manifest)["shapes"]["x_train"][0]
-
-
-def _accuracy(what: str, runs: Sequence[float], n_test: int | None) -> str:
+def _accuracy(name: str, runs: Sequence[float], n_test: int | None) -> str:
     spread = ""
     if len(runs) > 1:
         error = float(np.std(runs, ddof=1) / np.sqrt(len(runs)))
         spread = f" ± {error:.2g} (standard error of {len(runs)} runs)"
     tested = f" on {n_test} held-out records" if n_test else ""
-    return f"{what}: {np.mean(runs):.3f}{spread}{tested}"
+    return f"{name}: {np.mean(runs):.3f}{spread}{tested}"
 
 
 def _data(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
-    """Manifest of the data set, prepared first if it was named, and its part of the spec."""
+    """Manifest of the data set, which is prepared first if need be, and its fields for the spec."""
     path = Path(options.data)
     if path.suffix == ".json":
         content = read_json(path)
@@ -176,23 +173,23 @@ def _data(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
 
 
 def _selection(options: argparse.Namespace) -> dict[str, Any] | None:
-    """What a selection's spec says beside its training; None without --select.
+    """Fields of a selection's spec beside those of its training; None without --select.
 
-    Raises InputError for options that do not go together, and for lists of settings.
+    Raises InputError for options that cannot be combined, and for lists of settings.
     """
     ranges = {
-        name: _range(f"--{option}-from", given)
+        name: _range(f"--{option}-from", text)
         for name, option in {"lr": "lr", "max_grad_norm": "max-grad-norm"}.items()
-        if (given := getattr(options, f"{name}_from")) is not None
+        if (text := getattr(options, f"{name}_from")) is not None
     }
-    alone = {
+    selection_only = {
         "--expected-trials": options.expected_trials,
         "--score-noise": options.score_noise,
         "--public-validation": options.public_validation or None,
     }
     if options.select is None:
-        alone |= {"--lr-from or --max-grad-norm-from": ranges or None}
-        for name, value in alone.items():
+        selection_only |= {"--lr-from or --max-grad-norm-from": ranges or None}
+        for name, value in selection_only.items():
             if value is not None:
                 raise InputError(name, "no --select", "it together with --select LAW")
         return None
@@ -219,8 +216,8 @@ def _selection(options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def _range(option: str, text: str) -> list[float]:
-    """LOW,HIGH as two numbers; InputError for more, which would be a grid."""
-    allowed = "LOW,HIGH with 0 < LOW < HIGH: each trial draws its own, a list or grid has no law"
+    """LOW,HIGH as two numbers; InputError for any other text, such as a list."""
+    allowed = "LOW,HIGH with 0 < LOW < HIGH: each trial draws a value between them, not from a list"
     try:
         low, high = (float(word) for word in text.split(","))
     except ValueError:
@@ -237,7 +234,7 @@ def _spec(
     if epsilon is None and options.noise_multiplier is None:
         epsilon = options.default_epsilon
     relation = options.relation or next(
-        each for each in RELATIONS if (options.sampler, each) in ACCOUNTANTS
+        relation for relation in RELATIONS if (options.sampler, relation) in ACCOUNTANTS
     )
     batch = options.batch
     if batch is None:
@@ -277,7 +274,7 @@ def _spec(
 
 
 def _parser(default: Training) -> ArgumentParser:
-    """The arguments; `default` is the config's block of the private training."""
+    """The command line; `default` is the private training of the config's audit block."""
     parser = ArgumentParser(
         prog="dpatlas train",
         description=__doc__,
@@ -286,60 +283,87 @@ def _parser(default: Training) -> ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     data = parser.add_argument_group("data and model")
-    data.add_argument("--data", default="digits", help="digits, cifar10 or a manifest.json")
-    data.add_argument("--data-root", type=Path, help="folder with local copies, only read")
+    data.add_argument(
+        "--data", default="digits", help="digits, cifar10 or the path of a manifest.json"
+    )
+    data.add_argument("--data-root", type=Path, help="folder with local copies; never written to")
     data.add_argument("--allow-download", action="store_true", help="fetch what is missing")
-    data.add_argument("--model", default=default.model, help="network, by name")
+    data.add_argument("--model", default=default.model, help="name of the network")
     privacy = parser.add_argument_group("privacy")
     privacy.add_argument(
-        "--epsilon", type=float, help=f"noise is calibrated to it; {default.epsilon:g} if none"
+        "--epsilon",
+        type=float,
+        help=f"epsilon that the noise is calibrated to; {default.epsilon:g} if neither is given",
     )
-    privacy.add_argument("--noise-multiplier", type=float, help="in place of epsilon; 0: no noise")
-    privacy.add_argument("--delta", type=float, default=default.delta, help="of the guarantee")
-    privacy.add_argument("--relation", help="add_remove or replace_one; else as the sampler wants")
+    privacy.add_argument(
+        "--noise-multiplier", type=float, help="in place of epsilon; 0 for no noise"
+    )
+    privacy.add_argument(
+        "--delta", type=float, default=default.delta, help="delta of the guarantee"
+    )
+    privacy.add_argument(
+        "--relation", help="add_remove or replace_one; by default one that the sampler supports"
+    )
     privacy.add_argument("--sampler", default="poisson", help="how batches are drawn")
     clip = privacy.add_mutually_exclusive_group()
     clip.add_argument(
         "--max-grad-norm", type=float, default=default.max_grad_norm, help="clip bound"
     )
-    privacy.add_argument("--clipping", default="flat", help="flat or per-layer")
+    privacy.add_argument("--clipping", default="flat", help="flat or per-layer clipping")
     privacy.add_argument(
         "--noise-source",
         default="os",
-        help="os: of the operating system, so that nobody can repeat the record; given again, a "
-        "killed command goes on, and a finished one shows its record and trains nothing. keyed: "
-        "repeatable, and whoever knows the settings can subtract the noise",
+        help="os: noise of the operating system, which nobody can reproduce; the same command "
+        "resumes a killed run and shows the record of a finished one without training again. "
+        "keyed: reproducible noise, which anyone who knows the settings can subtract",
     )
     work = parser.add_argument_group("training")
-    work.add_argument("--batch", type=int, help=f"expected batch; {default.batch} if none")
+    work.add_argument(
+        "--batch", type=int, help=f"expected batch size; {default.batch} if not given"
+    )
     length = work.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=int, default=default.steps, help="private updates")
-    length.add_argument("--epochs", type=float, help="in place of steps")
+    length.add_argument(
+        "--steps", type=int, default=default.steps, help="number of private updates"
+    )
+    length.add_argument("--epochs", type=float, help="passes over the data, in place of steps")
     rate = work.add_mutually_exclusive_group()
     rate.add_argument("--lr", type=float, default=default.lr, help="learning rate")
-    work.add_argument("--momentum", type=float, default=default.momentum, help="of sgd")
+    work.add_argument("--momentum", type=float, default=default.momentum, help="momentum of sgd")
     work.add_argument("--optimizer", default=default.optimizer, help="sgd or adam")
     work.add_argument("--max-physical-batch", type=int, help="records in memory at a time")
-    work.add_argument("--ema-decay", type=float, help="also test an average of the weights")
-    work.add_argument("--runs", type=int, default=1, help="networks, each of its own randomness")
+    work.add_argument(
+        "--ema-decay", type=float, help="decay of an average of the weights, also tested"
+    )
+    work.add_argument(
+        "--runs", type=int, default=1, help="number of networks, with independent randomness"
+    )
     work.add_argument("--seed", type=int, default=0, help="base of all named seeds")
     work.add_argument("--device", default="cpu", help="cpu, cuda or auto")
     work.add_argument("--output", type=Path, default=RESULTS / "train", help="folder to write to")
     work.add_argument("--json", action="store_true", help="print the record as one JSON object")
     choice = parser.add_argument_group("private selection of settings")
-    choice.add_argument("--select", metavar="LAW", help=f"of the trials: {', '.join(LAWS)}")
+    choice.add_argument(
+        "--select", metavar="LAW", help=f"distribution of the number of trials: {', '.join(LAWS)}"
+    )
     choice.add_argument("--expected-trials", type=float, help="mean of that law")
-    rate.add_argument("--lr-from", metavar="LOW,HIGH", help="range of each trial's (log-uniform)")
+    rate.add_argument(
+        "--lr-from", metavar="LOW,HIGH", help="range from which a trial draws it log-uniformly"
+    )
     clip.add_argument(
-        "--max-grad-norm-from", metavar="LOW,HIGH", help="range of each trial's (log-uniform)"
+        "--max-grad-norm-from",
+        metavar="LOW,HIGH",
+        help="range from which a trial draws it likewise",
     )
     choice.add_argument(
         "--score-noise",
         type=float,
-        help="deviation of the noise on the count of right answers; validation records are private",
+        help="standard deviation of the noise on the count of right answers, where validation "
+        "records are private",
     )
     choice.add_argument(
-        "--public-validation", action="store_true", help="they are public: scores carry no noise"
+        "--public-validation",
+        action="store_true",
+        help="validation records are public: scores carry no noise",
     )
     parser.set_defaults(default_epsilon=default.epsilon, default_batch=default.batch)
     return parser

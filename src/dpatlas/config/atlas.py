@@ -4,6 +4,7 @@ The Snakefile, `plan` and `publish` read the same object, so they cannot disagre
 """
 
 import functools
+import importlib.util
 import itertools
 import json
 import os
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.config import own
+from dpatlas.config.backbones import weights_file
 from dpatlas.config.features import FrozenFeatures
+from dpatlas.config.load import project_root
 from dpatlas.config.root import General
 from dpatlas.core.blocks import Block
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import write_atomic
+from dpatlas.core.networks import NETWORKS
 from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
 from dpatlas.cost.counting import JobCost
@@ -116,6 +120,22 @@ class Atlas:
         chosen = groups or tuple(self.groups[key])
         return list(distinct(spec for group in chosen for spec in self.groups[key][group]))
 
+    def files(self, name: str) -> list[str]:
+        """Paths of the files of that name in the folders of all blocks, relative to the project."""
+        paths = (block.folder / name for block in self.blocks.values())
+        return [os.path.relpath(path, project_root()) for path in paths if path.is_file()]
+
+    def modules(self, name: str) -> list[str]:
+        """The modules of that name of all blocks that have one."""
+        modules = (f"{block.package}.{name}" for block in self.blocks.values())
+        return [module for module in modules if importlib.util.find_spec(module)]
+
+    @property
+    def captions(self) -> str:
+        """Digest of what the page says of figures and tables in words."""
+        words = {name: [each.caption, each.paper_shows] for name, each in self.products.items()}
+        return sha256(canonical_json(words))
+
     def behind(self, name: str) -> list[str]:
         """Record paths behind a figure or table."""
         key = self.block_of_product[name].key
@@ -136,13 +156,18 @@ class Atlas:
 
     def settings(self, key: str) -> str:
         """What figures and tables of a block need of the config, as canonical JSON."""
-        return canonical_json(self.blocks[key].load("settings").settings(self.config))
+        return canonical_json(self._settings(key))
+
+    def _settings(self, key: str) -> dict[str, Any]:
+        """The `settings` of a block; empty for one that has none and shows its records alone."""
+        settings_of = getattr(self.blocks[key].load("settings"), "settings", None)
+        return settings_of(self.config) if settings_of else {}
 
     def claim_settings(self) -> str:
         """Settings and group members of every paper, as canonical JSON."""
         papers = {
             key: {
-                **self.blocks[key].load("settings").settings(self.config),
+                **self._settings(key),
                 "groups": {name: [spec.id for spec in specs] for name, specs in groups.items()},
             }
             for key, groups in self.groups.items()
@@ -154,13 +179,16 @@ class Atlas:
         """Write what jobs read by file: lists that grow with the number of records.
 
         `lists/NAME.txt` for a figure or table, `lists/claims.txt`: a record's path per line;
-        `lists/products.txt`; `lists/claims.json`, the `claim_settings`.
+        `lists/products.txt`; `lists/claims.json`, the `claim_settings`; `lists/captions/NAME.rst`,
+        for `snakemake --report`.
         """
         lists = {name: self.behind(name) for name in self.products}
         lists |= {"claims": self.claim_records(), "products": self.product_files()}
         for name, lines in lists.items():
             text = "".join(f"{line}\n" for line in lines)
             write_atomic(self.folder / "lists" / f"{name}.txt", text)
+        for name, product in self.products.items():
+            write_atomic(self.folder / "lists" / "captions" / f"{name}.rst", product.caption)
         write_atomic(self.folder / "lists" / "claims.json", self.claim_settings())
 
     @_remembered
@@ -172,6 +200,27 @@ class Atlas:
             for field in ("data", "public_data")
             if field in spec.fields
         }
+
+    @_remembered
+    def weights_files(self) -> dict[str, str]:
+        """Where published weights are brought to, under their own names, by backbone's id."""
+        if "pretrain" not in self.groups:
+            return {}
+        paths = {}
+        for spec in self.groups["pretrain"]["imported"]:
+            weights = NETWORKS[spec.fields["model"]].weights
+            assert weights is not None
+            name = weights.file or Path(weights_file(self.config, spec)).name
+            paths[spec.id] = str(self.folder / "weights" / spec.id / name)
+        return paths
+
+    def weights_arguments(self, spec_id: str) -> str:
+        """Command-line arguments that say which weights an imported backbone takes, quoted."""
+        spec = self.specs[spec_id]
+        words = ["--name", spec.fields["model"]]
+        if file := weights_file(self.config, spec):
+            words += [f"--weights-file={file}", f"--sha256={spec.fields.get('sha256') or ''}"]
+        return shlex.join(words)
 
     @_remembered
     def data_modules(self, name: str) -> tuple[str, ...]:
@@ -315,7 +364,7 @@ class Atlas:
         """InputError if an own data set in use is not where its path says."""
         for name in self.own_sets().values():
             path = self.config.data.own[name].path
-            if found := own.trouble(path):
+            if found := own.path_error(path):
                 where = f"data.own.{name}.path"
                 raise InputError(where, f"{path!r}, {found}", "a readable folder or .npz file")
 

@@ -1,6 +1,6 @@
-"""Public backbones: what the config says of them, and who may take which on private records."""
+"""Public backbones: their settings, and which of them may serve which private records."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -8,16 +8,25 @@ from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.config.own import check_backbone
 from dpatlas.config.root import General
 from dpatlas.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path
+from dpatlas.core import networks
 from dpatlas.core.published_weights import FROM_FILES, IMPORTED
 from dpatlas.core.specs import Spec
+from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 
 KEY = "pretrain"
-# What the block sets for all backbones and each backbone may set for itself.
+# Data sets to pre-train on, and publishers of weights.
+SOURCES = (*(name for name, entry in DATA_SETS.items() if entry.pretraining), *IMPORTED)
+if TYPE_CHECKING:
+    Network = str
+    Source = str
+else:
+    Network, Source = Literal[networks.BACKBONES], Literal[SOURCES]
+# Keys that the block sets for all backbones, and that a backbone may set for itself.
 SIZES = ("n_train", "n_test")
 COUNTS = ("epochs", "batch")
 RATES = ("lr", "weight_decay", "label_smoothing")
-# What is said of an imported network, and of one whose weights lie in a file.
+# Keys of an imported network, and further ones if its weights are read from a given file.
 OF_IMPORTED = ("source", "model", "options", "image_shape")
 OF_FILE = ("file", "sha256")
 
@@ -34,26 +43,9 @@ LabelSmoothing = Annotated[float, setting("Share of a label that goes to all cla
 
 
 class Backbone(Model):
-    """A backbone; one that is trained may set the numbers of all for itself."""
+    """A backbone; one that is trained may override the numbers that the block sets for all."""
 
-    source: Literal[
-        "strokes",
-        "fonts",
-        "letters",
-        "inverted-letters",
-        "scribbles",
-        "digits-and-letters",
-        "leaves",
-        "leaves-grey",
-        "leaves-8",
-        "styles",
-        "styles-8",
-        "mnist",
-        "cifar10",
-        "cifar100",
-        "imagenet",
-        "moco",
-    ] = setting(
+    source: Source = setting(
         "Images to train on; imagenet and moco stand for published weights, which are imported."
     )
     file: Path = setting(
@@ -74,27 +66,7 @@ class Backbone(Model):
         "Channels, height and width of the records that an imported backbone will see.",
         default=None,
     )
-    model: Literal[
-        "mlp",
-        "small-cnn-s",
-        "small-cnn-xs",
-        "small-cnn-t",
-        "bench-cnn",
-        "resnet18",
-        "alexnet",
-        "wrn10-1",
-        "wrn16-1",
-        "wrn16-4",
-        "vit-tiny",
-        "mobilenet-v3",
-        "imagenet-resnet18",
-        "imagenet-resnet50",
-        "imagenet-mobilenet-v3",
-        "imagenet-deit-tiny",
-        "imagenet-alexnet",
-        "moco-v2-resnet50",
-        "moco-v3-resnet50",
-    ] = setting("Network, by the name under which it is built.")
+    model: Network = setting("Network, by the name under which it is built.")
     options: NetworkOptions
     n_train: TrainImages = optional()
     n_test: TestImages = optional()
@@ -125,7 +97,7 @@ class Backbones(Model):
 
     @model_validator(mode="after")
     def _are_defined(self) -> "Backbones":
-        """Backbones that are trained are defined, with settings that mean something."""
+        """Refuse names in `train` that are not defined, and settings that do not apply."""
         check_named("train", self.train, f"{KEY}.backbones", list(self.backbones))
         for name in self.train:
             _check(f"backbones.{name}", self.backbones[name])
@@ -141,7 +113,7 @@ def check_named(place: str, named: list[str], source: str, known: list[str]) -> 
 
 
 def backbone_spec(config: General, name: str) -> Spec:
-    """The training, or the import, of the backbone that the config calls `name`.
+    """The spec of the training or import of the backbone that the config calls `name`.
 
     Raises InputError for a name that the config does not define or train.
     """
@@ -150,23 +122,23 @@ def backbone_spec(config: General, name: str) -> Spec:
         raise InputError("backbone", repr(name), "one of " + ", ".join(block.backbones))
     if name not in block.train:
         raise InputError("backbone", repr(name), f"one of pretrain.train, {block.train}")
-    own = block.backbones[name]
-    if own.source in IMPORTED:
-        # Where a file lies takes no part in the spec: ids are the same on every machine.
-        fields = own.plain(*OF_IMPORTED)
-        if own.sha256:
-            fields["sha256"] = own.sha256.lower()
+    backbone = block.backbones[name]
+    if backbone.source in IMPORTED:
+        # The path of a file takes no part in the spec: ids are the same on every machine.
+        fields = backbone.plain(*OF_IMPORTED)
+        if backbone.sha256:
+            fields["sha256"] = backbone.sha256.lower()
         return Spec.of({"key": KEY, "kind": "imported", **fields}, name)
-    given = own.plain()
-    chosen = {**block.plain(*SIZES, *COUNTS, *RATES), **given}
-    data = {"name": own.source, **{size: chosen[size] for size in SIZES}, "n_add": 0}
+    explicit = backbone.plain()
+    settings = {**block.plain(*SIZES, *COUNTS, *RATES), **explicit}
+    data = {"name": backbone.source, **{size: settings[size] for size in SIZES}, "n_add": 0}
     fields = {
         "key": KEY,
         "kind": "backbone",
         "seed": config.seed,
-        "data": data | {name: given[name] for name in ("classes",) if name in given},
-        **{name: chosen[name] for name in ("model", "options", *COUNTS, *RATES)},
-        **{name: given[name] for name in ("declared_public",) if name in given},
+        "data": data | {name: explicit[name] for name in ("classes",) if name in explicit},
+        **{name: settings[name] for name in ("model", "options", *COUNTS, *RATES)},
+        **{name: explicit[name] for name in ("declared_public",) if name in explicit},
     }
     return Spec.of(fields, name)
 
@@ -176,7 +148,8 @@ def check_private(
 ) -> None:
     """InputError, naming the config key `place`, for a backbone that cannot serve private records.
 
-    It has to be trained, on none of the private records: of one data set, on other classes.
+    It has to be trained, and on none of the private records: where both come from one data set, on
+    other classes.
     """
     block: Backbones = config.pretrain
     if not block.enabled:
@@ -184,15 +157,15 @@ def check_private(
     if name not in block.train:
         known = ", ".join(block.train)
         raise InputError(f"{place}.backbone", repr(name), f"one of pretrain.train: {known}")
-    own = block.backbones[name]
+    backbone = block.backbones[name]
     if data.definition:
-        check_backbone(place, name, own.source, own.image_shape, data)
-    if own.source in FROM_FILES and features == "softmax":
+        check_backbone(place, name, backbone.source, backbone.image_shape, data)
+    if backbone.source in FROM_FILES and features == "softmax":
         found = f"softmax of {name}, whose weights have no layer for classes"
         raise InputError(f"{place}.features", found, "penultimate")
-    if own.source != data.name:
+    if backbone.source != data.name:
         return
-    shared = [each for each in data.classes if each in (own.classes or data.classes)]
+    shared = [label for label in data.classes if label in (backbone.classes or data.classes)]
     if shared:
         found = f"{name}, trained on {', '.join(map(str, shared))} of {data.name}"
         raise InputError(
@@ -206,31 +179,33 @@ def weights_file(config: General, spec: Spec) -> str:
     return block.backbones[spec.slug].file or ""
 
 
-def _check(place: str, own: Backbone) -> None:
-    """InputError for settings that say nothing about this backbone, and for missing ones."""
-    given: dict[str, Any] = own.plain()
-    if own.source not in IMPORTED:
+def _check(place: str, backbone: Backbone) -> None:
+    """InputError for settings that do not apply to this backbone, and for missing ones."""
+    explicit: dict[str, Any] = backbone.plain()
+    if backbone.source not in IMPORTED:
         for source, models in IMPORTED.items():
-            if own.model in models:
-                raise InputError(f"{place}.source", own.source, f"{source} for {own.model}")
+            if backbone.model in models:
+                raise InputError(
+                    f"{place}.source", backbone.source, f"{source} for {backbone.model}"
+                )
         for key, what in {
             "image_shape": "takes its images' shape",
             **dict.fromkeys(OF_FILE, "reads no weights"),
         }.items():
-            if key in given:
+            if key in explicit:
                 allowed = f"nothing: a backbone that is trained here {what}"
-                raise InputError(f"{place}.{key}", given[key], allowed)
+                raise InputError(f"{place}.{key}", explicit[key], allowed)
         return
-    settings = OF_IMPORTED + (OF_FILE if own.source in FROM_FILES else ())
-    for key, value in given.items():
+    settings = OF_IMPORTED + (OF_FILE if backbone.source in FROM_FILES else ())
+    for key, value in explicit.items():
         if key not in settings:
-            allowed = f"{', '.join(settings)}: weights of {own.source} are not trained here"
+            allowed = f"{', '.join(settings)}: weights of {backbone.source} are not trained here"
             raise InputError(f"{place}.{key}", value, allowed)
-    if own.model not in IMPORTED[own.source]:
-        raise InputError(f"{place}.model", own.model, ", ".join(IMPORTED[own.source]))
-    if "image_shape" not in given:
+    if backbone.model not in IMPORTED[backbone.source]:
+        raise InputError(f"{place}.model", backbone.model, ", ".join(IMPORTED[backbone.source]))
+    if "image_shape" not in explicit:
         allowed = "channels, height and width of the records that it will see"
         raise InputError(f"{place}.image_shape", "nothing", allowed)
-    if own.source in FROM_FILES and "file" not in given:
-        allowed = f"path of a checkpoint of {own.source}: no address of it is known here"
+    if backbone.source in FROM_FILES and "file" not in explicit:
+        allowed = f"path of a checkpoint of {backbone.source}: no address of it is known here"
         raise InputError(f"{place}.file", "nothing", allowed)

@@ -1,4 +1,4 @@
-"""What the specs of a run have in common."""
+"""What all specs of a run share."""
 
 from collections.abc import Mapping
 from typing import Any

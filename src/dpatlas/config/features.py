@@ -1,4 +1,4 @@
-"""features: which frozen backbones show which data sets to jobs, and what computing that takes."""
+"""Features of data sets by frozen backbones, and the memory and disk that computing them takes."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,15 @@ from dpatlas.core.facts import DataFields
 from dpatlas.core.specs import Spec
 from dpatlas.cost.counting import Backbone
 
-# Records that go through a network together, and what a pass keeps of one at a time: in MB where
-# it is stretched to 224 x 224 pixels, else in times its size. Measured, rounded up.
+# Records that go through a network together, and the memory of a pass for each of them: in MB
+# where images are resized to 224 x 224 pixels, else in multiples of its size. Measured, rounded up.
 CHUNK = 1024
 STRETCHED_MB, TIMES_ITS_SIZE = 8, 120
 
 
 @dataclass(frozen=True)
 class FrozenFeatures:
-    """A data set, under its id, and the spec of the backbone that shows it, with its `network`."""
+    """A data set, its id, and the spec and network of the backbone that computes its features."""
 
     data_id: str
     data: DataFields
@@ -24,17 +24,17 @@ class FrozenFeatures:
 
     @property
     def id(self) -> str:
-        """Of the data set, and of the backbone."""
+        """Ids of the data set and of the backbone."""
         return f"{self.data_id}-{self.backbone.id}"
 
     @property
     def disk_mb(self) -> float:
-        """At most so much is written."""
+        """Upper bound in MB on the files."""
         return features_mb(self.data)
 
     @property
     def memory_mb(self) -> int:
-        """Peak memory of the job in MB: interpreter and torch, images, a chunk's activations."""
+        """Peak memory of the job in MB: libraries, images, and the activations of a chunk."""
         records = min(CHUNK, max(getattr(self.data, part) or 0 for part in PARTS))
         stretched = self.network.kind == "imported"
         image_mb = inputs_of(self.data) * 4 / 2**20

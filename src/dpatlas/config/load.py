@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from dpatlas.config.model import M, check_shape, validated
 from dpatlas.config.root import General, OwnSet, config_model
 from dpatlas.errors import InputError
+from dpatlas.registry import all_blocks
 
 # libyaml's reader where there is one: the other takes ten times as long.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -129,15 +130,27 @@ def read_config(
 ) -> dict[str, Any]:
     """What `load_config` validates: the merged files, as they are written."""
     root = root or project_root()
-    config = read_yaml(root / DEFAULT)
+    default = read_yaml(root / DEFAULT)
+    config = merge(_of_blocks(default.get("tier")), default)
     layers = [read_yaml(path) for path in files]
     if changes:
         layers.append(dict(changes))
     for layer in layers:
-        config = merge(config, layer)
+        config = merge(merge(config, _of_blocks(layer.get("tier"))), layer)
     if layers and "tier" not in layers[-1]:
         config["tier"] = CUSTOM_TIER
     return config
+
+
+def _of_blocks(tier: object) -> dict[str, Any]:
+    """What blocks that bring settings of their own, `config.yaml` by tier, say of a tier."""
+    files = {key: block.folder / DEFAULT for key, block in all_blocks().items()}
+    brought = {key: read_yaml(file) for key, file in files.items() if file.is_file()}
+    return {
+        key: tiers[tier]
+        for key, tiers in brought.items()
+        if isinstance(tier, str) and tier in tiers
+    }
 
 
 def load_tier(name: str, root: Path | None = None) -> General:

@@ -1,7 +1,7 @@
-"""What every block of the config is made of: strict, frozen models, a sentence for every key.
+"""The base of every block of the config: strict, frozen models with a sentence for every key.
 
-A model is the single source of its block. Readers, messages, `workflow/schemas/config.schema.json`
-and docs/configuration.md all follow from it.
+A model is the single source of its block. Readers, messages, the schema for editors and the
+reference pages, configuration.md, all follow from it.
 """
 
 import difflib
@@ -26,9 +26,9 @@ from dpatlas.errors import InputError
 
 T = TypeVar("T")
 M = TypeVar("M", bound="Model")
-# Of a file, aliases counted as often as they are met; no shipped one comes near.
-DEEPEST, MOST_VALUES = 40, 200_000
-LARGEST = sys.float_info.max
+# Limits on a config file, in which an alias counts at every use: levels, values, and numbers.
+MAX_DEPTH, MAX_VALUES = 40, 200_000
+MAX_NUMBER = sys.float_info.max
 _TYPES = {
     "object": "a block of keys",
     "array": "a list",
@@ -69,7 +69,7 @@ class Model(BaseModel):
 
     def plain(self, *names: str) -> dict[str, Any]:
         """The keys that were given, or those of `names` among them, as JSON values."""
-        # Not `model_dump`, for which every model would be built by itself, a tenth of a second.
+        # Not `model_dump`: it builds a serialiser for every model, which takes a tenth of a second.
         return {
             field.alias or name: _plain(getattr(self, name))
             for name, field in type(self).model_fields.items()
@@ -90,12 +90,12 @@ def _plain(value: Any) -> Any:
 
 
 def setting(sentence: str, **limits: Any) -> Any:
-    """A key: its sentence, its range, and `default=None` where it may be left out."""
+    """A key of the config: its sentence, its range, and `default=None` where it is optional."""
     return Field(description=sentence, **limits)
 
 
 def optional() -> Any:
-    """A key of a type with a sentence that may be left out; it is None then."""
+    """An optional key, None where it is left out; its type brings the sentence."""
     return Field(default=None)
 
 
@@ -117,7 +117,7 @@ def _class_name(value: Any) -> int | str:
 
 
 Once = Annotated[list[T], AfterValidator(_once), Field(json_schema_extra={"uniqueItems": True})]
-# A number that stays a whole one if it is written as such: 1 and 1.0 are two specs.
+# A number that stays an integer where it is written as one: 1 and 1.0 are two specs.
 AsWritten = WrapValidator(_as_written)
 ClassName = Annotated[
     int | str, PlainValidator(_class_name), WithJsonSchema({"type": ["integer", "string"]})
@@ -125,14 +125,14 @@ ClassName = Annotated[
 
 
 class Schema(GenerateJsonSchema):
-    """JSON schemas as an editor and a reader want them."""
+    """JSON schemas for editors and for the reference page."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """No title that repeats the key."""
         return False
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
-        """A key that may be left out has no default of its own: null is another value."""
+        """An optional key has no default: leaving it out differs from null."""
         return self.generate_inner(schema["schema"])
 
     def tagged_union_schema(self, schema: Any) -> dict[str, Any]:
@@ -158,10 +158,10 @@ def schema_of(model: type[Model]) -> dict[str, Any]:
 def validated(model: type[M], content: Any, context: Any = None, place: str = "") -> M:
     """`content`, of a shape that `check_shape` allows, as a model.
 
-    context: `own`, what the user says of data sets of his own, by name. place: before keys in
+    context: `own`, the definitions of the user's own data sets by name. place: prefix of keys in
     messages.
 
-    Raises InputError for the first thing that the model does not allow, the outermost one.
+    Raises InputError for the outermost value that the model does not allow.
     """
     try:
         return model.model_validate(content, context=context)
@@ -171,18 +171,18 @@ def validated(model: type[M], content: Any, context: Any = None, place: str = ""
 
 
 def check_shape(content: Mapping[str, Any]) -> None:
-    """InputError for keys that are no text, and for more than a config can mean.
+    """InputError for what YAML allows and no config can mean.
 
-    YAML allows it: 5 as a key, a list that holds itself, aliases of aliases of aliases, and whole
-    numbers of which neither a double nor a message can hold all digits.
+    That is 5 as a key, a list that contains itself, aliases of aliases of aliases, and integers
+    with more digits than a double or a message can hold.
     """
     waiting: list[tuple[str, int, Any]] = [("", 0, content)]
     count = 0
     while waiting:
         place, depth, value = waiting.pop()
         count += len(value)
-        if count > MOST_VALUES or depth > DEEPEST:
-            allowed = f"at most {DEEPEST} levels and {MOST_VALUES} values"
+        if count > MAX_VALUES or depth > MAX_DEPTH:
+            allowed = f"at most {MAX_DEPTH} levels and {MAX_VALUES} values"
             raise InputError(place or "config", "more levels or values than a config has", allowed)
         for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
             if isinstance(value, Mapping) and not isinstance(key, str):
@@ -193,13 +193,13 @@ def check_shape(content: Mapping[str, Any]) -> None:
                 raise InputError(place or "config", f"{key!r} as a key", "Unicode text")
             if isinstance(inner, Mapping | list):
                 waiting.append((where, depth + 1, inner))
-            elif isinstance(inner, int) and abs(inner) > LARGEST:
+            elif isinstance(inner, int) and abs(inner) > MAX_NUMBER:
                 found = f"a whole number of {inner.bit_length()} bits"
-                raise InputError(where, found, f"numbers up to {LARGEST:g}")
+                raise InputError(where, found, f"numbers up to {MAX_NUMBER:g}")
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair alone, which YAML can write."""
+    """Whether a text has no lone half of a surrogate pair, which YAML can write."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -208,7 +208,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def explained(model: type[Model], error: ValidationError) -> tuple[str, str, str]:
-    """Where the outermost complaint lies, what was found there and what is allowed."""
+    """The key of the outermost error, what was found there and what is allowed."""
     first = min(error.errors(include_url=False), key=_outermost)
     keys, node, above = _located(schema_of(model), first["loc"])
     where, kind, value = joined(*keys), first["type"], first["input"]
@@ -232,7 +232,7 @@ def explained(model: type[Model], error: ValidationError) -> tuple[str, str, str
 
 
 def _outermost(error: Any) -> tuple[int, bool]:
-    """Depth; of two that lie as deep, an unknown key or a wrong name explains what is missing."""
+    """Sorts errors by depth; at one depth, unknown keys and wrong names come first."""
     name = error["loc"][-1:] == ("[key]",)
     return len(error["loc"]) - name, not name and error["type"] != "extra_forbidden"
 
@@ -240,7 +240,7 @@ def _outermost(error: Any) -> tuple[int, bool]:
 def _located(
     schema: Mapping[str, Any], loc: tuple[int | str, ...]
 ) -> tuple[list[str], Mapping[str, Any], Mapping[str, Any]]:
-    """Keys of a place, its part of the schema, and the part around it."""
+    """Keys of a location, its part of the schema, and the part around it."""
     keys: list[str] = []
     around = node = schema
     for part in loc:
@@ -263,14 +263,14 @@ def _located(
 
 
 def resolved(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part of a schema with what it refers to."""
+    """A part of a schema with its reference resolved."""
     if "$ref" not in node:
         return node
     return {**schema["$defs"][node["$ref"].rsplit("/", 1)[1]], **node}
 
 
 def sentence_of(schema: Mapping[str, Any], node: Mapping[str, Any]) -> str:
-    """What a key means."""
+    """The sentence that describes a key."""
     for each in (node, *(resolved(schema, branch) for branch in node.get("anyOf", ()))):
         if "description" in each:
             return each["description"]
@@ -278,7 +278,7 @@ def sentence_of(schema: Mapping[str, Any], node: Mapping[str, Any]) -> str:
 
 
 def in_words(node: Mapping[str, Any]) -> str:
-    """Type and range of a key, as messages and the reference page give them."""
+    """Type and range of a key in words, for messages and the reference page."""
     if "anyOf" in node:
         first, *others = node["anyOf"]
         if "enum" in first and others[0].get("type") == "string":
@@ -325,9 +325,9 @@ def is_number(text: str) -> bool:
 def walk(
     schema: Mapping[str, Any], node: Mapping[str, Any], place: str = ""
 ) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
-    """Every key below a part of a schema: place, part, and whether it is required.
+    """Every key below a part of a schema: its path, its part, and whether it is required.
 
-    Where a block is one of several, each of them comes before its keys.
+    Where a block may be one of several models, each model comes before its keys.
     """
     node = resolved(schema, node)
     branches = [resolved(schema, each) for each in node.get("anyOf", ())]

@@ -1,4 +1,4 @@
-"""A user's own data sets: which backbones can see them, and the files they lie in."""
+"""A user's own data sets: which backbones take their images, and their files."""
 
 import math
 import os
@@ -10,7 +10,7 @@ from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.own_data import located
 from dpatlas.errors import InputError
 
-# How images are scaled that backbones are trained on, where an own set can be scaled so too.
+# Scaling of the images that a backbone is trained on, where an own set can have the same.
 SCALINGS = {
     "mnist": "unit",
     "leaves-grey": "unit",
@@ -21,16 +21,16 @@ SCALINGS = {
     "cifar10": "centred",
     "cifar100": "centred",
 }
-# A folder's files: CLASS/FILE, or under train/ and test/.
+# Depths at which files of a folder lie: CLASS/FILE, or the same under train/ and test/.
 DEPTHS = ("*", "*/*", "*/*/*")
 
 
 def check_backbone(
     place: str, name: str, source: str, shape: list[int] | None, data: DataSet
 ) -> None:
-    """InputError, naming the config key `place`, for a backbone that cannot see an own set.
+    """InputError, naming the config key `place`, for a backbone that cannot take an own set.
 
-    name, source, shape: of `pretrain.backbones`; only an imported one has a shape.
+    name, source, shape: of an entry of `pretrain.backbones`; only imported ones have a shape.
     """
     own = data.definition or {}
     fits = shape == own["image_shape"] if shape else INPUTS[source] == math.prod(own["image_shape"])
@@ -46,28 +46,29 @@ def check_backbone(
         raise InputError(f"{place}.backbone", found, allowed)
 
 
-def trouble(path: str) -> str | None:
+def path_error(path: str) -> str | None:
     """What is wrong with the path of an own set, in words; None if it can be read."""
-    place = located(path)
-    if place is None:
+    located_path = located(path)
+    if located_path is None:
         return "no folder and no .npz file"
-    needed = os.R_OK | (os.X_OK if place.is_dir() else 0)
-    return None if os.access(place, needed) else "no permission to read it"
+    needed = os.R_OK | (os.X_OK if located_path.is_dir() else 0)
+    return None if os.access(located_path, needed) else "no permission to read it"
 
 
 def state(path: str) -> str:
-    """A digest of names, sizes and times of its files: another one means to read them again."""
-    place = located(path)
-    if place is None:
+    """A digest of the names, sizes and times of a set's files; when it changes they are re-read."""
+    root = located(path)
+    if root is None:
         return "missing"
-    files = [place] if place.is_file() else [each for glob in DEPTHS for each in place.glob(glob)]
-    found = sorted((str(each.relative_to(place)), *_size_and_time(each)) for each in files)
-    return sha256(canonical_json(found))
+    files = [root] if root.is_file() else [file for glob in DEPTHS for file in root.glob(glob)]
+    states = sorted((str(file.relative_to(root)), *_size_and_time(file)) for file in files)
+    return sha256(canonical_json(states))
 
 
 def _size_and_time(path: Path) -> tuple[int, int]:
+    """Size and time of change of a file; zeros for a folder and for what cannot be read."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0
-    return (0, 0) if path.is_dir() else (found.st_size, found.st_mtime_ns)
+    return (0, 0) if path.is_dir() else (status.st_size, status.st_mtime_ns)

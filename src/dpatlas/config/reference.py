@@ -1,24 +1,26 @@
-"""What follows from the models: the schema for editors, and the reference page of all keys."""
+"""What follows from the models: the schema for editors, and reference pages of all keys."""
 
 import copy
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dpatlas.config.load import project_root
 from dpatlas.config.model import in_words, resolved, schema_of, sentence_of, walk
 from dpatlas.config.root import General, config_model
 from dpatlas.registry import all_blocks
 
-SCHEMA = Path("workflow/schemas/config.schema.json")
-PAGE = Path("docs/configuration.md")
+PAGE = "configuration.md"
 MADE_BY = "python -m dpatlas config --write"
 INTRODUCTION = f"""\
 # Configuration
 
-Every key of the config: its type and range, whether it has to be there, and what it means. Made by
+Every key of the config: its type and range, whether it has to be there, and what it means. This
+page has the general keys; `{PAGE}` in the folder of each paper and check, such as [that of
+kl_privacy](../src/dpatlas/papers/kl_privacy/{PAGE}), those of its block. All are made by
 `{MADE_BY}` of the models that check a config, the `Settings` of each
-block's `settings.py`; `workflow/schemas/config.schema.json` holds the same for editors.
+block's `settings.py`. `python -m dpatlas config --schema > config.schema.json` writes the same for
+editors that know JSON schemas.
 
 `config.yaml` gives every required key a value and is the default. A file of your own, given after
 `--configfile`, names the keys that it changes, block by block; lists are replaced whole, and an
@@ -29,8 +31,17 @@ own, `[]` for every entry of a list. Write small numbers as 1.0e-3: YAML reads 1
 
 
 def written() -> dict[Path, str]:
-    """The text of each generated file, by its path in the checkout."""
-    return {SCHEMA: json.dumps(editor_schema(), indent=1) + "\n", PAGE: page()}
+    """The text of each reference page, by its path: a page of the general keys, one a block."""
+    schema = schema_of(config_model())
+    general = {name: schema["properties"][name] for name in General.model_fields}
+    heading = "## General\n\nWhat all blocks share.\n"
+    rows = _rows(schema, {**schema, "properties": general})
+    pages = {project_root() / "docs" / PAGE: "\n".join([INTRODUCTION, heading, *rows])}
+    for key, block in all_blocks().items():
+        heading = f"# Configuration of {key}\n\n{block.title}. Made by `{MADE_BY}`.\n"
+        rows = _rows(schema, resolved(schema, schema["properties"][key]))
+        pages[block.folder / PAGE] = "\n".join([heading, *rows])
+    return pages
 
 
 def editor_schema() -> dict[str, Any]:
@@ -44,27 +55,14 @@ def editor_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def page() -> str:
-    """The reference page, in Markdown: a section for the general keys and one for each block."""
-    schema = schema_of(config_model())
-    general = {name: schema["properties"][name] for name in General.model_fields}
-    shared = {**schema, "properties": general}
-    lines = [INTRODUCTION, *_section("General", "What all blocks share.", schema, shared)]
-    for key, block in all_blocks().items():
-        node = resolved(schema, schema["properties"][key])
-        lines += _section(key, f"{block.title}.", schema, node)
-    return "\n".join(lines)
-
-
-def _section(
-    title: str, about: str, schema: Mapping[str, Any], node: Mapping[str, Any]
-) -> Iterator[str]:
-    yield f"## {title}\n\n{_text(about)}\n\n| key | type and range | | meaning |\n|---|---|---|---|"
+def _rows(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[str]:
+    """A table with a row for every key below a node."""
+    yield "| key | type and range | | meaning |\n|---|---|---|---|"
     for place, inner, required in walk(schema, node):
         needed = "required" if required else "optional"
         words, sentence = in_words(inner), sentence_of(schema, inner)
-        if each := in_words(inner.get("items", {})):
-            words += f"; of each: {each}"
+        if of_item := in_words(inner.get("items", {})):
+            words += f"; of each: {of_item}"
         yield f"| `{place}` | {_text(words)} | {needed} | {_text(sentence)} |"
     yield ""
 

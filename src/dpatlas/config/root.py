@@ -16,7 +16,7 @@ OwnName = Annotated[str, Field(pattern=OWN_NAME)]
 
 
 class OwnSet(Model):
-    """A data set of the user's."""
+    """A user's own data set."""
 
     path: Path = setting(
         "Folder of images or .npz file, read only; relative to the working folder. Takes no part "
@@ -27,18 +27,18 @@ class OwnSet(Model):
         "Channels, height and width; 1 channel makes colour images grey."
     )
     scaling: Literal["unit", "centred"] = setting(
-        "What bytes u become: u / 255 or (2u - 255) / 255, public constants both."
+        "Map of bytes u to numbers by public constants: u / 255 or (2u - 255) / 255."
     )
     resize: bool = setting(
-        "Whether the central square of every image file is resized, bicubic, to image_shape; false "
-        "without it.",
+        "Whether the central square of every image file is resized to image_shape (bicubic); the "
+        "default is false.",
         default=None,
     )
     _definition: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @property
     def definition(self) -> dict[str, Any]:
-        """All but where it lies, in the form of specs."""
+        """All settings but the path, in the form of specs."""
         return self._definition
 
     @model_validator(mode="after")
@@ -61,11 +61,11 @@ class DataSources(Model):
         "Whether nothing may be fetched; what is missing is then listed before the run."
     )
     own: dict[OwnName, OwnSet] = setting(
-        "Data sets of your own by name, to be named where a private one is."
+        "Your own data sets by name, which may be used wherever a private data set is named."
     )
 
     @model_validator(mode="after")
-    def _have_names_of_their_own(self) -> "DataSources":
+    def _have_unused_names(self) -> "DataSources":
         for name in self.own:
             if name in INPUTS:
                 found = "the name of a data set that the project knows"
@@ -74,7 +74,7 @@ class DataSources(Model):
 
 
 class General(Model):
-    """What all blocks share."""
+    """Keys that concern all blocks."""
 
     tier: str = setting(
         "Name of the run and of its folder under results; lower-case letters, digits, - and _.",
@@ -95,15 +95,15 @@ class General(Model):
         "Where training jobs run; auto takes a GPU if there is one."
     )
     precision: Literal["float32", "tf32"] = setting(
-        "Of products in passes through networks on a GPU; norms, clipped sums, KL terms and "
-        "certificates are float32 or float64 either way."
+        "Precision of products in passes through networks on a GPU; norms, clipped sums, KL terms "
+        "and certificates are float32 or float64 in any case."
     )
     data: DataSources
 
     if TYPE_CHECKING:
 
         def __getattr__(self, key: str) -> Any:
-            """The blocks, which the folders of papers and checks add."""
+            """The blocks that papers and checks add."""
 
     @model_validator(mode="after")
     def _precision_of_the_device(self) -> "General":

@@ -8,18 +8,18 @@ from dpatlas.core.facts import DataFields
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 
-# Numbers of a record, by data set.
+# Dimension of a record, by data set.
 INPUTS = {name: math.prod(data_set.image_shape) for name, data_set in DATA_SETS.items()}
-# Records of sets whose parts all come from one pile.
+# Numbers of records of the sets whose parts are all drawn from one pool.
 RECORDS = {
     name: sum(data_set.counts["train"])
     for name, data_set in DATA_SETS.items()
     if set(data_set.counts) == {"train"}
 }
-# The two classes of digits that kl_privacy compares hold up to so many records between them.
+# Upper bound on the records of two classes of digits together, as kl_privacy compares them.
 TWO_DIGITS = 366
 PARTS = ("n_train", "n_add", "n_test", "n_validation")
-# Features of a record: bounds over all backbones, most of which have fewer than an image numbers.
+# Bounds on the number of features that any backbone has.
 LEAST_FEATURES, MOST_FEATURES = 256, 4096
 
 
@@ -31,12 +31,12 @@ def size_of(data: DataFields) -> tuple[int, int, int]:
 
 
 def inputs_of(data: DataFields) -> int:
-    """Numbers of a record; a user's own set says it by its definition, `own`."""
+    """Dimension of a record; of a user's own set, by its definition `own`."""
     return math.prod(data.own.image_shape) if data.own else INPUTS[data.name]
 
 
 def records_of(data: DataFields) -> int:
-    """Records of all parts that have a number."""
+    """Number of records of all parts whose number is given."""
     return sum(getattr(data, part) or 0 for part in PARTS)
 
 
@@ -46,8 +46,9 @@ def array_mb(data: DataFields) -> float:
 
 
 def features_mb(data: DataFields) -> float:
-    """At most so many MB are a backbone's features of all parts: no more numbers than the images',
-    but for the smallest.
+    """Upper bound in MB on a backbone's features of all parts.
+
+    There are no more features than pixels, except for the smallest images.
     """
     width = min(max(inputs_of(data), LEAST_FEATURES), MOST_FEATURES)
     return array_mb(data) * width / inputs_of(data)
@@ -55,8 +56,8 @@ def features_mb(data: DataFields) -> float:
 
 def check_records(place: str, data: Mapping[str, Any]) -> None:
     """InputError, naming the config key `place`, for more records than the data set has."""
-    wanted = sum(data.get(part) or 0 for part in PARTS)
-    available = RECORDS.get(data["name"], wanted)
-    if wanted > available:
+    requested = sum(data.get(part) or 0 for part in PARTS)
+    available = RECORDS.get(data["name"], requested)
+    if requested > available:
         allowed = f"at most {available} in all, the records of {data['name']}"
-        raise InputError(place, f"{wanted} records", allowed)
+        raise InputError(place, f"{requested} records", allowed)

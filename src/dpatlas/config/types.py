@@ -1,13 +1,14 @@
-"""Keys that several blocks of the config share: a type, a range and a sentence each."""
+"""Keys that several blocks of the config share, each with its type, range and sentence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from dpatlas.config.model import ClassName, Model, Once, optional, setting, shown
 from dpatlas.config.sizes import check_records
+from dpatlas.core import networks
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 
@@ -48,13 +49,13 @@ MaxGradNorm = Annotated[
     float, setting("Clip bound C of every record's gradient.", ge=1e-30, le=1e30)
 ]
 Rate = Annotated[float, setting("A step size.", ge=1e-30, le=1e30)]
-Optimizer = Annotated[Literal["sgd", "adam"], setting("What takes the privatised gradient.")]
+Optimizer = Annotated[Literal["sgd", "adam"], setting("Optimiser of the privatised gradient.")]
 Momentum = Annotated[float, setting("Momentum of sgd; 0 with adam.", ge=0, lt=1)]
 Relation = Annotated[
     Literal["add_remove", "replace_one"], setting("Which data sets are neighbours.")
 ]
 Accountant = Annotated[
-    Literal["auto", "pld", "rdp"], setting("Who accounts; auto takes the tightest that can.")
+    Literal["auto", "pld", "rdp"], setting("Accountant; auto takes the tightest that applies.")
 ]
 SettingsTried = Annotated[
     int,
@@ -71,19 +72,21 @@ TuningRuns = Annotated[
 PublicBackbone = Annotated[str, setting("Name under pretrain.backbones.")]
 
 # Networks.
-SmallNetwork = Annotated[
-    Literal["linear", "mlp", "small-cnn-s", "small-cnn-xs", "small-cnn-t"],
-    setting("Network, by the name under which it is built."),
-]
+if TYPE_CHECKING:
+    SmallNetwork = str
+else:
+    SmallNetwork = Annotated[
+        Literal[networks.SMALL], setting("Network, by the name under which it is built.")
+    ]
 OfLayers = Annotated[
     list[Annotated[int, Field(ge=1, le=100_000)]],
-    setting("A number for every layer.", min_length=1, max_length=1000),
+    setting("One number per layer.", min_length=1, max_length=1000),
 ]
-OfNetwork = Annotated[int, setting("As the network's builder takes it.", ge=1, le=100_000)]
+OfNetwork = Annotated[int, setting("An option of the network's builder.", ge=1, le=100_000)]
 
 
 class NetworkOptions(Model):
-    """What the network's builder takes, widths of the MLP or pool of the small CNNs."""
+    """Options of the network's builder, such as widths of the MLP or pool of the small CNNs."""
 
     widths: OfLayers = optional()
     channels: OfLayers = optional()
@@ -101,16 +104,16 @@ class NetworkOptions(Model):
 
 @dataclass(frozen=True)
 class PrivateName:
-    """Names of data sets, beside which a user's own may be named where they are private."""
+    """Names of private data sets: those listed, and those of the user's own data sets."""
 
     names: tuple[str, ...]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """A text that is one of the names."""
+        """A text that is one of these names."""
         return AfterValidator(self._check).__get_pydantic_core_schema__(source, handler)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        """For editors, which cannot know what `data.own` defines."""
+        """The schema for editors, which do not know the names under `data.own`."""
         return {"anyOf": [{"enum": list(self.names)}, {**handler(schema), "pattern": OWN_NAME}]}
 
     def _check(self, value: str, info: ValidationInfo) -> str:
@@ -121,7 +124,7 @@ class PrivateName:
 
 
 class DataSet(Model):
-    """Records of a named data set, which may be one of the user's own."""
+    """Records of a named data set, which may be one of the user's own data sets."""
 
     name: str = setting("Name of the data set.")
     classes: Classes
@@ -130,16 +133,16 @@ class DataSet(Model):
 
     @property
     def definition(self) -> dict[str, Any] | None:
-        """What a user says of an own set: classes, image_shape, scaling and resize."""
+        """Classes, image_shape, scaling and resize of a user's own data set; else None."""
         return self._definition
 
     def fields(self) -> dict[str, Any]:
-        """For a spec: what was given, and the definition (`own`) of an own set."""
+        """Fields of a spec: the keys that were given, and the definition `own` of an own set."""
         return self.plain() | ({"own": self._definition} if self._definition else {})
 
     @model_validator(mode="after")
     def _is_there(self, info: ValidationInfo) -> "DataSet":
-        """No more records and no other classes than the set has."""
+        """Refuse more records and other classes than the data set has."""
         check_records("", self.plain())
         definition = (info.context or {}).get("own", {}).get(self.name)
         if definition:
@@ -149,17 +152,17 @@ class DataSet(Model):
 
 
 def class_names(name: str) -> Sequence[int | str]:
-    """Classes of a data set as a config has them: digits are whole numbers."""
+    """Classes of a data set as a config names them: digits are integers."""
     names = DATA_SETS[name].classes
-    return [int(each) for each in names] if all(map(str.isdecimal, names)) else names
+    return [int(digit) for digit in names] if all(map(str.isdecimal, names)) else names
 
 
-def _check_classes(chosen: list[int | str], known: list[str]) -> None:
-    for name in chosen:
+def _check_classes(classes: list[int | str], known: list[str]) -> None:
+    for name in classes:
         if str(name) not in known:
             raise InputError("classes", repr(name), "two or more of " + ", ".join(known))
-    if len({str(name) for name in chosen}) < len(chosen):
-        raise InputError("classes", chosen, "each class once")
+    if len({str(name) for name in classes}) < len(classes):
+        raise InputError("classes", classes, "each class once")
 
 
 class PrivateSplit(DataSet):
@@ -177,7 +180,10 @@ class PrivateSplit(DataSet):
         le=1_000_000,
     )
     selection: int = setting(
-        "Another number deals the records anew.", ge=0, le=1_000_000, default=None
+        "Number of a random split; another one splits the records anew.",
+        ge=0,
+        le=1_000_000,
+        default=None,
     )
 
     @model_validator(mode="after")

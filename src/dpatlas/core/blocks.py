@@ -4,8 +4,11 @@ Each block has a folder, and `block.py` in it is all that says so. No job import
 that registering something re-runs nothing.
 """
 
+import ast
 import importlib
+import importlib.util
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
 
@@ -16,6 +19,8 @@ class Block:
     key: of the config, of rules, folders and claims. prefix: of the names of its claims. package:
     its folder. position: its place in lists, the lowest first. kinds: of its jobs; each has a
     module of that name in the folder `jobs`, whose code digest covers that kind alone.
+    writes_weights: kinds whose jobs write a backbone's weights beside the record; each has a rule
+    of its own in the workflow.
     """
 
     key: str
@@ -24,14 +29,28 @@ class Block:
     package: str
     position: int
     kinds: tuple[str, ...]
+    writes_weights: tuple[str, ...] = ()
 
     def load(self, module: str) -> ModuleType:
         """The module of that name in the block's folder."""
         return importlib.import_module(f"{self.package}.{module}")
 
+    @property
+    def folder(self) -> Path:
+        """Where its files are, such as `claims.yaml`; nothing of it is imported."""
+        spec = importlib.util.find_spec(self.package)
+        assert spec is not None and spec.origin is not None
+        return Path(spec.origin).parent
+
     def job_module(self, kind: str) -> str:
         """Name of the module with the jobs of a kind."""
         return f"{self.package}.jobs.{kind}"
+
+    def about(self, kind: str) -> str:
+        """The first paragraph of what the module of a kind says of itself; imports nothing."""
+        path = self.folder / "jobs" / f"{kind}.py"
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        return " ".join(text.partition("\n\n")[0].split())
 
     def product_module(self, name: str) -> str:
         """Name of the module with a figure or table."""

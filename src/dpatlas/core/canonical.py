@@ -1,4 +1,4 @@
-"""Canonical JSON: one text for one value, the ground on which ids, seeds and params stand."""
+"""Canonical JSON: exactly one text for a value, from which ids, seeds and digests are derived."""
 
 import hashlib
 import json

@@ -16,9 +16,9 @@ from dpatlas.core.files import write_atomic
 class Checkpoints:
     """A folder of checkpoints for one job.
 
-    `identity` says whose they are (spec digest, code digest, data checksum, device). A checkpoint
-    of another identity, of another code version, or one that is torn is ignored, never half-used.
-    They hold the noise's secret and what is not released: folder and files are their owner's alone.
+    `identity` names the job's spec digest, code digest, data checksum and device. A checkpoint with
+    another identity, or one that is torn, is ignored as a whole. Checkpoints hold the secret of the
+    noise and results that are not released, so only their owner can read folder and files.
     """
 
     def __init__(self, folder: Path | str, identity: dict[str, Any]):
@@ -36,7 +36,7 @@ class Checkpoints:
         try:
             self._write(name, buffer.getvalue())
         except FileNotFoundError:
-            # An attempt that outlived its Snakemake has finished meanwhile, and cleared the folder.
+            # Another attempt, which outlived its Snakemake, has finished and cleared the folder.
             self._write(name, buffer.getvalue())
 
     def load(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
@@ -45,11 +45,11 @@ class Checkpoints:
             arrays = read_arrays(self._path(name))
             header = json.loads(arrays.pop("__header__").tobytes())
             # A damaged directory of the file can lose arrays without an error.
-            whole = header["arrays"] == sorted(arrays)
-            ours = whole and header["identity"] == self.identity
+            complete = header["arrays"] == sorted(arrays)
+            trusted = complete and header["identity"] == self.identity
         except (OSError, ValueError, KeyError):
             return None
-        return (arrays, header["facts"]) if ours else None
+        return (arrays, header["facts"]) if trusted else None
 
     def drop(self, name: str) -> None:
         """Remove checkpoint `name` if it is there."""

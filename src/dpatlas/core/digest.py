@@ -1,11 +1,12 @@
-"""Code digests: a hash of what a module and its project imports mean, not of how they look.
+"""Code digests: a hash of the syntax trees of a module and of its imports from the project.
 
-Docstrings, comments and formatting take no part, so an edit of a comment re-runs nothing; any
-other edit re-runs exactly the jobs whose module reaches the edited one through imports.
+Docstrings, comments and formatting take no part, so an edit of a comment re-runs nothing. Any other
+edit re-runs exactly the jobs whose module imports the edited one, directly or not.
 """
 
 import ast
 import functools
+import re
 from pathlib import Path
 
 import dpatlas
@@ -14,13 +15,15 @@ from dpatlas.errors import InputError
 
 PACKAGE = dpatlas.__name__
 IMPORTS = (ast.Import, ast.ImportFrom)
+# What is loaded by such a text, `dpatlas.module:name`, counts as imported.
+ENTRY_POINT = re.compile(rf"({PACKAGE}(?:\.\w+)+):\w+")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def code_digest(*modules: str) -> str:
     """16 hex digits for these modules and every module of the project that they import.
 
-    More than one is for what is loaded by name, where no import tells of it.
+    Several modules are for code that is loaded by name, without an import statement.
     """
     meanings = {name: _read(name)[0] for module in modules for name in reachable(module)}
     return sha256(canonical_json(meanings))[:16]
@@ -46,8 +49,8 @@ def _source(module: str) -> Path | None:
     package, *parts = module.split(".")
     if package != PACKAGE:
         return None
-    place = Path(dpatlas.__file__).parent.joinpath(*parts)
-    for path in (place / "__init__.py", place.with_suffix(".py")):
+    folder = Path(dpatlas.__file__).parent.joinpath(*parts)
+    for path in (folder / "__init__.py", folder.with_suffix(".py")):
         if path.is_file():
             return path
     return None
@@ -55,9 +58,9 @@ def _source(module: str) -> Path | None:
 
 @functools.cache
 def _read(module: str) -> tuple[str, frozenset[str]]:
-    """Hash of what a module means, and the project's modules that it imports itself.
+    """Hash of a module's syntax tree, and the project's modules that it imports directly.
 
-    Both in one walk: a dry run reads every module of the project.
+    Both are read in one walk, because a dry run reads every module of the project.
     """
     source = _source(module)
     assert source is not None, module
@@ -66,6 +69,9 @@ def _read(module: str) -> tuple[str, frozenset[str]]:
     for node in ast.walk(tree):
         if isinstance(node, IMPORTS):
             imports.update(_imported(node))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if match := ENTRY_POINT.fullmatch(node.value):
+                imports.update(_with_parents(match[1]))
         elif isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return sha256(ast.dump(tree, include_attributes=False)), frozenset(imports - {module})
@@ -78,8 +84,8 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
     elif node.level == 0 and node.module:
         # `from package import name` may name a module or something inside one.
         names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    own = [name for name in names if name.split(".")[0] == PACKAGE]
-    return [each for name in own for each in _with_parents(name)]
+    of_project = [name for name in names if name.split(".")[0] == PACKAGE]
+    return [module for name in of_project for module in _with_parents(name)]
 
 
 def _with_parents(name: str) -> list[str]:

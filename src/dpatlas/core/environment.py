@@ -1,4 +1,4 @@
-"""The environment that jobs inherit."""
+"""Environment variables that jobs inherit."""
 
 import os
 import sys
@@ -8,18 +8,18 @@ CACHES = {"MPLCONFIGDIR": "matplotlib", "NUMBA_CACHE_DIR": "numba"}
 
 
 def put_own_python_first() -> None:
-    """Let `python` mean the interpreter that runs now, in this process and those it starts."""
-    own = str(Path(sys.executable).parent)
+    """Put the folder of this interpreter first on PATH, so that `python` means this one."""
+    folder = str(Path(sys.executable).parent)
     path = os.environ.get("PATH", "")
-    if path.split(os.pathsep)[0] != own:
-        os.environ["PATH"] = os.pathsep.join([own, path]) if path else own
+    if path.split(os.pathsep)[0] != folder:
+        os.environ["PATH"] = os.pathsep.join([folder, path]) if path else folder
 
 
 def keep_caches_in(folder: Path) -> None:
-    """Let what jobs cache (matplotlib's fonts, numba's machine code) lie in `folder`, absolute.
+    """Keep what jobs cache (matplotlib's fonts, numba's machine code) in `folder`.
 
-    The user's home stays as it was, and his own matplotlibrc changes no figure. What the user has
-    set stays.
+    So nothing is written to the user's home, and a matplotlibrc there changes no figure. Variables
+    that the user has set are left alone.
     """
     for name, part in CACHES.items():
         os.environ.setdefault(name, str(folder.absolute() / part))

@@ -1,4 +1,4 @@
-"""Parts that records of several blocks have in common."""
+"""Parts that records of several blocks share."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from pydantic import Field
 
 from dpatlas.core.records import Number, Typed
 
-# Every run of a search has a repetition number of its own.
+# Bounds the repetition numbers of a search, of which every run has its own.
 MAX_RUNS_PER_SETTING = 10_000
 Runs = Annotated[int, Field(ge=1, lt=MAX_RUNS_PER_SETTING)]
 
@@ -21,7 +21,7 @@ class OwnSet(Typed):
 
 
 class DataFields(Typed):
-    """What a spec says of a data set: its name, classes, and records of each part."""
+    """A data set as a spec names it: its name, classes, and numbers of records of each part."""
 
     name: str
     classes: list[int | str] | None = None
@@ -46,9 +46,9 @@ class FeaturesUsed(Typed):
 
 
 class BackboneUsed(Typed):
-    """A backbone that a job took: id of its run, sha256 of its weights.
+    """A backbone that a job used: id of its run, sha256 of its weights.
 
-    architecture: name of the network; source: where the features of a head's training came from.
+    architecture: name of the network. source: where the features that trained a head came from.
     """
 
     id: str

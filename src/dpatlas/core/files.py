@@ -1,6 +1,7 @@
 """Files that are either whole or absent."""
 
 import contextlib
+import csv
 import json
 import os
 import tempfile
@@ -91,6 +92,15 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """All rows of a csv by column; InputError for a file that cannot be read."""
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            return list(csv.DictReader(stream))
+    except OSError as error:
+        raise InputError(str(path), error.strerror or "unreadable", "a csv file") from None
 
 
 def read_lines(path: Path | str) -> list[str]:

@@ -130,13 +130,13 @@ def checked(**domains: Domain) -> Callable[[Callable[P, R]], Callable[P, R]]:
         unknown = set(domains) - set(parameters)
         if unknown:
             raise TypeError(f"{function.__name__} has no argument {sorted(unknown)}")
-        # Found once: binding a signature on each call would cost more than many a formula.
+        # Computed once: binding the signature on each call would cost more than most formulas.
         positional = [
             name
             for name, parameter in parameters.items()
             if parameter.kind is not inspect.Parameter.KEYWORD_ONLY
         ]
-        places = [
+        checks = [
             (
                 name,
                 positional.index(name) if name in positional else len(parameters),
@@ -148,9 +148,9 @@ def checked(**domains: Domain) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @functools.wraps(function)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name, place, default, domain in places:
-                value = args[place] if place < len(args) else kwargs.get(name, default)
-                # Left out without a default: the call itself says so.
+            for name, position, default, domain in checks:
+                value = args[position] if position < len(args) else kwargs.get(name, default)
+                # A required argument that is left out: the call below raises TypeError.
                 if value is not inspect.Parameter.empty:
                     domain.check(name, value)
             return function(*args, **kwargs)

@@ -1,6 +1,6 @@
-"""What a user says of a data set of his own: its classes, the shape of its images, their scaling.
+"""The definition of a user's own data set: its classes, the shape of its images, their scaling.
 
-Specs and the reader share the definition. Where the set lies is no part of it.
+Specs and the reader share the definition. The path of the set is no part of it.
 """
 
 import math
@@ -13,67 +13,68 @@ from dpatlas.errors import InputError
 
 KEYS = ("classes", "image_shape", "scaling", "resize")
 SCALINGS = ("unit", "centred")
-# Numbers of a record: a colour image of more than 1,024 x 1,024 pixels is an absurd one.
+# Largest number of values of a record, above that of a colour image of 1,024 x 1,024 pixels.
 LARGEST_RECORD = 1 << 22
 
 
-def definition(place: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """`given` in one form: class names as text, and every key of `KEYS`.
+def definition(key_path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The definition `fields` in normal form: class names as text, and every key of `KEYS`.
 
-    place: where `given` stands, for messages.
+    key_path: config key of `fields`, for messages.
 
     Raises InputError for a missing or unknown key, for a value of another kind, for fewer than two
-    classes or two of one name, for images of an absurd size, and for `resize` to no square.
+    classes or two with one name, for images that are too large, and for `resize` to a shape that is
+    not square.
     """
-    if not isinstance(given, Mapping):
-        raise InputError(place, repr(given), ", ".join(KEYS))
-    for key in given:
+    if not isinstance(fields, Mapping):
+        raise InputError(key_path, repr(fields), ", ".join(KEYS))
+    for key in fields:
         if key not in KEYS:
-            raise InputError(f"{place}.{key}", "a key that does not exist", ", ".join(KEYS))
-    scaling, resize = given.get("scaling"), given.get("resize", False)
+            raise InputError(f"{key_path}.{key}", "a key that does not exist", ", ".join(KEYS))
+    scaling, resize = fields.get("scaling"), fields.get("resize", False)
     if scaling not in SCALINGS:
-        raise InputError(f"{place}.scaling", repr(scaling), "one of " + ", ".join(SCALINGS))
+        raise InputError(f"{key_path}.scaling", repr(scaling), "one of " + ", ".join(SCALINGS))
     if not isinstance(resize, bool):
-        raise InputError(f"{place}.resize", repr(resize), "true or false")
-    shape = _shape(f"{place}.image_shape", given.get("image_shape"))
+        raise InputError(f"{key_path}.resize", repr(resize), "true or false")
+    shape = _shape(f"{key_path}.image_shape", fields.get("image_shape"))
     if resize and shape[1] != shape[2]:
         allowed = "a square to resize to, or no resize"
-        raise InputError(f"{place}.image_shape", shape, allowed)
-    classes = _classes(f"{place}.classes", given.get("classes"))
+        raise InputError(f"{key_path}.image_shape", shape, allowed)
+    classes = _classes(f"{key_path}.classes", fields.get("classes"))
     return {"classes": classes, "image_shape": shape, "scaling": scaling, "resize": resize}
 
 
 def located(path: str) -> Path | None:
-    """The folder or .npz file at `path`, absolute; None where this user sees neither.
+    """The absolute path of the folder or .npz file at `path`; None where this user sees neither.
 
     `~` is the user's home; other paths are relative to the working folder.
     """
     try:
-        place = Path(path).expanduser().absolute()
-        npz = place.suffix.lower() == ".npz" and place.is_file()
-        return place if npz or place.is_dir() else None
-    # A folder above that is closed, or the home of a user whom there is not.
+        absolute = Path(path).expanduser().absolute()
+        npz = absolute.suffix.lower() == ".npz" and absolute.is_file()
+        return absolute if npz or absolute.is_dir() else None
+    # A folder above without permission to enter, or the home of an unknown user.
     except (OSError, RuntimeError):
         return None
 
 
-def _classes(place: str, given: Any) -> list[str]:
-    names = [str(name) for name in given] if isinstance(given, list) else []
+def _classes(key_path: str, classes: Any) -> list[str]:
+    names = [str(name) for name in classes] if isinstance(classes, list) else []
     if len(names) < 2 or len(set(names)) < len(names):
-        raise InputError(place, repr(given), "a list of two or more different names")
+        raise InputError(key_path, repr(classes), "a list of two or more different names")
     for name in names:
         if not name or name.startswith(".") or set("/\\\0") & set(name):
             allowed = "names of folders: no slash, and no dot at the beginning"
-            raise InputError(place, repr(name), allowed)
+            raise InputError(key_path, repr(name), allowed)
     return names
 
 
-def _shape(place: str, given: Any) -> list[int]:
+def _shape(key_path: str, shape: Any) -> list[int]:
     allowed = f"channels, height and width, {LARGEST_RECORD} numbers at most"
-    if not isinstance(given, list) or len(given) != 3:
-        raise InputError(place, repr(given), allowed)
-    for number in given:
-        integer(ge=1).check(place, number)
-    if math.prod(given) > LARGEST_RECORD:
-        raise InputError(place, f"{given}, {math.prod(given)} numbers", allowed)
-    return list(given)
+    if not isinstance(shape, list) or len(shape) != 3:
+        raise InputError(key_path, repr(shape), allowed)
+    for number in shape:
+        integer(ge=1).check(key_path, number)
+    if math.prod(shape) > LARGEST_RECORD:
+        raise InputError(key_path, f"{shape}, {math.prod(shape)} numbers", allowed)
+    return list(shape)

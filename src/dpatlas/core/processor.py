@@ -1,4 +1,4 @@
-"""What kind of processor this is, as far as the last bits of a sum may depend on it."""
+"""The kind of processor, on which the last bits of a sum may depend."""
 
 import platform
 from pathlib import Path
@@ -9,7 +9,7 @@ VECTORS = ("amx_tile", "avx512_bf16", "avx512f", "avx2", "avx", "sve2", "sve", "
 
 
 def processor(cpuinfo: Path = CPUINFO) -> str:
-    """Name and widest vector instructions, as Linux tells them; elsewhere the platform's word."""
+    """Name and widest vector instructions as Linux lists them; elsewhere the platform's name."""
     name = platform.processor() or platform.machine()
     try:
         text = cpuinfo.read_text(encoding="utf-8", errors="replace")

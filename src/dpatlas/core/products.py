@@ -1,5 +1,6 @@
 """What a figure or table is to the workflow: a name, the runs behind it, a place in the paper."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,14 +9,23 @@ from typing import Literal
 class Product:
     """A figure or table. needs: groups of specs, as its block's settings name them.
 
-    place: where the paper shows what it reproduces. A module of its name, in the folder `figures`
-    of its block, has the function of its name that makes it.
+    place: where the paper shows what it reproduces. caption: what is shown, then what to see, in
+    reStructuredText. paper_shows: what the paper has there, in our words. A module of its name, in
+    the folder `figures` of its block, has the function of its name that makes it.
     """
 
     name: str
     kind: Literal["figure", "table"]
     needs: tuple[str, ...]
     place: str
+    caption: str
+    paper_shows: str
+
+    @property
+    def title(self) -> str:
+        """The beginning of its caption, up to a bracket, a colon or the end of a sentence."""
+        end = r"(?<=[a-z]) \(|[:;] |(?<!Fig)(?<!Figs)(?<!Prop)(?<!Sec)(?<!Thm)(?<!Thms)(?<!Eq)\. "
+        return re.split(end, self.caption)[0]
 
     @property
     def folder(self) -> str:
@@ -23,11 +33,15 @@ class Product:
         return f"{self.kind}s"
 
 
-def figure(name: str, needs: tuple[str, ...], place: str) -> Product:
+def figure(
+    name: str, *, needs: tuple[str, ...], place: str, caption: str, paper_shows: str
+) -> Product:
     """A figure, as in `Product`."""
-    return Product(name, "figure", needs, place)
+    return Product(name, "figure", needs, place, caption, paper_shows)
 
 
-def table(name: str, needs: tuple[str, ...], place: str) -> Product:
+def table(
+    name: str, *, needs: tuple[str, ...], place: str, caption: str, paper_shows: str
+) -> Product:
     """A table, as in `Product`."""
-    return Product(name, "table", needs, place)
+    return Product(name, "table", needs, place, caption, paper_shows)

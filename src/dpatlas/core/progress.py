@@ -26,7 +26,7 @@ class Progress:
         self.last = 0.0 if self.terminal else self.start
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start counting."""
         return self
 
     def __exit__(
@@ -35,7 +35,7 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Say how far it got, also after an error, unless that stopped it before it began."""
+        """Report the final count, also after an error, unless nothing was done before it."""
         if error is None or self.done:
             self._show(last=True)
 

@@ -1,14 +1,15 @@
-"""Backbones that others trained and published, and the networks that have such weights."""
+"""Backbones that others trained and published, by the name of their publisher in a config."""
 
+from dpatlas.core.networks import NETWORKS
+
+_WEIGHTS = {name: network.weights for name, network in NETWORKS.items() if network.weights}
 IMPORTED = {
-    "imagenet": (
-        "imagenet-resnet18",
-        "imagenet-resnet50",
-        "imagenet-mobilenet-v3",
-        "imagenet-deit-tiny",
-        "imagenet-alexnet",
-    ),
-    "moco": ("moco-v2-resnet50", "moco-v3-resnet50"),
+    source: tuple(name for name, weights in _WEIGHTS.items() if weights.source == source)
+    for source in dict.fromkeys(weights.source for weights in _WEIGHTS.values())
 }
-# Sources whose weights lie in a file that the config names.
-FROM_FILES = ("moco",)
+# Publishers of whose files no address is known: the config names a file.
+FROM_FILES = tuple(
+    source
+    for source, names in IMPORTED.items()
+    if not any(_WEIGHTS[name].address for name in names)
+)

@@ -1,7 +1,8 @@
-"""Records: what a run found and everything needed to find it again, written once.
+"""Records: what a run measured and everything needed to repeat it, written once.
 
-`record.json` is a function of spec, code, data and lock: two runs on one kind of machine give the
-same bytes. What varies (host, time, memory) goes to `cost.json` beside it, which no digest covers.
+`record.json` is a function of spec, code, data and package versions: two runs on one kind of
+machine give the same bytes. What varies (host, time, memory) goes to `cost.json` beside it, which
+no digest covers.
 """
 
 import os
@@ -46,7 +47,7 @@ Number = int | float
 class Typed(BaseModel):
     """A part of a record: strict types, no key beside the declared ones, no NaN, frozen.
 
-    A key that is a word of Python is the alias of a field: `lam: float = Field(alias="lambda")`.
+    A key that is a keyword of Python is an alias: `lam: float = Field(alias="lambda")`.
     """
 
     model_config = ConfigDict(
@@ -60,7 +61,7 @@ class Typed(BaseModel):
 
 
 class SpecFields(Typed):
-    """What a spec of any kind says: its block and kind, and the base of its seeds if it has one."""
+    """Fields of a spec of any kind: its block and kind, and the base of its seeds if it has one."""
 
     key: str
     kind: str
@@ -69,7 +70,7 @@ class SpecFields(Typed):
 
 
 class Metrics(Typed):
-    """What a job of one kind measured. `VERSION` counts the shapes that its class has had."""
+    """What a job of one kind measured. `VERSION` is raised when fields of the class change."""
 
     VERSION: ClassVar[int] = 1
 
@@ -81,7 +82,7 @@ class Stopwatch:
         self.wall, self.cpu = time.monotonic(), 0.0
 
     def carry(self, spent: dict[str, float]) -> None:
-        """Add what an interrupted attempt had used, as `read` gave it, if it is more than ours."""
+        """Start from what an interrupted attempt had used, as `read` gave it, if that is more."""
         self.wall = min(self.wall, time.monotonic() - spent["wall_s"])
         self.cpu = min(self.cpu, time.process_time() - spent["cpu_s"])
 
@@ -92,12 +93,12 @@ class Stopwatch:
 
 def versions(*packages: str) -> dict[str, str]:
     """Versions of Python, of this package and of `packages`."""
-    own = {"python": platform.python_version(), "dpatlas": __version__}
-    return own | {name: metadata.version(name) for name in packages}
+    fixed = {"python": platform.python_version(), "dpatlas": __version__}
+    return fixed | {name: metadata.version(name) for name in packages}
 
 
 def make_record(spec: Spec, **parts: Any) -> dict[str, Any]:
-    """A record for `spec`; `parts` are the fields that the job knows, `metrics` as its class."""
+    """A record for `spec`; `parts` are its other fields, with `metrics` as an object."""
     metrics, version = parts.get("metrics"), Metrics.VERSION
     if isinstance(metrics, Metrics):
         version = metrics.VERSION

@@ -1,11 +1,11 @@
 """Named seeds and counter-based noise.
 
-Seeds come from named axes, so that common random numbers are a choice one can read:
+Seeds come from named axes, so that common random numbers are visible in the code:
 `seed("kl_privacy", run=3, layer=0, use="init")` is shared by every condition that names the same
 axes. Noise is keyed by (root, repetition, step, use): a resumed run draws nothing twice, and no
 generator state has to be stored.
 
-What is drawn notes itself: within `recording()`, streams are listed as they are first used.
+Within `recording()`, every stream is listed when it is first drawn from.
 """
 
 import os
@@ -20,7 +20,7 @@ from dpatlas.core.guard import checked, one_of
 from dpatlas.errors import InputError
 
 KEY_BITS = 128
-# What every ledger says of trainings that were given one noise by name.
+# Statement in every ledger of trainings that share their noise under a name.
 SHARED_NOISE = (
     "noise shared by several trainings ({name}): only one of them may be released; each guarantee "
     "is for one alone, nothing may be chosen among them, and all together have none"
@@ -28,21 +28,21 @@ SHARED_NOISE = (
 
 
 class Streams:
-    """The random streams that were drawn, each once, whatever the order and the number of draws."""
+    """The set of random streams that were drawn from."""
 
     def __init__(self) -> None:
         self._noted: set[tuple[str, str]] = set()
 
     def note(self, kind: str, name: str) -> None:
-        """One stream: kind "named", "keyed", "os" or "shared_noise", and its use."""
+        """Add one stream: its kind ("named", "keyed", "os" or "shared_noise") and its use."""
         self._noted.add((kind, name))
 
     def stored(self) -> list[list[str]]:
-        """What a checkpoint keeps for `add`."""
+        """The streams as a checkpoint stores them for `add`."""
         return sorted(map(list, self._noted))
 
     def add(self, stored: Iterable[Iterable[str]]) -> None:
-        """Streams that an interrupted attempt drew."""
+        """Add the streams that an interrupted attempt drew from."""
         self._noted.update((kind, name) for kind, name in stored)
 
     def facts(self) -> dict[str, list[str]]:
@@ -56,7 +56,7 @@ _recorders: list[Streams] = []
 
 @contextmanager
 def recording() -> Iterator[Streams]:
-    """The streams that are drawn within, by this process."""
+    """The streams that this process draws from within the context."""
     streams = Streams()
     _recorders.append(streams)
     try:
@@ -66,7 +66,7 @@ def recording() -> Iterator[Streams]:
 
 
 def note_stream(kind: str, name: str) -> None:
-    """Tell every recording of a stream; for draws that go through nothing in this module."""
+    """Note a stream in every recording; to be called for draws by other means than this module."""
     for streams in _recorders:
         streams.note(kind, name)
 
@@ -110,26 +110,28 @@ class Noise:
         self._root = self.secret or root
 
     def carry(self, secret: str | None) -> None:
-        """Go on with the secret that a checkpoint kept; None where the noise is keyed.
+        """Go on with the secret from a checkpoint; None where the noise is keyed.
 
         Raises InputError for a checkpoint of the other source.
         """
         if (secret is None) != (self.source == "keyed"):
-            kept = "keyed noise" if secret is None else "noise of the operating system"
-            raise InputError("checkpoint", f"a run with {kept}", f"one with source={self.source!r}")
+            stored = "keyed noise" if secret is None else "noise of the operating system"
+            allowed = f"one with source={self.source!r}"
+            raise InputError("checkpoint", f"a run with {stored}", allowed)
         if secret is not None:
             self.secret = self._root = secret
 
     def claim(self, repetition: int, training: str, shared: str | None = None) -> None:
         """Take the noise of `repetition` for the training with this fingerprint.
 
-        Two trainings on one noise would differ by exactly the difference of their clean sums. The
-        same training may take it again: to go on after an interruption, or to repeat its bits.
-        Trainings that all name the same `shared` may differ; `SHARED_NOISE` is what that costs.
-        Raises InputError for noise that another training took in this process.
+        The outputs of two trainings with the same noise would differ by exactly the difference of
+        their clean sums. The same training may claim it again, to go on after an interruption or to
+        repeat its bits. Different trainings may share it if all name the same `shared`;
+        `SHARED_NOISE` says what that costs. Raises InputError for noise that another training
+        claimed in this process.
         """
-        taken = _claims.setdefault((self._root, repetition), (training, shared))
-        if taken != (training, shared) and (shared is None or taken[1] != shared):
+        claim = _claims.setdefault((self._root, repetition), (training, shared))
+        if claim != (training, shared) and (shared is None or claim[1] != shared):
             raise InputError(
                 "noise",
                 f"repetition {repetition} of noise that another training has drawn",

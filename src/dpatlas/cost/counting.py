@@ -1,11 +1,17 @@
-"""What the cost model counts of a job.
+"""The counts of work from which the cost model estimates the time of a job.
 
-Counts are what costs time, each with a unit that has a rate: `products` floating-point operations
-of float32 matrix products; `layers` and `steps` visits, each with a fixed overhead; `elements`
-activations swept over; `normals` N(0, 1) draws; `resamples` record values resampled by the
-bootstrap; `dense` float64 operations of factorisations and products; `streamed` float64 entries
-read by matrix-vector products; `accountings` values of epsilon from steps on a sample of records;
-`starts` how often the interpreter and torch start.
+Each feature counts one kind of work, and `rates` has seconds per unit of it:
+
+    products     floating-point operations of float32 matrix products
+    layers       passes through a layer, each with a fixed overhead
+    steps        updates or other calls, each with a fixed overhead
+    elements     activations that are read and written
+    normals      N(0, 1) draws
+    resamples    record values resampled by the bootstrap
+    dense        float64 operations of factorisations and matrix products
+    streamed     float64 entries read by matrix-vector products
+    accountings  values of epsilon from steps on a sample of records
+    starts       starts of the interpreter with torch
 """
 
 from collections.abc import Callable, Mapping
@@ -24,14 +30,14 @@ FEATURES = (
     "accountings",
     "starts",
 )
-# A line of an indented JSON list of floats, in bytes.
+# Bytes of a line in an indented JSON list of floats, and of a record without such lists.
 BYTES_PER_NUMBER = 24
 RECORD_BYTES = 6_000
 
 
 @dataclass(frozen=True)
 class Size:
-    """Training records, records to add and inputs of a data set."""
+    """Numbers of training records, of records to add, and of inputs of a data set."""
 
     n_train: int
     n_add: int
@@ -39,7 +45,7 @@ class Size:
 
     @property
     def records(self) -> int:
-        """All records that a step looks at."""
+        """Number of records that a step may use."""
         return self.n_train + self.n_add
 
 
@@ -48,7 +54,7 @@ NO_DATA = Size(0, 0, 0)
 
 @dataclass(frozen=True)
 class Work:
-    """Counts by feature; size of the record and of checkpoints while it runs, in bytes."""
+    """Counts by feature; sizes in bytes of the record, and of checkpoints while the job runs."""
 
     counts: Mapping[str, float]
     record_bytes: float
@@ -56,11 +62,11 @@ class Work:
 
 
 class Backbone(Protocol):
-    """What the spec of a public backbone says of its network, trained here or imported."""
+    """The network of a public backbone's spec, trained here or imported."""
 
     @property
     def kind(self) -> str:
-        """Of the job that makes it."""
+        """Kind of the job that makes it."""
 
     @property
     def model(self) -> str:
@@ -68,18 +74,17 @@ class Backbone(Protocol):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Of the network's builder."""
+        """Arguments of the network's builder."""
 
 
 @dataclass(frozen=True)
 class JobCost:
-    """What a kind of job costs; its functions take specs as the class of the kind has them.
+    """The cost of a kind of job; its functions take specs as objects of the kind's `Spec` class.
 
-    work: of a spec, the size of its data set, and the spec of its backbone, None without one.
-
-    memory_mb: peak of a job, in MB. lower: keys of the block of the config that
-    lower it, one that changes no result first. gpu: whether the work moves to a GPU where one is.
-    takes_features: whether a job is given features of a frozen backbone.
+    work: from a spec, the size of its data set, and the spec of its backbone (None without one).
+    memory_mb: peak memory of a job in MB. lower: keys of the block of the config that lower it,
+    those that change no result first. gpu: whether the work runs on a GPU where there is one.
+    takes_features: whether a job reads features of a frozen backbone.
     """
 
     work: Callable[[Any, Size, Any], Work]

@@ -1,4 +1,4 @@
-"""What a run would cost before anything runs: jobs, CPU and GPU hours, memory, disk, wall time."""
+"""The estimated cost of a run: jobs, CPU and GPU hours, memory, disk, wall time."""
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,23 +10,22 @@ from dpatlas.core.progress import duration
 from dpatlas.cost.counting import Work
 from dpatlas.cost.rates import Rates, fit, past_runs
 
-# Wall over CPU time from which past runs are said to have shared their cores.
+# Ratio of wall to CPU time above which the plan says that past runs shared their cores.
 SLOWED = 1.2
-# CPU seconds of Snakemake's own process: to begin with, and for a job; measured, docs/scale.md.
+# CPU seconds of Snakemake's own process, at its start and per job; measured, see docs/scale.md.
 ORCHESTRATION_S, ORCHESTRATION_PER_JOB_S = 2.5, 0.03
-# CPU seconds of what trains nothing, by kind; of them the part that starts and imports; memory in
-# MB and bytes of what each writes.
+# Jobs that train nothing, measured: CPU seconds by kind; of these, the seconds to start and import;
+# memory in MB; bytes of output.
 DRAWING_S = {"figures": 4.5, "tables": 1.5, "data": 4.0, "claims, page, manifest": 1.5}
 STARTING_S, DRAWING_MB, DRAWING_BYTES = 1.2, 200, 400_000
 
 
 @dataclass(frozen=True)
 class Job:
-    """One job of the run. `work` is None for drawing and reading, whose time is a constant.
+    """One job of the run. `work` is None for jobs whose time is a constant of their kind.
 
-    gpu: whether its work moves to a GPU if there is one.
-
-    disk_bytes: of what it writes, where `work` does not say it.
+    gpu: whether the work runs on a GPU if there is one. disk_bytes: size of the output where `work`
+    is None.
     """
 
     paper: str
@@ -39,16 +38,16 @@ class Job:
 
     @property
     def written_mb(self) -> float:
-        """What it leaves on the disk, in MB."""
+        """Size of the output in MB."""
         return (self.work.record_bytes if self.work else self.disk_bytes) / 2**20
 
 
 def make_plan(
     jobs: Sequence[Job], device: str, results: Path, cores: int, tier: str, gpus: int = 1
 ) -> dict[str, Any]:
-    """The plan as `plan --json` prints it; hours are of jobs that are not done yet.
+    """The plan as `plan --json` prints it; hours cover the jobs that are not done yet.
 
-    device: cpu, cuda or auto as in the config. `auto` is planned for GPUs.
+    device: cpu, cuda or auto as in the config; `auto` counts as a GPU.
     """
     past = {name: past_runs(results, name) for name in ("cpu", "cuda")}
     rates = {name: fit(runs, name) for name, runs in past.items()}
@@ -73,7 +72,7 @@ def make_plan(
             **_row("total", "", jobs, rates, gpu),
             "cpu_hours_without_gpu": _hours(_seconds(job, rates, False) for job in waiting),
             "longest_job_hours": max([*gpu_s, *cpu_s], default=0.0) / 3600,
-            # GPUs take their jobs in turn while the cores do the others.
+            # GPUs work through their jobs while the cores work through the others.
             "wall_hours": max(makespan(gpu_s, gpus), makespan(cpu_s, cores)) / 3600,
         },
         "overhead": _overhead(waiting, rates, gpu),
@@ -83,7 +82,7 @@ def make_plan(
 
 
 def makespan(seconds: Iterable[float], cores: int) -> float:
-    """Seconds until all jobs are done when each free core takes the longest that is left."""
+    """Seconds until all jobs are done if each free core takes the longest job that is left."""
     busy = [0.0] * cores
     for length in sorted(seconds, reverse=True):
         heapq.heapreplace(busy, busy[0] + length)
@@ -91,11 +90,11 @@ def makespan(seconds: Iterable[float], cores: int) -> float:
 
 
 def describe_plan(plan: Mapping[str, Any]) -> str:
-    """The plan for people."""
+    """The plan as text for a reader."""
     total = plan["total"]
-    cores = _many(plan["cores"], "core")
+    cores = _count(plan["cores"], "core")
     if plan["gpus"]:
-        cores += f", {_many(plan['gpus'], 'GPU')}"
+        cores += f", {_count(plan['gpus'], 'GPU')}"
     header = ("paper", "kind", "jobs", "done", "CPU", "GPU", "memory/job", "disk")
     blocks = [plan["rows"], plan["papers"], [total]]
     cells = [header, *(_cells(row) for rows in blocks for row in rows)]
@@ -134,7 +133,7 @@ def _seconds(job: Job, rates: Mapping[str, Rates], gpu: bool) -> float:
 
 
 def _overhead(waiting: Sequence[Job], rates: Mapping[str, Rates], gpu: bool) -> dict[str, float]:
-    """Hours that no paper asks for, and their share of all CPU time, Snakemake's included."""
+    """Hours to start jobs and to run Snakemake, and their share of all CPU time."""
     starts = sum(_start_seconds(job, rates, gpu) for job in waiting)
     orchestration = ORCHESTRATION_S + ORCHESTRATION_PER_JOB_S * len(waiting)
     total = sum(_seconds(job, rates, gpu) for job in waiting) + orchestration
@@ -146,11 +145,11 @@ def _overhead(waiting: Sequence[Job], rates: Mapping[str, Rates], gpu: bool) -> 
 
 
 def _start_seconds(job: Job, rates: Mapping[str, Rates], gpu: bool) -> float:
-    """Of `_seconds`, what goes to interpreters and imports."""
+    """The part of `_seconds` in which interpreters start and import."""
     if job.work is None:
         return STARTING_S
     device = "cuda" if _on_gpu(job, gpu) else "cpu"
-    # Without the factor of the kind, which is about its work: imports are the same for all.
+    # Without the factor of the kind: imports take the same time in all kinds.
     starting = rates[device].seconds["starts"] * job.work.counts.get("starts", 0.0)
     return min(starting, _seconds(job, rates, gpu))
 
@@ -174,8 +173,8 @@ def _row(
     }
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def _hours(seconds: Iterable[float]) -> float:
@@ -183,7 +182,7 @@ def _hours(seconds: Iterable[float]) -> float:
 
 
 def _past(rates: Rates, runs: Sequence[Any]) -> dict[str, Any]:
-    tiers = dict.fromkeys(judged.tier for judged in rates.judged)
+    tiers = dict.fromkeys(run.tier for run in rates.validated)
     return {
         "runs": rates.runs,
         "actual_over_estimate": rates.spread(),
@@ -207,7 +206,8 @@ def _past_lines(device: str, past: Mapping[str, Any]) -> list[str]:
         )
     if past["wall_over_cpu"] > SLOWED:
         lines.append(
-            f"on {device} they took {past['wall_over_cpu']:.1f} times their CPU time: busy cores"
+            f"past runs on {device} took {past['wall_over_cpu']:.1f} times their CPU time: "
+            "their cores were shared"
         )
     return lines
 
@@ -215,13 +215,13 @@ def _past_lines(device: str, past: Mapping[str, Any]) -> list[str]:
 def _assumptions(
     device: str, rates: Mapping[str, Rates], jobs: Sequence[Job], gpus: int
 ) -> list[str]:
-    found = ["cores that are free; one thread per job"]
+    assumptions = ["cores that are free; one thread per job"]
     if device != "cpu" and any(_on_gpu(job, True) for job in jobs):
-        found.append(f"{_many(gpus, 'GPU')}, a job on one at a time")
+        assumptions.append(f"{_count(gpus, 'GPU')}, each with one job at a time")
         if not rates["cuda"].runs:
             speed = 1e-12 / rates["cuda"].seconds["products"]
-            found.append(f"never measured on a GPU: {speed:g} TFLOP/s sustained in float32")
-    return found
+            assumptions.append(f"never measured on a GPU: {speed:g} TFLOP/s sustained in float32")
+    return assumptions
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -1,10 +1,11 @@
-"""What a unit of work costs: fitted to past runs, held near documented defaults where they are few.
+"""Seconds per unit of work, fitted to past runs and regularised towards documented defaults.
 
-Seconds = (sum of counts times seconds per unit) times a factor of the kind of job. One factor for
-the machine scales all default rates (the median over its runs); then the fit minimises squared
-errors of log seconds, so that twice and half weigh the same, plus a pull of every rate to its
-scaled default and of every factor to 1. Without the pull, a fit to many small runs would trade one
-feature against another and be far off for large ones.
+The model is: seconds = (sum of counts times seconds per unit) times a factor of the kind of job. A
+factor of the machine, the median over its runs, first scales all default rates. The fit then
+minimises squared errors of log seconds, so that an estimate of twice the time is as wrong as one of
+half, plus a penalty that pulls every rate towards its scaled default and every factor towards 1.
+Without the penalty, a fit to many small runs would trade one feature against another and be far off
+for large runs.
 """
 
 import math
@@ -24,8 +25,8 @@ from dpatlas.cost.work import cost_of, work, work_of, work_of_features
 from dpatlas.errors import InputError
 from dpatlas.records import parse_spec
 
-# Seconds per unit of one core of a 2020s x86 server; and of a GPU that sustains 10 TFLOP/s in
-# float32 (a data-centre card of 2020, products in full precision).
+# Seconds per unit on one core of an x86 server of the 2020s, and on a GPU that sustains 10 TFLOP/s
+# in float32 (a data-centre card of 2020, products in full precision).
 DEFAULTS = {
     "cpu": {
         "products": 1e-11,
@@ -52,25 +53,26 @@ DEFAULTS = {
         "starts": 2.5,
     },
 }
-# A rate or factor that is twice its default costs as much as one run estimated at twice.
+# Weight of the penalty: at 1, a rate of twice its default costs as much as a run estimated at twice
+# its time.
 PULL = 1.0
-# Runs of less than a second count less, in proportion: errors there do not matter.
+# Runs of less than this many seconds have less weight, in proportion to their length.
 SMALL_SECONDS = 1.0
 NEWEST_RUNS = 400
-# Time to ask a scheduler for: so many times the estimate at default rates, in these bounds. What
-# is cut off at a day goes on from its checkpoint.
-SLACK, LEAST_MINUTES, MOST_MINUTES = 5, 20, 24 * 60
-# Every run is judged by a fit to the runs of the other folds.
+# Time to ask a scheduler for: `SLACK` times the estimate at default rates, within these bounds. A
+# job that is stopped after a day goes on from its checkpoint.
+SLACK, MIN_MINUTES, MAX_MINUTES = 5, 20, 24 * 60
+# Cross-validation: a run is estimated by a fit to the runs of the other folds.
 FOLDS = 10
-SHOWN = (10, 50, 90)
+PERCENTILES = (10, 50, 90)
 
-
+# Block and kind of a job.
 Kind = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class PastRun:
-    """What a finished run was and cost. `kind`: of paper and job."""
+    """A finished run: its work, and the time and memory that it took."""
 
     tier: str
     kind: Kind
@@ -81,8 +83,8 @@ class PastRun:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Seconds that a past run took, and what a fit to others would have said."""
+class Validated:
+    """Seconds that a past run took, and the estimate of a fit to other runs."""
 
     tier: str
     actual: float
@@ -91,67 +93,68 @@ class Judged:
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds per unit on one device, and how well they would have told each past run.
+    """Seconds per unit on one device, and how well they predict past runs.
 
-    `factors`: of kinds of jobs that ran. `judged`: every past run of more than a second, estimated
-    from others. `waiting`: median of wall over CPU time.
+    `factors`: of the kinds of jobs that ran. `validated`: every past run of more than a second,
+    estimated from other runs. `waiting`: median of wall time over CPU time.
     """
 
     device: str
     seconds: Mapping[str, float]
     factors: Mapping[Kind, float]
     runs: int
-    judged: tuple[Judged, ...]
+    validated: tuple[Validated, ...]
     waiting: float
 
     def estimate(self, counts: Mapping[str, float], kind: Kind) -> float:
-        """Seconds for this work: CPU time on a CPU, wall time on a GPU."""
+        """Estimated seconds of this work: CPU time on a CPU, wall time on a GPU."""
         total = sum(self.seconds[name] * count for name, count in counts.items())
         return self.factors.get(kind, 1.0) * total
 
     def spread(self, tier: str | None = None) -> dict[str, float] | None:
-        """Of actual over estimate (of one tier): runs, median, 10 and 90 % points, and of the sum.
+        """Ratio of actual to estimated seconds, of all tiers or one; None without a run.
 
-        None without a run.
+        Number of runs, median, 10 and 90 % points, and the ratio of the sums.
         """
-        chosen = [run for run in self.judged if tier in (None, run.tier)]
-        if not chosen:
+        runs = [run for run in self.validated if tier in (None, run.tier)]
+        if not runs:
             return None
-        low, median, high = np.percentile([run.actual / run.estimate for run in chosen], SHOWN)
+        ratios = [run.actual / run.estimate for run in runs]
+        low, median, high = np.percentile(ratios, PERCENTILES)
         return {
-            "runs": len(chosen),
+            "runs": len(runs),
             "median": float(median),
             "low": float(low),
             "high": float(high),
-            "of_sum": sum(run.actual for run in chosen) / sum(run.estimate for run in chosen),
+            "of_sum": sum(run.actual for run in runs) / sum(run.estimate for run in runs),
         }
 
 
 def runtime_minutes(atlas: Atlas, spec_id: str) -> int:
-    """Minutes to ask a scheduler for, on the spec's device; `auto` is a GPU.
+    """Minutes to ask a scheduler for, on the spec's device; `auto` counts as a GPU.
 
-    From default rates: what a scheduler is asked for does not depend on what ran before.
+    Estimated at default rates, so that the request does not depend on past runs.
     """
     return _minutes(work_of(atlas, spec_id), atlas.device(spec_id))
 
 
 def features_minutes(atlas: Atlas, features_id: str) -> int:
-    """The same for features of a frozen backbone."""
+    """Minutes to ask a scheduler for, for features of a frozen backbone; as `runtime_minutes`."""
     return _minutes(work_of_features(atlas.frozen_features[features_id]), atlas.features_device())
 
 
 def _minutes(work: Work, device: str) -> int:
     unit = DEFAULTS["cpu" if device == "cpu" else "cuda"]
     seconds = sum(unit[name] * count for name, count in work.counts.items())
-    # A step of 1e-300 makes infinitely many of them.
-    return math.ceil(min(max(LEAST_MINUTES, SLACK * seconds / 60), MOST_MINUTES))
+    # Infinite where a tiny step size asks for infinitely many steps.
+    return math.ceil(min(max(MIN_MINUTES, SLACK * seconds / 60), MAX_MINUTES))
 
 
 def past_runs(results: Path, device: str) -> list[PastRun]:
     """The newest runs under `results` (every tier) on this kind of machine and on `device`.
 
-    A record that cannot be read, or whose backbone's cannot, or of a kind without a count, is
-    passed over: an estimate must not fail for an old file.
+    Skips records of unknown kinds and those that, like their backbone's, cannot be read: an
+    estimate must not fail for an old file.
     """
     costs = sorted(
         results.glob("*/runs/*/*/cost.json"), key=lambda path: path.stat().st_mtime, reverse=True
@@ -173,29 +176,29 @@ def fit(runs: Sequence[PastRun], device: str) -> Rates:
         np.minimum(1, actual / SMALL_SECONDS),
         np.array([defaults[name] for name in FEATURES]),
     )
-    everyone = np.arange(len(runs))
-    fold = everyone % min(FOLDS, len(runs))
+    indices = np.arange(len(runs))
+    fold_of = indices % min(FOLDS, len(runs))
     estimates = np.full(len(runs), np.nan)
-    for each in range(fold.max() + 1 if len(runs) > 1 else 0):
-        left_out = fold == each
+    for fold in range(fold_of.max() + 1 if len(runs) > 1 else 0):
+        left_out = fold_of == fold
         estimates[left_out] = problem.estimates(problem.solve(~left_out), left_out)
-    judged = np.flatnonzero((actual > SMALL_SECONDS) & np.isfinite(estimates))
-    seconds, factors = problem.solve(everyone >= 0)
+    validated = np.flatnonzero((actual > SMALL_SECONDS) & np.isfinite(estimates)).tolist()
+    seconds, factors = problem.solve(indices >= 0)
     return Rates(
         device,
         dict(zip(FEATURES, map(float, seconds), strict=True)),
         dict(zip(kinds, map(float, factors), strict=True)),
         len(runs),
-        tuple(Judged(runs[i].tier, float(actual[i]), float(estimates[i])) for i in judged.tolist()),
+        tuple(Validated(runs[i].tier, float(actual[i]), float(estimates[i])) for i in validated),
         float(np.median([run.wall_s / run.cpu_s for run in runs])),
     )
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """Past runs as arrays over runs: counts (runs, features), kind, log seconds and weight.
+    """Past runs as arrays: counts (runs, features); kind, log seconds and weight (runs,).
 
-    unit: default seconds per unit (features,).
+    unit: default seconds per unit, (features,).
     """
 
     counts: np.ndarray
@@ -204,13 +207,13 @@ class _Problem:
     weight: np.ndarray
     unit: np.ndarray
 
-    def solve(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Seconds per unit, and the factor of every kind, from the chosen runs (a mask)."""
-        # Takes half a second to import, and no plan without past runs needs it.
+    def solve(self, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Seconds per unit, and the factor of every kind, from the runs of a mask."""
+        # Imported here since it takes half a second, and a plan without past runs does not need it.
         from scipy.optimize import least_squares
 
-        counts, kind = self.counts[chosen], self.kind[chosen]
-        target, weight = self.log_actual[chosen], self.weight[chosen]
+        counts, kind = self.counts[mask], self.kind[mask]
+        target, weight = self.log_actual[mask], self.weight[mask]
         unit = self.unit * np.exp(np.median(target - np.log(counts @ self.unit)))
         features, kinds = len(unit), int(self.kind.max()) + 1
         is_kind = np.eye(kinds)[kind]
@@ -231,14 +234,14 @@ class _Problem:
         logs = least_squares(errors, start, slopes, method="lm").x
         return unit * np.exp(logs[:features]), np.exp(logs[features:])
 
-    def estimates(self, solved: tuple[np.ndarray, np.ndarray], chosen: np.ndarray) -> np.ndarray:
-        """Seconds of the chosen runs."""
-        seconds, factors = solved
-        return (self.counts[chosen] @ seconds) * factors[self.kind[chosen]]
+    def estimates(self, solution: tuple[np.ndarray, np.ndarray], mask: np.ndarray) -> np.ndarray:
+        """Estimated seconds of the runs of a mask, from what `solve` returned."""
+        seconds, factors = solution
+        return (self.counts[mask] @ seconds) * factors[self.kind[mask]]
 
 
 def size_of(record: Mapping[str, Any]) -> Size:
-    """Size of the data set that a record was made from, if any."""
+    """Size of the data set behind a record, `NO_DATA` without one."""
     if record["data"] is None:
         return NO_DATA
     shapes = record["data"]["shapes"]
@@ -255,8 +258,8 @@ def _read(path: Path, device: str) -> Iterator[PastRun]:
             backbone = parse_spec(read_record(trained)["spec"], str(trained))
         if cost["machine"] != platform.machine():
             return
-        done = work(fields, size_of(record), backbone)
-        # Work that stays on the CPU says nothing about the GPU of its host.
+        past_work = work(fields, size_of(record), backbone)
+        # Work that stays on the CPU says nothing about the host's GPU.
         gpu = cost_of(fields.key, fields.kind).gpu
         where = cost["device"] if gpu else "cpu"
         numbers = [float(cost[name]) for name in ("cpu_s", "wall_s", "peak_memory_mb")]
@@ -264,4 +267,4 @@ def _read(path: Path, device: str) -> Iterator[PastRun]:
         return
     if where == device and min(numbers) > 0:
         tier = path.parents[3].name
-        yield PastRun(tier, (fields.key, fields.kind), done.counts, *numbers)
+        yield PastRun(tier, (fields.key, fields.kind), past_work.counts, *numbers)

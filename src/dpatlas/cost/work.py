@@ -1,4 +1,4 @@
-"""How much work a job is, counted from its spec alone: the features of the cost model."""
+"""The work of a job, counted from its spec alone."""
 
 from dataclasses import replace
 
@@ -12,14 +12,14 @@ from dpatlas.registry import block_of
 
 
 def cost_of(key: str, kind: str) -> JobCost:
-    """What the block says of the cost of a kind of its jobs; KeyError for a kind of none."""
+    """The cost of a kind of a block's jobs; KeyError for an unknown kind."""
     return block_of(key).load("cost").KINDS[kind]
 
 
 def work(fields: SpecFields, size: Size, backbone: Backbone | None = None) -> Work:
-    """The work of a spec, given as the class of its kind, and its backbone's if it has one.
+    """The work of a spec (an object of its kind's class) with this size of its data set.
 
-    KeyError for a kind that has no count.
+    backbone: spec of its backbone, None without one. Raises KeyError for an unknown kind.
     """
     counted = cost_of(fields.key, fields.kind).work(fields, size, backbone)
     return replace(counted, counts={"starts": 1, **counted.counts})
@@ -34,6 +34,6 @@ def work_of(atlas: Atlas, spec_id: str) -> Work:
 
 
 def work_of_features(features: FrozenFeatures) -> Work:
-    """The work of taking a backbone's features of a data set."""
+    """The work of computing a backbone's features of a data set."""
     inputs, disk_bytes = inputs_of(features.data), 2**20 * features.disk_mb
     return frozen_features(features.network, inputs, records_of(features.data), disk_bytes)

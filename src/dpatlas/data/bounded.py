@@ -1,15 +1,13 @@
-"""Reads of other people's files: nothing but regular files, and never more than a limit."""
+"""Reading files that come from elsewhere: regular files only, and never more than a limit."""
 
 import contextlib
-import io
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from dpatlas.errors import InputError
 
-# The causes that lie with what the user has put there, not with the machine.
+# Errors whose cause is the user's file or folder, not the machine.
 UNREADABLE = (PermissionError, IsADirectoryError, NotADirectoryError, FileNotFoundError)
 
 
@@ -48,7 +46,7 @@ def read_file(path: Path, limit: int) -> bytes:
 
 
 class Readable(Protocol):
-    """What a binary stream has."""
+    """A binary stream."""
 
     def read(self, size: int, /) -> bytes:
         """At most `size` bytes; none at the end."""
@@ -60,31 +58,13 @@ class Bounded:
 
     def __init__(self, stream: Readable, limit: int, where: str):
         self.stream, self.limit, self.where = stream, limit, where
-        self.given = 0
+        self.delivered = 0
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end."""
         content = self.stream.read(size)
-        self.given += len(content)
-        if self.given > self.limit:
+        self.delivered += len(content)
+        if self.delivered > self.limit:
             found = f"more than {self.limit} bytes when unpacked"
             raise InputError(self.where, found, f"{self.limit} bytes at most")
         return content
-
-
-@contextlib.contextmanager
-def jpeg(where: str, content: bytes, allowed: str) -> Iterator[Any]:
-    """A JPEG image whose pixels are not decoded yet; InputError if it cannot be, now or inside."""
-    from PIL import Image
-
-    try:
-        with warnings.catch_warnings():
-            # Of sizes, which are refused by the caller, and of odd metadata.
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
-                yield image
-    except InputError:
-        raise
-    # A damaged image can raise nearly anything, and every one of them means the same.
-    except Exception:
-        raise InputError(where, "an image that cannot be decoded", allowed) from None

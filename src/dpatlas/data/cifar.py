@@ -1,4 +1,6 @@
-"""What CIFAR-10 and CIFAR-100 share: batches of the official archive, packed or not.
+"""Shared by CIFAR-10 and CIFAR-100: batches of the official archive, packed or not.
+
+The readers are not torchvision's, which would unpickle whatever a batch asks for.
 
 Local copies are read in place and never written to.
 """
@@ -19,10 +21,10 @@ from dpatlas.errors import InputError
 
 @dataclass(frozen=True)
 class Layout:
-    """Where an official archive keeps what; its batches are the members with an md5.
+    """The layout of an official archive, whose batches are the members with an md5.
 
-    folder: of the batches. test: the batch that is the test split; the others are for training.
-    labels: key of the labels in a batch.
+    folder: that of the batches. test: the batch that is the test split; the others are the training
+    split. labels: key of the labels in a batch.
     """
 
     folder: str
@@ -30,7 +32,7 @@ class Layout:
     labels: bytes
 
     def marks(self, data_set: DataSet) -> dict[str, str]:
-        """What tells a copy by its name, by kind of source, the best first."""
+        """Names that a copy goes by, by kind of source, the best first."""
         return official_marks(data_set, self.folder)
 
     def read(self, source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:

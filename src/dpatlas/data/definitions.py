@@ -64,7 +64,8 @@ class DataSet:
     unpacked_md5: member of the official archive -> md5, for a copy that is already unpacked.
     whole_by_default: whether it means all classes where none are chosen.
     only_public: whether it is for pre-training alone: no config names it as private records.
-    drawn: of a generated set, how its images are drawn.
+    pretraining: whether a config may name it as images to pre-train on.
+    drawn: how the images of a generated set are drawn.
     """
 
     name: str
@@ -83,16 +84,18 @@ class DataSet:
     totals: Mapping[str, int] = field(default_factory=dict)
     label_file: str = ""
     only_public: bool = False
+    pretraining: bool = False
     drawn: "Drawn | None" = None
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A source: its classes, and draw(generator, labels (n,)) -> images (n, pixels) uint8.
+    """How a generated set is drawn: its classes, and the function that draws their images.
 
-    image_shape: (channels, height, width) of the pixels.
+    draw: (generator, labels (n,)) -> images (n, pixels) uint8.
     looked_up: what its author took from real images, in words, for the ledgers of those who train
-    on it.
+        on it.
+    image_shape: (channels, height, width) of the pixels.
     """
 
     classes: tuple[str, ...]

@@ -15,18 +15,19 @@ import urllib.request
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from dpatlas.core.files import read_json, write_json
 from dpatlas.core.guard import checked, integer, real
+from dpatlas.core.progress import Progress
 from dpatlas.data.definitions import RemoteFile
 from dpatlas.data.fetch import (
-    Anew,
     Ask,
     Digests,
-    Final,
     Part,
+    PermanentFailure,
     Redirects,
+    RestartNeeded,
     disk,
     is_http,
     locked,
@@ -36,40 +37,34 @@ from dpatlas.data.registry import find
 from dpatlas.errors import InputError, RunError
 
 RECORDS = "downloads.json"
-# A server may ask for more patience than this, in seconds, but does not get it.
+# Longest wait in seconds that a server may ask for.
 LONGEST_WAIT = 60.0
-# What may pass, beside the server's own errors.
-PASSING = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
+# Errors after which another request may succeed, beside those of the server (500 and above).
+TEMPORARY = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
 
 Report = Callable[[str, int, int], None]
 
 
-def download(
-    name: str,
-    folder: Path | str,
-    *,
-    mirrors: Iterable[str] = (),
-    attempts: int = 4,
-    timeout: float = 30.0,
-    pause: float = 2.0,
-    progress: Report | None = None,
-) -> list[Path]:
+class Transfer(TypedDict, total=False):
+    """How `fetch` transfers a file: its arguments behind the folder."""
+
+    mirrors: Iterable[str]
+    attempts: int
+    timeout: float
+    pause: float
+    progress: Report | None
+
+
+def download(name: str, folder: Path | str, **transfer: Unpack[Transfer]) -> list[Path]:
     """Fetch the official files of data set `name` into `folder`; those there are kept.
 
-    The other arguments, and what is raised, are those of `fetch`; and InputError for a data set
-    without files.
+    `transfer`, and what is raised, as for `fetch`; and InputError for a data set without files.
     """
     files = find(name).files
     if not files:
         raise InputError("data set", repr(name), "one with files to download")
-    options: dict[str, Any] = {
-        "mirrors": tuple(mirrors),
-        "attempts": attempts,
-        "timeout": timeout,
-        "pause": pause,
-        "progress": progress,
-    }
-    return [fetch(file, folder, **options) for file in files]
+    transfer["mirrors"] = tuple(transfer.get("mirrors", ()))
+    return [fetch(file, folder, **transfer) for file in files]
 
 
 @checked(attempts=integer(ge=1), timeout=real(gt=0), pause=real(ge=0))
@@ -90,8 +85,8 @@ def fetch(
     up to a minute. `timeout` is in seconds, per read. `progress(file name, bytes so far, bytes in
     all or 0)` is called after every chunk; bytes of an earlier call count.
 
-    What came before a transfer broke stays in a part file, from which the next attempt goes on, in
-    this process or another one. Two processes do not mix: the second waits for the first.
+    The bytes that came before a transfer broke stay in a part file, from which the next attempt
+    continues, in this process or another one. Two processes do not mix: the second waits.
 
     Raises InputError for an address that is not http and for a file that is there but is not the
     one that was recorded, RunError if no attempt gave the published checksum or the disk refused.
@@ -121,8 +116,20 @@ def fetch(
     return path
 
 
+def progress_bars() -> Report:
+    """A function for `fetch` that shows the progress of each file on stderr."""
+    bars: dict[str, Progress] = {}
+
+    def report(name: str, received: int, total: int) -> None:
+        bar = bars.setdefault(name, Progress(total, f"{name}, bytes"))
+        # A transfer that begins anew counts from 0 again.
+        bar.advance(units=received - bar.done)
+
+    return report
+
+
 def recorded(folder: Path | str, name: str) -> dict[str, Any] | None:
-    """What `downloads.json` in `folder` says of file `name`; None if nothing.
+    """The entry of file `name` in `downloads.json` of `folder`; None if there is none.
 
     Keys: address (None where it is not known), md5, sha256, bytes, date (UTC, of the record).
     Raises InputError if that file is damaged.
@@ -154,7 +161,10 @@ def confirm(file: RemoteFile, path: Path, *, record: bool = True) -> bool:
 
 @dataclass
 class _Source:
-    """An address in one call, why it did not give the file, and what it may still do."""
+    """An address in one call of `fetch`: why it has not delivered the file, and whether to go on.
+
+    failed: not to be asked again. restarted: its transfer has already begun from scratch once.
+    """
 
     address: str
     reason: str = ""
@@ -186,10 +196,10 @@ def _from_any(
             except urllib.error.HTTPError as error:
                 error.close()
                 source.reason = str(error)
-                source.failed = error.code < 500 and error.code not in PASSING
+                source.failed = error.code < 500 and error.code not in TEMPORARY
                 if not source.failed:
                     asked = max(asked, _wait_asked(error.headers.get("Retry-After", "")))
-            except Final as error:
+            except PermanentFailure as error:
                 source.reason, source.failed = str(error), True
             except (OSError, http.client.HTTPException) as error:
                 source.reason = str(error) or type(error).__name__
@@ -212,12 +222,12 @@ def _from_one(
         try:
             transfer(ask, source.address, part, report)
             if misfit := part.digests.misfit(file):
-                raise Anew(misfit)
+                raise RestartNeeded(misfit)
             return
-        except Anew as reason:
+        except RestartNeeded as reason:
             part.drop()
             if source.restarted:
-                raise Final(str(reason)) from None
+                raise PermanentFailure(str(reason)) from None
             source.restarted = True
 
 

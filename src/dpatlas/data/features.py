@@ -1,4 +1,4 @@
-"""What a frozen backbone shows of a data set, on disk: a .npy file per array, and a manifest.
+"""A frozen backbone's features of a data set, on disk: a .npy file per array, and a manifest.
 
 Jobs map the arrays into memory, so that several share one copy. Labels lie beside them: a job that
 trains on nothing else reads no image.
@@ -26,7 +26,7 @@ ARRAYS = tuple(f"{name}_{part}" for part in PARTS for name in ("x", "y"))
 
 @dataclass(frozen=True)
 class Features:
-    """Features (n, d) float32 and labels (n,) int64 of the three parts, and their manifest.
+    """Features x (n, d) float32 and labels (n,) int64 of the three parts, and their manifest.
 
     The manifest holds id, data and backbone (id and sha256 of both), code_digest, versions, device,
     and shape, dtype and the file's sha256 of every array.
@@ -40,14 +40,14 @@ class Features:
         """Which features they were, for a record."""
         return {name: self.manifest[name] for name in ("id", "sha256", "device")}
 
-    def check(self, what: str, found: str) -> None:
+    def check(self, what: str, digest: str) -> None:
         """InputError unless they were made of the data set, or by the backbone, of this sha256."""
-        own = self.manifest[what]["sha256"]
-        if own != found:
+        recorded = self.manifest[what]["sha256"]
+        if recorded != digest:
             raise InputError(
                 f"--features {self.manifest['id']}",
-                f"features of {what} with sha256 {own[:16]}",
-                f"{found[:16]}, the job's; delete the folder and make them again",
+                f"features of {what} with sha256 {recorded[:16]}",
+                f"{digest[:16]}, the job's; delete the folder and make them again",
             )
 
     def without_images(self, manifest: Mapping[str, Any]) -> Prepared:
@@ -112,8 +112,8 @@ def _write(
     Written in order: on a full disk a file mapped for writing ends the process without a word.
     """
     header = io.BytesIO()
-    found = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(header, found)
+    layout = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, layout)
     digest, rows = hashlib.sha256(header.getvalue()), 0
     with replacing(path) as stream:
         stream.write(header.getvalue())

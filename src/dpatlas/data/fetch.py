@@ -34,16 +34,16 @@ A_PAGE = "an HTML page, of a login or an error, in place of the file"
 Ask = Callable[[urllib.request.Request], http.client.HTTPResponse]
 
 
-class Anew(Exception):
-    """What is there of a file cannot be gone on from: the reason."""
+class RestartNeeded(Exception):
+    """A transfer cannot continue from the bytes that are there, for the reason in the message."""
 
 
-class Final(Exception):
-    """An address that need not be asked again: the reason."""
+class PermanentFailure(Exception):
+    """Another request to the same address would fail too, for the reason in the message."""
 
 
 class Digests:
-    """md5, sha256 and size of bytes as they come."""
+    """md5, sha256 and size of a stream of bytes."""
 
     def __init__(self) -> None:
         self.md5, self.sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
@@ -51,7 +51,7 @@ class Digests:
 
     @classmethod
     def of(cls, path: Path) -> "Digests":
-        """Those of a file."""
+        """The digests of a file."""
         digests = cls()
         with path.open("rb") as stream:
             while chunk := stream.read(CHUNK):
@@ -59,13 +59,13 @@ class Digests:
         return digests
 
     def update(self, chunk: bytes) -> None:
-        """Take `chunk` in."""
+        """Append `chunk` to the stream."""
         self.md5.update(chunk)
         self.sha256.update(chunk)
         self.size += len(chunk)
 
     def misfit(self, file: RemoteFile) -> str | None:
-        """The first that is not as published for `file`, in words; None if they fit."""
+        """The first digest that differs from the published one, in words; None if both agree."""
         for name in ("md5", "sha256"):
             found, published = getattr(self, name).hexdigest(), getattr(file, name)
             if not found.startswith(published):
@@ -74,10 +74,10 @@ class Digests:
 
 
 class Part:
-    """What there is of the file that will be `path`.
+    """The bytes of the file `path` that have arrived so far, on the disk.
 
-    origin: address, etag, last_modified and total (bytes in all, or 0) of the response that it
-    began with; None if there is nothing to go on from.
+    origin: address, etag, last_modified and total (bytes in all, or 0) of the response that they
+    began with; None if there are no bytes that a transfer could continue from.
     """
 
     def __init__(self, path: Path):
@@ -103,14 +103,14 @@ class Part:
         return self.digests.size
 
     def drop(self) -> None:
-        """Forget it; the note goes first, since bytes without one are never gone on from."""
+        """Delete it; the note goes first, since bytes without a note are never continued."""
         with disk(self.path):
             self.note.unlink(missing_ok=True)
             self.path.unlink(missing_ok=True)
         self.origin, self.digests = None, Digests()
 
     def begin(self, origin: dict[str, Any]) -> None:
-        """Empty, and from `origin` from now on."""
+        """Start an empty part that comes from `origin`."""
         self.drop()
         with disk(self.path):
             self.path.touch()
@@ -119,7 +119,7 @@ class Part:
 
     @contextlib.contextmanager
     def appending(self) -> Iterator[Callable[[bytes], None]]:
-        """A function that writes to its end, unbuffered: what is written outlives a kill."""
+        """A function that appends, unbuffered: what it has written outlives a killed process."""
         with disk(self.path):
             stream = self.path.open("ab", buffering=0)
 
@@ -135,7 +135,7 @@ class Part:
                 stream.close()
 
     def become(self, path: Path) -> None:
-        """Get the final name; bytes and name are on the disk when this returns."""
+        """Rename it to `path`; bytes and name are on the disk when this returns."""
         with disk(path):
             sync(self.path)
             self.path.replace(path)
@@ -146,22 +146,23 @@ class Part:
 def transfer(ask: Ask, address: str, part: Part, report: Callable[[int, int], None]) -> None:
     """One request, from where `part` ends; `report(bytes so far, in all or 0)` after every chunk.
 
-    Raises Anew if the part is of another file, Final if the address gives none, RunError if the
-    disk refuses, OSError or HTTPException if the transfer breaks; what came before stays.
+    Raises RestartNeeded if the part is of another file, PermanentFailure if the address has no
+    file, RunError if the disk refuses, OSError or HTTPException if the transfer breaks; the bytes
+    that came before stay.
     """
     with _answer(ask, address, part) as response:
         origin, length, head = _origin(response, address), response.length, b""
         if response.headers.get_content_type() == "text/html":
-            raise Final(A_PAGE)
+            raise PermanentFailure(A_PAGE)
         before = part.origin if part.size else None
         if before and before["address"] == address and _changed(before, origin):
-            raise Anew("the file there is not the one whose first part was fetched")
+            raise RestartNeeded("the file there is not the one whose first part was fetched")
         if part.size and response.status == http.HTTPStatus.PARTIAL_CONTENT:
             total = _total_of_range(response, part)
         else:
             head = response.read(HEAD)
             if PAGE.match(head):
-                raise Final(A_PAGE)
+                raise PermanentFailure(A_PAGE)
             part.begin(origin)
             total = origin["total"]
         end = None if length is None else part.size + length
@@ -187,10 +188,10 @@ def _answer(ask: Ask, address: str, part: Part) -> http.client.HTTPResponse:
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and part.size:
             error.close()
-            raise Anew(f"the part of {part.size} bytes is not of the file there") from None
+            raise RestartNeeded(f"the part of {part.size} bytes is not of the file there") from None
         raise
     except (ValueError, http.client.InvalidURL) as error:
-        raise Final(str(error)) from None
+        raise PermanentFailure(str(error)) from None
 
 
 def _origin(response: http.client.HTTPResponse, address: str) -> dict[str, Any]:
@@ -204,7 +205,7 @@ def _origin(response: http.client.HTTPResponse, address: str) -> dict[str, Any]:
 
 
 def _validator(origin: dict[str, Any]) -> str | None:
-    """What If-Range may say: a weak tag does not promise equal bytes."""
+    """The value of If-Range: a weak tag does not promise equal bytes."""
     tag = origin["etag"]
     return tag if tag and not tag.startswith("W/") else origin["last_modified"]
 
@@ -215,24 +216,24 @@ def _changed(before: dict[str, Any], now: dict[str, Any]) -> bool:
 
 
 def _total_of_range(response: http.client.HTTPResponse, part: Part) -> int:
-    """Bytes in all, 0 if unknown; Anew if the range does not go on from `part`."""
+    """Bytes in all, 0 if unknown; RestartNeeded if the range does not go on from `part`."""
     match = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     if not match or int(match[1]) != part.size:
-        raise Anew("another range than the one that was asked for")
+        raise RestartNeeded("another range than the one that was asked for")
     total = 0 if match[2] == "*" else int(match[2])
     before = part.origin["total"] if part.origin else 0
     if total and before and total != before:
-        raise Anew(f"{total} bytes in all where there were {before} before")
+        raise RestartNeeded(f"{total} bytes in all where there were {before} before")
     return total or before
 
 
 def _next(response: http.client.HTTPResponse, size: int, end: int | None) -> bytes:
-    """What there is, not a full chunk: a stall then loses nothing that came before it."""
+    """The bytes that have arrived, not a full chunk: a stall then loses none of them."""
     return response.read1(CHUNK if end is None else min(CHUNK, end - size)) if size != end else b""
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
-    """To http and https only."""
+    """Follows redirects to http and https only."""
 
     def redirect_request(
         self,
@@ -243,9 +244,9 @@ class Redirects(urllib.request.HTTPRedirectHandler):
         headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
-        """The request at the new address; Final if that is another scheme's."""
+        """The request at the new address; PermanentFailure if that is another scheme's."""
         if not is_http(newurl):
-            raise Final(f"redirects to {newurl}, which is neither http nor https")
+            raise PermanentFailure(f"redirects to {newurl}, which is neither http nor https")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -267,7 +268,7 @@ def locked(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Before it is let go: who waits for it finds that it is gone and makes a new one.
+        # Removed while still held: whoever waits for it sees that it is gone and makes a new one.
         with contextlib.suppress(OSError):
             lock.unlink()
         stream.close()
@@ -289,7 +290,7 @@ def _acquire(lock: Path, name: str) -> io.BufferedWriter:
 
 @contextlib.contextmanager
 def disk(path: Path) -> Iterator[None]:
-    """Turn the disk's refusals into RunError: asking the network again would not help."""
+    """Turn errors of the disk into RunError: asking the network again would not help."""
     try:
         yield
     except OSError as error:
@@ -297,7 +298,7 @@ def disk(path: Path) -> Iterator[None]:
 
 
 def write(stream: io.FileIO, chunk: bytes) -> None:
-    """All of `chunk`, though a nearly full disk takes less at a time."""
+    """Write all of `chunk`, though a nearly full disk takes less at a time."""
     rest = memoryview(chunk)
     while rest:
         rest = rest[stream.write(rest) :]

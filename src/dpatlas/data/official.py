@@ -1,4 +1,4 @@
-"""What readers of published archives share: which copy is there, and what its files hold.
+"""Shared by the readers of published archives: which copy there is, and what its files hold.
 
 Nothing is unpacked to disk, so names inside an archive never become paths: a member counts if its
 whole name is one that is expected.
@@ -11,6 +11,7 @@ import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,28 +25,28 @@ DAMAGED = (tarfile.TarError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFEr
 
 OFFICIAL_ARCHIVE = "official archive"
 OFFICIAL_BATCHES = "official archive, unpacked"
-# Of the files that are read: the largest, STL-10's test images, has 221 million bytes.
+# In bytes; the largest file that is read, STL-10's test images, has 221 million.
 LARGEST_FILE = 1 << 28
 
 
 def official_marks(data_set: DataSet, folder: str) -> dict[str, str]:
-    """What tells an official copy by its name, by kind of source: packed, and as its `folder`."""
+    """Names that an official copy goes by, by kind of source: packed, and as its `folder`."""
     return {OFFICIAL_ARCHIVE: data_set.files[0].name, OFFICIAL_BATCHES: f"{folder}/"}
 
 
-def folders(places: Sequence[Path], *names: str) -> list[Path]:
-    """Where copies are looked for: each place, then its sub-folders of these names."""
-    return [folder for place in places for folder in (place, *(place / name for name in names))]
+def folders(searched: Sequence[Path], *names: str) -> list[Path]:
+    """Folders that may hold a copy: each one, followed by its sub-folders of these names."""
+    return [path for folder in searched for path in (folder, *(folder / name for name in names))]
 
 
-def first_copy(marks: Mapping[str, str], looked_in: Sequence[Path]) -> Source | None:
-    """The first mark that is there, in any of the folders `looked_in`, before the next mark.
+def first_copy(marks: Mapping[str, str], searched: Sequence[Path]) -> Source | None:
+    """The best copy in the folders `searched`; an earlier mark is better than a later one.
 
     marks: kind of source -> name, with a slash at the end for a folder. Raises InputError for a
     folder where a file is expected and the reverse.
     """
     for kind, mark in marks.items():
-        for folder in looked_in:
+        for folder in searched:
             path = folder / mark
             if path.exists():
                 check_kind(path, folder=mark.endswith("/"))
@@ -87,6 +88,16 @@ def stack(per_class: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Images class by class, and positions of the classes as labels."""
     labels = np.repeat(np.arange(len(per_class)), [len(part) for part in per_class])
     return np.concatenate(per_class), labels.astype(np.int64)
+
+
+def by_class(
+    pixels: np.ndarray, targets: np.ndarray, selected: Sequence[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Records of the `selected` targets, one after the other, and their positions as labels.
+
+    pixels (n, d), targets (n,): codes or names; each target's records stay in their order.
+    """
+    return stack([pixels[targets == target] for target in selected])
 
 
 def damaged(path: Path, error: Exception) -> InputError:

@@ -1,12 +1,12 @@
 """Reader of a user's own images: a folder of image files, or an npz file of bytes.
 
-A folder holds train/CLASS/FILE and perhaps test/CLASS/FILE, or it holds CLASS/FILE: one pile that
-all parts are dealt from. Names that begin with a dot are left out, and whatever lies beside the
-folders; what else has no place is refused, and so is a link that leads out of the folder. An npz
-file holds x_train and y_train, and perhaps x_test and y_test.
+A folder holds train/CLASS/FILE and perhaps test/CLASS/FILE, or it holds CLASS/FILE: one set of
+images that is split into all parts. Names that begin with a dot and files beside the folders are
+ignored; any other unexpected entry is refused, and so is a link that leads out of the folder. An
+npz file holds x_train and y_train, and perhaps x_test and y_test.
 
-Images are taken as they are stored: grey or colour of 8 bits, without regard to a camera's
-orientation flag.
+Images are read as they are stored: grey or colour of 8 bits, whatever a camera's orientation flag
+says.
 """
 
 import hashlib
@@ -23,7 +23,8 @@ from dpatlas.core.canonical import sha256
 from dpatlas.core.own_data import definition, located
 from dpatlas.data.bounded import check_size, read_file
 from dpatlas.data.definitions import DataSet, Scaling
-from dpatlas.data.official import stack
+from dpatlas.data.official import by_class, stack
+from dpatlas.data.pictures import central_square
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
@@ -52,29 +53,31 @@ class OwnSet(DataSet):
 
 
 def define(name: str, given: Mapping[str, Any]) -> OwnSet:
-    """The entry of a data set; InputError for a definition that cannot be."""
-    known = definition(f"data.own.{name}", given)
-    channels, height, width = known["image_shape"]
+    """The entry of a data set; InputError for an impossible definition."""
+    checked = definition(f"data.own.{name}", given)
+    channels, height, width = checked["image_shape"]
     colours = {1: "grey pixels", 3: "pixels in colour"}
     what = f"a user's own images, {height} x {width} "
     what += colours.get(channels, f"pixels in {channels} channels")
     return OwnSet(
         name=name,
-        what=what + (", the central squares resized" if known["resize"] else ""),
-        classes=tuple(known["classes"]),
+        what=what + (", the central squares resized" if checked["resize"] else ""),
+        classes=tuple(checked["classes"]),
         image_shape=(channels, height, width),
         counts={},
-        scaling=SCALINGS[known["scaling"]],
+        scaling=SCALINGS[checked["scaling"]],
         licence=LICENCE,
         kind="own",
-        resize=known["resize"],
+        resize=checked["resize"],
     )
 
 
 def locate(path: str) -> Source | None:
-    """What lies at `path`, a folder or an npz file; None if neither does."""
-    place = located(path)
-    return None if place is None else Source(FOLDER if place.is_dir() else NPZ, place)
+    """The folder or npz file at `path`; None if there is neither."""
+    data_path = located(path)
+    if data_path is None:
+        return None
+    return Source(FOLDER if data_path.is_dir() else NPZ, data_path)
 
 
 def read(source: Source, data_set: OwnSet, classes: Sequence[str]) -> Images:
@@ -153,7 +156,7 @@ def _image_files(folder: Path, root: Path) -> Iterator[Path]:
 
 
 def _entries(folder: Path, root: Path) -> list[Path]:
-    """What lies in `folder`, by name, but for hidden names and system litter."""
+    """Entries of `folder` by name, without hidden ones and files that systems leave behind."""
     entries = [
         entry
         for entry in sorted(folder.iterdir())
@@ -187,10 +190,7 @@ def _decode(where: str, content: bytes, data_set: OwnSet) -> np.ndarray:
         allowed = f"an image, as {', '.join(FORMATS)}"
         raise InputError(where, "an image that cannot be decoded", allowed) from None
     if data_set.resize:
-        side = min(levels.size)
-        left, top = (levels.width - side) // 2, (levels.height - side) // 2
-        square = (left, top, left + side, top + side)
-        levels = levels.resize((width, height), Image.Resampling.BICUBIC, box=square)
+        levels = central_square(levels, width, height)
     pixels = np.asarray(levels).reshape(height, width, channels)
     return pixels.transpose(2, 0, 1).ravel()
 
@@ -225,7 +225,7 @@ def _read_npz(
         pixels = _pixels(f"{path}: x_{split}", arrays[f"x_{split}"], data_set)
         labels = arrays[f"y_{split}"]
         _check_labels(f"{path}: y_{split}", labels, len(pixels), data_set)
-        splits[split] = stack([pixels[labels.reshape(-1) == code] for code in codes])
+        splits[split] = by_class(pixels, labels.reshape(-1), codes)
     return splits
 
 

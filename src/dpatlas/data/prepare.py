@@ -13,18 +13,16 @@ from typing import Any
 import numpy as np
 
 from dpatlas.core.guard import integer, real
-from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data import generated, own
 from dpatlas.data.bounded import readable
 from dpatlas.data.definitions import DataSet, Scaling
-from dpatlas.data.download import download
+from dpatlas.data.download import download, progress_bars
 from dpatlas.data.prepared import HELD_OUT, save
 from dpatlas.data.registry import find, reader
-from dpatlas.data.sources import Images, Source
+from dpatlas.data.sources import CACHE as CACHE
+from dpatlas.data.sources import Images, Source, folders_to_search
 from dpatlas.errors import ArgumentParser, InputError, run_command
-
-CACHE = Path("data/cache")
 
 NUMBERS = {
     "n_train": integer(ge=1),
@@ -38,12 +36,12 @@ NUMBERS = {
 
 @dataclass(frozen=True)
 class Options:
-    """What is prepared; a null in a config is the default.
+    """The options of a prepared set; a null in a config stands for the default.
 
     classes: two or more; the label is the position in this list. Of sets that are
         `whole_by_default` null stands for all.
-    n_train, n_add: private and add-one records; None takes all that the other parts leave. Of a
-        generated set, which has no end, n_train must be given and n_add is 0 by default.
+    n_train, n_add: private and add-one records; None takes all that the other parts leave. A
+        generated set is endless: there n_train must be given, and n_add is 0 by default.
     n_test, n_validation: held-out records, in no other part.
     norm: every record is scaled to this Euclidean norm; None leaves them as they are.
     selection: key of the permutation that chooses the records, or of all draws of a generated set;
@@ -59,17 +57,17 @@ class Options:
     selection: int = 0
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], data_set: DataSet) -> "Options":
-        """Check `given`, as it comes from a config; InputError names the first bad key."""
-        unknown = sorted(set(given) - {"classes", *NUMBERS})
+    def of(cls, raw: Mapping[str, Any], data_set: DataSet) -> "Options":
+        """Check `raw` options, as they come from a config; InputError names the first bad key."""
+        unknown = sorted(set(raw) - {"classes", *NUMBERS})
         if unknown:
             raise InputError("data options", unknown[0], f"classes, {', '.join(NUMBERS)}")
-        classes = given.get("classes")
+        classes = raw.get("classes")
         if classes is None and data_set.whole_by_default:
             classes = data_set.classes
         values: dict[str, Any] = {"classes": _classes(classes, data_set)}
         for key, domain in NUMBERS.items():
-            value = given.get(key)
+            value = raw.get(key)
             if value is not None:
                 domain.check(key, value if np.isscalar(value) else str(value))
                 values[key] = float(value) if domain.kind == "real" else value
@@ -94,52 +92,52 @@ def prepare(
     """Prepare data set `name` into `out_folder` and return its manifest.
 
     options: see `Options`; and `own`, the definition of a user's own set, which lies at `own_path`.
-    Local copies of others are looked for in `data_root`, then in `download_folder`.
+    Local copies of published sets are looked for in `data_root`, then in `download_folder`.
     Private and validation records come from the training split, add-one and test records from the
     test split; a set without a test split gives all four. The parts are disjoint. Equal options and
     images give equal bytes. The parts of a generated set are independent draws.
 
     Raises InputError for bad options, missing or damaged sources; RunError if a download fails.
     """
-    given = dict(options)
-    defined = given.pop("own", None)
-    data_set = find(name) if defined is None else own.define(name, defined)
-    chosen = Options.of(given, data_set)
+    raw = dict(options)
+    definition = raw.pop("own", None)
+    data_set = find(name) if definition is None else own.define(name, definition)
+    checked = Options.of(raw, data_set)
     if data_set.kind == "generated":
-        source, images = Source("generated"), _generate(data_set, chosen)
-        picked = images.splits
+        source, images = Source("generated"), _generate(data_set, checked)
+        parts = images.splits
     elif isinstance(data_set, own.OwnSet):
         source = _locate_own(data_set, own_path)
         with readable(source.path):
-            images = own.read(source, data_set, chosen.classes)
-        picked = _select(images, data_set, chosen)
+            images = own.read(source, data_set, checked.classes)
+        parts = _select(images, data_set, checked)
     else:
         source = _locate(data_set, data_root, allow_download, Path(download_folder), mirrors)
         with readable(source.path):
-            images = reader(name).read(source, data_set, chosen.classes)
-        _check_counts(images, source, data_set, chosen.classes)
-        picked = _select(images, data_set, chosen)
+            images = reader(name).read(source, data_set, checked.classes)
+        _check_counts(images, source, data_set, checked.classes)
+        parts = _select(images, data_set, checked)
     arrays = {}
-    for part, (pixels, labels) in picked.items():
-        arrays[f"x_{part}"] = scale(pixels, data_set.scaling, chosen.norm)
+    for part, (pixels, labels) in parts.items():
+        arrays[f"x_{part}"] = scale(pixels, data_set.scaling, checked.norm)
         arrays[f"y_{part}"] = labels
     description = {
         "name": name,
         "what": data_set.what,
         "licence": data_set.licence,
-        "options": asdict(chosen),
+        "options": asdict(checked),
         "source": {
             "kind": source.kind,
             "file": source.path.name if source.path else None,
             "checksum": images.checksum,
         },
-        "classes": list(chosen.classes),
+        "classes": list(checked.classes),
         "image_shape": list(data_set.image_shape),
         "counts": {
-            part: dict(zip(chosen.classes, _per_class(labels, chosen.classes), strict=True))
-            for part, (_, labels) in picked.items()
+            part: dict(zip(checked.classes, _per_class(labels, checked.classes), strict=True))
+            for part, (_, labels) in parts.items()
         },
-        "preprocessing": {**asdict(data_set.scaling), "norm": chosen.norm},
+        "preprocessing": {**asdict(data_set.scaling), "norm": checked.norm},
     }
     return save(out_folder, arrays, description)
 
@@ -182,36 +180,36 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--download-folder", type=Path, default=CACHE, help="where downloads go")
     parser.add_argument("--mirror", action="append", default=[], help="base address; repeatable")
     parser.add_argument("--own-path", help="folder or .npz file of a set that `own` defines")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     try:
-        options = json.loads(given.options)
+        options = json.loads(parsed.options)
     except ValueError:
         options = None
     if not isinstance(options, dict) or "name" not in options:
-        raise InputError("--options", repr(given.options[:80]), "a JSON object with `name`")
+        raise InputError("--options", repr(parsed.options[:80]), "a JSON object with `name`")
     manifest = prepare(
         str(options.pop("name")),
         options,
-        given.output,
-        data_root=given.data_root,
-        allow_download=given.allow_download,
-        download_folder=given.download_folder,
-        mirrors=given.mirror,
-        own_path=given.own_path,
+        parsed.output,
+        data_root=parsed.data_root,
+        allow_download=parsed.allow_download,
+        download_folder=parsed.download_folder,
+        mirrors=parsed.mirror,
+        own_path=parsed.own_path,
     )
     counts = ", ".join(f"{sum(part.values())} {name}" for name, part in manifest["counts"].items())
-    print(f"{manifest['name']}: {counts}, from {manifest['source']['kind']}, {given.output}")
+    print(f"{manifest['name']}: {counts}, from {manifest['source']['kind']}, {parsed.output}")
 
 
-def _classes(given: Any, data_set: DataSet) -> tuple[str, ...]:
+def _classes(selection: Any, data_set: DataSet) -> tuple[str, ...]:
     allowed = "two or more different ones of " + ", ".join(data_set.classes)
-    if not isinstance(given, list | tuple):
-        raise InputError("classes", repr(given), allowed)
-    if not given:
+    if not isinstance(selection, list | tuple):
+        raise InputError("classes", repr(selection), allowed)
+    if not selection:
         raise InputError("classes", "an empty class selection", allowed)
-    names = tuple(str(name) for name in given)
+    names = tuple(str(name) for name in selection)
     if len(set(names)) < max(2, len(names)) or not set(names) <= set(data_set.classes):
-        raise InputError("classes", list(given), allowed)
+        raise InputError("classes", list(selection), allowed)
     return names
 
 
@@ -222,23 +220,21 @@ def _locate(
     download_folder: Path,
     mirrors: Sequence[str],
 ) -> Source:
-    root = Path(data_root).expanduser() if data_root else None
-    places = [place for place in (root, download_folder) if place]
     files = reader(data_set.name)
     with readable():
-        if root and not root.is_dir():
-            raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
-        source = files.locate(data_set, places)
+        folders = folders_to_search(data_root, download_folder)
+        source = files.locate(data_set, folders)
     if source is None and allow_download and data_set.files:
-        _download(data_set, download_folder, mirrors)
-        source = files.locate(data_set, places)
+        print(f"{data_set.name}: downloading to {download_folder}", file=sys.stderr)
+        download(data_set.name, download_folder, mirrors=mirrors, progress=progress_bars())
+        source = files.locate(data_set, folders)
     if source is None:
-        # Copies of several files may be there in part.
-        lacking = files.lacking(data_set, places) if hasattr(files, "lacking") else ""
+        # Of a copy of several files, some may be there.
+        lacking = files.lacking(data_set, folders) if hasattr(files, "lacking") else ""
         official = f"official: {', '.join(file.address for file in data_set.files)}"
         raise InputError(
             "data.root",
-            f"no copy of {data_set.name} in {' or '.join(map(str, places))}",
+            f"no copy of {data_set.name} in {' or '.join(map(str, folders))}",
             f"a folder that holds, itself or in {data_set.name}/, {', or '.join(data_set.accepts)}"
             + (f" ({official}); or permission to download" if data_set.files else "")
             + (f" ({data_set.by_hand})" if data_set.by_hand else "")
@@ -254,18 +250,6 @@ def _locate_own(data_set: own.OwnSet, path: str | None) -> Source:
         where = f"data.own.{data_set.name}.path"
         raise InputError(where, found, "a readable folder or .npz file")
     return source
-
-
-def _download(data_set: DataSet, folder: Path, mirrors: Sequence[str]) -> None:
-    bars: dict[str, Progress] = {}
-
-    def report(name: str, received: int, total: int) -> None:
-        bar = bars.setdefault(name, Progress(total, f"{name}, bytes"))
-        # A transfer that begins anew counts from 0 again.
-        bar.advance(units=received - bar.done)
-
-    print(f"{data_set.name}: downloading to {folder}", file=sys.stderr)
-    download(data_set.name, folder, mirrors=mirrors, progress=report)
 
 
 def _generate(data_set: DataSet, options: Options) -> Images:
@@ -309,10 +293,11 @@ def _select(
 
 
 class _Deck:
-    """One split in a keyed order, dealt from both ends.
+    """One split in a keyed order, from both ends of which records are dealt to parts.
 
-    A part that grows extends itself; it moves another only when both are dealt from the same end of
-    the same split: add-one records behind private ones, validation behind test records.
+    A larger part contains the smaller one. It changes another part only where both are dealt from
+    the same end of the same split: add-one records follow private ones, validation records follow
+    test records.
     """
 
     def __init__(self, images: Images, split: str, data_set: DataSet, options: Options):
@@ -329,9 +314,8 @@ class _Deck:
 
     def last(self, key: str) -> tuple[np.ndarray, np.ndarray]:
         """Pixels and labels of the last ones, from the end inwards."""
-        n = self._count(key)
-        kept = len(self.rest) - n
-        taken, self.rest = self.rest[kept:][::-1], self.rest[:kept]
+        left = len(self.rest) - self._count(key)
+        taken, self.rest = self.rest[left:][::-1], self.rest[:left]
         return self.pixels[taken], self.labels[taken]
 
     def _count(self, key: str) -> int:

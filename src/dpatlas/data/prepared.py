@@ -130,11 +130,11 @@ def load(folder: Path | str) -> Prepared:
         except Exception:
             allowed = f"an npz file with {', '.join(NAMES)}"
             raise InputError(str(path), "a damaged file", allowed) from None
-    found = content_sha256(arrays)
-    if found != manifest["sha256"]:
+    digest = content_sha256(arrays)
+    if digest != manifest["sha256"]:
         raise InputError(
             str(path),
-            f"content with sha256 {found[:16]}",
+            f"content with sha256 {digest[:16]}",
             f"{manifest['sha256'][:16]} as in {MANIFEST}; delete the folder and prepare it again",
         )
     _check_labels(path, arrays, manifest)

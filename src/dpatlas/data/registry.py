@@ -1,8 +1,9 @@
 """Every data set that the project knows, by name; none is redistributed.
 
-A set is a module in the folder `sets` with its entry in `SETS`: for a published one also
-`locate(data_set, places)` and `read(source, data_set, classes)`. The folder is searched, so that
-a new module re-runs nothing: what is made of a set depends on `module_of` it alone.
+A set is a module in the folder `sets` with its entry in `SETS`. The module of a published set also
+has `locate(data_set, folders)`, which finds a copy, and `read(source, data_set, classes)`. Modules
+are found by their folder, so that a new one re-runs nothing: a prepared set depends on the code of
+its `module_of` alone.
 """
 
 import importlib

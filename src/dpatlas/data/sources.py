@@ -1,4 +1,4 @@
-"""What every reader hands over, and checksums of files."""
+"""The result of every reader, where copies are looked for, and checksums of files."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from dpatlas.errors import InputError
+
+# Where downloads lie by default, relative to the working folder.
+CACHE = Path("data/cache")
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,17 @@ class Images:
 
     splits: Mapping[str, tuple[np.ndarray, np.ndarray]]
     checksum: str
+
+
+def folders_to_search(data_root: Path | str | None, download_folder: Path | str) -> list[Path]:
+    """The user's folder, if there is one, then that of downloads.
+
+    Raises InputError for a user's folder that does not exist.
+    """
+    root = Path(data_root).expanduser() if data_root else None
+    if root and not root.is_dir():
+        raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
+    return [folder for folder in (root, Path(download_folder)) if folder]
 
 
 def file_digest(path: Path, algorithm: str) -> str:

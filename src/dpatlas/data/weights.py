@@ -1,7 +1,8 @@
 """Published weight files: found in local folders or fetched, and opened once their checksum fits.
 
 Their publishers put the first hex digits of a file's sha256 into its name: `resnet18-f37072fd.pth`.
-A file that no address is known of is named by the user, and nothing is fetched for it.
+A file whose address is not known is named by the user, and never fetched. Torch is loaded only to
+read a file: finding and fetching one does without.
 """
 
 import pickle
@@ -9,24 +10,24 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Unpack
 
 from dpatlas.data.bounded import check_size, readable
 from dpatlas.data.definitions import RemoteFile
-from dpatlas.data.download import Report, confirm, fetch
-from dpatlas.data.sources import file_digest
+from dpatlas.data.download import Transfer, confirm, fetch
+from dpatlas.data.sources import CACHE as CACHE
+from dpatlas.data.sources import file_digest, folders_to_search
 from dpatlas.errors import InputError
 
-# Where downloaded data sets lie too.
-CACHE = Path("data/cache")
-# A sub-folder of each place that is looked into.
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Name of a sub-folder of each folder that is searched.
 FOLDER = "weights"
-# Far above the published files, of which the largest have about 1 GB.
+# In bytes; far above the published files, of which the largest have about 1 GB.
 LARGEST_FILE = 1 << 33
 NAME = re.compile(r"[\w.-]+-(?P<digits>[0-9a-f]{8,64})\.pth")
-# What torch says of a file that asks for more than tensors and plain values.
+# The class in torch's refusal of a file that asks for more than tensors and plain values.
 FOREIGN = re.compile(r"GLOBAL (?P<name>[\w.]{1,80})")
 
 
@@ -36,17 +37,13 @@ def obtain(
     data_root: Path | str | None = None,
     download_folder: Path | str = CACHE,
     allow_download: bool = False,
-    mirrors: Iterable[str] = (),
-    attempts: int = 4,
-    timeout: float = 30.0,
-    pause: float = 2.0,
-    progress: Report | None = None,
+    **transfer: Unpack[Transfer],
 ) -> Path:
     """The file published at `address`, from `data_root`, `download_folder` or the address itself.
 
     Folders are searched themselves and in their sub-folder `weights`; a download lies in
-    `download_folder` under its own name once its checksum fits. The arguments after
-    `allow_download` are those of `download.fetch`.
+    `download_folder` under its own name once its checksum fits. `transfer`: as `download.fetch`
+    takes it.
 
     Raises InputError for a name without a checksum, for a file with another one, or with another
     than at its download, where there is no file, and for one that may not be read; RunError if
@@ -57,25 +54,17 @@ def obtain(
     if match is None:
         raise InputError("weights", repr(name), "a name with the first 8 digits of its sha256")
     file = RemoteFile(name, "", address, match["digits"])
-    places = _places(data_root, download_folder)
-    path = _readable(locate, name, places)
+    folders = folders_to_search(data_root, download_folder)
+    path = _readable(locate, name, folders)
     if path is None:
         if not allow_download:
             raise InputError(
                 "data.root",
-                f"no {name} in {' or '.join(map(str, places))}",
+                f"no {name} in {' or '.join(map(str, folders))}",
                 f"a folder that holds it, itself or in {FOLDER}/ (official: {address}); or "
                 "permission to download",
             )
-        return fetch(
-            file,
-            download_folder,
-            mirrors=mirrors,
-            attempts=attempts,
-            timeout=timeout,
-            pause=pause,
-            progress=progress,
-        )
+        return fetch(file, download_folder, **transfer)
     # A user's own folder is only read.
     if not confirm(file, path, record=path.parent == Path(download_folder)):
         raise InputError(
@@ -101,13 +90,13 @@ def named_file(
     Raises InputError where there is no file, for one that may not be read, and for one with
     another checksum.
     """
-    places = _places(data_root, download_folder)
-    path = _readable(find, file, places)
+    folders = folders_to_search(data_root, download_folder)
+    path = _readable(find, file, folders)
     if path is None:
         raise InputError(
             key,
             f"no file {file}",
-            f"a checkpoint's path, or its name in {' or '.join(map(str, places))} or in their "
+            f"a checkpoint's path, or its name in {' or '.join(map(str, folders))} or in their "
             f"{FOLDER}/; nothing is fetched, for no address of it is known",
         )
     digest = file_digest(path, "sha256")
@@ -116,47 +105,50 @@ def named_file(
     return path
 
 
-def find(file: str, places: Iterable[Path]) -> Path | None:
+def find(file: str, folders: Iterable[Path]) -> Path | None:
     """The file itself, `~` being the home; a relative name also where `locate` looks."""
     try:
         path = Path(file).expanduser()
     except RuntimeError:
-        # Of a user who is not known.
+        # The home of an unknown user.
         path = Path(file)
-    return path if path.is_file() else locate(file, places)
+    return path if path.is_file() else locate(file, folders)
 
 
 def _readable(
-    search: Callable[[str, Iterable[Path]], Path | None], name: str, places: Iterable[Path]
+    search: Callable[[str, Iterable[Path]], Path | None], name: str, folders: Iterable[Path]
 ) -> Path | None:
-    """What `search` finds; that the user may read it is found out before it is compared."""
+    """The file that `search` finds; InputError if this user may not read it."""
     with readable():
-        path = search(name, places)
+        path = search(name, folders)
         if path is not None:
             path.open("rb").close()
     return path
 
 
-def locate(name: str, places: Iterable[Path]) -> Path | None:
-    """The first file of that name in `places` and in their sub-folders `weights`."""
-    copies = (folder / name for place in places for folder in (place, place / FOLDER))
+def locate(name: str, folders: Iterable[Path]) -> Path | None:
+    """The first file of that name in `folders` and in their sub-folders `weights`."""
+    copies = (path / name for folder in folders for path in (folder, folder / FOLDER))
     return next((path for path in copies if path.is_file()), None)
 
 
-def read(path: Path, entry: str | None = None) -> dict[str, Tensor]:
+def read(path: Path, entry: str | None = None) -> "dict[str, Tensor]":
     """The state dict in a file, or in its `entry` if it has that, on the CPU; no code in it is run.
 
+    Beside the entry the file may hold tensors, numbers, text and containers of them.
+
     Raises InputError for a file that holds anything but tensors by name, that may not be read, and
-    that is, or when unpacked would be, of an absurd size. Beside the entry only tensors, numbers,
-    text and containers of them may lie.
+    that is, or when unpacked would be, of an absurd size.
     """
+    import torch
+
     allowed = "tensors by name"
     with readable(path):
         check_size(str(path), path.stat().st_size, LARGEST_FILE)
         path.open("rb").close()
     try:
         _check_members(path)
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except InputError:
         raise
     except pickle.UnpicklingError as error:
@@ -167,31 +159,21 @@ def read(path: Path, entry: str | None = None) -> dict[str, Tensor]:
     # A damaged file can raise nearly anything, and every one of them means the same.
     except Exception:
         raise InputError(str(path), "a file that cannot be read", allowed) from None
-    if entry is not None and isinstance(found, dict):
-        found = found.get(entry, found)
-    if not (isinstance(found, dict) and all(_is_tensor(*each) for each in found.items())):
-        raise InputError(str(path), f"a {type(found).__name__} of other things", allowed)
-    return dict(found)
-
-
-def _is_tensor(name: object, value: object) -> bool:
-    return isinstance(name, str) and isinstance(value, Tensor)
+    if entry is not None and isinstance(content, dict):
+        content = content.get(entry, content)
+    named = isinstance(content, dict) and all(isinstance(name, str) for name in content)
+    if not (named and all(isinstance(value, torch.Tensor) for value in content.values())):
+        raise InputError(str(path), f"a {type(content).__name__} of other things", allowed)
+    return dict(content)
 
 
 def _stripped(entry: str | None) -> str:
-    """What a file may hold, and how its owner gets there."""
-    kept = f"['{entry}']" if entry else ""
+    """What a file may hold, and how its owner can strip it of the rest."""
+    tensors = f"['{entry}']" if entry else ""
     return (
         "tensors by name and plain values, for all else can run code; if you trust it: "
-        f"torch.save(torch.load(FILE, weights_only=False){kept}, STRIPPED)"
+        f"torch.save(torch.load(FILE, weights_only=False){tensors}, STRIPPED)"
     )
-
-
-def _places(data_root: Path | str | None, download_folder: Path | str) -> list[Path]:
-    root = Path(data_root).expanduser() if data_root else None
-    if root and not root.is_dir():
-        raise InputError("data.root", repr(str(data_root)), "a folder that exists, or null")
-    return [place for place in (root, Path(download_folder)) if place]
 
 
 def _check_members(path: Path) -> None:

@@ -1,6 +1,7 @@
 """A list of chest X-rays and their classes, beside a copy of the published archive.
 
-It says which images count and what they show, whatever their folders and names say.
+It decides which images belong to the data set and what they show, whatever their folders and names
+say.
 """
 
 import csv
@@ -51,25 +52,25 @@ def listed(
 def check(
     path: Path,
     labels: Mapping[str, str],
-    there: Collection[str],
+    members: Collection[str],
     member: re.Pattern[str],
     totals: Mapping[str, int],
 ) -> None:
-    """InputError unless all images of the list are `there` and each split has its total."""
-    found = dict.fromkeys(totals, 0)
+    """InputError unless all images of the list are `members` and each split has its total."""
+    counts = dict.fromkeys(totals, 0)
     for file in labels:
         split = matched(member, file)["split"]
-        found[split] += 1
-        if file in there:
+        counts[split] += 1
+        if file in members:
             continue
         others = (file.replace(f"/{split}/", f"/{other}/", 1) for other in totals)
-        elsewhere = next((other for other in others if other in there), None)
-        words = f", but {elsewhere} is" if elsewhere else ""
+        elsewhere = next((other for other in others if other in members), None)
+        hint = f", but {elsewhere} is" if elsewhere else ""
         allowed = "images of the copy beside this list, each in its own split"
-        raise InputError(str(path), f"{file}, which is not in the copy{words}", allowed)
+        raise InputError(str(path), f"{file}, which is not in the copy{hint}", allowed)
     for split, total in totals.items():
-        if found[split] != total:
-            raise InputError(str(path), f"{found[split]} {split} images", f"{total} of them")
+        if counts[split] != total:
+            raise InputError(str(path), f"{counts[split]} {split} images", f"{total} of them")
 
 
 def _rows(path: Path, content: bytes) -> list[tuple[int, list[str]]]:

@@ -1,4 +1,4 @@
-"""What workflow/claims.yaml may hold: claims and their parts; tests say what else they take."""
+"""What a paper's claims.yaml may hold: claims and their parts; tests say what else they take."""
 
 from typing import Annotated, Literal
 
@@ -63,7 +63,6 @@ class WrittenClaim(Entry):
     """A claim, with a test or with parts that have a test each."""
 
     id: str = setting("The paper's short name and a number.", pattern="^[a-z]+-[1-9][0-9]*$")
-    paper: Name = setting("Key of the paper.")
     place: Place
     statement: Statement
     kind: Kind
@@ -87,11 +86,6 @@ class WrittenClaim(Entry):
 
 
 class WrittenClaims(Model):
-    """workflow/claims.yaml."""
+    """A paper's claims.yaml."""
 
-    family_error: float = setting(
-        "Chance that any interval behind any statistical verdict misses what it estimates.",
-        gt=0,
-        lt=1,
-    )
     claims: list[WrittenClaim] = setting("The claims.", min_length=1)

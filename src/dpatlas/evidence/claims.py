@@ -1,13 +1,26 @@
 """Verdicts on the papers' claims: `python -m dpatlas.evidence.claims`, records in, claims.csv out.
 
-What is claimed and when it counts as reproduced stands in workflow/claims.yaml; how the numbers are
-taken from the records stands in `claims_<paper>`; the rule that turns intervals into a verdict is
+Each paper's folder has `claims.yaml`, what is claimed and when it counts as reproduced, and
+`claims.py`, how the numbers are taken from its records.
+
+Statistical verdicts: every comparison inside a claim gets a two-sided Student t interval over runs.
+The statistical entries of all papers share the error (Bonferroni): each has error
+`FAMILY_ERROR` / entries. An entry is reproduced only if all its comparisons hold, so a wrong
+"reproduced" needs a wrong interval in one known comparison, and its intervals have the level 1 -
+error (divided among alternatives, where any of several would do). It is not reproduced if one of
+them fails, which could happen by chance in any, so to refute, the error is divided among them. A
+comparison holds if its interval lies on the claimed side of the threshold, fails if it lies on the
+other side, and is open if it contains the threshold. An entry is reproduced if all hold, not
+reproduced if one fails, else inconclusive; a diverged run makes it inconclusive. Bootstrap
+intervals over five or six runs stay within the range of the runs and cannot keep such a level: they
+serve as error bars in the figures only. The rule that turns intervals into a verdict is
 `core.statistics.weigh`.
 """
 
 import csv
 import io
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +53,9 @@ def all_tests() -> dict[str, Mapping[str, Callable[..., Evidence]]]:
     return {key: paper.load("claims").TESTS for key, paper in all_papers().items()}
 
 
+FILE = "claims.yaml"
+# Chance that any interval behind any statistical verdict misses what it estimates.
+FAMILY_ERROR = 0.05
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 INCONCLUSIVE, NOT_RUN = "inconclusive", "not run at this tier"
 VERDICTS = (REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE, NOT_RUN)
@@ -68,7 +84,7 @@ TOO_SMALL = "the settings of this tier only exercise the rules; its numbers carr
 
 @dataclass(frozen=True)
 class Entry:
-    """One question of claims.yaml: a claim without parts, or a part with what it inherits."""
+    """One question of a claims.yaml: a claim without parts, or a part with what it inherits."""
 
     id: str
     claim: str
@@ -84,7 +100,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim and its entries: one of its own, or one per part."""
+    """A claim and its entries: one for the whole, or one per part."""
 
     id: str
     paper: str
@@ -102,10 +118,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Claims:
-    """claims.yaml, checked."""
+    """The claims of all papers, checked."""
 
-    family_error: float
     claims: tuple[Claim, ...]
+    family_error: float = FAMILY_ERROR
 
     @property
     def planned(self) -> int:
@@ -114,28 +130,37 @@ class Claims:
         return sum(entry.kind == "statistical" for entry in entries)
 
 
-def read_claims(path: Path, tests: Mapping[str, Mapping[str, Test]] | None = None) -> Claims:
-    """Read and check claims.yaml.
+def read_claims(
+    files: Mapping[str, Path] | None = None, tests: Mapping[str, Mapping[str, Test]] | None = None
+) -> Claims:
+    """Read and check the claims.yaml of every paper, or of those with a path in `files`.
 
     Raises InputError for what `claim_file` refuses, an id given twice or that is not its claim's, a
-    paper or a test that does not exist, arguments that a test does not take or lacks, and a test
-    that no entry uses.
+    test that does not exist, arguments that a test does not take or lacks, and a test that no
+    entry uses.
     """
-    tests = all_tests() if tests is None else tests
-    content = read_checked(path, WrittenClaims)
-    claims = tuple(
-        _claim(written.model_dump(exclude_none=True), tests) for written in content.claims
+    files = (
+        {key: paper.folder / FILE for key, paper in all_papers().items()}
+        if files is None
+        else files
     )
-    entries = [entry for claim in claims for entry in claim.entries]
-    rows = [claim.id for claim in claims] + [e.id for e in entries if e.id != e.claim]
-    repeated = {row for row in rows if rows.count(row) > 1}
-    if repeated:
-        raise InputError(str(path), f"id {min(repeated)} twice", "each id once")
-    for paper, functions in tests.items():
-        unused = set(functions) - {entry.test for entry in entries if entry.paper == paper}
-        if unused:
+    tests = all_tests() if tests is None else tests
+    claims: list[Claim] = []
+    for paper, path in files.items():
+        written = read_checked(path, WrittenClaims).claims
+        of_paper = [
+            _claim(paper, entry.model_dump(exclude_none=True), tests[paper]) for entry in written
+        ]
+        used = {entry.test for claim in of_paper for entry in claim.entries}
+        if unused := set(tests[paper]) - used:
             raise InputError(str(path), f"no entry for test {min(unused)}", "one for every test")
-    return Claims(content.family_error, claims)
+        claims += of_paper
+        entries = [entry for claim in claims for entry in claim.entries]
+        rows = Counter([c.id for c in claims] + [e.id for e in entries if e.id != e.claim])
+        (repeated, times), *_ = rows.most_common(1)
+        if times > 1:
+            raise InputError(str(path), f"id {repeated} twice", "each id once")
+    return Claims(tuple(claims))
 
 
 def check_evidence(claims: Claims, products: Sequence[str], papers: Collection[str]) -> None:
@@ -176,13 +201,15 @@ def judge_claims(
     tests = all_tests() if tests is None else tests
     rows = []
     for claim in claims.claims:
-        own = [
+        entry_rows = [
             _entry_row(claims, entry, papers.get(entry.paper), tests[entry.paper][entry.test])
             for entry in claim.entries
         ]
         if not verdicts:
-            own = [_without_verdict(row) for row in own]
-        rows += [*own, _conjunction_row(claim, own)] if claim.has_parts else own
+            entry_rows = [_without_verdict(row) for row in entry_rows]
+        rows += entry_rows
+        if claim.has_parts:
+            rows.append(_conjunction_row(claim, entry_rows))
     return [{column: row.get(column, "") for column in COLUMNS} | {"tier": tier} for row in rows]
 
 
@@ -208,7 +235,6 @@ def write_claims(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Judge every claim from the command line."""
     parser = ArgumentParser(prog="python -m dpatlas.evidence.claims", description=__doc__)
-    parser.add_argument("--claims", required=True, type=Path, help="claims.yaml")
     parser.add_argument("--tier", required=True)
     parser.add_argument(
         "--settings", required=True, type=Path, help="JSON file: settings and groups by paper"
@@ -220,7 +246,7 @@ def main(arguments: Sequence[str]) -> int:
         "--products", type=Path, help="file: figures and tables that rules make, others are refused"
     )
     options = parser.parse_args(arguments)
-    claims = read_claims(options.claims)
+    claims = read_claims()
     settings = _settings(options.settings)
     verdicts = settings.pop("verdicts", True)
     if options.products is not None:
@@ -243,8 +269,8 @@ def _settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def _claim(fields: dict[str, Any], tests: Mapping[str, Mapping[str, Test]]) -> Claim:
-    shared = {name: fields[name] for name in ("paper", "place", "statement", "kind")}
+def _claim(paper: str, fields: dict[str, Any], tests: Mapping[str, Test]) -> Claim:
+    shared = {"paper": paper} | {name: fields[name] for name in ("place", "statement", "kind")}
     shared["evidence"] = tuple(fields["evidence"])
     parts = fields.get("parts", [fields])
     entries = (_entry(fields["id"], shared, part) for part in parts)
@@ -253,22 +279,19 @@ def _claim(fields: dict[str, Any], tests: Mapping[str, Mapping[str, Test]]) -> C
 
 
 def _entry(claim: str, inherited: dict[str, Any], fields: dict[str, Any]) -> Entry:
-    own = {**inherited, **fields}
-    named = {name: own.pop(name) for name in (*inherited, "id", "expected", "test")}
+    arguments = {**inherited, **fields}
+    named = {name: arguments.pop(name) for name in (*inherited, "id", "expected", "test")}
     named["evidence"] = tuple(named["evidence"])
-    return Entry(claim=claim, **named, arguments=own)
+    return Entry(claim=claim, **named, arguments=arguments)
 
 
-def _checked(entry: Entry, tests: Mapping[str, Mapping[str, Test]]) -> Entry:
+def _checked(entry: Entry, tests: Mapping[str, Test]) -> Entry:
     """The entry with the arguments of its test, as the test's signature allows them."""
     if entry.id != entry.claim and entry.id[:-1] != entry.claim:
         raise InputError(f"part of {entry.claim}", entry.id, f"{entry.claim} and a letter")
-    if entry.paper not in tests:
-        raise InputError(f"paper of {entry.id}", entry.paper, "one of " + ", ".join(tests))
-    functions = tests[entry.paper]
-    if entry.test not in functions:
-        raise InputError(f"test of {entry.id}", entry.test, "one of " + ", ".join(functions))
-    model = arguments_of(functions[entry.test])
+    if entry.test not in tests:
+        raise InputError(f"test of {entry.id}", entry.test, "one of " + ", ".join(tests))
+    model = arguments_of(tests[entry.test])
     arguments = validated(model, entry.arguments, place=f"{entry.id}: ").plain()
     entry = replace(entry, arguments=arguments)
     _expected(entry)
@@ -329,7 +352,7 @@ def _judged(claims: Claims, entry: Entry, evidence: Evidence) -> dict[str, Any]:
         refuting = weighed(max(map(len, evidence.alternatives)))
         if refuting[1] == FAILS or answer == FAILS:
             level, answer, decisive = refuting
-    found = {
+    judged = {
         "verdict": VERDICT_OF[answer],
         "observed": decisive.comparison.estimate.value,
         "runs": evidence.runs,
@@ -337,8 +360,8 @@ def _judged(claims: Claims, entry: Entry, evidence: Evidence) -> dict[str, Any]:
         "note": f"decided by: {decisive.comparison.label}",
     }
     if not statistical:
-        return found
-    return found | {
+        return judged
+    return judged | {
         "low": decisive.low,
         "high": decisive.high,
         "level": f"{level:.5f}",

@@ -1,25 +1,26 @@
-"""The errata as data and as a document:
-`python -m dpatlas.evidence.errata --output docs/errata.md`.
+"""The errata as data and as documents: `python -m dpatlas.evidence.errata`.
 
-What they say stands in workflow/errata.yaml.
+Each paper's folder has its own, `errata.yaml`, of which `errata.md` is made. `MEANINGS`
+says what a status means; `shown_by` names tests that anyone can run; `products` are figures and
+tables that show both sides.
 """
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from dpatlas.config.load import read_checked
 from dpatlas.config.model import Model, Once, setting
 from dpatlas.core.files import write_atomic
-from dpatlas.core.guard import one_of
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.registry import all_papers
 
-ERRATA = Path("workflow/errata.yaml")
+FILE, PAGE = "errata.yaml", "errata.md"
+MADE_BY = "python -m dpatlas.evidence.errata"
 Status = Literal["proved", "counter-example", "proof gap", "misprint", "improvement", "ambiguity"]
 MEANINGS: dict[Status, str] = {
     "proved": "the printed statement contradicts an exact computation",
@@ -32,10 +33,9 @@ MEANINGS: dict[Status, str] = {
 
 
 class Erratum(Model):
-    """One place of a paper where our check came to another result."""
+    """One place of a paper where our check came to another result, as a file has it."""
 
     id: str = setting("Name of the entry, on the page and in links.", pattern="^[a-z0-9-]+$")
-    paper: str = setting("Key of the paper.")
     place: str = setting("Where it stands in the paper.", min_length=1)
     status: Status = setting("How sure it is, and of what kind.")
     printed: str = setting("What the paper says, in our words.", min_length=1)
@@ -53,77 +53,66 @@ class Erratum(Model):
         """The status beside a place, where `proved` alone would praise what it refutes."""
         return "proved wrong" if self.status == "proved" else self.status
 
-    @model_validator(mode="after")
-    def _is_of_a_paper(self) -> "Erratum":
-        one_of(*all_papers()).check("paper", self.paper)
-        return self
-
 
 class Errata(Model):
-    """workflow/errata.yaml."""
+    """A paper's errata.yaml."""
 
     errata: list[Erratum] = setting("The entries.", min_length=1)
 
 
-def read_errata(path: Path = ERRATA) -> list[Erratum]:
-    """Read and check the errata; InputError for a wrong field or an id given twice."""
-    found = read_checked(path, Errata).errata
-    (repeated, times), *_ = Counter(erratum.id for erratum in found).most_common()
-    if times > 1:
-        raise InputError(str(path), f"id {repeated} twice", "each id once")
-    return found
+def read_errata(files: Mapping[str, Path] | None = None) -> dict[str, list[Erratum]]:
+    """The errata by paper: of every paper that has a file, or of those with a path in `files`.
+
+    Raises InputError for a wrong field, or an id given twice.
+    """
+    if files is None:
+        by_default = {key: paper.folder / FILE for key, paper in all_papers().items()}
+        files = {key: path for key, path in by_default.items() if path.is_file()}
+    errata = {key: read_checked(path, Errata).errata for key, path in files.items()}
+    ids = Counter(erratum.id for entries in errata.values() for erratum in entries)
+    for repeated, times in ids.most_common(1):
+        if times > 1:
+            raise InputError(FILE, f"id {repeated} twice", "each id once")
+    return errata
 
 
-def document(errata: Sequence[Erratum]) -> str:
-    """The errata in Markdown, by paper; links are relative to `docs`."""
+def document(key: str, errata: Sequence[Erratum], root: str) -> str:
+    """The errata of a paper in Markdown. root: path from the document to the project."""
     lines = [
-        "# Errata",
+        f"# Errata of {key}",
         "",
-        "Where our own check of the papers came to another result. Each entry says what follows "
-        "for the paper's results, names the tests that show it (`pytest TEST` runs one in seconds) "
-        "and the figures and tables that show both sides. Both conventions are in `python -m "
-        "dpatlas bound` where a formula is concerned. What is not listed was found to hold where "
-        "the tests look at it; not every statement of the papers was checked. We read them in "
-        "copies of their text in which single symbols can be lost: a misprint may be one of the "
-        "copy. Made of `workflow/errata.yaml` by `python -m dpatlas.evidence.errata`.",
-        "",
-        *_counts(errata),
+        f"What they rest on and what a status means: [errata]({root}/docs/errata.md). Made of "
+        f"`{FILE}` by `{MADE_BY}`.",
     ]
-    for paper in dict.fromkeys(erratum.paper for erratum in errata):
-        lines += ["", f"## {paper}"]
-        for erratum in errata:
-            if erratum.paper == paper:
-                lines += _entry(erratum)
+    for erratum in errata:
+        lines += _entry(erratum, root)
     return "\n".join(lines) + "\n"
 
 
+def written() -> dict[Path, str]:
+    """The text of every paper's document, by its path."""
+    errata = read_errata()
+    folders = {key: all_papers()[key].folder for key in errata}
+    root = "../" * len(Path("src/dpatlas/papers/KEY").parts)
+    return {
+        folders[key] / PAGE: document(key, entries, root.rstrip("/"))
+        for key, entries in errata.items()
+    }
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Write the document from the command line."""
-    parser = ArgumentParser(prog="python -m dpatlas.evidence.errata", description=__doc__)
-    parser.add_argument("--errata", type=Path, default=ERRATA, help="errata.yaml")
-    parser.add_argument("--output", required=True, type=Path, help="Markdown to write")
-    options = parser.parse_args(arguments)
-    write_atomic(options.output, document(read_errata(options.errata)))
+    """Write the documents, beside the files that they are made of."""
+    ArgumentParser(prog=MADE_BY, description=__doc__).parse_args(arguments)
+    for path, text in written().items():
+        write_atomic(path, text)
+        print(path)
     return 0
 
 
-def _counts(errata: Sequence[Erratum]) -> list[str]:
-    """How many entries have which status, by paper."""
-    papers = list(dict.fromkeys(erratum.paper for erratum in errata))
-    counts = Counter((erratum.status, erratum.paper) for erratum in errata)
-    heads = ["status", "meaning", *papers, "all"]
-    lines = [f"| {' | '.join(heads)} |", "|---|---" + "|---:" * (len(papers) + 1) + "|"]
-    for status, words in MEANINGS.items():
-        found = [counts[status, paper] for paper in papers]
-        lines.append(f"| {status} | {words} | {' | '.join(map(str, [*found, sum(found)]))} |")
-    totals = [sum(counts[status, paper] for status in MEANINGS) for paper in papers]
-    lines.append(f"| all | | {' | '.join(map(str, [*totals, sum(totals)]))} |")
-    return lines
-
-
-def _entry(erratum: Erratum) -> list[str]:
+def _entry(erratum: Erratum, root: str) -> list[str]:
     tests = [
-        f"[{test.partition('::')[2]}](../{test.partition('::')[0]})" for test in erratum.shown_by
+        f"[{test.partition('::')[2]}]({root}/{test.partition('::')[0]})"
+        for test in erratum.shown_by
     ]
     rows = {
         "Printed": erratum.printed,
@@ -133,7 +122,7 @@ def _entry(erratum: Erratum) -> list[str]:
     }
     if erratum.products:
         rows["Seen in"] = ", ".join(f"`{name}`" for name in erratum.products)
-    title = f"### {erratum.place}: {erratum.said}"
+    title = f"## {erratum.place}: {erratum.said}"
     return ["", title, "", *(f"- **{name}.** {text}" for name, text in rows.items())]
 
 

@@ -1,6 +1,6 @@
-"""features: what a frozen backbone shows of a data set, computed once for all jobs that need it.
+"""Features of a data set by a frozen backbone, computed once for all jobs that need them.
 
-No spec and no record: the manifest names data set, backbone, code and device.
+There is no spec and no record: the manifest names data set, backbone, code and device.
 """
 
 import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
@@ -28,22 +28,22 @@ MODULE = "dpatlas.jobs.features"
 
 
 def features(data: Path, backbone: Path, output: Path, device: str) -> dict[str, Any]:
-    """Write the features that the backbone in a folder has of the prepared set with this manifest.
+    """Write the features of the prepared set with manifest `data` by the backbone in a folder.
 
-    They are named after the folder `output`; the manifest is returned. Raises InputError for a
-    missing part, for data scaled or shaped otherwise than those that the backbone takes, and for a
-    backbone that gives no record to train on finite features.
+    Their id is the name of the folder `output`; returns the manifest. Raises InputError for a
+    missing part, for data whose scaling or shape differs from the backbone's, and for a backbone
+    that gives no training record finite features.
     """
     check_writable(output)
     device = resolve_device(device)
-    prepared, taken = load(data.parent), backbones.load(backbone)
+    prepared, trained = load(data.parent), backbones.load(backbone)
     check_parts(prepared)
-    check_fits(taken, prepared)
+    check_fits(trained, prepared)
     images = {part: getattr(prepared, f"x_{part}") for part in PARTS}
     with numerics(device), passes():
-        network = taken.network.to(torch_device(device))
+        network = trained.network.to(torch_device(device))
         chunks = {part: backbones.feature_chunks(network, x) for part, x in images.items()}
-        # Written first, so that a backbone without use leaves no file.
+        # Written first, so that an unusable backbone leaves no file.
         chunks["train"] = some_finite(chunks["train"], backbone, data.parent.name)
         return save(
             output,
@@ -53,7 +53,7 @@ def features(data: Path, backbone: Path, output: Path, device: str) -> dict[str,
             {
                 "id": output.name,
                 "data": {"id": data.parent.name, "sha256": prepared.sha256},
-                "backbone": identity(taken),
+                "backbone": identity(trained),
                 "code_digest": code_digest(MODULE),
                 "versions": versions("torch", "numpy"),
                 "device": device,
@@ -62,16 +62,16 @@ def features(data: Path, backbone: Path, output: Path, device: str) -> dict[str,
 
 
 def some_finite(chunks: Iterable[np.ndarray], backbone: Path, data: str) -> Iterator[np.ndarray]:
-    """The chunks (rows, features); InputError at their end if every row has NaN or infinity.
+    """The chunks (rows, features); InputError after the last if every row has NaN or infinity.
 
-    Fewer such rows pass: a job that ended for one private record would tell of it, and training
-    counts it as zero.
+    A single such row passes: an error would reveal something about a private record, and training
+    counts the record as zero.
     """
-    found = False
+    any_finite = False
     for chunk in chunks:
-        found = found or bool(np.isfinite(chunk).all(axis=1).any())
+        any_finite = any_finite or bool(np.isfinite(chunk).all(axis=1).any())
         yield chunk
-    if not found:
+    if not any_finite:
         raise InputError(
             f"--backbone {backbone}",
             f"NaN or infinity in the features of every training record of {data}",
@@ -80,8 +80,8 @@ def some_finite(chunks: Iterable[np.ndarray], backbone: Path, data: str) -> Iter
 
 
 def main(arguments: Sequence[str]) -> int:
-    """One data set and one backbone from the command line."""
-    parser = ArgumentParser(prog=f"python -m {MODULE}", description="Take a backbone's features.")
+    """Compute the features of one data set by one backbone from the command line."""
+    parser = ArgumentParser(prog=f"python -m {MODULE}", description="Compute features.")
     parser.add_argument("--data", required=True, type=Path, help="manifest of the prepared data")
     parser.add_argument("--backbone", required=True, type=Path, help="folder of the backbone")
     parser.add_argument("--output", required=True, type=Path, help="folder to write to")

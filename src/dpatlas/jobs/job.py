@@ -1,4 +1,4 @@
-"""What every job shares: spec in, record out, resumable in between."""
+"""Execution of a job: a spec in, a record out, checkpoints in between."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,11 +38,11 @@ Stored = tuple[dict[str, np.ndarray], dict[str, Any]]
 class Job:
     """One spec being run: its data (None if it names none), device, checkpoints and clock.
 
-    `fields`: of the spec, as the class of its kind. `options`: as `Kind.options` reads them.
-    `backbones`: folders of trained backbones, to read or, where one is trained, to write.
-    `public`: a second, public data set, for a spec with `public_data`. `features`: of the data, by
-    a frozen backbone; a job that trains on them alone has `data` without its images. `streams`: the
-    random streams drawn so far.
+    `fields`: the spec as an instance of its kind's class. `options`: the result of `Kind.options`.
+    `backbones`: folders of trained backbones, to read or, for a job that trains one, to write.
+    `public`: a second, public data set, for a spec with `public_data`. `features`: those of the
+    data by a frozen backbone; a job that trains on them alone has `data` without images. `streams`:
+    the random streams drawn so far.
     """
 
     spec: Spec
@@ -59,7 +59,7 @@ class Job:
     saved: float = field(default_factory=time.monotonic)
 
     def backbone_to_write(self) -> Path:
-        """The folder that a job writes its backbone to; InputError unless it was given one."""
+        """The folder for the backbone that the job trains; InputError unless there is just one."""
         if len(self.backbones) != 1:
             raise InputError("--backbone", f"{len(self.backbones)} folders", "one, to write to")
         return self.backbones[0]
@@ -72,7 +72,7 @@ class Job:
         return self.data
 
     def save_due(self) -> bool:
-        """True once every `SECONDS_BETWEEN_CHECKPOINTS`; the clock decides when, never what."""
+        """Whether `SECONDS_BETWEEN_CHECKPOINTS` have passed; the time affects no result."""
         if time.monotonic() - self.saved < SECONDS_BETWEEN_CHECKPOINTS:
             return False
         self.saved = time.monotonic()
@@ -85,18 +85,18 @@ class Job:
         facts: Mapping[str, Any],
         noise: Noise | None = None,
     ) -> None:
-        """A checkpoint, with seconds used and streams drawn so far, and the secret of `noise`.
+        """Write a checkpoint with seconds used, streams drawn so far and the secret of `noise`.
 
         Raises OSError where it cannot be written.
         """
         secret = {} if noise is None else {"secret": noise.secret}
-        own = {"streams": self.streams.stored(), **secret, **self.stopwatch.read()}
-        self.checkpoints.save(name, dict(arrays), {**facts, **own})
+        job_facts = {"streams": self.streams.stored(), **secret, **self.stopwatch.read()}
+        self.checkpoints.save(name, dict(arrays), {**facts, **job_facts})
 
     def restored(self, name: str, noise: Noise | None = None) -> Stored | None:
         """Arrays and facts of a checkpoint; None without one.
 
-        Carries over the interrupted attempt's seconds and streams, and its secret to `noise`.
+        Takes over the interrupted attempt's seconds and streams, and gives `noise` its secret.
         """
         stored = self.checkpoints.load(name)
         if stored is not None:
@@ -108,32 +108,32 @@ class Job:
 
 
 def resolve_device(name: str) -> str:
-    """`cpu`, `cuda` or `cuda-tf32`; `auto` takes a GPU if there is one.
+    """`cpu`, `cuda` or `cuda-tf32`; `auto` means a GPU if there is one.
 
-    The ending asks for TF32 in passes through networks (`dpatlas.models.precision`), on a GPU.
+    The ending requests TF32 in passes through networks (`dpatlas.models.precision`), on a GPU.
     """
-    place = torch_device(name)
-    if place not in DEVICES or name == f"cpu{TF32}":
+    device = torch_device(name)
+    if device not in DEVICES or name == f"cpu{TF32}":
         endings = (each if each == "cpu" else f"{each} or {each}{TF32}" for each in DEVICES)
         raise InputError("device", repr(name), f"one of {', '.join(endings)}")
-    if place == "cpu":
+    if device == "cpu":
         return name
     import torch
 
     available = torch.cuda.is_available()
-    if place == "cuda" and not available:
+    if device == "cuda" and not available:
         raise InputError("device", f"{name!r} without a usable GPU", "cpu, or auto")
     return name.replace("auto", "cuda") if available else "cpu"
 
 
 def torch_device(name: str) -> str:
-    """What torch calls the device."""
+    """torch's name of the device."""
     return name.removesuffix(TF32)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job found: metrics of its kind's class, and the privacy ledger."""
+    """The result of a job: metrics of its kind's class, and the privacy ledger."""
 
     metrics: Metrics
     ledger: Mapping[str, Any] | list[Mapping[str, Any]] | None
@@ -141,12 +141,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of job: the constant `KIND` of its module, which is all that a runner asks for.
+    """A kind of job: the constant `KIND` of its module, which `execute` runs.
 
-    spec: class of its specs' fields. packages: whose versions a record names; torch takes seconds
-    to load, and a job that does not name it does without. reads_images: whether it reads images
-    where it is given features of them. options: reads the words of the command line that this
-    kind alone has, as a value for `Job.options`; None if it has none.
+    spec: class of its specs' fields. packages: those whose versions a record names; torch takes
+    seconds to import and is only set up for jobs that name it. reads_images: whether the job reads
+    images even when it is given features of them. options: parses command-line arguments that only
+    this kind has into `Job.options`; None if there are none.
     """
 
     run: Callable[["Job"], Outcome]
@@ -170,13 +170,13 @@ def execute(
     features: Path | None = None,
     options: Any = None,
 ) -> dict[str, Any]:
-    """Run a job, write its record to the path `record`, and return what was written.
+    """Run a job, write its record to the path `record`, and return the record.
 
-    module: what the record's code digest covers. data, public_data: manifests of the prepared data
-    sets; None for a spec that names none. features: folder of the features that a frozen backbone
-    has of `data`. The record's seeds are the spec's base and every stream that was drawn
-    meanwhile. A killed job goes on from its checkpoint. Raises InputError for a spec of another
-    shape than its kind's.
+    module: the record's code digest covers it and its imports. data, public_data: manifests of the
+    prepared data sets; None for a spec that names none. features: folder with the features of
+    `data` by a frozen backbone. The record's seeds are the spec's base and every stream drawn
+    during the run. A killed job continues from its checkpoint. Raises InputError for a spec that
+    does not fit the class of its kind.
     """
     stopwatch = Stopwatch()
     fields = checked_fields(kind.spec, spec)
@@ -184,33 +184,32 @@ def execute(
     for folder in (record.parent, checkpoints / spec.id):
         remove_parts(folder)
     device = resolve_device(device)
-    shown = None if features is None else frozen.load(features)
-    prepared = _data(spec, "data", data, None if kind.reads_images else shown)
-    if shown is not None and prepared is not None:
-        shown.check("data", prepared.sha256)
+    of_backbone = None if features is None else frozen.load(features)
+    prepared = _data(spec, "data", data, None if kind.reads_images else of_backbone)
+    if of_backbone is not None and prepared is not None:
+        of_backbone.check("data", prepared.sha256)
     public = _data(spec, "public_data", public_data)
     digest = code_digest(module)
     identity = {
         "spec": spec.digest,
         "code": digest,
-        "data": [each and each.sha256 for each in (prepared, public)],
-        "features": shown and shown.manifest["sha256"],
+        "data": [data_set and data_set.sha256 for data_set in (prepared, public)],
+        "features": of_backbone and of_backbone.manifest["sha256"],
         "device": device,
         "versions": versions(*kind.packages),
     }
-    kept = Checkpoints(checkpoints / spec.id, identity)
-    place = torch_device(device)
+    store = Checkpoints(checkpoints / spec.id, identity)
     with recording() as streams, numerics(device) if "torch" in kind.packages else nullcontext():
         job = Job(
             spec,
             fields,
             prepared,
-            place,
-            kept,
+            torch_device(device),
+            store,
             stopwatch,
             backbones,
             public,
-            shown,
+            of_backbone,
             streams,
             options,
         )
@@ -227,12 +226,12 @@ def execute(
         ledger=outcome.ledger,
     )
     write_record(record, content, job.stopwatch)
-    kept.clear()
+    store.clear()
     return content
 
 
 def checked_fields(model: type[SpecFields], spec: Spec) -> Any:
-    """The fields of a spec as the class of its kind; InputError for the first that does not fit."""
+    """A spec's fields as an instance of its kind's class; InputError for the first bad field."""
     try:
         return model.model_validate(spec.fields)
     except ValidationError as error:
@@ -245,9 +244,9 @@ def checked_fields(model: type[SpecFields], spec: Spec) -> Any:
 
 @contextmanager
 def numerics(device: str) -> Iterator[None]:
-    """One thread, the precision that the device's name asks for, and no gradients.
+    """Use one thread, the precision in the device's name, and no gradients; restore both after.
 
-    The caller's process may go on to train by autograd.
+    The calling process may use autograd afterwards.
     """
     import torch
 
@@ -263,9 +262,9 @@ def numerics(device: str) -> Iterator[None]:
 
 
 def _data(
-    spec: Spec, field: str, manifest: Path | None, instead: Features | None = None
+    spec: Spec, field: str, manifest: Path | None, features: Features | None = None
 ) -> Prepared | None:
-    """The data set that the spec names in `field`; features `instead` of its images."""
+    """The data set that the spec names in `field`, without images if there are `features`."""
     if (field in spec.fields) != (manifest is not None):
         option = "--" + field.replace("_", "-")
         found = f"no {option}" if manifest is None else str(manifest)
@@ -274,4 +273,6 @@ def _data(
         raise InputError(option, found, allowed)
     if manifest is None:
         return None
-    return load(manifest.parent) if instead is None else instead.without_images(read_json(manifest))
+    if features is None:
+        return load(manifest.parent)
+    return features.without_images(read_json(manifest))

@@ -1,6 +1,6 @@
-"""What ends a job early: a time limit that is asked for, and memory that runs out.
+"""Early ends of a job: an optional time limit, and a lack of memory.
 
-Either way one line says what to do, and a re-run goes on from the checkpoint.
+In both cases one line says what to do, and a re-run continues from the checkpoint.
 """
 
 import os
@@ -23,10 +23,11 @@ RESUMES = "a re-run goes on from the last checkpoint"
 
 @contextmanager
 def limited(spec: Spec, checkpoints: Path) -> Iterator[None]:
-    """What runs within may use `TIME_LIMIT` minutes, an environment variable; no limit without it.
+    """End the process after the minutes in the environment variable `TIME_LIMIT`, if it is set.
 
-    checkpoints: the job's folder; if an earlier attempt left one, a line says so. Raises RunError
-    that names the keys to lower where memory runs out, and InputError for a limit that is none.
+    checkpoints: the job's folder; if it exists, a line says that an earlier attempt was ended.
+    Where memory runs out, raises RunError that names the keys to lower; InputError for a limit that
+    is not a positive number.
     """
     minutes = time_limit()
     if checkpoints.is_dir():
@@ -51,7 +52,7 @@ def limited(spec: Spec, checkpoints: Path) -> Iterator[None]:
 
 
 def time_limit() -> float | None:
-    """Minutes that a job may take, or None; InputError for what is no positive number."""
+    """Minutes that a job may take, or None; InputError for anything but a positive number."""
     text = os.environ.get(TIME_LIMIT, "")
     if not text:
         return None
@@ -64,7 +65,7 @@ def time_limit() -> float | None:
 
 
 def memory_keys(spec: Spec) -> str:
-    """The keys of the config that lower what a job of this spec needs."""
+    """The keys of the config that lower the memory of a job of this spec."""
     names = block_of(spec.key).load("cost").KINDS[spec.fields["kind"]].lower
     return f"{' or '.join(names)} in the config's block {spec.key}"
 
@@ -74,16 +75,16 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     text = str(error)
-    # The CPU's allocator of torch has no exception of its own.
+    # torch's CPU allocator has no exception type of its own.
     return "alloc" in text.lower() and "memory" in text
 
 
 def _stop(spec: Spec, minutes: float) -> None:
-    """End the process, whatever its other threads are doing."""
+    """End the process at once, with a line that says where it was."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    place = f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else ""
+    where = f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else ""
     say(
-        f"dpatlas: {spec.id}: stopped{place} after {minutes:g} minutes, the limit in {TIME_LIMIT}; "
+        f"dpatlas: {spec.id}: stopped{where} after {minutes:g} minutes, the limit in {TIME_LIMIT}; "
         f"{RESUMES}"
     )
     os._exit(EXIT_FAILED_RUN)

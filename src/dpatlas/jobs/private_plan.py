@@ -1,4 +1,4 @@
-"""DP-SGD with calibrated or given noise, and what is said of its privacy."""
+"""Plans of DP-SGD with calibrated or given noise, and statements about their privacy."""
 
 import functools
 import math
@@ -11,17 +11,17 @@ from dpatlas.privacy.ledger import EVERY_ITERATE
 from dpatlas.privacy.samplers import Sampler
 from dpatlas.privacy.training import TrainingPhase
 
-# A bound on norms that no gradient reaches.
+# Clip bound of training without noise, far above the norm of a gradient.
 NO_CLIP = 1e6
 
 
 @dataclass(frozen=True)
 class Stated:
-    """What is claimed of an arm and what holds, at the problem's delta; None where nothing is.
+    """Epsilons of an arm at the problem's delta; None where there is none.
 
-    claimed: by the paper. ordinary: composition, for the release of every iterate. hidden_state:
-    for the last iterate, where a bound applies. guaranteed: the least of those that hold, `by`
-    which one; relation: its neighbours.
+    claimed: by the paper. ordinary: by composition, for the release of every iterate. hidden_state:
+    for the last iterate, where a bound applies. guaranteed: the smallest that holds, proved `by`
+    which bound; relation: its neighbour relation.
     """
 
     claimed: float | None = None
@@ -32,7 +32,7 @@ class Stated:
     by: str | None = None
 
     def as_row(self) -> dict[str, Any]:
-        """For a record."""
+        """The entries of a record's row."""
         return {
             "claimed_epsilon": self.claimed,
             "ordinary_epsilon": self.ordinary,
@@ -47,7 +47,7 @@ class Stated:
 class DpSgdPlan:
     """`steps` updates of DP-SGD, in one phase or several of equal noise.
 
-    Without a noise_multiplier it is SGD on batches of the same law, unclipped.
+    With noise multiplier 0 it is SGD on batches of the same sampler, clipped at `NO_CLIP`.
     """
 
     sampler: Sampler
@@ -59,7 +59,7 @@ class DpSgdPlan:
     noise_multiplier: float = 0.0
 
     def calibrated(self, epsilon: float | None) -> "DpSgdPlan":
-        """With the noise that has `epsilon`; without any for None."""
+        """The plan with the noise that meets `epsilon`; without noise for None."""
         if epsilon is None:
             return replace(self, noise_multiplier=0.0)
         blocks = ((1.0, self.steps),)
@@ -72,28 +72,29 @@ class DpSgdPlan:
         return self.noise_multiplier > 0
 
     def phase(self, lr: float, steps: int | None = None, **more: Any) -> TrainingPhase:
-        """`steps` of the updates, None for all, at one rate; `more` as `TrainingPhase` has it."""
+        """A phase of `steps` updates (None: all) at learning rate `lr`; `more`: other settings."""
         steps = self.steps if steps is None else steps
         noise, bound = self.noise_multiplier, self.max_grad_norm
         return dp_sgd_phase(self.sampler, noise, bound, steps, lr, **more)
 
     @functools.cached_property
     def stated(self) -> Stated:
-        """What composition guarantees, wherever phases meet; nothing without noise.
+        """The guarantee by composition, which does not depend on phases; nothing without noise.
 
         Raises InputError for noise that guarantees nothing.
         """
         if not self.private:
             return Stated()
         phases = [Phase(self.sampler, self.noise_multiplier, self.steps)]
-        found = guarantee(phases, self.delta, self.relation, self.accountant)
-        if not math.isfinite(found.epsilon):
+        composed = guarantee(phases, self.delta, self.relation, self.accountant)
+        if not math.isfinite(composed.epsilon):
             raise InputError("noise_multiplier", self.noise_multiplier, "0, or a finite epsilon's")
-        by = f"{EVERY_ITERATE}, {found.accountant.upper()}"
-        return Stated(found.epsilon, found.epsilon, None, found.epsilon, self.relation, by)
+        by = f"{EVERY_ITERATE}, {composed.accountant.upper()}"
+        epsilon = composed.epsilon
+        return Stated(epsilon, epsilon, None, epsilon, self.relation, by)
 
     def facts(self) -> dict[str, Any]:
-        """For a row of a record; max_grad_norm and noise_multiplier are None without privacy."""
+        """Entries of a record's row; without noise, max_grad_norm and noise_multiplier are None."""
         return {
             "batch": self.sampler.batch,
             "steps": self.steps,
@@ -111,7 +112,7 @@ def dp_sgd_phase(
     lr: float,
     **more: Any,
 ) -> TrainingPhase:
-    """A phase whose gradients are clipped only where noise is added."""
+    """A phase that clips at `max_grad_norm` if there is noise, else at `NO_CLIP`."""
     bound = max_grad_norm if noise_multiplier else NO_CLIP
     return TrainingPhase(sampler, noise_multiplier, bound, steps, lr, **more)
 
@@ -127,7 +128,7 @@ def calibrate_steps(
 ) -> float:
     """The noise multiplier z at which steps with multipliers factor * z have `epsilon`.
 
-    blocks: (factor, steps). Points of a grid that differ in nothing else share the search.
+    blocks: (factor, steps). Cached, because many points of a grid have the same arguments.
     """
 
     def phases_at(noise: float) -> list[Phase]:

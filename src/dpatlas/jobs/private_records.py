@@ -1,4 +1,4 @@
-"""The private records of a job, and the public backbone that it takes."""
+"""Checks of a job's private records and of the public backbone that it uses."""
 
 from dpatlas.data.features import PARTS, Features
 from dpatlas.data.prepared import Prepared
@@ -30,7 +30,7 @@ def load_backbone(job: Job) -> Backbone:
 
 
 def check_fits(backbone: Backbone, data: Prepared) -> None:
-    """InputError for data scaled or shaped otherwise than those that the backbone takes."""
+    """InputError for data whose scaling or image shape differs from the backbone's."""
     training = backbone.manifest["training"]
     name = f"backbone {training['spec_id']}"
     found, trained = data.manifest["preprocessing"], training["data"]["preprocessing"]
@@ -42,7 +42,7 @@ def check_fits(backbone: Backbone, data: Prepared) -> None:
 
 
 def frozen_features(job: Job, backbone: Backbone) -> Features:
-    """What the backbone shows of the job's data; InputError without it, or if another made it."""
+    """The backbone's features of the job's data; InputError without them or from another one."""
     if job.features is None:
         raise InputError("--features", "nothing", "the folder of the backbone's features")
     job.features.check("backbone", backbone.sha256)
@@ -50,5 +50,5 @@ def frozen_features(job: Job, backbone: Backbone) -> Features:
 
 
 def identity(backbone: Backbone) -> dict[str, str]:
-    """Which backbone it was, for a record."""
+    """Id and checksum of the backbone, for a record."""
     return {"id": backbone.manifest["training"]["spec_id"], "sha256": backbone.sha256}

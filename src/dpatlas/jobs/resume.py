@@ -1,8 +1,8 @@
-"""The stages of a job, of which a killed one loses what it did not save.
+"""Stages of a job, whose results survive a kill through checkpoints.
 
-A stage finds something by the steps of a work, such as a training, or by stages within it. What
-finished stages found is kept until the stage around them is finished, and goes into checkpoints
-beside the state of the work that is going on.
+A stage computes a result by the steps of a work, such as a training, or by stages within it. The
+results of finished stages are stored until the enclosing stage is finished; checkpoints hold them
+and the state of the current work.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,31 +18,32 @@ State = tuple[dict[str, np.ndarray], dict[str, Any]]
 
 
 class Work(Protocol):
-    """Steps that can be interrupted after any of them."""
+    """A sequence of steps that can be interrupted after any step."""
 
     @property
     def steps_done(self) -> int:
-        """Steps taken."""
+        """Number of steps taken."""
 
     @property
     def steps(self) -> int:
-        """All steps."""
+        """Number of all steps."""
 
     def step(self) -> None:
-        """One more."""
+        """Take the next step."""
 
     def state(self) -> State:
-        """Arrays and facts from which `restore` goes on to the same bits."""
+        """Arrays and facts from which `restore` continues to the same bits."""
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
 
 
 class Stages:
-    """What the stages of a job found, by their names from the outermost one on, joined by dots.
+    """Results of the stages of a job, by their names from the outermost stage on, joined by dots.
 
-    noise: keeps its secret over a restart. Facts go into one checkpoint, which is written after a
-    step once `Job.save_due`; a result with arrays has a file of its own, written when it is found.
+    noise: its secret is stored, so that it survives a restart. Results without arrays are stored in
+    one checkpoint, which is written after a step when `Job.save_due`; a result with arrays has its
+    own file, written as soon as it is computed.
     """
 
     def __init__(self, job: Job, noise: Noise | None = None):
@@ -50,7 +51,7 @@ class Stages:
         self._finished: dict[str, dict[str, Any]] = {}
         self._running: tuple[str, State] | None = None
         self._open: list[str] = []
-        # Stages with files of their own, and those whose outer stage is finished.
+        # Stages with their own file, and those of them whose enclosing stage is finished.
         self._filed: set[str] = set()
         self._outdated: set[str] = set()
         stored = job.restored(CHECKPOINT, noise)
@@ -61,10 +62,10 @@ class Stages:
                 path, of_work = facts["running"]
                 self._running = path, (arrays, of_work)
 
-    def result(self, name: str, find: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What the stage `name` found before, or finds now; values are JSON-able, or arrays.
+    def result(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The stored result of the stage `name`, or that of `compute`: JSON values and arrays.
 
-        Names differ among the stages of a stage, and have no dots.
+        Names are unique among the stages of a stage, and contain no dots.
         """
         path = ".".join([*self._open, name])
         if path in self._finished:
@@ -74,22 +75,22 @@ class Stages:
             self._filed.add(path)
             return stored[1]["facts"] | stored[0]
         self._open.append(name)
-        found = find()
+        result = compute()
         self._open.pop()
-        for inside in [each for each in self._finished if each.startswith(f"{path}.")]:
-            del self._finished[inside]
-        self._outdated |= {each for each in self._filed if each.startswith(f"{path}.")}
-        arrays = {key: value for key, value in found.items() if isinstance(value, np.ndarray)}
+        for inner in [stage for stage in self._finished if stage.startswith(f"{path}.")]:
+            del self._finished[inner]
+        self._outdated |= {stage for stage in self._filed if stage.startswith(f"{path}.")}
+        arrays = {key: value for key, value in result.items() if isinstance(value, np.ndarray)}
         if arrays:
-            facts = {key: value for key, value in found.items() if key not in arrays}
+            facts = {key: value for key, value in result.items() if key not in arrays}
             self.job.save(path, arrays, {"facts": facts}, self.noise)
             self._filed.add(path)
         else:
-            self._finished[path] = found
-        return found
+            self._finished[path] = result
+        return result
 
     def finish(self, work: Work, after_step: Callable[[], Any] = lambda: None) -> None:
-        """All steps of the one work of this stage; from its checkpoint if it was going on there."""
+        """Take all steps of this stage's single work, from its checkpoint if there is one."""
         if self._running is not None and self._running[0] == ".".join(self._open):
             work.restore(*self._running[1])
         self._running = None
@@ -100,20 +101,20 @@ class Stages:
                 self.save(work)
 
     def save(self, work: Work | None = None) -> None:
-        """A checkpoint of what finished stages found and of the work that is going on."""
+        """Write a checkpoint: results of finished stages and the state of the current work."""
         running = self._running if work is None else (".".join(self._open), work.state())
         path, (arrays, facts) = running or ("", ({}, {}))
         content = {"finished": self._finished, "running": running and [path, facts]}
         self.job.save(CHECKPOINT, arrays, content, self.noise)
-        # Not before: until now the outer stage was finished in no file.
+        # Not earlier: only now does a file hold the result of the enclosing stage.
         while self._outdated:
             self.job.checkpoints.drop(self._outdated.pop())
 
 
 class Watched:
-    """A training that is looked at after the numbers of steps `at`, which never fall; a `Work`.
+    """A training, as a `Work`, that is observed by `look` after given numbers of steps.
 
-    It ends with the last look. Whoever looks sees every iterate.
+    at: nondecreasing numbers of steps; the training ends with the last of them.
     """
 
     def __init__(self, training: Work, look: Callable[[], Any], at: Sequence[int]):
@@ -122,32 +123,32 @@ class Watched:
 
     @property
     def seen(self) -> list[Any]:
-        """What was found so far, in the order of `at`."""
+        """The results of `look` so far, in the order of `at`."""
         while self.at[len(self._seen) :][:1] == [self.steps_done]:
             self._seen.append(self.look())
         return self._seen
 
     @property
     def steps_done(self) -> int:
-        """Steps taken."""
+        """Number of steps taken."""
         return self.training.steps_done
 
     @property
     def steps(self) -> int:
-        """Up to the last look."""
+        """Number of steps up to the last observation."""
         return self.at[-1]
 
     def step(self) -> None:
-        """One more, after the looks that are due."""
+        """Take the next step, after the observations that are due."""
         _ = self.seen
         self.training.step()
 
     def state(self) -> State:
-        """The training's, and what was seen so far."""
+        """The training's state and the observations so far."""
         arrays, facts = self.training.state()
         return arrays, {"training": facts, "seen": self._seen}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         self.training.restore(arrays, facts["training"])
         self._seen = facts["seen"]

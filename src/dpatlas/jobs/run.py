@@ -13,7 +13,7 @@ from dpatlas.registry import block_of
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one spec: the job of its block and kind."""
+    """Run one spec by the job of its block and kind."""
     parser = ArgumentParser(
         prog="python -m dpatlas.jobs", description="Run one spec.", allow_abbrev=False
     )
@@ -27,30 +27,30 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--record", required=True, type=Path, help="record.json to write")
     parser.add_argument("--checkpoints", required=True, type=Path, help="folder for checkpoints")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, auto; with -tf32")
-    given, words = parser.parse_known_args(arguments)
-    spec = Spec.parse(given.spec)
+    options, further = parser.parse_known_args(arguments)
+    spec = Spec.parse(options.spec)
     module, kind = kind_of(spec)
-    if words and kind.options is None:
-        parser.error(f"unrecognized arguments: {' '.join(words)}")
-    with limited(spec, given.checkpoints / spec.id):
+    if further and kind.options is None:
+        parser.error(f"unrecognized arguments: {' '.join(further)}")
+    with limited(spec, options.checkpoints / spec.id):
         execute(
             spec,
             kind,
             module=module,
-            data=given.data,
-            record=given.record,
-            checkpoints=given.checkpoints,
-            device=given.device,
-            backbones=tuple(given.backbone),
-            public_data=given.public_data,
-            features=given.features,
-            options=kind.options(words) if kind.options else None,
+            data=options.data,
+            record=options.record,
+            checkpoints=options.checkpoints,
+            device=options.device,
+            backbones=tuple(options.backbone),
+            public_data=options.public_data,
+            features=options.features,
+            options=kind.options(further) if kind.options else None,
         )
     return 0
 
 
 def kind_of(spec: Spec) -> tuple[str, Kind]:
-    """Name of the module with the jobs of the spec's kind, and the kind."""
+    """The name of the module that defines the spec's kind, and the kind."""
     block, kind = block_of(spec.key), spec.fields["kind"]
     one_of(*block.kinds).check("kind", kind)
     module = block.job_module(kind)

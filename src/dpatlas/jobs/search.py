@@ -1,9 +1,9 @@
-"""Tune every arm on the validation records, then measure it afresh on the test records.
+"""Search: tune every arm on the validation records, then train anew and test the best setting.
 
-Every trial and every reported run has noise and batches of its own, so that what choosing a setting
-costs the private records is composition over all of them; the validation records, whose scores
-carry no noise, have no finite epsilon. Test records are looked at by the reported runs of the best
-setting alone, at their last iterate. A killed job goes on inside its last run.
+Trials and reported runs have independent noise and batches, so the cost of choosing a setting for
+the training records is the composition of all of them; the validation records, whose scores carry
+no noise, have no finite epsilon. Only the reported runs of the best setting, at their last iterate,
+are evaluated on test records. A killed job continues inside the run that was interrupted.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,19 +31,19 @@ R = TypeVar("R", bound=TunedRow)
 
 
 class Run(Work, Protocol):
-    """A training, which counts the gradients that were not finite."""
+    """A training that counts the gradients that were not finite."""
 
     @property
     def skipped_records(self) -> int:
-        """Gradients that were not finite."""
+        """Number of gradients that were not finite."""
 
 
 @dataclass(frozen=True)
 class Trial:
     """One run of one setting, scored on the records of `part`: "validation" or "test".
 
-    number: counts all runs of a setting, the reported ones first, and keys initial weights, which
-    settings share. repetition: keys batches and noise, which they do not.
+    number: index among all runs of a setting, the reported ones first; it keys initial weights,
+    which settings share. repetition: keys batches and noise, which no two runs share.
     """
 
     search: "Search[Any, Any]"
@@ -64,14 +64,14 @@ class Trial:
         labels: torch.Tensor,
         **more: Any,
     ) -> PrivateTraining:
-        """The model's private training, done; `more` as `PrivateTraining` has it."""
-        named = {"noise": self.noise, "repetition": self.repetition, **more}
-        training = PrivateTraining(model, phases, x, labels, **named)
+        """The completed private training of the model; `more`: arguments of `PrivateTraining`."""
+        options = {"noise": self.noise, "repetition": self.repetition, **more}
+        training = PrivateTraining(model, phases, x, labels, **options)
         self.finish(training)
         return training
 
     def finish(self, run: Run) -> None:
-        """All steps of `run`, from its checkpoint if it has one."""
+        """Take all steps of `run`, from its checkpoint if it has one."""
         self.search.stages.finish(run)
         if run.skipped_records:
             say(f"{self.search.job.spec.id}: {run.skipped_records} gradients were not finite")
@@ -81,8 +81,8 @@ class Trial:
 class Setting:
     """One point of an arm's grid.
 
-    facts: what a row says of it. stated: what a row claims and guarantees of one reported run.
-    score: train afresh; accuracy of the last iterate, and what ran.
+    facts: its entries of the row. stated: the row's claims and guarantees for one reported run.
+    score: trains anew; the accuracy of the last iterate, and the steps taken.
     """
 
     facts: dict[str, Any]
@@ -93,11 +93,11 @@ class Setting:
 class Search(Generic[A, R]):
     """The rows of a job, one per arm, in the order of `arms`, and a ledger for each.
 
-    The job's fields have runs and tuning_runs, noise_source, delta and accountant.
+    The job's fields must have runs, tuning_runs, noise_source, delta and accountant.
 
-    arm_facts: what a row says of an arm; settings_of: its grid. row_of: a row of the job's class.
-    named: a row in words. in_ledger: what its ledger says beside what ran. tuned_before: numbers of
-    the rows whose trials chose a part of an arm's settings.
+    arm_facts: an arm's entries of its row; settings_of: its grid. row_of: converts entries to a row
+    of the job's class. named: a row in words. in_ledger: further arguments of a row's `ledger`.
+    tuned_before: indices of the rows whose trials chose a part of an arm's settings.
     """
 
     def __init__(
@@ -119,11 +119,11 @@ class Search(Generic[A, R]):
         self.stages = Stages(job, self.noise)
         self.rows: list[R] = []
         self.ledgers: list[dict[str, Any]] = []
-        # By row and in JSON, what every trial did.
+        # For each row the facts of its trials (`Ran.facts`).
         self.trials: list[list[dict[str, Any]]] = []
 
     def run(self) -> list[R]:
-        """Every arm's facts and best setting, settings tried, and the accuracies seen."""
+        """The rows of all arms; also sets `rows`, `ledgers` and `trials`."""
         with Progress(len(self.arms), self.job.spec.id) as progress:
             for number, arm in enumerate(self.arms):
                 stage = self.stages.result(f"arm-{number}", partial(self._arm, number, arm))
@@ -134,7 +134,7 @@ class Search(Generic[A, R]):
         return self.rows
 
     def _arm(self, number: int, arm: A) -> dict[str, Any]:
-        """Row and ledger of an arm, and what its trials did, in JSON."""
+        """Row, ledger and trials of an arm as JSON values."""
         fields, settings = self.job.fields, list(self.settings_of(arm))
         SETTINGS.check("settings of an arm", len(settings))
 
@@ -181,8 +181,7 @@ class Search(Generic[A, R]):
         }
         row = self.row_of(values)
         statement = ledger(reported[0], tuning=tuning, **self.in_ledger(row), **accounts)
-        named = {"arm": self.named(row), **statement}
-        return {"row": values, "ledger": named, "trials": trials}
+        return {"row": values, "ledger": {"arm": self.named(row), **statement}, "trials": trials}
 
 
 def accuracy(outputs: torch.Tensor, labels: torch.Tensor) -> float:

@@ -12,7 +12,7 @@ from dpatlas.models.network import Network
 # Channels, kernel, stride of the convolutions; max-pooling halves the map after these.
 CONVOLUTIONS = ((64, 11, 4), (192, 5, 1), (384, 3, 1), (256, 3, 1), (256, 3, 1))
 HALVED_AFTER = (1, 2)
-# Of the published network: padding of its convolutions, side of their last map, hidden features.
+# The published network: padding of its convolutions, side of their last map, hidden features.
 PADDINGS, MAP_SIDE, HIDDEN = (2, 2, 1, 1, 1), 6, 4096
 # Below this the second halving would have nothing left to pool.
 SMALLEST_SIDE = 13
@@ -29,8 +29,8 @@ def alexnet(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Netw
     """
     into, height, width = image_shape
     if min(height, width) < SMALLEST_SIDE:
-        found, least = f"{height} x {width} pixels", f"{SMALLEST_SIDE} x {SMALLEST_SIDE}"
-        raise InputError("image_shape", found, f"{least} pixels or more")
+        smallest = f"{SMALLEST_SIDE} x {SMALLEST_SIDE} pixels or more"
+        raise InputError("image_shape", f"{height} x {width} pixels", smallest)
     parts = []
     for index, (out, kernel, stride) in enumerate(CONVOLUTIONS, start=1):
         parts += [
@@ -53,7 +53,9 @@ def alexnet(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Netw
 
 @checked(outputs=integer(ge=1))
 def imagenet_alexnet(image_shape: Sequence[int] = (3, 224, 224), outputs: int = 1000) -> Network:
-    """AlexNet as `imagenet_resnet18`, without its dropout: 4,096 features, 61.1 million parameters.
+    """The published AlexNet without its dropout: 4,096 features, 61.1 million parameters.
+
+    Not torchvision's, which activates in place. Takes images as `imagenet_resnet18` does.
 
     Raises InputError for images with other than 1 or 3 channels.
     """

@@ -45,7 +45,7 @@ class Backbone:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """What the head tells apart."""
+        """The classes of the head, in the order of its outputs."""
         return tuple(self.manifest["classes"])
 
     @property
@@ -78,7 +78,7 @@ def features(network: Network, x: np.ndarray, chunk: int = CHUNK) -> np.ndarray:
 
 
 def feature_chunks(network: Network, x: np.ndarray, chunk: int = CHUNK) -> Iterator[np.ndarray]:
-    """The same for `chunk` records after the other."""
+    """The same, `chunk` records at a time."""
     device = next(network.parameters()).device
     for start in range(0, len(x), chunk):
         with torch.no_grad():
@@ -135,12 +135,12 @@ def load(folder: Path | str, architecture: str | None = None) -> Backbone:
         raise InputError(
             str(folder / MANIFEST), f"schema version {version}", f"a manifest of {SCHEMA_VERSION}"
         )
-    found = manifest["architecture"]
-    if architecture not in (None, found):
-        raise InputError(f"backbone {folder}", f"architecture {found}", architecture)
+    stored = manifest["architecture"]
+    if architecture not in (None, stored):
+        raise InputError(f"backbone {folder}", f"architecture {stored}", architecture)
     weights = _read_weights(folder / WEIGHTS, manifest["sha256"])
     network = build(
-        found,
+        stored,
         manifest["image_shape"],
         len(manifest["classes"]),
         key="backbone",
@@ -150,7 +150,9 @@ def load(folder: Path | str, architecture: str | None = None) -> Backbone:
     )
     shapes = {name: value.shape for name, value in _weights(network).items()}
     if shapes != {name: value.shape for name, value in weights.items()}:
-        raise InputError(str(folder / WEIGHTS), "weights of another network", f"those of a {found}")
+        raise InputError(
+            str(folder / WEIGHTS), "weights of another network", f"those of a {stored}"
+        )
     network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
     return Backbone(network.eval(), manifest)
 
@@ -166,9 +168,9 @@ def _read_weights(path: Path, expected: str) -> dict[str, np.ndarray]:
         raise InputError(str(path), error.strerror or "unreadable", "a readable file") from None
     except ValueError:
         raise InputError(str(path), "a damaged file", "the weights of a backbone") from None
-    found = content_sha256(weights)
-    if found != expected:
+    digest = content_sha256(weights)
+    if digest != expected:
         raise InputError(
-            str(path), f"content with sha256 {found[:16]}", f"{expected[:16]} as in {MANIFEST}"
+            str(path), f"content with sha256 {digest[:16]}", f"{expected[:16]} as in {MANIFEST}"
         )
     return weights

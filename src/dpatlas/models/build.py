@@ -4,8 +4,9 @@ torch's own initialisation draws from one global generator, of whose seed only 3
 a layer's weights depend on all layers before it. Here every parameter has a key of its own.
 """
 
+import importlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,46 +14,15 @@ import torch
 from torch import nn
 
 from dpatlas.core.guard import checked, integer
+from dpatlas.core.networks import NETWORKS
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
-from dpatlas.models.alexnet import alexnet, imagenet_alexnet
-from dpatlas.models.deit import imagenet_deit_tiny
-from dpatlas.models.imagenet import (
-    imagenet_mobilenet_v3,
-    imagenet_resnet18,
-    imagenet_resnet50,
-)
-from dpatlas.models.mobilenet import mobilenet_v3
-from dpatlas.models.named import made
-from dpatlas.models.network import Network, linear, mlp
-from dpatlas.models.resnet import resnet18
-from dpatlas.models.small_cnn import SIZES, bench_cnn, small_cnn
-from dpatlas.models.vit import ClassToken, Offset, vit
-from dpatlas.models.wide_resnet import wide_resnet
+from dpatlas.models.network import Network
+from dpatlas.models.vit import ClassToken, Offset
 
-FLAT: Mapping[str, Callable[..., Network]] = {"linear": linear, "mlp": mlp}
-ON_IMAGES: Mapping[str, Callable[..., Network]] = {
-    **{f"small-cnn-{size}": partial(small_cnn, **layout) for size, layout in SIZES.items()},
-    "bench-cnn": bench_cnn,
-    "resnet18": resnet18,
-    "alexnet": alexnet,
-    "mobilenet-v3": mobilenet_v3,
-    "wrn10-1": partial(wide_resnet, 10, 1),
-    "wrn16-1": partial(wide_resnet, 16, 1),
-    "wrn16-4": partial(wide_resnet, 16, 4),
-    "vit-tiny": vit,
-}
-# Networks that can be trained from initial weights, and those whose weights come from elsewhere.
-NAMES = (*FLAT, *ON_IMAGES)
-IMPORTED: Mapping[str, Callable[..., Network]] = {
-    "imagenet-resnet18": imagenet_resnet18,
-    "imagenet-resnet50": imagenet_resnet50,
-    "imagenet-mobilenet-v3": imagenet_mobilenet_v3,
-    "imagenet-deit-tiny": imagenet_deit_tiny,
-    "imagenet-alexnet": imagenet_alexnet,
-    "moco-v2-resnet50": imagenet_resnet50,
-    "moco-v3-resnet50": imagenet_resnet50,
-}
+# Networks that can be trained from initial weights.
+NAMES = tuple(name for name, entry in NETWORKS.items() if entry.weights is None)
+# Standard deviation of the initial values of tokens and offsets.
 TOKEN_DEVIATION = 0.02
 
 
@@ -69,21 +39,45 @@ def build(
 ) -> Network:
     """Network `name` on the CPU for flat records (records, channels height width), float32.
 
-    Networks on images get a first part that restores `image_shape`. `options` go to the function
+    Networks on images get a first part that restores `image_shape`. `options` go to the builder
     behind the name (`affine` of the small CNNs, `widths` of the MLP, `depth` of the ViT). Initial
     weights as in `initialise`.
 
     Raises InputError for an unknown name or option.
     """
-    makers = {**FLAT, **ON_IMAGES, **IMPORTED}
-    if name not in makers:
-        raise InputError("model", repr(name), "one of " + ", ".join(makers))
-    network = made(makers[name], name, image_shape, outputs, options)
+    network = untrained(builder(name), name, image_shape, outputs, options)
     initialise(network, key=key, run=run, base_seed=base_seed)
-    if name in FLAT:
+    if NETWORKS[name].flat:
         return network
     image = nn.Unflatten(1, tuple(image_shape))
     return Network([("image", image), *network.named_children()])
+
+
+def builder(name: str) -> Callable[..., Network]:
+    """The function that builds network `name`; InputError for an unknown one."""
+    if name not in NETWORKS:
+        raise InputError("model", repr(name), "one of " + ", ".join(NETWORKS))
+    module, _, function = NETWORKS[name].builder.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def untrained(
+    make: Callable[..., Network],
+    name: str,
+    image_shape: Sequence[int],
+    outputs: int,
+    options: Mapping[str, Any],
+) -> Network:
+    """The network that `make` builds, called `name` in messages, with weights to be overwritten.
+
+    Raises InputError for an option that `make` does not take.
+    """
+    known = set(inspect.signature(make).parameters) - {"image_shape", "outputs"}
+    for option in sorted(set(options) - known):
+        raise InputError(f"options of {name}", option, ", ".join(sorted(known)) or "none")
+    # torch draws weights of its own here; its generator stays as it was.
+    with torch.random.fork_rng(devices=[]):
+        return make(image_shape=tuple(image_shape), outputs=outputs, **options)
 
 
 def initialise(network: nn.Module, *, key: str, run: int, base_seed: int) -> None:

@@ -15,11 +15,11 @@ from dpatlas.models.network import Network
 from dpatlas.models.vit import vit
 
 ADDRESS = "https://dl.fbaipublicfiles.com/deit/deit_tiny_patch16_224-a1311bcf.pth"
-# Of the file, under which its tensors lie.
+# Entry of the published file that holds the tensors.
 ENTRY = "model"
 PATCH, DIM, DEPTH, HEADS, MLP_RATIO = 16, 192, 12, 3, 4
 NORM_EPSILON = 1e-6
-# The same for torchvision's VisionTransformer, whose LayerNorms have that epsilon.
+# The same as arguments of torchvision's VisionTransformer, whose LayerNorms have that epsilon.
 LAYOUT = {
     "image_size": SIDE,
     "patch_size": PATCH,
@@ -28,7 +28,7 @@ LAYOUT = {
     "hidden_dim": DIM,
     "mlp_dim": MLP_RATIO * DIM,
 }
-# Path of its head.
+# Path of the head of torchvision's VisionTransformer.
 HEAD = "heads.head"
 
 # From the file's names to ours, and to those of torchvision's VisionTransformer, as patterns.
@@ -62,7 +62,9 @@ TORCHVISION = {
 def imagenet_deit_tiny(image_shape: Sequence[int] = (3, 224, 224), outputs: int = 1000) -> Network:
     """DeiT-tiny without distillation: 192 features, 5.72 million parameters with 1,000 outputs.
 
-    Takes grey or colour images as shares of their grey levels, as `imagenet_resnet18` does.
+    Takes grey or colour images as shares of their grey levels, as `imagenet_resnet18` does. Not
+    torchvision's VisionTransformer, whose attention holds one parameter for three linear layers,
+    for which there is no rule for per-record gradients.
 
     Raises InputError for images with other than 1 or 3 channels.
     """
@@ -89,13 +91,13 @@ def to_torchvision(published: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _renamed(published: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Every tensor under its new name; what no pattern fits keeps its own."""
-    found = {}
+    """Every tensor under its new name; a name that fits no pattern stays."""
+    renamed = {}
     for name, value in published.items():
         for theirs, other in names.items():
             match = re.fullmatch(theirs + r"((?:\.weight|\.bias)?)", name)
             if match:
                 name = match.expand(other) + match[match.re.groups]
                 break
-        found[name] = value
-    return found
+        renamed[name] = value
+    return renamed

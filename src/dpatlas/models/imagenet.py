@@ -2,31 +2,35 @@
 
 BatchNorm in evaluation mode is a fixed affine map of each channel. It is folded into the
 convolution before it: what is left computes the same, keeps no statistics and mixes no records.
+
+The definitions are not torchvision's, which work in place (see `resnet.Block`), and whose import
+would nearly double the seconds that a job takes to start. An import compares the two networks.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental.optimization import fuse
 from torch.nn.functional import interpolate
-from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from dpatlas.core.guard import checked, integer
+from dpatlas.core.networks import NETWORKS
 from dpatlas.errors import InputError
 from dpatlas.models.mobilenet import HIDDEN, LARGE, STEM, classifier, features
 from dpatlas.models.network import Network
+from dpatlas.models.resnet import EXPANSION, WIDTHS, Bottleneck, basic_stages
 
-# What its inputs are: grey levels from 0 to 255 as shares of 255, as prepared sets say it.
+# The networks take grey levels from 0 to 255 as shares of 255; in the form of a prepared set's
+# manifest.
 PREPROCESSING = {"multiply": 1, "subtract": 0, "divide": 255, "norm": None}
 SIDE = 224
-# Of the channels of ImageNet's training images: public constants, published with the weights.
+# Mean and standard deviation of the channels of ImageNet's training images: public constants that
+# are published with the weights.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-WIDTHS = (64, 128, 256, 512)
-# Of ResNet50's blocks: outputs per inner channel, and blocks of a stage.
-EXPANSION, DEPTHS = 4, (3, 4, 6, 3)
+# Blocks in each stage of ResNet50.
+DEPTHS = (3, 4, 6, 3)
 # Records at a time without autograd: the activations of one take some 10 to 100 MB.
 SLICE = 32
 
@@ -35,7 +39,8 @@ class ImageNetInput(nn.Module):
     """Shares of the grey levels to what the network was trained on.
 
     (records, 1 or 3, h, w) from 0 to 1 -> (records, 3, 224, 224): grey is repeated, sides are
-    stretched by bilinear interpolation, channels are standardised.
+    stretched by bilinear interpolation, channels are standardised. The transforms of torchvision
+    compute the same, but would make every job import torchvision.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -46,45 +51,8 @@ class ImageNetInput(nn.Module):
         return (x - mean) / deviation
 
 
-class Block(nn.Module):
-    """Basic residual block: two 3x3 convolutions, ReLU between and after the sum."""
-
-    def __init__(self, into: int, out: int, stride: int):
-        super().__init__()
-        self.conv1 = nn.Conv2d(into, out, 3, stride, padding=1)
-        self.relu = nn.ReLU()
-        self.conv2 = nn.Conv2d(out, out, 3, padding=1)
-        changes = stride != 1 or into != out
-        self.downsample = nn.Conv2d(into, out, 1, stride) if changes else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(records, into, h, w) to (records, out, h / stride, w / stride)."""
-        shortcut = x if self.downsample is None else self.downsample(x)
-        return self.relu(shortcut + self.conv2(self.relu(self.conv1(x))))
-
-
-class Bottleneck(nn.Module):
-    """Residual block of ResNet50: 1x1, 3x3 and 1x1 convolutions, the middle one with the stride."""
-
-    def __init__(self, into: int, inner: int, stride: int):
-        super().__init__()
-        out = EXPANSION * inner
-        self.conv1 = nn.Conv2d(into, inner, 1)
-        self.conv2 = nn.Conv2d(inner, inner, 3, stride, padding=1)
-        self.conv3 = nn.Conv2d(inner, out, 1)
-        self.relu = nn.ReLU()
-        changes = stride != 1 or into != out
-        self.downsample = nn.Conv2d(into, out, 1, stride) if changes else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(records, into, h, w) to (records, 4 inner, h / stride, w / stride)."""
-        shortcut = x if self.downsample is None else self.downsample(x)
-        inner = self.relu(self.conv2(self.relu(self.conv1(x))))
-        return self.relu(shortcut + self.conv3(inner))
-
-
 class Sliced(nn.Sequential):
-    """Parts in sequence; without autograd `SLICE` records at a time, for memory's sake."""
+    """Parts in sequence; without autograd `SLICE` records at a time, to bound the memory."""
 
     def forward(self, x: Tensor) -> Tensor:
         """The last part's output for all records."""
@@ -109,35 +77,9 @@ def on_images(
     return Network([("body", body), ("head", head)])
 
 
-@dataclass(frozen=True)
-class Origin:
-    """torchvision's network behind one of ours.
-
-    name: its function's. head: path of its last layer. epsilon: what its BatchNorms add to a
-    variance. classifies: whether the published weights have that layer.
-    """
-
-    name: str
-    head: str = "fc"
-    epsilon: float = 1e-5
-    classifies: bool = True
-
-
-ORIGINS = {
-    "imagenet-resnet18": Origin("resnet18"),
-    "imagenet-resnet50": Origin("resnet50"),
-    "imagenet-mobilenet-v3": Origin("mobilenet_v3_large", head="classifier.3", epsilon=1e-3),
-    "imagenet-alexnet": Origin("alexnet", head="classifier.6"),
-    "moco-v2-resnet50": Origin("resnet50", classifies=False),
-    "moco-v3-resnet50": Origin("resnet50", classifies=False),
-}
-# Of what lies before the head: theirs and ours, where the names differ.
-RENAMED = {
-    "downsample.0": "downsample",
-    "classifier.0": "hidden",
-    "classifier.1": "hidden1",
-    "classifier.4": "hidden2",
-}
+ORIGINS = {name: network.weights for name, network in NETWORKS.items() if network.weights}
+# Layers before the head that have other names here than in torchvision.
+RENAMED = {"classifier.0": "hidden", "classifier.1": "hidden1", "classifier.4": "hidden2"}
 
 
 @checked(outputs=integer(ge=1))
@@ -150,11 +92,7 @@ def imagenet_resnet18(image_shape: Sequence[int] = (1, 224, 224), outputs: int =
 
     Raises InputError for images with other than 1 or 3 channels.
     """
-    stages = [
-        nn.Sequential(Block(into, out, 1 if out == WIDTHS[0] else 2), Block(out, out, 1))
-        for into, out in pairwise([WIDTHS[0], *WIDTHS])
-    ]
-    return _resnet(image_shape, outputs, stages, WIDTHS[-1])
+    return _resnet(image_shape, outputs, basic_stages(None), WIDTHS[-1])
 
 
 @checked(outputs=integer(ge=1))
@@ -164,10 +102,11 @@ def imagenet_resnet50(image_shape: Sequence[int] = (3, 224, 224), outputs: int =
     The stride is on a block's 3x3 convolution, as in the network that the weights are of.
     """
     into, stages = WIDTHS[0], []
-    for inner, depth in zip(WIDTHS, DEPTHS, strict=True):
-        first = Bottleneck(into, inner, 1 if inner == WIDTHS[0] else 2)
+    for index, (inner, depth) in enumerate(zip(WIDTHS, DEPTHS, strict=True), start=1):
+        first = Bottleneck(into, inner, 1 if index == 1 else 2)
         into = EXPANSION * inner
-        stages.append(nn.Sequential(first, *(Bottleneck(into, inner, 1) for _ in range(depth - 1))))
+        others = (Bottleneck(into, inner, 1) for _ in range(depth - 1))
+        stages.append((f"layer{index}", nn.Sequential(first, *others)))
     return _resnet(image_shape, outputs, stages, into)
 
 
@@ -175,7 +114,7 @@ def imagenet_resnet50(image_shape: Sequence[int] = (3, 224, 224), outputs: int =
 def imagenet_mobilenet_v3(
     image_shape: Sequence[int] = (3, 224, 224), outputs: int = 1000
 ) -> Network:
-    """MobileNet-v3 large (Howard et al., 2019) as `imagenet_resnet18`, without its dropout.
+    """MobileNet-v3 large (Howard et al., 2019) without dropout, its BatchNorms folded away.
 
     1,280 features, 5.47 million parameters.
     """
@@ -186,47 +125,34 @@ def imagenet_mobilenet_v3(
     return on_images(image_shape, body, cast(nn.Linear, head[1]))
 
 
-def folded(model: str, published: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of our network `model` from a state dict of its origin.
+def folded(model: str, published: nn.Module) -> dict[str, Tensor]:
+    """The weights of our network `model` from torchvision's, which is in evaluation mode.
 
-    A BatchNorm follows the convolution that it is folded into.
+    Every BatchNorm is folded into the convolution before it.
     """
-    origin = ORIGINS[model]
-    layers = list(dict.fromkeys(entry.rpartition(".")[0] for entry in published))
-    weights = {}
-    for layer, following in pairwise([*layers, ""]):
-        if f"{layer}.running_var" in published:
-            continue
-        weight, bias = published[f"{layer}.weight"], published.get(f"{layer}.bias")
-        if f"{following}.running_var" in published:
-            names = ("running_mean", "running_var", "weight", "bias")
-            mean, variance, scale, shift = (published[f"{following}.{name}"] for name in names)
-            weight, bias = fuse_conv_bn_weights(
-                weight, bias, mean, variance, origin.epsilon, scale, shift
-            )
-        for name, value in (("weight", weight), ("bias", bias)):
-            if value is not None:
-                weights[f"{_place(layer, origin.head)}.{name}"] = value.detach()
-    return weights
+    head = ORIGINS[model].head
+    # A copy: the published network itself stays for comparison.
+    layers = fuse(published).state_dict()
+    return {_renamed(name, head): value.detach() for name, value in layers.items()}
 
 
-def _place(layer: str, head: str) -> str:
+def _renamed(name: str, head: str) -> str:
+    """The name of a published parameter in our network."""
+    layer, _, parameter = name.rpartition(".")
     if layer == head:
-        return "head"
-    for theirs, ours in RENAMED.items():
-        layer = layer.replace(theirs, ours)
-    return f"body.{layer}"
+        return f"head.{parameter}"
+    return f"body.{RENAMED.get(layer, layer)}.{parameter}"
 
 
 def _resnet(
-    image_shape: Sequence[int], outputs: int, stages: Sequence[nn.Module], width: int
+    image_shape: Sequence[int], outputs: int, stages: Sequence[tuple[str, nn.Module]], width: int
 ) -> Network:
     """The published stem, the stages, pooling, and a head on `width` features."""
     parts = [
         ("conv1", nn.Conv2d(3, WIDTHS[0], 7, 2, padding=3)),
         ("relu", nn.ReLU()),
         ("maxpool", nn.MaxPool2d(3, 2, padding=1)),
-        *((f"layer{index}", stage) for index, stage in enumerate(stages, start=1)),
+        *stages,
         ("avgpool", nn.AdaptiveAvgPool2d(1)),
         ("flatten", nn.Flatten()),
     ]

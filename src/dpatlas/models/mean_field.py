@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
-from dpatlas.models.named import made
+from dpatlas.models.build import untrained
 from dpatlas.models.network import Network, mlp
 from dpatlas.papers.max_information.formulas.certificates import gaussian_kl
 
-# Initial means are cut off at so many standard deviations.
+# Initial means are truncated at this many standard deviations.
 CUT = 2.0
 
 
@@ -76,7 +76,7 @@ def initial_network(
 
     Raises InputError for an unknown name or option.
     """
-    network = made(NETWORKS[name], name, image_shape, outputs, options)
+    network = untrained(NETWORKS[name], name, image_shape, outputs, options)
     with torch.no_grad():
         for path, parameter in network.named_parameters():
             if path.endswith("bias"):

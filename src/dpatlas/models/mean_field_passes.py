@@ -50,7 +50,7 @@ def outputs(
     normals: Iterator[Tensor] = iter(noise)
     for name, part in network.named_children():
         if isinstance(part, nn.Linear | nn.Conv2d):
-            layer = [found[f"{name}.{kind}"] for found in (means, deviations) for kind in KINDS]
+            layer = [values[f"{name}.{kind}"] for values in (means, deviations) for kind in KINDS]
             draw: Callable[..., Tensor] = (
                 _Linear.apply if isinstance(part, nn.Linear) else _convolution
             )
@@ -160,14 +160,14 @@ class FullyConnected:
     """
 
     def __init__(self, posterior: MeanField):
-        for place, (name, part) in enumerate(posterior.network.named_children()):
-            if not isinstance(part, nn.ReLU if place % 2 else nn.Linear):
+        for index, (name, part) in enumerate(posterior.network.named_children()):
+            if not isinstance(part, nn.ReLU if index % 2 else nn.Linear):
                 found = f"{name} ({type(part).__name__})"
                 raise InputError("local reparametrisation", found, "linear layers, ReLU between")
         means = posterior.named(posterior.mean)
         variances = posterior.named(posterior.deviation.square())
         self.layers = [
-            _Moments(*(found[f"{name}.{kind}"] for found in (means, variances) for kind in KINDS))
+            _Moments(*(values[f"{name}.{kind}"] for values in (means, variances) for kind in KINDS))
             for name, part in posterior.network.named_children()
             if isinstance(part, nn.Linear)
         ]

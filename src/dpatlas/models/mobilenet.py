@@ -8,14 +8,13 @@ from torch import Tensor, nn
 from dpatlas.core.guard import checked, integer
 from dpatlas.errors import InputError
 from dpatlas.models.network import Network
+from dpatlas.models.resnet import Norm
 
 STEM, HIDDEN = 16, 1280
-# All widths are multiples of this.
+# Every width is a multiple of this.
 MULTIPLE = 8
-# Smaller images are not reduced by the stem nor by the first block with a stride.
+# In images with a smaller side, neither the stem nor the first block with a stride reduces the map.
 SMALL = 64
-# Makes the norm behind a convolution; None adds a bias instead.
-Norm = Callable[[int], nn.Module] | None
 
 
 class Row(NamedTuple):
@@ -32,7 +31,7 @@ class Row(NamedTuple):
     stride: int
 
 
-# Table 1 there.
+# The blocks of table 1 of Howard et al. (2019).
 LARGE = (
     Row(3, 16, 16, False, False, 1),
     Row(3, 64, 24, False, False, 2),
@@ -50,7 +49,7 @@ LARGE = (
     Row(5, 960, 160, True, True, 1),
     Row(5, 960, 160, True, True, 1),
 )
-# The first of them with a stride.
+# Position of the first block with a stride.
 FIRST_STRIDE = 1
 
 
@@ -73,7 +72,8 @@ class SqueezeExcitation(nn.Module):
 class Block(nn.Module):
     """Inverted residual: widened by 1x1, one channel at a time, squeezed, narrowed by 1x1.
 
-    What came in is added where the shape allows it; nothing is added or activated in place.
+    The input is added where the shape allows it. Nothing is added or activated in place, as
+    torchvision's block does it (see `resnet.Block`).
     """
 
     def __init__(self, into: int, row: Row, norm: Norm):
@@ -92,8 +92,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(records, into, h, w) to (records, out, h / stride, w / stride)."""
-        found = self.block(x)
-        return x + found if self.adds else found
+        narrowed = self.block(x)
+        return x + narrowed if self.adds else narrowed
 
 
 @checked(outputs=integer(ge=1), groups=integer(ge=1), narrower=integer(ge=1))

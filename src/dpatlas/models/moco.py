@@ -1,7 +1,8 @@
 """ResNet50 trained by momentum contrast (He et al., 2020): the weights in its authors' checkpoints.
 
-Of v2 (Chen et al., 2020) and v3 (Chen et al., 2021) the encoder that learns by gradients is taken,
-as its authors do. Its projection, the predictor, the momentum encoder and the queue are not.
+Both v2 (Chen et al., 2020) and v3 (Chen et al., 2021) are read as their authors use them: the
+encoder that learns by gradients, without its projection, the predictor, the momentum encoder and
+the queue.
 """
 
 from collections.abc import Mapping
@@ -10,12 +11,12 @@ from torch import Tensor
 
 from dpatlas.errors import InputError
 
-# Of the file, under which its tensors lie.
+# Entry of the published file that holds the tensors.
 ENTRY = "state_dict"
-# What training on several devices puts before every name.
+# Prefix of every name after training on several devices.
 WRAPPER = "module."
 ENCODERS = {"moco-v2-resnet50": "encoder_q.", "moco-v3-resnet50": "base_encoder."}
-# Where the projection lies, and the last layer of a network that classifies or of MoCo-v1.
+# Prefix of the projection's names, and the last layer of a network that classifies or of MoCo-v1.
 PROJECTION, SINGLE_LAYER = "fc.", "fc.weight"
 
 
@@ -28,15 +29,15 @@ def encoder(model: str, path: str, state: Mapping[str, Tensor]) -> dict[str, Ten
     Raises InputError for a checkpoint of the other version, and for one with a single last layer.
     """
     named = {name.removeprefix(WRAPPER): value for name, value in state.items()}
-    found = {other for other, prefix in ENCODERS.items() if _behind(prefix, named)}
-    if found - {model}:
-        raise InputError(path, f"a checkpoint of {', '.join(sorted(found))}", f"one of {model}")
-    taken = _behind(ENCODERS[model], named) or named
-    if SINGLE_LAYER in taken:
-        outputs = " x ".join(map(str, taken[SINGLE_LAYER].shape))
+    versions = {other for other, prefix in ENCODERS.items() if _behind(prefix, named)}
+    if versions - {model}:
+        raise InputError(path, f"a checkpoint of {', '.join(sorted(versions))}", f"one of {model}")
+    weights = _behind(ENCODERS[model], named) or named
+    if SINGLE_LAYER in weights:
+        outputs = " x ".join(map(str, weights[SINGLE_LAYER].shape))
         single = f"a single last layer ({outputs}), as of a network for classes or of MoCo-v1"
         raise InputError(path, single, f"a checkpoint of {model} as its authors publish it")
-    return {name: value for name, value in taken.items() if not name.startswith(PROJECTION)}
+    return {name: value for name, value in weights.items() if not name.startswith(PROJECTION)}
 
 
 def _behind(prefix: str, named: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The shape that all networks share, and the two that are nothing but linear layers."""
+"""The form of all networks, and the two that consist of linear layers alone."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Scale(nn.Module):
-    """Multiplies what it is given by a constant, which is not trained."""
+    """Multiplies its input by a constant, which is not trained."""
 
     def __init__(self, factor: float):
         super().__init__()
@@ -25,7 +25,7 @@ class Network(nn.Sequential):
 
     A part's name begins the names of its parameters, so `head` selects the head's. Every parameter
     sits in a leaf module that does one operation, no part mixes records, and none works in place on
-    a layer's output, which backward hooks do not bear.
+    a layer's output, which backward hooks do not allow.
     """
 
     head: nn.Linear

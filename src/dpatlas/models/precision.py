@@ -18,7 +18,10 @@ _precision = "float32"
 
 
 def set_precision(name: str) -> str:
-    """Of all passes from now on; the one before. Everything else is float32, and repeatable."""
+    """Set the precision of all later passes, and return the one before.
+
+    Everything else is float32; all of it is repeatable.
+    """
     global _precision
     before, _precision = _precision, name
     torch.backends.cudnn.deterministic = True
@@ -29,14 +32,14 @@ def set_precision(name: str) -> str:
 
 @contextlib.contextmanager
 def passes() -> Iterator[None]:
-    """Within are passes through a network."""
+    """Inside, the precision of passes through a network holds."""
     with _tf32(_precision == "tf32"):
         yield
 
 
 @contextlib.contextmanager
 def exact() -> Iterator[None]:
-    """Within is full float32, also inside of a pass."""
+    """Inside, products are full float32, also within a pass."""
     with _tf32(False):
         yield
 

@@ -1,6 +1,7 @@
 """Small convolutional networks: three for 8x8 images, and one for 32x32 to time steps on."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -58,6 +59,9 @@ def small_cnn(
             ("head", nn.Linear(channels[-1] * pool**2, outputs)),
         ]
     )
+
+
+small_cnn_s, small_cnn_xs, small_cnn_t = (partial(small_cnn, **layout) for layout in SIZES.values())
 
 
 def bench_cnn(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Network:

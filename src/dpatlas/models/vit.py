@@ -1,4 +1,8 @@
-"""A small vision transformer whose every parameter sits in a leaf module of one operation."""
+"""A small vision transformer whose every parameter sits in a leaf module of one operation.
+
+The transformers of torch and torchvision hold parameters outside of such layers, and so have no
+rule for per-record gradients.
+"""
 
 from collections.abc import Sequence
 

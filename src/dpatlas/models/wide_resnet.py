@@ -1,6 +1,10 @@
-"""Wide residual networks with GroupNorm in place of BatchNorm (Zagoruyko and Komodakis, 2016)."""
+"""Wide residual networks with GroupNorm in place of BatchNorm (Zagoruyko and Komodakis, 2016).
+
+torchvision has none: its wide ResNets are bottleneck networks for ImageNet.
+"""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 from torch import Tensor, nn
@@ -72,3 +76,8 @@ def wide_resnet(
             ("head", nn.Linear(widths[-1], outputs)),
         ]
     )
+
+
+wrn10_1 = partial(wide_resnet, 10, 1)
+wrn16_1 = partial(wide_resnet, 16, 1)
+wrn16_4 = partial(wide_resnet, 16, 4)

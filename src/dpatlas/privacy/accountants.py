@@ -32,16 +32,17 @@ RDP_ORDERS = (
     *range(11, 64),
     *(round(64 * 1.25**power) for power in range(20)),
 )
-# Without replacement all orders take a third of a second: every so many are tried, then those
-# beside the best. Any set of orders gives a bound; in 279 of 280 settings it was the whole list's
-# (the other: 0.028 for 0.021, one of two minima).
+# Without replacement all orders take a third of a second: one in so many is tried, then those
+# between the best one's neighbours. Any set of orders gives a bound; in 279 of 280 settings it was
+# the bound of the whole list (in the other 0.028 instead of 0.021, at one of two minima).
 STRIDE = 12
 
 # Rounding to a grid of width h adds h^2 / 6 to the variance of a step's loss and h^2 / 12 to its
 # mean; h is chosen so that the first is this part of the variance.
 ROUNDED_VARIANCE = 1e-4
 COARSEST_INTERVAL, FINEST_INTERVAL = 0.05, 1e-7
-# Most cells for the losses of one step, and for one standard deviation of all: about a second.
+# Upper bounds on the number of cells for the losses of one step, and for one standard deviation of
+# the composed loss: about a second of computation.
 CELLS_PER_STEP, CELLS_PER_DEVIATION = 1e5, 5e4
 # A grid that would have to be coarser than this belongs to an epsilon of millions.
 HOPELESS_INTERVAL = 100.0
@@ -51,7 +52,7 @@ FFT_ERROR = 1e-15
 
 @dataclass(frozen=True)
 class Mechanism:
-    """`count` equal Gaussian releases, each on a sample of the sampler's kind."""
+    """`count` Gaussian releases of equal noise, each on a sample drawn by `sampler`."""
 
     sampler: Sampler
     noise_multiplier: float
@@ -59,12 +60,12 @@ class Mechanism:
 
     @property
     def is_gaussian(self) -> bool:
-        """No sampling: `count` releases are one release with more signal."""
+        """Whether nothing is sampled, so that `count` releases equal one with a larger signal."""
         return isinstance(self.sampler, Shuffled | FullBatch)
 
     @property
     def convolutions(self) -> int:
-        """How many discretised losses PLD convolves."""
+        """Number of discretised losses that PLD convolves."""
         return 1 if self.is_gaussian else self.count
 
 
@@ -89,18 +90,18 @@ def pld_epsilon(mechanisms: Sequence[Mechanism], delta: float, relation: str) ->
 def rdp_epsilon(
     mechanisms: Sequence[Mechanism], delta: float, relation: str
 ) -> tuple[float, str | None]:
-    """Epsilon by Renyi divergences, and a warning where the list of orders may have been short."""
+    """Epsilon by Renyi divergences, and a warning where the range of orders may be too short."""
     return epsilon_of_curve(*_orders_and_curve(mechanisms, delta, relation), delta)
 
 
 def epsilon_of_curve(
     orders: np.ndarray, curve: np.ndarray, delta: float
 ) -> tuple[float, str | None]:
-    """Epsilon at delta from Renyi divergences `curve` at `orders`, and a warning as above."""
+    """Epsilon at delta from Renyi divergences `curve` at `orders`, with the same warning."""
     from dp_accounting.rdp import compute_epsilon
 
     epsilon, best = compute_epsilon(orders, curve, delta)
-    # Orders whose series did not converge are infinite: the range ends where they begin.
+    # Divergences are infinite at orders whose series did not converge: there the range ends.
     usable = orders[np.isfinite(curve)]
     warning = None
     if epsilon > 0 and best in (usable.min(initial=best), usable.max(initial=best)):
@@ -114,8 +115,8 @@ def _orders_and_curve(
     """Orders, and the Renyi divergence of all mechanisms together at each of them."""
     from dp_accounting.rdp import compute_epsilon
 
-    def curve_at(chosen: np.ndarray) -> np.ndarray:
-        return rdp_curve(mechanisms, relation, chosen)
+    def curve_at(orders: np.ndarray) -> np.ndarray:
+        return rdp_curve(mechanisms, relation, orders)
 
     orders = np.array(RDP_ORDERS, dtype=float)
     if not any(isinstance(mechanism.sampler, FixedSize) for mechanism in mechanisms):
@@ -123,29 +124,29 @@ def _orders_and_curve(
     candidates = np.union1d(orders[::STRIDE], orders[-1])
     curve = _falling_part(candidates, curve_at, delta)
     tried = candidates[: len(curve)]
-    place = int(np.searchsorted(tried, compute_epsilon(tried, curve, delta)[1]))
-    low, high = tried[max(place - 1, 0)], tried[min(place + 1, len(tried) - 1)]
-    beside = np.setdiff1d(orders[(orders > low) & (orders < high)], tried)
-    return np.append(tried, beside), np.append(curve, curve_at(beside))
+    best = int(np.searchsorted(tried, compute_epsilon(tried, curve, delta)[1]))
+    low, high = tried[max(best - 1, 0)], tried[min(best + 1, len(tried) - 1)]
+    finer = np.setdiff1d(orders[(orders > low) & (orders < high)], tried)
+    return np.append(tried, finer), np.append(curve, curve_at(finer))
 
 
 def _falling_part(
     orders: np.ndarray, curve_at: Callable[[np.ndarray], np.ndarray], delta: float
 ) -> np.ndarray:
-    """The curve at the first of the rising `orders`, until no later one can give less epsilon.
+    """The curve at increasing `orders`, up to the one after which none can give a lower epsilon.
 
-    Divergences do not fall with the order, and epsilon at an order is its divergence and what is
-    `added` for delta: the least that is still to be added says how low epsilon can get.
+    Epsilon at an order is its divergence plus a term that depends on delta. Divergences do not fall
+    with the order, so the current divergence plus the smallest remaining term is a lower limit.
     """
     from dp_accounting.rdp import compute_epsilon
 
-    added = np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    delta_terms = np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
     least = math.inf
     curve: list[float] = []
-    for place, order in enumerate(orders):
+    for index, order in enumerate(orders):
         curve.append(float(curve_at(np.array([order]))[0]))
         least = min(least, compute_epsilon([order], curve[-1:], delta)[0])
-        if curve[-1] + np.min(added[place + 1 :], initial=math.inf) >= least:
+        if curve[-1] + np.min(delta_terms[index + 1 :], initial=math.inf) >= least:
             break
     return np.array(curve)
 
@@ -161,18 +162,18 @@ def _rdp_curve(mechanism: Mechanism, relation: str, orders: np.ndarray) -> np.nd
     sigma = mechanism.noise_multiplier / sensitivity(relation)
     curve = mechanism.count * _release_rdp(mechanism.sampler, sigma, relation, tuple(orders))
     if isinstance(mechanism.sampler, FixedSize):
-        # A sample never tells more than all records would; the bound by itself passes that limit at
-        # rates near one half (divergences are quasi-convex: condition on who is drawn).
+        # A sample reveals no more than all records would (divergences are quasi-convex: condition
+        # on who is drawn); at rates near one half the bound alone exceeds that limit.
         curve = np.minimum(curve, mechanism.count * orders / (2 * sigma**2))
     return curve
 
 
-# A composition over trials asks again for what calibration asked, order by order.
+# Compositions over trials ask for the same curves as calibration.
 @functools.lru_cache(maxsize=8192)
 def _release_rdp(
     sampler: Sampler, sigma: float, relation: str, orders: tuple[float, ...]
 ) -> np.ndarray:
-    """Renyi divergence of one release: half a second, and every arm of an experiment asks."""
+    """Renyi divergence of one release, cached because it takes half a second."""
     from dp_accounting.rdp import RdpAccountant
 
     with _quiet():
@@ -197,8 +198,10 @@ def repeat_and_select_epsilon(
     scale = 1 / sensitivity(relation)
     run = ComposedDpEvent(
         [
-            SelfComposedDpEvent(_event(each.sampler, each.noise_multiplier * scale), each.count)
-            for each in mechanisms
+            SelfComposedDpEvent(
+                _event(mechanism.sampler, mechanism.noise_multiplier * scale), mechanism.count
+            )
+            for mechanism in mechanisms
         ]
     )
     with _quiet():
@@ -213,7 +216,7 @@ def fft_error(mechanisms: Sequence[Mechanism]) -> float:
 
 
 def loss_interval(mechanisms: Sequence[Mechanism], relation: str) -> float:
-    """Width of the grid of privacy losses: as coarse as the accuracy allows."""
+    """Width of the grid of privacy losses: the coarsest that keeps the accuracy."""
     variance, widest = 0.0, 0.0
     for mechanism in mechanisms:
         step_variance, spread = _loss_spread(mechanism, relation)
@@ -226,7 +229,7 @@ def loss_interval(mechanisms: Sequence[Mechanism], relation: str) -> float:
 
 
 def _loss_spread(mechanism: Mechanism, relation: str) -> tuple[float, float]:
-    """Variance and largest size of the privacy loss of one convolved release."""
+    """Variance and largest absolute value of the privacy loss of one convolved release."""
     sigma = mechanism.noise_multiplier
     if mechanism.is_gaussian:
         mu = sensitivity(relation) * math.sqrt(mechanism.count) / sigma
@@ -270,7 +273,7 @@ def _neighbours(relation: str) -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the package's log lines on orders that it leaves out."""
+    """Suppress the package's log lines about orders that it leaves out."""
     logger = logging.getLogger("absl")
     disabled, logger.disabled = logger.disabled, True
     try:

@@ -39,7 +39,7 @@ from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Samp
 
 RELATIONS = ("add_remove", "replace_one")
 CHOICES = ("auto", "pld", "rdp")
-# Who can account for what, the tighter one first.
+# The accountants of each pair of sampler and relation, the tighter one first.
 ACCOUNTANTS = {
     (Poisson.name, "add_remove"): ("pld", "rdp"),
     (Poisson.name, "replace_one"): ("pld",),
@@ -51,9 +51,9 @@ ACCOUNTANTS = {
 }
 NO_CROSS_CHECK = "no cross-check"
 
-# PLD is offered where the error of its convolutions is at most this part of delta.
+# PLD is used only where the error of its convolutions is at most this share of delta.
 UNRESOLVED_DELTA = 0.1
-# Beyond these a noise multiplier is a mistake in the target, not a choice.
+# Range of calibration: a target that needs a noise multiplier outside of it is a mistake.
 LEAST_NOISE, MOST_NOISE = 0.01, 1e6
 DIGITS = 4
 TINY_EPSILON = 1e-9
@@ -97,7 +97,7 @@ class Guarantee:
 def guarantee(
     phases: Sequence[Phase], delta: float, relation: str, accountant: str = "auto"
 ) -> Guarantee:
-    """What `phases`, run one after the other from step 0, guarantee together.
+    """The guarantee of all `phases`, run one after the other from step 0.
 
     "auto" takes PLD where every phase has its event and delta is large enough for it, else RDP.
     Raises InputError where samplers, relation, delta and accountant do not go together, and for
@@ -110,21 +110,23 @@ def guarantee(
 def composition(
     trainings: Sequence[Sequence[Phase]], delta: float, relation: str, accountant: str = "auto"
 ) -> Guarantee:
-    """What all `trainings` on the same records guarantee together, whoever chooses among them.
+    """The guarantee of releasing all `trainings` on the same records, or any choice among them.
 
-    Each is a run of phases from its own step 0, with noise and batches of its own; later ones may
-    depend on what earlier ones released. Raises InputError as `guarantee`.
+    Each training is a list of phases that starts at step 0, with independent noise and batches;
+    later trainings may depend on what earlier ones released. Raises InputError as `guarantee`.
     """
     phases = [phase for training in trainings for phase in training]
-    each = [mechanism for training in trainings for mechanism in _mechanisms(training)]
-    return _guaranteed(phases, _merged(each), delta, relation, accountant)
+    mechanisms = [mechanism for training in trainings for mechanism in _mechanisms(training)]
+    return _guaranteed(phases, _merged(mechanisms), delta, relation, accountant)
 
 
 def default_relation(phases: Sequence[Phase]) -> str:
-    """The first of `RELATIONS` that every phase's sampler has an accountant for."""
+    """The first of `RELATIONS` under which every phase's sampler has an accountant."""
     names = {phase.sampler.name for phase in phases}
-    able = [each for each in RELATIONS if all((name, each) in ACCOUNTANTS for name in names)]
-    return able[0] if able else RELATIONS[-1]
+    for relation in RELATIONS:
+        if all((name, relation) in ACCOUNTANTS for name in names):
+            return relation
+    return RELATIONS[-1]
 
 
 def default_delta(n: int) -> float:
@@ -139,17 +141,17 @@ def _guaranteed(
     relation: str,
     accountant: str,
 ) -> Guarantee:
-    able = _able(phases, mechanisms, delta, relation)
-    chosen = _choose(able, accountant, phases, relation)
-    epsilon, warning = _epsilon(mechanisms, delta, relation, chosen)
+    available = _available(phases, mechanisms, delta, relation)
+    name = _accountant(available, accountant, phases, relation)
+    epsilon, warning = _epsilon(mechanisms, delta, relation, name)
     cross_check = NO_CROSS_CHECK
-    for other in set(able) - {chosen}:
+    for other in set(available) - {name}:
         if 0 < epsilon < math.inf:
             check, _ = _epsilon(mechanisms, delta, relation, other)
             cross_check = f"{other.upper()}: epsilon {check:.6g}"
     event = "; then ".join(_describe(mechanism, relation) for mechanism in mechanisms)
     warnings = (warning,) if warning else ()
-    return Guarantee(epsilon, delta, relation, chosen, event or "no steps", cross_check, warnings)
+    return Guarantee(epsilon, delta, relation, name, event or "no steps", cross_check, warnings)
 
 
 @checked(
@@ -175,19 +177,19 @@ def calibrate(
     def epsilon_at(noise_multiplier: float) -> float:
         phases = phases_at(noise_multiplier)
         mechanisms = _mechanisms(phases)
-        able = _able(phases, mechanisms, delta, relation)
-        chosen = _choose(able, accountant, phases, relation)
-        return _epsilon(mechanisms, delta, relation, chosen)[0]
+        available = _available(phases, mechanisms, delta, relation)
+        name = _accountant(available, accountant, phases, relation)
+        return _epsilon(mechanisms, delta, relation, name)[0]
 
     return smallest_noise(epsilon_at, epsilon, delta)
 
 
 def smallest_noise(epsilon_at: Callable[[float], float], epsilon: float, delta: float) -> float:
-    """The noise multiplier of `calibrate` for any epsilon that falls with it; raises the same."""
+    """As `calibrate`, for any function `epsilon_at` that falls with the noise multiplier."""
 
     def excess(log_noise: float) -> float:
-        found = min(max(epsilon_at(math.exp(log_noise)), TINY_EPSILON), 1 / TINY_EPSILON)
-        return math.log(found / epsilon)
+        cost = min(max(epsilon_at(math.exp(log_noise)), TINY_EPSILON), 1 / TINY_EPSILON)
+        return math.log(cost / epsilon)
 
     from scipy.optimize import brentq
 
@@ -201,7 +203,7 @@ def smallest_noise(epsilon_at: Callable[[float], float], epsilon: float, delta: 
 
 @checked(relation=one_of(*RELATIONS))
 def renyi_curve(phases: Sequence[Phase], relation: str) -> np.ndarray:
-    """Renyi divergence of `phases` together, at every order of `RDP_ORDERS`.
+    """Renyi divergence of the composition of `phases` at every order of `RDP_ORDERS`.
 
     Infinite without noise. Raises InputError for a sampler without Renyi divergences under
     `relation`.
@@ -209,11 +211,11 @@ def renyi_curve(phases: Sequence[Phase], relation: str) -> np.ndarray:
     for phase in phases:
         pair = (phase.sampler.name, relation)
         if "rdp" not in ACCOUNTANTS.get(pair, ()):
-            able = [" with ".join(each) for each, known in ACCOUNTANTS.items() if "rdp" in known]
+            covered = [" with ".join(key) for key, names in ACCOUNTANTS.items() if "rdp" in names]
             raise InputError(
                 "sampler and relation",
                 f"{' with '.join(pair)}, whose Renyi divergences nobody has bounded",
-                ", ".join(able),
+                ", ".join(covered),
             )
     orders, mechanisms = np.array(RDP_ORDERS, dtype=float), _mechanisms(phases)
     if not all(mechanism.noise_multiplier for mechanism in mechanisms):
@@ -232,7 +234,7 @@ def repeat_and_select(
 
 
 def _mechanisms(phases: Sequence[Phase]) -> list[Mechanism]:
-    """What the phases release, without the empty ones."""
+    """The releases of each phase that has any."""
     mechanisms, start = [], 0
     for phase in phases:
         count = phase.steps
@@ -245,24 +247,24 @@ def _mechanisms(phases: Sequence[Phase]) -> list[Mechanism]:
 
 
 def _epochs_touched(start: int, steps: int, steps_per_epoch: int) -> int:
-    """Epochs that `steps` steps from step `start` of the run reach into.
+    """Number of epochs that `steps` steps, from step `start` of the run on, touch.
 
-    A phase that starts in the middle of an epoch can reach into one more than its length says.
+    A phase that starts in the middle of an epoch can touch one more than its length suggests.
     """
     if steps == 0:
         return 0
     return (start + steps - 1) // steps_per_epoch - start // steps_per_epoch + 1
 
 
-def _able(
+def _available(
     phases: Sequence[Phase], mechanisms: Sequence[Mechanism], delta: float, relation: str
 ) -> tuple[str, ...]:
-    """The accountants that can take all phases together, the tighter one first."""
+    """The accountants that cover all phases, the tighter one first."""
     records = sorted({phase.sampler.n for phase in phases})
     if len(records) > 1:
         found = f"batches of {' and of '.join(map(str, records))} records"
         raise InputError("phases", found, "batches of the same records in every phase")
-    able: tuple[str, ...] = ("pld", "rdp")
+    covering: tuple[str, ...] = ("pld", "rdp")
     for phase in phases:
         pair = (phase.sampler.name, relation)
         if pair not in ACCOUNTANTS:
@@ -273,28 +275,31 @@ def _able(
                 "the number of records",
                 f"replace_one; for {relation} the sampler {' or '.join(fitting)}",
             )
-        able = tuple(name for name in able if name in ACCOUNTANTS[pair])
+        covering = tuple(name for name in covering if name in ACCOUNTANTS[pair])
     least_delta = fft_error(mechanisms) / UNRESOLVED_DELTA
-    resolved = tuple(name for name in able if name != "pld" or delta >= least_delta)
+    resolved = tuple(name for name in covering if name != "pld" or delta >= least_delta)
     if not resolved:
-        found = _possible(phases, relation)
-        if able:
+        found = _accountants_by_sampler(phases, relation)
+        if covering:
             raise InputError("delta", f"{delta:g} for {found}", f"a number >= {least_delta:.1e}")
         raise InputError("phases", found, "phases that share an accountant")
     return resolved
 
 
-def _choose(able: Sequence[str], accountant: str, phases: Sequence[Phase], relation: str) -> str:
+def _accountant(
+    available: Sequence[str], accountant: str, phases: Sequence[Phase], relation: str
+) -> str:
+    """The accountant asked for, the tightest for "auto"; InputError if it is not available."""
     if accountant == "auto":
-        return able[0]
-    if accountant not in able:
-        found = f"{accountant} for {_possible(phases, relation)}"
-        raise InputError("accountant", found, " or ".join(able))
+        return available[0]
+    if accountant not in available:
+        found = f"{accountant} for {_accountants_by_sampler(phases, relation)}"
+        raise InputError("accountant", found, " or ".join(available))
     return accountant
 
 
-def _possible(phases: Sequence[Phase], relation: str) -> str:
-    """Each sampler with the accountants that it has."""
+def _accountants_by_sampler(phases: Sequence[Phase], relation: str) -> str:
+    """Each sampler with the accountants that cover it, for an error message."""
     names = dict.fromkeys(phase.sampler.name for phase in phases)
     texts = [f"{name} ({' or '.join(ACCOUNTANTS[name, relation])})" for name in names]
     return f"{' and '.join(texts)} under {relation}"
@@ -312,15 +317,15 @@ def _epsilon(
 
 
 def _merged(mechanisms: Sequence[Mechanism]) -> list[Mechanism]:
-    """Equal releases counted together: an accountant raises them to a power in one go."""
+    """Equal releases counted as one mechanism, which an accountant composes at once."""
     counts: dict[tuple[Sampler, float], int] = {}
-    for each in mechanisms:
-        key = (each.sampler, each.noise_multiplier)
-        counts[key] = counts.get(key, 0) + each.count
+    for mechanism in mechanisms:
+        key = (mechanism.sampler, mechanism.noise_multiplier)
+        counts[key] = counts.get(key, 0) + mechanism.count
     return [Mechanism(*key, count) for key, count in counts.items()]
 
 
-# The ledger of an arm repeats what calibration and the other arms have asked already.
+# Ledgers ask for the same compositions as calibration and as other arms.
 @functools.lru_cache(maxsize=1024)
 def _accounted(
     mechanisms: tuple[Mechanism, ...], delta: float, relation: str, accountant: str
@@ -348,7 +353,7 @@ def _describe(mechanism: Mechanism, relation: str) -> str:
 def _bracket(
     epsilon_at: Callable[[float], float], epsilon: float, delta: float
 ) -> tuple[float, float]:
-    """Noise multipliers on both sides of the target."""
+    """Noise multipliers whose epsilons lie below and above the target."""
     found = f"{epsilon:g} at delta {delta:g}"
     high = 1.0
     while (cost := epsilon_at(high)) > epsilon:

@@ -6,13 +6,11 @@ has error rates FPR = P[says D | D'] and FNR = P[says D' | D]. (epsilon, delta)-
     FPR + e^epsilon FNR >= 1 - delta   and   FNR + e^epsilon FPR >= 1 - delta
 
 (Kairouz, Oh, Viswanath 2015, Theorem 2.1), and the same with D and D' exchanged, which is the test
-in the other direction. `error_rates` chooses the test on some runs and bounds its rates on others.
+in the other direction. `error_rates` selects the test on some runs and bounds its rates on others.
 
 What this can show depends on delta. A Gaussian mechanism of epsilon 1 at delta 1e-5 passes 2000
-runs even at half its noise, for at that delta its epsilon sits in events of probability 1e-5. Two
-ways out: `profile_excess` compares with every (epsilon, delta) that is claimed at once, and
-`gaussian_lower_bound` carries the error rates over to any delta for mechanisms whose trade-off
-function is Gaussian.
+runs even at half its noise, because at that delta its epsilon rests on events of probability 1e-5.
+`profile_excess` therefore compares with every (epsilon, delta) that is claimed at once.
 
 One run. Many canaries, each in or out by its own fair coin: `one_run_lower_bound`.
 """
@@ -28,7 +26,6 @@ from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.seeds import note_stream
 from dpatlas.errors import InputError
 from dpatlas.privacy.error_rates import SCORE, ErrorRates, rates_of_test, vector
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 
 Numbers = float | np.ndarray
 
@@ -53,8 +50,8 @@ class LowerBound:
     """epsilon is at least `epsilon` at `delta`, with confidence `level`.
 
     `runs`: training runs behind it. `ceiling`: the largest bound that any mechanism could have
-    shown with as many runs (or canaries and guesses). A bound near its ceiling asks for more of
-    them; one far below speaks of the mechanism, or of the attack.
+    shown with as many runs (or canaries and guesses). A bound near its ceiling calls for more of
+    them; one far below it says something about the mechanism or the attack.
     """
 
     epsilon: float
@@ -71,8 +68,8 @@ class ProfileTest:
     """By how many nats error rates exceed a claimed privacy profile.
 
     At some point of the profile the true epsilon is above the claimed one by at least `excess`,
-    with confidence `level`; `epsilon` and `delta` are the point at which the rates that show least
-    do so. `ceiling`: the largest excess that as many runs could have shown.
+    with confidence `level`; `epsilon` and `delta` are the point at which the least favourable rates
+    show it. `ceiling`: the largest excess that as many runs could have shown.
     """
 
     excess: float
@@ -108,30 +105,6 @@ def epsilon_lower_bound(
     return LowerBound(epsilon, delta, level, rates.runs, max(0.0, ceiling), "repeated runs", rates)
 
 
-@checked(delta=real(gt=0, lt=1), level=LEVEL)
-def gaussian_lower_bound(
-    scores_with: ArrayLike, scores_without: ArrayLike, delta: float, level: float = 0.95
-) -> LowerBound:
-    """As `epsilon_lower_bound`, for a mechanism whose trade-off function is G_mu for some mu.
-
-    The limits bound mu >= Phi^-1(1 - FPR) - Phi^-1(FNR) (Dong, Roth, Su 2022, Sec. 2.2; in audits:
-    Nasr et al. 2023), and mu gives epsilon at any delta. G_mu is exact for Gaussian noise without
-    subsampling, over any number of steps. Of another mechanism mu is still a valid bound (it is
-    not m-GDP for any m < mu), but its epsilon at `delta` can be smaller than the one given here.
-    """
-    rates, ceiling = rates_of_test(scores_with, scores_without, _mu_beyond, level)
-    mu = float(_mu_beyond(rates.fpr_limit, rates.fnr_limit))
-    return LowerBound(
-        epsilon=float(gaussian_epsilon(max(0.0, mu), delta)),
-        delta=delta,
-        level=level,
-        runs=rates.runs,
-        ceiling=float(gaussian_epsilon(max(0.0, ceiling), delta)),
-        method="repeated runs, Gaussian trade-off",
-        evidence=rates,
-    )
-
-
 @checked(level=LEVEL)
 def profile_excess(
     scores_with: ArrayLike,
@@ -142,7 +115,7 @@ def profile_excess(
 ) -> ProfileTest:
     """Test the claim of (epsilons[j], deltas[j])-DP for every j; both (points,).
 
-    The same two limits serve all points, so that a longer profile costs no confidence. Assumes
+    The same limits of the rates serve all points, so a longer profile costs no confidence. Assumes
     nothing about the mechanism. Raises InputError as `epsilon_lower_bound`, and for a profile
     without points, of unequal lengths or out of range.
     """
@@ -158,10 +131,10 @@ def profile_excess(
     rates, ceiling = rates_of_test(
         scores_with, scores_without, lambda fpr, fnr: excess(fpr, fnr).max(-1), level
     )
-    found = excess(rates.fpr_limit, rates.fnr_limit)
-    worst = int(found.argmax())
+    by_point = excess(rates.fpr_limit, rates.fnr_limit)
+    worst = int(by_point.argmax())
     return ProfileTest(
-        excess=float(found[worst]),
+        excess=float(by_point[worst]),
         epsilon=float(epsilons[worst]),
         delta=float(deltas[worst]),
         level=level,
@@ -198,7 +171,7 @@ def one_run_lower_bound(
     guesses = canaries // 2 if guesses is None else guesses
     integer(ge=1, le=canaries).check("guesses", guesses)
     real(ge=0, le=1 / (2 * canaries)).check("delta", delta)
-    # Ties fall by a fixed shuffle: the order in which canaries are listed must not help.
+    # Ties are broken by a fixed shuffle: the order in which canaries are listed must not help.
     note_stream("named", "ties (audit, a constant)")
     shuffled = np.random.default_rng(TIE_SEED).permutation(canaries)
     order = shuffled[np.argsort(scores[shuffled], kind="stable")]
@@ -251,9 +224,9 @@ def one_run_p_value(
 
 
 def _epsilon_beyond(fpr: Numbers, fnr: Numbers, delta: Numbers) -> np.ndarray:
-    """The epsilon that a test of these rates needs at `delta`; negative or -inf if it needs none.
+    """The smallest epsilon at `delta` that allows a test of these rates > 0.
 
-    Rates > 0.
+    Negative or -inf where every epsilon allows it.
     """
     with np.errstate(divide="ignore"):
         by_fpr = np.log(np.maximum(1 - delta - fnr, 0)) - np.log(fpr)
@@ -261,14 +234,9 @@ def _epsilon_beyond(fpr: Numbers, fnr: Numbers, delta: Numbers) -> np.ndarray:
     return np.maximum(by_fpr, by_fnr)
 
 
-def _mu_beyond(fpr: Numbers, fnr: Numbers) -> np.ndarray:
-    """The mu that a test of these rates > 0 needs; -inf for a test that always errs."""
-    return -special.ndtri(fpr) - special.ndtri(fnr)
-
-
 @functools.lru_cache(maxsize=1024)
 def _least_accepted(canaries: int, guesses: int, correct: int, delta: float, level: float) -> float:
-    """The least epsilon that `correct` right guesses do not reject, rounded down."""
+    """The smallest epsilon that `correct` right guesses do not reject, rounded down."""
 
     def rejected(epsilon: float) -> bool:
         return one_run_p_value(canaries, guesses, correct, epsilon, delta) <= 1 - level

@@ -1,4 +1,4 @@
-"""Augmented views of a record: shifted by some pixels, mirrored or not."""
+"""Augmented views of a record: shifted by a few pixels and possibly mirrored."""
 
 from collections.abc import Sequence
 
@@ -43,10 +43,11 @@ class ShiftAndFlip:
         rows = torch.arange(height, device=x.device) - moves[:, :1]
         columns = torch.arange(width, device=x.device).expand(len(moves), -1)
         columns = torch.where(moves[:, 2:] == 1, columns.flip(1), columns) - moves[:, 1:2]
-        inside = (rows.ge(0) & rows.lt(height))[:, :, None] & (columns.ge(0) & columns.lt(width))[
-            :, None, :
-        ]
-        place = rows.clamp(0, height - 1)[:, :, None] * width
-        place = (place + columns.clamp(0, width - 1)[:, None, :]).flatten(1)
-        taken = images.flatten(2).gather(2, place[:, None, :].expand(-1, channels, -1))
-        return torch.where(inside.flatten(1)[:, None, :], taken, 0).flatten(1)
+        row_inside, column_inside = (
+            indices.ge(0) & indices.lt(size) for indices, size in ((rows, height), (columns, width))
+        )
+        inside = row_inside[:, :, None] & column_inside[:, None, :]
+        sources = rows.clamp(0, height - 1)[:, :, None] * width
+        sources = (sources + columns.clamp(0, width - 1)[:, None, :]).flatten(1)
+        pixels = images.flatten(2).gather(2, sources[:, None, :].expand(-1, channels, -1))
+        return torch.where(inside.flatten(1)[:, None, :], pixels, 0).flatten(1)

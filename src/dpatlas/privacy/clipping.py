@@ -1,4 +1,4 @@
-"""Clip factors: min(1, C / ||g_i||), and zero for a gradient that is no number."""
+"""Clip factors: min(1, C / ||g_i||), and zero for a gradient that is not finite."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 CLIPPINGS = ("flat", "per-layer")
-# A sum over more terms is taken by blocks, which are added up in float64.
+# A sum over more terms is split into blocks of this size, which are added up in float64.
 SUM_BLOCK = 4096
 
 
@@ -16,13 +16,13 @@ class ClippedSum:
     """sum_i g_i min(1, C / ||g_i||) over the records of a batch.
 
     `gradients`: one tensor per trainable parameter, by name, in the order of the model's
-    parameters. `norms`: upper bounds on ||g_i|| before the clip, (records,), which are what
-    records are clipped by. `skipped`: records whose gradient was not finite and contributed zero; a
-    GPU keeps the count to itself, as a tensor.
+    parameters. `norms`: the upper bounds on ||g_i|| before the clip that records are clipped by,
+    (records,). `skipped`: number of records whose gradient was not finite and contributed zero; on
+    a GPU a tensor, so that the host need not wait for it.
 
-    A record alone adds at most C (1 + 1e-6), whatever was rounded on the way. Among n records,
-    adding or removing one moves the computed sum by at most C (1 + `company_rounding(n)`), as long
-    as the passes through the network round the others' activations as they did before.
+    A record alone adds at most C (1 + 1e-6), including all rounding. Among n records, adding or
+    removing one moves the computed sum by at most C (1 + `company_rounding(n)`), as long as the
+    passes through the network round the activations of the others in the same way.
     """
 
     gradients: dict[str, Tensor]
@@ -30,7 +30,7 @@ class ClippedSum:
     skipped: int | Tensor
 
     def add(self, other: "ClippedSum") -> None:
-        """Take in the sum over another chunk of the same batch."""
+        """Add the sum over another chunk of the same batch."""
         for name, gradient in other.gradients.items():
             self.gradients[name] += gradient
         self.norms = torch.cat([self.norms, other.norms])
@@ -38,7 +38,7 @@ class ClippedSum:
 
 
 def company_rounding(records: int, dtype: torch.dtype = torch.float32) -> float:
-    """2 sqrt(SUM_BLOCK) n u: how much rounding adds to a record's share in a sum over n records.
+    """2 sqrt(SUM_BLOCK) n u: what rounding adds to a record's contribution to a sum over n records.
 
     u is the unit roundoff. The partial sums of a block of at most SUM_BLOCK terms and b records
     have norm b C at most, and each of its additions errs by u of one of them; errors that are
@@ -57,10 +57,10 @@ def clip_factors(norms2: Tensor, max_grad_norm: float) -> Tensor:
 
 
 def bad_records(norms2: Tensor) -> tuple[Tensor | None, int | Tensor]:
-    """Mask and number of the squared norms that are not finite; None and 0 where there is none.
+    """Mask and number of the squared norms that are not finite; None and 0 if all are finite.
 
-    The host looks at a CPU's numbers: their sum, which is finite only if all of them are, answers
-    for nearly every batch. A GPU would have to wait for the look and always gets the mask.
+    On a CPU their sum, which is finite only if all of them are, decides for nearly every batch. On
+    a GPU the host would have to wait for that sum, so the mask is always returned.
     """
     if may_look(norms2):
         if math.isfinite(norms2.sum().item()):
@@ -72,17 +72,17 @@ def bad_records(norms2: Tensor) -> tuple[Tensor | None, int | Tensor]:
 
 
 def may_look(values: Tensor) -> bool:
-    """Whether the host can read `values` without making a device wait."""
+    """Whether the host can read `values` without waiting for a device."""
     return values.device.type == "cpu"
 
 
 def per_layer_bound(max_grad_norm: float, layers: int) -> float:
-    """C / sqrt(layers) for each layer, so that the whole gradient keeps the norm C."""
+    """C / sqrt(layers) for each layer, so that the whole gradient has at most norm C."""
     return max_grad_norm / math.sqrt(layers)
 
 
 def empty_sum(model: nn.Module, names: list[str], prefix: str = "") -> ClippedSum:
-    """The clipped sum over no record: zeros for the parameters `names`, given with `prefix`."""
+    """The clipped sum over no records: zeros by parameter; `names` start with `prefix`."""
     parameters = dict(model.named_parameters())
     zeros = {name: torch.zeros_like(parameters[name.removeprefix(prefix)]) for name in names}
     zeros = {name: value.detach() for name, value in zeros.items()}

@@ -11,19 +11,20 @@ from dpatlas.errors import InputError
 from dpatlas.models.precision import exact
 from dpatlas.privacy.factors import Factored, gram, gram_roundings
 
-# The Gram form is taken where its products cost less than this share of the weight gradient's: it
-# competes with weight gradients of one record at a time, a quarter dearer than batched ones.
+# The Gram form is used where it needs less than this share of the multiplications of the weight
+# gradient: the alternative is a weight gradient per record, which takes a quarter longer than the
+# same number of batched multiplications.
 GRAM_SHARE = 0.25
-# Convolutions whose weight gradient of one record needs fewer products than a call costs time go
-# through one call for all records.
+# One call computes the weight gradients of all records where each needs fewer multiplications than
+# this: there the overhead of a call per record dominates.
 SMALL_CONVOLUTION = 2_000_000
 
 
 class Conv2d(Factored):
     """nn.Conv2d with zero padding, any stride, dilation and groups.
 
-    Where there are few positions, norms come from Gram matrices of patches and of output
-    gradients; else from every record's own weight gradient, which is kept for the sum.
+    With few positions, norms follow from Gram matrices of patches and of output gradients; else
+    from each record's weight gradient, which is stored for the sum.
     """
 
     layer: nn.Conv2d
@@ -53,39 +54,39 @@ class Conv2d(Factored):
             ),
         )
 
-    def backward(self, delta: Tensor, x: Tensor, *kept: Tensor, wanted: bool) -> Tensor | None:
-        """Keeps factors or per-record gradients, whichever costs less."""
+    def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
+        """Stores factors or per-record gradients, whichever costs less."""
         if "weight" in self.trainable:
             if self._few_positions(delta):
                 self.inputs, self.delta = x, delta
             else:
                 with exact():
-                    self.kept["weight"] = self._per_record(x, delta)
+                    self.record_gradients["weight"] = self._per_record(x, delta)
         if "bias" in self.trainable:
             rows = delta.sum((2, 3))
-            self.kept["bias"] = rows.view(-1, self.views, rows.shape[1]).sum(1)
-        return self._gradients(delta, x, self.value("weight"), "input") if wanted else None
+            self.record_gradients["bias"] = rows.view(-1, self.views, rows.shape[1]).sum(1)
+        return self._gradients(delta, x, self.value("weight"), "input") if needs_x else None
 
     def norms2(self, small: float = 0.0) -> Tensor:
-        """||g_i||^2 = <patches patches^T, delta^T delta> where factors are kept."""
+        """||g_i||^2 = <patches patches^T, delta^T delta> where factors are stored."""
         total = super().norms2(small)
         if self.delta is None:
             return total
-        layer, (kept, delta) = self.layer, self.kept_factors()
+        layer, (images, delta) = self.layer, self.gradient_factors()
         kernel, stride = layer.kernel_size, layer.stride
-        inputs = patch_gram(kept, kernel, stride, self.padding)
+        inputs = patch_gram(images, kernel, stride, self.padding)
         outputs = gram(delta.flatten(2).transpose(1, 2))
-        # Pixels' inner products, then sums over the kernel's rows, its columns and the phases.
+        # Inner products of pixels, then sums over the kernel's rows, its columns and the phases.
         roundings = sum(map(gram_roundings, (layer.in_channels, layer.out_channels)))
         roundings += sum(kernel) + math.prod(map(min, kernel, stride))
         return total + self.bounds2(inputs, outputs, roundings, small)
 
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
-        """The ordinary weight gradient of the scaled output gradients where factors are kept."""
-        found = super().weighted(factors)
+        """The ordinary weight gradient of the scaled output gradients where factors are stored."""
+        gradients = super().weighted(factors)
         if self.delta is not None:
-            found["weight"] = self.weighted_factors(factors)
-        return found
+            gradients["weight"] = self.weighted_factors(factors)
+        return gradients
 
     def product(self, delta: Tensor, inputs: Tensor) -> Tensor:
         """The ordinary weight gradient."""
@@ -93,11 +94,11 @@ class Conv2d(Factored):
 
     def positions(self) -> int:
         """Positions of the output."""
-        return math.prod(self.kept_factors()[1].shape[2:])
+        return math.prod(self.gradient_factors()[1].shape[2:])
 
     def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Patches and output gradients of these records."""
-        layer, (inputs, delta) = self.layer, self.kept_factors()
+        layer, (inputs, delta) = self.layer, self.gradient_factors()
         patches = F.unfold(
             inputs[rows].double(),
             layer.kernel_size,
@@ -132,15 +133,15 @@ class Conv2d(Factored):
                 rows.view(records, views, *rows.shape[1:]).transpose(0, 1).flatten(1, 2)
                 for rows in (delta, x)
             )
-            # Of the weights, a weight gradient reads nothing but the shape.
+            # A weight gradient reads only the shape of the weights.
             shape = weight.new_empty(records * len(weight), *weight.shape[1:])
-            found = self._gradients(grouped_delta, grouped_x, shape, "weight", records)
-            return found.view(records, *weight.shape)
-        found = torch.empty(records, *weight.shape, dtype=x.dtype, device=x.device)
+            gradients = self._gradients(grouped_delta, grouped_x, shape, "weight", records)
+            return gradients.view(records, *weight.shape)
+        gradients = torch.empty(records, *weight.shape, dtype=x.dtype, device=x.device)
         for record in range(records):
             rows = slice(record * views, (record + 1) * views)
-            found[record] = self._gradients(delta[rows], x[rows], weight, "weight")
-        return found
+            gradients[record] = self._gradients(delta[rows], x[rows], weight, "weight")
+        return gradients
 
     def _gradients(
         self, delta: Tensor, x: Tensor, weight: Tensor, of: str, records: int = 1
@@ -159,18 +160,18 @@ class Conv2d(Factored):
             records * layer.groups,
             [of == "input", of == "weight", False],
         )
-        # Whatever the memory format of x and of the weights.
+        # Contiguous for every memory format of x and of the weights.
         return gradients[0] if of == "input" else gradients[1].contiguous()
 
 
 def patch_gram(
     x: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]
 ) -> Tensor:
-    """Gram matrices of a convolution's patches, (records, positions, positions), unfolding nothing.
+    """Gram matrices of a convolution's patches, (records, positions, positions), without unfolding.
 
-    Two patches' inner product is a sum over the kernel's offsets of inner products of pixels, and
-    offsets that are a whole stride apart read the same matrix of pixels, shifted: so one pixel Gram
-    per phase of the stride serves all offsets, k^2 / s^2 times fewer products than patches need.
+    The inner product of two patches is a sum over the kernel's offsets of inner products of pixels.
+    Offsets that are a whole stride apart read the same pixel Gram matrix, shifted, so one pixel
+    Gram matrix per phase of the stride serves all offsets: k^2 / s^2 times fewer multiplications.
     """
     x = F.pad(x, (padding[1], padding[1], padding[0], padding[0]))
     height, width = (
@@ -187,7 +188,7 @@ def patch_gram(
             phase = phase[:, :, : height + rows[-1], : width + columns[-1]]
             shape = phase.shape[2:]
             pixels = gram(phase.flatten(2).transpose(1, 2)).view(len(x), *shape, *shape)
-            # The shifts along rows and along columns separate.
+            # Sums over shifts along rows and along columns are separable.
             tall = cast(Tensor, sum(pixels[:, r : r + height, :, r : r + height] for r in rows))
             shifts = (tall[:, :, c : c + width, :, c : c + width] for c in columns)
             shifted = cast(Tensor, sum(shifts))

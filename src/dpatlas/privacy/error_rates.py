@@ -1,10 +1,10 @@
 """Error rates of the test that tells D from D', with limits that hold at finite samples.
 
-A quarter of the runs chooses the test: threshold, direction, and which of the two rates the
-evidence should bear on more. The other runs alone count its errors, so the choice costs nothing.
-The limits come from both counts together: the two exact (Clopper-Pearson) p-values are combined by
-a weighted product (Fisher; Good 1955). Where both rates matter this needs about half as many runs
-as two limits at half the error each; where one does, as many.
+A quarter of the runs selects the test: its threshold, its direction, and the weight of the evidence
+on each of the two rates. Its errors are counted on the other runs alone, so the selection costs no
+confidence. The limits come from both counts jointly: the two exact (Clopper-Pearson) p-values are
+combined by a weighted product (Fisher; Good 1955). Where both rates matter this needs about half as
+many runs as two limits at half the error each; where one matters, as many.
 """
 
 import functools
@@ -18,28 +18,29 @@ from scipy import optimize, special
 from dpatlas.core.guard import Domain, real
 from dpatlas.errors import InputError
 
-# A quarter of the runs finds a threshold nearly as good as a half would, and leaves more to test.
-CHOOSING = 4
-# The choice is made for this error whatever the level, so that bounds are monotone in the level;
-# a small one keeps it from tails where a few lucky runs look best.
-CHOICE_ERROR = 0.01
-# Weights of the evidence on FPR; the rest is the weight of FNR. Not 1/2, see `_staircase`.
+# A quarter of the runs finds a threshold nearly as good as half of them would.
+SELECTION_STRIDE = 4
+# The test is selected for this error whatever the level, so that bounds are monotone in the level;
+# a small error avoids tails in which a few lucky runs look best.
+SELECTION_ERROR = 0.01
+# Weights of the evidence on FPR; FNR has the complement. A weight of 1/2 would make `_staircase`
+# divide by zero.
 SHARES = (0.1, 0.3, 0.45, 0.7, 0.9)
-CELLS, CHOICE_CELLS = 256, 8
+CELLS, SELECTION_CELLS = 256, 8
 TAIL_THRESHOLDS = 32
 
 SCORE = real(finite=False)
-# From limits of FPR and FNR, arrays of one shape, to how much a test of these rates shows.
+# Maps limits of FPR and FNR, arrays of one shape, to what a test of these rates shows.
 Shown = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class ErrorRates:
-    """A test of D against D' that was fixed before it saw the runs counted here.
+    """Errors of a test of D against D' that was fixed before it saw the runs counted here.
 
     It says D where score >= threshold if `above`, else where score < threshold. `runs`: all runs,
-    those that chose the test included. `fpr_limit`, `fnr_limit`: among the pairs of true rates that
-    the counts leave possible at the level asked for, the one that shows least.
+    those that selected the test included. `fpr_limit`, `fnr_limit`: of the pairs of true rates that
+    are possible at the confidence level, the least favourable one.
     """
 
     runs: int
@@ -52,37 +53,27 @@ class ErrorRates:
     fpr_limit: float
     fnr_limit: float
 
-    @property
-    def fpr(self) -> float:
-        """Observed rate of saying D under D'."""
-        return self.false_positives / self.tested_without
-
-    @property
-    def fnr(self) -> float:
-        """Observed rate of saying D' under D."""
-        return self.false_negatives / self.tested_with
-
 
 def rates_of_test(
     scores_with: ArrayLike, scores_without: ArrayLike, shown: Shown, level: float
 ) -> tuple[ErrorRates, float]:
-    """A test chosen for what it shows, counted on other runs; and the ceiling of `shown`.
+    """The test selected on a quarter of the runs, counted on the others; the ceiling of `shown`.
 
     scores_with (runs on D,), scores_without (runs on D',). `shown` must not grow with either rate.
-    Its value at the two limits holds with confidence `level`; the ceiling is what the best of
-    attacks would have reached with as many runs. Raises InputError for NaN and for fewer than two
-    runs on either side.
+    Its value at the two limits holds with confidence `level`; the ceiling is what a perfect attack
+    would have reached with as many runs. Raises InputError for NaN and for fewer than two runs on
+    either side.
     """
-    choose_with, test_with = _split("scores_with", scores_with)
-    choose_without, test_without = _split("scores_without", scores_without)
-    threshold, above, share = _choice(choose_with, choose_without, shown)
+    select_with, test_with = _split("scores_with", scores_with)
+    select_without, test_without = _split("scores_without", scores_without)
+    threshold, above, share = _selected_test(select_with, select_without, shown)
     positives = int(((test_without >= threshold) == above).sum())
     negatives = int(((test_with >= threshold) != above).sum())
     sizes = len(test_without), len(test_with)
     fpr, fnr = joint_limits(positives, negatives, *sizes, share, 1 - level)
     worst = int(shown(fpr, fnr).argmin())
     rates = ErrorRates(
-        runs=len(choose_without) + len(choose_with) + sum(sizes),
+        runs=len(select_without) + len(select_with) + sum(sizes),
         threshold=threshold,
         above=above,
         false_positives=positives,
@@ -92,11 +83,13 @@ def rates_of_test(
         fpr_limit=float(fpr[worst]),
         fnr_limit=float(fnr[worst]),
     )
-    faultless = (shown(*joint_limits(0, 0, *sizes, share, 1 - level)).min() for share in SHARES)
-    return rates, float(max(faultless))
+    without_errors = (
+        shown(*joint_limits(0, 0, *sizes, share, 1 - level)).min() for share in SHARES
+    )
+    return rates, float(max(without_errors))
 
 
-def _choice(
+def _selected_test(
     scores_with: np.ndarray, scores_without: np.ndarray, shown: Shown
 ) -> tuple[float, bool, float]:
     """Threshold, direction and share of the error that show most on these runs."""
@@ -109,16 +102,16 @@ def _choice(
         positives = sizes[0] - below_without if above else below_without
         negatives = below_with if above else sizes[1] - below_with
         for share in SHARES:
-            fpr, fnr = _choice_limits(*sizes, share)
-            found = shown(fpr[positives], fnr[negatives]).min(-1)
-            index = int(found.argmax())
-            if found[index] > best[0]:
-                best = (found[index], float(thresholds[index]), above, share)
+            fpr, fnr = _selection_limits(*sizes, share)
+            by_threshold = shown(fpr[positives], fnr[negatives]).min(-1)
+            index = int(by_threshold.argmax())
+            if by_threshold[index] > best[0]:
+                best = (by_threshold[index], float(thresholds[index]), above, share)
     return best[1:]
 
 
 def _thresholds(scores: np.ndarray) -> np.ndarray:
-    """Middles between neighbouring scores, ever fewer of them away from both tails."""
+    """Midpoints between neighbouring scores, dense in both tails and sparse between them."""
     values = np.unique(scores)
     if len(values) == 1:
         return values
@@ -128,31 +121,31 @@ def _thresholds(scores: np.ndarray) -> np.ndarray:
 
 
 def _split(name: str, scores: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Runs that choose, every fourth, and runs that test; infinite scores as the largest number."""
+    """Every fourth run selects the test, the rest count its errors; infinite scores are clipped."""
     scores = vector(name, scores, SCORE, at_least=2)
     largest = np.finfo(float).max
     scores = scores.clip(-largest, largest)
-    choosing = np.arange(len(scores)) % CHOOSING == 0
-    return scores[choosing], scores[~choosing]
+    selecting = np.arange(len(scores)) % SELECTION_STRIDE == 0
+    return scores[selecting], scores[~selecting]
 
 
 def joint_limits(
     positives: int, negatives: int, without: int, with_: int, share: float, error: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (CELLS,) of limits of FPR and FNR: one of them covers the true rates.
+    """Pairs (CELLS,) of limits of FPR and FNR, of which one covers the true rates.
 
-    A pair of rates is rejected where p^w q^(1 - w) is too small, p and q being the exact p-values
-    of counts as low as the observed, w the share. What is left lies below the staircase of these
-    pairs, rounded up to it, so a bound is the least that any of them shows.
+    A pair of rates is rejected where p^w q^(1 - w) is too small; p and q are the exact p-values of
+    counts as low as the observed ones, w is the share. The pairs that are not rejected lie below
+    the staircase of the returned pairs, so a bound is the least that any returned pair shows.
     """
     by_fpr, by_fnr = _staircase(share, error, CELLS)
     return _upper_limit(positives, without, by_fpr), _upper_limit(negatives, with_, by_fnr)
 
 
 @functools.lru_cache(maxsize=64)
-def _choice_limits(without: int, with_: int, share: float) -> tuple[np.ndarray, np.ndarray]:
+def _selection_limits(without: int, with_: int, share: float) -> tuple[np.ndarray, np.ndarray]:
     """`joint_limits` of every count, coarser: (without + 1, cells) and (with_ + 1, cells)."""
-    by_fpr, by_fnr = _staircase(share, CHOICE_ERROR, CHOICE_CELLS)
+    by_fpr, by_fnr = _staircase(share, SELECTION_ERROR, SELECTION_CELLS)
     return (
         _upper_limit(np.arange(without + 1)[:, None], without, by_fpr),
         _upper_limit(np.arange(with_ + 1)[:, None], with_, by_fnr),
@@ -161,7 +154,7 @@ def _choice_limits(without: int, with_: int, share: float) -> tuple[np.ndarray, 
 
 @functools.lru_cache(maxsize=64)
 def _staircase(share: float, error: float, cells: int) -> tuple[np.ndarray, np.ndarray]:
-    """Errors (cells,) at which to take the two limits, the corners below p^w q^(1 - w) = c.
+    """Errors (cells,) at which the two limits are taken: corners below the curve p^w q^(1 - w) = c.
 
     -w log p - (1 - w) log q is the sum of two exponential variables of means w and 1 - w (or less:
     the p-values of counts are not smaller than uniform), which gives c (Good 1955). Neighbouring
@@ -180,7 +173,7 @@ def _staircase(share: float, error: float, cells: int) -> tuple[np.ndarray, np.n
 def _upper_limit(count: ArrayLike, trials: int, error: np.ndarray) -> np.ndarray:
     """One-sided Clopper-Pearson upper limit of a rate; 1 where every trial counted."""
     rest = np.maximum(np.subtract(trials, count), 1)
-    # By the complement: 1 - error would lose the small errors of a staircase's ends.
+    # Of the complement: 1 - error would lose the digits of small errors at a staircase's ends.
     limit = special.betainccinv(np.add(count, 1), rest, error)
     return np.where(np.equal(count, trials), 1.0, limit)
 

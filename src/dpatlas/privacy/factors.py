@@ -1,7 +1,7 @@
-"""Norms and weighted sums of gradients that are kept as factors, g = sum_t delta_t a_t^T.
+"""Norms and weighted sums of gradients that are stored as factors, g = sum_t delta_t a_t^T.
 
-The Gram form of a squared norm, G = <delta delta^T, a a^T>, loses every digit where the positions'
-terms cancel, as they do when activations share a large offset. What it can lose is known. With
+The Gram form of a squared norm, G = <delta delta^T, a a^T>, loses every digit where the terms of
+the positions cancel, as they do when activations share a large offset. The loss is bounded. With
 
     S = sum_t |delta_t| |a_t|,    gamma_n = n u / (1 - n u),
 
@@ -12,8 +12,8 @@ errs by at most gamma_(T + 3) S times the weight. A record is therefore clipped 
 
     ||g|| <= sqrt(max(G, 0) + gamma_n S^2) + gamma_(T + 3) S.
 
-Where that is not tight, the record's own gradient is multiplied out in float64 (factors are exact
-in it), and so is its share of the sum. Which way a record goes follows from its factors alone.
+Where that bound is not tight, the record's gradient is multiplied out in float64 (in which the
+factors are exact), and so is its term of the sum. The choice depends on the record's factors alone.
 """
 
 import math
@@ -24,27 +24,28 @@ from torch import Tensor
 from dpatlas.privacy import clipping
 from dpatlas.privacy.rules import Rule, in_blocks, rounding
 
-# A record goes by the bound where this exceeds the squared norm by at most this part of it (or of
-# what a layer may have): its gradient is clipped by half as much too far.
+# The bound is used where it exceeds the squared norm by at most this share of it (or of the largest
+# squared norm that is not clipped); the gradient is then clipped by half that share too far.
 SLACK = 0.01
-# Inner products are cut there: roundings add up within a block, and once for every further block.
+# Inner products are split into blocks of this length: roundings add up within a block, and once for
+# every further block.
 INNER = 512
-# Numbers of the gradients that are multiplied out in float64 at a time.
+# Upper bound on the number of gradient entries that are multiplied out in float64 at a time.
 MULTIPLIED = 2**24
 
 
 class Factored(Rule):
-    """A rule that keeps gradients, or `inputs` and `delta` of every record where that costs less.
+    """A rule that stores gradients, or `inputs` and `delta` of every record where that costs less.
 
-    `loose` marks the records of the last pass that go by float64; None where there is none.
+    `loose` marks the records of the last pass that are multiplied out in float64; None for none.
     """
 
     inputs: Tensor | None = None
     delta: Tensor | None = None
     loose: Tensor | None = None
 
-    def kept_factors(self) -> tuple[Tensor, Tensor]:
-        """`inputs` and `delta` of a pass that kept them."""
+    def gradient_factors(self) -> tuple[Tensor, Tensor]:
+        """`inputs` and `delta` of a pass that stored them."""
         assert self.inputs is not None and self.delta is not None
         return self.inputs, self.delta
 
@@ -55,21 +56,21 @@ class Factored(Rule):
     def bounds2(self, inputs: Tensor, outputs: Tensor, roundings: int, small: float) -> Tensor:
         """Upper bounds on ||g_i||^2, float64, from Gram matrices (records, positions, positions).
 
-        `roundings`: on the way to the matrices' entries, of both. The matrices are used up.
+        `roundings`: of an entry, summed over both matrices. The matrices are overwritten.
         """
         positions, kind = inputs.shape[1], torch.finfo(inputs.dtype)
-        # A square that underflows is taken for the smallest normal number.
+        # A square that underflows counts as the smallest normal number.
         lengths2 = [
             gram.diagonal(dim1=1, dim2=2).clamp_min(kind.tiny).double()
             for gram in (inputs, outputs)
         ]
         spread = (lengths2[0] * lengths2[1]).sqrt_().sum(1)
-        # Row by row, then in float64.
+        # Rows are summed in the records' type, their sums in float64.
         norms2 = inputs.mul_(outputs).sum(2).sum(1, dtype=torch.float64).clamp_min_(0)
         error = rounding(roundings + positions, inputs.dtype)
         bounds = (norms2 + error * spread.square()).sqrt_()
         bounds = bounds.add_(spread, alpha=rounding(positions + 3, inputs.dtype)).square_()
-        # Also where a comparison with what is no number fails.
+        # Negated, so that NaN counts as loose.
         loose = ~(bounds - norms2 <= SLACK * norms2.clamp_min(small))
         rows = self._rows(loose)
         if rows is None:
@@ -79,10 +80,10 @@ class Factored(Rule):
         return torch.where(loose, bounds.index_copy(0, rows, exact.square_()), bounds)
 
     def weighted_factors(self, factors: Tensor) -> Tensor:
-        """sum_i c_i g_i of the weight, in float32 and float64 as `loose` says."""
+        """sum_i c_i g_i of the weight; records marked by `loose` are multiplied out in float64."""
         ordinary = factors if self.loose is None else torch.where(self.loose, 0, factors)
-        inputs, kept = self.kept_factors()
-        scaled = kept * ordinary.view(-1, *[1] * (kept.dim() - 1))
+        inputs, output_gradients = self.gradient_factors()
+        scaled = output_gradients * ordinary.view(-1, *[1] * (output_gradients.dim() - 1))
         total = in_blocks(self.product, self.positions(), scaled, inputs)
         rows_by_float64 = None if self.loose is None else self._rows(self.loose)
         if rows_by_float64 is None:
@@ -100,17 +101,17 @@ class Factored(Rule):
         raise NotImplementedError
 
     def positions(self) -> int:
-        """Positions of a record."""
+        """Number of positions of a record."""
         raise NotImplementedError
 
     def discard(self, bad: Tensor) -> None:
-        """Factors are copied: they may be the caller's own records."""
+        """As `Rule.discard`; factors are copied, because `inputs` may be the caller's records."""
         super().discard(bad)
         if self.delta is not None:
             for key in ("inputs", "delta"):
-                kept = getattr(self, key)
-                keep = ~bad.view(-1, *[1] * (kept.dim() - 1))
-                setattr(self, key, torch.where(keep, kept, 0))
+                factor = getattr(self, key)
+                mask = bad.view(-1, *[1] * (factor.dim() - 1))
+                setattr(self, key, torch.where(mask, 0, factor))
 
     def reset(self) -> None:
         """Forget the last pass."""
@@ -118,7 +119,7 @@ class Factored(Rule):
         self.inputs = self.delta = self.loose = None
 
     def _rows(self, loose: Tensor) -> Tensor | None:
-        """Numbers of the loose records, None for none; all where the host must not look."""
+        """Indices of the loose records, None for none; of all where the host cannot look."""
         if not clipping.may_look(loose):
             return torch.arange(len(loose), device=loose.device)
         return loose.nonzero()[:, 0] if loose.any() else None
@@ -128,8 +129,8 @@ class Factored(Rule):
 
     def _norms(self, rows: Tensor) -> Tensor:
         norms = []
-        for some in rows.split(self._at_once()):
-            a, delta = self.pairs(some)
+        for chunk in rows.split(self._at_once()):
+            a, delta = self.pairs(chunk)
             gradients = torch.bmm(delta.transpose(1, 2), a)
             norms.append(torch.linalg.vector_norm(gradients.flatten(1), dim=1))
         return torch.cat(norms)
@@ -138,23 +139,23 @@ class Factored(Rule):
 def multiplied(delta: Tensor, a: Tensor) -> Tensor:
     """g_i = sum_t delta_it a_it^T of every record, (records, out, in).
 
-    Products in batches round a record's gradient as it happens to lie in memory, so that it moves
-    where another record goes. A CPU multiplies again in float64 where that may be more than SLACK
-    of a gradient; a GPU, whose host must not look, rounds every record alike.
+    The rounding of a batched product depends on where a record lies in memory, so a gradient would
+    move when another record is removed. On a CPU, records are multiplied again in float64 where
+    that may be more than SLACK of the gradient; a GPU rounds every record alike.
     """
     gradients = torch.bmm(delta.transpose(1, 2), a)
     spread = (torch.linalg.vector_norm(delta, dim=2) * torch.linalg.vector_norm(a, dim=2)).sum(1)
     error = rounding(delta.shape[1], a.dtype) * spread
     loose = ~(error <= SLACK * torch.linalg.vector_norm(gradients.flatten(1), dim=1))
     if clipping.may_look(loose) and loose.any():
-        # One by one: where every record is affected, the batch in float64 would be twice its size.
+        # One by one: if every record is affected, a float64 batch would take twice the memory.
         for row in loose.nonzero()[:, 0].tolist():
             gradients[row] = delta[row].double().T @ a[row].double()
     return gradients
 
 
 def gram(rows: Tensor) -> Tensor:
-    """rows rows^T of (records, positions, features), inner products by blocks of at most INNER."""
+    """rows rows^T of (records, positions, features), inner products in blocks of at most INNER."""
     first, *others = rows.chunk(math.ceil(rows.shape[2] / INNER), -1)
     total = torch.bmm(first, first.transpose(1, 2))
     for block in others:
@@ -163,5 +164,5 @@ def gram(rows: Tensor) -> Tensor:
 
 
 def gram_roundings(features: int) -> int:
-    """Roundings on the way to an entry of `gram`."""
+    """Number of roundings in an entry of `gram`."""
     return min(features, INNER) + math.ceil(features / INNER) - 1

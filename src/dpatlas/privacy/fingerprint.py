@@ -1,8 +1,9 @@
-"""Whether two trainings are the same one: a digest of everything that their noisy sums depend on.
+"""Digests of everything that the noisy sums of a training depend on.
 
-Trainings of one fingerprint and equal initial weights release the same bits, so that they may draw
-the same noise, and networks of one fingerprint need one probe. It is meant to catch mistakes: a
-change behind torch's back, of a numpy array that a tensor shares, is not seen.
+Trainings with equal fingerprints and equal initial weights release the same bits, so they may draw
+the same noise; networks with equal fingerprints need only one probe. A fingerprint is meant to
+catch mistakes: a change that torch does not see, such as writing to a numpy array that shares
+memory with a tensor, goes unnoticed.
 """
 
 import functools
@@ -17,11 +18,11 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 _BY_VALUE = (bool, int, float, complex, str, bytes, range, slice, np.generic)
-# Where a module keeps what is looked at as such.
+# Attributes in which a module stores what `_settings` reads by other means.
 REGISTRIES = {"_parameters", "_buffers", "_modules"}
 
 _numbers = itertools.count()
-# Functions and classes; tensors by their version, with digests.
+# Numbers of functions and classes; versions and digests of tensors.
 _numbered, _known = WeakIdKeyDictionary(), WeakIdKeyDictionary()
 _held: dict[int, tuple[int, Any]] = {}
 
@@ -30,15 +31,15 @@ def fingerprint(*parts: Any) -> str:
     """Hex digest of `parts`.
 
     Tensors and arrays count by value, modules by class, settings and shapes (not by their weights),
-    other objects by class and attributes; functions and classes are equal to themselves alone, so
-    that a fingerprint holds for this process. Tensors are read once, until torch has changed them.
+    other objects by class and attributes; functions and classes are equal only to themselves, so a
+    fingerprint is valid within this process. A tensor is read again only after torch changed it.
     """
     return _digest(_text(parts).encode())
 
 
 def initial_values(model: nn.Module) -> str:
     """Digest of all parameters and buffers."""
-    # Weights change with every step: what is remembered of them would never be asked for.
+    # Not cached: weights change with every step.
     return fingerprint([(name, _content(value)) for name, value in model.state_dict().items()])
 
 
@@ -47,7 +48,7 @@ def _digest(content: Any) -> str:
 
 
 def _text(value: Any, within: tuple[int, ...] = ()) -> str:
-    """Equal for equal values; `within`: objects that this one is a part of."""
+    """A text that is equal for equal values; `within`: ids of the objects that contain this one."""
     if value is None or isinstance(value, _BY_VALUE):
         return repr(value)
     if isinstance(value, torch.dtype | torch.device):
@@ -79,23 +80,23 @@ def _text(value: Any, within: tuple[int, ...] = ()) -> str:
 
 
 def _number(value: Any) -> int:
-    """Of an object that is equal to itself alone."""
+    """The number of an object that is equal only to itself."""
     number = next(_numbers)
     try:
         return _numbered.setdefault(value, number)
     except TypeError:
-        # No weak reference can be made: it is kept, so that no other object takes its address.
+        # No weak reference is possible: hold the object, so that no other one gets its address.
         return _held.setdefault(id(value), (number, value))[0]
 
 
 def _settings(module: nn.Module) -> list[Any]:
-    """Attributes that are no weights, shapes of those that are, and the modules within."""
-    own = {name: value for name, value in vars(module).items() if name not in REGISTRIES}
+    """Attributes other than weights, shapes of the weights, and submodules."""
+    attributes = {name: value for name, value in vars(module).items() if name not in REGISTRIES}
     weights = itertools.chain(
         module.named_parameters(recurse=False), module.named_buffers(recurse=False)
     )
     shapes = {name: (value.dtype, value.device, tuple(value.shape)) for name, value in weights}
-    return [own, shapes, dict(module.named_children())]
+    return [attributes, shapes, dict(module.named_children())]
 
 
 def _tensor_text(value: Tensor) -> str:

@@ -1,4 +1,4 @@
-"""Gaussian differential privacy: mu against (eps, delta), both ways.
+"""Gaussian differential privacy: conversions between mu and (eps, delta).
 
 A mechanism is mu-GDP if telling its neighbours apart is no easier than N(0, 1) from N(mu, 1)
 (Dong, Roth, Su 2022). Scalars; the privacy profile is Balle, Wang 2018, Theorem 8.
@@ -16,7 +16,7 @@ from dpatlas.core.formulas import bound
 from dpatlas.core.guard import checked, real
 from dpatlas.errors import InputError
 
-# Roots move to the safe side by this, then by twice as much, and so on.
+# Roots are moved to the safe side by this step, which doubles until the inequality holds.
 _ROUNDING = 1e-13
 LARGEST_MU = 1e4
 
@@ -43,7 +43,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
-    # There the first of delta's two terms is below delta, by Phi(-t) <= exp(-t^2 / 2).
+    # At this epsilon the first term of delta(eps) is below delta: Phi(-t) <= exp(-t^2 / 2).
     enough = mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))
     if mu > LARGEST_MU:
         return enough

@@ -22,12 +22,10 @@ from dpatlas.models.precision import passes
 from dpatlas.models.products import times, times_transpose
 from dpatlas.papers.kl_privacy.formulas.theorems import neighbour_gap
 
-RELATIONS = ("remove_add", "simple")
-
 
 @dataclass
 class RecordGaps:
-    """What one step says about every record.
+    """Gradient terms of every record at one step.
 
     `gradient`: gbar, gradient of the mean loss over the n training records, one tensor per layer.
     `g_norm2`, `inner`: ||g_z||^2 and <g_z, gbar>, float64, shape (records,), training records
@@ -41,15 +39,12 @@ class RecordGaps:
     losses: Tensor
     n_train: int
 
-    def squared_gaps(self, relation: str) -> Tensor:
-        """Squared gradient gap to the neighbour that each record makes, shape (records,).
+    def squared_gaps(self) -> Tensor:
+        """Squared gradient gap to the neighbour that differs in each record, shape (records,).
 
-        `remove_add`: training records are removed and the others added (Sec. 5).
-        `simple`: g_z / n for every record (the text of Eq. 20).
+        Training records are removed, the others added (Ye et al. 2023, Sec. 5).
         """
         n = self.n_train
-        if relation == "simple":
-            return neighbour_gap("simple", n, self.g_norm2, self.gbar_norm2, self.inner)
         gaps = [
             neighbour_gap(name, n, self.g_norm2[part], self.gbar_norm2, self.inner[part])
             for name, part in (("remove", slice(None, n)), ("add", slice(n, None)))
@@ -71,7 +66,8 @@ def loss_and_delta(output: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     log_p = torch.log_softmax(output, 1)
     delta = log_p.exp()
     column = labels.unsqueeze(1)
-    # p - 1 as minus the others' sum: subtracting would lose every digit of a record learnt well.
+    # p - 1 as minus the sum of the other probabilities: subtracting 1 would lose every digit where
+    # the record's label has a probability near 1.
     delta.scatter_(1, column, 0)
     delta.scatter_(1, column, -delta.sum(1, keepdim=True))
     return -log_p.gather(1, column).squeeze(1), delta
@@ -80,8 +76,8 @@ def loss_and_delta(output: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 def squared_row_norms(rows: Tensor) -> Tensor:
     """||row||^2, shape (records,), float64.
 
-    torch sums by blocks, so that float32 rows of thousands lose no more than their last digit;
-    asking the sum itself for float64 would first copy all rows to it, at six times the cost.
+    torch sums by blocks, so float32 rows of thousands lose no more than their last digit; a sum in
+    float64 would first convert all rows, at six times the cost.
     """
     return rows.square().sum(1).double()
 
@@ -120,7 +116,7 @@ def record_gaps(
 
 
 def _bilinear(delta: Tensor, matrix: Tensor, a: Tensor) -> Tensor:
-    """delta_z^T M a_z for each record, through the narrower side so that the product is small."""
+    """delta_z^T M a_z for each record, by the smaller of the two products."""
     if delta.shape[1] <= a.shape[1]:
         return times_transpose(a, matrix).mul_(delta).sum(1).double()
     return times(delta, matrix).mul_(a).sum(1).double()
@@ -139,7 +135,7 @@ def noisy_step(
 
 
 def record_signals(weights: list[Tensor], x: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """(a_z, delta_z) of every layer: each record's gradient as its two factors."""
+    """(a_z, delta_z) of every layer, the two factors of each record's gradient."""
     inputs, output = layer_inputs(weights, x)
     _, delta = loss_and_delta(output, labels)
     signals = []
@@ -155,8 +151,8 @@ def signal_changes(
 ) -> Tensor:
     """||g_z - g'_z||^2 of every record from two lists of factors, float64, shape (records,).
 
-    delta a^T - delta' a'^T = (delta - delta') a^T + delta' (a - a')^T, whose three products are
-    taken in float64 because the difference may be tiny beside the norms.
+    delta a^T - delta' a'^T = (delta - delta') a^T + delta' (a - a')^T. The products are taken in
+    float64 because the difference may be tiny compared with the norms.
     """
     total = torch.zeros((), dtype=torch.float64)
     for (a, delta), (b, gamma) in zip(before, after, strict=True):

@@ -21,10 +21,10 @@ from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.fingerprint import fingerprint
-from dpatlas.privacy.host import on_device
 from dpatlas.privacy.samplers import FullBatch, Sampler
+from dpatlas.privacy.to_device import to_device
 
-# A record of exactly the norm R may come out of float32 arithmetic longer by this part.
+# Relative error by which float32 arithmetic may make a record of norm R longer.
 ROUNDING = 1e-6
 
 
@@ -32,9 +32,9 @@ ROUNDING = 1e-6
 class Langevin:
     """Settings of a run, all of them public.
 
-    sampler: batches of m records; sigma: noise of the diffusion; lam: lambda, of the regulariser
-    (lambda / 2) ||theta||^2; radius: of the ball that iterates are projected onto; rates: eta_k of
-    every step. Raises InputError for sigma < 0, lambda, radius or a step <= 0.
+    sampler: batches of m records; sigma: noise of the diffusion; lam: lambda in the regulariser
+    (lambda / 2) ||theta||^2; radius: of the ball that iterates are projected onto; rates: step
+    sizes eta_k. Raises InputError for sigma < 0 and for lambda, radius or a step size <= 0.
     """
 
     sampler: Sampler
@@ -51,13 +51,13 @@ class Langevin:
 
     @property
     def steps(self) -> int:
-        """K."""
+        """Number of steps, K."""
         return len(self.rates)
 
 
 @dataclass
 class BoundedRecords:
-    """Records (n, d) of norm at most R, and how many were longer and scaled down to it."""
+    """Records (n, d) of norm at most R, and how many were scaled down to it."""
 
     x: Tensor
     scaled_down: int
@@ -65,9 +65,9 @@ class BoundedRecords:
 
 @checked(feature_norm=real(gt=0))
 def bound_records(x: Tensor, feature_norm: float) -> BoundedRecords:
-    """Scale each record longer than `feature_norm` down to it, by itself.
+    """Scale each record of norm above `feature_norm` down to it, independently of the others.
 
-    A record that is not finite becomes zero, whose gradient is zero, and is counted too.
+    A record that is not finite becomes zero, so that its gradient is zero, and is counted too.
     """
     norms = torch.linalg.vector_norm(x.double(), dim=1)
     finite = torch.isfinite(norms)
@@ -79,11 +79,11 @@ def bound_records(x: Tensor, feature_norm: float) -> BoundedRecords:
 class LangevinRun:
     """One run: `step()` until `steps_done` is `settings.steps`; the last `weights` are released.
 
-    x (n, d) as `bound_records` gives them, labels (n,) int64, weights (classes, d). All draws are
-    keyed by (spec, repetition, step, use); `weights` and `steps_done` are the whole state. Bounded
-    records have finite gradients, so none is skipped. `shared_noise` as for `PrivateTraining`:
-    without it, a second run on a used (noise, repetition) is refused by its first noisy step.
-    `settings_run` has the steps that were taken.
+    x (n, d) from `bound_records`, labels (n,) int64, weights (classes, d). All draws are keyed by
+    (spec, repetition, step, use); `weights` and `steps_done` are the whole state. Bounded records
+    have finite gradients, so none is skipped. `shared_noise` as for `PrivateTraining`: without it,
+    a second run on a used (noise, repetition) is refused at its first noisy step. `settings_run`
+    contains only the steps that were taken.
     """
 
     skipped_records = 0
@@ -113,22 +113,22 @@ class LangevinRun:
 
     @property
     def steps(self) -> int:
-        """All steps."""
+        """Planned number of steps."""
         return self.settings.steps
 
     @property
     def settings_run(self) -> Langevin:
-        """The settings, with the rates of the steps that were taken."""
+        """The settings, with the step sizes of the steps that were taken."""
         return replace(self.settings, rates=self.settings.rates[: self.steps_done])
 
     def run(self) -> Tensor:
-        """All steps that are left; the last iterate."""
+        """Take the remaining steps; return the last iterate."""
         while self.steps_done < self.steps:
             self.step()
         return self.weights
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and facts from which `restore` goes on to the same bits."""
+        """Arrays and facts from which `restore` continues to the same bits."""
         facts = {
             "plan": self._plan(),
             "steps_done": self.steps_done,
@@ -137,7 +137,7 @@ class LangevinRun:
         return {"weights": self.weights.cpu().numpy()}, facts
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Go on from a state of the same run; InputError for other settings or another run."""
+        """Continue from a state of the same run; InputError for other settings or another run."""
         if facts.get("plan") != self._plan() or facts["repetition"] != self.repetition:
             raise InputError("checkpoint", "a state of another run", "one of these settings")
         self.weights = torch.from_numpy(arrays["weights"]).to(self.x.device)
@@ -153,8 +153,8 @@ class LangevinRun:
         eta = settings.rates[k]
         x, onehot = self.x, self.onehot
         if not isinstance(settings.sampler, FullBatch):
-            drawn = settings.sampler.batch_indices(self.noise, self.repetition, k)
-            batch = on_device(drawn, x.device)
+            indices = settings.sampler.batch_indices(self.noise, self.repetition, k)
+            batch = to_device(indices, x.device)
             x, onehot = x.index_select(0, batch), onehot.index_select(1, batch)
         delta = torch.softmax(self.weights @ x.T, 0) - onehot
         gradient = torch.mm(delta, x).div_(settings.sampler.expected_batch)
@@ -166,20 +166,20 @@ class LangevinRun:
         self.steps_done += 1
 
     def _plan(self) -> dict[str, Any]:
-        """The settings, as JSON has them."""
-        given, sampler = self.settings, self.settings.sampler
+        """The settings as JSON values."""
+        settings, sampler = self.settings, self.settings.sampler
         return {
             "sampler": [sampler.name, int(sampler.n), int(sampler.batch)],
-            "noise": [float(given.sigma), float(given.lam), float(given.radius)],
-            "rates": [float(rate) for rate in given.rates],
+            "noise": [float(settings.sigma), float(settings.lam), float(settings.radius)],
+            "rates": [float(rate) for rate in settings.rates],
         }
 
     def _project(self) -> None:
         norm = torch.linalg.vector_norm(self.weights, dtype=torch.float64)
-        # A number over a tensor would be its reciprocal times the number, which rounds twice.
-        share = torch.full_like(norm, self.settings.radius).div_(norm)
-        self.weights.mul_(share.clamp_max_(1))
+        # radius / norm would be computed as the reciprocal times radius, which rounds twice.
+        factor = torch.full_like(norm, self.settings.radius).div_(norm)
+        self.weights.mul_(factor.clamp_max_(1))
 
     def _normals(self, shape: tuple[int, ...], step: int, use: str) -> Tensor:
         drawn = self.noise.normal(math.prod(shape), repetition=self.repetition, step=step, use=use)
-        return on_device(drawn, self.x.device).view(shape)
+        return to_device(drawn, self.x.device).view(shape)

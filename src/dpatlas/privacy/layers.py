@@ -1,4 +1,4 @@
-"""The layers that the engine can watch, each with its rule (`dpatlas.privacy.rules`)."""
+"""The layers that the engine supports, each with its rule (`dpatlas.privacy.rules`)."""
 
 import math
 
@@ -12,8 +12,9 @@ from dpatlas.privacy.convolution import Conv2d
 from dpatlas.privacy.factors import Factored, gram, gram_roundings, multiplied
 from dpatlas.privacy.rules import Rule, rows_norm2
 
-# The Gram form of a linear layer over positions is taken where its products cost less than this
-# share of the weight gradient's: it competes with a batched product whose results fill the memory.
+# The Gram form of a linear layer over positions is used where it needs less than this share of the
+# multiplications of the weight gradient: the alternative is a batched product whose results fill
+# the memory.
 LINEAR_GRAM_SHARE = 0.7
 
 
@@ -24,8 +25,8 @@ class Linear(Factored):
         """x W^T + b."""
         return (F.linear(x, self.value("weight"), self.value_if_any("bias")),)
 
-    def backward(self, delta: Tensor, x: Tensor, *kept: Tensor, wanted: bool) -> Tensor | None:
-        """Keeps factors (records, positions, features), or gradients where they cost less."""
+    def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
+        """Stores factors (records, positions, features), or gradients where they cost less."""
         records = len(x) // self.views
         a = x.reshape(records, -1, x.shape[-1])
         rows = delta.reshape(records, -1, delta.shape[-1])
@@ -34,57 +35,57 @@ class Linear(Factored):
             self.inputs, self.delta = a, rows
         else:
             if "bias" in self.trainable:
-                self.kept["bias"] = rows.sum(1)
+                self.record_gradients["bias"] = rows.sum(1)
             if "weight" in self.trainable:
                 if positions * (into + out) < LINEAR_GRAM_SHARE * into * out:
                     self.inputs, self.delta = a, rows
                 else:
                     with exact():
-                        self.kept["weight"] = multiplied(rows, a)
-        return delta @ self.value("weight") if wanted else None
+                        self.record_gradients["weight"] = multiplied(rows, a)
+        return delta @ self.value("weight") if needs_x else None
 
     def norms2(self, small: float = 0.0) -> Tensor:
-        """One position: ||delta||^2 (||a||^2 + 1). More: <delta delta^T, a a^T>, or as kept."""
+        """||delta||^2 (||a||^2 + 1) for one position; <delta delta^T, a a^T>, or of gradients."""
         total = super().norms2(small)
         if self.delta is None:
             return total
-        inputs, delta = self.kept_factors()
+        inputs, delta = self.gradient_factors()
         if self.positions() == 1:
-            share = rows_norm2(inputs) if "weight" in self.trainable else 0
-            return rows_norm2(delta) * (share + int("bias" in self.trainable))
+            input_norms2 = rows_norm2(inputs) if "weight" in self.trainable else 0
+            return rows_norm2(delta) * (input_norms2 + int("bias" in self.trainable))
         factors = inputs, delta
         roundings = sum(gram_roundings(rows.shape[2]) for rows in factors)
         return total + self.bounds2(gram(inputs), gram(delta), roundings, small)
 
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
         """(c delta)^T a in one product over records and positions."""
-        found = super().weighted(factors)
+        gradients = super().weighted(factors)
         if self.delta is not None:
             if "weight" in self.trainable:
-                found["weight"] = self.weighted_factors(factors)
-            if "bias" in self.trainable and "bias" not in found:
-                found["bias"] = (self.delta[:, 0] * factors[:, None]).sum(0)
-        return found
+                gradients["weight"] = self.weighted_factors(factors)
+            if "bias" in self.trainable and "bias" not in gradients:
+                gradients["bias"] = (self.delta[:, 0] * factors[:, None]).sum(0)
+        return gradients
 
     def product(self, delta: Tensor, inputs: Tensor) -> Tensor:
         """One product over records and positions."""
         return delta.flatten(0, 1).T @ inputs.flatten(0, 1)
 
     def positions(self) -> int:
-        """Positions of a record, views counted."""
-        return self.kept_factors()[0].shape[1]
+        """Number of positions of a record, over all its views."""
+        return self.gradient_factors()[0].shape[1]
 
     def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The factors of these records."""
-        inputs, delta = self.kept_factors()
+        inputs, delta = self.gradient_factors()
         return inputs[rows].double(), delta[rows].double()
 
 
 class GroupNorm(Rule):
-    """nn.GroupNorm: its own backward kernel, told that every record is a set of channels.
+    """nn.GroupNorm by torch's backward kernel, with the records' channels as one record's channels.
 
-    torch sums the gradients of weight and bias over the batch; seen as one record with
-    records x channels channels, the same kernel gives them per record at the same cost.
+    The kernel sums the gradients of weight and bias over the batch. Called with one record of
+    records x channels channels, it returns them per record at the same cost.
     """
 
     layer: nn.GroupNorm
@@ -103,9 +104,9 @@ class GroupNorm(Rule):
             layer.eps,
         )
 
-    def backward(self, delta: Tensor, x: Tensor, *kept: Tensor, wanted: bool) -> Tensor | None:
-        """Keeps per-record gradients of weight and bias."""
-        mean, rstd = kept
+    def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
+        """Stores per-record gradients of weight and bias."""
+        mean, rstd = saved
         rows, channels, groups = len(x), self.layer.num_channels, self.layer.num_groups
         below, weight, bias = torch.ops.aten.native_group_norm_backward(
             delta.contiguous().view(1, rows * channels, -1),
@@ -117,12 +118,12 @@ class GroupNorm(Rule):
             rows * channels,
             math.prod(x.shape[2:]),
             rows * groups,
-            [wanted, True, True],
+            [needs_x, True, True],
         )
         for key, gradient in (("weight", weight), ("bias", bias)):
             if key in self.trainable:
-                self.kept[key] = gradient.view(-1, self.views, channels).sum(1)
-        return below.view_as(x) if wanted else None
+                self.record_gradients[key] = gradient.view(-1, self.views, channels).sum(1)
+        return below.view_as(x) if needs_x else None
 
 
 class LayerNorm(Rule):
@@ -136,18 +137,18 @@ class LayerNorm(Rule):
         weight, bias = self.value_if_any("weight"), self.value_if_any("bias")
         return torch.native_layer_norm(x, layer.normalized_shape, weight, bias, layer.eps)
 
-    def backward(self, delta: Tensor, x: Tensor, *kept: Tensor, wanted: bool) -> Tensor | None:
-        """Keeps per-record gradients: sums of delta x^ and of delta over positions."""
-        mean, rstd = kept
+    def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
+        """Stores per-record gradients: sums of delta x^ and of delta over positions."""
+        mean, rstd = saved
         shape = self.layer.normalized_shape
         records = len(x) // self.views
         by_record = (records, -1, *shape)
         if "weight" in self.trainable:
             normalised = ((x - mean) * rstd).mul_(delta)
-            self.kept["weight"] = normalised.reshape(by_record).sum(1)
+            self.record_gradients["weight"] = normalised.reshape(by_record).sum(1)
         if "bias" in self.trainable:
-            self.kept["bias"] = delta.reshape(by_record).sum(1)
-        if not wanted:
+            self.record_gradients["bias"] = delta.reshape(by_record).sum(1)
+        if not needs_x:
             return None
         weight, bias = self.value_if_any("weight"), self.value_if_any("bias")
         return torch.ops.aten.native_layer_norm_backward(
@@ -164,11 +165,11 @@ class OffsetRule(Rule):
         """x + value."""
         return (x + self.value("value"),)
 
-    def backward(self, delta: Tensor, x: Tensor, *kept: Tensor, wanted: bool) -> Tensor | None:
-        """Keeps delta, summed over views."""
+    def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
+        """Stores delta, summed over views."""
         rows = delta.view(-1, self.views, *delta.shape[1:])
-        # A copy, because `discard` writes into it and delta goes on to the layers below.
-        self.kept["value"] = rows.sum(1) if self.views > 1 else delta.clone()
+        # A copy, because `discard` writes into it and the layers below read delta.
+        self.record_gradients["value"] = rows.sum(1) if self.views > 1 else delta.clone()
         return delta
 
 
@@ -179,14 +180,14 @@ class ClassTokenRule(Rule):
     parameters = ("value",)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """The token before the others."""
+        """x with the token in front."""
         token = self.value("value").expand(len(x), 1, -1)
         return (torch.cat([token, x], 1),)
 
-    def backward(self, delta: Tensor, x: Tensor, *kept: Tensor, wanted: bool) -> Tensor | None:
-        """Keeps the first token's delta, summed over views."""
+    def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
+        """Stores the first token's delta, summed over views."""
         first = delta[:, 0].reshape(-1, self.views, delta.shape[2]).sum(1)
-        self.kept["value"] = first.view(-1, *self.layer.value.shape)
+        self.record_gradients["value"] = first.view(-1, *self.layer.value.shape)
         return delta[:, 1:]
 
 
@@ -201,6 +202,6 @@ RULES: dict[type[nn.Module], type[Rule]] = {
 
 
 def rule_for(name: str, layer: nn.Module, views: int = 1) -> Rule | None:
-    """The rule that watches `layer`, None for a type that has none."""
+    """The rule for `layer`, None for a type that has none."""
     rule = RULES.get(type(layer))
     return None if rule is None else rule(name, layer, views)

@@ -1,14 +1,14 @@
-"""The privacy ledger: what a private run guarantees, in its record, and on what that rests.
+"""The privacy ledger: what a private run guarantees and under which assumptions, for its record.
 
-A ledger is made of what ran: `Ran` holds the phases with the steps that a training took, and a
-training object hands it over. Beside the guarantee of the reported model stands that of everything
-that was trained to choose it.
+A ledger describes the steps that were actually taken: `Ran`, which a training provides, holds its
+phases with those steps. Besides the guarantee of the reported model, a ledger states the guarantee
+of everything that was trained to choose it.
 """
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpatlas.core.guard import checked, one_of, real
@@ -36,7 +36,7 @@ NOISE_SOURCES = {
     "os": "exact arithmetic; the noise follows from a secret of the operating system, and nobody "
     "can repeat the run",
 }
-# What floats leave open, and no guarantee here covers.
+# Effects of floating-point arithmetic that no guarantee here covers.
 FLOATS = (
     "noise is drawn and scaled in float64 and rounded once, when it is added: which floating-point "
     "numbers can come out depends on the sum before it (Mironov 2012); Philox is no cryptographic "
@@ -46,7 +46,7 @@ FLOATS = (
 PUBLIC = "public"
 NOTHING = "nothing"
 UNTOLD = {"what": "unknown: nobody said how the settings were chosen", "cost": "not counted"}
-# The scores that a choice rests on carry no noise.
+# The validation scores that a choice is based on carry no noise.
 HELD_OUT = (
     "the scores of validation records, and of test records, carry no noise: no finite epsilon for "
     "those records; epsilon is for the training records"
@@ -58,7 +58,7 @@ EVERY_ITERATE = "every iterate"
 
 @dataclass(frozen=True)
 class LastIterate:
-    """A bound for the release of the last iterate alone, which composes with its like.
+    """A bound for the release of the last iterate alone; bounds of one kind compose.
 
     bound: `GAUSSIAN`, with the parameter mu; or `GIVEN_BATCHES`, with the arguments of
     `conditional_rdp` after alpha (L, lam, beta, n, m, sigma2, eta, K).
@@ -73,10 +73,10 @@ class LastIterate:
 
 @dataclass(frozen=True)
 class Ran:
-    """What one training did. `facts` and `of` take it through JSON.
+    """What one training did; `facts` and `of` convert it to JSON values and back.
 
-    mechanism: in words. phases: with the steps whose noisy sums exist. max_grad_norm: of each of
-    them. shared_noise: the name under which others drew the same noise, None if nobody did.
+    mechanism: in words. phases: with the steps whose noisy sums exist. max_grad_norm: clip bound of
+    each phase. shared_noise: the name under which other trainings drew the same noise, else None.
     """
 
     mechanism: str
@@ -95,7 +95,7 @@ class Ran:
             real(gt=0).check("max_grad_norm", bound)
 
     def facts(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """As JSON values."""
         last = self.last_iterate
         return {
             "mechanism": self.mechanism,
@@ -117,17 +117,17 @@ class Ran:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "Ran":
-        """From `facts`."""
+        """The inverse of `facts`."""
         last = facts["last_iterate"]
         return cls(
             facts["mechanism"],
             tuple(
                 Phase(
-                    sampler(each["sampler"], each["n"], each["batch"]),
-                    each["noise_multiplier"],
-                    each["steps"],
+                    sampler(phase["sampler"], phase["n"], phase["batch"]),
+                    phase["noise_multiplier"],
+                    phase["steps"],
                 )
-                for each in facts["phases"]
+                for phase in facts["phases"]
             ),
             tuple(facts["max_grad_norm"]),
             facts["noise_source"],
@@ -140,36 +140,37 @@ class Ran:
 def together(
     runs: Sequence[Ran], delta: float, relation: str, accountant: str = "auto"
 ) -> tuple[float, str]:
-    """The least epsilon that holds for all `runs` together, and by which bound.
+    """The smallest epsilon that holds for all `runs` together, and the bound that gives it.
 
-    Composition of every iterate; where every run has a bound for its last iterate, that too: mu
-    adds in quadrature, Renyi divergences add (those hold for replace_one). Infinity where a run has
-    no noise of its own, or none at all.
+    The candidates are composition of every iterate and, where every run has a bound for its last
+    iterate (under replace_one), composition of those: mu adds in quadrature, Renyi divergences add.
+    Infinity where runs share noise or a run has none.
     """
     if shared := [run.shared_noise for run in runs if run.shared_noise]:
         return math.inf, f"the runs share noise ({shared[0]})"
     try:
-        found = composition([run.phases for run in runs], delta, relation, accountant)
+        composed = composition([run.phases for run in runs], delta, relation, accountant)
     except InputError as error:
-        # So many steps can be too many for an accountant that takes a few.
+        # An accountant that covers a single run may not resolve delta for that many steps.
         epsilon, by = math.inf, f"no accountant: {error}"
     else:
-        epsilon, by = found.epsilon, f"{EVERY_ITERATE}, {found.accountant.upper()}"
+        epsilon, by = composed.epsilon, f"{EVERY_ITERATE}, {composed.accountant.upper()}"
         if not math.isfinite(epsilon):
-            by = _without(runs)
+            by = _why_nothing(runs)
     last = _last_iterates(runs, delta) if relation == "replace_one" else None
     if last is not None and last[0] <= epsilon:
         return last
     return epsilon, by
 
 
-def _without(runs: Sequence[Ran]) -> str:
-    """Why runs guarantee nothing."""
+def _why_nothing(runs: Sequence[Ran]) -> str:
+    """Why the runs guarantee nothing."""
     silent = any(phase.noise_multiplier == 0 for run in runs for phase in run.phases)
     return "no noise" if silent else "hardly any noise"
 
 
 def _last_iterates(runs: Sequence[Ran], delta: float) -> tuple[float, str] | None:
+    """Epsilon of all runs by the bound that their last iterates share; None if they share none."""
     counts = Counter(run.last_iterate for run in runs if run.last_iterate is not None)
     if counts.total() < len(runs):
         return None
@@ -203,32 +204,32 @@ def ledger(
     released: str = "the last iterate",
     require_private: bool = False,
 ) -> dict[str, Any]:
-    """The ledger of what ran, as JSON holds it.
+    """The ledger of what ran, as JSON values.
 
-    ran: one training; or several, all of which are released: then epsilon is of all together, and
-        `one_run` says what the worst of them costs alone.
-    constants: where each constant that the guarantee rests on comes from (max_grad_norm always;
-        a feature norm, a smoothness, ...). Only "public" gives a guarantee. None: max_grad_norm is.
+    ran: one training; or several that are all released: then epsilon is of all together, and
+        `one_run` states the epsilon of the worst of them alone.
+    constants: origin of each constant that the guarantee depends on (max_grad_norm always; a
+        feature norm, a smoothness, ...). Every origin must be "public". None: max_grad_norm is.
     claimed: a guarantee that someone else states: epsilon, delta and `by` whom; or None.
     chosen_on_private_data: `what` was chosen and its `cost`; None if nothing was.
-    tuning: from `tuning_of` or `private_selection`: what was trained to choose this one.
+    tuning: from `tuning_of` or `private_selection`: what was trained to choose this run.
     require_private: refuse a run that guarantees nothing.
 
-    Without noise epsilon and delta are None and `guaranteed` says why. Values of several phases are
-    lists, one entry per phase; of several trainings the first one's stand there. Raises InputError
-    for a constant that is not public, for a claim of privacy without noise, and for samplers,
-    relation, delta and accountant that do not go together.
+    Without noise, epsilon and delta are None and `guaranteed` says why. Settings that differ by
+    phase are lists with one entry per phase; of several trainings those of the first are given.
+    Raises InputError for a constant that is not public, for a claim of privacy without noise, and
+    for samplers, relation, delta and accountant that do not go together.
     """
     runs = [ran] if isinstance(ran, Ran) else list(ran)
     first = runs[0]
     constants = {"max_grad_norm": PUBLIC} if constants is None else constants
     _check_constants(constants)
     claim = _check_claim(claimed)
-    alone, accounts = {}, (delta, relation, accountant)
-    for one in runs:
-        if one not in alone:
-            alone[one] = _stated(one, *accounts)
-    worst = max(alone.values(), key=lambda each: each["epsilon"])
+    by_run, accounts = {}, (delta, relation, accountant)
+    for run in runs:
+        if run not in by_run:
+            by_run[run] = _stated(run, *accounts)
+    worst = max(by_run.values(), key=lambda account: account["epsilon"])
     stated = worst
     if len(runs) > 1:
         epsilon, by = together(runs, *accounts)
@@ -236,13 +237,13 @@ def ledger(
         stated = {**worst, "epsilon": epsilon, "event": event, "cross_check": f"none: {by}"}
     private = math.isfinite(stated["epsilon"])
     if not math.isfinite(worst["epsilon"]) and (require_private or claim):
-        given = _one_or_list([phase.noise_multiplier for phase in first.phases])
+        noise_multipliers = _one_or_list([phase.noise_multiplier for phase in first.phases])
         raise InputError(
             "noise_multiplier",
-            f"{given} with a claim of privacy",
+            f"{noise_multipliers} with a claim of privacy",
             "a number > 0 in every phase that takes steps",
         )
-    found = {
+    entries = {
         "mechanism": first.mechanism,
         "neighbour_relation": NEIGHBOURS[relation],
         "sampler": _one_or_list([_sampler(phase) for phase in first.phases]),
@@ -260,14 +261,14 @@ def ledger(
         "public_constants": sorted(constants),
     }
     if len(runs) > 1:
-        alone_epsilon = worst["epsilon"] if math.isfinite(worst["epsilon"]) else None
-        found["one_run"] = {"epsilon": alone_epsilon, "delta": delta}
+        of_one = worst["epsilon"] if math.isfinite(worst["epsilon"]) else None
+        entries["one_run"] = {"epsilon": of_one, "delta": delta}
         if private:
-            found["guaranteed"] += f", all {len(runs)} runs together; one alone: epsilon "
-            found["guaranteed"] += f"{alone_epsilon:.6g}"
+            entries["guaranteed"] += f", all {len(runs)} runs together; one alone: epsilon "
+            entries["guaranteed"] += f"{of_one:.6g}"
     if tuning is not None:
-        found["tuning"] = dict(tuning)
-    return found
+        entries["tuning"] = dict(tuning)
+    return entries
 
 
 @checked(
@@ -284,12 +285,12 @@ def tuning_of(
     accountant: str = "auto",
     declared: bool = False,
 ) -> dict[str, Any]:
-    """What was trained to choose a model costs, by composition; for `ledger`'s `tuning`.
+    """The cost, by composition, of all that was trained to choose a model; `tuning` of `ledger`.
 
     trials: all trainings whose validation scores were compared. reported: the released run first,
-    then others of the same setting. `epsilon` is of the trials and one reported run,
-    `epsilon_of_all` of everything; None where nothing is guaranteed. declared: the number of trials
-    is what somebody said, and each counts as one like the reported run.
+    then others of the same setting. `epsilon` covers the trials and one reported run,
+    `epsilon_of_all` everything; None where nothing is guaranteed. declared: the number of trials is
+    a user's declaration, and each trial counts as one run like the reported one.
     """
     accounts = (delta, relation, accountant)
     epsilon, by = together([*trials, *reported[:1]], *accounts)
@@ -314,10 +315,10 @@ def tuning_of(
 def private_selection(
     law: str, *, epsilon: float, delta: float, relation: str, by: str, held_out: str = HELD_OUT
 ) -> dict[str, Any]:
-    """`ledger`'s `tuning` where a private mechanism chose among a random number of trials.
+    """`tuning` of `ledger` where a private mechanism chose among a random number of trials.
 
-    law: of that number, in words. epsilon: of the selected model, its settings and its score
-    together, `by` which theorem.
+    law: distribution of that number, in words. epsilon: of the release of the selected model, its
+    settings and its score, by the theorem `by`.
     """
     return {
         "what": f"settings, at random, and the best of a random number of trials, {law}",
@@ -333,31 +334,30 @@ def private_selection(
 
 
 def holds_for(noise_source: str, released: str, shared_noise: str | None = None) -> str:
-    """Under what, and for the release of what, a guarantee holds."""
+    """The assumptions of a guarantee, and the release that it covers."""
     shared = f"; {SHARED_NOISE.format(name=shared_noise)}" if shared_noise else ""
     return f"{NOISE_SOURCES[noise_source]}; released: {released} only{shared}"
 
 
 def _stated(ran: Ran, delta: float, relation: str, accountant: str) -> dict[str, Any]:
-    """The accountant's part of a ledger; infinity stands for nothing."""
-    found = guarantee(ran.phases, delta, relation, accountant)
-    stated = {
-        "accountant": found.accountant,
-        "event": found.event,
-        "cross_check": found.cross_check,
-        "warnings": list(found.warnings),
-        "epsilon": found.epsilon,
-    }
-    alone = Ran(
-        ran.mechanism, ran.phases, ran.max_grad_norm, ran.noise_source, None, ran.last_iterate
-    )
+    """The accountant's entries of a ledger; epsilon is infinite where nothing is guaranteed."""
+    account = guarantee(ran.phases, delta, relation, accountant)
+    name = account.accountant
+    # One run released alone has its noise to itself.
+    alone = replace(ran, shared_noise=None)
     epsilon, by = together([alone], delta, relation, accountant)
     if by not in (GAUSSIAN, GIVEN_BATCHES):
-        return stated
+        return {
+            "accountant": name,
+            "event": account.event,
+            "cross_check": account.cross_check,
+            "warnings": list(account.warnings),
+            "epsilon": account.epsilon,
+        }
     return {
         "accountant": "gdp" if by == GAUSSIAN else "rdp",
         "event": _last_event(ran),
-        "cross_check": f"{EVERY_ITERATE}, {found.accountant.upper()}: epsilon {found.epsilon:.6g}",
+        "cross_check": f"{EVERY_ITERATE}, {name.upper()}: epsilon {account.epsilon:.6g}",
         "warnings": [],
         "epsilon": epsilon,
     }
@@ -372,9 +372,9 @@ def _last_event(ran: Ran) -> str:
 
 
 def _check_constants(constants: Mapping[str, str]) -> None:
-    """A bound that was read off the private data tells about them, and no accountant counts it."""
+    """InputError for a constant taken from private data: no accountant counts what it reveals."""
     if "max_grad_norm" not in constants:
-        raise InputError("constants", "no word on max_grad_norm", f"max_grad_norm: {PUBLIC}")
+        raise InputError("constants", "no entry for max_grad_norm", f"max_grad_norm: {PUBLIC}")
     for name, origin in constants.items():
         one_of(PUBLIC).check(f"origin of the constant {name}", origin)
 
@@ -395,12 +395,12 @@ def _choices(
         _check_keys("chosen_on_private_data", choice, ("what", "cost"))
     listed = [dict(choice) for choice in chosen or ()]
     if tuning is not None:
-        listed.append({"what": tuning["what"], "cost": tuning_cost(tuning)})
+        listed.append({"what": tuning["what"], "cost": _tuning_cost(tuning)})
     return listed or NOTHING
 
 
-def tuning_cost(tuning: Mapping[str, Any]) -> str:
-    """What a ledger's `tuning` says, in words."""
+def _tuning_cost(tuning: Mapping[str, Any]) -> str:
+    """The `tuning` of a ledger in words."""
     cost = tuning["by"]
     if tuning["epsilon"] is not None:
         cost = (
@@ -432,7 +432,7 @@ def _in_words(epsilon: float, delta: float, relation: str, runs: Sequence[Ran]) 
         return f"epsilon {epsilon:.6g} at delta {delta:g} ({relation})"
     if len(runs) > 1 and runs[0].shared_noise:
         return f"{NOTHING} of all runs together: {SHARED_NOISE.format(name=runs[0].shared_noise)}"
-    return f"{NOTHING}: {_without(runs)}"
+    return f"{NOTHING}: {_why_nothing(runs)}"
 
 
 def _one_or_list(values: list[Any]) -> Any:

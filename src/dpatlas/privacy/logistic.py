@@ -2,7 +2,7 @@
 
     c_i = min(1, C / (||delta_i|| sqrt(||x_i||^2 + 1))),    sum_i g_i c_i = (delta c)^T X,
 
-the 1 for the bias where there is one. Nothing here needs autograd, and ||x_i||^2 never changes.
+where the 1 is for the bias, if there is one. No autograd is needed, and ||x_i||^2 is constant.
 """
 
 import torch
@@ -24,24 +24,20 @@ class SoftmaxGradients:
             prefix + name for name, value in layer.named_parameters() if value.requires_grad
         ]
 
-    def outputs(self, x: Tensor) -> int:
-        """Number of classes."""
-        return self.layer.out_features
-
     def empty(self) -> ClippedSum:
-        """The clipped sum over no record."""
+        """The clipped sum over no records."""
         return empty_sum(self.layer, self.order, self.prefix)
 
     def constants(self, x: Tensor) -> Tensor:
-        """What never changes of each record: ||x_i||^2, plus 1 for the bias, float64 (records,)."""
+        """Constant factors of the squared norms: ||x_i||^2, plus 1 for the bias; float64 (n,)."""
         layer = self.layer
-        share = x.new_zeros(len(x), dtype=torch.float64)
+        norms2 = x.new_zeros(len(x), dtype=torch.float64)
         if layer.weight.requires_grad:
-            # By blocks: a copy of all records in float64 would be twice as large as the data.
-            share = torch.cat([rows_norm2(rows) for rows in x.split(BLOCK)])
+            # In blocks: a float64 copy of all records would take twice the memory of the data.
+            norms2 = torch.cat([rows_norm2(rows) for rows in x.split(BLOCK)])
         if layer.bias is not None and layer.bias.requires_grad:
-            share = share + 1
-        return share
+            norms2 = norms2 + 1
+        return norms2
 
     @checked(max_grad_norm=real(gt=0))
     @torch.no_grad()
@@ -50,13 +46,13 @@ class SoftmaxGradients:
     ) -> ClippedSum:
         """Sum over records of clipped gradients; x (records, d), labels (records,) int64.
 
-        `constants` of these records may be passed to save computing them again. A record that is
+        `constants` of these records may be passed to avoid computing them again. A record that is
         not finite contributes zero.
         """
         if len(x) == 0:
             return self.empty()
         layer = self.layer
-        # Classes first: the softmax then runs along long rows, and no product needs a transpose.
+        # Shape (classes, records): the softmax runs along long rows, and no product is transposed.
         output = torch.mm(layer.weight.detach(), x.T)
         if layer.bias is not None:
             output += layer.bias.detach().unsqueeze(1)
@@ -69,10 +65,10 @@ class SoftmaxGradients:
         if bad is not None:
             x, delta = torch.where(bad[:, None], 0, x), torch.where(bad, 0, delta)
         delta *= clip_factors(norms2, max_grad_norm).to(x.dtype)
-        found = {
+        gradient_of = {
             "weight": lambda: in_blocks(lambda d, rows: torch.mm(d.T, rows), 1, delta.T, x),
             "bias": lambda: delta.sum(1),
         }
         start = len(self.prefix)
-        gradients = {name: found[name[start:]]() for name in self.order}
+        gradients = {name: gradient_of[name[start:]]() for name in self.order}
         return ClippedSum(gradients, total.sqrt_(), skipped)

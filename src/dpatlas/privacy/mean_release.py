@@ -1,7 +1,7 @@
-"""A mean of clipped vectors with Gaussian noise, accounted exactly: numpy, without torch.
+"""Means of clipped vectors with Gaussian noise, with exact accounting, in numpy without torch.
 
-One record of n is replaced by another: the mean moves by at most 2 C / n, and noise of deviation
-2 C sqrt(releases) / (n mu) makes all the releases together mu-GDP (Dong, Roth, Su 2022).
+Replacing one of n records moves the mean by at most 2 C / n; noise of standard deviation
+2 C sqrt(releases) / (n mu) makes all releases together mu-GDP (Dong, Roth, Su 2022).
 """
 
 import math
@@ -23,14 +23,14 @@ def clip_factors(norms: np.ndarray, max_norm: float) -> np.ndarray:
 
 @checked(max_norm=real(gt=0), n=integer(ge=1), mu=real(gt=0), releases=integer(ge=1))
 def noise_deviation(max_norm: float, n: int, mu: float, releases: int = 1) -> float:
-    """Deviation of the noise on every coordinate of each of `releases` means of n vectors."""
+    """Standard deviation of the noise on each coordinate of `releases` means of n vectors."""
     return 2 * max_norm * math.sqrt(releases) / (n * mu)
 
 
 @checked(epsilon=real(gt=0), delta=real(gt=0, lt=1), uses=integer(ge=1))
 def mu_per_use(epsilon: float, delta: float, uses: int = 1) -> float:
-    """mu of each of `uses` mechanisms on one data set that together are (epsilon, delta)-private.
+    """mu of each of `uses` mechanisms on one data set that compose to (epsilon, delta).
 
-    The parameters add in quadrature. Mechanisms on records of different people are one use.
+    The parameters add in quadrature. Mechanisms on disjoint records count as one use.
     """
     return gaussian_mu(epsilon, delta) / math.sqrt(uses)

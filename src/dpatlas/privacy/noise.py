@@ -1,9 +1,9 @@
 """Keyed Gaussian noise for tensors of any size, drawn and scaled in float64.
 
-Small tensors take numpy's ziggurat. Large ones take the Box-Muller transform of the same
-counter-based generator's raw bits, in blocks that stay in the cache, a fifth faster. Two thirds of
-the time are the generator's 64 bits a number and sines in float64: fewer bits, or float32, would
-leave a lattice of noisy sums that tells which clean sum they come from.
+Small tensors use numpy's ziggurat. Large ones use the Box-Muller transform of the same
+counter-based generator's raw bits, in blocks that fit the cache, a fifth faster. Two thirds of the
+time go into 64 random bits a number and sines in float64: with fewer bits, or in float32, noisy
+sums would lie on a lattice that identifies the sum before the noise.
 
 r cos t and r sin t with r^2 = -2 log U are a pair of normals. U takes 52 bits, and 64 more where it
 is below 2^-24: P(r > a) = P(U < exp(-a^2 / 2)) is right to a part of 2^-29 up to a = 11, and r ends
@@ -22,9 +22,9 @@ from torch import Tensor
 from dpatlas.core.seeds import Noise
 
 LARGE = 2**14
-# Pairs of normals made at a time.
+# Number of pairs of normals made at a time.
 BLOCK = 2**15
-# Words of 52 bits below it, one in 2^24, take 64 bits more.
+# Words of 52 bits below this, one in 2^24, are extended by 64 bits.
 SMALL = 2**28
 
 
@@ -36,18 +36,18 @@ def add_noise(
     A tensor and its noise are added in float64, and rounded to the tensor's own type once.
 
     A CPU draws from Philox as numpy has it, a GPU from its own counter-based generator: both are
-    keyed and differ from each other, so a record says which device it ran on. A GPU's normals are
-    torch's in float64, from 63 bits of the key. What is not known about them: how far their tails
-    reach, how often they are zero, and whether another driver draws the same.
+    keyed and differ from each other, so a record names the device it ran on. A GPU's normals are
+    torch's in float64, from 63 bits of the key; how far their tails reach, how often they are zero
+    and whether another driver draws the same is unknown.
     """
     draws = noise.generator(repetition=repetition, step=step, use="noise")
-    on_device: dict[torch.device, torch.Generator] = {}
+    generators: dict[torch.device, torch.Generator] = {}
     for tensor in tensors:
         if tensor.device.type != "cpu":
-            if tensor.device not in on_device:
+            if tensor.device not in generators:
                 key = noise.key(repetition, step, "noise")
-                on_device[tensor.device] = device_generator(key, tensor.device)
-            normals = device_normals(tensor.shape, on_device[tensor.device])
+                generators[tensor.device] = device_generator(key, tensor.device)
+            normals = device_normals(tensor.shape, generators[tensor.device])
             tensor.add_(normals, alpha=scale)
         elif tensor.is_contiguous():
             _add_flat(tensor.detach().view(-1).numpy(), scale, draws)
@@ -58,7 +58,7 @@ def add_noise(
 
 
 def device_generator(key: int, device: torch.device | str) -> torch.Generator:
-    """A GPU's own counter-based generator, which takes 63 bits of the key."""
+    """A GPU's counter-based generator, seeded by 63 bits of the key."""
     draws = torch.Generator(device=device)
     draws.manual_seed(key % 2**63)
     return draws
@@ -78,7 +78,7 @@ def _add_flat(flat: np.ndarray, scale: float, draws: np.random.Generator) -> Non
 
 
 def _add_box_muller(flat: np.ndarray, scale: float, bits: np.random.BitGenerator) -> None:
-    """r cos(t) to the first half of each block of `flat`, r sin(t) to the second."""
+    """Add r cos(t) to the first half of each block of `flat`, r sin(t) to the second."""
     pairs = min(BLOCK, (len(flat) + 1) // 2)
     radius, angle, wave = (torch.empty(pairs, dtype=torch.float64) for _ in range(3))
     for start in range(0, len(flat), 2 * BLOCK):
@@ -87,7 +87,7 @@ def _add_box_muller(flat: np.ndarray, scale: float, bits: np.random.BitGenerator
         raw = bits.random_raw(2 * half)
         words = raw[:half]
         words >>= 12
-        # numpy is the faster one at logarithms and roots, torch at conversions and waves.
+        # numpy is faster at logarithms and roots, torch at conversions and trigonometry.
         radius[:half].copy_(torch.from_numpy(words.view(np.int64)))
         r = radius[:half].numpy()
         # U = (word + 1/2) / 2^52 is exact, and lies between 0 and 1.
@@ -100,7 +100,7 @@ def _add_box_muller(flat: np.ndarray, scale: float, bits: np.random.BitGenerator
         r *= -2
         np.sqrt(r, out=r)
         r *= scale
-        # A signed word: t lies in [-pi, pi], and its smallest size is pi / 2^64.
+        # From a signed word: t lies in [-pi, pi], and |t| is at least pi / 2^64.
         t = angle[:half]
         t.copy_(torch.from_numpy(raw[half:].view(np.int64))).add_(0.5).mul_(math.pi * 2.0**-63)
         first = torch.cos(t, out=wave[:half]).numpy()

@@ -1,6 +1,7 @@
 """Update rules on the privatised gradient: post-processing, which costs no privacy.
 
-torch.optim does the same and takes four CPU-seconds to import, more than many a job here trains.
+torch.optim has the same rules, but importing it takes four CPU-seconds, longer than many jobs
+train.
 """
 
 import math
@@ -14,7 +15,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class Optimizer:
-    """Updates `parameters` (by name) in place; `state` maps slot/name to tensors that it keeps."""
+    """Updates `parameters` (by name) in place; `state` maps slot/name to state tensors."""
 
     def __init__(self, parameters: Mapping[str, Tensor], lr: float, weight_decay: float):
         self.parameters, self.lr, self.weight_decay = parameters, lr, weight_decay
@@ -23,7 +24,7 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self, gradients: Mapping[str, Tensor]) -> None:
-        """One update; may use up the gradients."""
+        """One update; may overwrite the gradients."""
         self.steps += 1
         for name, gradient in gradients.items():
             value = self.parameters[name]
@@ -35,8 +36,8 @@ class Optimizer:
         """Move one parameter."""
         raise NotImplementedError
 
-    def kept(self, slot: str, name: str, like: Tensor) -> Tensor:
-        """The tensor in a slot of a parameter, zeros at first."""
+    def state_of(self, slot: str, name: str, like: Tensor) -> Tensor:
+        """A parameter's state tensor in `slot`, initially zeros."""
         key = f"{slot}/{name}"
         if key not in self.state:
             self.state[key] = torch.zeros_like(like)
@@ -59,7 +60,7 @@ class SGD(Optimizer):
     def update(self, name: str, value: Tensor, gradient: Tensor) -> None:
         """One parameter's step."""
         if self.momentum:
-            gradient = self.kept("momentum", name, gradient).mul_(self.momentum).add_(gradient)
+            gradient = self.state_of("momentum", name, gradient).mul_(self.momentum).add_(gradient)
         value.add_(gradient, alpha=-self.lr)
 
 
@@ -68,14 +69,14 @@ class Adam(Optimizer):
 
     def update(self, name: str, value: Tensor, gradient: Tensor) -> None:
         """One parameter's step."""
-        first = self.kept("first", name, gradient).lerp_(gradient, 1 - BETA1)
-        second = self.kept("second", name, gradient)
+        first = self.state_of("first", name, gradient).lerp_(gradient, 1 - BETA1)
+        second = self.state_of("second", name, gradient)
         second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
         scale = second.sqrt().div_(math.sqrt(1 - BETA2**self.steps)).add_(EPSILON)
         value.addcdiv_(first, scale, value=-self.lr / (1 - BETA1**self.steps))
 
 
-def optimizer(
+def make_optimizer(
     name: str,
     parameters: Mapping[str, Tensor],
     *,

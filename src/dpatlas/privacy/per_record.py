@@ -3,10 +3,10 @@
     kernel = NetworkGradients(model)
     clipped = kernel.clipped_sum(x, labels, max_grad_norm=1.0)
 
-While a pass runs, the forward of every layer with trainable parameters is replaced by its rule's
-(`dpatlas.privacy.rules`), which keeps what per-record gradients follow from; afterwards the model
-is as it was. What cannot be watched is refused by name when the kernel is built, and what lets
-records depend on each other (`dpatlas.privacy.probe`) before any record is seen.
+During a pass, the forward of every layer with trainable parameters is replaced by that of its rule
+(`dpatlas.privacy.rules`), which stores what per-record gradients follow from; afterwards the model
+is unchanged. Layers without a rule are refused by name when the kernel is built, and networks in
+which records depend on each other (`dpatlas.privacy.probe`) before any record is read.
 """
 
 import contextlib
@@ -49,8 +49,8 @@ class NetworkGradients:
 
     Raises InputError that names the layer for: a trainable layer of a type without a rule, one that
     mixes records (BatchNorm in training mode), one that draws numbers outside of the keyed streams
-    (Dropout in training mode), parameters that two layers share; and at the first sum, or by
-    `probe`, for whatever lets one record move another's share.
+    (Dropout in training mode), parameters that two layers share; and at the first sum, or in
+    `probe`, for anything that lets one record move the contribution of another.
     """
 
     @checked(views=integer(ge=1), clipping=one_of(*CLIPPINGS))
@@ -66,16 +66,16 @@ class NetworkGradients:
         refuse_shared_parameters(model)
         self.rules: dict[str, Rule] = {}
         for name, layer in model.named_modules():
-            own = [
+            keys = [
                 key for key, value in layer.named_parameters(recurse=False) if value.requires_grad
             ]
-            if not own:
+            if not keys:
                 continue
             rule = rule_for(name, layer, views)
-            if rule is None or set(own) - set(rule.trainable):
+            if rule is None or set(keys) - set(rule.trainable):
                 raise InputError(
                     f"layer {name or 'model'} ({type(layer).__name__})",
-                    f"no rule for the gradients of {', '.join(own)}",
+                    f"no rule for the gradients of {', '.join(keys)}",
                     f"trainable parameters in {', '.join(kind.__name__ for kind in RULES)}",
                 )
             self.rules[name] = rule
@@ -84,11 +84,11 @@ class NetworkGradients:
             raise InputError("model", "no trainable parameter", "at least one")
         self.order = trainable
         self._modules = list(model.modules())
-        # The modes of all modules when the network was probed.
+        # Training or evaluation mode of each module at the last probe.
         self._probed: list[bool] | None = None
 
     def constants(self, x: Tensor) -> None:
-        """Nothing of a record outlasts a step."""
+        """None: unlike in `SoftmaxGradients`, no part of a record's norm is constant."""
 
     @checked(max_grad_norm=real(gt=0))
     @torch.no_grad()
@@ -109,34 +109,34 @@ class NetworkGradients:
             self.probe(x, labels)
         self._backward(x, labels)
         rules = list(self.rules.values())
-        share = per_layer_bound(max_grad_norm, len(rules))
-        norms2 = torch.stack([rule.norms2(share**2) for rule in rules])
+        layer_bound = per_layer_bound(max_grad_norm, len(rules))
+        norms2 = torch.stack([rule.norms2(layer_bound**2) for rule in rules])
         dtype = self.model.get_parameter(self.order[0]).dtype
         total = norms2.sum(0).to(dtype)
         bad, skipped = bad_records(total)
         if self.clipping == "flat":
             factors = clip_factors(norms2.sum(0), max_grad_norm).expand(len(rules), -1)
         else:
-            factors = clip_factors(norms2, share)
+            factors = clip_factors(norms2, layer_bound)
             factors = torch.where(torch.isfinite(total), factors, 0)
         factors = factors.to(dtype)
         if bad is not None:
             for rule in rules:
                 rule.discard(bad)
-        found: dict[str, Tensor] = {}
+        gradients: dict[str, Tensor] = {}
         for (name, rule), weights in zip(self.rules.items(), factors, strict=True):
             prefix = f"{name}." if name else ""
             for key, gradient in rule.weighted(weights).items():
-                found[prefix + key] = gradient
+                gradients[prefix + key] = gradient
             rule.reset()
-        return ClippedSum({name: found[name] for name in self.order}, total.sqrt(), skipped)
+        return ClippedSum({name: gradients[name] for name in self.order}, total.sqrt(), skipped)
 
     def empty(self) -> ClippedSum:
-        """The clipped sum over no record."""
+        """The clipped sum over no records."""
         return empty_sum(self.model, self.order)
 
     def probe(self, x: Tensor, labels: Tensor) -> None:
-        """Send made-up records of the kind of these rows through a copy of the network.
+        """Probe the network with synthetic records of the shape and type of these rows.
 
         x (rows, ...), labels (rows,): only shapes, types and device are used. Raises InputError as
         `dpatlas.privacy.probe.probe`.
@@ -155,7 +155,7 @@ class NetworkGradients:
         self.take_as_probed()
 
     def take_as_probed(self) -> None:
-        """The caller has probed the network as it is."""
+        """Record that the caller has probed the network in its present modes."""
         self._probed = self._modes()
 
     def _on_copy(self, model: nn.Module, loss: Loss) -> "NetworkGradients":
@@ -172,8 +172,7 @@ class NetworkGradients:
             losses = losses_of(self.model, self.loss, x, labels)
             self._refuse_unless(lambda rule: rule.calls > 0, "its forward is never called")
             if losses.requires_grad:
-                # A scalar: an output gradient of one's own makes torch load sympy, a second and
-                # more.
+                # Of a scalar: an explicit output gradient makes torch import sympy for a second.
                 (losses.sum() / self.views).backward()
             self._refuse_unless(lambda rule: rule.reached, "no gradient of the loss reaches it")
 
@@ -202,8 +201,8 @@ class NetworkGradients:
 def refuse_unsafe_layers(model: nn.Module) -> None:
     """InputError that names the first layer which mixes records or draws unkeyed numbers.
 
-    In evaluation mode BatchNorm and InstanceNorm with running statistics are maps of each record by
-    itself, which may stay if they are frozen, and Dropout drops nothing.
+    In evaluation mode, BatchNorm and InstanceNorm with running statistics map each record
+    independently and are allowed if they are frozen, and Dropout drops nothing.
     """
     for name, layer in model.named_modules():
         where = f"layer {name or 'model'} ({type(layer).__name__})"
@@ -223,7 +222,7 @@ def refuse_unsafe_layers(model: nn.Module) -> None:
 
 
 def refuse_shared_parameters(model: nn.Module) -> None:
-    """InputError that names two places of one trainable parameter."""
+    """InputError that gives both names of a trainable parameter that two layers share."""
     first: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if not parameter.requires_grad:

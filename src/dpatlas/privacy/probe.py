@@ -1,15 +1,16 @@
-"""Together equals alone: what a record adds to a clipped sum depends on no other record.
+"""A check that what a record adds to a clipped sum depends on no other record.
 
-Accounting rests on that, and layers, losses or augmentations that look across a batch break it. So
-before a kernel sees a record, made-up ones go through a copy of the network, with the real loss,
-augmentation, views and shapes: alone and in several batches (all, in another order, with one
-removed, with one replaced; duplicates and offsets up to 1e6 among them). For a small clip bound C
-and for one that clips nothing, the clipped sum of a batch must be the sum of its records' own;
-where nothing is clipped, it must also be what autograd makes of the summed losses. Gradients,
-buffers, attributes and global generators must stay as they were. What fails is refused by name.
+Accounting assumes it, and layers, losses or augmentations that look across a batch break it. So
+before a kernel reads a record, synthetic ones go through a copy of the network, with the real loss,
+augmentation, views and shapes: one by one and in several batches (all, in another order, with one
+removed, with one replaced; with duplicates and offsets up to 1e6). For a small clip bound C and for
+one that clips nothing, the clipped sum of a batch must equal the sum over its records alone; where
+nothing is clipped, it must also equal autograd's gradient of the summed losses. Gradients, buffers,
+attributes and global generators must not change. What fails is refused by name.
 
-The copy is in float64, where equality means 1e-5; a network that only takes its own precision is
-compared in that, to 1e-3. Its weights are moved at random: at zero weights nothing shows.
+The copy is in float64, where equality means a relative error of 1e-5; a network that only works in
+its own precision is compared in that, to 1e-3. Its weights are moved at random, because zero
+weights would hide a dependence.
 """
 
 import copy
@@ -31,36 +32,38 @@ from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import ClippedSum
 from dpatlas.privacy.fingerprint import REGISTRIES, fingerprint
 
-# A module's inputs and outputs: the tensors of every pass.
+# A module's inputs and outputs: a list of tensors for each pass.
 Passage = tuple[list[list[Tensor]], list[list[Tensor]]]
 
-# Of what is compared: float64 rounding, amplified by an offset of 1e6, is far below.
+# Relative to what is compared: float64 rounding, amplified by an offset of 1e6, is far below.
 TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
-# No gradient of made-up records is as long.
+# A bound that clips no gradient of a synthetic record.
 NO_CLIP = 1e30
-# Small against the gradients' median, so that the clip acts on nearly every record.
+# Clip bound relative to the median gradient norm, small enough to clip nearly every record.
 CLIPPED_SHARE = 1e-2
-# (scale, offset) of made-up records. Of large records, and for large networks, only the first few
-# are made: ten seconds would become a minute.
+# (scale, offset) of synthetic records. For large records or networks only the first few are made:
+# all of them would take a minute instead of ten seconds.
 RECORDS = ((1, 0), (1, 0), (1, 1e6), (1e-2, 0), (10, 0), (1, 1e3), (1, 0))
 FEW, LARGE_RECORD, LARGE_NETWORK = 3, 20_000, 1_000_000
-# Of the actual weights' own size; weights that are zero are moved by so much.
+# Standard deviation of the change of the weights, relative to their root mean square.
 WEIGHT_NOISE = 0.5
+# Key of the generator: "probe" in ASCII.
 KEY = 0x70726F6265
-REMEMBERED = 64
+# Number of passed probes whose fingerprints are cached.
+CACHE_SIZE = 64
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Kernel(Protocol):
-    """Clipped sums of per-record gradients."""
+    """A way to compute clipped sums of per-record gradients."""
 
     def clipped_sum(self, x: Tensor, labels: Tensor, max_grad_norm: float) -> ClippedSum:
-        """Over the records of x."""
+        """The sum over the records of x."""
 
 
 class Views(Protocol):
-    """An augmentation, as `dpatlas.privacy.training.Augmentation`."""
+    """The interface of `dpatlas.privacy.training.Augmentation`."""
 
     views: int
 
@@ -68,15 +71,16 @@ class Views(Protocol):
         """Parameters of all views of `records` records."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        """The views, those of a record one after the other."""
+        """The views, those of one record consecutively."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is to be trained, and how its kernel is built on a copy of it.
+    """The network, loss and data types to probe, and how a kernel is built on a copy.
 
     x (records, ...) and labels (records, ...): only shapes, types and device of a record are used.
-    views: rows of x a record, where no augmentation makes them.
+    views: rows of x per record, where no augmentation makes them. settings: whatever else
+    determines how the kernel computes.
     """
 
     model: nn.Module
@@ -86,15 +90,14 @@ class Subject:
     labels: Tensor
     views: int = 1
     augmentation: Views | None = None
-    # Whatever else decides how the kernel computes.
     settings: tuple[Any, ...] = ()
 
 
 def probe(subject: Subject) -> int:
-    """Refuse what makes records depend on each other; the size of a record's output.
+    """Refuse what makes records depend on each other; return the size of a record's output.
 
-    A subject that differs in values of weights only from one that has passed passes at once.
-    Raises InputError that names the layer, the loss, the augmentation or the parameter.
+    The result is cached for subjects that differ only in the values of weights. Raises InputError
+    that names the layer, the loss, the augmentation or the parameter.
     """
     refuse_half_precision(subject.model, subject.x.device)
     key = _key(subject)
@@ -102,7 +105,7 @@ def probe(subject: Subject) -> int:
     if outputs is None:
         outputs = _Probe(subject).run()
         _passed[key] = outputs
-        while len(_passed) > REMEMBERED:
+        while len(_passed) > CACHE_SIZE:
             _passed.popitem(last=False)
     return outputs
 
@@ -110,7 +113,7 @@ def probe(subject: Subject) -> int:
 def refuse_half_precision(model: nn.Module, device: torch.device) -> None:
     """InputError for autocast, and for trainable parameters in less than float32.
 
-    The clipped gradients of records would be rounded each on its own, beyond the clip bound.
+    Rounding each record's clipped gradient to so few digits would exceed the clip bound.
     """
     refuse_autocast(device)
     for name, value in model.named_parameters():
@@ -126,7 +129,7 @@ def refuse_autocast(device: torch.device) -> None:
 
 
 def losses_of(model: nn.Module, loss: Loss, x: Tensor, labels: Tensor) -> Tensor:
-    """One loss a row of x; InputError for another shape."""
+    """The loss of each row of x; InputError for a result of another shape."""
     losses = loss(model(x), labels)
     if losses.shape != (len(x),):
         found = f"a result of shape {tuple(losses.shape)}"
@@ -135,7 +138,7 @@ def losses_of(model: nn.Module, loss: Loss, x: Tensor, labels: Tensor) -> Tensor
 
 
 class _Probe:
-    """One probe: a copy of the network, made-up records, and the comparisons."""
+    """One probe: a copy of the network, synthetic records, and the comparisons."""
 
     def __init__(self, subject: Subject):
         self.subject = subject
@@ -152,8 +155,8 @@ class _Probe:
             outputs = self._in(torch.float64)
         except InputError:
             raise
-        except Exception:  # whatever a user's network raises
-            # A network or a loss may hold constants of its own precision.
+        except Exception:  # a user's network may raise anything
+            # A network or a loss may hold constants in its own precision.
             outputs = self._in(subject.x.dtype if subject.x.is_floating_point() else torch.float32)
         self._refuse_hidden_half_precision()
         for name, value in _global_state(subject.model).items():
@@ -176,7 +179,7 @@ class _Probe:
         count = sum(map(len, self.rows))
         if len(output) != count:
             raise InputError("model", f"{len(output)} outputs for {count} records", "one a record")
-        self.marks = self._labels(output)
+        self.labels = self._labels(output)
         outputs = output.shape[-1] if output.dim() > 1 else 1
         state = _module_state(self.model)
         self._compare()
@@ -204,23 +207,23 @@ class _Probe:
         return torch.from_numpy(self.draws.standard_normal(tuple(shape)))
 
     def _records(self) -> list[Tensor]:
-        """Made-up records, each (rows of a record, ...); the last is there to replace another."""
+        """Synthetic records, each (rows of a record, ...); the last one replaces another."""
         x = self.subject.x
         shape = (self.subject.views, *x.shape[1:])
         size = sum(value.numel() for value in self.model.parameters())
         large = x[0].numel() > LARGE_RECORD or size > LARGE_NETWORK
-        kinds = RECORDS[:FEW] if large else RECORDS
+        scales = RECORDS[:FEW] if large else RECORDS
         if not x.is_floating_point():
             high = 256 if x.dtype == torch.uint8 else 2
-            drawn = [self.draws.integers(0, high, shape) for _ in kinds]
-            records = [torch.from_numpy(each).to(x) for each in drawn]
+            records = [torch.from_numpy(self.draws.integers(0, high, shape)) for _ in scales]
+            records = [record.to(x) for record in records]
         else:
             limit = 1e6 if self.precision == torch.float64 else 1
             records = [
                 (scale * self._normals(shape) + min(offset, limit)).to(x.device, self.precision)
-                for scale, offset in kinds
+                for scale, offset in scales
             ]
-        # A duplicate, before the last.
+        # With a duplicate of the first record.
         return [*records[:-1], records[0].clone(), records[-1]]
 
     def _rows(self, records: list[Tensor]) -> list[Tensor]:
@@ -235,45 +238,45 @@ class _Probe:
             found = f"parameters of {len(parameters)} records for {count}"
             raise InputError(where, found, "one row of parameters a record")
         parameters = torch.as_tensor(parameters).to(self.subject.x.device)
-        together = torch.cat(records)
+        batch = torch.cat(records)
 
         def apply(rows: slice) -> Tensor:
-            return augmentation.apply(together[rows], parameters[rows])
+            return augmentation.apply(batch[rows], parameters[rows])
 
-        everything, again = (self._called(where, lambda: apply(slice(None))) for _ in range(2))
-        if len(everything) != count * self.views:
-            found = f"{len(everything)} rows for {count} records of {self.views} views"
+        together, again = (self._called(where, lambda: apply(slice(None))) for _ in range(2))
+        if len(together) != count * self.views:
+            found = f"{len(together)} rows for {count} records of {self.views} views"
             raise InputError(where, found, "each view of each record once")
-        if not _close(everything, again, self.tolerance):
+        if not _close(together, again, self.tolerance):
             found = "two results for the same parameters"
             raise InputError(where, found, "randomness from `draw` alone, which is keyed")
         alone = [
             self._called(f"{where} on one record", partial(apply, slice(number, number + 1)))
             for number in range(count)
         ]
-        for one, other in zip(alone, everything.split(self.views), strict=True):
-            if one.shape != other.shape or not _close(one, other, self.tolerance):
+        for views, in_batch in zip(alone, together.split(self.views), strict=True):
+            if not _close(views, in_batch, self.tolerance):
                 found = "a record's views depend on other records"
                 raise InputError(where, found, "views of one record each")
         return alone
 
     def _labels(self, output: Tensor) -> list[Tensor]:
-        """Made-up labels, one tensor (rows of a record, ...) for each record."""
+        """Synthetic labels, one tensor (rows of a record, ...) for each record."""
         like = self.subject.labels
         shape = like.shape[1:]
         classes = max(2, output.shape[-1] if output.dim() > 1 else 2)
-        marks = []
+        labels = []
         for number in range(len(self.rows)):
             if like.is_floating_point():
-                # 0 and 1 are targets of every loss that takes real numbers.
-                mark = torch.full((1, *shape), float(number % 2)).to(like.device, self.precision)
+                # 0 and 1 are valid targets of every loss that takes real numbers.
+                label = torch.full((1, *shape), float(number % 2)).to(like.device, self.precision)
             else:
-                mark = torch.full((1, *shape), number % classes).to(like)
-            marks.append(mark.repeat_interleave(self.views, 0))
-        return marks
+                label = torch.full((1, *shape), number % classes).to(like)
+            labels.append(label.repeat_interleave(self.views, 0))
+        return labels
 
     def _autograd(self) -> dict[str, Tensor]:
-        """Gradient of the mean over views, summed over records, at the first batch."""
+        """Gradient, on the first batch, of the mean loss over views summed over records."""
         x, labels = self._batch(self._everyone)
         trainable = [
             (name, value) for name, value in self.model.named_parameters() if value.requires_grad
@@ -289,26 +292,26 @@ class _Probe:
 
     @property
     def _everyone(self) -> list[int]:
-        """All but the record that replaces another."""
+        """Indices of all records but the one that replaces another."""
         return list(range(len(self.rows) - 1))
 
     def _batches(self) -> list[list[int]]:
-        """All, in another order, less the first, less the last, one of them replaced."""
+        """Indices of all records; in another order; less the first; less the last; one replaced."""
         everyone = self._everyone
         order = self.draws.permutation(len(everyone)).tolist()
         replaced = [len(everyone), *everyone[1:]]
         return [everyone, order, everyone[1:], everyone[:-1], replaced]
 
     def _batch(self, records: Iterable[int]) -> tuple[Tensor, Tensor]:
-        numbers = list(records)
-        rows, marks = (torch.cat([part[n] for n in numbers]) for part in (self.rows, self.marks))
-        return rows, marks
+        indices = list(records)
+        rows, labels = (torch.cat([part[i] for i in indices]) for part in (self.rows, self.labels))
+        return rows, labels
 
     def _sum(self, records: Sequence[int], max_grad_norm: float) -> tuple[dict[str, Tensor], Any]:
         x, labels = self._batch(records)
         where = "model on one record" if len(records) == 1 else "model"
-        found = self._called(where, lambda: self.kernel.clipped_sum(x, labels, max_grad_norm))
-        return {name: value.double() for name, value in found.gradients.items()}, found.norms
+        clipped = self._called(where, lambda: self.kernel.clipped_sum(x, labels, max_grad_norm))
+        return {name: value.double() for name, value in clipped.gradients.items()}, clipped.norms
 
     def _compare(self) -> None:
         everyone = range(len(self.rows))
@@ -334,7 +337,7 @@ class _Probe:
                 raise InputError(
                     "model",
                     "the clipped sum of a batch is not the sum of its records' own",
-                    "records kept apart",
+                    "operations on each record alone",
                 )
         scale = sum(_length(unclipped[number][0]) for number in batches[0])
         for name, gradient in self._autograd().items():
@@ -347,38 +350,40 @@ class _Probe:
                 )
 
     def _name_what_mixes(self, batch: Sequence[int]) -> None:
-        """InputError with the name of the innermost module, or the loss, that looks across rows."""
+        """InputError that names the innermost module, or the loss, that mixes rows."""
         together = self._passages([torch.cat([self.rows[number] for number in batch])])
         alone = self._passages([self.rows[number] for number in batch])
-        for name, (given, result) in together.items():
+        for name, (inputs, outputs) in together.items():
             if name not in alone:
                 continue
-            given_alone, result_alone = alone[name]
-            if _same(given, given_alone, self.tolerance) and not _same(
-                result, result_alone, self.tolerance
+            inputs_alone, outputs_alone = alone[name]
+            if _same(inputs, inputs_alone, self.tolerance) and not _same(
+                outputs, outputs_alone, self.tolerance
             ):
                 raise InputError(
                     self._layer(name),
                     "a record's output depends on other records",
-                    "records kept apart",
+                    "operations on each record alone",
                 )
         with torch.no_grad():
             x, labels = self._batch(batch)
             losses = losses_of(self.model, self.loss, x, labels)
-            each = [losses_of(self.model, self.loss, *self._batch([number])) for number in batch]
-        if not _close(losses, torch.cat(each), self.tolerance):
+            losses_alone = torch.cat(
+                [losses_of(self.model, self.loss, *self._batch([number])) for number in batch]
+            )
+        if not _close(losses, losses_alone, self.tolerance):
             found = "a record's loss depends on other records"
             raise InputError("loss", found, "one value a record, of that record alone")
 
     def _passages(self, parts: Sequence[Tensor]) -> dict[str, Passage]:
-        """Each module's inputs and outputs in every part, by name in the order of finishing."""
-        seen: dict[str, Passage] = {}
+        """Each module's inputs and outputs for every part, by name in the order of completion."""
+        passages: dict[str, Passage] = {}
 
         def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
-            def hook(_: nn.Module, given: Any, result: Any) -> None:
-                inputs, outputs = seen.setdefault(name, ([], []))
-                inputs.append(_tensors(given))
-                outputs.append(_tensors(result))
+            def hook(_: nn.Module, module_inputs: Any, module_outputs: Any) -> None:
+                inputs, outputs = passages.setdefault(name, ([], []))
+                inputs.append(_tensors(module_inputs))
+                outputs.append(_tensors(module_outputs))
 
             return hook
 
@@ -392,7 +397,7 @@ class _Probe:
         finally:
             for handle in handles:
                 handle.remove()
-        return seen
+        return passages
 
     def _layer(self, name: str) -> str:
         kind = type(self.model.get_submodule(name)).__name__
@@ -402,7 +407,7 @@ class _Probe:
         return self._layer(parameter.rpartition(".")[0])
 
     def _called(self, where: str, call: Callable[[], Any]) -> Any:
-        """What `call` returns; in the network's own precision its errors are the user's to mend."""
+        """The result of `call`; an error in the network's own precision becomes an InputError."""
         try:
             return call()
         except InputError:
@@ -413,19 +418,19 @@ class _Probe:
             raise InputError(where, f"fails: {_line(error)}", "any number of records") from None
 
     def _refuse_hidden_half_precision(self) -> None:
-        """InputError for operations in less than float32 inside of a forward or backward pass."""
+        """InputError for operations in less than float32 within a forward or backward pass."""
         subject = self.subject
         model = copy.deepcopy(subject.model)
         kernel = subject.kernel_of(model, subject.loss)
         dtype = subject.x.dtype if subject.x.is_floating_point() else None
         rows = torch.cat([self.rows[number].to(dtype or subject.x.dtype) for number in (0, 1)])
-        marks = torch.cat([self.marks[number] for number in (0, 1)]).to(subject.labels.dtype)
+        labels = torch.cat([self.labels[number] for number in (0, 1)]).to(subject.labels.dtype)
         with _RefuseHalf():
-            kernel.clipped_sum(rows, marks, 1.0)
+            kernel.clipped_sum(rows, labels, 1.0)
 
 
 class _RefuseHalf(TorchDispatchMode):
-    """Refuses every operation that gives bfloat16 or float16."""
+    """Refuses every operation whose result is in bfloat16 or float16."""
 
     def __torch_dispatch__(
         self,
@@ -455,8 +460,8 @@ _ALLOWED = {
 
 
 def _global_state(model: nn.Module) -> dict[str, Any]:
-    """What a probe of a copy must leave alone, in a form that can be compared."""
-    numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  (to see that nobody uses it)
+    """State that a probe of a copy must not change, in a form that can be compared."""
+    numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  (to detect its use)
     return {
         "parameters' .grad": tuple(
             None if value.grad is None else (id(value.grad), value.grad._version)
@@ -486,14 +491,14 @@ _passed: OrderedDict[str, int] = OrderedDict()
 
 
 def _key(subject: Subject) -> str:
-    """Of all that decides how records go through, but for the values of weights and buffers."""
+    """Fingerprint of all that determines a pass, except for the values of weights and buffers."""
     records = subject.x, subject.labels
     return fingerprint(
         subject.model,
         [name for name, value in subject.model.named_parameters() if value.requires_grad],
         subject.loss,
         subject.augmentation,
-        [(each.dtype, each.device, *each.shape[1:]) for each in records],
+        [(tensor.dtype, tensor.device, *tensor.shape[1:]) for tensor in records],
         subject.views,
         subject.settings,
     )
@@ -504,14 +509,14 @@ def _tensors(value: Any) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, tuple | list):
-        return [tensor for each in value for tensor in _tensors(each)]
+        return [tensor for item in value for tensor in _tensors(item)]
     if isinstance(value, dict):
         return _tensors(list(value.values()))
     return []
 
 
 def _same(together: list[list[Tensor]], alone: list[list[Tensor]], tolerance: float) -> bool:
-    """Whether the tensors of one pass over all rows are those of passes by parts, joined."""
+    """Whether one pass over all rows gave the joined tensors of separate passes."""
     joined = [torch.cat(parts) for parts in zip(*alone, strict=False)]
     return len(together) == 1 and all(
         one.shape == other.shape and _close(one, other, tolerance)
@@ -520,10 +525,10 @@ def _same(together: list[list[Tensor]], alone: list[list[Tensor]], tolerance: fl
 
 
 def _close(one: Tensor, other: Tensor, tolerance: float, scale: float | None = None) -> bool:
-    """Equal to `tolerance` of each row's size, or of `scale`; what is not finite equals itself."""
+    """Equal up to `tolerance` times a row's largest entry, or `scale`; non-finite entries agree."""
     if one.shape != other.shape:
         return False
-    one, other = (torch.nan_to_num(each.double(), 0, 0, 0) for each in (one, other))
+    one, other = (torch.nan_to_num(tensor.double(), 0, 0, 0) for tensor in (one, other))
     gap = (one - other).flatten(1).abs() if one.dim() > 1 else (one - other).abs()[:, None]
     if scale is None:
         size = other.abs().flatten(1) if one.dim() > 1 else other.abs()[:, None]
@@ -543,5 +548,5 @@ def _differ(one: dict[str, Tensor], other: dict[str, Tensor], limit: float) -> b
 
 
 def _line(error: Exception) -> str:
-    """The first line of what it says."""
+    """The error's type and the first line of its message."""
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"

@@ -1,17 +1,16 @@
-"""What each layer type must tell, so that one backward pass gives every record's gradient norm.
+"""Interface of the rules by which one backward pass gives every record's gradient norm.
 
-A layer that the engine watches keeps what its records' gradients are made of: either the gradients
-themselves or their two factors, the input `a` and the output gradient `delta`. From that it gives
-upper bounds on squared norms per record and, once the clip factors are known, the weighted sum of
-gradients:
+A rule stores, for each layer that the engine watches, either the records' gradients or their two
+factors, the input `a` and the output gradient `delta`. From these it computes upper bounds on
+squared norms per record and, once the clip factors are known, the weighted sum of gradients:
 
     g_i = dL_i / dW,     ||g_i||^2,     sum_i c_i g_i.
 
-A bound holds for what the record adds to the computed sum, whatever was rounded on the way: for
-kept gradients these themselves, for factors their rounded product (`dpatlas.privacy.factors`).
+A bound holds for what the record adds to the computed sum, rounding included: for stored gradients
+their own norm, for factors the norm of their rounded product (`dpatlas.privacy.factors`).
 
-Records are the first dimension of every tensor. With `views` > 1 a record owns that many
-consecutive rows, and its gradient is the sum over them.
+Records are the first dimension of every tensor. With `views` > 1 a record has that many consecutive
+rows, and its gradient is the sum over them.
 """
 
 from collections.abc import Callable
@@ -23,18 +22,18 @@ from torch import Tensor, nn
 from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import SUM_BLOCK
 
-# Longer rows are squared and added up by blocks of that many numbers.
+# Rows longer than SHORT_ROW are squared and added up in blocks of NORM_BLOCK numbers.
 NORM_BLOCK, SHORT_ROW = 256, 1024
 
 
 class Watched(torch.autograd.Function):
-    """A layer whose backward pass gives input gradients only and shows its factors to the rule."""
+    """A layer whose backward pass computes input gradients only; its rule gets the factors."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, anchor: Tensor, rule: "Rule") -> Tensor:
-        """The layer's output; `anchor` makes autograd come back here even if x is data."""
-        output, *kept = rule.forward(x)
-        ctx.save_for_backward(x, *kept)
+        """The layer's output; because of `anchor` autograd calls `backward` even if x is data."""
+        output, *saved = rule.forward(x)
+        ctx.save_for_backward(x, *saved)
         ctx.rule = rule
         return output
 
@@ -42,35 +41,36 @@ class Watched(torch.autograd.Function):
     def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, None, None]:
         """The gradient with respect to x, where it is needed."""
         ctx.rule.reached = True
-        below = ctx.rule.backward(delta, *ctx.saved_tensors, wanted=ctx.needs_input_grad[0])
-        return below, None, None
+        needed = ctx.needs_input_grad[0]
+        return ctx.rule.backward(delta, *ctx.saved_tensors, needs_x=needed), None, None
 
 
 class Rule:
-    """One watched layer. Subclasses say how their parameters' gradients follow from the factors.
+    """One watched layer; subclasses define how gradients follow from the factors.
 
-    After the backward pass, `kept` maps each trainable parameter to its per-record gradients
-    (records, *shape); a subclass that keeps factors instead overrides `norms2` and `weighted`.
+    After the backward pass, `record_gradients` maps each trainable parameter to its per-record
+    gradients (records, *shape); a subclass that stores factors instead overrides `norms2` and
+    `weighted`.
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("weight", "bias")
 
     def __init__(self, name: str, layer: nn.Module, views: int = 1):
         self.name, self.layer, self.views = name, layer, views
-        own = {key: getattr(layer, key, None) for key in self.parameters}
+        values = {key: getattr(layer, key, None) for key in self.parameters}
         self.trainable = {
-            key: value for key, value in own.items() if value is not None and value.requires_grad
+            key: value for key, value in values.items() if value is not None and value.requires_grad
         }
         self.anchor = torch.zeros(0, requires_grad=True)
         self.calls = 0
-        # Whether a gradient came back in the last pass.
+        # Whether the last pass computed a gradient here.
         self.reached = False
-        # Of the pass that is running; None takes any number.
+        # Rows of the current pass; None allows any number.
         self.rows: int | None = None
-        self.kept: dict[str, Tensor] = {}
+        self.record_gradients: dict[str, Tensor] = {}
 
     def __call__(self, x: Tensor) -> Tensor:
-        """What stands in for the layer's `forward`."""
+        """The output, in place of the layer's `forward`."""
         self.calls += 1
         if self.calls > 1:
             raise InputError(
@@ -92,47 +92,47 @@ class Rule:
         """Forget the last pass."""
         self.calls = 0
         self.reached = False
-        self.kept = {}
+        self.record_gradients = {}
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Output, and tensors to keep for `backward` beside x."""
+        """The output, and tensors that `backward` needs besides x."""
         raise NotImplementedError
 
-    def backward(self, delta: Tensor, x: Tensor, *kept: Tensor, wanted: bool) -> Tensor | None:
-        """Fill `kept`; the gradient with respect to x if it is wanted."""
+    def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
+        """Fill `record_gradients`; return the gradient with respect to x if `needs_x`."""
         raise NotImplementedError
 
     def value(self, key: str) -> Tensor:
-        """A parameter's values, outside of autograd."""
+        """A parameter's values, detached from autograd."""
         return getattr(self.layer, key).detach()
 
     def value_if_any(self, key: str) -> Tensor | None:
-        """The same; None if the layer has no such parameter."""
+        """As `value`; None if the layer has no such parameter."""
         return None if getattr(self.layer, key) is None else self.value(key)
 
     def norms2(self, small: float = 0.0) -> Tensor:
         """Upper bounds on ||g_i||^2 over the layer's trainable parameters, float64 (records,).
 
-        `small`: what a squared norm may be without being clipped; a bound is tight as a part of the
-        larger of the two.
+        `small`: squared norms up to it are not clipped. A bound exceeds the squared norm by a small
+        share of the larger of the norm and `small`.
         """
-        return cast(Tensor, sum(rows_norm2(gradients) for gradients in self.kept.values()))
+        return cast(Tensor, sum(map(rows_norm2, self.record_gradients.values())))
 
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
         """sum_i c_i g_i by parameter, from `factors` c of shape (records,)."""
         return {
             key: in_blocks(torch.matmul, 1, factors, gradients.flatten(1)).view(gradients.shape[1:])
-            for key, gradients in self.kept.items()
+            for key, gradients in self.record_gradients.items()
         }
 
     def discard(self, bad: Tensor) -> None:
-        """Zero what is kept of the records in the mask `bad`: 0 times infinity would be NaN."""
-        for gradients in self.kept.values():
+        """Zero the gradients of the records in the mask `bad`: 0 times infinity would be NaN."""
+        for gradients in self.record_gradients.values():
             gradients.masked_fill_(bad.view(-1, *[1] * (gradients.dim() - 1)), 0)
 
 
 def rounding(terms: int, dtype: torch.dtype) -> float:
-    """n u / (1 - 2 n u): n = `terms` roundings, relative to computed magnitudes.
+    """n u / (1 - 2 n u), the error of n = `terms` roundings relative to computed magnitudes.
 
     gamma_n = n u / (1 - n u) bounds the error relative to the exact sum of magnitudes, which is at
     most the computed one over 1 - gamma_n (Higham 2002, Lemma 3.1).
@@ -142,10 +142,10 @@ def rounding(terms: int, dtype: torch.dtype) -> float:
 
 
 def rows_norm2(gradients: Tensor) -> Tensor:
-    """Upper bounds on ||row||^2 of a (records, ...) tensor, float64; no squared copy of it is made.
+    """Upper bounds on ||row||^2 of a (records, ...) tensor, float64, without a squared copy of it.
 
-    Short rows: in float64. Long ones: squares of blocks' norms, each of which the records' type
-    rounds by at most gamma_(NORM_BLOCK + 4), whatever the order of summation.
+    Short rows are summed in float64. Long rows are sums of the squared norms of blocks, each of
+    which has a rounding error of at most gamma_(NORM_BLOCK + 4) for any order of summation.
     """
     rows = gradients.flatten(1)
     if rows.shape[1] <= SHORT_ROW:
@@ -158,9 +158,9 @@ def rows_norm2(gradients: Tensor) -> Tensor:
 
 
 def in_blocks(product: Callable[..., Tensor], positions: int, *factors: Tensor) -> Tensor:
-    """`product(*factors)`, a sum over records (their first dimension) and their positions.
+    """`product(*factors)`, a sum over records (the first dimension) and their positions.
 
-    Where it has more than SUM_BLOCK terms, blocks of records are added up in float64.
+    A sum of more than SUM_BLOCK terms is split into blocks of records, added up in float64.
     """
     size = max(1, SUM_BLOCK // positions)
     if len(factors[0]) <= size:

@@ -1,7 +1,7 @@
-"""Which records a step sees: five laws, each with an accountant that fits it or with none.
+"""Sampling of batches: five schemes, of which the accountants cover some under each relation.
 
 A sampler is a pure function of (noise, repetition, step): a resumed run draws the same batches and
-no state is stored. `step` counts over the whole run, so that two phases share no draw.
+no state is stored. `step` counts over the whole run, so that no two phases share a draw.
 """
 
 import functools
@@ -33,7 +33,7 @@ class Sampler:
 
     @property
     def expected_batch(self) -> float:
-        """The public divisor of every update; the realised size would tell who is in the data."""
+        """The public divisor of every update; the realised size would reveal who is in the data."""
         return float(self.batch)
 
     @property
@@ -43,11 +43,11 @@ class Sampler:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Whole batches in n records."""
+        """Number of whole batches in n records."""
         return self.n // self.batch
 
     def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
-        """The records of one step: sorted int64 in [0, n), each at most once, maybe none."""
+        """The records of one step: sorted int64 in [0, n) without repetition, possibly empty."""
         raise NotImplementedError
 
 
@@ -58,19 +58,19 @@ class Poisson(Sampler):
     name: ClassVar[str] = "poisson"
 
     def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
-        """Walk from hit to hit, in O(batch).
+        """Drawn by the distances between selected records, in O(batch).
 
         In n independent trials with success probability q the distances between successes are
-        independent Geometric(q); the hits below n are therefore exactly a Poisson batch.
+        independent Geometric(q); the successes below n are therefore exactly a Poisson batch.
         """
         draws = noise.generator(repetition=repetition, step=step, use="batch")
-        # Six standard deviations above the expected number of hits: nearly always enough.
+        # Six standard deviations above the expected number of successes: nearly always enough.
         chunk = self.batch + 6 * math.isqrt(self.batch) + 10
-        hits = draws.geometric(self.sample_rate, size=chunk).cumsum() - 1
-        while hits[-1] < self.n:
+        selected = draws.geometric(self.sample_rate, size=chunk).cumsum() - 1
+        while selected[-1] < self.n:
             more = draws.geometric(self.sample_rate, size=chunk).cumsum()
-            hits = np.concatenate([hits, hits[-1] + more])
-        return hits[: np.searchsorted(hits, self.n)]
+            selected = np.concatenate([selected, selected[-1] + more])
+        return selected[: np.searchsorted(selected, self.n)]
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,15 @@ class FixedSize(Sampler):
 
 @dataclass(frozen=True)
 class Shuffled(Sampler):
-    """Disjoint batches of one permutation per epoch; n mod batch records sit each epoch out."""
+    """Disjoint batches of one permutation per epoch; each epoch leaves out n mod batch records."""
 
     name: ClassVar[str] = "shuffled"
 
     def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
-        """The step's stretch of its epoch's permutation."""
-        epoch, place = divmod(step, self.steps_per_epoch)
+        """The step's section of the permutation of its epoch."""
+        epoch, number = divmod(step, self.steps_per_epoch)
         order = _permutation(noise.key(repetition, epoch, "shuffle"), self.n)
-        return np.sort(order[place * self.batch : (place + 1) * self.batch])
+        return np.sort(order[number * self.batch : (number + 1) * self.batch])
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Cyclic(Shuffled):
     name: ClassVar[str] = "cyclic"
 
     def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
-        """The step's stretch of the records."""
+        """The step's section of the records."""
         first = step % self.steps_per_epoch * self.batch
         return np.arange(first, first + self.batch, dtype=np.int64)
 
@@ -116,7 +116,7 @@ class FullBatch(Sampler):
 
     name: ClassVar[str] = "full-batch"
 
-    # None stands for n, which takes its place below.
+    # None means n, which `__post_init__` sets.
     batch: int = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
@@ -136,11 +136,11 @@ SAMPLERS = {kind.name: kind for kind in (Poisson, FixedSize, Shuffled, Cyclic, F
 @checked(name=one_of(*SAMPLERS))
 def sampler(name: str, n: int, batch: int | None = None) -> Sampler:
     """The sampler of that name; a full batch needs no `batch`."""
-    # None is refused, or replaced, by the sampler's own check.
+    # The sampler's own check refuses or replaces None.
     return SAMPLERS[name](n, cast(int, batch))
 
 
-# Every step of an epoch asks for the same permutation; a few runs may take turns.
+# Every step of an epoch uses the same permutation; a few runs may alternate.
 @functools.lru_cache(maxsize=4)
 def _permutation(key: int, n: int) -> np.ndarray:
     return generator(key).permutation(n)

@@ -1,24 +1,24 @@
-"""Choosing settings privately: the best of a random number of trials (Papernot and Steinke 2022).
+"""Private selection: the best of a random number of trials (Papernot and Steinke 2022).
 
-A trial draws settings at random, trains with noise and batches of its own, and scores its model.
-The number K of trials is drawn from a law, and only the trial with the best score is released: its
-settings, its model and its score. K and all that the other trials gave stay secret, as the noise
-does, so trials must be alike: whoever could tell the released trial's number (from public initial
-weights of its own, say) would learn a bound on K. Ties go to any of the best by a rule that does
-not look at the data; the first is as good as any, because trials are exchangeable.
+A trial draws settings at random, trains with its own noise and batches, and scores its model. The
+number K of trials is drawn from a public distribution, and only the trial with the best score is
+released: its settings, its model and its score. K and the results of the other trials stay secret,
+as the noise does. Trials must therefore be exchangeable: whoever could tell the number of the
+released trial (for instance from public initial weights of that trial) would learn a bound on K.
+Ties are broken by a rule that does not depend on the data; here the first of the best is released.
 
-One trial as a mechanism, on training records T and validation records V together: the model depends
-on T alone, the score on the model and V. A neighbouring data set differs in one record, of T or of
-V; all others stay in their part.
+One trial is a mechanism on training records T and validation records V: the model depends on T
+alone, the score on the model and V. Neighbouring data sets differ in one record, of T or of V; all
+others stay in their part.
 
 - A record of T: the model has the training's guarantee, and the score is computed from the model
-  and the same V: post-processing, which costs nothing.
-- A record of V: settings and model are distributed alike. The count of right answers moves by at
-  most 1, whether the record is added, removed or replaced, so Gaussian noise of deviation S on it
-  has Renyi divergence order / (2 S^2). The number of validation records is public.
+  and the same V, which is post-processing and costs nothing.
+- A record of V: settings and model have the same distribution. The count of right answers moves by
+  at most 1, whether the record is added, removed or replaced, so Gaussian noise of standard
+  deviation S on it has Renyi divergence order / (2 S^2). The number of these records is public.
 
-The theorems bound what selection adds for one pair of neighbours at a time: the guarantee is the
-worse of the two. If V is public only the first remains, and the score needs no noise.
+The theorems bound what selection adds for each pair of neighbours: the guarantee is the worse of
+the two. If V is public, only the first applies, and the score needs no noise.
 """
 
 import contextlib
@@ -45,15 +45,16 @@ from dpatlas.privacy.accounting import (
 )
 from dpatlas.privacy.samplers import FullBatch
 
-# Probabilities below this are cut off the tail of a law: less than the rounding of a double.
+# The tail of a distribution is cut off below this probability, which is less than the rounding of a
+# double.
 NEGLIGIBLE = 1e-18
-# Within these no probability underflows before the tail.
+# Within these bounds no probability underflows before the tail.
 ETA = real(gt=-1, le=10)
 LEAST_GAMMA = 1e-30
 
 
 class TrialsLaw(Protocol):
-    """The law of the number of trials."""
+    """The distribution of the number of trials."""
 
     @property
     def mean(self) -> float:
@@ -61,24 +62,24 @@ class TrialsLaw(Protocol):
 
     @property
     def shape(self) -> float:
-        """The shape of the law as dp-accounting has it."""
+        """The shape parameter of dp-accounting's `RepeatAndSelectDpEvent`."""
 
     def draw(self, noise: Noise) -> int:
-        """The number of trials of the one selection that `noise` is for."""
+        """The number of trials of the single selection that uses `noise`."""
 
     def selected_curve(self, orders: np.ndarray, curve: np.ndarray) -> np.ndarray:
         """Renyi divergence of the selection at increasing `orders` > 1, from that of one trial."""
 
     def describe(self) -> str:
-        """The law in words."""
+        """The distribution in words."""
 
 
 @dataclass(frozen=True)
 class TruncatedNegativeBinomial:
     """D_{eta, gamma}, at least one trial (Papernot and Steinke 2022, Definition 1).
 
-    -1 < eta <= 10: 1 is the geometric, 0 the logarithmic law. 1e-30 <= gamma < 1; the smaller, the
-    more trials. Raises InputError outside of these.
+    -1 < eta <= 10: 1 is the geometric, 0 the logarithmic distribution. 1e-30 <= gamma < 1: a
+    smaller gamma means more trials. Raises InputError outside of these ranges.
     """
 
     eta: float
@@ -90,18 +91,18 @@ class TruncatedNegativeBinomial:
 
     @classmethod
     def with_mean(cls, eta: float, mean: float) -> "TruncatedNegativeBinomial":
-        """The law of that shape with this expected number of trials; InputError for mean <= 1."""
+        """The distribution of that shape and mean number of trials; InputError for mean <= 1."""
         from scipy.optimize import brentq
 
         ETA.check("eta", eta)
         most = -math.log(LEAST_GAMMA)
         real(gt=1, lt=_mean(eta, most)).check("expected number of trials", mean)
-        found = brentq(lambda x: math.log(_mean(eta, x) / mean), 1e-12, most, xtol=1e-14)
-        return cls(eta, math.exp(-found))
+        root = brentq(lambda x: math.log(_mean(eta, x) / mean), 1e-12, most, xtol=1e-14)
+        return cls(eta, math.exp(-root))
 
     @property
     def shape(self) -> float:
-        """What dp-accounting calls eta."""
+        """The parameter eta."""
         return self.eta
 
     @property
@@ -110,7 +111,7 @@ class TruncatedNegativeBinomial:
         return _mean(self.eta, -math.log(self.gamma))
 
     def draw(self, noise: Noise) -> int:
-        """By inversion, with a law that is right to 1e-15 in total variation."""
+        """Drawn by inversion, accurate to 1e-15 in total variation."""
         # P(K = k) = (1 - gamma)^k / (gamma^-eta - 1) prod_{l < k} (l + eta) / (l + 1).
         left = noise.generator(repetition=0, step=0, use="trials").random()
         stay = 1 - self.gamma
@@ -132,7 +133,7 @@ class TruncatedNegativeBinomial:
         return _least_from_above(curve + added)
 
     def describe(self) -> str:
-        """The law in words."""
+        """The distribution in words."""
         names = {1.0: "geometric", 0.0: "logarithmic"}
         name = names.get(float(self.eta), f"truncated negative binomial (eta {self.eta:g})")
         return f"{name} with mean {self.mean:g}"
@@ -140,7 +141,7 @@ class TruncatedNegativeBinomial:
 
 @dataclass(frozen=True)
 class PoissonTrials:
-    """Poisson with expectation `mean` >= 1. With no trial at all the release says so, only."""
+    """Poisson with expectation `mean` >= 1. If no trial is drawn, the release says only that."""
 
     mean: float
 
@@ -149,11 +150,11 @@ class PoissonTrials:
 
     @property
     def shape(self) -> float:
-        """Infinity: dp-accounting's word for Poisson."""
+        """Infinity, which stands for Poisson in dp-accounting."""
         return math.inf
 
     def draw(self, noise: Noise) -> int:
-        """As numpy draws it."""
+        """Drawn by numpy."""
         return int(noise.generator(repetition=0, step=0, use="trials").poisson(self.mean))
 
     def selected_curve(self, orders: np.ndarray, curve: np.ndarray) -> np.ndarray:
@@ -166,7 +167,8 @@ class PoissonTrials:
         log_deltas = (orders - 1) * (
             curve - np.log1p(1 / (orders[:, None] - 1)) + np.log1p(-1 / orders)
         ) - np.log(orders)
-        # The second bound is that of the Kullback-Leibler divergence, for small ones.
+        # The second bound follows from the Kullback-Leibler divergence; it is the smaller one for
+        # small divergences.
         deltas = np.minimum(
             np.exp(np.minimum(log_deltas.min(axis=1), 0)), np.sqrt(-np.expm1(-curve)).min()
         )
@@ -174,7 +176,7 @@ class PoissonTrials:
         return _least_from_above(curve + added)
 
     def describe(self) -> str:
-        """The law in words."""
+        """The distribution in words."""
         return f"Poisson with mean {self.mean:g}"
 
 
@@ -187,7 +189,7 @@ LAWS: Mapping[str, Callable[[float], TrialsLaw]] = {
 
 @checked(name=one_of(*LAWS))
 def trials_law(name: str, mean: float) -> TrialsLaw:
-    """The law of that name with this expectation; InputError for an unknown name or a mean < 1."""
+    """The distribution of that name and mean; InputError for an unknown name or a mean < 1."""
     return LAWS[name](mean)
 
 
@@ -195,8 +197,8 @@ def trials_law(name: str, mean: float) -> TrialsLaw:
 class Score:
     """The count of right answers among `records` private validation records, with noise.
 
-    noise: standard deviation of the Gaussian noise on the count. Raises InputError unless it is
-    > 0 and there is a record.
+    noise: standard deviation of the Gaussian noise on the count. Raises InputError for noise <= 0
+    or no records.
     """
 
     records: int
@@ -208,21 +210,21 @@ class Score:
 
     @property
     def phase(self) -> Phase:
-        """The release for the accountants, under add_remove: its sensitivity is 1 in any case."""
+        """The release as accountants see it under add_remove: its sensitivity is always 1."""
         return Phase(FullBatch(self.records), self.noise, 1)
 
     def released(self, right: int, noise: Noise, trial: int) -> float:
-        """The noised share of right answers: the count with noise, by the public number."""
+        """The noisy count of right answers, divided by the public number of records."""
         draws = noise.generator(repetition=trial, step=0, use="score")
         return (right + self.noise * float(draws.standard_normal())) / self.records
 
 
 @dataclass(frozen=True)
 class SelectionGuarantee:
-    """What a selection guarantees: `selected` of what it releases, `single` of one trial alone.
+    """The guarantee of a selection (`selected`) and that of one trial alone (`single`).
 
     training, validation: epsilon of the selection for a record of either part, at the same delta;
-    None for validation records that are public. `selected.epsilon` is the larger.
+    None for validation records that are public. `selected.epsilon` is the larger of the two.
     """
 
     selected: Guarantee
@@ -237,8 +239,8 @@ def selected_guarantee(
 ) -> SelectionGuarantee:
     """The guarantee of releasing the best of a random number of trials, by Renyi divergences.
 
-    phases: of the training of one trial, the same for all settings that may be drawn. score: how
-    private validation records are scored; None where they are public. dp-accounting's
+    phases: of the training of one trial, the same for all settings that may be drawn. score: the
+    noisy score on private validation records; None where they are public. dp-accounting's
     `RepeatAndSelectDpEvent`, which takes eta >= 0, is the cross-check. Raises InputError for a
     sampler that has no Renyi divergences under `relation`.
     """
@@ -249,7 +251,7 @@ def selected_guarantee(
     if score is not None:
         event += f"; its score: noise of deviation {score.noise:g} on a count, sensitivity 1"
         alone = replace(guarantee([score.phase], delta, "add_remove"), relation=relation)
-        single = max(single, alone, key=lambda each: each.epsilon)
+        single = max(single, alone, key=lambda option: option.epsilon)
         scored = _selected_epsilon([score.phase], law, delta, "add_remove")
         validation = scored[0]
         if validation > training:
@@ -272,7 +274,7 @@ def calibrate_selected(
 ) -> float:
     """The smallest noise multiplier with which the whole selection meets (epsilon, delta).
 
-    Arguments as of `calibrate` and `selected_guarantee`. Raises InputError for a target that no
+    Arguments as in `calibrate` and `selected_guarantee`. Raises InputError for a target that no
     noise multiplier meets, and where the score of private validation records alone costs more.
     """
     if score is not None:
@@ -290,14 +292,14 @@ def calibrate_selected(
 def _selected_epsilon(
     phases: Sequence[Phase], law: TrialsLaw, delta: float, relation: str
 ) -> tuple[float, str | None, str]:
-    """Epsilon of the selection where one trial is `phases`, a warning or None, the cross-check."""
+    """Epsilon of the selection among trials of `phases`, a warning or None, and the cross-check."""
     epsilon, warning = _epsilon(phases, law, delta, relation)
     check = NO_CROSS_CHECK
     if law.shape >= 0 and 0 < epsilon < math.inf:
-        # Under Poisson the package takes the logarithm of 0 for divergences below 1e-16.
+        # For Poisson trials the package takes log(0) where divergences are below 1e-16.
         with contextlib.suppress(ValueError):
-            other = repeat_and_select(phases, law.mean, law.shape, delta, relation)
-            check = f"RepeatAndSelectDpEvent of dp-accounting: epsilon {other:.6g}"
+            package_epsilon = repeat_and_select(phases, law.mean, law.shape, delta, relation)
+            check = f"RepeatAndSelectDpEvent of dp-accounting: epsilon {package_epsilon:.6g}"
     return epsilon, warning, check
 
 
@@ -310,15 +312,15 @@ def _epsilon(
 
 
 def _mean(eta: float, x: float) -> float:
-    """E[K] of the negative binomial law with gamma = exp(-x)."""
+    """E[K] of the truncated negative binomial distribution with gamma = exp(-x)."""
     return math.expm1(x) / -_scaled(eta, -x)
 
 
 def _scaled(eta: float, x: float) -> float:
-    """(exp(eta x) - 1) / eta, x at eta 0."""
+    """(exp(eta x) - 1) / eta, or its limit x at eta = 0."""
     return math.expm1(eta * x) / eta if eta else x
 
 
 def _least_from_above(curve: np.ndarray) -> np.ndarray:
-    """Divergences do not fall with the order: a bound at one order holds at all lower ones."""
+    """Running minimum from the highest order down: a bound holds at all lower orders too."""
     return np.minimum.accumulate(curve[::-1])[::-1]

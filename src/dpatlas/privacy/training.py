@@ -3,11 +3,10 @@
     training = PrivateTraining(model, phases, x, labels, noise=Noise())
     training.run()
 
-Every random number is keyed by (spec, repetition, step, use), steps counted over all phases, so a
-run that goes on from `state()` draws what an uninterrupted one would have drawn. What a step does
-never depends on the data beyond the noisy sum: an empty batch is a step of pure noise, a record
-that gives no finite gradient contributes zero and is counted, and the divisor is the sampler's
-expected batch.
+Every random number is keyed by (spec, repetition, step, use), with steps counted over all phases,
+so a run restored from `state()` draws what an uninterrupted run would have drawn. A step depends on
+the data only through the noisy sum: an empty batch is a step of pure noise, a record without a
+finite gradient contributes zero and is counted, and the divisor is the sampler's expected batch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,26 +29,26 @@ from dpatlas.privacy.accounting import (
 )
 from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum
 from dpatlas.privacy.fingerprint import fingerprint, initial_values
-from dpatlas.privacy.host import on_device
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.noise import add_noise
-from dpatlas.privacy.optimizers import OPTIMIZERS, Optimizer, optimizer
+from dpatlas.privacy.optimizers import OPTIMIZERS, Optimizer, make_optimizer
 from dpatlas.privacy.per_record import NetworkGradients, cross_entropy, refuse_unsafe_layers
 from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch, Sampler
+from dpatlas.privacy.to_device import to_device
 
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
 
 
 @dataclass(frozen=True)
 class TrainingPhase:
-    """One stretch of training with one privacy event per step.
+    """Consecutive training steps with the same settings and one privacy event per step.
 
     noise_multiplier: standard deviation of the noise on the sum of clipped gradients, in units of
     max_grad_norm; 0 trains without privacy. trainable: prefixes of parameter names; the others are
-    frozen and get no noise. max_physical_batch: records in memory at a time; changes no digit
-    beyond rounding. Weight decay acts on the privatised gradient, outside of the clip.
+    frozen and get no noise. max_physical_batch: records in memory at a time; changes results only
+    by rounding. Weight decay acts on the privatised gradient, outside of the clip.
     """
 
     sampler: Sampler
@@ -74,7 +73,7 @@ class TrainingPhase:
 
     @property
     def accounted(self) -> Phase:
-        """What the accountant needs to know."""
+        """The phase as accountants see it."""
         return Phase(self.sampler, self.noise_multiplier, self.steps)
 
 
@@ -91,7 +90,7 @@ PHASE_DOMAINS = {
 
 
 class Augmentation(Protocol):
-    """Several views of each record, averaged before the clip."""
+    """Several views of each record, whose gradients are averaged before the clip."""
 
     views: int
 
@@ -99,24 +98,24 @@ class Augmentation(Protocol):
         """Parameters of all views of `records` records, (records, ...)."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        """(records, ...) -> (records * views, ...), the views of a record one after the other."""
+        """(records, ...) -> (records * views, ...), the views of one record consecutively."""
 
 
 class PrivateTraining:
     """One run of one model through its phases.
 
     x (n, ...), labels (n,) int64 on the model's device. `repetition` separates runs of one spec.
-    `ema_decay` keeps an exponential moving average of the weights, which costs no privacy; after
-    t steps its decay is (1 + t) / (10 + t) if that is less.
-    `on_update(step, noisy sums by parameter)` sees every privatised sum, before the division and at
-    the weights that the gradients were taken at: what an attacker inside the training would see.
-    The step goes on with the same tensors, so what is to be kept is copied.
-    `kernel` gives clipped sums for the phase that is running. `skipped_records` counts how often a
+    `ema_decay` maintains an exponential moving average of the weights, which costs no privacy;
+    after t steps its decay is (1 + t) / (10 + t) if that is less.
+    `on_update(step, noisy sums by parameter)` receives every privatised sum before the division, at
+    the weights of the gradients: what an attacker inside the training would see. The step uses the
+    same tensors afterwards, so the callback must copy what it stores.
+    `kernel` computes the clipped sums of the current phase. `skipped_records` counts how often a
     record's gradient was not finite and contributed zero; the count is private.
-    `phases_run`, `guarantee` and `ledger` speak of the steps whose noisy sums exist, no others.
+    `phases_run`, `guarantee` and `ledger` cover exactly the steps whose noisy sums exist.
     `shared_noise` names a comparison whose trainings differ and draw the same noise: then only one
     of them may be released (`SHARED_NOISE`). Without it, a second training on a used (noise,
-    repetition) is refused by its first noisy step, unless it repeats the first one's bits.
+    repetition) is refused at its first noisy step, unless it repeats the first one's bits.
 
     Raises InputError for data that do not fit together, samplers of another n, labels out of
     range, a model on another device, layers that the engine cannot clip.
@@ -144,7 +143,7 @@ class PrivateTraining:
         self.loss, self.augmentation, self.on_update = loss, augmentation, on_update
         self.views = augmentation.views if augmentation else 1
         self.steps_done = self.steps_released = 0
-        # The repetition whose noise is this training's, and a digest of the weights it began with.
+        # The repetition whose noise this training has claimed; a digest of its initial weights.
         self._claimed: int | None = None
         self._began_at: str | None = None
         self._structure: str | None = None
@@ -166,28 +165,28 @@ class PrivateTraining:
 
     @property
     def phases(self) -> tuple[TrainingPhase, ...]:
-        """As planned."""
+        """All phases, as planned."""
         return self._phases
 
     @property
     def phases_run(self) -> tuple[TrainingPhase, ...]:
-        """As far as they went: a step counts from the moment its noisy sum exists."""
-        left, run = self.steps_released, []
+        """The phases up to the last step taken; a step counts as soon as its noisy sum exists."""
+        remaining, phases = self.steps_released, []
         for phase in self.phases:
-            steps = min(left, phase.steps)
-            left -= steps
+            steps = min(remaining, phase.steps)
+            remaining -= steps
             if steps:
-                run.append(replace(phase, steps=steps))
-        return tuple(run)
+                phases.append(replace(phase, steps=steps))
+        return tuple(phases)
 
     @property
     def ran(self) -> Ran:
-        """What a ledger needs of this run."""
-        run = self.phases_run
+        """The facts of this run that its ledger needs."""
+        phases = self.phases_run
         return Ran(
-            mechanism=_mechanism(self.model, run),
-            phases=tuple(phase.accounted for phase in run),
-            max_grad_norm=tuple(phase.max_grad_norm for phase in run),
+            mechanism=_mechanism(self.model, phases),
+            phases=tuple(phase.accounted for phase in phases),
+            max_grad_norm=tuple(phase.max_grad_norm for phase in phases),
             noise_source=self.noise.source,
             shared_noise=self.shared_noise,
         )
@@ -195,13 +194,13 @@ class PrivateTraining:
     def guarantee(
         self, delta: float | None = None, relation: str | None = None, accountant: str = "auto"
     ) -> Guarantee:
-        """What the steps taken guarantee; epsilon is infinite without noise.
+        """The guarantee of the steps taken; epsilon is infinite without noise.
 
-        delta: None for `default_delta`. relation: None for add_remove where the samplers have it,
-        else replace_one. Raises InputError where they do not go together.
+        delta: None for `default_delta`. relation: None for add_remove where the samplers allow it,
+        else replace_one. Raises InputError where samplers, relation and accountant do not fit.
         """
         phases = [phase.accounted for phase in self.phases_run]
-        return guarantee(phases, *self._asked(delta, relation), accountant)
+        return guarantee(phases, *self._or_defaults(delta, relation), accountant)
 
     def ledger(
         self,
@@ -211,12 +210,13 @@ class PrivateTraining:
         chosen_on_private_data: Sequence[Mapping[str, Any]] | None = (UNTOLD,),
         **stated: Any,
     ) -> dict[str, Any]:
-        """The ledger of the steps taken, see `dpatlas.privacy.ledger.ledger`, which takes `stated`.
+        """The ledger of the steps taken; `stated` is passed to `dpatlas.privacy.ledger.ledger`.
 
-        delta, relation: as in `guarantee`. Who says nothing of how settings were chosen has a
-        ledger that says so; None states that nothing was. By default the clip bound is public.
+        delta, relation: as in `guarantee`. chosen_on_private_data: by default the ledger says that
+        nobody stated how settings were chosen; None states that nothing was chosen on private data.
+        The clip bound counts as public unless `stated` says otherwise.
         """
-        delta, relation = self._asked(delta, relation)
+        delta, relation = self._or_defaults(delta, relation)
         return ledger(
             self.ran,
             delta=delta,
@@ -225,23 +225,23 @@ class PrivateTraining:
             **stated,
         )
 
-    def _asked(self, delta: float | None, relation: str | None) -> tuple[float, str]:
+    def _or_defaults(self, delta: float | None, relation: str | None) -> tuple[float, str]:
         if relation is None:
             relation = default_relation([phase.accounted for phase in self.phases])
         return default_delta(len(self.x)) if delta is None else delta, relation
 
     @property
     def skipped_records(self) -> int:
-        """Gradients that were not finite, so far; a GPU finishes its steps first."""
+        """Number of gradients that were not finite so far; on a GPU this waits for the steps."""
         return int(self._skipped)
 
     @property
     def steps(self) -> int:
-        """Steps of all phases."""
+        """Number of steps of all phases."""
         return sum(phase.steps for phase in self.phases)
 
     def run(self, after_step: Callable[[int], None] | None = None) -> None:
-        """All steps that are left; `after_step(steps done)` may save a checkpoint."""
+        """Take the remaining steps; `after_step(steps done)` may save a checkpoint."""
         while self.steps_done < self.steps:
             self.step()
             if after_step is not None:
@@ -250,9 +250,9 @@ class PrivateTraining:
     def step(self) -> None:
         """One private update."""
         number, phase = self.phase_at(self.steps_done)
-        rule = self._optimizer
-        if number != self._phase or rule is None:
-            rule = self._start(number)
+        optimizer = self._optimizer
+        if number != self._phase or optimizer is None:
+            optimizer = self._start(number)
         if phase.noise_multiplier and self._claimed != self.repetition:
             self._claim()
         step = self.steps_done
@@ -270,12 +270,12 @@ class PrivateTraining:
             self.on_update(step, clipped.gradients)
         for gradient in clipped.gradients.values():
             gradient.div_(phase.sampler.expected_batch)
-        rule.step(clipped.gradients)
+        optimizer.step(clipped.gradients)
         self._average()
         self.steps_done += 1
 
     def phase_at(self, step: int) -> tuple[int, TrainingPhase]:
-        """The phase that step number `step` belongs to, and its place among the phases."""
+        """The index of the phase that step `step` belongs to, and the phase."""
         for number, phase in enumerate(self.phases):
             if step < phase.steps:
                 return number, phase
@@ -283,7 +283,7 @@ class PrivateTraining:
         raise InputError("step", self.steps_done, f"fewer than {self.steps}, the steps planned")
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and facts from which `restore` goes on to the same bits."""
+        """Arrays and facts from which `restore` continues to the same bits."""
         parameters = dict(self.model.named_parameters())
         arrays = {
             f"weights/{name}": value.detach().cpu().numpy().copy()
@@ -311,9 +311,9 @@ class PrivateTraining:
         return arrays, facts
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Go on from a state of the same run; InputError if it is of another model or plan.
+        """Continue from a state of the same run; InputError if it is of another model or plan.
 
-        `max_physical_batch` may differ, which changes no digit beyond rounding.
+        `max_physical_batch` may differ, which changes results only by rounding.
         """
         names = {name.removeprefix("weights/") for name in arrays if name.startswith("weights/")}
         parameters = dict(self.model.named_parameters())
@@ -337,16 +337,16 @@ class PrivateTraining:
         self._skipped = facts["skipped_records"]
         self._phase = None
         if facts["phase"] is not None:
-            rule = self._start(facts["phase"])
-            rule.steps = facts["optimizer_steps"]
-            rule.state = {
+            optimizer = self._start(facts["phase"])
+            optimizer.steps = facts["optimizer_steps"]
+            optimizer.state = {
                 name.removeprefix("optimizer/"): torch.from_numpy(value.copy()).to(self.x.device)
                 for name, value in arrays.items()
                 if name.startswith("optimizer/")
             }
 
     def _plan(self) -> dict[str, Any]:
-        """What steps do, as JSON has it: a state belongs to one plan."""
+        """All settings of the steps as JSON values; a state is valid for one plan only."""
         return {
             "phases": [_phase_facts(phase) for phase in self.phases],
             "loss": getattr(self.loss, "__qualname__", type(self.loss).__name__),
@@ -374,7 +374,7 @@ class PrivateTraining:
         raise InputError("checkpoint", found, f"{plan[name]!r}, as planned")
 
     def _enter_phases(self) -> None:
-        """Build every phase's kernel once, so that what cannot be trained is refused at once."""
+        """Build the kernel of every phase, so that what cannot be trained is refused at once."""
         self._parameters: dict[str, nn.Parameter] = {}
         for number, phase in enumerate(self.phases):
             if phase.steps:
@@ -397,7 +397,7 @@ class PrivateTraining:
             self.model, self.loss, self.x, self.labels, self.augmentation, phase.clipping
         )
         self._constants = self.kernel.constants(self.x)
-        self._optimizer = optimizer(
+        self._optimizer = make_optimizer(
             phase.optimizer,
             self._parameters,
             lr=phase.lr,
@@ -408,7 +408,7 @@ class PrivateTraining:
         return self._optimizer
 
     def _claim(self) -> None:
-        """Take the noise of this repetition, or raise InputError if another training did."""
+        """Claim the noise of this repetition; InputError if another training has drawn it."""
         if self._began_at is None:
             self._began_at = initial_values(self.model)
         if self._structure is None:
@@ -422,23 +422,23 @@ class PrivateTraining:
         refuse_autocast(x.device)
         if not isinstance(phase.sampler, FullBatch):
             batch = phase.sampler.batch_indices(self.noise, self.repetition, step)
-            picked = on_device(batch, x.device)
-            x, labels = x.index_select(0, picked), labels.index_select(0, picked)
-            constants = constants if constants is None else constants.index_select(0, picked)
+            indices = to_device(batch, x.device)
+            x, labels = x.index_select(0, indices), labels.index_select(0, indices)
+            constants = constants if constants is None else constants.index_select(0, indices)
         views = None
         if self.augmentation:
             draws = self.noise.generator(repetition=self.repetition, step=step, use="views")
-            views = on_device(self.augmentation.draw(draws, len(x)), x.device)
+            views = to_device(self.augmentation.draw(draws, len(x)), x.device)
         size = phase.max_physical_batch or max(1, len(x))
         # An empty batch is one chunk of no records.
         for start in range(0, max(1, len(x)), size):
             chunk = slice(start, start + size)
-            rows, marks = x[chunk], labels[chunk]
-            known = constants if constants is None else constants[chunk]
+            rows, row_labels = x[chunk], labels[chunk]
+            row_constants = constants if constants is None else constants[chunk]
             if self.augmentation and views is not None:
                 rows = self.augmentation.apply(rows, views[chunk])
-                marks = marks.repeat_interleave(self.views)
-            part = self.kernel.clipped_sum(rows, marks, phase.max_grad_norm, known)
+                row_labels = row_labels.repeat_interleave(self.views)
+            part = self.kernel.clipped_sum(rows, row_labels, phase.max_grad_norm, row_constants)
             if start == 0:
                 total = part
             else:
@@ -448,7 +448,7 @@ class PrivateTraining:
     def _average(self) -> None:
         if self.ema is None or self.ema_decay is None:
             return
-        # A short memory at first: the initial weights would stay in it for 1 / (1 - decay) steps.
+        # A smaller decay at first: the initial weights would dominate for 1 / (1 - decay) steps.
         decay = min(self.ema_decay, (1 + self.steps_done) / (10 + self.steps_done))
         with torch.no_grad():
             for name, value in self.model.named_parameters():
@@ -463,17 +463,17 @@ def probed_kernel(
     augmentation: Augmentation | None = None,
     clipping: str = "flat",
 ) -> NetworkGradients | SoftmaxGradients:
-    """`kernel_for` such data, after `dpatlas.privacy.probe` with the real loss and augmentation.
+    """`kernel_for` such data, probed (`dpatlas.privacy.probe`) with the loss and augmentation.
 
-    x (n, ...), labels (n,): of the records only shapes, types and device are used by the probe, and
-    the least and largest label by a check that the cross-entropy knows them.
+    x (n, ...), labels (n,): the probe uses only shapes, types and device; a check that the labels
+    are valid for the cross-entropy uses their minimum and maximum.
     """
     views = augmentation.views if augmentation else 1
     refuse_unsafe_layers(model)
     kernel = kernel_for(model, loss, views, clipping)
 
-    def on_copy(copied: nn.Module, its_loss: Loss) -> NetworkGradients | SoftmaxGradients:
-        return taken_as_probed(kernel_for(copied, its_loss, views, clipping))
+    def on_copy(model: nn.Module, loss: Loss) -> NetworkGradients | SoftmaxGradients:
+        return taken_as_probed(kernel_for(model, loss, views, clipping))
 
     settings = (type(kernel), clipping)
     subject = Subject(
@@ -486,26 +486,26 @@ def probed_kernel(
 def taken_as_probed(
     kernel: NetworkGradients | SoftmaxGradients,
 ) -> NetworkGradients | SoftmaxGradients:
-    """The kernel, which need not probe its network by itself."""
+    """The kernel, marked so that it does not probe its network again."""
     if isinstance(kernel, NetworkGradients):
         kernel.take_as_probed()
     return kernel
 
 
 def _phase_facts(phase: TrainingPhase) -> dict[str, Any]:
-    """Of a phase, as JSON has it, what changes more than rounding."""
+    """The settings of a phase that change more than rounding, as JSON values."""
     facts = {
         name: value.item() if isinstance(value, np.generic) else value
         for name, value in vars(phase).items()
         if name != "max_physical_batch"
     }
     sampler = phase.sampler
-    law = {"name": sampler.name, "n": int(sampler.n), "batch": int(sampler.batch)}
-    return {**facts, "sampler": law, "trainable": list(phase.trainable)}
+    sampling = {"name": sampler.name, "n": int(sampler.n), "batch": int(sampler.batch)}
+    return {**facts, "sampler": sampling, "trainable": list(phase.trainable)}
 
 
 def _numbered(phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One entry for every setting of every phase, in the place of "phases"."""
+    """One entry for every setting of every phase instead of the entry "phases"."""
     settings = {
         f"{name} of phase {number}": value
         for number, phase in enumerate(phases, 1)
@@ -515,7 +515,7 @@ def _numbered(phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _mechanism(model: nn.Module, phases: Sequence[TrainingPhase]) -> str:
-    """In words: update rule, clipping, and what is trained of which network."""
+    """Update rule, clipping, and the trained parameters of which network, in words."""
     texts: dict[str, None] = {}
     for phase in phases:
         private = "DP-SGD" if phase.noise_multiplier else "SGD without noise"
@@ -529,7 +529,7 @@ def _mechanism(model: nn.Module, phases: Sequence[TrainingPhase]) -> str:
 def kernel_for(
     model: nn.Module, loss: Loss, views: int = 1, clipping: str = "flat"
 ) -> NetworkGradients | SoftmaxGradients:
-    """The closed form for a single linear layer under cross-entropy, else the watched network."""
+    """The closed form for a single linear layer under cross-entropy, else the general kernel."""
     layers = [
         (name, layer)
         for name, layer in model.named_modules()
@@ -537,7 +537,7 @@ def kernel_for(
     ]
     name, layer = layers[0] if layers else ("", model)
     plain = type(layer) is nn.Linear and "forward" not in vars(layer)
-    # Hooks may change what a layer gives: the closed form would not know.
+    # Hooks may change a layer's output, which the closed form would ignore.
     plain &= not any(
         module._forward_hooks or module._forward_pre_hooks for module in model.modules()
     )
@@ -562,7 +562,7 @@ def check_records(model: nn.Module, x: Tensor, labels: Tensor) -> None:
 
 
 def check_labels(labels: Tensor, outputs: int, loss: Loss) -> None:
-    """InputError for labels that the cross-entropy of `outputs` classes has no place for."""
+    """InputError for labels outside of the `outputs` classes of the cross-entropy."""
     if loss is not cross_entropy:
         return
     low, high = int(labels.min()), int(labels.max())
@@ -572,5 +572,5 @@ def check_labels(labels: Tensor, outputs: int, loss: Loss) -> None:
 
 
 def belongs(name: str, prefix: str) -> bool:
-    """Whether a parameter lies under `prefix`, a whole part of its dotted name; "" holds all."""
+    """Whether `prefix` is a leading part of the parameter's dotted name; "" matches every name."""
     return prefix == "" or name == prefix or name.startswith(f"{prefix}.")

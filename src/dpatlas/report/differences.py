@@ -109,11 +109,11 @@ def _known_differences(old: Trace, new: Trace) -> Iterator[Difference]:
             yield from sorted(_fields(name, old[name], new[name]), key=_place_in_data)
         elif name == "features":
             # Not where they lie.
-            before, after = ({**each[name], "manifest": None} for each in (old, new))
+            before, after = ({**trace[name], "manifest": None} for trace in (old, new))
             yield from _fields(name, before, after)
         else:
             yield from _fields(name, old[source], new[source])
-    shas = [each["sha256"] or each["sha256_in_lineage"] for each in (old, new)]
+    shas = [trace["sha256"] or trace["sha256_in_lineage"] for trace in (old, new)]
     if shas[0] != shas[1] and old["cost"] and new["cost"]:
         # Of equal bytes nobody asks where they were made.
         for name in MACHINE:
@@ -192,8 +192,8 @@ def _one_product(old: Trace, new: Trace) -> Iterator[Difference]:
                 "new": each["sha256"],
             }
     before, after = (
-        {Path(name).suffix: digest for name, digest in each["outputs"].items()}
-        for each in (old, new)
+        {Path(name).suffix: digest for name, digest in trace["outputs"].items()}
+        for trace in (old, new)
     )
     if old["kind"] == new["kind"]:
         yield from _fields("bytes", before, after)

@@ -70,12 +70,12 @@ def inline_svg(path: Path, prefix: str, label: str) -> str:
 
 def _clean(element: ElementTree.Element, prefix: str) -> None:
     element.tag = _local(element.tag)
-    given, element.attrib = element.attrib, {}
-    for qualified, value in given.items():
+    attributes, element.attrib = element.attrib, {}
+    for qualified, value in attributes.items():
         name = _local(qualified)
-        kept = _attribute(name, value, prefix)
-        if kept is not None:
-            element.set(name, kept)
+        allowed = _attribute(name, value, prefix)
+        if allowed is not None:
+            element.set(name, allowed)
     for child in list(element):
         if isinstance(child.tag, str) and _local(child.tag) in ELEMENTS:
             _clean(child, prefix)

@@ -23,12 +23,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpatlas.core.files import read_json
+from dpatlas.core.files import read_json, read_rows
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.records import inputs_used
 from dpatlas.registry import block_of
-from dpatlas.report.page_tables import read_rows
 from dpatlas.report.state import code_state, file_state
 
 RECORD, COST, MANIFEST, CLAIMS = "record.json", "cost.json", "manifest.json", "claims.csv"

@@ -13,15 +13,14 @@ import jinja2
 from markupsafe import Markup
 
 from dpatlas import __version__
-from dpatlas.config.load import read_yaml
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import remove_parts, write_atomic
+from dpatlas.core.products import Product
 from dpatlas.core.progress import duration
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.evidence.claims import VERDICTS, check_files
 from dpatlas.evidence.errata import Erratum, read_errata
 from dpatlas.evidence.printed import CONFIDENCE
-from dpatlas.evidence.printed import PAPERS as PRINTED
 from dpatlas.registry import all_blocks
 from dpatlas.report.lineage import read_claims
 from dpatlas.report.page_items import (
@@ -35,7 +34,6 @@ from dpatlas.report.page_items import (
 from dpatlas.report.page_tables import number
 from dpatlas.report.text import cost_text, data_text, in_words, seeds_text, source_text
 
-SHOWS = "paper_shows.yaml"
 TIERS = {
     "smoke": "tiny settings that run every rule once, for continuous integration; the numbers "
     "mean nothing",
@@ -64,33 +62,34 @@ class Section:
 def build_page(
     results: Path,
     tier: str,
-    captions: Path | None = None,
+    products: Mapping[str, Product] | None = None,
     show: Collection[str] | None = None,
     *,
-    errata: Sequence[Erratum] = (),
-    papers: Path = PRINTED,
+    errata: Mapping[str, Sequence[Erratum]] | None = None,
+    about: str = "",
 ) -> str:
     """The HTML of a tier's page, from what lies in its results folder.
 
-    `show` names the figures and tables to show; without it every one that is there, also what an
-    earlier config left. papers: folder of the papers' printed tables.
+    products: by name, for captions and what the papers show. show: names of the figures and tables
+    to show; without it every one that is there, also what an earlier config left. errata: by paper.
+    about: reStructuredText above the claims.
     Reads claims.csv, figures/*.svg and csv, tables/*.csv and md, lineage/*.json and the records
-    that these name; captions: folder of NAME.rst and paper_shows.yaml.
+    that these name.
 
-    Raises InputError for a file that is missing or damaged, and for a verdict whose figure or table
-    is not there.
+    Raises InputError for a file that is missing or damaged, for a caption that is no
+    reStructuredText, and for a verdict whose figure or table is not there.
     """
     rows = read_claims(results, "evidence")
     check_files(results, rows)
-    shows = read_yaml(captions / SHOWS) if captions else {}
+    products = products or {}
+    captions = {name: _html(product.caption, name) for name, product in products.items()}
     items = [
         read_item(
             results,
             path,
-            caption=_caption(captions, path.stem),
-            shows=shows.get(path.stem, ""),
+            caption=captions.get(path.stem, Markup("")),
+            shows=products[path.stem].paper_shows if path.stem in products else "",
             claims=rows,
-            papers=papers,
         )
         for pattern in ("figures/*.svg", "tables/*.csv")
         for path in sorted(results.glob(pattern))
@@ -105,8 +104,8 @@ def build_page(
         verdicts=VERDICTS,
         counts=Counter(row["verdict"] for row in rows),
         claims=_claims_first(rows),
-        about=_caption(captions, "claims"),
-        sections=_sections(items, rows, errata),
+        about=_html(about, "claims"),
+        sections=_sections(items, rows, errata or {}),
         confidence=f"{CONFIDENCE:.0%}",
         sources=data_sources(records.values()),
         without_data=sum(record["data"] is None for record in records.values()),
@@ -122,20 +121,18 @@ def main(arguments: Sequence[str]) -> int:
     parser = ArgumentParser(prog="python -m dpatlas.report.page", description=__doc__)
     parser.add_argument("--tier", required=True)
     parser.add_argument("--results", required=True, type=Path, help="the tier's results folder")
-    parser.add_argument("--captions", type=Path, help="folder with a NAME.rst per figure and table")
-    parser.add_argument("--errata", type=Path, help="errata.yaml")
-    parser.add_argument("--papers", type=Path, default=PRINTED, help="the papers' printed tables")
+    parser.add_argument("--about", type=Path, help="reStructuredText above the claims")
     parser.add_argument("--output", required=True, type=Path, help="index.html to write")
     parser.add_argument("--show", nargs="*", help="figures and tables to show; all if not given")
     options = parser.parse_args(arguments)
-    errata = read_errata(options.errata) if options.errata else []
+    products = [each for block in all_blocks().values() for each in block.load("products").PRODUCTS]
     page = build_page(
         options.results,
         options.tier,
-        options.captions,
+        {product.name: product for product in products},
         options.show,
-        errata=errata,
-        papers=options.papers,
+        errata=read_errata(),
+        about=_text(options.about) if options.about else "",
     )
     remove_parts(options.output.parent, options.output.name)
     write_atomic(options.output, page)
@@ -169,7 +166,9 @@ def _template() -> jinja2.Template:
 
 
 def _sections(
-    items: Sequence[Item], rows: Sequence[Mapping[str, str]], errata: Sequence[Erratum]
+    items: Sequence[Item],
+    rows: Sequence[Mapping[str, str]],
+    errata: Mapping[str, Sequence[Erratum]],
 ) -> list[Section]:
     """By paper, in the order of the claims; blocks without claims behind."""
     blocks = all_blocks()
@@ -182,7 +181,7 @@ def _sections(
             title=blocks[key].title if key in blocks else key,
             items=[item for item in items if item.paper == key],
             counts=Counter(row["verdict"] for row in rows if row.get("paper") == key),
-            errata=[erratum for erratum in errata if erratum.paper == key],
+            errata=list(errata.get(key, ())),
         )
         for key in keys
     ]
@@ -203,31 +202,29 @@ def _claims_first(rows: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
     return ordered + waiting
 
 
-def _caption(folder: Path | None, name: str) -> Markup:
-    """The caption as HTML; empty without a folder. Files and raw HTML cannot be included."""
-    if folder is None:
-        return Markup("")
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(path), error.strerror or "unreadable", "a text file") from None
+
+
+def _html(caption: str, name: str) -> Markup:
+    """reStructuredText as HTML. Files and raw HTML cannot be included."""
     # Only the page needs docutils; importing the module for its constants should not.
     from docutils.core import publish_parts
     from docutils.utils import SystemMessage
 
-    path = folder / f"{name}.rst"
+    settings = {
+        "file_insertion_enabled": False,
+        "raw_enabled": False,
+        "halt_level": 2,
+        "report_level": 5,
+    }
     try:
-        text = path.read_text(encoding="utf-8")
-        parts = publish_parts(
-            text,
-            writer="html5",
-            settings_overrides={
-                "file_insertion_enabled": False,
-                "raw_enabled": False,
-                "halt_level": 2,
-                "report_level": 5,
-            },
-        )
-    except OSError as error:
-        raise InputError(str(path), error.strerror or "unreadable", "a caption") from None
+        parts = publish_parts(caption, writer="html5", settings_overrides=settings)
     except SystemMessage as error:
-        raise InputError(str(path), str(error), "reStructuredText") from None
+        raise InputError(f"caption of {name}", str(error), "reStructuredText") from None
     return Markup(parts["body"])
 
 

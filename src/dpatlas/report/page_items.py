@@ -9,12 +9,14 @@ from typing import Any
 from markupsafe import Markup
 
 from dpatlas.core.canonical import canonical_json
+from dpatlas.core.files import read_rows
 from dpatlas.core.records import read_record
-from dpatlas.evidence.printed import Beside, beside
+from dpatlas.evidence.printed import PrintedComparison, printed_comparisons
 from dpatlas.records import diverged_at
+from dpatlas.registry import all_blocks
 from dpatlas.report.inline_svg import inline_svg
 from dpatlas.report.lineage import block_key, read_cost, read_lineage
-from dpatlas.report.page_tables import Shown, preview, read_parts, read_rows
+from dpatlas.report.page_tables import Shown, preview, read_parts
 from dpatlas.report.text import in_words
 
 FIGURE_LINKS = ("pdf", "png", "svg", "csv")
@@ -51,7 +53,7 @@ class Item:
     shows: str = ""
     parts: list[Shown] = field(default_factory=list)
     values: Shown | None = None
-    pairs: list[Beside] = field(default_factory=list)
+    pairs: list[PrintedComparison] = field(default_factory=list)
 
     @property
     def diverged(self) -> list[str]:
@@ -72,9 +74,8 @@ def read_item(
     caption: Markup,
     shows: str,
     claims: Iterable[dict[str, str]],
-    papers: Path,
 ) -> Item:
-    """The figure or table behind an svg or a csv; papers: folder of the printed tables.
+    """The figure or table behind an svg or a csv.
 
     Raises InputError for a file that is missing or damaged.
     """
@@ -86,10 +87,11 @@ def read_item(
     files = [path.with_suffix(f".{ending}") for ending in endings]
     paths = {f"{folder}/{file.name}" for file in files}
     rows = read_rows(path.with_suffix(".csv"))
+    key = block_key(lineage["module"])
     return Item(
         name=name,
         kind=kind,
-        paper=block_key(lineage["module"]),
+        paper=key,
         caption=caption,
         drawing=Markup(inline_svg(path, f"{name}-", f"Figure {name}") if kind == "figure" else ""),
         links=[(file.suffix[1:], f"../{folder}/{file.name}") for file in files if file.exists()],
@@ -99,7 +101,7 @@ def read_item(
         shows=shows,
         parts=read_parts(path.with_suffix(".md")) if kind == "table" else [],
         values=preview(rows),
-        pairs=beside(name, rows, papers),
+        pairs=printed_comparisons(all_blocks()[key], name, rows) if key in all_blocks() else [],
     )
 
 
@@ -119,9 +121,10 @@ def ledgers(records: Iterable[Mapping[str, Any]]) -> list[tuple[int, dict[str, A
     statements: dict[str, dict[str, Any]] = {}
     counts: Counter[str] = Counter()
     for record in records:
-        said = {key: in_words(record["ledger"][key]) for key in LEDGER if record["ledger"].get(key)}
-        text = canonical_json(said)
-        statements[text] = said
+        ledger = record["ledger"]
+        statement = {key: in_words(ledger[key]) for key in LEDGER if ledger.get(key)}
+        text = canonical_json(statement)
+        statements[text] = statement
         counts[text] += 1
     return [(count, statements[text]) for text, count in counts.most_common()]
 

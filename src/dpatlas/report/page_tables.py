@@ -1,6 +1,5 @@
 """Tables as the page shows them: the parts that people read, and the first rows of a csv."""
 
-import csv
 import math
 import re
 from collections.abc import Sequence
@@ -51,15 +50,6 @@ def read_parts(path: Path) -> list[Shown]:
             parts.append(Shown(caption, [_html(cell) for cell in head], cells, numeric))
             caption = Markup("")
     return parts
-
-
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """All rows of a csv by column; InputError for a file that cannot be read."""
-    try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            return list(csv.DictReader(stream))
-    except OSError as error:
-        raise InputError(str(path), error.strerror or "unreadable", "a csv file") from None
 
 
 def preview(rows: Sequence[dict[str, str]]) -> Shown:

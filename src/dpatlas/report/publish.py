@@ -22,7 +22,7 @@ from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.progress import duration
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
-from dpatlas.report.kept import EarlierPublication, earlier_publication
+from dpatlas.report.earlier_publication import EarlierPublication, earlier_publication
 from dpatlas.report.lineage import (
     CLAIMS,
     MANIFEST,
@@ -61,10 +61,10 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     products = _check(expected, run)
     claims = read_claims(run, "statement")
     target = docs / expected.tier
-    kept = earlier_publication(target, expected.blocks)
+    earlier = earlier_publication(target, expected.blocks)
     files = {CLAIMS: (run / CLAIMS).read_bytes()}
-    if kept:
-        files[CLAIMS] = kept.into_claims(claims, expected.blocks)
+    if earlier:
+        files[CLAIMS] = earlier.into_claims(claims, expected.blocks)
         claims = list(csv.DictReader(io.StringIO(files[CLAIMS].decode())))
     for folder, suffixes in SUFFIXES.items():
         for name in getattr(expected, folder):
@@ -74,10 +74,10 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     if (run / CONFIG).is_file():
         files[CONFIG] = _public_config(read_json(run / CONFIG))
     manifest = _manifest(expected.tier, run, products, files, commit)
-    if kept:
-        manifest = kept.into(manifest)
-        files.update(kept.files)
-    files["README.md"] = _readme(expected, claims, manifest, kept).encode()
+    if earlier:
+        manifest = earlier.into(manifest)
+        files.update(earlier.files)
+    files["README.md"] = _readme(expected, claims, manifest, earlier).encode()
     with _replacing(target) as fresh:
         for path, content in files.items():
             write_atomic(fresh / path, content)
@@ -131,10 +131,10 @@ def _check_records(lineage: Mapping[str, Any], asked: set[str], path: Path) -> N
 
 def _public_config(config: dict[str, Any]) -> bytes:
     """The config without the places of local data: they say something about one machine only."""
-    given = config.get("data", {})
-    data = {**given, "root": None}
-    if "own" in given:
-        data["own"] = {name: {**own, "path": name} for name, own in given["own"].items()}
+    sources = config.get("data", {})
+    data = {**sources, "root": None}
+    if "own" in sources:
+        data["own"] = {name: {**mine, "path": name} for name, mine in sources["own"].items()}
     return (json.dumps({**config, "data": data}, indent=1, sort_keys=True) + "\n").encode()
 
 
@@ -198,7 +198,7 @@ def _readme(
     expected: Expected,
     claims: Iterable[Mapping[str, str]],
     manifest: Mapping[str, Any],
-    kept: EarlierPublication | None,
+    earlier: EarlierPublication | None,
 ) -> str:
     claims, cost = list(claims), manifest["cost"]
     verdicts = Counter(row["verdict"] for row in claims)
@@ -229,11 +229,11 @@ def _readme(
         "",
         "## Figures",
     ]
-    for name in [*expected.figures, *(kept.names("figure") if kept else [])]:
+    for name in [*expected.figures, *(earlier.names("figure") if earlier else [])]:
         others = ", ".join(f"[{suffix}](figures/{name}.{suffix})" for suffix in ("pdf", "csv"))
         lines += ["", f"### {name}", "", f"![{name}](figures/{name}.png)", "", others]
     lines += ["", "## Tables", ""]
-    for name in [*expected.tables, *(kept.names("table") if kept else [])]:
+    for name in [*expected.tables, *(earlier.names("table") if earlier else [])]:
         links = ", ".join(f"[{each}](tables/{name}.{each})" for each in SUFFIXES["tables"])
         lines.append(f"- {name}: {links}")
     return "\n".join(lines) + "\n"

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from small_audits import audited, one_thread_without_gradients  # noqa: F401
+from small_audits import audited
 from torch import nn
 
 import dpatlas.privacy.per_record
 import dpatlas.privacy.training
 from dpatlas.checks.audit.jobs import mechanisms as audit_mechanisms
-from dpatlas.checks.audit.jobs.kernels import CANARY, OFFSET, SETTINGS
+from dpatlas.checks.audit.jobs.kernels import ATTACKED_NETWORKS, CANARY, OFFSET
 from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS
 from dpatlas.core.seeds import Noise
 from dpatlas.privacy.convolution import Conv2d
@@ -18,19 +18,21 @@ from dpatlas.privacy.noise import LARGE
 from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.rules import Rule
 
-OFFSETS = [name for name, each in SETTINGS.items() if each.offset]
+pytestmark = pytest.mark.usefixtures("one_thread_without_gradients")
+
+OFFSETS = [name for name, attacked in ATTACKED_NETWORKS.items() if attacked.offset]
 
 
-def watched(setting):
+def rules_of(attacked):
     """The layers' rules after a pass, of every phase."""
-    (x, labels), _ = setting.neighbours()
-    model = setting.network()
+    (x, labels), _ = attacked.neighbours()
+    model = attacked.network()
     views = 1
-    if setting.augmentation:
-        views = setting.augmentation.views
-        moves = setting.augmentation.draw(np.random.default_rng(0), len(x))
-        x, labels = setting.augmentation.apply(x, moves), labels.repeat_interleave(views)
-    for phase in setting.phases:
+    if attacked.augmentation:
+        views = attacked.augmentation.views
+        moves = attacked.augmentation.draw(np.random.default_rng(0), len(x))
+        x, labels = attacked.augmentation.apply(x, moves), labels.repeat_interleave(views)
+    for phase in attacked.phases:
         for name, value in model.named_parameters():
             value.requires_grad_(
                 any(dpatlas.privacy.training.belongs(name, prefix) for prefix in phase.trainable)
@@ -46,25 +48,26 @@ def has_one_position(rule: Rule) -> bool:
 
 def way(rule: Rule) -> str:
     """How the rule comes by the norms of its weight's gradients."""
-    if rule.kept.keys() & {"weight", "value"}:
+    if rule.record_gradients.keys() & {"weight", "value"}:
         return "gradients"
     return "one position" if has_one_position(rule) else "gram"
 
 
-@pytest.mark.parametrize("kind", RULES)
-def test_a_row_reaches_every_kind_of_layer(kind):
-    assert any(type(rule.layer) is kind for each in SETTINGS.values() for rule in watched(each))
-
-
-def test_rows_reach_every_way_to_a_norm():
-    found = {(type(rule.layer), way(rule)) for each in SETTINGS.values() for rule in watched(each)}
-    assert found >= {
+def test_rows_reach_every_kind_of_layer_and_every_way_to_a_norm():
+    rules = [rule for attacked in ATTACKED_NETWORKS.values() for rule in rules_of(attacked)]
+    layers = [rule.layer for rule in rules]
+    assert set(map(type, layers)) >= set(RULES)
+    assert {(type(rule.layer), way(rule)) for rule in rules} >= {
         (nn.Linear, "one position"),
         (nn.Linear, "gram"),
         (nn.Linear, "gradients"),
         (nn.Conv2d, "gram"),
         (nn.Conv2d, "gradients"),
     }
+    convolutions = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
+    assert any(layer.groups > 1 for layer in convolutions)
+    assert any(layer.stride != (1, 1) for layer in convolutions)
+    assert any(layer.dilation != (1, 1) for layer in convolutions)
 
 
 @pytest.mark.parametrize(
@@ -80,45 +83,35 @@ def test_gradients_of_convolutions_take_one_call_or_one_a_record(name, expected,
         return honest(self, delta, x, weight, of, records)
 
     monkeypatch.setattr(Conv2d, "_gradients", watch)
-    list(watched(SETTINGS[name]))
+    list(rules_of(ATTACKED_NETWORKS[name]))
     assert calls == expected
 
 
-def test_convolutions_are_strided_dilated_and_in_groups():
-    layers = [
-        rule.layer
-        for each in SETTINGS.values()
-        for rule in watched(each)
-        if isinstance(rule.layer, nn.Conv2d)
-    ]
-    assert any(layer.groups > 1 for layer in layers)
-    assert any(layer.stride != (1, 1) for layer in layers)
-    assert any(layer.dilation != (1, 1) for layer in layers)
-
-
 def test_phases_have_views_chunks_two_clippings_adam_and_large_noise():
-    phases = [phase for each in SETTINGS.values() for phase in each.phases]
+    phases = [phase for attacked in ATTACKED_NETWORKS.values() for phase in attacked.phases]
     assert {phase.clipping for phase in phases} == {"flat", "per-layer"}
     assert "adam" in {phase.optimizer for phase in phases}
-    views = SETTINGS["convolution-views"]
+    views = ATTACKED_NETWORKS["convolution-views"]
     assert views.augmentation.views > 1
     assert views.phases[0].max_physical_batch < views.phases[0].sampler.batch
-    sizes = [value.numel() for value in SETTINGS["convolution-large"].network().parameters()]
+    sizes = [
+        value.numel() for value in ATTACKED_NETWORKS["convolution-large"].network().parameters()
+    ]
     assert max(sizes) >= LARGE
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", ATTACKED_NETWORKS)
 def test_neighbours_differ_in_the_label_of_the_first_record(name):
-    (x, labels), (other, other_labels) = SETTINGS[name].neighbours()
+    (x, labels), (other, other_labels) = ATTACKED_NETWORKS[name].neighbours()
     assert torch.equal(x, other)
     assert (labels != other_labels).nonzero().flatten().tolist() == [CANARY]
 
 
 @pytest.mark.parametrize("name", OFFSETS)
 def test_the_canary_s_offset_moves_no_output(name):
-    setting = SETTINGS[name]
-    (x, _), _ = setting.neighbours()
-    network = setting.network()
+    attacked = ATTACKED_NETWORKS[name]
+    (x, _), _ = attacked.neighbours()
+    network = attacked.network()
     near = network(x[:1])
     assert x[CANARY].mean() == pytest.approx(OFFSET, rel=1e-3)
     assert not torch.allclose(near, network(x[1:2]), atol=1e-3)
@@ -136,18 +129,18 @@ def silence(monkeypatch):
 @pytest.fixture
 def steps(monkeypatch):
     """(t, share) of every scored step."""
-    found = []
+    scored = []
     honest = audit_mechanisms.log_likelihood_ratio
 
     def keep(t, share, *rest):
-        found.append((t, share))
+        scored.append((t, share))
         return honest(t, share, *rest)
 
     monkeypatch.setattr(audit_mechanisms, "log_likelihood_ratio", keep)
-    return found
+    return scored
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", ATTACKED_NETWORKS)
 def test_without_noise_the_attacker_knows_the_sum_and_neighbours_are_a_sensitivity_apart(
     name, silence, steps
 ):
@@ -156,8 +149,8 @@ def test_without_noise_the_attacker_knows_the_sum_and_neighbours_are_a_sensitivi
     checked = steps[1::2] if name in OFFSETS else steps
     half = len(checked) // 2
     assert half
-    for sign, found in ((1, checked[:half]), (-1, checked[half:])):
-        for t, share in found:
+    for sign, of_neighbour in ((1, checked[:half]), (-1, checked[half:])):
+        for t, share in of_neighbour:
             assert share == pytest.approx(1, rel=1e-4)
             assert t == pytest.approx(sign * share, abs=2e-3)
 
@@ -174,9 +167,9 @@ def test_a_record_that_contributes_more_only_where_it_is_offset_is_caught(name, 
     kind = RULES[nn.Linear if "linear" in name else nn.Conv2d]
     honest = kind.norms2
 
-    def small(self, *given):
-        found = honest(self, *given)
-        return found if has_one_position(self) else torch.zeros_like(found)
+    def small(self, *arguments):
+        norms2 = honest(self, *arguments)
+        return norms2 if has_one_position(self) else torch.zeros_like(norms2)
 
     monkeypatch.setattr(kind, "norms2", small)
     assert audited(name, runs=100).contradicted

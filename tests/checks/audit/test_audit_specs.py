@@ -17,42 +17,26 @@ def specs(**changes) -> dict[str, list[Spec]]:
     return audit.groups(load_config(changes={"tier": "t", "audit": changes}))
 
 
-def test_every_network_has_a_cost():
+def test_every_network_has_a_cost_and_only_training_moves_to_a_gpu():
     names, _ = get_args(SmallNetwork)
     assert set(get_args(names)) <= set(NETWORKS)
+    on_gpu = {kind: cost.gpu for kind, cost in KINDS.items()}
+    assert on_gpu == {"mechanism": False, "training": True, "selection": True}
 
 
-def test_the_default_tier_attacks_every_mechanism():
-    names = [spec.fields["mechanism"] for spec in specs()["mechanisms"]]
-    assert names == list(MECHANISMS)
-
-
-def test_a_mechanism_whose_runs_are_cheap_runs_more_often():
+def test_the_default_tier_attacks_every_mechanism_as_often_as_its_entry_says():
     runs = {spec.fields["mechanism"]: spec.fields["runs"] for spec in specs(runs=10)["mechanisms"]}
-    assert runs == {name: 10 * entry.runs for name, entry in MECHANISMS.items()}
-    assert max(entry.runs for entry in MECHANISMS.values()) > 1
+    assert list(runs.items()) == [(name, 10 * entry.runs) for name, entry in MECHANISMS.items()]
 
 
-def test_one_mechanism_less_changes_no_other_job():
+def test_a_change_renews_the_jobs_that_it_concerns_and_no_other():
     base, less = specs(), specs(mechanisms=list(MECHANISMS)[1:])
-    assert less["mechanisms"] == base["mechanisms"][1:]
-    assert (less["training"], less["canaries"]) == (base["training"], base["canaries"])
-
-
-def test_the_confidence_of_verdicts_does_not_train_the_network_again():
-    base, other = specs(), specs(verdict_level=0.9999)
-    assert other["training"] == base["training"]
-    assert other["canaries"] != base["canaries"]
-    assert other["mechanisms"] != base["mechanisms"]
-
-
-def test_a_setting_means_the_same_as_a_whole_number_and_with_a_point():
+    assert less == base | {"mechanisms": base["mechanisms"][1:]}
+    surer = specs(verdict_level=0.9999)
+    assert surer["training"] == base["training"]
+    assert surer["canaries"] != base["canaries"]
+    assert surer["mechanisms"] != base["mechanisms"]
     assert specs(training={"epsilon": 3}) == specs(training={"epsilon": 3.0})
-
-
-def test_only_training_moves_to_a_gpu():
-    found = {kind: cost.gpu for kind, cost in KINDS.items()}
-    assert found == {"mechanism": False, "training": True, "selection": True}
 
 
 @pytest.mark.parametrize(
@@ -64,8 +48,6 @@ def test_only_training_moves_to_a_gpu():
         ({"canaries": {"canaries": 301}}, "audit.canaries.canaries"),
         ({"canaries": {"delta": 0.01}}, "audit.canaries.delta"),
         ({"mechanisms": ["dp-sgd"]}, "audit.mechanisms.0"),
-        ({"delta": 1}, "audit.delta"),
-        ({"training": {"model": "resnet18"}}, "audit.training.model"),
     ],
 )
 def test_what_cannot_run_stops_before_any_job(change, key):

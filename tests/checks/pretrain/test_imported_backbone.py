@@ -1,68 +1,43 @@
 """A published weight file becomes a backbone like a trained one: here torchvision's, untrained."""
 
 import hashlib
-import http.server
 import json
-import threading
-from dataclasses import asdict, replace
-from types import SimpleNamespace
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from small_jobs import labelled
+from published_weights import FILES, arguments, import_spec, records_and_input, refused, untrained
 from torch import nn
 
 from dpatlas.checks.pretrain.jobs import imported as module
-from dpatlas.core.checkpoints import Checkpoints
-from dpatlas.core.records import Stopwatch
-from dpatlas.core.specs import Spec
-from dpatlas.data import features as frozen
-from dpatlas.data import prepared
 from dpatlas.data.sets.pneumonia import PNEUMONIA, PNEUMONIA_224, PNEUMONIA_CAUSES
 from dpatlas.data.sets.stl10 import STL10
-from dpatlas.errors import InputError, RunError, run_command
-from dpatlas.jobs.features import features
-from dpatlas.jobs.job import Job
+from dpatlas.errors import InputError, RunError
 from dpatlas.jobs.run import main
 from dpatlas.models import backbone
 from dpatlas.models.build import build
-from dpatlas.papers.dp_sgld.jobs.regression_data import load_split
 
 SHAPE = [1, 28, 28]
-SOME = ["a", "b", "c", "d"]
-FILES = ("record.json", "backbone/weights.npz", "backbone/manifest.json")
-
-
-def untrained(name):
-    """torchvision's network with statistics that are far from the identity."""
-    from torchvision.models import get_model
-
-    with torch.random.fork_rng():
-        torch.manual_seed(5)
-        net = get_model(name, num_classes=len(SOME)).eval()
-        for part in net.modules():
-            if isinstance(part, nn.BatchNorm2d):
-                nn.init.normal_(part.running_mean, std=0.2)
-                nn.init.uniform_(part.running_var, 0.5, 2.0)
-    return net
+CLASSES = ["a", "b", "c", "d"]
 
 
 class Published:
-    """`net` in a folder under the name that its checksum gives it."""
+    """A state of weights in a folder, under the name that its checksum gives it."""
 
     def __init__(self, folder, state, name="resnet18"):
         folder.mkdir(parents=True, exist_ok=True)
         torch.save(state, folder / "new")
-        digest = hashlib.sha256((folder / "new").read_bytes()).hexdigest()
-        self.folder, self.sha256 = folder, digest
-        self.path = (folder / "new").rename(folder / f"{name}-{digest[:8]}.pth")
+        self.sha256 = hashlib.sha256((folder / "new").read_bytes()).hexdigest()
+        self.folder = folder
+        self.path = (folder / "new").rename(folder / f"{name}-{self.sha256[:8]}.pth")
         self.address = f"https://example.org/models/{self.path.name}"
 
 
 @pytest.fixture(scope="module")
 def net():
-    return untrained("resnet18")
+    return untrained("resnet18", len(CLASSES))
 
 
 @pytest.fixture(scope="module")
@@ -71,55 +46,40 @@ def stored(net, tmp_path_factory):
 
 
 @pytest.fixture
-def published(stored, monkeypatch):
-    monkeypatch.setattr(module, "listed", lambda model: (stored.address, SOME))
+def list_address(monkeypatch):
+    """A function that lists weights at an address."""
+
+    def listed(address):
+        monkeypatch.setattr(module, "listed", lambda model: (address, CLASSES))
+
+    return listed
+
+
+@pytest.fixture
+def published(stored, list_address):
+    list_address(stored.address)
     return stored
 
 
 def spec_of(**changes):
-    fields = {
-        "key": "pretrain",
-        "kind": "imported",
-        "source": "imagenet",
-        "model": "imagenet-resnet18",
-        "options": {},
-        "image_shape": SHAPE,
-    }
-    return Spec.of({**fields, **changes}, "imagenet")
-
-
-def arguments(folder, *more, spec=None):
-    return [
-        "--spec", (spec or spec_of()).argument,
-        "--backbone", str(folder / "backbone"),
-        "--record", str(folder / "record.json"),
-        "--checkpoints", str(folder / "checkpoints"),
-        "--download-folder", str(folder / "cache"),
-        *map(str, more),
-    ]  # fmt: skip
+    fields = {"source": "imagenet", "model": "imagenet-resnet18", "image_shape": SHAPE}
+    return import_spec("imagenet", {**fields, **changes})
 
 
 @pytest.fixture
 def made(published, tmp_path):
-    main(arguments(tmp_path, "--data-root", published.folder))
+    main(arguments(tmp_path, spec_of(), "--data-root", published.folder))
     return tmp_path
 
 
 def test_the_backbone_s_features_are_the_published_network_s(made, net):
-    found = backbone.load(made / "backbone", "imagenet-resnet18")
-    x = np.random.default_rng(1).random((3, 784), dtype=np.float32)
-    colour = torch.from_numpy(x).view(3, 1, 28, 28).expand(-1, 3, -1, -1)
-    large = nn.functional.interpolate(colour, (224, 224), mode="bilinear", antialias=True)
-    mean, deviation = (
-        torch.tensor(values)[:, None, None]
-        for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    )
+    imported = backbone.load(made / "backbone", "imagenet-resnet18")
+    x, inputs = records_and_input(SHAPE)
     with torch.no_grad():
-        body = nn.Sequential(*list(net.children())[:-1], nn.Flatten())
-        expected = body((large - mean) / deviation).numpy()
-    taken = backbone.features(found.network, x)
-    assert taken.shape == (3, 512)
-    np.testing.assert_allclose(taken, expected, atol=1e-4 * np.abs(expected).max())
+        expected = nn.Sequential(*list(net.children())[:-1], nn.Flatten())(inputs).numpy()
+    found = backbone.features(imported.network, x)
+    assert found.shape == (2, 512)
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
 
 
 def test_the_record_says_which_file_it_was_and_that_nothing_private_was_read(made, published):
@@ -135,15 +95,15 @@ def test_the_record_says_which_file_it_was_and_that_nothing_private_was_read(mad
     assert ledger["epsilon"] == 0 and "no private record was read" in ledger["guaranteed"]
     manifest = json.loads((made / "backbone/manifest.json").read_text())
     assert metrics["backbone_sha256"] == manifest["sha256"]
-    assert manifest["classes"] == SOME and manifest["image_shape"] == SHAPE
+    assert manifest["classes"] == CLASSES and manifest["image_shape"] == SHAPE
     assert manifest["training"]["spec_id"] == record["id"] == spec_of().id
     assert manifest["training"]["weights"] == metrics["weights"]
 
 
 def deit_file():
     """Initial weights under the names of the published file, in the entry that holds them."""
-    given = {"key": "test", "run": 0, "base_seed": 0}
-    state = build("imagenet-deit-tiny", [3, 32, 32], len(SOME), **given).state_dict()
+    axes = {"key": "test", "run": 0, "base_seed": 0}
+    state = build("imagenet-deit-tiny", [3, 32, 32], len(CLASSES), **axes).state_dict()
     theirs = {
         "body.class_token.value": "cls_token",
         "body.position.value": "pos_embed",
@@ -153,91 +113,42 @@ def deit_file():
         "attention.out": "attn.proj",
         "linear": "mlp.fc",
     }
-    found = {}
+    renamed = {}
     for name, value in state.items():
         for ours, other in theirs.items():
             name = name.replace(ours, other)
-        found[name] = value
+        renamed[name] = value
     # With a dimension of records.
-    whole = {"cls_token": found["cls_token"][None, None], "pos_embed": found["pos_embed"][None]}
-    return {"model": {**found, **whole}}
+    renamed["cls_token"] = renamed["cls_token"][None, None]
+    renamed["pos_embed"] = renamed["pos_embed"][None]
+    return {"model": renamed}
 
 
-@pytest.mark.parametrize(
-    ("model", "make", "width"),
-    [
-        ("imagenet-mobilenet-v3", lambda: untrained("mobilenet_v3_large").state_dict(), 1280),
-        ("imagenet-deit-tiny", deit_file, 192),
-    ],
-)
-def test_networks_with_other_names_and_norms_become_backbones_too(
-    tmp_path, monkeypatch, model, make, width
-):
-    published = Published(tmp_path / "root", make(), "other")
-    monkeypatch.setattr(module, "listed", lambda model: (published.address, SOME))
-    spec = spec_of(model=model, image_shape=[3, 32, 32])
-    main(arguments(tmp_path, "--data-root", published.folder, spec=spec))
-    found = backbone.load(tmp_path / "backbone", model)
-    assert found.manifest["features"] == found.network.head.in_features == width
-    assert found.manifest["training"]["weights"]["sha256"] == published.sha256
+def test_deit_s_weights_with_their_own_names_become_a_backbone_too(tmp_path, list_address):
+    published = Published(tmp_path / "root", deit_file(), "deit")
+    list_address(published.address)
+    spec = spec_of(model="imagenet-deit-tiny", image_shape=[3, 32, 32])
+    main(arguments(tmp_path, spec, "--data-root", published.folder))
+    imported = backbone.load(tmp_path / "backbone", "imagenet-deit-tiny")
+    assert imported.manifest["features"] == imported.network.head.in_features == 192
+    assert imported.manifest["training"]["weights"]["sha256"] == published.sha256
     metrics = json.loads((tmp_path / "record.json").read_text())["metrics"]
     assert metrics["difference"] < 1e-4
 
 
 def test_it_takes_x_rays_and_photographs_as_they_are_prepared(made):
-    found = backbone.load(made / "backbone").manifest["training"]["data"]["preprocessing"]
+    preprocessing = backbone.load(made / "backbone").manifest["training"]["data"]["preprocessing"]
     for entry in (PNEUMONIA, PNEUMONIA_CAUSES, PNEUMONIA_224, STL10):
-        assert found == {**asdict(entry.scaling), "norm": None}
-
-
-def test_dp_sgld_takes_features_from_it(made, tmp_path):
-    arrays = labelled({"train": 6, "add": 0, "test": 3, "validation": 3}, margin=1)
-    for name, values in arrays.items():
-        if name.startswith("x_"):
-            arrays[name] = np.abs(np.resize(values, (len(values), 784))) / 10
-    scale = {**asdict(PNEUMONIA.scaling), "norm": None}
-    facts = {"name": "small", "classes": [*"abc"], "image_shape": SHAPE, "preprocessing": scale}
-    prepared.save(tmp_path / "data", arrays, facts)
-    fields = {
-        "key": "dp_sgld",
-        "kind": "accuracy",
-        "backbone": spec_of().id,
-        "features": "penultimate",
-        "normalise": True,
-        "feature_norm": 2.0,
-    }
-    spec = Spec.of(fields, "small")
-    kept = Checkpoints(tmp_path / "kept", {})
-    features(tmp_path / "data" / "manifest.json", made / "backbone", tmp_path / "shown", "cpu")
-    data, shown = prepared.load(tmp_path / "data"), frozen.load(tmp_path / "shown")
-    folders = (made / "backbone",)
-    job = Job(
-        spec, SimpleNamespace(**fields), data, "cpu", kept, Stopwatch(), folders, features=shown
-    )
-    split = load_split(job)
-    assert split.x["train"].shape == (6, 512) and split.backbone.id == spec_of().id
-    torch.testing.assert_close(split.x["test"].norm(dim=1), torch.full((3,), 2.0))
-    other = prepared.load(tmp_path / "data")
-    other.manifest["preprocessing"]["divide"] = 16
-    with pytest.raises(InputError, match="preprocessing"):
-        load_split(replace(job, data=other, features=None))
+        assert preprocessing == {**asdict(entry.scaling), "norm": None}
 
 
 def test_two_imports_give_the_same_bytes_and_leave_torch_s_generator(made, published, tmp_path):
     before = torch.get_rng_state()
     again = tmp_path / "again"
-    main(arguments(again, "--data-root", published.folder))
+    main(arguments(again, spec_of(), "--data-root", published.folder))
     assert torch.equal(torch.get_rng_state(), before)
     for name in FILES:
         assert (again / name).read_bytes() == (made / name).read_bytes()
-
-
-def refused(capsys, folder, *more, spec=None):
-    """Exit code, the one line on stderr; nothing was written."""
-    code = run_command(main, arguments(folder, *more, spec=spec))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert not any((folder / name).exists() for name in FILES)
-    return code, line
 
 
 def test_a_damaged_file_is_refused_before_it_is_opened(published, tmp_path, capsys, monkeypatch):
@@ -245,57 +156,38 @@ def test_a_damaged_file_is_refused_before_it_is_opened(published, tmp_path, caps
     root.mkdir()
     (root / published.path.name).write_bytes(published.path.read_bytes()[:-1])
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("opened"))
-    code, line = refused(capsys, tmp_path, "--data-root", root)
-    assert code == 2 and published.path.name in line and "as its name says" in line
+    line = refused(capsys, tmp_path, spec_of(), "--data-root", root)
+    assert published.path.name in line and "as its name says" in line
 
 
 def test_without_permission_nothing_is_fetched(published, tmp_path, capsys):
-    code, line = refused(capsys, tmp_path)
-    assert code == 2 and published.address in line and "permission to download" in line
+    line = refused(capsys, tmp_path, spec_of())
+    assert published.address in line and "permission to download" in line
 
 
-def test_with_permission_the_file_is_fetched_once(stored, tmp_path, monkeypatch):
-    class Handler(http.server.BaseHTTPRequestHandler):
-        paths = ()
-
-        def do_GET(self):
-            Handler.paths += (self.path,)
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(stored.path.read_bytes())
-
-        def log_message(self, *_):
-            pass
-
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_address[1]}/models/{stored.path.name}"
-    monkeypatch.setattr(module, "listed", lambda model: (address, SOME))
-    try:
-        for _ in range(2):
-            main(arguments(tmp_path, "--allow-download"))
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert Handler.paths == (f"/models/{stored.path.name}",)
-    assert (tmp_path / "cache" / stored.path.name).is_file()
-    assert backbone.load(tmp_path / "backbone").architecture == "imagenet-resnet18"
+def test_the_command_line_says_where_weights_may_come_from():
+    words = ["--data-root=a", "--allow-download", "--mirror", "m", "--mirror", "n"]
+    expected = module.Sources(None, Path("a"), module.weights.CACHE, True, ("m", "n"))
+    assert module.sources_of(words) == expected
+    with pytest.raises(InputError, match="--data"):
+        module.sources_of(["--data", "other parser's"])
 
 
-@pytest.mark.parametrize("change", ["missing", "extra", "shape"])
-def test_weights_of_another_network_are_refused(net, tmp_path, capsys, monkeypatch, change):
-    state = dict(net.state_dict())
-    if change == "missing":
-        del state["layer2.0.downsample.0.weight"]
-    elif change == "extra":
-        state["layer5.0.conv1.weight"] = torch.zeros(1)
-    else:
-        state["fc.weight"] = state["fc.weight"][:2]
-    other = Published(tmp_path / "other", state)
-    monkeypatch.setattr(module, "listed", lambda model: (other.address, SOME))
-    code, line = refused(capsys, tmp_path, "--data-root", other.folder)
-    assert code == 2 and "weights of another network" in line
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"layer2.0.downsample.0.weight": None},
+        {"layer5.0.conv1.weight": torch.zeros(1)},
+        {"fc.weight": torch.zeros(2, 512)},
+    ],
+    ids=["missing", "extra", "shape"],
+)
+def test_weights_of_another_network_are_refused(net, tmp_path, capsys, list_address, change):
+    state = {**net.state_dict(), **change}
+    other = Published(tmp_path, {name: value for name, value in state.items() if value is not None})
+    list_address(other.address)
+    line = refused(capsys, tmp_path, spec_of(), "--data-root", other.folder)
+    assert "weights of another network" in line
 
 
 def test_a_network_that_computes_something_else_is_not_written(published, tmp_path, monkeypatch):
@@ -307,7 +199,7 @@ def test_a_network_that_computes_something_else_is_not_written(published, tmp_pa
     real = module.folded
     monkeypatch.setattr(module, "folded", without_a_shift)
     with pytest.raises(RunError, match="differ from the published network's"):
-        main(arguments(tmp_path, "--data-root", published.folder))
+        main(arguments(tmp_path, spec_of(), "--data-root", published.folder))
     assert not (tmp_path / "backbone").exists()
 
 
@@ -321,9 +213,7 @@ def test_a_network_that_computes_something_else_is_not_written(published, tmp_pa
     ],
 )
 def test_bad_specs_are_one_line_and_exit_code_2(published, tmp_path, capsys, change, message):
-    root = ("--data-root", published.folder)
-    code, line = refused(capsys, tmp_path, *root, spec=spec_of(**change))
-    assert code == 2 and message in line
+    assert message in refused(capsys, tmp_path, spec_of(**change), "--data-root", published.folder)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpatlas.papers.dp_sgld import printed
 from dpatlas.papers.dp_sgld.formulas.exact import (
     Grid,
     Law,
@@ -37,7 +38,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
 )
 from dpatlas.papers.dp_sgld.formulas.utility import average_risk, excess_risk, utility_rdp
 
-PAPERS = Path(__file__).parents[3] / "workflow" / "papers"
+PRINTED = Path(printed.__file__).parent
 # lam = beta = 1 and, on [-1, 1] with |x| <= 1, L = 2.
 CURVATURE, LIPSCHITZ = 1.0, 2.0
 
@@ -53,20 +54,20 @@ CURVATURE, LIPSCHITZ = 1.0, 2.0
 )
 def test_theorem_3_2_is_violated_by_single_records_in_batches(K, alpha, exact, claimed):
     """n = 100, m = 1: one record 1 among zeros against zeros only."""
-    found = exact_renyi(100, 1, 0.02, 0.5, K, 1.0, alpha, 0)
-    assert found == pytest.approx(exact, rel=1e-3)
+    divergence = exact_renyi(100, 1, 0.02, 0.5, K, 1.0, alpha, 0)
+    assert divergence == pytest.approx(exact, rel=1e-3)
     bound = claimed_rdp(alpha, LIPSCHITZ, CURVATURE, 100, 0.02, 0.5 * K)
     assert bound == pytest.approx(claimed, rel=1e-3)
-    assert found > 7 * bound
+    assert divergence > 7 * bound
 
 
 @pytest.mark.parametrize("K, delta", [(1, 1.05e-3), (2, 1.46e-3), (5, 1.62e-3)])
 def test_calibration_of_theorem_4_2_misses_its_delta_a_hundredfold(K, delta):
     """(1, 1e-5) promised for any number of steps; n = 200, m = 1, x = 1 against -1 among zeros."""
     sigma2 = sigma2_approximate(1.0, 1e-5, LIPSCHITZ, CURVATURE, 200)
-    found = exact_delta(200, 1, sigma2, 0.5, K, 1.0, 1.0, -1)
-    assert found == pytest.approx(delta, rel=5e-3)
-    assert found > 100 * 1e-5
+    exact = exact_delta(200, 1, sigma2, 0.5, K, 1.0, 1.0, -1)
+    assert exact == pytest.approx(delta, rel=5e-3)
+    assert exact > 100 * 1e-5
     assert exact_epsilon(200, 1, sigma2, 0.5, K, 1.0, 1e-5, -1) > 6
 
 
@@ -112,10 +113,10 @@ def test_published_step_sizes_are_above_the_limit_of_the_utility_theorems():
 @given(condition=st.floats(1, 1e6), K=st.integers(1, 10**6))
 def test_closed_form_of_corollary_3_3_is_below_the_steps_of_algorithm_1(condition, K):
     setting = dict(L=1.5, lam=0.1, beta=0.1 * condition, n=1000, sigma2=0.01, K=K)
-    exact, printed = (
+    exact, closed_form = (
         claimed_rdp_decreasing(10.0, **setting, steps=steps) for steps in ("exact", "closed-form")
     )
-    assert printed < exact
+    assert closed_form < exact
     # By less than what one step more would add.
     after = claimed_rdp_decreasing(10.0, **{**setting, "K": K + 1}, steps="closed-form")
     assert exact < after + claimed_rdp(10.0, 1.5, 0.1, 1000, 0.01, 5 / condition)
@@ -180,9 +181,9 @@ def test_log_sobolev_constant_of_lemma_3_4_holds_only_given_the_batch():
 
 
 def test_last_column_of_table_4_counts_classes_where_it_says_parameters():
-    with (PAPERS / "dp_sgld_table4_constants.csv").open() as file:
-        printed = [float(row["ratio"]) for row in csv.DictReader(file)]
-    for problem, value in zip(TABLE_4, printed, strict=True):
+    with (PRINTED / "table4_constants.csv").open() as file:
+        ratios = [float(row["ratio"]) for row in csv.DictReader(file)]
+    for problem, value in zip(TABLE_4, ratios, strict=True):
         by_classes = problem.ratio(problem.classes)
         assert 0.03 < by_classes / value - 1 < 0.09
         by_parameters = problem.ratio(problem.parameters)

@@ -1,6 +1,6 @@
-import csv
+"""Formulas of dp_sgld against sums, definitions, numerical optima and moments that are exact."""
+
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +11,7 @@ from scipy.special import log_softmax, softmax
 
 from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.formulas.published import TABLE_4
 from dpatlas.papers.dp_sgld.formulas.theorems import (
-    ORDERS,
     claimed_epsilon,
     claimed_epsilon_constant,
     claimed_epsilon_decreasing,
@@ -42,7 +40,6 @@ from dpatlas.papers.dp_sgld.formulas.utility import (
     warns_about_utility,
 )
 
-PAPERS = Path(__file__).parents[3] / "workflow" / "papers"
 SETTING = dict(L=1.5, lam=0.1, n=1000, sigma2=0.01)
 positive = st.floats(1e-3, 1e3)
 
@@ -62,7 +59,6 @@ def test_claim_stops_growing_while_composition_does_not():
     )
     assert np.all(np.diff(claims) > 0)
     limit = 4 * alpha * 1.5**2 / (0.1 * 1000**2 * 0.01)
-    assert claims[-1] == pytest.approx(limit)
     assert claims[2] == pytest.approx(limit, rel=1e-9)
     # Eq. 5 without its negative term.
     assert claims[0] == pytest.approx(2 * alpha * 1.5**2 / (1000**2 * 0.01) * eta, rel=0.02)
@@ -80,32 +76,18 @@ def test_constant_and_decreasing_claims_agree_where_the_steps_do():
 
 @given(sigma2=st.floats(1e-6, 1e3), sum_eta=positive, delta=st.floats(1e-12, 0.5))
 def test_claimed_epsilon_is_the_least_over_the_integer_orders(sigma2, sum_eta, delta):
-    found = claimed_epsilon(1.5, 0.1, 1000, sigma2, sum_eta, delta)
+    epsilon = claimed_epsilon(1.5, 0.1, 1000, sigma2, sum_eta, delta)
     candidates = [
         claimed_rdp(alpha, 1.5, 0.1, 1000, sigma2, sum_eta) + math.log(1 / delta) / (alpha - 1)
         for alpha in range(2, 2000, 7)
     ]
-    assert found <= min(candidates) * (1 + 1e-12)
-    assert found >= min(candidates) * 0.5
+    assert 0.5 * min(candidates) <= epsilon <= min(candidates) * (1 + 1e-12)
 
 
 @given(eps=st.floats(0.05, 100), delta=st.floats(1e-12, 0.1), sum_eta=positive)
 def test_claimed_noise_gives_the_claimed_epsilon(eps, delta, sum_eta):
     sigma2 = claimed_sigma2(eps, delta, 1.5, 0.1, 1000, sum_eta)
     assert claimed_epsilon(1.5, 0.1, 1000, sigma2, sum_eta, delta) == pytest.approx(eps, rel=1e-9)
-
-
-def test_claimed_formulas_take_arrays():
-    sigma2 = np.array([0.1, 0.01])
-    together = claimed_epsilon(1.5, 0.1, 1000, sigma2, 40.0, 1e-5)
-    alone = [claimed_epsilon(1.5, 0.1, 1000, value, 40.0, 1e-5) for value in sigma2]
-    np.testing.assert_array_equal(together, alone)
-    eps = np.array([0.5, 2.0])
-    np.testing.assert_allclose(
-        claimed_epsilon(1.5, 0.1, 1000, claimed_sigma2(eps, 1e-5, 1.5, 0.1, 1000, 4.0), 4.0, 1e-5),
-        eps,
-    )
-    assert ORDERS[[0, -1]].tolist() == [2, 1999]
 
 
 @given(eps=st.floats(0.01, 20), delta=st.floats(1e-10, 0.01))
@@ -185,26 +167,17 @@ def test_two_classes_and_opposite_labels_reach_smoothness_and_lipschitz_constant
     assert np.linalg.norm(np.array([1.0, -1.0])) * 2 == pytest.approx(lipschitz(2.0))
 
 
-def test_first_columns_of_table_4_imply_the_regularisers():
-    with (PAPERS / "dp_sgld_table4_constants.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    for row, problem in zip(rows, TABLE_4, strict=True):
-        assert (row["dataset"], row["backbone"]) == (problem.dataset, problem.backbone)
-        assert float(row["beta"]) == problem.beta
-        assert problem.beta / problem.lam == pytest.approx(float(row["beta_over_lambda"]), rel=0.01)
+def quadratic_risks(h, g, eta, sigma2, start):
+    """E[L(theta_k)] - min L for k = 0 .. K, from exact moments, after steps of sizes `eta` (K,).
 
-
-def quadratic_risks(h, g, eta, K, sigma2, start):
-    """E[L(theta_k)] - min L for k = 0 .. K: losses h_i t^2 / 2 + g_i t, mean of g 0, one at random.
-
-    `eta`: step sizes by k. Moments of theta_k are exact.
+    The losses are h_i t^2 / 2 + g_i t with the g_i adding up to 0; batches are single records.
     """
     mean, square = start, start**2
     risks = [h.mean() / 2 * square]
-    for k in range(K):
-        keep, push = 1 - eta[k] * h, eta[k] * g
+    for step in eta:
+        keep, push = 1 - step * h, step * g
         square = np.mean(keep**2) * square - 2 * np.mean(keep * push) * mean + np.mean(push**2)
-        square += 2 * eta[k] * sigma2
+        square += 2 * step * sigma2
         mean = np.mean(keep) * mean - np.mean(push)
         risks.append(h.mean() / 2 * square)
     return np.array(risks)
@@ -223,11 +196,11 @@ def test_utility_bounds_hold_on_quadratics(curvatures, shifts, start, sigma2, K)
     g = g - g.mean()
     lam, beta, xi2 = h.min(), h.max(), np.mean(g**2)
     arguments = dict(xi2=xi2, d=1, sigma2=sigma2, distance2=start**2)
-    constant = quadratic_risks(h, g, np.full(K, 1 / (2 * beta)), K, sigma2, start)
+    constant = quadratic_risks(h, g, np.full(K, 1 / (2 * beta)), sigma2, start)
     bound = excess_risk(beta, lam, 1 / (2 * beta), K, **arguments)
     assert constant[-1] <= bound * (1 + 1e-9)
     steps = 1 / (2 * beta + lam * np.arange(K) / 2)
-    decreasing = quadratic_risks(h, g, steps, K, sigma2, start)
+    decreasing = quadratic_risks(h, g, steps, sigma2, start)
     assert decreasing[:-1].mean() <= average_risk(beta, lam, K, **arguments) * (1 + 1e-9)
 
 
@@ -271,61 +244,33 @@ CLAIM = dict(alpha=2, L=1, lam=0.1, beta=2.0, n=100, sigma2=0.1, eta=0.1, K=5)
 FULL = dict(eta=0.5, lam=0.1, beta=1.0, sensitivity=0.1, sigma2=0.1, K=5)
 EXACT = dict(n=100, m=1, sigma2=0.02, eta=0.5, K=1, radius=1.0, alpha=2.0, x_prime=0)
 GIVEN = dict(L=1, lam=0.1, beta=1, n=10, m=2, sigma2=0.1, eta=0.5, K=3, delta=1e-5)
+SIGMA2 = dict(eps=1e-3, delta=1e-5, L=1, lam=0.1, n=10, sum_eta=1)
+UTILITY = dict(eps=24, delta=1e-5, L=1, lam=0.1, beta=1, n=10, d=3, xi2=1)
 
 
 @pytest.mark.parametrize(
     "name, inputs, complaint",
     [
         ("dp-sgld-claimed-rdp-constant", {**CLAIM, "eta": 0.5}, "eta: found 0.5; .*< 1/beta = 0.5"),
-        (
-            "dp-sgld-claimed-rdp-constant",
-            {**CLAIM, "lam": 0},
-            "lam: found 0; allowed: a number > 0",
-        ),
         ("dp-sgld-claimed-rdp-constant", {**CLAIM, "lam": 3}, "lam: found 3; .*<= beta = 2"),
         ("dp-sgld-claimed-rdp-constant", {**CLAIM, "alpha": 1}, "alpha: found 1; .*> 1"),
         ("dp-sgld-conditional-epsilon", {**GIVEN, "eta": 1}, "eta: found 1; .*< 1/beta = 1"),
         ("dp-sgld-conditional-epsilon", {**GIVEN, "m": 11}, "m: found 11; .*<= n = 10"),
-        ("dp-sgld-conditional-epsilon", {**GIVEN, "batches": "poisson"}, "one of random, cyclic"),
         ("noisy-gd-gdp", {**FULL, "eta": 2.0}, "eta: found 2.0; allowed: .*< 2/beta = 2"),
-        ("noisy-gd-gdp", {**FULL, "lam": 0}, "lam: found 0"),
-        ("dp-sgld-exact-renyi", {**EXACT, "radius": 0}, "radius: found 0; allowed: a number > 0"),
         ("dp-sgld-exact-renyi", {**EXACT, "m": 101}, "m: found 101; .*<= n = 100"),
-        ("dp-sgld-exact-renyi", {**EXACT, "eta": 1}, "eta: found 1; allowed: a number > 0 and < 1"),
         ("dp-sgld-exact-renyi", {**EXACT, "x_prime": 2}, "x_prime: found 2; .*<= 1"),
         ("dp-sgld-exact-renyi", {**EXACT, "sigma2": 1e-9}, "sigma2: found 1e-09; .*>= 0.0009"),
-        (
-            "dp-sgld-noise-multiplier",
-            dict(n=10, m=11, eps=1, delta=1e-5, beta_over_lambda=5),
-            "m: found 11; .*<= n = 10",
-        ),
         (
             "dp-sgld-steps",
             dict(eps=1, delta=1e-5, beta=1, lam=0.1, n=10, d=3),
             "d: found 3; allowed: a whole number < 2.17",
         ),
-        (
-            "dp-sgld-claimed-sigma2",
-            dict(eps=1e-3, delta=1e-5, L=1, lam=0.1, n=10, sum_eta=1),
-            "eps: found 0.001; allowed: .*= 0.00576",
-        ),
-        (
-            "dp-sgld-utility",
-            dict(eps=24, delta=1e-5, L=1, lam=0.1, beta=1, n=10, d=3, xi2=1),
-            r"eps: found 24; allowed: .*2 log\(1/delta\) = 23.0",
-        ),
-        ("dp-sgld-radius", dict(feature_norm=1, lam=0, classes=2), "lam: found 0"),
-        ("dp-sgld-smoothness", dict(feature_norm=0, lam=1), "feature_norm: found 0"),
-        ("gdp-mu", dict(eps=1, delta=1), "delta: found 1; allowed: a number > 0 and < 1"),
+        ("dp-sgld-claimed-sigma2", SIGMA2, "eps: found 0.001; allowed: .*= 0.00576"),
+        ("dp-sgld-utility", UTILITY, r"eps: found 24; allowed: .*2 log\(1/delta\) = 23.0"),
     ],
 )
-def test_bad_input_is_refused_in_one_line_with_what_is_allowed(name, inputs, complaint):
-    with pytest.raises(InputError, match=f"^{name}: {complaint}|{complaint}") as caught:
+def test_arguments_that_a_theorem_leaves_out_are_refused_with_what_is_allowed(
+    name, inputs, complaint
+):
+    with pytest.raises(InputError, match=f"^{name}: {complaint}"):
         evaluate(name, inputs)
-    assert str(caught.value).startswith(f"{name}: ")
-    assert "\n" not in str(caught.value)
-
-
-def test_features_without_records_have_no_smoothness():
-    with pytest.raises(InputError, match="features: found shape"):
-        smoothness_of_mean(np.zeros((0, 3)), 0.1)

@@ -1,3 +1,5 @@
+"""Guarantees of dp_sgld against exact laws, recursions and enumerations."""
+
 import itertools
 import math
 
@@ -66,17 +68,14 @@ def test_gaussian_mu_is_the_largest_that_meets_the_target(eps, delta):
 def test_hidden_states_never_cost_more_than_releasing_all():
     K = np.arange(1, 400)
     mu = noisy_gd_gdp(**STEP, K=K)
+    assert cyclic_gd_gdp(**STEP, batches=8, epochs=1) == pytest.approx(mu[0])
     one = 0.5 * 0.02 / math.sqrt(2 * 0.5 * 1e-3)
     assert mu[0] == pytest.approx(one)
     assert np.all(np.diff(mu) >= 0)
     assert np.all(mu <= one * np.sqrt(K) * (1 + 1e-12))
     assert mu[-1] == pytest.approx(one * math.sqrt(1.95 / 0.05), rel=1e-6)
-
-
-def test_hidden_state_bound_keeps_its_digits_without_contraction():
-    """eta lam = 1e-14: K steps compose as if all were released."""
-    mu = noisy_gd_gdp(0.5, 2e-14, 1.0, 0.02, 1e-3, 100)
-    assert mu == pytest.approx(10 * noisy_gd_gdp(0.5, 2e-14, 1.0, 0.02, 1e-3, 1), rel=1e-9)
+    # Without contraction, eta lam = 1e-14, the bound keeps its digits and all steps compose.
+    assert noisy_gd_gdp(0.5, 2e-14, 1.0, 0.02, 1e-3, 100) == pytest.approx(10 * one, rel=1e-9)
 
 
 def test_a_step_that_forgets_the_past_costs_one_step():
@@ -108,10 +107,6 @@ def test_bound_for_any_step_sizes_is_the_constant_one_where_they_are_equal():
         noisy_gd_gdp_of_steps(np.array([0.1, 2.5]), 0.1, 1.0, 0.02, 1e-3)
 
 
-def test_one_epoch_of_cyclic_batches_costs_one_step():
-    assert cyclic_gd_gdp(**STEP, batches=8, epochs=1) == pytest.approx(noisy_gd_gdp(**STEP, K=1))
-
-
 @pytest.mark.parametrize("eps, delta", [(1.0, 1e-5), (0.1, 1e-6), (8.0, 1e-9)])
 def test_repaired_noise_meets_the_target_and_no_less_would(eps, delta):
     setting = {key: STEP[key] for key in ("eta", "lam", "beta", "sensitivity")}
@@ -120,26 +115,26 @@ def test_repaired_noise_meets_the_target_and_no_less_would(eps, delta):
         (cyclic_gd_sigma2, cyclic_gd_gdp, dict(batches=12, epochs=30)),
     ):
         sigma2 = calibrated(eps, delta, **setting, **length)
-        assert gaussian_epsilon(parameter(**setting, sigma2=sigma2, **length), delta) <= eps * (
-            1 + 1e-9
-        )
-        less = parameter(**setting, sigma2=sigma2 * 0.999, **length)
-        assert gaussian_epsilon(less, delta) > eps
+        mu = parameter(**setting, sigma2=sigma2, **length)
+        assert gaussian_epsilon(mu, delta) <= eps * (1 + 1e-9)
+        mu = parameter(**setting, sigma2=sigma2 * 0.999, **length)
+        assert gaussian_epsilon(mu, delta) > eps
 
 
 def test_full_batches_drawn_at_every_step_give_theorem_3_2():
     claim = claimed_rdp_constant(3.0, **RENYI, beta=1.0, n=40, K=9)
     assert renyi_given_batches(3.0, 1.5, 0.1, 40, 0.01, 0.5, [True] * 9) == pytest.approx(claim)
     for batches in dp_sgld_guarantees.BATCHES:
-        found = conditional_rdp(3.0, **RENYI, beta=1.0, n=40, m=40, K=9, batches=batches)
-        assert found == pytest.approx(claim)
+        assert conditional_rdp(
+            3.0, **RENYI, beta=1.0, n=40, m=40, K=9, batches=batches
+        ) == pytest.approx(claim)
 
 
 def test_cyclic_batches_are_the_recursion_with_the_record_in_each_last_batch():
     drawn = [k % 4 == 2 for k in range(11)]
     expected = renyi_given_batches(3.0, 1.5, 0.1, 10, 0.01, 0.5, drawn)
-    found = conditional_rdp(3.0, **RENYI, beta=1.0, n=40, m=10, K=11, batches="cyclic")
-    assert found == pytest.approx(expected)
+    divergence = conditional_rdp(3.0, **RENYI, beta=1.0, n=40, m=10, K=11, batches="cyclic")
+    assert divergence == pytest.approx(expected)
 
 
 def test_random_batches_average_the_recursion_over_what_was_drawn():
@@ -150,8 +145,8 @@ def test_random_batches_average_the_recursion_over_what_was_drawn():
         divergence = renyi_given_batches(alpha, 1.5, 0.1, m, 0.9, 0.5, drawn)
         chance = math.prod(m / n if hit else 1 - m / n for hit in drawn)
         total += chance * math.exp((alpha - 1) * divergence)
-    found = conditional_rdp(alpha, 1.5, 0.1, 1.0, n, m, 0.9, 0.5, K, "random")
-    assert found == pytest.approx(math.log(total) / (alpha - 1))
+    averaged = conditional_rdp(alpha, 1.5, 0.1, 1.0, n, m, 0.9, 0.5, K, "random")
+    assert averaged == pytest.approx(math.log(total) / (alpha - 1))
 
 
 def test_conditional_epsilon_is_the_least_over_orders():
@@ -166,7 +161,7 @@ def test_conditional_epsilon_is_the_least_over_orders():
 def test_long_runs_are_bounded_from_above_and_closely(monkeypatch):
     arguments = (2.0, 1.5, 0.1, 1.0, 50, 5, 5.0, 0.01, 5000)
     exact = conditional_rdp(*arguments)
-    monkeypatch.setattr(dp_sgld_guarantees, "MOST_BLOCKS", 500)
+    monkeypatch.setattr(dp_sgld_guarantees, "MAX_BLOCKS", 500)
     assert exact < conditional_rdp(*arguments) < 1.02 * exact
 
 

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import sgld_small as small
 import torch
 from sgld_small import metrics_of, run, save_backbone, save_data, spec_of
 from small_jobs import counted, killed_at
@@ -14,7 +13,6 @@ from dpatlas.core import seeds
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
-from dpatlas.jobs.private_plan import NO_CLIP
 from dpatlas.models import backbone
 from dpatlas.models.network import Network
 from dpatlas.privacy.training import PrivateTraining
@@ -29,46 +27,35 @@ def given(tmp_path):
     return save_data(tmp_path / "data"), tmp_path, [save_backbone(tmp_path / "backbone")]
 
 
-def watch(monkeypatch):
-    """Every training as it is made: (training, its first phase, the model's parameters before)."""
-    seen, real_init = [], PrivateTraining.__init__
+def watched_trainings(monkeypatch):
+    """Every training as it is made: (training, the model's parameters before)."""
+    trainings, real_init = [], PrivateTraining.__init__
 
     def init(training, model, phases, *arguments, **more):
         real_init(training, model, phases, *arguments, **more)
         before = {name: value.clone() for name, value in model.state_dict().items()}
-        seen.append((training, phases[0], before))
+        trainings.append((training, before))
 
     monkeypatch.setattr(PrivateTraining, "__init__", init)
-    return seen
+    return trainings
 
 
 def test_frozen_parts_keep_the_backbone_s_bits_and_trained_ones_move(given, monkeypatch):
-    seen = watch(monkeypatch)
+    trainings = watched_trainings(monkeypatch)
     around = [
         {"name": "head", "trainable": ["head"]},
         {"name": "around the second", "trainable": ["linear1", "head"]},
     ]
     run(spec_of("finetune", unfreeze=around), *given)
     trained = backbone.load(given[2][0]).network.state_dict()
-    whole = [each for each in seen if "linear2.weight" in each[2]]
-    assert len(whole) == len(seen) / 2
-    for training, _, before in whole:
+    whole = [(training, before) for training, before in trainings if "linear2.weight" in before]
+    assert len(whole) == len(trainings) / 2
+    for training, before in whole:
         after = training.model.state_dict()
         for name, value in before.items():
             if not name.startswith("head"):
                 assert torch.equal(value, trained[name])
             assert torch.equal(after[name], value) == name.startswith("linear2")
-
-
-def test_what_lies_before_the_first_trained_part_is_computed_once(given, monkeypatch):
-    seen = watch(monkeypatch)
-    run(spec_of("finetune"), *given)
-    network = backbone.load(given[2][0]).network
-    images = torch.from_numpy(prepared.load(given[0].parent).x_train)
-    inputs = {"head.weight": network.features(images), "linear2.weight": network[:2](images)}
-    for training, _, before in seen:
-        first = next(iter(before))
-        assert torch.equal(training.x, inputs[first])
 
 
 def test_a_run_of_the_last_parts_is_that_of_the_whole_network_with_the_rest_frozen(
@@ -86,11 +73,11 @@ def test_a_run_of_the_last_parts_is_that_of_the_whole_network_with_the_rest_froz
 
 
 def test_runs_of_one_number_start_from_the_same_head_and_others_from_another(given, monkeypatch):
-    seen = watch(monkeypatch)
+    trainings = watched_trainings(monkeypatch)
     run(spec_of("finetune"), *given)
     heads = [
         next(value for name, value in before.items() if name.endswith("weight") and len(value) == 3)
-        for _, _, before in seen
+        for _, before in trainings
     ]
     # Each arm: one tuning run of either rate, then two reported ones.
     for start in range(0, len(heads), 4):
@@ -100,54 +87,30 @@ def test_runs_of_one_number_start_from_the_same_head_and_others_from_another(giv
         assert not torch.equal(first, second) and not torch.equal(first, tuning)
 
 
-def test_without_privacy_nothing_is_clipped_and_no_noise_is_added(given, monkeypatch):
-    seen = watch(monkeypatch)
-    run(spec_of("finetune"), *given)
-    plain = [phase for _, phase, _ in seen if phase.noise_multiplier == 0]
-    assert len(plain) == len(seen) / 2
-    assert {phase.max_grad_norm for phase in plain} == {NO_CLIP}
-    assert {phase.max_grad_norm for _, phase, _ in seen} == {NO_CLIP, 1.0}
-
-
-def test_every_arm_has_its_ledger(given):
-    ledger = json.loads(run(spec_of("finetune"), *given))["ledger"]
-    names = [each["arm"] for each in ledger["arms"]]
-    assert names == [
-        "head, without privacy",
-        "last block, without privacy",
-        "head, epsilon 8",
-        "last block, epsilon 8",
-    ]
-    for each in ledger["arms"][:2]:
-        assert each["guaranteed"] == "nothing: no noise" and each["epsilon"] is None
-    for each in ledger["arms"][2:]:
-        assert 7.9 < each["epsilon"] <= 8 and each["sampler"]["name"] == "poisson"
-
-
-def test_rows_count_what_is_trained_and_what_was_tried(given):
-    metrics = metrics_of(spec_of("finetune"), *given)
-    found = {row["unfreeze"]: row["trained_parameters"] for row in metrics["rows"]}
-    assert found == {"head": 21, "last block": 21 + 8 * 6 + 6}
+def test_rows_count_what_is_trained_and_tried_and_every_arm_has_its_ledger(given):
+    record = json.loads(run(spec_of("finetune"), *given))
+    metrics, arms = record["metrics"], record["ledger"]["arms"]
+    sizes = {row["unfreeze"]: row["trained_parameters"] for row in metrics["rows"]}
+    assert sizes == {"head": 21, "last block": 21 + 8 * 6 + 6}
     assert {row["settings_tried"] for row in metrics["rows"]} == {2}
     assert metrics["backbone"]["sha256"] == backbone.load(given[2][0]).sha256
-
-
-def test_training_the_last_block_as_well_fits_no_worse_without_privacy(given):
-    rows = metrics_of(spec_of("finetune", steps=60, lrs=[0.5]), *given)["rows"]
-    assert np.mean(rows[0]["accuracy"]) > 0.5 and np.mean(rows[1]["accuracy"]) > 0.7
+    assert [arm["arm"] for arm in arms] == [
+        f"{parts}, {privacy}"
+        for privacy in ("without privacy", "epsilon 8")
+        for parts in ("head", "last block")
+    ]
+    for arm in arms[:2]:
+        assert arm["guaranteed"] == "nothing: no noise" and arm["epsilon"] is None
+    for arm in arms[2:]:
+        assert 7.9 < arm["epsilon"] <= 8 and arm["sampler"]["name"] == "poisson"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"batch": 25}, "batch of the poisson sampler: found 25"),
-        ({"steps": 0}, "steps"),
-        ({"max_grad_norm": 0.0}, "max_grad_norm"),
-        ({"relation": "remove_one"}, "relation"),
         ({"relation": "replace_one", "accountant": "rdp"}, "accountant: found rdp for poisson"),
-        ({"lrs": [0.0]}, "lr"),
         ({"lrs": []}, r"--spec: lrs: found \[\]"),
-        ({"epsilons": [0.0]}, "epsilon"),
         (
             {"unfreeze": [{"name": "all", "trainable": ["conv3"]}]},
             "'conv3'; allowed: prefixes among linear1, linear2, head",
@@ -160,17 +123,11 @@ def test_bad_settings_are_refused_by_name(given, changes, message):
     assert not (given[1] / "record.json").exists()
 
 
-def test_images_of_another_scale_are_refused(given, tmp_path):
-    data = save_data(tmp_path / "scaled", scale={**small.SCALE, "divide": 255})
-    with pytest.raises(InputError, match="preprocessing"):
-        run(spec_of("finetune"), data, *given[1:])
-
-
 def test_a_record_that_is_not_finite_poisons_nothing(given, tmp_path):
     data = save_data(tmp_path / "nan", x_train=np.nan)
     rows = metrics_of(spec_of("finetune", steps=60, lrs=[0.5]), data, *given[1:])["rows"]
-    assert min(np.mean(row["accuracy"]) for row in rows[:2]) > 0.5
     assert np.isnan(prepared.load(data.parent).x_train).any()
+    assert min(np.mean(row["accuracy"]) for row in rows[:2]) > 0.5
 
 
 def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(given, tmp_path, monkeypatch):
@@ -178,7 +135,7 @@ def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(given, tmp_path, mon
     whole = run(spec_of("finetune"), data, tmp_path / "whole", backbones)
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     step, total = (PrivateTraining, "step"), 4 * 4 * 3
-    for kill_at in (1, 25, 47):
+    for kill_at in (1, 47):
         folder = tmp_path / f"killed-{kill_at}"
         with killed_at(kill_at, step):
             run(spec_of("finetune"), data, folder, backbones)

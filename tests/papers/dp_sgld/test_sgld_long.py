@@ -2,12 +2,10 @@
 
 import math
 
-import numpy as np
 import pytest
 from sgld_small import metrics_of, run, save_data, spec_of
 from small_jobs import killed_at
 
-from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
 from dpatlas.papers.dp_sgld.formulas.guarantees import noisy_gd_gdp
@@ -35,9 +33,10 @@ def by_method(rows, method):
 
 
 def test_every_number_of_steps_has_every_method(rows):
-    found = [(row["steps"], row["method"]) for row in rows]
     methods = ("repaired-full", "dp-sgd", "noisy-gd")
-    assert found == [(steps, method) for steps in (1, 4, 400) for method in methods]
+    assert [(row["steps"], row["method"]) for row in rows] == [
+        (steps, method) for steps in (1, 4, 400) for method in methods
+    ]
     assert all(len(row["accuracy"]) == 2 and row["settings_tried"] == 2 for row in rows)
     assert {row["sampler"] for row in rows} == {"full-batch"}
 
@@ -72,25 +71,12 @@ def test_noisy_gd_has_the_theorem_s_noise_and_guarantees_more_than_it_claims(row
         assert row["guaranteed_epsilon"] < 8
 
 
-def test_the_replaced_record_counts_and_not_its_removal(data, tmp_path):
-    (row,) = by_method(
-        metrics_of(spec_of("long_training", steps=[4]), data, tmp_path)["rows"], "dp-sgd"
-    )
-    removed = math.sqrt(4) / gaussian_mu(8.0, 1e-5)
-    assert row["noise_multiplier"] == pytest.approx(2 * removed, rel=0.01)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"steps": []}, r"--spec: steps: found \[\]"),
-        ({"steps": [0]}, "steps"),
         ({"lambdas": [0.0]}, "lambdas"),
-        ({"lrs": [-1.0]}, "lrs"),
-        ({"radius": 0.0}, "radius"),
         ({"step_size": 1.5}, "1/beta"),
-        ({"max_grad_norm": 0.0}, "max_grad_norm"),
-        ({"epsilon": 0.0}, "eps"),
     ],
 )
 def test_bad_settings_are_refused_by_name(data, tmp_path, changes, message):
@@ -99,18 +85,12 @@ def test_bad_settings_are_refused_by_name(data, tmp_path, changes, message):
     assert not (tmp_path / "record.json").exists()
 
 
-def test_long_records_are_scaled_down_and_counted(data, tmp_path):
-    norms = np.linalg.norm(prepared.load(data.parent).x_train, axis=1)
-    spec = spec_of("long_training", normalise=False, feature_norm=5.0)
-    assert metrics_of(spec, data, tmp_path)["scaled_down"] == (norms > 5).sum() > 0
-
-
 def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monkeypatch):
     spec = spec_of("long_training")
     whole = run(spec, data, tmp_path / "whole")
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     # The last of the 3 methods x 4 runs x (2 + 5) steps is number 83.
-    for kill_at in (0, 7, 30, 83):
+    for kill_at in (0, 30, 83):
         folder = tmp_path / f"killed-{kill_at}"
         with killed_at(kill_at, (PrivateTraining, "step"), (LangevinRun, "step")):
             run(spec, data, folder)

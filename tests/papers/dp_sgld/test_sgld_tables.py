@@ -34,28 +34,21 @@ ROWS = [
 ]
 
 
-def with_accuracies(rows, accuracies):
-    return [row.model_copy(update={"accuracy": accuracies}) for row in rows]
-
-
 def rows_of(name, shown):
     return csv_rows(table_files(name, shown, "trial")[f"{name}.csv"])
 
 
 class TestAccuracy:
     def test_each_table_has_its_own_schedule_and_both_have_dp_sgd(self):
+        """DP-SGD that accounts for add_remove stands in both comparisons that allow it."""
         constant = rows_of("t", sgld_accuracy_constant([accuracy_record(ROWS)], {}))
         decreasing = rows_of("t", sgld_accuracy_decreasing([accuracy_record(ROWS)], {}))
-        assert {row["schedule"] for row in constant} == {"", "constant"}
-        assert {row["schedule"] for row in decreasing} == {"", "decreasing"}
-        assert [row["method"] for row in decreasing].count("dp-sgd") == 3
         assert len(constant) == 1 + 3 + 3 + 2 and len(decreasing) == 1 + 3 + 3
-
-    def test_add_remove_dp_sgd_stands_in_both_comparisons_that_let_it(self):
-        rows = rows_of("t", sgld_accuracy_constant([accuracy_record(ROWS)], {}))
-        found = [row for row in rows if row["method"] == "dp-sgd"]
-        assert [row["comparison"] for row in found] == ["published", "theorem", "guaranteed"]
-        assert found[0] == found[1] | {"comparison": "published"}
+        for rows, schedule in ((constant, "constant"), (decreasing, "decreasing")):
+            assert {row["schedule"] for row in rows} == {"", schedule}
+            dp_sgd = [row for row in rows if row["method"] == "dp-sgd"]
+            assert [row["comparison"] for row in dp_sgd] == ["published", "theorem", "guaranteed"]
+            assert dp_sgd[0] == dp_sgd[1] | {"comparison": "published"}
 
     def test_rows_go_by_epsilon_then_comparison(self):
         more = [*ROWS, *(row.model_copy(update={"epsilon": 0.5}) for row in ROWS[1:])]
@@ -64,59 +57,47 @@ class TestAccuracy:
         keys = [(float(row["epsilon"] or 0), order.index(row["comparison"])) for row in rows]
         assert keys == sorted(keys)
 
-    def test_means_and_standard_errors_are_over_runs(self):
-        row = rows_of("t", sgld_accuracy_constant([accuracy_record(ROWS)], {}))[0]
+    def test_means_and_standard_errors_are_over_runs_and_one_run_has_no_error(self):
+        shown = sgld_accuracy_constant([accuracy_record(ROWS)], {})
+        row = rows_of("t", shown)[0]
         assert float(row["accuracy_mean"]) == pytest.approx(0.85)
         assert float(row["accuracy_standard_error"]) == pytest.approx(0.05 / np.sqrt(3))
         assert row["runs_used"] == "3" and row["tuned_on"] == "validation records"
-        text = table_files("t", sgld_accuracy_constant([accuracy_record(ROWS)], {}), "trial")[
-            "t.md"
-        ].decode()
-        assert "85.0 ± 2.9" in text
-
-    def test_one_run_has_no_standard_error(self):
-        record = accuracy_record(with_accuracies(ROWS, [0.5]))
-        row = rows_of("t", sgld_accuracy_constant([record], {}))[0]
+        assert "85.0 ± 2.9" in table_files("t", shown, "trial")["t.md"].decode()
+        single = [row.model_copy(update={"accuracy": [0.5]}) for row in ROWS]
+        row = rows_of("t", sgld_accuracy_constant([accuracy_record(single)], {}))[0]
         assert row["accuracy_standard_error"] == "" and row["accuracy_mean"] == "0.5"
 
-    def test_a_block_for_people_says_what_was_claimed_guaranteed_tried_and_scaled_down(self):
+    def test_each_problem_has_a_part_that_says_what_was_claimed_guaranteed_and_tried(self):
         raw = {"data": {"name": "breast_cancer"}, "backbone": None, "features": "raw"}
         records = [
             accuracy_record(ROWS),
             accuracy_record(ROWS, {"backbone": None, "features": None}, **raw),
         ]
         shown = sgld_accuracy_constant(records, {})
-        assert len(shown.parts) == 2
-        assert "features of strokes-s:" in shown.parts[0].caption
-        assert "breast_cancer, raw columns:" in shown.parts[1].caption
-        assert "7 records scaled down" in shown.parts[0].caption
+        first, second = (part.caption for part in shown.parts)
+        assert "features of strokes-s:" in first and "7 records scaled down" in first
+        assert "breast_cancer, raw columns:" in second
         text = table_files("t", shown, "trial")["t.md"].decode()
         for word in ("K = epochs", "K = steps", "equal guarantee", "No DP", "add/remove", "tried"):
             assert word in text
-        assert table_files("t", shown, "trial")["t.tex"].startswith(b"% needs")
 
     def test_records_of_the_other_schedule_alone_are_refused(self):
         with pytest.raises(InputError, match="none of kind accuracy, decreasing"):
             sgld_accuracy_decreasing([accuracy_record(ROWS, schedule="constant")], {})
 
 
-class TestFinetune:
-    def records(self):
-        rows = [
-            finetune_arm("no-dp", "head", 21, None),
-            finetune_arm("dp-sgd", "last block", 75, 1.0),
-        ]
-        return [finetune_record(rows)]
-
-    def test_rows_say_what_is_trained_and_what_is_guaranteed(self):
-        head, block = rows_of("t", sgld_finetune(self.records(), {}))
-        assert (head["unfreeze"], head["trained_parameters"]) == ("head", "21")
-        assert head["guaranteed_epsilon"] == "" and block["guaranteed_epsilon"] == "4.0"
-        assert block["noise_multiplier"] == "6.6" and block["architecture"] == "small-cnn-s"
-
-    def test_without_a_record_it_is_refused(self):
-        with pytest.raises(InputError, match="none of kind finetune"):
-            sgld_finetune([accuracy_record(ROWS)], {})
+def test_rows_of_fine_tuning_say_what_is_trained_and_what_is_guaranteed():
+    arms = [
+        finetune_arm("no-dp", "head", 21, None),
+        finetune_arm("dp-sgd", "last block", 75, 1.0),
+    ]
+    head, block = rows_of("t", sgld_finetune([finetune_record(arms)], {}))
+    assert (head["unfreeze"], head["trained_parameters"]) == ("head", "21")
+    assert head["guaranteed_epsilon"] == "" and block["guaranteed_epsilon"] == "4.0"
+    assert block["noise_multiplier"] == "6.6" and block["architecture"] == "small-cnn-s"
+    with pytest.raises(InputError, match="none of kind finetune"):
+        sgld_finetune([accuracy_record(ROWS)], {})
 
 
 class TestLongTraining:

@@ -3,10 +3,9 @@
 from figure_samples import sample_record
 
 from dpatlas.papers.feature_learning.formulas.single_index import link as link_of
-from dpatlas.papers.feature_learning.jobs.rules import Rules
+from dpatlas.papers.feature_learning.jobs.rules import Rules, link_facts
 from dpatlas.papers.feature_learning.records.simulation import (
     ClipBounds,
-    Link,
     Metrics,
     Row,
     Spec,
@@ -38,12 +37,7 @@ def simulation(link, axis, points, rows, runs, warnings=(), **changes):
     }
     shared = {name: settings[name] for name in ("delta", "steps", "sharing", "penalty_per_neuron")}
     metrics = Metrics(
-        link=Link(
-            polynomial=target.scaled.tolist(),
-            hermite=target.hermite.tolist(),
-            degree=target.degree,
-            information_exponent=target.information_exponent,
-        ),
+        link=link_facts(target),
         conditions=[
             Rules(link=target, bounds=BOUNDS, **point, **shared).facts() for point in points
         ],

@@ -45,8 +45,8 @@ def point_rows(point, runs, private):
     """The rows of one condition."""
 
     def row(features, overlap, cosine, **risks):
-        found = dict.fromkeys(("risk_private", "risk", "risk_floor")) | risks
-        values = {"overlap": overlap, "cosine": cosine} | found
+        values = {"overlap": overlap, "cosine": cosine}
+        values |= dict.fromkeys(("risk_private", "risk", "risk_floor")) | risks
         spread = {
             name: None if value is None else [value * factor(run, runs) for run in range(runs)]
             for name, value in values.items()
@@ -75,7 +75,7 @@ def point_rows(point, runs, private):
 
 
 def factor(run, runs):
-    """Of a run; 1 on average."""
+    """The factor of a run's measures, 1 on average."""
     return 1 + 0.02 * (run - (runs - 1) / 2)
 
 

@@ -63,10 +63,10 @@ def drawn(d=5, p=6, n=40, n_test=10, runs=(0, 1), polynomial=MIXED, seed=0):
     return draw(link(polynomial), d, p, n, n_test, runs, seed)
 
 
-def with_record(records, place, x, y):
+def with_record(records, index, x, y):
     """Records of which one, in the first run, is x with label y."""
     changed = type(records)(records.x.copy(), records.y.copy())
-    changed.x[0, place], changed.y[0, place] = x, y
+    changed.x[0, index], changed.y[0, index] = x, y
     return changed
 
 

@@ -1,257 +1,167 @@
 """feature_learning's rules against runs whose truth is known, through the committed claims.yaml."""
 
+import math
+
 import numpy as np
 import pytest
-from committed_claims import CLAIMS
 from feature_records import change as change_part
 from feature_world import (
     EXACT,
-    FALSE,
-    PARTS,
+    LINKS,
+    MOST,
+    REFUTED_BY_ARITHMETIC,
+    REFUTING,
     RUNS,
     SWEEPS,
+    changed,
     named,
     record,
+    record_of,
     row_of,
+    shift,
+    true_groups,
     verdicts,
-    with_verdict,
-    world,
 )
 
-from dpatlas.errors import InputError
-from dpatlas.evidence.claims import (
-    INCONCLUSIVE,
-    NOT_REPRODUCED,
-    NOT_RUN,
-    REPRODUCED,
-    check_evidence,
-    judge_claims,
+from dpatlas.config.load import load_config
+from dpatlas.evidence.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
+from dpatlas.evidence.comparisons import PaperRecords
+from dpatlas.papers.feature_learning.claims import DELTAS, SHARES, second_layer_is_private
+from dpatlas.papers.feature_learning.formulas.rates import (
+    largest_epsilon,
+    printed_first_layer_width,
+    second_layer_delta,
 )
+from dpatlas.papers.feature_learning.formulas.single_index import link
 
-ENTRIES = {f"feat-{number}{letter}" for number, own in PARTS.items() for letter in own}
-STATISTICAL = ENTRIES - EXACT
-MOST = max(SWEEPS["n"])
+STATISTICAL = set(REFUTING) - EXACT
 
 
-def test_a_world_in_which_every_claim_is_true_reproduces_every_claim():
-    rows = verdicts(world())
-    assert set(rows) == named(*(name.removeprefix("feat-") for name in ENTRIES))
-    assert with_verdict(rows, NOT_REPRODUCED) == FALSE
-    assert with_verdict(rows, REPRODUCED) == set(rows) - FALSE
+def judged(change, verdict, *parts):
+    """Verdicts after a change: `verdict` of these parts, and all others as in the true groups."""
+    rows = verdicts(changed(change))
+    expected = dict.fromkeys(rows, REPRODUCED) | dict.fromkeys(
+        REFUTED_BY_ARITHMETIC, NOT_REPRODUCED
+    )
+    expected |= dict.fromkeys(named(*parts), verdict)
+    assert {name: row["verdict"] for name, row in rows.items()} == expected
+    return rows
+
+
+def test_all_claims_but_those_that_arithmetic_refutes_are_reproduced_from_all_runs():
+    rows = judged(lambda groups: None, REPRODUCED)
     assert {rows[name]["runs"] for name in STATISTICAL} == {RUNS}
 
 
-def test_evidence_is_what_the_paper_s_figures_and_tables_are():
-    products = [f"figures/{name}.pdf" for name in ("feature_overlap", "feature_risk")]
-    products.append("tables/feature_risk_table.csv")
-    check_evidence(CLAIMS, products, ["feature_learning"])
-    for name in products:
-        with pytest.raises(InputError, match=name):
-            check_evidence(
-                CLAIMS, [each for each in products if each != name], ["feature_learning"]
-            )
-
-
-def test_a_run_without_the_paper_says_so():
-    rows = [row for row in judge_claims(CLAIMS, {}, "test") if row["paper"] == "feature_learning"]
-    assert {row["verdict"] for row in rows} == {NOT_RUN}
-    notes = {row["note"] for row in rows if row["claim"] in ENTRIES}
-    assert notes == {"feature_learning is not part of this run"}
-
-
-def shift(measure, by, *place):
-    """The change that moves a measure of all runs; `place` as `row_of` takes it."""
-
-    def change(groups):
-        values = getattr(row_of(groups, *place), measure)
-        values[:] = (np.array(values) + by).tolist()
-
-    return change
+@pytest.mark.parametrize("entry", REFUTING)
+def test_a_claim_made_false_is_refuted_and_the_others_stand(entry):
+    part = entry.removeprefix("feat-")
+    judged(REFUTING[entry], NOT_REPRODUCED, part, *{"3a": ["3b"]}.get(part, []))
 
 
 @pytest.mark.parametrize(
-    ("change", "refuted"),
+    ("change", "part"),
     [
-        # A dip between two values, and at the last one, of any link of exponent 1.
-        (shift("overlap", -0.25, "private", 5000), {"1a"}),
-        (shift("overlap", -0.25, "private", MOST, "n", "odd"), {"1a"}),
-        (shift("overlap", 0.06, "private", MOST, "n", "even"), {"1b"}),
-        (shift("overlap", -0.06, "private", MOST, "n", "even"), {"1b"}),
-        (shift("overlap", 0.06, "random", MOST, "n", "even"), {"1b"}),
-        (shift("risk_private", -0.3, "random", MOST), {"2a"}),
-        (shift("risk_private", -0.3, "random", MOST, "n", "odd"), {"2a"}),
-        (shift("risk_private", -0.25, "random-both", MOST), {"2b"}),
-        (shift("risk_private", 0.2, "direction", MOST, "n", "odd"), {"2c"}),
-        (shift("risk_private", -0.12, "private", 1000), {"3a", "3b"}),
-        (shift("risk_private", 0.1, "private", 5000, "n", "odd"), {"3b"}),
-        (shift("risk_private", 0.1, "private", 256, "p"), {"4a"}),
-        (shift("risk_private", 0.1, "private", 128, "p"), {"4a"}),
-        (shift("risk_private", 0.1, "direction", 128, "p"), {"4b"}),
-        (shift("risk", 0.1, "nonprivate", 128, "p"), {"4c"}),
-        (shift("cosine", 0.06, "printed", MOST), {"5a"}),
-        (shift("cosine", -0.06, "printed", MOST, "n", "odd"), {"5a"}),
+        # At the largest n, of another link of exponent 1, and on the other side of zero.
+        (shift("overlap", -0.25, "private", MOST, "n", "odd"), "1a"),
+        (shift("overlap", -0.06, "private", MOST, "n", "even"), "1b"),
+        (shift("risk_private", -0.3, "random", MOST, "n", "odd"), "2a"),
+        (shift("risk_private", 0.1, "private", 128, "p"), "4a"),
+        (shift("cosine", -0.06, "printed", MOST, "n", "odd"), "5a"),
     ],
 )
-def test_a_claim_made_false_is_refuted_and_the_others_stand(change, refuted):
-    groups = world()
-    change(groups)
-    rows = verdicts(groups)
-    assert with_verdict(rows, NOT_REPRODUCED) == named(*refuted) | FALSE
-    assert with_verdict(rows, REPRODUCED) == set(rows) - named(*refuted) - FALSE
+def test_one_value_of_one_link_refutes_what_is_claimed_of_all(change, part):
+    judged(change, NOT_REPRODUCED, part)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        # Below the largest n; of a link of exponent 2 where 1 is asked for, and the reverse.
+        # Below the largest n; of a link of exponent 2 where 1 is asked for; along other axes.
         shift("risk_private", -0.9, "random", 5000),
-        shift("risk_private", 0.9, "direction", 1000),
         shift("cosine", 0.9, "printed", 5000),
-        shift("overlap", 0.9, "private", 5000, "n", "even"),
-        shift("risk_private", -0.9, "random", MOST, "n", "even"),
         shift("risk_private", 0.9, "private", MOST, "n", "even"),
-        shift("cosine", 0.9, "printed", MOST, "n", "even"),
-        # Along other axes.
-        shift("risk_private", 0.9, "private", 128, "d"),
-        shift("risk_private", 0.9, "direction", 8.0, "epsilon"),
         shift("overlap", -0.9, "private", 256, "p"),
     ],
 )
 def test_what_no_claim_asks_about_changes_no_verdict(change):
-    groups = world()
-    change(groups)
-    rows = verdicts(groups)
-    assert with_verdict(rows, NOT_REPRODUCED) == FALSE
-    assert with_verdict(rows, REPRODUCED) == set(rows) - FALSE
+    judged(change, REPRODUCED)
 
 
 def test_what_is_observed_is_the_smallest_change_between_pairs():
-    groups = world()
+    groups = true_groups()
     rows = verdicts(groups)
-
-    def curves(measure):
-        """Means over runs, (links, values)."""
-        places = [[("private", n, "n", link) for n in SWEEPS["n"]] for link in ("mixed", "odd")]
-        return np.array(
-            [[np.mean(getattr(row_of(groups, *at), measure)) for at in own] for own in places]
-        )
-
-    risks = curves("risk_private")
-    for part, changes, place in (
-        ("1a", np.diff(curves("overlap")), "n 5000 to 20000"),
-        ("3a", risks[:, :1] - risks[:, -1:], "n 1000 to 20000"),
-        ("3b", -np.diff(risks), "n 5000 to 20000"),
-    ):
-        row = rows[f"feat-{part}"]
-        assert row["comparisons"] == changes.size
-        assert np.abs(changes - row["observed"]).min() < 1e-12
-        assert row["observed"] == pytest.approx(changes.min(), abs=2e-3)
-        assert place in row["note"]
+    overlaps = [
+        [np.mean(row_of(groups, "private", n, "n", link).overlap) for n in SWEEPS["n"]]
+        for link in ("mixed", "odd")
+    ]
+    changes, row = np.diff(overlaps), rows["feat-1a"]
+    assert row["comparisons"] == changes.size
+    assert np.abs(changes - row["observed"]).min() < 1e-12
+    assert row["observed"] == pytest.approx(changes.min(), abs=2e-3)
+    assert "n 5000 to 20000" in row["note"]
+    # From the least n to the largest, of two links.
+    assert rows["feat-3a"]["comparisons"] == 2
+    assert "n 1000 to 20000" in rows["feat-3a"]["note"]
 
 
 @pytest.mark.parametrize(
-    ("measure", "place", "blurred"),
+    ("measure", "condition", "blurred"),
     [
         ("overlap", ("private", 5000), {"1a"}),
         ("overlap", ("private", MOST, "n", "even"), {"1b"}),
-        ("risk_private", ("random", MOST), {"2a"}),
-        ("risk_private", ("random-both", MOST, "n", "odd"), {"2b"}),
-        ("risk_private", ("direction", MOST), {"2c"}),
         ("risk_private", ("private", MOST), {"2a", "2b", "2c", "3a", "3b"}),
-        ("risk_private", ("private", 1000), {"3a", "3b"}),
-        ("risk_private", ("private", 5000, "n", "odd"), {"3b"}),
-        ("risk_private", ("private", 128, "p"), {"4a"}),
-        ("risk_private", ("direction", 32, "p"), {"4b"}),
-        ("risk", ("nonprivate", 256, "p"), {"4c"}),
         ("cosine", ("printed", MOST, "n", "odd"), {"5a"}),
     ],
 )
-def test_noise_between_runs_leaves_a_claim_open(measure, place, blurred):
-    groups = world()
-    shift(measure, 0.2 * (-1.0) ** np.arange(RUNS), *place)(groups)
-    rows = verdicts(groups)
-    assert with_verdict(rows, INCONCLUSIVE) == named(*blurred)
-    assert with_verdict(rows, NOT_REPRODUCED) == FALSE
-
-
-def test_a_single_run_leaves_every_claim_on_runs_open():
-    rows = verdicts(world(runs=1))
-    assert with_verdict(rows, INCONCLUSIVE) & ENTRIES == STATISTICAL
-    assert with_verdict(rows, NOT_REPRODUCED) == FALSE
+def test_noise_between_runs_leaves_a_claim_open(measure, condition, blurred):
+    judged(shift(measure, 0.2 * (-1.0) ** np.arange(RUNS), *condition), INCONCLUSIVE, *blurred)
 
 
 def test_what_conditions_and_kinds_of_features_of_a_run_share_is_subtracted():
-    groups = world()
     shared = np.linspace(-0.5, 0.5, RUNS)
-    for each in groups["links"] + groups["axes"]:
-        for row in each.metrics.rows:
-            for name in ("overlap", "risk_private", "risk"):
-                if values := getattr(row, name):
-                    values[:] = (np.array(values) + shared).tolist()
-    rows = verdicts(groups)
-    assert with_verdict(rows, NOT_REPRODUCED) == FALSE
-    assert with_verdict(rows, REPRODUCED) == set(rows) - FALSE
-    # With the same means, pairs that do not belong together show nothing.
-    for features, axis, value, measure in (
-        ("private", "n", 5000, "overlap"),
-        ("direction", "n", MOST, "risk_private"),
-        ("nonprivate", "p", 128, "risk"),
-    ):
-        getattr(row_of(groups, features, value, axis), measure).reverse()
-    assert with_verdict(verdicts(groups), INCONCLUSIVE) == named("1a", "2c", "4c")
+
+    def add_shared(groups):
+        for each in groups["links"] + groups["axes"]:
+            for row in each.metrics.rows:
+                for name in ("overlap", "risk_private", "risk"):
+                    if values := getattr(row, name):
+                        values[:] = (np.array(values) + shared).tolist()
+
+    def break_pairs(groups):
+        add_shared(groups)
+        row_of(groups, "private", 5000).overlap.reverse()
+        row_of(groups, "direction", MOST).risk_private.reverse()
+        row_of(groups, "nonprivate", 128, "p").risk.reverse()
+
+    judged(add_shared, REPRODUCED)
+    # With the same means, pairs of runs that do not belong together show nothing.
+    judged(break_pairs, INCONCLUSIVE, "1a", "2c", "4c")
 
 
-def test_runs_without_a_partner_are_refused():
-    groups = world()
-    row_of(groups, "private", 5000).overlap.pop()
-    with pytest.raises(InputError, match=r"pairs: found (5 and 6|6 and 5) runs"):
-        verdicts(groups)
+def only(group, field, *values):
+    """The change that leaves a group the records with one of these values in their spec."""
 
-
-@pytest.mark.parametrize(
-    ("group", "missing", "standing"),
-    [
-        ("links", {"1a", "1b", "2a", "2b", "2c", "3a", "3b", "5a", "6a", "6b"}, {"5b"}),
-        ("axes", {"4a", "4b", "4c", "5b"}, {"5a"}),
-    ],
-)
-def test_a_group_that_the_config_lacks_is_not_run(group, missing, standing):
-    rows = verdicts({name: each for name, each in world().items() if name != group})
-    assert with_verdict(rows, NOT_RUN) == named(*missing)
-    assert all(rows[f"feat-{part}"]["verdict"] == REPRODUCED for part in standing)
-    for part in missing:
-        assert rows[f"feat-{part}"]["note"] == f"the config has no runs of group {group}"
-
-
-def drop_link(*links):
     def change(groups):
-        groups["links"] = [each for each in groups["links"] if each.spec.link not in links]
+        groups[group] = [r for r in groups[group] if getattr(r.spec, field) in values]
 
     return change
 
 
 def one_value(axis, link="mixed"):
+    """The change that leaves a sweep its largest value."""
+
     def change(groups):
-        for name, records in groups.items():
-            groups[name] = [
-                record(link, axis, [max(SWEEPS[axis])])
-                if (each.spec.axis, each.spec.link) == (axis, link)
-                else each
-                for each in records
-            ]
+        for records in groups.values():
+            for index, each in enumerate(records):
+                if (each.spec.axis, each.spec.link) == (axis, link):
+                    records[index] = record(link, axis, [max(SWEEPS[axis])])
 
     return change
 
 
-def drop_p(groups):
-    groups["axes"] = [each for each in groups["axes"] if each.spec.axis != "p"]
-
-
-def not_taken(measure, *place):
-    def change(groups):
-        change_part(row_of(groups, *place), **{measure: None})
-
-    return change
+def not_taken(measure, *condition):
+    return lambda groups: change_part(row_of(groups, *condition), **{measure: None})
 
 
 def both_layers_share_one_data_set(groups):
@@ -264,30 +174,25 @@ def both_layers_share_one_data_set(groups):
 @pytest.mark.parametrize(
     ("change", "missing", "note"),
     [
-        (drop_link("even"), {"1b"}, "no link of information exponent 2 or more"),
-        (one_value("n", "odd"), {"1a", "3a", "3b"}, "odd-n has one value of n"),
-        (one_value("p"), {"4a", "4b", "4c"}, "mixed-p has one value of p"),
-        (drop_p, {"4a", "4b", "4c"}, "along p"),
         (
-            drop_link("mixed", "odd"),
+            only("links", "link", "mixed", "odd"),
+            {"1b"},
+            "no link of information exponent 2 or more",
+        ),
+        (
+            only("links", "link", "even"),
             {"1a", "2a", "2b", "2c", "3a", "3b", "5a"},
             "no link of information exponent 1 along n",
         ),
+        (one_value("n", "odd"), {"1a", "3a", "3b"}, "odd-n has one value of n"),
+        (only("axes", "axis", "d", "epsilon"), {"4a", "4b", "4c"}, "along p"),
+        (only("axes", "axis"), {"4a", "4b", "4c", "5b"}, "the config has no runs of group axes"),
         (
             not_taken("overlap", "private", 5000, "n", "odd"),
             {"1a"},
             "odd-n has no overlap of private features",
         ),
-        (
-            not_taken("risk", "nonprivate", 128, "p"),
-            {"4c"},
-            "mixed-p has no risk of nonprivate features",
-        ),
-        (
-            not_taken("cosine", "printed", MOST),
-            {"5a"},
-            "mixed-n has no cosine of printed features",
-        ),
+        (not_taken("cosine", "printed", MOST), {"5a"}, "mixed-n has no cosine of printed features"),
         (
             both_layers_share_one_data_set,
             {"2b"},
@@ -296,12 +201,87 @@ def both_layers_share_one_data_set(groups):
     ],
 )
 def test_what_the_records_lack_is_not_run_and_named(change, missing, note):
-    groups = world()
-    change(groups)
-    rows = verdicts(groups)
-    without = {name for name in with_verdict(rows, NOT_RUN) & ENTRIES if note in rows[name]["note"]}
-    assert without >= {f"feat-{part}" for part in missing}
-    # What one value on the axis would do for is free to be judged.
-    if "one value" not in note:
-        assert with_verdict(rows, NOT_RUN) == named(*missing)
-    assert with_verdict(rows, NOT_REPRODUCED) == FALSE
+    rows = judged(change, NOT_RUN, *missing)
+    assert all(note in rows[f"feat-{part}"]["note"] for part in missing)
+
+
+def test_what_follows_from_formulas_counts_as_one_run_without_an_interval():
+    rows = verdicts(true_groups())
+    assert {name for name, row in rows.items() if row["kind"] == "exact"} == EXACT | {"feat-6"}
+    for name in EXACT:
+        assert rows[name]["runs"] == 1
+        assert {rows[name][column] for column in ("low", "high", "level")} == {""}
+
+
+@pytest.mark.parametrize(
+    ("axis", "number", "degree"), [("p", 0, 2), ("p", 2, 3), ("d", 1, 3), ("epsilon", 1, 2)]
+)
+def test_the_first_layer_is_refuted_from_the_width_on_that_its_noise_does_not_hide(
+    axis, number, degree
+):
+    def widened(beyond):
+        """The change that gives a condition the last private width and so many neurons more."""
+
+        def change(groups):
+            sweep = record_of(groups, axis)
+            change_part(sweep.metrics.link, degree=degree)
+            point, delta = sweep.spec.points[number], sweep.spec.delta
+            width = printed_first_layer_width(point.d, point.n, degree, point.epsilon, delta)
+            change_part(point, p=math.floor(width) + beyond)
+
+        return change
+
+    assert judged(widened(0), REPRODUCED)["feat-5b"]["observed"] > 0
+    row = judged(widened(1), NOT_REPRODUCED, "5b")["feat-5b"]
+    assert row["observed"] < 0
+    assert f"in mixed-{axis}" in row["note"]
+
+
+def test_the_first_layer_is_compared_with_the_delta_of_its_record():
+    assert printed_first_layer_width(64, 20_000, 2, 2.0, 1e-7) < 256
+
+    def change(groups):
+        for each in groups["axes"]:
+            change_part(each.spec, delta=1e-7)
+
+    row = judged(change, NOT_REPRODUCED, "5b")["feat-5b"]
+    assert row["comparisons"] == sum(len(SWEEPS[axis]) for axis in "pd") + 2
+
+
+def failing(relation):
+    """(delta, share of the range) of every comparison that does not hold."""
+    records = PaperRecords({}, {"links": [record("mixed", "n", SWEEPS["n"])]})
+    evidence = second_layer_is_private(records, group="links", relation=relation, above=0.0)
+    (comparisons,) = evidence.alternatives
+    cells = [(delta, share) for delta in DELTAS for share in SHARES]
+    values = [comparison.estimate.value for comparison in comparisons]
+    return {cell for cell, value in zip(cells, values, strict=True) if value <= 0}
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_second_layer_fails_where_its_delta_exceeds_the_claimed_one(relation):
+    """Where a record is replaced, from a tenth to half of the range of epsilon on."""
+    expected = {
+        (delta, share)
+        for delta in DELTAS
+        for share in SHARES
+        if second_layer_delta(share * largest_epsilon(delta), delta, relation) > delta
+    }
+    assert failing(relation) == expected
+    least = [min((s for d, s in expected if d == delta), default=None) for delta in DELTAS]
+    replaced = [0.1] * 4 + [0.25] * 3 + [0.5]
+    assert least == (replaced if relation == "replace_one" else [None] * len(DELTAS))
+
+
+def test_the_second_layer_is_worst_at_the_end_of_the_range_at_the_smallest_delta():
+    rows = verdicts(true_groups())
+    assert rows["feat-6a"]["comparisons"] == rows["feat-6b"]["comparisons"] == 64
+    assert rows["feat-6b"]["note"].endswith("epsilon 184, 0.999 of the range, delta 1e-10")
+    assert rows["feat-6b"]["observed"] == pytest.approx(-13.2264, abs=1e-4)
+    assert rows["feat-6a"]["note"].endswith("epsilon 0.147, 0.001 of the range, delta 1e-08")
+    assert rows["feat-6a"]["observed"] == pytest.approx(0.0194, abs=1e-4)
+
+
+def test_the_links_of_the_world_are_those_of_the_config():
+    links = {name: link(each) for name, each in load_config().feature_learning.links.items()}
+    assert {name: (each.degree, each.information_exponent) for name, each in links.items()} == LINKS

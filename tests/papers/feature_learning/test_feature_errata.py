@@ -35,9 +35,9 @@ WIDTH = printed_first_layer_width(D, N, Q, EPS, DELTA)
 
 def neighbours(p):
     """Start, and two data sets of one run that differ in the label of their first record."""
-    found = drawn(D, p, N, 1, runs=[0])
-    x = found.first.x[0, 0]
-    return found.start, [with_record(found.first, 0, x, label) for label in (LARGE, -LARGE)]
+    data = drawn(D, p, N, 1, runs=[0])
+    x = data.first.x[0, 0]
+    return data.start, [with_record(data.first, 0, x, label) for label in (LARGE, -LARGE)]
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +93,14 @@ def test_the_same_neighbours_stay_within_mu_after_the_release_of_a_direction(wid
 
 def test_two_records_of_the_model_itself_turn_neurons_by_more_than_a_right_angle():
     """Both have y = s(<x, mu>), far out on either side, among few others."""
-    n, found = 200, drawn(D, 32, 200, 1, runs=[0])
+    n = 200
+    data = drawn(D, 32, n, 1, runs=[0])
     steps = []
     for u in (12.0, -12.0):
         label = link(MIXED)(np.array(u))
-        records = with_record(found.first, 0, u * found.start.mu[0], label)
-        gradient = n * first_gradient(found.start, records, None)
-        steps.append(stepped(found.start, gradient, first_layer_rate(n, D, 32)))
+        records = with_record(data.first, 0, u * data.start.mu[0], label)
+        gradient = n * first_gradient(data.start, records, None)
+        steps.append(stepped(data.start, gradient, first_layer_rate(n, D, 32)))
     distances = np.linalg.norm(steps[0] - steps[1], axis=1)
     assert distances.max() > math.sqrt(2)
 

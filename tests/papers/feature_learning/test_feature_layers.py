@@ -6,7 +6,6 @@ import torch
 from feature_small import drawn, no_noise, with_record
 
 from dpatlas.papers.feature_learning.jobs import layers as feature_layers
-from dpatlas.papers.feature_learning.jobs.draws import Records, Start
 from dpatlas.papers.feature_learning.jobs.layers import (
     SecondLayer,
     direction_norms,
@@ -27,36 +26,28 @@ P = START.p
 CLIP = float(np.median(first_norms(START, RECORDS)))
 
 
-def gradients():
-    """Of every record's loss (f(x) - y)^2 in W, (runs, n, d, p), in double precision."""
-    found = np.zeros((RUNS, N, D, P))
-    biases, head = torch.from_numpy(START.biases).double(), P**-0.5
-    for run in range(RUNS):
-        for record in range(N):
-            weights = torch.from_numpy(START.weights[run]).double().requires_grad_()
-            x = torch.from_numpy(RECORDS.x[run, record]).double()
-            with torch.enable_grad():
-                output = head * torch.tanh(weights.T @ x + biases[run]).sum()
-                loss = (output - float(RECORDS.y[run, record])) ** 2
-                found[run, record] = torch.autograd.grad(loss, weights)[0].numpy()
-    return found
-
-
 @pytest.fixture(scope="module")
 def explicit():
-    return gradients()
+    """Gradients of every record's loss (f(x) - y)^2 in W by autograd, (runs, n, d, p), double."""
+    gradients = np.zeros((RUNS, N, D, P))
+    biases, head = torch.from_numpy(START.biases).double(), P**-0.5
+    for run, record in np.ndindex(RUNS, N):
+        weights = torch.from_numpy(START.weights[run]).double().requires_grad_()
+        x = torch.from_numpy(RECORDS.x[run, record]).double()
+        with torch.enable_grad():
+            output = head * torch.tanh(weights.T @ x + biases[run]).sum()
+            loss = (output - float(RECORDS.y[run, record])) ** 2
+            gradients[run, record] = torch.autograd.grad(loss, weights)[0].numpy()
+    return gradients
 
 
 def norms_of(matrices):
     return np.sqrt((matrices**2).sum(axis=(2, 3)))
 
 
-def test_the_mean_gradient_is_autograd_s(explicit):
-    found = first_gradient(START, RECORDS, None)
-    np.testing.assert_allclose(found, explicit.mean(axis=1), rtol=1e-4, atol=1e-6)
-
-
-def test_norms_are_those_of_the_records_matrices(explicit):
+def test_the_mean_gradient_and_every_record_s_norm_are_autograd_s(explicit):
+    mean = first_gradient(START, RECORDS, None)
+    np.testing.assert_allclose(mean, explicit.mean(axis=1), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(first_norms(START, RECORDS), norms_of(explicit), rtol=1e-4)
 
 
@@ -64,14 +55,13 @@ def test_every_record_is_clipped_by_itself(explicit):
     norms = norms_of(explicit)
     assert (norms > CLIP).any(axis=1).all() and (norms < CLIP).any(axis=1).all()
     clipped = explicit * np.minimum(1, CLIP / norms)[:, :, None, None]
-    found = first_gradient(START, RECORDS, CLIP)
-    np.testing.assert_allclose(found, clipped.mean(axis=1), rtol=1e-4, atol=1e-6)
-    everything = first_gradient(START, RECORDS, 1e9)
-    np.testing.assert_array_equal(everything, first_gradient(START, RECORDS, None))
+    gradient = first_gradient(START, RECORDS, CLIP)
+    np.testing.assert_allclose(gradient, clipped.mean(axis=1), rtol=1e-4, atol=1e-6)
+    unclipped = first_gradient(START, RECORDS, 1e9)
+    np.testing.assert_array_equal(unclipped, first_gradient(START, RECORDS, None))
 
 
-@pytest.mark.parametrize("size", [1, 7, 39, 40])
-@pytest.mark.parametrize("clip", [None, CLIP])
+@pytest.mark.parametrize(("size", "clip"), [(1, None), (7, CLIP), (39, None), (40, CLIP)])
 def test_blocks_of_records_change_nothing(monkeypatch, size, clip):
     whole = first_gradient(START, RECORDS, clip)
     monkeypatch.setattr(feature_layers, "BLOCK", size)
@@ -80,12 +70,12 @@ def test_blocks_of_records_change_nothing(monkeypatch, size, clip):
 
 def test_a_step_ends_in_columns_of_unit_norm_along_the_moved_neurons():
     gradient = first_gradient(START, RECORDS, None)
-    found = stepped(START, gradient, 3.0)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-6)
+    weights = stepped(START, gradient, 3.0)
+    np.testing.assert_allclose(np.linalg.norm(weights, axis=1), 1, rtol=1e-6)
     moved = START.weights - 3.0 * gradient
-    np.testing.assert_allclose(found * np.linalg.norm(moved, axis=1)[:, None], moved, atol=1e-5)
-    wide = 1e30 * START.weights
-    np.testing.assert_allclose(normalised(wide), normalised(START.weights), atol=1e-6)
+    np.testing.assert_allclose(weights * np.linalg.norm(moved, axis=1)[:, None], moved, atol=1e-5)
+    large = 1e30 * START.weights
+    np.testing.assert_allclose(normalised(large), normalised(START.weights), atol=1e-6)
 
 
 def test_the_direction_is_the_mean_of_clipped_y_x():
@@ -101,8 +91,8 @@ def test_the_direction_is_the_mean_of_clipped_y_x():
 
 def test_the_direction_of_many_records_is_alpha_1_mu():
     many = drawn(n=20_000, runs=(0, 1, 2))
-    found = mean_direction(many.first, 1e9)
-    np.testing.assert_allclose(found, np.sqrt(2 / 3) * many.start.mu, atol=0.06)
+    mean = mean_direction(many.first, 1e9)
+    np.testing.assert_allclose(mean, np.sqrt(2 / 3) * many.start.mu, atol=0.06)
 
 
 def released(records, clip, release):
@@ -131,13 +121,12 @@ def test_a_release_is_the_clipped_mean_with_every_run_s_own_noise():
         asked.append((size, run, step, use))
         return (run + 1) * np.arange(size)
 
-    found = released_gradient(START, RECORDS, 0.2, 0.5, normal)
-    noise = 0.5 * scale * np.arange(D * P)
-    expected = first_gradient(START, RECORDS, 0.2) + noise.reshape(RUNS, D, P)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    found = released_direction(RECORDS, 0.2, 0.5, normal)
+    gradient = released_gradient(START, RECORDS, 0.2, 0.5, normal)
+    noise = (0.5 * scale * np.arange(D * P)).reshape(RUNS, D, P)
+    np.testing.assert_allclose(gradient, first_gradient(START, RECORDS, 0.2) + noise, rtol=1e-6)
+    mean = released_direction(RECORDS, 0.2, 0.5, normal)
     noise = 0.5 * scale * np.arange(D)
-    np.testing.assert_allclose(found, mean_direction(RECORDS, 0.2) + noise, rtol=1e-6)
+    np.testing.assert_allclose(mean, mean_direction(RECORDS, 0.2) + noise, rtol=1e-6)
     uses = ((D * P, "matrix"), (D, "direction"))
     assert asked == [(size, run, 0, use) for size, use in uses for run in range(RUNS)]
 
@@ -155,33 +144,28 @@ def loop(layer, steps, max_norm=np.inf):
     for phi, y in zip(layer.phi.astype(float), layer.y.astype(float), strict=True):
         a = np.zeros(layer.p)
         for _ in range(steps):
-            each = [2 * (row @ a - label) * row for row, label in zip(phi, y, strict=True)]
-            clipped = [g * min(1, max_norm / np.linalg.norm(g)) for g in each]
+            gradients = [2 * (row @ a - label) * row for row, label in zip(phi, y, strict=True)]
+            clipped = [g * min(1, max_norm / np.linalg.norm(g)) for g in gradients]
             total = np.mean(clipped, axis=0) + 2 * layer.penalty * a
             a = a - total / (layer.p + layer.penalty)
         heads.append(a)
     return np.stack(heads)
 
 
-def test_descent_is_a_plain_loop_over_the_gradient():
+def test_descent_is_a_plain_loop_and_without_noise_and_clip_private_descent_is_too():
     layer = second()
     np.testing.assert_allclose(layer.descend(25), loop(layer, 25), atol=1e-6)
-    assert not layer.descend(0).any()
-
-
-def test_private_descent_without_noise_and_clip_is_descent():
-    layer = second()
-    found, clipped = layer.descend_privately(25, 1e9, 0.0, no_noise, "head")
-    np.testing.assert_allclose(found, layer.descend(25), atol=1e-5)
+    head, clipped = layer.descend_privately(25, 1e9, 0.0, no_noise, "head")
+    np.testing.assert_allclose(head, layer.descend(25), atol=1e-5)
     assert not clipped.any()
 
 
 def test_private_descent_clips_every_record_s_gradient_and_counts_those_it_did():
     layer = second()
     clip = float(np.median(layer.norms_at_zero()))
-    found, _ = layer.descend_privately(5, clip, 0.0, no_noise, "head")
-    np.testing.assert_allclose(found, loop(layer, 5, clip), atol=1e-5)
-    assert np.abs(found - layer.descend(5)).max() > 1e-3
+    head, _ = layer.descend_privately(5, clip, 0.0, no_noise, "head")
+    np.testing.assert_allclose(head, loop(layer, 5, clip), atol=1e-5)
+    assert np.abs(head - layer.descend(5)).max() > 1e-3
     _, clipped = layer.descend_privately(1, clip, 0.0, no_noise, "head")
     np.testing.assert_allclose(clipped, (layer.norms_at_zero() > clip).mean(axis=1))
     _, clipped = layer.descend_privately(3, 1e-9, 0.0, no_noise, "head")
@@ -202,22 +186,22 @@ def test_every_step_adds_its_own_noise_of_the_given_deviation():
         asked.append((size, run, step, use))
         return np.full(size, 10.0**step * (run + 1))
 
-    found, _ = layer.descend_privately(3, 1.0, 0.25, normal, "head, x")
+    head, _ = layer.descend_privately(3, 1.0, 0.25, normal, "head, x")
     assert asked == [(P, run, step, "head, x") for step in range(3) for run in range(2)]
-    np.testing.assert_allclose(found, -layer.rate * 0.25 * 111 * np.array([[1], [2]]) * np.ones(P))
+    np.testing.assert_allclose(head, -layer.rate * 0.25 * 111 * np.array([[1], [2]]) * np.ones(P))
 
 
 def test_all_iterates_follow_from_the_noisy_means_that_are_seen():
     layer, seen = second(), []
     normal = np.random.default_rng(4).normal
-    found, _ = layer.descend_privately(
+    head, _ = layer.descend_privately(
         3, 0.5, 0.1, lambda size, *key: normal(size=size), "head", see=seen.append
     )
     a = np.zeros((2, P))
     for mean in seen:
         a = a - layer.rate * (mean + 2 * layer.penalty * a)
     assert len(seen) == 3
-    np.testing.assert_allclose(found, a, rtol=1e-6)
+    np.testing.assert_allclose(head, a, rtol=1e-6)
 
 
 def test_ridge_solves_the_normal_equations_and_is_where_descent_ends():
@@ -254,22 +238,3 @@ def test_one_record_moves_a_step_of_the_head_by_at_most_its_sensitivity():
         heads.append(layer.descend_privately(1, clip, 0.0, no_noise, "head")[0] / layer.rate)
     moved = np.linalg.norm(heads[0] - heads[1], axis=1)
     np.testing.assert_allclose(moved, 2 * clip / N, rtol=1e-4)
-
-
-def test_the_network_is_tanh_of_weights_and_biases():
-    start = Start(np.zeros((1, 2)), np.array([[[1.0, 0.0], [0.0, 2.0]]]), np.array([[0.5, 0.0]]))
-    x = np.array([[[1.0, 1.0], [0.0, -1.0]]])
-    np.testing.assert_allclose(
-        start.features(x, start.weights), np.tanh([[[1.5, 2.0], [0.5, -2.0]]])
-    )
-    assert start.head == pytest.approx(np.sqrt(0.5))
-
-
-def test_joined_records_are_those_of_one_and_then_the_other():
-    one, other = (
-        Records(np.zeros((2, 3, 4)), np.zeros((2, 3))),
-        Records(np.ones((2, 5, 4)), np.ones((2, 5))),
-    )
-    both = one.joined(other)
-    assert both.x.shape == (2, 8, 4)
-    np.testing.assert_array_equal(both.y, np.repeat([[0, 1]], [3, 5], axis=1).repeat(2, axis=0))

@@ -1,16 +1,14 @@
 """Formulas of feature_learning: its noise, its rates, and whether its layers are private."""
 
 import inspect
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpatlas.catalogue import catalogue, evaluate
+from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.formulas.rates import (
     eps_n,
@@ -27,27 +25,14 @@ from dpatlas.papers.feature_learning.formulas.rates import (
 )
 from dpatlas.privacy.gaussian_dp import gaussian_delta
 
-VECTORS = json.loads(
-    (Path(__file__).parents[2] / "reference" / "vectors.json").read_text(encoding="utf-8")
-)
 DELTAS = (1e-10, 1e-5, 1e-2, 0.3)
 levels = st.floats(1e-10, 0.3)
 
 
-def test_every_reference_value_is_in_the_catalogue_and_reproduced():
-    vectors = [each for each in VECTORS if each["source"].split()[0] == "feature_learning"]
-    assert {each["bound"] for each in vectors} == {"gaussian-dp-mu", "feature-noise-assumption4"}
-    for vector in vectors:
-        assert vector["bound"] in catalogue()
-        found = evaluate(vector["bound"], vector["inputs"])
-        assert found["value"] == pytest.approx(vector["expected"], rel=vector["rel_tol"], abs=0)
-        assert found["source"] == vector["source"]
-
-
 def test_the_printed_noise_is_assumption_4_s_and_depends_on_neither_eps_nor_delta():
     assert set(inspect.signature(printed_first_layer_noise).parameters) == {"d", "n", "q", "eps_b"}
-    found = printed_first_layer_noise(100, 2500, 3, 0.5)
-    assert found == pytest.approx(math.sqrt(100**1.5 / 2500) * math.log(100) ** 6, rel=1e-14)
+    noise = printed_first_layer_noise(100, 2500, 3, 0.5)
+    assert noise == pytest.approx(math.sqrt(100**1.5 / 2500) * math.log(100) ** 6, rel=1e-14)
     for name in ("eps", "delta"):
         with pytest.raises(InputError, match=f"argument: found '{name}'"):
             inputs = {"d": 64, "n": 20_000, "q": 2, name: 0.5}
@@ -64,9 +49,9 @@ def test_mu_is_the_largest_that_keeps_its_promise(eps, delta):
 @given(d=st.integers(2, 10_000), share=st.floats(1e-3, 3))
 def test_eps_n_is_the_exponent_of_the_number_of_records(d, share):
     n = math.ceil(d ** (1 + 3 * share)) + 1
-    found = eps_n(n, d)
-    assert found > 0
-    assert d ** (1 + 3 * found) == pytest.approx(n, rel=1e-9)
+    exponent = eps_n(n, d)
+    assert exponent > 0
+    assert d ** (1 + 3 * exponent) == pytest.approx(n, rel=1e-9)
 
 
 @given(d=st.integers(2, 1000), n=st.integers(1001, 10**7), p=st.integers(1, 10_000))
@@ -118,10 +103,10 @@ def epsilons(delta):
 
 @pytest.mark.parametrize("delta", DELTAS)
 def test_the_second_layer_is_as_private_as_claimed_with_the_sensitivity_of_the_argument(delta):
-    """feat-6: it holds with room, by a factor of 8 and more."""
-    found = [second_layer_delta(eps, delta) for eps in epsilons(delta)]
-    assert max(found) < delta / 8
-    assert found[-1] > 0
+    """feat-6: its delta is below the claimed one by a factor of 8 and more."""
+    deltas = [second_layer_delta(eps, delta) for eps in epsilons(delta)]
+    assert max(deltas) < delta / 8
+    assert deltas[-1] > 0
 
 
 @pytest.mark.parametrize(
@@ -131,14 +116,6 @@ def test_the_second_layer_is_not_private_for_replaced_records_at_larger_epsilons
     """With 2 C_a / n it is up to `first`, and from there to the end of Assumption 3's range not."""
     for eps in (*epsilons(delta), first * (1 - 1e-3), first * (1 + 1e-3)):
         assert (second_layer_delta(eps, delta, "replace_one") > delta) == (eps > first)
-
-
-def test_relations_differ_by_the_factor_two_of_their_sensitivities():
-    for eps in (0.1, 2.0, 30.0):
-        one, two = (second_layer_mu(eps, 1e-5, each) for each in ("add_remove", "replace_one"))
-        assert two == 2 * one
-    for formula in (second_layer_mu, second_layer_delta):
-        assert formula(2.0, 1e-5) == formula(2.0, 1e-5, "add_remove")
 
 
 def test_assumption_3_ends_at_eight_log_of_one_over_delta():
@@ -154,17 +131,12 @@ LEVEL = {"eps": 2.0, "delta": 1e-5}
     ("name", "inputs", "complaint"),
     [
         ("feature-noise-assumption4", {**NOISE, "d": 1}, "d: found 1; allowed: .* >= 2"),
-        ("feature-noise-assumption4", {**NOISE, "n": 0}, "n: found 0"),
-        ("feature-noise-assumption4", {**NOISE, "q": 0}, "q: found 0"),
-        ("feature-noise-assumption4", {**NOISE, "eps_b": math.nan}, "eps_b: found nan"),
         ("feature-printed-mu", {**NOISE, "p": 0}, "p: found 0"),
         ("feature-printed-width", {**NOISE, **LEVEL, "delta": 0}, "delta: found 0"),
         ("feature-layer2-mu", {**LEVEL, "eps": 0}, "eps: found 0; allowed: a number > 0"),
         ("feature-layer2-delta", {**LEVEL, "relation": "both"}, "one of add_remove, replace_one"),
         ("feature-eps-n", {"n": 64, "d": 64}, "n: found 64; allowed: a whole number > d = 64"),
-        ("feature-eps-n", {"n": 63, "d": 64}, "n: found 63"),
         ("feature-first-rate", {**RATE, "n": 64}, "n: found 64; .*> d = 64"),
-        ("feature-first-rate", {**RATE, "p": 0}, "p: found 0"),
         ("feature-penalty", {**RATE, "n": 10}, "n: found 10; .*> d = 64"),
         ("feature-risk-rate", {"n": 20, "d": 64, **LEVEL}, "n: found 20; .*> d = 64"),
         ("feature-largest-epsilon", {"delta": 1}, "delta: found 1"),

@@ -30,43 +30,30 @@ def gaussian(degree):
 
 
 @pytest.mark.parametrize(("coefficients", "expected", "exponent"), LINKS.values(), ids=LINKS)
-def test_hermite_coefficients_and_information_exponent(coefficients, expected, exponent):
+def test_a_link_is_its_polynomial_at_unit_variance_with_known_hermite_coefficients(
+    coefficients, expected, exponent
+):
     s = link(coefficients)
     np.testing.assert_allclose(s.hermite, expected, atol=1e-14)
     assert s.information_exponent == exponent
     assert s.degree == len(expected) - 1
+    u, weights = gaussian(10)
+    assert weights @ s(u) ** 2 == pytest.approx(1, rel=1e-12)
+    polynomial = sum(c * u**k for k, c in enumerate(coefficients))
+    deviation = math.sqrt(weights @ polynomial**2)
+    np.testing.assert_allclose(s(u) * deviation, polynomial, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_hermite_coefficients_are_expectations_by_quadrature(seed):
     coefficients = np.random.default_rng(seed).normal(size=seed + 3)
     u, weights = gaussian(2 * len(coefficients))
     coefficients[0] -= weights @ np.polynomial.polynomial.polyval(u, coefficients)
     s = link(coefficients)
-    assert weights @ s(u) == pytest.approx(0, abs=1e-12)
-    assert weights @ s(u) ** 2 == pytest.approx(1, rel=1e-12)
-    for order, found in enumerate(s.hermite):
+    for order, coefficient in enumerate(s.hermite):
         polynomial = hermite_e.hermeval(u, np.eye(order + 1)[order])
-        assert found == pytest.approx(
-            weights @ (s(u) * polynomial) / math.factorial(order), abs=1e-12
-        )
-
-
-@pytest.mark.parametrize("coefficients", [each[0] for each in LINKS.values()], ids=LINKS)
-def test_values_are_the_given_polynomial_at_unit_variance(coefficients):
-    s = link(coefficients)
-    u, weights = gaussian(10)
-    assert weights @ s(u) ** 2 == pytest.approx(1, rel=1e-12)
-    given = sum(c * u**k for k, c in enumerate(coefficients))
-    ratio = np.delete(s(u), np.abs(given) < 1e-9) / np.delete(given, np.abs(given) < 1e-9)
-    assert ratio.min() > 0
-    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
-    assert sum(math.factorial(k) * a**2 for k, a in enumerate(s.hermite)) == pytest.approx(1)
-
-
-def test_the_scale_of_the_coefficients_does_not_matter():
-    one, other = link([-0.5, 1, 0.5]), link([-5e5, 1e6, 5e5])
-    np.testing.assert_allclose(one.scaled, other.scaled, rtol=1e-14)
+        expectation = weights @ (s(u) * polynomial) / math.factorial(order)
+        assert coefficient == pytest.approx(expectation, abs=1e-12)
 
 
 def test_a_mean_of_rounding_is_none():
@@ -77,20 +64,17 @@ def test_a_mean_of_rounding_is_none():
 
 
 @pytest.mark.parametrize(
-    ("coefficients", "words"),
+    ("coefficients", "message"),
     [
         ([1, 1], r"polynomial: found \[1.0, 1.0\], whose mean under N\(0, 1\) is 1"),
-        ([0, 0, 2], r"whose mean under N\(0, 1\) is 2; allowed: one of mean 0"),
         ([-1 + 1e-6, 0, 1], "whose mean under .* is 1e-06"),
         ([3], "found .*; allowed: one that is not constant"),
-        ([0.0], "allowed: one that is not constant"),
         ([3, 0, 0], "allowed: one that is not constant"),
         ([], r"polynomial: found \[\]; allowed: one that is not constant"),
-        ([0, math.nan], "allowed: numbers"),
         ([0, 1, math.inf], "allowed: numbers"),
     ],
 )
-def test_a_link_with_a_mean_or_without_variance_is_refused_in_one_line(coefficients, words):
-    with pytest.raises(InputError, match=words) as caught:
+def test_a_link_with_a_mean_or_without_variance_is_refused_in_one_line(coefficients, message):
+    with pytest.raises(InputError, match=message) as caught:
         link(coefficients)
     assert "\n" not in str(caught.value)

@@ -1,6 +1,6 @@
 """The errata of kl_privacy on networks at initialisation: Eq. 65, Lemma D.1, hence R of Eq. 9.
 
-Beside them Table 1's B, which stands. Seeded draws of a second, no training.
+Beside them Table 1's B, which stands. Seeded draws that take a second; nothing is trained.
 """
 
 import math
@@ -154,7 +154,7 @@ def test_trade_off_does_not_improve_with_depth(measured, init):
     def products(distance):
         return [gradient_norm_constant(init, d, m, L, 1) * distance(L) / n for L in DEPTHS]
 
-    found = products(lambda L: measured[init, L][0])
+    observed = products(lambda L: measured[init, L][0])
     printed = products(lambda L: lazy_distance(init, d, m, L, n))
-    assert found[-1] > 0.7 * found[0]
+    assert observed[-1] > 0.7 * observed[0]
     assert printed[-1] < 2.0 ** -(DEPTHS[-1] - DEPTHS[0] - 2) * printed[0]

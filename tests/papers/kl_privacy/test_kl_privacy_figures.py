@@ -19,9 +19,9 @@ from kl_sample_records import (
 )
 
 from dpatlas.errors import InputError
+from dpatlas.papers.kl_privacy.drift_constants import drift_constants
 from dpatlas.papers.kl_privacy.formulas import theorems as kl_privacy
 from dpatlas.papers.kl_privacy.formulas.theorems import lazy_distance, lazy_distance_corrected
-from dpatlas.papers.kl_privacy.gradient_norms import drift_constants
 from dpatlas.show import look
 
 FIGURES = names_of("kl_privacy", "figure")

@@ -15,10 +15,7 @@ from dpatlas.errors import InputError
 from dpatlas.papers.max_information.formulas.certificates import (
     certificate,
     certificate_exponent,
-    certificate_monte_carlo,
-    certificates_of_grid,
     gaussian_kl,
-    kl_bernoulli,
     kl_inverse,
     monte_carlo_risk,
 )
@@ -49,15 +46,6 @@ def test_kl_inverse_is_never_below_the_true_value_and_hardly_above(q, c):
         assert exact_kl(q, less) < Decimal(c)
 
 
-def test_kl_inverse_holds_rounding_errors_against_itself():
-    """Of 3000 inverses without that allowance 68 are too small."""
-    rng = np.random.default_rng(0)
-    q = np.where(rng.random(3000) < 0.5, rng.random(3000), 10 ** rng.uniform(-20, 0, 3000))
-    c = 10 ** rng.uniform(-25, 1.5, 3000)
-    for p, risk, complexity in zip(kl_inverse(q, c), q, c, strict=True):
-        assert p == 1 or exact_kl(risk, p) > Decimal(complexity)
-
-
 @pytest.mark.parametrize(
     "q, c, expected",
     [
@@ -73,14 +61,6 @@ def test_kl_inverse_at_the_ends(q, c, expected):
     found = kl_inverse(q, c)
     assert found == pytest.approx(expected, rel=1e-5 if q == 1e-310 else 1e-14)
     assert expected <= found <= 1 or q == 1e-310
-
-
-@given(q=risks, c=st.floats(1e-12, 10))
-def test_kl_inverse_inverts_kl_and_is_below_pinsker(q, c):
-    p = kl_inverse(q, c)
-    if p < 1 - 1e-9:
-        assert kl_bernoulli(q, p) == pytest.approx(c, rel=1e-6, abs=1e-14)
-    assert p <= q + math.sqrt(c / 2) + 1e-14
 
 
 def test_theorem_2_is_a_single_prior_at_half_of_delta():
@@ -131,18 +111,6 @@ def test_intervals_are_ordered(errors, delta_mc):
     assert errors / 200 <= limits[0] <= limits[1] <= limits[2]
 
 
-def test_clopper_pearson_takes_the_draws_of_the_paper():
-    risk = 15_001 / 150_000
-    limits = [
-        float(monte_carlo_risk(risk, 150_000, 0.0125, interval))
-        for interval in ("clopper-pearson", "chernoff", "paper")
-    ]
-    assert limits == sorted(limits)
-    # 2.24 standard deviations for the exact one.
-    deviation = math.sqrt(risk * (1 - risk) / 150_000)
-    assert (limits[0] - risk) / deviation == pytest.approx(2.24, rel=0.01)
-
-
 @pytest.mark.parametrize("interval", ["paper", "chernoff", "clopper-pearson"])
 def test_monte_carlo_step_covers_error_rates_exactly(interval):
     delta_mc, draws = 0.1, 50
@@ -155,42 +123,6 @@ def test_monte_carlo_step_covers_error_rates_exactly(interval):
     assert missed.max() <= delta_mc * (1 + 1e-6)
     if interval == "clopper-pearson":
         assert missed.max() > 0.99 * delta_mc
-
-
-def test_certificates_of_a_grid_are_the_single_ones():
-    rng = np.random.default_rng(1)
-    risk, kl = rng.integers(0, 1000, (3, 2)) / 1000, rng.uniform(0, 50, (3, 2))
-    kappa = rng.uniform(0, 20, 3)
-    budget = dict(K1=4, K2=2, delta=0.1, delta_mc=0.02, beta=0.01)
-    plain = certificates_of_grid(risk, kl, kappa, 1000, **budget)
-    for interval in ("paper", "clopper-pearson"):
-        drawn = certificates_of_grid(risk, kl, kappa, 1000, **budget, draws=5000, interval=interval)
-        for i, j in np.ndindex(3, 2):
-            inputs = (kl[i, j], kappa[i], 1000, *budget.values())
-            assert plain[i, j] == certificate(risk[i, j], *inputs)
-            assert drawn[i, j] == certificate_monte_carlo(risk[i, j], 5000, *inputs, interval)
-    assert np.all(drawn > plain)
-
-
-@pytest.mark.parametrize(
-    "shape, paid, complaint",
-    [
-        ((5, 2), (4, 2), "K1: found 4; allowed: a whole number >= 5"),
-        ((5, 3), (9, 2), "K2: found 2; allowed: a whole number >= 3"),
-    ],
-)
-def test_more_priors_than_the_union_bound_pays_for_are_refused(shape, paid, complaint):
-    budget = dict(K1=paid[0], K2=paid[1], delta=0.1, delta_mc=0.02, beta=0.01)
-    with pytest.raises(InputError, match=complaint):
-        certificates_of_grid(np.full(shape, 0.2), np.ones(shape), np.ones(shape[0]), 99, **budget)
-
-
-def test_arrays_that_are_no_grid_are_refused():
-    with pytest.raises(InputError, match=r"found shapes \(2, 2\), \(2, 2\) and \(3,\)"):
-        certificates_of_grid(np.ones((2, 2)), np.ones((2, 2)), np.ones(3), 99, **UNION)
-    kl = np.array([[1.0, math.inf]])
-    with pytest.raises(InputError, match="kl: found an array with inf"):
-        certificates_of_grid(np.full((1, 2), 0.1), kl, np.ones(1), 99, **UNION)
 
 
 def test_infinite_kappa_certifies_nothing():
@@ -224,30 +156,21 @@ DRAWN = dict(**INPUTS, draws=1000)
             {**INPUTS, "beta": 0.0375},
             r"delta_mc \+ beta: found 0.05; allowed: a number < delta = 0.05",
         ),
-        ("certificate", {**INPUTS, "delta_mc": 0.04}, r"delta_mc \+ beta: found 0.065"),
         ("certificate-monte-carlo", {**DRAWN, "beta": 0.04}, r"delta_mc \+ beta: found 0.0525"),
         ("certificate-monte-carlo", {**DRAWN, "delta_mc": 0}, "delta_mc: found 0; allowed: .*> 0"),
         ("certificate-failure", dict(delta=0.1, delta_mc=0.1), r"delta_mc \+ beta: found 0.1"),
         ("certificate", {**INPUTS, "risk": 1.01}, "risk: found 1.01; allowed: .*>= 0 and <= 1"),
-        ("certificate", {**INPUTS, "risk": -0.1}, "risk: found -0.1"),
-        ("certificate", {**INPUTS, "kl": "inf"}, "kl: found inf; allowed: a number >= 0"),
         ("certificate", {**INPUTS, "kl": math.nan}, "kl: found nan"),
-        ("certificate", {**INPUTS, "kl": -1}, "kl: found -1"),
         ("certificate", {**INPUTS, "kappa": -1}, "kappa: found -1; .*a number or infinity >= 0"),
         ("certificate", {**INPUTS, "K1": 0}, "K1: found 0; allowed: a whole number >= 1"),
-        ("certificate", {**INPUTS, "n": 0}, "n: found 0"),
-        ("certificate", {**INPUTS, "delta": 1}, "delta: found 1"),
-        ("certificate-monte-carlo", {**DRAWN, "draws": 0}, "draws: found 0"),
         ("certificate-monte-carlo", {**DRAWN, "interval": "wald"}, "interval: found 'wald'"),
         (
             "monte-carlo-risk",
             dict(risk=0.12345, draws=1000, delta_mc=0.1, interval="clopper-pearson"),
             "risk: found 0.12345; allowed: a multiple of 1/draws",
         ),
-        ("kl-inverse", dict(q=1.5, c=1), "q: found 1.5"),
         ("kl-inverse", dict(q=0.5, c=-1), "c: found -1"),
         ("gaussian-kl", dict(mean_gap=0.1, scale=0.1, tau=0), "tau: found 0; allowed: .*> 0"),
-        ("gaussian-kl", dict(mean_gap=0.1, scale=0, tau=1), "scale: found 0"),
         ("gaussian-kl", dict(mean_gap=0, scale=1, tau=1, tau_is="x"), "tau_is: found 'x'"),
     ],
 )

@@ -11,33 +11,22 @@ from dpatlas.papers.max_information.jobs import risk as maxinf_risk
 from dpatlas.papers.max_information.jobs.risk import (
     PairErrors,
     drawn_records,
-    risk_by_reparametrisation,
-    risk_by_sampling,
+    risk_on_records,
 )
 
 
 def test_pairs_are_independent_also_those_of_one_record_in_several_chunks(monkeypatch):
     """The number of errors of 60 pairs of a single record is binomial."""
-    monkeypatch.setattr(maxinf_risk, "MOST_PAIRS", 20)
+    monkeypatch.setattr(maxinf_risk, "MAX_PAIRS", 20)
     x, labels = records(1)
     counts = [
-        risk_by_reparametrisation(
-            law(), x, labels, 60, noise=Noise("a", "keyed"), repetition=i
-        ).run()
+        risk_on_records(law(), x, labels, 60, noise=Noise("a", "keyed"), repetition=i).run()
         for i in range(400)
     ]
     share = np.mean(counts) / 60
     assert 0.2 < share < 0.8
     # A sample variance over 400 draws is within 25 % of the law's, at nearly four deviations.
     assert np.var(counts) == pytest.approx(60 * share * (1 - share), rel=0.25)
-
-
-def test_both_ways_of_drawing_count_the_same_errors_in_law():
-    x, labels = records()
-    given = (law(), x, labels, 30_000)
-    one = risk_by_reparametrisation(*given, noise=Noise("a", "keyed")).run() / 30_000
-    two = risk_by_sampling(*given, noise=Noise("b", "keyed")).run() / 30_000
-    assert one == pytest.approx(two, abs=4 * np.sqrt(2 * 0.25 / 30_000))
 
 
 def test_every_pair_of_all_chunks_is_counted_once():
@@ -54,8 +43,8 @@ def test_every_pair_of_all_chunks_is_counted_once():
 
 def test_sampling_takes_chunks_that_fit_the_memory(monkeypatch):
     x, labels = records()
-    monkeypatch.setitem(maxinf_risk.MOST_NORMALS, "cpu", 1000)
-    few = risk_by_sampling(law(), x, labels, 20, noise=Noise("a", "keyed"))
+    monkeypatch.setitem(maxinf_risk.MAX_NORMALS, "cpu", 1000)
+    few = risk_on_records(law(), x, labels, 20, noise=Noise("a", "keyed"), method="sampling")
     assert few.chunk == 1000 // 123 and few.steps == 3
     assert 0 <= few.run() <= 20
 

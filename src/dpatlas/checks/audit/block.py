@@ -1,4 +1,4 @@
-"""Registers audit."""
+"""Registers the block `audit`."""
 
 from dpatlas.core.blocks import Block
 

@@ -9,24 +9,24 @@ from dpatlas.checks.audit.records.selection import Spec as Selection
 from dpatlas.checks.audit.records.training import Spec as Training
 from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Backbone, JobCost, Size, Work
 from dpatlas.cost.training import (
-    ATTACKED_UPDATES,
     CALIBRATION_POINTS,
     CURVE_POINTS,
     PRIVATE_STARTS,
-    PROFILE_POINTS,
-    VISITS_PER_ATTACK,
-    VISITS_PER_LANGEVIN,
     VISITS_PER_UPDATE,
     private_passes,
 )
 
-# Measured, rounded up, in MB: interpreter and torch; activations, patches and both passes of a
-# record of 8x8; a canary's gradient and its row of the Gram matrix.
+# Updates of an attacked run, and values of epsilon for the mechanism's profile and ledger.
+ATTACKED_UPDATES, PROFILE_POINTS = 4, 11
+# `steps` per update under attack, and per attacked run of Langevin SGD.
+VISITS_PER_ATTACK, VISITS_PER_LANGEVIN = 8, 4
+# Peak memory in MB, measured on 8x8 images and rounded up: of the interpreter with torch; of a
+# record's activations, patches and backward passes; of a canary's gradient and Gram row.
 INTERPRETER_MB, RECORD_MB, CANARY_MB = 850, 0.7, 0.6
 
 
 def mechanism(fields: Mechanism, size: Size, backbone: Backbone | None) -> Work:
-    """Runs of a few updates of a tiny model, each update attacked; the guaranteed profile."""
+    """Runs of a few attacked updates of a tiny model, and the guaranteed privacy profile."""
     cheap = MECHANISMS[fields.mechanism].runs > 1
     visits = VISITS_PER_LANGEVIN if cheap else ATTACKED_UPDATES * VISITS_PER_ATTACK
     counts = {
@@ -38,15 +38,12 @@ def mechanism(fields: Mechanism, size: Size, backbone: Backbone | None) -> Work:
 
 
 def training(fields: Training, size: Size, backbone: Backbone | None) -> Work:
-    """Per update: forward, both backward passes and the clip; canaries once more, and their Gram.
-
-    Three sweeps over the activations for what is not a product.
-    """
+    """Forward pass, both backward passes and clip of every update; canaries are passed twice."""
     return _trainings(fields, size, fields.runs, fields.canaries)
 
 
 def selection(fields: Selection, size: Size, backbone: Backbone | None) -> Work:
-    """As many trainings as are expected; what each trial draws of its settings changes little."""
+    """The expected number of trainings; the settings that a trial draws hardly change its cost."""
     return _trainings(fields, size, math.ceil(fields.expected_trials), 0)
 
 
@@ -64,12 +61,12 @@ def _trainings(fields: Classifier, size: Size, runs: int, canaries: int) -> Work
 
 
 def mechanism_mb(fields: Mechanism) -> int:
-    """Peak memory of a job in MB: the interpreter and torch."""
+    """Peak memory of a job in MB: the interpreter with torch."""
     return INTERPRETER_MB
 
 
 def training_mb(fields: Classifier) -> int:
-    """Likewise, and the gradients of a batch and of canaries."""
+    """Peak memory of a job in MB, with the gradients of a batch and of the canaries."""
     records = fields.max_physical_batch or fields.batch
     canaries = fields.canaries if isinstance(fields, Training) else 0
     return round(INTERPRETER_MB + RECORD_MB * records + CANARY_MB * canaries)

@@ -1,6 +1,6 @@
-"""The mechanisms that an audit attacks, by name: the one list that settings, cost and jobs read.
+"""The mechanisms that an audit attacks, by name: the list that settings, cost and jobs share.
 
-Loads without torch. `jobs.mechanisms` has what each name stands for.
+Loads without torch; `jobs.mechanisms` implements the mechanism behind each name.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """A mechanism. sentence: what it does. runs: how often it runs for each run asked for.
+    """A mechanism. sentence: what it does. runs: factor on the number of runs asked for.
 
-    More than once is for those of which a step costs a tenth of the others', or next to nothing.
+    The factor is above 1 for mechanisms whose steps take at most a tenth of the others' time.
     """
 
     sentence: str

@@ -1,6 +1,6 @@
-"""audit: which attacks on our own mechanisms the config asks for, and what is trained by them.
+"""audit: attacks on our own mechanisms and the private training that the config asks for.
 
-No paper: it checks the code that the papers stand on.
+No paper stands behind this block: it checks the code that the papers' results rest on.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Mechanism = str
 else:
     Mechanism = Literal[tuple(MECHANISMS)]
-# Of a `training` spec, what a command line may change and a config does not say.
+# Fields of a `training` spec that no config sets; the command `train` may change them.
 DEFAULTS: Mapping[str, Any] = {
     "relation": "add_remove",
     "sampler": "poisson",
@@ -45,12 +45,13 @@ DEFAULTS: Mapping[str, Any] = {
     "runs": 1,
     "canaries": 0,
 }
-# Of these a selection has none: one network comes out of it, and who chose is in its ledger.
+# Fields of a training that a selection lacks: it releases one network, and its ledger says how the
+# settings were chosen.
 UNSELECTED = ("runs", "canaries", "ema_decay", "settings_tried")
 
 
-class Training(Model):
-    """Private training of a small network: DP-SGD, Poisson batches, add-or-remove neighbours."""
+class PrivateTraining(Model):
+    """DP-SGD on a small network with Poisson batches; neighbours add or remove a record."""
 
     data: DigitsSplit
     model: SmallNetwork
@@ -62,38 +63,47 @@ class Training(Model):
     optimizer: Optimizer
     lr: Rate
     momentum: Momentum
-    runs: int = setting("Networks trained; the standard error needs at least 2.", ge=1, le=1000)
     settings_tried: SettingsTried
 
+    @property
+    def records(self) -> int:
+        """Number of records that batches are drawn from."""
+        return self.data.n_train
+
     @model_validator(mode="after")
-    def _goes_together(self) -> "Training":
-        _check_training(self, self.data.n_train)
+    def _batch_and_optimizer_are_possible(self) -> "PrivateTraining":
+        if self.batch > self.records:
+            raise InputError("batch", self.batch, f"at most {self.records}, the number of records")
+        if self.optimizer == "adam" and self.momentum:
+            raise InputError("momentum", self.momentum, "0 with adam")
         return self
 
 
-class Canaries(Model):
+class Training(PrivateTraining):
+    """Private training of a small network: DP-SGD, Poisson batches, add-or-remove neighbours."""
+
+    runs: int = setting(
+        "Number of networks trained; a standard error needs at least 2.", ge=1, le=1000
+    )
+
+
+class Canaries(PrivateTraining):
     """Audit of one private training run by canaries."""
 
-    data: DigitsSplit
     canaries: int = setting(
-        "Mislabelled validation records, each in or out of the training set by a fair coin.",
+        "Number of canaries: mislabelled validation records, each in or out of the training set "
+        "by a fair coin.",
         ge=2,
         le=1797,
     )
-    model: SmallNetwork
-    epsilon: Epsilon
-    delta: Delta
-    batch: Batch
-    steps: Updates
-    max_grad_norm: MaxGradNorm
-    optimizer: Optimizer
-    lr: Rate
-    momentum: Momentum
-    settings_tried: SettingsTried
+
+    @property
+    def records(self) -> int:
+        """Number of records that batches are drawn from: each canary has a slot in them."""
+        return self.data.n_train + self.canaries
 
     @model_validator(mode="after")
-    def _goes_together(self) -> "Canaries":
-        _check_training(self, self.data.n_train + self.canaries)
+    def _canaries_prove_something(self) -> "Canaries":
         available = self.data.n_validation
         if self.canaries > available:
             allowed = (
@@ -124,14 +134,14 @@ class Settings(Model):
     canaries: Canaries
 
     @model_validator(mode="after")
-    def _verdicts_are_surer(self) -> "Settings":
+    def _verdicts_are_at_least_as_confident(self) -> "Settings":
         if self.verdict_level < self.level:
             raise InputError("verdict_level", self.verdict_level, "at least audit.level")
         return self
 
 
 def groups(config: General) -> dict[str, list[Spec]]:
-    """Specs by group: one attack per mechanism, the one-run audit, the private training."""
+    """Specs by group: an attack per mechanism, the audit by canaries, the private training."""
     block: Settings = config.audit
     seeds, levels = config.plain("seed", "noise_source"), block.plain("level", "verdict_level")
     return {
@@ -152,9 +162,9 @@ def mechanism_spec(
     level: float,
     verdict_level: float,
 ) -> Spec:
-    """The attack on one mechanism: `runs` runs on each neighbour, times what its entry says.
+    """The attack on one mechanism: `runs` times the factor of its entry on each neighbour.
 
-    seeds: `seed`, the base of the seeds, and `noise_source`.
+    seeds: `seed`, the base of all seeds, and `noise_source`.
     """
     fields = {
         "key": KEY,
@@ -170,22 +180,23 @@ def mechanism_spec(
 
 
 def training_spec(seeds: Mapping[str, Any], settings: Mapping[str, Any]) -> Spec:
-    """Private training with these settings and any of `DEFAULTS` changed; its audit, with canaries.
+    """A private training; with canaries, its audit. `settings` override `DEFAULTS`.
 
-    seeds: as of `mechanism_spec`.
+    seeds: as in `mechanism_spec`.
     """
     fields = {"key": KEY, "kind": "training", **seeds, **DEFAULTS, **settings}
-    what = "canaries" if fields["canaries"] else "training"
-    return Spec.of(fields, f"{what}-{fields['model']}")
+    purpose = "canaries" if fields["canaries"] else "training"
+    return Spec.of(fields, f"{purpose}-{fields['model']}")
 
 
 def selection_spec(
     seeds: Mapping[str, Any], settings: Mapping[str, Any], selection: Mapping[str, Any]
 ) -> Spec:
-    """A private selection among trainings with `settings`, those drawn from `ranges` left out.
+    """A private selection among trainings with `settings`.
 
-    selection: `law` and `expected_trials`, `ranges` {name: [low, high]} of what each trial draws,
-    and `score_noise`, the deviation on the count of right answers (None: public records).
+    selection: `law` and `expected_trials` of the number of trials; `ranges` {name: [low, high]}
+    of the settings that each trial draws, which replace those of `settings`; `score_noise`, the
+    standard deviation of the noise on the count of right answers (None: public records).
     """
     fields = dict(training_spec(seeds, settings).fields)
     for name in (*UNSELECTED, *selection["ranges"]):
@@ -193,18 +204,6 @@ def selection_spec(
     return Spec.of({**fields, **selection, "kind": "selection"}, f"selection-{fields['model']}")
 
 
-def settings(config: General) -> dict[str, Any]:
-    """Nothing: the table is made of the records alone."""
-    return {}
-
-
-def _fields(block: Training | Canaries) -> dict[str, Any]:
-    """A config block whose data set has no add-one records: it is split three ways."""
+def _fields(block: PrivateTraining) -> dict[str, Any]:
+    """Fields of the block for a spec; its data set has no records to add (`n_add` of 0)."""
     return {**block.plain(), "data": {**block.data.fields(), "n_add": 0}}
-
-
-def _check_training(block: Training | Canaries, n: int) -> None:
-    if block.batch > n:
-        raise InputError("batch", block.batch, f"at most {n}, the records")
-    if block.optimizer == "adam" and block.momentum:
-        raise InputError("momentum", block.momentum, "0 with adam")

@@ -1,4 +1,4 @@
-"""Registers pretrain."""
+"""Registers the block `pretrain`."""
 
 from dpatlas.core.blocks import Block
 
@@ -13,4 +13,5 @@ BLOCK = Block(
         "imported",
         "transfer",
     ),
+    writes_weights=("backbone", "imported"),
 )

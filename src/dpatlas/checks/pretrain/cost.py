@@ -4,6 +4,7 @@ from dpatlas.checks.pretrain.records.backbone import Spec as Trained
 from dpatlas.checks.pretrain.records.imported import Spec as Imported
 from dpatlas.checks.pretrain.records.transfer import Spec as Transfer
 from dpatlas.config.sizes import array_mb
+from dpatlas.core.networks import NETWORKS
 from dpatlas.cost.counting import RECORD_BYTES, Backbone, JobCost, Size, Work
 from dpatlas.cost.training import (
     FEATURES_OF_A_BACKBONE,
@@ -11,9 +12,15 @@ from dpatlas.cost.training import (
     network_work,
 )
 
+# Peak memory in MB, measured and rounded up: of a training without its images, and a factor on the
+# images' size for their copies.
+BASE_MB, IMAGE_COPIES = 1100, 3
+# Operations of both classifiers' fits and predictions, per pair of records and feature.
+PRODUCTS_PER_FIT = 30
+
 
 def backbone(fields: Trained, size: Size, backbone: Backbone | None) -> Work:
-    """Forward and both backward passes over every image in every epoch."""
+    """Forward pass and both backward passes over every image in every epoch."""
     multiplications, activations = network_work(fields.model, size.inputs, fields.options)
     visits = fields.epochs * size.n_train
     counts = {
@@ -33,20 +40,23 @@ def imported(fields: Imported, size: Size, backbone: Backbone | None) -> Work:
 
 
 def transfer(fields: Transfer, size: Size, backbone: Backbone | None) -> Work:
-    """Neighbours by brute force and a logistic regression, by split and backbone."""
+    """Nearest neighbours by brute force and a logistic regression, per split and backbone."""
     fits = fields.splits * (1 + len(fields.backbones))
     products = size.n_train**2 * FEATURES_OF_A_BACKBONE
-    return Work({"products": fits * 30 * products, "starts": 2}, 8 * RECORD_BYTES)
+    counts = {"products": fits * PRODUCTS_PER_FIT * products, "starts": 2}
+    return Work(counts, 8 * RECORD_BYTES)
 
 
 def data_mb(fields: Trained | Transfer) -> int:
-    """Peak memory of a job in MB: interpreter and torch, images, a batch's activations."""
-    return round(1100 + 3 * array_mb(fields.data))
+    """Peak memory of a job in MB, with copies of the images and a batch's activations."""
+    return round(BASE_MB + IMAGE_COPIES * array_mb(fields.data))
 
 
 def imported_mb(fields: Imported) -> int:
-    """Likewise; the weights as they are read, in the published network, in ours and as written."""
-    return 2100 if fields.model == "imagenet-alexnet" else 1500
+    """Peak memory of a job in MB, with the weights in both networks and in both files."""
+    weights = NETWORKS[fields.model].weights
+    assert weights is not None, fields.model
+    return weights.import_mb
 
 
 KINDS = {

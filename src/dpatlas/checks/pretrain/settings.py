@@ -1,4 +1,4 @@
-"""pretrain: public backbones, trained here or imported, and what their features are worth."""
+"""pretrain: public backbones, trained here or imported, and how well their features transfer."""
 
 from typing import Literal
 
@@ -12,20 +12,20 @@ from dpatlas.core.specs import Spec
 
 
 class TransferData(DataSet):
-    """Private records, all of which are split anew each time."""
+    """Private records, split at random into training and test records."""
 
     name: Literal["digits", "cifar10"] = setting("Name of the data set.")
-    n_train: int = setting("Records.", ge=10, le=60_000)
+    n_train: int = setting("Number of records, before the split.", ge=10, le=60_000)
 
 
 class Transfer(Model):
-    """What the features are worth on private data, for the reader only."""
+    """How well the features transfer to private data; shown to the reader, used for no choice."""
 
     data: TransferData
     backbones: Once[str] = setting("Trained backbones to measure.", min_length=1)
-    n_test: int = setting("Records of a split that the accuracy is measured on.", ge=1, le=59_999)
-    splits: int = setting("Random splits.", ge=1, le=100)
-    neighbours: int = setting("Neighbours that vote.", ge=1, le=1000)
+    n_test: int = setting("Number of test records in each split.", ge=1, le=59_999)
+    splits: int = setting("Number of random splits.", ge=1, le=100)
+    neighbours: int = setting("Number of nearest neighbours that vote.", ge=1, le=1000)
 
 
 class Settings(Backbones):
@@ -34,7 +34,7 @@ class Settings(Backbones):
     transfer: Transfer
 
     @model_validator(mode="after")
-    def _measures_what_is_trained(self) -> "Settings":
+    def _measured_backbones_are_trained(self) -> "Settings":
         measured = self.transfer.backbones
         check_named("transfer.backbones", measured, f"{KEY}.train", self.train)
         return self
@@ -49,11 +49,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
         "imported": [spec for spec in specs if spec.fields["kind"] == "imported"],
         "transfer": [_transfer(config)],
     }
-
-
-def settings(config: General) -> dict[str, object]:
-    """Nothing: the figure is made of the records alone."""
-    return {}
 
 
 def _transfer(config: General) -> Spec:

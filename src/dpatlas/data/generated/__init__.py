@@ -53,6 +53,7 @@ def generated_set(
         kind="generated",
         whole_by_default=True,
         only_public=only_public,
+        pretraining=True,
         drawn=drawn,
     )
 

@@ -132,8 +132,8 @@ def _field(font: str, character: str) -> tuple[np.ndarray, np.ndarray]:
     sampling = (1 / CELLS[1], ASPECT / CELLS[0])
     field = distance_transform_edt(inside, sampling) - distance_transform_edt(~inside, sampling)
     points = np.concatenate(polygons)
-    chosen = np.linspace(0, len(points) - 1, OUTLINE_POINTS).round().astype(int)
-    return field.astype(np.float32), points[chosen].astype(np.float32)
+    positions = np.linspace(0, len(points) - 1, OUTLINE_POINTS).round().astype(int)
+    return field.astype(np.float32), points[positions].astype(np.float32)
 
 
 def _outline(font: str, character: str) -> list[np.ndarray]:

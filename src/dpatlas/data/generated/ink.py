@@ -40,5 +40,5 @@ def block_counts(draws: np.random.Generator, depth: np.ndarray) -> np.ndarray:
 
 def _between_knots() -> np.ndarray:
     """(32, KNOTS): linear interpolation from evenly spaced knots to pixels."""
-    place = (PIXEL / BITMAP * (KNOTS - 1))[:, None] - np.arange(KNOTS)
-    return np.maximum(0, 1 - np.abs(place)).astype(np.float32)
+    distances = (PIXEL / BITMAP * (KNOTS - 1))[:, None] - np.arange(KNOTS)
+    return np.maximum(0, 1 - np.abs(distances)).astype(np.float32)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpatlas.data.generated.ink import SIDE
-from dpatlas.data.generated.levels import stretched
+from dpatlas.data.generated.levels import SquareImages, stretched
 from dpatlas.data.generated.surfaces import (
     SHAPES,
     TEXTURES,
@@ -51,18 +51,20 @@ PERIODS = {
     "noise": (16.0, 40.0),
 }
 
-# Grey levels: means of images, leaves about their image, half the difference of two tones.
+# Grey levels: mean of an image, deviation of leaves about it, half the difference of two tones.
 IMAGE_LEVEL = (60.0, 190.0)
 LEVEL_DEVIATION = 45.0
 HALF_CONTRAST = (12.0, 55.0)
 SATURATION = (20.0, 80.0)
-# Radians: hues of leaves about their image's, of objects about their class's, at most.
+# Radians: deviation of a leaf's hue from its image's, largest distance of an object's from its
+# class's.
 HUE_DEVIATION = 0.9
 OBJECT_HUE = 0.8
 OBJECT_LEVELS = np.array([[20.0, 80.0], [95.0, 160.0], [175.0, 235.0]])
 
 # For 8 x 8 images, photographed at BLOCK pixels a block. Tones: positions in LEVELS. Pixels: radius
-# and place of the object. Radians: its turn, at most. Contrast of the leaves, as a share of theirs.
+# and distance of the object from the middle. Radians: its largest turn. Contrast of the leaves: a
+# share of that in larger images.
 BLOCK = 2
 BLOCK_TONES = (0, 2)
 BLOCK_RADIUS = (5.0, 7.0)
@@ -75,16 +77,8 @@ CHUNK = 32
 
 
 @dataclass(frozen=True)
-class Leaves:
+class Leaves(SquareImages):
     """A source of images of `side` x `side` pixels, in grey or, with three channels, in colour."""
-
-    channels: int
-    side: int
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return self.channels, self.side, self.side
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -103,19 +97,22 @@ class Leaves:
         return self.photographs(draws, self.surfaces(draws, *kinds))
 
     def photographs(self, draws: np.random.Generator, surfaces: Surfaces) -> np.ndarray:
-        """Images (images, channels side side) uint8 of what fell."""
+        """Images (images, channels side side) uint8 of fallen leaves and objects."""
         images = surfaces.x.shape[1]
         pixels = np.empty((self.channels, self.side, self.side, images), np.float32)
         for start in range(0, images, CHUNK):
-            chosen = slice(start, start + CHUNK)
-            pixels[..., chosen] = render(surfaces.images(chosen), self.side)
+            chunk = slice(start, start + CHUNK)
+            pixels[..., chunk] = render(surfaces.images(chunk), self.side)
         pixels = photograph(draws, pixels)
         return np.ascontiguousarray(pixels.reshape(-1, images).T)
 
     def surfaces(
         self, draws: np.random.Generator, tone: np.ndarray, texture: np.ndarray, shape: np.ndarray
     ) -> Surfaces:
-        """What falls; the objects are of these kinds, positions in names above, (images,)."""
+        """Leaves and objects in the order in which they fall.
+
+        tone, texture, shape: of the objects, as positions in the names above, (images,).
+        """
         size = LAYERS, len(tone)
         shapes = draws.integers(len(SHAPES), size=size)
         shapes[0], shapes[-1] = SHAPES.index("disc"), shape
@@ -161,6 +158,7 @@ class Blocks:
     the object is large, nearly in the middle and nearly upright, and the leaves are paler.
     """
 
+    image_shape = (1, SIDE, SIDE)
     classes = tuple(f"{LEVELS[tone]} {shape}" for tone in BLOCK_TONES for shape in SHAPES)
     scene = Leaves(channels=1, side=BLOCK * SIDE)
 
@@ -170,8 +168,8 @@ class Blocks:
         tone, shape = np.divmod(labels, len(SHAPES))
         texture = draws.integers(len(TEXTURES), size=images)
         fallen = self.scene.surfaces(draws, np.array(BLOCK_TONES)[tone], texture, shape)
-        place = draws.uniform(-BLOCK_OFF_CENTRE, BLOCK_OFF_CENTRE, (2, images))
-        fallen.x[-1], fallen.y[-1] = self.scene.side / 2 + place
+        off_centre = draws.uniform(-BLOCK_OFF_CENTRE, BLOCK_OFF_CENTRE, (2, images))
+        fallen.x[-1], fallen.y[-1] = self.scene.side / 2 + off_centre
         fallen.radius[-1] = draws.uniform(*BLOCK_RADIUS, images)
         fallen.turn[-1] = draws.uniform(-BLOCK_TURN, BLOCK_TURN, images)
         leaves = fallen.tones[..., :-1, :]

@@ -1,8 +1,23 @@
-"""Real numbers as the levels that the digits of scikit-learn have."""
+"""Sizes of generated images, and their levels where they have those of scikit-learn's digits."""
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from dpatlas.data.generated.ink import LEVELS
+
+
+@dataclass(frozen=True)
+class SquareImages:
+    """Images of `side` x `side` pixels, in grey or, with three channels, in colour."""
+
+    channels: int
+    side: int
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(channels, height, width)."""
+        return self.channels, self.side, self.side
 
 
 def stretched(images: np.ndarray) -> np.ndarray:

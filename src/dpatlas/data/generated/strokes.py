@@ -76,8 +76,8 @@ CLASSES = tuple(SKELETONS)
 def draw(draws: np.random.Generator, labels: np.ndarray) -> np.ndarray:
     """Images (images, 64) uint8 from 0 to 16 of the digits `labels`, each skeleton as likely."""
     skeletons, first, count = _skeletons()
-    chosen = draws.random(len(labels), dtype=np.float32) * count[labels]
-    return skeletons.draw(draws, first[labels] + chosen.astype(np.int64))
+    variants = draws.random(len(labels), dtype=np.float32) * count[labels]
+    return skeletons.draw(draws, first[labels] + variants.astype(np.int64))
 
 
 @functools.cache

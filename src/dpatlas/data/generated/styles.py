@@ -14,14 +14,14 @@ import numpy as np
 
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data.generated.ink import SIDE
-from dpatlas.data.generated.levels import stretched
+from dpatlas.data.generated.levels import SquareImages, stretched
 
 # As many as there are letters.
 CLASSES = tuple(f"style{number:02}" for number in range(36))
 
 CHANNELS, FIRST_SIDE, LATENT = 12, 4, 6
-# Deviations: of the first map about its class's own, of a channel's scale about 1, of a channel's
-# weight of the noise, of its shift.
+# Standard deviations: of the first map about that of its class, of a channel's scale about 1, of a
+# channel's weight of the noise, of its shift.
 WANDER, STYLED, NOISE, SHIFT = 1.0, 0.6, 0.15, 0.3
 SLOPE = 0.2
 
@@ -77,16 +77,8 @@ class Generator:
 
 
 @dataclass(frozen=True)
-class Styles:
+class Styles(SquareImages):
     """A source of images of `side` x `side` pixels, in grey or, with three channels, in colour."""
-
-    channels: int
-    side: int
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return self.channels, self.side, self.side
 
     def draw(self, draws: np.random.Generator, labels: np.ndarray) -> np.ndarray:
         """Images (images, channels side side) uint8 of the classes `labels`."""
@@ -98,10 +90,10 @@ class Styles:
         ]
         shown = np.empty((*self.image_shape, images), np.float32)
         for number in np.unique(labels):
-            chosen = np.flatnonzero(labels == number)
+            members = np.flatnonzero(labels == number)
             of_class = _generator(self.channels, self.side, int(number))
-            shown[..., chosen] = of_class.draw(
-                latent[:, chosen], [each[..., chosen] for each in noise]
+            shown[..., members] = of_class.draw(
+                latent[:, members], [each[..., members] for each in noise]
             )
         pixels = shown if self.channels == 1 else coloured(draws, shown)
         pixels = np.ascontiguousarray(pixels.reshape(-1, images).T)

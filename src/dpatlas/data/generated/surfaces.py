@@ -55,9 +55,9 @@ class Surfaces:
         """One layer: arrays (..., images)."""
         return Surfaces(*(getattr(self, field.name)[..., number, :] for field in fields(self)))
 
-    def images(self, chosen: slice) -> "Surfaces":
-        """Those of some of the images."""
-        return Surfaces(*(getattr(self, field.name)[..., chosen] for field in fields(self)))
+    def images(self, part: slice) -> "Surfaces":
+        """The surfaces of some of the images."""
+        return Surfaces(*(getattr(self, field.name)[..., part] for field in fields(self)))
 
 
 def render(surfaces: Surfaces, side: int) -> np.ndarray:
@@ -117,9 +117,9 @@ def _look_up(tables: np.ndarray, which: np.ndarray, cell: np.ndarray) -> np.ndar
 def photograph(draws: np.random.Generator, shown: np.ndarray) -> np.ndarray:
     """Light from one side, a blur and grain: (channels, side, side, images) uint8."""
     side, images = shown.shape[2:]
-    place = np.linspace(-1, 1, side, dtype=np.float32)[:, None]
+    position = np.linspace(-1, 1, side, dtype=np.float32)[:, None]
     slope = draws.uniform(-SHADE, SHADE, (2, images)).astype(np.float32)
-    shown = shown * (1 + (slope[0] * place)[:, None] + slope[1] * place)
+    shown = shown * (1 + (slope[0] * position)[:, None] + slope[1] * position)
     padded = np.pad(shown, [(0, 0), (1, 1), (1, 1), (0, 0)], mode="edge")
     rows = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
     blurred = (rows[:, :, :-2] + 2 * rows[:, :, 1:-1] + rows[:, :, 2:]) / 16
@@ -160,8 +160,8 @@ def _regular(length: np.ndarray, angle: np.ndarray, corners: int, notch: float) 
 @functools.cache
 def _tile_values() -> np.ndarray:
     """(TILES, TILE_CELLS, TILE_CELLS) float32 from 0 to 1, each tile's edges meeting."""
-    place = (np.arange(TILE_CELLS) + 0.5) / TILE_CELLS
-    x, y = np.meshgrid(place, place)
+    centres = (np.arange(TILE_CELLS) + 0.5) / TILE_CELLS
+    x, y = np.meshgrid(centres, centres)
     wave_x, wave_y = np.sin(2 * np.pi * x), np.sin(2 * np.pi * y)
     values = {
         "flat": np.full_like(x, 0.5),

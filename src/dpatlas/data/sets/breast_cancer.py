@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from dpatlas.data.definitions import DataSet, Scaling
+from dpatlas.data.official import by_class
 from dpatlas.data.prepared import content_sha256
 from dpatlas.data.sources import Images, Source
 
@@ -14,7 +15,7 @@ BREAST_CANCER = DataSet(
     what="569 breast masses, 30 columns of numbers computed from images of cell nuclei, each as a "
     "share of a public limit in steps of 1/255; shipped with scikit-learn",
     classes=("malignant", "benign"),
-    # Not an image: the ten measures as mean, standard error and worst, one after the other.
+    # Not an image: the means of ten measures, then their standard errors, then their worst values.
     image_shape=(1, 5, 6),
     counts={"train": (212, 357)},
     scaling=Scaling(multiply=2, subtract=255, divide=255),
@@ -41,8 +42,8 @@ MEASURES = {
 LIMITS = np.array(list(MEASURES.values())).T.ravel()
 
 
-def locate(data_set: DataSet, places: Sequence[Path]) -> Source:
-    """The installed package; `places` are not searched."""
+def locate(data_set: DataSet, folders: Sequence[Path]) -> Source:
+    """The installed package; `folders` are not searched."""
     return Source("sklearn load_breast_cancer")
 
 
@@ -53,9 +54,8 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     bunch = load_breast_cancer()
     targets = bunch.target.astype(np.uint8)
     checksum = content_sha256({"columns": bunch.data, "targets": targets})
-    members = [np.flatnonzero(targets == data_set.classes.index(name)) for name in classes]
-    labels = np.repeat(np.arange(len(classes)), [len(each) for each in members])
-    split = (levels(bunch.data)[np.concatenate(members)], labels.astype(np.int64))
+    codes = [data_set.classes.index(name) for name in classes]
+    split = by_class(levels(bunch.data), targets, codes)
     return Images({"train": split}, f"sha256:{checksum}")
 
 

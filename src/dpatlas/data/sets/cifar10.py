@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from dpatlas.core.canonical import sha256
-from dpatlas.data.bounded import Bounded, check_size, jpeg, read_file
+from dpatlas.data.bounded import Bounded, check_size, read_file
 from dpatlas.data.cifar import Layout
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
 from dpatlas.data.official import (
@@ -26,24 +26,15 @@ from dpatlas.data.official import (
     member_bytes,
     stack,
 )
+from dpatlas.data.pictures import jpeg
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
+CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
 CIFAR10 = DataSet(
     name="cifar10",
     what="60,000 colour photographs of 32 x 32 pixels in ten classes",
-    classes=(
-        "airplane",
-        "automobile",
-        "bird",
-        "cat",
-        "deer",
-        "dog",
-        "frog",
-        "horse",
-        "ship",
-        "truck",
-    ),
+    classes=tuple(CLASSES.split()),
     image_shape=(3, 32, 32),
     counts={"train": (5000,) * 10, "test": (1000,) * 10},
     scaling=Scaling(multiply=2, subtract=255, divide=255),
@@ -70,6 +61,7 @@ CIFAR10 = DataSet(
         "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
         "test_batch": "40351d587109b95175f43aff81a1287e",
     },
+    pretraining=True,
 )
 SETS = (CIFAR10,)
 
@@ -84,14 +76,14 @@ LARGEST_MEMBER = 1 << 16
 LARGEST_TAR = 1 << 29
 
 
-def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
-    """The best copy in `places` or in their sub-folders `cifar10`: official before JPEG."""
+def locate(data_set: DataSet, searched: Sequence[Path]) -> Source | None:
+    """The best copy in `searched` or in their sub-folders `cifar10`: official before JPEG."""
     marks = {
         **LAYOUT.marks(data_set),
         JPEG_TAR: "cifar10_images.tar.xz",
         JPEG_FOLDER: f"train/{data_set.classes[0]}/",
     }
-    source = first_copy(marks, folders(places, data_set.name))
+    source = first_copy(marks, folders(searched, data_set.name))
     if source is not None and source.kind == JPEG_FOLDER:
         return Source(JPEG_FOLDER, source.required_path.parents[1])
     return source

@@ -49,9 +49,9 @@ SETS = (CIFAR100,)
 LAYOUT = Layout("cifar-100-python", test="test", labels=b"fine_labels")
 
 
-def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
-    """The best copy in `places` or in their sub-folders `cifar100`: packed before unpacked."""
-    return first_copy(LAYOUT.marks(data_set), folders(places, data_set.name))
+def locate(data_set: DataSet, searched: Sequence[Path]) -> Source | None:
+    """The best copy in `searched` or in their sub-folders `cifar100`: packed before unpacked."""
+    return first_copy(LAYOUT.marks(data_set), folders(searched, data_set.name))
 
 
 def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:

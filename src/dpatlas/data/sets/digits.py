@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from dpatlas.data.definitions import DataSet, Scaling
+from dpatlas.data.official import by_class
 from dpatlas.data.prepared import content_sha256
 from dpatlas.data.sources import Images, Source
 
@@ -22,8 +23,8 @@ DIGITS = DataSet(
 SETS = (DIGITS,)
 
 
-def locate(data_set: DataSet, places: Sequence[Path]) -> Source:
-    """The installed package; `places` are not searched."""
+def locate(data_set: DataSet, folders: Sequence[Path]) -> Source:
+    """The installed package; `folders` are not searched."""
     return Source("sklearn load_digits")
 
 
@@ -34,7 +35,5 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     bunch = load_digits()
     pixels, targets = bunch.data.astype(np.uint8), bunch.target.astype(np.uint8)
     checksum = content_sha256({"pixels": pixels, "targets": targets})
-    members = [np.flatnonzero(targets == data_set.classes.index(name)) for name in classes]
-    labels = np.repeat(np.arange(len(classes)), [len(each) for each in members])
-    split = (pixels[np.concatenate(members)], labels.astype(np.int64))
+    split = by_class(pixels, targets, [data_set.classes.index(name) for name in classes])
     return Images({"train": split}, f"sha256:{checksum}")

@@ -14,12 +14,12 @@ def draw(draws: np.random.Generator, labels: np.ndarray) -> np.ndarray:
     by_pen = draws.random(len(labels), dtype=np.float32) < 0.5
     digit = labels < len(fonts.DIGITS)
     pixels = np.empty((len(labels), SIDE * SIDE), np.uint8)
-    for chosen, draw, first in (
+    for members, draw, first in (
         (digit & by_pen, strokes.draw, 0),
         (digit & ~by_pen, DRAW_DIGITS, 0),
         (~digit, DRAW_LETTERS, len(fonts.DIGITS)),
     ):
-        pixels[chosen] = draw(draws, labels[chosen] - first)
+        pixels[members] = draw(draws, labels[members] - first)
     return pixels
 
 

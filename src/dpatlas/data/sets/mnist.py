@@ -13,7 +13,7 @@ import numpy as np
 
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
-from dpatlas.data.official import folders
+from dpatlas.data.official import by_class, folders
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import InputError
 
@@ -49,6 +49,7 @@ MNIST = DataSet(
         "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
         "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
     },
+    pretraining=True,
 )
 SETS = (MNIST,)
 
@@ -60,18 +61,18 @@ OFFICIAL_CONTENT = "idx files, official content"
 DAMAGED = (gzip.BadGzipFile, zlib.error, EOFError)
 
 
-def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
-    """The first of `places` and of their sub-folders `mnist` that holds all four files."""
-    for folder in folders(places, data_set.name):
+def locate(data_set: DataSet, searched: Sequence[Path]) -> Source | None:
+    """The first of `searched` and of their sub-folders `mnist` that holds all four files."""
+    for folder in folders(searched, data_set.name):
         paths = [_find(folder, name) for name in data_set.unpacked_md5]
         if all(paths):
             return Source(OFFICIAL_CONTENT, paths[0])
     return None
 
 
-def lacking(data_set: DataSet, places: Sequence[Path]) -> str:
+def lacking(data_set: DataSet, searched: Sequence[Path]) -> str:
     """Which files the first incomplete copy lacks, in words; empty where there is no file."""
-    for folder in folders(places, data_set.name):
+    for folder in folders(searched, data_set.name):
         missing = [name for name in data_set.unpacked_md5 if _find(folder, name) is None]
         if len(missing) < len(data_set.unpacked_md5):
             return f"{folder} lacks {', '.join(missing)}"
@@ -91,10 +92,7 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
         shape = (sum(per_class), *data_set.image_shape[1:])
         pixels = _read_idx(folder, IMAGES[split], shape, data_set)
         labels = _read_idx(folder, LABELS[split], shape[:1], data_set)
-        members = [np.flatnonzero(labels == code) for code in codes]
-        positions = np.repeat(np.arange(len(codes)), [len(each) for each in members])
-        images = pixels.reshape(len(pixels), -1)[np.concatenate(members)]
-        splits[split] = (images, positions.astype(np.int64))
+        splits[split] = by_class(pixels.reshape(len(pixels), -1), labels, codes)
     return Images(splits, f"sha256:{sha256(canonical_json(dict(data_set.unpacked_md5)))}")
 
 

@@ -23,9 +23,17 @@ import numpy as np
 
 from dpatlas.core.canonical import sha256
 from dpatlas.data import xray_labels
-from dpatlas.data.bounded import check_size, jpeg, read_file
+from dpatlas.data.bounded import check_size, read_file
 from dpatlas.data.definitions import DataSet, Scaling
-from dpatlas.data.official import OFFICIAL_ARCHIVE, OFFICIAL_BATCHES, first_copy, folders, matched
+from dpatlas.data.official import (
+    OFFICIAL_ARCHIVE,
+    OFFICIAL_BATCHES,
+    by_class,
+    first_copy,
+    folders,
+    matched,
+)
+from dpatlas.data.pictures import central_square, jpeg
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
@@ -103,7 +111,7 @@ MEMBER = re.compile(
 )
 PARTS = [(split, name) for split in ("train", "test") for name in ("NORMAL", "PNEUMONIA")]
 CAUSES = ("bacteria", "virus")
-# What zipfile raises for damaged bytes: its own complaint, or what it stumbles over.
+# The errors that zipfile raises for damaged bytes.
 DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
@@ -116,7 +124,7 @@ DAMAGED = (
 )
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
-# Images smaller than they are prepared at are enlarged, but not from less than this.
+# Smaller images are refused; those between this and the size of the prepared set are enlarged.
 SMALLEST_SIDE = 28
 # Far above the published images, of which the largest has 8 million pixels.
 LARGEST_MEMBER = 1 << 24
@@ -127,23 +135,23 @@ OFFICIAL_NPZ = "PneumoniaMNIST"
 OTHER_NPZ = "PneumoniaMNIST, not the published file"
 
 
-def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
-    """The best copy in `places` or in their sub-folders `pneumonia`: the archive first."""
-    looked_in = [
+def locate(data_set: DataSet, searched: Sequence[Path]) -> Source | None:
+    """The best copy in `searched` or in their sub-folders `pneumonia`: the archive first."""
+    candidates = [
         folder
-        for folder in folders(places, data_set.name, FOLDER)
+        for folder in folders(searched, data_set.name, FOLDER)
         if not data_set.label_file or (folder / data_set.label_file).exists()
     ]
-    source = first_copy(_marks(data_set), looked_in)
+    source = first_copy(_marks(data_set), candidates)
     if source is not None and source.kind == OFFICIAL_NPZ:
         published = file_digest(source.required_path, "md5") == NPZ_MD5
         return Source(OFFICIAL_NPZ if published else OTHER_NPZ, source.path)
     return source
 
 
-def lacking(data_set: DataSet, places: Sequence[Path]) -> str:
+def lacking(data_set: DataSet, searched: Sequence[Path]) -> str:
     """Which copy has no list of labels beside it, in words; empty if none is there or needed."""
-    copy = first_copy(_marks(data_set), folders(places, data_set.name, FOLDER))
+    copy = first_copy(_marks(data_set), folders(searched, data_set.name, FOLDER))
     return f"{copy.path} has no {data_set.label_file} beside it" if copy else ""
 
 
@@ -161,7 +169,7 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
 
 
 def _marks(data_set: DataSet) -> dict[str, str]:
-    """What tells a copy by its name; PneumoniaMNIST knows no causes."""
+    """Names that a copy goes by, by kind of source; PneumoniaMNIST knows no causes."""
     marks = {OFFICIAL_ARCHIVE: ARCHIVE_NAME, OFFICIAL_BATCHES: f"{UNPACKED_NAME}/"}
     return marks | ({OFFICIAL_NPZ: NPZ_NAME} if "pneumonia" in data_set.classes else {})
 
@@ -169,9 +177,9 @@ def _marks(data_set: DataSet) -> dict[str, str]:
 def _read_archive(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
     listing = _listing(path, data_set)
     with _archive(path) as archive:
-        chosen = _chosen(path, set(archive.namelist()), data_set, classes, listing)
-        contents = ((name, _member(archive, name)) for name in chosen)
-        splits = _splits(path, contents, chosen, data_set, classes)
+        labels = _labels(path, set(archive.namelist()), data_set, classes, listing)
+        contents = ((name, _member(archive, name)) for name in labels)
+        splits = _splits(path, contents, labels, data_set, classes)
     digest = file_digest(path, "sha256")
     if listing is not None:
         lines = f"{path.name} {digest}\n{data_set.label_file} {sha256(listing)}\n"
@@ -184,49 +192,49 @@ def _read_folder(path: Path, data_set: DataSet, classes: Sequence[str]) -> Image
     if missing:
         allowed = "all four: " + ", ".join("/".join(part) for part in PARTS)
         raise InputError(str(path), f"no {', '.join(missing)}", allowed)
-    there = {
+    members = {
         f"{UNPACKED_NAME}/{split}/{name}/{file.name}"
         for split, name in PARTS
         for file in (path / split / name).iterdir()
     }
     listing = _listing(path, data_set)
-    chosen = _chosen(path, there, data_set, classes, listing)
+    labels = _labels(path, members, data_set, classes, listing)
     digest = hashlib.sha256()
 
     def contents() -> Iterator[tuple[str, bytes]]:
-        for name in chosen:
+        for name in labels:
             content = read_file(path.parent / name, LARGEST_MEMBER)
             digest.update(f"{name} {sha256(content)}\n".encode())
             yield name, content
 
-    splits = _splits(path, contents(), chosen, data_set, classes)
+    splits = _splits(path, contents(), labels, data_set, classes)
     if listing is not None:
         digest.update(f"{data_set.label_file} {sha256(listing)}\n".encode())
     return Images(splits, f"sha256:{digest.hexdigest()}")
 
 
 def _listing(path: Path, data_set: DataSet) -> bytes | None:
-    """The list of labels beside a copy, for data sets that are chosen by one."""
+    """The list of labels beside a copy, for data sets that are defined by one."""
     if not data_set.label_file:
         return None
     return read_file(path.parent / data_set.label_file, xray_labels.LARGEST_LIST)
 
 
-def _chosen(
+def _labels(
     path: Path,
-    there: Collection[str],
+    members: Collection[str],
     data_set: DataSet,
     classes: Sequence[str],
     listing: bytes | None,
 ) -> dict[str, str]:
-    """The images of `classes`, in order of their names, name -> class; of those `there`."""
+    """Name -> class of those `members` that are images of `classes`, in order of their names."""
     if listing is None:
-        matches = {name: MEMBER.fullmatch(name) for name in there}
+        matches = {name: MEMBER.fullmatch(name) for name in members}
         labels = {name: _class_of(match, data_set) for name, match in matches.items() if match}
     else:
-        beside = path.parent / data_set.label_file
-        labels = xray_labels.listed(beside, listing, MEMBER, data_set.classes)
-        xray_labels.check(beside, labels, there, MEMBER, data_set.totals)
+        label_file = path.parent / data_set.label_file
+        labels = xray_labels.listed(label_file, listing, MEMBER, data_set.classes)
+        xray_labels.check(label_file, labels, members, MEMBER, data_set.totals)
     if len(labels) > MOST_IMAGES:
         raise InputError(str(path), f"{len(labels)} images", f"{MOST_IMAGES} at most")
     return {name: label for name, label in sorted(labels.items()) if label in classes}
@@ -247,7 +255,7 @@ def _splits(
         names[split].append(labels[name])
     size = int(np.prod(data_set.image_shape))
     return {
-        split: _by_class(
+        split: by_class(
             np.array(images[split], dtype=np.uint8).reshape(-1, size),
             np.array(names[split], dtype=object),
             classes,
@@ -267,8 +275,6 @@ def _class_of(match: re.Match[str], data_set: DataSet) -> str:
 
 def _decode(where: str, content: bytes, data_set: DataSet) -> np.ndarray:
     """One image as (d,) uint8: grey, its central square, resized by a bicubic filter."""
-    from PIL import Image
-
     _, height, width = data_set.image_shape
     least = f"{SMALLEST_SIDE} x {SMALLEST_SIDE} pixels"
     allowed = f"a JPEG image, {least} or more, {LARGEST_IMAGE} pixels at most"
@@ -278,10 +284,7 @@ def _decode(where: str, content: bytes, data_set: DataSet) -> np.ndarray:
         if large or min(image.size) < SMALLEST_SIDE:
             raise InputError(where, f"{image.width} x {image.height} pixels", allowed)
         grey = image.convert("L")
-    side = min(grey.size)
-    left, top = (grey.width - side) // 2, (grey.height - side) // 2
-    square = (left, top, left + side, top + side)
-    return np.asarray(grey.resize((width, height), Image.Resampling.BICUBIC, box=square)).ravel()
+    return np.asarray(central_square(grey, width, height)).ravel()
 
 
 def _read_npz(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
@@ -291,7 +294,7 @@ def _read_npz(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
         for split, parts in NPZ_PARTS.items():
             pairs = [_labelled(archive, part, data_set) for part in parts]
             pixels, codes = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
-            splits[split] = _by_class(pixels, names[codes], classes)
+            splits[split] = by_class(pixels, names[codes], classes)
     return Images(splits, f"sha256:{file_digest(path, 'sha256')}")
 
 
@@ -348,12 +351,3 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
         raise InputError(where, found, "members that are stored or deflated")
     with archive.open(member) as stream:
         return stream.read(member.file_size + 1)
-
-
-def _by_class(
-    pixels: np.ndarray, names: np.ndarray, classes: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels class by class, each in the order of the source, and positions in `classes`."""
-    members = [np.flatnonzero(names == name) for name in classes]
-    positions = np.repeat(np.arange(len(classes)), [len(each) for each in members])
-    return pixels[np.concatenate(members)], positions.astype(np.int64)

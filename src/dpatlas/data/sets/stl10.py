@@ -17,22 +17,12 @@ from dpatlas.data.sets.cifar10 import CIFAR10
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import InputError
 
-# Of 96 x 96 pixels; scaled as networks take them that were trained on ImageNet.
+CLASSES = "airplane bird car cat deer dog horse monkey ship truck"
+# At its own 96 x 96 pixels, with the scaling of the networks that were trained on ImageNet.
 STL10 = DataSet(
     name="stl10",
     what="13,000 labelled colour photographs of 96 x 96 pixels in ten classes, taken from ImageNet",
-    classes=(
-        "airplane",
-        "bird",
-        "car",
-        "cat",
-        "deer",
-        "dog",
-        "horse",
-        "monkey",
-        "ship",
-        "truck",
-    ),
+    classes=tuple(CLASSES.split()),
     image_shape=(3, 96, 96),
     counts={"train": (500,) * 10, "test": (800,) * 10},
     scaling=Scaling(multiply=1, subtract=0, divide=255),
@@ -55,7 +45,7 @@ STL10 = DataSet(
     },
 )
 
-# Those for backbones that were trained on CIFAR-10: its size and its scaling.
+# The same for backbones that were trained on CIFAR-10: with its size and its scaling.
 STL10_32 = replace(
     STL10,
     name="stl10-32",
@@ -70,16 +60,16 @@ SETS = (
 )
 
 
-# Of the archive, and of local copies whichever of its data sets is asked for.
+# Folder inside the archive, and sub-folder for local copies, for both data sets.
 FOLDER, FAMILY = "stl10_binary", "stl10"
 CHANNELS, SIDE = 3, 96
 IMAGE_BYTES = CHANNELS * SIDE**2
 
 
-def locate(data_set: DataSet, places: Sequence[Path]) -> Source | None:
-    """The best copy in `places` or in their sub-folders `stl10`: packed before unpacked."""
-    looked_in = folders(places, FAMILY, data_set.name)
-    return first_copy(official_marks(data_set, FOLDER), looked_in)
+def locate(data_set: DataSet, searched: Sequence[Path]) -> Source | None:
+    """The best copy in `searched` or in their sub-folders `stl10`: packed before unpacked."""
+    candidates = folders(searched, FAMILY, data_set.name)
+    return first_copy(official_marks(data_set, FOLDER), candidates)
 
 
 def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
@@ -93,8 +83,8 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     splits = {}
     for split in data_set.counts:
         pixels, labels = _split(source.required_path, files, split, len(data_set.classes))
-        chosen = [_averaged(pixels[labels == code], data_set.image_shape[1]) for code in codes]
-        splits[split] = stack(chosen)
+        side = data_set.image_shape[1]
+        splits[split] = stack([_averaged(pixels[labels == code], side) for code in codes])
     return Images(splits, checksum)
 
 

@@ -1,9 +1,9 @@
 """dp_sgld: the comparisons behind each claim on accuracy, from the paper's records.
 
-Accuracies are shares of the test records. Intervals are over runs, which draw batches and noise
-afresh; the split of the data and the setting that an arm chose on the validation records are those
-of the record. Regressions share no draws; fine-tunings of one number start from the same head and
-are compared in pairs.
+Accuracies are shares of the test records. Intervals are over runs, each with batches and noise of
+its own; all runs of a record share the split of the data and the settings that were chosen on the
+validation records. Regressions share no random numbers. Fine-tunings with the same run number start
+from the same head and are compared in pairs.
 """
 
 import math
@@ -22,7 +22,8 @@ from dpatlas.papers.dp_sgld.records.trained import ArmRow
 from dpatlas.records import Record
 
 Compared = Record[Spec, Metrics]
-# DP-SGD that accounts for add_remove stands in the rows once, for both counts of DP-SGLD's K.
+# The comparison of the DP-SGD row that DP-SGLD is compared with. One row accounts for add_remove,
+# whichever way DP-SGLD counts K.
 DP_SGD_UNDER = {"published": "published", "theorem": "published", "guaranteed": "guaranteed"}
 
 
@@ -60,7 +61,7 @@ def near_no_dp(
 ) -> Evidence:
     """Accuracy of DP-SGLD is less than `within` below that without privacy.
 
-    In every record, for both schedules of step sizes.
+    This holds in every record for both schedules of step sizes.
     """
     comparisons = [
         _difference(
@@ -87,7 +88,7 @@ def gains_from_more_layers(
 ) -> Evidence:
     """Accuracy with the most trained parameters less that with the fewest, in pairs of runs.
 
-    epsilon: None for `no-dp`.
+    Lies between `above` and `below`. epsilon: None for `no-dp`.
     """
     comparisons = []
     for record in records.group(group):
@@ -107,7 +108,7 @@ def beats_after_long_training(
 ) -> Evidence:
     """Accuracy of repaired full-batch DP-SGLD less that of DP-SGD exceeds `above`.
 
-    At the most steps of every record; both guarantee `epsilon`.
+    Both are taken after the largest number of steps of every record, and guarantee `epsilon`.
     """
     comparisons = []
     for record in records.group(group):
@@ -129,20 +130,23 @@ TESTS: dict[str, Callable[..., Evidence]] = {
 
 
 def _with_schedule(records: PaperRecords, group: str, schedule: str) -> list[Compared]:
-    having = [
+    """Records of the group that have arms of this schedule; NotRun if there is none."""
+    matching = [
         record for record in records.group(group) if record.spec.schedule in (schedule, "both")
     ]
-    if not having:
+    if not matching:
         raise NotRun(f"group {group} has no {schedule} steps")
-    return having
+    return matching
 
 
 def _langevin(record: Compared, schedule: str, comparison: str, epsilon: float) -> ArmRow:
+    """The row of DP-SGLD on random batches."""
     keys = {"schedule": schedule, "comparison": comparison, "epsilon": epsilon}
     return _arm(record, method="dp-sgld", **keys)
 
 
 def _arm(record: Record[Any, Any], **keys: Any) -> ArmRow:
+    """The first row of a record that agrees with `keys`; NotRun if there is none."""
     return _arms(record, **keys)[0]
 
 
@@ -154,8 +158,8 @@ def _arms(record: Record[Any, Any], **keys: Any) -> Sequence[Any]:
         if all(getattr(arm, name) == value for name, value in keys.items())
     ]
     if not arms:
-        wanted = ", ".join(f"{name} {value}" for name, value in keys.items())
-        raise NotRun(f"{record.id} has no row with {wanted}")
+        description = ", ".join(f"{name} {value}" for name, value in keys.items())
+        raise NotRun(f"{record.id} has no row with {description}")
     return arms
 
 

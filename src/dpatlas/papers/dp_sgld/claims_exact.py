@@ -1,7 +1,8 @@
 """dp_sgld: the comparisons behind each claim on privacy, from its curves and its printed numbers.
 
-None of these numbers has an interval: each counts as one run. What follows from the printed tables
-by arithmetic needs no record; its entry names the group whose table shows it.
+These numbers are exact: each counts as one run, with an interval of length 0. What follows from the
+printed tables by arithmetic needs no record; its entry in claims.yaml names the group of records
+behind the table that shows it.
 """
 
 import math
@@ -26,24 +27,25 @@ from dpatlas.records import Record
 
 Curves = Record[privacy_loss.Spec, privacy_loss.Metrics]
 Laws = Record[counterexample.Spec, counterexample.Metrics]
-# (value, where it is)
-Points = Iterable[tuple[float, str]]
+# Values, each with a label that says what it is and where.
+LabelledValues = Iterable[tuple[float, str]]
 Column = Literal["beta_over_lambda", "ratio_classes", "ratio_parameters"]
-# The columns of sgld_constants.csv that recompute a column of Table 4.
+# Columns of sgld_constants.csv that recompute one of Table 4.
 RECOMPUTED: dict[Column, Callable[[Problem], float]] = {
     "beta_over_lambda": lambda problem: problem.beta / problem.lam,
     "ratio_classes": lambda problem: problem.ratio(problem.classes),
     "ratio_parameters": lambda problem: problem.ratio(problem.parameters),
 }
+# Curves of a `privacy_loss` record.
 BOUND, QUADRATIC = "full batch, hidden state", "quadratic, fixed start"
 
 
 def matches_printed_constants(
     records: PaperRecords, *, group: Group, column: Column, tolerance: Positive
 ) -> Evidence:
-    """Table 4, recomputed as `column` says, deviates from print by less than `tolerance`.
+    """In every row of Table 4, `column` deviates from print by less than `tolerance`.
 
-    Relative to the printed value, in every row.
+    The deviation is relative to the printed value.
     """
     records.group(group)
     comparisons = []
@@ -66,9 +68,10 @@ def grows_over_last_doubling(
     above: float = -math.inf,
     below: float = math.inf,
 ) -> Evidence:
-    """Relative growth of a curve of epsilon while the steps double for the last time.
+    """Relative growth of a curve of epsilon over its second half lies between the limits.
 
-    Half the steps lie between two of the curve's: epsilon there by the power law through both.
+    Where half the number of steps lies between two points of the curve, epsilon there is that of
+    the power law through both.
     """
     comparisons = []
     for record in records.group(group):
@@ -76,37 +79,38 @@ def grows_over_last_doubling(
         half = steps[-1] / 2
         if steps[0] > half:
             raise NotRun(f"{curve} of {record.id} has no point before step {half:g}")
-        near = slice(int(np.searchsorted(steps, half, side="right")) - 1, None)
-        if not (epsilons[near] > 0).all():
+        # From the last point at or before half the steps.
+        first = int(np.searchsorted(steps, half, side="right")) - 1
+        if not (epsilons[first:] > 0).all():
             raise Undecided(f"{curve} of {record.id} is zero at some step", 1)
-        logs = np.log(epsilons[near])
-        before = np.interp(math.log(half), np.log(steps[near]), logs)
+        logs = np.log(epsilons[first:])
+        log_at_half = np.interp(math.log(half), np.log(steps[first:]), logs)
         label = f"growth of {curve} from step {half:g} to {steps[-1]} in {record.id}"
-        growth = math.expm1(logs[-1] - before)
+        growth = math.expm1(logs[-1] - log_at_half)
         comparisons.append(_exact(label, growth, above=above, below=below))
     return Evidence([comparisons])
 
 
 def exceeds_claimed_divergence(records: PaperRecords, *, group: Group, above: float) -> Evidence:
-    """The largest log of exact over claimed Renyi divergence exceeds `above`; m < n."""
+    """For m < n, the largest log of exact over claimed Renyi divergence exceeds `above`."""
     return Evidence([[_largest(_divergences(records, group, full=False), above=above)]])
 
 
 def exceeds_promised_delta(records: PaperRecords, *, group: Group, above: float) -> Evidence:
-    """The largest log10 of exact over promised delta exceeds `above`; noise of Thm 4.2, m < n."""
+    """For m < n, the largest log10 of exact over promised delta exceeds `above`."""
     return Evidence([[_largest(_deltas(records, group, full=False), above=above)]])
 
 
 def holds_for_full_batches(records: PaperRecords, *, group: Group, tolerance: Positive) -> Evidence:
-    """For m = n neither of these logarithms is as large as `tolerance`."""
-    parts = [points(records, group, full=True) for points in (_divergences, _deltas)]
-    return Evidence([[_largest(points, below=tolerance) for points in parts]])
+    """For m = n, both of these logarithms are below `tolerance`."""
+    logarithms = [ratios(records, group, full=True) for ratios in (_divergences, _deltas)]
+    return Evidence([[_largest(values, below=tolerance) for values in logarithms]])
 
 
 def recovers_printed_epsilon(
     records: PaperRecords, *, group: Group, count: Literal["epochs", "steps"], tolerance: Positive
 ) -> Evidence:
-    """Thm 3.2 gives the printed epsilon at the published settings, K counted as `count` says.
+    """Thm 3.2 gives the printed epsilon at the published settings where K is the number of `count`.
 
     The relative deviation is below `tolerance` in every DP-SGLD row of Tables 1 and 2.
     """
@@ -130,7 +134,7 @@ def claims_epsilon_between(
     above: float,
     below: float,
 ) -> Evidence:
-    """The same epsilon lies between `above` and `below` in every row."""
+    """Thm 3.2's epsilon at the published settings lies between `above` and `below` in every row."""
     records.group(group)
     comparisons = [
         _exact(
@@ -146,21 +150,21 @@ def quadratic_attains_bound(
 ) -> Evidence:
     """Epsilon of the full-batch bound and of the quadratic deviate by less than `tolerance`.
 
-    Relative to the larger, at every step of every calibration; constant steps. The quadratic has
-    curvature lambda and contracts by 1 - eta lambda, which is the bound's c at every step since
-    eta = 1 / (2 beta) and lambda <= beta.
+    The deviation is relative to the larger of the two, at every step of every calibration with
+    constant steps. The quadratic has curvature lambda and contracts by 1 - eta lambda, which is the
+    bound's c at every step since eta = 1 / (2 beta) and lambda <= beta.
     """
     comparisons = []
     for record in records.group(group):
-        curves = [each for each in record.metrics.curves if each.curve == QUADRATIC]
-        if not curves:
+        quadratics = [curve for curve in record.metrics.curves if curve.curve == QUADRATIC]
+        if not quadratics:
             raise NotRun(f"{record.id} has no curve {QUADRATIC}")
-        for quadratic in curves:
+        for quadratic in quadratics:
             calibration, schedule = quadratic.calibration, quadratic.schedule
             steps, exact = _curve(record, QUADRATIC, calibration, schedule)
             _, bound = _curve(record, BOUND, calibration, schedule)
-            apart, larger = np.abs(bound - exact), np.maximum(bound, exact)
-            deviations = np.divide(apart, larger, out=np.zeros_like(apart), where=larger > 0)
+            distance, larger = np.abs(bound - exact), np.maximum(bound, exact)
+            deviations = np.divide(distance, larger, out=np.zeros_like(distance), where=larger > 0)
             worst = int(deviations.argmax())
             label = f"deviation at step {steps[worst]}, noise {calibration}, in {record.id}"
             comparisons.append(_exact(label, float(deviations[worst]), below=tolerance))
@@ -185,24 +189,24 @@ TESTS: dict[str, Callable[..., Evidence]] = {
 def _exact(
     label: str, value: float, above: float = -math.inf, below: float = math.inf
 ) -> Comparison:
+    """A comparison of a number without an interval."""
     return Comparison(label, Estimate(value, 0.0, math.inf, 1), above, below)
 
 
 def _curve(
-    record: Curves, curve: str, calibration: str, schedule: str
+    record: Curves, name: str, calibration: str, schedule: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and epsilons of a `privacy_loss` curve."""
-    wanted = (curve, calibration, schedule)
-    for each in record.metrics.curves:
-        if (each.curve, each.calibration, each.schedule) == wanted:
-            if None in each.epsilon:
-                raise Undecided(f"{curve} of {record.id} is infinite at some step", 1)
-            return np.array(each.steps), np.array(each.epsilon, float)
-    raise NotRun(f"{record.id} has no curve {curve} for {schedule} steps, noise {calibration}")
+    """Steps and epsilons of a curve; NotRun without it, Undecided if some epsilon is infinite."""
+    for curve in record.metrics.curves:
+        if (curve.curve, curve.calibration, curve.schedule) == (name, calibration, schedule):
+            if None in curve.epsilon:
+                raise Undecided(f"{name} of {record.id} is infinite at some step", 1)
+            return np.array(curve.steps), np.array(curve.epsilon, float)
+    raise NotRun(f"{record.id} has no curve {name} for {schedule} steps, noise {calibration}")
 
 
-def _divergences(records: PaperRecords, group: str, *, full: bool) -> Points:
-    """Log of exact over claimed Renyi divergence wherever the law was scanned, m = n or m < n."""
+def _divergences(records: PaperRecords, group: str, *, full: bool) -> LabelledValues:
+    """Log of exact over claimed Renyi divergence of all scanned laws: m = n if `full`, or m < n."""
     record: Laws
     for record in records.group(group):
         fields = record.spec
@@ -211,12 +215,12 @@ def _divergences(records: PaperRecords, group: str, *, full: bool) -> Points:
                 continue
             for K, exact, claimed in zip(fields.steps, law.exact, law.claimed, strict=True):
                 for alpha, p, q in zip(fields.alphas, exact, claimed, strict=True):
-                    where = f"sigma2 {law.sigma2:g}, K {K}, order {alpha:g}"
-                    yield _log(p / q), f"log of exact over claimed divergence, {_law(law)}, {where}"
+                    point = f"sigma2 {law.sigma2:g}, K {K}, order {alpha:g}"
+                    yield _log(p / q), f"log of exact over claimed divergence, {_law(law)}, {point}"
 
 
-def _deltas(records: PaperRecords, group: str, *, full: bool) -> Points:
-    """log10 of exact over promised delta, m = n or m < n."""
+def _deltas(records: PaperRecords, group: str, *, full: bool) -> LabelledValues:
+    """log10 of exact over promised delta of all laws: m = n if `full`, or m < n."""
     record: Laws
     for record in records.group(group):
         for law in record.metrics.calibrated:
@@ -226,19 +230,25 @@ def _deltas(records: PaperRecords, group: str, *, full: bool) -> Points:
 
 
 def _law(law: Law) -> str:
+    """A pair of data sets with batch and step size, in words."""
     return f"1 against {law.x_prime:g} among {law.rest:g}s, m {law.m}, eta {law.eta:g}"
 
 
 def _log(ratio: float) -> float:
+    """The logarithm, -inf at 0."""
     return math.log(ratio) if ratio > 0 else -math.inf
 
 
-def _largest(points: Points, above: float = -math.inf, below: float = math.inf) -> Comparison:
-    value, label = max(points, default=(math.nan, ""))
+def _largest(
+    values: LabelledValues, above: float = -math.inf, below: float = math.inf
+) -> Comparison:
+    """The comparison of the largest value; NotRun if there is none."""
+    value, label = max(values, default=(math.nan, ""))
     if not label:
         raise NotRun("the counterexample has no batches of that size")
     return _exact(label, value, above, below)
 
 
 def _name(run: PublishedRun) -> str:
+    """A row of Tables 1 and 2 in words."""
     return f"Table {run.table}, {run.dataset}, {run.backbone}"

@@ -1,4 +1,4 @@
-"""The work of dp_sgld's jobs."""
+"""dp_sgld: work, memory and device of every kind of job, as the planner estimates them."""
 
 import math
 from collections.abc import Sequence
@@ -30,26 +30,27 @@ from dpatlas.papers.dp_sgld.records.utility import Spec as Utility
 def accuracy(fields: Accuracy, size: Size, backbone: Backbone | None) -> Work:
     """Every arm tries its grid and runs its best setting."""
     grid, n, batch = fields.grid, size.n_train, fields.batch
-    epochs, steps = _mean(grid.epochs) * math.ceil(n / batch), _mean(grid.steps)
-    schedules = 2 if fields.schedule == "both" else 1
-    cyclic = fields.schedule != "decreasing"
-    arms = len(fields.epsilons)
+    epsilons, schedules = len(fields.epsilons), 2 if fields.schedule == "both" else 1
+    cyclic_arms = epsilons * (fields.schedule != "decreasing")
+    # Trainings of one arm, by the grid that it tries.
     langevin = _trainings(fields, len(grid.lam) * len(grid.epochs))
-    full = _trainings(fields, len(grid.lam) * len(grid.steps))
+    full_batch = _trainings(fields, len(grid.lam) * len(grid.steps))
     sgd = _trainings(fields, len(grid.lr) * len(grid.epochs))
-    mini = arms * (3 * schedules + cyclic) * langevin + (1 + 2 * arms) * sgd
-    whole = 2 * arms * schedules * full
-    counts = _regression(fields, size, mini * epochs, batch)
-    for name, count in _regression(fields, size, whole * steps, n).items():
+    langevin_arms = 3 * epsilons * schedules + cyclic_arms
+    mini_batch_trainings = langevin_arms * langevin + (1 + 2 * epsilons) * sgd
+    steps_of_a_training = _mean(grid.epochs) * math.ceil(n / batch)
+    full_batch_steps = 2 * epsilons * schedules * full_batch * _mean(grid.steps)
+    counts = _regression(fields, size, mini_batch_trainings * steps_of_a_training, batch)
+    for name, count in _regression(fields, size, full_batch_steps, n).items():
         counts[name] += count
-    calibrations = arms * len(grid.epochs) * (2 + schedules)
+    calibrations = epsilons * len(grid.epochs) * (2 + schedules)
     counts |= {"accountings": CALIBRATION_POINTS * calibrations / 2, "starts": PRIVATE_STARTS}
-    rows = arms * (3 * schedules + 5) * (fields.runs + 20)
-    return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * rows)
+    numbers = epsilons * (3 * schedules + 5) * (fields.runs + 20)
+    return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers)
 
 
 def finetune(fields: Finetune, size: Size, backbone: Backbone) -> Work:
-    """Private steps of the last parts of a network."""
+    """Private steps of the trained parts of a network."""
     arms = (1 + len(fields.epsilons)) * len(fields.unfreeze)
     updates = arms * _trainings(fields, len(fields.lrs)) * fields.steps
     visits = TRAINED_SHARE * updates * fields.batch
@@ -72,7 +73,7 @@ def long_training(fields: LongTraining, size: Size, backbone: Backbone | None) -
 
 
 def privacy_loss(fields: PrivacyLoss, size: Size, backbone: Backbone | None) -> Work:
-    """Values of epsilon along two curves of every schedule, and of the published settings."""
+    """Accountings along two curves of every schedule, and of the published settings."""
     curves = 2 * len(fields.schedules)
     counts = {"accountings": ACCOUNTED_POINTS * curves, "starts": PRIVATE_STARTS}
     return Work(counts, 5 * RECORD_BYTES)
@@ -87,18 +88,19 @@ def counterexample(fields: Counterexample, size: Size, backbone: Backbone | None
 
 
 def utility(fields: Utility, size: Size, backbone: Backbone | None) -> Work:
-    """Langevin steps on a small batch."""
+    """Langevin steps of every run."""
     runs = fields.runs * len(fields.schedules) * len(fields.epsilons)
     counts = {"steps": runs * fields.steps * VISITS_PER_REGRESSION, "starts": 2}
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * 30 * runs)
 
 
 def _trainings(fields: TrainedSpec, settings: int) -> int:
+    """Trainings of an arm that tries so many settings."""
     return settings * fields.tuning_runs + fields.runs
 
 
 def _regression(fields: RegressionSpec, size: Size, steps: float, batch: int) -> dict[str, float]:
-    """Steps of softmax regression: logits and gradients of a batch, and noise."""
+    """Operations of so many steps of softmax regression: logits and gradients, and noise."""
     classes = len(fields.data.classes or ())
     inputs = FEATURES_OF_A_BACKBONE if fields.features == "penultimate" else size.inputs
     return {
@@ -119,19 +121,19 @@ def takes_features(fields: RegressionSpec) -> bool:
 
 
 def regression_mb(fields: RegressionSpec) -> int:
-    """Peak memory of a job in MB: interpreter, torch and accountants; images or features."""
+    """Peak memory of a regression in MB: libraries and accountants, and images or features."""
     if takes_features(fields):
         return round(1000 + 5 * features_mb(fields.data))
     return round(1000 + 4 * array_mb(fields.data))
 
 
 def finetune_mb(fields: Finetune) -> int:
-    """Likewise, with what the first trained part sees: a few times the images."""
+    """Peak memory of fine-tuning in MB; outputs of frozen layers take a few times the images."""
     return round(1000 + 10 * array_mb(fields.data))
 
 
 def bare_mb(fields: RunSpec) -> int:
-    """Likewise, of a job without a data set."""
+    """Peak memory of a job without a data set in MB."""
     return 1000
 
 

@@ -1,6 +1,6 @@
 """dp_sgld: which jobs the config asks for, and which of them each figure and table needs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -28,21 +28,31 @@ from dpatlas.errors import InputError
 
 KEY = "dp_sgld"
 
-
 Schedule = Literal["constant", "decreasing"]
-Schedules = Annotated[Once[Schedule], setting("Step sizes.", min_length=1)]
+Schedules = Annotated[Once[Schedule], setting("Schedules of step sizes.", min_length=1)]
 FeatureNorm = Annotated[
     float,
     setting(
-        "Public bound R on the norm of a record; longer ones are scaled down to it and counted.",
+        "Public bound R on the norm of a record; longer records are scaled down to it and counted.",
         gt=0,
     ),
 ]
 Regulariser = Annotated[float, setting("Weight of the regulariser.", gt=0)]
 
 
+def batch_of_at_most(records: str, count: Callable[[Any], int]) -> Any:
+    """A validator: `batch` is at most `count` of the model, the number of its `records`."""
+
+    def check(model: Any) -> Any:
+        if model.batch > count(model):
+            raise InputError("batch", model.batch, f"at most {records} = {count(model)}")
+        return model
+
+    return model_validator(mode="after")(check)
+
+
 class Grid(Model):
-    """Settings that every arm tries on the validation records; a set may have its own."""
+    """Settings that every arm tries on the validation records; a set may have its own grid."""
 
     lambda_: PositiveList = Field(alias="lambda")
     epochs: CountList
@@ -55,10 +65,10 @@ class Regression(Model):
 
     data: PrivateSplit
     features: Literal["penultimate", "softmax", "raw"] = setting(
-        "What the regression sees of a record."
+        "What the regression is trained on: outputs of the backbone, or raw records."
     )
     backbone: str | None = setting("Name under pretrain.backbones; null with raw features.")
-    normalise: bool = setting("Whether every record is scaled to feature_norm, by itself.")
+    normalise: bool = setting("Whether every record is scaled to the norm feature_norm.")
     tuning_runs: TuningRuns
 
     @model_validator(mode="after")
@@ -76,10 +86,7 @@ class AccuracySet(Regression):
     batch: Batch
     grid: Grid = optional()
 
-    @model_validator(mode="after")
-    def _has_a_batch(self) -> "AccuracySet":
-        _check_batch(self.batch, "n_train", self.data.n_train)
-        return self
+    _batch = batch_of_at_most("n_train", lambda model: model.data.n_train)
 
 
 class Accuracy(Model):
@@ -104,9 +111,9 @@ class Accuracy(Model):
 class TrainedParts(Model):
     """What one arm of the fine-tuning trains."""
 
-    name: str = setting("In words.", min_length=1, max_length=40)
+    name: str = setting("Name in tables.", min_length=1, max_length=40)
     trainable: Once[str] = setting(
-        "Parts of the network, by the beginning of their names; head is the new one.",
+        "Parts of the network, by the beginning of their names; head is the new head.",
         min_length=1,
     )
 
@@ -125,9 +132,10 @@ class FineTuning(Model):
     tuning_runs: TuningRuns
     unfreeze: list[TrainedParts] = setting("What is trained, the fewest parts first.", min_length=2)
 
+    _batch = batch_of_at_most("n_train", lambda model: model.data.n_train)
+
     @model_validator(mode="after")
-    def _goes_together(self) -> "FineTuning":
-        _check_batch(self.batch, "n_train", self.data.n_train)
+    def _has_an_accountant_for_its_batches(self) -> "FineTuning":
         if self.relation == "replace_one" and self.accountant == "rdp":
             found = "rdp for Poisson batches under replace_one"
             raise InputError("accountant", found, "pld or auto; rdp with add_remove")
@@ -138,17 +146,17 @@ class LongTraining(Regression):
     """Accuracy against the number of full-batch steps."""
 
     epsilon: Epsilon
-    accountant: Accountant = setting("Who accounts for DP-SGD; auto takes the tightest that can.")
+    accountant: Accountant = setting("Accountant of DP-SGD; auto takes the tightest that applies.")
     steps: CountList
     lambdas: PositiveList
     lrs: PositiveList
 
 
 class PrivacyLoss(Model):
-    """Epsilon against steps by every accounting; trains on nothing."""
+    """Epsilon against steps by every accounting; nothing is trained."""
 
-    n: int = setting("Records.", ge=2, le=100_000_000)
-    classes: int = setting("Classes; they set the radius.", ge=2, le=100_000)
+    n: int = setting("Number of records.", ge=2, le=100_000_000)
+    classes: int = setting("Number of classes; it sets the radius.", ge=2, le=100_000)
     feature_norm: FeatureNorm = setting("Public bound R on the norm of a record.")
     batch: Batch
     epochs: int = setting("Length of the run.", ge=1, le=10_000)
@@ -156,16 +164,13 @@ class PrivacyLoss(Model):
     epsilon: Epsilon
     schedules: Schedules
 
-    @model_validator(mode="after")
-    def _has_a_batch(self) -> "PrivacyLoss":
-        _check_batch(self.batch, "n", self.n)
-        return self
+    _batch = batch_of_at_most("n", lambda model: model.n)
 
 
 class Counterexample(Model):
     """The exact one-dimensional law against the claim."""
 
-    n: int = setting("Records.", ge=2, le=100_000)
+    n: int = setting("Number of records.", ge=2, le=100_000)
     radius: float = setting("Radius of the interval that iterates are projected onto.", gt=0)
     epsilon: Epsilon
     ratios: Once[Annotated[float, Field(ge=1), AsWritten]] = setting(
@@ -182,19 +187,16 @@ class Counterexample(Model):
 class Utility(Model):
     """The utility bounds beside measured excess risk on a problem with known optimum."""
 
-    n: int = setting("Generated records.", ge=2, le=10_000_000)
-    inputs: int = setting("Numbers of a record.", ge=1, le=10_000)
+    n: int = setting("Number of generated records.", ge=2, le=10_000_000)
+    inputs: int = setting("Dimension of a record.", ge=1, le=10_000)
     batch: Batch
     lambda_: Regulariser = Field(alias="lambda")
     epsilons: PositiveList
     steps: Updates
-    runs: int = setting("Runs behind every mean.", ge=1, le=1000)
+    runs: int = setting("Runs that every mean is over.", ge=1, le=1000)
     schedules: Schedules
 
-    @model_validator(mode="after")
-    def _has_a_batch(self) -> "Utility":
-        _check_batch(self.batch, "n", self.n)
-        return self
+    _batch = batch_of_at_most("n", lambda model: model.n)
 
 
 class Settings(Model):
@@ -217,71 +219,62 @@ class Settings(Model):
     utility: Utility
 
 
-def _check_batch(batch: int, name: str, records: int) -> None:
-    if batch > records:
-        raise InputError("batch", batch, f"at most {name} = {records}")
-
-
 def groups(config: General) -> dict[str, list[Spec]]:
     """The paper's specs by group.
 
-    `accuracy`: one job per data set and kind of features, every arm of Tables 1 and 2.
+    `accuracy`: one job per data set and kind of features, with every arm of Tables 1 and 2.
     `finetune`: Table 3. `long_training`: accuracy against steps. `privacy_loss`, `counterexample`
-    and `utility` train on no data.
+    and `utility` use no data set.
     """
     block: Settings = config.dp_sgld
     accuracy = block.accuracy.plain_without("sets")
+    without_data = {
+        "privacy_loss": block.privacy_loss,
+        "counterexample": block.counterexample,
+        "utility": block.utility,
+    }
     return {
         "accuracy": [
-            _trained(config, "accuracy", f"accuracy.sets.{i}", chosen, accuracy)
-            for i, chosen in enumerate(block.accuracy.sets)
+            _trained(config, "accuracy", f"accuracy.sets.{i}", data_set, accuracy)
+            for i, data_set in enumerate(block.accuracy.sets)
         ],
         "finetune": [
-            _trained(config, "finetune", f"finetune.{i}", chosen)
-            for i, chosen in enumerate(block.finetune)
+            _trained(config, "finetune", f"finetune.{i}", data_set)
+            for i, data_set in enumerate(block.finetune)
         ],
         "long_training": [_trained(config, "long_training", "long_training", block.long_training)],
         **{
-            kind: [run_spec(config, KEY, kind, {**given.plain(), "delta": block.delta}, kind)]
-            for kind, given in {
-                "privacy_loss": block.privacy_loss,
-                "counterexample": block.counterexample,
-                "utility": block.utility,
-            }.items()
+            kind: [run_spec(config, KEY, kind, {**part.plain(), "delta": block.delta}, kind)]
+            for kind, part in without_data.items()
         },
     }
-
-
-def settings(config: General) -> dict[str, Any]:
-    """Nothing: figures, tables and claims are made of the records alone."""
-    return {}
 
 
 def _trained(
     config: General,
     kind: str,
-    place: str,
-    chosen: Regression | FineTuning,
+    path: str,
+    part: Regression | FineTuning,
     shared: Mapping[str, Any] | None = None,
 ) -> Spec:
-    """A spec with private data, named after them and the features.
+    """A spec with private data, named after its data set and features.
 
-    place: of `chosen` in the block. shared: what the whole table has in common.
+    path: of `part` in the block. shared: settings of the whole table, which `part` overrides.
     """
     block: Settings = config.dp_sgld
-    given = {**(shared or {}), **chosen.plain()}
+    settings = {**(shared or {}), **part.plain()}
     fields = {
         **block.plain("delta", "runs", "max_grad_norm"),
-        **{name: value for name, value in given.items() if value is not None},
-        "data": {**chosen.data.fields(), "n_add": 0},
+        **{name: value for name, value in settings.items() if value is not None},
+        "data": {**part.data.fields(), "n_add": 0},
         "backbone": None,
     }
-    name = f"{kind.replace('_', '-')}-{chosen.data.name}"
-    features = None if isinstance(chosen, FineTuning) else chosen.features
-    if chosen.backbone is not None:
-        check_private(config, f"{KEY}.{place}", chosen.backbone, chosen.data, features)
-        fields["backbone"] = backbone_spec(config, chosen.backbone).id
-        name += f"-{chosen.backbone}"
+    name = f"{kind.replace('_', '-')}-{part.data.name}"
+    features = None if isinstance(part, FineTuning) else part.features
+    if part.backbone is not None:
+        check_private(config, f"{KEY}.{path}", part.backbone, part.data, features)
+        fields["backbone"] = backbone_spec(config, part.backbone).id
+        name += f"-{part.backbone}"
     if features is not None:
         fields["feature_norm"] = block.feature_norm
     if features == "softmax":

@@ -1,11 +1,11 @@
 """feature_learning: the comparisons behind each claim, from the simulations.
 
-Intervals are over runs, which draw the direction, weights, records and noise afresh. Conditions of
+Intervals are over runs, which draw the direction, weights, records and noise anew. Conditions of
 a sweep, and kinds of features, share a run's draws and are compared in pairs.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -26,22 +26,23 @@ from dpatlas.records import Record as RecordOf
 Record = RecordOf[simulation.Spec, simulation.Metrics]
 Axis = Literal["n", "p", "d", "epsilon"]
 Measure = Literal["overlap", "risk_private", "risk"]
-# How the first layer comes about; claims.yaml explains them.
+# Kinds of features, as claims.yaml explains them.
 Features = Literal["private", "direction", "nonprivate", "random", "random-both", "printed"]
-# Where a formula is held against exact accounting: delta, and eps as shares of its range.
+# The grid on which a formula is compared with exact accounting: delta, and eps as a share of its
+# range up to 8 log(1 / delta).
 DELTAS = (1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)
 SHARES = (1e-3, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One record along its axis."""
+    """A record as a sweep along its axis."""
 
     record: Record
 
     @property
     def axis(self) -> str:
-        """What varies."""
+        """The quantity that varies."""
         return self.record.spec.axis
 
     @property
@@ -51,69 +52,69 @@ class Sweep:
 
     @cached_property
     def values(self) -> list[float]:
-        """Along the axis, upwards."""
+        """The values on the axis, ascending."""
         return sorted({getattr(row, self.axis) for row in self.record.metrics.rows})
 
     def measure(self, name: str, features: str, value: float) -> list[float]:
-        """A measure of every run at one value; NotRun where it was not taken."""
+        """A measure of every run at one value of the axis; NotRun where it was not taken."""
         for row in self.record.metrics.rows:
-            asked_for = getattr(row, self.axis) == value and row.features == features
-            if asked_for and (values := getattr(row, name)):
+            matches = getattr(row, self.axis) == value and row.features == features
+            if matches and (values := getattr(row, name)):
                 return values
         raise NotRun(f"{self.record.id} has no {_words(name)} of {features} features")
 
     def label(self, text: str, *values: float) -> str:
-        """A comparison's name."""
+        """The label of a comparison at these values of the axis."""
         between = " to ".join(f"{value:g}" for value in values)
         return f"{text}, {self.record.spec.link} link, {self.axis} {between}"
 
 
-def rises_along(
-    records: PaperRecords,
+def _ends(values: Sequence[float]) -> list[tuple[float, float]]:
+    """The least and the largest of ascending values."""
+    return [(values[0], values[-1])]
+
+
+def _test_of_changes(
+    name: str,
+    pairs: Callable[[Sequence[float]], Iterable[tuple[float, float]]],
     *,
-    group: Group,
-    axis: Axis,
-    measure: Measure,
-    features: Features,
-    above: float,
-) -> Evidence:
-    """From every value on the axis to the next the measure rises by more than `above`.
+    rises: bool,
+) -> Callable[..., Evidence]:
+    """The test that a measure rises, or falls, by more than `above` within `pairs` of values.
 
-    For every link of information exponent 1.
+    pairs: of an axis's ascending values. For every link of information exponent 1.
     """
-    return _changes(records, group, axis, measure, features, above, pairwise, rises=True)
+
+    def test(
+        records: PaperRecords,
+        *,
+        group: Group,
+        axis: Axis,
+        measure: Measure,
+        features: Features,
+        above: float,
+    ) -> Evidence:
+        text = f"{'rise' if rises else 'fall'} of the {_words(measure)} of {features} features"
+        comparisons = []
+        for sweep in _learnable(records, group, axis):
+            if len(sweep.values) < 2:
+                raise NotRun(f"{sweep.record.id} has one value of {axis}")
+            for low, high in pairs(sweep.values):
+                before, after = (sweep.measure(measure, features, value) for value in (low, high))
+                change = (after, before) if rises else (before, after)
+                estimate = difference_estimate(*change, paired=True)
+                comparisons.append(Comparison(sweep.label(text, low, high), estimate, above=above))
+        return Evidence([comparisons])
+
+    test.__name__ = name
+    return test
 
 
-def falls_along(
-    records: PaperRecords,
-    *,
-    group: Group,
-    axis: Axis,
-    measure: Measure,
-    features: Features,
-    above: float,
-) -> Evidence:
-    """From every value on the axis to the next the measure falls by more than `above`.
-
-    For every link of information exponent 1.
-    """
-    return _changes(records, group, axis, measure, features, above, pairwise, rises=False)
-
-
-def falls_overall(
-    records: PaperRecords,
-    *,
-    group: Group,
-    axis: Axis,
-    measure: Measure,
-    features: Features,
-    above: float,
-) -> Evidence:
-    """From the least to the largest value on the axis the measure falls by more than `above`.
-
-    For every link of information exponent 1.
-    """
-    return _changes(records, group, axis, measure, features, above, _ends, rises=False)
+# From every value on the axis to the next.
+rises_along = _test_of_changes("rises_along", pairwise, rises=True)
+falls_along = _test_of_changes("falls_along", pairwise, rises=False)
+# From the least value on the axis to the largest.
+falls_overall = _test_of_changes("falls_overall", _ends, rises=False)
 
 
 def is_better_than(
@@ -132,7 +133,7 @@ def is_better_than(
     comparisons = []
     for sweep in _learnable(records, group, axis):
         value = sweep.values[-1]
-        risks = [sweep.measure("risk_private", each, value) for each in (against, features)]
+        risks = [sweep.measure("risk_private", kind, value) for kind in (against, features)]
         label = sweep.label(f"private risk with {against} less {features} features", value)
         estimate = difference_estimate(*risks, paired=True)
         comparisons.append(Comparison(label, estimate, above=above))
@@ -150,7 +151,7 @@ def sees_nothing(
     for sweep in _sweeps(records, group, axis):
         if sweep.exponent > 1:
             value = sweep.values[-1]
-            overlaps = [sweep.measure("overlap", each, value) for each in (features, "random")]
+            overlaps = [sweep.measure("overlap", kind, value) for kind in (features, "random")]
             label = sweep.label(f"overlap of {features} less random features", value)
             estimate = difference_estimate(*overlaps, paired=True)
             comparisons.append(Comparison(label, estimate, above=-tolerance, below=tolerance))
@@ -236,6 +237,7 @@ TESTS: dict[str, Callable[..., Evidence]] = {
 
 
 def _sweeps(records: PaperRecords, group: str, axis: str) -> Iterator[Sweep]:
+    """The group's sweeps along the axis."""
     for record in records.group(group):
         sweep = Sweep(record)
         if sweep.axis == axis:
@@ -253,38 +255,10 @@ def _learnable(records: PaperRecords, group: str, axis: str) -> list[Sweep]:
     return learnable
 
 
-def _ends(values: list[float]) -> list[tuple[float, float]]:
-    return [(values[0], values[-1])]
-
-
-def _changes(
-    records: PaperRecords,
-    group: str,
-    axis: str,
-    measure: str,
-    features: str,
-    above: float,
-    pairs: Callable[[list[float]], Iterable[tuple[float, float]]],
-    *,
-    rises: bool,
-) -> Evidence:
-    """By how much the measure rises, or falls, from one value to another, in pairs of runs."""
-    comparisons = []
-    for sweep in _learnable(records, group, axis):
-        if len(sweep.values) < 2:
-            raise NotRun(f"{sweep.record.id} has one value of {axis}")
-        for low, high in pairs(sweep.values):
-            before, after = (sweep.measure(measure, features, value) for value in (low, high))
-            change = (after, before) if rises else (before, after)
-            label = f"{'rise' if rises else 'fall'} of the {_words(measure)} of {features} features"
-            estimate = difference_estimate(*change, paired=True)
-            comparisons.append(Comparison(sweep.label(label, low, high), estimate, above=above))
-    return Evidence([comparisons])
-
-
 def _words(measure: str) -> str:
     return "private risk" if measure == "risk_private" else measure
 
 
 def _exact(label: str, value: float, above: float) -> Comparison:
+    """The comparison of a computed value, which has no interval, with `above`."""
     return Comparison(label, Estimate(value, 0.0, math.inf, 1), above=above)

@@ -1,11 +1,11 @@
-"""The work of feature_learning's jobs: linear in n, and in p but for second moments."""
+"""Work and memory of feature_learning's jobs: linear in n, and in p apart from second moments."""
 
 from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Backbone, JobCost, Size, Work
 from dpatlas.papers.feature_learning.records.simulation import Spec
 from dpatlas.papers.feature_learning.sizes import numbers_of_a_run, runs_at_once
 
-# Second layers on n records: of the step's features, private or not, of the direction's and of
-# random ones; and one on both data sets.
+# Second layers on n records: on the features of the private step, the non-private step and the
+# direction, and on random features; and one on random features of both data sets.
 LAYERS, PRIVATE_LAYERS = 4, 3
 FEATURE_KINDS, MEASURES = 6, 6
 
@@ -13,7 +13,7 @@ FEATURE_KINDS, MEASURES = 6, 6
 def simulation(fields: Spec, size: Size, backbone: Backbone | None) -> Work:
     """Two first layers, second layers with their moments, and private steps, for every run.
 
-    A private step reads the features twice; they are in single precision, half a double each.
+    A private step reads the features twice, in single precision: one double per feature.
     """
     split = 2 if fields.sharing == "split" else 0
     layers, private = LAYERS + split, PRIVATE_LAYERS + split
@@ -38,7 +38,7 @@ def simulation(fields: Spec, size: Size, backbone: Backbone | None) -> Work:
 
 
 def memory_mb(fields: Spec) -> int:
-    """Peak memory of a job in MB: of the interpreter, and of the largest block of runs."""
+    """Peak memory of a job in MB: the interpreter's, and that of the largest block of runs."""
     sizes = [(point.d, point.n, point.p, fields.n_test) for point in fields.points]
     largest = max(min(fields.runs, runs_at_once(*s)) * numbers_of_a_run(*s) for s in sizes)
     return round(300 + 4 * largest / 1e6)

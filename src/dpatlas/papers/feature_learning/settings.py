@@ -1,4 +1,4 @@
-"""feature_learning: the simulations that the config asks for, and what each product needs."""
+"""feature_learning: the paper's block of the config, and the simulations that it asks for."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -36,7 +36,7 @@ class ClipQuantiles(Model):
 
 
 class Base(Model):
-    """The condition from which every sweep starts."""
+    """The condition that every sweep varies along one axis."""
 
     link: str = setting("Name of a link.")
     d: Inputs
@@ -98,7 +98,7 @@ class Settings(Model):
     ] = setting("Links s of y = s(<x, mu>), by name.", min_length=1)
     base: Base
     sweeps: Sweeps
-    table: list[Pair] = setting("More pairs of p and n for the table, all else as in base.")
+    table: list[Pair] = setting("Further pairs of p and n for the table, all else as in base.")
 
     @model_validator(mode="after")
     def _are_links(self) -> "Settings":
@@ -120,9 +120,9 @@ class Settings(Model):
         points |= {f"sweeps.n.{i}": (value, d) for i, value in enumerate(self.sweeps.n)}
         points |= {f"sweeps.d.{i}": (n, value) for i, value in enumerate(self.sweeps.d)}
         points |= {f"table.{i}": (pair.n, d) for i, pair in enumerate(self.table)}
-        for place, (n, d) in points.items():
+        for path, (n, d) in points.items():
             if n <= d:
-                raise InputError(place, f"n = {n} with d = {d}", "n > d")
+                raise InputError(path, f"n = {n} with d = {d}", "n > d")
         return self
 
 
@@ -130,7 +130,7 @@ def groups(config: General) -> dict[str, list[Spec]]:
     """The paper's specs by group.
 
     `links`: every link along n. `axes`: the base link along p, d and epsilon. `table`: pairs of p
-    and n. All else is as `base` says.
+    and n. All other settings are those of `base`.
     """
     block: Settings = config.feature_learning
     sweeps, pairs = block.sweeps.plain(), [pair.plain() for pair in block.table]
@@ -141,11 +141,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
         ],
         "table": [_simulation(config, block.base.link, "table", pairs, "table")] if pairs else [],
     }
-
-
-def settings(config: General) -> dict[str, Any]:
-    """Nothing: figures, tables and claims are made of the records alone."""
-    return {}
 
 
 def _sweep(config: General, name: str, axis: str, values: Sequence[float]) -> Spec:

@@ -1,6 +1,6 @@
-"""Sizes of feature_learning's simulations: memory of a run, and how many runs fit at once."""
+"""Memory of a run of feature_learning's simulations, and how many runs fit into memory at once."""
 
-# What a block of several runs may hold, 256 MB in single precision.
+# Largest block of runs that are simulated together, 256 MB in single precision.
 MOST_NUMBERS = 2**26
 
 
@@ -14,5 +14,5 @@ def numbers_of_a_run(d: int, n: int, p: int, n_test: int) -> int:
 
 
 def runs_at_once(d: int, n: int, p: int, n_test: int) -> int:
-    """How many runs of a condition are simulated at once: one at least."""
+    """How many runs of a condition are simulated at once; at least one."""
     return max(1, MOST_NUMBERS // numbers_of_a_run(d, n, p, n_test))

@@ -1,11 +1,11 @@
 """kl_privacy: the comparisons behind each claim, from the paper's records.
 
 KL of a condition at a step: per run, the largest cumulative KL of any record, as a natural
-logarithm. (The figures show the largest mean over runs; its record is often the one that a single
-run blew up, so the runs' values at that record say little about the next run.) Conditions share a
-run's initial weights, so differences between them are taken run by run where both have the same
-runs; a diverged run leaves the entry undecided, because the runs that are left were selected by
-what is measured.
+logarithm. (The figures show the largest mean over runs. Its record is often one whose KL is large
+in a single run only, so the values of all runs at that record say little about a further run.)
+Conditions share a run's initial weights, so differences between them are taken run by run where
+both have the same runs. A diverged run leaves the entry undecided: divergence depends on what is
+measured, so the remaining runs are a biased sample.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from dpatlas.core.statistics import (
 from dpatlas.errors import InputError
 from dpatlas.evidence.arguments import Group, Positive, Some
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
-from dpatlas.papers.kl_privacy.gradient_norms import drift_constants
+from dpatlas.papers.kl_privacy.drift_constants import drift_constants
 from dpatlas.papers.kl_privacy.kinds import ConstantsRecord, LinearizedRecord, TrainingRecord
 from dpatlas.papers.kl_privacy.records import Init
 from dpatlas.papers.kl_privacy.records.training import WorstCase
@@ -44,7 +44,7 @@ def never_falls(
 ) -> Evidence:
     """log of the worst-case KL falls at no step by more than `tolerance`.
 
-    A fact about the mean over runs, without an interval: the smallest step-to-step change.
+    The smallest change from one step to the next of the mean over runs, without an interval.
     """
     comparisons = []
     for init in inits:
@@ -132,19 +132,19 @@ def rises(
     for init in inits:
         sweep, step = _sweep(records, group, axis, init, horizon, least=2)
         logs = np.array([_log_kl(record, step) for record in sweep])
-        slope = mean_estimate(_slopes([_at(record, axis) for record in sweep], logs, axis))
+        slope = mean_estimate(_slopes([_position(record, axis) for record in sweep], logs, axis))
         comparisons.append(
             Comparison(f"slope of log KL of {init} at step {step} per {UNIT[axis]}", slope, above=0)
         )
-        for low_end, high_end in itertools.pairwise(sweep):
-            fall = _along(axis, init, step, high_end, low_end, -math.log1p(tolerance))
-            comparisons.append(dataclasses.replace(fall, veto=True))
+        for record, following in itertools.pairwise(sweep):
+            change = _difference_along(axis, step, following, record, -math.log1p(tolerance))
+            comparisons.append(dataclasses.replace(change, veto=True))
     return Evidence([comparisons])
 
 
-def _slopes(places: Sequence[float], logs: np.ndarray, axis: str) -> np.ndarray:
-    """Least-squares slopes (runs,) of logs (places, runs) on depth, or on log2 of the width."""
-    x = np.array(places, float)
+def _slopes(positions: Sequence[float], logs: np.ndarray, axis: str) -> np.ndarray:
+    """Least-squares slopes (runs,) of logs (positions, runs) on depth, or on log2 of the width."""
+    x = np.array(positions, float)
     x = np.log2(x) if axis == "width" else x
     centred = x - x.mean()
     return centred @ logs / (centred @ centred)
@@ -169,15 +169,18 @@ def rises_then_falls(
     sweep, step = _sweep(records, group, axis, init, horizon, least=3)
     ends = (sweep[0], sweep[-1])
     return Evidence(
-        [[_along(axis, init, step, inner, end, above) for end in ends] for inner in sweep[1:-1]]
+        [
+            [_difference_along(axis, step, inner, end, above) for end in ends]
+            for inner in sweep[1:-1]
+        ]
     )
 
 
 def below_drift_bound(records: PaperRecords, *, group: Group, inits: Some[Init]) -> Evidence:
     """Measured KL below Lemma 3.2, exact convention, with the constants seen on the trajectory.
 
-    The step is the one where the mean log ratio is largest. Picked on the same runs, it can only
-    make the verdict harsher.
+    The step is the one where the mean log ratio is largest. That it is chosen on the same runs can
+    only speak against the claim.
     """
     comparisons = []
     for init in inits:
@@ -218,8 +221,8 @@ def matches_monte_carlo(
 
     Every depth. The mean is over thousands of independent draws: normal intervals.
     """
-    checks: Sequence[ConstantsRecord] = records.group(group)
-    rows = [row for record in checks for row in record.metrics.rows]
+    of_group: Sequence[ConstantsRecord] = records.group(group)
+    rows = [row for record in of_group for row in record.metrics.rows]
     comparisons = []
     for init in inits:
         of_init = [row for row in rows if row.init == init]
@@ -285,7 +288,7 @@ def _linearized(records: PaperRecords, group: str, init: str) -> LinearizedRecor
 
 
 def _of_init(records: PaperRecords, group: str, init: str) -> list[Any]:
-    """Records of one init in a group."""
+    """Records of one init in a group; NotRun if there is none."""
     of_init = [record for record in records.group(group) if record.spec.init == init]
     if not of_init:
         raise NotRun(f"group {group} has no {init}")
@@ -319,15 +322,15 @@ def _sweep(
     records: PaperRecords, group: str, axis: str, init: str, horizon: str | None, least: int
 ) -> tuple[list[TrainingRecord], int]:
     """Records of one init in order along the axis, and the step at which to read them."""
-    sweep = sorted(_trained(records, group, init), key=lambda record: _at(record, axis))
+    sweep = sorted(_trained(records, group, init), key=lambda record: _position(record, axis))
     if len(sweep) < least:
         raise NotRun(f"{init} has {len(sweep)} values of {axis}; the claim needs {least}")
     step = _horizon(records, horizon) if horizon else min(record.spec.steps for record in sweep)
     return sweep, step
 
 
-def _at(record: TrainingRecord, axis: str) -> int:
-    """Where a record lies on the axis `depth` or `width`."""
+def _position(record: TrainingRecord, axis: str) -> int:
+    """A record's value on the axis `depth` or `width`."""
     return {"depth": record.spec.depth, "width": record.spec.width}[axis]
 
 
@@ -352,6 +355,7 @@ def _log_kl(record: TrainingRecord, step: int) -> np.ndarray:
 
 
 def _logs(values: ArrayLike, what: str) -> np.ndarray:
+    """Logarithms of values whose last axis is the runs; Undecided unless all are positive."""
     values = np.asarray(values, float)
     if not ((values > 0) & np.isfinite(values)).all():
         raise Undecided(f"{what} is zero or not finite in some run", values.shape[-1])
@@ -359,16 +363,21 @@ def _logs(values: ArrayLike, what: str) -> np.ndarray:
 
 
 def _difference(first: TrainingRecord, second: TrainingRecord, step: int) -> Estimate:
+    """log KL of the first less that of the second, in pairs of runs with the same initial weights.
+
+    Unpaired where seeds or numbers of runs differ.
+    """
     logs = [_log_kl(record, step) for record in (first, second)]
     paired = len(logs[0]) == len(logs[1]) and first.spec.seed == second.spec.seed
     return difference_estimate(*logs, paired=paired)
 
 
-def _along(
-    axis: str, init: str, step: int, first: TrainingRecord, second: TrainingRecord, above: float
+def _difference_along(
+    axis: str, step: int, first: TrainingRecord, second: TrainingRecord, above: float
 ) -> Comparison:
-    ends = f"{axis} {_at(first, axis)} less {axis} {_at(second, axis)}"
-    label = f"log KL of {init} at step {step}, {ends}"
+    """The comparison of `_difference` of two records of one sweep with `above`."""
+    ends = f"{axis} {_position(first, axis)} less {axis} {_position(second, axis)}"
+    label = f"log KL of {first.spec.init} at step {step}, {ends}"
     return Comparison(label, _difference(first, second, step), above=above)
 
 
@@ -404,6 +413,6 @@ def _worst_ratio(
     if not finite.any():
         raise Undecided(f"{label}: the bound overflows at every step", len(measured[0]))
     logs = _logs(np.asarray(measured, float)[finite], label) - np.log(bound[finite])[:, None]
-    worst = int(logs.mean(1).argmax())
-    step = np.asarray(steps)[finite][worst]
-    return Comparison(f"{label} at step {step}", mean_estimate(logs[worst]), below=0.0)
+    largest = int(logs.mean(1).argmax())
+    step = np.asarray(steps)[finite][largest]
+    return Comparison(f"{label} at step {step}", mean_estimate(logs[largest]), below=0.0)

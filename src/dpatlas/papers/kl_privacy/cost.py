@@ -1,4 +1,4 @@
-"""The work of kl_privacy's jobs."""
+"""Work and memory of kl_privacy's jobs, counted from their specs."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from dpatlas.papers.kl_privacy.records.training import Spec as Training
 
 RESAMPLES = 1000
 SHOWN_STEPS = 50
-# B R / n as real data show it at most depths: it sets the number of Langevin steps of Cor. 6.4.
+# B R / n on real data at most depths; it determines the number of Langevin steps of Cor. 6.4.
 BR_OVER_N = 90.0
 
 
@@ -20,10 +20,11 @@ def training(fields: Training, size: Size, backbone: Backbone | None) -> Work:
     """Per step: forward, weight gradients, input gradients (not of layer 1), cross products."""
     units = _units(size.inputs, fields.width, fields.depth, fields.outputs)
     parameters = sum(map(math.prod, itertools.pairwise(units)))
-    above = parameters - units[0] * units[1]
+    parameters_above_first = parameters - units[0] * units[1]
     records, steps = size.records, fields.steps
     passes = fields.runs * steps
-    products = 4 * records * parameters + 2 * size.n_train * parameters + 2 * records * above
+    products = 4 * records * parameters + 2 * size.n_train * parameters
+    products += 2 * records * parameters_above_first
     return Work(
         counts={
             "products": passes * products,
@@ -42,9 +43,10 @@ def linearized(fields: Linearized, size: Size, backbone: Backbone | None) -> Wor
     """Per depth and run: the NTK matrix, its factorisations, Langevin steps in function space."""
     n, runs = fields.n_train, fields.runs
     records = n + min(n, size.n_add)
-    # T (largest eigenvalue) / (4 n) of Cor. 6.4, were the trace n B in one eigenvalue.
-    needed = n * math.sqrt(fields.epsilon * BR_OVER_N / 2) / 4
-    steps = max(fields.min_steps, math.ceil(needed))
+    # Stability asks for T (largest eigenvalue) / (4 n) steps, which is largest if the trace n B of
+    # the NTK matrix is one eigenvalue; T is that of Cor. 6.4.
+    stable_steps = n * math.sqrt(fields.epsilon * BR_OVER_N / 2) / 4
+    steps = max(fields.min_steps, math.ceil(stable_steps))
     counts = dict.fromkeys(("dense", "streamed", "steps", "normals"), 0.0)
     for depth in fields.depths:
         units = _units(size.inputs, fields.width, depth, 1)
@@ -75,6 +77,7 @@ def constants(fields: Constants, size: Size, backbone: Backbone | None) -> Work:
 
 
 def _units(inputs: int, width: int, depth: int, outputs: int) -> list[int]:
+    """Sizes of the network's layers, from its inputs to its outputs."""
     return [inputs, *[width] * (depth - 1), outputs]
 
 

@@ -1,4 +1,4 @@
-"""The records of each kind, as figures and claims read them."""
+"""The types of the paper's records, one for each kind of job, for figures and claims."""
 
 from dpatlas.papers.kl_privacy.records import constants, linearized, training
 from dpatlas.records import Record

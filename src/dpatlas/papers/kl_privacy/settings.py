@@ -1,4 +1,4 @@
-"""kl_privacy: which jobs the config asks for, and which of them each figure and table needs."""
+"""kl_privacy: the paper's block of the config, and the jobs that it asks for."""
 
 import itertools
 from typing import Annotated, Any, Literal
@@ -61,19 +61,18 @@ class TwoOfCifar10(DataSet):
 
 
 class TwoOfOwn(DataSet):
-    """Two classes of a data set of the user's."""
+    """Two classes of the user's own data set."""
 
     name: Annotated[str, PrivateName(("digits", "cifar10"))] = setting("Name of the data set.")
     classes: Once[ClassName] = setting("Two of its classes.", min_length=2, max_length=2)
     n_train: int = setting("Training records of the two classes.", ge=2, le=10_000_000)
     n_add: int = setting(
-        "Records of the two classes, added as neighbours; test records if it has such.",
+        "Records of the two classes, added as neighbours; test records if the data set has any.",
         ge=1,
         le=1_000_000,
     )
     norm: Annotated[float, AsWritten] = setting(
-        "Norm that every record is scaled to; the theory wants the root of the numbers of a "
-        "record.",
+        "Norm that every record is scaled to; the theory wants sqrt(d) for records of d numbers.",
         gt=0,
         default=None,
     )
@@ -87,16 +86,20 @@ def _two_classes_of(data: Any) -> str:
 class Rates(Model):
     """Step size eta of each initialisation."""
 
-    lecun: Rate = setting("A step size.", default=None)
-    he: Rate = setting("A step size.", default=None)
-    ntk: Rate = setting("A step size.", default=None)
-    xavier: Rate = setting("A step size.", default=None)
+    lecun: Rate = setting("Step size with LeCun's initialisation.", default=None)
+    he: Rate = setting("Step size with He's initialisation.", default=None)
+    ntk: Rate = setting("Step size with the NTK initialisation.", default=None)
+    xavier: Rate = setting("Step size with Xavier's initialisation.", default=None)
 
 
 class Horizons(Model):
     """Numbers of full-batch steps at which curves are read; long is the length of training."""
 
-    early: int = setting("Before this the paper sees linear growth.", ge=2, le=1_000_000)
+    early: int = setting(
+        "A number of full-batch steps up to which the paper reports near-linear growth.",
+        ge=2,
+        le=1_000_000,
+    )
     short: Steps
     long: Steps
 
@@ -126,14 +129,14 @@ class WidthSweep(Model):
 
 
 class Epochs(Model):
-    """The reference condition, shown in kl_vs_epochs."""
+    """The condition whose KL is shown against the number of steps in kl_vs_epochs."""
 
     depth: Depth
     width: Width
 
 
 class Bounds(Model):
-    """Short runs with small steps for kl_bounds; Lemma 3.2 grows like exp(beta^2 T)."""
+    """Short runs with small steps for kl_bounds, as Lemma 3.2 grows like exp(beta^2 T)."""
 
     depth: Depth
     width: Width
@@ -232,7 +235,7 @@ def groups(config: General) -> dict[str, list[Spec]]:
         return getattr(block.lr, init)
 
     def steps_at(units: int) -> int:
-        # The depth sweep trains this condition too, for longer: its curve is read on the way.
+        # Where the depth sweep trains the same condition for longer, its curve holds these steps.
         shared = width.depth in depth.depths and units == depth.width
         return long if shared and width.steps <= long else width.steps
 
@@ -277,10 +280,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
 
 
 def settings(config: General) -> dict[str, Any]:
-    """What figures and claims need of the config beside the records."""
+    """What figures and claims need from the config beside the records."""
     block: Settings = config.kl_privacy
-    return {
-        "horizons": block.horizons.plain(),
-        "reference_depth": block.epochs.depth,
-        "reference_width": block.epochs.width,
-    }
+    return {"horizons": block.horizons.plain()}

@@ -3,15 +3,139 @@
 from dpatlas.core.products import figure, table
 
 PRODUCTS = (
-    figure("lpfft_feature_quality", needs=("feature_quality",), place="Fig. 2 left, Fig. 7"),
-    figure("lpfft_budget_sweep", needs=("strategies", "clip_sweep"), place="Fig. 2 right, Fig. 6"),
-    figure("lpfft_umap", needs=("umap",), place="Figs. 4, 5"),
-    figure("lpfft_privacy_utility", needs=("strategies", "lora"), place="Fig. 8"),
-    figure("lpfft_sensitivity", needs=("sensitivity",), place="Fig. 9"),
-    figure("lpfft_imbalance", needs=("imbalance",), place="Fig. 10"),
     figure(
-        "lpfft_theory", needs=("dynamics", "distortion"), place="Thms 3.3, 3.4, 4.2-4.5, Eq. 161"
+        "lpfft_feature_quality",
+        needs=("feature_quality",),
+        place="Fig. 2 left, Fig. 7",
+        caption="How well nearest neighbours classify on the network's penultimate features while "
+        "it is trained privately, on the private task and on the one it was pre-trained for. Full "
+        "fine-tuning pushes the features about while the head is still random: accuracy dips, then "
+        "recovers. LP-FFT spends its first steps on the head alone, which leaves the features as "
+        "they are, and has fewer left to recover. Below: the depth of full fine-tuning's dip less "
+        "that of LP-FFT, in pairs of runs that start from the same head, for every noise, head "
+        "scale and learning rate. Right of zero linear probing first reduces the dip, left of it "
+        "deepens it; where the interval holds both, the question is open.",
+        paper_shows="Nearest-neighbour accuracy of the features along DP-FFT falls early and "
+        "recovers in part; with LP first it falls less.",
     ),
-    table("lpfft_strategies", needs=("strategies",), place="Table 1"),
-    table("lpfft_lora", needs=("lora",), place="Table 2"),
+    figure(
+        "lpfft_budget_sweep",
+        needs=("strategies", "clip_sweep"),
+        place="Fig. 2 right, Fig. 6",
+        caption="Test accuracy against the share of the steps that private fine-tuning spends on "
+        "the head alone before it trains everything: full fine-tuning at 0, linear probing at 100, "
+        "both phases between, one curve for every noise and one without privacy. The noise, the "
+        "steps and so epsilon are the same along a curve, for the events of both phases are "
+        "composed. Two phases bring two learning rates. The controls have them too: LP-LP trains "
+        "the head and FFT-FFT everything throughout, and both only change the rate where LP-FFT "
+        "changes phase. Every point has its own rates, chosen on held-out validation records, and "
+        "a choice that epsilon does not cover. Last panel: accuracy against the clip threshold at "
+        "one noise.",
+        paper_shows="Accuracy over the number of epochs of LP, at epsilon 1, 2 and 3 (WideResNet "
+        "to CIFAR-10), and at noise .3 and without (ResNet-50). The paper reads that a mixture is "
+        "best where there is noise, and FFT where there is none.",
+    ),
+    figure(
+        "lpfft_umap",
+        needs=("umap",),
+        place="Figs. 4, 5",
+        caption="The penultimate features of test records as UMAP draws them: a line for every "
+        "number of steps of private linear probing, then before, early in and late in private full "
+        "fine-tuning. Each panel is a fit of its own: places cannot be compared between panels, "
+        "and distances between far clusters mean little in any such picture. The numbers under a "
+        "panel are measured on the features themselves: accuracy of nearest neighbours and the "
+        "silhouette of the classes. One run; what holds over runs stands in lpfft_feature_quality.",
+        paper_shows="Features in two dimensions before, early and late in training. Classes lose "
+        "their shape early in DP-FFT, and keep it after enough LP.",
+    ),
+    figure(
+        "lpfft_privacy_utility",
+        needs=("strategies", "lora"),
+        place="Fig. 8",
+        caption="Test accuracy of every fine-tuning strategy against epsilon, for each scenario "
+        "and backbone, and without privacy at the right. A strategy of two phases is shown at the "
+        "share of LP that did best on validation records. Epsilon is that of both phases together "
+        "and of every iterate; it does not cover the choice of learning rates, which was made on "
+        "held-out validation records. Mean and 95 % interval over runs; runs of one record share "
+        "their random heads, so differences between strategies are better known than their "
+        "separate intervals suggest.",
+        paper_shows="Accuracy of LP, LP-FFT and FFT against epsilon for three backbones. All rise "
+        "with epsilon; FFT falls off fastest as epsilon becomes small.",
+    ),
+    figure(
+        "lpfft_sensitivity",
+        needs=("sensitivity",),
+        place="Fig. 9",
+        caption="Layer sensitivities of a two-layer linear net (Fig. 9 and Prop. E.10, which says "
+        "that the head's is larger by a factor of order sqrt(d)). Left: the largest gradient norm "
+        "of a record in head and features before training. Middle: the ratio of head to features, "
+        "for the records of the data and for all records of norm and label at most one, with h / "
+        "sqrt(d) read as the variance of the random head, as the proposition is printed, and as "
+        "its standard deviation. The thin line has the slope of sqrt(d); for the unit ball the "
+        "ratio is 1 over the norm of the head, which grows so under the second reading alone. "
+        "Right: the ratio of the records' during noisy gradient descent. Means over random heads "
+        "and features, 95 % intervals.",
+        paper_shows="Sensitivities of the layers of a two-layer linear network under private "
+        "gradient descent, means over 10,000 random starts.",
+    ),
+    figure(
+        "lpfft_imbalance",
+        needs=("imbalance",),
+        place="Fig. 10",
+        caption="Left, Fig. 10: the relative gap of Jensen's inequality for the square root of the "
+        "least eigenvalue of the imbalance matrix v v^T - B B^T, which the proof of Thm 4.5 "
+        "neglects and Conjecture E.22 takes to be below 1 %, during DP-SGD with noise multipliers "
+        "50 and 100. Right: the drift of the mean eigenvalue (Eqs. 125, 183, 190) under uniform "
+        "noise, where the printed rate is half of the true one, and under layer-wise noise, where "
+        "it is zero. Means over paths, 95 % intervals.",
+        paper_shows="Growth along training of the relative Jensen gap of an eigenvalue of the "
+        "imbalance, at noise 50 and 100, in a linear network with 8 by 10 features.",
+    ),
+    figure(
+        "lpfft_theory",
+        needs=("dynamics", "distortion"),
+        place="Thms 3.3, 3.4, 4.2-4.5, Eq. 161",
+        caption="The paper's theorems beside simulation. First row: the squared norm of the head "
+        "during linear probing (LP) of a linear net, as Eq. 161 prints it and with its sign "
+        "corrected; the expected loss over the bounds of Thm 4.4, which holds, and of Thm 4.5, "
+        "which is exceeded where it lies above 1; the share of cases in which a class's loss "
+        "leaves the bracket of Thm 4.2 or 4.3, for the zeroth-order model, which the theorems are "
+        "about, and for the mean of the diffusion, which is DP training. Second row: one such "
+        "bracket for LP and the worst for FFT, and the probability that a random head distorts "
+        "some feature, beside 1 - 2^-h, on random clusters. Third row: the same for one feature "
+        "and a class of two records, where a large head seldom distorts; the share of networks of "
+        "which, after LP, no cosine with its class mean falls during FFT, against the width of the "
+        "clusters; and the cosine of one feature that falls after LP of any length, which Thm 3.4 "
+        "excludes. Intervals are 95 %.",
+        paper_shows="Theorems on two-layer networks; no figure compares them with simulations.",
+    ),
+    table(
+        "lpfft_strategies",
+        needs=("strategies",),
+        place="Table 1",
+        caption="Test accuracy by scenario, privacy level and fine-tuning strategy, mean and "
+        "standard error over runs, with the learning rates and how many settings they were chosen "
+        "from, on held-out validation records; epsilon does not cover that choice. Ours come "
+        "first, then Table 1 as printed. For each printed epsilon the table names the noise "
+        "multiplier that fits it best and the epsilon recomputed there, for 5,000 training images "
+        "as STL-10 has them; the paper says 500. The last column marks printed values that cannot "
+        "all be right: a mean that stands in two cells of one backbone, and cells that Table 2 "
+        "prints otherwise or elsewhere.",
+        paper_shows="LP, LP-FFT and FFT for ResNet18, MobileNet-v3 and DeiT on STL-10. Without "
+        "noise FFT leads for two backbones, at 1.29 LP-FFT leads for all three, at the smallest "
+        "epsilon LP does.",
+    ),
+    table(
+        "lpfft_lora",
+        needs=("lora",),
+        place="Table 2",
+        caption="Low-rank adapters in the place of full fine-tuning: linear probing, linear "
+        "probing then LoRA, and LoRA from the start, mean and standard error over runs, with the "
+        "learning rates and how many settings they were chosen from, on held-out validation "
+        "records; epsilon does not cover that choice. Ours come first, then Table 2 as printed, "
+        "with the noise multiplier that fits each printed epsilon, the epsilon recomputed there, "
+        "and a mark where Table 1 contradicts it.",
+        paper_shows="LP, LP-LoRA and LoRA for DeiT at five privacy levels. LoRA leads without "
+        "noise, LP-LoRA at 12.28 and 1.29, LP below.",
+    ),
 )

@@ -580,11 +580,6 @@ def groups(config: General) -> dict[str, list[Spec]]:
     }
 
 
-def settings(config: General) -> dict[str, Any]:
-    """Nothing: figures, tables and claims of this paper are functions of the records alone."""
-    return {}
-
-
 def _levels(config: General, scenarios: list[Scenario], group: str) -> Iterator[Spec]:
     """Scenarios at every noise multiplier and at every epsilon that they name."""
     for scenario in scenarios:

@@ -1,9 +1,9 @@
 """max_information: the comparisons behind each claim on certificates, from the paper's records.
 
-Certificates are those of the prior that a run selects among all that were tried and paid for, by
-kind of prior. Intervals are over runs, which draw initial weights, batches, noise and the draws of
-risks afresh on the split of their record; a run's priors share its initial weights and are
-compared in pairs.
+For every kind of prior a run selects, among all priors that were tried and paid for, the one with
+the smallest certificate; claims are about the certificates of these priors. Intervals are over
+runs. A run draws its own initial weights, batches, noise and risk estimates on the data split of
+its record. The priors of a run share its initial weights and are compared in pairs.
 """
 
 import math
@@ -30,13 +30,13 @@ from dpatlas.records import Record
 
 AgreementRecord = Record[agreement.Spec, agreement.Metrics]
 SimulationRecord = Record[simulation.Spec, simulation.Metrics]
-# Of the prior; of the posterior by the form of kappa that is paid, by kappa-tight, or without a gap
-# in its proof.
+# The certificate of a prior; of a posterior with the form of kappa that the config chooses, with
+# kappa-tight, or with a kappa whose proof has no gap.
 Certificate = Literal[
     "certificate_prior", "certificate_posterior", "certificate_tight", "certificate_rigorous"
 ]
 PRIOR = "certificate_prior"
-# What a certificate has to cover.
+# The measured test error that each certificate must not fall below.
 TEST_ERRORS = {
     PAID: "test_error",
     "certificate_tight": "test_error",
@@ -58,7 +58,8 @@ def tightens(
 ) -> Evidence:
     """The certificate with the `control` prior less that with `prior` exceeds `above`.
 
-    In pairs of runs, in every setting; priors are selected and compared by `certificate`.
+    This holds in every setting, for the mean over paired runs. Priors are selected and compared by
+    `certificate`.
     """
     comparisons = []
     for setting in _settings(records, group):
@@ -66,7 +67,10 @@ def tightens(
             [getattr(row, certificate) for row in _selected(setting, kind, certificate)]
             for kind in (control, prior)
         ]
-        label = f"{_words(certificate)}, {control} prior less {prior} prior, {_name(setting)}"
+        label = (
+            f"{_certificate_name(certificate)}, {control} prior less {prior} prior, "
+            f"{_setting_name(setting)}"
+        )
         estimate = difference_estimate(*values, paired=True)
         comparisons.append(Comparison(label, estimate, above=above))
     return Evidence([comparisons])
@@ -78,7 +82,7 @@ def is_not_vacuous(
     """Mean certificates of the selected priors and of their posteriors are below `below`."""
     comparisons = [
         Comparison(
-            f"{_words(name)}, {kind} prior, {_name(setting)}",
+            f"{_certificate_name(name)}, {kind} prior, {_setting_name(setting)}",
             mean_estimate([getattr(row, name) for row in _selected(setting, kind)]),
             below=below,
         )
@@ -98,7 +102,7 @@ def is_better_than_guessing(
         guessing = 1 - 1 / setting.metrics.classes
         for kind in priors:
             excess = [row.certificate_posterior - guessing for row in _selected(setting, kind)]
-            label = f"certificate less the risk of guessing, {kind} prior, {_name(setting)}"
+            label = f"certificate less the risk of guessing, {kind} prior, {_setting_name(setting)}"
             comparisons.append(Comparison(label, mean_estimate(excess), below=below))
     return Evidence([comparisons])
 
@@ -108,7 +112,7 @@ def covers_test_error(
 ) -> Evidence:
     """Every selected certificate of every run less the measured test error exceeds `above`."""
     comparisons = [
-        _margin(setting, row, certificate, 0.0, above=above)
+        _over_test_error(setting, row, certificate, 0.0, above=above)
         for setting in _settings(records, group)
         for kind in setting.kinds
         for row in _selected(setting, kind)
@@ -119,18 +123,19 @@ def covers_test_error(
 def is_not_exceeded(
     records: PaperRecords, *, group: Group, certificate: Certificate, above: float
 ) -> Evidence:
-    """No certificate of the grid lies surely below the risk that the test records show.
+    """No certificate of the grid is significantly smaller than the measured test error.
 
-    Their number gives the measured test error a standard error, at a risk as large as the
-    certificate; how often a record is tried with fresh weights can only make it smaller.
+    The standard error of the test error is that of as many independent test records at a risk equal
+    to the certificate. Testing a record repeatedly with fresh weights can only reduce it.
     """
     comparisons = []
     for setting in _settings(records, group):
         n_test = setting.metrics.n_test
-        for row in _measured(setting, certificate):
+        for row in _tested(setting, certificate):
             bound = getattr(row, certificate)
             error = math.sqrt(bound * (1 - bound) / n_test)
-            comparisons.append(_margin(setting, row, certificate, error, above=above, veto=True))
+            comparison = _over_test_error(setting, row, certificate, error, above=above, veto=True)
+            comparisons.append(comparison)
     return Evidence([comparisons])
 
 
@@ -139,8 +144,8 @@ def agrees_with_weight_sampling(
 ) -> Evidence:
     """Risks by local reparametrisation and by sampled weights differ by less than `tolerance`.
 
-    Of every network; normal interval of two proportions, over independent pairs of a record and
-    weights.
+    This holds for every network, by a normal interval for the difference of two proportions over
+    independent pairs of a record and weights.
     """
     comparisons = []
     for record in records.group(group):
@@ -158,7 +163,7 @@ def agrees_with_weight_sampling(
 
 
 def lies_above_simulated_moment(records: PaperRecords, *, group: Group, below: float) -> Evidence:
-    """The simulated moment over the tight bound on it is below `below`, for every law and x."""
+    """Simulated moments over their tight bounds are below `below`, for every law and x."""
     comparisons = []
     for record in records.group(group):
         for row in record.metrics.rows:
@@ -192,57 +197,57 @@ def _settings(records: PaperRecords, group: str) -> list[Setting]:
 
 
 def _selected(setting: Setting, kind: str, by: str = PAID) -> list[Row]:
-    """The selected row of every run; NotRun without a prior of the kind.
+    """The selected row of every run.
 
-    Undecided where all posteriors of a run diverged.
+    Raises NotRun without a prior of the kind, Undecided where all posteriors of a run diverged.
     """
     rows = setting.selected(kind, by)
     if not rows:
-        raise NotRun(f"{_name(setting)} has no {kind} prior")
+        raise NotRun(f"{_setting_name(setting)} has no {kind} prior")
     diverged = sum(row.diverged is not None for row in rows)
     if diverged:
         reason = f"every posterior of the {kind} prior diverged in {diverged} of {len(rows)} runs"
-        raise Undecided(f"{reason} of {_name(setting)}", len(rows) - diverged)
+        raise Undecided(f"{reason} of {_setting_name(setting)}", len(rows) - diverged)
     return rows
 
 
-def _words(certificate: str) -> str:
-    """A name of a certificate for people."""
-    name, _, what = certificate.partition("_")
-    return (
-        f"{what} {name}" if what in ("tight", "rigorous", "universe") else f"{name} of the {what}"
-    )
+def _certificate_name(field: str) -> str:
+    """What a label calls a certificate, given its field in a row."""
+    noun, _, qualifier = field.partition("_")
+    if qualifier in ("tight", "rigorous", "universe"):
+        return f"{qualifier} {noun}"
+    return f"{noun} of the {qualifier}"
 
 
-def _name(setting: Setting) -> str:
+def _setting_name(setting: Setting) -> str:
     others = len(setting.ids) - 1
     return setting.ids[0] + (f" and {others} more" if others else "")
 
 
-def _measured(setting: Setting, certificate: str) -> list[Row]:
-    """Rows with a test error; a posterior that diverged has a certificate of 1 and none."""
+def _tested(setting: Setting, certificate: str) -> list[Row]:
+    """Rows with a test error; a diverged posterior has a certificate of 1 and no test error."""
     error = TEST_ERRORS[certificate]
     rows = [row for row in setting.rows if getattr(row, error) is not None]
     if not rows:
-        raise Undecided(f"every posterior of {_name(setting)} diverged")
+        raise Undecided(f"every posterior of {_setting_name(setting)} diverged")
     return rows
 
 
-def _margin(
+def _over_test_error(
     setting: Setting, row: Row, certificate: str, error: float, **limits: Any
 ) -> Comparison:
-    """Certificate less measured test error of a row."""
-    given = [(name, getattr(row, name)) for name in HYPERPARAMETERS]
-    settings = [f"{name} {value:g}" for name, value in given if value is not None]
+    """Certificate less measured test error of a row; error: standard error of the latter."""
+    values = [(name, getattr(row, name)) for name in HYPERPARAMETERS]
+    settings = [f"{name} {value:g}" for name, value in values if value is not None]
     where = ", ".join([f"{row.prior} prior", *settings, f"tau {row.tau:g}, run {row.run}"])
-    label = f"{_words(certificate)} less test error, {where}, {_name(setting)}"
+    label = f"{_certificate_name(certificate)} less test error, {where}, {_setting_name(setting)}"
     value = getattr(row, certificate) - getattr(row, TEST_ERRORS[certificate])
     estimate = Estimate(value, error, math.inf, setting.spec.runs)
     return Comparison(label, estimate, **limits)
 
 
 def _proportion(record: AgreementRecord, what: str, method: str) -> tuple[float, int]:
-    """Risk and number of pairs, repetitions added up; NotRun if there is none."""
+    """Risk and number of pairs over all repetitions; NotRun if there is none."""
     rows = [row for row in record.metrics.rows if (row.what, row.method) == (what, method)]
     if not rows:
         raise NotRun(f"{record.id} has no {method} of the {what}")

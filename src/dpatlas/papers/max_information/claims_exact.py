@@ -1,7 +1,7 @@
 """max_information: the comparisons behind each claim on its formulas and its printed numbers.
 
-None of these numbers has an interval: each counts as one run. What follows from the printed table
-by arithmetic needs no record; its entry names the group whose table shows it.
+These numbers have no interval: each counts as one run. What follows from the printed table by
+arithmetic needs no record; an entry of this kind names the group of runs whose table shows it.
 """
 
 import itertools
@@ -14,17 +14,9 @@ import numpy as np
 from dpatlas.core.statistics import Comparison, Estimate
 from dpatlas.evidence.arguments import Group, Positive
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
-from dpatlas.papers.max_information.formulas.certificates import (
-    certificate,
-    certificate_monte_carlo,
-)
 from dpatlas.papers.max_information.formulas.kappa import Form
 from dpatlas.papers.max_information.formulas.mechanisms import leading_term_ratio
-from dpatlas.papers.max_information.formulas.published import (
-    PAPER_GRID,
-    TABLE_1,
-    PublishedCertificates,
-)
+from dpatlas.papers.max_information.formulas.published import TABLE_1, PublishedCertificates
 from dpatlas.papers.max_information.records import coefficients, kappa
 from dpatlas.records import Record
 
@@ -33,7 +25,7 @@ CoefficientsRecord = Record[coefficients.Spec, coefficients.Metrics]
 
 # Half a unit of the last printed digit of risks and bounds, and of kappa and KL.
 HALF_CENT, HALF_NAT = 0.005, 0.5
-# The domain of Lemma 6.
+# Lemma 6 covers alpha and beta up to these values.
 LARGEST_ALPHA, LARGEST_BETA = 3.0, 0.5
 PRINTED_FORM = "optimised"
 SIGNAL_TO_NOISE = "zeta_over_sigma"
@@ -64,10 +56,10 @@ def recovers_printed_kappa(
 def recovers_printed_bounds(
     records: PaperRecords, *, group: Group, equation: Literal[97, 98], below: float
 ) -> Evidence:
-    """The gap between a printed bound and what its rounded inputs allow stays below `below`.
+    """The gap between a printed bound and what its rounded inputs allow is below `below`.
 
-    Of all eight bounds of Table 1; negative where both ranges overlap. equation: 97, or 98 for
-    Eq. 97 at the upper limit of Eq. 98.
+    The gap of each of the eight bounds of Table 1 is negative where the two ranges overlap.
+    equation: 97, or 98 for Eq. 97 at the upper limit of Eq. 98.
     """
     records.group(group)
     comparisons = [
@@ -81,7 +73,7 @@ def recovers_printed_bounds(
 def changes_slowly(
     records: PaperRecords, *, group: Group, axis: kappa.Axis, below: float
 ) -> Evidence:
-    """The log-log slope of kappa/n along a panel, from end to end, is below `below` in size."""
+    """The absolute log-log slope of kappa/n between the ends of a panel is below `below`."""
     comparisons = []
     for record in records.group(group):
         slope = _slope(record, axis)
@@ -91,7 +83,7 @@ def changes_slowly(
 
 
 def depends_most_on_noise(records: PaperRecords, *, group: Group, above: float) -> Evidence:
-    """The slope in log(zeta/sigma) exceeds that along every other axis, in size, by `above`."""
+    """The slope in log(zeta/sigma) exceeds the absolute slope along any other axis by `above`."""
     comparisons = []
     for record in records.group(group):
         slope = _slope(record, SIGNAL_TO_NOISE)
@@ -112,10 +104,7 @@ def depends_most_on_noise(records: PaperRecords, *, group: Group, above: float) 
 def stays_below_form(
     records: PaperRecords, *, group: Group, form: Form, reference: Form, below: float
 ) -> Evidence:
-    """The largest relative excess of one form of kappa over another is below `below`.
-
-    At every point of every panel.
-    """
+    """The relative excess of one form of kappa over another is below `below` in every panel."""
     comparisons = []
     for record in records.group(group):
         for panel in record.metrics.panels:
@@ -145,7 +134,7 @@ def tight_at_printed_settings(records: PaperRecords, *, group: Group, below: flo
 def ratio_lies_between(
     records: PaperRecords, *, group: Group, above: float, below: float
 ) -> Evidence:
-    """The ratio of the leading coefficients lies between `above` and `below`; Lemma 6's domain."""
+    """In the domain of Lemma 6 the ratio of leading coefficients is between `above` and `below`."""
     comparisons = []
     for record in records.group(group):
         points = list(_ratios(record))
@@ -159,7 +148,7 @@ def ratio_lies_between(
 def ratio_at_corner(
     records: PaperRecords, *, group: Group, target: float, tolerance: Positive
 ) -> Evidence:
-    """The ratio at the largest alpha and beta is `target` up to `tolerance`."""
+    """The ratio at the largest alpha and beta of Lemma 6 is `target` up to `tolerance`."""
     records.group(group)
     value = float(leading_term_ratio(LARGEST_ALPHA, LARGEST_BETA))
     limits = {"above": target - tolerance, "below": target + tolerance}
@@ -207,28 +196,19 @@ def _exact(label: str, value: float, **limits: Any) -> Comparison:
 
 
 def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[str, float]]:
-    """Distance of the rounded bound of prior and posterior from the range of its rounded inputs."""
-    grid = PAPER_GRID
-    n, K1, K2 = row.n, grid.K1, grid.K2
-    levels = {"delta": grid.delta, "delta_mc": grid.delta_mc, "beta": grid.beta}
-    for what, risk, kl, printed in (
+    """Gaps between each printed bound and the range that its rounded inputs allow, by name."""
+    for name, risk, kl, printed in (
         ("B(pi)", row.risk_prior, 0.0, row.bound_prior),
         ("B(rho)", row.risk_posterior, row.kl, row.bound_posterior),
     ):
         ends = []
         for sign in (-1, 1):
             rounded = risk + sign * HALF_CENT
-            # A zero is no rounded number.
+            # A printed zero is exact.
             nats, kappa_nats = (value + sign * HALF_NAT * (value > 0) for value in (kl, row.kappa))
-            inputs = {"risk": rounded, "kl": nats, "kappa": kappa_nats}
-            inputs |= {"n": n, "K1": K1, "K2": K2, **levels}
-            ends.append(
-                certificate_monte_carlo(draws=grid.draws, **inputs)
-                if monte_carlo
-                else certificate(**inputs)
-            )
+            ends.append(row.bound(rounded, nats, kappa_nats, monte_carlo=monte_carlo))
         low, high = ends
-        yield what, float(max(low - (printed + HALF_CENT), (printed - HALF_CENT) - high))
+        yield name, max(low - (printed + HALF_CENT), (printed - HALF_CENT) - high)
 
 
 def _slope(record: KappaRecord, axis: str) -> float:
@@ -250,7 +230,7 @@ def _panel(record: KappaRecord, axis: str) -> kappa.Panel:
 
 
 def _ratios(record: CoefficientsRecord) -> Iterator[tuple[float, float, float]]:
-    """(ratio, alpha, beta) at the points of the domain of Lemma 6."""
+    """(ratio, alpha, beta) at every point in the domain of Lemma 6; NotRun without one."""
     in_domain = False
     for curve in record.metrics.curves:
         columns = (curve.beta, curve.gaussian_leading, curve.pure_dp_leading)

@@ -12,42 +12,43 @@ from dpatlas.papers.max_information.records.certificates import Spec as Certific
 from dpatlas.papers.max_information.records.certified import CertifiedFields, DpSgdPrior
 from dpatlas.papers.max_information.records.simulation import Spec as Simulation
 
-# Multiplications of one record, forward, of the convolutional network on 3 x 32 x 32.
-CONVOLUTIONAL = 157_000_000
-# A training step visits every layer for means and deviations, forward and back; a chunk of pairs
-# has so many of them.
-VISITS_PER_STEP, PAIRS_PER_CHUNK = 12, 1000
+# Multiplications in a forward pass of the convolutional network on one 3 x 32 x 32 record.
+CNN_MULTIPLICATIONS = 157_000_000
+# Kernel calls of a training step or of a chunk of pairs: every layer has means and standard
+# deviations, forward and backward.
+CALLS_PER_STEP, PAIRS_PER_CHUNK = 12, 1000
 NUMBERS_PER_ROW = 40
-# Values of kappa, and of epsilon in the ledger, for every DP-SGD prior.
-VALUES_PER_PRIOR = 2
-# Of a start with torch: what jobs without data take. Of their memory, in MB, and for each draw.
+# One kappa and one epsilon are computed for every DP-SGD prior.
+ACCOUNTINGS_PER_PRIOR = 2
+# Jobs without data do not load torch: their start-up as a share of one that does, their memory in
+# MB, and MB for every draw of a simulation.
 START_WITHOUT_TORCH = 0.25
 MB_WITHOUT_TORCH, MB_PER_DRAW = 200, 2e-4
 
 
 def certificates(fields: Certificates, size: Size, backbone: Backbone | None) -> Work:
-    """Per run and prior its centre; per tau a posterior, and pairs for both."""
+    """A centre for every run and prior; for every tau a posterior, and risk counts of both."""
     trained = [prior for prior in fields.priors if isinstance(prior, DpSgdPrior)]
     epochs = sum(prior.E for prior in trained)
     rows = fields.runs * len(fields.priors) * len(fields.taus)
     counts = _rows(fields, size, rows, 2 * fields.draws + 2 * _tests(fields))
     multiplications = _multiplications(fields, size)
     counts["products"] += 8 * fields.runs * epochs * size.n_train * multiplications
-    counts |= {"accountings": VALUES_PER_PRIOR * len(trained), "starts": PRIVATE_STARTS}
+    counts |= {"accountings": ACCOUNTINGS_PER_PRIOR * len(trained), "starts": PRIVATE_STARTS}
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * NUMBERS_PER_ROW * rows)
 
 
 def agreement(fields: Agreement, size: Size, backbone: Backbone | None) -> Work:
-    """One posterior; pairs whose outputs are drawn, and pairs whose weights are."""
+    """One posterior; risk counts by local reparametrisation and by sampled weights."""
     pairs = 2 * fields.repetitions * fields.draws
     counts = _rows(fields, size, 1, pairs)
     counts["normals"] += pairs * _multiplications(fields, size)
-    counts |= {"accountings": VALUES_PER_PRIOR, "starts": PRIVATE_STARTS}
+    counts |= {"accountings": ACCOUNTINGS_PER_PRIOR, "starts": PRIVATE_STARTS}
     return Work(counts, 2 * RECORD_BYTES)
 
 
 def formulas(fields: SpecFields, size: Size, backbone: Backbone | None) -> Work:
-    """Values of closed forms: start-up is all."""
+    """Closed-form values, whose cost is that of starting the job."""
     return Work({"starts": START_WITHOUT_TORCH}, 4 * RECORD_BYTES)
 
 
@@ -59,14 +60,14 @@ def simulation(fields: Simulation, size: Size, backbone: Backbone | None) -> Wor
 
 
 def _rows(fields: CertifiedFields, size: Size, rows: int, pairs: int) -> dict[str, float]:
-    """Posteriors trained, and pairs of a record and weights for each."""
+    """Work of training `rows` posteriors and drawing `pairs` (record, weights) pairs for each."""
     training, multiplications = fields.training, _multiplications(fields, size)
     steps = training.epochs * (size.n_train // training.batch)
-    visits = 6 * steps * training.batch + 2 * pairs
+    passes = 6 * steps * training.batch + 2 * pairs
     chunks = math.ceil(pairs / PAIRS_PER_CHUNK)
     return {
-        "products": 2 * rows * visits * multiplications,
-        "steps": rows * (steps * VISITS_PER_STEP + chunks * VISITS_PER_STEP),
+        "products": 2 * rows * passes * multiplications,
+        "steps": rows * (steps * CALLS_PER_STEP + chunks * CALLS_PER_STEP),
         "normals": rows * (steps * training.batch + pairs) * _outputs(fields),
         "elements": rows * steps * 6 * multiplications,
     }
@@ -78,7 +79,7 @@ def _tests(fields: CertifiedFields) -> int:
 
 def _multiplications(fields: CertifiedFields, size: Size) -> float:
     if fields.model != "mlp":
-        return CONVOLUTIONAL
+        return CNN_MULTIPLICATIONS
     classes = len(fields.data.classes or ())
     return sum(math.prod(pair) for pair in pairwise([size.inputs, *_widths(fields), classes]))
 
@@ -92,12 +93,12 @@ def _widths(fields: CertifiedFields) -> list[int]:
 
 
 def memory_mb(fields: CertifiedFields) -> int:
-    """Peak memory of a job in MB: interpreter, torch and accountants; images, chunks of pairs."""
+    """Peak memory of a job with data in MB: interpreter, torch, accountants, images and pairs."""
     return round(1100 + 4 * array_mb(fields.data))
 
 
 def memory_without_data_mb(fields: SpecFields) -> int:
-    """Peak memory of a job without data in MB: the interpreter, numpy and scipy, and sums."""
+    """Peak memory of a job without data in MB: interpreter, numpy, scipy and simulated sums."""
     draws = fields.draws if isinstance(fields, Simulation) else 0
     return round(MB_WITHOUT_TORCH + MB_PER_DRAW * draws)
 
@@ -109,8 +110,8 @@ KINDS = {
         lower=("options.widths", "training.batch", "data.n_train"),
         gpu=True,
     ),
-    "agreement": JobCost(agreement, memory_mb, lower=("draws",), gpu=True),
-    "coefficients": JobCost(formulas, memory_without_data_mb, lower=("draws",)),
-    "kappa": JobCost(formulas, memory_without_data_mb, lower=("draws",)),
-    "simulation": JobCost(simulation, memory_without_data_mb, lower=("draws",)),
+    "agreement": JobCost(agreement, memory_mb, lower=("agreement.draws",), gpu=True),
+    "coefficients": JobCost(formulas, memory_without_data_mb, lower=("coefficients.betas",)),
+    "kappa": JobCost(formulas, memory_without_data_mb, lower=("kappa.axes",)),
+    "simulation": JobCost(simulation, memory_without_data_mb, lower=("simulation.draws",)),
 }

@@ -1,4 +1,4 @@
-"""What looks at certificates of max_information tried and what pays for it; see `register`."""
+"""Counts what all looks at the same records tried, for which K1 and K2 pay; see `register`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,16 +16,16 @@ def label_of(looks: Looks) -> dict[str, Any]:
     """The fields of `LookLabel`: what a row of certificates says of the looks behind it."""
     others = " and ".join(other.look for other in looks.others)
     unregistered = "" if looks.registered else ", not in the register"
-    beside = f"; others: {others}" if others else ", and the only one"
+    other_looks = f"; others: {others}" if others else ", and the only one"
     return {
         "selected_after_a_look": bool(others),
-        "looks": f"look {looks.number} at these records{unregistered}{beside}",
+        "looks": f"look {looks.number} at these records{unregistered}{other_looks}",
     }
 
 
 def ranked(grid: Fields, K1: int, n: int, beta: float) -> list[DpSgdTuple]:
-    """The K1 tuples of lowest kappa of a grid on n records, or all there are."""
-    declared = PriorGrid(
+    """The K1 tuples of lowest kappa in a grid on n records, or all if there are fewer."""
+    prior_grid = PriorGrid(
         zetas=tuple(grid["zetas"]),
         learning_rates=tuple(grid["lrs"]),
         epochs=tuple(grid["epochs"]),
@@ -40,21 +40,21 @@ def ranked(grid: Fields, K1: int, n: int, beta: float) -> list[DpSgdTuple]:
         draws=1,
     )
     return [
-        (each.zeta, grid["sigma"], grid["m"], each.E, each.learning_rate)
-        for each in declared.lowest_kappa(n // grid["m"])
+        (prior.zeta, grid["sigma"], grid["m"], prior.E, prior.learning_rate)
+        for prior in prior_grid.lowest_kappa(n // grid["m"])
     ]
 
 
 def counted(
     looks: Fields, tuples: Iterable[tuple[Any, ...]], taus: Iterable[float], beta: float
 ) -> tuple[int, int]:
-    """How many different tuples and deviations `tuples`, `taus` and all other looks tried."""
-    tried: set[tuple[Any, ...]] = set(tuples)
-    deviations = set(taus)
+    """Numbers of different tuples and values of tau among `tuples`, `taus` and all other looks."""
+    tried_tuples: set[tuple[Any, ...]] = set(tuples)
+    tried_taus = set(taus)
     for other in looks["others"]:
-        tried |= set(ranked(other["grid"], other["K1"], other["n"], beta))
-        deviations |= set(other["grid"]["taus"])
-    return len(tried), len(deviations)
+        tried_tuples |= set(ranked(other["grid"], other["K1"], other["n"], beta))
+        tried_taus |= set(other["grid"]["taus"])
+    return len(tried_tuples), len(tried_taus)
 
 
 def check_paid(

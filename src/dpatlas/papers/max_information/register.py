@@ -1,47 +1,52 @@
 """Looks at the certificates of max_information: which grids were tried on which records.
 
 The config's `max_information.looks` is a register that is only ever added to. A look is a run of
-one set of `certificates.sets` under one base seed whose certificates somebody saw; a repetition
-that a change of the program forces, and no certificate, replaces it and is no look. Whatever is
-chosen after a look depends on the records, so K1 and K2 count what all looks at the same records
-tried, and a certificate of a later look says so.
+one entry of `certificates.sets` under one base seed whose certificates somebody saw. A run that is
+repeated because the program changed, and not because of any certificate, replaces the earlier one
+and is not a new look. Whatever is chosen after a look depends on the records. Therefore K1 and K2
+count everything that all looks at the same records tried, and certificates of a later look are
+labelled.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-# Sets of which another selection has records of its own; of the others it deals the same ones.
+# Generated data sets: another `selection` draws new records. Of any other data set it selects from
+# the same records.
 GENERATED = ("fonts", "strokes")
-# What a set has beside the settings of its certificates.
-NOT_TRIED = ("priors_per_job",)
+# Keys of a set on which its certificates do not depend.
+WITHOUT_EFFECT = ("priors_per_job",)
 
 Fields = Mapping[str, Any]
 
 
 def records_name(data: Fields) -> str:
-    """Which records a data block deals: looks at any part of them are looks at the same ones."""
+    """Name of the pool of records that a data block selects from.
+
+    Looks at any parts of one pool count as looks at the same records.
+    """
     selection = data.get("selection", 0)
     return f"{data['name']}, selection {selection}" if data["name"] in GENERATED else data["name"]
 
 
-def looks_of(register: Mapping[str, Fields], given: Fields, seed: int) -> dict[str, Any]:
-    """The place of a set among all looks at its records, for the spec of its jobs.
+def looks_of(register: Mapping[str, Fields], certified: Fields, seed: int) -> dict[str, Any]:
+    """How the spec of a job describes the looks at the records of the set `certified`.
 
-    register: the config's `looks`. `number` counts from 1; a set that is not registered is the next
-    one. `others`: what else was tried on the same records; when, and what was changed then, stands
-    in the register alone, whose words no record depends on.
+    register: the config's `looks`. `number` counts the looks from 1; a set that is not registered
+    is the next one. `others` are the grids of all other looks at the same records; their dates and
+    remarks stay in the register, so that no record depends on its wording.
     """
-    same = [
+    at_same_records = [
         (name, look)
         for name, look in register.items()
-        if records_name(look["set"]["data"]) == records_name(given["data"])
+        if records_name(look["set"]["data"]) == records_name(certified["data"])
     ]
-    ours = [
+    registered = [
         number
-        for number, (_, look) in enumerate(same, start=1)
-        if look["seed"] == seed and _tried(look["set"]) == _tried(given)
+        for number, (_, look) in enumerate(at_same_records, start=1)
+        if look["seed"] == seed and _with_effect(look["set"]) == _with_effect(certified)
     ]
-    number = ours[-1] if ours else len(same) + 1
+    number = registered[-1] if registered else len(at_same_records) + 1
     others = [
         {
             "look": name,
@@ -49,12 +54,14 @@ def looks_of(register: Mapping[str, Fields], given: Fields, seed: int) -> dict[s
             "K1": look["set"]["K1"],
             "grid": look["set"]["grid"],
         }
-        for other, (name, look) in enumerate(same, start=1)
+        for other, (name, look) in enumerate(at_same_records, start=1)
         if other != number
     ]
-    return {"number": number, "registered": bool(ours), "others": others}
+    return {"number": number, "registered": bool(registered), "others": others}
 
 
-def _tried(given: Fields) -> dict[str, Any]:
-    data = {"selection": 0, **given["data"]}
-    return {name: given[name] for name in given if name not in NOT_TRIED} | {"data": data}
+def _with_effect(certified: Fields) -> dict[str, Any]:
+    """The settings on which the certificates of a set depend."""
+    data = {"selection": 0, **certified["data"]}
+    settings = {name: certified[name] for name in certified if name not in WITHOUT_EFFECT}
+    return settings | {"data": data}

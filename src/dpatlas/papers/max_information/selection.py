@@ -1,7 +1,7 @@
-"""Which prior has the least certificate in max_information: one choice for table and claims.
+"""The selection of priors in max_information, which tables and claims share.
 
-Jobs may share out the priors of one setting. Their rows are joined here, and the choice is made
-among all of them: by run and kind of prior.
+For every kind of prior, each run selects the prior and tau with the smallest certificate. The
+priors of one setting may be divided among several jobs; their rows are joined first.
 """
 
 from collections.abc import Iterable
@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from dpatlas.core.canonical import canonical_json
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.formulas.universe import PriorKind
-from dpatlas.papers.max_information.kinds import CertificatesRecord
 from dpatlas.papers.max_information.looks import check_paid
 from dpatlas.papers.max_information.records.certificates import Metrics, Row, Spec
+from dpatlas.records import Record
 
+CertificatesRecord = Record[Spec, Metrics]
 KINDS: tuple[PriorKind, ...] = ("independent", "noise-only", "dp-sgd")
 HYPERPARAMETERS = ("zeta", "sigma", "m", "E", "lr")
-# Certificates of a posterior, as rows name them: by the form of kappa that is paid, by a proof
-# without a gap, and by one that pays for every setting that could have been chosen.
+# Fields of a row with certificates of a posterior: with the form of kappa that the config chooses,
+# with a proof without a gap, and with payment for every setting that could have been chosen.
 PAID, RIGOROUS = "certificate_posterior", "certificate_rigorous"
 UNIVERSE = "certificate_universe"
 
@@ -31,12 +32,12 @@ class Setting:
 
     @property
     def spec(self) -> Spec:
-        """Of the first record; all have the same but for their priors."""
+        """Spec of the first record; those of the others differ in their priors only."""
         return self.records[0].spec
 
     @property
     def metrics(self) -> Metrics:
-        """Of the first record: sizes of the data and the network are those of all."""
+        """Metrics of the first record, whose sizes of data and network are those of all records."""
         return self.records[0].metrics
 
     @property
@@ -54,14 +55,15 @@ class Setting:
         return [row for row in self.rows if row.prior == kind]
 
     def tried(self, kind: str) -> tuple[int, int]:
-        """How many hyperparameter tuples and prior deviations of a kind were tried."""
+        """How many hyperparameter tuples and values of tau were tried for a kind of prior."""
         rows = self.of_kind(kind)
         return len({hyperparameters(row) for row in rows}), len({row.tau for row in rows})
 
     def selected(self, kind: str, by: str = PAID) -> list[Row]:
-        """The row of least certificate in every run, by run; the first among equals.
+        """The row with the smallest certificate in every run, in order of runs.
 
-        Empty where no prior is of the kind. by: which certificate, such as `PAID`.
+        The first of equal ones is selected; without a prior of the kind there is no row. by: which
+        certificate, such as `PAID`.
         """
         best: dict[int, Row] = {}
         for row in self.of_kind(kind):
@@ -71,15 +73,15 @@ class Setting:
 
 
 def hyperparameters(row: Row) -> tuple[float | None, ...]:
-    """zeta, sigma, m, E and lr of DP-SGD behind a prior, what the union bound's K1 counts."""
+    """zeta, sigma, m, E and lr of a prior: the tuples that K1 of the union bound counts."""
     return row.zeta, row.sigma, row.m, row.E, row.lr
 
 
 def settings_of(records: Iterable[CertificatesRecord]) -> list[Setting]:
-    """Settings of `certificates` records, in the order in which they come.
+    """The settings of `certificates` records, in order of first appearance.
 
-    Raises InputError where K1 and K2 do not pay for the tuples of a kind and the deviations that
-    were tried, here and by the other looks at the same records, and for a prior that stands twice.
+    Raises InputError for a prior that appears twice, and where K1 and K2 do not pay for all tuples
+    of a kind and all values of tau that were tried, here or in other looks at the same records.
     """
     joined: dict[str, list[CertificatesRecord]] = {}
     for record in records:
@@ -95,7 +97,7 @@ def _setting(records: tuple[CertificatesRecord, ...]) -> Setting:
         raise InputError(" and ".join(setting.ids), "a prior twice", "every prior once")
     for kind in setting.kinds:
         rows = setting.of_kind(kind)
-        # An independent prior has no tuple.
+        # An independent prior has no hyperparameters to choose.
         tuples = {hyperparameters(row) for row in rows} if kind != "independent" else set()
         check_paid(setting.spec, tuples, {row.tau for row in rows})
     return setting

@@ -30,17 +30,17 @@ from dpatlas.papers.max_information.register import looks_of
 
 KEY = "max_information"
 
-# The grid is ranked before the first job: the papers' has 140.
-MOST_TUPLES = 20_000
+# All tuples of a grid are ranked whenever the config is read. The paper's grid has 140.
+MAX_TUPLES = 20_000
 
 
-# As written: these numbers go into specs as they stand.
+# AsWritten: these numbers go into specs exactly as the config writes them.
 Numbers = Annotated[Once[Annotated[Bounded, AsWritten]], setting("Numbers above 0.", min_length=1)]
 Level = Annotated[Once[Share], setting("Levels.", min_length=1)]
 
 
 class Data(DataSet):
-    """Training records, which the certificate speaks of, and test records, to check it on."""
+    """Training records, from which certificates are computed, and test records to check them."""
 
     name: Annotated[str, PrivateName(("digits", "fonts", "strokes", "mnist", "cifar10"))] = setting(
         "Name of the data set, or of one of your own."
@@ -48,36 +48,39 @@ class Data(DataSet):
     n_train: int = setting("Training records.", ge=2, le=10_000_000)
     n_test: int = setting("Test records.", ge=1, le=1_000_000)
     selection: int = setting(
-        "Another number deals the records anew.", ge=0, le=1_000_000, default=None
+        "Number of the random selection of records; another number selects other records.",
+        ge=0,
+        le=1_000_000,
+        default=None,
     )
 
 
 class Normalise(Model):
-    """Public mean and deviation of every channel."""
+    """Public mean and standard deviation of the grey levels, between 0 and 1, of every channel."""
 
-    means: list[Annotated[float, AsWritten]] = setting("Means.", min_length=1)
+    means: list[Annotated[float, AsWritten]] = setting("Mean of every channel.", min_length=1)
     deviations: list[Annotated[float, Field(gt=0), AsWritten]] = setting(
-        "Deviations.", min_length=1
+        "Standard deviation of every channel.", min_length=1
     )
 
 
 class Grid(Model):
-    """Clip bounds, rates and epochs of DP-SGD priors, and deviations tau of all priors."""
+    """Hyperparameters of DP-SGD priors, and values of tau, the standard deviation of all priors."""
 
     zetas: PositiveList
     lrs: PositiveList
     epochs: CountList
     taus: PositiveList
-    m: int = setting("Records of a batch, disjoint within an epoch.", ge=1, le=10_000_000)
-    sigma: float = setting("Deviation of the noise on a sum of clipped gradients.", gt=0)
+    m: int = setting("Records in a batch; batches of one epoch are disjoint.", ge=1, le=10_000_000)
+    sigma: float = setting("Standard deviation of the noise on a sum of clipped gradients.", gt=0)
 
 
 class Posterior(Model):
-    """SGD on means and deviations of the posterior."""
+    """SGD on the means and standard deviations of the posterior's weights."""
 
     lr: Annotated[Rate, AsWritten]
     momentum: Annotated[Momentum, AsWritten]
-    batch: int = setting("Records of a batch.", ge=1, le=1_000_000)
+    batch: int = setting("Records in a batch.", ge=1, le=1_000_000)
     epochs: int = setting("Passes over the records.", ge=1, le=100_000)
 
 
@@ -88,23 +91,26 @@ class Tried(Model):
     model: Literal["mlp", "bayes-cnn9"] = setting("Network whose weights are random.")
     options: NetworkOptions
     normalise: Normalise | None = setting(
-        "Public mean and deviation of every channel; null for none."
+        "Public mean and standard deviation of every channel; null for no normalisation."
     )
     objective: Literal["fquad", "fclassic", "flambda", "fkl", "bbb"] = setting(
-        "What the posterior minimises."
+        "Objective that the posterior's training minimises."
     )
     loss: Literal["bounded", "per-class"] = setting(
         "Cross-entropy over log(1e5), or over the log of the number of classes."
     )
     K1: int = setting(
-        "How many tuples of the grid are tried, those of lowest kappa, and paid for.",
+        "Number of tuples that are tried, those of lowest kappa; the union bound pays for them.",
         ge=1,
         le=1_000_000,
     )
     grid: Grid
     training: Posterior
     priors_per_job: int = setting(
-        "Priors of one job, with all their deviations and runs.", ge=1, le=1000, default=None
+        "Priors in one job, each with all values of tau and all runs.",
+        ge=1,
+        le=1000,
+        default=None,
     )
 
     @model_validator(mode="after")
@@ -113,10 +119,10 @@ class Tried(Model):
         if grid.m > n:
             raise InputError("grid.m", grid.m, f"at most n_train = {n}")
         tuples = len(grid.zetas) * len(grid.lrs) * len(grid.epochs)
-        if tuples > MOST_TUPLES:
+        if tuples > MAX_TUPLES:
             found = f"{tuples} tuples of zetas, lrs and epochs"
-            raise InputError("grid", found, f"at most {MOST_TUPLES}")
-        # fkl takes no loss above 1.
+            raise InputError("grid", found, f"at most {MAX_TUPLES}")
+        # fkl is defined for losses up to 1 only.
         if self.objective == "fkl" and self.loss != "bounded":
             raise InputError("loss", f"{self.loss} with fkl", "bounded")
         return self
@@ -126,7 +132,7 @@ class CertifiedSet(Tried):
     """A data set with a grid of priors that the union bound pays for."""
 
     priors_per_job: int = setting(
-        "Priors of one job, with all their deviations and runs.", ge=1, le=1000
+        "Priors in one job, each with all values of tau and all runs.", ge=1, le=1000
     )
 
     @model_validator(mode="after")
@@ -139,20 +145,22 @@ class CertifiedSet(Tried):
 
 
 class Certificates(Model):
-    """Tables 1 to 3."""
+    """Certificates of Tables 1 to 3."""
 
     runs: int = setting("Runs of every prior and tau; verdicts need 5 or more.", ge=1, le=1000)
     draws: int = setting(
-        "Pairs of a training record and weights behind every risk, fixed before anything is "
-        "counted.",
+        "Pairs of a training record and sampled weights from which every risk is estimated, a "
+        "number fixed beforehand.",
         ge=1,
         le=100_000_000,
     )
     form: Literal["optimised", "explicit", "tight", "repaired"] = setting(
-        "Which kappa certificates pay."
+        "Form of kappa that certificates are charged."
     )
     test_repetitions: int = setting(
-        "How often every test record is tried, each time with weights of its own.", ge=1, le=1000
+        "Number of times that every test record is classified, each time with newly drawn weights.",
+        ge=1,
+        le=1000,
     )
     sets: list[CertifiedSet] = setting(
         "Data sets, each with a grid of priors that the union bound pays for.", min_length=1
@@ -162,7 +170,7 @@ class Certificates(Model):
 class Look(Model):
     """A run of one set whose certificates somebody saw."""
 
-    when: str = setting("Day of the look.", pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
+    when: str = setting("Date of the look.", pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
     seed: Seed = setting("Base seed of the run.")
     set: Tried = setting("The entry of certificates.sets that was tried.")
     then: str = setting(
@@ -171,28 +179,28 @@ class Look(Model):
 
 
 class Agreement(Model):
-    """Local reparametrisation against drawing all weights."""
+    """Comparison of two ways to estimate a risk: local reparametrisation and sampled weights."""
 
-    set: int = setting("Place of a data set in certificates.sets.", ge=0, le=1000)
-    draws: int = setting("Pairs of a count.", ge=1, le=10_000_000)
-    repetitions: int = setting("Counts by either method.", ge=1, le=1000)
+    set: int = setting("Index of a data set in certificates.sets, from 0.", ge=0, le=1000)
+    draws: int = setting("Pairs of a record and weights in every count.", ge=1, le=10_000_000)
+    repetitions: int = setting("Number of counts by either method.", ge=1, le=1000)
 
 
 class Coefficients(Model):
     """The two coefficients of Prop. 1."""
 
     alphas: Numbers
-    betas: Once[Share] = setting("Levels.", min_length=2)
+    betas: Once[Share] = setting("Levels of the max-information.", min_length=2)
 
 
 class KappaBase(Model):
-    """Settings off the axis."""
+    """Setting in which all panels agree; each panel varies one part of it."""
 
-    n: int = setting("Records.", ge=1, le=1_000_000_000)
-    m: int = setting("Records of a batch.", ge=1, le=1_000_000_000)
+    n: int = setting("Number of records.", ge=1, le=1_000_000_000)
+    m: int = setting("Records in a batch.", ge=1, le=1_000_000_000)
     zeta: Annotated[float, AsWritten] = setting("Clip bound.", gt=0)
-    sigma: Annotated[float, AsWritten] = setting("Deviation of the noise.", gt=0)
-    E: int = setting("Epochs.", ge=1, le=1000)
+    sigma: Annotated[float, AsWritten] = setting("Standard deviation of the noise.", gt=0)
+    E: int = setting("Number of epochs.", ge=1, le=1000)
     delta: Share
 
 
@@ -201,11 +209,13 @@ class KappaAxes(Model):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    n: CountList = setting("Records.", default=None)
-    zeta_over_sigma: Numbers = setting("Clip bound over the noise's deviation.", default=None)
-    E: CountList = setting("Epochs.", default=None)
-    T: CountList = setting("Steps.", default=None)
-    delta: Level = setting("Levels.", default=None)
+    n: CountList = setting("Numbers of records.", default=None)
+    zeta_over_sigma: Numbers = setting(
+        "Ratios of clip bound to standard deviation of the noise.", default=None
+    )
+    E: CountList = setting("Numbers of epochs.", default=None)
+    T: CountList = setting("Steps in an epoch.", default=None)
+    delta: Level = setting("Failure probabilities of the bound.", default=None)
 
     @model_validator(mode="after")
     def _are_not_none(self) -> "KappaAxes":
@@ -216,22 +226,24 @@ class KappaAxes(Model):
 
 
 class Kappa(Model):
-    """The max-information of DP-SGD along one axis at a time."""
+    """Bounds on the max-information of DP-SGD, varying one parameter at a time."""
 
     base: KappaBase
     axes: KappaAxes
 
 
 class Simulation(Model):
-    """The moment behind kappa on simulated sums."""
+    """Monte Carlo check of the moment bound behind kappa, on sums of bounded vectors."""
 
     m: int = setting("Vectors in a sum.", ge=1, le=100_000)
-    draws: int = setting("Sums.", ge=2, le=100_000_000)
+    draws: int = setting("Number of simulated sums.", ge=2, le=100_000_000)
     laws: Once[Literal["signs", "rare-signs", "sphere", "axes"]] = setting(
-        "Laws of a vector.", min_length=1
+        "Distributions of a vector.", min_length=1
     )
     nus: Numbers
-    ys: Once[Annotated[float, Field(gt=0, lt=0.5)]] = setting("Exponents times nu.", min_length=1)
+    ys: Once[Annotated[float, Field(gt=0, lt=0.5)]] = setting(
+        "Values of nu x, where x multiplies the squared norm in the exponent.", min_length=1
+    )
 
 
 class Settings(Model):
@@ -260,7 +272,7 @@ class Settings(Model):
         check_budget(self.delta, self.delta_mc, self.beta)
         sets = len(self.certificates.sets)
         if self.agreement.set >= sets:
-            allowed = f"a place among the {sets} sets, from 0"
+            allowed = f"an index of one of the {sets} sets, from 0"
             raise InputError("agreement.set", self.agreement.set, allowed)
         return self
 
@@ -269,111 +281,108 @@ def groups(config: General) -> dict[str, list[Spec]]:
     """The paper's specs by group.
 
     `certificates`: priors of one data set, `priors_per_job` in a job, with all their taus and runs.
-    `agreement`: two ways to draw risks. `coefficients`, `kappa`, `simulation`: no data.
+    `agreement`: two ways to estimate a risk. `coefficients`, `kappa`, `simulation`: without data.
     """
     block: Settings = config.max_information
-    computed = block.plain("coefficients", "kappa", "simulation")
+    without_data = block.plain("coefficients", "kappa", "simulation")
     return {
         "certificates": [
-            spec for chosen in block.certificates.sets for spec in _certificates(config, chosen)
+            spec for certified in block.certificates.sets for spec in _jobs_of(config, certified)
         ],
         "agreement": [_agreement(config)],
-        **{kind: [run_spec(config, KEY, kind, given, kind)] for kind, given in computed.items()},
+        **{kind: [run_spec(config, KEY, kind, part, kind)] for kind, part in without_data.items()},
     }
 
 
-def settings(config: General) -> dict[str, Any]:
-    """Nothing: figures, tables and claims are made of the records alone."""
-    return {}
-
-
 def priors_of(grid: Grid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:
-    """Every prior of a data set of n records: independent, DP-SGD by kappa, and its noise alone.
+    """Every prior on n records: the independent one, DP-SGD in order of kappa, noise only.
 
-    The steps that noise alone takes do not depend on zeta: one control for each rate and E.
+    Noise-only training does not depend on zeta, so there is one such control for each pair of
+    learning rate and number of epochs.
     """
     tuples = [
         {"zeta": zeta, "sigma": sigma, "m": m, "E": E, "lr": lr}
         for zeta, sigma, m, E, lr in ranked(grid.plain(), K1, n, beta)
     ]
-    controls = {(each["lr"], each["E"]): each for each in reversed(tuples)}
+    controls = {(prior["lr"], prior["E"]): prior for prior in reversed(tuples)}
     return [
         {"kind": "independent"},
-        *({"kind": "dp-sgd", **each} for each in tuples),
-        *({"kind": "noise-only", **each} for each in reversed(controls.values())),
+        *({"kind": "dp-sgd", **prior} for prior in tuples),
+        *({"kind": "noise-only", **prior} for prior in reversed(controls.values())),
     ]
 
 
-def _certificates(config: General, chosen: CertifiedSet) -> list[Spec]:
-    fields, priors = _certified(config, chosen)
-    size = chosen.priors_per_job
+def _jobs_of(config: General, certified: CertifiedSet) -> list[Spec]:
+    fields, priors = _fields_and_priors(config, certified)
+    size = certified.priors_per_job
     return [
         run_spec(
             config,
             KEY,
             "certificates",
             {**fields, "priors": priors[first : first + size]},
-            f"certificates-{_name(chosen)}-{first // size}",
+            f"certificates-{_name(certified)}-{first // size}",
         )
         for first in range(0, len(priors), size)
     ]
 
 
 def _agreement(config: General) -> Spec:
-    """One DP-SGD prior of a data set, with `repetitions` counts by either method."""
+    """The DP-SGD prior of lowest kappa on a data set, `repetitions` counts by either method."""
     block: Settings = config.max_information
-    chosen = block.certificates.sets[block.agreement.set]
-    fields, priors = _certified(config, chosen)
+    certified = block.certificates.sets[block.agreement.set]
+    fields, priors = _fields_and_priors(config, certified)
     fields |= {
         "priors": [prior for prior in priors if prior["kind"] == "dp-sgd"][:1],
-        "taus": chosen.grid.taus[:1],
+        "taus": certified.grid.taus[:1],
         **block.agreement.plain("draws", "repetitions"),
         "runs": 1,
     }
-    return run_spec(config, KEY, "agreement", fields, f"agreement-{_name(chosen)}")
+    return run_spec(config, KEY, "agreement", fields, f"agreement-{_name(certified)}")
 
 
-def _certified(
-    config: General, chosen: CertifiedSet
+def _fields_and_priors(
+    config: General, certified: CertifiedSet
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Fields of the jobs of a data set, and all its priors.
+    """Fields that the specs of a data set share, and all its priors.
 
-    K1 and K2 pay for all that the looks at the same records tried, K1 for no less than declared.
+    K1 and K2 pay for everything that all looks at the same records tried; K1 is at least the
+    declared one.
     """
     block: Settings = config.max_information
-    given, grid, taus = (
-        chosen.plain_without("priors_per_job"),
-        chosen.grid.plain(),
-        chosen.grid.taus,
-    )
-    looks = looks_of(block.plain("looks")["looks"], given, config.seed)
-    n, beta = chosen.data.n_train, block.beta
-    K1, K2 = counted(looks, ranked(grid, chosen.K1, n, beta), taus, beta)
+    set_fields = certified.plain_without("priors_per_job")
+    grid, taus = certified.grid.plain(), certified.grid.taus
+    looks = looks_of(block.plain("looks")["looks"], set_fields, config.seed)
+    n, beta = certified.data.n_train, block.beta
+    K1, K2 = counted(looks, ranked(grid, certified.K1, n, beta), taus, beta)
     fields = {
         **block.plain("delta", "delta_mc", "beta", "privacy_delta"),
         **block.certificates.plain_without("sets"),
-        **given,
-        "data": {**chosen.data.fields(), "n_add": 0},
+        **set_fields,
+        "data": {**certified.data.fields(), "n_add": 0},
         "looks": looks,
-        "tuples": chosen.K1,
+        "tuples": certified.K1,
         "taus": taus,
-        "K1": max(K1, chosen.K1),
+        "K1": max(K1, certified.K1),
         "K2": K2,
     }
-    return fields, priors_of(chosen.grid, chosen.K1, n, beta)
+    return fields, priors_of(certified.grid, certified.K1, n, beta)
 
 
-def _name(chosen: CertifiedSet) -> str:
-    return f"{chosen.data.name}-{chosen.model}"
+def _name(certified: CertifiedSet) -> str:
+    return f"{certified.data.name}-{certified.model}"
 
 
-def _check_universe(chosen: Tried) -> None:
-    """Every setting of a set has a weight: one at a time of each list, since weights multiply."""
-    grid, network = chosen.grid, chosen.plain("options", "normalise")
+def _check_universe(certified: CertifiedSet) -> None:
+    """Raise `InputError` for a setting of the set that has no weight in the universe.
+
+    Weights are products, so it is enough to visit every value of each list once.
+    """
+    grid, network = certified.grid, certified.plain("options", "normalise")
     for zeta, lr, E, tau in zip_longest(grid.zetas, grid.lrs, grid.epochs, grid.taus):
         setting_weight(
             kind="dp-sgd",
-            model=chosen.model,
+            model=certified.model,
             widths=network["options"].get("widths", ()),
             normalise=network["normalise"],
             zeta=zeta or grid.zetas[0],
@@ -383,7 +392,7 @@ def _check_universe(chosen: Tried) -> None:
             tau_is="deviation",
             sigma=grid.sigma,
             m=grid.m,
-            n=chosen.data.n_train,
+            n=certified.data.n_train,
             look=1,
             run=0,
         )

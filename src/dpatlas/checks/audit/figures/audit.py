@@ -1,14 +1,14 @@
-"""Table `audit`: what attacks showed of our own mechanisms, and what private training reached."""
+"""Table `audit`: lower bounds from attacks on our own mechanisms, and accuracies of training."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from dpatlas.checks.audit.records import mechanism, training
 from dpatlas.records import Record
 from dpatlas.show.output import Row, Settings, ShownTable
-from dpatlas.show.tables import Measured, Part
+from dpatlas.show.rows import over_runs
+from dpatlas.show.series import of_kind
+from dpatlas.show.tables import Cell, Measured, Part
 
 MechanismRecord = Record[mechanism.Spec, mechanism.Metrics]
 TrainingRecord = Record[training.Spec, training.Metrics]
@@ -49,14 +49,46 @@ TRAINED = (
     "settings_tried",
 )
 COLUMNS = (*SHARED, *ATTACKED, *TRAINED)
+# Headings by column in the tables for people.
+ATTACKS: dict[str, Cell] = {
+    "mechanism": "mechanism",
+    "samplers": "batches",
+    "relation": "neighbours",
+    "audited_runs": "runs",
+    "canaries": "canaries",
+    "delta": "delta",
+    "guaranteed_epsilon": "guaranteed eps",
+    "claimed_epsilon": "claimed eps",
+    "lower_bound": "lower bound",
+    "ceiling": "largest possible",
+    "excess": "excess",
+    "excess_delta": "at delta",
+    "verdict": "verdict",
+    "claim_verdict": "claim",
+}
+DESCRIPTIONS: dict[str, Cell] = {"mechanism": "mechanism", "description": "what it does"}
+TRAININGS: dict[str, Cell] = {
+    "model": "model",
+    "samplers": "batches",
+    "relation": "neighbours",
+    "epsilon": "eps",
+    "delta": "delta",
+    "noise_multiplier": "noise multiplier",
+    "steps": "steps",
+    "trained_runs": "runs",
+    "accuracy_mean": "test accuracy",
+    "skipped_records": "skipped records",
+}
 
 
 def audit(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownTable:
-    """A row per mechanism, one for the one-run audit, one for the private training."""
-    mechanisms = [mechanism_row(each) for each in records if each.kind == "mechanism"]
-    trainings = [each for each in records if each.kind == "training"]
-    one_run = [one_run_row(each, each.metrics.audit) for each in trainings if each.metrics.audit]
-    trained = [training_row(each) for each in trainings if not each.metrics.audit]
+    """A row per mechanism, per audit by canaries, and per private training."""
+    mechanisms = [mechanism_row(record) for record in of_kind(records, "mechanism")]
+    trainings = of_kind(records, "training")
+    one_run = [
+        one_run_row(record, record.metrics.audit) for record in trainings if record.metrics.audit
+    ]
+    trained = [training_row(record) for record in trainings if not record.metrics.audit]
     rows = [*mechanisms, *one_run, *trained]
     attacked = [*mechanisms, *one_run]
     parts = [attacks_part(attacked), descriptions_part(attacked), training_part(trained)]
@@ -64,7 +96,7 @@ def audit(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownTable
 
 
 def mechanism_row(record: MechanismRecord) -> Row:
-    """Repeated runs on two neighbouring data sets."""
+    """The row of an attack by repeated runs on two neighbouring data sets."""
     metrics = record.metrics
     lower, test, claim = metrics.lower, metrics.profile_test, metrics.claim_test
     return {
@@ -91,7 +123,7 @@ def mechanism_row(record: MechanismRecord) -> Row:
 
 
 def one_run_row(record: TrainingRecord, canaries: training.Audit) -> Row:
-    """Many canaries in one training run."""
+    """The row of an audit by many canaries in one training run."""
     lower = canaries.lower
     return {
         **_shared("mechanism", record),
@@ -114,16 +146,15 @@ def one_run_row(record: TrainingRecord, canaries: training.Audit) -> Row:
 
 
 def training_row(record: TrainingRecord) -> Row:
-    """Networks trained privately, tested on held-out records."""
+    """The row of networks trained privately and tested on held-out records."""
     fields, metrics, ledger = record.spec, record.metrics, record.ledger
-    accuracy = np.array(metrics.accuracy)
-    error = float(accuracy.std(ddof=1) / np.sqrt(len(accuracy))) if len(accuracy) > 1 else None
+    accuracy = over_runs(metrics.accuracy)
     return {
         **_shared("training", record),
         "mechanism": "dp-sgd",
         "relation": fields.relation,
         "model": fields.model,
-        # Of one run: the ledger's own is of all of them together.
+        # The epsilon of one run; that of the ledger itself covers all runs together.
         "epsilon": ledger.get("one_run", ledger)["epsilon"],
         "delta": ledger["delta"],
         "all_runs_epsilon": ledger["epsilon"],
@@ -132,8 +163,8 @@ def training_row(record: TrainingRecord) -> Row:
         "expected_batch": metrics.expected_batch,
         "steps": fields.steps,
         "trained_runs": fields.runs,
-        "accuracy_mean": float(accuracy.mean()),
-        "accuracy_standard_error": error,
+        "accuracy_mean": accuracy["value"],
+        "accuracy_standard_error": accuracy["standard_error"],
         "n_train": metrics.n_train,
         "n_test": metrics.n_test,
         "skipped_records": sum(metrics.skipped_records),
@@ -142,90 +173,29 @@ def training_row(record: TrainingRecord) -> Row:
 
 
 def attacks_part(rows: Sequence[Row]) -> Part:
-    """Lower bounds beside what is guaranteed."""
-    headings = (
-        "mechanism",
-        "batches",
-        "neighbours",
-        "runs",
-        "canaries",
-        "delta",
-        "guaranteed eps",
-        "claimed eps",
-        "eps at least",
-        "could show",
-        "excess",
-        "at delta",
-        "verdict",
-        "claim",
-    )
+    """Lower bounds beside the guaranteed and the claimed epsilon."""
     first = rows[0]
-    return Part(
-        f"Attacks: eps is at least the bound with confidence {first['level']:g}; contradicted if "
-        f"some eps(delta) is exceeded with confidence {first['excess_level']:g}, the guaranteed "
-        "(verdict) or the claimed (claim)",
-        headings,
-        [
-            (
-                row["mechanism"],
-                row["samplers"],
-                row["relation"],
-                row["audited_runs"],
-                row.get("canaries"),
-                row["delta"],
-                row["guaranteed_epsilon"],
-                row["claimed_epsilon"],
-                row["lower_bound"],
-                row["ceiling"],
-                row["excess"],
-                row["excess_delta"],
-                row["verdict"],
-                row.get("claim_verdict"),
-            )
-            for row in rows
-        ],
+    caption = (
+        f"Attacks: eps is at least the lower bound with confidence {first['level']:g}; "
+        f"contradicted if some eps(delta) is exceeded with confidence {first['excess_level']:g}, "
+        "the guaranteed (verdict) or the claimed (claim)"
     )
+    return Part.of(caption, ATTACKS, rows)
 
 
 def descriptions_part(rows: Sequence[Row]) -> Part:
     """What each attacked mechanism does, in words."""
-    cells = [(row["mechanism"], row["description"]) for row in rows]
-    return Part("What is attacked", ("mechanism", "what it does"), cells)
+    return Part.of("Attacked mechanisms", DESCRIPTIONS, rows)
 
 
 def training_part(rows: Sequence[Row]) -> Part:
     """Accuracy beside the guarantee."""
-    headings = (
-        "model",
-        "batches",
-        "neighbours",
-        "eps",
-        "delta",
-        "noise multiplier",
-        "steps",
-        "runs",
-        "test accuracy",
-        "skipped records",
-    )
-    return Part(
-        "Private training: mean ± standard error over runs of the last iterate's accuracy",
-        headings,
-        [
-            (
-                row["model"],
-                row["samplers"],
-                row["relation"],
-                row["epsilon"],
-                row["delta"],
-                row["noise_multiplier"],
-                row["steps"],
-                row["trained_runs"],
-                Measured(row["accuracy_mean"], row["accuracy_standard_error"]),
-                row["skipped_records"],
-            )
-            for row in rows
-        ],
-    )
+    caption = "Private training: mean ± standard error over runs of the last iterate's accuracy"
+    measured = [
+        {**row, "accuracy_mean": Measured(row["accuracy_mean"], row["accuracy_standard_error"])}
+        for row in rows
+    ]
+    return Part.of(caption, TRAININGS, measured)
 
 
 def _shared(part: str, record: MechanismRecord | TrainingRecord) -> Row:
@@ -251,7 +221,7 @@ def _claimed(record: TrainingRecord) -> float | None:
 
 
 def _verdict(contradicted: bool | None) -> str | None:
-    """None where there was nothing to contradict."""
+    """The verdict in a word; None where there was nothing to contradict."""
     if contradicted is None:
         return None
     return CONTRADICTED if contradicted else CONSISTENT

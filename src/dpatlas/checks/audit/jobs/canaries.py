@@ -1,7 +1,7 @@
 """The audit of one private training run by canaries.
 
-Mislabelled records join the training set, each in or out by its own fair coin; how well an attacker
-who sees every noisy sum guesses the coins bounds epsilon from below.
+Mislabelled records are offered to the training set, and a fair coin of each decides whether it
+joins. How well an attacker who sees every noisy sum guesses the coins bounds epsilon from below.
 """
 
 from dataclasses import asdict, dataclass
@@ -28,8 +28,8 @@ from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 class PoissonWithEmptySlots(Poisson):
     """Poisson batches of n slots, some of which hold no record.
 
-    The other records' batches, the sample rate and the divisor are the same whichever slots are
-    empty, as add_remove wants it.
+    As the relation add_remove requires, neither the batches of the other records nor the sample
+    rate nor the divisor depends on which slots are empty.
     """
 
     empty: frozenset[int] = frozenset()
@@ -80,15 +80,16 @@ class Canaries:
 class CanaryAttack:
     """Estimates the coins c_j of all canaries from the noisy sums of one run.
 
-    The attacker knows all records and weights, and of the canaries everything but their coins. With
-    g_j the canary's clipped gradient and q the sample rate, what he does not expect of a sum is
+    The attacker knows all records and weights, and everything about the canaries except the coins.
+    With g_j the clipped gradient of canary j and q the sample rate, the difference of a noisy sum
+    and its expectation over coins is
 
         r = q sum_j (c_j - 1/2) g_j + N(0, s^2),    s = noise_multiplier max_grad_norm,
 
-    if what the batches add by chance counts as noise (at q = 1 they add nothing). Coins of variance
-    1/4 make (A + 4 I)^-1 b the best linear estimate of c - 1/2, where steps add up in
-    A = sum q^2 G G^T / s^2 and b = sum q G r / s^2, G with a row g_j per canary. `training` is to
-    be set before anything is seen.
+    where the randomness of the batches counts as noise (at q = 1 there is none). Since a coin has
+    variance 1/4, the best linear estimate of c - 1/2 is (A + 4 I)^-1 b with sums over steps
+    A = sum q^2 G G^T / s^2 and b = sum q G r / s^2; row j of G is g_j. `training` is set before the
+    first call of `see`.
     """
 
     training: PrivateTraining
@@ -103,17 +104,17 @@ class CanaryAttack:
         self.products = torch.zeros(count, dtype=torch.float64)
 
     def see(self, step: int, sums: dict[str, Tensor]) -> None:
-        """Take in one step's noisy sum."""
+        """Add one step's noisy sum to A and b."""
         training, clip = self.training, self.phase.max_grad_norm
-        known = len(training.x) - len(self.x)
-        base = training.kernel.clipped_sum(training.x[:known], training.labels[:known], clip)
+        n = len(training.x) - len(self.x)
+        base = training.kernel.clipped_sum(training.x[:n], training.labels[:n], clip)
         rows = self._clipped_gradients()
         q = self.phase.sampler.sample_rate
-        seen = torch.cat([(sums[name] - q * base.gradients[name]).flatten() for name in sums])
-        rest = seen - q / 2 * rows.sum(0)
+        differences = [(sums[name] - q * base.gradients[name]).flatten() for name in sums]
+        residual = torch.cat(differences) - q / 2 * rows.sum(0)
         scale = q / (self.phase.noise_multiplier * clip)
         self.gram += scale**2 * (rows @ rows.T).double().cpu()
-        self.products += scale**2 / q * (rows @ rest).double().cpu()
+        self.products += scale**2 / q * (rows @ residual).double().cpu()
 
     def scores(self) -> np.ndarray:
         """Estimates of c - 1/2, (canaries,)."""
@@ -148,24 +149,24 @@ class CanaryAttack:
 def verdict(
     scores: np.ndarray, canaries: Canaries, delta: float, guaranteed: float | None
 ) -> Audit:
-    """What the canaries' scores prove, beside the epsilon that is guaranteed."""
+    """The bounds on epsilon that the canaries' scores prove, compared with the guaranteed one."""
     included = canaries.included
-    lower, sure = (
+    lower, verdict_bound = (
         Bound(**asdict(one_run_lower_bound(scores, included, delta, level)))
         for level in canaries.levels
     )
-    excess = None if guaranteed is None else sure.epsilon - guaranteed
+    excess = None if guaranteed is None else verdict_bound.epsilon - guaranteed
     return Audit(
         canaries=len(scores),
         auc=auc(scores, included),
         lower=lower,
-        verdict_bound=sure,
+        verdict_bound=verdict_bound,
         excess=excess,
         contradicted=excess is not None and excess > 0,
     )
 
 
 def auc(scores: np.ndarray, included: np.ndarray) -> float | None:
-    """Chance that a canary that was in scores above one that was not; None if all fell one way."""
+    """Probability that an included canary scores above another; None without one of either kind."""
     ahead = scores[included][:, None] - scores[~included]
     return float(((ahead > 0) + 0.5 * (ahead == 0)).mean()) if ahead.size else None

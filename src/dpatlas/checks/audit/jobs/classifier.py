@@ -1,4 +1,4 @@
-"""Private training of a classifier: what does not depend on who chooses its settings."""
+"""What the private training and the private selection of a classifier share."""
 
 import math
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from dpatlas.privacy.per_record import cross_entropy
 from dpatlas.privacy.samplers import Sampler
 from dpatlas.privacy.training import TrainingPhase
 
-# What a phase takes from the spec as it is.
-OF_A_PHASE = (
+# Fields of the spec that a training phase takes unchanged.
+PHASE_FIELDS = (
     "max_grad_norm",
     "steps",
     "lr",
@@ -28,7 +28,7 @@ OF_A_PHASE = (
 
 
 def check_data(data: Prepared) -> None:
-    """InputError for a data set without images of named classes, or without any to test on."""
+    """InputError for a data set without images of named classes, or without test records."""
     for name in ("classes", "image_shape"):
         if not data.manifest.get(name):
             raise InputError("manifest of the data set", f"no {name}", "a set of labelled images")
@@ -41,7 +41,7 @@ def training_phase(
     batches: Sampler,
     calibrated: Callable[..., float] = calibrate,
 ) -> TrainingPhase:
-    """The phase that the spec asks for, its noise `calibrated` if `epsilon` is the target."""
+    """The training phase of the spec; `calibrated` gives the noise multiplier for an epsilon."""
     noise_multiplier = fields.noise_multiplier
     if (fields.epsilon is None) == (noise_multiplier is None):
         found = "both" if fields.epsilon is not None else "neither"
@@ -54,12 +54,12 @@ def training_phase(
             fields.relation,
         )
     return TrainingPhase(
-        batches, noise_multiplier, **{name: getattr(fields, name) for name in OF_A_PHASE}
+        batches, noise_multiplier, **{name: getattr(fields, name) for name in PHASE_FIELDS}
     )
 
 
 def accuracy(model: nn.Module, x: Tensor, labels: Tensor) -> tuple[float, float | None]:
-    """Share of right answers and mean cross-entropy, None where that is no number."""
+    """Share of right answers, and mean cross-entropy (None if it is not finite)."""
     with torch.no_grad():
         output = torch.cat([model(rows) for rows in x.split(1000)])
         right = (output.argmax(1) == labels).double().mean()

@@ -1,8 +1,8 @@
-"""The private releases of feature_learning, each on two neighbours that it tells apart best.
+"""The private releases of feature_learning, attacked on the neighbours that differ most.
 
-All records but one have zero gradient; that one has a gradient far above the clip bound, which a
-label of the other sign turns around. Then the clipped mean moves by the whole sensitivity 2 C / n
-along a line that the attacker knows, and the noisy mean's component along it is the score.
+All records but the canary have zero gradient. The canary's gradient is far above the clip bound,
+and a label of the other sign reverses it. Then the clipped mean moves by the whole sensitivity
+2 C / n along a line that the attacker knows, and the noisy mean's component along it is the score.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,14 +25,14 @@ from dpatlas.privacy.samplers import FullBatch
 RECORDS, INPUTS, NEURONS, STEPS = 16, 5, 4, 4
 CANARY, LABEL = 0, 1e3
 MAX_NORM, MU = 1.0, 1.0
-# What is released along the line, summed over steps, (runs,): of records in which the canary's
-# label has the given sign.
+# From number of runs, noise deviation, noise source and sign of the canary's label to the component
+# of the release along the line, summed over steps, (runs,).
 Release = Callable[[int, float, Normal, float], np.ndarray]
 
 
 @dataclass(frozen=True)
 class MeanRelease:
-    """A clipped mean with noise, released once or after every step; mu-GDP with mu = `MU`."""
+    """A clipped mean with noise, released `releases` times; mu-GDP with mu = `MU` in all."""
 
     name: str
     release: Release
@@ -40,7 +40,7 @@ class MeanRelease:
     relation: ClassVar[str] = "replace_one"
 
     def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
-        """What is guaranteed at delta; no paper claims another."""
+        """The privacy ledger: the guarantee at delta; no paper claims another."""
         noise_multiplier = self.deviation * RECORDS / MAX_NORM
         ran = Ran(
             MECHANISMS[self.name].sentence,
@@ -50,13 +50,13 @@ class MeanRelease:
             last_iterate=LastIterate(GAUSSIAN, (MU,)),
         )
         statement = ledger(ran, delta=delta, relation=self.relation, released="all noisy means")
-        # The bound is exact for all of them.
+        # The bound is exact for any number of releases.
         event = f"{self.releases} Gaussian release(s), {MU:g}-GDP together"
         return statement | {"event": event}
 
     @property
     def deviation(self) -> float:
-        """Of the noise on every entry of a mean."""
+        """Standard deviation of the noise on every entry of a mean."""
         return noise_deviation(MAX_NORM, RECORDS, MU, self.releases)
 
     def profile(self, deltas: Sequence[float]) -> list[float]:
@@ -71,20 +71,20 @@ class MeanRelease:
         self, runs: int, noise: Noise, advance: Callable[[], None]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Components of `runs` releases on each of the two neighbours."""
-        worlds = []
+        all_scores = []
         for world, sign in enumerate((1.0, -1.0)):
 
             def normal(size: int, run: int, step: int, use: str, world: int = world) -> np.ndarray:
                 return noise.normal(size, repetition=2 * run + world, step=step, use=use)
 
-            worlds.append(self.release(runs, self.deviation, normal, sign))
+            all_scores.append(self.release(runs, self.deviation, normal, sign))
             for _ in range(runs):
                 advance()
-        return worlds[0], worlds[1]
+        return all_scores[0], all_scores[1]
 
 
 def _start(runs: int) -> Start:
-    """Small weights of no symmetry, the same in every run."""
+    """Small weights without symmetries, the same in every run."""
     line = np.linspace(-0.5, 0.7, INPUTS * NEURONS, dtype=REAL)
     weights = np.repeat(line.reshape(1, INPUTS, NEURONS), runs, axis=0)
     biases = np.repeat(np.linspace(-1, 1, NEURONS, dtype=REAL)[None], runs, axis=0)
@@ -97,7 +97,7 @@ def _inputs(runs: int) -> np.ndarray:
 
 
 def _matrix(runs: int, deviation: float, normal: Normal, sign: float) -> np.ndarray:
-    """A label that the network gives already has no gradient."""
+    """A first layer's gradient; records whose label is the network's output have none."""
     start, x = _start(runs), _inputs(runs)
     features = start.features(x, start.weights)
     y = features.sum(axis=2, dtype=float) * start.head
@@ -109,7 +109,7 @@ def _matrix(runs: int, deviation: float, normal: Normal, sign: float) -> np.ndar
 
 
 def _direction(runs: int, deviation: float, normal: Normal, sign: float) -> np.ndarray:
-    """y x is zero where y is."""
+    """The mean of y x; records with y = 0 contribute nothing."""
     x = _inputs(runs)
     y = np.zeros((runs, RECORDS), REAL)
     y[:, CANARY] = sign * LABEL
@@ -119,7 +119,7 @@ def _direction(runs: int, deviation: float, normal: Normal, sign: float) -> np.n
 
 
 def _head(runs: int, deviation: float, normal: Normal, sign: float) -> np.ndarray:
-    """Features of zero have no gradient; the attacker sees all iterates."""
+    """Descent on a second layer, all iterates released; records with zero features add nothing."""
     line = np.linspace(0.2, 0.9, NEURONS)
     phi = np.zeros((runs, RECORDS, NEURONS), REAL)
     phi[:, CANARY] = line
@@ -132,8 +132,8 @@ def _head(runs: int, deviation: float, normal: Normal, sign: float) -> np.ndarra
 
 
 FEATURES = {
-    each.name: each
-    for each in (
+    release.name: release
+    for release in (
         MeanRelease("feature-matrix", _matrix),
         MeanRelease("feature-direction", _direction),
         MeanRelease("feature-second-layer", _head, releases=STEPS),

@@ -1,15 +1,15 @@
-"""Settings that send an attacked record through every way the engine computes clipped gradients.
+"""Networks and records that attack every way in which the engine computes clipped gradients.
 
-A network, all records and the canary among them, whose label the neighbours disagree on. Of two
-classes the labels' gradients are opposite, whatever the network: each moves the sum of clipped
-gradients by the clip bound, one this way and one that way, which is as far apart as replacing a
-record may move it.
+The neighbours differ in the label of one record, the canary. With two classes the gradients of the
+two labels are opposite for any network: one moves the sum of clipped gradients by the clip bound in
+some direction, the other by as much in the opposite one. That is the sensitivity of replacing a
+record.
 
-Where a norm comes from Gram matrices the canary's activations share an offset that the output does
-not see. Its gradient is what is left when terms of the offset's square cancel; a norm that loses
-those digits lets it into the sum unclipped. What the engine does about such a record may also clip
-it further than it has to, and then its share says little about the noise: there a second phase
-trains the head, whose gradient is no such difference.
+Where norms come from Gram matrices, all activations of the canary share an offset that does not
+reach the output. Its gradient is a difference of terms of the order of the offset's square, and a
+norm that loses their digits lets the canary into the sum unclipped. The engine's remedy may clip
+such a record further than necessary, and then its contribution says little about the noise;
+therefore a second phase trains the head, whose gradient is no such difference.
 """
 
 from collections.abc import Callable
@@ -32,17 +32,17 @@ CLASSES = 2
 CANARY = 0
 # Far below the norm of any record's gradient, so that the clip always acts.
 CLIP = 1e-3
-# Of activations that share it, the squares have 12 digits and float32 has 7.
+# Squares of activations with this offset have 12 digits; float32 has 7.
 OFFSET = 1e6
-# Weights hardly move: the attacker computes the sums of a step once for all runs.
+# So small that the attacker can compute the sums of a step once for all runs.
 LR = 1e-9
-# Names of axes of the seeds.
+# Axes of the seeds of initial weights.
 INIT: dict[str, Any] = {"key": "audit", "run": 0, "base_seed": 0}
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What is attacked by its name: `records` of `shape`, the canary the first of them.
+class AttackedNetwork:
+    """A network under attack. `records` records of `shape`; the canary is the first of them.
 
     offset: added to every entry of the canary.
     """
@@ -67,7 +67,7 @@ class Setting:
 
 
 class Contrast(nn.Module):
-    """Half of the positions less the other half: what they share falls out."""
+    """Sum of the even positions less the sum of the odd ones: a common offset cancels."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(records, positions, features) to (records, features)."""
@@ -75,13 +75,13 @@ class Contrast(nn.Module):
 
 
 def linear_over_positions() -> Network:
-    """Four positions of 16 features: a Gram norm."""
+    """A linear layer over four positions of 16 features, with norms from Gram matrices."""
     parts = [("positions", nn.Linear(16, 16, bias=False)), ("contrast", Contrast())]
     return _initialised(Network([*parts, ("head", nn.Linear(16, CLASSES))]))
 
 
 def convolution_of_few_positions() -> Network:
-    """Four positions of 3x3 patches at stride 2: a Gram norm."""
+    """A convolution with four 3x3 patches at stride 2, with norms from Gram matrices."""
     parts = [
         ("convolution", nn.Conv2d(16, 48, 3, stride=2, bias=False)),
         ("tokens", Tokens()),
@@ -91,7 +91,7 @@ def convolution_of_few_positions() -> Network:
 
 
 def convolutions_in_groups() -> Network:
-    """Gradients of each record, all in one call: strided, grouped, dilated; GroupNorm."""
+    """Strided, grouped and dilated convolutions with GroupNorm; one call for all gradients."""
     parts = [
         ("image", nn.Unflatten(1, (2, 6, 6))),
         ("strided", nn.Conv2d(2, 4, 3, stride=2, padding=1, groups=2)),
@@ -105,7 +105,7 @@ def convolutions_in_groups() -> Network:
 
 
 def large_convolution() -> Network:
-    """A call for each record's gradient, and more weights than numpy draws the noise of."""
+    """A convolution with one call per record's gradient, and too many weights for numpy's noise."""
     parts = [
         ("convolution", nn.Conv2d(64, 64, 3, padding=1, bias=False)),
         ("pool", nn.AdaptiveAvgPool2d(1)),
@@ -115,7 +115,7 @@ def large_convolution() -> Network:
 
 
 def transformer() -> Network:
-    """A vision transformer's first layers: norms from Gram matrices and from gradients."""
+    """First layers of a vision transformer, with norms from Gram matrices and from gradients."""
     parts = [
         ("image", nn.Unflatten(1, (1, 4, 4))),
         ("patches", nn.Conv2d(1, 12, 2, 2)),
@@ -130,7 +130,7 @@ def transformer() -> Network:
 
 
 def transformer_with_lora() -> Network:
-    """The same, frozen, with branches of rank 2 that are not at the start of their training."""
+    """`transformer`, frozen, with LoRA branches of rank 2 whose weights are all away from zero."""
     adapted = with_lora(transformer(), 2, **INIT)
     with torch.no_grad():
         for path, module in adapted.named_modules():
@@ -145,7 +145,7 @@ def _initialised(network: Network) -> Network:
 
 
 def _offset(layer: str, records: int) -> tuple[TrainingPhase, ...]:
-    """The offset canary in a layer under much noise, then a head that is trained alone."""
+    """Phases for a canary with an offset: `layer` under much noise, then the head alone."""
     sampler = FullBatch(records)
     return tuple(
         TrainingPhase(sampler, noise, CLIP, 1, LR, trainable=(name,))
@@ -153,11 +153,11 @@ def _offset(layer: str, records: int) -> tuple[TrainingPhase, ...]:
     )
 
 
-# As everywhere in the audit the noise is such that half of it is caught.
-SETTINGS = {
-    each.name: each
-    for each in (
-        Setting(
+# As everywhere in the audit, the noise is chosen so that noise at half scale is caught.
+ATTACKED_NETWORKS = {
+    attacked.name: attacked
+    for attacked in (
+        AttackedNetwork(
             "linear-positions-offset",
             linear_over_positions,
             (4, 16),
@@ -165,7 +165,7 @@ SETTINGS = {
             _offset("positions", 4),
             offset=OFFSET,
         ),
-        Setting(
+        AttackedNetwork(
             "convolution-offset",
             convolution_of_few_positions,
             (16, 5, 5),
@@ -173,7 +173,7 @@ SETTINGS = {
             _offset("convolution", 4),
             offset=OFFSET,
         ),
-        Setting(
+        AttackedNetwork(
             "convolution-views",
             convolutions_in_groups,
             (72,),
@@ -181,21 +181,21 @@ SETTINGS = {
             (TrainingPhase(Cyclic(6, 3), 2.0, CLIP, 1, LR, max_physical_batch=2),),
             augmentation=ShiftAndFlip((2, 6, 6), views=2, padding=1, flip=True),
         ),
-        Setting(
+        AttackedNetwork(
             "convolution-large",
             large_convolution,
             (64, 8, 8),
             2,
             (TrainingPhase(FullBatch(2), 2.0, CLIP, 1, LR),),
         ),
-        Setting(
+        AttackedNetwork(
             "transformer-adam",
             transformer,
             (16,),
             4,
             (TrainingPhase(FullBatch(4), 2.8, CLIP, 2, LR, optimizer="adam"),),
         ),
-        Setting(
+        AttackedNetwork(
             "transformer-lora",
             transformer_with_lora,
             (16,),

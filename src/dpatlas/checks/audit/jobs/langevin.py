@@ -1,16 +1,16 @@
-"""Langevin SGD on two neighbours that its last iterate tells apart best; that is all that is seen.
+"""Langevin SGD, attacked through its last iterate on the neighbours that differ most in it.
 
-One input, C classes, no bias. Every record is x = -R of class 0, but for one: in D it is x = R.
-At weights near 0 all classes are about as likely, a record's gradient is (1/C - onehot) x, and
-replacing the one record turns its gradient around:
+One input, C classes, no bias. Every record is x = -R of class 0, except that one is x = R in D.
+At weights near 0 all classes are about equally likely, a record's gradient is (1/C - onehot) x, and
+replacing that record reverses its gradient, a change of
 
     2 R sqrt(1 - 1/C) = 0.70 (2 L) for L = sqrt(2) R and C = 100 (half of 2 L for two classes).
 
-Strong regularisation keeps the weights there. Then theta_K is normal given the batches, the two
-neighbours differ along (onehot - 1/C) x only, and the likelihood ratio grows with the component of
+Strong regularisation keeps the weights near 0. Then theta_K is normal given the batches, the two
+neighbours differ only along (onehot - 1/C) x, and the likelihood ratio grows with the component of
 theta_K along it: that component is the score.
 
-What is claimed is Thm 3.2 of Ryffel et al. 2022, for the last iterate and any batches.
+The claim under test is Thm 3.2 of Ryffel et al. 2022, for the last iterate and any batches.
 """
 
 import os
@@ -43,7 +43,7 @@ CLASSES = 100
 FEATURE_NORM, LAM = 1.0, 5.0
 L = float(lipschitz(FEATURE_NORM))
 BETA = float(smoothness(FEATURE_NORM, LAM))
-# How much too long the one record is when it is handed in.
+# Length of D's differing record before it is scaled down, in units of the longest allowed.
 TOO_LONG = 10.0
 THEOREM = "dp_sgld Thm 3.2"
 
@@ -52,10 +52,10 @@ THEOREM = "dp_sgld Thm 3.2"
 class LangevinSGD:
     """Langevin SGD of which the last iterate is released.
 
-    by: whose claim is tested beside the guarantee, None for no claim.
+    by: the theorem whose claim is tested beside the guarantee, None for no claim.
 
-    Guaranteed is, for batches drawn at random, ordinary accounting of all iterates; for full and
-    for cyclic batches Gaussian DP of the last one (Bok, Su, Altschuler 2024).
+    The guarantee for batches drawn at random is ordinary accounting of all iterates; for full and
+    for cyclic batches it is Gaussian DP of the last iterate (Bok, Su, Altschuler 2024).
     """
 
     name: str
@@ -64,7 +64,7 @@ class LangevinSGD:
     relation: ClassVar[str] = "replace_one"
 
     def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
-        """Of one more run, with the bound for the last iterate where there is one."""
+        """The ledger of one more run, with the bound for the last iterate where there is one."""
         x, labels = neighbours(self.settings.sampler.n)[0]
         noise, bounded = Noise(os.urandom(16).hex(), noise_source), bound_records(x, FEATURE_NORM).x
         run = LangevinRun(self.settings, bounded, labels, CLASSES, noise=noise, repetition=0)
@@ -82,7 +82,7 @@ class LangevinSGD:
         )
 
     def ran(self, noise_source: str) -> Ran:
-        """A run of these settings."""
+        """The ledger's facts of a run with these settings."""
         last = None if self.mu is None else LastIterate(GAUSSIAN, (self.mu,))
         return Ran(
             MECHANISMS[self.name].sentence, (self._phase,), (L,), noise_source, last_iterate=last
@@ -98,47 +98,50 @@ class LangevinSGD:
         """Thm 3.2's epsilon at each delta."""
         if self.by is None:
             return None
-        given = self.settings
-        n, eta, sigma2 = given.sampler.n, given.rates[0], given.sigma**2
-        setting = (L, LAM, BETA, n, sigma2, eta, given.steps)
-        return [float(claimed_epsilon_constant(*setting, delta)) for delta in deltas]
+        n, eta, steps = self.settings.sampler.n, self.settings.rates[0], self.settings.steps
+        sigma2 = self.settings.sigma**2
+        return [
+            float(claimed_epsilon_constant(L, LAM, BETA, n, sigma2, eta, steps, delta))
+            for delta in deltas
+        ]
 
     def scores(
         self, runs: int, noise: Noise, advance: Callable[[], None]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Components of `runs` last iterates on each of the two neighbours."""
-        worlds = []
+        all_scores = []
         for world, (x, labels) in enumerate(neighbours(self.settings.sampler.n)):
             bounded = bound_records(x, FEATURE_NORM).x
             scores = np.empty(runs)
             for run in range(runs):
                 repetition = 2 * run + world
-                one = LangevinRun(
+                training = LangevinRun(
                     self.settings, bounded, labels, CLASSES, noise=noise, repetition=repetition
                 )
-                scores[run] = score(one.run())
+                scores[run] = score(training.run())
                 advance()
-            worlds.append(scores)
-        return worlds[0], worlds[1]
+            all_scores.append(scores)
+        return all_scores[0], all_scores[1]
 
     @property
     def mu(self) -> float | None:
         """Gaussian-DP parameter of the last iterate; None for batches drawn at random."""
-        given = self.settings
-        setting = (given.rates[0], LAM, BETA, 2 * L / given.sampler.batch, given.sigma**2)
-        if isinstance(given.sampler, FullBatch):
-            return float(noisy_gd_gdp(*setting, given.steps))
-        if isinstance(given.sampler, Cyclic):
-            batches = given.sampler.steps_per_epoch
-            return float(cyclic_gd_gdp(*setting, batches, given.steps // batches))
+        sampler, eta, steps = self.settings.sampler, self.settings.rates[0], self.settings.steps
+        sensitivity, sigma2 = 2 * L / sampler.batch, self.settings.sigma**2
+        if isinstance(sampler, FullBatch):
+            return float(noisy_gd_gdp(eta, LAM, BETA, sensitivity, sigma2, steps))
+        if isinstance(sampler, Cyclic):
+            batches = sampler.steps_per_epoch
+            epochs = steps // batches
+            return float(cyclic_gd_gdp(eta, LAM, BETA, sensitivity, sigma2, batches, epochs))
         return None
 
     @property
     def _phase(self) -> Phase:
         """The updates as the accountants know them, the clip bound being L."""
-        given = self.settings
-        noise = step_noise_multiplier(given.rates[0], given.sigma**2, L, given.sampler.batch)
-        return Phase(given.sampler, float(noise), given.steps)
+        sampler, sigma2 = self.settings.sampler, self.settings.sigma**2
+        noise = step_noise_multiplier(self.settings.rates[0], sigma2, L, sampler.batch)
+        return Phase(sampler, float(noise), self.settings.steps)
 
     def _every_iterate(self, delta: float) -> Guarantee:
         return guarantee([self._phase], delta, self.relation)
@@ -147,7 +150,7 @@ class LangevinSGD:
 def neighbours(n: int) -> list[tuple[Tensor, Tensor]]:
     """Records (n, 1) and labels (n,) of D and of D', which differ in the last record.
 
-    It is in the last batch of a cycle. In D it is longer than records may be.
+    That record is in the last batch of a cycle; in D it is longer than the largest allowed norm.
     """
     labels = torch.zeros(n, dtype=torch.int64)
     without = torch.full((n, 1), -FEATURE_NORM)
@@ -157,25 +160,24 @@ def neighbours(n: int) -> list[tuple[Tensor, Tensor]]:
 
 
 def score(weights: Tensor) -> float:
-    """How far weights (classes, 1) went where the record in D pushes them."""
+    """Component of weights (classes, 1) in the direction in which D's last record moves them."""
     return float(weights[0, 0] - weights.mean())
 
 
 def _settings(sampler: Sampler, step: float, steps: int) -> Langevin:
-    """sigma = 1; `step`: the step size, in units of 1 / beta."""
+    """Settings with sigma = 1; `step`: the step size in units of 1 / beta."""
     ball = float(radius(FEATURE_NORM, LAM, CLASSES))
     return Langevin(sampler, 1.0, LAM, ball, (step / BETA,) * steps)
 
 
 def random_batches(sampler: FixedSize, noise_multiplier: float) -> LangevinSGD:
-    """DP-SGLD of one step of nearly 1 / beta, its noise given in units of L / m.
+    """DP-SGLD of one step of nearly 1 / beta, its noise in units of L / m.
 
-    More steps show less: they add to the claim, and what earlier batches left behind decays.
+    More steps show less: the claimed epsilon grows, and the effect of earlier batches decays.
     """
     unit = _settings(sampler, 0.98, 1)
     sigma = noise_multiplier / step_noise_multiplier(unit.rates[0], 1.0, L, sampler.batch)
-    given = replace(unit, sigma=float(sigma))
-    return LangevinSGD("dp-sgld", given, THEOREM)
+    return LangevinSGD("dp-sgld", replace(unit, sigma=float(sigma)), THEOREM)
 
 
 def _gaussian(name: str, sampler: Sampler, mu: float, by: str | None = None) -> LangevinSGD:
@@ -187,15 +189,15 @@ def _gaussian(name: str, sampler: Sampler, mu: float, by: str | None = None) -> 
 
 
 LANGEVIN = {
-    each.name: each
-    for each in (
-        # Of a grid, m = n / 18 and this noise show best that the claim fails: one run in 18 draws
-        # the record, which moves theta_1 by five deviations. In simulations of this mixture the
-        # bound exceeds the claim in 17 % of audits of 600 + 600 runs, in 98 % of 2400, 99 % of
-        # 3600.
+    mechanism.name: mechanism
+    for mechanism in (
+        # On a grid of settings, m = n / 18 and this noise show best that the claim fails: one run
+        # in 18 draws the differing record, which moves theta_1 by five standard deviations. In
+        # simulations of this mixture the lower bound exceeds the claim in 17 % of audits of
+        # 600 + 600 runs, in 98 % of 2400 + 2400, in 99 % of 3600 + 3600.
         random_batches(FixedSize(72, 4), 0.28),
-        # The attack shows 0.7 mu, under half of the noise 1.4 mu: at this mu, 1200 + 1200 runs
-        # tell.
+        # The attack reaches 0.7 mu, and 1.4 mu under half of the noise; at this mu, 1200 + 1200
+        # runs detect the latter.
         _gaussian("dp-sgld-full-batch", FullBatch(32), 1.5, THEOREM),
         _gaussian("repaired-dp-sgld-cyclic", Cyclic(32, 16), 1.5),
     )

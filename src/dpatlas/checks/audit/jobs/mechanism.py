@@ -1,7 +1,7 @@
-"""Attacks on a private mechanism: many runs on two neighbours of the attacker's choice.
+"""The attack on a private mechanism: many runs on two neighbours of the attacker's choice.
 
-The attacker sees everything that the threat model grants; lower bounds on epsilon stand beside what
-is guaranteed and claimed.
+The attacker sees everything that the threat model grants. The record has the lower bound on epsilon
+beside the guaranteed epsilon and the one that a paper claims.
 """
 
 from dataclasses import asdict
@@ -13,12 +13,9 @@ from dpatlas.checks.audit.records.mechanism import Metrics, Profile, Spec
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas.privacy.audit_statistics import (
-    epsilon_lower_bound,
-    profile_excess,
-)
+from dpatlas.privacy.audit_statistics import epsilon_lower_bound, profile_excess
 
-# Where the guaranteed epsilon(delta) is compared with what the attack showed.
+# Points of the privacy profile epsilon(delta) that the attack's error rates are compared with.
 PROFILE_DELTAS = (1e-5, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.3)
 
 
@@ -34,15 +31,15 @@ def run(job: Job) -> Outcome:
 def audit(fields: Spec, noise: Noise, advance: Advance) -> Metrics:
     """Attack a mechanism on each of two neighbours; judge its guarantee and its claim.
 
-    The guarantee is contradicted where the error rates exceed the guaranteed epsilon(delta), at
-    confidence `verdict_level`. That level is the higher one, because a table of many honest
-    mechanisms should raise no false alarm. `advance` is called after each run.
+    The guarantee is contradicted where the error rates exceed the guaranteed epsilon(delta) at
+    confidence `verdict_level`. That confidence is higher than `level`, so that a table of many
+    honest mechanisms raises no false alarm. `advance` is called after each run.
     """
-    audited, delta, level = MECHANISMS[fields.mechanism], fields.delta, fields.verdict_level
+    mechanism, delta, level = MECHANISMS[fields.mechanism], fields.delta, fields.verdict_level
     deltas = [delta, *PROFILE_DELTAS]
-    guaranteed, *epsilons = audited.profile(deltas)
-    claims = audited.claimed(deltas)
-    scores = audited.scores(fields.runs, noise, advance)
+    guaranteed, *epsilons = mechanism.profile(deltas)
+    claims = mechanism.claimed(deltas)
+    scores = mechanism.scores(fields.runs, noise, advance)
     lower = epsilon_lower_bound(*scores, delta, fields.level)
     test = profile_excess(*scores, epsilons, PROFILE_DELTAS, level)
     claimed, claimed_profile, claim = None, None, None
@@ -52,7 +49,7 @@ def audit(fields: Spec, noise: Noise, advance: Advance) -> Metrics:
         claim = profile_excess(*scores, claimed_epsilons, PROFILE_DELTAS, level)
     return Metrics(
         sentence=ENTRIES[fields.mechanism].sentence,
-        relation=audited.relation,
+        relation=mechanism.relation,
         guaranteed=guaranteed,
         profile=Profile(delta=list(PROFILE_DELTAS), epsilon=epsilons),
         claimed=claimed,

@@ -1,19 +1,19 @@
 """The private mechanisms of the project, each with the attack that an audit runs against it.
 
-Here are those that release every iterate, `kernels` has networks and records for them; `langevin`
-has those that release the last one, `feature_releases` clipped means in numpy.
+This module has the mechanisms that release every iterate, some on the networks and records of
+`kernels`; `langevin` has those that release the last iterate, `feature_releases` the clipped means
+in numpy.
 
 The attacker chooses everything but the randomness: the model, the settings, all records, and the
-one in which the neighbours differ. He sees every noisy sum of gradients and the weights it was
-taken at. With them he computes what the engine makes of the records there: the other records' part
-s of the sum, and by how much g the canary moves it. His view of a step is one number,
+record in which the neighbours differ, the canary. They see every noisy sum of gradients and the
+weights at which it was taken, and compute from them, by the engine itself, the other records' sum s
+and the canary's contribution g. Their view of a step is one number,
 
     t = <noisy sum - s, g> / (||g|| C) ~ N(b ||g|| / C, noise_multiplier^2),
 
-b = 1 if the canary was in the batch, and the likelihood ratio of the two neighbours is the best
-score that any attack can have (Neyman and Pearson). g is what the canary contributes, not what it
-may: where the engine lets ||g|| exceed C, the scores tell the neighbours apart better than was
-guaranteed.
+where b = 1 if the canary was in the batch. The likelihood ratio of the two neighbours is the best
+score that any attack can have (Neyman and Pearson). Since g is the actual contribution, an engine
+that lets ||g|| exceed C yields scores that separate the neighbours better than was guaranteed.
 """
 
 import math
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.checks.audit.jobs.feature_releases import FEATURES
-from dpatlas.checks.audit.jobs.kernels import SETTINGS
+from dpatlas.checks.audit.jobs.kernels import ATTACKED_NETWORKS
 from dpatlas.checks.audit.jobs.langevin import LANGEVIN
 from dpatlas.core.seeds import Noise
 from dpatlas.models.build import build
@@ -54,14 +54,14 @@ class Mechanism(Protocol):
 
     @property
     def name(self) -> str:
-        """Of its entry."""
+        """Name of its entry in `checks.audit.mechanisms`."""
 
     @property
     def relation(self) -> str:
         """Which data sets are neighbours."""
 
     def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
-        """What is guaranteed at delta, and what is claimed."""
+        """The privacy ledger: what is guaranteed at delta, and what is claimed."""
 
     def profile(self, deltas: Sequence[float]) -> list[float]:
         """The guaranteed epsilon at each delta."""
@@ -70,15 +70,16 @@ class Mechanism(Protocol):
         """The epsilon that a paper claims at each delta; None where none does."""
 
     def scores(self, runs: int, noise: Noise, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
-        """A score per run with the canary and per run without it (or with its replacement)."""
+        """Scores of `runs` runs on D and on D', (runs,) each; `advance` is called per run."""
 
 
 @dataclass(frozen=True)
 class PrivateSGD:
-    """Private training of a network, white box.
+    """Private training of a network, attacked with full knowledge of it.
 
-    silent: the other records have zero gradient, so that nobody needs to know which are in a batch.
-    still: the learning rate is so small that weights keep their digits, and the sums theirs.
+    silent: all records but the canary have zero gradient, so the rest of a batch does not matter.
+    still: the learning rate is so small that the weights, and so the sums, are the same in all
+    runs.
     """
 
     name: str
@@ -91,7 +92,7 @@ class PrivateSGD:
     still: bool = False
 
     def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
-        """Of one more run of the mechanism, under noise that nothing else draws."""
+        """The ledger of one more run of the mechanism, under noise that nothing else draws."""
         x, labels = self.neighbours()[0]
         noise = Noise(os.urandom(16).hex(), noise_source)
         training = PrivateTraining(
@@ -117,10 +118,10 @@ class PrivateSGD:
 
     def scores(self, runs: int, noise: Noise, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
         """Log-likelihood ratios of `runs` runs on each of the two neighbours."""
-        model, both = self.network(), self.neighbours()
-        worlds = []
-        for world, (x, labels) in enumerate(both):
-            attack = Attack(self, noise, *both[0])
+        model, data_sets = self.network(), self.neighbours()
+        all_scores = []
+        for world, (x, labels) in enumerate(data_sets):
+            attack = Attack(self, noise, *data_sets[0])
             training = PrivateTraining(
                 model,
                 self.phases,
@@ -140,16 +141,16 @@ class PrivateSGD:
                 training.run()
                 scores[run] = attack.score
                 advance()
-            worlds.append(scores)
+            all_scores.append(scores)
             training.restore(start, {**facts, "repetition": training.repetition})
-        return worlds[0], worlds[1]
+        return all_scores[0], all_scores[1]
 
 
 def neighbours(relation: str) -> Neighbours:
-    """Of which the other records have zero gradient.
+    """Neighbours in which every record but the canary has zero gradient.
 
-    A canary that is replaced by a record of zero gradient is a canary that is not there. The other
-    of two labels turns the gradient's sign.
+    For add_remove D' has a record of zero gradient in the canary's place, which acts as no record;
+    for replace_one it has the canary with the other label, which turns the gradient's sign.
     """
     x = torch.zeros(RECORDS, math.prod(IMAGE))
     labels = torch.zeros(RECORDS, dtype=torch.int64)
@@ -161,14 +162,14 @@ def neighbours(relation: str) -> Neighbours:
 
 
 def canary_pixels() -> Tensor:
-    """A checkerboard: no constant image, which a normalisation would take for zero."""
+    """A checkerboard: a normalisation would map a constant image to zero."""
     return torch.tensor([1.0, -1.0, -1.0, 1.0]).repeat(math.prod(IMAGE) // 4)
 
 
 class Attack:
-    """Adds up the log-likelihood ratio of one run from what it shows.
+    """Adds up the log-likelihood ratio of one run from its noisy sums.
 
-    x, labels: the records of D. training: to be set before anything is seen.
+    x, labels: the records of D. training: set before the first call of `see`.
     """
 
     training: PrivateTraining
@@ -177,38 +178,38 @@ class Attack:
         self.mechanism, self.noise = mechanism, noise
         self.x, self.labels = x, labels
         self.score = 0.0
-        # By step and batch, at weights that are the same in every run.
-        self.known: dict[tuple[int, bytes], tuple[Tensor, Tensor]] = {}
+        # Sums with and without the canary by step and batch, at weights that all runs share.
+        self.cached_sums: dict[tuple[int, bytes], tuple[Tensor, Tensor]] = {}
 
     def see(self, step: int, sums: dict[str, Tensor]) -> None:
         """Score one noisy sum."""
         _, phase = self.training.phase_at(step)
         batch = phase.sampler.batch_indices(self.noise, self.training.repetition, step)
-        q = self._chance(phase.sampler, batch)
+        q = self._inclusion_probability(phase.sampler, batch)
         if q == 0:
             return
         batch = np.array([CANARY]) if self.mechanism.silent else batch
         bound = phase.max_grad_norm
-        with_, without = self._known_sums(batch, step, bound)
-        gradient = with_ - without
-        seen = flat(sums) - without
-        norm = float(gradient.norm())
-        t = float(seen @ gradient) / (norm * bound)
+        with_, without = self._sums(batch, step, bound)
+        contribution = with_ - without
+        residual = flat(sums) - without
+        norm = float(contribution.norm())
+        t = float(residual @ contribution) / (norm * bound)
         self.score += log_likelihood_ratio(
             t, norm / bound, q, phase.noise_multiplier, self.mechanism.relation
         )
 
-    def _known_sums(self, batch: np.ndarray, step: int, bound: float) -> tuple[Tensor, Tensor]:
-        """`_clipped_sums`, computed once where all runs agree on them."""
+    def _sums(self, batch: np.ndarray, step: int, bound: float) -> tuple[Tensor, Tensor]:
+        """`_clipped_sums`, computed once where all runs share them."""
         if self.mechanism.augmentation or (step > 0 and not self.mechanism.still):
             return self._clipped_sums(batch, step, bound)
         key = step, batch.tobytes()
-        if key not in self.known:
-            self.known[key] = self._clipped_sums(batch, step, bound)
-        return self.known[key]
+        if key not in self.cached_sums:
+            self.cached_sums[key] = self._clipped_sums(batch, step, bound)
+        return self.cached_sums[key]
 
     def _clipped_sums(self, batch: np.ndarray, step: int, bound: float) -> tuple[Tensor, Tensor]:
-        """Of the batch, and of the batch without the canary."""
+        """Sums of clipped gradients of the batch, with and without the canary."""
         x, labels = self.x[batch], self.labels[batch]
         others = torch.from_numpy(batch != CANARY)
         augmentation = self.mechanism.augmentation
@@ -224,21 +225,24 @@ class Attack:
         without = kernel.clipped_sum(x[others], labels[others], bound)
         return flat(with_.gradients), flat(without.gradients)
 
-    def _chance(self, sampler: Sampler, batch: np.ndarray) -> float:
-        """Probability that the canary was in the batch, to one who knows what is not guaranteed
-        secret: the accounting of shuffled batches holds for a known permutation."""
+    def _inclusion_probability(self, sampler: Sampler, batch: np.ndarray) -> float:
+        """Probability that the canary was in the batch, given what the accounting takes as known.
+
+        For shuffled batches it takes the permutation as known, so the attacker knows the batch.
+        """
         return float(CANARY in batch) if isinstance(sampler, Shuffled) else sampler.sample_rate
 
 
 def flat(tensors: dict[str, Tensor]) -> Tensor:
-    """All of them as one vector, float64."""
+    """The concatenation of all tensors, as a float64 vector."""
     return torch.cat([value.flatten() for value in tensors.values()]).double()
 
 
 def log_likelihood_ratio(t: float, share: float, q: float, sigma: float, relation: str) -> float:
-    """log of (1-q) N(0) + q N(share) over the other neighbour's density at t, deviation sigma.
+    """Log ratio of the densities of t on D and on D', with standard deviation sigma.
 
-    The other neighbour is N(0) for add_remove, (1-q) N(0) + q N(-share) for replace_one.
+    On D it is (1-q) N(0) + q N(share); on D' it is N(0) for add_remove, (1-q) N(0) + q N(-share)
+    for replace_one.
     """
 
     def log_mixture(sign: float) -> float:
@@ -251,7 +255,7 @@ def log_likelihood_ratio(t: float, share: float, q: float, sigma: float, relatio
 
 
 def _silent(name: str, model: str, relation: str, *phases: TrainingPhase) -> PrivateSGD:
-    """Of a named network, all records but the canary zero."""
+    """The attack on a network by its name, with all records but the canary zero."""
     options = {"widths": WIDTHS} if model == "mlp" else {}
     network = partial(build, model, IMAGE, CLASSES, key="audit", run=0, base_seed=0, **options)
     return PrivateSGD(name, relation, phases, network, partial(neighbours, relation), silent=True)
@@ -267,12 +271,14 @@ POISSON, FIXED_SIZE = Poisson(RECORDS, BATCH), FixedSize(RECORDS, 31)
 SHUFFLED, CYCLIC = Shuffled(RECORDS, BATCH), Cyclic(RECORDS, BATCH)
 FULL_BATCH = FullBatch(RECORDS)
 
-# The noise is such that half of it is caught: in simulations of 600 + 600 runs by 98 % of
-# audits at confidence 0.999, and the whole of it by none of 300. Under more noise half is missed.
-ATTACKED: tuple[Mechanism, ...] = (
+# The noise is chosen so that noise at half scale is caught: in simulations by 98 % of audits of
+# 600 + 600 runs at confidence 0.999, and noise at full scale by none of 300. Under more noise an
+# audit would miss half scale.
+_ALL: tuple[Mechanism, ...] = (
     _silent("dp-sgd-poisson", "mlp", "add_remove", _phase(POISSON, 0.8, 4)),
-    # Larger batches than elsewhere: at q = 1/4 the only accountant there is leaves so much room
-    # that half the noise would still keep its promise, at q = 7/8 that every other audit misses it.
+    # Larger batches than elsewhere: the only accountant for this sampler is so loose at q = 1/4
+    # that half the noise would still meet the guarantee, and at q = 7/8 that every other audit
+    # would miss it.
     _silent("dp-sgd-fixed-size", "mlp", "replace_one", _phase(FIXED_SIZE, 3.0, 4)),
     _silent("dp-sgd-shuffled", "mlp", "replace_one", _phase(SHUFFLED, 2.0, 4)),
     _silent("dp-sgd-cyclic", "mlp", "replace_one", _phase(CYCLIC, 2.0, 4)),
@@ -288,17 +294,17 @@ ATTACKED: tuple[Mechanism, ...] = (
     ),
     *(
         PrivateSGD(
-            each.name,
+            attacked.name,
             "replace_one",
-            each.phases,
-            each.network,
-            each.neighbours,
-            each.augmentation,
+            attacked.phases,
+            attacked.network,
+            attacked.neighbours,
+            attacked.augmentation,
             still=True,
         )
-        for each in SETTINGS.values()
+        for attacked in ATTACKED_NETWORKS.values()
     ),
     *LANGEVIN.values(),
     *FEATURES.values(),
 )
-MECHANISMS: dict[str, Mechanism] = {each.name: each for each in ATTACKED}
+MECHANISMS: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in _ALL}

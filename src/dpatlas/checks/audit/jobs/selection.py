@@ -1,10 +1,10 @@
 """Settings of a classifier chosen privately: the best of a random number of trials is released.
 
 A trial draws settings log-uniformly from the spec's ranges, trains as `training` does, and counts
-right answers on the validation records. `privacy.selection` says what releasing the best
-guarantees, and on what that rests: the number of trials, and all that the others gave, go into
-checkpoints and into no record, and nothing in the record or on stderr tells them. Initial weights
-and settings are drawn as the noise is, so that none of them is known of a trial beforehand.
+right answers on the validation records. `privacy.selection` states what releasing the best trial
+guarantees. The guarantee requires that the number of trials and the results of the other trials
+stay secret: checkpoints hold them, the record and stderr reveal nothing about them. Initial weights
+and settings are drawn as the noise is, since known ones would identify the released trial.
 """
 
 from dataclasses import replace
@@ -42,7 +42,7 @@ SECRET = (
 
 
 def select(job: Job) -> Outcome:
-    """Train until the law's trials are done, and release the best one."""
+    """Train as many trials as the law draws, and release the best one."""
     data = job.prepared
     check_data(data)
     if len(data.x_validation) == 0:
@@ -78,29 +78,29 @@ class Selection:
         }
         self.stages = Stages(job, self.noise)
         self.told = False
-        # Of the best trial: settings and score, what ran, and weights.
+        # Settings and score, facts for the ledger, and weights of the best trial.
         self.best: dict[str, Any] | None = None
         self.ran: Ran | None = None
         self.weights: dict[str, np.ndarray] = {}
 
     def run(self) -> Metrics:
-        """All trials; the metrics of the best one."""
+        """Train all trials; the metrics of the best one."""
         for trial in range(self.law.draw(self.noise)):
-            better = self.stages.result(f"trial-{trial}", partial(self._better, trial))
-            if better:
-                self.best, self.ran = better["best"], Ran.of(better["ran"])
+            result = self.stages.result(f"trial-{trial}", partial(self._if_best, trial))
+            if result:
+                self.best, self.ran = result["best"], Ran.of(result["ran"])
                 self.weights = {
                     name.removeprefix("weights/"): value
-                    for name, value in better.items()
+                    for name, value in result.items()
                     if isinstance(value, np.ndarray)
                 }
         return self._metrics()
 
-    def _better(self, trial: int) -> dict[str, Any]:
-        """Settings, score and weights of a trial; nothing if one before it has no worse score."""
+    def _if_best(self, trial: int) -> dict[str, Any]:
+        """Settings, score and weights of a trial; empty unless it scores above all before it."""
         settings = self._settings(trial)
         training = self._training(trial, settings)
-        # Before any step: the number of trials follows from the secret.
+        # Saved before the first step, since the number of trials depends on the noise's secret.
         self.stages.save()
         if not self.told:
             say(f"{self.job.spec.id}: the number of trials is secret: no progress is shown")
@@ -114,12 +114,12 @@ class Selection:
             score = self.score.released(right, self.noise, trial)
         if self.best is not None and score <= self.best["score"]:
             return {}
-        weights = {f"weights/{name}": each for name, each in model.named_parameters()}
-        return {
-            "best": {"settings": settings, "score": score},
-            "ran": training.ran.facts(),
-            **{name: each.detach().cpu().numpy().copy() for name, each in weights.items()},
+        weights = {
+            f"weights/{name}": value.detach().cpu().numpy().copy()
+            for name, value in model.named_parameters()
         }
+        best = {"settings": settings, "score": score}
+        return {"best": best, "ran": training.ran.facts(), **weights}
 
     def _settings(self, trial: int) -> dict[str, float]:
         draws = self.noise.generator(repetition=trial, step=0, use="settings")
@@ -138,7 +138,7 @@ class Selection:
         )
 
     def _network(self, trial: int = 0) -> nn.Module:
-        """With initial weights that are as secret as the noise: known ones would name the trial."""
+        """A network whose initial weights are as secret as the noise."""
         return build(
             self.fields.model,
             self.data.image_shape,
@@ -149,7 +149,7 @@ class Selection:
         ).to(self.job.device)
 
     def _metrics(self) -> Metrics:
-        """Of the released trial."""
+        """Metrics of the released trial."""
         released: dict[str, Any] = {"settings": None, "score": None, "accuracy": None}
         if self.best is not None:
             model = self._network()
@@ -170,7 +170,7 @@ class Selection:
         )
 
     def _on_device(self, *arrays: np.ndarray) -> list[Tensor]:
-        return [torch.from_numpy(each).to(self.job.device) for each in arrays]
+        return [torch.from_numpy(array).to(self.job.device) for array in arrays]
 
 
 def right_answers(model: nn.Module, x: Tensor, labels: Tensor) -> int:
@@ -181,9 +181,9 @@ def right_answers(model: nn.Module, x: Tensor, labels: Tensor) -> int:
 
 
 def selection_ledger(selection: Selection) -> dict[str, Any]:
-    """The ledger of what is released, and beside it what one trial alone guarantees.
+    """The ledger of the released trial, with the guarantee of one trial alone beside it.
 
-    Of the best trial as it ran; of a trial as planned where there is none.
+    Based on the phases that ran, or on the planned ones where no trial was drawn.
     """
     fields, phase = selection.fields, selection.phase
     accounts: dict[str, Any] = {"delta": fields.delta, "relation": fields.relation}
@@ -227,7 +227,7 @@ def selection_ledger(selection: Selection) -> dict[str, Any]:
             "test": f"{PUBLIC}: accuracy on them carries no noise",
         },
         "secret": SECRET,
-        # Of the release of the best trial, not of all trials together.
+        # The cost of releasing the best trial, not of all trials together.
         "chosen_on_private_data": [
             {
                 "what": tuning["what"],

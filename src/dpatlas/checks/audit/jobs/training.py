@@ -1,7 +1,7 @@
 """Private training of a classifier, and the audit of one such run by canaries.
 
 A job trains `runs` networks on a prepared data set and tests each one's last iterate on held-out
-records. With `canaries` > 0 there is one run, and it is audited (`canaries`).
+records. With `canaries` > 0 there is one run, and it is audited (module `canaries`).
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ from dpatlas.privacy.ledger import UNTOLD, Ran, ledger, tuning_of
 from dpatlas.privacy.samplers import Poisson, Sampler, sampler
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
-# Points of the accuracy curve after the start.
+# Number of points of the accuracy curve, the start not counted.
 POINTS = 20
 
 
 def train(job: Job) -> Outcome:
-    """Train, and audit where there are canaries; `accuracy` is that of the last iterates.
+    """Train all runs, and audit the run where there are canaries.
 
     Raises InputError for settings that do not go together, before anything is trained.
     """
@@ -51,20 +51,20 @@ def train(job: Job) -> Outcome:
     finished: list[dict[str, Any]] = []
     with Progress(fields.runs * phase.steps, job.spec.id) as progress:
 
-        def one(number: int) -> dict[str, Any]:
+        def train_run(number: int) -> dict[str, Any]:
             run = ClassifierRun(job, phase, canaries, number, noise)
             done = number * phase.steps
             stages.finish(run, lambda: progress.reach(done + run.steps_done))
             return run.result()
 
         for number in range(fields.runs):
-            finished.append(stages.result(f"run-{number}", partial(one, number)))
+            finished.append(stages.result(f"run-{number}", partial(train_run, number)))
             progress.reach((number + 1) * phase.steps)
-    statement = statement_of([Ran.of(each["ran"]) for each in finished], fields)
+    ledger_of_runs = training_ledger([Ran.of(result["ran"]) for result in finished], fields)
     audit = None
     if canaries:
         scores = np.array(finished[0]["canary_scores"])
-        audit = verdict(scores, canaries, fields.delta, statement["epsilon"])
+        audit = verdict(scores, canaries, fields.delta, ledger_of_runs["epsilon"])
     tried, n_validation = fields.settings_tried, len(data.x_validation)
     metrics = Metrics(
         n_train=len(data.x_train),
@@ -81,11 +81,11 @@ def train(job: Job) -> Outcome:
         else None,
         audit=audit,
     )
-    return Outcome(metrics, statement)
+    return Outcome(metrics, ledger_of_runs)
 
 
 def batches_of(fields: Spec, n_train: int, canaries: Canaries | None) -> Sampler:
-    """The sampler of the training records and of the canaries' slots."""
+    """The sampler of the training records and, after them, of a slot for each canary."""
     n = n_train + fields.canaries
     batches = sampler(fields.sampler, n, fields.batch)
     if canaries is None:
@@ -96,10 +96,10 @@ def batches_of(fields: Spec, n_train: int, canaries: Canaries | None) -> Sampler
     return PoissonWithEmptySlots(n, fields.batch, empty=canaries.empty_slots)
 
 
-def statement_of(runs: Sequence[Ran], fields: Spec) -> dict[str, Any]:
+def training_ledger(runs: Sequence[Ran], fields: Spec) -> dict[str, Any]:
     """The ledger of all reported runs, of one alone, and of the trials that chose the settings.
 
-    Of the settings that were tried the spec tells the number: each counts as a run like these.
+    The spec gives only the number of settings that were tried: each is charged as a run like these.
     """
     accounts: dict[str, Any] = {"delta": fields.delta, "relation": fields.relation}
     tried, tuning = fields.settings_tried, None
@@ -161,7 +161,7 @@ class ClassifierRun(Watched):
         return {"step": self.steps_done, "accuracy": right, "loss": loss}
 
     def result(self) -> dict[str, Any]:
-        """What was seen of the whole run."""
+        """What the job keeps of a finished run."""
         result = {
             "curve": self.seen,
             "skipped_records": self.training.skipped_records,
@@ -177,7 +177,7 @@ class ClassifierRun(Watched):
         return result
 
     def state(self) -> State:
-        """The attack's too."""
+        """State of the training and, if there is one, of the attack."""
         arrays, facts = super().state()
         return arrays | (self.attack.state() if self.attack else {}), facts
 

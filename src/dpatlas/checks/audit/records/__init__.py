@@ -1,1 +1,1 @@
-"""Records of audit, as its table and the commands `train` and `audit` read them."""
+"""Specs and metrics of audit's jobs, as its table and commands read them."""

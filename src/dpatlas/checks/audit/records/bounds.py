@@ -1,13 +1,18 @@
-"""What an attack showed, as `dpatlas.privacy.audit_statistics` found it."""
+"""Lower bounds on epsilon in a record.
+
+These are the results of `dpatlas.privacy.audit_statistics` as strictly typed parts of a record: who
+reads a record loads neither scipy nor the attack's code.
+"""
 
 from dpatlas.core.records import Typed
 
 
 class Rates(Typed):
-    """Errors of a test of D against D' that was fixed before it saw the runs counted here.
+    """Error counts of a test that tells D from D', fixed before it saw the runs counted here.
 
-    It says D where score >= threshold if `above`, else where score < threshold. runs: all of them,
-    those that chose the test included.
+    The test says D where score >= threshold if `above`, else where score < threshold. runs: number
+    of all runs, those that selected the test included. fpr_limit, fnr_limit: joint upper limits of
+    the two error rates.
     """
 
     runs: int
@@ -22,7 +27,7 @@ class Rates(Typed):
 
 
 class Guesses(Typed):
-    """How many canaries were guessed in or out, and how many of the guesses were right."""
+    """Number of canaries, of those guessed in or out, and of correct guesses."""
 
     canaries: int
     guesses: int
@@ -30,9 +35,9 @@ class Guesses(Typed):
 
 
 class Bound(Typed):
-    """epsilon is at least `epsilon` at `delta`, with confidence `level`.
+    """A lower bound `epsilon` on the mechanism's epsilon at `delta`, with confidence `level`.
 
-    ceiling: the largest bound that any mechanism could have shown with as many runs.
+    ceiling: the largest bound that an attack on any mechanism could reach with as many runs.
     """
 
     epsilon: float
@@ -45,10 +50,10 @@ class Bound(Typed):
 
 
 class Excess(Typed):
-    """By how many nats error rates exceed a privacy profile, with confidence `level`.
+    """By how many nats the true epsilon exceeds a privacy profile, with confidence `level`.
 
-    epsilon, delta: the point of the profile at which they show it. ceiling: the largest excess that
-    as many runs could have shown.
+    A negative excess refutes nothing. epsilon, delta: the point of the profile where the excess is
+    largest. ceiling: the largest excess that as many runs could show.
     """
 
     excess: float

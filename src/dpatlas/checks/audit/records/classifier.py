@@ -1,4 +1,4 @@
-"""What specs of a classifier's private training say, whoever chooses its settings."""
+"""Spec fields that all private trainings of a classifier share."""
 
 from typing import Annotated
 
@@ -9,15 +9,15 @@ from dpatlas.core.records import SpecFields
 
 
 class Data(DataFields):
-    """A data set: its parts, or the sha256 of one that was prepared before."""
+    """A data set: the sizes of its parts, or the sha256 of a set that is already prepared."""
 
     sha256: str | None = None
 
 
 class Classifier(SpecFields):
-    """Settings of a classifier's training; those that trials draw are not set.
+    """Settings of a training; a selection leaves out those that each trial draws.
 
-    The noise is calibrated to epsilon or given as noise_multiplier, the other one is None.
+    One of epsilon, to which the noise is calibrated, and noise_multiplier is None.
     """
 
     seed: int

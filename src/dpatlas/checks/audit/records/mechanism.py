@@ -19,9 +19,9 @@ def _known(name: str) -> str:
 
 
 class Spec(SpecFields):
-    """`runs` runs on each of two neighbours; bounds at `delta` and confidence `level`.
+    """`runs` runs on each of two neighbouring data sets; bounds at `delta` and confidence `level`.
 
-    verdict_level: confidence of what contradicts a guarantee.
+    verdict_level: confidence with which a guarantee counts as contradicted.
     """
 
     seed: int
@@ -41,12 +41,12 @@ class Profile(Typed):
 
 
 class Metrics(records.Metrics):
-    """What the attack showed beside what is guaranteed, and beside what a paper claims.
+    """The attack's lower bound beside the guaranteed epsilon and the one that a paper claims.
 
-    guaranteed, claimed: epsilon at the spec's delta; claimed and all that starts with it are None
-    for a mechanism without a claim. lower: the bound on epsilon at delta. profile_test, claim_test:
-    the largest excess over the profile, at `verdict_level`; contradicted, claim_contradicted:
-    whether it is above 0.
+    guaranteed, claimed: epsilon at the spec's delta; every field about a claim is None for a
+    mechanism without one. lower: bound on epsilon at delta. profile_test, claim_test: largest
+    excess over the guaranteed and over the claimed profile, at confidence `verdict_level`;
+    contradicted, claim_contradicted: whether that excess is above 0.
     """
 
     sentence: str

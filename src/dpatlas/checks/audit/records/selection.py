@@ -9,15 +9,16 @@ from dpatlas.core import records
 from dpatlas.core.guard import real
 from dpatlas.errors import InputError
 
-# What a trial may draw: the guarantee is the same whatever they are.
+# Settings that a trial may draw: the guarantee of a training does not depend on them.
 SELECTABLE = ("lr", "max_grad_norm")
 
 
 class Spec(Classifier):
-    """A number of trials of the given law and mean, each with settings drawn from `ranges`.
+    """A random number of trials, each with settings drawn from `ranges`.
 
-    score_noise: deviation of the noise on a trial's count of right answers; None where validation
-    records are public.
+    law, expected_trials: distribution of the number of trials, and its mean. score_noise: standard
+    deviation of the noise on a trial's count of right answers; None where validation records are
+    public.
     """
 
     noise_multiplier: Annotated[float, Field(gt=0)] | None
@@ -26,7 +27,7 @@ class Spec(Classifier):
     ranges: dict[str, list[float]]
     score_noise: float | None
 
-    # Before the fields: one that a range replaces is not there.
+    # Runs before validation of the fields, since a setting that a range replaces is absent.
     @model_validator(mode="before")
     @classmethod
     def _check_ranges(cls, fields: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +37,7 @@ class Spec(Classifier):
             raise InputError("ranges", found, allowed)
         for name, ends in ranges.items():
             if len(ends) != 2:
-                allowed = "LOW,HIGH: each trial draws its own between them, never a list or grid"
+                allowed = "LOW,HIGH: each trial draws a value between them, never a list or grid"
                 raise InputError(f"range of {name}", f"{len(ends)} values", allowed)
             real(gt=0).check(f"low end of the range of {name}", ends[0])
             real(gt=ends[0]).check(f"high end of the range of {name}", ends[1])
@@ -44,10 +45,10 @@ class Spec(Classifier):
 
 
 class Metrics(records.Metrics):
-    """Of the released trial; settings, score, accuracy and loss are None if the law drew no trial.
+    """Results of the released trial; settings, score, accuracy and loss are None if none was drawn.
 
-    score: share of right answers on validation records, with noise of deviation score_deviation if
-    that is not None. accuracy, loss: on test records.
+    score: share of right answers on validation records, with noise of standard deviation
+    score_deviation unless that is None. accuracy, loss: on test records.
     """
 
     settings: dict[str, float] | None

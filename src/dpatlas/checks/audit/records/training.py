@@ -11,9 +11,9 @@ from dpatlas.core.records import Typed
 
 
 class Spec(Classifier):
-    """`runs` trainings. canaries: mislabelled records in the one run that is audited; 0 for none.
+    """`runs` trainings. canaries: number of mislabelled records in an audited run; 0 for no audit.
 
-    settings_tried: how many were compared on validation records, None if nobody says. level,
+    settings_tried: number of settings compared on validation records, None if unknown. level,
     verdict_level: confidence of the audit's bounds, set where there are canaries.
     """
 
@@ -28,7 +28,7 @@ class Spec(Classifier):
 
 
 class Look(Typed):
-    """Share of right answers on held-out records, and mean cross-entropy, None if no number."""
+    """Accuracy and mean cross-entropy on held-out records at a step; loss is None if not finite."""
 
     step: int
     accuracy: float
@@ -36,10 +36,10 @@ class Look(Typed):
 
 
 class Audit(Typed):
-    """What canaries prove: auc of their scores (None if all fell one way), bounds on epsilon.
+    """Bounds on epsilon from canaries. auc: of their scores; None if all are in, or all out.
 
-    excess: of the bound at confidence `verdict_level` over the guaranteed epsilon, None where
-    nothing is guaranteed.
+    excess: difference of the bound at confidence `verdict_level` and the guaranteed epsilon, None
+    where nothing is guaranteed.
     """
 
     canaries: int
@@ -51,10 +51,11 @@ class Audit(Typed):
 
 
 class Metrics(records.Metrics):
-    """Accuracy on held-out records of every run's last iterate, (runs,), and of averaged weights.
+    """Results of all runs. accuracy: (runs,), of the last iterates on held-out records.
 
-    curves: looks at each run. ema_accuracy: (runs,), empty without an average. skipped_records:
-    gradients of each run that were no number. selection: in words. audit: None without canaries.
+    curves: accuracy along each run. ema_accuracy: (runs,), of averaged weights; empty without an
+    average. skipped_records: (runs,), number of gradients that were not finite. selection: how the
+    settings were chosen, in words. audit: None without canaries.
     """
 
     n_train: int

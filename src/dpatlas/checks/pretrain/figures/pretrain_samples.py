@@ -1,32 +1,36 @@
-"""What the backbones were trained on, beside real digits, and what their features are worth."""
+"""Training images of the backbones beside real digits, and accuracy with their features."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpatlas.checks.pretrain.records import backbone, transfer
-from dpatlas.core.statistics import mean_estimate
-from dpatlas.errors import InputError
 from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
 from dpatlas.show.output import Row, Settings, ShownFigure
-from dpatlas.show.panels import columns
-from dpatlas.show.series import BLUE, GREEN, RED, handle
+from dpatlas.show.rows import over_runs
+from dpatlas.show.series import BLUE, GREEN, RED, handle, only
 
 TransferRecord = Record[transfer.Spec, transfer.Metrics]
 BackboneRecord = Record[backbone.Spec, backbone.Metrics]
+# Images per line and lines of a sheet; pixels between images; number of grey levels.
 PER_LINE, LINES = 20, 2
 GAP, BASE = 1, 17
-# Inches: a sheet, a line of the panel below and what it needs beside its lines.
-SHEET_HEIGHT, LINE_HEIGHT, BELOW = 0.78, 0.24, 0.7
+# Inches: height of a sheet, of a line of the panel below, and of that panel's axis and legend.
+SHEET_HEIGHT, LINE_HEIGHT, AXIS_HEIGHT = 0.78, 0.24, 0.7
 MEASURES = {
-    "zero_shot": Look("head as it is", GREEN, "^", ""),
+    "zero_shot": Look("backbone's own head", GREEN, "^", ""),
     "knn": Look("nearest neighbours", RED, "s", ""),
     "logistic": Look("logistic regression", BLUE, "o", ""),
 }
+# Between the measures of a backbone, as a share of its line.
+DODGE = 0.3
 COLUMNS = (
     "part",
     "source",
@@ -37,45 +41,42 @@ COLUMNS = (
     "architecture",
     "features",
     "splits",
-    *(f"{name}_{what}" for name in MEASURES for what in ("mean", "standard_error")),
+    *(f"{name}_{statistic}" for name in MEASURES for statistic in ("mean", "standard_error")),
 )
 
 
 def pretrain_samples(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownFigure:
-    """Images of every source above; accuracies on the private data below."""
-    transfers = [record for record in records if record.kind == "transfer"]
-    if len(transfers) != 1:
-        raise InputError("--records", f"{len(transfers)} of kind transfer", "exactly one")
-    measured: TransferRecord = transfers[0]
+    """Images of every source above, accuracies on the private data below."""
+    measured: TransferRecord = only(records, "transfer")
     sheets = [
         (rows, record.metrics.image_shape)
         for record in _one_per_source(records)
         if (rows := image_rows(record))
     ]
     rows = transfer_rows(measured)
-    heights = [SHEET_HEIGHT] * len(sheets) + [BELOW + LINE_HEIGHT * len(rows)]
+    heights = [SHEET_HEIGHT] * len(sheets) + [AXIS_HEIGHT + LINE_HEIGHT * len(rows)]
     figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights)))
     panels = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     *above, below = panels
     for axes, sheet in zip(above, sheets, strict=True):
         _draw_sheet(axes, *sheet)
-    _draw_transfer(below, rows)
+    _draw_accuracies(below, measured.metrics.rows)
     metrics = measured.metrics
     notes = [
-        f"images: one of each class in turn, {PER_LINE * LINES} of a source; below: accuracy on "
+        f"images: {PER_LINE * LINES} of each source, its classes in turn; below: accuracy on "
         f"{metrics.n_test} of the {metrics.n_train + metrics.n_test} "
-        f"{measured.spec.data.name} after training on the others, features frozen; "
-        f"mean and standard error of {rows[0]['splits']} splits, which overlap; for the reader "
-        "only, nothing is chosen by it",
+        f"{measured.spec.data.name} after training on the others with frozen features; mean and "
+        f"standard error over {rows[0]['splits']} random splits, whose test records overlap; for "
+        "the reader only: no setting is chosen by it",
     ]
     shown = [row for sheet, _ in sheets for row in sheet]
     return ShownFigure(figure, COLUMNS, [*shown, *rows], notes)
 
 
 def image_rows(record: TransferRecord | BackboneRecord) -> list[Row]:
-    """A row for every image shown of a record, class after class; none if it keeps no images."""
+    """A row for every image shown of a record, classes in turn; none if it keeps no images."""
     examples = record.metrics.examples or {}
-    most = max(map(len, examples.values()), default=0)
+    largest = max(map(len, examples.values()), default=0)
     rows = [
         {
             "part": "real image" if record.kind == "transfer" else "generated image",
@@ -85,7 +86,7 @@ def image_rows(record: TransferRecord | BackboneRecord) -> list[Row]:
             "image": images[number],
             "runs": [record.id],
         }
-        for number in range(most)
+        for number in range(largest)
         for name, images in examples.items()
         if number < len(images)
     ]
@@ -107,17 +108,17 @@ def transfer_rows(record: TransferRecord) -> list[Row]:
         }
         for measure in MEASURES:
             if (accuracies := getattr(measured, measure)) is not None:
-                estimate = mean_estimate(accuracies)
-                error = estimate.standard_error if estimate.runs > 1 else None
-                row |= {f"{measure}_mean": estimate.value, f"{measure}_standard_error": error}
+                splits = over_runs(accuracies)
+                row[f"{measure}_mean"] = splits["value"]
+                row[f"{measure}_standard_error"] = splits["standard_error"]
         rows.append(row)
     return rows
 
 
 def levels(image: str, shape: Sequence[int]) -> np.ndarray:
-    """Ink of an image, (height, width), from 0 to 1; a character is a level of 17."""
-    ink = np.array([int(character, BASE) for character in image]) / (BASE - 1)
-    return ink.reshape(shape[-2:])
+    """Grey levels of an image from 0 to 1, (height, width); a character is one of 17 levels."""
+    grey = np.array([int(character, BASE) for character in image]) / (BASE - 1)
+    return grey.reshape(shape[-2:])
 
 
 def _one_per_source(records: Sequence[Record[Any, Any]]) -> list[TransferRecord | BackboneRecord]:
@@ -131,7 +132,7 @@ def _one_per_source(records: Sequence[Record[Any, Any]]) -> list[TransferRecord 
 
 
 def _name(row: transfer.Row) -> str:
-    """Of a backbone, without the digest of its spec."""
+    """Name of the backbone, without the digest of its spec."""
     return row.backbone if row.source is None else row.backbone.rpartition("-")[0]
 
 
@@ -144,20 +145,39 @@ def _draw_sheet(axes: Axes, rows: list[Row], shape: Sequence[int]) -> None:
         sheet[top : top + height - GAP, left : left + width - GAP] = levels(row["image"], shape)
     axes.imshow(sheet, cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
     axes.set_axis_off()
-    title = rows[0]["source"] + (" (real, private)" if rows[0]["part"] == "real image" else "")
-    axes.set_title(title, loc="left", fontsize=NOTE_SIZE, pad=2)
+    origin = "real, private" if rows[0]["part"] == "real image" else "public"
+    axes.set_title(f"{rows[0]['source']} ({origin})", loc="left", fontsize=NOTE_SIZE, pad=2)
 
 
-def _draw_transfer(axes: Axes, rows: list[Row]) -> None:
-    places = np.arange(len(rows))
-    for measure, look in MEASURES.items():
-        mean, error = columns(rows, f"{measure}_mean", f"{measure}_standard_error")
-        axes.errorbar(
-            mean, places, xerr=error, color=look.color, marker=look.marker, linestyle="none"
-        )
-    axes.set_yticks(places, [row["backbone"] for row in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlabel("accuracy on the private data")
+def _draw_accuracies(axes: Axes, rows: Sequence[transfer.Row]) -> None:
+    """Mean and standard error over splits, by backbone and measure."""
+    names = [_name(row) for row in rows]
+    accuracies = [
+        {"backbone": _name(row), "measure": measure, "accuracy": accuracy}
+        for row in rows
+        for measure in MEASURES
+        for accuracy in getattr(row, measure) or ()
+    ]
+    sns.pointplot(
+        pd.DataFrame(accuracies),
+        x="accuracy",
+        y="backbone",
+        order=names,
+        hue="measure",
+        hue_order=list(MEASURES),
+        palette={measure: look.color for measure, look in MEASURES.items()},
+        markers=[look.marker for look in MEASURES.values()],
+        linestyle="none",
+        errorbar="se",
+        dodge=DODGE,
+        markersize=mpl.rcParams["lines.markersize"],
+        err_kws={"linewidth": mpl.rcParams["lines.linewidth"]},
+        legend=False,
+        ax=axes,
+    )
+    axes.set(xlabel="test accuracy on the private data", ylabel="")
+    # Seaborn removes it from an axis of names.
+    axes.grid(axis="y")
     axes.legend(
         handles=[handle(look) for look in MEASURES.values()],
         loc="lower center",

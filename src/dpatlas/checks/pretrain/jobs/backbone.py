@@ -1,4 +1,4 @@
-"""pretrain: supervised training of one backbone on public images, and a few of these to look at."""
+"""pretrain: supervised training of one backbone on public images."""
 
 import math
 from typing import Any
@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from dpatlas.checks.pretrain.jobs.examples import examples
+from dpatlas.checks.pretrain.jobs.public import NO_PRIVATE_RECORD
 from dpatlas.checks.pretrain.records.backbone import Metrics, Spec
 from dpatlas.core.guard import one_of
 from dpatlas.core.progress import Progress
@@ -22,23 +23,9 @@ from dpatlas.models.build import NAMES, build
 from dpatlas.models.precision import passes
 from dpatlas.privacy.samplers import Shuffled
 
-# The one-cycle schedule: share of the steps that warm up, and first and last rate below the peak.
+# The one-cycle schedule: share of the steps that warm up; first and last rate over the peak.
 WARM_UP = 0.3
 FIRST, LAST = 1 / 25, 1 / 25e4
-
-LEDGER = {
-    "mechanism": "AdamW without clipping or noise, on public images",
-    "neighbour_relation": "any: the output is independent of every private data set",
-    "sampler": Shuffled.name,
-    "accountant": "none needed",
-    "epsilon": 0.0,
-    "delta": 0.0,
-    "guaranteed": "epsilon 0: no private record was read",
-    "claimed": None,
-    "clip": None,
-    "noise_multiplier": None,
-    "holds_for": "backbone and record",
-}
 
 
 def backbone(job: Job) -> Outcome:
@@ -71,7 +58,13 @@ def backbone(job: Job) -> Outcome:
             "accuracy": accuracy,
         },
     )
-    ledger = {**LEDGER, "steps": training.steps, **origin}
+    ledger = {
+        **NO_PRIVATE_RECORD,
+        "mechanism": "AdamW without clipping or noise, on public images",
+        "sampler": Shuffled.name,
+        "steps": training.steps,
+        **origin,
+    }
     metrics = Metrics(
         n_train=len(data.x_train),
         n_test=len(data.x_test),
@@ -89,7 +82,7 @@ def backbone(job: Job) -> Outcome:
 
 
 class Pretraining:
-    """One supervised run: AdamW, one cycle of the rate, cross-entropy with label smoothing.
+    """One supervised run: AdamW, one-cycle schedule, cross-entropy with label smoothing.
 
     Batches are disjoint within an epoch and keyed by it. loss (epochs,): mean over each epoch's
     steps.
@@ -123,7 +116,7 @@ class Pretraining:
         self.steps_done = 0
 
     def run(self) -> None:
-        """All steps."""
+        """Train to the last step, from a checkpoint if there is one."""
         with Progress(self.steps, self.job.spec.id) as progress:
             Stages(self.job).finish(self, lambda: progress.reach(self.steps_done))
 
@@ -172,7 +165,7 @@ class Pretraining:
 def one_cycle(step: int, steps: int, peak: float) -> float:
     """The learning rate of `step`: half a cosine up to `peak`, half a cosine down (Smith, 2018).
 
-    A function of the step alone, so that no state of a schedule has to be stored.
+    It depends on the step alone, so that no state of a schedule has to be stored.
     """
     top = max(1.0, WARM_UP * steps - 1)
     if step <= top:
@@ -183,7 +176,7 @@ def one_cycle(step: int, steps: int, peak: float) -> float:
 
 
 def _public_origin(data: Prepared, declared: str | None) -> dict[str, str]:
-    """Why the data are public, and what was chosen on private ones when they were made.
+    """Why the data are public, and which choices in their design rest on private data.
 
     Raises InputError for data that are not public.
     """

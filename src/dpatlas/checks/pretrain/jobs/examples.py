@@ -1,19 +1,19 @@
-"""A few images of a data set as text, to be shown without torch or data files."""
+"""A few images of a data set as text, which a figure shows without torch or data files."""
 
 import numpy as np
 
 from dpatlas.data.prepared import Prepared
 
 EXAMPLES = 10
-# Grey levels 0..16 of generated images and of the digits, as one character each.
+# The characters for grey levels 0 to 16 of generated images and of the digits.
 LEVELS = "0123456789abcdefg"
 
 
 def examples(data: Prepared) -> dict[str, list[str]] | None:
     """The first `EXAMPLES` training images of each class, as text.
 
-    An image is a text with a character of `LEVELS` for each pixel, so int(character, 17) is its
-    grey level from 0 to 16. None for data of another scale.
+    An image has one character of `LEVELS` per pixel, so that int(character, 17) is the grey level
+    from 0 to 16. None for data of another scale.
     """
     preprocessing = data.manifest["preprocessing"]
     if (preprocessing["norm"], preprocessing["divide"]) != (None, len(LEVELS) - 1):

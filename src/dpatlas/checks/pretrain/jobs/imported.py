@@ -1,13 +1,14 @@
-"""pretrain: a public backbone whose weights were trained and published by others."""
+"""pretrain: import of a backbone whose weights others trained and published."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from dpatlas.checks.pretrain.jobs.public import NO_PRIVATE_RECORD
 from dpatlas.checks.pretrain.records.imported import Metrics, Spec, WeightsFile
 from dpatlas.core.guard import one_of
 from dpatlas.core.published_weights import FROM_FILES, IMPORTED
@@ -22,11 +23,11 @@ from dpatlas.models.build import build
 from dpatlas.models.imagenet import ORIGINS, PREPROCESSING, ImageNetInput, folded
 from dpatlas.models.network import Network
 
-# Records of the comparison with the published network, and how far features may be apart, as a
-# share of the largest.
+# Number of made-up records that are compared with the published network, and the largest difference
+# of features that is allowed, as a share of the largest feature.
 PROBED, TOLERANCE = 2, 1e-4
 DEIT = "imagenet-deit-tiny"
-# Of a head that stands where the published weights have none: one output, all weights 0.
+# Class of a head that published weights without one are given: one output, all weights 0.
 NO_CLASSES = ["none"]
 TAKEN_AS_PUBLIC = "imagenet: taken as public, as the paper does"
 PUBLIC_DATA = {
@@ -34,40 +35,18 @@ PUBLIC_DATA = {
     "moco": f"{TAKEN_AS_PUBLIC}; weights under CC BY-NC 4.0, not for commercial use",
 }
 LEDGER = {
+    **NO_PRIVATE_RECORD,
     "mechanism": "none: weights trained and published by others, on public images",
-    "neighbour_relation": "any: the output is independent of every private data set",
     "sampler": "none",
-    "accountant": "none needed",
-    "epsilon": 0.0,
-    "delta": 0.0,
-    "guaranteed": "epsilon 0: no private record was read",
-    "claimed": None,
-    "clip": None,
-    "noise_multiplier": None,
     "chosen_on_private_data": "nothing",
-    "holds_for": "backbone and record",
 }
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where the published file may come from: the arguments of `weights.obtain`.
-
-    file: as the config names it, for weights that no address is known of.
-    """
-
-    file: str | None = None
-    data_root: Path | None = None
-    download_folder: Path = weights.CACHE
-    allow_download: bool = False
-    mirrors: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Weights:
-    """What a file holds.
+    """Published weights as read from a file.
 
-    facts: for a record. classes: of the published head, None without one.
+    facts: the file, as a record names it. classes: of the published head, None without a head.
     """
 
     path: Path
@@ -76,33 +55,28 @@ class Weights:
     classes: list[str] | None
 
 
-def places_of(arguments: Sequence[str]) -> Places:
-    """The places that a command line names; InputError for other words in it."""
-    # Unabbreviated, or it would take another parser's --data for its own --data-root.
+def file_of(arguments: Sequence[str]) -> Path:
+    """The weights file that a command line names; InputError for other words in it."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--weights-file", dest="file")
-    parser.add_argument("--data-root", type=Path)
-    parser.add_argument("--allow-download", action="store_true")
-    parser.add_argument("--download-folder", type=Path, default=weights.CACHE)
-    parser.add_argument("--mirror", action="append", default=[], dest="mirrors")
-    given = parser.parse_args(arguments)
-    return Places(**{**vars(given), "mirrors": tuple(given.mirrors)})
+    parser.add_argument("--weights-file", required=True, type=Path)
+    path: Path = parser.parse_args(arguments).weights_file
+    return path
 
 
 def imported(job: Job) -> Outcome:
-    """Write the spec's backbone to its folder, like those that are trained here.
+    """Write the spec's backbone to its folder, in the form of those that are trained here.
 
-    Raises InputError for an unknown source or model, for a missing file, for one with another
-    checksum, of another network or with weights that are not finite; RunError if the download fails
-    or the difference is too large.
+    Raises InputError for an unknown source or model, and for a file that is missing, has another
+    checksum, belongs to another network or has weights that are not finite; RunError if the
+    features differ too much from the published network's.
     """
-    folder, places = job.backbone_to_write(), job.options
+    folder, path = job.backbone_to_write(), job.options
     fields: Spec = job.fields
     one_of(*IMPORTED).check("source", fields.source)
     one_of(*IMPORTED[fields.source]).check("model", fields.model)
     model, image_shape, public = fields.model, fields.image_shape, PUBLIC_DATA[fields.source]
     read = _from_file if fields.source in FROM_FILES else _from_address
-    stored = read(job.spec.slug, fields, places)
+    stored = read(path, fields)
     classes = stored.classes or NO_CLASSES
     published = published_network(model, stored.path, stored.state, len(classes))
     options: dict[str, Any] = {**fields.options, "key": fields.key, "run": 0, "base_seed": 0}
@@ -137,34 +111,20 @@ def imported(job: Job) -> Outcome:
     return Outcome(metrics, {**LEDGER, "public_data": public})
 
 
-def _from_address(slug: str, fields: Spec, places: Places) -> Weights:
-    """The file that torchvision, or DeiT's authors, publish."""
+def _from_address(path: Path, fields: Spec) -> Weights:
+    """The weights that torchvision, or DeiT's authors, publish; their name has their checksum."""
     model = fields.model
-    if places.file:
-        raise InputError("--weights-file", places.file, f"none: {model} has an address")
     address, classes = listed(model)
-    options = {name: value for name, value in asdict(places).items() if name != "file"}
-    path = weights.obtain(address, **options)
-    facts = _facts(path, address)
+    weights.obtain(address, data_root=path.parent, download_folder=path.parent)
     state = weights.read(path, deit.ENTRY if model == DEIT else None)
-    return Weights(path, facts, state, classes)
+    return Weights(path, _facts(path, address), state, classes)
 
 
-def _from_file(slug: str, fields: Spec, places: Places) -> Weights:
-    """The checkpoint that the config names."""
-    model, key = fields.model, f"pretrain.backbones.{slug}.file"
-    if not places.file:
-        raise InputError("--weights-file", "nothing", f"the path under {key}")
-    path = weights.named_file(
-        places.file,
-        key,
-        data_root=places.data_root,
-        download_folder=places.download_folder,
-        digits=fields.sha256 or "",
-    )
-    facts = _facts(path, None)
-    state = moco.encoder(model, str(path), weights.read(path, moco.ENTRY))
-    return Weights(path, facts, state, None)
+def _from_file(path: Path, fields: Spec) -> Weights:
+    """The weights of the checkpoint that the config names."""
+    weights.named_file(str(path), "--weights-file", digits=fields.sha256 or "")
+    state = moco.encoder(fields.model, str(path), weights.read(path, moco.ENTRY))
+    return Weights(path, _facts(path, None), state, None)
 
 
 def _facts(path: Path, address: str | None) -> WeightsFile:
@@ -174,13 +134,13 @@ def _facts(path: Path, address: str | None) -> WeightsFile:
 def listed(model: str) -> tuple[str, list[str]]:
     """Address of the weights, and the classes of their head, as torchvision lists them.
 
-    torchvision has no DeiT; its classes are those of all networks for ImageNet.
+    torchvision has no DeiT-tiny; its classes are those of every network for ImageNet.
 
-    Raises InputError for weights that no address is known of.
+    Raises InputError for weights without a known address.
     """
     if model in IMPORTED["moco"]:
         raise InputError("model", model, "one whose weights torchvision or its authors list")
-    # Takes a second to import.
+    # Imported here since it takes a second.
     from torchvision.models import get_model_weights
 
     name = "resnet18" if model == DEIT else ORIGINS[model].name
@@ -193,14 +153,14 @@ def published_network(
 ) -> nn.Module:
     """torchvision's network behind `model` in evaluation mode, with the weights read from `path`.
 
-    A network whose weights have no last layer hands on what that layer would be given.
+    Where the weights have no last layer, the network's output is that layer's input.
 
-    Raises InputError for weights of another network, and for some that are not finite.
+    Raises InputError for weights of another network, and for weights that are not finite.
     """
     from torchvision.models import VisionTransformer, get_model
 
     name = "DeiT-tiny" if model == DEIT else ORIGINS[model].name
-    # torch draws weights of its own here, which are overwritten; its generator stays as it was.
+    # The constructor draws weights, which are overwritten; torch's generator is left as it was.
     with torch.random.fork_rng(devices=[]):
         if model == DEIT:
             network = VisionTransformer(**deit.LAYOUT, num_classes=outputs)
@@ -222,10 +182,10 @@ def published_network(
 def own_weights(
     model: str, state: Mapping[str, Tensor], published: nn.Module, network: Network
 ) -> dict[str, Tensor]:
-    """The weights of our `network` from those of the published one; 0 for a head that it lacks."""
+    """Weights for our `network` from the published ones; zeros for a head that they lack."""
     if model == DEIT:
         return deit.to_ours(state)
-    ours = folded(model, published.state_dict())
+    ours = folded(model, published)
     if ORIGINS[model].classifies:
         return ours
     head = {f"head.{name}": value for name, value in network.head.state_dict().items()}
@@ -238,8 +198,8 @@ def compare(
 ) -> float:
     """Largest difference of the features of made-up records, as a share of the largest feature.
 
-    head: the published network's, whose inputs are the features. Raises RunError if the difference
-    is above `TOLERANCE`, or no number.
+    head: the last layer of the published network, whose inputs are the features. Raises RunError
+    if the difference is above `TOLERANCE` or not finite.
     """
     draws = generator(seed("pretrain", use="probe"))
     x = torch.from_numpy(draws.random((PROBED, *image_shape), dtype="float32"))
@@ -252,17 +212,17 @@ def compare(
 
 
 def _inputs(layer: nn.Module, run: Callable[[], Tensor]) -> Tensor:
-    """What `layer` is given while `run` runs."""
-    seen: list[Tensor] = []
-    hook = layer.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    """The input of `layer` while `run` runs."""
+    inputs: list[Tensor] = []
+    hook = layer.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0]))
     run()
     hook.remove()
-    return seen[0]
+    return inputs[0]
 
 
 KIND = Kind(
     imported,
     spec=Spec,
     packages=("torch", "torchvision", "numpy", "scikit-learn"),
-    options=places_of,
+    options=file_of,
 )

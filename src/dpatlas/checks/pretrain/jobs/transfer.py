@@ -1,4 +1,4 @@
-"""pretrain: what frozen features are worth on the private data, against raw pixels."""
+"""pretrain: accuracy of frozen features on the private data, compared with raw pixels."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,8 +37,8 @@ LEDGER = {
 def transfer(job: Job) -> Outcome:
     """Measure raw pixels, then every backbone in the order of the spec's `backbones`.
 
-    Raises InputError for folders that hold other backbones and for data scaled otherwise than those
-    that a backbone was trained on.
+    Raises InputError for folders that hold other backbones, and for data that are scaled
+    differently from those that a backbone was trained on.
     """
     fields: Spec = job.fields
     data = job.prepared
@@ -64,7 +64,7 @@ def transfer(job: Job) -> Outcome:
 
 
 def draw_splits(n: int, n_test: int, splits: int, base_seed: int) -> list[np.ndarray]:
-    """Keyed permutations of n records, the first n_test of each for the test."""
+    """Test records of each split: the first n_test of a keyed permutation of n records."""
     integer(ge=1, lt=n).check("n_test", n_test)
     return [
         generator(seed("pretrain", use="split", base=base_seed, split=split)).permutation(n)[
@@ -79,7 +79,7 @@ def measure(
 ) -> Row:
     """Accuracies of a backbone, or of raw pixels; `splits`: test records among data.x_train."""
     x, y = data.x_train, data.y_train
-    taken = x if backbone is None else features(backbone.network, x)
+    inputs = x if backbone is None else features(backbone.network, x)
     origin: dict[str, Any] = {"backbone": RAW, "architecture": None, "source": None, "sha256": None}
     zero_shot = None
     if backbone is not None:
@@ -91,16 +91,16 @@ def measure(
             "source": training["data"]["name"],
             "sha256": backbone.sha256,
         }
-        zero_shot = _zero_shot(backbone, taken, data.classes)
+        zero_shot = _zero_shot(backbone, inputs, data.classes)
     accuracies: dict[str, list[float]] = {"knn": [], "logistic": []}
     for test in splits:
         train = np.setdiff1d(np.arange(len(y)), test)
         for name, classifier in _classifiers(neighbours).items():
-            classifier.fit(taken[train], y[train])
-            accuracies[name].append(float(classifier.score(taken[test], y[test])))
+            classifier.fit(inputs[train], y[train])
+            accuracies[name].append(float(classifier.score(inputs[test], y[test])))
     return Row(
         **origin,
-        features=taken.shape[1],
+        features=inputs.shape[1],
         zero_shot=None
         if zero_shot is None
         else [float((zero_shot[test] == y[test]).mean()) for test in splits],
@@ -119,22 +119,22 @@ def _classifiers(neighbours: int) -> dict[str, Any]:
     }
 
 
-def _zero_shot(backbone: Backbone, taken: np.ndarray, classes: Sequence[str]) -> np.ndarray | None:
-    """The head's most likely class among the data's, (n,); None where it does not know them."""
+def _zero_shot(backbone: Backbone, inputs: np.ndarray, classes: Sequence[str]) -> np.ndarray | None:
+    """The head's most likely class among the data's, (n,); None where the head lacks any of them.
+
+    inputs: features (n, d).
+    """
     if not set(classes) <= set(backbone.classes):
         return None
-    wanted = [backbone.classes.index(name) for name in classes]
-    return backbone.network.head(torch.from_numpy(taken))[:, wanted].argmax(1).numpy()
+    outputs = [backbone.classes.index(name) for name in classes]
+    return backbone.network.head(torch.from_numpy(inputs))[:, outputs].argmax(1).numpy()
 
 
 def _check_scale(data: Prepared, training: dict[str, Any]) -> None:
-    preprocessing, trained = data.manifest["preprocessing"], training["data"]["preprocessing"]
-    if preprocessing != trained:
-        raise InputError(
-            "data",
-            f"preprocessing {preprocessing}",
-            f"{trained}, as of backbone {training['spec_id']}",
-        )
+    preprocessing, expected = data.manifest["preprocessing"], training["data"]["preprocessing"]
+    if preprocessing != expected:
+        allowed = f"{expected}, as of backbone {training['spec_id']}"
+        raise InputError("data", f"preprocessing {preprocessing}", allowed)
 
 
 KIND = Kind(transfer, spec=Spec, packages=("torch", "torchvision", "numpy", "scikit-learn"))

@@ -1,1 +1,1 @@
-"""Records of pretrain, as its figure reads them."""
+"""Specs and metrics of pretrain's jobs, as its figure reads them."""

@@ -12,9 +12,10 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Spec(SpecFields):
-    """AdamW with one cycle of the rate, which has its peak at lr.
+    """AdamW with the one-cycle schedule of the learning rate, whose peak is lr.
 
-    options: of the network's builder. declared_public: why data that are not generated are public.
+    options: arguments of the network's builder. declared_public: the reason why data that are not
+    generated count as public.
     """
 
     seed: int
@@ -33,8 +34,7 @@ class Metrics(records.Metrics):
     """The trained backbone. loss: (epochs,), mean over steps. accuracy: on held-out images.
 
     features: width of the last layer before the head. image_shape: channels, height, width.
-    examples: images by class, as `jobs.backbone.examples` writes them; None for data of a scale
-    that it cannot write.
+    examples: images by class, as `jobs.examples` writes them; None for data of another scale.
     """
 
     n_train: int

@@ -1,11 +1,11 @@
-"""A backbone that others trained and published: spec and metrics."""
+"""A backbone with weights that others trained and published: spec and metrics."""
 
 from dpatlas.core import records
 from dpatlas.core.records import SpecFields, Typed
 
 
 class Spec(SpecFields):
-    """A network with published weights. sha256: the first digits that their file should have."""
+    """A network with published weights. sha256: first digits that the file's sha256 must have."""
 
     source: str
     model: str
@@ -15,7 +15,7 @@ class Spec(SpecFields):
 
 
 class WeightsFile(Typed):
-    """The file that was read; address: None for one that the config named."""
+    """The file of the weights. address: where it is published; None for one the config names."""
 
     file: str
     address: str | None
@@ -23,10 +23,10 @@ class WeightsFile(Typed):
 
 
 class Metrics(records.Metrics):
-    """The imported backbone. classes: of the published head, 0 without one.
+    """The imported backbone. classes: number of classes of the published head, 0 without a head.
 
-    difference: largest of the features of made-up records between the published network and this
-    one, as a share of the largest feature. image_shape: channels, height, width.
+    difference: largest difference between the features of the published network and of this one on
+    made-up records, as a share of the largest feature. image_shape: channels, height, width.
     """
 
     weights: WeightsFile

@@ -1,4 +1,4 @@
-"""What frozen features are worth on private data: spec and metrics."""
+"""Accuracy of frozen features on private data: spec and metrics."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Spec(SpecFields):
-    """`splits` of the data, each with n_test records to test on. backbones: ids of their runs."""
+    """`splits` random splits of the data, each with n_test test records. backbones: run ids."""
 
     seed: int
     data: DataFields
@@ -23,11 +23,11 @@ class Spec(SpecFields):
 
 
 class Row(Typed):
-    """Accuracies on the test records, (splits,), of raw pixels or of a backbone's features.
+    """Accuracies on the test records, (splits,), from raw pixels or from a backbone's features.
 
-    backbone: id of its run. source: data that it was trained on. features: their number.
-    zero_shot: of the head as it is, None where its classes do not cover the data's. knn, logistic:
-    of nearest neighbours and logistic regression.
+    backbone: id of its run. source: data that it was trained on. features: number of features.
+    zero_shot: accuracy of the unchanged head, None where its classes do not cover the data's. knn,
+    logistic: accuracies of nearest neighbours and of logistic regression.
     """
 
     backbone: str
@@ -43,8 +43,8 @@ class Row(Typed):
 class Metrics(records.Metrics):
     """Rows: raw pixels first, then the spec's backbones. image_shape: channels, height, width.
 
-    examples: images of the data by class, as `jobs.backbone.examples` writes them; None for data of
-    a scale that it cannot write.
+    examples: images of the data by class, as `jobs.examples` writes them; None for data of another
+    scale.
     """
 
     n_train: int

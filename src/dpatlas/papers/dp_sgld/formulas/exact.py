@@ -1,8 +1,12 @@
 """The exact law of DP-SGLD in one dimension, by quadrature, and what it reveals.
 
-The loss of a record x in [-1, 1] is theta^2 / 2 - x theta on C = [-radius, radius]: lam = beta = 1,
-L = 1 + radius. A step is theta <- Proj((1 - eta) theta + eta xbar + N(0, 2 eta sigma2)) with xbar
-the mean of a batch of m of n records, drawn without replacement; theta_0 ~ Proj N(0, 2 sigma2).
+The loss of a record x in [-1, 1] is theta^2 / 2 - x theta on C = [-radius, radius]. It is
+1-strongly convex, 1-smooth and (1 + radius)-Lipschitz. A step is
+
+    theta <- Proj((1 - eta) theta + eta xbar + N(0, 2 eta sigma2))
+
+with xbar the mean of a batch of m of n records, drawn without replacement, and theta_0 ~
+Proj N(0, 2 sigma2).
 
 The law of theta_k has an atom at each end of C, where the projection puts what fell outside, and a
 density between, held at Gauss-Legendre nodes. A step is a matrix of transition probabilities; all
@@ -24,17 +28,27 @@ from dpatlas.core.guard import checked, integer, real
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.formulas.theorems import check_batch
 
-# The noise of a step in radii; below it the grids outgrow their use.
+# lam and beta of the example.
+CURVATURE = 1.0
+# Least noise deviation of a step, in units of the radius: below it the grids become too large.
 LEAST_NOISE = 0.03
-# Gauss-Legendre nodes of a panel, and over the noise of a step: states, and masses that are read.
-PANEL, PER_NOISE, READ_PER_NOISE = 16, 8, 24
-# A mixture turns from one component to the next within noise variance / shift: nodes over that.
-PER_TURN = 6
+# Gauss-Legendre nodes: of a panel, and per noise deviation of a step on the grids of the states
+# and of the masses that divergences are computed from.
+PANEL_NODES, STATE_NODES, READING_NODES = 16, 8, 24
+# The dominant component of a mixture changes within a length of noise variance / shift: nodes
+# per such length.
+MIXTURE_NODES = 6
 
 _POSITIVE = real(gt=0)
 _COUNT = integer(ge=1)
 _RECORD = real(ge=-1, le=1)
 _STEP = real(gt=0, lt=1)
+
+
+@checked(radius=_POSITIVE)
+def lipschitz_constant(radius):
+    """Lipschitz constant L (Sec. 3) of the loss of a record on C."""
+    return 1 + radius
 
 
 @checked(m=_COUNT)
@@ -47,16 +61,16 @@ def batch_means(records: Mapping[float, int], m: int) -> dict[float, float]:
     """
     total = sum(records.values())
     check_batch(m, total)
-    # Ways to draw `taken` records so far, with their sum: a polynomial product over the values.
+    # Log number of ways to draw `taken` records of the values so far, by (taken, their sum).
     ways = {(0, 0.0): 0.0}
     for value, count in records.items():
-        longer: dict[tuple[int, float], float] = {}
+        extended: dict[tuple[int, float], float] = {}
         for (taken, subtotal), log_ways in ways.items():
             for more in range(min(count, m - taken) + 1):
                 key = (taken + more, round(subtotal + more * value, 12))
-                here = log_ways + _log_choose(count, more)
-                longer[key] = np.logaddexp(longer.get(key, -np.inf), here)
-        ways = longer
+                log_product = log_ways + _log_choose(count, more)
+                extended[key] = np.logaddexp(extended.get(key, -np.inf), log_product)
+        ways = extended
     scale = _log_choose(total, m)
     return {
         subtotal / m: float(np.exp(log_ways - scale))
@@ -78,9 +92,9 @@ class Grid:
 
     @classmethod
     def of(cls, radius: float, density: float) -> "Grid":
-        """At least `density` nodes a unit, in panels of equal width."""
-        panels = int(np.ceil(2 * radius * density / PANEL))
-        nodes, weights = np.polynomial.legendre.leggauss(PANEL)
+        """At least `density` nodes per unit length, in panels of equal width."""
+        panels = int(np.ceil(2 * radius * density / PANEL_NODES))
+        nodes, weights = np.polynomial.legendre.leggauss(PANEL_NODES)
         half = radius / panels
         centres = half * np.arange(1 - panels, panels, 2)
         inner = (centres[:, None] + half * nodes).ravel()
@@ -91,7 +105,7 @@ class Grid:
 def _log_projected(grid: Grid, centres: np.ndarray, deviation: float) -> np.ndarray:
     """Log masses on `grid` of Proj N(centre, deviation^2), shape (points, centres).
 
-    At the ends the probability of what falls beyond, at a node density times weight.
+    At an end of C: the probability of falling beyond it. At a node: density times weight.
     """
     u = (grid.points[:, None] - centres) / deviation
     masses = -0.5 * np.square(u)
@@ -115,7 +129,7 @@ def _log_difference(larger: np.ndarray, smaller: np.ndarray) -> np.ndarray:
 class Law:
     """The laws of theta_1, theta_2, ... on one data set, as log masses on the grid `reading`.
 
-    The states between steps are held on a grid just fine enough for the noise.
+    The states between steps are held on a coarser grid, which is just fine enough for the noise.
     """
 
     def __init__(
@@ -128,7 +142,7 @@ class Law:
         reading: Grid,
     ):
         self._deviation = np.sqrt(2 * eta * sigma2)
-        states = Grid.of(radius, PER_NOISE / self._deviation)
+        states = Grid.of(radius, STATE_NODES / self._deviation)
         self._log_probabilities = np.log(list(means.values()))
         self._centres = [(1 - eta) * states.points + eta * mean for mean in means]
         self._step = self._transition(lambda centres: self._projected(states, centres))
@@ -173,9 +187,9 @@ class Law:
 
 
 class Neighbours:
-    """DP-SGLD on two data sets that differ in one record, x against x_prime; the others are `rest`.
+    """DP-SGLD on two data sets that differ in one record: x, or x_prime in its place.
 
-    Divergences are of the law under x from the law under x_prime.
+    The other n - 1 records are `rest`. Divergences are of the law under x from that under x_prime.
     """
 
     def __init__(
@@ -195,7 +209,7 @@ class Neighbours:
             raise InputError("sigma2", f"{sigma2:g}", f"a number >= {least:g} at this radius, eta")
         means = [batch_means(_with_one(record, rest, n), m) for record in (x, x_prime)]
         shift = eta * (max(map(max, means)) - min(map(min, means)))
-        density = max(READ_PER_NOISE / deviation, PER_TURN * shift / deviation**2)
+        density = max(READING_NODES / deviation, MIXTURE_NODES * shift / deviation**2)
         self._grid = Grid.of(radius, density)
         self._laws = [
             Law(law, sigma2=sigma2, eta=eta, radius=radius, reading=self._grid) for law in means
@@ -221,13 +235,13 @@ class Neighbours:
             parts.append(law.log_between(k, edges))
         p, q = np.concatenate(log_p), np.concatenate(log_q)
         gained = p > q + eps
-        # Less than nothing, so that an empty sum is 0.0 and not -0.0.
+        # Subtracted from 0, so that an empty sum gives 0.0 and not -0.0.
         return 0.0 - float((np.exp(p[gained]) * np.expm1(q[gained] + eps - p[gained])).sum())
 
     def _sign_changes(self, excess: np.ndarray) -> np.ndarray:
-        """The ends of C and where the excess at the nodes, interpolated, changes sign between.
+        """The ends of C and the roots of the excess, interpolated between the nodes.
 
-        An error in such an edge enters delta by its square only: the integrand is zero there.
+        An error in a root enters delta by its square only: the integrand is zero there.
         """
         nodes, values = self._grid.points[1:-1], excess[1:-1]
         before = np.flatnonzero((values[:-1] > 0) != (values[1:] > 0))
@@ -250,7 +264,7 @@ def _with_one(record: float, rest: float, n: int) -> dict[float, int]:
     return records
 
 
-# A scan over K and orders asks for the same pair again and again.
+# A scan over K and orders evaluates the same pair many times.
 _neighbours = functools.lru_cache(maxsize=2)(Neighbours)
 
 _SETTING = dict(

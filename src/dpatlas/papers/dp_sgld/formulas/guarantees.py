@@ -1,7 +1,7 @@
-"""What DP-SGLD guarantees: hidden-state bounds that hold, and the noise that they ask for.
+"""What DP-SGLD guarantees: hidden-state bounds that hold, and the noise that they require.
 
-Notation of `dp_sgld`. `sensitivity` is how far replacing a record moves the gradient of a step: 2 L
-over the number of records in the step's mean. Formulas raise `InputError` for what lies outside
+Notation of `theorems`. `sensitivity` is how far replacing a record moves the gradient of a step:
+2 L over the number of records in the step's mean. Formulas raise `InputError` for what lies outside
 the declared domains.
 """
 
@@ -22,15 +22,14 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
 from dpatlas.privacy.gaussian_dp import gaussian_mu
 
 BATCHES = ("random", "cyclic", "every")
-# Beyond so many steps, neighbouring ones share the largest of their terms.
-MOST_BLOCKS = 20_000
+# Longer runs are split into this many blocks of steps; a block counts its largest term throughout.
+MAX_BLOCKS = 20_000
 
 
 def _contraction(eta, lam, beta):
     """1 - c and -log c for the Lipschitz constant c = max(|1 - eta lam|, |1 - eta beta|) of a step.
 
-    Raises InputError unless c < 1. c = 0 is taken for the least c that differs from it in doubles,
-    so that both are finite.
+    Raises InputError unless c < 1. c is at least 2^-53, so that both are finite.
     """
     check_curvature(lam, beta)
     if np.any(eta * beta >= 2):
@@ -100,30 +99,20 @@ def cyclic_gd_gdp(eta, lam, beta, sensitivity, sigma2, batches, epochs):
     return _one_step(eta, sensitivity, sigma2) * np.sqrt(1 + earlier * passed)
 
 
+# What both calibrations of repaired DP-SGLD take.
+_CALIBRATED = ("delta", "eta", "lam", "beta")
+_TARGET = {"eps": real(ge=0), "sensitivity": real(gt=0)}
+
+
 @bound("noisy-gd-sigma2", source="dp_sgld full batch, calibrated by the exact Gaussian-DP form")
-@checked(
-    **symbols(
-        "delta", "eta", "lam", "beta", eps=real(ge=0), sensitivity=real(gt=0), K=integer(ge=1)
-    )
-)
+@checked(**symbols(*_CALIBRATED, K=integer(ge=1), **_TARGET))
 def noisy_gd_sigma2(eps, delta, eta, lam, beta, sensitivity, K):
     """The least sigma2 with which `noisy_gd_gdp` gives (eps, delta): repaired DP-SGLD, m = n."""
     return np.square(noisy_gd_gdp(eta, lam, beta, sensitivity, 1.0, K) / gaussian_mu(eps, delta))
 
 
 @bound("cyclic-gd-sigma2", source="dp_sgld cyclic batches, calibrated by the Gaussian-DP form")
-@checked(
-    **symbols(
-        "delta",
-        "eta",
-        "lam",
-        "beta",
-        "epochs",
-        eps=real(ge=0),
-        sensitivity=real(gt=0),
-        batches=integer(ge=1),
-    )
-)
+@checked(**symbols(*_CALIBRATED, "epochs", batches=integer(ge=1), **_TARGET))
 def cyclic_gd_sigma2(eps, delta, eta, lam, beta, sensitivity, batches, epochs):
     """The least sigma2 with which `cyclic_gd_gdp` gives (eps, delta): repaired DP-SGLD, m < n."""
     mu = cyclic_gd_gdp(eta, lam, beta, sensitivity, 1.0, batches, epochs)
@@ -132,44 +121,36 @@ def cyclic_gd_sigma2(eps, delta, eta, lam, beta, sensitivity, batches, epochs):
 
 @checked(**symbols("alpha", "lam", "m", "sigma2", "eta", L=real(ge=0)))
 def renyi_given_batches(alpha, L, lam, m, sigma2, eta, drawn):
-    """Renyi divergence of the last iterate given the batches, by the paper's own recursion.
+    """Renyi divergence of the last iterate given the batches, by the recursion of Thm 3.2's proof.
 
     R <- e^(-lam eta / 2) R + [record in batch] 4 alpha L^2 / (lam m^2 sigma2) (1 - e^(-lam eta/2)).
     `drawn`: one truth value per step, whether the differing record is in its batch; eta is a number
-    or has one per step. With m = n and every step drawn it is Thm 3.2.
+    or has one per step. With m = n and the record in every batch it is Thm 3.2.
     """
     drawn = np.asarray(drawn, bool)
     divergence = 0.0
-    for size, hit in zip(np.broadcast_to(eta, drawn.shape), drawn, strict=True):
-        divergence *= np.exp(-lam * size / 2)
-        if hit:
-            divergence += claimed_rdp(alpha, L, lam, m, sigma2, size)
+    for step_size, in_batch in zip(np.broadcast_to(eta, drawn.shape), drawn, strict=True):
+        divergence *= np.exp(-lam * step_size / 2)
+        if in_batch:
+            divergence += claimed_rdp(alpha, L, lam, m, sigma2, step_size)
     return divergence
 
 
-@bound("dp-sgld-conditional-rdp", source="dp_sgld Thm 3.2's proof, conditional on the batches")
-@checked(
-    **symbols(
-        "alpha",
-        "lam",
-        "beta",
-        "n",
-        "m",
-        "sigma2",
-        "eta",
-        "K",
-        L=real(ge=0),
-        batches=one_of(*BATCHES),
-    )
+_CONDITIONAL = symbols(
+    "lam", "beta", "n", "m", "sigma2", "eta", "K", L=real(ge=0), batches=one_of(*BATCHES)
 )
-def conditional_rdp(alpha, L, lam, beta, n, m, sigma2, eta, K, batches="random"):
-    """Renyi divergence of order alpha after K steps, from `renyi_given_batches`. Scalars.
 
-    `every`: the record is in all batches, the worst case. `cyclic`: in every floor(n/m)-th, the
-    last included. `random`: batches of m of n, released with the last iterate; given them the
-    divergence is a sum over the steps that drew the record, so the average of e^((alpha - 1) R)
-    is a product over steps, from above where there are over 20000. Raises InputError for m > n
-    and for eta >= 1 / beta.
+
+@bound("dp-sgld-conditional-rdp", source="dp_sgld Thm 3.2's proof, conditional on the batches")
+@checked(**symbols("alpha"), **_CONDITIONAL)
+def conditional_rdp(alpha, L, lam, beta, n, m, sigma2, eta, K, batches="random"):
+    """Renyi divergence of order alpha after K steps, from `renyi_given_batches`; takes scalars.
+
+    `every`: the record is in all batches, the worst case. `cyclic`: the record is in every
+    floor(n/m)-th batch, the last included. `random`: batches of m of n records, released with the
+    last iterate; given the batches, the divergence is a sum over the steps that drew the record,
+    so the average of e^((alpha - 1) R) is a product over steps. Beyond 20000 steps an upper bound
+    on it is returned. Raises InputError for m > n and for eta >= 1 / beta.
     """
     check_batch(m, n)
     rate = _conditional_rate(L, lam, beta, m, sigma2, eta)
@@ -177,46 +158,37 @@ def conditional_rdp(alpha, L, lam, beta, n, m, sigma2, eta, K, batches="random")
 
 
 @bound("dp-sgld-conditional-epsilon", source="dp_sgld Thm 3.2's proof, conditional on the batches")
-@checked(
-    **symbols(
-        "lam",
-        "beta",
-        "n",
-        "m",
-        "sigma2",
-        "eta",
-        "K",
-        "delta",
-        L=real(ge=0),
-        batches=one_of(*BATCHES),
-    )
-)
+@checked(**symbols("delta"), **_CONDITIONAL)
 def conditional_epsilon(L, lam, beta, n, m, sigma2, eta, K, delta, batches="random"):
-    """eps at delta from `conditional_rdp`, by Prop. 2.1 over the orders 2..1999. Scalars."""
+    """eps at delta from `conditional_rdp`, by Prop. 2.1 over orders 2..1999; takes scalars."""
     check_batch(m, n)
     rate = _conditional_rate(L, lam, beta, m, sigma2, eta)
     return rdp_to_epsilon(_conditional(ORDERS, rate, lam * eta / 2, n, m, K, batches), delta)
 
 
 def _conditional_rate(L, lam, beta, m, sigma2, eta):
-    """Divergence over its order that a step adds if it draws the record."""
+    """What a step that draws the record adds to the divergence, divided by the order."""
     check_curvature(lam, beta)
     check_step_size(eta, beta)
     return claimed_rdp(2.0, L, lam, m, sigma2, eta) / 2
 
 
 def _conditional(alpha, rate, decay, n, m, K, batches):
-    """`conditional_rdp` at one order or an array of them; `decay` is -log of the contraction."""
+    """`conditional_rdp` at one order or an array of them.
+
+    rate: as `_conditional_rate` gives it. decay: lam eta / 2, by whose exponential a step contracts
+    the divergence.
+    """
     if batches != "random":
         period = 1 if batches == "every" else n // m
         uses = -(-K // period)
         return alpha * rate * np.expm1(-decay * period * uses) / np.expm1(-decay * period)
     log_q, log_not_q = np.log(m / n), np.log1p(-m / n) if m < n else -np.inf
-    # From the last step back, until what a step left has decayed below rounding.
-    reach = int(min(K, np.ceil(36 / decay)))
-    block = -(-reach // MOST_BLOCKS) or 1
+    # From the last step back, until what a step added has decayed below rounding.
+    remembered = int(min(K, np.ceil(36 / decay)))
+    block = -(-remembered // MAX_BLOCKS) or 1
     total = np.zeros(np.shape(alpha))
-    for start in range(0, reach, block):
+    for start in range(0, remembered, block):
         gain = (alpha - 1) * alpha * rate * np.exp(-decay * start)
-        total += min(block, reach - start) * np.logaddexp(log_not_q, log_q + gain)
+        total += min(block, remembered - start) * np.logaddexp(log_not_q, log_q + gain)
     return total[()] / (alpha - 1)

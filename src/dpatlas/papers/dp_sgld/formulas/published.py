@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dpatlas.papers.dp_sgld.formulas.theorems import claimed_epsilon, sum_of_steps, table4_ratio
 
 BATCH = 128
-# Noise deviation over max_grad_norm of the DP-SGD rows, by data set.
+# Noise multipliers of the DP-SGD rows: noise deviation over max_grad_norm, by data set.
 DP_SGD_NOISE_MULTIPLIERS = {"CIFAR10": 1.33, "Pneumonia": 4.03}
 COUNTS = ("epochs", "steps")
 
@@ -18,8 +18,8 @@ COUNTS = ("epochs", "steps")
 class PublishedRun:
     """One DP-SGLD row of Tables 1 and 2.
 
-    eta: the constant step size, or None for 1 / (2 beta + lam k / 2); beta as in Table 4;
-    L: max_grad_norm; sigma: noise deviation, sqrt(sigma2).
+    eta: the constant step size, or None for 1 / (2 beta + lam k / 2). beta: as in Table 4. L: the
+    clip bound max_grad_norm. sigma: noise deviation, sqrt(sigma2).
     """
 
     table: int
@@ -42,7 +42,7 @@ class PublishedRun:
 
     @property
     def steps(self) -> int:
-        """Gradient steps of the run, the last batch of an epoch being smaller."""
+        """Gradient steps of the run; the last batch of an epoch is smaller than the others."""
         return self.epochs * -(-self.n // BATCH)
 
     def claimed_epsilon(self, count: str) -> float:
@@ -58,13 +58,47 @@ class PublishedRun:
         return float(claimed_epsilon(self.L, self.lam, self.n, self.sigma2, total, self.delta))
 
 
+def _cifar10(
+    table: int, backbone: str, *, eta: float | None, lam: float, beta: float, L: float, sigma: float
+) -> PublishedRun:
+    return PublishedRun(
+        table=table,
+        dataset="CIFAR10",
+        backbone=backbone,
+        n=50_000,
+        eta=eta,
+        lam=lam,
+        beta=beta,
+        L=L,
+        sigma=sigma,
+        epochs=30,
+        delta=1e-5,
+    )
+
+
+def _pneumonia(table: int, eta: float | None) -> PublishedRun:
+    return PublishedRun(
+        table=table,
+        dataset="Pneumonia",
+        backbone="resnet18",
+        n=5163,
+        eta=eta,
+        lam=5e-3,
+        beta=354,
+        L=18,
+        sigma=0.0082,
+        epochs=50,
+        delta=1e-4,
+    )
+
+
 PUBLISHED_RUNS = (
-    PublishedRun(1, "CIFAR10", "resnet18", 50_000, 0.018, 1e-3, 55, 15, 0.0022, 30, 1e-5),
-    PublishedRun(1, "CIFAR10", "alexnet", 50_000, 0.0038, 5e-3, 259, 15, 0.001, 30, 1e-5),
-    PublishedRun(1, "Pneumonia", "resnet18", 5163, 0.0014, 5e-3, 354, 18, 0.0082, 50, 1e-4),
-    PublishedRun(2, "CIFAR10", "resnet18", 50_000, None, 1e-3, 55, 20, 0.0021, 30, 1e-5),
-    PublishedRun(2, "CIFAR10", "alexnet", 50_000, None, 1e-3, 259, 20, 0.00095, 30, 1e-5),
-    PublishedRun(2, "Pneumonia", "resnet18", 5163, None, 5e-3, 354, 18, 0.0082, 50, 1e-4),
+    _cifar10(1, "resnet18", eta=0.018, lam=1e-3, beta=55, L=15, sigma=0.0022),
+    _cifar10(1, "alexnet", eta=0.0038, lam=5e-3, beta=259, L=15, sigma=0.001),
+    _pneumonia(1, eta=0.0014),
+    _cifar10(2, "resnet18", eta=None, lam=1e-3, beta=55, L=20, sigma=0.0021),
+    _cifar10(2, "alexnet", eta=None, lam=1e-3, beta=259, L=20, sigma=0.00095),
+    _pneumonia(2, eta=None),
 )
 
 
@@ -86,7 +120,7 @@ class Problem:
         return self.classes * self.features
 
     def ratio(self, d: int, eps: float = 1.0, delta: float = 1e-5) -> float:
-        """Table 4's last column if d stands for `d`."""
+        """Table 4's last column where d counts `d` entries: classes, or parameters."""
         return float(table4_ratio(self.n, eps, delta, d, self.beta / self.lam))
 
 

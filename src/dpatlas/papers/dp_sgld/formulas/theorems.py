@@ -9,8 +9,8 @@ every record is lam-strongly convex, beta-smooth and L-Lipschitz; neighbours dif
 that is replaced.
 
 This module has what the paper claims: privacy (Sec. 3), calibration (Thms 4.1-4.4), constants of
-logistic regression (Sec. 5). The claimed privacy does not hold for m < n (see `dp_sgld_exact`);
-what holds instead is in `dp_sgld_guarantees`, the utility bounds are in `dp_sgld_utility`.
+logistic regression (Sec. 5). The claimed privacy does not hold for m < n: the module `exact` shows
+that, `guarantees` has what holds instead, and `utility` has the bounds on excess risk.
 
 Formulas work elementwise and raise `InputError` for what lies outside the declared domains.
 """
@@ -26,9 +26,7 @@ SCHEDULES = ("constant", "decreasing")
 STEP_SUMS = ("exact", "closed-form")
 # Orders over which the claimed Renyi divergence is converted.
 ORDERS = np.arange(2, 2000)
-
-
-# What the paper's symbols may be; a formula that allows more or less says so itself.
+# Domains of the paper's symbols. A formula whose domain differs declares its own.
 SYMBOLS = {
     "alpha": real(gt=1),
     "eps": real(gt=0),
@@ -53,7 +51,7 @@ SYMBOLS = {
 
 
 def symbols(*names: str, **others: Domain) -> dict[str, Domain]:
-    """Domains for `checked`: those of `SYMBOLS` for `names`, and the `others` as given."""
+    """Domains for `checked`: those of `SYMBOLS` for `names`, and `others` with domains given."""
     return {**{name: SYMBOLS[name] for name in names}, **others}
 
 
@@ -143,8 +141,9 @@ def claimed_rdp_decreasing(alpha, L, lam, beta, n, sigma2, K, steps="exact"):
 def claimed_epsilon(L, lam, n, sigma2, sum_eta, delta):
     """Claimed eps at delta after steps of total size `sum_eta`.
 
-    The least claimed_rdp(alpha) + log(1/delta) / (alpha - 1). The orders end at 1999, so eps never
-    falls below log(1/delta) / 1998, and begin at 2, so eps > 3 log(1/delta) could be smaller.
+    The minimum of claimed_rdp(alpha) + log(1/delta) / (alpha - 1) over integer orders 2..1999. So
+    eps is never below log(1/delta) / 1998, and real orders below 2 would give less where eps >
+    3 log(1/delta).
     """
     rate = np.asarray(_claimed_rate(L, lam, n, sigma2, sum_eta))
     return rdp_to_epsilon(rate[..., None] * ORDERS, delta)
@@ -208,11 +207,15 @@ def sigma2_approximate(eps, delta, L, lam, n):
     8 L^2 (eps + 2 log(1/delta)) / (eps^2 lam n^2): half of eps goes to the divergence of order
     1 + 2 log(1/delta) / eps, half to its conversion.
     """
-    return sigma2_rdp(_order(eps, delta), eps / 2, L, lam, n)
+    return sigma2_rdp(calibration_order(eps, delta), eps / 2, L, lam, n)
 
 
-def _order(eps, delta):
-    """alpha of Thms 4.2 and 4.4."""
+@checked(**symbols("eps", "delta"))
+def calibration_order(eps, delta):
+    """Renyi order alpha = 1 + 2 log(1/delta) / eps of Thms 4.2 and 4.4.
+
+    They are Thms 4.1 and 4.3 at this order and divergence eps / 2.
+    """
     return 1 + 2 / eps * np.log(1 / delta)
 
 
@@ -221,9 +224,9 @@ def _order(eps, delta):
 def steps_rdp(alpha, eps, beta, lam, n, d, schedule="constant"):
     """The paper's number of steps under a divergence eps of order alpha, not rounded.
 
-    With r = eps n^2 / (alpha d): (2 beta / lam) log r for eta = 1 / (2 beta), and
-    max((beta / lam) r, (lam / beta) r^2) for decreasing steps. d parameters.
-    Raises InputError for r <= 1, where the former is no number of steps.
+    With r = eps n^2 / (alpha d) for d parameters: (2 beta / lam) log r for eta = 1 / (2 beta), and
+    max((beta / lam) r, (lam / beta) r^2) for decreasing steps. Raises InputError for r <= 1, where
+    the logarithm is not positive.
     """
     ratio = eps * np.square(np.asarray(n, float)) / (alpha * d)
     return _steps(ratio, beta, lam, d, schedule)
@@ -241,6 +244,7 @@ def steps_approximate(eps, delta, beta, lam, n, d, schedule="constant"):
 
 
 def _steps(ratio, beta, lam, d, schedule):
+    """Number of steps K from the ratio r of `steps_rdp`."""
     if np.any(ratio <= 1):
         raise InputError("d", f"{np.max(d)}", f"a whole number < {np.min(ratio * d):g}")
     condition = np.asarray(beta, float) / lam
@@ -254,8 +258,8 @@ def _steps(ratio, beta, lam, d, schedule):
 def noise_multiplier(n, m, eps, delta, beta_over_lambda):
     """Noise of a step over its sensitivity at Thm 4.2's noise and eta = 1 / (2 beta).
 
-    sqrt(2 sigma2 / eta) / (2 L / m): the mean gradient moves by at most 2 L / m when a record is
-    replaced. L cancels. Half of `step_noise_multiplier`, which divides by L / m.
+    sqrt(2 sigma2 / eta) / (2 L / m), since replacing a record moves the mean gradient by at most
+    2 L / m. L cancels. This is half of `step_noise_multiplier`, which divides by L / m.
     """
     check_batch(m, n)
     sigma2 = sigma2_approximate(eps, delta, 1.0, 1.0, n)
@@ -281,7 +285,7 @@ def table4_ratio(n, eps, delta, d, beta_over_lambda):
     where d counts parameters; the printed values follow with d = number of classes.
     """
     squares = np.square(np.asarray(n, float) / beta_over_lambda)
-    return eps * squares / (_order(eps, delta) * d)
+    return eps * squares / (calibration_order(eps, delta) * d)
 
 
 @bound("dp-sgld-smoothness", source="dp_sgld Lemma 5.1 per record")
@@ -289,8 +293,9 @@ def table4_ratio(n, eps, delta, d, beta_over_lambda):
 def smoothness(feature_norm, lam):
     """beta of every single record: feature_norm^2 / 2 + lam, with ||x|| <= feature_norm.
 
-    Of softmax regression with regulariser (lam / 2) ||W||^2, as for all constants here. The printed
-    lam ||W||^2 would add 2 lam. Public where feature_norm is; the theorem asks for this one.
+    All constants here are of softmax regression with regulariser (lam / 2) ||W||^2; the printed
+    lam ||W||^2 would add 2 lam. This smoothness is what the theorem needs, and it is public where
+    feature_norm is.
     """
     return np.square(np.asarray(feature_norm, float)) / 2 + lam
 
@@ -299,7 +304,7 @@ def smoothness(feature_norm, lam):
 def smoothness_of_mean(features, lam):
     """beta of Lemma 5.1: lambda_max(mean x x^T) / 2 + lam, from `features` of shape (n, p).
 
-    It is private information, and the smoothness of the mean loss only. Raises InputError for
+    It is the smoothness of the mean loss only, and private information. Raises InputError for
     features of another shape.
     """
     if features.ndim != 2 or 0 in features.shape:

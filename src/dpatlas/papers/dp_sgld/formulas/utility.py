@@ -1,7 +1,7 @@
 """Utility bounds of DP-SGLD (dp_sgld Sec. 4): expected excess risk on strongly convex losses.
 
-Notation of `dp_sgld`; xi2 = E ||grad L_B(theta*)||^2, d parameters. theta* has to lie inside C: the
-proofs take <grad L(theta*), theta - theta*> to be 0. Step sizes are at most 1 / (2 beta).
+Notation of `theorems`; xi2 = E ||grad L_B(theta*)||^2, d parameters. theta* has to lie inside C:
+the proofs take <grad L(theta*), theta - theta*> to be 0. Step sizes are at most 1 / (2 beta).
 
 `convention="paper"` gives what is printed, `"exact"` what the proofs give: twice the printed xi2
 term in Lemma 4.1 and Thms 4.1 and 4.2, and the sum of Algorithm 1's decreasing steps instead of an
@@ -18,7 +18,7 @@ from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.formulas.theorems import check_curvature, sum_of_steps, symbols
 
 CONVENTIONS = ("exact", "paper")
-# The square of a sum of two gradients costs 2 eta^2 xi2, of which Eq. 11 keeps one.
+# The square of a sum of two gradients adds 2 eta^2 xi2, of which Eq. 11 keeps half.
 _BATCH_NOISE_FACTOR = {"exact": 2, "paper": 1}
 
 _CONVENTION = one_of(*CONVENTIONS)
@@ -31,17 +31,9 @@ def warns_about_utility(eta, beta):
 
 @bound("dp-sgld-excess-risk", source="dp_sgld Lemma 4.1")
 @checked(
-    **symbols(
-        "beta",
-        "lam",
-        "eta",
-        "K",
-        "xi2",
-        "d",
-        "distance2",
-        sigma2=real(ge=0),
-        convention=_CONVENTION,
-    )
+    **symbols("beta", "lam", "eta", "K", "xi2", "d", "distance2"),
+    sigma2=real(ge=0),
+    convention=_CONVENTION,
 )
 def excess_risk(beta, lam, eta, K, xi2, d, sigma2, distance2, convention="exact"):
     """Excess risk of the last iterate after K steps of size eta <= 1 / (2 beta).
@@ -61,16 +53,10 @@ def excess_risk(beta, lam, eta, K, xi2, d, sigma2, distance2, convention="exact"
 
 @bound("dp-sgld-average-risk", source="dp_sgld Lemma 4.3")
 @checked(
-    **symbols(
-        "beta",
-        "lam",
-        "xi2",
-        "d",
-        "distance2",
-        K=integer(ge=1),
-        sigma2=real(ge=0),
-        convention=_CONVENTION,
-    )
+    **symbols("beta", "lam", "xi2", "d", "distance2"),
+    K=integer(ge=1),
+    sigma2=real(ge=0),
+    convention=_CONVENTION,
 )
 def average_risk(beta, lam, K, xi2, d, sigma2, distance2, convention="exact"):
     """Mean excess risk of theta_0 .. theta_{K-1} under eta_k = 1 / (2 beta + lam k / 2).
@@ -92,7 +78,7 @@ def utility_rdp(alpha, eps, L, lam, beta, n, d, xi2, convention="exact"):
     6 alpha beta d L^2 / (eps lam^2 n^2) + xi2 / (2 lam); the paper prints xi2 / (4 lam).
     """
     check_curvature(lam, beta)
-    return _constant(alpha / eps, L, lam, beta, n, d, xi2, convention)
+    return _constant_steps(alpha / eps, L, lam, beta, n, d, xi2, convention)
 
 
 @bound("dp-sgld-utility", source="dp_sgld Thm 4.2")
@@ -103,7 +89,7 @@ def utility_approximate(eps, delta, L, lam, beta, n, d, xi2, convention="exact")
     Raises InputError for eps > 2 log(1/delta), which the theorem leaves out.
     """
     check_curvature(lam, beta)
-    return _constant(_order_over_epsilon(eps, delta), L, lam, beta, n, d, xi2, convention)
+    return _constant_steps(_order_over_epsilon(eps, delta), L, lam, beta, n, d, xi2, convention)
 
 
 @bound("dp-sgld-utility-rdp-decreasing", source="dp_sgld Thm 4.3")
@@ -111,11 +97,11 @@ def utility_approximate(eps, delta, L, lam, beta, n, d, xi2, convention="exact")
 def utility_rdp_decreasing(alpha, eps, L, lam, beta, n, d, convention="exact"):
     """Mean excess risk at the paper's sigma2 and K, decreasing steps.
 
-    18 alpha d L^2 / (eps lam n^2) as printed; 18 + (lam / beta)^2 for 18 with the exact sum of the
-    steps, which exceeds the integral by at most eta_0.
+    18 alpha d L^2 / (eps lam n^2) as printed. With the exact sum of the steps, which exceeds the
+    integral by at most eta_0, 18 becomes 18 + (lam / beta)^2.
     """
     check_curvature(lam, beta)
-    return _decreasing(alpha / eps, L, lam, beta, n, d, convention)
+    return _decreasing_steps(alpha / eps, L, lam, beta, n, d, convention)
 
 
 @bound("dp-sgld-utility-decreasing", source="dp_sgld Thm 4.4")
@@ -123,21 +109,23 @@ def utility_rdp_decreasing(alpha, eps, L, lam, beta, n, d, convention="exact"):
 def utility_approximate_decreasing(eps, delta, L, lam, beta, n, d, convention="exact"):
     """Mean excess risk at Thm 4.4's sigma2 and K; InputError for eps > 2 log(1/delta)."""
     check_curvature(lam, beta)
-    return _decreasing(_order_over_epsilon(eps, delta), L, lam, beta, n, d, convention)
+    return _decreasing_steps(_order_over_epsilon(eps, delta), L, lam, beta, n, d, convention)
 
 
-def _constant(order_over_epsilon, L, lam, beta, n, d, xi2, convention):
+def _constant_steps(order_over_epsilon, L, lam, beta, n, d, xi2, convention):
+    """Excess risk of Thms 4.1 and 4.2, which differ in alpha / eps."""
     noise = 6 * order_over_epsilon * beta * d * np.square(np.asarray(L, float) / (lam * n))
     return noise + _BATCH_NOISE_FACTOR[convention] * xi2 / (4 * lam)
 
 
-def _decreasing(order_over_epsilon, L, lam, beta, n, d, convention):
+def _decreasing_steps(order_over_epsilon, L, lam, beta, n, d, convention):
+    """Mean excess risk of Thms 4.3 and 4.4, which differ in alpha / eps."""
     factor = 18 + (np.square(np.asarray(lam, float) / beta) if convention == "exact" else 0)
     return factor * order_over_epsilon * d * np.square(np.asarray(L, float) / n) / lam
 
 
 def _order_over_epsilon(eps, delta):
-    """alpha / eps of the Renyi form, from above, where half of eps goes to each."""
+    """Upper bound 8 log(1/delta) / eps^2 on alpha / (eps / 2), alpha as `calibration_order`."""
     limit = 2 * np.log(1 / delta)
     if np.any(eps > limit):
         raise InputError(

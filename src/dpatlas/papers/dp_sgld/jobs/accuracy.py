@@ -1,8 +1,8 @@
 """dp_sgld, Tables 1 and 2: accuracy of Langevin SGD, DP-SGD and plain SGD on frozen features.
 
-A job takes one data set, one kind of features and one schedule of step sizes, or both, which then
-share the rows of DP-SGD and SGD. Every arm tries its grid on the validation records and runs its
-best setting `runs` times afresh (`search`).
+A job takes one data set, one kind of features and one schedule of step sizes, or both schedules,
+which then share the rows of DP-SGD and SGD. Every arm tries its grid on the validation records and
+runs its best setting `runs` times afresh (`dpatlas.jobs.search`).
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ BOTH = "both"
 
 @dataclass(frozen=True)
 class Arm:
-    """A method under one comparison at one epsilon; both None without privacy.
+    """A method under one comparison at one epsilon; both are None without privacy.
 
     schedule: of Langevin steps; None for DP-SGD and SGD, whose learning rate is constant.
     """
@@ -74,7 +74,7 @@ def arms_of(fields: Spec) -> Iterator[Arm]:
     schedules = SCHEDULES if fields.schedule == BOTH else (fields.schedule,)
     yield Arm("no-dp")
     for epsilon, comparison in product(fields.epsilons, COMPARISONS):
-        # Add-remove accounting of DP-SGD serves both: it appears once, as published.
+        # `published` and `theorem` share DP-SGD that accounts for add_remove.
         if comparison != "theorem":
             yield Arm("dp-sgd", comparison, epsilon)
         for schedule in schedules:
@@ -82,13 +82,13 @@ def arms_of(fields: Spec) -> Iterator[Arm]:
     for epsilon, schedule in product(fields.epsilons, schedules):
         yield Arm("noisy-gd", "theorem", epsilon, schedule)
         yield Arm("repaired-full", "guaranteed", epsilon, schedule)
-        # The bound for cyclic batches is for constant steps.
+        # The bound for cyclic batches holds for constant steps.
         if schedule == "constant":
             yield Arm("repaired-cyclic", "guaranteed", epsilon, schedule)
 
 
 def settings_of(arm: Arm, fields: Spec, problem: Problem, split: Split) -> Iterator[Setting]:
-    """The grid of an arm."""
+    """The points of an arm's grid, each with its noise."""
     grid, batch = fields.grid, fields.batch
     if arm.method in LANGEVIN:
         assert arm.comparison is not None and arm.schedule is not None and arm.epsilon is not None
@@ -99,12 +99,16 @@ def settings_of(arm: Arm, fields: Spec, problem: Problem, split: Split) -> Itera
             )
             yield langevin_setting(plan, arm.epsilon, split)
         return
-    relation = "replace_one" if arm.comparison == "guaranteed" else "add_remove"
     sampler = Poisson(problem.n, batch)
     for lr, epochs in product(grid.lr, grid.epochs):
-        steps = epochs * sampler.steps_per_epoch
-        accounts = (problem.delta, relation, problem.accountant)
-        dp_sgd = DpSgdPlan(sampler, steps, fields.max_grad_norm, *accounts)
+        dp_sgd = DpSgdPlan(
+            sampler,
+            steps=epochs * sampler.steps_per_epoch,
+            max_grad_norm=fields.max_grad_norm,
+            delta=problem.delta,
+            relation="replace_one" if arm.comparison == "guaranteed" else "add_remove",
+            accountant=problem.accountant,
+        )
         yield sgd_setting(dp_sgd.calibrated(arm.epsilon), lr, split)
 
 

@@ -6,73 +6,84 @@ import numpy as np
 
 from dpatlas.core.progress import Progress
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas.papers.dp_sgld.formulas.exact import exact_delta, exact_renyi
+from dpatlas.papers.dp_sgld.formulas.exact import (
+    CURVATURE,
+    exact_delta,
+    exact_renyi,
+    lipschitz_constant,
+)
 from dpatlas.papers.dp_sgld.formulas.theorems import claimed_rdp, sigma2_approximate
 from dpatlas.papers.dp_sgld.records.counterexample import (
     Divergence,
+    Law,
     Metrics,
     PromisedDelta,
     Spec,
 )
 
 LEDGER = {"mechanism": "none: nothing is trained and nothing of any data is released"}
-# The loss theta^2 / 2 - x theta is 1-strongly convex and 1-smooth.
-CURVATURE = 1.0
-# The record 1 of one data set against (this record of the other, all other records of both).
-NEIGHBOURS = ((0.0, 0.0), (-1.0, 0.0), (-1.0, -1.0))
+# Pairs of data sets: one has a record 1 and the other x_prime in its place, all else is `rest`.
+NEIGHBOURS = (
+    {"x_prime": 0.0, "rest": 0.0},
+    {"x_prime": -1.0, "rest": 0.0},
+    {"x_prime": -1.0, "rest": -1.0},
+)
 
 
 def counterexample(job: Job) -> Outcome:
-    """`scan`: Renyi divergence for neighbours, eta, batch and sigma2, exact and as claimed.
+    """Exact and claimed privacy for every pair of data sets, step size and batch size.
 
-    `calibrated`: exact delta(epsilon) where Thm 4.2 promises delta for any number of steps.
+    `scan`: Renyi divergence at every noise, step and order. `calibrated`: exact delta(epsilon) with
+    the noise for which Thm 4.2 promises delta after any number of steps.
     """
     fields: Spec = job.fields
-    n, lip = fields.n, 1 + fields.radius
+    n, lipschitz = fields.n, lipschitz_constant(fields.radius)
+    promised = sigma2_approximate(fields.epsilon, fields.delta, lipschitz, CURVATURE, n)
     batches = sorted({max(1, round(n / ratio)) for ratio in fields.ratios}, reverse=True)
-    promised = float(sigma2_approximate(fields.epsilon, fields.delta, lip, CURVATURE, n))
+    laws = [
+        Law(**records, eta=eta, m=m)
+        for records, eta, m in product(NEIGHBOURS, fields.etas, batches)
+    ]
     scan: list[Divergence] = []
     calibrated: list[PromisedDelta] = []
-    laws = list(product(NEIGHBOURS, fields.etas, batches))
     with Progress(len(laws), job.spec.id) as progress:
-        for (x_prime, rest), eta, m in laws:
-            scan += [divergence(fields, x_prime, rest, eta, m, sigma2) for sigma2 in fields.sigma2s]
-            for K in fields.steps:
-                law = (n, m, promised, eta, K, fields.radius)
-                delta = exact_delta(*law, fields.epsilon, x_prime, rest=rest)
-                calibrated.append(
-                    PromisedDelta(x_prime=x_prime, rest=rest, eta=eta, m=m, K=K, delta=delta)
-                )
+        for law in laws:
+            scan += [divergence(fields, law, sigma2) for sigma2 in fields.sigma2s]
+            calibrated += [promised_delta(fields, law, float(promised), K) for K in fields.steps]
             progress.advance()
     metrics = Metrics(
-        n=n, lipschitz=lip, calibrated_sigma2=promised, scan=scan, calibrated=calibrated
+        n=n,
+        lipschitz=lipschitz,
+        calibrated_sigma2=float(promised),
+        scan=scan,
+        calibrated=calibrated,
     )
     return Outcome(metrics, LEDGER)
 
 
-def divergence(
-    fields: Spec, x_prime: float, rest: float, eta: float, m: int, sigma2: float
-) -> Divergence:
-    """Exact and claimed Renyi divergence of one law, by step and order."""
-    n, radius, orders = fields.n, fields.radius, np.array(fields.alphas, float)
+def divergence(fields: Spec, law: Law, sigma2: float) -> Divergence:
+    """Exact and claimed Renyi divergence by step and order."""
+    setting = {"n": fields.n, "radius": fields.radius, "sigma2": sigma2, **vars(law)}
+    orders, lipschitz = np.array(fields.alphas, float), lipschitz_constant(fields.radius)
     return Divergence(
-        x_prime=x_prime,
-        rest=rest,
-        eta=eta,
-        m=m,
+        **vars(law),
         sigma2=sigma2,
         exact=[
-            [
-                exact_renyi(n, m, sigma2, eta, K, radius, alpha, x_prime, rest=rest)
-                for alpha in fields.alphas
-            ]
+            [exact_renyi(**setting, K=K, alpha=alpha) for alpha in fields.alphas]
             for K in fields.steps
         ],
         claimed=[
-            claimed_rdp(orders, 1 + radius, CURVATURE, n, sigma2, K * eta).tolist()
+            claimed_rdp(orders, lipschitz, CURVATURE, fields.n, sigma2, K * law.eta).tolist()
             for K in fields.steps
         ],
     )
+
+
+def promised_delta(fields: Spec, law: Law, sigma2: float, K: int) -> PromisedDelta:
+    """Exact delta at the spec's epsilon after K steps with noise `sigma2`."""
+    setting = {"n": fields.n, "radius": fields.radius, "sigma2": sigma2, **vars(law)}
+    delta = exact_delta(**setting, K=K, eps=fields.epsilon)
+    return PromisedDelta(**vars(law), K=K, delta=delta)
 
 
 KIND = Kind(

@@ -1,7 +1,7 @@
 """dp_sgld, Table 3: DP-SGD and SGD when the last blocks of the backbone are trained as well.
 
-Every arm starts from the public backbone with a head of its own, tunes its learning rate on the
-validation records and runs the best one `runs` times afresh (`search`). Frozen parts get no
+Every arm starts from the public backbone with a new head, tunes its learning rate on the validation
+records and runs the best one `runs` times afresh (`dpatlas.jobs.search`). Frozen parts get no
 noise; the clip bound is on the gradient of all trained parts together.
 """
 
@@ -31,7 +31,11 @@ from dpatlas.privacy.training import belongs
 
 @dataclass(frozen=True)
 class Arm:
-    """What is trained, under the spec's name for it; epsilon None without privacy."""
+    """One choice of trained parts at one epsilon.
+
+    unfreeze: the spec's name of what is trained. trainable: beginnings of the names of the trained
+    parameters. epsilon: None without privacy.
+    """
 
     unfreeze: str
     trainable: tuple[str, ...]
@@ -49,6 +53,7 @@ def finetune(job: Job) -> Outcome:
     backbone = load_backbone(job)
     arms = list(arms_of(job.fields))
     tuning = FineTuning(job, backbone)
+    # Names that the backbone lacks are refused before anything is trained.
     for arm in arms:
         tuning.trained_parameters(arm.trainable)
     search = Search(
@@ -77,7 +82,7 @@ def arms_of(fields: Spec) -> Iterator[Arm]:
 
 
 def arm_facts(arm: Arm) -> dict[str, Any]:
-    """What a row says of its arm."""
+    """The columns of a row that name its arm."""
     method = "no-dp" if arm.epsilon is None else "dp-sgd"
     return {"method": method, "unfreeze": arm.unfreeze, "epsilon": arm.epsilon}
 
@@ -93,7 +98,7 @@ class FineTuning:
         self.labels = {part: self._tensor(getattr(data, f"y_{part}")) for part in PARTS}
         images = {part: getattr(data, f"x_{part}") for part in PARTS}
         self.images = {part: self._tensor(x) for part, x in images.items()}
-        self._inputs: tuple[tuple[str, ...], dict[str, Tensor]] = ((), {})
+        self._cached: tuple[tuple[str, ...], dict[str, Tensor]] = ((), {})
         self.plan = DpSgdPlan(
             Poisson(len(self.labels["train"]), fields.batch),
             fields.steps,
@@ -118,10 +123,10 @@ class FineTuning:
         def score(trial: Trial) -> tuple[float, Ran]:
             network = self._network(trial.number)
             frozen, model = network.split(self._trained(network, arm.trainable))
-            x = self._inputs_behind(frozen)
+            x = self._outputs_of_frozen(frozen)
             training = trial.train(model, [phase], x["train"], self.labels["train"])
-            seen = _outputs(model, x[trial.part]).cpu()
-            return accuracy(seen, self.labels[trial.part].cpu()), training.ran
+            outputs = _outputs(model, x[trial.part]).cpu()
+            return accuracy(outputs, self.labels[trial.part].cpu()), training.ran
 
         facts = sgd_facts(plan, lr)
         facts["trained_parameters"] = self.trained_parameters(arm.trainable)
@@ -137,22 +142,23 @@ class FineTuning:
         )
         return network.to(self.job.device)
 
-    def _inputs_behind(self, frozen: nn.Sequential) -> dict[str, Tensor]:
-        """What the first trained part sees of every part of the data: it never changes."""
-        parts = tuple(name for name, _ in frozen.named_children())
-        if not self._inputs[1] or self._inputs[0] != parts:
-            shown = {part: _outputs(frozen, x) for part, x in self.images.items()}
-            self._inputs = parts, shown
-        return self._inputs[1]
+    def _outputs_of_frozen(self, frozen: nn.Sequential) -> dict[str, Tensor]:
+        """Outputs of the frozen layers on every part of the data; the last ones are cached."""
+        layers = tuple(name for name, _ in frozen.named_children())
+        cached_layers, outputs = self._cached
+        if not outputs or cached_layers != layers:
+            outputs = {part: _outputs(frozen, x) for part, x in self.images.items()}
+            self._cached = layers, outputs
+        return outputs
 
     def trained_parameters(self, trainable: Sequence[str]) -> int:
-        """How many numbers are trained; InputError for a prefix that holds none."""
+        """Number of trained parameters; InputError for a prefix that no parameter has."""
         network = self._network(0)
         counts = {name: value.numel() for name, value in network.named_parameters()}
         return sum(counts[name] for name in self._trained(network, trainable))
 
     def _trained(self, network: nn.Module, trainable: Sequence[str]) -> list[str]:
-        """Names of the trained parameters; InputError for a prefix that holds none."""
+        """Names of the trained parameters; InputError for a prefix that no parameter has."""
         names = [name for name, _ in network.named_parameters()]
         for prefix in trainable:
             if not any(belongs(name, prefix) for name in names):
@@ -161,7 +167,7 @@ class FineTuning:
         return [name for name in names if any(belongs(name, prefix) for prefix in trainable)]
 
     def ledger(self, search: Search[Arm, Row]) -> dict[str, Any]:
-        """A ledger per arm, and what they share."""
+        """The job's ledger, with one for every arm."""
         return arms_ledger(
             f"DP-SGD, flat clipping, {self.backbone.architecture}",
             f"max_grad_norm {self.fields.max_grad_norm:g} on all trained parts together",
@@ -170,12 +176,13 @@ class FineTuning:
 
 
 def arm_name(row: Row) -> str:
-    """Of a row, in words."""
+    """A row in words."""
     privacy = "without privacy" if row.epsilon is None else f"epsilon {row.epsilon:g}"
     return f"{row.unfreeze}, {privacy}"
 
 
 def _outputs(model: nn.Module, x: Tensor) -> Tensor:
+    """Outputs without gradients, computed in chunks of records."""
     with torch.no_grad():
         return torch.cat([model(rows) for rows in x.split(CHUNK)])
 

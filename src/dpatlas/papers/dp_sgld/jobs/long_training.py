@@ -1,9 +1,9 @@
-"""dp_sgld: accuracy against the number of full-batch steps at one epsilon, neighbours replaced.
+"""dp_sgld: accuracy against the number K of full-batch steps, at one epsilon for replace_one.
 
 Every number of steps has its own noise and its own setting, tuned on the validation records.
-    repaired-full  Langevin steps; the last iterate is accounted for, so that the noise converges
-    dp-sgd         clipped full-batch steps; all iterates are, so that the noise grows like sqrt(K)
-    noisy-gd       Langevin steps with the noise of Thm 3.2, which holds here but is not tight
+    repaired-full  Langevin steps, accounting for the last iterate: the noise converges with K
+    dp-sgd         clipped steps, accounting for all iterates: the noise grows like sqrt(K)
+    noisy-gd       Langevin steps with the noise of Thm 3.2, which holds here and is not tight
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from dpatlas.papers.dp_sgld.records.long_training import LangevinArm, Metrics, S
 from dpatlas.privacy.samplers import FullBatch
 
 DP_SGD = "dp-sgd"
-# By method: the comparison that its noise is calibrated under.
+# The comparison under which each method's noise is calibrated.
 METHODS = {"repaired-full": "guaranteed", DP_SGD: "guaranteed", "noisy-gd": "theorem"}
 RELATION = "replace_one"
 
@@ -74,8 +74,14 @@ def row_of(values: dict[str, Any]) -> LangevinArm | SgdArm:
 def settings_of(arm: Arm, fields: Spec, problem: Problem, split: Split) -> Iterator[Setting]:
     """One setting per lambda, or per learning rate."""
     if arm.method == DP_SGD:
-        accounts = (problem.delta, RELATION, problem.accountant)
-        dp_sgd = DpSgdPlan(FullBatch(problem.n), arm.steps, fields.max_grad_norm, *accounts)
+        dp_sgd = DpSgdPlan(
+            FullBatch(problem.n),
+            arm.steps,
+            fields.max_grad_norm,
+            problem.delta,
+            RELATION,
+            problem.accountant,
+        )
         for lr in fields.lrs:
             yield sgd_setting(dp_sgd.calibrated(arm.epsilon), lr, split)
         return

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpatlas.core.progress import Progress
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas.papers.dp_sgld.formulas.exact import exact_epsilon
+from dpatlas.papers.dp_sgld.formulas.exact import CURVATURE, exact_epsilon, lipschitz_constant
 from dpatlas.papers.dp_sgld.formulas.guarantees import (
     conditional_epsilon,
     cyclic_gd_gdp,
@@ -43,22 +43,24 @@ from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Sampler
 
 REPLACE = "replace_one"
 LEDGER = {"mechanism": "none: nothing is trained and nothing of any data is released"}
-# Whose K the noise of a run was calibrated with.
+# The comparisons whose K calibrates the noise of a run.
 CALIBRATIONS = ("published", "theorem")
+# Steps at which curves are computed.
 POINTS = 13
-# The one-dimensional law is computed for so many records, in batches of about the same share.
+# The one-dimensional example: records, steps, and steps at which its curves are computed. Its
+# batches are about the same share of the records as the run's.
 SMALL_N, SMALL_STEPS, SMALL_POINTS = 200, 64, 10
-# Its claimed epsilon at the end, whatever the run's: quadrature needs that much noise.
+# Epsilon that Thm 3.2 claims at its last step, whatever the run's: quadrature needs the noise.
 SMALL_EPSILON = 1.0
-# In one dimension the loss theta^2 / 2 - x theta is 1-strongly convex and 1-smooth.
-CURVATURE, SMALL_RADIUS, SMALL_ETA = 1.0, 1.0, 0.5
+SMALL_RADIUS, SMALL_ETA = 1.0, 0.5
+SMALL_LIPSCHITZ = lipschitz_constant(SMALL_RADIUS)
 # Name of an accounting, steps, and epsilon after them.
 Accounting = tuple[str, Sequence[int], Iterable[float]]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run of DP-SGLD as the accountings see it; L and beta hold for every record."""
+    """A run of DP-SGLD as its accountings need it; L and beta hold for every record."""
 
     sampler: Sampler
     lam: float
@@ -70,7 +72,7 @@ class Run:
 
     @property
     def n(self) -> int:
-        """Records."""
+        """Number of records."""
         return self.sampler.n
 
 
@@ -78,7 +80,8 @@ def privacy_loss(job: Job) -> Outcome:
     """Epsilon at delta against steps: claimed, guaranteed, exact; then the published settings.
 
     The noise is what Thm 3.2 gives for `epsilon` at the last step, with K = number of epochs
-    (`published`) or of steps (`theorem`); the one-dimensional law has an example of its own.
+    (`published`) or of steps (`theorem`). Exact epsilon is that of a smaller, one-dimensional
+    example.
     """
     fields: Spec = job.fields
     problem = Problem(fields.n, fields.classes, fields.feature_norm, fields.delta)
@@ -90,8 +93,10 @@ def privacy_loss(job: Job) -> Outcome:
             )
             run = calibrated_run(plan, fields.epsilon)
             at = log_grid(len(run.rates), POINTS)
-            for name, steps, epsilons in accountings(run, at, schedule):
-                curves.append(curve(calibration, schedule, name, run.sigma2, steps, epsilons))
+            curves += [
+                curve(calibration, schedule, name, run.sigma2, steps, epsilons)
+                for name, steps, epsilons in accountings(run, at, schedule)
+            ]
             progress.advance(f"{schedule} {calibration}")
         curves += small_curves(fields)
         progress.advance("one dimension")
@@ -117,17 +122,14 @@ def log_grid(last: int, points: int) -> list[int]:
 
 def calibrated_run(plan: LangevinPlan, epsilon: float) -> Run:
     """The run whose claimed epsilon is `epsilon` at its end, K counted as the plan says."""
-    problem, rates = plan.problem, np.array(plan.rates)
-    total = rates[: plan.counted_steps].sum()
-    sigma2 = claimed_sigma2(epsilon, problem.delta, problem.lipschitz, plan.lam, problem.n, total)
     return Run(
-        plan.sampler,
-        plan.lam,
-        plan.beta,
-        problem.lipschitz,
-        float(sigma2),
-        rates,
-        problem.delta,
+        sampler=plan.sampler,
+        lam=plan.lam,
+        beta=plan.beta,
+        L=plan.problem.lipschitz,
+        sigma2=plan.sigma2(epsilon),
+        rates=np.array(plan.rates),
+        delta=plan.problem.delta,
     )
 
 
@@ -135,7 +137,7 @@ def accountings(run: Run, at: Sequence[int], schedule: str) -> list[Accounting]:
     """Every accounting of one run after the steps `at`, and of full batches at the same noise."""
     full = FullBatch(run.n)
     epochs = -(-np.array(at) // run.sampler.steps_per_epoch)
-    by_all: list[Accounting] = [
+    for_any_steps: list[Accounting] = [
         ("claimed, steps", at, claimed(run, at)),
         ("claimed, epochs", at, claimed(run, epochs)),
         ("every iterate", at, every_iterate(run, run.sampler, at)),
@@ -144,11 +146,11 @@ def accountings(run: Run, at: Sequence[int], schedule: str) -> list[Accounting]:
         ("full batch, hidden state", at, hidden_state(run, at)),
     ]
     if schedule != "constant":
-        return by_all
+        return for_any_steps
     passes = np.unique(epochs[epochs * run.sampler.steps_per_epoch <= len(run.rates)])
     ends = (passes * run.sampler.steps_per_epoch).tolist()
     return [
-        *by_all,
+        *for_any_steps,
         ("given the batches", at, given_batches(run, at)),
         ("cyclic, hidden state", ends, cyclic(run, passes)),
         ("quadratic, fixed start", at, quadratic(run, at, 0.0)),
@@ -164,7 +166,7 @@ def curve(
     steps: Sequence[int],
     epsilons: Iterable[float],
 ) -> Curve:
-    """For a record: None where nothing is guaranteed."""
+    """A curve of the record; None where epsilon is infinite."""
     values = [float(value) if math.isfinite(value) else None for value in epsilons]
     return Curve(
         calibration=calibration,
@@ -177,7 +179,7 @@ def curve(
 
 
 def claimed(run: Run, at: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Thm 3.2, whatever the batches are."""
+    """What Thm 3.2 claims, whatever the batches are."""
     totals = np.cumsum(run.rates)[np.asarray(at) - 1]
     return claimed_epsilon(run.L, run.lam, run.n, run.sigma2, totals, run.delta)
 
@@ -185,9 +187,9 @@ def claimed(run: Run, at: Sequence[int] | np.ndarray) -> np.ndarray:
 def every_iterate(
     run: Run, sampler: Sampler, at: Sequence[int], accountant: str = "auto"
 ) -> list[float]:
-    """Ordinary accounting, records replaced: every iterate might be released.
+    """Ordinary accounting for replace_one, where every iterate may be released.
 
-    Between two points of a decreasing schedule each step counts with the largest of them.
+    Where step sizes decrease, those between two points count with the first, which is the largest.
     """
     phases: list[Phase] = []
     epsilons = []
@@ -202,29 +204,30 @@ def every_iterate(
 
 
 def hidden_state(run: Run, at: Sequence[int]) -> list[float]:
-    """Full batches, the last iterate only."""
-    moved = 2 * run.L / run.n
-    mus = [noisy_gd_gdp_of_steps(run.rates[:k], run.lam, run.beta, moved, run.sigma2) for k in at]
+    """Gaussian DP of the last iterate of full batches."""
+    setting = {"lam": run.lam, "beta": run.beta, "sigma2": run.sigma2}
+    sensitivity = 2 * run.L / run.n
+    mus = [noisy_gd_gdp_of_steps(run.rates[:k], sensitivity=sensitivity, **setting) for k in at]
     return [gaussian_epsilon(float(mu), run.delta) for mu in mus]
 
 
 def given_batches(run: Run, at: Sequence[int]) -> list[float]:
-    """The paper's recursion where the batches are known; a constant step."""
-    setting = (run.L, run.lam, run.beta, run.n, run.sampler.batch, run.sigma2, run.rates[0])
-    return [float(conditional_epsilon(*setting, k, run.delta)) for k in at]
+    """The recursion of Thm 3.2's proof given the batches, for constant steps."""
+    setting = {"L": run.L, "lam": run.lam, "beta": run.beta, "n": run.n, "m": run.sampler.batch}
+    setting |= {"sigma2": run.sigma2, "eta": run.rates[0], "delta": run.delta}
+    return [float(conditional_epsilon(**setting, K=k)) for k in at]
 
 
 def cyclic(run: Run, passes: np.ndarray) -> list[float]:
-    """The last iterate after passes over the same disjoint batches; a constant step."""
-    moved = 2 * run.L / run.sampler.batch
+    """Gaussian DP of the last iterate after passes over the same batches, for constant steps."""
     mus = cyclic_gd_gdp(
-        run.rates[0],
-        run.lam,
-        run.beta,
-        moved,
-        run.sigma2,
-        run.sampler.steps_per_epoch,
-        passes,
+        eta=run.rates[0],
+        lam=run.lam,
+        beta=run.beta,
+        sensitivity=2 * run.L / run.sampler.batch,
+        sigma2=run.sigma2,
+        batches=run.sampler.steps_per_epoch,
+        epochs=passes,
     )
     return [gaussian_epsilon(float(mu), run.delta) for mu in mus]
 
@@ -232,15 +235,15 @@ def cyclic(run: Run, passes: np.ndarray) -> list[float]:
 def quadratic(run: Run, at: Sequence[int], start_variance: float) -> list[float]:
     """Exact epsilon of full batches on (lam / 2) theta^2 - x theta, x = L against -L.
 
-    By the recursion of mean and variance: both laws are normal, of equal variance.
+    Both laws are normal with the same variance; recursions give it and the distance of the means.
     """
-    gap, variance, epsilons = 0.0, start_variance, []
+    distance, variance, epsilons = 0.0, start_variance, []
     for k, eta in enumerate(run.rates, 1):
-        keep = 1 - eta * run.lam
-        gap = keep * gap + eta * 2 * run.L / run.n
-        variance = keep**2 * variance + 2 * eta * run.sigma2
+        contraction = 1 - eta * run.lam
+        distance = contraction * distance + eta * 2 * run.L / run.n
+        variance = contraction**2 * variance + 2 * eta * run.sigma2
         if k in at:
-            epsilons.append(gaussian_epsilon(gap / math.sqrt(variance), run.delta))
+            epsilons.append(gaussian_epsilon(distance / math.sqrt(variance), run.delta))
     return epsilons
 
 
@@ -250,15 +253,17 @@ def small_batch(fields: Spec) -> int:
 
 
 def small_curves(fields: Spec) -> list[Curve]:
-    """The one-dimensional example: exact by quadrature, x = 1 against -1 among -1s."""
+    """The one-dimensional example: exact by quadrature, x = 1 against -1, all others being -1."""
     sampler = FixedSize(SMALL_N, small_batch(fields))
-    at, delta, lip = log_grid(SMALL_STEPS, SMALL_POINTS), fields.delta, 1 + SMALL_RADIUS
+    at, delta, lipschitz = log_grid(SMALL_STEPS, SMALL_POINTS), fields.delta, SMALL_LIPSCHITZ
     rates = np.full(SMALL_STEPS, SMALL_ETA)
-    total = rates.sum()
-    sigma2 = float(claimed_sigma2(SMALL_EPSILON, delta, lip, CURVATURE, SMALL_N, total))
-    run = Run(sampler, CURVATURE, CURVATURE, lip, sigma2, rates, delta)
-    law = (SMALL_N, sampler.batch, sigma2, SMALL_ETA)
-    exact = [exact_epsilon(*law, k, SMALL_RADIUS, delta, x_prime=-1.0, rest=-1.0) for k in at]
+    sigma2 = float(
+        claimed_sigma2(SMALL_EPSILON, delta, lipschitz, CURVATURE, SMALL_N, sum_eta=rates.sum())
+    )
+    run = Run(sampler, CURVATURE, CURVATURE, lipschitz, sigma2, rates, delta)
+    law = {"n": SMALL_N, "m": sampler.batch, "sigma2": sigma2, "eta": SMALL_ETA}
+    records = {"radius": SMALL_RADIUS, "x_prime": -1.0, "rest": -1.0}
+    exact = [exact_epsilon(**law, **records, K=k, delta=delta) for k in at]
     by_name: dict[str, Iterable[float]] = {
         "claimed, steps": claimed(run, at),
         "every iterate": every_iterate(run, sampler, at),
@@ -274,12 +279,12 @@ def small_curves(fields: Spec) -> list[Curve]:
 def published_accounting(run: PublishedRun) -> PublishedAccounting:
     """Ordinary accounting of a published row and of the DP-SGD row beside it.
 
-    Decreasing steps count with the first, the largest.
+    Decreasing steps count with the first, which is the largest.
     """
     eta = run.eta or 1 / (2 * run.beta)
     noise = float(step_noise_multiplier(eta, run.sigma2, run.L, BATCH))
     replaced = guarantee([Phase(FixedSize(run.n, BATCH), noise, run.steps)], run.delta, REPLACE)
-    of_dp_sgd = DP_SGD_NOISE_MULTIPLIERS[run.dataset]
+    dp_sgd_noise = DP_SGD_NOISE_MULTIPLIERS[run.dataset]
     return PublishedAccounting(
         table=run.table,
         dataset=run.dataset,
@@ -289,16 +294,19 @@ def published_accounting(run: PublishedRun) -> PublishedAccounting:
         add_remove=poisson_epsilon(run.n, noise, run.steps, run.delta, "pld"),
         replace_one=replaced.epsilon,
         dp_sgd=PublishedDpSgd(
-            noise_multiplier=of_dp_sgd,
-            pld=poisson_epsilon(run.n, of_dp_sgd, run.steps, run.delta, "pld"),
-            rdp=poisson_epsilon(run.n, of_dp_sgd, run.steps, run.delta, "rdp"),
+            noise_multiplier=dp_sgd_noise,
+            pld=poisson_epsilon(run.n, dp_sgd_noise, run.steps, run.delta, "pld"),
+            rdp=poisson_epsilon(run.n, dp_sgd_noise, run.steps, run.delta, "rdp"),
         ),
     )
 
 
 @functools.cache
 def poisson_epsilon(n: int, noise: float, steps: int, delta: float, accountant: str) -> float:
-    """Batches of 128 expected records; rows of both tables share the DP-SGD run."""
+    """Epsilon of Poisson batches of 128 expected records, for add_remove.
+
+    Cached, since rows of both tables share a DP-SGD run.
+    """
     phases = [Phase(Poisson(n, BATCH), noise, steps)]
     return guarantee(phases, delta, "add_remove", accountant).epsilon
 

@@ -24,7 +24,7 @@ R = TypeVar("R", bound=ArmRow)
 
 
 def problem_of(job: Job, split: Split) -> Problem:
-    """What the job makes public; its warnings are said aloud."""
+    """What is public of the job's data and settings; its warnings are printed."""
     fields: RegressionSpec = job.fields
     problem = Problem(
         n=len(split.labels["train"]),
@@ -41,7 +41,7 @@ def problem_of(job: Job, split: Split) -> Problem:
 
 
 def langevin_setting(plan: LangevinPlan, epsilon: float, split: Split) -> Setting:
-    """The plan with the noise that `epsilon` asks for."""
+    """The plan with the noise for `epsilon`."""
     sigma2 = plan.sigma2(epsilon)
     settings = plan.with_noise(sigma2)
 
@@ -74,7 +74,7 @@ def langevin_setting(plan: LangevinPlan, epsilon: float, split: Split) -> Settin
 
 
 def sgd_setting(plan: DpSgdPlan, lr: float, split: Split) -> Setting:
-    """DP-SGD from zero weights."""
+    """DP-SGD, or SGD if the plan has no noise, from zero weights."""
 
     def score(trial: Trial) -> tuple[float, Ran]:
         x, labels = split.x["train"], split.labels["train"]
@@ -93,7 +93,7 @@ def regression_search(
     row_of: Callable[[dict[str, Any]], R],
     named: Callable[[R], str],
 ) -> Search[A, R]:
-    """The search of softmax regression on bounded features."""
+    """The search over arms of softmax regression; their ledgers name the public constants."""
     delta = job.fields.delta
 
     def in_ledger(row: R) -> dict[str, Any]:
@@ -114,13 +114,13 @@ def regression_search(
 
 
 def arm_name(row: ArmRow, *names: str | None) -> str:
-    """A row in words: method and `names`, those that it has, steps and privacy."""
+    """A row in words: its method, those of `names` that are not None, its steps and privacy."""
     privacy = "without privacy" if row.epsilon is None else f"epsilon {row.epsilon:g}"
     return ", ".join([row.method, *filter(None, names), f"{row.steps} steps", privacy])
 
 
 def regression_ledger(search: Search[Any, R]) -> dict[str, Any]:
-    """Of softmax regression on bounded features."""
+    """The job's ledger, with one for every arm."""
     fields: RegressionSpec = search.job.fields
     shared = arms_ledger(
         "Langevin SGD and DP-SGD on softmax regression over bounded features",

@@ -21,15 +21,16 @@ from dpatlas.papers.dp_sgld.formulas.theorems import smoothness_of_mean
 from dpatlas.papers.dp_sgld.records.regression import RegressionSpec
 from dpatlas.privacy.langevin import bound_records
 
-NO_DIRECTION = 1e-12
+# Least norm that a record is divided by: a shorter one has no direction.
+LEAST_NORM = 1e-12
 
 
 @dataclass(frozen=True)
 class Split:
-    """Bounded features (records, d) and labels of the three parts.
+    """Bounded features (records, d) and labels of the three parts of the data.
 
-    scaled_down: private records that were longer than the declared norm, or not finite.
-    backbone, features: which backbone showed which features, None for raw ones.
+    scaled_down: private records that were longer than the declared norm, or not finite. backbone,
+    features: the frozen backbone and its features, None for raw ones.
     """
 
     x: dict[str, Tensor]
@@ -42,8 +43,8 @@ class Split:
     def facts(self) -> dict[str, Any]:
         """For a record's metrics.
 
-        mean_eigenvalue: lambda_max(mean x x^T) of the private records, which is private information
-        and for the reader only: nothing is calibrated by it.
+        mean_eigenvalue: lambda_max(mean x x^T) of the private records. It is private information,
+        for the reader only: nothing is calibrated by it.
         """
         lam = 1.0
         beta = smoothness_of_mean(self.x["train"].double().numpy(), lam)
@@ -59,41 +60,40 @@ class Split:
 
 
 def load_split(job: Job) -> Split:
-    """Features of the three parts as the spec asks for them, each record scaled by itself.
+    """Features of the three parts as the spec names them, each record scaled by itself.
 
-    Raises InputError for a missing part, for another backbone than the spec's, for features that it
-    did not make and for data scaled otherwise than those it was trained on.
+    Raises InputError for a missing part, for a backbone other than the spec's, for features that
+    this backbone did not make, and for data scaled otherwise than those that it was trained on.
     """
     fields: RegressionSpec = job.fields
     data = job.prepared
     check_parts(data)
-    backbone = shown = None
+    backbone = features = None
     if fields.features != "raw":
         backbone = load_backbone(job)
-        shown = frozen_features(job, backbone)
+        features = frozen_features(job, backbone)
     x: dict[str, Tensor] = {}
     scaled_down = 0
     for part in PARTS:
-        taken = torch.from_numpy(shown.x[part] if shown else getattr(data, f"x_{part}"))
+        inputs = torch.from_numpy(features.x[part] if features else getattr(data, f"x_{part}"))
         if fields.features == "softmax" and backbone is not None:
             if len(backbone.classes) < 2:
                 raise InputError("features", "softmax of a backbone without classes", "penultimate")
-            taken = torch.softmax(backbone.network.head(taken), 1)
+            inputs = torch.softmax(backbone.network.head(inputs), 1)
         if fields.normalise:
-            norms = torch.linalg.vector_norm(taken, dim=1, keepdim=True)
-            taken = fields.feature_norm * taken / norms.clamp_min(NO_DIRECTION)
-        bounded = bound_records(taken, fields.feature_norm)
+            norms = torch.linalg.vector_norm(inputs, dim=1, keepdim=True)
+            inputs = fields.feature_norm * inputs / norms.clamp_min(LEAST_NORM)
+        bounded = bound_records(inputs, fields.feature_norm)
         x[part] = bounded.x
         scaled_down += bounded.scaled_down if part == "train" else 0
     if scaled_down:
         share = f"{scaled_down} of {len(x['train'])} private records"
         say(f"{job.spec.id}: {share} scaled down to norm {fields.feature_norm:g}")
-    labels = {part: torch.from_numpy(getattr(data, f"y_{part}")) for part in PARTS}
     return Split(
         x,
-        labels,
-        len(data.classes),
-        scaled_down,
-        None if backbone is None else BackboneUsed(**identity(backbone)),
-        None if shown is None else FeaturesUsed(**shown.identity()),
+        labels={part: torch.from_numpy(getattr(data, f"y_{part}")) for part in PARTS},
+        classes=len(data.classes),
+        scaled_down=scaled_down,
+        backbone=None if backbone is None else BackboneUsed(**identity(backbone)),
+        features=None if features is None else FeaturesUsed(**features.identity()),
     )

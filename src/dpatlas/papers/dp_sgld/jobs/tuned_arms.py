@@ -1,4 +1,4 @@
-"""dp_sgld: what every job that tunes arms says of DP-SGD and in its ledger."""
+"""dp_sgld: rows and ledgers of the jobs that tune several arms."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from dpatlas.privacy.ledger import HELD_OUT, holds_for
 
 
 def sgd_facts(plan: DpSgdPlan, lr: float) -> dict[str, Any]:
-    """What a row says of DP-SGD."""
+    """The settings of DP-SGD, or SGD, that a row holds."""
     return {"lr": lr, "epochs": plan.steps / plan.sampler.steps_per_epoch, **plan.facts()}
 
 
 def arms_ledger(mechanism: str, clip: str, search: Search[Any, Any]) -> dict[str, Any]:
-    """One ledger for a job of many arms, each with its own under `arms`."""
+    """The ledger of a job of many arms; each arm's own stands under `arms`."""
     in_arms = "as each arm says"
     return {
         "mechanism": mechanism,

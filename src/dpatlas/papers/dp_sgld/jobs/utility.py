@@ -5,7 +5,7 @@ noise is Thm 4.2's for every epsilon; theta* lies inside the ball, as the proofs
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -21,6 +21,7 @@ from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.errors import InputError, RunError
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.papers.dp_sgld.formulas.theorems import (
+    calibration_order,
     lipschitz,
     radius,
     sigma2_approximate,
@@ -44,14 +45,16 @@ from dpatlas.privacy.samplers import FixedSize
 
 LEDGER = {"mechanism": "Langevin SGD on generated, public records: nothing to protect"}
 FEATURE_NORM, CLASSES = 1.0, 2
-# How clearly the generated labels follow the records.
+# Norm of the logistic model's weights: how clearly the generated labels follow the records.
 TEACHER_NORM = 6.0
-# ||grad|| at the computed optimum: the risk there is within its square / (2 lambda) of the least.
+# Bound on ||grad|| at the computed optimum. The risk there exceeds the minimum by at most its
+# square / (2 lambda).
 OPTIMALITY = 1e-10
+# Points of the grid of shown steps.
 POINTS = 25
 # Iterates whose risk is computed at once.
 BLOCK = 250
-# What to change in the config where the theorems refuse a symbol. The others are constants of the
+# Config key to change where the theorems refuse a symbol. All other symbols are constants of the
 # loss, which leave their domain where lambda is too small or too large to compute with.
 KEYS = {
     "eps": "dp_sgld.utility.epsilons",
@@ -59,6 +62,14 @@ KEYS = {
     "xi2": "dp_sgld.utility.batch",
 }
 OTHER_KEY = "dp_sgld.utility.lambda"
+# By schedule: the theorem on Renyi privacy, and the one on (epsilon, delta).
+THEOREMS: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = {
+    "constant": (("Thm 4.1", utility_rdp), ("Thm 4.2", utility_approximate)),
+    "decreasing": (
+        ("Thm 4.3", utility_rdp_decreasing),
+        ("Thm 4.4", utility_approximate_decreasing),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,16 @@ class Objective:
     def parameters(self) -> int:
         """d, entries of W."""
         return CLASSES * self.x.shape[1]
+
+    @property
+    def lipschitz(self) -> float:
+        """Lipschitz constant L of a record's cross-entropy."""
+        return float(lipschitz(FEATURE_NORM))
+
+    @property
+    def beta(self) -> float:
+        """Smoothness of a record's regularised loss."""
+        return float(smoothness(FEATURE_NORM, self.lam))
 
     def risk(self, weights: np.ndarray) -> np.ndarray:
         """L at each of `weights` (k, d), shape (k,)."""
@@ -98,7 +119,7 @@ class Objective:
         return curvature.reshape(2 * (self.parameters,)) + self.lam * np.eye(self.parameters)
 
     def minimiser(self) -> np.ndarray:
-        """theta*, (d,); RunError unless the gradient there is below 1e-10."""
+        """theta*, (d,); RunError unless the gradient there is at most `OPTIMALITY`."""
         optimum = minimize(
             lambda weights: self.risk(weights[None])[0],
             np.zeros(self.parameters),
@@ -107,7 +128,8 @@ class Objective:
             method="trust-exact",
             options={"gtol": OPTIMALITY / 2},
         ).x
-        # Near the optimum differences of the risk round to 0 and stop a trust region too early.
+        # A Newton step more: near the optimum, differences of the risk round to 0 and stop the
+        # trust region too early.
         optimum = optimum - np.linalg.solve(self.hessian(optimum), self.gradient(optimum))
         if np.linalg.norm(self.gradient(optimum)) > OPTIMALITY:
             raise RunError(f"utility: the gradient at the optimum found is above {OPTIMALITY:g}")
@@ -139,38 +161,40 @@ class Proven:
 def utility(job: Job) -> Outcome:
     """Excess risk of every run against steps, Lemmas 4.1 and 4.3, and Thms 4.1-4.4.
 
-    Constant steps: of the last iterate theta_k. Decreasing steps: mean over theta_0 ..
-    theta_{k-1}, as in Lemma 4.3. Bounds by convention: `paper` as printed, `exact` corrected.
-    Raises InputError for settings that the theorems leave out, before anything is trained.
+    Constant steps: risk of the last iterate theta_k. Decreasing steps: mean risk of theta_0 ..
+    theta_{k-1}, as in Lemma 4.3. Bounds have two conventions: `paper` as printed, `exact`
+    corrected. Raises InputError for settings that the theorems leave out, before anything is
+    trained.
     """
     fields: Spec = job.fields
     objective = generated(fields)
     minimiser = objective.minimiser()
-    noise = Noise(job.spec.digest, fields.noise_source)
     arms = list(product(fields.schedules, fields.epsilons))
     proven = []
     for schedule, epsilon in arms:
-        with refused_by_key(fields, epsilon):
+        with config_keys_in_errors(fields, epsilon):
             proven.append(bounds(fields, objective, minimiser, schedule, epsilon))
-    rows, least = [], float(objective.risk(minimiser[None])[0])
+    noise = Noise(job.spec.digest, fields.noise_source)
+    least_risk = float(objective.risk(minimiser[None])[0])
+    rows = []
     with Progress(len(arms) * fields.runs, job.spec.id) as progress:
-        for number, ((schedule, epsilon), proved) in enumerate(zip(arms, proven, strict=True)):
+        for number, ((schedule, epsilon), proof) in enumerate(zip(arms, proven, strict=True)):
+            settings = langevin(fields, schedule, proof.sigma2)
             excess = []
             for run in range(fields.runs):
-                settings = langevin(fields, schedule, proved.sigma2)
                 path = iterates(settings, objective, noise, number * fields.runs + run)
-                risks = risks_of(path, objective, schedule, proved.shown_steps)
-                excess.append((risks - least).tolist())
+                risks = risks_of(path, objective, schedule, proof.shown_steps)
+                excess.append((risks - least_risk).tolist())
                 progress.advance(f"{schedule} epsilon {epsilon:g}")
             rows.append(
-                Row(schedule=schedule, epsilon=epsilon, **vars(proved), excess_risk_runs=excess)
+                Row(schedule=schedule, epsilon=epsilon, **vars(proof), excess_risk_runs=excess)
             )
     at_zero = objective.risk(np.stack([np.zeros_like(minimiser), minimiser]))
     metrics = Metrics(
         classes=CLASSES,
         parameters=objective.parameters,
-        lipschitz=float(lipschitz(FEATURE_NORM)),
-        beta=float(smoothness(FEATURE_NORM, fields.lam)),
+        lipschitz=objective.lipschitz,
+        beta=objective.beta,
         radius=float(radius(FEATURE_NORM, fields.lam, CLASSES)),
         minimiser_norm=float(np.linalg.norm(minimiser)),
         gradient_norm_at_minimiser=float(np.linalg.norm(objective.gradient(minimiser))),
@@ -188,9 +212,90 @@ def generated(fields: Spec) -> Objective:
     draws = generator(seed("dp_sgld", use="utility", **axes))
     x = bound_records(torch.from_numpy(draws.standard_normal((n, inputs))), FEATURE_NORM).x.numpy()
     teacher = draws.standard_normal(inputs)
-    chance = expit(x @ teacher * TEACHER_NORM / np.linalg.norm(teacher))
-    labels = (draws.uniform(size=n) < chance).astype(np.int64)
+    probability = expit(x @ teacher * TEACHER_NORM / np.linalg.norm(teacher))
+    labels = (draws.uniform(size=n) < probability).astype(np.int64)
     return Objective(x, labels, fields.lam)
+
+
+@contextmanager
+def config_keys_in_errors(fields: Spec, epsilon: float) -> Iterator[None]:
+    """Within, an InputError that names a symbol of the paper becomes one with the config's key."""
+    try:
+        yield
+    except InputError as error:
+        settings = f"n {fields.n}, inputs {fields.inputs}, lambda {fields.lam}"
+        value = f"{error.where} = {error.found} at epsilon {epsilon:g}, {settings}"
+        raise InputError(KEYS.get(error.where, OTHER_KEY), value, error.allowed) from None
+
+
+def bounds(
+    fields: Spec,
+    objective: Objective,
+    minimiser: np.ndarray,
+    schedule: str,
+    epsilon: float,
+) -> Proven:
+    """Noise of Thm 4.2, the lemma at shown steps, the theorems at their own numbers of steps."""
+    n, delta, lam, d = fields.n, fields.delta, objective.lam, objective.parameters
+    sigma2 = float(sigma2_approximate(epsilon, delta, objective.lipschitz, lam, n))
+    xi2 = objective.batch_noise(minimiser, fields.batch)
+    # Before projection, which brings theta_0 nearer to theta*.
+    distance2 = float(minimiser @ minimiser) + 2 * d * sigma2 / lam
+    K = steps_approximate(epsilon, delta, objective.beta, lam, n, d, schedule)
+    shown = shown_steps(fields.steps, math.ceil(K))
+    constants = {"xi2": xi2, "d": d, "sigma2": sigma2, "distance2": distance2}
+    # First the lemma, which refuses constants that are not finite.
+    lemma = lemma_of(objective, schedule, shown, constants)
+    theorems = theorems_of(fields, objective, schedule, epsilon, xi2)
+    return Proven(sigma2, distance2, shown, lemma, theorems)
+
+
+def theorems_of(
+    fields: Spec, objective: Objective, schedule: str, epsilon: float, xi2: float
+) -> list[Theorem]:
+    """Thms 4.1 and 4.2, or 4.3 and 4.4, after their own numbers of steps.
+
+    Those on Renyi privacy are taken at the order and divergence that the other two use.
+    """
+    renyi = {"alpha": float(calibration_order(epsilon, fields.delta)), "eps": epsilon / 2}
+    approximate = {"eps": epsilon, "delta": fields.delta}
+    problem = {"beta": objective.beta, "lam": fields.lam, "n": fields.n, "d": objective.parameters}
+    batches = {"xi2": xi2} if schedule == "constant" else {}
+    privacies = (renyi, approximate)
+    step_counts: tuple[Callable[..., Any], ...] = (steps_rdp, steps_approximate)
+    theorems = []
+    for (name, formula), privacy, steps in zip(
+        THEOREMS[schedule], privacies, step_counts, strict=True
+    ):
+        K = math.ceil(steps(**privacy, **problem, schedule=schedule))
+        arguments = {**privacy, **problem, **batches, "L": objective.lipschitz}
+        values = {c: float(formula(**arguments, convention=c)) for c in CONVENTIONS}
+        theorems.append(Theorem(name=name, K=K, **values))
+    return theorems
+
+
+def lemma_of(
+    objective: Objective, schedule: str, shown: Sequence[int], constants: Mapping[str, float]
+) -> Lemma:
+    """Lemma 4.1 or 4.3 at the steps `shown`; constants: its xi2, d, sigma2 and distance2."""
+    curvature = {"beta": objective.beta, "lam": objective.lam}
+    setting = {**curvature, **constants, "K": np.array(shown)}
+    bound: Callable[..., Any]
+    if schedule == "constant":
+        name, bound = "Lemma 4.1", excess_risk
+        setting["eta"] = 1 / (2 * objective.beta)
+    else:
+        name, bound = "Lemma 4.3", average_risk
+    values = {
+        convention: bound(**setting, convention=convention).tolist() for convention in CONVENTIONS
+    }
+    return Lemma(name=name, **values)
+
+
+def shown_steps(last: int, K: int) -> list[int]:
+    """A log grid from 1 to `last`, with K if it lies below `last`."""
+    grid = np.geomspace(1, last, POINTS).round().astype(int).tolist()
+    return sorted({*grid, min(K, last)})
 
 
 def langevin(fields: Spec, schedule: str, sigma2: float) -> Langevin:
@@ -223,74 +328,6 @@ def risks_of(
     blocks = np.array_split(path[:-1], -(-len(path) // BLOCK))
     risks = np.concatenate([objective.risk(block) for block in blocks])
     return np.cumsum(risks)[np.array(at) - 1] / at
-
-
-@contextmanager
-def refused_by_key(fields: Spec, epsilon: float) -> Iterator[None]:
-    """Within, an InputError that names a symbol of the paper becomes one with the config's key."""
-    try:
-        yield
-    except InputError as error:
-        settings = f"n {fields.n}, inputs {fields.inputs}, lambda {fields.lam}"
-        value = f"{error.where} = {error.found} at epsilon {epsilon:g}, {settings}"
-        raise InputError(KEYS.get(error.where, OTHER_KEY), value, error.allowed) from None
-
-
-def bounds(
-    fields: Spec,
-    objective: Objective,
-    minimiser: np.ndarray,
-    schedule: str,
-    epsilon: float,
-) -> Proven:
-    """Noise, the lemma at every shown step, and the theorems at their own number of steps."""
-    lam, delta, n, d = fields.lam, fields.delta, fields.n, objective.parameters
-    beta, lip = float(smoothness(FEATURE_NORM, lam)), float(lipschitz(FEATURE_NORM))
-    sigma2 = float(sigma2_approximate(epsilon, delta, lip, lam, n))
-    xi2 = objective.batch_noise(minimiser, fields.batch)
-    # Before projection, which brings theta_0 nearer to theta*.
-    distance2 = float(minimiser @ minimiser) + 2 * d * sigma2 / lam
-    # Thm 4.2 is Thm 4.1 at this order, half of epsilon being its divergence.
-    alpha, divergence = 1 + 2 * math.log(1 / delta) / epsilon, epsilon / 2
-    formulas: tuple[Callable[..., Any], Callable[..., Any]]
-    if schedule == "constant":
-        lemma, names, of_batches = "Lemma 4.1", ("Thm 4.1", "Thm 4.2"), {"xi2": xi2}
-        formulas = (utility_rdp, utility_approximate)
-    else:
-        lemma, names, of_batches = "Lemma 4.3", ("Thm 4.3", "Thm 4.4"), {}
-        formulas = (utility_rdp_decreasing, utility_approximate_decreasing)
-    K_order = steps_rdp(alpha, divergence, beta, lam, n, d, schedule)
-    K_delta = steps_approximate(epsilon, delta, beta, lam, n, d, schedule)
-    of_theorems = []
-    private = ((alpha, divergence), (epsilon, delta))
-    for name, formula, guarantee, K in zip(
-        names, formulas, private, (K_order, K_delta), strict=True
-    ):
-        values = {
-            convention: float(
-                formula(*guarantee, lip, lam, beta, n, d, **of_batches, convention=convention)
-            )
-            for convention in CONVENTIONS
-        }
-        of_theorems.append((name, math.ceil(K), values))
-    shown = shown_steps(fields.steps, math.ceil(K_delta))
-    shared = {"xi2": xi2, "d": d, "sigma2": sigma2, "distance2": distance2}
-    at_steps = {
-        convention: (
-            excess_risk(beta, lam, 1 / (2 * beta), np.array(shown), **shared, convention=convention)
-            if schedule == "constant"
-            else average_risk(beta, lam, np.array(shown), **shared, convention=convention)
-        ).tolist()
-        for convention in CONVENTIONS
-    }
-    theorems = [Theorem(name=name, K=K, **values) for name, K, values in of_theorems]
-    return Proven(sigma2, distance2, shown, Lemma(name=lemma, **at_steps), theorems)
-
-
-def shown_steps(last: int, other: int) -> list[int]:
-    """A log grid up to `last`, with `other` if it lies below."""
-    grid = np.geomspace(1, last, POINTS).round().astype(int).tolist()
-    return sorted({*grid, min(other, last)})
 
 
 KIND = Kind(

@@ -1,4 +1,4 @@
-"""dp_sgld: typed records, a module for each kind; here what the specs of all kinds are made of."""
+"""dp_sgld: typed records, one module per kind; here the types that their specs share."""
 
 from typing import Annotated, Literal
 
@@ -15,7 +15,7 @@ Positives = Annotated[list[Positive], Field(min_length=1)]
 
 
 class RunSpec(SpecFields):
-    """What every spec of dp_sgld says: the base of its seeds and where its noise comes from."""
+    """Settings of every spec of dp_sgld: the base of its seeds and the source of its noise."""
 
     seed: int
     noise_source: Literal["keyed", "os"]

@@ -15,7 +15,7 @@ from dpatlas.papers.dp_sgld.records.trained import LangevinRow, SgdRow
 
 
 class Grid(Typed):
-    """What every arm tries: lam and epochs (full batch: steps) by Langevin SGD, lr by DP-SGD."""
+    """Settings to try: lambda and epochs (full batches: steps) for Langevin SGD, lr for DP-SGD."""
 
     lam: Positives = Field(alias="lambda")
     epochs: Counts
@@ -24,7 +24,7 @@ class Grid(Typed):
 
 
 class Spec(RegressionSpec):
-    """Settings of a job; `schedule` is of the Langevin steps. batch: expected, of mini-batches."""
+    """Settings of a job. schedule: of Langevin steps. batch: expected size of mini-batches."""
 
     schedule: Schedule | Literal["both"]
     epsilons: list[Positive]
@@ -33,20 +33,20 @@ class Spec(RegressionSpec):
 
 
 class SgdArm(SgdRow):
-    """DP-SGD under one comparison, or SGD: its learning rate is constant and has no schedule."""
+    """DP-SGD under one comparison, or SGD; learning rates are constant, without a schedule."""
 
     comparison: Comparison | None
     schedule: None
 
 
 class LangevinArm(LangevinRow):
-    """Langevin SGD whose noise one comparison calibrates."""
+    """Langevin SGD with its noise calibrated under one comparison."""
 
     comparison: Comparison
     schedule: Schedule
 
 
 class Metrics(RegressionMetrics):
-    """Rows: one for every arm, in the order of `arms_of`."""
+    """rows: one for every arm, in the order of the job's `arms_of`."""
 
     rows: list[LangevinArm | SgdArm]

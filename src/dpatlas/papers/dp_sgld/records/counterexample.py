@@ -10,11 +10,11 @@ from dpatlas.papers.dp_sgld.records import Counts, Delta, Positive, Positives, R
 
 
 class Spec(RunSpec):
-    """What is scanned.
+    """Settings of the scan.
 
-    n: records. radius: of the interval that iterates are projected onto. ratios: n / m, records
-    over batch. sigma2s: noise. steps: K. alphas: Renyi orders. etas: step sizes, below
-    1 / beta = 1. epsilon, delta: that Thm 4.2 promises.
+    n: number of records. radius: of the interval that iterates are projected onto. ratios: n / m
+    for batches of m. sigma2s: noise variances. steps: numbers of steps K. alphas: Renyi orders.
+    etas: step sizes, below 1 / beta = 1. epsilon, delta: what Thm 4.2 promises.
     """
 
     n: Annotated[int, Field(ge=2)]
@@ -31,7 +31,7 @@ class Spec(RunSpec):
 class Law(Typed):
     """A pair of data sets, one with record 1 and one with `x_prime`, all others `rest`.
 
-    eta: step size. m: records of a batch.
+    eta: step size. m: number of records of a batch.
     """
 
     x_prime: float
@@ -56,7 +56,10 @@ class PromisedDelta(Law):
 
 
 class Metrics(records.Metrics):
-    """lipschitz: Lipschitz constant L of a record's loss. calibrated_sigma2: noise of Thm 4.2."""
+    """The scanned laws, and those with the noise of Thm 4.2.
+
+    lipschitz: Lipschitz constant L of a record's loss. calibrated_sigma2: noise of Thm 4.2.
+    """
 
     n: int
     lipschitz: float

@@ -12,14 +12,14 @@ from dpatlas.papers.dp_sgld.records.trained import SgdRow, TrainedSpec
 
 
 class Trainable(Typed):
-    """Parts of the network that are trained, by the beginning of their names; `name` in words."""
+    """Trained parts of the network, by the beginning of their names; `name` stands in tables."""
 
     name: str
     trainable: Annotated[list[str], Field(min_length=1)]
 
 
 class Spec(TrainedSpec):
-    """Settings of a job. batch: expected. steps: updates. lrs: tried by every arm."""
+    """Settings of a job. batch: expected size. steps: updates. lrs: rates that every arm tries."""
 
     epsilons: list[Positive]
     relation: Literal["add_remove", "replace_one"]
@@ -30,14 +30,14 @@ class Spec(TrainedSpec):
 
 
 class Row(SgdRow):
-    """An arm. unfreeze: name of what is trained. trained_parameters: how many numbers that is."""
+    """An arm. unfreeze: name of the trained parts. trained_parameters: their number of weights."""
 
     unfreeze: str
     trained_parameters: int
 
 
 class Metrics(records.Metrics):
-    """n_train, n_validation, n_test: records. Rows: without privacy first, then by epsilon."""
+    """Numbers of records and rows: those without privacy first, then by epsilon."""
 
     n_train: int
     n_validation: int

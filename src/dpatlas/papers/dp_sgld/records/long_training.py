@@ -19,18 +19,18 @@ class Spec(RegressionSpec):
 
 
 class SgdArm(SgdRow):
-    """DP-SGD for `steps` steps; comparison: that its noise is calibrated under."""
+    """DP-SGD for `steps` steps. comparison: the one under which its noise is calibrated."""
 
     comparison: Comparison
 
 
 class LangevinArm(LangevinRow):
-    """Langevin SGD for `steps` steps; comparison: that its noise is calibrated under."""
+    """Langevin SGD for `steps` steps. comparison: the one under which its noise is calibrated."""
 
     comparison: Comparison
 
 
 class Metrics(RegressionMetrics):
-    """Rows: one for every number of steps and method."""
+    """rows: one for every number of steps and method."""
 
     rows: list[LangevinArm | SgdArm]

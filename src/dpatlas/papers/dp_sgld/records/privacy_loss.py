@@ -12,8 +12,8 @@ from dpatlas.papers.dp_sgld.records import Count, Delta, Positive, RunSpec, Sche
 class Spec(RunSpec):
     """Settings of a run that is accounted for and never trained.
 
-    n, classes: records and classes. feature_norm: public bound on the norm of a record. lam:
-    weight of the regulariser. epsilon: that Thm 3.2 claims at the last step.
+    n, classes: numbers of records and classes. feature_norm: public bound on the norm of a record.
+    lam: weight of the regulariser. epsilon: what Thm 3.2 claims at the last step.
     """
 
     n: Annotated[int, Field(ge=2)]
@@ -28,7 +28,7 @@ class Spec(RunSpec):
 
 
 class SmallLaw(Typed):
-    """The one-dimensional example: records, batch, radius of the interval, claimed epsilon."""
+    """The one-dimensional example: n records, radius of the interval, claimed epsilon."""
 
     n: int
     batch: int
@@ -39,8 +39,8 @@ class SmallLaw(Typed):
 class Curve(Typed):
     """Epsilon at the spec's delta after `steps` steps, by one accounting.
 
-    calibration: whose K the noise `sigma2` was calibrated with. epsilon: (steps,), None where
-    nothing is guaranteed.
+    calibration: the comparison whose K calibrates the noise `sigma2`, or the one-dimensional
+    example. epsilon: shape (steps,), None where it is infinite.
     """
 
     calibration: str
@@ -52,7 +52,7 @@ class Curve(Typed):
 
 
 class PublishedDpSgd(Typed):
-    """A published DP-SGD row: epsilon on Poisson batches, add_remove, by two accountants."""
+    """A published DP-SGD row: epsilon of Poisson batches for add_remove, by two accountants."""
 
     noise_multiplier: float
     pld: float
@@ -62,8 +62,8 @@ class PublishedDpSgd(Typed):
 class PublishedAccounting(Typed):
     """Ordinary accounting of a published DP-SGLD row, and the DP-SGD row beside it.
 
-    noise_multiplier: of the first step, which has the least. add_remove: epsilon on Poisson
-    batches. replace_one: epsilon on batches without replacement.
+    noise_multiplier: of the first step, which is the smallest. add_remove: epsilon of Poisson
+    batches. replace_one: epsilon of batches without replacement.
     """
 
     table: int
@@ -77,7 +77,11 @@ class PublishedAccounting(Typed):
 
 
 class Metrics(records.Metrics):
-    """lipschitz, beta: Lipschitz constant and smoothness of a record's loss."""
+    """Curves of epsilon, and accountings of the published rows.
+
+    lipschitz, beta: Lipschitz constant and smoothness of a record's loss. small: the example of
+    the curves in one dimension.
+    """
 
     lipschitz: float
     beta: float

@@ -1,4 +1,4 @@
-"""dp_sgld: what specs and metrics of softmax regression on bounded features have in common."""
+"""dp_sgld: the shared part of specs and metrics of softmax regression on bounded features."""
 
 from typing import Literal
 
@@ -27,12 +27,12 @@ class RegressionSpec(TrainedSpec):
 
 
 class RegressionMetrics(Metrics):
-    """What a regression saw.
+    """The data of a regression.
 
-    n_train, n_validation, n_test: records. inputs: numbers of a record. scaled_down: training
-    records that were longer than the declared norm, or not finite. mean_eigenvalue: largest of
-    mean x x^T over the training records; it is private, and nothing is calibrated by it. backbone,
-    features: which ones, None with raw columns. warnings: what a reader must know of the settings.
+    n_train, n_validation, n_test: numbers of records. inputs: dimension of a record. scaled_down:
+    training records that were longer than the declared norm, or not finite. mean_eigenvalue:
+    largest eigenvalue of mean x x^T over the training records; it is private, and nothing is
+    calibrated by it. backbone, features: None with raw records. warnings: about the settings.
     """
 
     n_train: int

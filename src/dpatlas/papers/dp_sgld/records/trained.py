@@ -1,4 +1,4 @@
-"""dp_sgld: what specs and rows of every kind that trains on private data have in common."""
+"""dp_sgld: the shared part of specs and rows of the kinds that train on private data."""
 
 from typing import Literal
 
@@ -11,9 +11,9 @@ from dpatlas.papers.dp_sgld.records import Delta, Positive, RunSpec
 class TrainedSpec(RunSpec):
     """Settings of a job that trains on private data.
 
-    backbone: id of the run that made it; None with raw features. runs: reported runs of every arm.
-    tuning_runs: of every setting that an arm tries. max_grad_norm: clip bound of DP-SGD.
-    accountant: of DP-SGD and of ordinary accounting.
+    backbone: id of the run that trained it; None with raw features. runs: number of reported runs
+    of every arm. tuning_runs: number of runs of every setting that an arm tries. max_grad_norm:
+    clip bound of DP-SGD. accountant: of DP-SGD and of ordinary accounting.
     """
 
     data: DataFields
@@ -28,10 +28,10 @@ class TrainedSpec(RunSpec):
 class ArmRow(TunedRow):
     """One arm at its best setting, what is claimed of one run and what holds, at the spec's delta.
 
-    epsilon: that its noise was chosen for; None without privacy. lr: step size, the first where
-    they decrease. claimed_epsilon: by the paper. ordinary_epsilon: by composition, for the release
-    of every iterate. hidden_state_epsilon: for the last iterate. guaranteed_epsilon: the smallest
-    that holds. Each is None where nothing is claimed or no bound applies.
+    epsilon: the target of its calibration; None without privacy. lr: the first step size.
+    claimed_epsilon: by the paper. ordinary_epsilon: by composition, for the release of every
+    iterate. hidden_state_epsilon: for the last iterate. guaranteed_epsilon: the smallest that
+    holds. Each is None where nothing is claimed or no bound applies.
     """
 
     epsilon: float | None

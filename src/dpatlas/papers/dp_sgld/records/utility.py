@@ -12,8 +12,8 @@ from dpatlas.papers.dp_sgld.records import Count, Delta, Positive, Positives, Ru
 class Spec(RunSpec):
     """Settings of Langevin SGD on generated records; the noise is Thm 4.2's.
 
-    n, inputs: records and numbers of a record. lam: weight of the regulariser. runs: behind every
-    mean.
+    n: number of records. inputs: dimension of a record. lam: weight of the regulariser. runs:
+    number of runs that every mean is over.
     """
 
     n: Annotated[int, Field(ge=2)]
@@ -28,7 +28,7 @@ class Spec(RunSpec):
 
 
 class Lemma(Typed):
-    """A lemma's bound at every shown step, (shown_steps,), corrected and as printed."""
+    """A lemma's bound at every shown step, shape (shown_steps,): corrected and as printed."""
 
     name: str
     exact: list[float]
@@ -36,7 +36,7 @@ class Lemma(Typed):
 
 
 class Theorem(Typed):
-    """A theorem's bound after its own number of steps K, corrected and as printed."""
+    """A theorem's bound after its own number of steps K: corrected and as printed."""
 
     name: str
     K: int
@@ -47,8 +47,8 @@ class Theorem(Typed):
 class Row(Typed):
     """One schedule at one epsilon.
 
-    sigma2: noise. distance2: bound on E ||theta_0 - theta*||^2. excess_risk_runs: measured at
-    every shown step, (runs, shown_steps).
+    sigma2: noise variance. distance2: bound on E ||theta_0 - theta*||^2. excess_risk_runs: measured
+    at every shown step, shape (runs, shown_steps).
     """
 
     schedule: Schedule
@@ -64,9 +64,9 @@ class Row(Typed):
 class Metrics(records.Metrics):
     """The problem and its rows.
 
-    parameters: d. lipschitz, beta: of a record's loss. radius: of the ball that iterates are
-    projected onto. minimiser_norm: of theta*. excess_risk_at_zero: of zero weights. batch_noise:
-    xi2, E ||grad L_B(theta*)||^2.
+    parameters: their number d. lipschitz, beta: Lipschitz constant and smoothness of a record's
+    loss. radius: of the ball that iterates are projected onto. minimiser_norm: ||theta*||.
+    excess_risk_at_zero: of zero weights. batch_noise: xi2 = E ||grad L_B(theta*)||^2.
     """
 
     classes: int

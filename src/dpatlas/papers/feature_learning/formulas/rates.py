@@ -22,14 +22,14 @@ _RELATION = one_of(*SENSITIVITIES)
 @bound("gaussian-dp-mu", source="feature_learning exact Gaussian mechanism")
 @checked(eps=real(ge=0), delta=_LEVEL)
 def gaussian_dp_mu(eps, delta):
-    """The largest mu whose Gaussian mechanism is (eps, delta)-private; rounded down."""
+    """The largest mu whose Gaussian mechanism is (eps, delta)-private, rounded down."""
     return gaussian_mu(eps, delta)
 
 
 @bound("feature-noise-assumption4", source="feature_learning Assumption 4")
 @checked(d=integer(ge=2), n=_COUNT, q=_COUNT, eps_b=real())
 def printed_first_layer_noise(d, n, q, eps_b=0.0):
-    """sigma_W = sqrt(d^(1 + eps_B) / n) log(d)^(q + 3), in neither eps nor delta.
+    """sigma_W = sqrt(d^(1 + eps_B) / n) log(d)^(q + 3), which depends on neither eps nor delta.
 
     eps_B is not defined in the report; 0 is the smallest noise that its other exponents allow.
     """
@@ -41,7 +41,7 @@ def printed_first_layer_noise(d, n, q, eps_b=0.0):
 def printed_first_layer_mu(d, n, q, p, eps_b=0.0):
     """mu of the printed first layer's worst pair of neighbours: 2 sqrt(p) / sigma_W.
 
-    Its step is not clipped: one record with a large label turns every normalised neuron round.
+    Its step is not clipped, so one record with a large label reverses every normalised neuron.
     """
     return 2 * math.sqrt(p) / printed_first_layer_noise(d, n, q, eps_b)
 
@@ -76,7 +76,7 @@ def second_layer_delta(eps, delta, relation="add_remove"):
 def eps_n(n, d):
     """eps_n with n = d^(1 + 3 eps_n).
 
-    Raises InputError for n <= d, where there is none above 0.
+    Raises InputError for n <= d, where no eps_n > 0 solves this.
     """
     if n <= d:
         raise InputError("n", n, f"a whole number > d = {d}")
@@ -110,5 +110,5 @@ def risk_rate(n, d, eps, delta):
 @bound("feature-largest-epsilon", source="feature_learning Assumption 3")
 @checked(delta=_LEVEL)
 def largest_epsilon(delta):
-    """8 log(1 / delta): the report's range of eps ends here; exact accounting has no such end."""
+    """8 log(1 / delta), the end of the report's range of eps; exact accounting has no such end."""
     return -8 * math.log(delta)

@@ -1,7 +1,7 @@
 """Single-index targets y = s(<x, mu>) on Gaussian inputs: the link s and its Hermite expansion.
 
-With x ~ N(0, I_d) and a unit vector mu, u = <x, mu> is N(0, 1), and all that matters of s is its
-expansion in the probabilists' Hermite polynomials He_k.
+With x ~ N(0, I_d) and a unit vector mu, u = <x, mu> is N(0, 1), and the expansion of s in the
+probabilists' Hermite polynomials He_k decides what is learned.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from scipy.special import factorial
 
 from dpatlas.errors import InputError
 
-# A mean below this share of the deviation is rounding.
+# A mean below this share of the standard deviation counts as rounding error.
 _ROUNDING = 1e-9
 
 
@@ -29,10 +29,10 @@ class Link:
     coefficients: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what has no unit variance or a mean."""
+        """Refuse a polynomial of zero variance or of non-zero mean."""
         if not np.isfinite(self.coefficients).all():
             raise InputError("polynomial", list(self.coefficients), "numbers")
-        # An empty polynomial has no Hermite series.
+        # numpy refuses an empty polynomial; the zero polynomial is refused below.
         series = hermite_e.poly2herme(self.coefficients or (0.0,))
         deviation = _deviation(series)
         if not np.isfinite(deviation):
@@ -47,12 +47,12 @@ class Link:
     @cached_property
     def scaled(self) -> np.ndarray:
         """Coefficients of 1, u, u^2, ... at unit variance, (degree + 1,)."""
-        whole = np.trim_zeros(np.array(self.coefficients, float), "b")
-        return whole / _deviation(hermite_e.poly2herme(whole))
+        trimmed = np.trim_zeros(np.array(self.coefficients, float), "b")
+        return trimmed / _deviation(hermite_e.poly2herme(trimmed))
 
     @property
     def degree(self) -> int:
-        """q."""
+        """q, the degree of the polynomial."""
         return len(self.scaled) - 1
 
     @cached_property

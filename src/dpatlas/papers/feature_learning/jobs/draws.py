@@ -1,7 +1,8 @@
-"""feature_learning: single-index data and networks at their start, for several runs at once.
+"""feature_learning: single-index data and initial networks, for several runs at once.
 
-Arrays have the runs first. Run r draws its direction, weights and records from its own seeds, so
-conditions share them: with fewer records or neurons a condition has the first of them.
+The first axis of every array is the run. Run r draws its direction, weights and records from its
+own seeds, which depend on no size but d: a condition with fewer records or neurons has the first of
+those that a larger one draws.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from dpatlas.core.seeds import generator, seed
 from dpatlas.papers.feature_learning.formulas.single_index import Link
 
 KEY = "feature_learning"
-# Inputs, weights and features, and products of them; what is added up of these is in double.
+# Precision of inputs, weights, features and their products; sums of these are in double.
 REAL = np.float32
 
 
@@ -32,7 +33,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Start:
-    """The network f(x) = a' tanh(W' x + b) before training, and what it is to learn.
+    """The network f(x) = a' tanh(W' x + b) before training, and the direction mu of its labels.
 
     mu (runs, d) of unit norm; weights W_0 (runs, d, p) ~ N(0, 1/d); biases b (runs, p) ~ N(0, 1);
     head a_0 = 1/sqrt(p) everywhere.
@@ -44,7 +45,7 @@ class Start:
 
     @property
     def p(self) -> int:
-        """Neurons."""
+        """Number of neurons."""
         return self.weights.shape[2]
 
     @property
@@ -61,7 +62,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Draw:
-    """A start, the data sets of both layers, and fresh records to test on."""
+    """Initial networks, the data sets of both layers, and fresh records to test on."""
 
     start: Start
     first: Records
@@ -72,7 +73,7 @@ class Draw:
 def draw(
     link: Link, d: int, p: int, n: int, n_test: int, runs: Sequence[int], base: int, use: str = ""
 ) -> Draw:
-    """The data and the start of `runs`. `use` sets other draws apart: a rehearsal's, say."""
+    """Data and initial networks of `runs`; `use` is added to the seeds' names for other draws."""
     mu = np.stack([_unit(_numbers("direction" + use, run, base, (d,), d=d)) for run in runs])
     weights = [_numbers("weights" + use, run, base, (p, d), d=d).T / d**0.5 for run in runs]
     biases = [_numbers("biases" + use, run, base, (p,)) for run in runs]
@@ -91,8 +92,8 @@ def _numbers(use: str, run: int, base: int, shape: tuple[int, ...], **axes: int)
 
 
 def _unit(vector: np.ndarray) -> np.ndarray:
-    wide = vector.astype(float)
-    return wide / np.linalg.norm(wide)
+    double = vector.astype(float)
+    return double / np.linalg.norm(double)
 
 
 def _records(link: Link, mu: np.ndarray, inputs: Sequence[np.ndarray]) -> Records:

@@ -1,8 +1,8 @@
 """feature_learning: the two layers of the corrected Algorithm 1, private and not, for several runs.
 
-First layer: one large gradient step on W (a matrix is released), or the mean of y x alone (a
-vector is). Second layer: full-batch gradient descent on a, with a ridge penalty. The loss is the
-mean of (f(x) - y)^2, plus lambda ||a||^2; arrays have the runs first.
+First layer: one large gradient step on W, for which a matrix is released, or the mean of y x, a
+vector. Second layer: full-batch gradient descent on a, with a ridge penalty. The loss is the mean
+of (f(x) - y)^2, plus lambda ||a||^2. The first axis of every array is the run.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ import numpy as np
 from dpatlas.papers.feature_learning.jobs.draws import REAL, Records, Start
 from dpatlas.privacy.mean_release import clip_factors
 
-# Records whose features are in memory at once in the first layer.
+# Number of records whose features are in memory at once in the first layer.
 BLOCK = 4096
-# normal(size, run, step, use): standard normal numbers of one run.
+# normal(size, run, step, use): `size` standard normal numbers of one run.
 Normal = Callable[[int, int, int, str], np.ndarray]
 
 
@@ -28,9 +28,9 @@ def first_gradient(start: Start, records: Records, max_grad_norm: float | None) 
     total = np.zeros((runs, d, start.p))
     for begin in range(0, n, BLOCK):
         x = records.x[:, begin : begin + BLOCK]
-        slopes, residuals = _first_parts(start, x, records.y[:, begin : begin + BLOCK])
+        slopes, residuals = _gradient_factors(start, x, records.y[:, begin : begin + BLOCK])
         if max_grad_norm is not None:
-            residuals *= clip_factors(_first_norms(x, slopes, residuals), max_grad_norm)
+            residuals *= clip_factors(_gradient_norms(x, slopes, residuals), max_grad_norm)
         slopes *= residuals[:, :, None].astype(REAL)
         total += x.transpose(0, 2, 1) @ slopes
     return total / n
@@ -41,17 +41,17 @@ def released_gradient(
 ) -> np.ndarray:
     """The mean clipped gradient in W with noise of that deviation on every entry, (runs, d, p)."""
     gradient = first_gradient(start, records, max_grad_norm)
-    for run, one in enumerate(gradient):
-        one += deviation * normal(one.size, run, 0, "matrix").reshape(one.shape)
+    for run, matrix in enumerate(gradient):
+        matrix += deviation * normal(matrix.size, run, 0, "matrix").reshape(matrix.shape)
     return gradient
 
 
 def first_norms(start: Start, records: Records) -> np.ndarray:
     """Norm of every record's gradient in W, (runs, n)."""
-    return _first_norms(records.x, *_first_parts(start, records.x, records.y))
+    return _gradient_norms(records.x, *_gradient_factors(start, records.x, records.y))
 
 
-def _first_parts(start: Start, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _gradient_factors(start: Start, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """a_0 (1 - tanh^2), (runs, records, p), and 2 (f(x) - y), (runs, records)."""
     slopes = start.features(x, start.weights)
     residuals = 2 * (slopes.sum(axis=2, dtype=float) * start.head - y)
@@ -61,7 +61,7 @@ def _first_parts(start: Start, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray
     return slopes, residuals
 
 
-def _first_norms(x: np.ndarray, slopes: np.ndarray, residuals: np.ndarray) -> np.ndarray:
+def _gradient_norms(x: np.ndarray, slopes: np.ndarray, residuals: np.ndarray) -> np.ndarray:
     return np.abs(residuals) * np.linalg.norm(x, axis=2) * np.linalg.norm(slopes, axis=2)
 
 
@@ -71,13 +71,13 @@ def stepped(start: Start, gradient: np.ndarray, rate: float) -> np.ndarray:
 
 
 def normalised(weights: np.ndarray) -> np.ndarray:
-    """Columns of unit norm; what is done to a private release costs nothing."""
-    wide = weights.astype(float)
-    return (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(REAL)
+    """Weights with columns of unit norm. Post-processing of a release, which costs no privacy."""
+    double = weights.astype(float)
+    return (double / np.linalg.norm(double, axis=1, keepdims=True)).astype(REAL)
 
 
 def mean_direction(records: Records, max_norm: float) -> np.ndarray:
-    """Mean of y x, each clipped to `max_norm`, (runs, d): it points along alpha*_1 mu."""
+    """Mean of y x, each clipped to `max_norm`, (runs, d); it points along alpha*_1 mu."""
     factors = clip_factors(direction_norms(records), max_norm)
     labels = np.multiply(records.y, factors, dtype=float)
     return np.einsum("rn,rnd->rd", labels, records.x) / records.x.shape[1]
@@ -88,8 +88,8 @@ def released_direction(
 ) -> np.ndarray:
     """The mean of clipped y x with noise of that deviation on every entry, (runs, d)."""
     mean = mean_direction(records, max_norm)
-    for run, one in enumerate(mean):
-        one += deviation * normal(one.size, run, 0, "direction")
+    for run, vector in enumerate(mean):
+        vector += deviation * normal(vector.size, run, 0, "direction")
     return mean
 
 
@@ -100,10 +100,10 @@ def direction_norms(records: Records) -> np.ndarray:
 
 @dataclass
 class SecondLayer:
-    """Features phi (runs, n, p) of the second data set, its labels y, and gradient descent on a.
+    """Gradient descent on a, given features phi (runs, n, p) and labels y (runs, n) of n records.
 
     penalty: lambda. The step eta_a = 1 / (p + lambda) is at most 2 over the smoothness of the
-    loss whatever the records, as |tanh| <= 1.
+    loss for any records, as |tanh| <= 1.
     """
 
     phi: np.ndarray
@@ -111,7 +111,7 @@ class SecondLayer:
     penalty: float
 
     def __post_init__(self) -> None:
-        """Sizes, and the step."""
+        """Set the sizes and the step eta_a."""
         self.runs, self.n, self.p = self.phi.shape
         self.rate = 1 / (self.p + self.penalty)
         self._moments: tuple[np.ndarray, np.ndarray] | None = None
@@ -121,7 +121,7 @@ class SecondLayer:
         return 2 * np.abs(self.y) * self._norms()
 
     def _norms(self) -> np.ndarray:
-        """||phi||, (runs, n), without a copy of phi."""
+        """Norm of every record's features, (runs, n), without a copy of phi."""
         return np.sqrt(np.einsum("rnp,rnp->rn", self.phi, self.phi))
 
     def descend(self, steps: int) -> np.ndarray:
@@ -144,9 +144,9 @@ class SecondLayer:
     ) -> tuple[np.ndarray, np.ndarray]:
         """a after `steps` noisy steps from 0, (runs, p); share of clipped gradients, (runs,).
 
-        deviation: of the noise on each coordinate of a step's mean. The penalty's gradient depends
-        on no record and is not clipped. see: called with every step's noisy mean, (runs, p), from
-        which all iterates follow.
+        deviation: standard deviation of the noise on each coordinate of a step's mean gradient.
+        The penalty's gradient depends on no record and is not clipped. see: called with every
+        step's noisy mean, (runs, p), from which all iterates follow.
         """
         norms = self._norms()
         a = np.zeros((self.runs, self.p))
@@ -164,7 +164,7 @@ class SecondLayer:
         return a, clipped
 
     def ridge(self) -> np.ndarray:
-        """The minimiser of the penalised loss, (runs, p): where endless descent would end."""
+        """The minimiser of the penalised loss, (runs, p), to which descent without noise tends."""
         moments, targets = self.moments()
         return np.linalg.solve(moments + self.penalty * np.eye(self.p), targets[:, :, None])[
             :, :, 0
@@ -173,8 +173,8 @@ class SecondLayer:
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """phi' phi / n, (runs, p, p), and phi' y / n, (runs, p)."""
         if self._moments is None:
-            turned = self.phi.transpose(0, 2, 1)
-            moments = (turned @ self.phi).astype(float) / self.n
-            targets = (turned @ self.y[:, :, None])[:, :, 0].astype(float) / self.n
+            transposed = self.phi.transpose(0, 2, 1)
+            moments = (transposed @ self.phi).astype(float) / self.n
+            targets = (transposed @ self.y[:, :, None])[:, :, 0].astype(float) / self.n
             self._moments = moments, targets
         return self._moments

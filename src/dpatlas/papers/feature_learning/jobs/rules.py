@@ -1,8 +1,8 @@
-"""feature_learning: the settings of a condition, all by public rules, and what it guarantees.
+"""feature_learning: the settings of a condition, all set by public rules, and its privacy ledger.
 
-No setting is chosen by a risk that is reported, and no clip bound by private records: clip bounds
-are quantiles of norms in a rehearsal, a simulation of the same law with another direction, other
-weights and records that are nobody's.
+No setting depends on a risk that is reported, and no clip bound on private records: clip bounds are
+quantiles of norms in a rehearsal, a public simulation of the same law with a direction, weights and
+records of its own.
 """
 
 from collections.abc import Sequence
@@ -30,6 +30,7 @@ from dpatlas.papers.feature_learning.records.simulation import (
     ClipQuantiles,
     Condition,
 )
+from dpatlas.papers.feature_learning.records.simulation import Link as LinkFacts
 from dpatlas.privacy.mean_release import mu_per_use, noise_deviation
 
 REHEARSED = 2000
@@ -40,17 +41,29 @@ NEIGHBOURS = (
 NEIGHBOURS_SHARED = "replace one record of the data set that both layers use; n is public"
 
 
+def link_facts(link: Link) -> LinkFacts:
+    """The link as the record states it."""
+    return LinkFacts(
+        polynomial=link.scaled.tolist(),
+        hermite=link.hermite.tolist(),
+        degree=link.degree,
+        information_exponent=link.information_exponent,
+    )
+
+
 def rehearsed_bounds(link: Link, d: int, p: int, base: int, quantiles: ClipQuantiles) -> ClipBounds:
-    """Quantiles of norms in a public rehearsal, at W_0 and at a = 0 with neurons of unit norm."""
+    """Quantiles of gradient norms in a public rehearsal of `REHEARSED` records.
+
+    First layer: at W_0. Second layer: at a = 0 on the features of W_0 with neurons of unit norm.
+    """
     public = draw(link, d, p, REHEARSED, 1, [0], base, use=" of a rehearsal")
     start = public.start
     phi = start.features(public.second.x, normalised(start.weights))
-    heads = SecondLayer(phi, public.second.y, 0.0).norms_at_zero()
-    first, second = quantiles.first, quantiles.second
+    head_norms = SecondLayer(phi, public.second.y, 0.0).norms_at_zero()
     return ClipBounds(
-        matrix=float(np.quantile(first_norms(start, public.first), first)),
-        direction=float(np.quantile(direction_norms(public.first), first)),
-        head=float(np.quantile(heads, second)),
+        matrix=float(np.quantile(first_norms(start, public.first), quantiles.first)),
+        direction=float(np.quantile(direction_norms(public.first), quantiles.first)),
+        head=float(np.quantile(head_norms, quantiles.second)),
     )
 
 
@@ -87,7 +100,10 @@ class Rules:
         return self.penalty_per_neuron * self.p
 
     def mu(self, learns_features: bool) -> float:
-        """mu of the first layer's release and of all steps of the second, each."""
+        """mu of the first layer's release, and of all steps of the second layer together.
+
+        learns_features: whether anything of the first layer is released.
+        """
         uses = 2 if learns_features and self.sharing == SHARED else 1
         return mu_per_use(self.epsilon, self.delta, uses)
 
@@ -111,7 +127,7 @@ class Rules:
         return printed_first_layer_noise(self.d, self.n, self.link.degree)
 
     def facts(self) -> Condition:
-        """For the record."""
+        """The condition and its settings, as the record states them."""
         return Condition(
             d=self.d,
             n=self.n,
@@ -128,7 +144,11 @@ class Rules:
         )
 
     def ledger(self, features: str, release: str | None, n: int) -> dict[str, Any]:
-        """Of one private network; `release`: what of the first layer is released, if anything."""
+        """Ledger of one private network.
+
+        release: what is released of the first layer, None for random features. n: records of the
+        second layer.
+        """
         learns = release is not None
         releases = {
             "matrix": (self.bounds.matrix, self.matrix_noise),
@@ -137,8 +157,8 @@ class Rules:
         first = []
         if release is not None:
             clip, noise = releases[release]
-            first = [self._released(f"{release} of the first layer", 1, clip, noise, self.n, True)]
-        head = self._released(
+            first = [self._release(f"{release} of the first layer", 1, clip, noise, self.n, True)]
+        head = self._release(
             "all steps of the second layer",
             self.steps,
             self.bounds.head,
@@ -153,7 +173,7 @@ class Rules:
             "releases": [*first, head],
         }
 
-    def _released(
+    def _release(
         self, what: str, times: int, clip: float, noise: float, n: int, learns: bool
     ) -> dict[str, Any]:
         return {
@@ -167,7 +187,7 @@ class Rules:
 
 
 def warnings(link: Link, epsilons: Sequence[float], delta: float) -> list[str]:
-    """What the report's assumptions exclude and the code runs all the same."""
+    """A sentence for each setting that the report's assumptions exclude and that is run anyway."""
     excluded = []
     if link.information_exponent > 1:
         excluded.append(

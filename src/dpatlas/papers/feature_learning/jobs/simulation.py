@@ -1,13 +1,14 @@
-"""feature_learning: overlaps and risks of two-layer networks on single-index data, condition by
-condition.
+"""feature_learning: overlaps and risks of two-layer networks on single-index data.
 
-A row for every condition and kind of features:
+A condition has a row for every kind of features, the first layer's weights; the read-out is the
+second layer's descent on them.
 
-- private: one clipped, noisy gradient step on W (a matrix is released); private read-out.
-- direction: the mean of clipped y x, with noise; all neurons point along it; private read-out.
-- nonprivate: the same step without clip or noise.
-- random: W_0; private and non-private read-out. random-both: likewise, read out of both data sets.
-- printed: the printed first layer, with its sigma_W; only its features are looked at.
+- private: one clipped, noisy gradient step on W, a released matrix; private read-out.
+- direction: the mean of clipped y x with noise, along which all neurons point; private read-out.
+- nonprivate: the same gradient step without clip or noise; non-private read-out.
+- random: W_0; private and non-private read-out.
+- random-both: W_0; private read-out on the records of both data sets.
+- printed: the printed first layer with its sigma_W; its features are measured and not read out.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.resume import Stages, State
-from dpatlas.papers.feature_learning.formulas.single_index import Link as TargetLink
+from dpatlas.papers.feature_learning.formulas.single_index import Link
 from dpatlas.papers.feature_learning.formulas.single_index import link as link_of
 from dpatlas.papers.feature_learning.jobs.draws import REAL, Draw, Records, draw
 from dpatlas.papers.feature_learning.jobs.layers import (
@@ -38,11 +39,11 @@ from dpatlas.papers.feature_learning.jobs.rules import (
     NEIGHBOURS_SHARED,
     SHARED,
     Rules,
+    link_facts,
     rehearsed_bounds,
     warnings,
 )
 from dpatlas.papers.feature_learning.records.simulation import (
-    Link,
     Measured,
     Metrics,
     Point,
@@ -59,64 +60,60 @@ MEASURES = tuple(Measured.model_fields)
 
 
 def simulation(job: Job) -> Outcome:
-    """Rows of every condition of the spec, with its settings and warnings.
+    """Simulate every condition of the spec, over all runs.
 
     Raises InputError for a link with a mean, and for n <= d.
     """
     fields: Spec = job.fields
     link = link_of(fields.polynomial)
-    warned = warnings(link, sorted({point.epsilon for point in fields.points}), fields.delta)
-    for warning in warned:
+    excluded = warnings(link, sorted({point.epsilon for point in fields.points}), fields.delta)
+    for warning in excluded:
         say(f"{job.spec.id}: {warning}")
-    rules = [_rules(fields, link, point) for point in fields.points]
-    # Before any work: a condition with n <= d has no rate.
-    conditions = [each.facts() for each in rules]
+    conditions = [_rules(fields, link, point) for point in fields.points]
+    # Before any simulation, as a condition with n <= d is refused here.
+    facts = [rules.facts() for rules in conditions]
     metrics = Metrics(
-        link=Link(
-            polynomial=link.scaled.tolist(),
-            hermite=link.hermite.tolist(),
-            degree=link.degree,
-            information_exponent=link.information_exponent,
-        ),
-        conditions=conditions,
-        rows=Study(job, rules).run(),
-        warnings=warned,
+        link=link_facts(link),
+        conditions=facts,
+        rows=Study(job, conditions).run(),
+        warnings=excluded,
     )
-    return Outcome(metrics, _ledger(fields, rules))
+    return Outcome(metrics, _ledger(fields, conditions))
 
 
 class Study:
-    """All conditions of a job, in blocks of runs that fit into memory: a `Work` of a step each."""
+    """All conditions of a job: a `Work` whose steps are blocks of runs that fit into memory."""
 
     def __init__(self, job: Job, conditions: Sequence[Rules]):
         self.job, self.conditions = job, conditions
         self.fields: Spec = job.fields
         self.noise = Noise(job.spec.digest, self.fields.noise_source)
-        # By features, of every block of runs of every condition.
+        # Of every block of runs, in order: measures by kind of features.
         self.measured: list[dict[str, Measured]] = []
         self.blocks = [
             (number, runs)
             for number, rules in enumerate(conditions)
             for runs in self._blocks(rules)
         ]
-        self._networks: tuple[Any, Networks] | None = None
+        # The last networks, with the sizes and runs that they are of.
+        self._networks: tuple[tuple[int, int, int, range], Networks] | None = None
 
     @property
     def steps_done(self) -> int:
-        """Blocks of runs measured."""
+        """Number of blocks that have been measured."""
         return len(self.measured)
 
     @property
     def steps(self) -> int:
-        """All blocks."""
+        """Number of blocks."""
         return len(self.blocks)
 
     def step(self) -> None:
-        """Measure one more block."""
+        """Measure the next block."""
         self.measured.append(self._block(*self.blocks[self.steps_done]))
 
     def state(self) -> State:
-        """Measures of all blocks so far."""
+        """The measures of all blocks so far."""
         measured = [
             {features: measures.model_dump() for features, measures in block.items()}
             for block in self.measured
@@ -124,14 +121,14 @@ class Study:
         return {}, {"measured": measured}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         self.measured = [
             {features: Measured(**measures) for features, measures in block.items()}
             for block in facts["measured"]
         ]
 
     def run(self) -> list[Row]:
-        """The rows."""
+        """The rows of all conditions; from the checkpoint of an interrupted job if it has one."""
         with Progress(self.steps, self.job.spec.id) as progress:
             Stages(self.job, self.noise).finish(self, lambda: progress.reach(self.steps_done))
         by_condition: list[list[dict[str, Measured]]] = [[] for _ in self.conditions]
@@ -150,10 +147,10 @@ class Study:
 
     def _block(self, number: int, runs: range) -> dict[str, Measured]:
         rules, fields = self.conditions[number], self.fields
-        # Conditions that differ in epsilon only share what depends on none.
+        # Conditions that differ in epsilon only share the networks that do not depend on it.
         key = (rules.d, rules.n, rules.p, runs)
         if self._networks is None or self._networks[0] != key:
-            # The last one's features go before the next one's come.
+            # Free the last networks' features before the next ones are made.
             self._networks = None
             drawn = draw(rules.link, rules.d, rules.p, rules.n, fields.n_test, runs, fields.seed)
             self._networks = key, Networks(rules, drawn)
@@ -166,7 +163,7 @@ class Study:
         return networks.measured(rules, normal)
 
     def _rows(self, rules: Rules, blocks: Sequence[dict[str, Measured]]) -> list[Row]:
-        """Blocks of runs put together."""
+        """One row per kind of features of a condition, with the runs of all its blocks."""
         rows = []
         for features in FEATURES:
             if features in blocks[0]:
@@ -179,19 +176,26 @@ class Study:
 
 @dataclass
 class Networks:
-    """The networks of one draw: those that depend on no epsilon are made once."""
+    """The networks on one draw of the data; those that do not depend on epsilon are made once.
+
+    `rules` are those of any condition of these sizes; what depends on epsilon is passed by method.
+    """
 
     rules: Rules
     draw: Draw
 
     def measured(self, rules: Rules, normal: Normal) -> dict[str, Measured]:
-        """Every measure of every kind of features."""
+        """Every measure by kind of features."""
         measured = {
-            PRIVATE: self._private(rules, self._matrix(rules, normal), PRIVATE, normal),
-            DIRECTION: self._private(rules, self._direction(rules, normal), DIRECTION, normal),
+            PRIVATE: self._learned(rules, self._matrix_weights(rules, normal), PRIVATE, normal),
+            DIRECTION: self._learned(
+                rules, self._direction_weights(rules, normal), DIRECTION, normal
+            ),
             NONPRIVATE: self._nonprivate,
             RANDOM: self._random.model_copy(
-                update=self._read(rules, self._random_layer, RANDOM, normal)
+                update=self._private_readout(
+                    rules, self._random_weights, self._random_layer, RANDOM, normal
+                )
             ),
         }
         if rules.sharing != SHARED:
@@ -203,24 +207,24 @@ class Networks:
         """The records of the second layer."""
         return self.draw.first if self.rules.sharing == SHARED else self.draw.second
 
-    def _matrix(self, rules: Rules, normal: Normal) -> np.ndarray:
+    def _matrix_weights(self, rules: Rules, normal: Normal) -> np.ndarray:
         gradient = released_gradient(
             self.draw.start, self.draw.first, rules.bounds.matrix, rules.matrix_noise, normal
         )
         return stepped(self.draw.start, gradient, rules.rate)
 
-    def _direction(self, rules: Rules, normal: Normal) -> np.ndarray:
+    def _direction_weights(self, rules: Rules, normal: Normal) -> np.ndarray:
         mean = released_direction(
             self.draw.first, rules.bounds.direction, rules.direction_noise, normal
         )
         return normalised(np.repeat(mean[:, :, None], rules.p, axis=2))
 
     def _printed(self, rules: Rules, normal: Normal) -> Measured:
-        """A step of the summed gradient, normalised, and sigma_W N(0, I) on every neuron."""
+        """A step along the summed gradient, normalised, and sigma_W N(0, I) on every neuron."""
         weights = stepped(self.draw.start, self._gradient * rules.n, rules.rate)
-        for run, one in enumerate(weights):
-            noise = normal(one.size, run, 0, "printed").reshape(one.shape)
-            one += REAL(rules.printed_noise) * noise
+        for run, matrix in enumerate(weights):
+            noise = normal(matrix.size, run, 0, "printed").reshape(matrix.shape)
+            matrix += REAL(rules.printed_noise) * noise
         return Measured(**self._angles(normalised(weights)))
 
     @cached_property
@@ -230,7 +234,7 @@ class Networks:
     @cached_property
     def _nonprivate(self) -> Measured:
         weights = stepped(self.draw.start, self._gradient, self.rules.rate)
-        return self._without_noise(weights, self._layer(weights, self.second))
+        return self._nonprivate_readout(weights, self._layer(weights, self.second))
 
     @cached_property
     def _random_weights(self) -> np.ndarray:
@@ -242,10 +246,10 @@ class Networks:
 
     @cached_property
     def _random(self) -> Measured:
-        return self._without_noise(self._random_weights, self._random_layer)
+        return self._nonprivate_readout(self._random_weights, self._random_layer)
 
-    def _without_noise(self, weights: np.ndarray, layer: SecondLayer) -> Measured:
-        """What gradient descent without noise reads off these features."""
+    def _nonprivate_readout(self, weights: np.ndarray, layer: SecondLayer) -> Measured:
+        """Measures of features that gradient descent without noise reads out."""
         return Measured(
             **self._angles(weights),
             risk=self._risk(weights, layer.descend(self.rules.steps)),
@@ -253,48 +257,50 @@ class Networks:
         )
 
     def _random_of_both(self, rules: Rules, normal: Normal) -> Measured:
-        layer = self._layer(self._random_weights, self.second.joined(self.draw.first))
-        read = self._read(rules, layer, RANDOM_BOTH, normal)
-        return Measured(**self._angles(self._random_weights), **read)
+        weights = self._random_weights
+        layer = self._layer(weights, self.second.joined(self.draw.first))
+        readout = self._private_readout(rules, weights, layer, RANDOM_BOTH, normal)
+        return Measured(**self._angles(weights), **readout)
 
-    def _private(
+    def _learned(
         self, rules: Rules, weights: np.ndarray, features: str, normal: Normal
     ) -> Measured:
+        """Measures of privately learned features with a private read-out."""
         layer = self._layer(weights, self.second)
         return Measured(
             **self._angles(weights),
-            **self._read(rules, layer, features, normal, weights),
+            **self._private_readout(rules, weights, layer, features, normal),
             risk_floor=self._risk(weights, layer.ridge()),
         )
 
-    def _read(
+    def _private_readout(
         self,
         rules: Rules,
+        weights: np.ndarray,
         layer: SecondLayer,
         features: str,
         normal: Normal,
-        weights: np.ndarray | None = None,
     ) -> dict[str, list[float]]:
-        """Private read-out of learned `weights`, or of random ones."""
-        deviation = rules.head_noise(layer.n, learns_features=weights is not None)
+        """Risk after noisy descent on `layer`, and the share of gradients that were clipped."""
+        deviation = rules.head_noise(layer.n, learns_features=features in (PRIVATE, DIRECTION))
         head, clipped = layer.descend_privately(
             rules.steps, rules.bounds.head, deviation, normal, f"head, {features}"
         )
-        used = self._random_weights if weights is None else weights
-        return {"risk_private": self._risk(used, head), "clipped": clipped.tolist()}
+        return {"risk_private": self._risk(weights, head), "clipped": clipped.tolist()}
 
     def _layer(self, weights: np.ndarray, records: Records) -> SecondLayer:
         phi = self.draw.start.features(records.x, weights)
         return SecondLayer(phi, records.y, self.rules.penalty)
 
     def _risk(self, weights: np.ndarray, head: np.ndarray) -> list[float]:
+        """Mean squared error of the networks with these layers on the test records, by run."""
         test = self.draw.test
         phi = self.draw.start.features(test.x, weights)
         predicted = (phi @ head.astype(REAL)[:, :, None])[:, :, 0]
         return np.square(predicted - test.y, dtype=float).mean(axis=1).tolist()
 
     def _angles(self, weights: np.ndarray) -> dict[str, list[float]]:
-        """Of neurons of unit norm with mu."""
+        """Mean |cosine| and mean cosine with mu of neurons of unit norm, by run."""
         cosines = np.einsum("rd,rdp->rp", self.draw.start.mu, weights, dtype=float)
         return {
             "overlap": np.abs(cosines).mean(axis=1).tolist(),
@@ -302,7 +308,7 @@ class Networks:
         }
 
 
-def _rules(fields: Spec, link: TargetLink, point: Point) -> Rules:
+def _rules(fields: Spec, link: Link, point: Point) -> Rules:
     return Rules(
         link=link,
         d=point.d,
@@ -318,8 +324,9 @@ def _rules(fields: Spec, link: TargetLink, point: Point) -> Rules:
 
 
 def _joined(parts: Sequence[list[float] | None]) -> list[float] | None:
-    taken = [part for part in parts if part is not None]
-    return [value for part in taken for value in part] if taken else None
+    """The values of all parts in one list; None if all parts are None."""
+    measured = [part for part in parts if part is not None]
+    return [value for part in measured for value in part] if measured else None
 
 
 def _ledger(fields: Spec, conditions: Sequence[Rules]) -> dict[str, Any]:

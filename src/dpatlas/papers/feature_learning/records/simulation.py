@@ -9,7 +9,7 @@ from dpatlas.core.records import SpecFields, Typed
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-# Of every run.
+# A number for every run.
 Runs = list[float]
 
 
@@ -30,11 +30,11 @@ class ClipQuantiles(Typed):
 
 
 class Spec(SpecFields):
-    """A sweep of one link along an axis, or a table of conditions that lie along none.
+    """A sweep of one link along an axis, or with axis "table" any conditions of one link.
 
-    polynomial: coefficients of the link, before it is scaled. sharing: whether the layers use two
-    data sets, and each person is in one, or one. penalty_per_neuron: lambda / p, None for
-    Assumption 4's.
+    polynomial: coefficients of the link, before it is scaled. sharing: whether each layer has a
+    data set of its own, with every person in one of them, or both layers use one.
+    penalty_per_neuron: lambda / p, None for Assumption 4's.
     """
 
     seed: int
@@ -55,7 +55,7 @@ class Spec(SpecFields):
 class Link(Typed):
     """The link s of unit variance: coefficients of powers and Hermite polynomials, (degree + 1,).
 
-    information_exponent: order of the first Hermite polynomial after He_0 that is in it.
+    information_exponent: the least k >= 1 with a non-zero coefficient of He_k.
     """
 
     polynomial: list[float]
@@ -75,9 +75,9 @@ class ClipBounds(Typed):
 class Condition(Point):
     """A condition and its settings.
 
-    mu: of either layer's releases. rate: eta_W. penalty: lambda. matrix_noise, direction_noise,
-    head_noise: deviations on every entry of a released mean. printed_noise: sigma_W of
-    Assumption 4.
+    mu: Gaussian-DP parameter of each layer's releases. rate: eta_W. penalty: lambda. matrix_noise,
+    direction_noise, head_noise: standard deviation of the noise on every entry of a released mean.
+    printed_noise: sigma_W of Assumption 4.
     """
 
     mu: float
@@ -91,7 +91,7 @@ class Condition(Point):
 
 
 class Measured(Typed):
-    """Measures of networks, each (runs,), or None where nothing of the kind is made.
+    """Measures of networks, each (runs,), or None where the features are not read out that way.
 
     overlap, cosine: mean |cosine| and mean cosine of neurons with mu. risk_private, risk:
     E (f(x) - s(<x, mu>))^2 after private and non-private descent. risk_floor: of the ridge
@@ -115,7 +115,7 @@ class Row(Point, Measured):
 class Metrics(records.Metrics):
     """Rows by condition and kind of features; conditions in the order of the spec's points.
 
-    warnings: what the report's assumptions exclude and was run all the same.
+    warnings: a sentence for each setting that the report's assumptions exclude.
     """
 
     link: Link

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from dpatlas.errors import InputError
+from dpatlas.papers.kl_privacy.drift_constants import drift_constants
 from dpatlas.papers.kl_privacy.figures.rows import (
     COUNTS,
     VALUES,
@@ -24,7 +25,6 @@ from dpatlas.papers.kl_privacy.figures.words import (
     net_words,
 )
 from dpatlas.papers.kl_privacy.formulas.theorems import CONVENTIONS, kl_linearized, kl_step
-from dpatlas.papers.kl_privacy.gradient_norms import drift_constants
 from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
 from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look

@@ -122,6 +122,11 @@ def kl_linearized(B, T, n, sigma2, convention="exact"):
     return 4 * B / n**2 * T / (_KL_DENOMINATOR[convention] * sigma2)
 
 
+def _distance(output_norm2, init, d, m, L, n):
+    """max{1 / S, 1} n / sum_l 1/beta_l of a network with one output, S = `output_norm2`."""
+    return np.maximum(1 / output_norm2, 1) * n / _inverse_variance_sum(init, d, m, L, 1)
+
+
 def _exp_remainder(x):
     """e^x - 1 - x for x >= 0, without cancellation near 0."""
     series = x * x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6))))
@@ -166,8 +171,7 @@ def lazy_distance(init, d, m, L, n):
     The squared distance from the initial weights to an interpolating solution, without logarithms
     and constants. See `lazy_distance_corrected` for the powers of 2 that it lacks.
     """
-    printed_norm2 = 2.0 ** (L - 1) * _initial_output_norm2(init, d, m, L, 1)
-    return np.maximum(1 / printed_norm2, 1) * n / _inverse_variance_sum(init, d, m, L, 1)
+    return _distance(2.0 ** (L - 1) * _initial_output_norm2(init, d, m, L, 1), init, d, m, L, n)
 
 
 @bound("lazy-distance-corrected", source="kl_privacy Eq. 9 without logs, our correction")
@@ -181,8 +185,7 @@ def lazy_distance_corrected(init, d, m, L, n):
     2^(L-1) times the printed one; where the second leads (He, NTK) the two errors cancel, and
     the printed R stands.
     """
-    norm2 = _initial_output_norm2(init, d, m, L, 1)
-    return np.maximum(1 / norm2, 1) * n / _inverse_variance_sum(init, d, m, L, 1)
+    return _distance(_initial_output_norm2(init, d, m, L, 1), init, d, m, L, n)
 
 
 @bound("excess-risk-averaged-iterate", source="kl_privacy Lemma 6.1")
@@ -236,6 +239,11 @@ class SymbolicConstants:
     risk_corrected: str
 
 
+def _uncorrected(variance, B, R, risk):
+    """A row whose R and risk stand as printed."""
+    return SymbolicConstants(variance, B, R, R, risk, risk)
+
+
 TABLE_1 = {
     "lecun": SymbolicConstants(
         variance=r"\frac{1}{m_{l-1}}",
@@ -245,21 +253,17 @@ TABLE_1 = {
         risk_printed=r"\sqrt{\frac{1}{2^{L} \varepsilon}}",
         risk_corrected=r"\sqrt{\frac{1}{\varepsilon}}",
     ),
-    "he": SymbolicConstants(
+    "he": _uncorrected(
         variance=r"\frac{2}{m_{l-1}}",
         B=r"o m (L - 1 + \frac{d}{m})",
-        R_printed=r"\frac{n}{m (L - 1 + \frac{d}{m})}",
-        R_corrected=r"\frac{n}{m (L - 1 + \frac{d}{m})}",
-        risk_printed=r"\sqrt{\frac{1}{\varepsilon}}",
-        risk_corrected=r"\sqrt{\frac{1}{\varepsilon}}",
+        R=r"\frac{n}{m (L - 1 + \frac{d}{m})}",
+        risk=r"\sqrt{\frac{1}{\varepsilon}}",
     ),
-    "ntk": SymbolicConstants(
+    "ntk": _uncorrected(
         variance=r"\frac{2}{m_l} (l < L), \frac{1}{o} (l = L)",
         B=r"d m (\frac{L - 1}{2} + \frac{o}{m})",
-        R_printed=r"\frac{n}{m (\frac{L - 1}{2} + \frac{1}{m})}",
-        R_corrected=r"\frac{n}{m (\frac{L - 1}{2} + \frac{1}{m})}",
-        risk_printed=r"\sqrt{\frac{d}{\varepsilon}}",
-        risk_corrected=r"\sqrt{\frac{d}{\varepsilon}}",
+        R=r"\frac{n}{m (\frac{L - 1}{2} + \frac{1}{m})}",
+        risk=r"\sqrt{\frac{d}{\varepsilon}}",
     ),
     "xavier": SymbolicConstants(
         variance=r"\frac{2}{m_{l-1} + m_l}",

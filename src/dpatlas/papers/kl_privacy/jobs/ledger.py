@@ -1,4 +1,4 @@
-"""kl_privacy: what every run of the paper guarantees, and the convention of its KL values."""
+"""kl_privacy: the privacy ledger that all runs share, and the convention of their KL values."""
 
 from typing import Literal
 

@@ -22,8 +22,10 @@ from dpatlas.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
 from dpatlas.papers.kl_privacy.records.linearized import AtDepth, Metrics, Spec, Sphere
 
 SPHERE_RECORDS = 16
-# Largest error of a solution, as a share of the right side: beyond it the matrix is singular.
-SOLVED = 1e-6
+# At most so many steps are recorded, evenly spaced in log(step).
+SHOWN_STEPS = 50
+# A solution with a larger relative residual counts as none: the matrix is singular.
+LARGEST_RESIDUAL = 1e-6
 
 
 def linearized(job: Job) -> Outcome:
@@ -66,48 +68,45 @@ def at_depth(
     sign = 2.0 * labels - 1
     bound = float(gradient_norm_constant(fields.init, d, fields.width, depth, 1))
     sphere, sphere_sign = _sphere(d, fields.seed)
-    starts, grams, distances, sphere_distances = [], [], [], []
+    starts, distances, sphere_distances = [], [], []
     for run in range(fields.runs):
-        weights = initial_weights(
-            fields.init, d, fields.width, depth, 1, key=fields.key, run=run, base_seed=fields.seed
+        weights = _weights(fields, d, depth, run)
+        start = _linearize(weights, x)
+        starts.append(start)
+        distances.append(lazy_training_distance(start.output[:n], start.gram[:n, :n], sign[:n]))
+        on_sphere = _linearize(weights, sphere)
+        sphere_distances.append(
+            lazy_training_distance(on_sphere.output, on_sphere.gram, sphere_sign)
         )
-        tensors = [torch.from_numpy(weight).double() for weight in weights]
-        output, gram = (part.numpy() for part in output_jacobian_gram(tensors, torch.from_numpy(x)))
-        starts.append(output)
-        grams.append(gram)
-        distances.append(lazy_training_distance(output[:n], gram[:n, :n], sign[:n]))
-        output, gram = (
-            part.numpy() for part in output_jacobian_gram(tensors, torch.from_numpy(sphere))
-        )
-        sphere_distances.append(lazy_training_distance(output, gram, sphere_sign))
-    lazy = float(np.mean(distances))
-    time = float(excess_risk_time(bound, lazy, n, fields.epsilon))
+    # T of Cor. 6.4 with the measured R, and the noise whose KL after time T is the budget.
+    time = float(excess_risk_time(bound, float(np.mean(distances)), n, fields.epsilon))
     sigma2 = float(bound * time / (fields.epsilon * n**2))
     # The loss is 1/4-smooth in the outputs; half of the stable step keeps the discretisation small.
-    sharpest = max(float(np.linalg.eigvalsh(gram[:n, :n])[-1]) for gram in grams) / (4 * n)
+    sharpest = max(float(np.linalg.eigvalsh(start.gram[:n, :n])[-1]) for start in starts) / (4 * n)
     steps = max(fields.min_steps, int(np.ceil(time * sharpest)))
+    eta = time / steps
     trained = []
-    for run, (output, gram) in enumerate(zip(starts, grams, strict=True)):
-        draw = _correlated(noise, gram, run, depth)
-        trained.append(langevin(output, gram, sign, n, time / steps, sigma2, steps, draw))
+    for run, start in enumerate(starts):
+        draw = _correlated_normals(noise, start.gram, run, depth)
+        trained.append(langevin(start, sign, n, eta, sigma2, steps, draw))
         progress.advance(f"depth {depth}")
     kl = np.stack([run.kl for run in trained])
-    shown = np.unique(np.geomspace(1, steps, 50).astype(int))
+    shown = np.unique(np.geomspace(1, steps, SHOWN_STEPS).astype(int))
     worst = kl.mean(0).argmax(1)
     return AtDepth(
         depth=depth,
         B=bound,
-        B_runs=[float(np.diag(gram).mean()) for gram in grams],
+        B_runs=[float(np.diag(start.gram).mean()) for start in starts],
         R_runs=distances,
         BR_over_n_runs=[bound * distance / n for distance in distances],
         sphere=Sphere(
             records=SPHERE_RECORDS,
             R_runs=sphere_distances,
-            BR_over_n_runs=[bound * value / SPHERE_RECORDS for value in sphere_distances],
+            BR_over_n_runs=[bound * distance / SPHERE_RECORDS for distance in sphere_distances],
         ),
         T=time,
         sigma2=sigma2,
-        eta=time / steps,
+        eta=eta,
         steps=steps,
         shown_steps=shown.tolist(),
         kl_worst_runs=kl[:, shown - 1, worst[shown - 1]].T.tolist(),
@@ -118,6 +117,26 @@ def at_depth(
         excess_risk_runs=[run.excess_risk for run in trained],
         initial_risk_runs=[run.initial_risk for run in trained],
     )
+
+
+class Linearization(NamedTuple):
+    """A one-output network to first order: outputs (records,) and NTK matrix (records, records)."""
+
+    output: np.ndarray
+    gram: np.ndarray
+
+
+def _weights(fields: Spec, d: int, depth: int, run: int) -> list[torch.Tensor]:
+    """Initial weights of one run in double precision."""
+    weights = initial_weights(
+        fields.init, d, fields.width, depth, 1, key=fields.key, run=run, base_seed=fields.seed
+    )
+    return [torch.from_numpy(weight).double() for weight in weights]
+
+
+def _linearize(weights: list[torch.Tensor], x: np.ndarray) -> Linearization:
+    output, gram = output_jacobian_gram(weights, torch.from_numpy(x))
+    return Linearization(output.numpy(), gram.numpy())
 
 
 def lazy_training_distance(output: np.ndarray, gram: np.ndarray, sign: np.ndarray) -> float:
@@ -132,9 +151,9 @@ def lazy_training_distance(output: np.ndarray, gram: np.ndarray, sign: np.ndarra
         solution = np.linalg.solve(gram, target)
     except np.linalg.LinAlgError:
         solution = np.full_like(target, np.nan)
-    # Rounding may hide that two rows are equal; the vector is then no solution.
-    error = np.linalg.norm(gram @ solution - target)
-    if not error <= SOLVED * np.linalg.norm(target):
+    # Rounding can hide that a matrix is singular; what the solver returns is then no solution.
+    residual = np.linalg.norm(gram @ solution - target)
+    if not residual <= LARGEST_RESIDUAL * np.linalg.norm(target):
         raise InputError(
             "kl_privacy.data",
             f"{len(sign)} records whose NTK matrix is singular",
@@ -152,10 +171,10 @@ def _sphere(d: int, base_seed: int) -> tuple[np.ndarray, np.ndarray]:
     return x, draws.choice([-1.0, 1.0], SPHERE_RECORDS)
 
 
-def _correlated(
+def _correlated_normals(
     noise: Noise, gram: np.ndarray, run: int, depth: int
 ) -> Callable[[int], np.ndarray]:
-    """Draws of N(0, gram), one per step."""
+    """The function from a step to its draw of N(0, gram)."""
     values, vectors = np.linalg.eigh(gram)
     root = vectors * np.sqrt(values.clip(0))
 
@@ -166,7 +185,10 @@ def _correlated(
 
 
 class Trained(NamedTuple):
-    """A run: cumulative KL (steps, records), and mean logistic losses on the training records."""
+    """A run's cumulative KL (steps, records), and mean logistic losses on the training records.
+
+    excess_risk: of the averaged outputs; initial_risk: at the start.
+    """
 
     kl: np.ndarray
     excess_risk: float
@@ -174,8 +196,7 @@ class Trained(NamedTuple):
 
 
 def langevin(
-    output: np.ndarray,
-    gram: np.ndarray,
+    start: Linearization,
     sign: np.ndarray,
     n: int,
     eta: float,
@@ -183,18 +204,19 @@ def langevin(
     steps: int,
     draw: Callable[[int], np.ndarray],
 ) -> Trained:
-    """Train in function space, from outputs (records,) at the start and their NTK matrix.
+    """Train in function space.
 
-    draw: N(0, gram) of a step. The minimum of the empirical risk is 0 (the NTK matrix has full
-    rank), so the risk of the averaged outputs is the excess risk.
+    sign: labels -1, +1; the first `n` records are trained on. draw: the function from a step to its
+    draw of N(0, gram). The minimum of the empirical risk is 0 (the NTK matrix has full rank), so
+    the risk of the averaged outputs is the excess risk.
     """
-    f = output.copy()
+    gram, f = start.gram, start.output.copy()
     average = np.zeros(n)
     kl = np.zeros((steps, len(f)))
     diagonal = np.diag(gram)
     for step in range(steps):
         average += f[:n] / steps
-        # -y / (1 + e^{y f}), which tanh gives without overflow.
+        # The loss's derivative -y / (1 + e^{y f}) in the output, by tanh without overflow.
         slope = -sign * (1 - np.tanh(sign * f / 2)) / 2
         pull = gram[:, :n] @ slope[:n] / n
         g_norm2 = slope**2 * diagonal
@@ -211,7 +233,7 @@ def langevin(
     return Trained(
         kl,
         excess_risk=float(np.logaddexp(0, -sign[:n] * average).mean()),
-        initial_risk=float(np.logaddexp(0, -sign[:n] * output[:n]).mean()),
+        initial_risk=float(np.logaddexp(0, -sign[:n] * start.output[:n]).mean()),
     )
 
 

@@ -32,7 +32,7 @@ STEPS_BETWEEN_CHECKS = 20
 
 
 def training(job: Job) -> Outcome:
-    """Train every run of one condition."""
+    """Train every run of one condition, and summarise the KL of all records over the runs."""
     fields: Spec = job.fields
     steps = fields.steps
     data = TrainingData.of(job.prepared, job.device)
@@ -43,8 +43,8 @@ def training(job: Job) -> Outcome:
 
         def train(number: int) -> dict[str, np.ndarray]:
             run = NoisyDescent(fields, data, number, noise, job.device)
-            done = number * steps
-            stages.finish(run, lambda: progress.reach(done + run.steps_done, f"run {number}"))
+            before = number * steps
+            stages.finish(run, lambda: progress.reach(before + run.steps_done, f"run {number}"))
             return run.result()
 
         for number in range(fields.runs):
@@ -76,7 +76,10 @@ class TrainingData:
 
 
 class NoisyDescent:
-    """One run, a `Work`; once its loss is no number, the rest of it is none either."""
+    """One training run, a `Work`.
+
+    Once its loss is not finite it ends: its KL and loss are NaN from that step on.
+    """
 
     def __init__(self, fields: Spec, data: TrainingData, number: int, noise: Noise, device: str):
         self.data, self.number, self.noise, self.device = data, number, noise, device
@@ -98,19 +101,19 @@ class NoisyDescent:
         self.probe = SmoothnessProbe(self.weights, data, self.steps)
         steps = (self.steps,)
         shapes = {"kl": (*steps, len(data.x)), "loss": steps, "grad_norm2": steps}
-        # By step.
+        # Indexed by step, zero for the steps that have not been taken.
         self.curves = {
             name: torch.zeros(shape, dtype=torch.float64, device=device)
             for name, shape in shapes.items()
         }
 
     def step(self) -> None:
-        """One noisy step, with the KL divergence that every record pays for it."""
+        """One noisy step; its KL divergence for every record is added to the curve."""
         step, data, curves = self.steps_done, self.data, self.curves
         self.probe.look(step, self.weights)
         gaps = record_gaps(self.weights, data.x, data.labels, data.n_train, data.x_norm2)
-        paid = kl_step(self.lr, self.sigma**2, gaps.squared_gaps("remove_add"), CONVENTION)
-        curves["kl"][step] = paid if step == 0 else curves["kl"][step - 1] + paid
+        step_kl = kl_step(self.lr, self.sigma**2, gaps.squared_gaps(), CONVENTION)
+        curves["kl"][step] = step_kl if step == 0 else curves["kl"][step - 1] + step_kl
         curves["loss"][step] = gaps.losses[: data.n_train].mean(dtype=torch.float64)
         curves["grad_norm2"][step] = gaps.gbar_norm2
         size = sum(weight.numel() for weight in self.weights)
@@ -128,14 +131,14 @@ class NoisyDescent:
         return curves | self.probe.arrays()
 
     def state(self) -> State:
-        """Arrays and facts from which `restore` goes on to the same bits."""
+        """Arrays and facts from which `restore` continues to the same bits."""
         arrays = {f"weight_{layer}": w.cpu().numpy() for layer, w in enumerate(self.weights)}
         for name, curve in self.curves.items():
             arrays[name] = curve[: self.steps_done].cpu().numpy()
         return arrays | self.probe.arrays(), {"steps_done": self.steps_done}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         self.steps_done = facts["steps_done"]
         for layer, weight in enumerate(self.weights):
             weight.copy_(torch.from_numpy(arrays[f"weight_{layer}"]))
@@ -169,7 +172,7 @@ class SmoothnessProbe:
         self.count = min(PROBED_RECORDS, data.n_train)
         self.x, self.labels = data.x[: self.count], data.labels[: self.count]
         self.start = [weight.clone() for weight in weights]
-        self.signals = record_signals(self.start, self.x, self.labels)
+        self.signals_at_start = record_signals(self.start, self.x, self.labels)
         self.steps = probed_steps(steps)
         self.change = np.full(len(self.steps), np.nan)
         self.distance = np.full(len(self.steps), np.nan)
@@ -179,8 +182,8 @@ class SmoothnessProbe:
         if step not in self.steps:
             return
         index = self.steps.index(step)
-        now = record_signals(weights, self.x, self.labels)
-        self.change[index] = float(signal_changes(self.signals, now).max().sqrt())
+        signals = record_signals(weights, self.x, self.labels)
+        self.change[index] = float(signal_changes(self.signals_at_start, signals).max().sqrt())
         squared = sum(
             torch.linalg.vector_norm(weight - origin, dtype=torch.float64).square()
             for weight, origin in zip(weights, self.start, strict=True)
@@ -188,7 +191,7 @@ class SmoothnessProbe:
         self.distance[index] = float(squared.sqrt())
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What was seen, for a checkpoint or a result."""
+        """The measurements so far, for a checkpoint or a result; NaN at steps not yet reached."""
         return {"probe_change": self.change, "probe_distance": self.distance}
 
 
@@ -196,18 +199,18 @@ def summary(fields: Spec, data: TrainingData, results: list[dict[str, np.ndarray
     """Metrics of a condition from the arrays of its runs; diverged runs are named and left out."""
     d = data.x.shape[1]
     shapes = layer_shapes(d, fields.width, fields.depth, fields.outputs)
-    diverged = [_first_bad(result["kl"]) for result in results]
-    used = [result for result, bad in zip(results, diverged, strict=True) if bad is None]
+    diverged = [_divergence_step(result["kl"]) for result in results]
+    used = [result for result, step in zip(results, diverged, strict=True) if step is None]
     measured: dict[str, Any] = dict.fromkeys(
         ("kl", "loss", "gradient_gap_at_start", "gradient_norm2_at_start", "probe")
     )
     if used:
         kl = np.stack([result["kl"] for result in used])
-        paid_per_gap = kl_step(fields.lr, fields.sigma**2, 1.0, CONVENTION)
+        kl_per_gap = kl_step(fields.lr, fields.sigma**2, 1.0, CONVENTION)
         measured = {
             "kl": _worst_case(kl, fields.seed),
             "loss": Loss(runs=np.stack([result["loss"] for result in used]).T.tolist()),
-            "gradient_gap_at_start": float(kl[:, 0].mean(0).max() / paid_per_gap),
+            "gradient_gap_at_start": float(kl[:, 0].mean(0).max() / kl_per_gap),
             "gradient_norm2_at_start": float(np.mean([result["grad_norm2"][0] for result in used])),
             "probe": Probe(
                 steps=probed_steps(fields.steps),
@@ -249,13 +252,14 @@ def _worst_case(kl: np.ndarray, base_seed: int) -> WorstCase:
     )
 
 
-def _first_bad(kl: np.ndarray) -> int | None:
-    bad = ~np.isfinite(kl).all(1)
-    return int(bad.argmax()) + 1 if bad.any() else None
+def _divergence_step(kl: np.ndarray) -> int | None:
+    """The first step, counted from 1, at which kl (steps, records) is not finite, if any is."""
+    diverged = ~np.isfinite(kl).all(1)
+    return int(diverged.argmax()) + 1 if diverged.any() else None
 
 
 def probed_steps(steps: int) -> list[int]:
-    """1, 2, 4, ... below `steps`."""
+    """The steps 1, 2, 4, ... below `steps`."""
     return [2**power for power in range(64) if 2**power < steps]
 
 

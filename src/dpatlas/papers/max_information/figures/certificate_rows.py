@@ -1,7 +1,7 @@
-"""What the tables of max_information's certificates share: rows over runs, and their words.
+"""What the tables of max_information share: rows over runs, headings, and phrases of captions.
 
-A row has mean and standard deviation over runs of what `MEASURED` names; a posterior that diverged
-has a certificate of 1 and no risk. An infinite kappa, null in a record, is inf.
+A row has the mean and standard deviation over runs of every quantity in `MEASURED`. A posterior
+that diverged has a certificate of 1 and no risk. An infinite kappa, null in a record, is inf.
 """
 
 import math
@@ -34,7 +34,7 @@ MEASURED = (
     "test_error",
 )
 SETTING_COLUMNS = ("data", "model", "objective", *SIZES, *BUDGET, *READINGS)
-# What the universe charges, mean over runs, and which looks the row comes after.
+# Cost of a setting in the universe, mean over runs, and the looks after which the row was selected.
 UNIVERSE_COLUMNS = ("universe_nats_mean", "universe_kappa_mean", "selected_after_a_look", "looks")
 OVER_RUNS = (
     "standing",
@@ -47,32 +47,35 @@ OVER_RUNS = (
     "runs_used",
 )
 PRIORS = {"independent": "data-independent", "noise-only": "noise only (ours)", "dp-sgd": "DP-SGD"}
-RISKS: dict[str, Cell] = {
-    "risk_prior": Math(r"\hat R(\pi)"),
-    "certificate_prior": Math(r"B(\pi)"),
-    "risk_posterior": Math(r"\hat R(\rho)"),
-    "kappa": Math(r"\kappa"),
-    "kl": "KL",
-    "certificate_posterior": Math(r"B(\rho)"),
-}
-POSTERIOR = (
-    "certificate_tight",
-    "certificate_rigorous",
-    "certificate_universe",
-    "test_error",
-)
-TEST_ERROR = Math(r"\text{test error of } \rho")
 OTHER_FORMS = (
-    "of the same posterior, tight: kappa-tight and Clopper-Pearson at delta'; rigorous: the least "
-    "proven kappa and Clopper-Pearson at delta'/(K1 K2), which pays for every posterior's count; "
-    "universe: log(1/w) for log(K1 K2), the least proven kappa at level beta w and Clopper-Pearson "
-    "at delta' w, where the weights w of all settings that could be chosen sum to at most 1"
+    "further certificates of the same posterior: tight, with kappa-tight and Clopper-Pearson at "
+    "delta'; rigorous, with the smallest proven kappa and Clopper-Pearson at delta'/(K1 K2), which "
+    "pays for every posterior's count; universe, with log(1/w) for log(K1 K2), the smallest "
+    "proven kappa at level beta w and Clopper-Pearson at delta' w, where the weights w of all "
+    "settings that could be chosen sum to at most 1"
 )
 TAU = {"deviation": "standard deviation", "variance": "variance"}
 
 
+# Headings of what all tables show of a row, by the keys of `cells_of`.
+PRIOR_HEADINGS: dict[str, Cell] = {
+    "risk_prior": Math(r"\hat R(\pi)"),
+    "certificate_prior": Math(r"B(\pi)"),
+}
+RISK_HEADING: dict[str, Cell] = {"risk_posterior": Math(r"\hat R(\rho)")}
+POSTERIOR_HEADINGS: dict[str, Cell] = {
+    "kl": "KL",
+    "certificate_posterior": Math(r"B(\rho)"),
+    "certificate_tight": "tight",
+    "certificate_rigorous": "rigorous",
+    "certificate_universe": "universe",
+    "test_error": Math(r"\text{test error of } \rho"),
+    "covered": "covered",
+}
+
+
 def settings_behind(records: Records) -> list[Setting]:
-    """The settings of all `certificates` records; InputError where there is none."""
+    """The settings of all `certificates` records; InputError without any."""
     certified = of_kind(records, "certificates")
     if not certified:
         raise InputError("--records", "none of kind certificates", "at least one")
@@ -80,7 +83,7 @@ def settings_behind(records: Records) -> list[Setting]:
 
 
 def setting_facts(setting: Setting) -> Row:
-    """The columns `SETTING_COLUMNS`, and the ids of the records."""
+    """The values of `SETTING_COLUMNS`, and the ids of the records."""
     spec, metrics = setting.spec, setting.metrics
     return {
         "data": spec.data.name,
@@ -91,11 +94,11 @@ def setting_facts(setting: Setting) -> Row:
 
 
 def over_runs(setting: Setting, rows: Sequence[CertificateRow]) -> Row:
-    """What a row of either table has of the runs."""
+    """The values of `OVER_RUNS` in a row of either table."""
     tight = [standing("tight", row.E if row.prior == "dp-sgd" and row.E else 1) for row in rows]
     values: Row = {
-        "standing": _least(row.standing for row in rows),
-        "standing_tight": _least(tight),
+        "standing": _weakest(row.standing for row in rows),
+        "standing_tight": _weakest(tight),
         "universe_nats_mean": float(np.mean([row.universe.nats for row in rows])),
         "universe_kappa_mean": float(np.mean([row.universe.paid_kappa for row in rows])),
         "selected_after_a_look": rows[0].selected_after_a_look,
@@ -124,13 +127,13 @@ def _deviation(values: Sequence[float]) -> float | None:
     return float(np.std(values, ddof=1)) if max(values) > min(values) else 0.0
 
 
-def _least(labels: Iterable[str]) -> str:
-    """`rigorous` only if all are."""
+def _weakest(labels: Iterable[str]) -> str:
+    """`rigorous` only if all labels are, else another label."""
     return min(labels, key=lambda label: label == "rigorous")
 
 
 def setting_name(row: Row) -> str:
-    """What a caption says of the setting of a row."""
+    """How a caption describes the setting of a row."""
     return (
         f"{row['data']}, {row['model']} with {row['parameters']} parameters, objective "
         f"{row['objective']}: n = {row['n_train']}, {row['classes']} classes, tau a "
@@ -138,28 +141,35 @@ def setting_name(row: Row) -> str:
     )
 
 
-def looks_said(row: Row) -> str:
-    """What a caption says of the looks behind a row."""
+def look_label(row: Row) -> str:
+    """How a caption describes the looks behind a row."""
     label = "selected after a look" if row["selected_after_a_look"] else "not selected after a look"
     return f"{label}: {row['looks']}"
 
 
-def proof(row: Row) -> str:
-    """Standing of the paid form, and of the tight one where that is another."""
+def cells_of(row: Row) -> dict[str, Cell]:
+    """A row with what people read: measurements as mean and deviation, and words."""
+    measured = {name: _measured(row, name) for name in MEASURED}
+    words = {"prior": PRIORS[row["prior"]], "proof": _proof(row), "covered": _covered(row)}
+    return {**row, **measured, **words}
+
+
+def _proof(row: Row) -> str:
+    """Standing of the paid form of kappa, and of the tight one where that differs."""
     if row["standing"] == row["standing_tight"]:
         return row["standing"]
     return f"{row['standing']} (tight: {row['standing_tight']})"
 
 
-def covered(row: Row) -> str:
-    """Runs with a certificate of the posterior that is not below its test error."""
+def _covered(row: Row) -> str:
+    """In how many runs the certificate of the posterior is not below its test error."""
     diverged = f", {row['diverged_runs']} diverged" if row["diverged_runs"] else ""
     return f"{row['covered_runs']} of {row['runs_used']}{diverged}"
 
 
-def measured(row: Row, name: str) -> Cell:
+def _measured(row: Row, name: str) -> Cell:
     """Mean and standard deviation over runs; None where no run has a value."""
     if row[f"{name}_mean"] is None:
         return None
-    # No deviation where nothing deviates: a kappa is the same in every run of its tuple.
+    # A deviation of 0 is not shown: a kappa is the same in every run of its tuple.
     return Measured(row[f"{name}_mean"], row[f"{name}_std"] or None)

@@ -1,4 +1,4 @@
-"""Table maxinf_certificates: the selected certificates, the printed ones, and how risks are drawn.
+"""Table maxinf_certificates: selected certificates, printed ones, and two estimates of a risk.
 
 Records that differ in their priors only are joined.
 """
@@ -6,23 +6,7 @@ Records that differ in their priors only are joined.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from dpatlas.papers.max_information.figures.certificate_rows import (
-    OTHER_FORMS,
-    OVER_RUNS,
-    POSTERIOR,
-    PRIORS,
-    RISKS,
-    SETTING_COLUMNS,
-    TEST_ERROR,
-    covered,
-    looks_said,
-    measured,
-    over_runs,
-    proof,
-    setting_facts,
-    setting_name,
-    settings_behind,
-)
+from dpatlas.papers.max_information.figures import certificate_rows as shared
 from dpatlas.papers.max_information.figures.published import (
     AGREEMENT_COLUMNS,
     PRINTED_COLUMNS,
@@ -45,12 +29,12 @@ from dpatlas.show.output import Records, Row, Settings, ShownTable
 from dpatlas.show.series import of_kind
 from dpatlas.show.tables import Cell, Math, Part
 
-# What the paper calls the data sets of ours.
+# The paper's names of our data sets.
 PRINTED_AS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 CHOICE = ("selected_by", "selected", "tuples_tried", "deviations_tried")
 CERTIFICATE_COLUMNS = (
-    *("part", *SETTING_COLUMNS, "prior"),
-    *(*CHOICE, *OVER_RUNS),
+    *("part", *shared.SETTING_COLUMNS, "prior"),
+    *(*CHOICE, *shared.OVER_RUNS),
     *PRINTED_COLUMNS,
     *AGREEMENT_COLUMNS,
 )
@@ -58,21 +42,21 @@ SELECTED_BY = {PAID: "", RIGOROUS: ", by rigorous", UNIVERSE: ", by universe"}
 
 
 def maxinf_certificates(records: Records, settings: Settings) -> ShownTable:
-    """Tables 1 to 3: the selected prior of every kind; the printed rows; how risks were drawn."""
-    certified = [(setting, selected_rows(setting)) for setting in settings_behind(records)]
+    """Tables 1 to 3: selected priors of every kind, the printed rows, two estimates of a risk."""
+    certified = [(setting, selected_rows(setting)) for setting in shared.settings_behind(records)]
     printed = printed_rows([name for setting, _ in certified for name in setting.ids])
-    drawn = [row for record in of_kind(records, "agreement") for row in agreement_rows(record)]
+    estimates = [row for record in of_kind(records, "agreement") for row in agreement_rows(record)]
     parts = [certificates_part(rows) for _, rows in certified]
-    parts += [printed_part(printed)] + ([agreement_part(drawn)] if drawn else [])
+    parts += [printed_part(printed)] + ([agreement_part(estimates)] if estimates else [])
     ours = [row for _, rows in certified for row in rows]
-    return ShownTable(CERTIFICATE_COLUMNS, [*ours, *printed, *drawn], parts)
+    return ShownTable(CERTIFICATE_COLUMNS, [*ours, *printed, *estimates], parts)
 
 
 def selected_rows(setting: Setting) -> list[Row]:
-    """Every run's least certificate of each kind of prior, over runs.
+    """Each kind of prior, as every run selects it by its smallest certificate.
 
-    By the form that is paid; once more by rigorous certificates and by those of the universe, where
-    these select other priors.
+    Selection is by the certificate with the paid form of kappa; where rigorous certificates or
+    those of the universe select other priors, these have rows too.
     """
     rows = []
     for kind in setting.kinds:
@@ -89,18 +73,18 @@ def _selected_row(setting: Setting, kind: str, by: str, rows: list[CertificateRo
     tuples, deviations = setting.tried(kind)
     return {
         "part": "ours",
-        **setting_facts(setting),
+        **shared.setting_facts(setting),
         "prior": kind,
         "selected_by": by,
         "selected": _selection(rows),
         "tuples_tried": tuples,
         "deviations_tried": deviations,
-        **over_runs(setting, rows),
+        **shared.over_runs(setting, rows),
     }
 
 
 def _selection(rows: Iterable[CertificateRow]) -> str:
-    """Tuple and deviation that were chosen, and in how many runs where they differ."""
+    """The selected tuple and tau; where runs differ, each with its number of runs."""
     texts = Counter(
         ", ".join(
             f"{name} {value:g}"
@@ -115,53 +99,48 @@ def _selection(rows: Iterable[CertificateRow]) -> str:
 
 
 def certificates_part(rows: Sequence[Row]) -> Part:
-    """The shape of Table 1, with what must be covered; the paper's rows of the same data below."""
+    """Table 1 for one setting, with test errors; below, the paper's rows of the same data set."""
     first = rows[0]
     caption = (
-        f"{setting_name(first)}. Per kind of prior every run selects the least certificate of a "
-        f"posterior among the priors tried; mean ± standard deviation of {first['runs_used']} "
-        "runs. The "
-        f"{first['form']} kappa at level beta/K1; risks over {first['draws']} draws of a record "
-        f"and weights; Eqs. 97 and 98 with delta = {first['delta']:g}, delta' = "
-        f"{first['delta_mc']:g}, beta = {first['beta']:g}, K1 = {first['K1']}, K2 = {first['K2']}; "
-        f"{OTHER_FORMS}; {looks_said(first)}; test errors over "
-        f"{first['test_draws']} draws on {first['n_test']} records"
+        f"{shared.setting_name(first)}. For every kind of prior, each run selects the smallest "
+        "certificate of a posterior among the priors tried; mean ± standard deviation of "
+        f"{first['runs_used']} runs. The {first['form']} kappa at level beta/K1; risks over "
+        f"{first['draws']} draws of a record and weights; Eqs. 97 and 98 with delta = "
+        f"{first['delta']:g}, delta' = {first['delta_mc']:g}, beta = {first['beta']:g}, K1 = "
+        f"{first['K1']}, K2 = {first['K2']}; {shared.OTHER_FORMS}; {shared.look_label(first)}; "
+        f"test errors over {first['test_draws']} draws on {first['n_test']} records"
     )
-    headings: tuple[Cell, ...] = (
-        "prior",
-        "proof of B",
-        *RISKS.values(),
-        "tight",
-        "rigorous",
-        "universe",
-        TEST_ERROR,
-        "covered",
-        Math(r"\text{test error of } \pi"),
-        "selected",
-        "tried, of paid for",
-    )
-    cells = [
-        (
-            PRIORS[row["prior"]] + SELECTED_BY[row["selected_by"]],
-            proof(row),
-            *(measured(row, name) for name in (*RISKS, *POSTERIOR)),
-            covered(row),
-            measured(row, "prior_test_error"),
-            row["selected"],
-            f"{row['tuples_tried']} x {row['deviations_tried']} of {row['K1']} x {row['K2']}",
-        )
-        for row in rows
-    ]
+    headings: dict[str, Cell] = {
+        **{"prior": "prior", "proof": "proof of B", **shared.PRIOR_HEADINGS},
+        **{**shared.RISK_HEADING, "kappa": Math(r"\kappa"), **shared.POSTERIOR_HEADINGS},
+        "prior_test_error": Math(r"\text{test error of } \pi"),
+        **{"selected": "selected", "tried": "tried, of paid for"},
+    }
     printed = [row for row in TABLE_1 if row.dataset == PRINTED_AS.get(first["data"])]
-    return Part(caption, headings, cells + [_printed_cells(row) for row in printed])
+    lines = [*map(_selected_cells, rows), *map(_printed_cells, printed)]
+    return Part.of(caption, headings, lines)
 
 
-def _printed_cells(row: PublishedCertificates) -> tuple[Cell, ...]:
-    """A row of Table 1 in the columns of `certificates_part`."""
-    return (
-        f"{row.prior}, printed, n = {row.n}",
-        printed_standing(row),
-        *(row.risk_prior, row.bound_prior, row.risk_posterior),
-        *(row.kappa, row.kl, row.bound_posterior),
-        *(None,) * 8,
+def _selected_cells(row: Row) -> dict[str, Cell]:
+    """A row of ours under the headings of `certificates_part`."""
+    cells = shared.cells_of(row)
+    tried, paid = (
+        f"{row[tuples]} x {row[taus]}"
+        for tuples, taus in (("tuples_tried", "deviations_tried"), ("K1", "K2"))
     )
+    by = SELECTED_BY[row["selected_by"]]
+    return cells | {"prior": f"{cells['prior']}{by}", "tried": f"{tried} of {paid}"}
+
+
+def _printed_cells(row: PublishedCertificates) -> dict[str, Cell]:
+    """A row of Table 1 under the headings of `certificates_part`."""
+    return {
+        "prior": f"{row.prior}, printed, n = {row.n}",
+        "proof": printed_standing(row),
+        "risk_prior": row.risk_prior,
+        "certificate_prior": row.bound_prior,
+        "risk_posterior": row.risk_posterior,
+        "kappa": row.kappa,
+        "kl": row.kl,
+        "certificate_posterior": row.bound_posterior,
+    }

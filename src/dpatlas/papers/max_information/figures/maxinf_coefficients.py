@@ -2,24 +2,27 @@
 
 from itertools import cycle
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from dpatlas.papers.max_information.records.coefficients import Metrics, Spec
 from dpatlas.records import Record
+from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import columns, legend, select
+from dpatlas.show.panels import legend
 from dpatlas.show.series import SERIES, handle, only
 
 PURE = Look("Dwork et al., pure privacy", "black", "", "-")
-# Without the black one, which stands for pure privacy.
+# The looks of alphas; black is for pure privacy.
 ALPHAS = tuple(look for look in SERIES if look.color != PURE.color)
 LEMMA_6 = (0.25, 2.0)
+# Markers on a curve.
 MARKERS = 4
-COEFFICIENTS = {
+TITLES = {
     "leading": r"coefficient of $m s^2 / \sigma^2$",
     "root": r"coefficient of $\sqrt{m}\, s / \sigma$",
-    "ratio": r"ratio $R$ of the leading ones",
+    "ratio": r"ratio $R$ of the coefficients of $m s^2 / \sigma^2$",
 }
 
 
@@ -30,58 +33,47 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
     """
     record = only(records, "coefficients")
     rows = coefficient_rows(record)
+    looks: dict[float | str, Look] = {
+        alpha: Look(rf"$\alpha$ = {alpha:g}", look.color, look.marker, look.linestyle)
+        for alpha, look in zip(record.metrics.alphas, cycle(ALPHAS), strict=False)
+    }
+    looks["pure"] = PURE
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.7))
-    looks = dict(zip(record.metrics.alphas, cycle(ALPHAS), strict=False))
-    for (panel, title), axes in zip(COEFFICIENTS.items(), figure.subplots(1, 3), strict=True):
+    data = frame(rows)
+    # Rows of pure privacy have no alpha.
+    data["alpha"] = data["alpha"].astype(object).fillna("pure")
+    for (panel, title), axes in zip(TITLES.items(), figure.subplots(1, 3), strict=True):
         axes.set(xscale="log", xlabel=r"$\beta$", title=title)
-        shown = select(rows, panel=panel)
-        for number, (alpha, look) in enumerate([*looks.items(), (None, PURE)]):
-            at, value = columns(select(shown, alpha=alpha), "beta", "value")
-            # Curves lie close together: their markers at different places.
-            every = max(1, len(at) // MARKERS)
-            axes.plot(at, value, marker=look.marker, markevery=(number % every, every), **look.line)
+        curves = data[data.panel == panel]
+        draw_curves(axes, curves, "beta", looks, "alpha")
+        # Curves lie close together; markers at different points keep them apart.
+        every = max(1, curves.beta.nunique() // MARKERS)
+        for number, line in enumerate(axes.get_lines()):
+            line.set_markevery((number % every, every))
         axes.set_ylim(bottom=0)
         if panel == "ratio":
             axes.set_ylim(top=1.05 * LEMMA_6[1])
             for limit in LEMMA_6:
                 axes.axhline(limit, color=MUTED, linewidth=THIN, zorder=1)
-    entries = [
-        handle(Look(rf"$\alpha$ = {alpha:g}", look.color, look.marker, look.linestyle))
-        for alpha, look in looks.items()
-    ]
-    legend(figure, [*entries, handle(PURE)])
+    legend(figure, [handle(look) for look in looks.values()])
     notes = [
-        "pure privacy at delta = beta and the epsilon at which the Gaussian mechanism is (epsilon, "
-        "delta)-private, which no pure mechanism is: sizes can be compared, guarantees cannot; "
-        "thin lines: Lemma 6, R between 1/4 and 2 for alpha up to 3 and beta up to 1/2",
+        "pure privacy: delta = beta, and the epsilon for which the Gaussian mechanism is (epsilon, "
+        "delta)-private; no pure mechanism has this noise, so only the sizes of coefficients can "
+        "be compared; thin lines: Lemma 6, R between 1/4 and 2 for alpha up to 3 and beta up to 1/2"
     ]
     return ShownFigure(figure, ("panel", "alpha", "beta", "value"), rows, notes)
 
 
 def coefficient_rows(record: Record[Spec, Metrics]) -> list[Row]:
-    """The points of every panel; pure privacy, which knows no alpha, once."""
+    """The points of every panel; those of pure privacy, which do not depend on alpha, once."""
     rows = []
     for number, curve in enumerate(record.metrics.curves):
         pure = {"leading": curve.pure_dp_leading, "root": curve.pure_dp_root}
-        ours = {
-            "leading": curve.gaussian_leading,
-            "root": curve.gaussian_root,
-            "ratio": [
-                value / reference
-                for value, reference in zip(
-                    curve.gaussian_leading, curve.pure_dp_leading, strict=True
-                )
-            ],
-        }
+        ratio = np.divide(curve.gaussian_leading, curve.pure_dp_leading).tolist()
+        ours = {"leading": curve.gaussian_leading, "root": curve.gaussian_root, "ratio": ratio}
         for alpha, panels in ((None, {} if number else pure), (curve.alpha, ours)):
             rows += [
-                {
-                    "panel": panel,
-                    "alpha": alpha,
-                    "beta": beta,
-                    "value": value,
-                    "runs": [record.id],
-                }
+                {"panel": panel, "alpha": alpha, "beta": beta, "value": value, "runs": [record.id]}
                 for panel, values in panels.items()
                 for beta, value in zip(curve.beta, values, strict=True)
             ]

@@ -1,9 +1,11 @@
-"""Figure maxinf_kappa: what kappa depends on, and the lemma behind it on simulated sums."""
+"""Figure maxinf_kappa: how kappa depends on each parameter, and a check of the lemma behind it."""
 
 import math
 from itertools import cycle
 from typing import Any
 
+import matplotlib as mpl
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -12,31 +14,36 @@ from matplotlib.ticker import NullFormatter
 from dpatlas.core.statistics import Estimate
 from dpatlas.papers.max_information.records import kappa, simulation
 from dpatlas.records import Record
+from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import columns, draw_bars, label_decades, label_ticks, legend, select
+from dpatlas.show.panels import label_decades, label_ticks, legend
+from dpatlas.show.rows import CONFIDENCE
 from dpatlas.show.series import BLUE, GREEN, PINK, RED, handle, only
 
 KappaRecord = Record[kappa.Spec, kappa.Metrics]
 SimulationRecord = Record[simulation.Spec, simulation.Metrics]
 
-SERIES_OF_KAPPA = {
+FORM_LOOKS = {
     "optimised": Look(r"$\kappa/n$, optimised (Eq. 32)", BLUE, "o", "-"),
     "explicit": Look(r"$\kappa'/n$, explicit (Eq. 33)", RED, "s", "--"),
     "tight": Look(r"$\kappa/n$, tight (ours)", GREEN, "^", "-."),
-    "repaired": Look(r"$\kappa/n$, repaired (ours)", PINK, "D", ":"),
-    "confidence": Look(r"$\log(4\sqrt{n}/\delta)/n$", "black", "", "-"),
 }
-MOMENTS = {
+REPAIRED = {"repaired": Look(r"$\kappa/n$, repaired (ours)", PINK, "D", ":")}
+# With one epoch the repaired form is the optimised one: large open markers around its markers.
+OPEN: dict[str, Any] = {"markersize": 6, "markerfacecolor": "white", "markeredgecolor": PINK}
+CONFIDENCE_TERM = {"confidence": Look(r"$\log(4\sqrt{n}/\delta)/n$", "black", "", "-")}
+KAPPA_LOOKS = {**FORM_LOOKS, **REPAIRED, **CONFIDENCE_TERM}
+MOMENT_LOOKS = {
     "lemma_10": Look("Lemma 10", BLUE, "", "-"),
     "tight": Look("tight (ours)", GREEN, "", "-."),
 }
-LAWS = ("o", "s", "^", "D", "v", "P")
+LAW_MARKERS = ("o", "s", "^", "D", "v", "P")
 AXES = {
     "n": "records $n$",
     "zeta_over_sigma": r"signal to noise $\zeta/\sigma$",
     "E": "epochs $E$",
-    "T": "steps of an epoch $T$",
+    "T": "steps in an epoch $T$",
     "delta": r"$\delta$",
 }
 SETTING = ("n", "m", "T", "zeta_over_sigma", "E", "delta")
@@ -44,11 +51,10 @@ COLUMNS = (
     *("panel", "series", "law", *SETTING, "nu", "x", "y"),
     *("draws", "value", "low", "high"),
 )
-WHOLE = ("E", "T")
-MOST_LABELS = 6
-# The proven composition grows geometrically with the epochs: cut off this far above the rest.
+WHOLE_NUMBERS = ("E", "T")
+MAX_LABELS = 6
+# The repaired form grows geometrically with the epochs: panels end this factor above the others.
 HEADROOM = 4.0
-CONFIDENCE = 0.95
 
 
 def maxinf_kappa(records: Records, settings: Settings) -> ShownFigure:
@@ -57,18 +63,21 @@ def maxinf_kappa(records: Records, settings: Settings) -> ShownFigure:
     Raises InputError unless there is exactly one record of kind `kappa` and one of `simulation`.
     """
     record, simulated = only(records, "kappa"), only(records, "simulation")
-    rows, moments = kappa_rows(record), moment_rows(simulated)
+    rows = [*kappa_rows(record), *moment_rows(simulated)]
+    panels_of = dict(list(frame(rows).groupby("panel")))
     figure = Figure(figsize=(DOUBLE_COLUMN, 4.4))
     panels = figure.subplots(2, 3)
     for (axis, label), axes in zip(AXES.items(), panels.flat[:-1], strict=True):
-        shown = select(rows, panel=axis)
-        _kappa_panel(axes, shown, axis)
+        if axis in panels_of:
+            _kappa_panel(axes, panels_of[axis], axis)
         axes.set_xlabel(label)
-    for line in panels:
-        line[0].set_ylabel("nats per record")
-    _moment_panel(panels[-1, -1], moments)
-    legend(figure, [handle(look) for look in SERIES_OF_KAPPA.values()], columns=3)
-    return ShownFigure(figure, COLUMNS, [*rows, *moments], _kappa_notes(record, simulated))
+    for axes in panels[:, 0]:
+        axes.set_ylabel("nats per record")
+    _moment_panel(panels[-1, -1], panels_of["moment"])
+    handles = {series: handle(look) for series, look in KAPPA_LOOKS.items()}
+    handles["repaired"].set(**OPEN)
+    legend(figure, list(handles.values()), columns=3)
+    return ShownFigure(figure, COLUMNS, rows, _notes(record, simulated))
 
 
 def kappa_rows(record: KappaRecord) -> list[Row]:
@@ -82,16 +91,19 @@ def kappa_rows(record: KappaRecord) -> list[Row]:
             "runs": [record.id],
         }
         for panel in record.metrics.panels
-        for series in SERIES_OF_KAPPA
+        for series in KAPPA_LOOKS
         for x, value in zip(panel.x, getattr(panel, series), strict=True)
     ]
 
 
 def _setting(base: kappa.Base, axis: str, x: float) -> Row:
-    """Hyperparameters at a point: of m and T the one that is not on the axis follows from n."""
-    given = {**base.model_dump(), "zeta_over_sigma": base.zeta / base.sigma, axis: x}
-    other = {"m": given["n"] // x} if axis == "T" else {"T": given["n"] // given["m"]}
-    return {name: {**given, **other}[name] for name in SETTING}
+    """The parameters at a point; of m and T, the one that does not vary follows from n."""
+    setting = {**base.model_dump(), "zeta_over_sigma": base.zeta / base.sigma, axis: x}
+    if axis == "T":
+        setting["m"] = setting["n"] // x
+    else:
+        setting["T"] = setting["n"] // setting["m"]
+    return {name: setting[name] for name in SETTING}
 
 
 def moment_rows(record: SimulationRecord) -> list[Row]:
@@ -106,68 +118,63 @@ def moment_rows(record: SimulationRecord) -> list[Row]:
         value = math.log(estimate.value)
         rows.append({**shared, "series": "simulated", "value": value, "low": low, "high": high})
         rows += [
-            {**shared, "series": name, "value": math.log(getattr(moment, name))} for name in MOMENTS
+            {**shared, "series": name, "value": math.log(getattr(moment, name))}
+            for name in MOMENT_LOOKS
         ]
     return rows
 
 
-def _kappa_panel(axes: Axes, rows: list[Row], axis: str) -> None:
-    """All series against one hyperparameter, both axes logarithmic."""
+def _kappa_panel(axes: Axes, data: pd.DataFrame, axis: str) -> None:
+    """All series against one parameter, both axes logarithmic."""
     axes.set(xscale="log", yscale="log")
-    for series, look in SERIES_OF_KAPPA.items():
-        at, value = columns(select(rows, series=series), axis, "value")
-        # With one epoch the proven composition is the printed value: a frame around its markers.
-        frame = {"markersize": 6, "mfc": "white", "zorder": 1.9} if series == "repaired" else {}
-        style: dict[str, Any] = {"marker": look.marker, "markersize": 3, **look.line, **frame}
-        axes.plot(at, value, **style)
-    known = [row for row in rows if row["value"] is not None]
-    others = [row["value"] for row in known if row["series"] != "repaired"]
-    if max(row["value"] for row in known) > HEADROOM * max(others):
-        axes.set_ylim(top=HEADROOM * max(others))
-    values = sorted({row[axis] for row in rows})
-    if axis in WHOLE:
-        label_ticks(axes, values[:: math.ceil(len(values) / MOST_LABELS)])
+    draw_curves(axes, data, axis, REPAIRED, **OPEN, zorder=1.9)
+    draw_curves(axes, data, axis, {**FORM_LOOKS, **CONFIDENCE_TERM}, markersize=3)
+    top = HEADROOM * data.value[data.series != "repaired"].max()
+    if data.value.max() > top:
+        axes.set_ylim(top=top)
+    if axis in WHOLE_NUMBERS:
+        values = sorted(data[axis].unique())
+        label_ticks(axes, values[:: math.ceil(len(values) / MAX_LABELS)])
     else:
-        _label_few(axes.xaxis)
+        _label_sparsely(axes.xaxis)
 
 
-def _moment_panel(axes: Axes, rows: list[Row]) -> None:
+def _moment_panel(axes: Axes, data: pd.DataFrame) -> None:
     """log E exp(x ||G - mu||^2) against y = nu x: bounds as lines, a marker for every law."""
     axes.set(xscale="log", yscale="log", xlabel=r"$\nu x$")
     axes.set_title(r"$\log\, \mathbb{E}\, e^{x \Vert G - \mu \Vert^2}$")
-    for series, look in MOMENTS.items():
-        bound = {row["y"]: row["value"] for row in select(rows, series=series)}
-        style: dict[str, Any] = {"label": look.label, **look.line}
-        axes.plot(*zip(*sorted(bound.items()), strict=True), **style)
-    simulated = select(rows, series="simulated")
-    for law, marker in zip(dict.fromkeys(row["law"] for row in rows), cycle(LAWS), strict=False):
-        shown = select(simulated, law=law)
-        axes.plot(
-            *columns(shown, "y", "value"),
-            marker,
-            color="black",
-            mfc="white",
-            markersize=3.5,
-            mew=0.7,
-            label=law,
-        )
-        draw_bars(axes, "y", shown, color="black")
-    _label_few(axes.xaxis)
-    axes.legend(loc="upper left", fontsize=NOTE_SIZE, handlelength=1.8, labelspacing=0.2)
+    laws = {
+        law: Look(law, "black", marker, "")
+        for law, marker in zip(data.law.unique(), cycle(LAW_MARKERS), strict=False)
+    }
+    # Bounds are the same for all laws and all nu.
+    draw_curves(axes, data.drop_duplicates(["series", "y"]), "y", MOMENT_LOOKS)
+    # A lower end of 0 or less, which a log axis cannot show, is drawn below all values.
+    lowest = data.value.min() / 2
+    simulated = data[data.series == "simulated"]
+    simulated = simulated.assign(low=simulated.low.fillna(lowest).clip(lower=lowest))
+    with mpl.rc_context({"lines.markersize": 3}):
+        for _, points in simulated.groupby("nu"):
+            draw_points(axes, points, "y", laws, "law")
+    _label_sparsely(axes.xaxis)
+    handles = [handle(look) for look in (*MOMENT_LOOKS.values(), *laws.values())]
+    small = {"fontsize": NOTE_SIZE, "handlelength": 1.8, "labelspacing": 0.2}
+    axes.legend(handles=handles, loc="upper left", **small)
 
 
-def _label_few(axis: Axis) -> None:
-    """Labels of a log axis that do not run into each other."""
+def _label_sparsely(axis: Axis) -> None:
+    """Keep the labels of a log axis apart."""
     axis.set_minor_formatter(NullFormatter())
     label_decades(axis)
 
 
-def _kappa_notes(record: KappaRecord, simulated: SimulationRecord) -> list[str]:
-    base, drawn = record.metrics.base, simulated.metrics
+def _notes(record: KappaRecord, simulated: SimulationRecord) -> list[str]:
+    base, metrics = record.metrics.base, simulated.metrics
     return [
-        f"elsewhere n = {base.n}, batches of m = {base.m}, zeta = {base.zeta:g}, sigma = "
-        f"{base.sigma:g}, E = {base.E}, delta = {base.delta:g}; beta = delta/2, T = "
-        "floor(n/m); against T at this n, m = floor(n/T); for E = 1 the repaired form is the "
-        "optimised one, for more epochs it grows geometrically and is cut off; last panel: sums of "
-        f"{drawn.m} independent bounded vectors, {drawn.draws} draws, 95% interval",
+        f"parameters that are not on the axis: n = {base.n}, batches of m = {base.m}, zeta = "
+        f"{base.zeta:g}, sigma = {base.sigma:g}, E = {base.E}, delta = {base.delta:g}; beta = "
+        "delta/2, T = floor(n/m); where T varies, m = floor(n/T); for E = 1 the repaired form is "
+        "the optimised one, for more epochs it grows geometrically and is cut off; last panel: "
+        f"sums of {metrics.m} independent unit vectors (signs, signs that are rarely +1, "
+        f"directions on a sphere, coordinate axes), {metrics.draws} draws, {CONFIDENCE:.0%} interval",
     ]

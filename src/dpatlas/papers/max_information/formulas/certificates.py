@@ -1,7 +1,7 @@
 """Certificates on the risk of a posterior whose prior DP-SGD learned from the same n records.
 
-With probability at least 1 - delta (Eqs. 97 and 98), for the prior of any of K1 hyperparameter
-tuples and K2 variances and for all posteriors at once, the risk R of a posterior is at most
+With probability at least 1 - delta (Eqs. 97 and 98), simultaneously for the priors of K1
+hyperparameter tuples and K2 variances and for all posteriors, the risk R of a posterior is at most
 
     kl^-1(R_hat, (KL + kappa + log(2 K1 K2 sqrt(n) / (delta - delta_mc - beta))) / n),
 
@@ -59,7 +59,7 @@ _HALVINGS = 64
 def check_budget(delta, delta_mc, beta):
     """Raise `InputError` unless delta_mc + beta < delta."""
     spent = np.asarray(delta_mc, float) + beta
-    # What rounding leaves of an exhausted budget is no budget.
+    # A budget that is positive only by rounding counts as exhausted.
     if np.any(spent >= np.asarray(delta, float) * (1 - 1e-12)):
         allowed = f"a number < delta = {np.min(delta):g}"
         raise InputError("delta_mc + beta", f"{np.max(spent):g}", allowed)
@@ -85,10 +85,10 @@ def kl_bernoulli(q, p):
 def kl_inverse(q, c):
     """The largest p with kl(q || p) <= c, rounded up by less than 1e-14 p + 1e-100.
 
-    Geometric bisection for p - q, with the rounding errors of kl held against the result; 1 for
-    infinite c.
+    Computed by geometric bisection for p - q; rounding errors of kl can only enlarge the result. It
+    is 1 for infinite c.
     """
-    # The inverse rises with q; raising a q near 0 saves it a branch.
+    # The inverse rises with q, so that raising a q near 0 is safe and avoids a case of its own.
     q, c = np.maximum(np.asarray(q, float), _SMALLEST), np.asarray(c, float)
     shape = np.broadcast_shapes(q.shape, c.shape)
     low, high = np.full(shape, _SMALLEST), np.broadcast_to(1 - q, shape)
@@ -112,9 +112,9 @@ def _kl_at_least(q, gap):
 def monte_carlo_risk(risk, draws, delta_mc, interval="paper"):
     """Upper limit, at level delta_mc, of the mean whose average over `draws` draws was `risk`.
 
-    kl^-1(risk, log(2 sqrt(draws) / delta_mc) / draws) as in the `paper`. The draws being
-    independent and in [0, 1], log(2 / delta_mc) does as well: `chernoff`. `clopper-pearson` is
-    exact for losses 0 and 1, the smallest of the three; InputError where risk is no multiple of
+    `paper` is kl^-1(risk, log(2 sqrt(draws) / delta_mc) / draws), Eq. 98. Since the draws are
+    independent and in [0, 1], log(2 / delta_mc) is enough: `chernoff`. `clopper-pearson` is exact
+    for losses 0 and 1 and the smallest of the three; InputError unless risk is a multiple of
     1 / draws.
     """
     if interval == "clopper-pearson":
@@ -179,33 +179,11 @@ def certificate_monte_carlo(
 def certificate_failure(delta, delta_mc, convention="exact"):
     """Probability with which `certificate` may fail: delta - delta_mc; printed, delta + delta_mc.
 
-    The bounds fail with probability delta - delta_mc - beta, the max-information with beta; what
-    is left of delta, delta_mc, is for the Monte Carlo step.
+    The bounds fail with probability delta - delta_mc - beta and the max-information with beta; the
+    remaining delta_mc is for the Monte Carlo step.
     """
     check_budget(delta, delta_mc, 0.0)
     return delta - delta_mc if convention == "exact" else delta + delta_mc
-
-
-def certificates_of_grid(
-    risk, kl, kappa, n, K1, K2, delta, delta_mc, beta, draws=None, interval="paper"
-):
-    """Certificates (Eqs. 97, 98) of a grid of priors, shape (tuples, variances) as `risk` and `kl`.
-
-    `kappa`: shape (tuples,), at level beta / K1. All hold together, so the least may be chosen.
-    With `draws` the risks are estimates, and delta_mc pays for one of them only: for the choice to
-    hold, give delta_mc / (K1 K2). Raises InputError for more priors than K1 and K2 pay for.
-    """
-    risk, kl, kappa = (np.asarray(values, float) for values in (risk, kl, kappa))
-    if risk.ndim != 2 or kl.shape != risk.shape or kappa.shape != risk.shape[:1]:
-        found = f"shapes {risk.shape}, {kl.shape} and {kappa.shape}"
-        allowed = "(tuples, variances), the same and (tuples,)"
-        raise InputError("risk, kl and kappa", found, allowed)
-    tuples, variances = risk.shape
-    check_tried(tuples, variances, K1, K2)
-    budget = (n, K1, K2, delta, delta_mc, beta)
-    if draws is None:
-        return certificate(risk, kl, kappa[:, None], *budget)
-    return certificate_monte_carlo(risk, draws, kl, kappa[:, None], *budget, interval)
 
 
 @bound("gaussian-kl", source="max_information Eqs. 94 to 96")

@@ -17,10 +17,11 @@ class Hyperparameters:
 
 @dataclass(frozen=True)
 class PriorGrid:
-    """DP-SGD priors among which a certificate is chosen, and what the choice is paid with.
+    """DP-SGD priors from which the one with the best certificate is chosen, and the union bound.
 
-    K1 tuples of `zetas`, `learning_rates` and `epochs` and K2 = len(taus) prior deviations; batch
-    size m, noise deviation sigma; `draws` of the Monte Carlo step.
+    K1 tuples of `zetas`, `learning_rates` and `epochs`, and K2 = len(taus) standard deviations of
+    the prior, are paid for. m: records in a batch; sigma: standard deviation of the noise; draws:
+    of the Monte Carlo step.
     """
 
     zetas: tuple[float, ...]
@@ -37,7 +38,7 @@ class PriorGrid:
 
     @property
     def K2(self) -> int:
-        """Number of prior deviations."""
+        """Number of standard deviations of the prior."""
         return len(self.taus)
 
     def kappa(self, zeta: float, E: int, T: int, form: str = "optimised") -> float:
@@ -51,6 +52,6 @@ class PriorGrid:
         }
         tuples = product(self.zetas, self.learning_rates, self.epochs)
         ranked = sorted(
-            starmap(Hyperparameters, tuples), key=lambda tried: kappas[tried.zeta, tried.E]
+            starmap(Hyperparameters, tuples), key=lambda prior: kappas[prior.zeta, prior.E]
         )
         return ranked[: self.K1]

@@ -1,16 +1,16 @@
 """Formulas of "From Privacy to Generalization" (Lampert, Zakerinia, 2026): DP-SGD's kappa.
 
-An epoch of DP-SGD visits T disjoint batches of m records, chosen without a look at the data, and
-adds sigma N(0, I) to the sum of a batch's gradients, each of norm at most zeta; after E epochs
-everything that was released has at most `kappa` nats of beta-approximate max-information about the
-n independent records. nu = m zeta^2 / sigma^2. Batches drawn by Poisson sampling are not covered.
+An epoch of DP-SGD visits T disjoint batches of m records, chosen independently of the data, and
+adds sigma N(0, I) to the sum of a batch's gradients, each of norm at most zeta. After E epochs
+all released outputs together have at most `kappa` nats of beta-approximate max-information about
+the n independent records. nu = m zeta^2 / sigma^2. Batches drawn by Poisson sampling are not
+covered.
 
     kappa = E T nu / 2 + E inf (1 / lambda) [T F((lambda + lambda^2) / 2) + log(E / beta)]
 
-over 0 < lambda < sqrt(1 / nu + 1 / 4) - 1 / 2. `kappa` and `kappa_explicit` are what is printed,
-`kappa_tight` uses a better F, and `kappa_repaired` composes epochs without Eq. 84, whose proof has
-a gap for E > 1. Bounds for a single mechanism are in `mechanisms`, certificates in
-`certificates`.
+over 0 < lambda < sqrt(1 / nu + 1 / 4) - 1 / 2. `kappa` and `kappa_explicit` are the printed bounds,
+`kappa_tight` uses a smaller F, and `kappa_repaired` composes epochs without Eq. 84, whose proof has
+a gap for E > 1. Bounds for a single mechanism are in `mechanisms`, certificates in `certificates`.
 
 Formulas work elementwise and raise `InputError` for what lies outside the declared domains.
 """
@@ -33,7 +33,7 @@ FORMS: tuple[Form, ...] = get_args(Form)
 
 # logit of u = nu (lambda + lambda^2): enough for T up to 1e18 and log(E / beta) up to 1e260.
 _LOGIT_RANGE = (-100.0, 300.0)
-# The infimum is flat at its minimiser, so 1e-9 in logit(u) is more than doubles can tell.
+# The function is flat at its minimiser: an error of 1e-9 in logit(u) changes no digit of a double.
 _HALVINGS = 40
 
 _SETTING = {
@@ -58,8 +58,9 @@ def check_steps(T, m, n):
 def standing(form: Form, E: int) -> Standing:
     """`rigorous` where the proof has no gap (one epoch, or `repaired`), else `as printed`. Scalars.
 
-    Eq. 84 adds up the max-information of the epochs. That needs a bound for each epoch given the
-    output of those before, given which the records are no longer independent; Theorem 1 has none.
+    Eq. 84 adds up the max-information of the epochs. That needs a bound for each epoch conditional
+    on the outputs of earlier epochs. Given these the records are no longer independent, and
+    Theorem 1 covers independent records only.
     """
     return "rigorous" if E == 1 or form == "repaired" else "as printed"
 
@@ -72,7 +73,7 @@ def _lifted(u, v, log_v):
     return (u / v - log_v) / 2, u * (1 + v) / v**2 / 2, (u / v**2 + log_v) / 2
 
 
-# At u = 2 y and v = 1 - u: the exponent F, u dF/du, and u dF/du - F, which rise with u.
+# Functions of u = 2 y and v = 1 - u that return F, u dF/du and u dF/du - F, all rising with u.
 _EXPONENTS = {"lemma-10": (_lemma_10,), "lifted": (_lifted,), "minimum": (_lemma_10, _lifted)}
 
 
@@ -81,10 +82,10 @@ _EXPONENTS = {"lemma-10": (_lemma_10,), "lifted": (_lifted,), "minimum": (_lemma
 def batch_moment_exponent(y, moment="lemma-10"):
     """Bound F on log E exp(x ||G - mu||^2) at y = nu x, G a batch's sum of gradients over sigma.
 
-    `lemma-10` is the printed (16 y^2 + y) / (1 - 2 y); `lifted` is ours, y / (1 - 2 y) -
-    log(1 - 2 y) / 2, which a normal ||G - mu|| of mean and variance sqrt(nu), nu attains: by
-    e^(a^2 / 2) = E e^(a Z), only the sub-Gaussian law of ||G - mu|| and its mean are needed. The
-    `minimum` of both is below either, `lifted` where y > 0.0587.
+    `lemma-10` is the printed (16 y^2 + y) / (1 - 2 y). `lifted` is ours, y / (1 - 2 y) -
+    log(1 - 2 y) / 2: by e^(a^2 / 2) = E e^(a Z) only the mean and the sub-Gaussian tail of
+    ||G - mu|| are needed, and a normal variable of mean sqrt(nu) and variance nu attains it.
+    `minimum` is the smaller of the two, which is `lifted` where y > 0.0587.
     """
     u = 2 * np.asarray(y, float)
     return np.min([f(u, 1 - u, np.log1p(-u))[0] for f in _EXPONENTS[moment]], axis=0)[()]
@@ -107,9 +108,10 @@ def _inverse_lambda(u, nu):
 
 
 def _infimum(nu, T, log_term, exponent):
-    """inf of (T F + log_term) / lambda, at the root of its derivative's rising factor.
+    """inf over lambda of (T F + log_term) / lambda, by bisection for a zero of the derivative.
 
-    With u dF/du = s and h = u dF/du - F it lies where h + s lambda / (1 + lambda) = log_term / T.
+    With s = u dF/du and h = s - F it lies where h + s lambda / (1 + lambda) = log_term / T, and the
+    left-hand side rises with lambda.
     """
     target = log_term / T
     shape = np.broadcast_shapes(np.shape(nu), np.shape(target))
@@ -137,7 +139,8 @@ def _epoch(nu, T, log_term, moment):
 def kappa(m, zeta, sigma, T, E, beta, batches="disjoint"):
     """Bound on DP-SGD's beta-approximate max-information, nats.
 
-    F is the exponent of Lemma 10, at y = nu (lambda + lambda^2) / 2. For E > 1 as printed.
+    F is the exponent of Lemma 10, at y = nu (lambda + lambda^2) / 2. For E > 1 the proof of this
+    composition has a gap, see `standing`.
     """
     return (E * _epoch(_ratio(m, zeta, sigma), T, _log_level(E, beta), "lemma-10"))[()]
 
@@ -167,9 +170,9 @@ def kappa_explicit(m, zeta, sigma, T, E, beta, batches="disjoint"):
 def kappa_repaired(m, zeta, sigma, T, E, beta, moment="lemma-10", batches="disjoint"):
     """`kappa` with epochs composed so that the PAC-Bayes bounds are proven for E > 1 too.
 
-    Epoch e is charged T nu / 2 + inf (1 / lambda) [T F + log(E / beta) + K], K the charges of the
-    epochs before: given their output, an event of independent records is at most e^K times as
-    likely. It grows geometrically with E, beyond 1e308 to inf.
+    An epoch is charged T nu / 2 + inf (1 / lambda) [T F + log(E / beta) + K], where K is the sum of
+    the charges of earlier epochs: given their outputs, an event is at most e^K times as likely as
+    for independent records. The sum grows geometrically with E and is inf beyond 1e308.
     """
     nu, log_term = _ratio(m, zeta, sigma), _log_level(E, beta)
     total = np.zeros(np.broadcast_shapes(*map(np.shape, (nu, T, log_term))))

@@ -1,8 +1,8 @@
 """Max-information of a single mechanism: the Gaussian one (Prop. 1) beside pure privacy.
 
 Both are c1 x^2 + c2 x with x = sqrt(m) s / sigma, where the noise sigma N(0, I) is added to a
-function of m records of sensitivity s. A pure eps-private algorithm has no such x; Sec. 3.2 takes
-the eps at which the mechanism is (eps, delta)-private, eps = (s / sigma) sqrt(2 log(1.25 / delta)).
+function of m records of sensitivity s. To compare with pure eps-privacy, Sec. 3.2 inserts the eps
+at which the mechanism is (eps, delta)-private, eps = (s / sigma) sqrt(2 log(1.25 / delta)).
 Values are in nats, formulas work elementwise and raise `InputError` outside the declared domains.
 """
 
@@ -15,7 +15,8 @@ from dpatlas.errors import InputError
 
 _LEVEL = real(gt=0, lt=1)
 
-# logit of the share of beta that the noise's tail gets: a scan, then rounds around its best dip.
+# Range of the logit of the share of beta that goes to the noise's tail: a scan of so many points,
+# then refinements around the best local minimum.
 _SHARES = (-60.0, 20.0)
 _SCAN = 257
 _POINTS = 65
@@ -31,7 +32,7 @@ def _check_alpha(alpha, beta):
 
 
 def _tail(alpha, beta):
-    """q^2 = log((1 + alpha / 2) / beta)."""
+    """q^2 = log((1 + alpha / 2) / beta) of Eq. 8."""
     return np.log1p(np.asarray(alpha, float) / 2) - np.log(beta)
 
 
@@ -50,12 +51,13 @@ def gaussian_leading_coefficient(alpha, beta):
 @bound("gaussian-root-coefficient", source="max_information Eq. 8")
 @checked(alpha=real(gt=0), beta=_LEVEL)
 def gaussian_root_coefficient(alpha, beta):
-    """Coefficient of sqrt(m) s / sigma: (1 + q) sqrt(q^2 - log alpha), q as in the leading one.
+    """Coefficient of sqrt(m) s / sigma: (1 + q) sqrt(q^2 - log(alpha)).
 
+    q = sqrt(log((1 + alpha/2) / beta)), as in the leading coefficient.
     Raises InputError unless 1 / alpha >= beta - 1/2.
     """
     _check_alpha(alpha, beta)
-    # At the limit of alpha the difference is 0, up to rounding.
+    # At the limit of alpha the difference is 0 up to rounding, which may be negative.
     rest = np.maximum(np.log(1 / np.asarray(alpha, float) + 0.5) - np.log(beta), 0)
     return (1 + np.sqrt(_tail(alpha, beta))) * np.sqrt(rest)
 
@@ -88,7 +90,7 @@ def leading_term_ratio(alpha, beta):
 @bound("max-information-pure-dp", source="max_information Eq. 4")
 @checked(n=integer(ge=1), eps=real(gt=0), beta=_LEVEL)
 def max_information_pure_dp(n, eps, beta):
-    """Of any eps-private algorithm: n eps^2 / 2 + eps sqrt((n / 2) log(2 / beta))."""
+    """Max-information of any eps-private algorithm: n eps^2/2 + eps sqrt((n/2) log(2/beta))."""
     n = np.asarray(n, float)
     return n * np.square(eps) / 2 + eps * np.sqrt(n / 2 * (np.log(2) - np.log(beta)))
 
@@ -99,24 +101,24 @@ def max_information_pure_dp(n, eps, beta):
 )
 @checked(x=real(gt=0), beta=_LEVEL)
 def max_information_gaussian(x, beta):
-    """Of one Gaussian mechanism: the least c1 x^2 + c2 x over alpha with 1 / alpha >= beta - 1/2.
+    """Max-information of one Gaussian mechanism: min c1 x^2 + c2 x over 1 / alpha >= beta - 1/2.
 
-    beta = e^(-q^2) + e^(-w^2) / 2 splits between the data's tail and the noise's, w^2 = q^2 -
-    log(alpha); the search is over the noise's share, at which w and q are explicit.
+    With w^2 = q^2 - log(alpha), beta = e^(-q^2) + e^(-w^2) / 2 is the sum of the data's tail and
+    the noise's. The search is over the noise's share of beta, which gives q and w in closed form.
     """
     with np.errstate(over="ignore", divide="ignore"):
-        return _least(np.asarray(x, float)[..., None], np.asarray(beta, float)[..., None])[()]
+        return _minimum(np.asarray(x, float)[..., None], np.asarray(beta, float)[..., None])[()]
 
 
-def _least(x, beta):
-    """`max_information_gaussian` for arrays with a last axis of length 1, which it takes off."""
-    # The noise's tail can take 1/2 at most. For beta > 1/2 that is the limit of alpha, with w = 0.
+def _minimum(x, beta):
+    """`max_information_gaussian` for arrays with a last axis of length 1, which is removed."""
+    # The noise's tail is at most 1/2. For beta > 1/2 that is the limit of alpha, with w = 0.
     least_spare = np.exp(-_SHARES[1])
     spare = np.maximum(beta - 0.5, least_spare)
     limit = np.broadcast_to(-np.log(2 * spare), np.broadcast_shapes(x.shape, beta.shape))
     shares = _SHARES[0] + (limit - _SHARES[0]) * np.linspace(0, 1, _SCAN)
     values = _of_share(x, beta, shares)
-    # The limit is a dip as well, so the lowest point of the scan need not be next to the other.
+    # There may be a second local minimum at the limit, which is compared separately below.
     inner = values[..., 1:-1]
     dips = (inner <= values[..., 2:]) & (inner <= values[..., :-2])
     best = np.argmin(np.where(dips, inner, np.inf), axis=-1)[..., None] + 1
@@ -131,7 +133,7 @@ def _least(x, beta):
 
 
 def _of_share(x, beta, logit_share):
-    """The bound where expit(`logit_share`) of beta goes to the noise's tail."""
+    """The bound if the share expit(`logit_share`) of beta goes to the noise's tail."""
     w2 = np.maximum(-np.log(2 * beta * expit(logit_share)), 0)
     return _of_tails(x, np.sqrt(-np.log(beta * expit(-logit_share))), np.sqrt(w2))
 

@@ -1,11 +1,14 @@
-"""The settings of max_information's experiments (Appendix C), its tables, and their kappas."""
+"""What the paper prints: the settings of its experiments (Appendix C), Table 1 and its kappas."""
 
 from dataclasses import dataclass
 
+from dpatlas.papers.max_information.formulas.certificates import (
+    certificate,
+    certificate_monte_carlo,
+)
 from dpatlas.papers.max_information.formulas.grid import PriorGrid
 
 RECORDS = {"MNIST": 60_000, "CIFAR-10": 50_000}
-
 
 PAPER_GRID = PriorGrid(
     zetas=(0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05),
@@ -26,7 +29,8 @@ PAPER_GRID = PriorGrid(
 class PublishedCertificates:
     """One row of Table 1: risks on the records, kappa, KL and the bounds, as printed.
 
-    zeta and E of a DP-SGD prior are ours: the only ones of the grid that give the printed kappa.
+    zeta and E of a DP-SGD prior are not printed: they are the only pair of the paper's grid that
+    gives the printed kappa.
     """
 
     dataset: str
@@ -55,6 +59,17 @@ class PublishedCertificates:
         if self.zeta is None or self.E is None:
             return 0.0
         return PAPER_GRID.kappa(self.zeta, self.E, self.T, form)
+
+    def bound(self, risk: float, kl: float, kappa: float, monte_carlo: bool = False) -> float:
+        """Eq. 97 under the paper's union bound, for the row's n.
+
+        With `monte_carlo`, Eqs. 97 and 98: `risk` is an estimate from the paper's number of draws.
+        """
+        grid = PAPER_GRID
+        budget = (self.n, grid.K1, grid.K2, grid.delta, grid.delta_mc, grid.beta)
+        if monte_carlo:
+            return float(certificate_monte_carlo(risk, grid.draws, kl, kappa, *budget))
+        return float(certificate(risk, kl, kappa, *budget))
 
 
 TABLE_1 = (

@@ -1,9 +1,9 @@
-"""Certificates that pay for every setting that could have been chosen, whatever was looked at.
+"""Certificates that pay for every setting that could have been chosen, however it was chosen.
 
-A setting is all that a prior depends on beside the records: kind of prior, network, scaling of its
-inputs, hyperparameters of DP-SGD, deviation tau, number of the look (`register`) and of
-the run in it. Every setting i of the universe below has a weight w_i that is fixed here, and the
-weights sum to at most 1. It takes the place of the declared grid of Eq. 97 with its K1 and K2:
+A setting is everything except the records on which a prior depends: kind of prior, network, scaling
+of its inputs, hyperparameters of DP-SGD, standard deviation tau, number of the look (`register`)
+and of the run in it. Every setting i of the universe below has a weight w_i that is fixed here, and
+the weights sum to at most 1. The weight replaces the declared grid of Eq. 97 with its K1 and K2:
 
     kl^-1(R_hat, (KL + kappa_i + log(2 sqrt(n) / (delta - delta_mc - beta)) + log(1 / w_i)) / n),
 
@@ -16,9 +16,9 @@ saw them; and a count of errors misses its limit with probability at most delta_
 records and posterior. So setting i fails with probability at most delta w_i, and the sum over all
 settings is at most delta. The choice of a setting may depend on the records in any way. The
 objective of the posterior costs nothing, since the inequality holds for all posteriors at once; but
-errors are counted for one posterior of a setting, so another training is another look. Which
-records there are, how many and of which classes is no setting: it says which risk is bounded, and
-has to be fixed before any look.
+errors are counted for one posterior of a setting, so another training is another look. The data
+set, its size and its classes are not part of a setting: they determine which risk is bounded and
+have to be fixed before any look.
 
 The universe, and why its weights sum to at most 1 (each factor does, given those before it):
 
@@ -28,12 +28,12 @@ The universe, and why its weights sum to at most 1 (each factor does, given thos
     reals (zeta, lr, tau, widths, means, deviations): decimals of at most `DIGITS` significant
         digits, see `decimal_weight`;
     batches of m records: of the whole number T = floor(n / m) half goes to the largest such m, and
-        half to all of them alike.
+        half to all of them equally.
 
 sigma is 1, since (zeta, sigma, lr) and (zeta / sigma, 1, lr sigma) are one mechanism. A setting
-outside of that has no weight, and a certificate of it is refused. The forms are the plainest that
-hold what papers print; they are not to be changed, because a change after a certificate was seen
-would be a choice that nobody pays.
+outside the universe has no weight, and its certificate is refused. These are the simplest families
+that contain the settings that papers print. They must not be changed: a change after a certificate
+was seen would be a choice for which no certificate pays.
 
 Formulas work elementwise and raise `InputError` for what lies outside the declared domains.
 """
@@ -64,7 +64,7 @@ Sampler = Literal["shuffled", "cyclic"]
 KINDS: tuple[PriorKind, ...] = get_args(PriorKind)
 MODELS: tuple[Model, ...] = get_args(Model)
 SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
-# Below, levels beta w would come near the smallest numbers that a float holds.
+# For smaller weights the level beta w would come near the smallest positive float.
 LEAST_WEIGHT = 1e-250
 _BUDGET = {name: EXPONENT[name] for name in ("kl", "kappa", "n", "delta", "delta_mc", "beta")}
 
@@ -82,9 +82,10 @@ def whole_weight(value):
 def decimal_weight(value):
     """Weight of the positive decimal with s significant digits and first digit at 10^k.
 
-    2^-s / c_s (2/3) / ((|k| + 1) (|k| + 2)), where c_s is how many such decimals a k has: 9, and
-    81 10^(s - 2) for s > 1. Sum over k: 2/3 (1/2 + 2 (1/2)) = 1, since the terms of k > 0
-    telescope to 1/2; over s <= DIGITS: 1 - 2^-DIGITS. 0.02 costs log(1/w) = 5.8 nats.
+    2^-s / c_s (2/3) / ((|k| + 1) (|k| + 2)), where c_s is the number of such decimals for each k: 9
+    for s = 1 and 81 10^(s - 2) for s > 1. The sum over k is 2/3 (1/2 + 2 (1/2)) = 1, since the
+    terms of k > 0 telescope to 1/2; over s <= DIGITS: 1 - 2^-DIGITS. 0.02 costs log(1/w) = 5.8
+    nats.
 
     Raises InputError for more than `DIGITS` significant digits, in the shortest decimal that
     reads back as the same float.
@@ -97,8 +98,8 @@ def _decimal_weight(value):
     digits, power = len(written.as_tuple().digits), abs(written.adjusted())
     if digits > DIGITS:
         raise InputError("value", f"{value!r}", f"at most {DIGITS} significant digits")
-    alike = 9 if digits == 1 else 81 * 10 ** (digits - 2)
-    return 2.0**-digits / alike * (2 / 3) / ((power + 1) * (power + 2))
+    decimals = 9 if digits == 1 else 81 * 10 ** (digits - 2)
+    return 2.0**-digits / decimals * (2 / 3) / ((power + 1) * (power + 2))
 
 
 @bound("certificate-universe", source="max_information Eq. 97, weights for K1 K2")
@@ -144,12 +145,11 @@ def setting_weight(
     lr: float | None = None,
     sampler: str = SAMPLERS[0],
 ) -> float:
-    """Weight of one setting of a prior on n records (Eq. 97), the product that the module gives.
+    """Weight of one setting of a prior on n records (Eq. 97), as the module's docstring defines it.
 
     widths: of the hidden layers of an mlp, empty for another model. normalise: `means` and
-    `deviations` of channels or None. zeta, sigma, m, E, lr, sampler: of a prior that DP-SGD or its
-    noise made. Raises InputError, by the name of what has none, for a setting outside of the
-    universe.
+    `deviations` of channels, or None. zeta, sigma, m, E, lr, sampler: of a prior trained by DP-SGD
+    or by its noise alone. Raises InputError for a setting outside the universe and names the key.
     """
     weight = 1 / (len(KINDS) * len(MODELS) * len(TAU_READINGS) * 2)
     weight *= _decimal("grid.taus", tau) * whole_weight(look) * whole_weight(run + 1)
@@ -177,16 +177,17 @@ def _batch_weight(n: int, m: int | None) -> float:
     if not m or not T:
         raise InputError("grid.m", m, f"a whole number >= 1 and <= n = {n}")
     largest = n // T
-    alike = largest - n // (T + 1)
-    return whole_weight(T) * ((m == largest) + 1 / alike) / 2
+    same_T = largest - n // (T + 1)
+    return whole_weight(T) * ((m == largest) + 1 / same_T) / 2
 
 
-def _decimals(where: str, values: Sequence[float]) -> float:
-    return math.prod(_decimal(where, value) for value in values)
+def _decimals(key: str, values: Sequence[float]) -> float:
+    return math.prod(_decimal(key, value) for value in values)
 
 
-def _decimal(where: str, value: Any) -> float:
+def _decimal(key: str, value: Any) -> float:
+    """`decimal_weight` of a setting; an InputError names its key in the config."""
     try:
         return float(decimal_weight(value))
     except InputError as error:
-        raise InputError(where, error.found, f"{error.allowed}, so that it has a weight") from None
+        raise InputError(key, error.found, f"{error.allowed}, so that it has a weight") from None

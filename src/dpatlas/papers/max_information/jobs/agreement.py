@@ -1,4 +1,4 @@
-"""max_information: local reparametrisation against drawing all weights."""
+"""max_information: risks by local reparametrisation and by sampled weights, compared."""
 
 from itertools import product
 from typing import get_args
@@ -15,7 +15,7 @@ from dpatlas.papers.max_information.records.agreement import CountedErrors, Metr
 def agreement(job: Job) -> Outcome:
     """Errors of a prior and of its trained posterior, counted by either method.
 
-    `repetitions` counts of `draws` pairs each, all of them independent, for every law and method.
+    There are `repetitions` counts of `draws` pairs for every network and method, all independent.
     """
     problem = Problem(job)
     fields: Spec = job.fields

@@ -1,6 +1,6 @@
-"""max_information, Tables 1 to 3: certificates of randomised networks, and what they certify.
+"""max_information, Tables 1 to 3: certificates of randomised networks, and their test errors.
 
-A job takes one data set, one network and a list of priors.
+A job has one data set, one network and a list of priors.
 """
 
 import math
@@ -30,10 +30,10 @@ from dpatlas.papers.max_information.records.certificates import (
 
 
 class Certificates(Certified):
-    """Rows of priors and their posteriors."""
+    """Makes the rows of priors and their posteriors."""
 
     def rows(self, run: int, prior: Prior, first: int) -> list[dict[str, Any]]:
-        """One for each tau; their repetition numbers are counted from `first` on."""
+        """A row for each tau; their repetition numbers start at `first`."""
         centre, skipped = self.centre(prior, run)
         rows = []
         for repetition, tau in enumerate(self.problem.taus, first):
@@ -45,7 +45,7 @@ class Certificates(Certified):
     def row(
         self, run: int, prior: Prior, tau: float, repetition: int, centre: Tensor, skipped: int
     ) -> dict[str, Any]:
-        """The JSON of a `Row`: all that is found of a prior and its posterior."""
+        """The JSON of a `Row`: the results for one prior and the posterior trained from it."""
         problem, budget = self.problem, self.problem.budget
         deviation = problem.deviation(tau)
         law = MeanField.around(self.network(run), centre, deviation)
@@ -89,7 +89,7 @@ class Certificates(Certified):
         kl: float,
         repetition: int,
     ) -> dict[str, Any]:
-        """What a row says of a posterior that did not diverge."""
+        """The fields of a row for a posterior whose training did not diverge."""
         problem, budget = self.problem, self.problem.budget
         errors = self.count("posterior", posterior, repetition)
         test_errors = self.test_count("posterior-test", posterior, repetition)
@@ -108,7 +108,7 @@ class Certificates(Certified):
         }
 
 
-# A risk is at most 1 whatever became of the training.
+# The fields of a row for a posterior whose training diverged: every risk is at most 1.
 DIVERGED: dict[str, Any] = {
     **dict.fromkeys(("risk_posterior", "errors_posterior", "kl", "test_error")),
     **dict.fromkeys(
@@ -118,7 +118,7 @@ DIVERGED: dict[str, Any] = {
 
 
 def certificates(job: Job) -> Outcome:
-    """A row for every run, prior and tau; the noise of priors depends on no other prior."""
+    """A row for every run, prior and tau; the noise of a prior does not depend on other priors."""
     problem = Problem(job)
     fields: Spec = job.fields
     priors = list(product(range(fields.runs), problem.priors))
@@ -140,13 +140,13 @@ def certificates(job: Job) -> Outcome:
 
 
 def selected(rows: Sequence[Row]) -> list[Selected]:
-    """The row of least certificate for every run and kind of prior; the first among equals."""
+    """The row with the smallest certificate of every run and kind of prior; the first of equals."""
     best: dict[tuple[int, PriorKind], int] = {}
-    for number, row in enumerate(rows):
-        now = rows[best.setdefault((row.run, row.prior), number)]
-        if row.certificate_posterior < now.certificate_posterior:
-            best[row.run, row.prior] = number
-    return [Selected(run=run, prior=kind, row=row) for (run, kind), row in best.items()]
+    for index, row in enumerate(rows):
+        smallest = rows[best.setdefault((row.run, row.prior), index)]
+        if row.certificate_posterior < smallest.certificate_posterior:
+            best[row.run, row.prior] = index
+    return [Selected(run=run, prior=kind, row=index) for (run, kind), index in best.items()]
 
 
 KIND = Kind(certificates, spec=Spec, packages=("torch", "numpy", "scipy", "dp-accounting"))

@@ -1,8 +1,8 @@
 """max_information: one prior and its posterior at a time, as stages of a job.
 
-For every run, prior and tau a job learns the prior's centre, trains a posterior from there and
-counts errors of both over `draws` pairs of a training record and weights (Eq. 98); the number is
-fixed before anything is counted.
+For every run, prior and tau a job trains the prior's centre, trains a posterior that starts there,
+and counts the errors of both over `draws` pairs of a training record and weights (Eq. 98). The
+number of pairs is fixed beforehand.
 """
 
 import math
@@ -23,7 +23,7 @@ from dpatlas.papers.max_information.jobs.problem import Problem
 from dpatlas.papers.max_information.jobs.risk import METHODS, PairErrors, drawn_records
 from dpatlas.papers.max_information.records.certified import Method
 
-# Records whose per-record gradients DP-SGD holds at a time; changes no digit beyond rounding.
+# Records whose gradients DP-SGD holds in memory at a time; results change by rounding only.
 PHYSICAL_BATCH = {"bayes-cnn9": 250}
 CENTRE, TRAINING = "centre", "training"
 
@@ -33,19 +33,19 @@ class Certified:
 
     def __init__(self, problem: Problem, progress: Progress):
         self.problem, self.progress = problem, progress
-        # Its secret is kept over a restart.
+        # Stages store its secret, so that a restarted job goes on with the same noise.
         self.noise = Noise(problem.prior_root, problem.fields.noise_source)
         self.stages = Stages(problem.job, self.noise)
         self.networks: dict[int, Network] = {}
 
     def network(self, run: int) -> Network:
-        """The structure for a run, at its initial means."""
+        """The network of a run at its initial means."""
         if run not in self.networks:
             self.networks = {run: self.problem.network(run)}
         return self.networks[run]
 
     def centre(self, prior: Prior, run: int) -> tuple[Tensor, int]:
-        """(parameters,), and how often DP-SGD skipped a record."""
+        """The prior's means, (parameters,), and how often DP-SGD skipped a record."""
         problem = self.problem
         if prior.kind == INDEPENDENT:
             return flat_values(self.network(run)), 0
@@ -101,26 +101,28 @@ class Certified:
         """Errors among `draws` pairs of training records and weights."""
         problem = self.problem
         drawn = drawn_records(problem.n, problem.budget.draws, problem.keyed(name), repetition)
-        given = (problem.x, problem.labels, drawn)
-        return self._errors(name, law, given, repetition, method)
+        data = (problem.x, problem.labels, drawn)
+        return self._errors(name, law, data, repetition, method)
 
     def test_count(self, name: str, law: MeanField, repetition: int) -> int:
-        """Errors among test records, each with weights of its own, several times over."""
+        """Errors among test records, each classified repeatedly with newly drawn weights."""
         problem = self.problem
-        given = (problem.x_test, problem.labels_test, problem.tested)
-        return self._errors(name, law, given, repetition)
+        data = (problem.x_test, problem.labels_test, problem.tested)
+        return self._errors(name, law, data, repetition)
 
     def _errors(
         self,
         name: str,
         law: MeanField,
-        given: tuple[Tensor, Tensor, np.ndarray],
+        data: tuple[Tensor, Tensor, np.ndarray],
         repetition: int,
         method: Method = METHODS[0],
     ) -> int:
+        """Errors over pairs of weights and a record of `data`: x, labels and the record's index."""
+
         def count() -> dict[str, Any]:
             noise = self.problem.keyed(name)
-            work = PairErrors(law, *given, noise=noise, repetition=repetition, method=method)
+            work = PairErrors(law, *data, noise=noise, repetition=repetition, method=method)
             self.stages.finish(work)
             return {"errors": work.errors}
 

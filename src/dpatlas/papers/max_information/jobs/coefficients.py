@@ -14,9 +14,9 @@ from dpatlas.papers.max_information.records.coefficients import Curve, Metrics, 
 
 
 def coefficients(job: Job) -> Outcome:
-    """For every alpha, values over all levels beta; pure privacy at delta = beta.
+    """Coefficients at every alpha for all levels beta, and those of pure privacy at delta = beta.
 
-    Raises InputError for an alpha too large for a beta.
+    Raises InputError for an alpha outside the domain of Prop. 1 at some beta.
     """
     fields: Spec = job.fields
     betas = np.array(fields.betas, float)

@@ -11,10 +11,10 @@ from dpatlas.papers.max_information.records.kappa import Base, Metrics, Panel, S
 
 
 def kappa(job: Job) -> Outcome:
-    """kappa / n by form, and log(4 sqrt(n) / delta) / n, along one axis at a time.
+    """kappa / n by form, and log(4 sqrt(n) / delta) / n, varying one parameter at a time.
 
-    beta = delta / 2 as in Theorem 2; an epoch has T = floor(n / m) steps, on the axis of T
-    m = floor(n / T) records in each. Raises InputError for m > n.
+    beta = delta / 2 as in Theorem 2. An epoch has T = floor(n / m) steps; where T varies, batches
+    have m = floor(n / T) records. Raises InputError for m > n.
     """
     fields: Spec = job.fields
     axes = fields.axes.model_dump(exclude_none=True)
@@ -34,9 +34,9 @@ def _panel(base: Base, axis: Any, values: list[Any]) -> Panel:
 
 
 def _point(base: Base, axis: str, value: Any) -> tuple[int, dict[str, Any]]:
-    """n, and m, zeta, sigma, T, E and beta, with `value` on the axis."""
-    given = {**base.model_dump(), axis: value}
-    n, m = given["n"], given["m"]
+    """n, and m, zeta, sigma, T, E and beta, where the parameter of `axis` has this value."""
+    setting = {**base.model_dump(), axis: value}
+    n, m = setting["n"], setting["m"]
     if axis == "T":
         check_steps(value, 1, n)
         m = n // value
@@ -44,11 +44,11 @@ def _point(base: Base, axis: str, value: Any) -> tuple[int, dict[str, Any]]:
         raise InputError("m", m, f"at most n = {n}")
     return n, {
         "m": m,
-        "zeta": value * given["sigma"] if axis == "zeta_over_sigma" else given["zeta"],
-        "sigma": given["sigma"],
+        "zeta": value * setting["sigma"] if axis == "zeta_over_sigma" else setting["zeta"],
+        "sigma": setting["sigma"],
         "T": value if axis == "T" else n // m,
-        "E": given["E"],
-        "beta": given["delta"] / 2,
+        "E": setting["E"],
+        "beta": setting["delta"] / 2,
     }
 
 

@@ -1,4 +1,4 @@
-"""max_information: posteriors trained on a bound of their own risk (PAC-Bayes with backprop).
+"""max_information: posteriors trained to minimise a bound on their risk (PAC-Bayes with backprop).
 
 With R the mean loss of a minibatch under one draw of the noise, K = KL + kappa + log(2 K1 K2
 sqrt(n) / (delta - delta_mc - beta)) as Eq. 97 has it, and c = K / (2 n), an objective is
@@ -6,15 +6,16 @@ sqrt(n) / (delta - delta_mc - beta)) as Eq. 97 has it, and c = K / (2 n), an obj
     fquad     (sqrt(R + c) + sqrt(c))^2                 (Rivasplata et al., 2019)
     fclassic  R + sqrt(c)                               (McAllester, 1999)
     flambda   (R + 2 c / l) / (1 - l/2)                 (Thiemann et al., 2017)
-    fkl       kl^-1(R, 2 c), what a certificate inverts (Perez-Ortiz et al., 2021)
+    fkl       kl^-1(R, 2 c), as in a certificate        (Perez-Ortiz et al., 2021)
     bbb       R + kl_penalty KL / n                     (Blundell et al., 2015)
 
 l in (0, 2) starts at 1 and is set to its minimiser, at which flambda is fquad, after every epoch.
 
-The loss is cross-entropy with log-probabilities cut off at log(1e-5), divided by log(1e5), so that
-it lies in [0, 1]: `bounded`. With few records that loss is so flat that the KL keeps the posterior
-at its prior; `per-class` divides by the logarithm of the number of classes, and the objective is a
-surrogate without being a bound. Certificates count errors and do not depend on it.
+The `bounded` loss is cross-entropy with log-probabilities clamped at log(1e-5), divided by log(1e5)
+so that it lies in [0, 1]. With few records its gradients are so small that the KL term keeps the
+posterior at its prior. The `per-class` loss divides by the logarithm of the number of classes; it
+can exceed 1, and the objective is then a surrogate and not a bound. Certificates count errors and
+do not depend on the loss.
 """
 
 import math
@@ -33,18 +34,18 @@ from dpatlas.models.mean_field_passes import noise_sizes, outputs
 from dpatlas.models.network import Network
 from dpatlas.papers.max_information.formulas.certificates import kl_inverse
 from dpatlas.papers.max_information.records.certified import CertifiedFields, Loss, Objective
-from dpatlas.privacy.host import on_device
 from dpatlas.privacy.noise import add_noise
 from dpatlas.privacy.samplers import Shuffled
+from dpatlas.privacy.to_device import to_device
 
 LEAST_LOG_PROBABILITY = -math.log(1e5)
-# Keeps the square roots of a bound differentiable, and kl^-1 off its ends.
+# Keeps the square roots of a bound differentiable, and kl^-1 away from 0 and 1.
 TINY = 1e-9
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """An objective's value and its derivatives by R and by KL."""
+    """An objective's value and its derivatives with respect to R and KL."""
 
     value: float
     risk: float
@@ -71,7 +72,7 @@ def flambda(risk: float, c: float, n: int, weight: float) -> Slopes:
 
 
 def best_weight(risk: float, c: float) -> float:
-    """The l at which flambda is least."""
+    """The l that minimises flambda."""
     return 2 / (math.sqrt(risk / c + 1) + 1)
 
 
@@ -94,9 +95,9 @@ BOUNDS: Mapping[str, Callable[[float, float, int], Slopes]] = {
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """SGD with momentum on (mean, rho), minibatches of disjoint records, n mod batch left out.
+    """SGD with momentum on (mean, rho); minibatches are disjoint, the last n mod batch left out.
 
-    lr is constant; kl_penalty counts for bbb alone. `fkl` takes no loss above 1.
+    lr is constant; only bbb uses kl_penalty. `fkl` is defined for losses up to 1 only.
     """
 
     objective: Objective
@@ -113,7 +114,7 @@ class TrainingSettings:
         return cls(fields.objective, fields.loss, **fields.training.model_dump())
 
     def slopes(self, risk: float, kl: float, extra: float, n: int, weight: float) -> Slopes:
-        """The objective at mean loss R, KL, and extra = K - KL; weight: l of flambda."""
+        """The objective at mean loss `risk`, KL and extra = K - KL; weight: l of flambda."""
         if self.objective == "bbb":
             share = self.kl_penalty / n
             return Slopes(risk + share * kl, 1.0, share)
@@ -130,16 +131,16 @@ def bounded_cross_entropy(output: Tensor, labels: Tensor, loss: Loss = "bounded"
     return -scores.clamp_min(LEAST_LOG_PROBABILITY).mean() / scale
 
 
-# What a state holds beside tensors.
-KEPT = ("steps_done", "diverged", "weight", "epoch_risk")
+# Attributes that a stored state holds in addition to tensors.
+STATE_FACTS = ("steps_done", "diverged", "weight", "epoch_risk")
 
 
 class PosteriorTraining:
-    """One posterior, from its prior N(centre, tau^2 I) on.
+    """Training of one posterior, which starts at its prior N(centre, tau^2 I).
 
     x (n, ...), labels (n,), centre (parameters,) on one device. extra: K - KL, nats. Batches and
     noise are keyed by (noise, repetition, step), so `state` and `restore` need no generator.
-    `diverged` is the step, from 1 on, at which the objective was no number; training ends there.
+    `diverged` is the step, from 1, at which the objective was not finite; training ends there.
     """
 
     def __init__(
@@ -167,12 +168,12 @@ class PosteriorTraining:
 
     @property
     def steps(self) -> int:
-        """All steps; if it diverged, those until then."""
+        """Number of all steps; after divergence, of the steps up to it."""
         planned = self.settings.epochs * self.sampler.steps_per_epoch
         return planned if self.diverged is None else self.diverged
 
     def run(self) -> MeanField:
-        """All steps that are left; the posterior."""
+        """Take all remaining steps and return the posterior."""
         while self.steps_done < self.steps:
             self.step()
         return self.posterior
@@ -181,10 +182,10 @@ class PosteriorTraining:
         """One update of mean and rho."""
         deviation = self.posterior.deviation
         risk, by_mean, by_deviation = self._risk(deviation)
-        # d log(1 + e^rho) / d rho.
+        # The derivative of log(1 + e^rho) by rho.
         slope = -torch.expm1(-deviation)
         offset = self.posterior.mean - self.centre
-        # One look at the device for both.
+        # One transfer from the device for both numbers.
         risk, kl = torch.stack([risk.double(), self._kl(offset, deviation)]).tolist()
         self.steps_done += 1
         if not (math.isfinite(risk) and math.isfinite(kl)):
@@ -207,13 +208,13 @@ class PosteriorTraining:
         """Arrays and facts from which `restore` goes on to the same bits."""
         tensors = self._tensors()
         arrays = {name: value.cpu().numpy().copy() for name, value in tensors.items()}
-        return arrays, {name: getattr(self, name) for name in KEPT}
+        return arrays, {name: getattr(self, name) for name in STATE_FACTS}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Go on from a state of the same training."""
         for name, value in self._tensors().items():
             value.copy_(torch.from_numpy(arrays[name]))
-        for name in KEPT:
+        for name in STATE_FACTS:
             setattr(self, name, facts[name])
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -227,10 +228,10 @@ class PosteriorTraining:
     def _risk(self, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """R of the step's batch, and its gradients by mean and deviation, each (parameters,)."""
         batch = self.sampler.batch_indices(self.noise, self.repetition, self.steps_done)
-        picked = on_device(batch, self.x.device)
+        picked = to_device(batch, self.x.device)
         x, labels = self.x.index_select(0, picked), self.labels.index_select(0, picked)
         normals = self._normals(len(x))
-        # Views, so that no copy of the parameters is made.
+        # These are views, so that the parameters are not copied.
         named = [self.posterior.named(flat) for flat in (self.posterior.mean, deviation)]
         leaves = [value.detach().requires_grad_() for views in named for value in views.values()]
         count = len(leaves) // 2
@@ -249,7 +250,7 @@ class PosteriorTraining:
         return risk.detach(), by_mean, by_deviation
 
     def _weigh(self, risk: float, kl: float) -> None:
-        """After an epoch the weight is that of its mean risk and its last KL."""
+        """After each epoch, set the weight of flambda by the epoch's mean risk and its last KL."""
         steps = self.sampler.steps_per_epoch
         self.epoch_risk += risk / steps
         if self.steps_done % steps == 0:
@@ -258,7 +259,7 @@ class PosteriorTraining:
             self.epoch_risk = 0.0
 
     def _normals(self, rows: int) -> list[Tensor]:
-        """What a pass takes; one draw of the convolutions' weights for the whole batch."""
+        """Normals for a forward pass; a batch shares one draw of the convolutions' weights."""
         sizes = noise_sizes(self.network, rows, 1)
         flat = torch.zeros(sum(count * width for count, width in sizes), device=self.x.device)
         add_noise([flat], 1.0, self.noise, repetition=self.repetition, step=self.steps_done)

@@ -1,12 +1,13 @@
-"""max_information: where a prior's centre comes from, and what the certificate pays for it.
+"""max_information: the centres of priors, and the max-information that certificates pay for them.
 
     independent   the initial means
-    dp-sgd        trained from there by DP-SGD on the same records (Algorithms 1 and 2)
-    noise-only    DP-SGD's noise, key for key, without the gradients: it sees no record
+    dp-sgd        trained from the initial means by DP-SGD on the records (Algorithms 1 and 2)
+    noise-only    trained with the same noise as `dp-sgd` but without gradients: it ignores the
+                  records
 
-DP-SGD releases the sum of a batch's clipped gradients plus sigma N(0, I) and steps by lr / m times
-that. Batches are disjoint, m records each, T = floor(n / m) an epoch, chosen without a look at the
-data; nothing is claimed for batches drawn by Poisson sampling.
+DP-SGD releases the sum of a batch's clipped gradients plus sigma N(0, I), and a step is lr / m
+times that. An epoch has T = floor(n / m) disjoint batches of m records, chosen independently of the
+data. Nothing is claimed for batches drawn by Poisson sampling.
 """
 
 import functools
@@ -26,7 +27,7 @@ from dpatlas.papers.max_information.formulas.kappa import FORMS, kappa_of_form, 
 from dpatlas.papers.max_information.formulas.universe import PriorKind
 from dpatlas.papers.max_information.looks import DpSgdTuple, ranked
 from dpatlas.papers.max_information.records.certified import (
-    MOST_RUNS,
+    MAX_RUNS,
     CertifiedFields,
     Grid,
     IndependentPrior,
@@ -41,14 +42,14 @@ from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 INDEPENDENT, DP_SGD, NOISE_ONLY = KINDS = get_args(PriorKind)
 SAMPLERS = {Shuffled.name: Shuffled, Cyclic.name: Cyclic}
 RIGOROUS = "rigorous"
-# What twins are called that draw the same noise.
+# How a ledger names the two trainings that draw the same noise.
 SHARED = "a DP-SGD prior and its noise-only twin"
 PAID = "kappa nats of max-information, not epsilon, are what the certificate pays for this prior"
 
 
 @dataclass(frozen=True)
 class DpSgd:
-    """A tuple of hyperparameters: clip zeta, noise sigma, batch m, epochs E, rate lr."""
+    """Hyperparameters: clip bound zeta, noise sigma, batches of m, E epochs, learning rate lr."""
 
     zeta: float
     sigma: float
@@ -63,13 +64,13 @@ class DpSgd:
         return self.zeta, self.sigma, self.m, self.E, self.lr
 
     def batches(self, n: int) -> Sampler:
-        """Of n records; InputError for fewer than m."""
+        """The sampler of batches from n records; InputError for fewer than m."""
         if n < self.m:
             raise InputError("priors.m", self.m, f"at most n_train = {n}")
         return SAMPLERS[self.sampler](n, self.m)
 
     def phase(self, n: int, max_physical_batch: int | None = None) -> TrainingPhase:
-        """E epochs on n records."""
+        """The training of E epochs on n records."""
         batches = self.batches(n)
         return TrainingPhase(
             batches,
@@ -83,7 +84,7 @@ class DpSgd:
 
 @dataclass(frozen=True)
 class Prior:
-    """A kind of centre, with its tuple of hyperparameters if it has one."""
+    """A kind of prior, with its hyperparameters if it has any."""
 
     kind: str
     settings: DpSgd | None = None
@@ -97,15 +98,15 @@ class Prior:
 
     @property
     def trained(self) -> DpSgd:
-        """The tuple of a prior that is not independent; InputError for one that is."""
+        """The hyperparameters of a trained prior; InputError for an independent one."""
         if self.settings is None:
             raise InputError("priors", self.kind, f"{DP_SGD} or {NOISE_ONLY}")
         return self.settings
 
     def kappa(self, form: str, n: int, level: float) -> float:
-        """Max-information at `level`, nats; 0 for a centre that saw no record.
+        """Max-information at `level`, nats; 0 for a prior that ignores the records.
 
-        form: one of the formulas, or `rigorous`: the least without a gap in its proof for E > 1.
+        form: a form of kappa, or `rigorous`, the smallest without a gap in its proof for E > 1.
         """
         return _kappa(form, self.trained, n, level) if self.kind == DP_SGD else 0.0
 
@@ -116,11 +117,11 @@ class Prior:
 
     @property
     def epochs(self) -> int:
-        """Through which the centre saw the records: E, or 1 for a centre that saw none."""
+        """Epochs whose composition needs a proof: E, or 1 for a prior that ignores the records."""
         return self.trained.E if self.kind == DP_SGD else 1
 
     def facts(self, n: int) -> dict[str, Any]:
-        """What a row says of it."""
+        """The fields of a row that describe the prior."""
         names = ("zeta", "sigma", "m", "E", "lr")
         if self.settings is None:
             return {"prior": self.kind, **dict.fromkeys((*names, "T"))}
@@ -139,11 +140,11 @@ def _kappa(form: str, settings: DpSgd, n: int, level: float) -> float:
 
 @dataclass(frozen=True)
 class Declared:
-    """What the union bound pays for: K1 tuples of a grid's lowest kappas, K2 values of tau.
+    """What the union bound pays for: the K1 tuples of lowest kappa in a grid, and K2 values of tau.
 
-    `tuples` of the grid may be tried, K1 if None, and the rest of K1 and K2 pays for other looks at
-    the same records. The budget is one for each kind of prior: certificates of one kind hold
-    together, and the least of them may be chosen.
+    tuples: how many tuples of the grid may be tried, K1 if None; the rest of K1 and K2 pays for
+    other looks at the same records. Each kind of prior has this budget for itself: certificates of
+    one kind hold simultaneously, and the smallest of them may be chosen.
     """
 
     grid: Grid
@@ -163,7 +164,7 @@ class Declared:
         return self.beta / self.K1
 
     def check(self, priors: Sequence[Prior], taus: Sequence[float], n: int) -> None:
-        """InputError for a prior or tau that the certificates do not pay for."""
+        """Raise `InputError` for a prior or tau that the certificates do not pay for."""
         for kind in KINDS:
             tried = {prior.settings for prior in priors if prior.kind == kind}
             check_tried(len(tried), len(self.grid.taus), self.K1, self.K2)
@@ -183,14 +184,14 @@ class Declared:
         return ranked(self.grid.model_dump(), self.tuples or self.K1, n, self.beta)
 
     def repetition(self, prior: Prior, n: int, run: int) -> int:
-        """Under which a prior's noise and batches are keyed.
+        """The number by which a prior's noise and batches are keyed.
 
-        It follows from the place of the tuple among those that are paid for, and is the same for
+        It follows from the rank of the tuple among those that are paid for, and is the same for
         `dp-sgd` and `noise-only`, in whichever jobs they are.
         """
         settings = prior.trained
-        place = self.lowest_kappa(n).index(settings.tuple)
-        return (place * len(SAMPLERS) + list(SAMPLERS).index(settings.sampler)) * MOST_RUNS + run
+        rank = self.lowest_kappa(n).index(settings.tuple)
+        return (rank * len(SAMPLERS) + list(SAMPLERS).index(settings.sampler)) * MAX_RUNS + run
 
     def _check_tuple(self, tried: DpSgd, paid: set[DpSgdTuple]) -> None:
         grid = self.grid
@@ -215,39 +216,39 @@ def prior_training(
 ) -> PrivateTraining:
     """Training of `network`, in place, from the initial means to the prior's centre.
 
-    x (n, ...), labels (n,). The noise of a step depends on (noise, repetition, step): given the
-    same ones, `noise-only` draws what `dp-sgd` draws, and of the records it takes the number. So
-    only one of the two may be released, which their `shared_noise` says.
+    x (n, ...), labels (n,). The noise of a step depends on (noise, repetition, step). With equal
+    ones `noise-only` draws the same noise as `dp-sgd`, and of the records it uses their number
+    only. Only one of the two may be released, as `shared_noise` says in their ledgers.
     """
-    blind = prior.kind == NOISE_ONLY
+    noise_only = prior.kind == NOISE_ONLY
     return PrivateTraining(
         network,
         [prior.trained.phase(len(x), max_physical_batch)],
-        torch.zeros_like(x) if blind else x,
-        torch.zeros_like(labels) if blind else labels,
+        torch.zeros_like(x) if noise_only else x,
+        torch.zeros_like(labels) if noise_only else labels,
         noise=noise,
         repetition=repetition,
-        loss=no_signal if blind else cross_entropy,
+        loss=no_signal if noise_only else cross_entropy,
         shared_noise=SHARED,
     )
 
 
 def no_signal(output: Tensor, labels: Tensor) -> Tensor:
-    """A loss of zero with gradients of zero, (records,)."""
+    """A loss that is zero for every record, (records,), and whose gradients are zero."""
     return output.sum(1) * 0.0
 
 
 def finite(value: float) -> float | None:
-    """None for what is beyond all numbers, as JSON has it."""
+    """The value, or None for infinity, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 
 def prior_ledger(
     prior: Prior, n: int, level: float, *, delta: float, noise_source: str
 ) -> dict[str, Any]:
-    """Differential privacy of one run's centre, for the reader: `paid` says what is paid.
+    """The differential privacy of one run's centre, for information: certificates pay `kappa`.
 
-    delta: of the privacy guarantee, not of the certificate. Nothing without a tuple.
+    delta: of the privacy guarantee, not of the certificate. InputError for an independent prior.
     """
     phase = prior.trained.phase(n)
     return {

@@ -1,4 +1,4 @@
-"""max_information: what a job of certificates is given, checked before anything is trained."""
+"""max_information: the inputs of a job of certificates, checked before anything is trained."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -36,7 +36,7 @@ from dpatlas.papers.max_information.records.certified import CertifiedFields, No
 
 @dataclass(frozen=True)
 class Budget:
-    """What a certificate is computed from beside risk and KL."""
+    """What certificates depend on in addition to a risk, a KL and a kappa."""
 
     n: int
     K1: int
@@ -51,19 +51,19 @@ class Budget:
         return float(self._exponent(0.0, kappa)) * self.n
 
     def printed(self, errors: int, kl: float, kappa: float, interval: str = "paper") -> float:
-        """Eqs. 97 and 98; delta_mc pays for this one count of errors."""
+        """The certificate of Eqs. 97 and 98; delta_mc pays for this count of errors only."""
         level = (self.n, self.K1, self.K2, self.delta, self.delta_mc, self.beta)
         risk = errors / self.draws
         return float(certificate_monte_carlo(risk, self.draws, kl, kappa, *level, interval))
 
     def rigorous(self, errors: int, kl: float, kappa: float) -> float:
-        """Clopper-Pearson at delta_mc / (K1 K2): it holds for all posteriors that were tried."""
+        """A certificate for all tried posteriors at once: Clopper-Pearson at delta_mc / (K1 K2)."""
         level = self.delta_mc / (self.K1 * self.K2)
         risk = monte_carlo_risk(errors / self.draws, self.draws, level, "clopper-pearson")
         return float(kl_inverse(risk, self._exponent(kl, kappa)))
 
     def universe(self, errors: int, kl: float, kappa: float, weight: float) -> float:
-        """It pays for every setting of the universe; kappa at level beta weight."""
+        """A certificate that pays for every setting of the universe; kappa at level beta weight."""
         level = (self.n, weight, self.delta, self.delta_mc, self.beta)
         return float(certificate_universe(errors / self.draws, self.draws, kl, kappa, *level))
 
@@ -75,9 +75,9 @@ class Budget:
 class Problem:
     """A job's data, network, priors and settings, checked.
 
-    Raises InputError for priors or values of tau outside of the declared grid, a budget K1, K2 or
-    delta that does not cover what is tried here and by the other looks at the same records,
-    settings outside of the universe, batches larger than the data, and data without test records.
+    Raises InputError for priors or values of tau outside the declared grid, K1, K2 or delta that do
+    not cover what this and all other looks at the same records try, settings outside the universe,
+    an infinite kappa, batches larger than the data, and data without test records.
     """
 
     def __init__(self, job: Job):
@@ -87,7 +87,7 @@ class Problem:
         if not len(data.x_test):
             raise InputError("n_test", 0, "at least 1: certificates are compared with test errors")
         self.n = len(data.x_train)
-        self.priors, self.taus = [Prior.of(given) for given in fields.priors], fields.taus
+        self.priors, self.taus = [Prior.of(entry) for entry in fields.priors], fields.taus
         self.declared = Declared.of(fields)
         self.declared.check(self.priors, self.taus, self.n)
         check_paid(fields, self.declared.lowest_kappa(self.n), fields.grid.taus)
@@ -96,7 +96,7 @@ class Problem:
                 self.weight(prior, tau, fields.runs - 1)
         for prior in self.priors:
             if math.isinf(self.kappa(prior)):
-                found = f"{fields.form} kappa beyond all numbers at E = {prior.epochs}"
+                found = f"infinite {fields.form} kappa at E = {prior.epochs}"
                 raise InputError("priors", found, "priors of finite kappa")
         self.budget = Budget(
             self.n,
@@ -116,19 +116,19 @@ class Problem:
             for part in (data.x_train, data.x_test)
         )
         self.labels, self.labels_test = map(self._tensor, (data.y_train, data.y_test))
-        # The test records, as often as they are to be tested.
+        # Every test record `test_repetitions` times.
         self.tested = np.tile(np.arange(len(data.x_test)), fields.test_repetitions)
 
     @property
     def training_steps(self) -> int:
-        """Of one posterior."""
+        """Number of steps in the training of one posterior."""
         return self.settings.epochs * (self.n // self.settings.batch)
 
     def _tensor(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self.job.device)
 
     def network(self, run: int) -> Network:
-        """At the initial means of a run, which all its priors share."""
+        """The network at the initial means of a run, which all priors of the run share."""
         network = initial_network(
             self.fields.model,
             self.data.image_shape,
@@ -145,11 +145,11 @@ class Problem:
         return math.sqrt(tau) if self.fields.tau_is == "variance" else tau
 
     def kappa(self, prior: Prior, form: str | None = None) -> float:
-        """At level beta / K1, nats; by default of the form that certificates pay."""
+        """A prior's kappa at level beta / K1, nats; by default the form that certificates pay."""
         return prior.kappa(form or self.fields.form, self.n, self.declared.level)
 
     def weight(self, prior: Prior, tau: float, run: int) -> float:
-        """Of a setting in the universe that certificates pay for."""
+        """Weight of a setting in the universe of all settings."""
         fields = self.fields
         return setting_weight(
             kind=prior.kind,
@@ -165,29 +165,29 @@ class Problem:
         )
 
     def universe(self, prior: Prior, tau: float, run: int) -> dict[str, float]:
-        """Weight of a setting, and the proven kappa at its level beta weight, nats."""
+        """Weight of a setting, and the smallest proven kappa at its level beta weight, nats."""
         weight = self.weight(prior, tau, run)
         return {"weight": weight, "kappa": prior.kappa(RIGOROUS, self.n, self.budget.beta * weight)}
 
     @property
     def prior_root(self) -> str:
-        """What the noise of priors is keyed by: the spec without its list of priors.
+        """Key of the priors' noise: a digest of the spec without its list of priors.
 
-        So jobs may share out the priors of one setting, and change none.
+        Therefore a prior is the same however the priors of a setting are divided among jobs.
         """
         shared = {name: value for name, value in self.job.spec.fields.items() if name != "priors"}
         return sha256(canonical_json(shared))
 
     def keyed(self, use: str) -> Noise:
-        """Draws that protect nobody: training, records and weights of counts."""
+        """Noise without a privacy role: batches and weights of training, pairs of counts."""
         return Noise(f"{self.job.spec.digest}/{use}", "keyed")
 
 
 def normalised(x: np.ndarray, data: Prepared, normalise: Normalise | None) -> np.ndarray:
-    """(grey level / 255 - mean) / deviation by channel; x as it is for None.
+    """(grey level / 255 - mean) / deviation by channel; x unchanged if `normalise` is None.
 
-    x (records, channels height width) as the data's scaling left it; means, deviations (channels,).
-    Raises InputError for other numbers of channels and for records scaled to a norm.
+    x (records, channels height width), scaled as the data's manifest says; means, deviations
+    (channels,). Raises InputError for another number of channels and for records scaled to a norm.
     """
     if normalise is None:
         return x
@@ -207,7 +207,7 @@ def normalised(x: np.ndarray, data: Prepared, normalise: Normalise | None) -> np
 
 
 def facts_of(problem: Problem) -> dict[str, Any]:
-    """The fields of `CertifiedMetrics`: what a reader needs beside the rows."""
+    """The fields of `CertifiedMetrics`, all but the rows."""
     network = problem.network(0)
     return {
         "n_train": problem.n,
@@ -225,7 +225,7 @@ def facts_of(problem: Problem) -> dict[str, Any]:
 
 
 def ledger_of(problem: Problem) -> dict[str, Any]:
-    """A ledger for each DP-SGD prior, and what holds for the job."""
+    """The ledger of a job, with an entry for each DP-SGD prior."""
     fields = problem.fields
     private = [
         prior_ledger(

@@ -1,7 +1,8 @@
 """max_information: the 0-1 risk of a randomised network, from independent (record, weights) pairs.
 
-Eq. 98 counts pairs. Each has a record drawn with replacement and weights drawn for it alone, so
-that the errors are independent and 150,000 of them cost as many single-record forward passes.
+Eq. 98 counts errors over pairs. Each pair has a record drawn with replacement and weights drawn for
+this pair only. Therefore errors are independent, and 150,000 pairs cost as many single-record
+forward passes.
 """
 
 from typing import Any, get_args
@@ -23,18 +24,19 @@ from dpatlas.papers.max_information.records.certified import Method
 from dpatlas.privacy.noise import add_noise
 
 METHODS: tuple[Method, ...] = get_args(Method)
-# Pairs at a time, and the most normals for them by device: part of the definition of a draw. More
-# than a few weight draws at a time gain nothing on a CPU, and keep a GPU busy.
-MOST_PAIRS = 1000
-MOST_NORMALS = {"cpu": 2**21, "cuda": 2**26}
+# Upper bounds on the pairs of a chunk and, by device, on their normals. Chunks determine the keys
+# of the noise, so other bounds would give other draws. On a CPU a few draws of all weights are as
+# fast as many; a GPU needs more to be busy.
+MAX_PAIRS = 1000
+MAX_NORMALS = {"cpu": 2**21, "cuda": 2**26}
 
 
 class PairErrors:
-    """Errors over pairs of a record and weights of its own; a step is a chunk of pairs.
+    """Counts errors over pairs of a record and weights; a step is a chunk of pairs.
 
-    x (records, ...), labels (records,). drawn (pairs,): the record of every pair.
+    x (records, ...), labels (records,). drawn (pairs,): the index of every pair's record. Method
     `reparametrisation` draws the outputs of linear layers and the weights of convolutions,
-    `sampling` all weights. Normals are keyed by (noise, repetition, chunk).
+    `sampling` draws all weights. Normals are keyed by (noise, repetition, chunk).
     """
 
     @checked(method=one_of(*METHODS), repetition=integer(ge=0))
@@ -50,7 +52,7 @@ class PairErrors:
         method: Method = "reparametrisation",
     ):
         self.posterior, self.x, self.labels = posterior, x, labels
-        # Pairs are exchangeable; in this order rows of one record stand together.
+        # Pairs are exchangeable; after sorting, pairs of one record are adjacent and share work.
         self.drawn = np.sort(drawn)
         self.noise, self.repetition = noise, repetition
         parts = list(posterior.network)
@@ -64,24 +66,24 @@ class PairErrors:
                 self.kernel = FullyConnected(posterior)
                 self._outputs = self._fully_connected
         self.widths = [width for _, width in sizes]
-        limit = MOST_NORMALS[x.device.type]
-        self.chunk = max(1, min(MOST_PAIRS, limit // sum(self.widths)))
+        limit = MAX_NORMALS[x.device.type]
+        self.chunk = max(1, min(MAX_PAIRS, limit // sum(self.widths)))
         self.deviation = posterior.deviation
         self.errors = self.steps_done = 0
 
     @property
     def pairs(self) -> int:
-        """All pairs."""
+        """Number of pairs."""
         return len(self.drawn)
 
     @property
     def steps(self) -> int:
-        """Chunks."""
+        """Number of chunks."""
         return -(-self.pairs // self.chunk)
 
     @torch.no_grad()
     def step(self) -> None:
-        """One chunk."""
+        """Count the errors of the next chunk."""
         start = self.steps_done * self.chunk
         counted = np.unique(self.drawn[start : start + self.chunk], return_counts=True)
         records, repeats = (torch.from_numpy(part).to(self.x.device) for part in counted)
@@ -91,13 +93,13 @@ class PairErrors:
         self.steps_done += 1
 
     def run(self) -> int:
-        """All chunks that are left; errors among all pairs."""
+        """Count all remaining chunks and return the errors among all pairs."""
         while self.steps_done < self.steps:
             self.step()
         return self.errors
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """What `restore` goes on from."""
+        """Arrays and facts from which `restore` goes on."""
         return {}, {"errors": self.errors, "steps_done": self.steps_done}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
@@ -105,7 +107,7 @@ class PairErrors:
         self.errors, self.steps_done = facts["errors"], facts["steps_done"]
 
     def _normals(self, rows: int) -> list[Tensor]:
-        """(rows, width) of every layer, N(0, 1), keyed by the chunk."""
+        """Standard normals, (rows, width) for every layer, keyed by the chunk."""
         flat = torch.zeros(rows * sum(self.widths), device=self.x.device)
         add_noise([flat], 1.0, self.noise, repetition=self.repetition, step=self.steps_done)
         parts = flat.split([rows * width for width in self.widths])
@@ -128,51 +130,23 @@ class PairErrors:
 
 
 def drawn_records(n: int, draws: int, noise: Noise, repetition: int) -> np.ndarray:
-    """`draws` of n records with replacement, (draws,) int64, keyed."""
+    """Indices of `draws` records drawn from n with replacement, (draws,) int64, keyed."""
     return noise.generator(repetition=repetition, step=0, use="records").integers(0, n, draws)
 
 
-def _risk(
-    method: Method,
+@checked(draws=integer(ge=1))
+def risk_on_records(
     posterior: MeanField,
     x: Tensor,
     labels: Tensor,
     draws: int,
+    *,
     noise: Noise,
-    repetition: int,
+    repetition: int = 0,
+    method: Method = "reparametrisation",
 ) -> PairErrors:
+    """The count over `draws` pairs whose records are drawn from x with replacement."""
     drawn = drawn_records(len(x), draws, noise, repetition)
     return PairErrors(
         posterior, x, labels, drawn, noise=noise, repetition=repetition, method=method
     )
-
-
-@checked(draws=integer(ge=1))
-def risk_by_reparametrisation(
-    posterior: MeanField,
-    x: Tensor,
-    labels: Tensor,
-    draws: int,
-    *,
-    noise: Noise,
-    repetition: int = 0,
-) -> PairErrors:
-    """`draws` keyed pairs whose linear layers draw outputs: exact, and cheap.
-
-    Weights of convolutions are drawn for every pair.
-    """
-    return _risk("reparametrisation", posterior, x, labels, draws, noise, repetition)
-
-
-@checked(draws=integer(ge=1))
-def risk_by_sampling(
-    posterior: MeanField,
-    x: Tensor,
-    labels: Tensor,
-    draws: int,
-    *,
-    noise: Noise,
-    repetition: int = 0,
-) -> PairErrors:
-    """`draws` keyed pairs, all weights drawn for every one."""
-    return _risk("sampling", posterior, x, labels, draws, noise, repetition)

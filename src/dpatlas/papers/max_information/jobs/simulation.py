@@ -13,17 +13,17 @@ from dpatlas.papers.max_information.formulas.kappa import batch_moment_exponent
 from dpatlas.papers.max_information.jobs.theory import LEDGER
 from dpatlas.papers.max_information.records.simulation import Law, Metrics, Moment, Spec
 
-# Sums are drawn this many at a time.
+# Number of sums that are drawn at a time.
 BLOCK = 4096
 
 
 def simulation(job: Job) -> Outcome:
     """E exp(x ||G - mu||^2) on simulated sums, beside Lemma 10's bound and the tight one.
 
-    G is the sum over a batch of m independent vectors of norm at most zeta, over sigma; nu =
-    m zeta^2 / sigma^2 is given, and x = y / nu. A row for every law of the vectors, nu and y: the
-    mean over `draws` sums and its standard error. The mean of a heavy tail converges slowly: a
-    value below a bound is evidence as far as its error goes.
+    G is the sum over a batch of m independent vectors of norm at most zeta, divided by sigma, with
+    mean mu; nu = m zeta^2 / sigma^2 and x = y / nu. There is a row for every law of the vectors, nu
+    and y: the mean over `draws` sums and its standard error. The mean of a heavy-tailed variable
+    converges slowly, so a value below a bound supports it only as far as the error is small.
     """
     fields: Spec = job.fields
     m, draws = fields.m, fields.draws
@@ -55,7 +55,7 @@ Sums = Callable[[np.random.Generator, int, int], np.ndarray]
 
 
 def _squares(law: Sums, m: int, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """||G - mu||^2 / nu of `draws` sums, (draws,)."""
+    """Values of ||G - mu||^2 / nu for `draws` sums, (draws,)."""
     sizes = [min(BLOCK, draws - start) for start in range(0, draws, BLOCK)]
     sums = np.concatenate([law(rng, size, m) for size in sizes])
     return np.sum(np.square(sums), axis=1) / m

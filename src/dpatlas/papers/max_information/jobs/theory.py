@@ -1,3 +1,3 @@
-"""max_information: what the jobs without data have in common."""
+"""max_information: the ledger of jobs without data."""
 
 LEDGER = {"mechanism": "none: nothing is trained and nothing of any data is released"}

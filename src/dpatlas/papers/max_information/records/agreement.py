@@ -29,7 +29,7 @@ class Spec(CertifiedFields):
 class CountedErrors(Typed):
     """Errors among `draws` independent pairs of a training record and weights; risk: their share.
 
-    what: whose weights. method: how they are drawn.
+    what: the network whose weights are random. method: how they are drawn.
     """
 
     what: What
@@ -41,7 +41,7 @@ class CountedErrors(Typed):
 
 
 class Metrics(CertifiedMetrics):
-    """diverged: step at which the posterior's training ended in no number; then it has no rows."""
+    """diverged: step at which the posterior's training ceased to be finite; it then has no rows."""
 
     diverged: int | None
     rows: list[CountedErrors]

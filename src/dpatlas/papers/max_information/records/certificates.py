@@ -22,10 +22,10 @@ class Spec(CertifiedFields):
 
 
 class Universe(Typed):
-    """What a setting costs in the universe of all that could have been chosen.
+    """Cost of a setting in the universe of all settings that could have been chosen.
 
-    nats: log(1 / weight). kappa: the proven one at level beta weight, nats; None is beyond all
-    numbers.
+    nats: log(1 / weight). kappa: the smallest proven one at level beta weight, nats; None if
+    infinite.
     """
 
     weight: float
@@ -34,22 +34,23 @@ class Universe(Typed):
 
     @property
     def paid_kappa(self) -> float:
-        """kappa, inf where it is beyond all numbers."""
+        """kappa as a float, which may be inf."""
         return unlimited(self.kappa)
 
 
 class Row(LookLabel, Hyperparameters):
     """One prior and the posterior that was trained from it, at one tau in one run.
 
-    kappa: what the prior costs. standing: whether the proof of the paid form covers its epochs.
-    risk_*: share of errors_* among `draws` pairs of a training record and weights; *test_error:
-    among test_draws pairs of a test record and weights. kl: of posterior from prior, nats.
-    certificate_prior, certificate_posterior: Eqs. 97 and 98 with kappa of the form that is paid;
-    tight: kappa-tight and Clopper-Pearson; rigorous: the least proven kappa and Clopper-Pearson
-    at delta_mc / (K1 K2), which holds for the row of least certificate too; universe: pays for
-    every setting that could have been chosen, after whatever look. diverged: step, from 1 on, at
-    which training ended in no number, else None; then certificates of the posterior are 1 and the
-    rest of it None. skipped_records: of which DP-SGD took no gradient, since it was no number.
+    kappa: max-information of the prior. standing: whether the proof of the paid form covers its
+    epochs. risk_*: share of errors_* among `draws` pairs of a training record and weights;
+    *test_error: share of errors among test_draws pairs of a test record and weights. kl: of the
+    posterior from the prior, nats. certificate_prior, certificate_posterior: Eqs. 97 and 98 with
+    the form of kappa that is paid. certificate_tight: with kappa-tight and Clopper-Pearson.
+    certificate_rigorous: with the smallest proven kappa and Clopper-Pearson at delta_mc / (K1 K2),
+    which also holds for the row with the smallest certificate. certificate_universe: pays for every
+    setting that could have been chosen, after any looks. diverged: step, from 1, at which training
+    ceased to be finite, else None; then certificates of the posterior are 1 and its other fields
+    None. skipped_records: how often DP-SGD left out a record because its gradient was not finite.
     """
 
     tau: float
@@ -75,7 +76,7 @@ class Row(LookLabel, Hyperparameters):
 
 
 class Selected(Typed):
-    """Place in `rows` of the least certificate_posterior of a run and kind of prior."""
+    """Index in `rows` of the smallest certificate_posterior of a run and kind of prior."""
 
     run: int
     prior: PriorKind

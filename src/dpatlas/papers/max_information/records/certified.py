@@ -1,4 +1,4 @@
-"""max_information: what records of certificates and of the agreement of counts have in common."""
+"""max_information: what the specs and metrics of kinds `certificates` and `agreement` share."""
 
 import math
 from typing import Annotated, Literal
@@ -12,8 +12,8 @@ from dpatlas.papers.max_information.formulas.certificates import TauReading, che
 from dpatlas.papers.max_information.formulas.kappa import Form
 from dpatlas.papers.max_information.formulas.universe import Model, PriorKind, Sampler
 
-# A run has a repetition number of its own under each tuple.
-MOST_RUNS = 10_000
+# Runs of one tuple get consecutive repetition numbers, so many for each tuple.
+MAX_RUNS = 10_000
 Objective = Literal["fquad", "fclassic", "fkl", "flambda", "bbb"]
 Loss = Literal["bounded", "per-class"]
 Method = Literal["reparametrisation", "sampling"]
@@ -23,10 +23,11 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class Grid(Typed):
-    """A grid of DP-SGD's hyperparameters and of prior deviations, at one m and one sigma.
+    """A grid of DP-SGD's hyperparameters and of values of tau, at one m and one sigma.
 
-    zetas: clips; lrs: rates; epochs: numbers E; taus: deviations of the prior, or variances; m:
-    records of a batch; sigma: deviation of the noise on a batch's sum.
+    zetas: clip bounds. lrs: learning rates. epochs: numbers E of epochs. taus: standard deviations
+    or variances of the prior. m: records in a batch. sigma: standard deviation of the noise on a
+    batch's sum of gradients.
     """
 
     zetas: list[Positive]
@@ -38,7 +39,7 @@ class Grid(Typed):
 
 
 class OtherLook(Typed):
-    """What another look tried: the K1 tuples of lowest kappa of a grid on n of the records."""
+    """What another look tried: the K1 tuples of lowest kappa in a grid, on n of the records."""
 
     look: str
     n: Count
@@ -47,7 +48,7 @@ class OtherLook(Typed):
 
 
 class Looks(Typed):
-    """Which look at its records a set is, from 1, and what the others tried."""
+    """The number of a set's look at its records, from 1, and what all other looks tried."""
 
     number: Count
     registered: bool
@@ -55,14 +56,14 @@ class Looks(Typed):
 
 
 class LookLabel(Typed):
-    """What is said of the looks behind a number."""
+    """Whether a number was selected after a look at its records, and after which."""
 
     selected_after_a_look: bool
     looks: str
 
 
 class Network(Typed):
-    """Widths of an mlp's hidden layers; None for another model."""
+    """widths: of an mlp's hidden layers; None for another model."""
 
     widths: list[Count] | None = None
 
@@ -75,7 +76,7 @@ class Normalise(Typed):
 
 
 class Training(Typed):
-    """SGD with momentum on a posterior; kl_penalty counts for the objective bbb alone."""
+    """SGD with momentum on a posterior; only the objective bbb uses kl_penalty."""
 
     lr: Annotated[Number, Field(gt=0)]
     momentum: Annotated[Number, Field(ge=0, lt=1)] = 0.95
@@ -85,13 +86,16 @@ class Training(Typed):
 
 
 class IndependentPrior(Typed):
-    """The initial means."""
+    """A prior centred at the initial means."""
 
     kind: Literal["independent"]
 
 
 class DpSgdPrior(Typed):
-    """What DP-SGD, or its noise alone, trains: clip zeta, noise sigma, batch m, epochs E, rate."""
+    """A prior trained by DP-SGD or by its noise alone.
+
+    zeta: clip bound. sigma: noise. m: records in a batch. E: epochs. lr: learning rate.
+    """
 
     kind: Literal["dp-sgd", "noise-only"]
     zeta: Positive
@@ -108,10 +112,10 @@ PriorFields = Annotated[IndependentPrior | DpSgdPrior, Field(discriminator="kind
 class CertifiedFields(SpecFields):
     """One data set, one network, and priors whose posteriors are certified.
 
-    `tuples` of the grid's may be tried, K1 if None; K1 and K2 pay for all looks. A certificate
-    fails with probability delta, of which delta_mc is for the counts of `draws` pairs and beta for
-    max-information; privacy_delta: of the epsilon in ledgers. Every test record is tried
-    `test_repetitions` times.
+    tuples: how many tuples of the grid may be tried, K1 if None; K1 and K2 pay for all looks. A
+    certificate fails with probability at most delta, of which delta_mc is for the estimate from
+    `draws` pairs and beta for the max-information. privacy_delta: of the epsilon in ledgers. Every
+    test record is classified `test_repetitions` times.
     """
 
     seed: int
@@ -136,7 +140,7 @@ class CertifiedFields(SpecFields):
     privacy_delta: Level = 1e-5
     form: Form = "optimised"
     tau_is: TauReading = "deviation"
-    runs: int = Field(ge=1, lt=MOST_RUNS)
+    runs: int = Field(ge=1, lt=MAX_RUNS)
     draws: Count
     test_repetitions: Count = 1
 
@@ -146,16 +150,16 @@ class CertifiedFields(SpecFields):
         for name, values in (("priors", self.priors), ("taus", self.taus)):
             if len(set(values)) < len(values):
                 raise InputError(name, f"{len(values)} entries", "different ones")
-        # fkl takes no loss above 1.
+        # fkl is defined for losses up to 1 only.
         if self.objective == "fkl" and self.loss != "bounded":
             raise InputError("loss", f"{self.loss} with fkl", "bounded")
         return self
 
 
 class Kappas(Typed):
-    """kappa at level beta / K1 by its form, nats; 0 for a prior that saw no record.
+    """kappa at level beta / K1 by form, nats; 0 for a prior that ignores the records.
 
-    rigorous: the least without a gap in its proof for E > 1. None is beyond all numbers.
+    rigorous: the smallest without a gap in its proof for E > 1. None stands for infinity.
     """
 
     optimised: float | None
@@ -165,15 +169,15 @@ class Kappas(Typed):
     rigorous: float | None
 
     def of_form(self, form: Form) -> float:
-        """kappa of a form, inf where it is beyond all numbers."""
+        """kappa of a form as a float, which may be inf."""
         return unlimited(getattr(self, form))
 
 
 class CertifiedMetrics(LookLabel, Metrics):
     """Sizes of the data and the network, and how the certificates of a job are to be read.
 
-    inputs: numbers of a record; parameters: of the network; T: steps of an epoch of DP-SGD;
-    kappa_level: beta / K1; holds_together: which certificates do.
+    inputs: numbers in a record. parameters: of the network. T: steps in an epoch of DP-SGD.
+    kappa_level: beta / K1. holds_together: which certificates hold simultaneously.
     """
 
     n_train: int
@@ -189,7 +193,7 @@ class CertifiedMetrics(LookLabel, Metrics):
 
 
 class Hyperparameters(Typed):
-    """A prior in a row: its kind, and its tuple and T, None for one that has none."""
+    """The prior of a row: its kind and hyperparameters, None for an independent prior."""
 
     prior: PriorKind
     zeta: float | None
@@ -201,5 +205,5 @@ class Hyperparameters(Typed):
 
 
 def unlimited(value: float | None) -> float:
-    """Infinity is null in a record."""
+    """The number that null stands for in a record: infinity."""
     return math.inf if value is None else value

@@ -19,10 +19,10 @@ class Spec(SpecFields):
 
 
 class Curve(Typed):
-    """Coefficients at one alpha over all levels `beta`; each list is (betas,).
+    """Coefficients at one alpha for all levels `beta`; each list has an entry per level.
 
-    leading: of m s^2 / sigma^2; root: of sqrt(m) s / sigma. pure_dp: of pure privacy at
-    delta = beta.
+    leading: coefficient of m s^2 / sigma^2. root: coefficient of sqrt(m) s / sigma. pure_dp_*: of
+    pure privacy at delta = beta.
     """
 
     alpha: Number

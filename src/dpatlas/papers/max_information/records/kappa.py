@@ -14,9 +14,10 @@ Axis = Literal["E", "T", "delta", "n", "zeta_over_sigma"]
 
 
 class Base(Typed):
-    """The setting where all panels meet: records n, batches of m, clip zeta, noise sigma, epochs E.
+    """The setting in which all panels agree.
 
-    delta: of Theorem 2, where beta = delta / 2.
+    n: records. m: records in a batch. zeta: clip bound. sigma: standard deviation of the noise. E:
+    epochs. delta: failure probability of Theorem 2, where beta = delta / 2.
     """
 
     n: Count
@@ -28,7 +29,7 @@ class Base(Typed):
 
 
 class Axes(Typed):
-    """Values along each axis, None for one that is left out; panels have the order of fields."""
+    """Values along each axis, None for no panel; panels are in the order of the fields."""
 
     E: list[Count] | None = None
     T: list[Count] | None = None
@@ -46,9 +47,9 @@ class Spec(SpecFields):
 
 
 class Panel(Typed):
-    """kappa / n by its form, nats per record, at every value x of an axis; each list is (x,).
+    """kappa / n by form, nats per record, at every value x of an axis; each list is (x,).
 
-    None is beyond all numbers. confidence: log(4 sqrt(n) / delta) / n.
+    None stands for infinity. confidence: log(4 sqrt(n) / delta) / n.
     """
 
     axis: Axis

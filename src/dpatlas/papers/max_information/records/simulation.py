@@ -11,7 +11,7 @@ Law = Literal["signs", "rare-signs", "sphere", "axes"]
 
 
 class Spec(SpecFields):
-    """`draws` sums of m vectors for every law and nu = m zeta^2 / sigma^2; ys: of y = nu x."""
+    """`draws` sums of m vectors for every law and nu = m zeta^2 / sigma^2; ys: values of nu x."""
 
     kind: Literal["simulation"]
     seed: int

@@ -1,0 +1,180 @@
+"""`python -m dpatlas train`, with and without the private selection of settings."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from small_classifier import read, save_data
+from small_jobs import counted, killed_at
+
+from dpatlas.commands import train as command
+from dpatlas.errors import run_command
+from dpatlas.jobs import job as job_module
+from dpatlas.privacy.selection import PoissonTrials, TruncatedNegativeBinomial
+from dpatlas.privacy.training import PrivateTraining
+
+QUICK = ("--model", "linear", "--batch", "8", "--steps", "4")
+NOISY = (*QUICK, "--noise-multiplier", "1")
+LAW = ("--select", "geometric", "--expected-trials", "3")
+FROM = ("--lr-from", "0.01,3")
+SCORE = ("--score-noise", "2")
+SELECT = (*NOISY, *LAW, *FROM, *SCORE)
+STEP = (PrivateTraining, "step")
+
+
+def train(data, *arguments, output="out"):
+    folder = data.parent.parent / output
+    words = ["--data", str(data), *map(str, arguments), "--output", str(folder)]
+    return run_command(command.main, words)
+
+
+def fix_trials(monkeypatch, trials):
+    for law in (TruncatedNegativeBinomial, PoissonTrials):
+        monkeypatch.setattr(law, "draw", lambda law, noise: trials)
+
+
+def test_a_manifest_is_trained_on_and_the_guarantee_is_one_line(data, capsys):
+    assert train(data, *QUICK, "--epsilon", "3", "--runs", "2") == 0
+    first, second, third = capsys.readouterr().out.splitlines()
+    stated = r"guaranteed: epsilon 4\.\d+ at delta 1e-05 of all 2 runs together \(one alone: "
+    assert re.match(stated + r"epsilon 2\.9\d+\), add_remove, poisson", first)
+    assert second.startswith("accuracy: ") and "6 held-out records" in second
+    record = read(Path(third.removeprefix("record: ")))
+    assert record["ledger"]["one_run"]["epsilon"] <= 3
+    assert record["spec"]["data"]["sha256"] == record["data"]["sha256"]
+
+
+def test_both_guarantees_and_the_best_trial_of_a_selection_are_printed(data, capsys):
+    assert train(data, *SELECT) == 0
+    selected, alone, best, accuracy, record = capsys.readouterr().out.splitlines()
+    pattern = r"(?:guaranteed|one trial alone): epsilon ([\d.]+) at delta 1e-05 \(add_remove\)"
+    assert float(re.match(pattern, selected)[1]) > float(re.match(pattern, alone)[1])
+    assert re.match(r"selected: lr [\d.]+; score .* on 8 validation records, noise of", best)
+    assert "6 held-out records" in accuracy
+    assert record.startswith("record: ")
+
+
+def test_a_selection_without_a_trial_is_said(data, capsys, monkeypatch):
+    fix_trials(monkeypatch, 0)
+    words = ("--select", "poisson", "--expected-trials", "3", *FROM, "--public-validation")
+    assert train(data, *NOISY, *words) == 0
+    assert "selected: none" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [NOISY, SELECT], ids=["training", "selection"])
+def test_a_killed_command_goes_on_and_a_finished_one_releases_nothing_new(
+    data, capsys, monkeypatch, words
+):
+    fix_trials(monkeypatch, 1)
+    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    with killed_at(2, STEP):
+        train(data, *words)
+    with counted(STEP) as steps:
+        assert train(data, *words) == 0
+    assert len(steps) == 2
+    first = capsys.readouterr().out
+    path = Path(first.splitlines()[-1].removeprefix("record: "))
+    content = path.read_bytes()
+    assert read(path)["spec"]["noise_source"] == "os"
+    assert {"batch", "noise"} <= set(read(path)["seeds"]["os"])
+    with counted(STEP) as steps:
+        assert train(data, *words) == 0
+    again = capsys.readouterr()
+    assert not steps and again.out == first and "nothing is trained again" in again.err
+    assert path.read_bytes() == content
+    assert train(data, *words, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert read(Path(printed.pop("record"))) == printed
+
+
+@pytest.mark.parametrize(("source", "same"), [("os", False), ("keyed", True)])
+def test_noise_of_the_operating_system_is_new_in_every_folder_and_keyed_noise_is_not(
+    data, source, same
+):
+    metrics = []
+    for folder in ("one", "two"):
+        assert train(data, *NOISY, "--noise-source", source, output=folder) == 0
+        (path,) = (data.parent.parent / folder).glob("*/record.json")
+        metrics.append(read(path)["metrics"])
+    assert (metrics[0] == metrics[1]) == same
+
+
+def test_no_noise_is_said_aloud(data, capsys):
+    assert train(data, *QUICK, "--noise-multiplier", "0") == 0
+    captured = capsys.readouterr()
+    assert "NOT private" in captured.err
+    assert "guaranteed: nothing: no noise" in captured.out
+
+
+@pytest.mark.parametrize(
+    ("words", "stated"),
+    [
+        (("--sampler", "shuffled", "--batch", "4"), "replace_one, shuffled batches"),
+        (("--sampler", "full-batch", "--epochs", "2"), "add_remove, full-batch batches"),
+    ],
+)
+def test_the_relation_follows_the_sampler(data, capsys, words, stated):
+    assert train(data, "--model", "linear", "--noise-multiplier", "2", *words) == 0
+    assert stated in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--epsilon", "nan"], "--epsilon"),
+        (["--delta", "1"], "delta"),
+        (["--max-grad-norm", "0"], "max_grad_norm"),
+        (["--epsilon", "3", "--noise-multiplier", "0"], "epsilon and noise_multiplier"),
+        (["--batch", "13"], "batch"),
+        (["--model", "resnet"], "'resnet'"),
+        (["--sampler", "shuffled", "--relation", "add_remove"], "replace_one"),
+        (["--ema-decay", "1"], "ema_decay"),
+        (["--steps", "3", "--epochs", "1"], "--epochs"),
+        (["--data", "mnst"], "'mnst'"),
+        (["--data", "nowhere/manifest.json"], "nowhere"),
+        (["--device", "cuda"], "device"),
+        ([*LAW, *SCORE, "--lr-from", "0.1,0.3,1"], "--lr-from: found '0.1,0.3,1'"),
+        ([*LAW, *SCORE, "--max-grad-norm-from", "3,0.1"], "LOW,HIGH"),
+        ([*LAW, *SCORE, *FROM, "--lr", "0.1"], "--lr"),
+        ([*LAW, *SCORE], "no range"),
+        ([*LAW, *FROM], "neither"),
+        ([*LAW, *FROM, *SCORE, "--public-validation"], "both"),
+        ([*FROM, *SCORE, "--select", "geometric"], "--expected-trials"),
+        ([*FROM, *SCORE, "--select", "grid", "--expected-trials", "3"], "'grid'"),
+        ([*LAW, *FROM, *SCORE, "--runs", "3"], "--runs"),
+        ([*LAW, *FROM, *SCORE, "--ema-decay", "0.9"], "--ema-decay"),
+        ([*LAW, *FROM, *SCORE, "--noise-multiplier", "0"], "--noise-multiplier"),
+        (FROM, "--select"),
+        (["--public-validation"], "--select"),
+    ],
+)
+def test_bad_input_is_one_line_exit_2_and_nothing_trained(
+    data, capsys, monkeypatch, arguments, named
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with counted(STEP) as steps:
+        assert train(data, "--model", "linear", "--batch", "8", *arguments) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert len(error.splitlines()) == 1
+    assert not steps
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"n_train": 0}, "records"),
+        ({"n_test": 0}, "n_test"),
+        ({"y_train": 3}, "y_train"),
+        ({"y_train": -1}, "y_train"),
+    ],
+    ids=["empty", "no test records", "label too large", "label below zero"],
+)
+def test_unusable_data_are_one_line_and_exit_2(tmp_path, capsys, changes, named):
+    manifest = save_data(tmp_path / "bad", **changes)
+    assert train(manifest, *QUICK, "--epsilon", "3") == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert len(error.splitlines()) == 1

@@ -1,0 +1,40 @@
+"""Small records of two backbones and of the transfer to digits."""
+
+from figure_samples import sample_record
+from small_jobs import PRETRAIN
+
+from dpatlas.checks.pretrain.records import backbone, transfer
+
+IMAGE = "0123456789abcdefg" + "0" * 47
+CLASSES = [*"0123456789"]
+SHA256 = "0" * 64
+
+
+def sample_records(examples=True):
+    """Two backbones of one source, and the transfer to digits; their images, if there are any."""
+    shown = {
+        "classes": CLASSES,
+        "image_shape": [1, 8, 8],
+        "examples": {name: [IMAGE, IMAGE[::-1]] * 5 for name in CLASSES},
+    }
+    trained = backbone.Metrics(
+        **{"n_train": 40, "n_test": 10, "parameters": 100, "features": 128, "steps": 5},
+        **{"loss": [2.0], "accuracy": 0.9, "backbone_sha256": SHA256},
+        **{**shown, "examples": shown["examples"] if examples else None},
+    )
+    raw = {
+        **{"backbone": "raw pixels", "architecture": None, "source": None, "sha256": None},
+        **{"features": 64, "zero_shot": None, "knn": [0.9, 0.92], "logistic": [0.95, 0.95]},
+    }
+    pen = {
+        **{"backbone": "pen-01234567", "architecture": "mlp", "source": "strokes"},
+        **{"sha256": SHA256, "features": 128, "zero_shot": [0.8, 0.9]},
+        **{"knn": [0.9, 1.0], "logistic": [1.0, 0.9]},
+    }
+    measured = transfer.Spec(
+        **{"key": "pretrain", "kind": "transfer", "seed": 0, "data": {"name": "digits"}},
+        **{"backbones": ["pen-01234567"], "n_test": 500, "splits": 2, "neighbours": 5},
+    )
+    metrics = transfer.Metrics(**shown, n_test=500, n_train=1297, rows=[raw, pen])
+    specs = [backbone.Spec(**{**PRETRAIN, "model": model}) for model in ("s", "mlp")]
+    return [*(sample_record(spec, trained) for spec in specs), sample_record(measured, metrics)]

@@ -1,0 +1,25 @@
+"""`worlds.py` of a block's tests: small records whose truth is known.
+
+`SHOWN`: for each figure and table a function that makes records and settings to show. Papers also
+have `world()`, `PaperRecords` in which every claim holds, and `FALSE`: for each entry of the claims
+a function that makes a world in which that entry does not hold. Entries that no records can change
+stand in `PROVEN_BY_ARITHMETIC` or `REFUTED_BY_ARITHMETIC` instead.
+"""
+
+import functools
+import importlib.util
+from pathlib import Path
+
+from dpatlas.registry import all_blocks
+
+TESTS = Path(__file__).parents[1]
+
+
+@functools.cache
+def worlds_of(key):
+    """The module; of a block that lives in dpatlas/papers/KEY it is tests/papers/KEY/worlds.py."""
+    folder = TESTS / all_blocks()[key].package.split(".")[1] / key
+    spec = importlib.util.spec_from_file_location(f"{key}_worlds", folder / "worlds.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,74 @@
+"""Every claim of every paper can be reproduced and can be refuted."""
+
+import functools
+
+import pytest
+from block_worlds import worlds_of
+
+from dpatlas.evidence.claims import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    check_evidence,
+    judge_claims,
+    read_claims,
+)
+from dpatlas.registry import all_papers
+
+CLAIMS = read_claims()
+ENTRIES = [entry for claim in CLAIMS.claims for entry in claim.entries]
+
+
+def by_arithmetic(entry, verdict):
+    """Whether no records can give an entry another verdict, as its paper's worlds say."""
+    return entry.id in getattr(worlds_of(entry.paper), f"{verdict}_BY_ARITHMETIC", ())
+
+
+def of_records(other):
+    """The entries whose verdict follows from records, or is fixed but not as `other`."""
+    return [
+        pytest.param(entry, id=entry.id) for entry in ENTRIES if not by_arithmetic(entry, other)
+    ]
+
+
+def verdicts(key, records):
+    rows = judge_claims(CLAIMS, {key: records}, "test")
+    return {row["claim"]: row["verdict"] for row in rows if row["paper"] == key}
+
+
+@functools.cache
+def true_verdicts(key):
+    return verdicts(key, worlds_of(key).world())
+
+
+@pytest.mark.parametrize("entry", of_records("REFUTED"))
+def test_it_is_reproduced_in_a_world_in_which_it_is_true(entry):
+    assert true_verdicts(entry.paper)[entry.id] == REPRODUCED
+
+
+@pytest.mark.parametrize("entry", of_records("PROVEN"))
+def test_it_is_not_reproduced_in_a_world_in_which_it_is_false(entry):
+    worlds = worlds_of(entry.paper)
+    make = worlds.world if by_arithmetic(entry, "REFUTED") else worlds.FALSE[entry.id]
+    found = verdicts(entry.paper, make())
+    assert found[entry.id] == NOT_REPRODUCED
+    # The whole of which it is a part does not stand either.
+    assert found[entry.claim] == NOT_REPRODUCED
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+def test_only_what_is_exact_can_be_decided_without_records(entry):
+    if by_arithmetic(entry, "PROVEN") or by_arithmetic(entry, "REFUTED"):
+        assert entry.kind == "exact"
+        assert entry.id not in worlds_of(entry.paper).FALSE
+
+
+@pytest.mark.parametrize("paper", all_papers().values(), ids=lambda paper: paper.key)
+def test_its_evidence_is_among_the_paper_s_figures_and_tables(paper):
+    products = [
+        f"{product.folder}/{product.name}.{kind}"
+        for product in paper.load("products").PRODUCTS
+        for kind in (("pdf", "png", "csv") if product.kind == "figure" else ("csv", "md", "tex"))
+    ]
+    check_evidence(CLAIMS, products, [paper.key])
+    ids = [claim.id for claim in CLAIMS.claims if claim.paper == paper.key]
+    assert ids == [f"{paper.prefix}-{number}" for number in range(1, len(ids) + 1)]

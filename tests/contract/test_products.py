@@ -1,0 +1,70 @@
+"""Every figure and table: its command writes all files, of all records that it is given."""
+
+import importlib
+import json
+
+import numpy as np
+import pytest
+from block_worlds import worlds_of
+from figure_samples import FIGURE_FILES, TABLE_FILES, csv_rows, in_style, show_words, smallest_text
+
+from dpatlas.registry import all_blocks
+from dpatlas.show import make
+
+PRODUCTS = [
+    pytest.param(block, product, id=product.name)
+    for block in all_blocks().values()
+    for product in block.load("products").PRODUCTS
+]
+SMALLEST = 6
+
+
+@pytest.mark.parametrize(("block", "product"), PRODUCTS)
+def test_its_command_writes_all_files_and_names_the_tier_and_every_record(block, product, tmp_path):
+    records, settings = worlds_of(block.key).SHOWN[product.name]()
+    words = show_words(product.name, records, settings, tmp_path, "my-tier")
+    assert make.main(words) == 0
+    made = {path.name: path.read_bytes() for path in (tmp_path / "made").iterdir()}
+    is_figure = product.kind == "figure"
+    kinds = FIGURE_FILES if is_figure else TABLE_FILES
+    assert set(made) == {f"{product.name}.{kind}" for kind in kinds}
+    assert b"tier my-tier" in made[f"{product.name}.{'svg' if is_figure else 'md'}"]
+    rows = csv_rows(made[f"{product.name}.csv"])
+    assert rows and all(row["tier"] == "my-tier" for row in rows)
+    lineage = json.loads((tmp_path / "lineage" / f"{product.name}.json").read_text())
+    behind = {run_id for row in rows for run_id in row["runs"].split(";") if run_id}
+    assert behind == set(lineage["records"]) == {record.id for record in records}
+    again = tmp_path / "again"
+    again.mkdir()
+    assert make.main(show_words(product.name, records, settings, again, "my-tier")) == 0
+    assert {path.name: path.read_bytes() for path in (again / "made").iterdir()} == made
+
+
+@pytest.mark.parametrize(
+    ("block", "product"), [each for each in PRODUCTS if each.values[1].kind == "figure"]
+)
+def test_a_figure_can_be_read_and_says_what_its_axes_are(block, product):
+    records, settings = worlds_of(block.key).SHOWN[product.name]()
+    module = importlib.import_module(block.product_module(product.name))
+    figure = in_style(getattr(module, product.name), records, settings).figure
+    assert smallest_text(figure) >= SMALLEST
+    panels = [axes for axes in figure.axes if axes.axison]
+    for axes in panels:
+        assert any(_label(other, "x") for other in panels if _in_line(axes, other, "x")), axes
+        assert any(_label(other, "y") for other in panels if _in_line(axes, other, "y")), axes
+
+
+def _label(axes, name):
+    return getattr(axes, f"get_{name}label")()
+
+
+def _in_line(axes, other, name):
+    """Whether two panels are the same, or above one another (x) or side by side (y)."""
+    ends = [getattr(each.get_position(), f"interval{name}") for each in (axes, other)]
+    return np.allclose(*ends, atol=0.01)
+
+
+@pytest.mark.parametrize("block", all_blocks().values(), ids=lambda block: block.key)
+def test_there_are_records_for_every_product_and_no_other(block):
+    products = {product.name for product in block.load("products").PRODUCTS}
+    assert set(worlds_of(block.key).SHOWN) == products

@@ -1,0 +1,104 @@
+"""`python -m dpatlas.data.fetch_weights`: a published weight file appears, unopened."""
+
+import hashlib
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from local_server import fail, send, serve
+
+from dpatlas.core.networks import NETWORKS
+from dpatlas.data import fetch_weights as module
+from dpatlas.errors import run_command
+
+# A pickle that would run code, so that opening it could not go unseen.
+CONTENT = b"cposix\nsystem\n(S'touch proof'\ntR." * 40
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+FILE = f"net-{SHA256[:8]}.pth"
+RESNET, MOCO = "imagenet-resnet18", "moco-v2-resnet50"
+
+
+@pytest.fixture
+def run(server, tmp_path, monkeypatch):
+    """Runs the command with the server as the publisher of the ResNet; gives its exit code."""
+    entry = NETWORKS[RESNET]
+    weights = replace(entry.weights, address=f"{server.address}/{FILE}")
+    networks = {**NETWORKS, RESNET: replace(entry, weights=weights)}
+    monkeypatch.setattr(module, "NETWORKS", networks)
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments, name=RESNET, output="out/net.pth"):
+        given = ["--name", name, "--output", output, "--download-folder", "cache", *arguments]
+        return run_command(module.main, given)
+
+    return command
+
+
+@pytest.mark.parametrize("folder", ["root", "root/weights", "cache"])
+def test_a_local_file_is_handed_on_as_it_is_and_nothing_is_fetched(run, server, tmp_path, folder):
+    for each in ("root", folder):
+        (tmp_path / each).mkdir(parents=True, exist_ok=True)
+    path = tmp_path / folder / FILE
+    path.write_bytes(CONTENT)
+    for _ in range(2):
+        assert run("--data-root", "root") == 0
+        assert (tmp_path / "out/net.pth").read_bytes() == CONTENT
+    # A download takes no room twice; a user's file is not tied to ours.
+    assert path.samefile(tmp_path / "out/net.pth") == (folder == "cache")
+    assert server.paths == [] and not (tmp_path / "proof").exists()
+    assert [each.name for each in (tmp_path / "out").iterdir()] == ["net.pth"]
+
+
+def test_a_broken_download_is_continued_by_the_next_call(run, server, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpatlas.data.download.time.sleep", lambda seconds: None)
+    server.answers = [serve(CONTENT, cut=200), fail(503), fail(503), fail(503), serve(CONTENT)]
+    assert run("--allow-download") == 1
+    assert not (tmp_path / "out").exists()
+    assert run("--allow-download") == 0
+    assert server.ranges()[-1] == "bytes=200-"
+    assert (tmp_path / "out/net.pth").read_bytes() == CONTENT
+
+
+def test_mirrors_are_asked_first(run, server, tmp_path):
+    server.answers = [send(CONTENT)]
+    assert run("--allow-download", "--mirror", f"{server.address}/mirror") == 0
+    assert server.paths == [f"/mirror/{FILE}"]
+
+
+def test_a_checkpoint_without_an_address_is_the_file_that_the_user_names(run, tmp_path):
+    (tmp_path / "mine.pth").write_bytes(CONTENT)
+    given = ["--weights-file", "mine.pth", "--sha256", SHA256[:9].upper()]
+    assert run(*given, name=MOCO) == 0
+    assert (tmp_path / "out/net.pth").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "words"),
+    [
+        ([], "resnet18", "--name: found 'resnet18'; allowed: one of imagenet-resnet18"),
+        ([], RESNET, "permission to download"),
+        (["--data-root", "nowhere"], RESNET, "data.root: found 'nowhere'"),
+        (["--data-root", "damaged"], RESNET, "damaged or another"),
+        (["--weights-file", "mine.pth"], RESNET, "has an address"),
+        (["--allow-download", "--mirror", "ftp://x"], RESNET, "data.mirrors"),
+        ([], MOCO, "--weights-file: found nothing"),
+        (["--weights-file", "nowhere.pth"], MOCO, "no file nowhere.pth"),
+        (["--weights-file", "mine.pth", "--sha256", "0" * 8], MOCO, f"sha256 {SHA256}"),
+        (["--weight", "mine.pth"], MOCO, "unrecognized arguments"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_exit_code_2(run, tmp_path, capsys, arguments, name, words):
+    (tmp_path / "mine.pth").write_bytes(CONTENT)
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / FILE).write_bytes(CONTENT[:-1])
+    assert run(*arguments, name=name) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_it_loads_neither_torch_nor_an_unpickler():
+    code = "import sys, dpatlas.data.fetch_weights; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "torchvision"} & set(done.stdout.split())

@@ -1,0 +1,38 @@
+"""The private engine clips the gradients of single records in every kind of network."""
+
+import pytest
+import torch
+from clipped_loop import clipped_loop
+
+from dpatlas.models.build import build
+from dpatlas.privacy.per_record import NetworkGradients
+
+# Options that keep it small, side of the images, and what is trained.
+CASES = {
+    "alexnet": ({}, 32, ""),
+    "mobilenet-v3": ({"narrower": 8}, 32, ""),
+    "resnet18": ({}, 8, ("layer4.1", "head")),
+    "wrn10-1": ({}, 8, ""),
+    "imagenet-resnet18": ({}, 20, ("body.layer4.1", "head")),
+    "imagenet-deit-tiny": ({}, 20, ("body.blocks.11", "body.norm", "head")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_clipped_sum_is_that_of_a_loop_over_records(name):
+    options, side, trained = CASES[name]
+    net = build(name, (3, side, side), 5, key="test", run=0, base_seed=0, **options).double()
+    for path, parameter in net.named_parameters():
+        parameter.requires_grad_(path.startswith(trained))
+    draws = torch.Generator().manual_seed(3)
+    x = torch.randn(5, 3 * side**2, generator=draws, dtype=torch.float64)
+    labels = torch.tensor([0, 3, 1, 4, 3])
+    norms, _ = clipped_loop(net, x, labels, 1.0)
+    # Some records are clipped and some are not.
+    bound = float(norms.median())
+    _, expected = clipped_loop(net, x, labels, bound)
+    found = NetworkGradients(net).clipped_sum(x, labels, bound)
+    torch.testing.assert_close(found.norms, norms, rtol=1e-6, atol=0)
+    assert set(found.gradients) == set(expected) and found.skipped == 0
+    for path, value in expected.items():
+        torch.testing.assert_close(found.gradients[path], value, rtol=1e-6, atol=1e-7)
