@@ -57,7 +57,7 @@ def feature_quality(job: Job) -> Outcome:
         curves = Curves(job, progress)
         rows = [quality.row(curves, *condition) for condition in conditions]
     ledgers = [ledger_of(fields, ran) for ran in dict.fromkeys(curves.ran)]
-    epsilons = [math.inf if own["epsilon"] is None else own["epsilon"] for own in ledgers]
+    epsilons = [math.inf if arm["epsilon"] is None else arm["epsilon"] for arm in ledgers]
     weakest = ledgers[epsilons.index(max(epsilons))]
     metrics = Metrics(
         n_train=len(job.prepared.y_train),

@@ -74,8 +74,8 @@ def umap(job: Job) -> Outcome:
         labels=data.y_test[: fields.points].tolist(),
         panels=panels,
         budgets=[
-            Spent(lp_steps=first, epsilon=own["epsilon"])
-            for first, own in zip(fields.lp_steps, ledgers, strict=True)
+            Spent(lp_steps=first, epsilon=arm["epsilon"])
+            for first, arm in zip(fields.lp_steps, ledgers, strict=True)
         ],
     )
     shared = {name: ledgers[0][name] for name in ("mechanism", "delta", "clip", "holds_for")}
