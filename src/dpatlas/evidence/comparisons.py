@@ -1,10 +1,11 @@
 """What a claim's test hands over, and what it is given: the records of one paper by group."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpatlas.core.statistics import Comparison
+from dpatlas.core.statistics import Comparison, Estimate
 from dpatlas.errors import InputError
 from dpatlas.records import Record
 
@@ -28,6 +29,13 @@ class Evidence:
     def runs(self) -> int:
         """The smallest number of runs behind any comparison."""
         return min(c.estimate.runs for group in self.alternatives for c in group)
+
+
+def exact_comparison(
+    label: str, value: float, *, above: float = -math.inf, below: float = math.inf
+) -> Comparison:
+    """The comparison of a computed number, which has no interval, with its limits."""
+    return Comparison(label, Estimate(value, 0.0, math.inf, 1), above=above, below=below)
 
 
 class NotRun(Exception):

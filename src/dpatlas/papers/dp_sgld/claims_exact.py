@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from dpatlas.core.statistics import Comparison, Estimate
+from dpatlas.core.statistics import Comparison
 from dpatlas.evidence.arguments import Group, Positive
-from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
+from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided, exact_comparison
 from dpatlas.papers.dp_sgld.formulas.published import (
     PRINTED_TABLE_4,
     PUBLISHED_RUNS,
@@ -54,7 +54,7 @@ def matches_printed_constants(
         printed = condition if column == "beta_over_lambda" else ratio
         deviation = abs(RECOMPUTED[column](problem) / printed - 1)
         label = f"deviation of {column} for {problem.dataset}, {problem.backbone}"
-        comparisons.append(_exact(label, deviation, below=tolerance))
+        comparisons.append(exact_comparison(label, deviation, below=tolerance))
     return Evidence([comparisons])
 
 
@@ -87,7 +87,7 @@ def grows_over_last_doubling(
         log_at_half = np.interp(math.log(half), np.log(steps[first:]), logs)
         label = f"growth of {curve} from step {half:g} to {steps[-1]} in {record.id}"
         growth = math.expm1(logs[-1] - log_at_half)
-        comparisons.append(_exact(label, growth, above=above, below=below))
+        comparisons.append(exact_comparison(label, growth, above=above, below=below))
     return Evidence([comparisons])
 
 
@@ -116,7 +116,7 @@ def recovers_printed_epsilon(
     """
     records.group(group)
     comparisons = [
-        _exact(
+        exact_comparison(
             f"deviation from the printed epsilon, {_name(run)}",
             abs(run.claimed_epsilon(count) / run.printed_epsilon - 1),
             below=tolerance,
@@ -137,7 +137,7 @@ def claims_epsilon_between(
     """Thm 3.2's epsilon at the published settings lies between `above` and `below` in every row."""
     records.group(group)
     comparisons = [
-        _exact(
+        exact_comparison(
             f"claimed epsilon, {_name(run)}", run.claimed_epsilon(count), above=above, below=below
         )
         for run in PUBLISHED_RUNS
@@ -167,7 +167,7 @@ def quadratic_attains_bound(
             deviations = np.divide(distance, larger, out=np.zeros_like(distance), where=larger > 0)
             worst = int(deviations.argmax())
             label = f"deviation at step {steps[worst]}, noise {calibration}, in {record.id}"
-            comparisons.append(_exact(label, float(deviations[worst]), below=tolerance))
+            comparisons.append(exact_comparison(label, float(deviations[worst]), below=tolerance))
     return Evidence([comparisons])
 
 
@@ -184,13 +184,6 @@ TESTS: dict[str, Callable[..., Evidence]] = {
         quadratic_attains_bound,
     )
 }
-
-
-def _exact(
-    label: str, value: float, above: float = -math.inf, below: float = math.inf
-) -> Comparison:
-    """A comparison of a number without an interval."""
-    return Comparison(label, Estimate(value, 0.0, math.inf, 1), above, below)
 
 
 def _curve(
@@ -213,8 +206,8 @@ def _divergences(records: PaperRecords, group: str, *, full: bool) -> LabelledVa
         for law in record.metrics.scan:
             if (law.m == record.metrics.n) != full:
                 continue
-            for K, exact, claimed in zip(fields.steps, law.exact, law.claimed, strict=True):
-                for alpha, p, q in zip(fields.alphas, exact, claimed, strict=True):
+            for K, true_values, claimed in zip(fields.steps, law.exact, law.claimed, strict=True):
+                for alpha, p, q in zip(fields.alphas, true_values, claimed, strict=True):
                     point = f"sigma2 {law.sigma2:g}, K {K}, order {alpha:g}"
                     yield _log(p / q), f"log of exact over claimed divergence, {_law(law)}, {point}"
 
@@ -246,7 +239,7 @@ def _largest(
     value, label = max(values, default=(math.nan, ""))
     if not label:
         raise NotRun("the counterexample has no batches of that size")
-    return _exact(label, value, above, below)
+    return exact_comparison(label, value, above=above, below=below)
 
 
 def _name(run: PublishedRun) -> str:

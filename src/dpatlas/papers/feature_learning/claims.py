@@ -4,16 +4,15 @@ Intervals are over runs, which draw the direction, weights, records and noise an
 a sweep, and kinds of features, share a run's draws and are compared in pairs.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
-from dpatlas.core.statistics import Comparison, Estimate, difference_estimate, mean_estimate
+from dpatlas.core.statistics import Comparison, difference_estimate, mean_estimate
 from dpatlas.evidence.arguments import Group, Positive
-from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
+from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, exact_comparison
 from dpatlas.papers.feature_learning.formulas.rates import (
     largest_epsilon,
     printed_first_layer_mu,
@@ -191,7 +190,7 @@ def first_layer_is_private(records: PaperRecords, *, group: Group, above: float)
                 f"p {point.p}, epsilon {point.epsilon:g}, in {record.id}"
             )
             margin = gaussian_mu(point.epsilon, delta) - mu
-            comparisons.append(_exact(label, margin, above))
+            comparisons.append(exact_comparison(label, margin, above=above))
     return Evidence([comparisons])
 
 
@@ -217,7 +216,7 @@ def second_layer_is_private(
                 f"mu allowed less mu of layer 2, epsilon {epsilon:.3g}, {share:g} of the range, "
                 f"delta {delta:g}"
             )
-            comparisons.append(_exact(label, margin, above))
+            comparisons.append(exact_comparison(label, margin, above=above))
     return Evidence([comparisons])
 
 
@@ -257,8 +256,3 @@ def _learnable(records: PaperRecords, group: str, axis: str) -> list[Sweep]:
 
 def _words(measure: str) -> str:
     return "private risk" if measure == "risk_private" else measure
-
-
-def _exact(label: str, value: float, above: float) -> Comparison:
-    """The comparison of a computed value, which has no interval, with `above`."""
-    return Comparison(label, Estimate(value, 0.0, math.inf, 1), above=above)

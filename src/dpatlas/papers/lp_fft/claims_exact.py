@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-from dpatlas.core.statistics import Comparison, Estimate, normal_estimate
+from dpatlas.core.statistics import Comparison, normal_estimate
 from dpatlas.evidence.arguments import Group, Positive
-from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
+from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, exact_comparison
 from dpatlas.papers.lp_fft.records import distortion, dynamics
 from dpatlas.papers.lp_fft.records.dynamics import Heads, Phase
 from dpatlas.records import Record
@@ -33,7 +33,7 @@ def zeroth_order_stays_in_bracket(
                 for loss, bound in zip(row.zeroth, bounds, strict=True)
             )
             label = f"relative excess over the {side} bound, {_case(row)}, in {record.id}"
-            comparisons.append(_exact(label, excess, below=tolerance))
+            comparisons.append(exact_comparison(label, excess, below=tolerance))
     return Evidence([comparisons])
 
 
@@ -125,10 +125,6 @@ TESTS: dict[str, Callable[..., Evidence]] = {
         distorts_two_records,
     )
 }
-
-
-def _exact(label: str, value: float, *, below: float) -> Comparison:
-    return Comparison(label, Estimate(value, 0.0, math.inf, 1), below=below)
 
 
 def _brackets(record: Dynamics, phase: str, heads: str) -> list[dynamics.BracketRow]:

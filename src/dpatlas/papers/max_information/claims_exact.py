@@ -7,13 +7,12 @@ arithmetic needs no record; an entry of this kind names the group of runs whose 
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from dpatlas.core.statistics import Comparison, Estimate
 from dpatlas.evidence.arguments import Group, Positive
-from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
+from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, exact_comparison
 from dpatlas.papers.max_information.formulas.kappa import Form
 from dpatlas.papers.max_information.formulas.mechanisms import leading_term_ratio
 from dpatlas.papers.max_information.formulas.published import TABLE_1, PublishedCertificates
@@ -41,7 +40,7 @@ def recovers_printed_kappa(
     """kappa of the tuple behind a row of Table 1 is less than `tolerance` nats from print."""
     records.group(group)
     comparisons = [
-        _exact(
+        exact_comparison(
             f"kappa less print, {dataset}, zeta {row.zeta:g}, E {row.E}, T {row.T}",
             row.kappa_of_form(PRINTED_FORM) - row.kappa,
             above=-tolerance,
@@ -63,7 +62,7 @@ def recovers_printed_bounds(
     """
     records.group(group)
     comparisons = [
-        _exact(f"gap of {what}, {row.dataset}, {row.prior}", gap, below=below)
+        exact_comparison(f"gap of {what}, {row.dataset}, {row.prior}", gap, below=below)
         for row in TABLE_1
         for what, gap in _gaps(row, monte_carlo=equation == 98)
     ]
@@ -78,7 +77,7 @@ def changes_slowly(
     for record in records.group(group):
         slope = _slope(record, axis)
         label = f"slope of log(kappa/n) in log({axis}) in {record.id}"
-        comparisons.append(_exact(label, slope, above=-below, below=below))
+        comparisons.append(exact_comparison(label, slope, above=-below, below=below))
     return Evidence([comparisons])
 
 
@@ -89,7 +88,7 @@ def depends_most_on_noise(records: PaperRecords, *, group: Group, above: float) 
         slope = _slope(record, SIGNAL_TO_NOISE)
         others = [panel.axis for panel in record.metrics.panels]
         comparisons += [
-            _exact(
+            exact_comparison(
                 f"slope of log(kappa/n) in log(zeta/sigma), less that in log({axis}) in "
                 f"{record.id}",
                 slope - abs(_slope(record, axis)),
@@ -112,7 +111,7 @@ def stays_below_form(
             ratios = values / others
             largest = int(ratios.argmax())
             label = f"{form} over {reference} less 1 at {panel.axis} {panel.x[largest]:g}"
-            comparisons.append(_exact(label, float(ratios[largest] - 1), below=below))
+            comparisons.append(exact_comparison(label, float(ratios[largest] - 1), below=below))
     return Evidence([comparisons])
 
 
@@ -120,7 +119,7 @@ def tight_at_printed_settings(records: PaperRecords, *, group: Group, below: flo
     """kappa-tight over kappa, at the tuples behind Table 1, is below `below`."""
     records.group(group)
     comparisons = [
-        _exact(
+        exact_comparison(
             f"kappa-tight over kappa, {row.dataset}",
             row.kappa_of_form("tight") / row.kappa_of_form(PRINTED_FORM),
             below=below,
@@ -141,7 +140,7 @@ def ratio_lies_between(
         for name, choose in (("smallest", min), ("largest", max)):
             value, alpha, beta = choose(points)
             label = f"{name} ratio in {record.id}, at alpha {alpha:g}, beta {beta:g}"
-            comparisons.append(_exact(label, value, above=above, below=below))
+            comparisons.append(exact_comparison(label, value, above=above, below=below))
     return Evidence([comparisons])
 
 
@@ -152,7 +151,9 @@ def ratio_at_corner(
     records.group(group)
     value = float(leading_term_ratio(LARGEST_ALPHA, LARGEST_BETA))
     limits = {"above": target - tolerance, "below": target + tolerance}
-    return Evidence([[_exact(f"R({LARGEST_ALPHA:g}, {LARGEST_BETA:g})", value, **limits)]])
+    return Evidence(
+        [[exact_comparison(f"R({LARGEST_ALPHA:g}, {LARGEST_BETA:g})", value, **limits)]]
+    )
 
 
 def ratio_rises(records: PaperRecords, *, group: Group, above: float) -> Evidence:
@@ -171,7 +172,7 @@ def ratio_rises(records: PaperRecords, *, group: Group, above: float) -> Evidenc
                 raise NotRun(f"{record.id} has one {name} only in the domain of Lemma 6")
             value, (alpha, beta) = min(growth)
             label = f"growth of the ratio in {name}, up to alpha {alpha:g}, beta {beta:g}"
-            comparisons.append(_exact(label, value, above=above))
+            comparisons.append(exact_comparison(label, value, above=above))
     return Evidence([comparisons])
 
 
@@ -189,10 +190,6 @@ TESTS: dict[str, Callable[..., Evidence]] = {
         ratio_rises,
     )
 }
-
-
-def _exact(label: str, value: float, **limits: Any) -> Comparison:
-    return Comparison(label, Estimate(value, 0.0, math.inf, 1), **limits)
 
 
 def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[str, float]]:
