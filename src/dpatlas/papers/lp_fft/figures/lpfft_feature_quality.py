@@ -261,6 +261,7 @@ def _draw_dips(axes: Axes, rows: Sequence[Row], named: bool) -> None:
 
 def _name_conditions(panels: Sequence[Axes]) -> None:
     """Name the conditions left of the panels, and the answers right of them."""
+    panels[0].set_ylabel("setting")
     for axes in panels[1:]:
         axes.tick_params(labelleft=False)
     handles = [
