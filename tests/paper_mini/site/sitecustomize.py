@@ -26,21 +26,16 @@ def expect_data(registry):
         registry.DATA_SETS[name] = entry
 
 
-def expect_weights(imported):
-    """The miniature's address in the place of the published one; classes as published."""
-    published = imported.listed
-
-    def listed(model):
-        address, classes = published(model)
-        return EXPECTED["weights"][address], classes
-
-    imported.listed = listed
+def expect_weights(networks):
+    """The miniature's address in the place of the published one."""
+    for name, entry in networks.NETWORKS.items():
+        address = entry.weights and EXPECTED["weights"].get(entry.weights.address)
+        if address:
+            weights = replace(entry.weights, address=address)
+            networks.NETWORKS[name] = replace(entry, weights=weights)
 
 
-CHANGES = {
-    "dpatlas.data.registry": expect_data,
-    "dpatlas.checks.pretrain.jobs.imported": expect_weights,
-}
+CHANGES = {"dpatlas.data.registry": expect_data, "dpatlas.core.networks": expect_weights}
 
 
 class AfterImport(importlib.abc.MetaPathFinder):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from dpatlas.checks.pretrain.jobs.public import NO_PRIVATE_RECORD
 from dpatlas.checks.pretrain.records.imported import Metrics, Spec, WeightsFile
 from dpatlas.core.guard import one_of
+from dpatlas.core.networks import NETWORKS
 from dpatlas.core.published_weights import FROM_FILES, IMPORTED
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data import weights
@@ -132,20 +133,20 @@ def _facts(path: Path, address: str | None) -> WeightsFile:
 
 
 def listed(model: str) -> tuple[str, list[str]]:
-    """Address of the weights, and the classes of their head, as torchvision lists them.
+    """Address of the published weights, and the classes of their head, as torchvision lists them.
 
     torchvision has no DeiT-tiny; its classes are those of every network for ImageNet.
 
     Raises InputError for weights without a known address.
     """
-    if model in IMPORTED["moco"]:
+    published = NETWORKS[model].weights
+    if published is None or not published.address:
         raise InputError("model", model, "one whose weights torchvision or its authors list")
     # Imported here since it takes a second.
     from torchvision.models import get_model_weights
 
-    name = "resnet18" if model == DEIT else ORIGINS[model].name
-    listing = get_model_weights(name).IMAGENET1K_V1
-    return deit.ADDRESS if model == DEIT else listing.url, listing.meta["categories"]
+    name = "resnet18" if model == DEIT else published.name
+    return published.address, get_model_weights(name).IMAGENET1K_V1.meta["categories"]
 
 
 def published_network(
