@@ -1,10 +1,6 @@
 """pretrain: public backbones, trained once or imported, and their features."""
 
 
-localrules:
-    pretrain_imported,
-
-
 rule pretrain_backbone:
     """A backbone, trained on public data."""
     input:
