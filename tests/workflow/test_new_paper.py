@@ -6,9 +6,10 @@ import pytest
 import yaml
 from checkouts import PROJECT
 
+from dpatlas.cli import dispatch
+from dpatlas.errors import InputError
 from dpatlas.registry import all_blocks
 
-pytestmark = [pytest.mark.smoke, pytest.mark.slow]
 KEY = "sixth_paper"
 # What tests read beside a checkout's own parts.
 MORE = (
@@ -51,6 +52,8 @@ def project(new_checkout):
     return checkout
 
 
+@pytest.mark.smoke
+@pytest.mark.slow
 def test_it_edits_no_other_file(project):
     changed = project.run("git", "status", "--porcelain").stdout.splitlines()
     created = {line[3:].rstrip("/") for line in changed if line.startswith("??")}
@@ -58,6 +61,8 @@ def test_it_edits_no_other_file(project):
     assert {line[:2] for line in changed} == {"??", "A "}
 
 
+@pytest.mark.smoke
+@pytest.mark.slow
 def test_its_tier_runs_to_the_page_with_figure_claim_and_erratum(project):
     result = project.snakemake("--cores", "1", "--configfile", "alone.yaml")
     assert result.returncode == 0, result.stdout + result.stderr
@@ -68,6 +73,8 @@ def test_its_tier_runs_to_the_page_with_figure_claim_and_erratum(project):
     assert (results / "figures" / f"{KEY}_error.pdf").is_file()
 
 
+@pytest.mark.smoke
+@pytest.mark.slow
 def test_a_cluster_makes_its_job_and_its_figure(project):
     for profile in ("slurm", "cluster-generic"):
         flags = ("--configfile", "alone.yaml", "--workflow-profile", f"workflow/profiles/{profile}")
@@ -75,13 +82,39 @@ def test_a_cluster_makes_its_job_and_its_figure(project):
         assert planned == {f"{KEY}_release": 1, f"{KEY}_error": 1}
 
 
+@pytest.mark.smoke
+@pytest.mark.slow
 def test_its_own_tests_and_those_of_all_papers_pass(project):
     result = project.python("-m", "pytest", "-q", "-x", FOLDERS[1], *OVER_ALL)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.smoke
+@pytest.mark.slow
 def test_without_its_folders_nothing_of_it_is_left(project):
     for folder in FOLDERS:
         shutil.rmtree(project.folder / folder)
     listed = project.snakemake("--list").stdout
     assert KEY not in listed and "kl_vs_depth" in listed
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["Sixth"], "KEY: found 'Sixth'"),
+        (["sixth-paper"], "KEY: found 'sixth-paper'"),
+        (["a" * 25], "KEY: found"),
+        (["kl_privacy", "--prefix", "other"], "KEY: found 'kl_privacy'"),
+        (["kl"], "--prefix: found 'kl'"),
+        (["sixth", "--prefix", "s1"], "--prefix: found 's1'"),
+        (["7th"], "KEY: found '7th'"),
+        (["class"], "KEY: found 'class'"),
+        (["seed"], "KEY: found 'seed'"),
+    ],
+)
+def test_a_key_that_cannot_be_is_refused_and_nothing_is_written(words, named):
+    before = sorted((PROJECT / "src" / "dpatlas" / "papers").iterdir())
+    with pytest.raises(InputError) as caught:
+        dispatch(["new-paper", *words])
+    assert str(caught.value).startswith(named)
+    assert sorted((PROJECT / "src" / "dpatlas" / "papers").iterdir()) == before

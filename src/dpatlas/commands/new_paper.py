@@ -1,13 +1,14 @@
 """`python -m dpatlas new-paper KEY`: the folder of a new paper, with a small complete example."""
 
 import importlib
+import keyword
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from dpatlas.config import reference
 from dpatlas.config.load import project_root
-from dpatlas.config.root import config_model
+from dpatlas.config.root import General, config_model
 from dpatlas.core.files import write_atomic
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.evidence import errata
@@ -74,9 +75,11 @@ def _check(key: str, prefix: str) -> None:
         raise InputError("KEY", repr(key), allowed)
     if not PREFIX.fullmatch(prefix):
         raise InputError("--prefix", repr(prefix), "1 to 12 lower-case letters")
+    taken = [*all_blocks(), *General.model_fields]
+    if key in taken or keyword.iskeyword(key):
+        allowed = f"no word of Python, and none of {', '.join(taken)}"
+        raise InputError("KEY", repr(key), allowed)
     for block in all_blocks().values():
-        if key == block.key:
-            raise InputError("KEY", repr(key), f"another key than {', '.join(all_blocks())}")
         if prefix == block.prefix:
             raise InputError("--prefix", repr(prefix), f"another one than that of {block.key}")
 
