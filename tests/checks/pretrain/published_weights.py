@@ -1,5 +1,7 @@
 """What tests of imported backbones share: untrained networks, the job's command line, refusals."""
 
+import json
+
 import numpy as np
 import torch
 from torch import nn
@@ -7,6 +9,7 @@ from torch import nn
 from dpatlas.core.specs import Spec
 from dpatlas.errors import run_command
 from dpatlas.jobs.run import main
+from dpatlas.models import backbone
 
 FILES = ("record.json", "backbone/weights.npz", "backbone/manifest.json")
 
@@ -25,15 +28,14 @@ def untrained(name, outputs):
     return net
 
 
-def arguments(folder, spec, *more):
-    """The command line of an import whose files lie in `folder`."""
+def arguments(folder, spec, file):
+    """The command line of an import from `file` into `folder`."""
     return [
         "--spec", spec.argument,
         "--backbone", str(folder / "backbone"),
         "--record", str(folder / "record.json"),
         "--checkpoints", str(folder / "checkpoints"),
-        "--download-folder", str(folder / "cache"),
-        *map(str, more),
+        f"--weights-file={file}",
     ]  # fmt: skip
 
 
@@ -42,16 +44,16 @@ def import_spec(slug, fields):
     return Spec.of({"key": "pretrain", "kind": "imported", "options": {}, **fields}, slug)
 
 
-def refused(capsys, folder, spec, *more):
+def refused(capsys, folder, spec, file):
     """The one line on stderr, with exit code 2; nothing was written."""
-    assert run_command(main, arguments(folder, spec, *more)) == 2
+    assert run_command(main, arguments(folder, spec, file)) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert not any((folder / name).exists() for name in FILES)
     return line
 
 
-def records_and_input(shape):
-    """Random records (n, pixels) of images, and what a network for ImageNet is given for them."""
+def check_features(imported, net, shape):
+    """Features of a backbone are what the published network `net`, without its head, computes."""
     x = np.random.default_rng(1).random((2, int(np.prod(shape))), dtype=np.float32)
     colour = torch.from_numpy(x).view(2, *shape).expand(-1, 3, -1, -1)
     large = nn.functional.interpolate(colour, (224, 224), mode="bilinear", antialias=True)
@@ -59,4 +61,12 @@ def records_and_input(shape):
         torch.tensor(values)[:, None, None]
         for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     )
-    return x, (large - mean) / deviation
+    with torch.no_grad():
+        expected = net((large - mean) / deviation).numpy()
+    found = backbone.features(imported.network, x)
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+    assert found.shape == (2, imported.manifest["features"])
+
+
+def read(path):
+    return json.loads(path.read_text())

@@ -8,17 +8,15 @@ import pytest
 import small_jobs
 import torch
 from published_weights import import_spec
-from small_jobs import killed_at
 
 from dpatlas.checks.pretrain.block import BLOCK
 from dpatlas.checks.pretrain.jobs import transfer
-from dpatlas.checks.pretrain.jobs.backbone import Pretraining, one_cycle
+from dpatlas.checks.pretrain.jobs.backbone import one_cycle
 from dpatlas.checks.pretrain.jobs.examples import examples
 from dpatlas.core.specs import Spec
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
 from dpatlas.errors import InputError, run_command
-from dpatlas.jobs import job as job_module
 from dpatlas.jobs.run import main
 from dpatlas.models import backbone
 
@@ -61,23 +59,8 @@ def arguments(spec, data, folder, backbones):
 
 
 def run_main(spec, data, folder):
-    """Train into `folder`; the record's and the backbone's bytes."""
+    """Train into `folder`."""
     main(arguments(spec, data, folder, [folder / "backbone"]))
-    names = ("record.json", "backbone/weights.npz", "backbone/manifest.json")
-    return [(folder / name).read_bytes() for name in names]
-
-
-@pytest.mark.parametrize("model", ["mlp", "small-cnn-t"])
-def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(strokes, tmp_path, monkeypatch, model):
-    spec = spec_of(model=model, options={})
-    whole = run_main(spec, strokes, tmp_path / "whole")
-    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    for kill_at in (0, 1, 7, 17):
-        folder = tmp_path / f"killed-{kill_at}"
-        with killed_at(kill_at, (Pretraining, "step")):
-            run_main(spec, strokes, folder)
-        assert not (folder / "backbone").exists()
-        assert run_main(spec, strokes, folder) == whole
 
 
 def test_pretraining_learns_and_the_record_says_what_it_made_and_read(strokes, tmp_path):
@@ -129,9 +112,10 @@ def test_kinds_that_write_weights_say_so_to_the_workflow(kind, strokes, tmp_path
         "x", {"source": "imagenet", "model": "imagenet-resnet18", "image_shape": [1, 8, 8]}
     ).fields
     spec = Spec.of(fields[kind], "x")
-    words = small_jobs.arguments(spec, strokes / "manifest.json", tmp_path)
+    words = arguments(spec, strokes, tmp_path, [])
     if kind == "imported":
-        words = [word for word in words if word not in ("--data", str(strokes / "manifest.json"))]
+        place = words.index("--data")
+        words[place : place + 2] = ["--weights-file", "nowhere.pth"]
     assert run_command(main, words) == 2
     wants_a_folder = "--backbone: found 0 folders; allowed: one, to write to"
     assert (wants_a_folder in capsys.readouterr().err) == (kind in BLOCK.writes_weights)
@@ -143,7 +127,7 @@ def test_a_training_that_diverges_is_a_failed_run(strokes, tmp_path, capsys):
     assert "loss" in capsys.readouterr().err and not (tmp_path / "record.json").exists()
 
 
-@pytest.mark.parametrize("steps", [10, 57, 1000])
+@pytest.mark.parametrize("steps", [10, 57])
 def test_the_learning_rate_is_torch_s_one_cycle(steps):
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -156,9 +140,8 @@ def test_the_learning_rate_is_torch_s_one_cycle(steps):
             schedule.step()
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3])
-def test_the_shortest_runs_have_a_learning_rate(steps):
-    rates = [one_cycle(step, steps, 1.0) for step in range(steps)]
+def test_the_shortest_runs_have_a_learning_rate():
+    rates = [one_cycle(step, steps, 1.0) for steps in (1, 2, 3) for step in range(steps)]
     assert all(0 < rate <= 1 for rate in rates)
 
 

@@ -6,7 +6,6 @@ from figure_samples import shown_rows
 from pretrain_sample_records import CLASSES, IMAGE, sample_records
 
 from dpatlas.checks.pretrain.figures.pretrain_samples import levels, pretrain_samples
-from dpatlas.errors import InputError
 
 
 def test_every_source_is_shown_once_beside_the_real_digits():
@@ -45,8 +44,3 @@ def test_a_character_is_a_grey_level():
 def test_a_source_that_keeps_no_images_has_no_sheet():
     shown = pretrain_samples(sample_records(examples=False), {})
     assert {row["source"] for row in shown.rows if "image" in row["part"]} == {"digits"}
-
-
-def test_records_without_the_measurement_are_refused():
-    with pytest.raises(InputError, match="0 of kind transfer"):
-        pretrain_samples(sample_records()[:2], {})

@@ -15,6 +15,7 @@ from dpatlas.core.networks import NETWORKS
 from dpatlas.core.published_weights import FROM_FILES, IMPORTED
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data import weights
+from dpatlas.data.bounded import readable
 from dpatlas.data.sources import file_digest
 from dpatlas.errors import ArgumentParser, InputError, RunError
 from dpatlas.jobs.job import Job, Kind, Outcome
@@ -114,22 +115,27 @@ def imported(job: Job) -> Outcome:
 
 def _from_address(path: Path, fields: Spec) -> Weights:
     """The weights that torchvision, or DeiT's authors, publish; their name has their checksum."""
-    model = fields.model
-    address, classes = listed(model)
-    weights.obtain(address, data_root=path.parent, download_folder=path.parent)
-    state = weights.read(path, deit.ENTRY if model == DEIT else None)
-    return Weights(path, _facts(path, address), state, classes)
+    address, classes = listed(fields.model)
+    digits = address.removesuffix(".pth").rpartition("-")[2]
+    facts = _facts(path, address, digits, "as its published name says")
+    state = weights.read(path, deit.ENTRY if fields.model == DEIT else None)
+    return Weights(path, facts, state, classes)
 
 
 def _from_file(path: Path, fields: Spec) -> Weights:
     """The weights of the checkpoint that the config names."""
-    weights.named_file(str(path), "--weights-file", digits=fields.sha256 or "")
+    facts = _facts(path, None, fields.sha256 or "", "as the config says")
     state = moco.encoder(fields.model, str(path), weights.read(path, moco.ENTRY))
-    return Weights(path, _facts(path, None), state, None)
+    return Weights(path, facts, state, None)
 
 
-def _facts(path: Path, address: str | None) -> WeightsFile:
-    return WeightsFile(file=path.name, address=address, sha256=file_digest(path, "sha256"))
+def _facts(path: Path, address: str | None, digits: str, reason: str) -> WeightsFile:
+    """The file as a record names it; InputError if its checksum does not begin with `digits`."""
+    with readable(path):
+        sha256 = file_digest(path, "sha256")
+    if not sha256.startswith(digits):
+        raise InputError(str(path), f"sha256 {sha256}", f"{digits}, {reason}")
+    return WeightsFile(file=path.name, address=address, sha256=sha256)
 
 
 def listed(model: str) -> tuple[str, list[str]]:
