@@ -1,6 +1,6 @@
 #!/bin/sh
-# status.sh ID: prints running, success or failed. A job that its scheduler no longer knows and that
-# has left no exit code is given some seconds, for a slow file system, and has then failed.
+# status.sh ID: prints running, success or failed. A job that the scheduler no longer lists and that
+# has written no exit code counts as failed after a delay, which allows for a slow file system.
 . "$(dirname "$0")/scheduler.sh"
 
 grace_s=${DPATLAS_GRACE_S:-60}
@@ -17,7 +17,7 @@ if ! listed=$(list_jobs 2>/dev/null) || echo "$listed" | grep -qxF "$1"; then
     echo running
     exit 0
 fi
-# It may have ended between the two questions.
+# It may have ended between the two checks.
 [ ! -f "$folder/exit" ] || verdict
 now=$(date +%s)
 [ -f "$folder/gone" ] || echo "$now" >"$folder/gone"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# submit.sh JOBSCRIPT: hands Snakemake's job script to the scheduler and prints the job's id.
-# The job writes its exit code to a file, so no scheduler needs to remember finished jobs.
+# submit.sh JOBSCRIPT: submits Snakemake's job script to the scheduler and prints the job's id.
+# The job writes its exit code to a file, so the scheduler need not remember finished jobs.
 set -eu
 . "$(dirname "$0")/scheduler.sh"
 
 jobscript=$1
-# What Snakemake says of the job: one line of JSON in its script.
+# Snakemake describes the job in one line of JSON in its script.
 wishes=$(sed -n 's/^# properties = //p' "$jobscript" | python3 -c '
 import json, sys
 job = json.load(sys.stdin)

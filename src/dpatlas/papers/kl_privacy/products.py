@@ -9,12 +9,12 @@ PRODUCTS = (
         place="Fig. 1",
         caption="KL privacy loss against training for the four initialisations (Fig. 1 of the "
         "paper). One epoch is one full-batch step of noisy gradient descent. Each curve is the "
-        "worst case over all neighbours that remove one training record or add one of the held-out "
-        "records, where the maximum is taken over the mean over runs; bands are 95 % bootstrap "
-        "intervals over runs, thin lines the mean over records. Values follow the exact convention "
-        "(a step costs its squared gradient gap times the step size over 4 σ²); the paper prints "
-        "twice as much. The training loss beside it says which stage the networks have reached. "
-        "Runs that diverged take no part and are named.",
+        "worst case over all neighbours that remove one training record or add one held-out "
+        "record, taken after averaging over runs; bands are 95 % bootstrap intervals over runs, "
+        "thin lines the mean over records. Values follow the exact convention (a step costs its "
+        "squared gradient gap times the step size over 4 σ²); the paper prints twice as much. The "
+        "training loss in the second panel shows which stage the networks have reached. Runs that "
+        "diverged are left out and are named.",
         paper_shows="Width 1024, depth 10, 50 epochs, mean and spread of 6 runs. KL grows for all "
         "four initialisations, nearly in a straight line for about ten epochs and faster later; "
         "LeCun and Xavier start lowest.",
@@ -27,9 +27,9 @@ PRODUCTS = (
         "of the paper). Training is counted in full-batch steps, which is what the paper's epochs "
         "are; the number of steps of each panel was fixed before the runs. Points are the worst "
         "case over all neighbours that remove one training record or add one held-out record, "
-        "taken of the mean over runs; bars are 95 % bootstrap intervals over runs. Exact "
-        "convention; the paper prints twice as much. Step sizes differ where an initialisation "
-        "would diverge, so compare slopes across initialisations rather than heights.",
+        "taken after averaging over runs; bars are 95 % bootstrap intervals over runs. Values "
+        "follow the exact convention; the paper prints twice as much. Initialisations that would "
+        "diverge take smaller steps, so compare slopes across initialisations rather than heights.",
         paper_shows="Width 1024. After 20 epochs KL rises with depth for He, and rises and then "
         "falls for LeCun and Xavier; after 50 it rises for all four.",
     ),
@@ -40,51 +40,51 @@ PRODUCTS = (
         caption="KL privacy loss against the width of the hidden layers at a fixed depth and "
         "number of full-batch steps (Fig. 2c of the paper, whose epochs are such steps). Points "
         "are the worst case over all neighbours that remove one training record or add one "
-        "held-out record, taken of the mean over runs; bars are 95 % bootstrap intervals over "
-        "runs. Exact convention; the paper prints twice as much.",
+        "held-out record, taken after averaging over runs; bars are 95 % bootstrap intervals over "
+        "runs. Values follow the exact convention; the paper prints twice as much.",
         paper_shows="Depth 10, 50 epochs. KL grows with width for all four initialisations.",
     ),
     figure(
         "kl_bounds",
         needs=("bounds", "linearized"),
         place="Lemma 3.2 and Cor. 4.2",
-        caption="The measured KL privacy loss beside the paper's two upper bounds: Lemma 3.2 for "
-        "the network itself, with the constants seen along the trajectories, and Cor. 4.2 for the "
+        caption="Measured KL privacy loss and the paper's two upper bounds: Lemma 3.2 for the "
+        "network itself, with the constants observed along the trajectories, and Cor. 4.2 for the "
         "network linearised at its initialisation. Steps are full-batch steps (the paper's "
         "epochs). Measured values are the worst case over all neighbours that remove one training "
-        "record or add one held-out record, taken of the mean over runs; bands are 95 % bootstrap "
-        "intervals over runs for the network itself and the range of the runs for the linearised "
-        "one. Both conventions are drawn: in the exact one the measured KL is half of what the "
-        "paper prints (the paper's is twice as large), and Lemma 3.2 carries factors of 8 where "
-        "the paper prints 2. The constants of Lemma 3.2 are the largest that were seen, not proven "
-        "ones; the true bound lies higher.",
+        "record or add one held-out record, taken after averaging over runs; bands are 95 % "
+        "bootstrap intervals over runs for the network itself and the range of the runs for the "
+        "linearised one. Both conventions are drawn: in the exact one the measured KL is half of "
+        "what the paper prints, and Lemma 3.2 has factors of 8 where the paper prints 2. The "
+        "constants of Lemma 3.2 are the largest observed ones and not proven bounds; the true "
+        "bound lies higher.",
         paper_shows="The bounds are stated and proved; no figure compares them with a measured KL.",
     ),
     figure(
         "kl_tradeoff",
         needs=("linearized",),
         place="Sec. 6",
-        caption="The privacy-utility trade-off of the linearised network against depth (Sec. 6 of "
-        "the paper): the gradient-norm constant B, the lazy distance R, the product B R / n on "
-        "which the excess risk rests, and the excess risk of networks trained by full-batch "
-        "Langevin steps (the paper's epochs) at one fixed KL budget. B R / n is drawn as the "
-        "paper's Table 1 has it and with the missing powers of 2 put back into R: B improves with "
-        "depth for LeCun and Xavier, the trade-off need not. Points are means over runs (fresh "
-        "initial weights each), bars 95 % t intervals of these means. The KL that was spent, worst "
-        "case over neighbours that remove one training record or add one held-out record, follows "
-        "the exact convention; the paper counts twice as much.",
-        paper_shows="The trade-off is stated, for a linearised network. It improves with depth for "
-        "LeCun and Xavier; no experiment goes with it.",
+        caption="Privacy-utility trade-off of the linearised network against depth (Sec. 6 of the "
+        "paper): the gradient-norm constant B, the lazy distance R, the product B R / n, which "
+        "controls the excess risk, and the excess risk of networks trained by full-batch Langevin "
+        "steps (the paper's epochs) at one fixed KL budget. B R / n is drawn as in the paper's "
+        "Table 1 and with the missing powers of 2 restored in R: B improves with depth for LeCun "
+        "and Xavier, the trade-off need not. Points are means over runs (fresh initial weights "
+        "each), bars 95 % t intervals of these means. The KL that was spent, the worst case over "
+        "neighbours that remove one training record or add one held-out record, follows the exact "
+        "convention; the paper counts twice as much.",
+        paper_shows="The trade-off is stated for a linearised network, without an experiment. It "
+        "improves with depth for LeCun and Xavier.",
     ),
     table(
         "kl_constants",
         needs=("constants", "linearized"),
         place="Table 1",
-        caption="Table 1 of the paper, in symbols and in numbers: weight variance, gradient-norm "
+        caption="Constants of Table 1 in symbols and in numbers: weight variance, gradient-norm "
         "constant B, lazy distance R and the excess-risk term for the four initialisations, as "
-        "printed and with our correction, beside a Monte Carlo check of B and the R that was "
-        "measured. No KL enters the table, so the convention (exact, or the paper's twice as "
-        "large) does not matter here; the risk term is the same under both.",
+        "printed and with our correction, beside a Monte Carlo check of B and the measured R. No "
+        "KL enters the table, so the convention (exact, or the paper's twice as large) does not "
+        "matter here; the risk term is the same under both.",
         paper_shows="The constants B and R and the excess risk of the four initialisations, in "
         "symbols.",
     ),

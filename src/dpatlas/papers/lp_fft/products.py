@@ -7,44 +7,45 @@ PRODUCTS = (
         "lpfft_feature_quality",
         needs=("feature_quality",),
         place="Fig. 2 left, Fig. 7",
-        caption="How well nearest neighbours classify on the network's penultimate features while "
-        "it is trained privately, on the private task and on the one it was pre-trained for. Full "
-        "fine-tuning pushes the features about while the head is still random: accuracy dips, then "
-        "recovers. LP-FFT spends its first steps on the head alone, which leaves the features as "
-        "they are, and has fewer left to recover. Below: the depth of full fine-tuning's dip less "
-        "that of LP-FFT, in pairs of runs that start from the same head, for every noise, head "
-        "scale and learning rate. Right of zero linear probing first reduces the dip, left of it "
-        "deepens it; where the interval holds both, the question is open.",
-        paper_shows="Nearest-neighbour accuracy of the features along DP-FFT falls early and "
-        "recovers in part; with LP first it falls less.",
+        caption="Accuracy of nearest neighbours on the network's penultimate features during "
+        "private training, on the private task and on the pre-training task. Full fine-tuning "
+        "distorts the features while the head is still random: accuracy dips, then recovers. "
+        "LP-FFT trains the head alone in its first steps, which leaves the features unchanged, and "
+        "has fewer steps left to recover. Below: the depth of full fine-tuning's dip minus that of "
+        "LP-FFT, in pairs of runs that start from the same head, for every noise, head scale and "
+        "learning rate. Right of zero, linear probing first reduces the dip; left of it, it "
+        "deepens the dip; where the interval contains zero, the question is open.",
+        paper_shows="Nearest-neighbour accuracy of the features falls early in DP-FFT and recovers "
+        "in part; with LP first it falls less.",
     ),
     figure(
         "lpfft_budget_sweep",
         needs=("strategies", "clip_sweep"),
         place="Fig. 2 right, Fig. 6",
-        caption="Test accuracy against the share of the steps that private fine-tuning spends on "
-        "the head alone before it trains everything: full fine-tuning at 0, linear probing at 100, "
-        "both phases between, one curve for every noise and one without privacy. The noise, the "
-        "steps and so epsilon are the same along a curve, for the events of both phases are "
-        "composed. Two phases bring two learning rates. The controls have them too: LP-LP trains "
-        "the head and FFT-FFT everything throughout, and both only change the rate where LP-FFT "
-        "changes phase. Every point has its own rates, chosen on held-out validation records, and "
-        "a choice that epsilon does not cover. Last panel: accuracy against the clip threshold at "
-        "one noise.",
-        paper_shows="Accuracy over the number of epochs of LP, at epsilon 1, 2 and 3 (WideResNet "
-        "to CIFAR-10), and at noise .3 and without (ResNet-50). The paper reads that a mixture is "
-        "best where there is noise, and FFT where there is none.",
+        caption="Test accuracy against the share of the steps in which private fine-tuning trains "
+        "the head alone before it trains everything: 0 is full fine-tuning, 100 linear probing; "
+        "one curve for every noise level and one without privacy. All points of a curve have the "
+        "same noise and number of steps, and hence the same epsilon, since both phases are "
+        "composed. Two phases have two learning rates, which alone could explain a gain. The "
+        "controls have them too: LP-LP trains the head and FFT-FFT everything throughout, and both "
+        "change only the rate where LP-FFT changes phase. Every point has its own rates, selected "
+        "on held-out validation records; epsilon does not cover that selection. Last panel: "
+        "accuracy against the clip threshold at one noise level.",
+        paper_shows="Accuracy against the number of epochs of LP, at epsilon 1, 2 and 3 "
+        "(WideResNet to CIFAR-10), and at noise .3 and without noise (ResNet-50). The paper "
+        "concludes that a mixture is best with noise and FFT without.",
     ),
     figure(
         "lpfft_umap",
         needs=("umap",),
         place="Figs. 4, 5",
-        caption="The penultimate features of test records as UMAP draws them: a line for every "
-        "number of steps of private linear probing, then before, early in and late in private full "
-        "fine-tuning. Each panel is a fit of its own: places cannot be compared between panels, "
-        "and distances between far clusters mean little in any such picture. The numbers under a "
-        "panel are measured on the features themselves: accuracy of nearest neighbours and the "
-        "silhouette of the classes. One run; what holds over runs stands in lpfft_feature_quality.",
+        caption="Penultimate features of test records in two dimensions, by UMAP: one row for "
+        "every number of steps of private linear probing, with panels before, early in and late in "
+        "private full fine-tuning. Each panel is a separate fit: positions cannot be compared "
+        "between panels, and distances between far clusters mean little in any UMAP picture. The "
+        "numbers under a panel are measured on the features themselves: accuracy of nearest "
+        "neighbours and the silhouette of the classes. This is one run; lpfft_feature_quality "
+        "shows what holds over runs.",
         paper_shows="Features in two dimensions before, early and late in training. Classes lose "
         "their shape early in DP-FFT, and keep it after enough LP.",
     ),
@@ -53,12 +54,12 @@ PRODUCTS = (
         needs=("strategies", "lora"),
         place="Fig. 8",
         caption="Test accuracy of every fine-tuning strategy against epsilon, for each scenario "
-        "and backbone, and without privacy at the right. A strategy of two phases is shown at the "
-        "share of LP that did best on validation records. Epsilon is that of both phases together "
-        "and of every iterate; it does not cover the choice of learning rates, which was made on "
-        "held-out validation records. Mean and 95 % interval over runs; runs of one record share "
-        "their random heads, so differences between strategies are better known than their "
-        "separate intervals suggest.",
+        "and backbone, with the result without privacy at the right. A two-phase strategy is shown "
+        "at the share of LP that did best on validation records. Epsilon covers both phases and "
+        "every iterate; it does not cover the selection of learning rates on held-out validation "
+        "records. Mean and 95 % interval over runs; the strategies of a run share their random "
+        "head, so differences between them are known more precisely than their separate intervals "
+        "suggest.",
         paper_shows="Accuracy of LP, LP-FFT and FFT against epsilon for three backbones. All rise "
         "with epsilon; FFT falls off fastest as epsilon becomes small.",
     ),
@@ -66,15 +67,15 @@ PRODUCTS = (
         "lpfft_sensitivity",
         needs=("sensitivity",),
         place="Fig. 9",
-        caption="Layer sensitivities of a two-layer linear net (Fig. 9 and Prop. E.10, which says "
-        "that the head's is larger by a factor of order sqrt(d)). Left: the largest gradient norm "
-        "of a record in head and features before training. Middle: the ratio of head to features, "
-        "for the records of the data and for all records of norm and label at most one, with h / "
-        "sqrt(d) read as the variance of the random head, as the proposition is printed, and as "
-        "its standard deviation. The thin line has the slope of sqrt(d); for the unit ball the "
-        "ratio is 1 over the norm of the head, which grows so under the second reading alone. "
-        "Right: the ratio of the records' during noisy gradient descent. Means over random heads "
-        "and features, 95 % intervals.",
+        caption="Layer sensitivities of a two-layer linear network (Fig. 9 and Prop. E.10, which "
+        "says that the head's is larger by a factor of order sqrt(d)). Left: the largest gradient "
+        "norm of a record in head and features before training. Middle: the ratio of head to "
+        "features, for the records of the data and for all records of norm and label at most one, "
+        "with h / sqrt(d) read as the variance of the random head, as the proposition is printed, "
+        "and as its standard deviation. The thin line has the slope of sqrt(d); for the unit ball "
+        "the ratio is 1 over the norm of the head, which grows at that rate under the second "
+        "reading alone. Right: the ratio for the records of the data during noisy gradient "
+        "descent. Means over random heads and features, 95 % intervals.",
         paper_shows="Sensitivities of the layers of a two-layer linear network under private "
         "gradient descent, means over 10,000 random starts.",
     ),
@@ -82,31 +83,31 @@ PRODUCTS = (
         "lpfft_imbalance",
         needs=("imbalance",),
         place="Fig. 10",
-        caption="Left, Fig. 10: the relative gap of Jensen's inequality for the square root of the "
-        "least eigenvalue of the imbalance matrix v v^T - B B^T, which the proof of Thm 4.5 "
-        "neglects and Conjecture E.22 takes to be below 1 %, during DP-SGD with noise multipliers "
-        "50 and 100. Right: the drift of the mean eigenvalue (Eqs. 125, 183, 190) under uniform "
-        "noise, where the printed rate is half of the true one, and under layer-wise noise, where "
-        "it is zero. Means over paths, 95 % intervals.",
-        paper_shows="Growth along training of the relative Jensen gap of an eigenvalue of the "
+        caption="Imbalance matrix v v^T - B B^T of a linear network in training. Left (Fig. 10): "
+        "the relative gap of Jensen's inequality for the square root of its least eigenvalue, "
+        "which the proof of Thm 4.5 neglects and Conjecture E.22 takes to be below 1 %, during "
+        "DP-SGD with noise multipliers 50 and 100. Right: the drift of the mean eigenvalue (Eqs. "
+        "125, 183, 190) under uniform noise, where the printed rate is half of the true one, and "
+        "under layer-wise noise, where it is zero. Means over paths, 95 % intervals.",
+        paper_shows="Growth during training of the relative Jensen gap of an eigenvalue of the "
         "imbalance, at noise 50 and 100, in a linear network with 8 by 10 features.",
     ),
     figure(
         "lpfft_theory",
         needs=("dynamics", "distortion"),
         place="Thms 3.3, 3.4, 4.2-4.5, Eq. 161",
-        caption="The paper's theorems beside simulation. First row: the squared norm of the head "
-        "during linear probing (LP) of a linear net, as Eq. 161 prints it and with its sign "
-        "corrected; the expected loss over the bounds of Thm 4.4, which holds, and of Thm 4.5, "
-        "which is exceeded where it lies above 1; the share of cases in which a class's loss "
-        "leaves the bracket of Thm 4.2 or 4.3, for the zeroth-order model, which the theorems are "
-        "about, and for the mean of the diffusion, which is DP training. Second row: one such "
-        "bracket for LP and the worst for FFT, and the probability that a random head distorts "
-        "some feature, beside 1 - 2^-h, on random clusters. Third row: the same for one feature "
-        "and a class of two records, where a large head seldom distorts; the share of networks of "
-        "which, after LP, no cosine with its class mean falls during FFT, against the width of the "
-        "clusters; and the cosine of one feature that falls after LP of any length, which Thm 3.4 "
-        "excludes. Intervals are 95 %.",
+        caption="The paper's theorems compared with simulation. First row: the squared norm of the "
+        "head during linear probing (LP) of a linear network, by Eq. 161 as printed and with its "
+        "sign corrected; the expected loss divided by the bound of Thm 4.4, which holds, and by "
+        "that of Thm 4.5, which fails where the ratio is above 1; the share of cases in which a "
+        "class's loss leaves the bracket of Thm 4.2 or 4.3, for the zeroth-order model, which the "
+        "theorems describe, and for the mean of the diffusion, which is DP training. Second row: "
+        "one such bracket for LP and the worst for FFT, and the probability that a random head "
+        "distorts some feature, with 1 - 2^-h, on random clusters. Third row: the same for one "
+        "feature and a class of two records, where a large head seldom distorts; the share of "
+        "networks in which no cosine with its class mean falls during FFT after LP, against the "
+        "width of the clusters; and the cosine of one feature that falls after LP of any length, "
+        "which Thm 3.4 excludes. Intervals are 95 %.",
         paper_shows="Theorems on two-layer networks; no figure compares them with simulations.",
     ),
     table(
@@ -114,28 +115,28 @@ PRODUCTS = (
         needs=("strategies",),
         place="Table 1",
         caption="Test accuracy by scenario, privacy level and fine-tuning strategy, mean and "
-        "standard error over runs, with the learning rates and how many settings they were chosen "
-        "from, on held-out validation records; epsilon does not cover that choice. Ours come "
-        "first, then Table 1 as printed. For each printed epsilon the table names the noise "
-        "multiplier that fits it best and the epsilon recomputed there, for 5,000 training images "
-        "as STL-10 has them; the paper says 500. The last column marks printed values that cannot "
-        "all be right: a mean that stands in two cells of one backbone, and cells that Table 2 "
-        "prints otherwise or elsewhere.",
+        "standard error over runs, with the learning rates and the number of settings they were "
+        "selected from on held-out validation records; epsilon does not cover that selection. Our "
+        "results come first, then Table 1 as printed. For each printed epsilon the table names the "
+        "noise multiplier that fits it best and the epsilon recomputed from it, for 5,000 training "
+        "images, as STL-10 has; the paper says 500. The last column marks printed values that "
+        "cannot all be right: a mean that appears in two cells of one backbone, and cells that "
+        "Table 2 prints with another value or in another place.",
         paper_shows="LP, LP-FFT and FFT for ResNet18, MobileNet-v3 and DeiT on STL-10. Without "
-        "noise FFT leads for two backbones, at 1.29 LP-FFT leads for all three, at the smallest "
-        "epsilon LP does.",
+        "noise FFT leads for two backbones, at 1.29 LP-FFT leads for all three, and at the "
+        "smallest epsilon LP leads.",
     ),
     table(
         "lpfft_lora",
         needs=("lora",),
         place="Table 2",
-        caption="Low-rank adapters in the place of full fine-tuning: linear probing, linear "
-        "probing then LoRA, and LoRA from the start, mean and standard error over runs, with the "
-        "learning rates and how many settings they were chosen from, on held-out validation "
-        "records; epsilon does not cover that choice. Ours come first, then Table 2 as printed, "
-        "with the noise multiplier that fits each printed epsilon, the epsilon recomputed there, "
-        "and a mark where Table 1 contradicts it.",
+        caption="Test accuracy with low-rank adapters (LoRA) in place of full fine-tuning: linear "
+        "probing, linear probing then LoRA, and LoRA from the start, mean and standard error over "
+        "runs, with the learning rates and the number of settings they were selected from on "
+        "held-out validation records; epsilon does not cover that selection. Our results come "
+        "first, then Table 2 as printed, with the noise multiplier that fits each printed epsilon, "
+        "the epsilon recomputed from it, and a mark where Table 1 contradicts the value.",
         paper_shows="LP, LP-LoRA and LoRA for DeiT at five privacy levels. LoRA leads without "
-        "noise, LP-LoRA at 12.28 and 1.29, LP below.",
+        "noise, LP-LoRA leads at 12.28 and 1.29, LP below.",
     ),
 )

@@ -7,77 +7,77 @@ PRODUCTS = (
         "maxinf_coefficients",
         needs=("coefficients",),
         place="Fig. 1",
-        caption="The two coefficients of Prop. 1, which bounds the max-information of one Gaussian "
-        "mechanism by c1 m s^2 / sigma^2 + c2 sqrt(m) s / sigma, against beta, for several values "
-        "of the balancing term alpha, beside those of Dwork et al.'s bound for pure privacy at "
-        "delta = beta. No mechanism satisfies both at once: the comparison is at the epsilon at "
-        "which the Gaussian mechanism is (epsilon, delta)-private, and says how large the terms "
-        "are, not which guarantee is better. Right: the ratio of the leading coefficients, which "
-        "Lemma 6 puts between 1/4 and 2 for alpha up to 3 and beta up to 1/2, rising in both. Its "
-        "proof prints -4.03 where the term is -3.34; the conclusion stands. Values are computed, "
-        "not measured.",
-        paper_shows="The two coefficients of Prop. 1 beside those of pure differential privacy, "
-        "against beta; of the same size.",
+        caption="The two coefficients of Prop. 1: the max-information of one Gaussian mechanism is "
+        "bounded by c1 m s^2 / sigma^2 + c2 sqrt(m) s / sigma. Left and middle: c1 and c2 against "
+        "beta, for several values of the balancing term alpha, together with those of Dwork et "
+        "al.'s bound for pure privacy at delta = beta. No mechanism satisfies both assumptions at "
+        "once: the comparison is made at the epsilon at which the Gaussian mechanism is (epsilon, "
+        "delta)-private, and shows how large the terms are, not which guarantee is better. Right: "
+        "the ratio of the leading coefficients, which Lemma 6 puts between 1/4 and 2 for alpha up "
+        "to 3 and beta up to 1/2, increasing in both. Its proof prints -4.03 where the term is "
+        "-3.34; the conclusion stands. Values are computed, not measured.",
+        paper_shows="The two coefficients of Prop. 1 and those of pure differential privacy, "
+        "against beta; they are of the same size.",
     ),
     figure(
         "maxinf_kappa",
         needs=("kappa", "simulation"),
         place="Fig. 2",
-        caption="What a prior learned by DP-SGD costs in a PAC-Bayes bound: kappa per record, "
-        "against the number of records, the signal to noise ratio zeta / sigma, epochs, steps of "
-        "an epoch and delta, beside the confidence term log(4 sqrt(n) / delta) / n of Theorem 2. "
-        "Optimised and explicit are Eqs. 32 and 33 as printed. Tight is ours: the same with the "
-        "smaller of Lemma 10's moment bound and another that is valid too. Repaired is ours as "
-        "well: Eq. 84 adds up epochs by a property that was proven for independent records, and "
-        "given the output of one epoch the records of the next are not; charged so that the proof "
-        "goes through, kappa grows geometrically with the epochs. For one epoch the printed value "
-        "is proven and the two are equal. Batches are disjoint and of fixed size; Poisson batches "
-        "are not covered. Last panel: the moment that both bounds are about, simulated on sums of "
-        "bounded independent vectors, with 95 % intervals.",
-        paper_shows="kappa / n along five axes, optimised and explicit, beside the usual term of a "
+        caption="Cost kappa of a prior learned by DP-SGD in a PAC-Bayes bound: kappa per record, "
+        "against the number of records, the signal-to-noise ratio zeta / sigma, epochs, steps per "
+        "epoch and delta, together with the confidence term log(4 sqrt(n) / delta) / n of Theorem "
+        "2. Optimised and explicit are Eqs. 32 and 33 as printed. Tight is ours: the same with the "
+        "smaller of Lemma 10's moment bound and another valid one. Repaired is ours as well: Eq. "
+        "84 adds up epochs by a property that was proven for independent records, but given the "
+        "output of one epoch the records are no longer independent in the next; charged so that "
+        "the proof goes through, kappa grows geometrically with the epochs. For one epoch the "
+        "printed value is proven and the two are equal. Batches are disjoint and of fixed size; "
+        "Poisson batches are not covered. Last panel: the moment that both bounds limit, simulated "
+        "on sums of bounded independent vectors, with 95 % intervals.",
+        paper_shows="kappa / n along five axes, optimised and explicit, with the usual term of a "
         "PAC-Bayes bound. It hardly depends on n, and most on zeta / sigma.",
     ),
     table(
         "maxinf_certificates",
         needs=("certificates", "agreement"),
         place="Tables 1-3",
-        caption="Certificates on the risk of networks with random weights, in the shape of Tables "
-        "1 to 3. For a data-independent prior, for our control, whose mean got DP-SGD's noise "
-        "without gradients and so costs no kappa, and for a prior whose mean DP-SGD learned from "
-        "the same records: risk and certificate of the prior, risk of the posterior that was "
-        "trained against it, kappa, KL, and its certificate, beside the error on test records that "
-        "it has to cover. Every run selects the prior of least certificate of its kind among those "
-        "that the union bound pays for. As printed are certificates that rest on Eq. 84, which has "
-        "a gap, for more than one epoch; all others are proven. Tight uses kappa-tight and the "
-        "Clopper-Pearson limit. Rigorous uses the least kappa without a gap, and a Monte Carlo "
-        "step that pays for the posteriors that were not selected too, which Eq. 98 does not; "
-        "where it selects another prior, that one has a row of its own, and so with universe. "
-        "Universe pays for every setting that could have been chosen after whatever look: log(1/w) "
-        "for log(K1 K2), with weights w that were fixed in code and sum to at most 1, kappa at "
-        "level beta w, the Monte Carlo step at delta' w; these certificates hold together, over "
-        "kinds of prior, runs and looks. The caption of each block says whether other looks at the "
-        "same records came before; K1 and K2 count what all of them tried. The certificates of one "
-        "kind of prior hold together, those of different kinds each by themselves. Then Table 1 as "
-        "printed: each of its kappas is that of one tuple of the grid, to the digit; its bounds "
-        "follow from its risks under Eq. 97, and two of the eight do not if the risks are "
-        "estimates under Eq. 98, as Appendix C says. Last: the risk by local reparametrisation, "
-        "which draws a record and weights for every pair layer by layer, beside the risk by "
-        "sampled weights.",
-        paper_shows="Certificates fall from .32 to .29 on MNIST and from .91 to .84 on CIFAR-10 "
-        "with a prior learned by DP-SGD, means of 3 runs.",
+        caption="Certificates on the risk of networks with random weights, in the format of Tables "
+        "1 to 3. There are three kinds of prior: independent of the data; our control, whose mean "
+        "got DP-SGD's noise without gradients and so costs no kappa; and a prior whose mean DP-SGD "
+        "learned from the same records. For each: risk and certificate of the prior, risk of the "
+        "posterior that was trained against it, kappa, KL, its certificate, and the error on test "
+        "records that the certificate has to cover. Every run selects the prior of least "
+        "certificate of its kind among those that the union bound pays for. The certificates as "
+        "printed rest, for more than one epoch, on Eq. 84, which has a gap; all others are proven. "
+        "Tight uses kappa-tight and the Clopper-Pearson limit. Rigorous uses the least kappa "
+        "without a gap, and a Monte Carlo step that also pays for the posteriors that were not "
+        "selected, which Eq. 98 does not. Universe pays for every setting that could have been "
+        "selected after any look at the certificates: log(1/w) in place of log(K1 K2), with "
+        "weights w that were fixed in code and sum to at most 1, kappa at level beta w, and the "
+        "Monte Carlo step at delta' w; these certificates hold together, over kinds of prior, runs "
+        "and looks. Where rigorous or universe selects another prior, that prior has a row of its "
+        "own. The caption of each block says whether there were earlier looks at the same records; "
+        "K1 and K2 count what all looks tried. Certificates of one kind of prior hold together, "
+        "those of different kinds only separately. Next comes Table 1 as printed: each of its "
+        "kappas is that of one tuple of the grid, to the digit; its bounds follow from its risks "
+        "under Eq. 97, and two of the eight do not if the risks are estimates under Eq. 98, as "
+        "Appendix C says. Last: the risk by local reparametrisation, which draws a record and "
+        "weights for every pair layer by layer, and the risk by sampled weights.",
+        paper_shows="With a prior learned by DP-SGD, certificates fall from .32 to .29 on MNIST "
+        "and from .91 to .84 on CIFAR-10, means of 3 runs.",
     ),
     table(
         "maxinf_grid",
         needs=("certificates",),
         place="Appendix C",
-        caption="Every prior behind the certificates: each tuple of DP-SGD's hyperparameters with "
+        caption="All priors behind the certificates: each tuple of DP-SGD's hyperparameters with "
         "each tau, its kappa in four forms at level beta / K1, the risks and certificates of prior "
         "and posterior, the KL between them, and the test error, mean and standard deviation over "
         "runs. Eq. 94 does not say whether tau is a standard deviation or a variance; the caption "
-        "of each block does. All these priors are paid for by the union bound, whose K1 and K2 "
-        "count the declared grid and all other looks at the same records, so the least certificate "
-        "may be picked; the last column says in how many runs it was. A posterior that diverged "
-        "has a certificate of 1 and counts for no risk.",
+        "of each block does. The union bound pays for all these priors: its K1 and K2 count the "
+        "declared grid and all other looks at the same records, so the least certificate may be "
+        "selected; the last column says in how many runs it was. A posterior that diverged has a "
+        "certificate of 1 and is left out of the risks.",
         paper_shows="The grid that the union bound pays for; its rows are not printed.",
     ),
 )
