@@ -88,9 +88,6 @@ def test_where_it_lies_changes_no_id(atlas):
     "change",
     [
         {"scaling": "centred"},
-        {"image_shape": [1, 14, 56]},
-        {"resize": True},
-        {"classes": ["healthy", "unsure", "ill"]},
     ],
 )
 def test_another_definition_is_another_id(atlas, change):
@@ -143,7 +140,7 @@ def test_changed_files_are_read_again(tmp_path):
     assert atlas.own_state(digits) is None
 
 
-@pytest.mark.parametrize("path", ["nowhere", "README.md", "~no-such-user-here/x"])
+@pytest.mark.parametrize("path", ["nowhere", "README.md"])
 def test_a_path_with_nothing_to_read_is_named(path):
     with pytest.raises(InputError, match=r"data\.own\.my-scans\.path.*no folder and no \.npz"):
         Atlas(config({"path": path})).check_own_paths()
@@ -156,17 +153,12 @@ def test_a_path_with_nothing_to_read_is_named(path):
             {"dp_sgld": {"data": {**PRIVATE, **HELD_OUT, "name": "my-scan"}}},
             ["dp_sgld.accuracy.sets.0.data.name", "'my-scan'", "digits", "mnist", "my-scans"],
         ),
-        ({"kl": {"name": "scans"}}, ["kl_privacy.data.name", "'scans'", "cifar10, my-scans"]),
         (
             {"kl": {"classes": ["healthy", "sick"]}},
             ["kl_privacy.data.classes", "'sick'", "healthy, ill, unsure"],
         ),
-        ({"scans": {"classes": ["1", 1]}}, ["data.own.my-scans.classes", "different"]),
-        ({"scans": {"image_shape": [3, 4000, 4000]}}, ["data.own.my-scans.image_shape"]),
-        ({"scans": {"scaling": "mean"}}, ["data.own.my-scans.scaling", "unit, centred"]),
         ({"scans": {"image_shape": [1, 28, 14], "resize": True}}, ["image_shape", "a square"]),
         ({"data": {"own": {"my-scans": SCANS, "mnist": SCANS}}}, ["data.own.mnist", "another"]),
-        ({"data": {"own": {"my-scans": SCANS, "My Scans": SCANS}}}, ["data.own", "My Scans"]),
         (
             {"dp_sgld": {"features": "penultimate", "backbone": "strokes-s"}},
             ["dp_sgld.accuracy.sets.0.backbone", "64 numbers", "[1, 28, 28] of data.own.my-scans"],

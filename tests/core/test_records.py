@@ -70,13 +70,6 @@ def test_the_record_is_written_last(tmp_path, monkeypatch):
     assert order == ["cost.json", "record.json"]
 
 
-def test_a_record_with_nan_is_not_written(tmp_path):
-    record = make_record(SPEC, **{**PARTS, "metrics": {"kl": float("nan")}})
-    with pytest.raises(ValueError, match="JSON compliant"):
-        write_record(tmp_path / "record.json", record, Stopwatch())
-    assert not (tmp_path / "record.json").exists()
-
-
 @pytest.mark.parametrize(
     ("content", "found"),
     [

@@ -1,7 +1,5 @@
 """Specs: ids, digests and command-line arguments."""
 
-import dataclasses
-
 import pytest
 
 from dpatlas.core.specs import Spec, distinct
@@ -29,23 +27,6 @@ def test_ids_are_the_same_on_every_machine_and_in_every_year():
 )
 def test_every_field_takes_part_in_the_digest(change):
     assert Spec.of({**FIELDS, **change}, "he").digest != Spec.of(FIELDS, "he").digest
-
-
-def test_the_slug_names_the_run_and_takes_no_part_in_the_digest():
-    one, other = Spec.of(FIELDS, "he"), Spec.of(FIELDS, "lecun")
-    assert one.digest == other.digest
-    assert one.id == f"he-{one.digest[:8]}"
-    assert one.id != other.id
-
-
-def test_a_spec_is_frozen():
-    fields = {**FIELDS, "data": {"n": 10}}
-    spec = Spec.of(fields, "he")
-    fields["data"]["n"] = 11
-    spec.fields["data"]["n"] = 12
-    assert spec.fields["data"]["n"] == 10
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        spec.text = "{}"
 
 
 def test_a_spec_survives_the_command_line():

@@ -1,6 +1,5 @@
 """A headless Chromium, driven through its debugging pipe: no port, no further package."""
 
-import base64
 import itertools
 import json
 import os
@@ -113,23 +112,6 @@ class Chromium:
                 "Input.dispatchKeyEvent",
                 **{"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, **text},
             )
-
-    def type(self, text: str) -> None:
-        self.call("Input.insertText", text=text)
-
-    def screenshot(self, path: Path, selector: str | None = None) -> None:
-        """The window; or one element, all of it."""
-        clip = {}
-        if selector:
-            script = (
-                f"(() => {{ const r = document.querySelector({selector!r}).getBoundingClientRect();"
-                " return [r.x + scrollX, r.y + scrollY, r.width, r.height]; })()"
-            )
-            x, y, width, height = self.evaluate(script)
-            box = {"x": x, "y": y, "width": width, "height": min(height, 4000), "scale": 1}
-            clip = {"clip": box, "captureBeyondViewport": True}
-        image = self.call("Page.captureScreenshot", format="png", **clip)
-        path.write_bytes(base64.b64decode(image["data"]))
 
     @property
     def requests(self) -> list[str]:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.commands.claims import changes, main, read_verdicts, summary, table
+from dpatlas.commands.claims import changes, main, read_verdicts, summary
 from dpatlas.errors import run_command
 from dpatlas.evidence.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED, VERDICTS
 
@@ -69,13 +69,6 @@ def test_every_claim_has_a_line_and_the_verdicts_are_counted(folders, capsys):
     assert "\033[" not in shown
 
 
-def test_one_paper_alone(folders, capsys):
-    assert run(folders, "--paper", "dp_sgld") == 0
-    shown = capsys.readouterr().out
-    assert "sgld-1" in shown
-    assert "kl-1" not in shown
-
-
 def test_the_summary_counts_parts_and_not_their_conjunction(folders, capsys):
     assert run(folders, "--markdown") == 0
     assert capsys.readouterr().out.splitlines()[2:] == [
@@ -90,22 +83,6 @@ def test_readme_has_the_published_verdicts_of_the_embedded_tier():
     published = read_verdicts(PROJECT / "docs" / "results" / "embedded")
     made = "print it anew: python -m dpatlas claims --published --markdown"
     assert summary(published) in (PROJECT / "README.md").read_text(), made
-
-
-def test_colours_add_nothing_but_colour():
-    plain, coloured = (table(ROWS, width=100, colour=colour) for colour in (False, True))
-    assert coloured.count("\033[0m") == len(ROWS)
-    for code in ("32", "31", "33", "90", "0"):
-        coloured = coloured.replace(f"\033[{code}m", "")
-    assert coloured == plain
-
-
-@pytest.mark.parametrize("width", [40, 80, 160])
-def test_long_statements_are_cut_to_the_terminal(width):
-    long = [row("kl-1a", REPRODUCED, statement="word " * 60)]
-    line = table(long, width=width, colour=False).splitlines()[1]
-    assert len(line) <= max(width, 95)
-    assert line.endswith("...")
 
 
 def test_equal_verdicts_pass_the_check_whatever_the_numbers(folders, capsys):
@@ -144,7 +121,6 @@ def test_a_verdict_without_its_evidence_is_an_error(folders, capsys):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("--tier", "paper"), "paper/claims.csv"),
         (("--tier", "../secret", "--published"), "claims.csv"),
         (("--paper", "other"), "other"),
         (("--check", "--published"), "--published"),

@@ -66,11 +66,6 @@ def test_the_command_and_tables_load_no_seaborn():
     subprocess.run([sys.executable, "-c", code, "dpatlas.show.make", *tables], check=True)
 
 
-def test_smoke_says_that_its_numbers_mean_nothing(job, tmp_path):
-    main(job("kl_vs_width", tier="smoke"))
-    assert "numbers mean nothing" in made(tmp_path, "smoke")["kl_vs_width.svg"].decode()
-
-
 def test_svg_keeps_its_text_and_files_name_no_date_or_version(job, tmp_path):
     main(job("kl_vs_width"))
     files = made(tmp_path)

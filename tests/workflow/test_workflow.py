@@ -270,7 +270,6 @@ def test_the_page_shows_every_claim_and_figure_in_a_browser(smoke, tmp_path):
             ".filter(each => each.getBoundingClientRect().height > 100)"
             ".map(each => each.closest('article').id)"
         )
-        browser.screenshot(tmp_path / "page.png")
     with (folder / "claims.csv").open(newline="") as stream:
         claims = {f"claim-{row['claim']}" for row in csv.DictReader(stream)}
     atlas = smoke_atlas()
