@@ -3,7 +3,6 @@
 import json
 import os
 
-import numpy as np
 import pytest
 
 from dpatlas.config import own
@@ -84,12 +83,7 @@ def test_where_it_lies_changes_no_id(atlas):
     assert elsewhere.data_sets() == atlas.data_sets()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"scaling": "centred"},
-    ],
-)
+@pytest.mark.parametrize("change", [{"scaling": "centred"}, {"resize": True}])
 def test_another_definition_is_another_id(atlas, change):
     others = Atlas(config(change, on=False))
     for key in ("kl_privacy", "dp_sgld", "max_information"):
@@ -128,14 +122,11 @@ def test_changed_files_are_read_again(tmp_path):
     atlas = Atlas(config({"path": str(tmp_path)}))
     mine, *_ = atlas.own_sets()
     before = atlas.own_state(mine)
-    assert atlas.own_state(mine) == before
     os.utime(tmp_path / "ill/a.png", (1, 1))
     overwritten = atlas.own_state(mine)
     assert overwritten != before
     (tmp_path / "ill/b.png").write_bytes(b"1")
     assert atlas.own_state(mine) != overwritten
-    np.savez(tmp_path / "a.npz", x_train=np.zeros(3))
-    assert own.state(str(tmp_path / "a.npz")) != own.state(str(tmp_path))
     digits = next(name for name in atlas.data_sets() if name.startswith("digits"))
     assert atlas.own_state(digits) is None
 

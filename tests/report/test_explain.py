@@ -9,7 +9,7 @@ from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run, spec_of, write_r
 from dpatlas.commands import explain
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.errors import run_command
-from dpatlas.report import lineage, state
+from dpatlas.report import lineage
 from dpatlas.report.differences import compare
 from dpatlas.report.lineage import trace
 from dpatlas.report.state import file_sha256
@@ -140,11 +140,8 @@ def test_many_records_of_a_kind_are_counted_and_all_are_named_on_request(project
         }
     write_json(path, content)
     _, out, _ = said(capsys, FIGURE)
-    assert "9 records of kl_privacy" in out
-    assert "and 6 more" in " ".join(out.split())
-    assert "| ... (9)" in out
+    assert "9 records of kl_privacy" in out and "--all leaves nothing out" in out
     assert spec_of(depth=9).id not in out
-    assert "--all leaves nothing out" in out
     _, out, _ = said(capsys, FIGURE, "--all")
     assert all(spec_of(depth=depth).id in out for depth in (2, 4, *range(5, 12)))
     assert "--all" not in out
@@ -186,8 +183,6 @@ def test_a_claim_leads_to_its_parts_figures_and_records(project, capsys):
     assert "parts reproduced: kl-1a" in words
     assert f"figure {FIGURE}, as made" in words
     assert spec_of(depth=4).id in out
-    _, out, _ = said(capsys, "kl-1a")
-    assert "1.5 [1.25, 1.75]" in out
 
 
 @pytest.mark.parametrize(
@@ -276,16 +271,6 @@ def test_a_figure_and_a_whole_run_differ_for_the_cause_in_their_records(project,
     assert out.startswith("no difference")
 
 
-def test_a_figure_that_differs_with_equal_records_is_unexplained(project, capsys):
-    small_run(project / "again", text="other bytes")
-    for name in ("claims.csv",):
-        shutil.copy(f"results/embedded/{name}", f"again/embedded/{name}")
-    figure = f"embedded/figures/{FIGURE}.csv"
-    _, out, _ = said(capsys, f"results/{figure}", f"again/{figure}")
-    assert out.startswith("first cause: unexplained (same inputs, different bits)")
-    assert "metrics\n  none differs" in out
-
-
 def test_a_figure_that_was_edited_says_so(project, capsys):
     shutil.copytree("results", "again")
     figure = f"embedded/figures/{FIGURE}.csv"
@@ -314,10 +299,6 @@ def test_a_run_with_another_verdict_or_without_a_figure_says_so(project, capsys)
     assert out.startswith(f"first cause: products {TABLE}: there -> absent")
 
 
-def explained(result) -> list[tuple[str, str | None]]:
-    return [(each["what"], each["name"]) for each in result["differences"]]
-
-
 def test_a_record_leads_to_the_features_it_was_trained_on(tmp_path):
     made = {"id": "digits-1-net-2", "sha256": "a" * 64, "device": "cpu"}
     record = write_run(tmp_path / "results" / "embedded", spec_of(), metrics={"features": made})
@@ -325,7 +306,6 @@ def test_a_record_leads_to_the_features_it_was_trained_on(tmp_path):
     manifest = tmp_path / "results/embedded/features/digits-1-net-2/manifest.json"
     assert found["features"] == {**made, "manifest": str(manifest)}
     assert "features  digits-1-net-2, sha256 aaaaaaaaaaaa, on cpu" in describe(found)
-    assert str(manifest) in describe(found, full=True)
     # A backbone's own record counts its features.
     other = write_run(tmp_path / "results" / "embedded", spec_of(), metrics={"features": 128})
     assert trace(other)["features"] is None
@@ -337,21 +317,13 @@ def test_a_tier_of_ones_own_is_remade_from_its_saved_config(tmp_path):
     assert command == f"snakemake --cores 1 {TABLE} --configfile results/mine/config.json"
 
 
-def test_code_that_differs_from_the_disk_is_said(tmp_path, monkeypatch):
-    record = write_run(tmp_path / "results" / "embedded", spec_of())
-    monkeypatch.setattr(state, "digest_now", lambda module: "0" * 16)
-    found = trace(record)
-    assert found["code_unchanged"] is False
-    assert f"{CODE_NOW}, CHANGED since: now {'0' * 16}" in " ".join(describe(found).split())
-
-
 def test_a_change_in_all_records_of_a_figure_is_told_once(tmp_path):
     old = small_run(tmp_path / "a" / "results")
     new = small_run(tmp_path / "b" / "results", text="new", data=DATA | {"sha256": "e" * 64})
     result = compare(*(trace(each / "figures" / f"{FIGURE}.pdf") for each in (old, new)))
     (data,) = (each for each in result["records"]["in_both"] if each["what"] == "data")
     assert data["ids"] == [spec_of(depth=2).id, spec_of(depth=4).id]
-    assert explained(result) == [("bytes", f".{kind}") for kind in ("csv", "pdf", "png", "svg")]
+    assert {each["what"] for each in result["differences"]} == {"bytes"}
 
 
 def test_a_changed_spec_pairs_by_slug_and_a_new_one_stands_alone(tmp_path):

@@ -25,7 +25,7 @@ from dpatlas.cost.plan import (
 )
 from dpatlas.cost.rates import DEFAULTS, fit, past_runs, runtime_minutes
 from dpatlas.cost.training import NETWORKS, VIT
-from dpatlas.cost.work import NO_DATA, Size, cost_of, work
+from dpatlas.cost.work import Size, cost_of, work
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import run_command
 from dpatlas.records import parse_spec
@@ -141,13 +141,6 @@ def test_every_job_of_every_tier_has_a_cost(tier, tmp_path):
     plan = make_plan(jobs, "cpu", tmp_path, 2, tier)
     assert all(row["cpu_hours"] > 0 and row["disk_mb"] > 0 for row in plan["rows"])
     assert sum(row["jobs"] for row in plan["rows"]) == len(jobs) == plan["total"]["jobs"]
-
-
-def test_a_run_without_a_data_set_counts_as_a_past_run(tmp_path):
-    spec = next(iter(Atlas(load_tier("smoke")).groups["audit"]["mechanisms"]))
-    write_run(tmp_path / "smoke", spec, data=None, cost={"machine": platform.machine()})
-    (past,) = past_runs(tmp_path, "cpu")
-    assert past.counts == work(typed(spec.fields), NO_DATA).counts
 
 
 def test_a_slower_machine_scales_work_that_it_never_did(tmp_path):

@@ -44,16 +44,6 @@ def test_a_changed_file_is_changed_for_all(tmp_path, name):
     assert name in refused and "other content" in refused
 
 
-def test_a_missing_record_is_missing_for_all(tmp_path):
-    run = small_run(tmp_path / "results", data=None)
-    (run / RECORD).unlink()
-    figure, lines, refused = answers(run)
-    record = figure["records"][1]
-    assert (record["present"], record["as_used"]) == (False, None)
-    assert f"{RECORD}: missing" in lines
-    assert RECORD in refused and "no such file" in refused
-
-
 def test_code_that_is_gone_has_no_digest(monkeypatch):
     monkeypatch.undo()
     assert state.digest_now("dpatlas.no.such.module") is None
