@@ -37,6 +37,12 @@ def _steps(candidates, case):
     return {candidate.name: kl.prepare(candidate.name, case)[0]() for candidate in candidates}
 
 
+@pytest.fixture(autouse=True)
+def products_threshold(monkeypatch):
+    # A worker lives in its own process and may change the threshold; a test puts it back.
+    monkeypatch.setattr(kl.products, "LARGE", kl.products.LARGE)
+
+
 def test_every_candidate_that_reports_gaps_reports_the_same_ones():
     found = _steps(KL.candidates, TINY)
     ours = found["dpatlas"]

@@ -152,10 +152,6 @@ def test_a_source_is_a_numbered_place_or_a_work(text, source):
         ('"""M."""\n@checked(a=1)\ndef f(a):\n    """F."""', ["f"]),
         ('"""All raise `InputError`."""\n@checked(a=1)\ndef f(a):\n    """F."""', []),
         ('"""M."""\ndef f(a):\n    """F."""\n    raise InputError("a", a, "b")', ["f"]),
-        (
-            '"""M."""\ndef f(a):\n    """Raises InputError."""\n    raise InputError("a", a, "b")',
-            [],
-        ),
     ],
 )
 def test_silence_about_errors_is_seen(text, names):

@@ -3,13 +3,7 @@
 import pytest
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import (
-    load_config,
-    load_tier,
-    merge,
-    project_root,
-    read_tier,
-)
+from dpatlas.config.load import load_config, load_tier, merge, project_root, read_tier
 from dpatlas.config.model import schema_of, sentence_of, walk
 from dpatlas.config.root import config_model
 from dpatlas.core.files import write_json

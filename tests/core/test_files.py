@@ -40,16 +40,6 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
     assert _names(tmp_path) == ["record.json"]
 
 
-def test_a_refusal_names_the_file_that_was_to_be_written(tmp_path, monkeypatch):
-    def refuse(*arguments, **named):
-        raise OSError(errno.ENOSPC, "No space left", "some/temporary/name")
-
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
-    with pytest.raises(OSError, match="No space left") as caught:
-        write_atomic(tmp_path / "text.txt", "x")
-    assert caught.value.filename == str(tmp_path / "text.txt")
-
-
 class Killed(BaseException):
     """Stands for kill -9."""
 

@@ -37,10 +37,7 @@ def test_a_spec_survives_the_command_line():
         Spec.of({**FIELDS, "lr": float("nan")}, "he")
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "3", "{}", '{"slug": "a", "key": "kl_privacy"}'],
-)
+@pytest.mark.parametrize("text", ["", "[]", "3", "{}", '{"slug": "a", "key": "kl_privacy"}'])
 def test_text_that_is_no_spec_is_refused_in_one_line(text):
     with pytest.raises(InputError, match=r"--spec: found .* allowed: the JSON of a spec"):
         Spec.parse(text)

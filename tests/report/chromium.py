@@ -84,11 +84,11 @@ class Chromium:
         while not any(event.get("method") == method for event in self.events):
             self.events.append(self._message())
 
-    def open(self, path: Path, width: int = 1280, height: int = 1000, mobile: bool = False) -> None:
+    def open(self, path: Path) -> None:
         self.events.clear()
         self.call(
             "Emulation.setDeviceMetricsOverride",
-            **{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile},
+            **{"width": 1280, "height": 1000, "deviceScaleFactor": 1, "mobile": False},
         )
         self.call("Page.navigate", url=path.resolve().as_uri())
         self.wait("Page.loadEventFired")
@@ -98,11 +98,6 @@ class Chromium:
         found = self.call("Runtime.evaluate", expression=script, **wanted)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
-
-    def media(self, scheme: str = "light", kind: str = "") -> None:
-        """Light or dark; `print` for what a printer gets."""
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.call("Emulation.setEmulatedMedia", media=kind, features=features)
 
     def press(self, key: str) -> None:
         code = {"Tab": 9, "Enter": 13}[key]

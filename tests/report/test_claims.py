@@ -131,10 +131,7 @@ BAD = {
     "an id given twice": (claim(parts=[part("a"), part("a")]), "kl-1a twice"),
     "a part of another claim": (claim(parts=[part("a"), part("b", id="kl-2b")]), "kl-2b"),
     "no test and no parts": (claim(), "kl-1 with none of them"),
-    "arguments beside parts": (
-        claim(target=1.0, parts=[part("a"), part("b")]),
-        "kl-1 with target",
-    ),
+    "arguments beside parts": (claim(target=1.0, parts=[part("a"), part("b")]), "kl-1 with target"),
     "a whole number as text": (claim(parts=[part("a"), part("b", target="1e-3")]), "1.0e-3"),
     "an expected value of no field": (
         claim(parts=[part("a"), part("b", expected="{goal}")]),

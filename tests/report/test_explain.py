@@ -112,13 +112,10 @@ def test_a_tree_tells_in_short_all_that_made_a_figure(project, capsys):
     for part in (
         f"make snakemake --cores 1 {FIGURE}",
         f"dpatlas.papers.kl_privacy.figures.{FIGURE} {CODE_NOW}, as now",
-        "horizons {long 5}",
         "claims 2 on it; reproduced: kl-1a; inconclusive: kl-1",
         "2 records of kl_privacy, training: as used",
         "varied depth 2 | 4",
         f"digits, sha256 {'d' * 12}, from package (sha256 {'5' * 12})",
-        "torch 2.15.0",
-        "seeds base 0, runs 2",
         "guaranteed: nothing; claimed: a KL",
         "wall 16 s, CPU 14 s, peak memory 500 MB, on cpu",
     ):
@@ -269,14 +266,6 @@ def test_a_figure_and_a_whole_run_differ_for_the_cause_in_their_records(project,
     assert "kl.worst: 1 of 2 values differ" in out
     _, out, _ = said(capsys, f"results/embedded/{target}", f"results/embedded/{target}")
     assert out.startswith("no difference")
-
-
-def test_a_figure_that_was_edited_says_so(project, capsys):
-    shutil.copytree("results", "again")
-    figure = f"embedded/figures/{FIGURE}.csv"
-    write_atomic(project / "again" / figure, "edited")
-    _, out, _ = said(capsys, f"results/{figure}", f"again/{figure}")
-    assert out.startswith("first cause: edited the new file, after it was made")
 
 
 def test_a_name_is_as_made_only_if_all_its_files_are(project, capsys):

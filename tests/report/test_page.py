@@ -167,12 +167,7 @@ def test_verdicts_are_counted_by_paper(results):
 
 
 @pytest.mark.parametrize(
-    "missing",
-    [
-        "runs/kl_privacy/run-b/record.json",
-        "tables/third.md",
-        "figures/first.csv",
-    ],
+    "missing", ["runs/kl_privacy/run-b/record.json", "tables/third.md", "figures/first.csv"]
 )
 def test_a_missing_piece_is_bad_input_and_writes_no_page(results, missing, capsys):
     (results / missing).unlink()

@@ -217,16 +217,6 @@ def test_finished_runs_are_counted_as_done_and_cost_nothing(tmp_path):
     assert rest["cpu_hours"] < fresh["cpu_hours"]
 
 
-def test_gpu_hours_that_were_never_measured_are_called_an_assumption(tmp_path):
-    jobs = [job(), job_of(fields_of_constants(draws=10))]
-    plan = make_plan(jobs, "auto", tmp_path, 1, "paper")
-    training, constants = plan["rows"]
-    assert training["gpu_hours"] > 0
-    assert constants["gpu_hours"] == 0
-    assert "never measured on a GPU: 10 TFLOP/s" in describe_plan(plan)
-    assert plan["total"]["cpu_hours_without_gpu"] > 0
-
-
 def test_more_gpus_share_the_jobs_and_papers_add_up(tmp_path):
     jobs = [job(steps=10**6), job(steps=10**6)]
     jobs.append(Job("shared", "data", done=False, disk_bytes=5 * 2**20))

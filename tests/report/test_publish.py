@@ -75,13 +75,6 @@ def test_nothing_of_the_machine_is_published(run):
     assert read_json(target / "config.json") == saved
 
 
-def test_the_readme_shows_verdicts_and_figures(run):
-    text = (published(run) / "README.md").read_text()
-    assert "1 reproduced, 1 inconclusive" in text
-    assert f"![{FIGURE}](figures/{FIGURE}.png)" in text
-    assert r"| kl-2 | inconclusive | A \| B. |" in text
-
-
 def test_a_published_figure_can_be_explained_without_its_records(run):
     figure = lineage.trace(published(run) / "figures" / f"{FIGURE}.png")
     assert figure["as_made"]
@@ -91,12 +84,7 @@ def test_a_published_figure_can_be_explained_without_its_records(run):
 
 
 @pytest.mark.parametrize(
-    "missing",
-    [
-        f"figures/{FIGURE}.png",
-        f"lineage/{FIGURE}.json",
-        "claims.csv",
-    ],
+    "missing", [f"figures/{FIGURE}.png", f"lineage/{FIGURE}.json", "claims.csv"]
 )
 def test_an_incomplete_run_is_refused_and_the_missing_file_named(run, missing):
     (run / missing).unlink()

@@ -54,15 +54,6 @@ def test_a_backbone_is_trained_before_what_takes_its_features(checkout):
     assert planned == {"data_set": 2, **dict.fromkeys(jobs, 1)}
 
 
-def test_a_change_without_a_tier_writes_to_custom(checkout):
-    (checkout.folder / "mine.yaml").write_text("kl_privacy: {runs: 3}\n")
-    result = checkout.snakemake("-n", "kl_vs_depth", "--configfile", "mine.yaml")
-    assert "results/custom/figures/kl_vs_depth.pdf" in result.stdout
-    assert "results/embedded" not in result.stdout
-    result = checkout.snakemake("-n", "kl_vs_depth", "--config", "seed=4")
-    assert "results/custom/" in result.stdout
-
-
 def test_an_own_data_set_is_read_from_its_path(checkout):
     scans = "my {id} scans' folder"
     (checkout.folder / scans / "a").mkdir(parents=True)
