@@ -174,28 +174,6 @@ def test_one_run_of_a_kind_moves_its_factor_half_way_and_no_other_kind(tmp_path)
     assert rates.factors[KIND] == pytest.approx(1, abs=0.3)
 
 
-def test_twice_and_half_of_the_estimate_weigh_the_same(tmp_path):
-    for slowness in (0.5, 1.0, 2.0):
-        for index, spec in enumerate(big_specs()):
-            folder = tmp_path / f"{slowness}{index}"
-            write_past(folder, slowness, spec)
-            (folder / "embedded").rename(tmp_path / f"tier-{slowness}-{index}")
-    rates = fit(past_runs(tmp_path, "cpu"), "cpu")
-    assert rates.runs == 12
-    spec = big_specs()[0]
-    counts = work(typed(spec.fields), SIZE).counts
-    assert rates.estimate(counts, KIND) == pytest.approx(fit([], "cpu").estimate(counts, KIND))
-
-
-def test_rates_are_never_negative(tmp_path):
-    # Times that fall with the depth would ask for a negative cost of a layer.
-    for depth, seconds in ((2, 40.0), (6, 20.0), (10, 10.0)):
-        spec = spec_of(depth=depth, width=32, steps=2000)
-        write_past(tmp_path, 1.0, spec, cpu_s=seconds, wall_s=seconds)
-    rates = fit(past_runs(tmp_path, "cpu"), "cpu")
-    assert min(rates.seconds.values()) >= 0
-
-
 def test_other_machines_other_devices_and_broken_records_are_passed_over(tmp_path):
     first, second, third, fourth = big_specs()
     write_past(tmp_path, 1.0, first)

@@ -161,16 +161,6 @@ def test_if_the_new_folder_cannot_take_its_place_the_old_one_comes_back(run, mon
     assert names(target) == before
 
 
-def test_a_run_without_a_data_set_is_published(tmp_path):
-    folder = small_run(tmp_path / "results", data=None)
-    write_json(folder / "config.json", {"tier": "embedded", "data": {"root": None}})
-    target = published(folder)
-    manifest = read_json(target / "manifest.json")
-    assert manifest["data"] == {}
-    figure = lineage.trace(target / "figures" / f"{FIGURE}.png")
-    assert [record["data"] for record in figure["records"]] == [None, None]
-
-
 def audit_run(run):
     """The same tier with another block: a run of one record, one table and its claims."""
     spec = Spec.of({"key": "audit", "kind": "mechanism", "seed": 0}, "attack")

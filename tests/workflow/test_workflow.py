@@ -102,11 +102,6 @@ EDITS = {
         *(f"{LP_FFT}/jobs/umap.py", "", STATEMENT),
         {"lp_fft_umap": 1, "lpfft_umap": 1, **NUMBERS},
     ),
-    "the record of one kind": (
-        *(f"{SRC}/papers/dp_sgld/records/utility.py", "", STATEMENT),
-        {"dp_sgld_utility": 1, "sgld_utility": 1, **NUMBERS},
-    ),
-    "one figure": (f"{KL}/figures/kl_vs_width.py", "", STATEMENT, {"kl_vs_width": 1, **PAGE}),
     "the test of a claim": (f"{KL}/claims.py", "", STATEMENT, NUMBERS),
 }
 
