@@ -5,10 +5,8 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -52,15 +50,6 @@ class FileServer:
         serve(content, cut=len(content) // 2 if breaks else None)(handler)
 
 
-@dataclass(frozen=True)
-class Job:
-    """A job that ran: rule, wall seconds, log."""
-
-    rule: str
-    seconds: float
-    log: str
-
-
 class MiniRun:
     """A copy of the project in `folder`, with the archives, the weights and the config of a run.
 
@@ -92,7 +81,6 @@ class MiniRun:
         }
         self.expected = folder / "expected.json"
         self.expected.write_text(json.dumps(expected))
-        self.seconds = 0.0
 
     @property
     def results(self) -> Path:
@@ -124,9 +112,7 @@ class MiniRun:
 
     def run(self) -> None:
         """The whole tier; AssertionError with the logs of what failed."""
-        start = time.monotonic()
         done = self.snakemake("--keep-going")
-        self.seconds = time.monotonic() - start
         (self.folder / "snakemake.log").write_text(done.stdout)
         assert done.returncode == 0, self.failure(done.stdout)
 
@@ -137,25 +123,10 @@ class MiniRun:
         assert done.returncode == 0 and table, done.stdout
         return {line.split()[0] for line in table[1].splitlines()} - {"all"}
 
-    def jobs(self) -> list[Job]:
-        """Every job that ran, by Snakemake's own notes."""
-        found = {}
-        for path in (self.project / ".snakemake/metadata").rglob("*"):
-            if path.is_file():
-                note = json.loads(path.read_text())
-                job = Job(note["rule"], note["endtime"] - note["starttime"], note["log"][0])
-                found[job.log] = job
-        return list(found.values())
-
-    def report(self) -> str:
-        """Seconds per rule."""
-        jobs, rules = self.jobs(), defaultdict(list)
-        for job in jobs:
-            rules[job.rule].append(job.seconds)
-        lines = [f"{'rule':<28}{'jobs':>5}{'seconds':>9}{'longest':>9}"]
-        for rule, seconds in sorted(rules.items(), key=lambda item: -sum(item[1])):
-            lines.append(f"{rule:<28}{len(seconds):>5}{sum(seconds):>9.1f}{max(seconds):>9.1f}")
-        return "\n".join([*lines, f"{len(jobs)} jobs on {CORES} cores: {self.seconds:.0f} s"])
+    def rules(self) -> set[str]:
+        """Rules of every job that ran, by Snakemake's own notes."""
+        notes = (self.project / ".snakemake/metadata").rglob("*")
+        return {json.loads(path.read_text())["rule"] for path in notes if path.is_file()}
 
     def failure(self, output: str) -> str:
         """What failed, and the ends of its logs."""
