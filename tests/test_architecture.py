@@ -240,13 +240,10 @@ def test_the_package_keeps_its_rules(check):
     [
         (import_faults, "papers/x/formulas/a.py", "import torch"),
         (import_faults, "papers/x/formulas/a.py", "from dpatlas.core import seeds"),
-        (import_faults, "papers/x/formulas/a.py", "from ....core.seeds import seed"),
         (import_faults, "core/a.py", "import torch.nn"),
-        (import_faults, "models/a.py", "from dpatlas import privacy"),
         (import_faults, "papers/x/jobs/a.py", "import dpatlas.show.style"),
         (import_faults, "papers/x/jobs/a.py", "import_module(f'dpatlas.report.{name}')"),
         (import_faults, "papers/x/figures/a.py", "def f():\n    import torch"),
-        (import_faults, "report/a.py", "importlib.import_module('torch')"),
         (import_faults, "papers/x/jobs/a.py", "from dpatlas.papers.x import settings"),
         (import_faults, "papers/x/jobs/a.py", "from dpatlas.papers.y.jobs import b"),
         (import_faults, "papers/x/figures/a.py", "from dpatlas.papers.x.jobs import b"),

@@ -45,15 +45,11 @@ def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
         ({"kl_privcy": {}}, ["kl_privcy", "does not exist", "did you mean kl_privacy"]),
         ({"kl_privacy": {"lr": {"he": "1e-3"}}}, ["kl_privacy.lr.he", "'1e-3' (text)", "1.0e-3"]),
         ({"kl_privacy": {"inits": ["he", "glorot"]}}, ["inits.1", "glorot", "lecun, he, ntk"]),
-        ({"kl_privacy": {"data": {"classes": []}}}, ["data.classes", "[]", "at least 2"]),
-        ({"kl_privacy": {"data": {"name": "mnst"}}}, ["data.name", "mnst", "digits, cifar10"]),
         ({"kl_privacy": {"runs": True}}, ["kl_privacy.runs", "True", "a whole number"]),
-        ({"data": {"mirrors": ["ftp://x"]}}, ["data.mirrors.0", "ftp://x"]),
         (
             {"dp_sgld": {"long_training": {"backbone": "x"}}},
             ["long_training.backbone", "strokes-s"],
         ),
-        ({"lp_fft": {"clip_sweep": {"scenario": "x"}}}, ["lp_fft.clip_sweep.scenario", "'x'"]),
         ({"pretrain": {"enabled": False}}, ["pretrain.enabled", "false", "strokes-s"]),
         (
             {"dp_sgld": {"long_training": {"data": {"classes": [3, 10]}}}},

@@ -181,10 +181,8 @@ def test_a_claim_leads_to_its_parts_figures_and_records(project, capsys):
     [
         (["kl_vs_dept"], FIGURE),
         ([f"results/embedded/figures/{FIGURE}.pfd"], f"{FIGURE}.pdf"),
-        (["nowhere/figure.pdf"], "no folder nowhere"),
         ([FIGURE, "--tier", "other"], "--tier embedded"),
         ([FIGURE, "kl-1"], "a figure and a claim; allowed: two records"),
-        (["results"], "no record.json"),
         (["results/embedded/claims.csv"], "no lineage of claims beside it"),
         (["stray.pdf"], "stray.pdf"),
         (["torn.json"], "torn.json"),

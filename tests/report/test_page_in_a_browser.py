@@ -78,18 +78,6 @@ def test_a_count_by_paper_sets_the_filters_by_keyboard(browser, page):
     assert browser.evaluate(SHOWN) == ["claim-kl-1"]
 
 
-def test_the_first_tab_leads_past_the_head_and_every_control_can_be_reached(browser, page):
-    browser.open(page)
-    browser.press("Tab")
-    assert browser.evaluate("document.activeElement.className") == "skip"
-    seen = set()
-    for _ in range(60):
-        browser.press("Tab")
-        seen.add(browser.evaluate("document.activeElement.id || document.activeElement.tagName"))
-    assert {"filter-paper", "filter-verdict", "filter-kind", "filter-search"} <= seen
-    assert {"SUMMARY", "BUTTON", "A"} <= seen
-
-
 def test_a_link_to_a_run_opens_what_is_folded(browser, page):
     browser.open(page)
     opened = "document.getElementById('run-run-a').open"
