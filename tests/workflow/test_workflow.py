@@ -91,9 +91,13 @@ NO_JOB = {
     "a comment of a plot": (f"{SRC}/show/panels.py", "\n\n\n", "\n# a remark\n\n\n"),
     "a docstring": (f"{SRC}/privacy/kl.py", '"""The KL kernel:', '"""This KL kernel:'),
     "a place in the paper": (f"{LP_FFT}/products.py", '"Figs. 4, 5"', '"Fig. 4"'),
-    "an estimate of memory": (f"{LP_FFT}/cost.py", "1200 + ", "1300 + "),
+    "an estimate of memory": (f"{LP_FFT}/cost.py", "COMPILER_MB = 1200", "COMPILER_MB = 1300"),
     "what is registered": (f"{LP_FFT}/block.py", 'title="', 'title="Edited: '),
-    "a sentence of the settings": (f"{LP_FFT}/settings.py", "Lengths of LP", "How long LP is"),
+    "a sentence of the settings": (
+        f"{LP_FFT}/settings.py",
+        "Length of linear probing",
+        "How long it probes",
+    ),
     "a data set that nobody uses": (f"{SRC}/data/sets/mnist.py", "", STATEMENT),
 }
 EDITS = {
