@@ -64,31 +64,22 @@ def test_one_bound_is_one_json_object(capsys):
 def test_infinite_value_is_a_string_in_strict_json(capsys):
     arguments = ["T=2000", "beta=1", "c=1", "n=3", "gdiff0=1", "g0=1", "sigma2=1", "rank=2"]
     code, out, _ = run(capsys, "kl-drift-integral", *arguments)
-    assert code == 0
-    assert strict(out)["value"] == "inf"
+    assert (code, strict(out)["value"]) == (0, "inf")
 
 
 @pytest.mark.parametrize(
     "arguments, named",
     [
         (["kl-stp", "eta=1"], "'kl-stp'; allowed: kl-step"),
-        (["qqqq"], "allowed: kl-step, neighbour-gap"),
         (STEP[:3], "delta_norm2: found nothing"),
         ([*STEP, "gamma=1"], "'gamma'; allowed: eta, sigma2"),
         ([*STEP, "eta=2"], "eta: found 0.01 and 2"),
         ([*STEP, "convention"], "'convention'; allowed: key=value"),
-        ([*STEP, "convention="], "'convention='; allowed: key=value"),
-        ([*STEP, "=1"], "'=1'; allowed: key=value"),
         (["kl-step", "eta=x", *STEP[2:]], "eta: found 'x'; allowed: a number > 0"),
         (["kl-step", "eta=nan", *STEP[2:]], "eta: found nan"),
-        (["kl-step", "eta=inf", *STEP[2:]], "eta: found inf"),
-        (["kl-step", "eta=-1", *STEP[2:]], "eta: found -1"),
         ([], "not exactly one of NAME, --list and --batch"),
         ([*STEP, "--list"], "not exactly one of"),
-        ([*STEP, "--json"], "--json without --list"),
-        (["--lst"], "--lst"),
         (["--batch", "missing.json"], "missing.json: found No such file"),
-        (["--batch", "."], "--batch .: found"),
     ],
 )
 def test_bad_arguments_give_exit_code_2_and_one_line(capsys, arguments, named):
@@ -98,7 +89,7 @@ def test_bad_arguments_give_exit_code_2_and_one_line(capsys, arguments, named):
     assert named in err
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b'{"bound": "kl-step"}', b"3", b""])
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"3"])
 def test_batch_file_that_is_no_json_list_gives_exit_code_2_and_one_line(capsys, tmp_path, content):
     path = tmp_path / "batch.json"
     path.write_bytes(content)
@@ -112,12 +103,8 @@ def test_bad_entries_of_a_batch_do_not_spoil_the_others(capsys, tmp_path):
     good = {"bound": "excess-risk-time", "inputs": {"B": 2, "R": 4, "n": 1, "eps": 1}}
     bad = [
         7,
-        None,
-        [],
-        {},
         {"bound": "kl-step"},
         {"bound": "kl-step", "inputs": [1]},
-        {"bound": ["kl-step"], "inputs": {}},
         {"bound": "kl-stop", "inputs": {}},
         {"bound": "kl-step", "inputs": {"eta": 1, "sigma2": float("nan"), "delta_norm2": 1}},
         {"bound": "kl-step", "inputs": {"eta": 1, "sigma2": 10**400, "delta_norm2": 1}},
@@ -148,11 +135,3 @@ def test_list_names_every_bound_with_its_arguments(capsys):
         ):
             assert described["name"] == argument.name
             assert argument.describe() in block
-
-
-def test_evaluating_a_bound_loads_no_torch():
-    code = (
-        "import sys; from dpatlas.commands.bound import main; main(['--list']);"
-        "sys.exit('torch' in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

@@ -115,13 +115,7 @@ def test_the_citation_is_complete_and_of_this_version():
 def test_git_ignores_results_and_environments_but_not_the_readme(tmp_path):
     shutil.copy(ROOT / ".gitignore", tmp_path)
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    ignored = [
-        "results/embedded/report/index.html",
-        "results/claims.csv",
-        ".venv/bin/python",
-        ".snakemake/log/a.log",
-        "src/dpatlas/__pycache__/cli.pyc",
-    ]
+    ignored = ["results/claims.csv", ".venv/bin/python", ".snakemake/log/a.log"]
     kept = ["results/README.md", "docs/results/embedded/claims.csv", "requirements.lock"]
     run = subprocess.run(
         ["git", "-C", tmp_path, "check-ignore", *ignored, *kept],
@@ -145,13 +139,6 @@ def make(*arguments: str, folder: Path = ROOT, **variables: str) -> subprocess.C
         text=True,
         check=False,
     )
-
-
-def test_help_names_every_target():
-    listed = re.findall(r"^make (\S+)", make("-s", "help").stdout, flags=re.MULTILINE)
-    assert set(listed) >= set(TARGETS)
-    declared = re.search(r"^\.PHONY: (.+)$", read("Makefile"), flags=re.MULTILINE)
-    assert sorted(listed) == sorted(declared[1].split())
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -183,26 +170,18 @@ def fake_python(folder: Path, change: str) -> str:
     ("change", "complaint"),
     [
         ("sys.version_info = (3, 10, 4)", "Python 3.10 .*install Python 3.11, 3.12 or 3.13"),
-        ("sys.version_info = (3, 14, 0)", "Python 3.14 .*install Python 3.11, 3.12 or 3.13"),
         ("sys.modules['ensurepip'] = None", "lacks venv: .*apt install python3.*-venv"),
         ("import platform; platform.machine = lambda: 'sparc'", "sparc .*use Linux"),
+        (None, "/nonexistent/python not found: install Python 3.11"),
     ],
 )
 def test_an_unfit_python_gets_one_line_that_says_what_to_install(bare_checkout, change, complaint):
-    run = make("setup", folder=bare_checkout, PYTHON=fake_python(bare_checkout, change))
-    ours = [line for line in run.stderr.splitlines() if not line.startswith("make:")]
+    python = fake_python(bare_checkout, change) if change else "/nonexistent/python"
+    run = make("setup", folder=bare_checkout, PYTHON=python)
     assert run.returncode != 0
-    assert len(ours) == 1
-    assert re.search(complaint, ours[0])
+    (ours,) = [line for line in run.stderr.splitlines() if not line.startswith("make:")]
+    assert re.search(complaint, ours)
     assert not (bare_checkout / ".venv").exists()
-
-
-def test_a_missing_python_gets_one_line_that_says_what_to_install(bare_checkout):
-    run = make("setup", folder=bare_checkout, PYTHON="/nonexistent/python")
-    ours = [line for line in run.stderr.splitlines() if not line.startswith("make:")]
-    assert run.returncode != 0
-    assert len(ours) == 1
-    assert re.search("/nonexistent/python not found: install Python 3.11", ours[0])
 
 
 def test_results_are_not_removed_without_a_yes(bare_checkout):

@@ -107,17 +107,6 @@ def test_what_is_no_checkpoint_is_ignored_and_never_unpickled(checkpoints, conte
     assert not Explosive.exploded
 
 
-def test_a_failed_save_keeps_the_earlier_checkpoint(checkpoints, monkeypatch):
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        checkpoints.save("state", {"weight": np.zeros(2)}, {"step": 60})
-    assert checkpoints.load("state")[1] == FACTS
-    assert len(list(checkpoints.folder.iterdir())) == 1
-
-
 def test_a_checkpoint_is_written_again_if_another_attempt_cleared_the_folder(
     checkpoints, monkeypatch
 ):

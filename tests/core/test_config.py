@@ -3,13 +3,7 @@
 import pytest
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import (
-    load_config,
-    load_tier,
-    merge,
-    project_root,
-    read_tier,
-)
+from dpatlas.config.load import load_config, load_tier, merge, project_root, read_tier
 from dpatlas.config.model import schema_of, sentence_of, walk
 from dpatlas.config.root import config_model
 from dpatlas.core.files import write_json
@@ -50,28 +44,18 @@ def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
     [
         ({"kl_privcy": {}}, ["kl_privcy", "does not exist", "did you mean kl_privacy"]),
         ({"kl_privacy": {"lr": {"he": "1e-3"}}}, ["kl_privacy.lr.he", "'1e-3' (text)", "1.0e-3"]),
-        ({"kl_privacy": {"depth_sweep": {"depths": [2, -4]}}}, ["depths.1", "-4", ">= 2"]),
         ({"kl_privacy": {"inits": ["he", "glorot"]}}, ["inits.1", "glorot", "lecun, he, ntk"]),
-        ({"kl_privacy": {"sigma": float("nan")}}, ["kl_privacy.sigma", "nan"]),
-        ({"kl_privacy": {"data": {"classes": []}}}, ["data.classes", "[]", "at least 2"]),
-        ({"kl_privacy": {"data": {"name": "mnst"}}}, ["data.name", "mnst", "digits, cifar10"]),
         ({"kl_privacy": {"runs": True}}, ["kl_privacy.runs", "True", "a whole number"]),
-        ({"kl_privacy": {"runs": 5.0}}, ["kl_privacy.runs", "5.0", "a whole number"]),
-        ({"kl_privacy": None}, ["kl_privacy", "None", "a block of keys"]),
-        ({"tier": "a; rm -rf ~"}, ["tier", "rm -rf"]),
-        ({"data": {"mirrors": ["ftp://x"]}}, ["data.mirrors.0", "ftp://x"]),
         (
             {"dp_sgld": {"long_training": {"backbone": "x"}}},
             ["long_training.backbone", "strokes-s"],
         ),
-        ({"lp_fft": {"clip_sweep": {"scenario": "x"}}}, ["lp_fft.clip_sweep.scenario", "'x'"]),
-        ({"lp_fft": {"lrs": {"head": [1.7e308]}}}, ["lp_fft.lrs.head.0", "1.7e+308", "1e+30"]),
         ({"pretrain": {"enabled": False}}, ["pretrain.enabled", "false", "strokes-s"]),
-        ({"pretrain": {"backbones": {"A B": {}}}}, ["pretrain.backbones:", "'A B'", "a-z0-9"]),
         (
             {"dp_sgld": {"long_training": {"data": {"classes": [3, 10]}}}},
             ["dp_sgld.long_training.data.classes.1", "10", "one of 0, 1, 2"],
         ),
+        ({"kl_privacy": {"horizons": {"early": 60}}}, ["horizons.short"]),
     ],
 )
 def test_a_wrong_config_is_one_line_with_key_found_and_allowed(change, words):
@@ -81,28 +65,6 @@ def test_a_wrong_config_is_one_line_with_key_found_and_allowed(change, words):
     assert "\n" not in message
     for word in words:
         assert word in message
-
-
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        ({"horizons": {"early": 60}}, "horizons.short"),
-        ({"lr": {"he": 1}, "inits": ["he"], "horizons": {"long": 50}}, "horizons.long"),
-    ],
-)
-def test_horizons_have_to_grow(change, key):
-    with pytest.raises(InputError, match=key):
-        load_config(changes={"tier": "t", "kl_privacy": change})
-
-
-@pytest.mark.parametrize("content", ["- a list\n", "a: [1\n", "\x00"])
-def test_a_file_that_is_no_config_is_refused(tmp_path, content):
-    path = tmp_path / "bad.yaml"
-    path.write_text(content)
-    with pytest.raises(InputError, match=r"bad\.yaml"):
-        load_config([path])
-    with pytest.raises(InputError, match="nowhere"):
-        load_config([tmp_path / "nowhere.yaml"])
 
 
 def test_every_key_has_a_sentence():

@@ -3,7 +3,6 @@
 import json
 import os
 
-import numpy as np
 import pytest
 
 from dpatlas.config import own
@@ -84,15 +83,7 @@ def test_where_it_lies_changes_no_id(atlas):
     assert elsewhere.data_sets() == atlas.data_sets()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"scaling": "centred"},
-        {"image_shape": [1, 14, 56]},
-        {"resize": True},
-        {"classes": ["healthy", "unsure", "ill"]},
-    ],
-)
+@pytest.mark.parametrize("change", [{"scaling": "centred"}, {"resize": True}])
 def test_another_definition_is_another_id(atlas, change):
     others = Atlas(config(change, on=False))
     for key in ("kl_privacy", "dp_sgld", "max_information"):
@@ -131,19 +122,16 @@ def test_changed_files_are_read_again(tmp_path):
     atlas = Atlas(config({"path": str(tmp_path)}))
     mine, *_ = atlas.own_sets()
     before = atlas.own_state(mine)
-    assert atlas.own_state(mine) == before
     os.utime(tmp_path / "ill/a.png", (1, 1))
     overwritten = atlas.own_state(mine)
     assert overwritten != before
     (tmp_path / "ill/b.png").write_bytes(b"1")
     assert atlas.own_state(mine) != overwritten
-    np.savez(tmp_path / "a.npz", x_train=np.zeros(3))
-    assert own.state(str(tmp_path / "a.npz")) != own.state(str(tmp_path))
     digits = next(name for name in atlas.data_sets() if name.startswith("digits"))
     assert atlas.own_state(digits) is None
 
 
-@pytest.mark.parametrize("path", ["nowhere", "README.md", "~no-such-user-here/x"])
+@pytest.mark.parametrize("path", ["nowhere", "README.md"])
 def test_a_path_with_nothing_to_read_is_named(path):
     with pytest.raises(InputError, match=r"data\.own\.my-scans\.path.*no folder and no \.npz"):
         Atlas(config({"path": path})).check_own_paths()
@@ -156,17 +144,12 @@ def test_a_path_with_nothing_to_read_is_named(path):
             {"dp_sgld": {"data": {**PRIVATE, **HELD_OUT, "name": "my-scan"}}},
             ["dp_sgld.accuracy.sets.0.data.name", "'my-scan'", "digits", "mnist", "my-scans"],
         ),
-        ({"kl": {"name": "scans"}}, ["kl_privacy.data.name", "'scans'", "cifar10, my-scans"]),
         (
             {"kl": {"classes": ["healthy", "sick"]}},
             ["kl_privacy.data.classes", "'sick'", "healthy, ill, unsure"],
         ),
-        ({"scans": {"classes": ["1", 1]}}, ["data.own.my-scans.classes", "different"]),
-        ({"scans": {"image_shape": [3, 4000, 4000]}}, ["data.own.my-scans.image_shape"]),
-        ({"scans": {"scaling": "mean"}}, ["data.own.my-scans.scaling", "unit, centred"]),
         ({"scans": {"image_shape": [1, 28, 14], "resize": True}}, ["image_shape", "a square"]),
         ({"data": {"own": {"my-scans": SCANS, "mnist": SCANS}}}, ["data.own.mnist", "another"]),
-        ({"data": {"own": {"my-scans": SCANS, "My Scans": SCANS}}}, ["data.own", "My Scans"]),
         (
             {"dp_sgld": {"features": "penultimate", "backbone": "strokes-s"}},
             ["dp_sgld.accuracy.sets.0.backbone", "64 numbers", "[1, 28, 28] of data.own.my-scans"],

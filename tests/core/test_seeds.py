@@ -115,11 +115,7 @@ def test_streams_note_themselves_while_they_are_recorded():
             Noise().generator(repetition=0, step=0, use="batch")
         note_stream("named", "ties (audit, a constant)")
     Noise("digest", "keyed").key(0, 0, "after")
-    drawn = {
-        "keyed": ["step"],
-        "named": ["init (kl_privacy, base, layer, run)"],
-        "os": ["batch"],
-    }
+    drawn = {"keyed": ["step"], "named": ["init (kl_privacy, base, layer, run)"], "os": ["batch"]}
     assert inner.facts() == drawn
     assert outer.facts() == drawn | {"named": [*drawn["named"], "ties (audit, a constant)"]}
 

@@ -3,13 +3,10 @@
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -30,8 +27,6 @@ TIER = "paper-mini"
 BROKEN = ("stl10_binary", "resnet50")
 CORES = min(4, os.cpu_count() or 1)
 TIMEOUT = 3600
-# So many jobs are named in the report.
-LONGEST = 10
 
 
 class FileServer:
@@ -53,15 +48,6 @@ class FileServer:
         content = (self.folder / name).read_bytes()
         breaks = place == "mirror" and name.startswith(BROKEN)
         serve(content, cut=len(content) // 2 if breaks else None)(handler)
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job that ran: rule, wall seconds, log."""
-
-    rule: str
-    seconds: float
-    log: str
 
 
 class MiniRun:
@@ -95,7 +81,6 @@ class MiniRun:
         }
         self.expected = folder / "expected.json"
         self.expected.write_text(json.dumps(expected))
-        self.seconds = self.cpu_seconds = 0.0
 
     @property
     def results(self) -> Path:
@@ -127,14 +112,7 @@ class MiniRun:
 
     def run(self) -> None:
         """The whole tier; AssertionError with the logs of what failed."""
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        start = time.monotonic()
         done = self.snakemake("--keep-going")
-        self.seconds = time.monotonic() - start
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self.cpu_seconds = sum(
-            getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime")
-        )
         (self.folder / "snakemake.log").write_text(done.stdout)
         assert done.returncode == 0, self.failure(done.stdout)
 
@@ -145,32 +123,10 @@ class MiniRun:
         assert done.returncode == 0 and table, done.stdout
         return {line.split()[0] for line in table[1].splitlines()} - {"all"}
 
-    def jobs(self) -> list[Job]:
-        """Every job that ran, by Snakemake's own notes."""
-        found = {}
-        for path in (self.project / ".snakemake/metadata").rglob("*"):
-            if path.is_file():
-                note = json.loads(path.read_text())
-                job = Job(note["rule"], note["endtime"] - note["starttime"], note["log"][0])
-                found[job.log] = job
-        return sorted(found.values(), key=lambda job: job.seconds, reverse=True)
-
-    def report(self) -> str:
-        """Seconds per rule, and of the longest jobs."""
-        jobs, rules = self.jobs(), defaultdict(list)
-        for job in jobs:
-            rules[job.rule].append(job.seconds)
-        lines = [f"{'rule':<28}{'jobs':>5}{'seconds':>9}{'longest':>9}"]
-        for rule, seconds in sorted(rules.items(), key=lambda item: -sum(item[1])):
-            lines.append(f"{rule:<28}{len(seconds):>5}{sum(seconds):>9.1f}{max(seconds):>9.1f}")
-        lines += [
-            f"{job.seconds:8.1f} s  {job.rule} {Path(job.log).stem}" for job in jobs[:LONGEST]
-        ]
-        lines.append(
-            f"{len(jobs)} jobs on {CORES} cores: {self.seconds:.0f} s, "
-            f"{self.cpu_seconds:.0f} s of CPU time"
-        )
-        return "\n".join(lines)
+    def rules(self) -> set[str]:
+        """Rules of every job that ran, by Snakemake's own notes."""
+        notes = (self.project / ".snakemake/metadata").rglob("*")
+        return {json.loads(path.read_text())["rule"] for path in notes if path.is_file()}
 
     def failure(self, output: str) -> str:
         """What failed, and the ends of its logs."""

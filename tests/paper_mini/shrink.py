@@ -46,162 +46,76 @@ def at_most(most: int) -> Rule:
     return scaled(1, most)
 
 
-RULES: dict[str, Rule] = {
-    "seed": keep,
-    "classes": keep,
-    "options": keep,
-    "image_shape": keep,
-    "links": keep,
-    "looks": keep,
-    "outputs": keep,
-    "runs": at_most(2),
-    "tuning_runs": at_most(1),
-    "n_train": at_most(48),
-    "n_test": at_most(20),
-    "batch": at_most(4),
-    "epochs": at_most(1),
-    "steps": at_most(4),
-    "neighbours": at_most(3),
-    "draws": at_most(10),
-    "paths": at_most(20),
-    "trials": at_most(100),
-    "seeds": at_most(10),
-    "every": at_most(2),
-    "lrs": ends,
-    "lrs.head": first,
-    "lrs.full": first,
-    "lrs.lora": first,
-    "lr": ends,
-    "times": lambda times: times[:2],
-    "transfer.n_test": at_most(10),
-    "transfer.splits": at_most(2),
+# Names of keys by their rule.
+BY_RULE: dict[Rule, str] = {
+    # Settings; `utility` has a theorem that holds for few classes and inputs or many records.
+    keep: (
+        "seed classes options image_shape links looks outputs utility.n utility.batch "
+        "utility.inputs epsilon padding lora_rank noise_multiplier head_scale feature_scale "
+        "lp_lr noise_lp noise_fft lr_lp records inputs hidden records_per_input "
+        "sensitivity.drift.d certificates.test_repetitions normalise priors_per_job "
+        "agreement.set kappa.base settings_tried"
+    ),
+    at_most(2): (
+        "runs every transfer.splits horizons.early counterexample.steps max_physical_batch "
+        "scenarios.batch lora.batch views umap.batch hs K1 sets.grid.epochs"
+    ),
+    at_most(1): "tuning_runs epochs fft_steps early head.draws all.draws agreement.repetitions",
+    at_most(48): "n_train",
+    at_most(20): (
+        "n_test paths cifar10.n_train mnist.n_train digits.n_validation counterexample.n "
+        "utility.steps public_known dims canaries.canaries"
+    ),
+    at_most(4): (
+        "batch steps kl_privacy.cifar10.n_add stl10.n_validation horizons.long depth depths "
+        "certificates.draws"
+    ),
+    at_most(3): (
+        "neighbours pneumonia-224.n_validation horizons.short privacy_loss.classes "
+        "scenarios.steps lora.steps"
+    ),
+    at_most(10): (
+        "draws seeds transfer.n_test cifar10.n_validation min_steps public_asked "
+        "after_probing.runs simulation.m"
+    ),
+    at_most(100): "trials privacy_loss.batch",
+    ends: (
+        "lrs lr lambdas counterexample.alphas ratios sigma2s etas sweeps.epsilon head_scales "
+        "head_variances angles zetas kappa.axes.n kappa.axes.zeta_over_sigma kappa.axes.E "
+        "kappa.axes.T kappa.axes.delta ys"
+    ),
+    first: (
+        "lrs.head lrs.full lrs.lora noise_multipliers epsilons max_grad_norms "
+        "feature_quality.head_scales feature_quality.lrs sizes taus"
+    ),
+    lambda times: times[:2]: "times",
     # A prepared set by its name: the miniatures hold little more.
-    "cifar10.n_train": at_most(20),
-    "cifar10.n_validation": at_most(10),
-    "kl_privacy.cifar10.n_train": at_most(8),
-    "kl_privacy.cifar10.n_add": at_most(4),
-    "stl10.n_train": at_most(8),
-    "stl10.n_validation": at_most(4),
-    "stl10.n_test": at_most(8),
-    "stl10-32.n_train": at_most(12),
-    "stl10-32.n_validation": at_most(6),
-    "stl10-32.n_test": at_most(12),
-    "mnist.n_train": at_most(20),
-    "pneumonia-224.n_train": at_most(8),
-    "pneumonia-224.n_validation": at_most(3),
-    "pneumonia-224.n_test": at_most(6),
-    "digits.n_train": at_most(60),
-    "digits.n_validation": at_most(20),
-    "horizons.early": at_most(2),
-    "horizons.short": at_most(3),
-    "horizons.long": at_most(4),
+    at_most(8): (
+        "kl_privacy.cifar10.n_train stl10.n_train stl10.n_test pneumonia-224.n_train "
+        "linearized.n_train points audit.runs"
+    ),
+    at_most(12): "stl10-32.n_train stl10-32.n_test",
+    at_most(6): "stl10-32.n_validation pneumonia-224.n_test",
+    at_most(60): "digits.n_train",
     # Depth and width that two sweeps share stay shared.
-    "depth": at_most(4),
-    "depths": at_most(4),
-    "width": scaled(64, 16),
-    "widths": scaled(64, 16),
-    "linearized.n_train": at_most(8),
-    "min_steps": at_most(10),
-    "accuracy.grid.steps": scaled(30, 4),
-    "sets.grid.steps": scaled(30, 4),
-    "long_training.steps": scaled(10, 4),
-    "lambdas": ends,
-    "privacy_loss.n": at_most(400),
-    "privacy_loss.batch": at_most(100),
-    "privacy_loss.classes": at_most(3),
-    "counterexample.n": at_most(20),
-    "counterexample.steps": at_most(2),
-    "counterexample.alphas": ends,
-    "ratios": ends,
-    "sigma2s": ends,
-    "etas": ends,
-    # A theorem that holds for few classes and inputs or many records.
-    "utility.n": keep,
-    "utility.batch": keep,
-    "utility.inputs": keep,
-    "utility.steps": at_most(20),
-    "epsilon": keep,
-    "sweeps.epsilon": ends,
-    "feature_learning.n_test": at_most(50),
-    "base.n": scaled(500),
-    "sweeps.n": scaled(500),
-    "table.n": scaled(500),
-    "base.d": scaled(32),
-    "sweeps.d": scaled(32),
-    "base.p": scaled(64),
-    "sweeps.p": scaled(64),
-    "table.p": scaled(64),
-    "max_physical_batch": at_most(2),
-    "scenarios.steps": at_most(3),
-    "scenarios.batch": at_most(2),
-    "lora.steps": at_most(3),
-    "lora.batch": at_most(2),
-    "noise_multipliers": first,
-    "epsilons": first,
+    scaled(64, 16): "width widths",
+    scaled(30, 4): "accuracy.grid.steps sets.grid.steps",
+    scaled(10, 4): "long_training.steps",
+    at_most(400): "privacy_loss.n",
+    at_most(50): "feature_learning.n_test",
+    scaled(500): "base.n sweeps.n table.n",
+    scaled(32): "base.d sweeps.d",
+    scaled(64): "base.p sweeps.p table.p",
     # Of 3 steps, one at least in either phase.
-    "shares": lambda shares: [share for share in shares if 0.25 <= share <= 0.75][:1],
-    "views": at_most(2),
-    "padding": keep,
-    "lora_rank": keep,
-    "noise_multiplier": keep,
-    "max_grad_norms": first,
-    "head_scales": ends,
-    "head_scale": keep,
-    "feature_scale": keep,
-    "lp_lr": keep,
-    "feature_quality.head_scales": first,
-    "feature_quality.lrs": first,
-    "feature_quality.steps": scaled(45),
-    "lp_steps": scaled(45),
-    "at": scaled(45, thin=False),
-    "public_known": at_most(20),
-    "public_asked": at_most(10),
+    lambda shares: [share for share in shares if 0.25 <= share <= 0.75][:1]: "shares",
+    scaled(45): "feature_quality.steps lp_steps",
+    scaled(45, thin=False): "at",
     # ResNet50 on images of 224 x 224 pixels.
-    "umap.batch": at_most(2),
-    "umap.lp_steps": lambda steps: at_most(1)(steps)[-1:],
-    "fft_steps": at_most(1),
-    "early": at_most(1),
-    "noise_lp": keep,
-    "noise_fft": keep,
-    "lr_lp": keep,
-    "points": at_most(8),
-    "records": keep,
-    "inputs": keep,
-    "hidden": keep,
-    "records_per_input": keep,
-    "sensitivity.drift.d": keep,
-    "head.draws": at_most(1),
-    "all.draws": at_most(1),
-    "sizes": first,
-    "hs": at_most(2),
-    "head_variances": ends,
-    "after_probing.runs": at_most(10),
-    "angles": ends,
-    "dims": at_most(20),
-    "certificates.test_repetitions": keep,
-    "certificates.draws": at_most(4),
-    "K1": at_most(2),
-    "zetas": ends,
-    "taus": first,
-    "grid.m": at_most(5),
-    "sets.grid.epochs": at_most(2),
-    "normalise": keep,
-    "priors_per_job": keep,
-    "agreement.set": keep,
-    "agreement.repetitions": at_most(1),
-    "kappa.base": keep,
-    "kappa.axes.n": ends,
-    "kappa.axes.zeta_over_sigma": ends,
-    "kappa.axes.E": ends,
-    "kappa.axes.T": ends,
-    "kappa.axes.delta": ends,
-    "simulation.m": at_most(10),
-    "simulation.draws": at_most(500),
-    "ys": ends,
-    "audit.runs": at_most(8),
-    "canaries.canaries": at_most(20),
-    "settings_tried": keep,
+    lambda steps: at_most(1)(steps)[-1:]: "umap.lp_steps",
+    at_most(5): "grid.m",
+    at_most(500): "simulation.draws",
 }
+RULES = {name: rule for rule, names in BY_RULE.items() for name in names.split()}
 
 
 def shrink(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,7 +137,7 @@ def _shrunk(value: Any, path: tuple[str, ...]) -> Any:
     if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
         return [_shrunk(each, path) for each in value]
     if rule is None and _has_number(value, int):
-        raise KeyError(f"{'.'.join(path)}: a size or a setting? Say so in shrink.RULES")
+        raise KeyError(f"{'.'.join(path)}: a size or a setting? Say so in shrink.BY_RULE")
     return value if rule is None or not _has_number(value) else rule(value)
 
 

@@ -69,6 +69,17 @@ def write_run(folder: Path, spec: Spec, cost: dict[str, Any] | None = None, **ch
     return path
 
 
+def entries(folder: Path, records: list[Path]) -> dict[str, Any]:
+    """What a lineage says of these records."""
+    return {
+        read_json(path)["id"]: {
+            "path": path.relative_to(folder).as_posix(),
+            "sha256": file_sha256(path),
+        }
+        for path in records
+    }
+
+
 def write_product(folder: Path, kind: str, name: str, records: list[Path], text: str = "") -> Path:
     """A figure or table and its lineage; returns the path of its csv."""
     suffixes = {"figure": ("pdf", "png", "svg", "csv"), "table": ("csv", "md", "tex")}[kind]
@@ -83,13 +94,7 @@ def write_product(folder: Path, kind: str, name: str, records: list[Path], text:
         "module": f"dpatlas.papers.{read_json(records[0])['key']}.figures.{name}",
         "code_digest": CODE_NOW,
         "settings": {"horizons": {"long": 5}},
-        "records": {
-            read_json(path)["id"]: {
-                "path": path.relative_to(folder).as_posix(),
-                "sha256": file_sha256(path),
-            }
-            for path in records
-        },
+        "records": entries(folder, records),
         "outputs": {each: sha256(content) for each, content in files.items()},
         "versions": {"matplotlib": "3.11.2"},
     }

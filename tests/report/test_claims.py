@@ -29,7 +29,6 @@ from dpatlas.evidence.claims import (
     read_claims,
 )
 from dpatlas.evidence.comparisons import Evidence, PaperRecords
-from dpatlas.registry import all_papers
 
 CONTRACT = [
     *("claim", "paper", "place", "statement", "kind", "verdict"),
@@ -86,18 +85,6 @@ def paper(**points):
     return {"kl_privacy": PaperRecords({}, points)}
 
 
-def test_committed_claims_name_tests_and_files_that_exist():
-    products = [
-        f"{product.folder}/{product.name}.{'pdf' if product.kind == 'figure' else 'csv'}"
-        for paper in all_papers().values()
-        for product in paper.load("products").PRODUCTS
-    ]
-    check_evidence(CLAIMS, products, all_papers())
-    for key, paper in all_papers().items():
-        ids = [claim.id for claim in CLAIMS.claims if claim.paper == key]
-        assert ids == [f"{paper.prefix}-{number}" for number in range(1, len(ids) + 1)]
-
-
 def test_evidence_that_no_rule_makes_is_refused(tmp_path):
     claims = read(tmp_path, claim(**without("id", part("a"))))
     with pytest.raises(InputError, match=r"figures/kl_vs_epochs\.pdf"):
@@ -136,32 +123,15 @@ def test_small_settings_show_what_was_seen_and_carry_no_verdict(tmp_path):
     assert "no verdict" in rows[0]["note"]
 
 
-def test_a_paper_that_is_not_part_of_the_run_is_not_run(tmp_path):
-    claims = read(tmp_path, claim(parts=[part("a"), part("b")]))
-    rows = judge_claims(claims, {}, "t", tests=TESTS)
-    assert {(row["verdict"], row["runs"]) for row in rows} == {(NOT_RUN, 0)}
-
-
 BAD = {
     "an unknown key": (claim(parts=[part("a"), part("b", horizen="short")]), "horizen"),
-    "a kind that does not exist": (claim(kind="numeric", parts=[part("a"), part("b")]), "numeric"),
     "a test that does not exist": (claim(parts=[part("a"), part("b", test="guess")]), "guess"),
     "an argument too few": (claim(parts=[part("a"), without("target", part("b"))]), "target"),
-    "an argument too many": (claim(parts=[part("a"), part("b", axis="depth")]), "axis"),
-    "a name where a number belongs": (claim(parts=[part("a"), part("b", target="x")]), "target"),
     "a group of capitals": (claim(parts=[part("a"), part("b", group="B")]), "kl-1b: group"),
-    "arguments beside parts": (
-        claim(target=1.0, parts=[part("a"), part("b")]),
-        "kl-1 with target",
-    ),
-    "a paper of its own": (claim(paper="other", parts=[part("a"), part("b")]), "paper"),
     "an id given twice": (claim(parts=[part("a"), part("a")]), "kl-1a twice"),
     "a part of another claim": (claim(parts=[part("a"), part("b", id="kl-2b")]), "kl-2b"),
     "no test and no parts": (claim(), "kl-1 with none of them"),
-    "a test beside parts": (
-        claim(**without("id", part("c")), parts=[part("a"), part("b")]),
-        "kl-1 with expected and parts and test",
-    ),
+    "arguments beside parts": (claim(target=1.0, parts=[part("a"), part("b")]), "kl-1 with target"),
     "a whole number as text": (claim(parts=[part("a"), part("b", target="1e-3")]), "1.0e-3"),
     "an expected value of no field": (
         claim(parts=[part("a"), part("b", expected="{goal}")]),
@@ -187,13 +157,6 @@ def test_a_test_that_no_entry_uses_is_refused(tmp_path):
         read(tmp_path, claim(parts=[part("a"), part("b")]), tests=tests)
 
 
-def write_constants(path, ratio):
-    """A record with this ratio of means to B; its id."""
-    record = constants_record(ratio)
-    path.write_text(json.dumps(as_json(record)))
-    return record.id
-
-
 def command(tmp_path, settings, *records):
     listed, given = tmp_path / "records.txt", tmp_path / "settings.json"
     listed.write_text("".join(f"{record}\n" for record in records))
@@ -205,34 +168,19 @@ def command(tmp_path, settings, *records):
     ]
 
 
-def rows_of(tmp_path):
-    with (tmp_path / "claims.csv").open(newline="") as stream:
-        return {row["claim"]: row for row in csv.DictReader(stream)}
-
-
-@pytest.mark.parametrize(("ratio", "verdict"), [(1.01, REPRODUCED), (1.2, NOT_REPRODUCED)])
-def test_the_command_writes_the_columns_of_the_contract(tmp_path, ratio, verdict):
-    path = tmp_path / "record.json"
-    settings = {"kl_privacy": {"groups": {"constants": [write_constants(path, ratio)]}}}
+def test_the_command_writes_the_columns_of_the_contract(tmp_path):
+    record, path = constants_record(1.01), tmp_path / "record.json"
+    path.write_text(json.dumps(as_json(record)))
+    settings = {"kl_privacy": {"groups": {"constants": [record.id]}}}
     assert run_command(main, command(tmp_path, json.dumps(settings), path)) == 0
-    header = (tmp_path / "claims.csv").read_text().splitlines()[0].split(",")
-    assert header[: len(CONTRACT)] == CONTRACT
-    assert header == list(COLUMNS)
-    row = rows_of(tmp_path)["kl-7"]
-    assert row["verdict"] == verdict
-    assert float(row["observed"]) == pytest.approx(ratio)
-    assert float(row["low"]) < ratio < float(row["high"])
-    assert row["runs"] == "2000"
-    assert row["evidence"] == "tables/kl_constants.csv"
-    assert {row["verdict"] for row in rows_of(tmp_path).values()} == {verdict, NOT_RUN}
-
-
-def test_the_settings_can_forgo_verdicts(tmp_path):
-    path = tmp_path / "record.json"
-    groups = {"constants": [write_constants(path, 1.0)]}
-    settings = json.dumps({"kl_privacy": {"groups": groups}, "verdicts": False})
-    assert run_command(main, command(tmp_path, settings, path)) == 0
-    assert {row["verdict"] for row in rows_of(tmp_path).values()} == {NOT_RUN}
+    with (tmp_path / "claims.csv").open(newline="") as stream:
+        header, rows = (reader := csv.DictReader(stream)).fieldnames, list(reader)
+    assert header[: len(CONTRACT)] == CONTRACT and header == list(COLUMNS)
+    row = next(row for row in rows if row["claim"] == "kl-7")
+    assert float(row["observed"]) == pytest.approx(1.01)
+    assert float(row["low"]) < 1.01 < float(row["high"])
+    assert (row["runs"], row["evidence"]) == ("2000", "tables/kl_constants.csv")
+    assert {row["verdict"] for row in rows} == {REPRODUCED, NOT_RUN}
 
 
 def test_a_run_that_the_settings_name_and_nobody_gives_is_bad_input(tmp_path, capsys):
@@ -240,11 +188,6 @@ def test_a_run_that_the_settings_name_and_nobody_gives_is_bad_input(tmp_path, ca
     assert run_command(main, command(tmp_path, settings)) == 2
     assert "gone" in capsys.readouterr().err
     assert not (tmp_path / "claims.csv").exists()
-
-
-def test_settings_that_are_not_json_are_bad_input(tmp_path, capsys):
-    assert run_command(main, command(tmp_path, "{")) == 2
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_wrong_verdicts_are_as_rare_as_the_error_of_an_entry():

@@ -1,5 +1,4 @@
 import csv
-import json
 import shutil
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from dpatlas.core.canonical import sha256
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, run_command
-from dpatlas.report import lineage, state
+from dpatlas.report import lineage
 from dpatlas.report import publish as module
 from dpatlas.report.publish import Expected, publish
 
@@ -70,22 +69,10 @@ def test_nothing_of_the_machine_is_published(run):
     text = "".join(
         path.read_text() for path in target.rglob("*") if path.suffix in (".json", ".md", ".csv")
     )
-    assert "some-host" not in text
-    assert "/home/me" not in text
-    assert str(run) not in text
-
-
-def test_the_readme_shows_verdicts_and_figures(run):
-    text = (published(run) / "README.md").read_text()
-    assert "1 reproduced, 1 inconclusive" in text
-    assert f"![{FIGURE}](figures/{FIGURE}.png)" in text
-    assert r"| kl-2 | inconclusive | A \| B. |" in text
-
-
-def test_code_that_changed_since_the_run_is_said(run, monkeypatch):
-    monkeypatch.setattr(state, "digest_now", lambda name: "0" * 16)
-    text = (published(run) / "README.md").read_text()
-    assert "Made by other code than was there at publication" in text
+    assert not any(private in text for private in ("some-host", "/home/me", str(run)))
+    own = {"mine": {"path": "mine", "classes": ["a", "b"]}}
+    saved = {"tier": "embedded", "data": {"root": None, "own": own}}
+    assert read_json(target / "config.json") == saved
 
 
 def test_a_published_figure_can_be_explained_without_its_records(run):
@@ -97,32 +84,13 @@ def test_a_published_figure_can_be_explained_without_its_records(run):
 
 
 @pytest.mark.parametrize(
-    "missing",
-    [
-        f"figures/{FIGURE}.png",
-        f"tables/{TABLE}.tex",
-        f"lineage/{FIGURE}.json",
-        f"runs/kl_privacy/{IDS[1]}/record.json",
-        "claims.csv",
-    ],
+    "missing", [f"figures/{FIGURE}.png", f"lineage/{FIGURE}.json", "claims.csv"]
 )
 def test_an_incomplete_run_is_refused_and_the_missing_file_named(run, missing):
     (run / missing).unlink()
     with pytest.raises(InputError, match=missing):
         published(run)
     assert not (run.parents[1] / "docs").exists()
-
-
-def test_an_edited_figure_is_refused(run):
-    (run / "figures" / f"{FIGURE}.csv").write_text("better numbers")
-    with pytest.raises(InputError, match=rf"{FIGURE}\.csv.*other content"):
-        published(run)
-
-
-def test_a_record_made_again_after_its_figure_is_refused(run):
-    write_run(run, spec_of(depth=4), metrics={"kl": None})
-    with pytest.raises(InputError, match=f"{IDS[1]}/record.json.*other content"):
-        published(run)
 
 
 def test_a_figure_of_other_records_than_the_config_asks_for_is_refused(run):
@@ -177,12 +145,6 @@ def test_claims_without_verdicts_are_refused(run):
         published(run)
 
 
-def test_the_saved_config_is_published_as_json(run):
-    config = json.loads((published(run) / "config.json").read_text())
-    own = {"mine": {"path": "mine", "classes": ["a", "b"]}}
-    assert config == {"tier": "embedded", "data": {"root": None, "own": own}}
-
-
 def test_if_the_new_folder_cannot_take_its_place_the_old_one_comes_back(run, monkeypatch):
     target = published(run)
     before = names(target)
@@ -197,16 +159,6 @@ def test_if_the_new_folder_cannot_take_its_place_the_old_one_comes_back(run, mon
     with pytest.raises(OSError, match="refused"):
         published(run)
     assert names(target) == before
-
-
-def test_a_run_without_a_data_set_is_published(tmp_path):
-    folder = small_run(tmp_path / "results", data=None)
-    write_json(folder / "config.json", {"tier": "embedded", "data": {"root": None}})
-    target = published(folder)
-    manifest = read_json(target / "manifest.json")
-    assert manifest["data"] == {}
-    figure = lineage.trace(target / "figures" / f"{FIGURE}.png")
-    assert [record["data"] for record in figure["records"]] == [None, None]
 
 
 def audit_run(run):

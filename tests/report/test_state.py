@@ -4,7 +4,6 @@ import pytest
 from small_run import CODE_NOW, FIGURE, TABLE, small_run, spec_of
 
 from dpatlas.commands import verify
-from dpatlas.core.canonical import sha256
 from dpatlas.errors import InputError
 from dpatlas.report import lineage, state
 from dpatlas.report.publish import Expected, publish
@@ -43,24 +42,6 @@ def test_a_changed_file_is_changed_for_all(tmp_path, name):
     assert asked["as_made" if name.endswith("csv") else "as_used"] is False
     assert any(line.startswith(f"{name}: sha256") for line in lines)
     assert name in refused and "other content" in refused
-
-
-def test_a_missing_record_is_missing_for_all(tmp_path):
-    run = small_run(tmp_path / "results", data=None)
-    (run / RECORD).unlink()
-    figure, lines, refused = answers(run)
-    record = figure["records"][1]
-    assert (record["present"], record["as_used"]) == (False, None)
-    assert f"{RECORD}: missing" in lines
-    assert RECORD in refused and "no such file" in refused
-
-
-def test_what_nothing_was_recorded_of_is_neither_as_made_nor_changed(tmp_path):
-    (tmp_path / "a").write_text("a")
-    assert state.file_state(tmp_path / "a", None).as_made is None
-    assert state.file_state(tmp_path / "a", sha256(b"a")).as_made is True
-    assert state.file_state(tmp_path / "b", sha256(b"a")).as_made is False
-    assert state.code_state("dpatlas.gone", CODE_NOW).as_made is True
 
 
 def test_code_that_is_gone_has_no_digest(monkeypatch):

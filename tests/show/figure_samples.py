@@ -4,7 +4,6 @@ import csv
 import functools
 import importlib
 import io
-import json
 
 import matplotlib.style
 import numpy as np
@@ -16,7 +15,7 @@ from dpatlas.core.records import FIELDS, SCHEMA_VERSION, make_record, versions
 from dpatlas.core.specs import Spec
 from dpatlas.records import parse_record
 from dpatlas.registry import all_blocks
-from dpatlas.show import look, make
+from dpatlas.show import look
 from dpatlas.show.output import to_csv
 
 FIGURE_FILES, TABLE_FILES = ("csv", "pdf", "png", "svg"), ("csv", "md", "tex")
@@ -82,19 +81,6 @@ def show_words(name, records, settings, folder, tier="trial"):
         *("--output", str(folder / "made"), "--lineage", str(folder / f"lineage/{name}.json")),
         *("--records", str(listed)),
     ]
-
-
-def check_job(name, records, settings, folder):
-    """Make a figure or table by its command: every file is there, with all records behind it."""
-    assert make.main(show_words(name, records, settings, folder, "my-tier")) == 0
-    made = {path.name: path.read_bytes() for path in (folder / "made").iterdir()}
-    is_figure = products()[name][0].kind == "figure"
-    assert set(made) == {f"{name}.{kind}" for kind in (FIGURE_FILES if is_figure else TABLE_FILES)}
-    assert b"tier my-tier" in made[f"{name}.{'svg' if is_figure else 'md'}"]
-    rows = csv_rows(made[f"{name}.csv"])
-    lineage = json.loads((folder / "lineage" / f"{name}.json").read_text())
-    behind = {identifier for row in rows for identifier in row["runs"].split(";")}
-    assert behind == set(lineage["records"]) == {record.id for record in records}
 
 
 def in_style(draw, records, settings):

@@ -5,8 +5,8 @@ import pytest
 from figure_samples import drawn_heights, heights
 from matplotlib.figure import Figure
 
-from dpatlas.show.draw import draw_curves, draw_points, frame
-from dpatlas.show.look import INITS, Look
+from dpatlas.show.draw import draw_points, frame
+from dpatlas.show.look import INITS
 
 LOOKS = {name: INITS[name] for name in ("he", "lecun")}
 
@@ -57,24 +57,3 @@ def test_points_are_values_with_the_intervals_of_their_rows_and_marks_of_diverge
 def test_points_of_one_series_stand_at_their_x(axes):
     draw_points(axes, frame(ROWS), "x", {"he": LOOKS["he"]})
     assert axes.get_lines()[0].get_xdata()[:2] == pytest.approx([1, 2])
-
-
-def test_curves_are_lines_with_a_band_where_rows_have_intervals(axes):
-    looks = LOOKS | {"bound": Look("bound", "black", "x", ":")}
-    draw_curves(axes, frame([*ROWS, row("bound", 1, 2.0), row("bound", 2, 3.0)]), "x", looks)
-    lines = {line.get_color(): line for line in axes.get_lines()}
-    for name, values in (("he", (0.3, 0.2)), ("lecun", (0.6, 0.9)), ("bound", (2.0, 3.0))):
-        line = lines[looks[name].color]
-        assert heights(line.get_ydata()) == values
-        assert (line.get_marker(), line.get_linestyle()) == (
-            looks[name].marker,
-            looks[name].linestyle,
-        )
-    bands = {
-        tuple(corner)
-        for band in axes.collections
-        for path in band.get_paths()
-        for corner in path.vertices.tolist()
-    }
-    assert bands == {(1, 0.4), (1, 0.7), (2, 0.1), (2, 0.5), (4, 0.8), (4, 1.1)}
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("depth", "")

@@ -161,18 +161,11 @@ PartitionName=main Nodes={",".join(NODES)} Default=YES MaxTime=INFINITE State=UP
         )
 
     def _munged(self) -> tuple[str, ...]:
-        paths = ("key", "socket", "pid", "seed", "log")
-        options = {name: self.folder / f"munge.{name}" for name in paths}
-        return (
-            "munged",
-            "--foreground",
-            "--force",
-            f"--key-file={options['key']}",
-            f"--socket={options['socket']}",
-            f"--pid-file={options['pid']}",
-            f"--seed-file={options['seed']}",
-            f"--log-file={options['log']}",
-        )
+        options = [
+            f"--{name}-file={self.folder}/munge.{name}" for name in ("key", "pid", "seed", "log")
+        ]
+        socket_option = f"--socket={self.folder}/munge.socket"
+        return ("munged", "--foreground", "--force", socket_option, *options)
 
     def _start(self, name: str, *command: str) -> None:
         # A killed test run takes its daemons with it.

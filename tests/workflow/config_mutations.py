@@ -12,29 +12,9 @@ Path = tuple[Any, ...]
 Choose = Callable[[Any], Any]
 
 HOSTILE = (
-    "",
-    " ",
-    "-",
-    "--flag",
-    "../..",
-    "a/b",
-    "~nobody-at-all/x",
-    "a\nb",
-    "a\x00b",
-    "\x1b[31mred",
-    "\u2028",
-    "\ud800",
-    "ünï-çødé-数据-🜂",
-    "'",
-    '"; touch PWNED #',
-    "$(touch PWNED)",
-    "`touch PWNED`",
-    "{wildcards.id}",
-    "{{",
-    "%s%n",
-    "null",
-    "1e-3",
-    "x" * 5000,
+    *("", " ", "-", "--flag", "../..", "a/b", "~nobody-at-all/x", "a\nb", "a\x00b", "\x1b[31mred"),
+    *("\u2028", "\ud800", "ünï-çødé-数据-🜂", "'", '"; touch PWNED #', "$(touch PWNED)"),
+    *("`touch PWNED`", "{wildcards.id}", "{{", "%s%n", "null", "1e-3", "x" * 5000),
 )
 NUMBERS = (
     *(0, 1, 2, 3, -1, 10**6, 10**9, 2**63, 10**30, -(10**30), 10**400),

@@ -102,11 +102,6 @@ def test_a_changed_config_makes_a_run_or_is_refused_in_one_line_that_names_the_k
     check_many(seed=1, count=900)
 
 
-@pytest.mark.slow
-def test_thousands_of_changed_configs():
-    check_many(seed=2, count=5000)
-
-
 def test_the_shipped_configs_make_a_run():
     for tier in bases():
         assert outcome(copied(base(tier)), [("tier",)]) is None
@@ -120,14 +115,9 @@ def test_the_shipped_configs_make_a_run():
         ("seed: 1\nseed: 2", "seed in lines 1 and 2"),
         ("pretrain: {5: 1}", "5 (int) as a key"),
         (f"seed: 0x{'f' * 5000}", "20000 bits"),
-        ("seed: !!bool x", "not YAML"),
-        ("seed: !!int ''", "not YAML"),
         ("seed: !!timestamp x", "not YAML"),
-        ("seed: 2024-13-45", "not YAML"),
         ("seed: !!python/object/apply:os.system ['touch PWNED']", "not YAML"),
-        ("? [1]\n: 2", "not YAML"),
         ("\x00", "not YAML"),
-        ("- 1", "a YAML file with keys"),
         ("", "a YAML file with keys"),
         ("[" * 3000, "not YAML"),
         ("data: {root: ~nobody-at-all/x}", "no such folder"),

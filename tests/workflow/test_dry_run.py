@@ -54,25 +54,6 @@ def test_a_backbone_is_trained_before_what_takes_its_features(checkout):
     assert planned == {"data_set": 2, **dict.fromkeys(jobs, 1)}
 
 
-def test_the_audit_is_reached_by_its_rule_name_and_waits_for_no_paper(checkout):
-    planned = checkout.planned("audit")
-    kinds = Atlas(load_config()).kinds("audit").items()
-    assert planned == {
-        "audit": 1,
-        "data_set": 2,
-        **{f"audit_{kind}": len(ids) for kind, ids in kinds},
-    }
-
-
-def test_a_change_without_a_tier_writes_to_custom(checkout):
-    (checkout.folder / "mine.yaml").write_text("kl_privacy: {runs: 3}\n")
-    result = checkout.snakemake("-n", "kl_vs_depth", "--configfile", "mine.yaml")
-    assert "results/custom/figures/kl_vs_depth.pdf" in result.stdout
-    assert "results/embedded" not in result.stdout
-    result = checkout.snakemake("-n", "kl_vs_depth", "--config", "seed=4")
-    assert "results/custom/" in result.stdout
-
-
 def test_an_own_data_set_is_read_from_its_path(checkout):
     scans = "my {id} scans' folder"
     (checkout.folder / scans / "a").mkdir(parents=True)
@@ -93,7 +74,6 @@ def test_an_own_data_set_is_read_from_its_path(checkout):
             ["data.offline", "missing"],
         ),
         (own("nowhere"), ["data.own.my-scans.path", "'nowhere'"]),
-        (own("nowhere", offline="true"), ["data.offline", "1 missing"]),
     ],
 )
 def test_data_that_is_not_there_stops_before_any_job_with_one_line_and_exit_code_2(

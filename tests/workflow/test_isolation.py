@@ -90,7 +90,7 @@ def test_texts_of_the_config_reach_jobs_as_one_word_each(checkout):
     assert not list(checkout.folder.rglob("PWNED"))
 
 
-@pytest.mark.parametrize("tier", [HOSTILE, "-x", "a b", "../x", "a\nb", "ünï", "{id}", ""])
+@pytest.mark.parametrize("tier", [HOSTILE, "-x", "../x", "a\nb", "{id}", ""])
 def test_a_tier_that_is_no_plain_name_is_refused(tmp_path, tier):
     path = tmp_path / "tier.yaml"
     path.write_text(yaml.safe_dump({"tier": tier}))
