@@ -6,7 +6,7 @@ The values of curves are tested where figures show them.
 import math
 
 import pytest
-from maxinf_sample_records import BASE, coefficients_record, job_record, typed
+from maxinf_sample_records import BASE, job_record, typed
 
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.jobs.simulation import LAWS
@@ -20,25 +20,11 @@ def run(folder, kind, **fields):
     return record.metrics
 
 
-def test_a_job_writes_what_its_function_computes(tmp_path):
-    fields = {"alphas": [0.5, 3.0], "betas": [1e-8, 1e-3, 0.5]}
-    written = job_record(tmp_path, "coefficients", **fields)
-    assert written["metrics"] == coefficients_record(**fields)["metrics"]
-    assert "nothing of any data is released" in written["ledger"]["mechanism"]
-
-
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        ("kappa", {"base": BASE, "axes": {"sigma": [1.0]}}, "axes.sigma"),
-        (
-            "kappa",
-            {"base": BASE, "axes": {"n": [4999]}},
-            "m: found 5000; allowed: at most n = 4999",
-        ),
+        ("kappa", {"base": BASE, "axes": {"n": [4999]}}, "m: found 5000; allowed: at most n"),
         ("kappa", {"base": BASE, "axes": {"T": [50_001]}}, "T: found 50001"),
-        ("kappa", {"base": {**BASE, "zeta": 0.0}, "axes": {"n": [60_000]}}, "zeta"),
-        ("simulation", {**SIMULATED, "laws": ["cauchy"]}, "'rare-signs', 'sphere' or 'axes'"),
         ("simulation", {**SIMULATED, "laws": ["signs"], "ys": [0.5]}, "ys.0: found"),
     ],
 )
