@@ -60,8 +60,6 @@ def test_claim_stops_growing_while_composition_does_not():
     assert np.all(np.diff(claims) > 0)
     limit = 4 * alpha * 1.5**2 / (0.1 * 1000**2 * 0.01)
     assert claims[2] == pytest.approx(limit, rel=1e-9)
-    # Eq. 5 without its negative term.
-    assert claims[0] == pytest.approx(2 * alpha * 1.5**2 / (1000**2 * 0.01) * eta, rel=0.02)
 
 
 def test_constant_and_decreasing_claims_agree_where_the_steps_do():
@@ -253,12 +251,9 @@ UTILITY = dict(eps=24, delta=1e-5, L=1, lam=0.1, beta=1, n=10, d=3, xi2=1)
     [
         ("dp-sgld-claimed-rdp-constant", {**CLAIM, "eta": 0.5}, "eta: found 0.5; .*< 1/beta = 0.5"),
         ("dp-sgld-claimed-rdp-constant", {**CLAIM, "lam": 3}, "lam: found 3; .*<= beta = 2"),
-        ("dp-sgld-claimed-rdp-constant", {**CLAIM, "alpha": 1}, "alpha: found 1; .*> 1"),
         ("dp-sgld-conditional-epsilon", {**GIVEN, "eta": 1}, "eta: found 1; .*< 1/beta = 1"),
         ("dp-sgld-conditional-epsilon", {**GIVEN, "m": 11}, "m: found 11; .*<= n = 10"),
         ("noisy-gd-gdp", {**FULL, "eta": 2.0}, "eta: found 2.0; allowed: .*< 2/beta = 2"),
-        ("dp-sgld-exact-renyi", {**EXACT, "m": 101}, "m: found 101; .*<= n = 100"),
-        ("dp-sgld-exact-renyi", {**EXACT, "x_prime": 2}, "x_prime: found 2; .*<= 1"),
         ("dp-sgld-exact-renyi", {**EXACT, "sigma2": 1e-9}, "sigma2: found 1e-09; .*>= 0.0009"),
         (
             "dp-sgld-steps",

@@ -80,7 +80,6 @@ def test_full_batch_claim_and_ordinary_accounting_lie_above_the_hidden_state(los
             )
         )
         assert all(np.all(values >= hidden * (1 - 1e-9)) for values in (claim, every, rdp))
-        assert np.all(rdp >= every)
         # One step leaves nothing hidden.
         assert every[0] == pytest.approx(hidden[0], rel=1e-3)
 
@@ -125,13 +124,9 @@ def test_published_rows_guarantee_hundreds_and_their_dp_sgd_one(losses):
     assert pneumonia.noise_multiplier > 10 * cifar.noise_multiplier
 
 
-@pytest.fixture(scope="module")
-def scanned():
-    return counterexample(job("counterexample", SCAN)).metrics
-
-
-def test_the_scan_has_the_example_and_full_batches_that_keep_the_claim(scanned):
+def test_the_scan_has_the_example_and_full_batches_that_keep_the_claim():
     """One record 1 among zeros against zeros only, m = 1: alpha = 2 and 8."""
+    scanned = counterexample(job("counterexample", SCAN)).metrics
     (example,) = (law for law in scanned.scan if (law.x_prime, law.rest, law.m) == (0, 0, 1))
     np.testing.assert_allclose(example.exact[0], [0.2680, 6.984], rtol=1e-3)
     np.testing.assert_allclose(example.claimed[0], [0.0354, 0.1416], rtol=2e-3)
@@ -139,16 +134,8 @@ def test_the_scan_has_the_example_and_full_batches_that_keep_the_claim(scanned):
     assert len(full) == 3
     for law in full:
         assert np.all(np.array(law.exact) < law.claimed)
-
-
-def test_the_promised_delta_is_missed_where_the_others_are_far_from_the_record():
-    metrics = counterexample(job("counterexample", SCAN, n=200, ratios=[200])).metrics
-    deltas = {(law.x_prime, law.rest, law.K): law.delta for law in metrics.calibrated}
-    # The printed example, x = 1 against -1 among zeros.
-    expected = {1: 1.05e-3, 2: 1.46e-3, 5: 1.62e-3}
-    for K, delta in expected.items():
-        assert deltas[-1, 0, K] == pytest.approx(delta, rel=5e-3)
-        assert deltas[-1, -1, K] > 2 * deltas[-1, 0, K]
+    worst = {law.m: law.delta for law in scanned.calibrated if (law.x_prime, law.K) == (-1, 5)}
+    assert worst[1] > 100 * SCAN["delta"] and worst[SCAN["n"]] < SCAN["delta"]
 
 
 @pytest.fixture(scope="module")
@@ -221,8 +208,6 @@ def test_theorems_stand_at_their_own_steps_and_are_measured_there_if_reached(mea
     ("changes", "words"),
     [
         ({"epsilons": [1.0, 30.0]}, "dp_sgld.utility.epsilons: found eps = 30.0 at epsilon 30, "),
-        ({"n": 2, "batch": 1}, "dp_sgld.utility.n: found d = 4 at epsilon 1, n 2, inputs 2, "),
-        ({"lambda": 1e-300}, "dp_sgld.utility.lambda: found distance2 = inf at "),
         ({"n": 20, "batch": 50}, "dp_sgld.utility.batch: found xi2 = "),
     ],
 )
@@ -234,6 +219,14 @@ def test_settings_without_a_theorem_are_refused_by_their_key_before_any_run(
         utility_job.utility(job("utility", RISK, **changes))
 
 
+def test_utility_is_a_function_of_the_spec_and_no_two_runs_share_a_draw(measured):
+    first_risks = [risks[0] for row in measured.rows for risks in row.excess_risk_runs]
+    assert len(set(first_risks)) == len(first_risks) == 20
+    assert utility_job.utility(job("utility", RISK)).metrics == measured
+    other = utility_job.utility(job("utility", RISK, seed=1)).metrics
+    assert other.minimiser_norm != measured.minimiser_norm
+
+
 def test_decreasing_steps_are_measured_by_the_mean_of_the_iterates_before(objective):
     path = np.random.default_rng(2).standard_normal((6, objective.parameters))
     risks = objective.risk(path)
@@ -241,11 +234,3 @@ def test_decreasing_steps_are_measured_by_the_mean_of_the_iterates_before(object
     np.testing.assert_allclose(decreasing, [risks[0], risks[:5].mean()])
     constant = utility_job.risks_of(path, objective, "constant", [1, 5])
     np.testing.assert_allclose(constant, risks[[1, 5]])
-
-
-def test_utility_is_a_function_of_the_spec_and_no_two_runs_share_a_draw(measured):
-    first_risks = [risks[0] for row in measured.rows for risks in row.excess_risk_runs]
-    assert len(set(first_risks)) == len(first_risks) == 20
-    assert utility_job.utility(job("utility", RISK)).metrics == measured
-    other = utility_job.utility(job("utility", RISK, seed=1)).metrics
-    assert other.minimiser_norm != measured.minimiser_norm
