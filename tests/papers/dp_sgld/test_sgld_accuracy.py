@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sgld_small as small
 import torch
-from sgld_small import metrics_of, run, save_backbone, save_data, spec_of
+from sgld_small import fields_of, metrics_of, run, save_backbone, save_data, spec_of
 from small_jobs import Killed, counted, killed_at
 
 from dpatlas.core.seeds import Noise
@@ -23,6 +23,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
 )
 from dpatlas.papers.dp_sgld.jobs import arms as sgld_arms
 from dpatlas.papers.dp_sgld.jobs import regression as sgld_regression
+from dpatlas.papers.dp_sgld.jobs.accuracy import arms_of
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.gaussian_dp import gaussian_epsilon
@@ -257,6 +258,21 @@ class TestRows:
             assert one | {"accuracy": None} == two | {"accuracy": None}
         right, wrong = (np.mean(each[0]["accuracy"]) for each in (rows, other["rows"]))
         assert wrong < 0.3 and right > 0.7
+
+    def test_no_two_runs_share_a_draw(self, data, tmp_path, monkeypatch):
+        drawn = []
+        real_key = Noise.key
+
+        def key(noise, repetition, step, use):
+            drawn.append((repetition, step, use))
+            return real_key(noise, repetition, step, use)
+
+        monkeypatch.setattr(Noise, "key", key)
+        run(spec_of("accuracy"), data, tmp_path)
+        per_layer = [each for each in drawn if not each[2].startswith("noise")]
+        assert len(per_layer) == len(set(per_layer))
+        arms, runs = len(list(arms_of(fields_of("accuracy")))), 2 + 2
+        assert len({each[0] for each in drawn}) == arms * runs
 
     def test_every_row_and_its_arm_state_the_guarantee_of_what_was_trained_to_choose_it(
         self, record
