@@ -8,9 +8,8 @@ import itertools
 
 import numpy as np
 import pytest
-from maxinf_sample_records import PRIORS, agreement_record, coefficients_record, kappa_record
+from maxinf_sample_records import AXES, PRIORS, agreement_record, coefficients_record, kappa_record
 from maxinf_world import (
-    AXES,
     REFUTED_BY_ARITHMETIC,
     REFUTING,
     RUNS,
@@ -157,8 +156,8 @@ def test_the_smallest_margin_is_shown_with_its_place():
     )
     for entry, (tau, _, margin) in margins.items():
         assert rows[entry]["observed"] == pytest.approx(margin)
-        place = f"noise-only prior, zeta 0.01, sigma 1, m 500, E 1, lr 20, tau {tau}, run 3"
-        assert f"{place}, certificates-digits" in rows[entry]["note"]
+        assert "noise-only prior, zeta 0.01" in rows[entry]["note"]
+        assert f"tau {tau}, run 3, certificates-digits" in rows[entry]["note"]
 
 
 def test_few_pairs_or_a_short_simulation_leave_a_claim_open():
