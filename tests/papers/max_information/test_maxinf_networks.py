@@ -108,6 +108,14 @@ def test_backward_of_a_drawn_layer_is_the_derivative_of_its_forward(draws):
         close(found, expected, 1e-12)
 
 
+def test_passes_of_many_rows_of_a_record_are_those_of_its_copies(small, draws):
+    x, repeats = torch.randn(3, 5, generator=draws), torch.tensor([2, 1, 3])
+    noise = [torch.randn(6, width, generator=draws) for width in (4, 3)]
+    named = (small.named(small.mean), small.named(small.deviation))
+    expected = outputs(small.network, *named, x.repeat_interleave(repeats, 0), noise)
+    close(FullyConnected(small).outputs(x, repeats, [part.clone() for part in noise]), expected)
+
+
 def rows_of(posterior, x, rows, method, generator):
     """Outputs of record x (inputs,) under weights of their own, (rows, outputs)."""
     repeated = x.expand(rows, -1)
@@ -135,16 +143,6 @@ def test_local_reparametrisation_draws_outputs_of_the_law_of_sampled_weights(sma
     small.rho[-15:] -= 2.0
     other = rows_of(small, x, rows, method, draws).double().numpy()
     assert min(ks_2samp(*pair).pvalue for pair in zip(other.T, sampled.T, strict=True)) < 1e-6
-
-
-def test_rows_of_a_record_share_nothing_but_the_record(small, draws):
-    x, repeats = torch.randn(3, 5, generator=draws), torch.tensor([2, 1, 3])
-    noise = [torch.randn(6, width, generator=draws) for width in (4, 3)]
-    named = (small.named(small.mean), small.named(small.deviation))
-    expected = outputs(small.network, *named, x.repeat_interleave(repeats, 0), noise)
-    found = FullyConnected(small).outputs(x, repeats, [part.clone() for part in noise])
-    close(found, expected)
-    assert len(found.unique(dim=0)) == 6
 
 
 @pytest.mark.parametrize("name", ["mlp", "bayes-cnn9"])
