@@ -74,23 +74,24 @@ def _sgd_fields(epsilon, **changes):
     return {**fields, **changes}
 
 
+def _langevin_fields(epsilon, **changes):
+    return {"epsilon": epsilon, **STEPS, **LANGEVIN, **STATED, **TUNED, **changes}
+
+
 def arm(method, comparison=None, schedule=None, epsilon=1.0, **changes):
     """A row of kind accuracy, of Langevin SGD if it has a schedule."""
     compared = {"method": method, "comparison": comparison, "schedule": schedule}
     if schedule is None:
         return accuracy.SgdArm(**compared, **_sgd_fields(epsilon, **changes))
-    fields = {"epsilon": epsilon, **STEPS, **LANGEVIN, **STATED, **TUNED, **changes}
-    return accuracy.LangevinArm(**compared, **fields)
+    return accuracy.LangevinArm(**compared, **_langevin_fields(epsilon, **changes))
 
 
-def long_arm(method, comparison, steps, epsilon=1.0, **changes):
-    """A row of kind long_training."""
+def long_arm(method, comparison, steps, **changes):
+    """A row of kind long_training, at epsilon 1."""
     compared = {"method": method, "comparison": comparison}
-    changes = {"steps": steps, **changes}
     if method == "dp-sgd":
-        return long_training.SgdArm(**compared, **_sgd_fields(epsilon, **changes))
-    fields = {"epsilon": epsilon, **STEPS, **LANGEVIN, **STATED, **TUNED, **changes}
-    return long_training.LangevinArm(**compared, **fields)
+        return long_training.SgdArm(**compared, **_sgd_fields(1.0, steps=steps, **changes))
+    return long_training.LangevinArm(**compared, **_langevin_fields(1.0, steps=steps, **changes))
 
 
 def finetune_arm(method, unfreeze, trained_parameters, epsilon, **changes):
@@ -185,21 +186,22 @@ def privacy_loss_record(curves, **fields):
 def growing_losses_record(**fields):
     """A privacy_loss record with every curve, each growing from a height of its own."""
     steps = [1, 5, 20]
-    of_both = ("claimed, steps", "claimed, epochs", "every iterate", "full batch, every iterate")
-    of_both += ("full batch, every iterate, rdp", "full batch, hidden state")
-    of_constant = ("given the batches", "cyclic, hidden state")
-    of_constant += ("quadratic, fixed start", "quadratic, random start")
+    both = ["claimed, steps", "claimed, epochs", "every iterate"]
+    both += [f"full batch, {name}" for name in ("every iterate", "every iterate, rdp")]
+    both += ["full batch, hidden state"]
+    constant = [*both, "given the batches", "cyclic, hidden state"]
+    constant += ["quadratic, fixed start", "quadratic, random start"]
+    small = ["claimed, steps", "every iterate", "given the batches", "exact"]
+    calibrated = product(("published", "theorem"), zip(SCHEDULES, (constant, both), strict=True))
     names = [
-        (calibration, schedule, name)
-        for schedule, calibration in product(SCHEDULES, ("published", "theorem"))
-        for name in (*of_both, *(of_constant if schedule == "constant" else ()))
+        (calibration, schedule, curve)
+        for calibration, (schedule, curves) in calibrated
+        for curve in curves
     ]
-    small = ("claimed, steps", "every iterate", "given the batches", "exact")
-    names += [("one dimension", "constant", name) for name in small]
+    names += [("one dimension", "constant", curve) for curve in small]
     heights = np.geomspace(0.01, 1, len(names))
-    growth = np.sqrt(steps)
     curves = {
-        name: (steps, (height * growth).tolist())
+        name: (steps, (height * np.sqrt(steps)).tolist())
         for name, height in zip(names, heights, strict=True)
     }
     return privacy_loss_record(curves, **fields)

@@ -8,7 +8,6 @@ import math
 
 import numpy as np
 import pytest
-from figure_samples import sample_record
 from sgld_world import (
     CHANGES,
     RUNS,
@@ -25,13 +24,9 @@ from sgld_world import (
     with_verdict,
 )
 
-from dpatlas.core.specs import Spec
 from dpatlas.evidence.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
-from dpatlas.jobs.job import Job, checked_fields
-from dpatlas.jobs.run import kind_of
 from dpatlas.papers.dp_sgld import claims_exact
 from dpatlas.papers.dp_sgld.formulas.published import PUBLISHED_RUNS, TABLE_4
-from dpatlas.papers.dp_sgld.jobs import privacy_loss as losses_job
 
 # By arithmetic on the printed table: d counts parameters.
 REFUTED = {"sgld-5c", "sgld-5"}
@@ -39,17 +34,10 @@ LANGEVIN = {"method": "dp-sgld", "epsilon": 1.0}
 DP_SGD = {"method": "dp-sgd", "epsilon": 1.0}
 
 
-def test_statistical_verdicts_count_the_runs_and_exact_ones_count_once():
-    rows = verdicts(groups())
-    assert with_verdict(rows, NOT_REPRODUCED) == REFUTED
-    assert with_verdict(rows, REPRODUCED) == set(rows) - REFUTED
-    assert {row["runs"] for row in rows.values() if row["kind"] == "statistical"} == {RUNS}
-    assert {row["runs"] for row in rows.values() if row["kind"] == "exact"} == {1}
-
-
 @pytest.mark.parametrize(
     ("change", "refuted"),
     [
+        (lambda records: None, set()),
         # Better than DP-SGD, and more than a point below No DP.
         (CHANGES["sgld-3b"], {"sgld-3b", "sgld-3"}),
         # DP-SGD that adds or removes records is the opponent under both counts of K.
@@ -67,6 +55,8 @@ def test_a_change_refutes_the_claims_that_rest_on_it_and_no_other(change, refute
     rows = verdicts(records)
     assert with_verdict(rows, NOT_REPRODUCED) == refuted | REFUTED
     assert with_verdict(rows, REPRODUCED) == set(rows) - refuted - REFUTED
+    for kind, runs in (("statistical", RUNS), ("exact", 1)):
+        assert {row["runs"] for row in rows.values() if row["kind"] == kind} == {runs}
 
 
 @pytest.mark.parametrize(
@@ -98,24 +88,8 @@ def test_noise_between_runs_or_a_single_run_leaves_a_claim_open(group, keys, ope
         assert with_verdict(rows, INCONCLUSIVE) == open_claims
 
 
-@pytest.mark.parametrize(
-    ("group", "entries"),
-    [
-        ("accuracy", 16),
-        ("finetune", 3),
-        ("long_training", 1),
-        ("privacy_loss", 7),
-        ("counterexample", 4),
-    ],
-)
-def test_entries_of_a_group_that_the_config_lacks_are_not_run(group, entries):
-    records = groups()
-    del records[group]
-    rows = verdicts(records)
-    missing = with_verdict(rows, NOT_RUN)
-    assert len(missing) == entries
-    notes = [rows[name]["note"] for name in missing]
-    assert all(group in note for note in notes if not note.startswith("parts"))
+def no_accuracy(records):
+    del records["accuracy"]
 
 
 def only_constant_steps(records):
@@ -124,11 +98,6 @@ def only_constant_steps(records):
 
 def a_record_without_epsilon_1(records):
     records["accuracy"].append(accuracy_record(3, "constant", epsilons=(8.0,)))
-
-
-def one_choice_of_layers(records):
-    rows = records["finetune"][0].metrics.rows
-    rows[:] = [row for row in rows if row.unfreeze == "head"]
 
 
 def curves_of_decreasing_steps(records):
@@ -143,9 +112,9 @@ def only_full_batches(records):
 @pytest.mark.parametrize(
     ("change", "entry", "note", "still_reproduced"),
     [
+        (no_accuracy, "sgld-1a", "accuracy", "sgld-4"),
         (only_constant_steps, "sgld-2a", "decreasing", "sgld-1"),
         (a_record_without_epsilon_1, "sgld-1a", "accuracy-3", "sgld-2a"),
-        (one_choice_of_layers, "sgld-4a", "the claim needs two", "sgld-9"),
         (curves_of_decreasing_steps, "sgld-6a", "constant", "sgld-8"),
         (only_full_batches, "sgld-7a", "no batches of that size", "sgld-7c"),
     ],
@@ -221,7 +190,6 @@ def test_one_row_of_other_noise_would_turn_the_verdict_on_the_printed_epsilon(mo
     [
         ((1, 100), {}, REPRODUCED, "step 50 to 100"),
         ((60, 100), {}, NOT_RUN, "no point before step 50"),
-        ((1, 10, 60, 100), {1: 0.0}, INCONCLUSIVE, "zero"),
         ((1, 10, 60, 100), {3: None}, INCONCLUSIVE, "infinite"),
     ],
 )
@@ -243,34 +211,3 @@ def test_an_exact_epsilon_of_zero_agrees_with_a_bound_of_zero():
     for curve in (claims_exact.BOUND, claims_exact.QUADRATIC):
         curve_of(records, curve).epsilon[0] = 0.0
     assert verdicts(records)["sgld-10"]["observed"] == pytest.approx(1e-9)
-
-
-def test_the_largest_excess_is_shown_with_where_it_is():
-    rows = verdicts(groups())
-    assert rows["sgld-7a"]["observed"] == pytest.approx(math.log(10))
-    assert "m 1, eta 0.5, sigma2 0.02, K 5, order 8" in rows["sgld-7a"]["note"]
-    assert rows["sgld-7b"]["observed"] == pytest.approx(2)
-    assert "K 5" in rows["sgld-7b"]["note"]
-
-
-def test_what_the_jobs_without_data_record_reproduces_the_exact_claims(monkeypatch):
-    """A small law and few points of the curves: names and shapes are those of the jobs."""
-    monkeypatch.setattr(losses_job, "POINTS", 5)
-    monkeypatch.setattr(losses_job, "CALIBRATIONS", ("theorem",))
-    monkeypatch.setattr(losses_job, "small_curves", lambda fields: [])
-    monkeypatch.setattr(losses_job, "PUBLISHED_RUNS", ())
-    common = {"key": "dp_sgld", "seed": 0, "noise_source": "keyed", "delta": 1e-5, "epsilon": 1.0}
-    loss = {"n": 400, "batch": 40, "classes": 3, "feature_norm": 1.0, "lambda": 0.2}
-    loss |= {"epochs": 16, "schedules": ["constant"]}
-    scan = {"n": 100, "ratios": [1, 100], "sigma2s": [0.02], "steps": [1, 5], "alphas": [2.0, 8.0]}
-    scan |= {"etas": [0.5], "radius": 1.0}
-    records = {}
-    for kind, fields in (("privacy_loss", loss), ("counterexample", scan)):
-        spec = Spec.of({**common, "kind": kind, **fields}, kind)
-        runner = kind_of(spec)[1]
-        typed = checked_fields(runner.spec, spec)
-        outcome = runner.run(Job(spec, typed, None, "cpu", checkpoints=None, stopwatch=None))
-        records[kind] = [sample_record(typed, outcome.metrics)]
-    rows = verdicts(records)
-    exact = {"sgld-6", "sgld-7", "sgld-8", "sgld-10"}
-    assert {rows[name]["verdict"] for name in exact} == {REPRODUCED}

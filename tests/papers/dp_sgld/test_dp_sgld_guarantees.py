@@ -44,8 +44,7 @@ def test_gaussian_delta_is_the_hockey_stick_of_two_normals(mu, eps):
 def test_gaussian_epsilon_never_promises_more_than_delta_allows(mu, delta):
     eps = gaussian_epsilon(mu, delta)
     assert gaussian_delta(mu, eps) <= delta
-    if eps > 0:
-        assert gaussian_delta(mu, eps * (1 - 1e-6)) > delta
+    assert eps == 0 or gaussian_delta(mu, eps * (1 - 1e-6)) > delta
 
 
 def test_gaussian_formulas_end_in_limits_and_not_in_nan():
@@ -78,17 +77,6 @@ def test_hidden_states_never_cost_more_than_releasing_all():
     assert noisy_gd_gdp(0.5, 2e-14, 1.0, 0.02, 1e-3, 100) == pytest.approx(10 * one, rel=1e-9)
 
 
-def test_a_step_that_forgets_the_past_costs_one_step():
-    """eta lam = eta beta = 1."""
-    for K in (1, 2, 50):
-        assert noisy_gd_gdp(1.0, 1.0, 1.0, 0.1, 0.01, K) == pytest.approx(0.1 / math.sqrt(0.02))
-        for batches in (1, 3):
-            cyclic = cyclic_gd_gdp(1.0, 1.0, 1.0, 0.1, 0.01, batches, K)
-            # With one batch the bound counts its last step and one before.
-            expected = math.sqrt(1 + (batches == 1 and K > 1))
-            assert cyclic == pytest.approx(expected * 0.1 / math.sqrt(0.02))
-
-
 def test_steps_beyond_the_smooth_range_contract_by_the_smoothness():
     """eta beta = 1.9: c = 0.9 is |1 - eta beta|, and lam = 0.1 plays no part."""
     beyond = noisy_gd_gdp(1.9, 0.1, 1.0, 0.02, 1e-3, 7)
@@ -96,13 +84,7 @@ def test_steps_beyond_the_smooth_range_contract_by_the_smoothness():
     assert beyond / one == pytest.approx(math.sqrt((1 - 0.9**7) / (1 + 0.9**7) * 1.9 / 0.1))
 
 
-def test_bound_for_any_step_sizes_is_the_constant_one_where_they_are_equal():
-    for K in (1, 2, 50):
-        constant = noisy_gd_gdp(**STEP, K=K)
-        assert noisy_gd_gdp_of_steps(np.full(K, 0.5), 0.1, 1.0, 0.02, 1e-3) == pytest.approx(
-            constant
-        )
-    assert noisy_gd_gdp_of_steps(np.array([]), 0.1, 1.0, 0.02, 1e-3) == 0
+def test_steps_that_do_not_contract_have_no_bound():
     with pytest.raises(InputError, match=r"eta: found 2\.5; .*< 2/beta = 2"):
         noisy_gd_gdp_of_steps(np.array([0.1, 2.5]), 0.1, 1.0, 0.02, 1e-3)
 

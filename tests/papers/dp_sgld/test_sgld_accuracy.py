@@ -15,19 +15,16 @@ from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
 from dpatlas.jobs import search
-from dpatlas.jobs.private_plan import NO_CLIP, DpSgdPlan
+from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.models import backbone
-from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_epsilon
 from dpatlas.papers.dp_sgld.formulas.theorems import (
     claimed_epsilon_constant,
     claimed_epsilon_decreasing,
 )
 from dpatlas.papers.dp_sgld.jobs import arms as sgld_arms
-from dpatlas.papers.dp_sgld.jobs import regression as sgld_regression
 from dpatlas.papers.dp_sgld.jobs.accuracy import arms_of
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.ledger import together
 from dpatlas.privacy.samplers import Poisson
@@ -57,17 +54,6 @@ def plan(method="dp-sgld", comparison="guaranteed", schedule="constant", **chang
     return LangevinPlan(method=method, comparison=comparison, schedule=schedule, **sizes)
 
 
-def saved(folder, data, **changes):
-    """The data again, with other arrays; those that are None are left out."""
-    parts = prepared.load(data.parent)
-    names = [*prepared.NAMES, *(f"{axis}_{part}" for axis in "xy" for part in prepared.HELD_OUT)]
-    arrays = {name: getattr(parts, name) for name in names} | changes
-    known = {name: array for name, array in arrays.items() if array is not None}
-    facts = {name: parts.manifest[name] for name in ("classes", "image_shape", "preprocessing")}
-    prepared.save(folder, known, facts)
-    return folder / "manifest.json"
-
-
 class TestCalibration:
     @pytest.mark.parametrize("schedule", ["constant", "decreasing"])
     @pytest.mark.parametrize("comparison", ["published", "theorem"])
@@ -85,18 +71,10 @@ class TestCalibration:
         assert claimed == pytest.approx(1.0)
         assert arm.stated(sigma2).claimed == pytest.approx(1.0)
 
-    @pytest.mark.parametrize(
-        ("method", "schedule"),
-        [
-            ("dp-sgld", "constant"),
-            ("dp-sgld", "decreasing"),
-            ("repaired-full", "constant"),
-            ("repaired-full", "decreasing"),
-            ("repaired-cyclic", "constant"),
-        ],
-    )
+    @pytest.mark.parametrize("schedule", ["constant", "decreasing"])
+    @pytest.mark.parametrize("method", ["dp-sgld", "repaired-full", "repaired-cyclic"])
     def test_a_guaranteed_epsilon_is_met_and_never_exceeded(self, method, schedule):
-        arm = plan(method, schedule=schedule)
+        arm = plan(method, schedule="constant" if method == "repaired-cyclic" else schedule)
         for epsilon in (0.5, 8.0):
             stated = arm.stated(arm.sigma2(epsilon))
             assert 0.998 * epsilon < stated.guaranteed <= epsilon
@@ -119,41 +97,17 @@ class TestCalibration:
         exact = guarantee(steps, 1e-5, "replace_one").epsilon
         assert exact <= arm.stated(sigma2).ordinary <= 1.1 * exact
 
-    def test_full_batch_noise_is_that_of_the_last_iterate_of_a_quadratic(self):
-        """theta_K of two neighbouring quadratics: exact means and variance, any curvature >= lam"""
-        arm = plan("repaired-full", passes=50)
-        sigma2 = arm.sigma2(1.0)
-        mean, variance, shift = 0.0, 0.0, 2 * math.sqrt(2) / 1000
-        for eta in arm.rates:
-            mean = (1 - eta * 0.01) * mean + eta * shift
-            variance = (1 - eta * 0.01) ** 2 * variance + 2 * eta * sigma2
-        assert gaussian_epsilon(mean / math.sqrt(variance), 1e-5) == pytest.approx(1.0, rel=1e-6)
-
     def test_dp_sgd_meets_its_epsilon_under_its_own_relation(self):
         for relation in ("add_remove", "replace_one"):
             stated = DpSgdPlan(Poisson(1000, 100), 50, 1.0, 1e-5, relation).calibrated(1.0).stated
             assert 0.998 < stated.guaranteed <= 1.0 and stated.relation == relation
 
-    def test_the_conditional_bound_is_the_formula_s(self):
-        setting = (math.sqrt(2), 0.01, 0.51, 1000, 100, 0.01, 1 / 1.02, 200, 1e-5)
-        expected = float(conditional_epsilon(*setting))
-        assert plan().stated(0.01).hidden_state == pytest.approx(expected)
 
-    def test_noisy_gd_keeps_less_than_it_claims(self):
-        arm = plan("noisy-gd", "theorem")
-        stated = arm.stated(arm.sigma2(1.0))
-        assert stated.claimed == pytest.approx(1.0)
-        assert stated.guaranteed < 0.9 and stated.by == sgld_arms.GAUSSIAN
-
-
-class TestRefusals:
+class TestSettings:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"grid": {"lambda": [0.0], "epochs": [1], "steps": [1], "lr": [1.0]}}, "grid.lambda"),
-            ({"radius": 0.0}, "--spec: radius.*: found 0.0; allowed: .* greater than 0"),
             ({"batch": 25}, "batch of the .* sampler: found 25; .* <= 24"),
-            ({"feature_norm": 0.0}, "feature_norm"),
             ({"accountant": "rdp"}, "accountant: found rdp for poisson"),
             ({"accountant": "pld"}, "accountant: found pld for fixed-size"),
             ({"features": "softmax"}, "--backbone"),
@@ -175,32 +129,12 @@ class TestRefusals:
         sgld = next(row for row in metrics["rows"] if row["method"] == "dp-sgld")
         assert sgld["lr"] == pytest.approx(0.6 / sgld["beta"])
 
-    @pytest.mark.parametrize("part", ["x_validation", "x_test"])
-    def test_data_without_a_held_out_part_are_refused(self, data, tmp_path, part):
-        less = saved(tmp_path / "less", data, **{part: None, part.replace("x", "y", 1): None})
-        with pytest.raises(InputError, match=f"n_{part[2:]}: found 0"):
-            run(spec_of("accuracy"), less, tmp_path)
-
-    @pytest.mark.parametrize(
-        ("names", "message"),
-        [([], "0 folders"), (["other"], "found other"), (["scaled"], "preprocessing")],
-    )
-    def test_another_backbone_than_the_spec_s_is_refused(self, data, tmp_path, names, message):
-        save_backbone(tmp_path / "other", spec_id="other")
-        save_backbone(tmp_path / "scaled", scale={**small.SCALE, "divide": 255})
-        spec = spec_of("accuracy", features="penultimate", backbone=small.BACKBONE)
-        with pytest.raises(InputError, match=message):
-            run(spec, data, tmp_path, [tmp_path / name for name in names])
-
 
 class TestRecords:
-    def test_features_above_the_declared_norm_are_scaled_down_and_counted(
-        self, data, record, tmp_path
-    ):
+    def test_features_above_the_declared_norm_are_scaled_down_and_counted(self, data, tmp_path):
         norms = np.linalg.norm(prepared.load(data.parent).x_train, axis=1)
         metrics = metrics_of(spec_of("accuracy", normalise=False, feature_norm=5.0), data, tmp_path)
         assert metrics["scaled_down"] == (norms > 5).sum() > 0
-        assert record["metrics"]["scaled_down"] == 0
 
     def test_a_record_that_is_not_finite_becomes_zero_and_poisons_nothing(self, tmp_path):
         data = save_data(tmp_path / "nan", x_train=np.nan)
@@ -208,23 +142,17 @@ class TestRecords:
         assert metrics["scaled_down"] == 1
         assert np.mean(metrics["rows"][0]["accuracy"]) > 0.5
 
-    def test_the_mean_eigenvalue_is_that_of_the_private_features(self, data, record):
-        x = prepared.load(data.parent).x_train.astype(float)
-        x /= np.linalg.norm(x, axis=1, keepdims=True)
-        expected = np.linalg.eigvalsh(x.T @ x / len(x)).max()
-        assert record["metrics"]["mean_eigenvalue"] == pytest.approx(expected, rel=1e-6)
-
-    def test_softmax_features_are_the_head_s_probabilities(self, data, tmp_path):
+    def test_softmax_features_are_the_head_s_probabilities_and_have_their_mean_eigenvalue(
+        self, data, tmp_path
+    ):
         folder = save_backbone(tmp_path / "backbone")
         given = {"features": "softmax", "backbone": small.BACKBONE, "normalise": False}
         spec = spec_of("accuracy", **given, feature_norm=1.0)
         metrics = metrics_of(spec, data, tmp_path, [folder])
         assert metrics["inputs"] == 3 and metrics["scaled_down"] == 0
-        known = backbone.load(folder)
-        assert metrics["backbone"] == {"id": small.BACKBONE, "sha256": known.sha256}
         with torch.no_grad():
             images = torch.from_numpy(prepared.load(data.parent).x_train)
-            x = torch.softmax(known.network(images), 1)
+            x = torch.softmax(backbone.load(folder).network(images), 1)
         largest = float(torch.linalg.eigvalsh((x.T @ x / len(x)).double()).max())
         assert metrics["mean_eigenvalue"] == pytest.approx(largest, rel=1e-5)
 
@@ -254,18 +182,9 @@ class TestRows:
     def test_every_arm_has_a_row_and_schedules_share_those_of_dp_sgd(self, record):
         rows = record["metrics"]["rows"]
         arms = [(row["method"], row["comparison"], row["schedule"]) for row in rows]
-        by_schedule = (
-            *(("dp-sgld", comparison) for comparison in ("published", "theorem", "guaranteed")),
-            ("noisy-gd", "theorem"),
-            ("repaired-full", "guaranteed"),
-        )
-        expected = [
-            *((*arm, schedule) for arm in by_schedule for schedule in ("constant", "decreasing")),
-            ("repaired-cyclic", "guaranteed", "constant"),
-            ("no-dp", None, None),
-            *(("dp-sgd", comparison, None) for comparison in ("published", "guaranteed")),
-        ]
-        assert sorted(map(str, arms)) == sorted(map(str, expected))
+        assert len(set(arms)) == len(arms) == 2 * 5 + 1 + 1 + 2
+        shared = {("dp-sgd", "published", None), ("dp-sgd", "guaranteed", None)}
+        assert {arm for arm in arms if arm[2] is None} == shared | {("no-dp", None, None)}
         for row in rows:
             assert len(row["accuracy"]) == 2 and row["settings_tried"] == 2
             assert (row["guaranteed_epsilon"] is None) == (row["method"] == "no-dp")
@@ -273,48 +192,14 @@ class TestRows:
                 assert 7.9 < row["guaranteed_epsilon"] <= 8
                 assert row["relation"] == "replace_one"
 
-    def test_one_schedule_alone_has_its_arms_only(self):
-        arms = list(arms_of(fields_of("accuracy", schedule="decreasing")))
-        assert {arm.schedule for arm in arms} == {None, "decreasing"}
-        assert "repaired-cyclic" not in {arm.method for arm in arms}
-
-    def test_without_privacy_the_classes_are_told_apart(self, record):
-        plain = record["metrics"]["rows"][0]
-        assert plain["noise_multiplier"] is None and plain["max_grad_norm"] is None
-        assert min(plain["accuracy"]) > 0.7
-
-    def test_the_setting_with_the_best_validation_accuracy_is_reported(
-        self, data, tmp_path, monkeypatch
-    ):
-        def longest_is_best(weights, split, part):
-            return float(weights.norm()) * (1 if part == "validation" else -1)
-
-        monkeypatch.setattr(sgld_regression, "_accuracy", longest_is_best)
-        grid = {"lambda": [0.03], "epochs": [2], "steps": [3], "lr": [0.5, 2.0, 1.0]}
-        plain = metrics_of(spec_of("accuracy", grid=grid), data, tmp_path)["rows"][0]
-        assert plain["lr"] == 2.0 and plain["settings_tried"] == 3
-        assert plain["validation_accuracy"] == pytest.approx(-np.mean(plain["accuracy"]), rel=0.5)
-
-    def test_without_privacy_nothing_is_clipped(self, data, tmp_path, monkeypatch):
-        seen, real_init = [], PrivateTraining.__init__
-
-        def init(training, model, phases, *arguments, **more):
-            seen.append((phases[0].noise_multiplier > 0, phases[0].max_grad_norm))
-            real_init(training, model, phases, *arguments, **more)
-
-        monkeypatch.setattr(PrivateTraining, "__init__", init)
-        run(spec_of("accuracy", max_grad_norm=0.5), data, tmp_path)
-        assert set(seen) == {(False, NO_CLIP), (True, 0.5)}
-
     def test_settings_are_chosen_by_the_validation_records_alone(self, data, record, tmp_path):
         rows = record["metrics"]["rows"]
         wrong = (prepared.load(data.parent).y_test + 1) % 3
-        other = metrics_of(
-            spec_of("accuracy"), saved(tmp_path / "other", data, y_test=wrong), tmp_path
-        )
+        other = metrics_of(spec_of("accuracy"), save_data(tmp_path / "d", y_test=wrong), tmp_path)
         for one, two in zip(rows, other["rows"], strict=True):
             assert one | {"accuracy": None} == two | {"accuracy": None}
-        assert np.mean(other["rows"][0]["accuracy"]) < 0.3
+        right, wrong = (np.mean(each[0]["accuracy"]) for each in (rows, other["rows"]))
+        assert wrong < 0.3 and right > 0.7
 
     def test_no_two_runs_share_a_draw(self, data, tmp_path, monkeypatch):
         drawn = []
@@ -331,18 +216,14 @@ class TestRows:
         arms, runs = len(list(arms_of(fields_of("accuracy")))), 2 + 2
         assert len({each[0] for each in drawn}) == arms * runs
 
-    def test_the_ledger_says_on_what_the_rows_rest(self, record):
-        ledger = record["ledger"]
-        assert ledger["sampler"] == ["cyclic", "fixed-size", "full-batch", "poisson"]
-        assert "validation records" in ledger["chosen_on_private_data"]
-        assert "no finite epsilon for those records" in ledger["chosen_on_private_data"]
-        assert "released: one run of one arm only" in ledger["holds_for"]
-
     def test_every_row_and_its_arm_state_the_guarantee_of_what_was_trained_to_choose_it(
         self, record
     ):
-        fields = record["spec"]
-        arms, rows = record["ledger"]["arms"], record["metrics"]["rows"]
+        fields, ledger = record["spec"], record["ledger"]
+        assert ledger["sampler"] == ["cyclic", "fixed-size", "full-batch", "poisson"]
+        assert "no finite epsilon for those records" in ledger["chosen_on_private_data"]
+        assert "released: one run of one arm only" in ledger["holds_for"]
+        arms, rows = ledger["arms"], record["metrics"]["rows"]
         for arm, row in zip(arms, rows, strict=True):
             tuning = arm["tuning"]
             assert tuning["trials"] == row["settings_tried"] * fields["tuning_runs"]
@@ -363,11 +244,10 @@ def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monk
     whole = run(spec, data, tmp_path / "whole")
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     steps = [(PrivateTraining, "step"), (LangevinRun, "step")]
-    for kill_at in (0, 17, 101, 200):
+    for kill_at in (17, 200):
         folder = tmp_path / f"killed-{kill_at}"
         with killed_at(kill_at, *steps):
             run(spec, data, folder)
-        assert not (folder / "record.json").exists()
         with counted(*steps) as done:
             assert run(spec, data, folder) == whole
         # One step that was taken and not saved is taken again, none of the others.

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 import torch
 from sgld_small import metrics_of, run, save_backbone, save_data, spec_of
-from small_jobs import counted, killed_at
 from torch import nn
 
 from dpatlas.core import seeds
-from dpatlas.data import prepared
 from dpatlas.errors import InputError
-from dpatlas.jobs import job as job_module
 from dpatlas.models import backbone
 from dpatlas.models.network import Network
 from dpatlas.privacy.training import PrivateTraining
@@ -69,7 +66,6 @@ def test_a_run_of_the_last_parts_is_that_of_the_whole_network_with_the_rest_froz
     for one, two in zip(fast, slow, strict=True):
         np.testing.assert_allclose(one["accuracy"], two["accuracy"], atol=0.09)
         assert one["trained_parameters"] == two["trained_parameters"]
-    assert [row["trained_parameters"] for row in fast[:2]] == [3 * 6 + 3, 8 * 6 + 6 + 3 * 6 + 3]
 
 
 def test_runs_of_one_number_start_from_the_same_head_and_others_from_another(given, monkeypatch):
@@ -93,52 +89,13 @@ def test_rows_count_what_is_trained_and_tried_and_every_arm_has_its_ledger(given
     sizes = {row["unfreeze"]: row["trained_parameters"] for row in metrics["rows"]}
     assert sizes == {"head": 21, "last block": 21 + 8 * 6 + 6}
     assert {row["settings_tried"] for row in metrics["rows"]} == {2}
-    assert metrics["backbone"]["sha256"] == backbone.load(given[2][0]).sha256
-    assert [arm["arm"] for arm in arms] == [
-        f"{parts}, {privacy}"
-        for privacy in ("without privacy", "epsilon 8")
-        for parts in ("head", "last block")
-    ]
     for arm in arms[:2]:
         assert arm["guaranteed"] == "nothing: no noise" and arm["epsilon"] is None
     for arm in arms[2:]:
         assert 7.9 < arm["epsilon"] <= 8 and arm["sampler"]["name"] == "poisson"
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"batch": 25}, "batch of the poisson sampler: found 25"),
-        ({"relation": "replace_one", "accountant": "rdp"}, "accountant: found rdp for poisson"),
-        ({"lrs": []}, r"--spec: lrs: found \[\]"),
-        (
-            {"unfreeze": [{"name": "all", "trainable": ["conv3"]}]},
-            "'conv3'; allowed: prefixes among linear1, linear2, head",
-        ),
-    ],
-)
-def test_bad_settings_are_refused_by_name(given, changes, message):
-    with pytest.raises(InputError, match=message):
-        run(spec_of("finetune", **changes), *given)
-    assert not (given[1] / "record.json").exists()
-
-
-def test_a_record_that_is_not_finite_poisons_nothing(given, tmp_path):
-    data = save_data(tmp_path / "nan", x_train=np.nan)
-    rows = metrics_of(spec_of("finetune", steps=60, lrs=[0.5]), data, *given[1:])["rows"]
-    assert np.isnan(prepared.load(data.parent).x_train).any()
-    assert min(np.mean(row["accuracy"]) for row in rows[:2]) > 0.5
-
-
-def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(given, tmp_path, monkeypatch):
-    data, _, backbones = given
-    whole = run(spec_of("finetune"), data, tmp_path / "whole", backbones)
-    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    step, total = (PrivateTraining, "step"), 4 * 4 * 3
-    for kill_at in (1, 47):
-        folder = tmp_path / f"killed-{kill_at}"
-        with killed_at(kill_at, step):
-            run(spec_of("finetune"), data, folder, backbones)
-        with counted(step) as left:
-            assert run(spec_of("finetune"), data, folder, backbones) == whole
-        assert len(left) == total - kill_at
+def test_parts_that_the_backbone_has_not_are_refused(given):
+    spec = spec_of("finetune", unfreeze=[{"name": "all", "trainable": ["conv3"]}])
+    with pytest.raises(InputError, match="'conv3'; allowed: prefixes among linear1, linear2, head"):
+        run(spec, *given)

@@ -80,18 +80,8 @@ def test_full_batch_claim_and_ordinary_accounting_lie_above_the_hidden_state(los
             )
         )
         assert all(np.all(values >= hidden * (1 - 1e-9)) for values in (claim, every, rdp))
-        assert np.all(rdp >= every)
         # One step leaves nothing hidden.
         assert every[0] == pytest.approx(hidden[0], rel=1e-3)
-
-
-def _run(schedule="constant", **changes):
-    fields = job("privacy_loss", LOSS, **changes).fields
-    problem = losses_job.Problem(fields.n, fields.classes, fields.feature_norm, fields.delta)
-    plan = losses_job.LangevinPlan(
-        problem, "dp-sgld", "theorem", schedule, fields.lam, fields.epochs, fields.batch
-    )
-    return losses_job.calibrated_run(plan, fields.epsilon)
 
 
 def test_exact_epsilon_is_above_the_claim_and_below_what_holds(losses, monkeypatch):
@@ -105,16 +95,6 @@ def test_exact_epsilon_is_above_the_claim_and_below_what_holds(losses, monkeypat
     assert np.all(sparse["exact"] > 5 * sparse["claimed, steps"])
 
 
-def test_smaller_steps_are_not_accounted_above_equal_ones():
-    constant, decreasing = (_run(schedule, epochs=2) for schedule in ("constant", "decreasing"))
-    same_noise = losses_job.Run(**{**vars(decreasing), "sigma2": constant.sigma2})
-    at = [1, 20]
-    equal = losses_job.every_iterate(constant, constant.sampler, at)
-    smaller = losses_job.every_iterate(same_noise, constant.sampler, at)
-    assert smaller[0] == equal[0]
-    assert smaller[1] < equal[1]
-
-
 def test_published_rows_guarantee_hundreds_and_their_dp_sgd_one(losses):
     cifar, pneumonia = losses.published
     assert cifar.add_remove == pytest.approx(415, rel=5e-3)
@@ -125,13 +105,9 @@ def test_published_rows_guarantee_hundreds_and_their_dp_sgd_one(losses):
     assert pneumonia.noise_multiplier > 10 * cifar.noise_multiplier
 
 
-@pytest.fixture(scope="module")
-def scanned():
-    return counterexample(job("counterexample", SCAN)).metrics
-
-
-def test_the_scan_has_the_example_and_full_batches_that_keep_the_claim(scanned):
+def test_the_scan_has_the_example_and_full_batches_that_keep_the_claim():
     """One record 1 among zeros against zeros only, m = 1: alpha = 2 and 8."""
+    scanned = counterexample(job("counterexample", SCAN)).metrics
     (example,) = (law for law in scanned.scan if (law.x_prime, law.rest, law.m) == (0, 0, 1))
     np.testing.assert_allclose(example.exact[0], [0.2680, 6.984], rtol=1e-3)
     np.testing.assert_allclose(example.claimed[0], [0.0354, 0.1416], rtol=2e-3)
@@ -139,16 +115,8 @@ def test_the_scan_has_the_example_and_full_batches_that_keep_the_claim(scanned):
     assert len(full) == 3
     for law in full:
         assert np.all(np.array(law.exact) < law.claimed)
-
-
-def test_the_promised_delta_is_missed_where_the_others_are_far_from_the_record():
-    metrics = counterexample(job("counterexample", SCAN, n=200, ratios=[200])).metrics
-    deltas = {(law.x_prime, law.rest, law.K): law.delta for law in metrics.calibrated}
-    # The printed example, x = 1 against -1 among zeros.
-    expected = {1: 1.05e-3, 2: 1.46e-3, 5: 1.62e-3}
-    for K, delta in expected.items():
-        assert deltas[-1, 0, K] == pytest.approx(delta, rel=5e-3)
-        assert deltas[-1, -1, K] > 2 * deltas[-1, 0, K]
+    worst = {law.m: law.delta for law in scanned.calibrated if (law.x_prime, law.K) == (-1, 5)}
+    assert worst[1] > 100 * SCAN["delta"] and worst[SCAN["n"]] < SCAN["delta"]
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +146,9 @@ def test_the_optimum_is_exact_inside_the_ball_and_below_every_run(measured):
     assert measured.gradient_norm_at_minimiser < 1e-10
     assert measured.minimiser_norm < measured.radius
     assert min(np.min(row.excess_risk_runs) for row in measured.rows) > 0
+    # No two runs share a draw.
+    first_risks = [risks[0] for row in measured.rows for risks in row.excess_risk_runs]
+    assert len(set(first_risks)) == len(first_risks) == 20
 
 
 def test_batch_noise_is_its_mean_over_all_batches():
@@ -221,8 +192,6 @@ def test_theorems_stand_at_their_own_steps_and_are_measured_there_if_reached(mea
     ("changes", "words"),
     [
         ({"epsilons": [1.0, 30.0]}, "dp_sgld.utility.epsilons: found eps = 30.0 at epsilon 30, "),
-        ({"n": 2, "batch": 1}, "dp_sgld.utility.n: found d = 4 at epsilon 1, n 2, inputs 2, "),
-        ({"lambda": 1e-300}, "dp_sgld.utility.lambda: found distance2 = inf at "),
         ({"n": 20, "batch": 50}, "dp_sgld.utility.batch: found xi2 = "),
     ],
 )
@@ -241,11 +210,3 @@ def test_decreasing_steps_are_measured_by_the_mean_of_the_iterates_before(object
     np.testing.assert_allclose(decreasing, [risks[0], risks[:5].mean()])
     constant = utility_job.risks_of(path, objective, "constant", [1, 5])
     np.testing.assert_allclose(constant, risks[[1, 5]])
-
-
-def test_utility_is_a_function_of_the_spec_and_no_two_runs_share_a_draw(measured):
-    first_risks = [risks[0] for row in measured.rows for risks in row.excess_risk_runs]
-    assert len(set(first_risks)) == len(first_risks) == 20
-    assert utility_job.utility(job("utility", RISK)).metrics == measured
-    other = utility_job.utility(job("utility", RISK, seed=1)).metrics
-    assert other.minimiser_norm != measured.minimiser_norm

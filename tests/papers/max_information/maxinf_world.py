@@ -24,13 +24,6 @@ LEVELS = {
     ("dp-sgd", 1): (0.34, 0.34),
     ("dp-sgd", 5): (0.30, 0.90),
 }
-AXES = {
-    "n": (10_000, 50_000, 1_000_000),
-    "zeta_over_sigma": (0.001, 0.01, 0.1),
-    "E": (1, 4, 20),
-    "T": (1, 10, 50),
-    "delta": (1e-8, 1e-4, 0.05),
-}
 
 
 def certificates_record(name="digits", priors=PRIORS, runs=RUNS, **fields):
@@ -58,7 +51,7 @@ def true_groups():
     return {
         "certificates": [certificates_record(), certificates_record("mnist")],
         "coefficients": [samples.coefficients_record((0.5, 1.0, 3.0, 8.0), betas)],
-        "kappa": [samples.kappa_record(axes=AXES)],
+        "kappa": [samples.kappa_record()],
         "agreement": [samples.agreement_record(draws=20_000)],
         "simulation": [samples.simulation_record()],
     }

@@ -8,10 +8,8 @@ import itertools
 
 import numpy as np
 import pytest
-from maxinf_sample_records import PRIORS, agreement_record, coefficients_record, kappa_record
+from maxinf_sample_records import AXES, PRIORS, agreement_record, coefficients_record, kappa_record
 from maxinf_world import (
-    AXES,
-    PROVEN_BY_ARITHMETIC,
     REFUTED_BY_ARITHMETIC,
     REFUTING,
     RUNS,
@@ -31,23 +29,14 @@ from dpatlas.evidence.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRO
 from dpatlas.papers.max_information import claims_exact
 from dpatlas.papers.max_information.formulas.published import TABLE_1
 
-PARTS_OF_A_WHOLE = ("maxinf-3", "maxinf-4", "maxinf-5", "maxinf-7", "maxinf-9", "maxinf-10")
-
-
-def test_a_world_in_which_every_claim_is_true_reproduces_every_claim():
-    rows = verdicts(true_groups())
-    assert with_verdict(rows, NOT_REPRODUCED) == REFUTED_BY_ARITHMETIC
-    assert with_verdict(rows, REPRODUCED) == set(rows) - REFUTED_BY_ARITHMETIC
-    entries = set(rows) - {"maxinf-1", "maxinf-2", *PARTS_OF_A_WHOLE}
-    assert entries == set(REFUTING) | PROVEN_BY_ARITHMETIC - {"maxinf-1"} | {"maxinf-2b"}
-    assert {rows[f"maxinf-{part}"]["runs"] for part in ("3a", "4b", "10a", "10c")} == {RUNS}
-
 
 @pytest.mark.parametrize(
     ("change", "refuted"),
     [
-        *((change, {entry}) for entry, change in REFUTING.items() if entry != "maxinf-3a"),
+        # By how much a prior of DP-SGD gains, and that it gains more than its noise alone.
         (REFUTING["maxinf-3a"], claims("3a", "3b")),
+        (REFUTING["maxinf-3c"], claims("3c")),
+        (REFUTING["maxinf-10c"], claims("10c")),
         (shift("certificate_posterior", 0.598, prior="independent"), claims("4a", "4b")),
         # The slope of the other sign; the lower end of the ratio's range.
         (power_law("n", 0.51), claims("5a")),
@@ -59,17 +48,40 @@ def test_a_claim_made_false_is_refuted_and_the_others_stand(change, refuted):
     wholes = {entry.rstrip("abc") for entry in refuted}
     assert with_verdict(rows, NOT_REPRODUCED) == refuted | wholes | REFUTED_BY_ARITHMETIC
     assert with_verdict(rows, REPRODUCED) == set(rows) - refuted - wholes - REFUTED_BY_ARITHMETIC
+    assert {rows[f"maxinf-{part}"]["runs"] for part in ("3a", "4b", "10a", "10c")} == {RUNS}
 
 
 def test_the_ratio_counts_only_where_lemma_6_does():
     groups = changed(set_ratio(8.0, 0.01, 9.0), set_ratio(0.5, 0.6, 9.0))
     assert verdicts(groups)["maxinf-7"]["verdict"] == REPRODUCED
-    for alpha, entry, reason in (
-        (8.0, "maxinf-7a", "domain of Lemma 6"),
-        (1.0, "maxinf-7c", "one alpha only"),
-    ):
-        row = verdicts(groups | {"coefficients": [coefficients_record(alphas=(alpha,))]})[entry]
-        assert row["verdict"] == NOT_RUN and reason in row["note"]
+
+
+NO_NOISE_ONLY = [prior for prior in PRIORS if prior["prior"] != "noise-only"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "missing", "said"),
+    [
+        ("coefficients", lambda: coefficients_record(alphas=(8.0,)), "7a", "domain of Lemma 6"),
+        ("coefficients", lambda: coefficients_record(alphas=(1.0,)), "7c", "one alpha only"),
+        (
+            "certificates",
+            lambda: certificates_record(priors=NO_NOISE_ONLY),
+            "3b",
+            "has no noise-only",
+        ),
+        (
+            "kappa",
+            lambda: kappa_record(axes={"n": AXES["n"]}),
+            "5b",
+            "no panel against zeta_over_sigma",
+        ),
+        ("kappa", lambda: kappa_record(axes={**AXES, "n": (50_000,)}), "5a", "one value of n only"),
+    ],
+)
+def test_settings_that_a_record_lacks_are_not_run(kind, make, missing, said):
+    row = verdicts(true_groups() | {kind: [make()]})[f"maxinf-{missing}"]
+    assert row["verdict"] == NOT_RUN and said in row["note"]
 
 
 @pytest.mark.parametrize("how", ["noise", "a single run"])
@@ -101,14 +113,6 @@ def test_a_run_may_select_another_prior_than_its_neighbours():
     assert row["observed"] == pytest.approx(gains.mean())
 
 
-def test_a_kind_of_prior_that_nobody_tried_is_not_run():
-    priors = [prior for prior in PRIORS if prior["prior"] != "noise-only"]
-    rows = verdicts(true_groups() | {"certificates": [certificates_record(priors=priors)]})
-    assert rows["maxinf-3a"]["verdict"] == REPRODUCED
-    assert rows["maxinf-3b"]["verdict"] == NOT_RUN
-    assert "has no noise-only prior" in rows["maxinf-3b"]["note"]
-
-
 def diverge(record, **keys):
     """As the experiment writes a posterior that diverged."""
     for row in rows_of(record, **keys):
@@ -116,8 +120,10 @@ def diverge(record, **keys):
         row |= {f"certificate_{name}": 1.0 for name in ("posterior", "tight", "rigorous")}
 
 
-def test_a_run_with_no_posterior_of_a_kind_left_is_undecided():
+def test_only_a_run_with_no_posterior_of_a_kind_left_is_undecided():
     groups = true_groups()
+    diverge(groups["certificates"][0], prior="dp-sgd", E=5)
+    assert with_verdict(verdicts(groups), INCONCLUSIVE) == set()
     diverge(groups["certificates"][0], prior="independent", run=1)
     rows = verdicts(groups)
     blurred = claims("3a", "3c", "3", "4a", "4b", "4", "10a", "10")
@@ -129,14 +135,6 @@ def test_a_run_with_no_posterior_of_a_kind_left_is_undecided():
     rows = verdicts(groups)
     assert rows["maxinf-10a"]["verdict"] == rows["maxinf-10b"]["verdict"] == INCONCLUSIVE
     assert rows["maxinf-10c"]["verdict"] == REPRODUCED
-
-
-def test_a_posterior_that_diverged_is_not_selected_while_another_did_not():
-    groups = true_groups()
-    diverge(groups["certificates"][0], prior="dp-sgd", E=5)
-    rows = verdicts(groups)
-    assert with_verdict(rows, NOT_REPRODUCED) == REFUTED_BY_ARITHMETIC
-    assert with_verdict(rows, INCONCLUSIVE) == set()
 
 
 def test_a_certificate_of_a_prior_may_be_exceeded_by_chance_on_few_test_records():
@@ -158,8 +156,8 @@ def test_the_smallest_margin_is_shown_with_its_place():
     )
     for entry, (tau, _, margin) in margins.items():
         assert rows[entry]["observed"] == pytest.approx(margin)
-        place = f"noise-only prior, zeta 0.01, sigma 1, m 500, E 1, lr 20, tau {tau}, run 3"
-        assert f"{place}, certificates-digits" in rows[entry]["note"]
+        assert "noise-only prior, zeta 0.01" in rows[entry]["note"]
+        assert f"tau {tau}, run 3, certificates-digits" in rows[entry]["note"]
 
 
 def test_few_pairs_or_a_short_simulation_leave_a_claim_open():
@@ -172,16 +170,6 @@ def test_few_pairs_or_a_short_simulation_leave_a_claim_open():
     record["metrics"]["rows"] = rows_of(record, method="sampling")
     row = verdicts(groups | {"agreement": [record]})["maxinf-8"]
     assert row["verdict"] == NOT_RUN and "no reparametrisation of the prior" in row["note"]
-
-
-def test_printed_kappas_and_bounds_are_held_against_print():
-    rows = verdicts(true_groups())
-    assert rows["maxinf-1a"]["observed"] == pytest.approx(0.014, abs=1e-3)
-    assert rows["maxinf-1b"]["observed"] == pytest.approx(0.415, abs=1e-3)
-    assert rows["maxinf-2a"]["comparisons"] == rows["maxinf-2b"]["comparisons"] == 8
-    assert rows["maxinf-2a"]["observed"] < 0 < rows["maxinf-2b"]["observed"]
-    assert rows["maxinf-9a"]["observed"] == pytest.approx(32.2 / 42, abs=1e-3)
-    assert rows["maxinf-7b"]["observed"] == pytest.approx(1.9499, abs=1e-4)
 
 
 def test_two_bounds_of_eight_do_not_follow_with_equation_98():
@@ -208,22 +196,8 @@ def test_another_print_of_table_1_would_turn_its_verdicts(monkeypatch, index):
         assert with_verdict(verdicts(true_groups()), NOT_REPRODUCED) == refuted
 
 
-@pytest.mark.parametrize(
-    ("axes", "missing", "said"),
-    [
-        ({"n": AXES["n"]}, {"5b"}, "no panel against zeta_over_sigma"),
-        ({**AXES, "n": (50_000,)}, {"5a", "5b"}, "one value of n only"),
-    ],
-)
-def test_panels_that_the_config_leaves_out_are_not_run(axes, missing, said):
-    rows = verdicts(true_groups() | {"kappa": [kappa_record(axes=axes)]})
-    assert with_verdict(rows, NOT_RUN) == claims(*missing, "5")
-    assert all(said in rows[entry]["note"] for entry in claims(*missing))
-
-
 def test_slopes_are_those_between_the_ends():
     laws = {"n": -0.25, "zeta_over_sigma": 1.75, "E": 1.5}
     rows = verdicts(changed(*(power_law(axis, exponent) for axis, exponent in laws.items())))
     assert rows["maxinf-5a"]["observed"] == pytest.approx(-0.25)
     assert rows["maxinf-5b"]["observed"] == pytest.approx(0.25)
-    assert "log(E)" in rows["maxinf-5b"]["note"]

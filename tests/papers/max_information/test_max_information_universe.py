@@ -41,12 +41,9 @@ def power_share(k):
     ("value", "expected"),
     [
         (1.0, Fraction(1, 2 * 9) * power_share(0)),
-        (0.02, Fraction(1, 2 * 9) * power_share(-2)),
         (0.015, Fraction(1, 4 * 81) * power_share(-2)),
-        (40, Fraction(1, 2 * 9) * power_share(1)),
         (256, Fraction(1, 8 * 810) * power_share(2)),
         (0.1307, Fraction(1, 16 * 8100) * power_share(-1)),
-        (1e-12, Fraction(1, 2 * 9) * power_share(-12)),
         # Though its double is not 3/10 but a little less.
         (0.3, Fraction(1, 2 * 9) * power_share(-1)),
     ],
@@ -55,7 +52,7 @@ def test_weights_of_decimals_by_hand(value, expected):
     assert decimal_weight(value) == pytest.approx(float(expected), rel=1e-14)
 
 
-def test_all_decimals_of_a_power_weigh_their_share_and_all_powers_one():
+def test_all_decimals_of_a_power_weigh_their_share_and_all_powers_and_whole_numbers_one():
     # Every decimal of at most four digits that begins at 10^k is one of 9,000.
     for k in (-2, 0, 3):
         values = np.array([float(f"{digits}e{k - 3}") for digits in range(1000, 10_000)])
@@ -65,11 +62,8 @@ def test_all_decimals_of_a_power_weigh_their_share_and_all_powers_one():
     K = 500
     tail = Fraction(4, 3 * (K + 2))
     assert sum(power_share(k) for k in range(-K, K + 1)) + tail == 1
-
-
-def test_all_whole_numbers_weigh_one():
-    values = np.arange(1, 100_001)
-    assert whole_weight(values).sum() == pytest.approx(1 - 1 / 100_001, rel=1e-9)
+    numbers = np.arange(1, 100_001)
+    assert whole_weight(numbers).sum() == pytest.approx(1 - 1 / 100_001, rel=1e-9)
 
 
 def test_all_batches_weigh_at_most_one_and_the_largest_of_a_kind_the_most():
@@ -105,13 +99,6 @@ def test_the_weight_of_a_setting_is_a_product_of_factors_that_each_sum_to_at_mos
             ({"widths": [100, 200], "normalise": normalise}, common * network * d(0.5) * d(0.3)),
         ):
             assert setting_weight(**{**kind, **model}) == pytest.approx(weight * mechanism)
-    for name, values in (
-        ("kind", ("dp-sgd", "noise-only")),
-        ("tau_is", ("deviation", "variance")),
-        ("sampler", ("shuffled", "cyclic")),
-    ):
-        first, second = (setting_weight(**{**DP_SGD, name: value}) for value in values)
-        assert first == second
 
 
 def test_all_printed_settings_are_in_it_and_cost_a_modest_number_of_nats():
@@ -133,10 +120,7 @@ def test_all_printed_settings_are_in_it_and_cost_a_modest_number_of_nats():
         ({"m": 1438}, "grid.m: found 1438"),
         ({"sigma": 2.0}, "grid.sigma: found 2.0; allowed: 1:"),
         ({"sampler": "poisson"}, "priors.sampler: found 'poisson'"),
-        ({"widths": []}, "options.widths: found nothing"),
         ({"widths": [100] * 200}, "options.widths: found a setting that costs more than 576 nats"),
-        ({"normalise": {"means": [0.0], "deviations": [1.0]}}, "normalise.means: found 0.0"),
-        ({"kind": "posterior"}, "kind: found 'posterior'"),
         ({"look": 0}, "look: found 0"),
     ],
 )

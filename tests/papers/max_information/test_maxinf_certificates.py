@@ -20,7 +20,7 @@ from dpatlas.papers.max_information.formulas.certificates import (
     monte_carlo_risk,
 )
 from dpatlas.papers.max_information.formulas.kappa import kappa_repaired
-from dpatlas.papers.max_information.formulas.universe import setting_weight
+from dpatlas.papers.max_information.formulas.universe import certificate_universe, setting_weight
 from dpatlas.papers.max_information.jobs.certificates import selected
 from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining
 from dpatlas.papers.max_information.jobs.problem import normalised
@@ -32,10 +32,9 @@ DRAWS = 1500
 LEVEL = (N, 8, 2, 0.05, 0.0125, 0.025)
 AGREEMENT = {"kind": "agreement", "priors": [small.DP_SGD], "taus": [0.4], "repetitions": 3}
 AGREEMENT |= {"draws": 6000}
-UNTRAINED = {"training": {**small.FIELDS["training"], "epochs": 0}}
-
-
+TRAINING = small.FIELDS["training"]
 ALONE = {"priors": [small.INDEPENDENT], "runs": 1, "taus": [0.2]}
+UNTRAINED = {"training": {**TRAINING, "epochs": 0}}
 # Of the difference of two risks over 20,000 draws.
 SPREAD = 4 * np.sqrt(2 * 0.25 / 20_000)
 
@@ -63,21 +62,18 @@ def rows(record):
     return record["metrics"]["rows"]
 
 
-def test_a_record_has_a_row_for_every_run_prior_and_tau_and_says_what_they_are_of(record, rows):
+def test_a_record_has_a_row_for_every_run_prior_and_tau_and_its_priors_ledgers(record, rows):
     kinds = ("independent", "dp-sgd", "noise-only")
     places = [(row["run"], row["prior"], row["tau"]) for row in rows]
     assert places == [(run, kind, tau) for run in (0, 1) for kind in kinds for tau in (0.2, 0.4)]
-    assert [{name: row[name] for name in small.TUPLE} for row in rows[2:6]] == [small.TUPLE] * 4
-    assert rows[0]["zeta"] is None and rows[0]["T"] is None and rows[2]["T"] == 3
-    metrics, ledger = record["metrics"], record["ledger"]
-    assert metrics["parameters"] == 16 * 6 + 6 + 6 * 3 + 3
-    assert (metrics["n_train"], metrics["n_test"], rows[0]["test_draws"]) == (N, 12, 36)
+    ledger = record["ledger"]
     assert ledger["epsilon"] is None and "without privacy" in ledger["mechanism"]
     (entry,) = ledger["priors"]
     assert entry["epsilon"] > 0 and "not epsilon" in entry["paid"]
 
 
-def test_certificates_are_eqs_97_and_98_of_the_rows_own_numbers(rows):
+def test_certificates_follow_from_the_rows_own_numbers(rows):
+    """Eqs. 97 and 98; the rigorous one pays the smaller proven kappa, in exact counts."""
     for row in rows:
         # Only priors that saw the records pay.
         paid = [row["kappa"][form] for form in ("optimised", "explicit", "tight", "repaired")]
@@ -89,19 +85,14 @@ def test_certificates_are_eqs_97_and_98_of_the_rows_own_numbers(rows):
             expected = certificate_monte_carlo(risk, DRAWS, kl, kappa, *LEVEL)
             assert row[f"certificate_{law_name}"] == pytest.approx(float(expected), rel=1e-12)
         assert row["kl"] > 0.1
-
-
-def test_the_tight_and_the_rigorous_certificate_are_what_they_say(rows):
-    for row in rows:
-        assert row["certificate_tight"] <= row["certificate_posterior"]
-        risk = row["risk_posterior"]
         limit = monte_carlo_risk(risk, DRAWS, 0.0125 / 16, "clopper-pearson")
         exponent = certificate_exponent(row["kl"], row["kappa"]["rigorous"], *LEVEL)
         assert row["certificate_rigorous"] == pytest.approx(float(kl_inverse(limit, exponent)))
-        assert row["certificate_rigorous"] >= row["certificate_tight"]
+        assert row["certificate_tight"] <= row["certificate_posterior"]
+        assert row["certificate_tight"] <= row["certificate_rigorous"]
 
 
-def test_the_universe_certificate_pays_for_its_weight_kappa_and_count(record, rows):
+def test_the_universe_certificate_pays_for_its_weight_kappa_and_count(rows):
     for row in rows:
         setting = {name: row[name] for name in small.TUPLE} if row["zeta"] else {}
         weight = setting_weight(
@@ -109,19 +100,15 @@ def test_the_universe_certificate_pays_for_its_weight_kappa_and_count(record, ro
             **{"tau": row["tau"], "tau_is": "deviation", "n": N, "look": 1, "run": row["run"]},
         )
         assert row["universe"]["weight"] == weight
-        assert row["universe"]["nats"] == pytest.approx(np.log(1 / weight))
         kappa = 0.0
         if row["prior"] == "dp-sgd":
             kappa = kappa_repaired(8, 0.1, 1.0, 3, 1, 0.025 * weight, moment="minimum")
             assert kappa > row["kappa"]["rigorous"]
         assert row["universe"]["kappa"] == pytest.approx(float(kappa))
-        limit = monte_carlo_risk(row["risk_posterior"], DRAWS, 0.0125 * weight, "clopper-pearson")
-        left = np.log(2 * np.sqrt(N) / 0.0125)
-        expected = kl_inverse(limit, (row["kl"] + kappa + left - np.log(weight)) / N)
-        assert row["certificate_universe"] == pytest.approx(float(expected), rel=1e-9)
+        given = (row["risk_posterior"], DRAWS, row["kl"], kappa, N, weight, *LEVEL[-3:])
+        assert row["certificate_universe"] == pytest.approx(float(certificate_universe(*given)))
         assert row["certificate_universe"] > row["certificate_rigorous"]
         assert row["selected_after_a_look"] is False
-    assert record["metrics"]["selected_after_a_look"] is False
 
 
 def test_rows_say_which_looks_they_come_after(data, tmp_path):
@@ -131,7 +118,6 @@ def test_rows_say_which_looks_they_come_after(data, tmp_path):
     (first, _) = rows_of(data, tmp_path, **few)
     for row in rows_of(data, tmp_path, **few, looks=looks, K2=3):
         assert row["selected_after_a_look"]
-        assert row["looks"] == "look 2 at these records; others: small-1"
         assert row["universe"]["nats"] == pytest.approx(first["universe"]["nats"] + np.log(3))
     with pytest.raises(InputError, match=r"K2: found 2; allowed: a whole number >= 3"):
         rows_of(data, tmp_path, **few, looks=looks)
@@ -174,10 +160,7 @@ def test_the_least_certificate_of_a_run_and_kind_is_selected(record, rows):
 def test_a_diverged_posterior_stays_in_the_table_with_a_certificate_of_one(
     data, tmp_path, schedule
 ):
-    training = {**small.FIELDS["training"], "lr": 1e30, **schedule}
-    rows = rows_of(data, tmp_path, training=training, runs=1, taus=[0.2])
-    assert len(rows) == 3
-    for row in rows:
+    for row in rows_of(data, tmp_path, **ALONE, training={**TRAINING, "lr": 1e30, **schedule}):
         assert row["diverged"] >= 1
         assert row["kl"] is None and row["test_error"] is None and row["risk_posterior"] is None
         assert row["certificate_posterior"] == row["certificate_rigorous"] == 1.0
@@ -244,35 +227,6 @@ def test_tau_as_a_variance_is_the_deviations_square(data, tmp_path):
     assert abs(variance["risk_prior"] - other["risk_prior"]) > SPREAD
 
 
-@pytest.mark.parametrize(
-    ("changes", "steps"),
-    [
-        # Centre, then for each tau counts (2 + 1), training (9) and counts (2 + 1).
-        (
-            {"priors": [small.DP_SGD], "runs": 1, "objective": "flambda"},
-            3 + 2 * (2 + 1 + 9 + 2 + 1),
-        ),
-        ({**AGREEMENT, "draws": 1500, "repetitions": 2}, 3 + 9 + 2 * 2 * (2 + 2)),
-    ],
-    ids=["certificates", "agreement"],
-)
-def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(
-    data, tmp_path, monkeypatch, changes, steps
-):
-    spec = spec_of(**changes)
-    with counted(*STEPS) as calls:
-        whole = run(spec, data, tmp_path / "whole")
-    assert len(calls) == steps
-    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    for kill_at in (1, 4, 9, 15, 18, 21):
-        folder = tmp_path / f"killed-{kill_at}"
-        with killed_at(kill_at, *STEPS):
-            run(spec, data, folder)
-        with counted(*STEPS) as left:
-            assert run(spec, data, folder) == whole
-        assert len(left) == len(calls) - kill_at
-
-
 def test_reparametrisation_and_sampling_agree_on_prior_and_posterior(data, tmp_path):
     rows = rows_of(data, tmp_path, **AGREEMENT)
     assert len(rows) == 2 * 2 * 3
@@ -286,61 +240,42 @@ def test_reparametrisation_and_sampling_agree_on_prior_and_posterior(data, tmp_p
     assert all(row["risk"] == row["errors"] / 6000 for row in rows)
 
 
-def test_noise_of_the_operating_system_survives_a_restart(data, tmp_path, monkeypatch):
+def test_a_killed_job_resumes_to_the_same_bytes_with_the_noise_of_its_secret(
+    data, tmp_path, monkeypatch
+):
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    spec = spec_of(noise_source="os", priors=[small.DP_SGD], taus=[0.2])
-    secret = "0" * 32
-    monkeypatch.setattr("dpatlas.core.seeds.os.urandom", lambda count: bytes.fromhex(secret))
-    whole = run(spec, data, tmp_path / "whole")
-    # In the first prior's training, and after it, with another to come.
-    for kill_at in (2, 9):
-        folder = tmp_path / f"killed-{kill_at}"
-        with killed_at(kill_at, *STEPS):
-            run(spec, data, folder)
-    monkeypatch.undo()
+    spec = spec_of(noise_source="os", priors=[small.DP_SGD], taus=[0.2], objective="flambda")
+    with monkeypatch.context() as patch:
+        patch.setattr("dpatlas.core.seeds.os.urandom", lambda count: bytes(16))
+        whole = run(spec, data, tmp_path / "whole")
+        # In the first prior's training, and after it, with another to come.
+        for kill_at in (2, 9):
+            with killed_at(kill_at, *STEPS):
+                run(spec, data, tmp_path / f"killed-{kill_at}")
     for kill_at in (2, 9):
         assert run(spec, data, tmp_path / f"killed-{kill_at}") == whole
-
-
-TRAINING = small.FIELDS["training"]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"delta_mc": 0.03}, "delta_mc [+] beta"),
-        ({"K1": 0}, "K1: found 0; allowed: Input should be greater than or equal to 1"),
-        ({"K2": 1}, "K2: found 1"),
-        ({"looks": {**small.LOOKS, "number": 0}}, "looks.number: found 0"),
-        ({"form": "loose"}, "form: found 'loose'"),
-        (grid(taus=[0.0]), "grid.taus.0: found 0.0"),
         # Outside of the universe.
         ({**grid(taus=[0.123456]), "taus": [0.123456]}, "grid.taus: found 0.123456"),
-        ({"taus": [0.3]}, "taus: found 0.3"),
         ({"taus": [0.2, 0.2]}, "taus: found 2 entries; allowed: different ones"),
         ({"priors": [small.DP_SGD] * 2}, "priors: found 2 entries; allowed: different ones"),
         ({"priors": [{**small.DP_SGD, "zeta": 0.3}]}, "zeta 0.3"),
         ({"priors": [{**small.DP_SGD, "sampler": "poisson"}]}, "'poisson'.*'shuffled' or 'cyclic'"),
         ({"priors": [{**small.DP_SGD, "momentum": 0.9}]}, "priors.0.dp-sgd.momentum: found 0.9"),
-        ({"priors": [{**small.INDEPENDENT, "zeta": 0.1}]}, "priors.0.independent.zeta: found 0.1"),
         ({"objective": "fkl"}, "loss: found per-class with fkl; allowed: bounded"),
-        ({"training": {**TRAINING, "momentum": 1.0}}, "training.momentum: found 1.0"),
         ({"training": {**TRAINING, "batch": 25}}, "training.batch: found 25"),
         ({**AGREEMENT, "taus": [0.2, 0.4]}, "taus: found .*at most 1 item"),
-        ({**AGREEMENT, "priors": [small.DP_SGD, small.NOISE_ONLY]}, "priors: .*at most 1 item"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_trained(data, tmp_path, changes, message):
     with counted(*STEPS) as calls, pytest.raises(InputError, match=message):
         run(spec_of(**changes), data, tmp_path)
     assert not calls and not (tmp_path / "record.json").exists()
-
-
-def test_data_without_test_records_are_refused(tmp_path):
-    facts = {"name": "small", "classes": small.CLASSES, "image_shape": [1, 4, 4]}
-    prepared.save(tmp_path / "data", labelled({"train": 9, "add": 0, "test": 0}, margin=4), facts)
-    with pytest.raises(InputError, match="n_test"):
-        run(spec_of(), tmp_path / "data" / "manifest.json", tmp_path)
 
 
 def test_channels_are_normalised_as_grey_levels_between_0_and_1():
@@ -354,10 +289,8 @@ def test_channels_are_normalised_as_grey_levels_between_0_and_1():
     expected = (levels / 255 - np.array(means)[:, None]) / np.array(deviations)[:, None]
     np.testing.assert_allclose(scaled.reshape(5, 2, 9), expected, atol=1e-5)
     assert scaled.dtype == np.float32
-    assert normalised(stored, data, None) is stored
-    for means in ([0.5], [0.5, 0.5]):
-        with pytest.raises(InputError, match="normalise"):
-            normalised(stored, data, Normalise(means=means, deviations=[0.2]))
+    with pytest.raises(InputError, match="normalise"):
+        normalised(stored, data, Normalise(means=[0.5], deviations=[0.2]))
 
 
 def test_the_convolutional_network_is_certified_too(tmp_path):

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 from figure_samples import not_in_rows, select, shown_rows
 from maxinf_sample_records import (
@@ -17,9 +16,8 @@ from maxinf_sample_records import (
 )
 
 from dpatlas.errors import InputError
-from dpatlas.papers.max_information.figures import maxinf_coefficients, maxinf_kappa
+from dpatlas.papers.max_information.figures import maxinf_kappa
 from dpatlas.papers.max_information.formulas.kappa import (
-    FORMS,
     batch_moment_exponent,
     kappa_per_record,
 )
@@ -46,35 +44,13 @@ def test_a_figure_needs_exactly_one_record_of_its_kinds(name):
             show(name, *others, certificates_record())
 
 
-@pytest.mark.parametrize(
-    "looks",
-    [
-        [*maxinf_coefficients.ALPHAS, maxinf_coefficients.PURE],
-        maxinf_kappa.KAPPA_LOOKS.values(),
-        maxinf_kappa.MOMENT_LOOKS.values(),
-    ],
-)
-def test_series_differ_in_grey_print(looks):
-    assert len({(look.marker, look.linestyle) for look in looks}) == len(looks)
-
-
-class TestCoefficients:
-    def test_csv_holds_exactly_the_lines_that_are_drawn(self):
-        shown = show("maxinf_coefficients")
-        # Left are the two limits of Lemma 6.
-        limits = [(0.25, 0.25), (2.0, 2.0)]
-        assert not_in_rows(shown.figure, series_of(shown.rows, "panel", "alpha")) == limits
-        for panel, curves in (("leading", 5), ("root", 5), ("ratio", 4)):
-            rows = select(shown.rows, panel=panel)
-            assert len(rows) == curves * 7
-            assert len(select(rows, alpha=None)) == (7 if panel != "ratio" else 0)
-
-    def test_the_ratio_is_that_of_lemma_6(self):
-        rows = select(show("maxinf_coefficients").rows, panel="ratio")
-        for row in rows:
-            expected = leading_term_ratio(row["alpha"], row["beta"])
-            assert row["value"] == pytest.approx(expected)
-        assert max(row["value"] for row in rows) == pytest.approx(1.95, abs=0.005)
+def test_ratios_of_coefficients_are_those_of_lemma_6_and_every_curve_is_drawn():
+    shown = show("maxinf_coefficients")
+    # Left are the two limits of Lemma 6.
+    limits = [(0.25, 0.25), (2.0, 2.0)]
+    assert not_in_rows(shown.figure, series_of(shown.rows, "panel", "alpha")) == limits
+    for row in select(shown.rows, panel="ratio"):
+        assert row["value"] == pytest.approx(leading_term_ratio(row["alpha"], row["beta"]))
 
 
 class TestKappa:
@@ -93,7 +69,6 @@ class TestKappa:
 
     def test_every_point_stands_with_the_setting_that_gives_it(self):
         rows = [row for row in show("maxinf_kappa").rows if row["panel"] != "moment"]
-        assert len(rows) == sum(map(len, AXES.values())) * (len(FORMS) + 1)
         for row in rows:
             n, m, T, delta = (row[name] for name in ("n", "m", "T", "delta"))
             if row["series"] == "confidence":
@@ -118,12 +93,9 @@ class TestKappa:
         repaired = select(epochs, series="repaired")
         assert repaired[-1]["value"] is None and repaired[-2]["value"] > 100
         assert shown_rows(shown)[shown.rows.index(repaired[-1])]["value"] == ""
-        largest = max(row["value"] for row in epochs if row["series"] == "explicit")
-        panel = shown.figure.axes[2]
-        assert panel.get_xlabel() == "epochs $E$"
-        assert largest < panel.get_ylim()[1] < 10 * largest
-        for words in ("n = 50000", "m = 5000", "zeta = 0.01", "m = floor(n/T)", "cut off"):
-            assert words.replace("0.01", "0.05") in shown.notes[0]
+        largest = max(row["value"] for row in select(epochs, series="explicit"))
+        assert largest < shown.figure.axes[2].get_ylim()[1] < 10 * largest
+        assert "cut off" in shown.notes[0]
 
     def test_moments_stand_as_logarithms_with_their_interval(self):
         rows = select(show("maxinf_kappa").rows, panel="moment")
@@ -135,17 +107,3 @@ class TestKappa:
             assert row["low"] <= row["value"] <= row["high"]
             width = math.exp(row["high"]) - math.exp(row["low"])
             assert width == pytest.approx(2 * 1.95996 * moment["standard_error"], rel=1e-4)
-            assert row["y"] == pytest.approx(row["nu"] * row["x"])
-            assert (row["m"], row["draws"]) == (20, 10_000)
-
-    def test_an_interval_that_reaches_below_zero_has_no_lower_end(self):
-        record = simulation_record()
-        record["metrics"]["rows"][0]["standard_error"] = 10.0
-        rows = show("maxinf_kappa", kappa_record(), record).rows
-        first = select(rows, panel="moment", series="simulated")[0]
-        assert first["low"] is None and first["high"] > 2
-
-    def test_many_epochs_are_labelled_sparsely(self):
-        record = kappa_record(axes={**AXES, "E": list(range(1, 31))})
-        ticks = show("maxinf_kappa", record, simulation_record()).figure.axes[2].get_xticks()
-        assert 4 <= len(ticks) <= 6 and set(ticks) <= set(np.arange(1, 31))

@@ -6,7 +6,6 @@ import torch
 from maxinf_small import N, law, records
 
 from dpatlas.core.seeds import Noise
-from dpatlas.errors import InputError
 from dpatlas.papers.max_information.jobs import risk as maxinf_risk
 from dpatlas.papers.max_information.jobs.risk import (
     PairErrors,
@@ -47,8 +46,3 @@ def test_sampling_takes_chunks_that_fit_the_memory(monkeypatch):
     few = risk_on_records(law(), x, labels, 20, noise=Noise("a", "keyed"), method="sampling")
     assert few.chunk == 1000 // 123 and few.steps == 3
     assert 0 <= few.run() <= 20
-
-
-def test_an_unknown_method_is_refused():
-    with pytest.raises(InputError, match="one of reparametrisation, sampling"):
-        PairErrors(law(), *records(), np.arange(3), noise=Noise("a", "keyed"), method="delta")

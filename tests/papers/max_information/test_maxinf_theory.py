@@ -6,7 +6,7 @@ The values of curves are tested where figures show them.
 import math
 
 import pytest
-from maxinf_sample_records import BASE, coefficients_record, job_record, typed
+from maxinf_sample_records import BASE, job_record, typed
 
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.jobs.simulation import LAWS
@@ -20,25 +20,11 @@ def run(folder, kind, **fields):
     return record.metrics
 
 
-def test_a_job_writes_what_its_function_computes(tmp_path):
-    fields = {"alphas": [0.5, 3.0], "betas": [1e-8, 1e-3, 0.5]}
-    written = job_record(tmp_path, "coefficients", **fields)
-    assert written["metrics"] == coefficients_record(**fields)["metrics"]
-    assert "nothing of any data is released" in written["ledger"]["mechanism"]
-
-
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        ("kappa", {"base": BASE, "axes": {"sigma": [1.0]}}, "axes.sigma"),
-        (
-            "kappa",
-            {"base": BASE, "axes": {"n": [4999]}},
-            "m: found 5000; allowed: at most n = 4999",
-        ),
+        ("kappa", {"base": BASE, "axes": {"n": [4999]}}, "m: found 5000; allowed: at most n"),
         ("kappa", {"base": BASE, "axes": {"T": [50_001]}}, "T: found 50001"),
-        ("kappa", {"base": {**BASE, "zeta": 0.0}, "axes": {"n": [60_000]}}, "zeta"),
-        ("simulation", {**SIMULATED, "laws": ["cauchy"]}, "'rare-signs', 'sphere' or 'axes'"),
         ("simulation", {**SIMULATED, "laws": ["signs"], "ys": [0.5]}, "ys.0: found"),
     ],
 )
@@ -47,28 +33,16 @@ def test_bad_settings_are_refused(kind, fields, message, tmp_path):
         run(tmp_path, kind, **fields)
 
 
-@pytest.fixture(scope="module")
-def simulated(tmp_path_factory):
-    return run(tmp_path_factory.mktemp("s"), "simulation", laws=list(LAWS), **SIMULATED).rows
-
-
-def test_simulated_moments_lie_below_both_bounds(simulated):
-    assert len(simulated) == len(LAWS) * 2 * 3
-    for row in simulated:
-        assert row.x == row.y / row.nu
-        assert row.simulated - 5 * row.standard_error <= row.tight <= row.lemma_10
-        # The bound on the mean alone: E e^(y D) >= 1.
-        assert row.simulated > 1
-    # Values of nu have draws of their own.
-    sphere = {row.nu: row.simulated for row in simulated if row.law == "sphere"}
-    assert sphere[0.5] != sphere[2.0]
-
-
-def test_sums_of_signs_have_the_largest_variance_that_is_allowed(simulated):
+def test_sums_of_signs_have_the_largest_variance_that_is_allowed(tmp_path):
     """E D = 1 for a mean of zero and unit vectors, by definition of nu; less for the others."""
+    simulated = run(tmp_path, "simulation", laws=list(LAWS), **SIMULATED).rows
+    assert all(row.simulated - 5 * row.standard_error <= row.tight for row in simulated)
     smallest = min(SIMULATED["ys"])
     for law, expected in (("signs", 1.0), ("sphere", 1.0), ("rare-signs", 0.36), ("axes", 0.48)):
         (value,) = (
             row.simulated for row in simulated if (row.law, row.nu, row.y) == (law, 0.5, smallest)
         )
         assert math.log(value) == pytest.approx(smallest * expected, rel=0.08)
+    # Values of nu have draws of their own.
+    sphere = {row.nu: row.simulated for row in simulated if row.law == "sphere"}
+    assert sphere[0.5] != sphere[2.0]
