@@ -68,9 +68,7 @@ def test_a_mean_of_rounding_is_none():
     [
         ([1, 1], r"polynomial: found \[1.0, 1.0\], whose mean under N\(0, 1\) is 1"),
         ([-1 + 1e-6, 0, 1], "whose mean under .* is 1e-06"),
-        ([3], "found .*; allowed: one that is not constant"),
         ([3, 0, 0], "allowed: one that is not constant"),
-        ([], r"polynomial: found \[\]; allowed: one that is not constant"),
         ([0, 1, math.inf], "allowed: numbers"),
     ],
 )
