@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from feature_small import BASE, FEATURES, drawn, noise_keys, record_of, run, spec_of
+from feature_small import BASE, drawn, noise_keys, record_of, run, spec_of
 
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
@@ -80,14 +80,6 @@ def test_shared_records_cost_root_two_of_mu_where_both_layers_see_them(watched):
             assert release["mu"] == pytest.approx(mu if learns else MU)
         uses = arm["releases"] if is_shared(watched) else arm["releases"][-1:]
         assert math.hypot(*(release["mu"] for release in uses)) == pytest.approx(MU)
-
-
-def test_random_features_of_both_data_sets_are_there_where_there_are_two(watched):
-    expected = [kind for kind in FEATURES if not (is_shared(watched) and kind == "random-both")]
-    assert [row["features"] for row in watched.record["metrics"]["rows"]] == expected
-    assert list(by_arm(watched)) == [
-        kind for kind in expected if kind not in ("nonprivate", "printed")
-    ]
 
 
 def test_the_second_layer_sees_the_records_of_its_data_set(watched):

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 from committed_claims import CLAIMS
-from kl_sample_records import INITS, training_record
+from kl_sample_records import INITS
 from kl_world import (
     HORIZONS,
     REFUTING,
@@ -77,13 +77,6 @@ def test_a_diverged_run_makes_what_needs_it_inconclusive_and_is_named(group, ini
     for entry in touched - {"kl-1", "kl-5", "kl-6"}:
         assert f"1 of {RUNS} runs of {record.id} diverged" in rows[entry]["note"]
         assert rows[entry]["runs"] == RUNS - 1
-
-
-def test_a_condition_of_which_all_runs_diverged_is_inconclusive():
-    groups = true_groups()
-    record = find(groups, "depth", "he", depth=6)
-    replace(groups, "depth", record, training_record("he", 6, 16, runs=RUNS, diverged=RUNS))
-    assert verdicts(paper(groups))["kl-4a"]["verdict"] == INCONCLUSIVE
 
 
 def test_kl_of_zero_is_inconclusive_and_not_an_infinite_fall():

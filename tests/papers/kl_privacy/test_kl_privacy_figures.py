@@ -1,6 +1,5 @@
 """What the figures of kl_privacy show, on small synthetic records."""
 
-import math
 from itertools import product
 
 import numpy as np
@@ -100,18 +99,6 @@ def test_bounds_follow_lemma_and_corollary_under_both_conventions():
         for step in steps:
             estimates = [rows[init, network, f"estimate_{c}", step] for c in ("exact", "paper")]
             assert estimates[1]["value"] == 2 * estimates[0]["value"]
-
-
-def test_tradeoff_gives_mean_and_t_interval_of_the_runs():
-    record = linearized_record("he")
-    rows = show("kl_tradeoff", [record]).rows
-    (row,) = (row for row in rows if row["depth"] == 2 and row["quantity"] == "excess_risk")
-    values = np.array(record.metrics.depths[0].excess_risk_runs)
-    half = 4.302652729911275 * values.std(ddof=1) / math.sqrt(3)
-    np.testing.assert_allclose(
-        [row["value"], row["low"], row["high"]],
-        [values.mean(), values.mean() - half, values.mean() + half],
-    )
 
 
 def test_the_table_has_every_init_and_the_distance_formulas_at_the_records_settings():
