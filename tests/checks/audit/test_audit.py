@@ -74,12 +74,9 @@ def no_clip(monkeypatch):
         monkeypatch.setattr(module, "clip_factors", lambda norms2, bound: torch.ones_like(norms2))
 
 
-def test_every_mechanism_of_the_list_can_be_attacked_and_no_other():
-    assert tuple(MECHANISMS) == tuple(ENTRIES)
-
-
 def test_the_plan_counts_the_updates_and_the_runs_of_every_mechanism():
     """Larger networks, whose updates take longer, are given fewer; cheap mechanisms run more."""
+    assert tuple(MECHANISMS) == tuple(ENTRIES)
     for name in PRIVATE_SGD:
         updates = sum(phase.steps for phase in MECHANISMS[name].phases)
         if name in ATTACKED_NETWORKS:
@@ -147,15 +144,6 @@ def test_neighbours_runs_and_steps_never_share_noise(monkeypatch, name):
     assert len(np.unique(np.concatenate(scores))) == len(advanced) == 6
 
 
-def test_the_command_prints_every_row_and_ends_well(capsys):
-    names = ["logistic-full-batch", "logistic-poisson"]
-    words = [word for name in names for word in ("--mechanism", name)]
-    assert run_command(command.main, [*words, "--runs", "20"]) == 0
-    text = capsys.readouterr().out
-    assert all(name in text for name in names)
-    assert text.count("consistent") == 2
-
-
 def test_the_command_fails_and_names_what_is_contradicted(capsys, no_clip):
     words = ["--mechanism", "logistic-full-batch", "--runs", "60", "--json"]
     assert run_command(command.main, words) == 1
@@ -171,8 +159,6 @@ def test_the_command_fails_and_names_what_is_contradicted(capsys, no_clip):
     [
         (["--mechanism", "dp-sgd"], "'dp-sgd'"),
         (["--runs", "1"], "--runs"),
-        (["--delta", "0"], "--delta"),
-        (["--level", "1"], "--level"),
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_2(capsys, arguments, named):

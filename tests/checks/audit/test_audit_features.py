@@ -18,7 +18,6 @@ from dpatlas.checks.audit.jobs.feature_releases import (
     SecondLayer,
 )
 from dpatlas.checks.audit.jobs.mechanism import audit
-from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS
 from dpatlas.checks.audit.records.mechanism import Spec
 from dpatlas.config.load import load_config
 from dpatlas.core.seeds import Noise
@@ -180,16 +179,11 @@ def test_scores_are_normal_about_the_mean_of_all_releases(name):
 
 
 @every_release
-def test_the_ledger_has_the_form_of_every_private_run_s(name):
+def test_the_ledger_states_the_guarantee_and_who_could_subtract_the_noise(name):
     mechanism = FEATURES[name]
-    ledger, usual = mechanism.ledger(1e-3), MECHANISMS["dp-sgd-full-batch"].ledger(1e-3)
-    assert list(ledger) == list(usual)
+    ledger = mechanism.ledger(1e-3)
     assert ledger["epsilon"] == mechanism.profile([1e-3])[0]
     assert f"epsilon {ledger['epsilon']:.6g} at delta 0.001 (replace_one)" == ledger["guaranteed"]
-    assert ledger["claimed"] is None
-    assert ledger["sampler"] == usual["sampler"] | {"n": RECORDS, "expected_batch": RECORDS}
-    replaced = MECHANISMS["logistic-full-batch"].ledger(1e-3)["neighbour_relation"]
-    assert ledger["neighbour_relation"] == replaced
     assert "secret of the operating system" not in ledger["holds_for"]
     assert "secret of the operating system" in mechanism.ledger(1e-3, "os")["holds_for"]
 

@@ -1,7 +1,7 @@
 """The table `audit`, on small synthetic records."""
 
 import pytest
-from audit_samples import LEDGER, attack, canaries, trained
+from audit_samples import attack, canaries, trained
 from figure_samples import csv_rows
 
 from dpatlas.checks.audit.figures.audit import COLUMNS, audit
@@ -27,6 +27,7 @@ def test_every_record_is_one_row_with_its_guarantee_bound_and_verdict():
     assert float(network["accuracy_mean"]) == pytest.approx(0.85)
     assert float(network["accuracy_standard_error"]) == pytest.approx(0.05)
     assert network["skipped_records"] == "3"
+    assert first["samplers"] == "poisson 8 of 32"
 
 
 def test_a_claim_stands_beside_the_guarantee_with_a_verdict_of_its_own():
@@ -40,16 +41,3 @@ def test_a_claim_stands_beside_the_guarantee_with_a_verdict_of_its_own():
     # The guarantee's verdict is another matter.
     assert {row["verdict"] for row in rows} == {"consistent"}
     assert text.count("contradicted |") == 1
-
-
-def test_people_read_what_is_attacked_with_which_batches_and_what_was_trained():
-    phases = [LEDGER["sampler"], LEDGER["sampler"] | {"name": "full-batch", "expected_batch": 32.0}]
-    attacked = attack(sampler=phases, sentence="the head, then LoRA")
-    rows, text = table(attacked, canaries(), trained(accuracy=(0.9,)))
-    assert rows[0]["samplers"] == "poisson 8 of 32; then full-batch 32 of 32"
-    assert [row["description"] for row in rows] == ["the head, then LoRA", *["DP-SGD in words"] * 2]
-    assert "| dp-sgd-poisson | the head, then LoRA |" in text
-    assert "| canaries in small-cnn-s | DP-SGD in words |" in text
-    assert "confidence 0.95; contradicted if" in text
-    # A single run has no standard error.
-    assert "| 0.9 |" in text

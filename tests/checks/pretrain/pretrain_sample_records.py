@@ -10,8 +10,8 @@ CLASSES = [*"0123456789"]
 SHA256 = "0" * 64
 
 
-def sample_records(examples=True):
-    """Two backbones of one source, and the transfer to digits; their images, if there are any."""
+def sample_records():
+    """Two backbones of one source, and the transfer to digits, with their images."""
     shown = {
         "classes": CLASSES,
         "image_shape": [1, 8, 8],
@@ -20,7 +20,7 @@ def sample_records(examples=True):
     trained = backbone.Metrics(
         **{"n_train": 40, "n_test": 10, "parameters": 100, "features": 128, "steps": 5},
         **{"loss": [2.0], "accuracy": 0.9, "backbone_sha256": SHA256},
-        **{**shown, "examples": shown["examples"] if examples else None},
+        **shown,
     )
     raw = {
         **{"backbone": "raw pixels", "architecture": None, "source": None, "sha256": None},

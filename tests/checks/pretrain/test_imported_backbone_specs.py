@@ -184,19 +184,6 @@ def test_the_paper_tier_has_the_data_networks_and_settings_of_tables_1_and_2(pap
     assert classes == {problem.classes for problem in TABLE_4}
 
 
-def test_the_paper_tier_trains_its_backbones_on_all_of_cifar_100(paper):
-    specs = paper.groups["pretrain"]["backbones"]
-    trained = {spec.slug: spec.fields for spec in specs if spec.slug.startswith("cifar100")}
-    models = {name: fields["model"] for name, fields in trained.items()}
-    assert models == {"cifar100-resnet18": "resnet18", "cifar100-alexnet": "alexnet"}
-    for fields in trained.values():
-        assert fields["data"] == {"name": "cifar100", "n_train": 50000, "n_test": 10000, "n_add": 0}
-        assert "disjoint from CIFAR-10" in fields["declared_public"]
-    imported = {spec.slug: spec.fields for spec in paper.groups["pretrain"]["imported"]}
-    shape = imported["imagenet-resnet18"]["image_shape"]
-    assert tuple(shape) == DATA_SETS["pneumonia-224"].image_shape
-
-
 def test_the_paper_tier_fine_tunes_the_stage_of_table_3_for_30_epochs(paper):
     from torch import nn
 

@@ -86,24 +86,3 @@ def all_records(**changes):
         *(simulation_record(axis, **changes) for axis in ("p", "d", "epsilon")),
         simulation_record("table", values=[(128, 2000), (2000, 20_000)], **changes),
     ]
-
-
-# Lists of records that a small config gives.
-SMALL_TIERS = {
-    "one point and run": lambda: [
-        simulation_record("n", values=[100], runs=1),
-        simulation_record("epsilon", values=[2.0], runs=1),
-    ],
-    "two points and runs": lambda: [
-        simulation_record("n", values=[100, 200], runs=2),
-        *(simulation_record(axis, values=SWEEPS[axis][:2], runs=2) for axis in ("p", "d")),
-    ],
-    "no axis but n": lambda: [simulation_record("n")],
-    "no n": lambda: [simulation_record("p")],
-    "no points": lambda: [simulation_record("n", values=[]), simulation_record("p")],
-    "shared records": lambda: [simulation_record("n", sharing="shared")],
-    "five links": lambda: [
-        simulation_record("n", name, seed=seed)
-        for seed, name in enumerate((*LINKS, "mixed", "odd"))
-    ],
-}

@@ -61,7 +61,7 @@ def test_every_record_is_clipped_by_itself(explicit):
     np.testing.assert_array_equal(unclipped, first_gradient(START, RECORDS, None))
 
 
-@pytest.mark.parametrize(("size", "clip"), [(1, None), (7, CLIP), (39, None), (40, CLIP)])
+@pytest.mark.parametrize(("size", "clip"), [(7, CLIP), (39, None)])
 def test_blocks_of_records_change_nothing(monkeypatch, size, clip):
     whole = first_gradient(START, RECORDS, clip)
     monkeypatch.setattr(feature_layers, "BLOCK", size)
@@ -87,12 +87,6 @@ def test_the_direction_is_the_mean_of_clipped_y_x():
     clip = float(np.median(norms))
     clipped = vectors * np.minimum(1, clip / norms)[:, :, None]
     np.testing.assert_allclose(mean_direction(RECORDS, clip), clipped.mean(axis=1), atol=1e-6)
-
-
-def test_the_direction_of_many_records_is_alpha_1_mu():
-    many = drawn(n=20_000, runs=(0, 1, 2))
-    mean = mean_direction(many.first, 1e9)
-    np.testing.assert_allclose(mean, np.sqrt(2 / 3) * many.start.mu, atol=0.06)
 
 
 def released(records, clip, release):
@@ -170,12 +164,6 @@ def test_private_descent_clips_every_record_s_gradient_and_counts_those_it_did()
     np.testing.assert_allclose(clipped, (layer.norms_at_zero() > clip).mean(axis=1))
     _, clipped = layer.descend_privately(3, 1e-9, 0.0, no_noise, "head")
     np.testing.assert_allclose(clipped, 1)
-
-
-def test_norms_at_zero_are_those_of_the_first_gradients():
-    layer = second()
-    gradients = -2 * layer.y[:, :, None] * layer.phi
-    np.testing.assert_allclose(layer.norms_at_zero(), np.linalg.norm(gradients, axis=2), rtol=1e-5)
 
 
 def test_every_step_adds_its_own_noise_of_the_given_deviation():

@@ -4,12 +4,11 @@ import copy
 
 import pytest
 
-from dpatlas.config.load import load_config, load_tier, read_config, validate
+from dpatlas.config.load import load_config, read_config, validate
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.cost import KINDS
 from dpatlas.papers.feature_learning.records.simulation import Point, Spec
 from dpatlas.papers.feature_learning.settings import AXES, KEY, groups
-from dpatlas.records import parse_spec
 
 SIMULATION = KINDS["simulation"]
 # Of the block, in the spec of every job.
@@ -54,18 +53,6 @@ def test_every_link_runs_along_n_and_the_base_link_along_the_other_axes(config):
         assert not {"data", "public_data"} & set(spec.fields)
     (table,) = specs["table"]
     assert table.fields["points"] == [{"d": 64, "epsilon": 2.0, **pair} for pair in block["table"]]
-    names = [name.rpartition("-")[0] for name in ids(config)]
-    assert names == ["mixed-n", "odd-n", "even-n", "mixed-p", "mixed-d", "mixed-epsilon", "table"]
-
-
-def test_an_axis_or_table_without_values_makes_no_job(config):
-    def less(block):
-        block["sweeps"].update(p=[], epsilon=[])
-        block["table"] = []
-
-    specs = groups_of(changed(config, less))
-    assert [spec.fields["axis"] for spec in specs["axes"]] == ["d"]
-    assert specs["table"] == []
 
 
 @pytest.mark.parametrize(
@@ -76,9 +63,6 @@ def test_an_axis_or_table_without_values_makes_no_job(config):
         (lambda b: b["sweeps"].update(p=[32, 64]), {"mixed-p"}),
         (lambda b: b["table"].pop(), {"table"}),
         (lambda b: b["base"].update(n=30_000), {"mixed-p", "mixed-d", "mixed-epsilon"}),
-        # Whole numbers and their reals are one run.
-        (lambda b: b["base"].update(epsilon=2.0), set()),
-        (lambda b: b["links"].update(even=[-1.0, 0.0, 1.0]), set()),
     ],
 )
 def test_a_change_of_one_link_or_axis_changes_its_jobs_alone(config, change, names):
@@ -93,20 +77,10 @@ def test_a_change_of_one_link_or_axis_changes_its_jobs_alone(config, change, nam
             {"links": {"odd": [1, 1]}},
             "links.odd: found [1.0, 1.0], whose mean under N(0, 1) is 1",
         ),
-        ({"links": {"mixed": [0, 0]}}, "links.mixed: found [0.0, 0.0]; allowed: one that is not"),
         ({"base": {"link": "cubic"}}, "base.link: found 'cubic'; allowed: one of mixed, odd, even"),
         ({"base": {"n": 64}}, "base: found n = 64 with d = 64; allowed: n > d"),
         ({"sweeps": {"n": [1000, 60]}}, "sweeps.n.1: found n = 60 with d = 64"),
-        ({"sweeps": {"d": [20_000]}}, "sweeps.d.0: found n = 20000 with d = 20000"),
         ({"table": [{"p": 8, "n": 3}]}, "table.0: found n = 3 with d = 64"),
-        ({"base": {"epsilon": 0}}, "base.epsilon: found 0"),
-        ({"sweeps": {"n": []}}, "sweeps.n: found"),
-        ({"sweeps": {"p": [8, 0]}}, "sweeps.p.1: found 0"),
-        ({"table": [{"p": 8}]}, "table.0"),
-        ({"clip_quantiles": {"second": 1}}, "clip_quantiles.second: found 1"),
-        ({"penalty_per_neuron": 0}, "penalty_per_neuron: found 0"),
-        ({"sharing": "both"}, "sharing: found 'both'"),
-        ({"rate": 1.0}, "rate: found"),
     ],
 )
 def test_bad_settings_are_refused_in_one_line_before_any_job(change, message):
@@ -127,18 +101,3 @@ def test_memory_holds_the_features_of_both_data_sets_and_no_more_than_2000_mb():
     assert 1051 < memory_mb({}) < 2000
     assert memory_mb({}) > 3 * 20_000 * 2000 * 4 / 1e6
     assert memory_mb({"n": 1000}, {}, {"p": 2}) == memory_mb({})
-
-
-def test_memory_grows_linearly_in_the_records_and_not_with_runs_that_do_not_fit():
-    few, more, most = (memory_mb({"n": n}) for n in (20_000, 40_000, 60_000))
-    assert more - few == pytest.approx(most - more, abs=2)
-    assert more - few > 2 * 20_000 * 2000 * 4 / 1e6
-    assert memory_mb({}, runs=1) == memory_mb({}, runs=100)
-
-
-@pytest.mark.parametrize("tier", ["embedded", "smoke", "workstation", "paper"])
-def test_every_tier_s_jobs_fit_into_32_gb(tier):
-    specs = [spec for specs in groups(load_tier(tier)).values() for spec in specs]
-    assert specs
-    for spec in specs:
-        assert 300 <= SIMULATION.memory_mb(parse_spec(spec.fields, spec.id)) < 32_000

@@ -1,14 +1,11 @@
 """feature_learning's privacy: the records that each layer sees, its noise, the ledger, refusals."""
 
-import json
 import math
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from feature_small import BASE, FEATURES, drawn, noise_keys, record_of, run, spec_of
+from feature_small import BASE, drawn, noise_keys, record_of, run, spec_of
 
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
@@ -83,14 +80,6 @@ def test_shared_records_cost_root_two_of_mu_where_both_layers_see_them(watched):
             assert release["mu"] == pytest.approx(mu if learns else MU)
         uses = arm["releases"] if is_shared(watched) else arm["releases"][-1:]
         assert math.hypot(*(release["mu"] for release in uses)) == pytest.approx(MU)
-
-
-def test_random_features_of_both_data_sets_are_there_where_there_are_two(watched):
-    expected = [kind for kind in FEATURES if not (is_shared(watched) and kind == "random-both")]
-    assert [row["features"] for row in watched.record["metrics"]["rows"]] == expected
-    assert list(by_arm(watched)) == [
-        kind for kind in expected if kind not in ("nonprivate", "printed")
-    ]
 
 
 def test_the_second_layer_sees_the_records_of_its_data_set(watched):
@@ -175,14 +164,9 @@ def test_the_ledger_says_who_is_whose_neighbour_and_how_the_layers_add(watched):
     ("changes", "messages"),
     [
         ({"points": [{**BASE, "epsilon": 92.0}]}, []),
-        ({"polynomial": [0.0, -3.0, 0.0, 1.0]}, ["information exponent 3, Assumption 1 wants 1"]),
-        (
-            {"points": [{**BASE, "epsilon": e} for e in (93.0, 2.0, 100.0)]},
-            [r"epsilon 93 is not below 8 log\(1/delta\) = 92.1", "epsilon 100 is not below"],
-        ),
         (
             {"polynomial": [-1.0, 0.0, 1.0], "points": [{**BASE, "epsilon": 1e3}]},
-            ["information exponent 2", "epsilon 1000 is not below"],
+            ["information exponent 2", r"epsilon 1000 is not below 8 log\(1/delta\) = 92.1"],
         ),
     ],
 )
@@ -198,12 +182,7 @@ def test_what_the_assumptions_exclude_is_run_with_a_warning(tmp_path, capfd, cha
     ("changes", "message"),
     [
         ({"polynomial": [1.0, 1.0]}, "polynomial: found [1.0, 1.0], whose mean"),
-        ({"polynomial": []}, "polynomial: found []"),
-        ({"steps": 0}, "--spec: steps: found 0; allowed: Input should be greater than or equal"),
-        ({"points": [{**BASE, "epsilon": 0.0}]}, "--spec: points.0.epsilon: found 0.0"),
         ({"points": [{**BASE, "n": 5}]}, "n: found 5; allowed: a whole number > d = 5"),
-        ({"sharing": "both"}, "--spec: sharing: found 'both'"),
-        ({"kind": "training"}, "kind: found 'training'; allowed: one of simulation"),
     ],
 )
 def test_bad_settings_are_refused_by_name_before_any_noise(tmp_path, changes, message):
@@ -212,17 +191,3 @@ def test_bad_settings_are_refused_by_name_before_any_noise(tmp_path, changes, me
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
     assert not keys and not (tmp_path / "record.json").exists()
-
-
-def test_a_job_runs_from_the_command_line_without_torch(tmp_path):
-    code = (
-        "import sys; from dpatlas.jobs.run import main; main(sys.argv[1:]); "
-        "assert not {'torch', 'sklearn', 'matplotlib'} & set(sys.modules)"
-    )
-    folders = ("--record", tmp_path / "record.json", "--checkpoints", tmp_path / "checkpoints")
-    command = [sys.executable, "-c", code, "--spec", spec_of().argument, *map(str, folders)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    record = (tmp_path / "record.json").read_bytes()
-    assert set(json.loads(record)["versions"]) >= set(feature_simulation.KIND.packages)
-    assert record == run(spec_of(), tmp_path / "here")

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 import small_jobs
 import torch
-from small_jobs import Killed, killed_at
 
 from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.data.prepared import load
 from dpatlas.errors import InputError, run_command
-from dpatlas.jobs import job as job_module
 from dpatlas.jobs.run import main
 from dpatlas.models.mlp import initial_weights
 from dpatlas.papers.kl_privacy.jobs import linearized as kl_linearized
@@ -40,44 +38,6 @@ def constants_spec():
     sizes = {"depths": [2, 3], "width": 12, "outputs": 2, "draws": 600}
     inits = ["lecun", "xavier"]
     return Spec.of({**COMMON, "kind": "constants", "inits": inits, **sizes}, "small")
-
-
-def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(
-    training_spec, data_folder, tmp_path, monkeypatch
-):
-    spec = training_spec()
-    whole = run_main(spec, data_folder, tmp_path / "whole").read_bytes()
-    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    total = spec.fields["steps"] * spec.fields["runs"]
-    for kill_at in range(0, total, 5):
-        folder = tmp_path / f"killed-{kill_at}"
-        with killed_at(kill_at, (kl_training, "noisy_step")):
-            run_main(spec, data_folder, folder)
-        assert not (folder / "record.json").exists()
-        assert run_main(spec, data_folder, folder).read_bytes() == whole
-        assert not (folder / "checkpoints" / spec.id).exists()
-
-
-def test_noise_is_never_reused_after_a_resume(training_spec, data_folder, tmp_path, monkeypatch):
-    spec = training_spec()
-    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    keys = []
-    real_key = Noise.key
-
-    def remember(self, repetition, step, use):
-        if len(keys) == 17:
-            keys.append(None)
-            raise Killed
-        keys.append((repetition, step, use))
-        return real_key(self, repetition, step, use)
-
-    monkeypatch.setattr(Noise, "key", remember)
-    with pytest.raises(Killed):
-        run_main(spec, data_folder, tmp_path)
-    run_main(spec, data_folder, tmp_path)
-    drawn = [key for key in keys if key is not None]
-    # The killed draw was never used; the step before it was saved, so nothing is drawn twice.
-    assert len(drawn) == len(set(drawn)) == spec.fields["steps"] * spec.fields["runs"]
 
 
 def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(
@@ -128,9 +88,8 @@ def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(
 def test_runs_that_all_diverged_give_no_statistics(training_spec, data_folder, tmp_path):
     spec = training_spec(lr=1e30, steps=40, init="ntk", depth=2)
     metrics = metrics_of(spec, data_folder, tmp_path)
-    assert all(step is not None for step in metrics.diverged)
-    assert metrics.kl is None
-    assert metrics.runs_used == 0
+    assert None not in metrics.diverged
+    assert metrics.kl is None and metrics.runs_used == 0
 
 
 def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec, data_folder):
@@ -194,19 +153,9 @@ def test_the_monte_carlo_check_of_b_agrees_with_eq_7(data_folder, tmp_path):
         assert abs(row.mean - row.B) < 5 * row.standard_error
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        (Spec.of({**small_jobs.KL, "kind": "other"}, "small"), "one of training"),
-        (Spec.of({**small_jobs.KL, "lr": 0.0}, "small"), "--spec: lr: found 0.0"),
-        (Spec.of({**small_jobs.KL, "depths": [2]}, "small"), "--spec: depths: found"),
-        (linearized_spec(n_train=99), "n_train: found 99; allowed: at most 12 records"),
-    ],
-)
-def test_a_spec_that_cannot_run_is_refused_in_one_line(spec, message, data_folder, tmp_path):
-    with pytest.raises(InputError, match=message):
-        run_main(spec, data_folder, tmp_path)
-    assert not (tmp_path / "record.json").exists()
+def test_more_records_than_there_are_are_refused(data_folder, tmp_path):
+    with pytest.raises(InputError, match="n_train: found 99; allowed: at most 12 records"):
+        run_main(linearized_spec(n_train=99), data_folder, tmp_path)
 
 
 @pytest.mark.parametrize(("depth", "scale"), [(2, 1.0), (3, 2.0)])
@@ -226,11 +175,6 @@ def test_records_with_a_singular_ntk_matrix_are_refused_in_one_line(tmp_path, ca
     assert not (tmp_path / "record.json").exists()
 
 
-def test_equal_records_are_refused_where_the_solver_itself_gives_up():
-    with pytest.raises(InputError, match=r"kl_privacy\.data: found 2 records"):
-        kl_linearized.lazy_training_distance(np.zeros(2), np.ones((2, 2)), np.array([1.0, 1.0]))
-
-
 def test_the_lazy_training_distance_solves_for_the_outputs_of_the_lemma():
     jacobian = np.random.default_rng(4).standard_normal((5, 30))
     sign = np.array([1.0, -1, 1, 1, -1])
@@ -238,9 +182,3 @@ def test_the_lazy_training_distance_solves_for_the_outputs_of_the_lemma():
     step = np.linalg.pinv(jacobian) @ target
     distance = kl_linearized.lazy_training_distance(np.full(5, 0.3), jacobian @ jacobian.T, sign)
     assert distance == pytest.approx(step @ step, rel=1e-9)
-
-
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match="device"):
-        job_module.resolve_device("cuda")
