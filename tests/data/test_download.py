@@ -6,7 +6,7 @@ import pytest
 from local_server import Server, fail, hang, page, redirect, send, serve
 
 from dpatlas.data import download as module
-from dpatlas.data.download import LONGEST_WAIT, RECORDS, download, recorded
+from dpatlas.data.download import LONGEST_WAIT, download, recorded
 from dpatlas.data.prepare import prepare
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError, RunError
@@ -46,15 +46,6 @@ def failure(folder, **options):
     message = str(caught.value)
     assert NAME in message and "\n" not in message
     return message
-
-
-def test_whole_file_gets_its_name(server, archive, tmp_path):
-    server.answers = [serve(archive)]
-    seen = []
-    paths = download("cifar10", tmp_path / "cache", progress=lambda *state: seen.append(state))
-    assert paths == [tmp_path / "cache" / NAME] and paths[0].read_bytes() == archive
-    assert seen[-1] == (NAME, len(archive), len(archive))
-    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [NAME, RECORDS]
 
 
 def test_a_damaged_file_is_replaced_by_a_whole_one_only(server, archive, tmp_path):

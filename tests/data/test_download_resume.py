@@ -68,16 +68,6 @@ def test_only_the_missing_bytes_are_asked_for(server, tmp_path):
     assert {(name, total) for name, _, total in seen} == {(NAME, 3000)}
 
 
-def test_a_later_call_goes_on_where_an_earlier_one_stopped(server, tmp_path):
-    server.answers = [serve(CONTENT, cut=1000)]
-    message = broken(server, tmp_path)
-    assert "1000 of 3000 bytes" in message and "1000 bytes are kept" in message
-    assert kept(tmp_path) == CONTENT[:1000]
-    server.answers = [serve(CONTENT)]
-    get(server, tmp_path)
-    assert server.ranges() == [None, "bytes=1000-"] and server.sent == [1000, 2000]
-
-
 @pytest.mark.parametrize(
     ("headers", "tag"),
     [

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from generated_draws import draw
@@ -8,7 +6,7 @@ from scipy import stats
 from dpatlas.core.seeds import generator
 from dpatlas.data.generated import BLOCK, leaves, surfaces
 from dpatlas.data.generated.leaves import COLOUR, GREATEST_RADIUS, GREY, LAYERS
-from dpatlas.data.generated.surfaces import SHAPES, TEXTURES, Surfaces, render
+from dpatlas.data.generated.surfaces import SHAPES, TEXTURES
 
 NAMES = {"leaves": COLOUR, "leaves-grey": GREY}
 KINDS = len(leaves.HUES), len(TEXTURES), len(leaves.OBJECT_SHAPES)
@@ -99,41 +97,6 @@ def test_radii_have_a_power_law():
     low, high = leaves.LEAST_RADIUS[1] ** -2, GREATEST_RADIUS**-2
     assert stats.kstest((low - large**-2) / (low - high), "uniform").pvalue > 1e-3
     assert images.min() >= leaves.LEAST_RADIUS[0] and images.max() <= GREATEST_RADIUS
-
-
-def a_disc(**changes):
-    """One layer on one image of 32 x 32 pixels: a flat disc of radius 9 in its middle, all 200."""
-    numbers = {"x": 16, "y": 16, "radius": 10, "period": 1, "squeeze": 1, "turn": 0.3}
-    fields = {name: np.full((1, 1), value, np.float32) for name, value in numbers.items()}
-    shape, tile = np.zeros((2, 1, 1), np.int32)
-    disc = Surfaces(
-        shape=shape,
-        tile=tile,
-        texture_turn=fields["turn"],
-        phase=np.full((2, 1, 1), 64, np.float32),
-        tones=np.full((2, 1, 1, 1), 200, np.float32),
-        **fields,
-    )
-    return replace(disc, **changes)
-
-
-def test_a_disc_has_its_area_and_place():
-    shown = render(a_disc(x=np.full((1, 1), 12, np.float32)), 32)[0, :, :, 0] / 200
-    np.testing.assert_allclose(shown.sum(), np.pi * 9**2, rtol=0.01)
-    np.testing.assert_allclose(shown.sum(0) @ (np.arange(32) + 0.5) / shown.sum(), 12, atol=0.1)
-    np.testing.assert_allclose(shown.sum(1) @ (np.arange(32) + 0.5) / shown.sum(), 16, atol=0.1)
-
-
-def test_what_falls_later_covers_what_fell_before():
-    over = a_disc(tones=np.full((2, 1, 1, 1), 50, np.float32), x=np.full((1, 1), 20, np.float32))
-    both = Surfaces(
-        *(
-            np.concatenate([getattr(each, name) for each in (a_disc(), over)], axis=-2)
-            for name in Surfaces.__dataclass_fields__
-        )
-    )
-    shown = render(both, 32)[0, 16, :, 0]
-    np.testing.assert_allclose(shown[[2, 9, 16, 27, 30]], [0, 200, 50, 50, 0])
 
 
 def test_outlines_are_those_of_their_names():

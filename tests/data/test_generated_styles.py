@@ -73,18 +73,6 @@ def test_a_convolution_is_torchs_with_the_edges_held():
     np.testing.assert_allclose(styles.convolved(kernel.reshape(4, -1), maps), expected)
 
 
-def test_doubling_keeps_what_is_flat_and_smooths_what_is_not():
-    np.testing.assert_allclose(
-        styles.doubled(np.full((2, 4, 4, 3), 1.5)), np.full((2, 8, 8, 3), 1.5)
-    )
-    point = np.zeros((1, 4, 4, 1))
-    point[0, 1, 2] = 1
-    expected = np.outer([1, 3, 3, 1], [1, 3, 3, 1]) / 16
-    found = styles.doubled(point)[0, ..., 0]
-    np.testing.assert_allclose(found[1:5, 3:7], expected)
-    assert found.sum() == pytest.approx(4)
-
-
 def test_scaled_maps_have_a_mean_square_of_one_image_by_image():
     maps = np.random.default_rng(2).standard_normal((3, 4, 4, 5)) * np.arange(1, 6)
     np.testing.assert_allclose(np.square(styles.scaled(maps)).mean((0, 1, 2)), 1)

@@ -59,8 +59,7 @@ def test_damaged_bytes_give_one_line_or_the_same_images(xrays, tmp_path, form, p
 def test_encrypted_archive_is_refused(xrays, tmp_path):
     path = xrays.write_archive(tmp_path)
     content = bytearray(path.read_bytes())
-    start = content.rfind(b"PK\x01\x02")
-    content[start + 8] |= 1
+    content[content.rfind(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(content)
     assert "encrypted" in refusal("pneumonia", tmp_path)
 
@@ -85,13 +84,9 @@ def test_image_bomb_is_refused_by_its_header(xrays, tmp_path, side, monkeypatch)
     start = header.index(b"\xff\xc0") + 5
     header[start : start + 4] = side.to_bytes(2, "big") * 2
     xrays.write_archive(tmp_path, xrays.images() | {ONE_NAME: bytes(header)})
-    decoded = []
-    load_image = JpegImagePlugin.JpegImageFile.load
-    monkeypatch.setattr(
-        JpegImagePlugin.JpegImageFile,
-        "load",
-        lambda image: decoded.append(image.size) or load_image(image),
-    )
+    decoded, kind = [], JpegImagePlugin.JpegImageFile
+    load_image = kind.load
+    monkeypatch.setattr(kind, "load", lambda image: decoded.append(image.size) or load_image(image))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         message = refusal("pneumonia", tmp_path)
