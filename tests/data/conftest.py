@@ -1,17 +1,16 @@
-import pneumonia_miniature
 import pytest
-from cifar10_miniature import Miniature
 from local_server import Server
+from miniatures import Cifar10, Xrays
 
 
 @pytest.fixture
-def miniature(monkeypatch) -> Miniature:
-    return Miniature(monkeypatch)
+def miniature(monkeypatch) -> Cifar10:
+    return Cifar10(monkeypatch)
 
 
 @pytest.fixture
-def xrays(monkeypatch) -> pneumonia_miniature.Miniature:
-    return pneumonia_miniature.Miniature(monkeypatch)
+def xrays(monkeypatch) -> Xrays:
+    return Xrays(monkeypatch)
 
 
 @pytest.fixture
@@ -20,8 +19,3 @@ def server(monkeypatch):
     server = Server()
     yield server
     server.close()
-
-
-@pytest.fixture
-def two() -> dict:
-    return {"classes": ["airplane", "automobile"]}

@@ -86,61 +86,32 @@ def serve(content, *, cut=None, stall=0.0, ranges=True, validate=True, **headers
     return answer
 
 
-def send(content, length=None):
+def respond(status=200, body=b"", **headers):
     def answer(handler):
-        handler.send_response(200)
-        handler.send_header("Content-Length", str(length or len(content)))
-        handler.end_headers()
-        handler.wfile.write(content)
-
-    return answer
-
-
-def send_without_length(content):
-    def answer(handler):
-        handler.send_response(200)
-        handler.end_headers()
-        handler.wfile.write(content)
-
-    return answer
-
-
-def page(kind="text/html; charset=utf-8", body=b"<!DOCTYPE html><title>Log in</title>"):
-    def answer(handler):
-        handler.send_response(200)
-        handler.send_header("Content-Type", kind)
-        handler.send_header("Content-Length", str(len(body)))
+        handler.send_response(status)
+        for name, value in {"Content_Length": str(len(body)), **headers}.items():
+            handler.send_header(name.replace("_", "-"), value)
         handler.end_headers()
         handler.wfile.write(body)
 
     return answer
 
 
-def redirect(address, status=302):
-    def answer(handler):
-        handler.send_response(status)
-        handler.send_header("Location", address)
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
+def send(content, length=None):
+    return respond(body=content, Content_Length=str(length or len(content)))
 
-    return answer
+
+def page(kind="text/html; charset=utf-8", body=b"<!DOCTYPE html><title>Log in</title>"):
+    return respond(body=body, Content_Type=kind)
+
+
+def redirect(address, status=302):
+    return respond(status, Location=address)
 
 
 def fail(status, retry_after=None):
-    if retry_after is None:
-        return lambda handler: handler.send_error(status)
-
-    def answer(handler):
-        handler.send_response(status)
-        handler.send_header("Retry-After", str(retry_after))
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
-
-    return answer
+    return respond(status, **({} if retry_after is None else {"Retry_After": str(retry_after)}))
 
 
 def hang(seconds):
-    def answer(handler):
-        time.sleep(seconds)
-
-    return answer
+    return lambda handler: time.sleep(seconds)

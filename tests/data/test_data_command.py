@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from mnist_miniature import NAMES
+from miniatures import MNIST_NAMES as NAMES
 from own_miniature import CLASSES, GREY, pile
 
 from dpatlas.commands import data as command
@@ -83,32 +83,18 @@ def own_atlas(tmp_path, name="my-scans"):
     return Atlas(validate(config))
 
 
-def test_an_own_set_is_listed_with_its_place(tmp_path):
-    pile(tmp_path / "scans", 2)
-    (each,) = command.needed(own_atlas(tmp_path))
-    assert (each.name, each.found) == ("my-scans", f"own image folder, {tmp_path / 'scans'}")
-    assert command.missing(own_atlas(tmp_path)) == []
-    lines = command.describe([each], [tmp_path], own_atlas(tmp_path))
-    assert f"my-scans: own image folder, {tmp_path / 'scans'}" in lines
-
-
-def test_a_missing_one_is_named_with_its_key(tmp_path):
-    (line,) = command.missing(own_atlas(tmp_path))
-    assert line.startswith("my-scans: missing")
-    assert "data.own.my-scans.path" in line and str(tmp_path / "scans") in line
-
-
 @pytest.mark.parametrize("there", [True, False])
-def test_the_command_lists_it_found_or_missing(tmp_path, capsys, there):
+def test_an_own_set_is_listed_with_its_place_or_the_key_that_names_it(tmp_path, there):
+    scans = tmp_path / "scans"
     if there:
-        pile(tmp_path / "scans", 2)
-    mine = tmp_path / "mine.yaml"
-    mine.write_text(
-        f"data: {{own: {{my-scans: {{path: {tmp_path}/scans, classes: [healthy, ill], "
-        "image_shape: [1, 6, 5], scaling: unit}}}\n"
-        "kl_privacy: {data: {name: my-scans, classes: [ill, healthy], n_train: 64, n_add: 8}}\n"
-    )
-    assert run_command(command.main, ["--config", str(mine)]) == 0
-    assert ("my-scans: own image folder" if there else "my-scans: missing") in (
-        capsys.readouterr().out
-    )
+        pile(scans, 2)
+    atlas = own_atlas(tmp_path)
+    (each,) = command.needed(atlas)
+    lines = command.describe([each], [tmp_path], atlas)
+    if there:
+        assert (each.name, each.found) == ("my-scans", f"own image folder, {scans}")
+        assert command.missing(atlas) == [] and f"my-scans: own image folder, {scans}" in lines
+    else:
+        (line,) = command.missing(atlas)
+        assert line.startswith("my-scans: missing") and line in lines
+        assert "data.own.my-scans.path" in line and str(scans) in line

@@ -1,22 +1,15 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from generated_draws import draw
 from scipy import stats
 
 from dpatlas.core.seeds import generator
-from dpatlas.data.generated import BLOCK, leaves, records, surfaces
+from dpatlas.data.generated import BLOCK, leaves, surfaces
 from dpatlas.data.generated.leaves import COLOUR, GREATEST_RADIUS, GREY, LAYERS
-from dpatlas.data.generated.surfaces import SHAPES, TEXTURES, Surfaces, render
-from dpatlas.data.registry import find
+from dpatlas.data.generated.surfaces import SHAPES, TEXTURES
 
 NAMES = {"leaves": COLOUR, "leaves-grey": GREY}
 KINDS = len(leaves.HUES), len(TEXTURES), len(leaves.OBJECT_SHAPES)
-
-
-def draw(name, count, part="train", selection=0, classes=None):
-    entry = find(name)
-    return records(entry, classes or entry.classes, count, part=part, selection=selection)
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +29,6 @@ def middle(images, half=3):
     return images[..., centre - half : centre + half, centre - half : centre + half]
 
 
-@pytest.mark.parametrize(("name", "pixels"), [("leaves", 3 * 32 * 32), ("leaves-grey", 28 * 28)])
-def test_images_have_all_levels_and_are_of_every_class(name, pixels):
-    images, labels = draw(name, 2 * BLOCK)
-    assert images.shape == (2 * BLOCK, pixels) and images.dtype == np.uint8
-    assert set(np.unique(images)) == set(range(256))
-    assert set(labels) == set(range(36)) and len(set(find(name).classes)) == 36
-    assert images.std(1).min() > 5
-
-
 def test_images_do_not_depend_on_how_many_are_rendered_at_a_time(monkeypatch):
     labels = np.arange(36)
     whole = COLOUR.draw(generator(1), labels)
@@ -52,27 +36,13 @@ def test_images_do_not_depend_on_how_many_are_rendered_at_a_time(monkeypatch):
     np.testing.assert_array_equal(whole, COLOUR.draw(generator(1), labels))
 
 
-def test_labels_are_positions_in_the_selected_classes():
-    for classes in (
-        ("light plain disc", "dark plain disc"),
-        ("dark plain disc", "light plain disc"),
-    ):
-        pixels, labels = draw("leaves-grey", BLOCK, classes=classes)
-        level = middle(pixels.reshape(-1, 28, 28)).mean((1, 2))
-        light = labels == classes.index("light plain disc")
-        assert level[light].mean() > 190 and level[~light].mean() < 70
-
-
-def test_hues_are_those_of_the_objects(drawn):
+def test_hues_and_levels_are_those_of_the_objects(drawn):
     images, tone, _, shape = drawn["leaves"]
     solid = shape != leaves.OBJECT_SHAPES.index("ring")
     for hue in range(len(leaves.HUES)):
         red_green_blue = middle(images[solid & (tone == hue)]).mean((0, 2, 3))
         others = np.delete(red_green_blue, hue)
         assert red_green_blue[hue] > others.max() + 15
-
-
-def test_levels_are_those_of_the_objects(drawn):
     images, tone, _, shape = drawn["leaves-grey"]
     solid = shape != leaves.OBJECT_SHAPES.index("ring")
     levels = [middle(images[solid & (tone == level)]).mean() for level in range(3)]
@@ -127,41 +97,6 @@ def test_radii_have_a_power_law():
     low, high = leaves.LEAST_RADIUS[1] ** -2, GREATEST_RADIUS**-2
     assert stats.kstest((low - large**-2) / (low - high), "uniform").pvalue > 1e-3
     assert images.min() >= leaves.LEAST_RADIUS[0] and images.max() <= GREATEST_RADIUS
-
-
-def a_disc(**changes):
-    """One layer on one image of 32 x 32 pixels: a flat disc of radius 9 in its middle, all 200."""
-    numbers = {"x": 16, "y": 16, "radius": 10, "period": 1, "squeeze": 1, "turn": 0.3}
-    fields = {name: np.full((1, 1), value, np.float32) for name, value in numbers.items()}
-    shape, tile = np.zeros((2, 1, 1), np.int32)
-    disc = Surfaces(
-        shape=shape,
-        tile=tile,
-        texture_turn=fields["turn"],
-        phase=np.full((2, 1, 1), 64, np.float32),
-        tones=np.full((2, 1, 1, 1), 200, np.float32),
-        **fields,
-    )
-    return replace(disc, **changes)
-
-
-def test_a_disc_has_its_area_and_place():
-    shown = render(a_disc(x=np.full((1, 1), 12, np.float32)), 32)[0, :, :, 0] / 200
-    np.testing.assert_allclose(shown.sum(), np.pi * 9**2, rtol=0.01)
-    np.testing.assert_allclose(shown.sum(0) @ (np.arange(32) + 0.5) / shown.sum(), 12, atol=0.1)
-    np.testing.assert_allclose(shown.sum(1) @ (np.arange(32) + 0.5) / shown.sum(), 16, atol=0.1)
-
-
-def test_what_falls_later_covers_what_fell_before():
-    over = a_disc(tones=np.full((2, 1, 1, 1), 50, np.float32), x=np.full((1, 1), 20, np.float32))
-    both = Surfaces(
-        *(
-            np.concatenate([getattr(each, name) for each in (a_disc(), over)], axis=-2)
-            for name in Surfaces.__dataclass_fields__
-        )
-    )
-    shown = render(both, 32)[0, 16, :, 0]
-    np.testing.assert_allclose(shown[[2, 9, 16, 27, 30]], [0, 200, 50, 50, 0])
 
 
 def test_outlines_are_those_of_their_names():

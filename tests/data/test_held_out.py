@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from miniatures import prepared
 
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
@@ -15,17 +16,7 @@ KNOWN = {
         "n_train": 300,
         "norm": 8,
     },
-    "b1e4459f1034f7882f3b7a783d804fa69e31446876278228207f977746977ee8": {
-        "classes": [3, 8],
-        "n_train": 300,
-        "n_add": 10,
-        "norm": 8,
-    },
     "5dad3b6b39462a1d03fec817f1c5e6092049086fdbbe258e5a6bc07909eccd57": TEN,
-    "cd70e39c6949989629a7ae10e4a043530b6527f48b24fc288cf78cc47eb04706": {
-        "classes": list(range(10)),
-        "n_add": 0,
-    },
     "b1d05ac8b5e0a0dde7375ce5f68d9449129507ce58aaa2a9c5c3bce405b75dbb": {
         "classes": [3, 8],
         "n_train": 100,
@@ -35,27 +26,22 @@ KNOWN = {
 }
 
 
+HELD_OUT = {"n_test": 300, "n_validation": 200}
+
+
 def digits(folder, **change):
     prepare("digits", TEN | change, folder)
     return load(folder)
 
 
-def x_of(prepared, *parts):
-    return np.concatenate([getattr(prepared, f"x_{part}") for part in parts])
+@pytest.fixture(scope="module")
+def split(tmp_path_factory):
+    """The ten digits, dealt to all four parts."""
+    return digits(tmp_path_factory.mktemp("digits"), **HELD_OUT)
 
 
-@pytest.fixture
-def photographs(miniature, tmp_path):
-    """Miniature CIFAR-10: 50 training and 20 test records in ten classes."""
-    miniature.write_unpacked(tmp_path / "root")
-
-    def make(**options):
-        out = tmp_path / "out"
-        given = {"classes": list(CIFAR10.classes)} | options
-        prepare("cifar10", given, out, data_root=tmp_path / "root", download_folder=out)
-        return load(out)
-
-    return make
+def x_of(data, *parts):
+    return np.concatenate([getattr(data, f"x_{part}") for part in parts])
 
 
 @pytest.mark.parametrize("digest", KNOWN)
@@ -65,46 +51,38 @@ def test_sets_without_held_out_records_are_what_they_were(tmp_path, digest):
     assert set(manifest["counts"]) == {"train", "add"}
 
 
-def test_no_digit_is_in_two_parts(tmp_path):
-    found = digits(tmp_path, n_test=300, n_validation=200)
-    assert [len(x_of(found, part)) for part in PARTS] == [1000, 297, 300, 200]
+def test_no_digit_is_in_two_parts_and_labels_belong_to_their_images(split):
+    assert [len(x_of(split, part)) for part in PARTS] == [1000, 297, 300, 200]
     # All 1,797 digits differ.
-    assert len(np.unique(x_of(found, *PARTS), axis=0)) == 1797
-
-
-def test_held_out_labels_belong_to_their_images(tmp_path):
+    assert len(np.unique(x_of(split, *PARTS), axis=0)) == 1797
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
     label = {
         np.float32(row / 16).tobytes(): k for row, k in zip(pixels, labels.tolist(), strict=True)
     }
-    found = digits(tmp_path, n_test=300, n_validation=200)
     for part in PARTS:
-        x, y = getattr(found, f"x_{part}"), getattr(found, f"y_{part}")
+        x, y = getattr(split, f"x_{part}"), getattr(split, f"y_{part}")
         assert [label[row.tobytes()] for row in x] == y.tolist()
         assert set(y) == set(range(10))
 
 
-def test_held_out_records_do_not_move_private_ones(tmp_path):
-    plain = digits(tmp_path / "plain")
-    found = digits(tmp_path / "held-out", n_test=300, n_validation=200)
-    np.testing.assert_array_equal(found.x_train, plain.x_train)
-    np.testing.assert_array_equal(found.x_add, plain.x_add[:297])
+def test_held_out_records_do_not_move_private_ones(split, tmp_path):
+    plain = digits(tmp_path)
+    np.testing.assert_array_equal(split.x_train, plain.x_train)
+    np.testing.assert_array_equal(split.x_add, plain.x_add[:297])
 
 
 @pytest.mark.parametrize("part", ["test", "validation"])
-def test_a_larger_held_out_part_extends_the_smaller(tmp_path, part):
-    small = digits(tmp_path / "small", **{f"n_{part}": 20})
-    large = digits(tmp_path / "large", **{f"n_{part}": 50})
-    np.testing.assert_array_equal(x_of(large, part)[:20], x_of(small, part))
+def test_a_larger_held_out_part_extends_the_smaller(split, tmp_path, part):
+    small = digits(tmp_path, **{**HELD_OUT, f"n_{part}": 20})
+    np.testing.assert_array_equal(x_of(split, part)[:20], x_of(small, part))
 
 
-def test_the_test_set_is_the_same_for_every_number_of_private_records(tmp_path):
-    few = digits(tmp_path / "few", n_train=100, n_test=50, n_validation=30)
-    many = digits(tmp_path / "many", n_train=1500, n_add=10, n_test=50, n_validation=30)
+def test_the_test_set_is_the_same_for_every_number_of_private_records(split, tmp_path):
+    few = digits(tmp_path, n_train=100, n_add=10, **HELD_OUT)
     for part in ("test", "validation"):
-        np.testing.assert_array_equal(x_of(few, part), x_of(many, part))
+        np.testing.assert_array_equal(x_of(few, part), x_of(split, part))
 
 
 def test_all_that_there_are_leaves_held_out_records_alone(tmp_path):
@@ -113,9 +91,11 @@ def test_all_that_there_are_leaves_held_out_records_alone(tmp_path):
     assert len(np.unique(x_of(found, *PARTS), axis=0)) == 1797
 
 
-def test_a_published_test_split_gives_the_test_records(photographs):
-    everything = photographs()
-    found = photographs(n_train=30, n_add=5, n_test=15, n_validation=20)
+def test_a_published_test_split_gives_the_test_records(miniature, tmp_path):
+    miniature.write_unpacked(tmp_path)
+    ten = {"classes": list(CIFAR10.classes)}
+    everything = prepared("cifar10", tmp_path, "all", **ten)
+    found = prepared("cifar10", tmp_path, n_train=30, n_add=5, n_test=15, n_validation=20, **ten)
     assert [len(x_of(found, part)) for part in PARTS] == [30, 5, 15, 20]
     splits = {"train": ("train", "validation"), "add": ("add", "test")}
     for split, parts in splits.items():

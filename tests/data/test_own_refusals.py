@@ -1,7 +1,6 @@
 """Every way in which a user's images can be wrong: one line with the place, and nothing written."""
 
 import io
-import json
 import os
 import shutil
 import struct
@@ -13,8 +12,8 @@ import pytest
 from own_miniature import CLASSES, GREY, NAME, levels, pile, put
 from PIL import Image
 
-from dpatlas.data.prepare import main, prepare
-from dpatlas.errors import InputError, run_command
+from dpatlas.data.prepare import prepare
+from dpatlas.errors import InputError
 
 
 def refused(path, definition=GREY, **options) -> str:
@@ -44,6 +43,10 @@ def png_of(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
 
 
+def put_one(path, shape=(6, 5)):
+    put(path, levels(1, shape)[0])
+
+
 def pages(path):
     images = [Image.fromarray(each) for each in levels(2, (6, 5))]
     images[0].save(path, save_all=True, append_images=images[1:])
@@ -52,31 +55,19 @@ def pages(path):
 @pytest.mark.parametrize(
     ("place", "write", "words"),
     [
-        ("ill/odd.png", lambda path: put(path, levels(1, (6, 6))[0]), ["6 x 6", "resize: true"]),
+        ("ill/odd.png", lambda path: put_one(path, (6, 6)), ["6 x 6", "resize: true"]),
         (
             "ill/deep.png",
             lambda path: Image.fromarray(np.full((6, 5), 700, np.uint16)).save(path),
             ["grey or colour of 8 bits"],
         ),
-        ("ill/clear.png", lambda path: put(path, levels(1, (6, 5, 4))[0]), ["transparent"]),
+        ("ill/clear.png", lambda path: put_one(path, (6, 5, 4)), ["transparent"]),
         ("ill/pages.tif", pages, ["2 images in one file"]),
         ("ill/notes.txt", lambda path: path.write_text("x"), ["ill/notes.txt", ".png, .jpg"]),
         ("ill/pipe.png", os.mkfifo, ["ill/pipe.png"]),
-        (
-            "healthy/inner/a.png",
-            lambda path: put(path, levels(1, (6, 5))[0]),
-            ["healthy/inner", "a sub-folder of a class"],
-        ),
-        (
-            "unsure/a.png",
-            lambda path: put(path, levels(1, (6, 5))[0]),
-            ["unsure", "an unknown sub-folder", "healthy, ill"],
-        ),
-        (
-            "test/ill/a.png",
-            lambda path: put(path, levels(1, (6, 5))[0]),
-            ["healthy", "an unknown sub-folder", "train and test"],
-        ),
+        ("healthy/inner/a.png", put_one, ["healthy/inner", "a sub-folder of a class"]),
+        ("unsure/a.png", put_one, ["unsure", "an unknown sub-folder", "healthy, ill"]),
+        ("test/ill/a.png", put_one, ["healthy", "an unknown sub-folder", "train and test"]),
     ],
 )
 def test_what_is_no_image_of_this_set_is_named(scans, place, write, words):
@@ -87,12 +78,8 @@ def test_what_is_no_image_of_this_set_is_named(scans, place, write, words):
 
 @pytest.mark.parametrize(
     "damage",
-    [
-        lambda content: content[:60],
-        lambda content: b"no image at all",
-        lambda content: content[:50] + bytes(20) + content[70:],
-    ],
-    ids=["cut", "text", "overwritten"],
+    [lambda content: content[:60], lambda content: content[:50] + bytes(20) + content[70:]],
+    ids=["cut", "overwritten"],
 )
 def test_an_image_that_cannot_be_decoded_is_named(scans, damage):
     path = scans / "healthy/001.png"
@@ -127,7 +114,7 @@ def test_a_class_without_a_folder_or_without_images_is_named(scans):
 @pytest.mark.parametrize("what", ["file", "folder", "broken"])
 def test_a_link_that_leads_out_of_the_folder_is_refused(scans, what):
     elsewhere = scans.parent / "elsewhere"
-    put(elsewhere / "a.png", levels(1, (6, 5))[0])
+    put_one(elsewhere / "a.png")
     if what == "folder":
         shutil.rmtree(scans / "ill")
         (scans / "ill").symlink_to(elsewhere)
@@ -157,7 +144,6 @@ def npz(path, **arrays):
         ({"x_train": levels(4, (5, 6))}, ["x_train", "4 x 5 x 6", "n x 1 x 6 x 5"]),
         ({"x_train": levels(3, (6, 5))}, ["y_train", "3 whole numbers from 0 to 1"]),
         ({"y_train": np.array([0, 1, 0, 2])}, ["y_train", "labels from 0 to 2"]),
-        ({"y_train": np.array([0.0, 1, 0, 1])}, ["y_train", "float64"]),
         ({"y_train": np.eye(4, 2, dtype=int)}, ["y_train", "(4, 2)"]),
         ({"y_train": np.zeros(4, int)}, ["no train images of class ill"]),
         ({"y_train": None}, ["arrays x_train", "x_train and y_train"]),
@@ -169,13 +155,6 @@ def test_wrong_arrays_are_one_line(tmp_path, arrays, words):
     found = refused(npz(tmp_path / "a.npz", **arrays))
     assert "a.npz" in found
     assert all(word in found for word in words)
-
-
-@pytest.mark.parametrize("end", [0, 200])
-def test_a_damaged_npz_file_is_one_line(tmp_path, end):
-    path = npz(tmp_path / "a.npz")
-    path.write_bytes(path.read_bytes()[:end])
-    assert "a damaged file" in refused(path)
 
 
 def test_a_header_that_states_more_than_there_is_allocates_nothing(tmp_path):
@@ -191,9 +170,12 @@ def test_a_header_that_states_more_than_there_is_allocates_nothing(tmp_path):
     assert "a damaged file" in refused(tmp_path / "a.npz")
 
 
-def test_an_array_of_an_absurd_size_is_not_unpacked(tmp_path, monkeypatch):
+def test_an_array_of_an_absurd_size_and_a_damaged_file_are_not_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr("dpatlas.data.own.LARGEST_ARRAY", 200)
-    assert "200 bytes at most" in refused(npz(tmp_path / "a.npz"))
+    path = npz(tmp_path / "a.npz")
+    assert "200 bytes at most" in refused(path)
+    path.write_bytes(path.read_bytes()[:200])
+    assert "a damaged file" in refused(path)
 
 
 @pytest.mark.parametrize(
@@ -201,10 +183,7 @@ def test_an_array_of_an_absurd_size_is_not_unpacked(tmp_path, monkeypatch):
     [
         ({"classes": ["healthy"]}, ["classes", "two or more different"]),
         ({"classes": ["healthy", "../ill"]}, ["classes", "'../ill'"]),
-        ({"image_shape": [1, 6]}, ["image_shape", "channels, height and width"]),
         ({"image_shape": [3, 4096, 4096]}, ["image_shape", "numbers at most"]),
-        ({"scaling": "own"}, ["scaling", "unit, centred"]),
-        ({"resize": "yes"}, ["resize", "true or false"]),
         ({"resize": True}, ["image_shape", "a square"]),
         ({"pth": "x"}, ["pth", "does not exist"]),
     ],
@@ -213,9 +192,3 @@ def test_a_definition_that_cannot_be_is_one_line(scans, change, words):
     found = refused(scans, {**GREY, **change})
     assert "data.own.my-scans" in found
     assert all(word in found for word in words)
-
-
-def test_the_command_wants_a_path(tmp_path, capsys):
-    options = json.dumps({"name": NAME, "own": GREY, "classes": CLASSES, "n_train": 2})
-    assert run_command(main, ["--options", options, "--output", str(tmp_path / "out")]) == 2
-    assert "data.own.my-scans.path: found nothing" in capsys.readouterr().err

@@ -4,22 +4,14 @@ import zipfile
 
 import numpy as np
 import pytest
-from copies import Hostile
+from miniatures import CLASSES, Hostile, Xrays, jpeg_bytes, npy_bytes, prepared, refusal
 from PIL import Image, JpegImagePlugin
-from pneumonia_miniature import (
-    FORMS,
-    PER_CLASS,
-    TWO,
-    jpeg_bytes,
-    npy_bytes,
-    prepared,
-    refusal,
-)
 
 from dpatlas.data.registry import find
 from dpatlas.data.sets import pneumonia as module
 from dpatlas.errors import InputError
 
+FORMS = ("write_archive", "write_npz")
 ONE_NAME = "chest_xray/train/PNEUMONIA/person4_bacteria_5.jpeg"
 
 
@@ -30,7 +22,7 @@ def test_file_that_is_no_whole_archive_is_refused(xrays, tmp_path, form, damage)
     whole = path.read_bytes()
     content = {"truncated": whole[:-100], "html": b"<html>not found</html>", "empty": b""}
     path.write_bytes(content[damage])
-    message = refusal(tmp_path, tmp_path / "out")
+    message = refusal("pneumonia", tmp_path)
     assert path.name in message and "truncated or damaged archive" in message
 
 
@@ -39,8 +31,14 @@ def test_file_that_is_no_whole_archive_is_refused(xrays, tmp_path, form, damage)
 def test_damaged_bytes_give_one_line_or_the_same_images(xrays, tmp_path, form, place):
     path = getattr(xrays, form)(tmp_path)
     whole = path.read_bytes()
-    source, entry = module.locate(find("pneumonia"), [tmp_path]), find("pneumonia")
-    expected = module.read(source, entry, TWO["classes"]).splits["train"][0]
+    entry = find("pneumonia")
+    source = module.locate(entry, [tmp_path])
+
+    def images():
+        rows = module.read(source, entry, CLASSES["pneumonia"]).splits["train"][0]
+        return {row.tobytes() for row in rows}
+
+    expected = images()
     start = whole.rfind(place)
     refused = 0
     for offset in range(0, 46):
@@ -48,37 +46,35 @@ def test_damaged_bytes_give_one_line_or_the_same_images(xrays, tmp_path, form, p
         damaged[min(start + offset, len(whole) - 1)] ^= 0xFF
         path.write_bytes(damaged)
         try:
-            found = module.read(source, entry, TWO["classes"]).splits["train"][0]
+            found = images()
         except InputError as error:
             assert path.name in str(error) and "\n" not in str(error)
             refused += 1
         else:
             # A name that is no longer expected leaves its image out, which prepare would count.
-            assert {row.tobytes() for row in found} <= {row.tobytes() for row in expected}
+            assert found <= expected
     assert refused
 
 
 def test_encrypted_archive_is_refused(xrays, tmp_path):
     path = xrays.write_archive(tmp_path)
     content = bytearray(path.read_bytes())
-    start = content.rfind(b"PK\x01\x02")
-    content[start + 8] |= 1
+    content[content.rfind(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(content)
-    assert "encrypted" in refusal(tmp_path, tmp_path / "out")
+    assert "encrypted" in refusal("pneumonia", tmp_path)
 
 
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (b"not an image", "cannot be decoded"),
         (jpeg_bytes(np.zeros((27, 40), np.uint8)), "40 x 27 pixels"),
         (jpeg_bytes(np.zeros((40, 27, 3), np.uint8)), "27 x 40 pixels"),
     ],
-    ids=["no image", "too low", "too narrow"],
+    ids=["too low", "too narrow"],
 )
 def test_image_that_does_not_fit_is_named(xrays, tmp_path, content, found):
     xrays.write_archive(tmp_path, xrays.images() | {ONE_NAME: content})
-    message = refusal(tmp_path, tmp_path / "out")
+    message = refusal("pneumonia", tmp_path)
     assert ONE_NAME in message and found in message
 
 
@@ -88,16 +84,12 @@ def test_image_bomb_is_refused_by_its_header(xrays, tmp_path, side, monkeypatch)
     start = header.index(b"\xff\xc0") + 5
     header[start : start + 4] = side.to_bytes(2, "big") * 2
     xrays.write_archive(tmp_path, xrays.images() | {ONE_NAME: bytes(header)})
-    decoded = []
-    load_image = JpegImagePlugin.JpegImageFile.load
-    monkeypatch.setattr(
-        JpegImagePlugin.JpegImageFile,
-        "load",
-        lambda image: decoded.append(image.size) or load_image(image),
-    )
+    decoded, kind = [], JpegImagePlugin.JpegImageFile
+    load_image = kind.load
+    monkeypatch.setattr(kind, "load", lambda image: decoded.append(image.size) or load_image(image))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        message = refusal(tmp_path, tmp_path / "out")
+        message = refusal("pneumonia", tmp_path)
     assert ONE_NAME in message and (side, side) not in decoded
     assert f"{side} x {side} pixels" in message or "cannot be decoded" in message
 
@@ -117,41 +109,36 @@ def test_member_that_swells_is_refused_before_it_is_read(xrays, tmp_path, form, 
             opened(archive, member) if member.file_size < 10_000 else pytest.fail("opened")
         ),
     )
-    message = refusal(tmp_path, tmp_path / "out")
+    message = refusal("pneumonia", tmp_path)
     assert f"{len(bomb)} bytes" in message
 
 
 def test_unselected_classes_are_not_decoded(xrays, tmp_path):
     xrays.write_archive(tmp_path, xrays.images() | {ONE_NAME: b"no image"})
-    options = {"classes": ["normal", "virus"]}
-    found = prepared(tmp_path, tmp_path / "out", options, "pneumonia_causes")
+    found = prepared("pneumonia_causes", tmp_path, classes=["normal", "virus"])
     assert np.bincount(found.y_train).tolist() == [4, 3]
 
 
 def test_names_that_leave_the_archive_and_links_are_ignored(xrays, tmp_path):
-    root = tmp_path / "root"
-    root.mkdir()
     names = [
         "../chest_xray/train/NORMAL/a.jpeg",
         "/chest_xray/train/NORMAL/a.jpeg",
         "chest_xray/train/NORMAL/../NORMAL/a.jpeg",
-        "chest_xray/train/NORMAL/sub/a.jpeg",
         "chest_xray/train/NORMAL/..\\a.jpeg",
         "chest_xray/train/NORMAL/a.jpeg.exe",
         "chest_xray/train/NORMAL/a.jpeg\n",
         "chest_xray/val/NORMAL/a.jpeg",
-        "chest_xray/chest_xray/train/NORMAL/a.jpeg",
     ]
-    xrays.write_archive(root, extras=[(name, b"no image") for name in names])
+    xrays.write_archive(tmp_path, extras=[(name, b"no image") for name in names])
     before = {path for path in tmp_path.parent.rglob("*") if "out" not in path.parts}
-    assert len(prepared(root, tmp_path / "out").y_train) == sum(PER_CLASS["train"])
+    assert len(prepared("pneumonia", tmp_path).y_train) == sum(Xrays.PER_CLASS["train"])
     assert {path for path in tmp_path.parent.rglob("*") if "out" not in path.parts} == before
     link = zipfile.ZipInfo("chest_xray/train/NORMAL/NORMAL2-IM-0000-0001.jpeg")
     link.external_attr = 0o120777 << 16
     images = xrays.images()
     del images[link.filename]
-    xrays.write_archive(root, images, extras=[(link, b"/etc/hostname")])
-    assert "cannot be decoded" in refusal(root, tmp_path / "linked")
+    xrays.write_archive(tmp_path, images, extras=[(link, b"/etc/hostname")])
+    assert "cannot be decoded" in refusal("pneumonia", tmp_path, "linked")
 
 
 def shape_of(**arrays):
@@ -163,7 +150,6 @@ def shape_of(**arrays):
     [
         (shape_of(test_images=lambda a: a[:, :27]), "(6, 27, 28)"),
         (shape_of(test_images=lambda a: a[:-1]), "(5, 28, 28)"),
-        (shape_of(test_images=lambda a: a.astype(np.float32)), "float32"),
         (shape_of(test_labels=lambda a: a[:, 0]), "uint8 (6,)"),
         (shape_of(test_labels=lambda a: a + np.uint8(1)), "labels below 2"),
         (shape_of(test_images=lambda a: npy_bytes(a)[:-5]), "test_images.npy: found a damaged"),
@@ -172,7 +158,7 @@ def shape_of(**arrays):
 )
 def test_npz_with_other_arrays_is_refused(xrays, tmp_path, change, found):
     xrays.write_npz(tmp_path, **change(xrays.arrays()))
-    message = refusal(tmp_path, tmp_path / "out")
+    message = refusal("pneumonia", tmp_path)
     assert "pneumoniamnist.npz" in message and found in message
 
 
@@ -183,11 +169,5 @@ def test_hostile_pickle_in_the_npz_runs_nothing(xrays, tmp_path, monkeypatch):
     assert (tmp_path / "proof").exists()
     (tmp_path / "proof").unlink()
     xrays.write_npz(tmp_path, test_labels=hostile)
-    assert "test_labels.npy" in refusal(tmp_path, tmp_path / "out")
+    assert "test_labels.npy" in refusal("pneumonia", tmp_path)
     assert not (tmp_path / "proof").exists()
-
-
-def test_npz_with_moved_labels_is_refused(xrays, tmp_path):
-    labels = xrays.arrays()["val_labels"]
-    xrays.write_npz(tmp_path, val_labels=1 - labels)
-    assert "train images of class normal" in refusal(tmp_path, tmp_path / "out")

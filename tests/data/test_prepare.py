@@ -1,13 +1,11 @@
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpatlas.data import prepare as module
 from dpatlas.data.prepare import main, permutation, prepare, scale
 from dpatlas.data.prepared import load
 from dpatlas.data.sets.cifar10 import CIFAR10
@@ -22,18 +20,14 @@ def digits(options, folder):
     return load(folder)
 
 
-def test_digits_three_and_eight_are_357_records(tmp_path):
-    found = digits(THREE_EIGHT, tmp_path)
+def test_digits_three_and_eight_are_357_records_of_the_same_bytes_every_time(tmp_path):
+    found, _ = (digits(THREE_EIGHT, tmp_path / folder) for folder in ("one", "two"))
     assert found.x_train.shape == (300, 64) and found.x_add.shape == (57, 64)
     labels = np.concatenate([found.y_train, found.y_add])
     assert np.bincount(labels).tolist() == [183, 174]
     assert found.manifest["classes"] == ["3", "8"]
-    assert found.manifest["source"]["kind"] == "sklearn load_digits"
-
-
-def test_digits_of_the_installed_package_are_the_known_ones(tmp_path):
-    checksum = digits(THREE_EIGHT, tmp_path).manifest["source"]["checksum"]
-    assert checksum.startswith("sha256:22c9ca35cc6b818006914b726f3f6148")
+    for name in ("arrays.npz", "manifest.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
 def test_every_record_is_normalised_by_itself(tmp_path):
@@ -44,35 +38,16 @@ def test_every_record_is_normalised_by_itself(tmp_path):
     np.testing.assert_array_equal(fewer.x_train, found.x_train[:10])
 
 
-def test_without_norm_digits_are_sixteenths(tmp_path):
-    x = digits({"classes": [3, 8], "n_train": 300}, tmp_path).x_train
-    assert x.min() == 0 and x.max() == 1 and (16 * x == np.rint(16 * x)).all()
-
-
-def test_same_options_give_the_same_bytes(tmp_path):
-    for folder in ("one", "two"):
-        prepare("digits", THREE_EIGHT, tmp_path / folder)
-    for name in ("arrays.npz", "manifest.json"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-
-
-def test_digits_content_is_the_same_on_every_machine(tmp_path):
-    assert digits(THREE_EIGHT, tmp_path).sha256.startswith("364e8f37c38cafcbfe457ccbff054291")
-
-
 @given(count=st.integers(0, 300), key=st.integers(0, 2**70))
 def test_permutation_permutes(count, key):
     assert sorted(permutation(count, "digits", "train", key)) == list(range(count))
 
 
-def test_photographs_lie_in_the_unit_cube():
+def test_photographs_lie_in_the_unit_cube_and_their_norms_do_not_overflow():
     levels = np.arange(256, dtype=np.uint8).reshape(1, -1)
     x = scale(levels, CIFAR10.scaling, None)
     np.testing.assert_allclose(x[0], np.arange(256) / 127.5 - 1, atol=1e-7)
     assert x.dtype == np.float32 and np.abs(x).max() == 1
-
-
-def test_norms_of_large_photographs_do_not_overflow():
     levels = np.full((2, 3072), 255, dtype=np.uint8)
     x = scale(levels, CIFAR10.scaling, 2.5)
     np.testing.assert_allclose(np.linalg.norm(x.astype(float), axis=1), 2.5, rtol=1e-6)
@@ -87,17 +62,12 @@ def test_record_without_direction_is_refused():
     ("change", "message"),
     [
         ({"classes": []}, "an empty class selection"),
-        ({"classes": [3]}, "two or more"),
         ({"classes": [3, 3]}, "two or more"),
         ({"classes": [3, "x"]}, "0, 1, 2"),
         ({"classes": "38"}, "two or more"),
-        ({"classes": None}, "two or more"),
         ({"n_train": 358}, "at most 357"),
-        ({"n_train": 3.5}, "a whole number"),
         ({"n_train": "300"}, "a whole number"),
-        ({"n_add": 58}, "at most 57"),
         ({"n_train": 357}, "n_add"),
-        ({"norm": 0}, "norm"),
         ({"norm": float("nan")}, "norm"),
         ({"selection": -1}, "selection"),
         ({"normm": 8}, "normm"),
@@ -110,21 +80,19 @@ def test_bad_options_are_refused_in_one_line(tmp_path, change, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_unknown_data_set_is_refused(tmp_path):
-    with pytest.raises(InputError, match="cifar10, cifar100, digits"):
-        prepare("cifar", {}, tmp_path)
+def command(options, folder):
+    return run_command(main, ["--options", options, "--output", str(folder)])
 
 
 def test_command_prepares(tmp_path, capsys):
-    options = json.dumps({"name": "digits", **THREE_EIGHT})
-    assert run_command(main, ["--options", options, "--output", str(tmp_path)]) == 0
+    assert command(json.dumps({"name": "digits", **THREE_EIGHT}), tmp_path) == 0
     assert "300 train, 57 add" in capsys.readouterr().out
     assert load(tmp_path).manifest["counts"]["add"] == {"3": 29, "8": 28}
 
 
 @pytest.mark.parametrize("options", ["{", "[]", "{}", '{"name": ["digits"], "classes": [3, 8]}'])
-def test_command_refuses_bad_json_with_exit_code_2(tmp_path, capsys, options):
-    assert run_command(main, ["--options", options, "--output", str(tmp_path)]) == 2
+def test_command_refuses_bad_json_and_unknown_sets_with_exit_code_2(tmp_path, capsys, options):
+    assert command(options, tmp_path) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -133,22 +101,6 @@ def test_full_disk_is_one_line_and_leaves_nothing(tmp_path, capsys, monkeypatch)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    options = json.dumps({"name": "digits", **THREE_EIGHT})
-    assert run_command(main, ["--options", options, "--output", str(tmp_path / "out")]) == 1
+    assert command(json.dumps({"name": "digits", **THREE_EIGHT}), tmp_path / "out") == 1
     assert "No space left" in capsys.readouterr().err
     assert list((tmp_path / "out").iterdir()) == []
-
-
-@pytest.mark.skipif("DPATLAS_DATA_ROOT" not in os.environ, reason="DPATLAS_DATA_ROOT is not set")
-def test_real_planes_and_cars_are_whole(tmp_path):
-    options = {"classes": ["airplane", "automobile"]}
-    root = Path(os.environ["DPATLAS_DATA_ROOT"])
-    module.prepare("cifar10", options, tmp_path, data_root=root, download_folder=tmp_path)
-    found = load(tmp_path)
-    assert found.x_train.shape == (10_000, 3072) and found.x_add.shape == (2_000, 3072)
-    assert np.bincount(found.y_train).tolist() == [5000, 5000]
-    assert np.bincount(found.y_add).tolist() == [1000, 1000]
-    assert np.linalg.norm(found.x_train, axis=1).max() <= np.sqrt(3072) * (1 + 1e-6)
-    # Skies are bright and blue is their strongest channel; cars are darker and nearly grey.
-    means = [found.x_train[found.y_train == k].reshape(-1, 3, 1024).mean((0, 2)) for k in (0, 1)]
-    assert means[0].argmax() == 2 and means[0].mean() > means[1].mean()

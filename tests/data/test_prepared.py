@@ -17,24 +17,17 @@ def arrays():
     return {"x_train": x[:4], "y_train": y[:4], "x_add": x[4:], "y_add": y[4:]}
 
 
-def test_what_is_saved_is_loaded(tmp_path, arrays):
-    manifest = save(tmp_path, arrays, {"name": "toy"})
-    found = load(tmp_path)
-    for name in NAMES:
-        np.testing.assert_array_equal(getattr(found, name), arrays[name])
-        assert getattr(found, name).dtype == arrays[name].dtype
-    assert found.manifest == manifest and found.sha256 == content_sha256(arrays)
-
-
-def test_held_out_records_are_saved_and_in_the_digest(tmp_path, arrays):
+def test_what_is_saved_is_loaded_and_in_the_digest(tmp_path, arrays):
     save(tmp_path, arrays, {})
     assert [getattr(load(tmp_path), f"x_{part}").shape for part in HELD_OUT] == [(0, 4)] * 2
-    held_out = {"x_test": arrays["x_add"], "y_test": arrays["y_add"]}
-    manifest = save(tmp_path, arrays | held_out, {})
+    more = arrays | {"x_test": arrays["x_add"], "y_test": arrays["y_add"]}
+    manifest = save(tmp_path, more, {"name": "toy"})
     found = load(tmp_path)
-    np.testing.assert_array_equal(found.x_test, arrays["x_add"])
-    np.testing.assert_array_equal(found.y_test, arrays["y_add"])
-    assert manifest["shapes"]["x_test"] == [2, 4] and found.sha256 != content_sha256(arrays)
+    for name, array in more.items():
+        np.testing.assert_array_equal(getattr(found, name), array)
+        assert getattr(found, name).dtype == array.dtype
+    assert found.manifest == manifest and found.sha256 == content_sha256(more)
+    assert found.sha256 != content_sha256(arrays)
 
 
 @pytest.mark.parametrize("label", [-1, 2])
@@ -77,26 +70,23 @@ def test_no_flipped_byte_goes_unnoticed(tmp_path, arrays):
             assert all(np.array_equal(getattr(found, name), arrays[name]) for name in NAMES)
 
 
-def test_pickled_arrays_are_refused(tmp_path, arrays):
+def test_pickled_and_missing_arrays_are_refused(tmp_path, arrays):
     save(tmp_path, arrays, {})
     objects = arrays | {"x_add": np.array([{}], dtype=object)}
     np.savez(tmp_path / "arrays.npz", **objects)
     with pytest.raises(InputError, match="damaged"):
         load(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["arrays.npz", "manifest.json"])
-def test_missing_file_is_named(tmp_path, arrays, name):
-    save(tmp_path, arrays, {})
-    (tmp_path / name).unlink()
-    with pytest.raises(InputError, match=name):
+    (tmp_path / "arrays.npz").unlink()
+    with pytest.raises(InputError, match=r"arrays\.npz"):
         load(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"schema_version": 99, "sha256": "x"}', "{"])
+@pytest.mark.parametrize("text", [None, "{}", '{"schema_version": 99, "sha256": "x"}', "{"])
 def test_other_manifests_are_refused(tmp_path, arrays, text):
     save(tmp_path, arrays, {})
-    (tmp_path / "manifest.json").write_text(text)
+    (tmp_path / "manifest.json").unlink()
+    if text is not None:
+        (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(InputError, match=r"manifest\.json"):
         load(tmp_path)
 

@@ -5,48 +5,37 @@ That a reader gives the published images is shown beside torchvision's readers.
 
 from dataclasses import replace
 
-import cifar10_miniature
-import cifar100_miniature
-import mnist_miniature
 import numpy as np
-import pneumonia_miniature
 import pytest
-import stl10_miniature
-from copies import md5, prepared, refusal
 from local_server import send
+from miniatures import CLASSES, Cifar10, Cifar100, Mnist, Stl10, Xrays, md5, prepared, refusal
 
 from dpatlas.data.prepare import prepare
 from dpatlas.data.registry import DATA_SETS
+from dpatlas.data.sets.cifar10 import CIFAR10
+from dpatlas.data.sets.cifar100 import CIFAR100
+from dpatlas.data.sets.stl10 import STL10
 
-# Of every set: its miniature, two of its classes, and the forms of a copy that hold equal images.
+# Of every set: its miniature and the forms of a copy that hold equal images.
 ARCHIVES = ("write_archive", "write_unpacked")
 SETS = {
-    "cifar10": (cifar10_miniature, ["airplane", "automobile"], ARCHIVES),
-    "cifar10 as JPEG": (
-        cifar10_miniature,
-        ["airplane", "automobile"],
-        ("write_jpeg_tar", "write_jpeg_folder"),
-    ),
-    "cifar100": (cifar100_miniature, ["baby", "apple"], ARCHIVES),
-    "stl10": (stl10_miniature, ["monkey", "airplane"], ARCHIVES),
-    "stl10-32": (stl10_miniature, ["monkey", "airplane"], ARCHIVES),
-    "mnist": (
-        mnist_miniature,
-        [7, 0],
-        ("write_archives", "write_unpacked", "write_packed_anew", "write_mixed"),
-    ),
-    "pneumonia": (pneumonia_miniature, ["normal", "pneumonia"], ARCHIVES),
-    "pneumonia_causes": (pneumonia_miniature, ["virus", "bacteria"], ARCHIVES),
+    "cifar10": (Cifar10, ARCHIVES),
+    "cifar10 as JPEG": (Cifar10, ("write_jpeg_tar", "write_jpeg_folder")),
+    "cifar100": (Cifar100, ARCHIVES),
+    "stl10": (Stl10, ARCHIVES),
+    "stl10-32": (Stl10, ARCHIVES),
+    "mnist": (Mnist, ("write_archives", "write_unpacked", "write_packed_anew", "write_mixed")),
+    "pneumonia": (Xrays, ARCHIVES),
+    "pneumonia_causes": (Xrays, ARCHIVES),
 }
 IN_ARCHIVES = ["cifar10", "cifar100", "stl10", "stl10-32"]
 
 
 @pytest.fixture
 def copy(request, monkeypatch):
-    """Name of the set, its miniature, options with two classes, forms."""
-    name = request.param
-    module, classes, forms = SETS[name]
-    return name.partition(" ")[0], module.Miniature(monkeypatch), {"classes": classes}, forms
+    """Name of the set, its miniature, forms."""
+    miniature, forms = SETS[request.param]
+    return request.param.partition(" ")[0], miniature(monkeypatch), forms
 
 
 def each(*names):
@@ -55,17 +44,17 @@ def each(*names):
 
 @each()
 def test_every_form_of_a_copy_and_both_places_give_the_same_records(copy, tmp_path):
-    name, miniature, options, forms = copy
+    name, miniature, forms = copy
     found = []
     for form in forms:
         for folder in ("", name.partition("-")[0].partition("_")[0]):
             root = tmp_path / f"{form}-{folder}"
             (root / folder).mkdir(parents=True)
             getattr(miniature, form)(root / folder)
-            found.append(prepared(name, root, root / "out", options))
+            found.append(prepared(name, root))
     assert len({each.sha256 for each in found}) == 1
     counts = DATA_SETS[name].counts
-    codes = [DATA_SETS[name].classes.index(str(each)) for each in options["classes"]]
+    codes = [DATA_SETS[name].classes.index(str(each)) for each in CLASSES[name]]
     for split, y in (("train", found[0].y_train), ("test", found[0].y_add)):
         assert np.bincount(y).tolist() == [counts[split][code] for code in codes]
     official = [not each.manifest["source"]["kind"].startswith("JPEG") for each in found]
@@ -74,106 +63,162 @@ def test_every_form_of_a_copy_and_both_places_give_the_same_records(copy, tmp_pa
 
 @each()
 def test_the_order_of_the_classes_names_the_labels(copy, tmp_path):
-    name, miniature, options, forms = copy
+    name, miniature, forms = copy
     getattr(miniature, forms[0])(tmp_path)
-    one = prepared(name, tmp_path, tmp_path / "one", options)
-    turned = {"classes": options["classes"][::-1]}
-    two = prepared(name, tmp_path, tmp_path / "two", turned)
+    one, two = (
+        prepared(name, tmp_path, out, classes=CLASSES[name][:2][::step])
+        for out, step in (("one", 1), ("two", -1))
+    )
     for label in (0, 1):
         rows = one.x_train[one.y_train == label], two.x_train[two.y_train == 1 - label]
-        assert {row.tobytes() for row in rows[0]} == {row.tobytes() for row in rows[1]}
+        assert set(map(bytes, rows[0])) == set(map(bytes, rows[1]))
 
 
 @each()
 def test_private_and_held_out_records_come_from_their_splits_and_share_none(copy, tmp_path):
-    name, miniature, options, forms = copy
+    name, miniature, forms = copy
     getattr(miniature, forms[0])(tmp_path)
-    whole = prepared(name, tmp_path, tmp_path / "whole", options)
-    dealt = options | {"n_validation": 2, "n_test": 1, "selection": 3}
-    found = prepared(name, tmp_path, tmp_path / "out", dealt)
+    whole = prepared(name, tmp_path, "whole")
+    found = prepared(name, tmp_path, n_validation=2, n_test=1, selection=3)
     for x, parts in (
         (whole.x_train, (found.x_train, found.x_validation)),
         (whole.x_add, (found.x_add, found.x_test)),
     ):
-        rows = sorted(row.tobytes() for part in parts for row in part)
-        assert rows == sorted(row.tobytes() for row in x)
+        assert sorted(bytes(row) for part in parts for row in part) == sorted(map(bytes, x))
 
 
 @each()
 def test_a_copy_that_may_only_be_read_is_enough_and_stays_as_it_is(copy, tmp_path):
-    name, miniature, options, forms = copy
+    name, miniature, forms = copy
     root = tmp_path / "root"
     root.mkdir()
     getattr(miniature, forms[0])(root)
     before = sorted(root.rglob("*"))
     for path in [*before, root]:
         path.chmod(0o500 if path.is_dir() else 0o400)
-    prepared(name, root, tmp_path / "out", options)
+    prepared(name, root, tmp_path / "out")
     assert sorted(root.rglob("*")) == before
     root.chmod(0o700)
 
 
 @each()
 def test_a_missing_copy_is_named_with_all_that_would_do(copy, tmp_path):
-    name, _, options, _ = copy
-    message = refusal(name, tmp_path, tmp_path / "out", options)
-    entry = DATA_SETS[name]
-    for part in ("data.root", str(tmp_path), *entry.accepts, entry.by_hand):
+    message, entry = refusal(copy[0], tmp_path), DATA_SETS[copy[0]]
+    addresses = [file.address for file in entry.files]
+    for part in ("data.root", str(tmp_path), *entry.accepts, entry.by_hand, *addresses):
         assert part in message
-    assert all(file.address in message for file in entry.files)
     assert ("permission to download" in message) == bool(entry.files)
 
 
 @each(*IN_ARCHIVES)
 @pytest.mark.parametrize("change", ["truncated", "corrupted"])
 def test_an_archive_with_another_md5_is_never_opened(copy, tmp_path, monkeypatch, change):
-    name, miniature, options, _ = copy
+    name, miniature, _ = copy
     path = miniature.write_archive(tmp_path)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content[:-100] if change == "truncated" else content)
     monkeypatch.setattr("tarfile.open", lambda *_: pytest.fail("opened"))
-    message = refusal(name, tmp_path, tmp_path / "out", options)
+    message = refusal(name, tmp_path)
     assert f"{path}: found md5" in message and "remove this one" in message
 
 
 @each(*IN_ARCHIVES)
 def test_a_published_archive_that_is_damaged_or_lacks_a_file_is_refused(copy, tmp_path):
-    name, miniature, options, _ = copy
+    name, miniature, _ = copy
     content = miniature.archive_bytes()
     for damaged in (content[: len(content) // 2], b"<html>not found</html>"):
         miniature.register(archive=damaged)
         (tmp_path / DATA_SETS[name].files[0].name).write_bytes(damaged)
-        message = refusal(name, tmp_path, tmp_path / "out", options)
-        assert "a truncated or damaged archive" in message
+        assert "a truncated or damaged archive" in refusal(name, tmp_path)
     lacking = next(iter(miniature.raw()))
     miniature.write_archive(tmp_path, without=[lacking])
-    assert f"found no {lacking}" in refusal(name, tmp_path, tmp_path / "out", options)
+    assert f"found no {lacking}" in refusal(name, tmp_path)
 
 
 @each(*IN_ARCHIVES)
 def test_changed_and_missing_files_of_an_unpacked_copy_are_named(copy, tmp_path):
-    name, miniature, options, _ = copy
+    name, miniature, _ = copy
     folder = miniature.write_unpacked(tmp_path)
     changed, *_, missing = miniature.raw()
     (folder / changed).write_bytes(b"something else")
-    message = refusal(name, tmp_path, tmp_path / "out", options)
-    assert f"{folder / changed}: found md5" in message
+    assert f"{folder / changed}: found md5" in refusal(name, tmp_path)
     (folder / missing).unlink()
-    message = refusal(name, tmp_path, tmp_path / "out", options)
+    message = refusal(name, tmp_path)
     assert f"{folder.name}: found no {missing}; allowed: all files of {name}" in message
 
 
 @each(*IN_ARCHIVES)
 def test_an_archive_is_fetched_where_that_is_allowed(copy, server, tmp_path, monkeypatch):
-    name, miniature, options, _ = copy
+    name, miniature, _ = copy
     content = miniature.archive_bytes()
     server.answers = [send(content)]
     miniature.register(archive=content)
     file = replace(DATA_SETS[name].files[0], address=f"{server.address}/published")
     monkeypatch.setitem(DATA_SETS, name, replace(DATA_SETS[name], files=(file,)))
-    folder = {"download_folder": tmp_path / "cache"}
+    options, cache = {"classes": CLASSES[name]}, tmp_path / "cache"
     for _ in range(2):
-        prepare(name, options, tmp_path / "out", allow_download=True, **folder)
+        prepare(name, options, tmp_path / "out", allow_download=True, download_folder=cache)
     assert server.paths == ["/published"]
-    assert md5((tmp_path / "cache" / file.name).read_bytes()) == file.md5
+    assert md5((cache / file.name).read_bytes()) == file.md5
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("stl10", {"train_X": bytes(29 * 27648)}, "train_X.bin: found 801792 bytes"),
+        ("stl10", {"train_y": bytes([0, 10] * 15)}, "train_y.bin: found labels from 0 to 10"),
+        ("stl10", {"test_y": bytes([1, 11] * 10)}, "test_y.bin: found labels from 1 to 11"),
+        ("stl10", {"train_y": b"", "train_X": b""}, "found 0 train images of class monkey"),
+    ],
+)
+def test_content_that_does_not_fit_is_named_even_as_published(
+    monkeypatch, tmp_path, name, options, words
+):
+    SETS[name][0](monkeypatch).write_archive(tmp_path, **options)
+    assert words in refusal(name, tmp_path)
+
+
+def test_the_small_images_of_stl10_are_means_of_three_by_three_pixels(monkeypatch, tmp_path):
+    photographs = Stl10(monkeypatch)
+    photographs.write_archive(tmp_path)
+    found = prepared("stl10-32", tmp_path)
+    for split, x, y in (
+        ("train", found.x_train, found.y_train),
+        ("test", found.x_add, found.y_add),
+    ):
+        images, labels = photographs.splits[split]
+        means = images.reshape(-1, 3, 32, 3, 32, 3).mean((3, 5))
+        for label, name in enumerate(CLASSES["stl10"]):
+            expected = np.floor(means[labels == STL10.classes.index(name)] + 0.5).astype(np.uint8)
+            pixels = np.rint((x[y == label] + 1) * 127.5).astype(np.uint8)
+            assert sorted(map(bytes, pixels)) == sorted(map(bytes, expected))
+
+
+def test_no_choice_of_classes_means_all_of_them_which_cifar_10_does_not_have(monkeypatch, tmp_path):
+    Cifar100(monkeypatch).write_archive(tmp_path)
+    found = prepared("cifar100", tmp_path, classes=None, n_train=300, n_test=200, n_add=0)
+    assert found.classes == CIFAR100.classes
+    # The last pixel is the fine label.
+    levels = np.rint((found.x_train[:, -1] + 1) * 127.5).astype(int)
+    assert levels.tolist() == found.y_train.tolist()
+    assert np.bincount(found.y_test).tolist() == [2] * 100
+    assert "classes" in refusal("cifar10", tmp_path, "ten", classes=None)
+
+
+def test_classes_of_cifar_100_are_the_fine_labels_in_published_order():
+    assert len(set(CIFAR100.classes)) == 100 and sorted(CIFAR100.classes) == [*CIFAR100.classes]
+    # The order behind the codes of the published pickles, at a few places far apart.
+    places = {"apple": 0, "bicycle": 8, "orange": 53, "tank": 85, "wolf": 97, "worm": 99}
+    assert {name: CIFAR100.classes.index(name) for name in places} == places
+    assert not set(CIFAR100.classes) & set(CIFAR10.classes)
+
+
+def test_checksums_and_classes_of_stl10_are_those_that_torchvision_expects():
+    from torchvision.datasets import STL10 as Published
+
+    assert dict(Published.train_list[:2] + Published.test_list) == STL10.unpacked_md5
+    assert STL10.files[0].md5 == Published.tgz_md5 and STL10.files[0].address == Published.url
+    # The order of class_names.txt, whose lines the labels 1 to 10 count.
+    names = "airplane bird car cat deer dog horse monkey ship truck"
+    assert STL10.classes == tuple(names.split())

@@ -4,19 +4,17 @@ import io
 import pickle
 import urllib.request
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from copies import Hostile
-from local_server import send
+from miniatures import Hostile
 
 from dpatlas.commands import data as command
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import read_config, validate
 from dpatlas.data import weights
-from dpatlas.data.download import RECORDS, recorded
+from dpatlas.data.download import RECORDS
 from dpatlas.data.weights import named_file, obtain, read
 from dpatlas.errors import InputError
 
@@ -35,13 +33,7 @@ NAME = f"net-{SHA256[:8]}.pth"
 ADDRESS = f"https://example.org/models/{NAME}"
 
 
-def fetched(server, folder, name=NAME, **options):
-    address = f"{server.address}/models/{name}"
-    options = {"pause": 0, **options}
-    return obtain(address, download_folder=folder / "cache", allow_download=True, **options)
-
-
-@pytest.mark.parametrize("folder", ["root", "root/weights", "cache", "cache/weights"])
+@pytest.mark.parametrize("folder", ["root", "root/weights", "cache"])
 def test_a_local_file_is_found_and_read(tmp_path, folder):
     for each in ("root", folder):
         (tmp_path / each).mkdir(parents=True, exist_ok=True)
@@ -51,6 +43,8 @@ def test_a_local_file_is_found_and_read(tmp_path, folder):
     found = read(path)
     assert found.keys() == STATE.keys()
     assert all(torch.equal(found[name], STATE[name]) for name in STATE)
+    recorded_in = ["cache"] if folder == "cache" else []
+    assert [path.parent.name for path in tmp_path.rglob(RECORDS)] == recorded_in
 
 
 def test_weights_in_an_entry_of_a_file_are_found_there(tmp_path):
@@ -76,46 +70,13 @@ def test_a_missing_file_is_named_with_its_address_and_nothing_is_fetched(tmp_pat
         obtain(ADDRESS, data_root=tmp_path, download_folder=tmp_path / "cache")
     for part in ("data.root", str(tmp_path), NAME, ADDRESS, "permission to download"):
         assert part in str(caught.value)
-    with pytest.raises(InputError, match=r"data\.root"):
-        obtain(ADDRESS, data_root=tmp_path / "nowhere")
 
 
 def test_a_name_without_a_checksum_is_refused(tmp_path):
-    for name in ("net.pth", "net-.pth", "net-f37072f.pth", "net-f37072fd.pth.exe"):
+    for name in ("net.pth", "net-f37072f.pth", "net-f37072fd.pth.exe"):
         (tmp_path / name).write_bytes(CONTENT)
         with pytest.raises(InputError, match="first 8 digits"):
             obtain(f"https://example.org/{name}", data_root=tmp_path)
-
-
-def test_a_download_gets_its_name_and_is_not_fetched_again(server, tmp_path):
-    server.answers = [send(CONTENT)]
-    for _ in range(2):
-        path = fetched(server, tmp_path)
-    assert path == tmp_path / "cache" / NAME and path.read_bytes() == CONTENT
-    assert server.paths == [f"/models/{NAME}"]
-    assert sorted(each.name for each in path.parent.iterdir()) == sorted([NAME, RECORDS])
-    assert recorded(path.parent, NAME)["address"] == f"{server.address}/models/{NAME}"
-
-
-def test_a_file_in_the_user_s_folder_is_not_recorded_there(tmp_path):
-    for folder in ("root", "cache"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "root" / NAME).write_bytes(CONTENT)
-    places = {"data_root": tmp_path / "root", "download_folder": tmp_path / "cache"}
-    obtain(ADDRESS, **places)
-    assert [each.name for each in (tmp_path / "root").iterdir()] == [NAME]
-    (tmp_path / "root" / NAME).rename(tmp_path / "cache" / NAME)
-    obtain(ADDRESS, **places)
-    assert recorded(tmp_path / "cache", NAME)["sha256"] == SHA256
-
-
-@pytest.mark.parametrize("scheme", ["file", "ftp"])
-def test_weights_come_by_http_only(tmp_path, scheme):
-    (tmp_path / NAME).write_bytes(CONTENT)
-    address = f"{scheme}://{tmp_path}/{NAME}"
-    with pytest.raises(InputError, match="http or https"):
-        obtain(address, download_folder=tmp_path / "cache", allow_download=True)
-    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize(
@@ -183,8 +144,6 @@ def test_a_weight_file_of_an_absurd_size_or_that_is_none_is_refused(tmp_path, mo
         read(path)
     with pytest.raises(InputError, match="Is a directory"):
         read(tmp_path)
-    with pytest.raises(InputError, match="No such file"):
-        read(tmp_path / "nowhere.pth")
 
 
 KEY = "pretrain.backbones.mine.file"
@@ -223,7 +182,7 @@ def test_a_file_is_found_as_it_is_given_and_a_relative_name_in_the_user_s_folder
     assert named_file(str(expected), KEY, **folders) == expected
 
 
-@pytest.mark.parametrize("given", ["net.pth", "/no/where/net.pth", "~nobody-here/net.pth", "."])
+@pytest.mark.parametrize("given", ["net.pth", "~nobody-here/net.pth", "."])
 def test_a_missing_file_is_named_with_its_key_and_the_places(tmp_path, folders, given):
     with pytest.raises(InputError) as caught:
         named_file(given, KEY, **folders)
@@ -231,23 +190,9 @@ def test_a_missing_file_is_named_with_its_key_and_the_places(tmp_path, folders, 
         assert part in str(caught.value)
 
 
-def test_a_checksum_is_compared_as_far_as_it_is_given(tmp_path, folders):
-    path = put(tmp_path / "here/net.pth")
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    for digits in ("", digest[:8], digest):
-        assert named_file("net.pth", KEY, digits=digits, **folders) == Path("net.pth")
-    other = ("0" if digest[0] != "0" else "1") + digest[1:8]
-    with pytest.raises(InputError, match=f"sha256 {digest}; allowed: {other}"):
-        named_file("net.pth", KEY, digits=other, **folders)
-
-
 @pytest.mark.parametrize(
     ("more", "name"),
-    [
-        (argparse.Namespace(lr=0.1), "argparse.Namespace"),
-        (np.float64(71.1), "multiarray.scalar"),
-        (Path("/"), "pathlib"),
-    ],
+    [(argparse.Namespace(lr=0.1), "argparse.Namespace"), (np.float64(71.1), "multiarray.scalar")],
 )
 def test_a_file_that_asks_for_code_is_refused_with_a_way_to_strip_it(tmp_path, more, name):
     path = put(tmp_path / "net.pth", {"state_dict": STATE, "args": more})

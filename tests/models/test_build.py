@@ -1,3 +1,5 @@
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from torch.nn import functional
 
 from dpatlas.core.networks import NETWORKS
 from dpatlas.errors import InputError
-from dpatlas.models.build import NAMES, build, builder, initialise
+from dpatlas.models.build import NAMES, build, initialise
 from dpatlas.models.vit import ClassToken, Offset
 
 SMALL = {"vit-tiny": {"depth": 2}}
@@ -52,22 +54,18 @@ def test_a_record_moves_no_other_records_scores(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients_reach_every_parameter(name):
+def test_gradients_reach_every_parameter_and_a_hook_of_every_layer(name):
     net = make(name)
-    functional.cross_entropy(net(records(name)), torch.arange(RECORDS)).backward()
+    layers = {path for path, part in net.named_modules() if isinstance(part, LEAVES)}
+    seen = set()
+    for path in layers:
+        hook = functools.partial(lambda path, *_: seen.add(path), path)
+        net.get_submodule(path).register_full_backward_hook(hook)
+    scores = net(records(name).requires_grad_())
+    functional.cross_entropy(scores, torch.arange(RECORDS)).backward()
+    assert seen == layers
     for path, parameter in net.named_parameters():
         assert parameter.grad.isfinite().all() and parameter.grad.any(), path
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_backward_hooks_on_every_layer_are_borne(name):
-    net = make(name)
-    seen = set()
-    for path, part in net.named_modules():
-        if isinstance(part, LEAVES):
-            part.register_full_backward_hook(lambda *_, path=path: seen.add(path))
-    net(records(name).requires_grad_()).sum().backward()
-    assert seen == {path for path, part in net.named_modules() if isinstance(part, LEAVES)}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -91,13 +89,6 @@ def test_equal_axes_give_equal_weights_whatever_torchs_generator_holds(name):
     assert all(torch.equal(one[path], two[path]) for path in one)
 
 
-@pytest.mark.parametrize(("name", "blocks", "features"), [("wrn10-1", 1, 64), ("wrn16-1", 2, 64)])
-def test_names_of_wide_resnets_tell_depth_and_width(name, blocks, features):
-    net = make(name)
-    assert [len(stage) for stage in (net.stage1, net.stage2, net.stage3)] == [blocks] * 3
-    assert net.head.in_features == features
-
-
 @pytest.mark.parametrize("change", [{"run": 1}, {"base_seed": 2}, {"key": "other"}])
 def test_other_runs_seeds_and_papers_draw_other_weights(change):
     one, two = make("small-cnn-s"), make("small-cnn-s", **change)
@@ -118,7 +109,6 @@ def test_weights_do_not_depend_on_the_layers_around_them():
     [
         ("small-cnn-s", "conv3", 2 / (9 * 32)),
         ("wrn16-4", "stage2.0.shortcut", 2 / 64),
-        ("mlp", "linear1", 2 / 64),
         ("mlp", "head", 1 / 128),
         ("small-cnn-s", "head", 1 / 256),
     ],
@@ -137,11 +127,6 @@ def test_tokens_are_small_norms_are_the_identity_and_biases_zero():
     assert (net.norm.weight == 1).all() and (net.norm.bias == 0).all()
     biases = [p for path, p in net.named_parameters() if path.endswith("bias")]
     assert not any(bias.any() for bias in biases)
-
-
-def test_names_of_parameters_do_not_tell_whether_records_come_flat():
-    inner = builder("small-cnn-t")(image_shape=(1, 8, 8), outputs=10)
-    assert list(inner.state_dict()) == list(make("small-cnn-t").state_dict())
 
 
 def test_unknown_names_and_options_are_refused_with_what_there_is():

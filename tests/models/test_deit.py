@@ -1,36 +1,11 @@
 import pytest
 import torch
+from archives import deit_shapes
 from torch import nn
 
 from dpatlas.models.build import build
 from dpatlas.models.deit import LAYOUT, imagenet_deit_tiny, to_ours, to_torchvision
 from dpatlas.models.imagenet import ImageNetInput
-
-DIM, TOKENS = 192, 197
-
-
-def layout():
-    """Names and shapes of the published file's tensors."""
-    found = {
-        "cls_token": (1, 1, DIM),
-        "pos_embed": (1, TOKENS, DIM),
-        "patch_embed.proj.weight": (DIM, 3, 16, 16),
-        "patch_embed.proj.bias": (DIM,),
-    }
-    layers = {"attn.qkv": (3 * DIM, DIM), "attn.proj": (DIM, DIM)}
-    layers |= {"mlp.fc1": (4 * DIM, DIM), "mlp.fc2": (DIM, 4 * DIM)}
-    for index in range(12):
-        for name, shape in layers.items():
-            found[f"blocks.{index}.{name}.weight"] = shape
-            found[f"blocks.{index}.{name}.bias"] = shape[:1]
-        for name in ("norm1", "norm2"):
-            found |= {f"blocks.{index}.{name}.{kind}": (DIM,) for kind in ("weight", "bias")}
-    return found | {
-        "norm.weight": (DIM,),
-        "norm.bias": (DIM,),
-        "head.weight": (1000, DIM),
-        "head.bias": (1000,),
-    }
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +15,7 @@ def published():
     return {
         name: float("norm" in name and name.endswith("weight"))
         + torch.randn(shape, generator=draws) / (shape[-1] if len(shape) == 2 else 50) ** 0.5
-        for name, shape in layout().items()
+        for name, shape in deit_shapes().items()
     }
 
 
@@ -65,16 +40,13 @@ def test_it_computes_what_torchvisions_transformer_computes(published, shape):
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_every_tensor_of_the_file_is_used_once(published):
+def test_every_tensor_of_the_file_is_used_once_and_norms_have_the_published_epsilon(published):
     net = imagenet_deit_tiny()
     weights = to_ours(published)
     assert {name: value.shape for name, value in weights.items()} == {
         name: value.shape for name, value in net.state_dict().items()
     }
     assert sum(value.numel() for value in net.parameters()) == 5_717_416
-    assert net.head.in_features == DIM and not list(net.buffers())
-
-
-def test_every_norm_has_the_published_epsilon():
-    norms = [part for part in imagenet_deit_tiny().modules() if isinstance(part, nn.LayerNorm)]
+    assert net.head.in_features == 192 and not list(net.buffers())
+    norms = [part for part in net.modules() if isinstance(part, nn.LayerNorm)]
     assert len(norms) == 25 and {part.eps for part in norms} == {1e-6}

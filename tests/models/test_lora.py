@@ -57,29 +57,24 @@ def test_nothing_of_the_network_is_shared_or_changed(network):
     assert not any(isinstance(part, Adapted) for part in network.modules())
 
 
-@pytest.mark.parametrize(
-    ("name", "widths"),
-    [
-        # Inputs of `down`, outputs of `up`; the patches are of 2 x 2 pixels.
-        ("vit-tiny", [(4, 16), (16, 48), (16, 16), (16, 32), (32, 16)]),
-        ("small-cnn-t", [(9, 8), (72, 16), (144, 32)]),
-    ],
-)
-def test_a_branch_has_rank_times_the_layers_inputs_and_outputs(name, widths):
+# Inputs of `down` and outputs of `up` of every layer; the patches are of 2 x 2 pixels.
+WIDTHS = {
+    "vit-tiny": [(4, 16), (16, 48), (16, 16), (16, 32), (32, 16)],
+    "small-cnn-t": [(9, 8), (72, 16), (144, 32)],
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_branch_has_rank_times_the_layers_inputs_and_outputs(name):
     network = build(name, (1, 8, 8), OUTPUTS, **AXES, **NETWORKS[name])
     adapted = with_lora(network, RANK, **AXES)
-    counts = (
-        sum(value.numel() for path, value in one.named_parameters() if not path.startswith("head"))
-        for one in (adapted, network)
-    )
-    added = next(counts) - next(counts)
-    assert added == RANK * sum(into + out for into, out in widths)
+    trained = {path: value for path, value in adapted.named_parameters() if value.requires_grad}
+    assert set(trained) == set(lora_parameters(adapted))
     head = sum(value.numel() for value in network.head.parameters())
-    trained = sum(adapted.get_parameter(each).numel() for each in lora_parameters(adapted))
-    assert trained == added + head
-    assert {n for n, value in adapted.named_parameters() if value.requires_grad} == set(
-        lora_parameters(adapted)
-    )
+    added = RANK * sum(into + out for into, out in WIDTHS[name])
+    assert sum(value.numel() for value in trained.values()) == added + head
+    rest = sum(value.numel() for value in adapted.parameters()) - added
+    assert rest == sum(value.numel() for value in network.parameters())
 
 
 def test_a_branch_moves_a_layers_weight_by_scale_times_up_down(network):

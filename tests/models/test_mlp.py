@@ -6,7 +6,6 @@ from torch.func import jacrev, vmap
 
 from dpatlas.models.mlp import (
     initial_weights,
-    layer_inputs,
     layer_shapes,
     output_gradient_norms,
     output_jacobian_gram,
@@ -58,15 +57,9 @@ def test_the_ntk_matrix_is_the_gram_matrix_of_the_jacobian(init, depth, x):
     jacobian = _jacobians(weights, x)[:, 0]
     output, gram = output_jacobian_gram(weights, x)
     torch.testing.assert_close(gram, jacobian @ jacobian.T, **EXACT)
-    torch.testing.assert_close(output, layer_inputs(weights, x)[1][:, 0], **EXACT)
-
-
-def test_a_network_of_degree_one_in_each_layer_obeys_eulers_identity(x):
     # f is homogeneous of degree 1 in each of its L weight matrices: <W, df/dW> = L f.
-    weights = _double(_weights("xavier", 6))
     parameters = torch.cat([weight.flatten() for weight in weights])
-    _, output = layer_inputs(weights, x)
-    torch.testing.assert_close(_jacobians(weights, x)[:, 0] @ parameters, 6 * output[:, 0], **EXACT)
+    torch.testing.assert_close(jacobian @ parameters, depth * output, **EXACT)
 
 
 @pytest.mark.parametrize("init", INITS)
@@ -83,25 +76,16 @@ def test_initial_weights_are_gaussian_with_the_variances_of_table_1(init):
         assert stats.kstest(values, "norm", args=(0, variance**0.5)).pvalue > 1e-4
 
 
-def test_initialisations_share_their_normals():
-    d, outputs, depth = INPUTS, 3, 4
-    standard = {
-        init: [
-            weight / np.sqrt(variance)
-            for weight, variance in zip(
-                _weights(init, depth, outputs),
-                layer_variances(init, d, WIDTH, depth, outputs),
-                strict=True,
-            )
-        ]
-        for init in INITS
-    }
-    for init in INITS[1:]:
-        for ours, theirs in zip(standard[init], standard[INITS[0]], strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-5)
-
-
-def test_depths_share_their_common_layers():
+def test_initialisations_share_their_normals_and_depths_their_layers():
+    outputs, depth = 3, 4
+    scaled = []
+    for init in INITS:
+        scales = np.sqrt(layer_variances(init, INPUTS, WIDTH, depth, outputs))
+        weights = zip(_weights(init, depth, outputs), scales, strict=True)
+        scaled.append(np.concatenate([(weight / scale).ravel() for weight, scale in weights]))
+    for other in scaled[1:]:
+        np.testing.assert_allclose(other, scaled[0], rtol=1e-5)
+    # And depths their common layers.
     shallow, deep = _weights(depth=3), _weights(depth=6)
     for ours, theirs in zip(shallow[:-1], deep, strict=False):
         np.testing.assert_array_equal(ours, theirs)

@@ -1,9 +1,9 @@
 """One row of the registry is all that config, plan, weights and builder know of a network."""
 
-import re
 from typing import get_args
 
 import pytest
+from torchvision.models import get_model_weights
 
 from dpatlas.config.backbones import Backbone
 from dpatlas.config.types import SmallNetwork
@@ -12,7 +12,7 @@ from dpatlas.core.networks import NETWORKS
 from dpatlas.core.published_weights import FROM_FILES, IMPORTED
 from dpatlas.cost.training import network_work
 from dpatlas.data.weights import NAME
-from dpatlas.models.build import NAMES, build, builder
+from dpatlas.models.build import NAMES, builder
 
 PUBLISHED = {name: entry.weights for name, entry in NETWORKS.items() if entry.weights}
 
@@ -22,12 +22,6 @@ def test_every_network_has_a_builder_whose_code_jobs_are_re_run_for(name):
     assert callable(builder(name))
     module = NETWORKS[name].builder.partition(":")[0]
     assert module in reachable("dpatlas.models.build")
-
-
-def test_a_row_is_all_that_a_new_network_takes(monkeypatch):
-    monkeypatch.setitem(NETWORKS, "small-cnn-new", NETWORKS["small-cnn-t"])
-    net = build("small-cnn-new", (1, 8, 8), 10, key="test", run=0, base_seed=0)
-    assert net.head.out_features == 10
 
 
 def test_configs_may_name_every_network_and_plans_count_it():
@@ -46,11 +40,9 @@ def test_a_network_is_trained_here_or_imported_from_its_publisher():
         assert bool(weights.address) == (weights.source not in FROM_FILES)
 
 
-@pytest.mark.parametrize("name", [name for name, weights in PUBLISHED.items() if weights.address])
-def test_addresses_are_those_that_torchvision_lists_and_carry_a_checksum(name):
-    from torchvision.models import get_model_weights
-
-    weights = PUBLISHED[name]
-    assert NAME.fullmatch(weights.file) and re.match("https://", weights.address)
-    if name != "imagenet-deit-tiny":
-        assert weights.address == get_model_weights(weights.name).IMAGENET1K_V1.url
+def test_addresses_are_those_that_torchvision_lists_and_carry_a_checksum():
+    for name, weights in PUBLISHED.items():
+        if weights.address:
+            assert NAME.fullmatch(weights.file) and weights.address.startswith("https://")
+            if name != "imagenet-deit-tiny":
+                assert weights.address == get_model_weights(weights.name).IMAGENET1K_V1.url

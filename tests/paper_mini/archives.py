@@ -7,22 +7,17 @@ Weights are of the real networks, drawn at random. No miniature has the publishe
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import cifar10_miniature
-import cifar100_miniature
-import mnist_miniature
 import numpy as np
-import pneumonia_miniature
-import stl10_miniature
 import torch
+from miniatures import Cifar10, Cifar100, Mnist, Stl10, Xrays
 from torch import Tensor
 
 from dpatlas.checks.pretrain.jobs.imported import DEIT, listed
 from dpatlas.data.definitions import DataSet
-from dpatlas.data.sets.pneumonia import PNEUMONIA_224
 from dpatlas.models import deit
 from dpatlas.models.imagenet import ORIGINS, SIDE
 
@@ -42,7 +37,7 @@ class Entries(dict):
 def write_data(served: Path, root: Path) -> dict[str, DataSet]:
     """Archives into `served`, the X-rays', which is never fetched, into `root`; their entries."""
     entries = Entries()
-    photographs = cifar10_miniature.Miniature(entries)
+    photographs = Cifar10(entries)
     # No two images alike, which kernels of records need.
     random = np.random.default_rng(3)
     photographs.batches = {
@@ -50,13 +45,11 @@ def write_data(served: Path, root: Path) -> dict[str, DataSet]:
         for name, (data, labels) in photographs.batches.items()
     }
     photographs.write_archive(served)
-    for module in (cifar100_miniature, stl10_miniature):
-        module.Miniature(entries).write_archive(served)
-    digits = mnist_miniature.Miniature(entries)
-    digits.write_archives(served)
-    pneumonia_miniature.Miniature(entries).write_archive(root)
-    counts = entries["pneumonia_causes"].counts
-    return entries | {"pneumonia-224": replace(PNEUMONIA_224, counts=counts)}
+    for official in (Cifar100(entries), Stl10(entries)):
+        official.write_archive(served)
+    Mnist(entries).write_archives(served)
+    Xrays(entries).write_archive(root)
+    return entries
 
 
 def expected(entries: Mapping[str, DataSet], address: str) -> dict[str, Any]:
