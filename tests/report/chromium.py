@@ -1,5 +1,6 @@
 """A headless Chromium, driven through its debugging pipe: no port, no further package."""
 
+import base64
 import itertools
 import json
 import os
@@ -84,11 +85,11 @@ class Chromium:
         while not any(event.get("method") == method for event in self.events):
             self.events.append(self._message())
 
-    def open(self, path: Path) -> None:
+    def open(self, path: Path, width: int = 1280, height: int = 1000, mobile: bool = False) -> None:
         self.events.clear()
         self.call(
             "Emulation.setDeviceMetricsOverride",
-            **{"width": 1280, "height": 1000, "deviceScaleFactor": 1, "mobile": False},
+            **{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile},
         )
         self.call("Page.navigate", url=path.resolve().as_uri())
         self.wait("Page.loadEventFired")
@@ -99,6 +100,11 @@ class Chromium:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
+    def media(self, scheme: str = "light", kind: str = "") -> None:
+        """Light or dark; `print` for what a printer gets."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", media=kind, features=features)
+
     def press(self, key: str) -> None:
         code = {"Tab": 9, "Enter": 13}[key]
         text = {"text": "\r"} if key == "Enter" else {}
@@ -107,6 +113,23 @@ class Chromium:
                 "Input.dispatchKeyEvent",
                 **{"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, **text},
             )
+
+    def type(self, text: str) -> None:
+        self.call("Input.insertText", text=text)
+
+    def screenshot(self, path: Path, selector: str | None = None) -> None:
+        """The window; or one element, all of it."""
+        clip = {}
+        if selector:
+            script = (
+                f"(() => {{ const r = document.querySelector({selector!r}).getBoundingClientRect();"
+                " return [r.x + scrollX, r.y + scrollY, r.width, r.height]; })()"
+            )
+            x, y, width, height = self.evaluate(script)
+            box = {"x": x, "y": y, "width": width, "height": min(height, 4000), "scale": 1}
+            clip = {"clip": box, "captureBeyondViewport": True}
+        image = self.call("Page.captureScreenshot", format="png", **clip)
+        path.write_bytes(base64.b64decode(image["data"]))
 
     @property
     def requests(self) -> list[str]:

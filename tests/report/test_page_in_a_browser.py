@@ -55,7 +55,10 @@ def test_it_loads_from_a_file_without_a_word_and_without_a_request(browser, page
     [
         ({}, ["kl-1", "kl-1a", "kl-1b", "sgld-1"]),
         ({"paper": "dp_sgld"}, ["sgld-1"]),
+        ({"verdict": "reproduced"}, ["kl-1a", "kl-1b"]),
+        ({"kind": "statistical"}, ["kl-1", "kl-1b"]),
         ({"search": "Depth rises"}, ["kl-1b"]),
+        ({"paper": "kl_privacy", "kind": "exact"}, []),
         ({"verdict": "reproduced", "search": "qualitative"}, ["kl-1a"]),
     ],
 )
@@ -78,6 +81,18 @@ def test_a_count_by_paper_sets_the_filters_by_keyboard(browser, page):
     assert browser.evaluate(SHOWN) == ["claim-kl-1"]
 
 
+def test_the_first_tab_leads_past_the_head_and_every_control_can_be_reached(browser, page):
+    browser.open(page)
+    browser.press("Tab")
+    assert browser.evaluate("document.activeElement.className") == "skip"
+    seen = set()
+    for _ in range(60):
+        browser.press("Tab")
+        seen.add(browser.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    assert {"filter-paper", "filter-verdict", "filter-kind", "filter-search"} <= seen
+    assert {"SUMMARY", "BUTTON", "A"} <= seen
+
+
 def test_a_link_to_a_run_opens_what_is_folded(browser, page):
     browser.open(page)
     opened = "document.getElementById('run-run-a').open"
@@ -95,3 +110,67 @@ def test_a_link_to_a_claim_that_is_filtered_away_shows_it(browser, page):
     browser.wait("Page.navigatedWithinDocument")
     browser.evaluate("new Promise(done => setTimeout(done))")
     assert "claim-kl-1b" in browser.evaluate(SHOWN)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(browser, page, scheme):
+    browser.media(scheme)
+    browser.open(page)
+    ratio = browser.evaluate(
+        """(() => {
+          const light = colour => {
+            const parts = colour.match(/[0-9.]+/g).slice(0, 3).map(value => {
+              const share = value / 255;
+              return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+            });
+            return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+          };
+          const ground = light(getComputedStyle(document.body).backgroundColor);
+          const all = ["body", "a[href]", ".soft", ".verdict", "th", "summary"].map(name => {
+            const ink = light(getComputedStyle(document.querySelector(name)).color);
+            return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
+          });
+          return Math.min(...all);
+        })()"""
+    )
+    browser.media("light")
+    assert ratio >= 4.5
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser, page):
+    browser.open(page, width=390, height=844, mobile=True)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    browser.open(page)
+
+
+def test_on_paper_filters_and_folded_parts_are_left_out(browser, page):
+    browser.open(page)
+    browser.media("light", "print")
+    hidden = "getComputedStyle(document.querySelector('.filter')).display"
+    assert browser.evaluate(hidden) == "none"
+    browser.media("light")
+
+
+def test_a_screenshot_shows_more_than_an_empty_page(browser, page, tmp_path):
+    from PIL import Image
+
+    browser.open(page)
+    browser.screenshot(tmp_path / "page.png")
+    with Image.open(tmp_path / "page.png") as image:
+        assert len(image.convert("RGB").getcolors(1 << 24)) > 50
+
+
+def test_on_a_phone_only_the_sections_stay_in_sight_and_the_counts_need_no_scrolling(browser, page):
+    browser.open(page, width=360, height=740, mobile=True)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 360
+    table = "document.querySelector('table.summary').parentElement"
+    assert browser.evaluate(f"{table}.scrollWidth <= {table}.clientWidth")
+    words = "getComputedStyle(document.querySelector('.legend')).display"
+    assert browser.evaluate(words) == "flex"
+    browser.evaluate("scrollTo(0, 1200)")
+    stuck = "document.querySelector('.top nav').getBoundingClientRect()"
+    assert browser.evaluate(f"{stuck}.top") == 0
+    assert browser.evaluate(f"{stuck}.height") <= 48
+    assert browser.evaluate("document.querySelector('.top p').getBoundingClientRect().bottom") < 0
+    browser.open(page)
+    assert browser.evaluate(words) == "none"

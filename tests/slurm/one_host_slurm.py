@@ -161,11 +161,18 @@ PartitionName=main Nodes={",".join(NODES)} Default=YES MaxTime=INFINITE State=UP
         )
 
     def _munged(self) -> tuple[str, ...]:
-        options = [
-            f"--{name}-file={self.folder}/munge.{name}" for name in ("key", "pid", "seed", "log")
-        ]
-        socket_option = f"--socket={self.folder}/munge.socket"
-        return ("munged", "--foreground", "--force", socket_option, *options)
+        paths = ("key", "socket", "pid", "seed", "log")
+        options = {name: self.folder / f"munge.{name}" for name in paths}
+        return (
+            "munged",
+            "--foreground",
+            "--force",
+            f"--key-file={options['key']}",
+            f"--socket={options['socket']}",
+            f"--pid-file={options['pid']}",
+            f"--seed-file={options['seed']}",
+            f"--log-file={options['log']}",
+        )
 
     def _start(self, name: str, *command: str) -> None:
         # A killed test run takes its daemons with it.

@@ -1,6 +1,7 @@
 """What the cluster profiles say, checked without a cluster."""
 
 import logging
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,6 +34,13 @@ def test_the_profiles_differ_only_in_what_knows_the_scheduler():
     assert generic["default-resources"].pop("queue") == "''"
     assert generic["default-resources"].pop("gpu") == 0
     assert slurm == generic
+
+
+def test_the_scripts_that_snakemake_calls_can_be_run():
+    settings = read("cluster-generic")
+    for name in ("submit", "status", "cancel"):
+        script = FOLDER / "cluster-generic" / settings[f"cluster-generic-{name}-cmd"]
+        assert os.access(script, os.X_OK), script
 
 
 @pytest.mark.smoke

@@ -1,5 +1,6 @@
 """The Slurm profile on a real Slurm, which these tests start on this machine."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -177,3 +178,12 @@ def asked_for(checkout, spec: str) -> tuple[int, int]:
     )
     memory_mb, minutes = checkout.python("-c", script, spec).stdout.split()
     return int(memory_mb), int(minutes)
+
+
+def test_a_machine_with_a_slurm_of_its_own_is_refused(slurm, monkeypatch, tmp_path):
+    assert "slurmctld running" in one_host_slurm.why_not()
+    theirs = tmp_path / "slurm.conf"
+    theirs.write_text("ClusterName=theirs\n")
+    monkeypatch.setattr(one_host_slurm, "FILES", (theirs,))
+    assert str(theirs) in one_host_slurm.why_not()
+    assert shutil.which("slurmd")

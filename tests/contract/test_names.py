@@ -1,0 +1,37 @@
+"""Names that users rely on: figures, tables, columns of claims.csv."""
+
+from dpatlas.evidence.claims import COLUMNS
+from dpatlas.registry import all_blocks
+
+FIGURES = """
+    kl_vs_epochs kl_vs_depth kl_vs_width kl_bounds kl_tradeoff
+    sgld_privacy_loss sgld_counterexample sgld_utility sgld_long_training
+    feature_overlap feature_risk
+    lpfft_feature_quality lpfft_budget_sweep lpfft_umap lpfft_privacy_utility lpfft_sensitivity
+    lpfft_imbalance lpfft_theory
+    maxinf_coefficients maxinf_kappa
+    pretrain_samples
+"""
+TABLES = """
+    kl_constants
+    sgld_accuracy_constant sgld_accuracy_decreasing sgld_finetune sgld_constants sgld_published
+    feature_risk_table
+    lpfft_strategies lpfft_lora
+    maxinf_certificates maxinf_grid
+    audit
+"""
+FIRST_COLUMNS = (
+    "claim paper place statement kind verdict expected observed low high runs evidence".split()
+)
+KEYS = ("kl_privacy", "dp_sgld", "feature_learning", "lp_fft", "max_information")
+
+
+def test_figures_and_tables_keep_their_names():
+    products = [each for block in all_blocks().values() for each in block.load("products").PRODUCTS]
+    for kind, names in (("figure", FIGURES), ("table", TABLES)):
+        assert set(names.split()) <= {each.name for each in products if each.kind == kind}
+
+
+def test_papers_keep_their_keys_and_claims_their_columns():
+    assert set(KEYS) <= set(all_blocks())
+    assert list(COLUMNS[: len(FIRST_COLUMNS)]) == FIRST_COLUMNS
