@@ -145,7 +145,7 @@ def long_training_record(rows):
     )
 
 
-def privacy_loss_record(curves, **fields):
+def privacy_loss_record(curves):
     """curves: keyed by (calibration, schedule, curve), (steps, epsilon)."""
     spec = {
         **{"kind": "privacy_loss", "n": 50, "batch": 10, "classes": 3, "feature_norm": 1.0},
@@ -165,7 +165,7 @@ def privacy_loss_record(curves, **fields):
         for number, run in enumerate(PUBLISHED_RUNS)
     ]
     return sample_record(
-        privacy_loss.Spec(**COMMON | spec | fields),
+        privacy_loss.Spec(**COMMON | spec),
         privacy_loss.Metrics(
             lipschitz=1.4,
             beta=0.6,
@@ -183,7 +183,7 @@ def privacy_loss_record(curves, **fields):
     )
 
 
-def growing_losses_record(**fields):
+def growing_losses_record():
     """A privacy_loss record with every curve, each growing from a height of its own."""
     steps = [1, 5, 20]
     both = ["claimed, steps", "claimed, epochs", "every iterate"]
@@ -204,7 +204,7 @@ def growing_losses_record(**fields):
         name: (steps, (height * np.sqrt(steps)).tolist())
         for name, height in zip(names, heights, strict=True)
     }
-    return privacy_loss_record(curves, **fields)
+    return privacy_loss_record(curves)
 
 
 def counterexample_record(scan, calibrated, sigma2s):
@@ -223,11 +223,11 @@ def counterexample_record(scan, calibrated, sigma2s):
     )
 
 
-def growing_excess_record(ratios=(1, 10, 100), sigma2s=(0.01, 0.1)):
+def growing_excess_record():
     """A counterexample: its excess grows with n/m, eta and distance, and falls with sigma2."""
-    n, steps, alphas = 100, [1, 5], [2.0, 8.0]
+    n, steps, alphas, sigma2s = 100, [1, 5], [2.0, 8.0], [0.01, 0.1]
     scan, calibrated = [], []
-    for (x_prime, rest), eta, ratio in product(NEIGHBOURS, (0.1, 0.5), ratios):
+    for (x_prime, rest), eta, ratio in product(NEIGHBOURS, (0.1, 0.5), (1, 10, 100)):
         keys = {"x_prime": x_prime, "rest": rest, "eta": eta, "m": round(n / ratio)}
         size = (1 - x_prime - rest) * eta * ratio
         for sigma2 in sigma2s:
@@ -240,12 +240,12 @@ def growing_excess_record(ratios=(1, 10, 100), sigma2s=(0.01, 0.1)):
             scan.append({**keys, "sigma2": sigma2, "exact": exact, "claimed": claimed})
         # Nothing is lost with full batches: delta is 0 there.
         calibrated += [{**keys, "K": K, "delta": 1e-6 * size * K * (ratio > 1)} for K in steps]
-    return counterexample_record(scan, calibrated, list(sigma2s))
+    return counterexample_record(scan, calibrated, sigma2s)
 
 
-def utility_record(runs=3, steps=50):
+def utility_record():
     """Of decreasing steps, both theorems lie beyond the last step."""
-    draws = np.random.default_rng(0)
+    draws, runs, steps = np.random.default_rng(0), 3, 50
     names = {"constant": ("4.1", "4.1", "4.2"), "decreasing": ("4.3", "4.3", "4.4")}
     shown = [1, 7, steps]
     rows = []
