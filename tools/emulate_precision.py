@@ -27,7 +27,7 @@ from dpatlas.models.precision import set_precision
 from dpatlas.papers.kl_privacy.formulas.theorems import kl_step
 from dpatlas.papers.max_information.formulas.certificates import kl_inverse
 from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining, TrainingSettings
-from dpatlas.papers.max_information.jobs.risk import risk_by_reparametrisation
+from dpatlas.papers.max_information.jobs.risk import risk_on_records
 from dpatlas.privacy.kl import noisy_step, record_gaps
 from dpatlas.privacy.per_record import NetworkGradients
 
@@ -145,7 +145,7 @@ def certificate() -> float:
     with torch.no_grad():
         posterior = training.run()
         kl = float(training._kl(posterior.mean - centre, posterior.deviation))
-    pairs = risk_by_reparametrisation(posterior, x, labels, 20_000, noise=noise)
+    pairs = risk_on_records(posterior, x, labels, 20_000, noise=noise)
     return float(kl_inverse(pairs.run() / pairs.pairs, (kl + training.extra) / n))
 
 

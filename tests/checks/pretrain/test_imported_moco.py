@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from copies import Hostile
+from miniatures import Hostile
 from published_weights import arguments, check_features, import_spec, read, refused, untrained
 from torch import nn
 
