@@ -38,10 +38,6 @@ def test_its_command_writes_all_files_and_names_the_tier_and_every_record(block,
     behind = {run_id for row in rows for run_id in row["runs"].split(";") if run_id}
     assert behind <= set(lineage["records"]) == {record.id for record in records}
     assert product.name in SHARED_ROWS or behind == set(lineage["records"])
-    again = tmp_path / "again"
-    again.mkdir()
-    assert make.main(show_words(product.name, records, settings, again, "my-tier")) == 0
-    assert {path.name: path.read_bytes() for path in (again / "made").iterdir()} == made
 
 
 @pytest.mark.parametrize(
