@@ -1,10 +1,11 @@
 """Memory that schedulers are asked for, against what an embedded run took."""
 
 import pytest
+from block_worlds import worlds_of
 
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier
-from dpatlas.registry import all_blocks
+from dpatlas.registry import all_blocks, all_papers
 
 # Largest peak of resident memory by kind of job, MB: cost.json of a full embedded run on two cores.
 MEASURED = {
@@ -34,6 +35,12 @@ MEASURED = {
     ("max_information", "simulation"): 85,
     ("pretrain", "backbone"): 754,
     ("pretrain", "transfer"): 692,
+}
+# A paper may measure in its own tests: `MEASURED_MB` of its `worlds.py`, by kind.
+MEASURED |= {
+    (key, kind): peak
+    for key in all_papers()
+    for kind, peak in getattr(worlds_of(key), "MEASURED_MB", {}).items()
 }
 # The embedded tier imports no weights, and a selection is run by a command alone.
 ELSEWHERE = {("pretrain", "imported"), ("audit", "selection")}

@@ -26,6 +26,7 @@ FOLDERS = (f"src/dpatlas/papers/{KEY}", f"tests/papers/{KEY}")
 OVER_ALL = (
     "tests/contract",
     "tests/core/test_config_reference.py",
+    "tests/core/test_declared_memory.py",
     "tests/report/test_errata.py",
     "tests/papers/test_catalogue.py",
     "tests/test_architecture.py",
