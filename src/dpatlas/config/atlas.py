@@ -117,12 +117,15 @@ class Atlas:
 
     def ids(self, key: str, *groups: str) -> list[str]:
         """Ids of the specs in these groups of a block (all if none is named), each once."""
-        chosen = groups or tuple(self.groups[key])
-        return list(distinct(spec for group in chosen for spec in self.groups[key][group]))
+        names = groups or tuple(self.groups[key])
+        return list(distinct(spec for name in names for spec in self.groups[key][name]))
 
     def files(self, name: str) -> list[str]:
-        """Paths of the files of that name in the folders of all blocks, relative to the project."""
-        paths = (block.folder / name for block in self.blocks.values())
+        """Paths of the files of that name in the folders of all blocks, relative to the project.
+
+        Of disabled blocks too: their claims count among the planned ones.
+        """
+        paths = (block.folder / name for block in all_blocks().values())
         return [os.path.relpath(path, project_root()) for path in paths if path.is_file()]
 
     def modules(self, name: str) -> list[str]:
@@ -203,7 +206,7 @@ class Atlas:
 
     @_remembered
     def weights_files(self) -> dict[str, str]:
-        """Where published weights are brought to, under their own names, by backbone's id."""
+        """Paths that published weights are fetched to, under their published names, by backbone."""
         if "pretrain" not in self.groups:
             return {}
         paths = {}
@@ -276,8 +279,8 @@ class Atlas:
     @functools.cached_property
     def frozen_features(self) -> dict[str, FrozenFeatures]:
         """What frozen backbones show to some spec of the run, each pair once, by id."""
-        found = (self._features_of(spec_id) for spec_id in self.specs)
-        return {each.id: each for each in found if each}
+        features = (self._features_of(spec_id) for spec_id in self.specs)
+        return {one.id: one for one in features if one}
 
     @_remembered
     def _features_of(self, spec_id: str) -> FrozenFeatures | None:
@@ -293,14 +296,14 @@ class Atlas:
 
     def features_files(self, features_id: str) -> tuple[list[str], list[str]]:
         """What they are made of: manifest of the data set; manifest and weights of the backbone."""
-        found = self.frozen_features[features_id]
-        data = str(self.folder / "data" / found.data_id / "manifest.json")
-        return [data], self._weights(self.backbone(found.backbone.id))
+        features = self.frozen_features[features_id]
+        data = str(self.folder / "data" / features.data_id / "manifest.json")
+        return [data], self._weights(self.backbone(features.backbone.id))
 
     def features_manifest(self, spec_id: str) -> list[str]:
         """Manifest of the features that a spec takes, as a list: none if it takes no such."""
-        found = self._features_of(spec_id)
-        return [f"{self.features(found.id)}/manifest.json"] if found else []
+        features = self._features_of(spec_id)
+        return [f"{self.features(features.id)}/manifest.json"] if features else []
 
     def features_memory_mb(self, features_id: str) -> int:
         """Memory to ask a scheduler for, in MB, as `memory_mb`."""

@@ -21,6 +21,8 @@ from dpatlas.registry import all_papers
 
 FILE, PAGE = "errata.yaml", "errata.md"
 MADE_BY = "python -m dpatlas.evidence.errata"
+# The project, from the folder of a paper.
+ROOT = "../../../.."
 Status = Literal["proved", "counter-example", "proof gap", "misprint", "improvement", "ambiguity"]
 MEANINGS: dict[Status, str] = {
     "proved": "the printed statement contradicts an exact computation",
@@ -76,16 +78,16 @@ def read_errata(files: Mapping[str, Path] | None = None) -> dict[str, list[Errat
     return errata
 
 
-def document(key: str, errata: Sequence[Erratum], root: str) -> str:
-    """The errata of a paper in Markdown. root: path from the document to the project."""
+def document(key: str, errata: Sequence[Erratum]) -> str:
+    """The errata of a paper in Markdown; links are relative to the paper's folder."""
     lines = [
         f"# Errata of {key}",
         "",
-        f"What they rest on and what a status means: [errata]({root}/docs/errata.md). Made of "
+        f"What they rest on and what a status means: [errata]({ROOT}/docs/errata.md). Made of "
         f"`{FILE}` by `{MADE_BY}`.",
     ]
     for erratum in errata:
-        lines += _entry(erratum, root)
+        lines += _entry(erratum)
     return "\n".join(lines) + "\n"
 
 
@@ -93,11 +95,7 @@ def written() -> dict[Path, str]:
     """The text of every paper's document, by its path."""
     errata = read_errata()
     folders = {key: all_papers()[key].folder for key in errata}
-    root = "../" * len(Path("src/dpatlas/papers/KEY").parts)
-    return {
-        folders[key] / PAGE: document(key, entries, root.rstrip("/"))
-        for key, entries in errata.items()
-    }
+    return {folders[key] / PAGE: document(key, entries) for key, entries in errata.items()}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -109,9 +107,9 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _entry(erratum: Erratum, root: str) -> list[str]:
+def _entry(erratum: Erratum) -> list[str]:
     tests = [
-        f"[{test.partition('::')[2]}]({root}/{test.partition('::')[0]})"
+        f"[{test.partition('::')[2]}]({ROOT}/{test.partition('::')[0]})"
         for test in erratum.shown_by
     ]
     rows = {

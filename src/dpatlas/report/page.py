@@ -26,6 +26,7 @@ from dpatlas.report.lineage import read_claims
 from dpatlas.report.page_items import (
     LEDGER,
     Item,
+    caption_html,
     data_sources,
     in_order_of_claims,
     ledgers,
@@ -82,13 +83,11 @@ def build_page(
     rows = read_claims(results, "evidence")
     check_files(results, rows)
     products = products or {}
-    captions = {name: _html(product.caption, name) for name, product in products.items()}
     items = [
         read_item(
             results,
             path,
-            caption=captions.get(path.stem, Markup("")),
-            shows=products[path.stem].paper_shows if path.stem in products else "",
+            product=products.get(path.stem),
             claims=rows,
         )
         for pattern in ("figures/*.svg", "tables/*.csv")
@@ -104,7 +103,7 @@ def build_page(
         verdicts=VERDICTS,
         counts=Counter(row["verdict"] for row in rows),
         claims=_claims_first(rows),
-        about=_html(about, "claims"),
+        about=caption_html(about, "claims"),
         sections=_sections(items, rows, errata or {}),
         confidence=f"{CONFIDENCE:.0%}",
         sources=data_sources(records.values()),
@@ -207,25 +206,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(str(path), error.strerror or "unreadable", "a text file") from None
-
-
-def _html(caption: str, name: str) -> Markup:
-    """reStructuredText as HTML. Files and raw HTML cannot be included."""
-    # Only the page needs docutils; importing the module for its constants should not.
-    from docutils.core import publish_parts
-    from docutils.utils import SystemMessage
-
-    settings = {
-        "file_insertion_enabled": False,
-        "raw_enabled": False,
-        "halt_level": 2,
-        "report_level": 5,
-    }
-    try:
-        parts = publish_parts(caption, writer="html5", settings_overrides=settings)
-    except SystemMessage as error:
-        raise InputError(f"caption of {name}", str(error), "reStructuredText") from None
-    return Markup(parts["body"])
 
 
 def _script_hash(script: str) -> str:

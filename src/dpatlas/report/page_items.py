@@ -10,7 +10,9 @@ from markupsafe import Markup
 
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import read_rows
+from dpatlas.core.products import Product
 from dpatlas.core.records import read_record
+from dpatlas.errors import InputError
 from dpatlas.evidence.printed import PrintedComparison, printed_comparisons
 from dpatlas.records import diverged_at
 from dpatlas.registry import all_blocks
@@ -71,13 +73,13 @@ def read_item(
     results: Path,
     path: Path,
     *,
-    caption: Markup,
-    shows: str,
+    product: Product | None,
     claims: Iterable[dict[str, str]],
 ) -> Item:
     """The figure or table behind an svg or a csv.
 
-    Raises InputError for a file that is missing or damaged.
+    Raises InputError for a file that is missing or damaged, and for a caption that is no
+    reStructuredText.
     """
     name, folder = path.stem, path.parent.name
     kind = "figure" if path.suffix == ".svg" else "table"
@@ -92,17 +94,36 @@ def read_item(
         name=name,
         kind=kind,
         paper=key,
-        caption=caption,
+        caption=caption_html(product.caption, name) if product else Markup(""),
         drawing=Markup(inline_svg(path, f"{name}-", f"Figure {name}") if kind == "figure" else ""),
         links=[(file.suffix[1:], f"../{folder}/{file.name}") for file in files if file.exists()],
         claims=[row for row in claims if paths & set(row["evidence"].split(";"))],
         lineage=lineage,
         records=[_record(results / behind[run_id]["path"]) for run_id in sorted(behind)],
-        shows=shows,
+        shows=product.paper_shows if product else "",
         parts=read_parts(path.with_suffix(".md")) if kind == "table" else [],
         values=preview(rows),
         pairs=printed_comparisons(all_blocks()[key], name, rows) if key in all_blocks() else [],
     )
+
+
+def caption_html(caption: str, name: str) -> Markup:
+    """reStructuredText as HTML. Files and raw HTML cannot be included."""
+    # Only the page needs docutils; importing the module for its constants should not.
+    from docutils.core import publish_parts
+    from docutils.utils import SystemMessage
+
+    settings = {
+        "file_insertion_enabled": False,
+        "raw_enabled": False,
+        "halt_level": 2,
+        "report_level": 5,
+    }
+    try:
+        parts = publish_parts(caption, writer="html5", settings_overrides=settings)
+    except SystemMessage as error:
+        raise InputError(f"caption of {name}", str(error), "reStructuredText") from None
+    return Markup(parts["body"])
 
 
 def data_sources(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
