@@ -26,9 +26,9 @@ SIZES = {"small": LARGE - 1, "large": 2 * BLOCK + LARGE + 1}
 def draw(
     *sizes: int, scale: float = 1.0, repetition: int = 0, step: int = 0, dtype=torch.float32
 ) -> list[np.ndarray]:
-    tensors = [torch.zeros(size, dtype=dtype) for size in sizes]
+    tensors = {str(i): torch.zeros(size, dtype=dtype) for i, size in enumerate(sizes)}
     add_noise(tensors, scale, Noise("digest", "keyed"), repetition=repetition, step=step)
-    return [tensor.numpy().astype(np.float64) for tensor in tensors]
+    return [tensor.numpy().astype(np.float64) for tensor in tensors.values()]
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
@@ -195,7 +195,7 @@ def test_a_scale_at_the_ends_of_float32_scales_and_nothing_else(size, scale):
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
 def test_the_sum_is_rounded_once(size):
     found = torch.full((size,), 3.0)
-    add_noise([found], 1.0, Noise("digest", "keyed"), repetition=0, step=0)
+    add_noise({"0": found}, 1.0, Noise("digest", "keyed"), repetition=0, step=0)
     noise = torch.from_numpy(draw(size, dtype=torch.float64)[0])
     assert torch.equal(found, (3.0 + noise).float())
     # Noise that is rounded before it is added gives other numbers in places.
@@ -207,7 +207,7 @@ def test_the_layout_of_a_tensor_changes_no_number():
     plain, channels_last = torch.zeros(shape), torch.zeros(shape)
     channels_last = channels_last.to(memory_format=torch.channels_last)
     for tensor in (plain, channels_last):
-        add_noise([tensor], 0.7, Noise("digest", "keyed"), repetition=0, step=0)
+        add_noise({"w": tensor}, 0.7, Noise("digest", "keyed"), repetition=0, step=0)
     assert not channels_last.is_contiguous() and plain.numel() >= LARGE
     assert torch.equal(plain, channels_last)
 

@@ -118,6 +118,26 @@ def test_weight_decay_stays_outside_of_the_clip():
     assert moved[0.1].norm() <= 0.5 * (1 + 1e-2)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_step_sizes_decay_within_a_phase_and_go_on_after_a_resume(optimizer):
+    decaying = [phase(FullBatch(N), steps=6, lr=0.2, lr_decay=0.5, optimizer=optimizer)]
+    model = network("linear")
+    run = training(decaying, model, shared_noise="rates")
+    for _ in range(3):
+        run.step()
+    resumed = training(decaying, network("linear"), shared_noise="rates")
+    resumed.restore(*run.state())
+    run.run()
+    resumed.run()
+    assert torch.equal(flat(weights(model)), flat(weights(resumed.model)))
+    # Plain gradient descent with step sizes of its own, one phase each.
+    by_hand = network("linear")
+    rates = [phase(FullBatch(N), steps=1, lr=0.2 / (1 + 0.5 * k)) for k in range(6)]
+    training(rates, by_hand, shared_noise="rates").run()
+    same = torch.allclose(flat(weights(model)), flat(weights(by_hand)), atol=1e-6)
+    assert same == (optimizer == "sgd")
+
+
 def two_phases(**changes) -> list[TrainingPhase]:
     first = phase(Poisson(N, 6), steps=3, trainable=("head",), momentum=0.9)
     second = phase(Shuffled(N, 4), steps=8, momentum=0.9, max_physical_batch=3)
@@ -198,7 +218,9 @@ def test_all_noise_keys_of_a_run_are_distinct(monkeypatch):
     for repetition in range(2):
         training(two_phases(), repetition=repetition).run()
     noise = [axes for axes in keys if axes[2] == "noise"]
-    assert len(noise) == len(set(noise)) == 2 * 11
+    # Of every repetition and step: one for each parameter that is trained.
+    assert len(noise) == len(set(noise))
+    assert len({axes[:2] for axes in noise}) == 2 * 11
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)

@@ -13,13 +13,13 @@ tail from exponentials of 53 bits: right to a part of 2^-27 at 8.5 and of 2^-19 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dpatlas.core.seeds import Noise
+from dpatlas.core.seeds import Noise, generator
 
 LARGE = 2**14
 # Number of pairs of normals made at a time.
@@ -29,31 +29,28 @@ SMALL = 2**28
 
 
 def add_noise(
-    tensors: Iterable[Tensor], scale: float, noise: Noise, *, repetition: int, step: int
+    tensors: Mapping[str, Tensor], scale: float, noise: Noise, *, repetition: int, step: int
 ) -> None:
-    """Add scale * N(0, I) to `tensors` in place, in their order, keyed by (repetition, step).
+    """Add scale * N(0, I) to `tensors` in place, each keyed by (repetition, step, its name).
 
-    A tensor and its noise are added in float64, and rounded to the tensor's own type once.
+    So a parameter gets the same noise whichever other parameters are trained with it. A tensor and
+    its noise are added in float64, and rounded to the tensor's own type once.
 
     A CPU draws from Philox as numpy has it, a GPU from its own counter-based generator: both are
     keyed and differ from each other, so a record names the device it ran on. A GPU's normals are
     torch's in float64, from 63 bits of the key; how far their tails reach, how often they are zero
     and whether another driver draws the same is unknown.
     """
-    draws = noise.generator(repetition=repetition, step=step, use="noise")
-    generators: dict[torch.device, torch.Generator] = {}
-    for tensor in tensors:
+    for name, tensor in tensors.items():
+        key = noise.key(repetition, step, "noise", name)
         if tensor.device.type != "cpu":
-            if tensor.device not in generators:
-                key = noise.key(repetition, step, "noise")
-                generators[tensor.device] = device_generator(key, tensor.device)
-            normals = device_normals(tensor.shape, generators[tensor.device])
+            normals = device_normals(tensor.shape, device_generator(key, tensor.device))
             tensor.add_(normals, alpha=scale)
         elif tensor.is_contiguous():
-            _add_flat(tensor.detach().view(-1).numpy(), scale, draws)
+            _add_flat(tensor.detach().view(-1).numpy(), scale, generator(key))
         else:
             flat = np.zeros(tensor.numel())
-            _add_flat(flat, scale, draws)
+            _add_flat(flat, scale, generator(key))
             tensor.add_(torch.from_numpy(flat).view(tensor.shape))
 
 

@@ -15,12 +15,27 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class Optimizer:
-    """Updates `parameters` (by name) in place; `state` maps slot/name to state tensors."""
+    """Updates `parameters` (by name) in place; `state` maps slot/name to state tensors.
 
-    def __init__(self, parameters: Mapping[str, Tensor], lr: float, weight_decay: float):
+    Step k = 0, 1, .. has the step size lr / (1 + lr_decay k).
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Tensor],
+        lr: float,
+        weight_decay: float,
+        lr_decay: float = 0.0,
+    ):
         self.parameters, self.lr, self.weight_decay = parameters, lr, weight_decay
+        self.lr_decay = lr_decay
         self.state: dict[str, Tensor] = {}
         self.steps = 0
+
+    @property
+    def rate(self) -> float:
+        """Size of the current step."""
+        return self.lr / (1 + self.lr_decay * (self.steps - 1))
 
     @torch.no_grad()
     def step(self, gradients: Mapping[str, Tensor]) -> None:
@@ -53,15 +68,16 @@ class SGD(Optimizer):
         lr: float,
         weight_decay: float,
         momentum: float,
+        lr_decay: float = 0.0,
     ):
-        super().__init__(parameters, lr, weight_decay)
+        super().__init__(parameters, lr, weight_decay, lr_decay)
         self.momentum = momentum
 
     def update(self, name: str, value: Tensor, gradient: Tensor) -> None:
         """One parameter's step."""
         if self.momentum:
             gradient = self.state_of("momentum", name, gradient).mul_(self.momentum).add_(gradient)
-        value.add_(gradient, alpha=-self.lr)
+        value.add_(gradient, alpha=-self.rate)
 
 
 class Adam(Optimizer):
@@ -73,7 +89,7 @@ class Adam(Optimizer):
         second = self.state_of("second", name, gradient)
         second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
         scale = second.sqrt().div_(math.sqrt(1 - BETA2**self.steps)).add_(EPSILON)
-        value.addcdiv_(first, scale, value=-self.lr / (1 - BETA1**self.steps))
+        value.addcdiv_(first, scale, value=-self.rate / (1 - BETA1**self.steps))
 
 
 def make_optimizer(
@@ -83,8 +99,9 @@ def make_optimizer(
     lr: float,
     momentum: float,
     weight_decay: float,
+    lr_decay: float = 0.0,
 ) -> Optimizer:
     """The update rule called `name`; momentum counts for sgd."""
     if name == "sgd":
-        return SGD(parameters, lr, weight_decay, momentum)
-    return Adam(parameters, lr, weight_decay)
+        return SGD(parameters, lr, weight_decay, momentum, lr_decay)
+    return Adam(parameters, lr, weight_decay, lr_decay)

@@ -46,6 +46,10 @@ class Sampler:
         """Number of whole batches in n records."""
         return self.n // self.batch
 
+    def on(self, n: int) -> "Sampler":
+        """The same scheme on `n` records; batches keep their size, but for more than `n`."""
+        return type(self)(n, min(self.batch, n))
+
     def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
         """The records of one step: sorted int64 in [0, n) without repetition, possibly empty."""
         raise NotImplementedError
@@ -124,6 +128,10 @@ class FullBatch(Sampler):
         if self.batch is None:
             object.__setattr__(self, "batch", self.n)
         integer(ge=self.n, le=self.n).check(f"batch of the {self.name} sampler", self.batch)
+
+    def on(self, n: int) -> "FullBatch":
+        """All of `n` records."""
+        return FullBatch(n)
 
     def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
         """0, ..., n - 1."""

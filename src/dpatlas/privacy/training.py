@@ -3,10 +3,12 @@
     training = PrivateTraining(model, phases, x, labels, noise=Noise())
     training.run()
 
-Every random number is keyed by (spec, repetition, step, use), with steps counted over all phases,
-so a run restored from `state()` draws what an uninterrupted run would have drawn. A step depends on
-the data only through the noisy sum: an empty batch is a step of pure noise, a record without a
-finite gradient contributes zero and is counted, and the divisor is the sampler's expected batch.
+Every random number is keyed by (spec, repetition, step, use), and noise by the parameter's name as
+well, with steps counted over all phases, so a run restored from `state()` draws what an
+uninterrupted run would have drawn, and two trainings that share their noise draw the same for the
+parameters that both train. A step depends on the data only through the noisy sum: an empty batch is
+a step of pure noise, a record without a finite gradient contributes zero and is counted, and the
+divisor is the sampler's expected batch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +50,8 @@ class TrainingPhase:
     noise_multiplier: standard deviation of the noise on the sum of clipped gradients, in units of
     max_grad_norm; 0 trains without privacy. trainable: prefixes of parameter names; the others are
     frozen and get no noise. max_physical_batch: records in memory at a time; changes results only
-    by rounding. Weight decay acts on the privatised gradient, outside of the clip.
+    by rounding. Weight decay acts on the privatised gradient, outside of the clip. lr_decay: step k
+    of the phase, from 0, has the step size lr / (1 + lr_decay k).
     """
 
     sampler: Sampler
@@ -62,6 +65,7 @@ class TrainingPhase:
     trainable: tuple[str, ...] = ("",)
     clipping: str = "flat"
     max_physical_batch: int | None = None
+    lr_decay: float = 0.0
 
     def __post_init__(self) -> None:
         for name, domain in PHASE_DOMAINS.items():
@@ -85,6 +89,7 @@ PHASE_DOMAINS = {
     "optimizer": one_of(*OPTIMIZERS),
     "momentum": real(ge=0, lt=1),
     "weight_decay": real(ge=0),
+    "lr_decay": real(ge=0),
     "clipping": one_of(*CLIPPINGS),
 }
 
@@ -116,9 +121,13 @@ class PrivateTraining:
     `shared_noise` names a comparison whose trainings differ and draw the same noise: then only one
     of them may be released (`SHARED_NOISE`). Without it, a second training on a used (noise,
     repetition) is refused at its first noisy step, unless it repeats the first one's bits.
+    `after`: what another training of the same records did before, at whose last weights the model
+    starts. Steps, batches and noise count on from there, and `ran`, `guarantee` and `ledger` cover
+    both trainings. Several trainings may go on from the same one, so they need a `shared_noise`.
 
     Raises InputError for data that do not fit together, samplers of another n, labels out of
-    range, a model on another device, layers that the engine cannot clip.
+    range, a model on another device, layers that the engine cannot clip, and for `after` without
+    the same source and shared name of its noise.
     """
 
     @checked(repetition=integer(ge=0))
@@ -136,6 +145,7 @@ class PrivateTraining:
         ema_decay: float | None = None,
         on_update: OnUpdate | None = None,
         shared_noise: str | None = None,
+        after: Ran | None = None,
     ):
         self.model, self._phases = model, tuple(phases)
         self.x, self.labels = x, labels
@@ -143,6 +153,8 @@ class PrivateTraining:
         self.loss, self.augmentation, self.on_update = loss, augmentation, on_update
         self.views = augmentation.views if augmentation else 1
         self.steps_done = self.steps_released = 0
+        self.after = after
+        self.first_step = sum(phase.steps for phase in after.phases) if after else 0
         # The repetition whose noise this training has claimed; a digest of its initial weights.
         self._claimed: int | None = None
         self._began_at: str | None = None
@@ -158,6 +170,8 @@ class PrivateTraining:
                 )
         self.ema: dict[str, Tensor] | None = None
         self.ema_decay = ema_decay
+        if after is not None:
+            self._check_after(after)
         if ema_decay is not None:
             real(ge=0, lt=1).check("ema_decay", ema_decay)
             self.ema = {name: value.detach().clone() for name, value in model.named_parameters()}
@@ -182,11 +196,15 @@ class PrivateTraining:
     @property
     def ran(self) -> Ran:
         """The facts of this run that its ledger needs."""
-        phases = self.phases_run
+        phases, before = self.phases_run, self.after
+        mechanism = _mechanism(self.model, phases)
         return Ran(
-            mechanism=_mechanism(self.model, phases),
-            phases=tuple(phase.accounted for phase in phases),
-            max_grad_norm=tuple(phase.max_grad_norm for phase in phases),
+            mechanism=f"{before.mechanism}; then {mechanism}" if before else mechanism,
+            phases=(*(before.phases if before else ()), *(phase.accounted for phase in phases)),
+            max_grad_norm=(
+                *(before.max_grad_norm if before else ()),
+                *(phase.max_grad_norm for phase in phases),
+            ),
             noise_source=self.noise.source,
             shared_noise=self.shared_noise,
         )
@@ -199,8 +217,7 @@ class PrivateTraining:
         delta: None for `default_delta`. relation: None for add_remove where the samplers allow it,
         else replace_one. Raises InputError where samplers, relation and accountant do not fit.
         """
-        phases = [phase.accounted for phase in self.phases_run]
-        return guarantee(phases, *self._or_defaults(delta, relation), accountant)
+        return guarantee(self.ran.phases, *self._or_defaults(delta, relation), accountant)
 
     def ledger(
         self,
@@ -227,7 +244,8 @@ class PrivateTraining:
 
     def _or_defaults(self, delta: float | None, relation: str | None) -> tuple[float, str]:
         if relation is None:
-            relation = default_relation([phase.accounted for phase in self.phases])
+            before = self.after.phases if self.after else ()
+            relation = default_relation([*before, *(phase.accounted for phase in self.phases)])
         return default_delta(len(self.x)) if delta is None else delta, relation
 
     @property
@@ -255,16 +273,16 @@ class PrivateTraining:
             optimizer = self._start(number)
         if phase.noise_multiplier and self._claimed != self.repetition:
             self._claim()
-        step = self.steps_done
+        step = self.first_step + self.steps_done
         clipped = self._clipped_sum(phase, step)
         add_noise(
-            clipped.gradients.values(),
+            clipped.gradients,
             phase.noise_multiplier * phase.max_grad_norm,
             self.noise,
             repetition=self.repetition,
             step=step,
         )
-        self.steps_released = max(self.steps_released, step + 1)
+        self.steps_released = max(self.steps_released, self.steps_done + 1)
         self._skipped += clipped.skipped
         if self.on_update is not None:
             self.on_update(step, clipped.gradients)
@@ -354,6 +372,7 @@ class PrivateTraining:
             "views": self.views,
             "ema_decay": self.ema_decay,
             "shared_noise": self.shared_noise,
+            "first_step": self.first_step,
         }
 
     def _check_plan(self, stored: Mapping[str, Any] | None) -> None:
@@ -372,6 +391,20 @@ class PrivateTraining:
             raise InputError("checkpoint", f"{len(phases)} phases", f"{len(others)}, as planned")
         found = f"a state of another plan: {name} {stored[name]!r}"
         raise InputError("checkpoint", found, f"{plan[name]!r}, as planned")
+
+    def _check_after(self, after: Ran) -> None:
+        """InputError unless this training can go on from one that did `after`."""
+        if self.shared_noise is None or after.shared_noise != self.shared_noise:
+            allowed = "one name for both, as others may go on from the same training"
+            raise InputError("shared_noise", f"{after.shared_noise}, {self.shared_noise}", allowed)
+        if self.ema_decay is not None:
+            raise InputError("ema_decay", self.ema_decay, "none: the average begins with the run")
+        if after.noise_source != self.noise.source:
+            raise InputError("after", f"noise from {after.noise_source}", self.noise.source)
+        for phase in after.phases:
+            if phase.sampler.n != len(self.x):
+                found = f"a training on {phase.sampler.n} records"
+                raise InputError("after", found, f"one on the same {len(self.x)}")
 
     def _enter_phases(self) -> None:
         """Build the kernel of every phase, so that what cannot be trained is refused at once."""
@@ -403,6 +436,7 @@ class PrivateTraining:
             lr=phase.lr,
             momentum=phase.momentum,
             weight_decay=phase.weight_decay,
+            lr_decay=phase.lr_decay,
         )
         self._phase = number
         return self._optimizer
@@ -413,7 +447,8 @@ class PrivateTraining:
             self._began_at = initial_values(self.model)
         if self._structure is None:
             self._structure = fingerprint(type(self), self.model, self.loss, self.augmentation)
-        training = (self._structure, self.phases, self.x, self.labels, self._began_at)
+        start = (self._began_at, self.first_step)
+        training = (self._structure, self.phases, self.x, self.labels, *start)
         self.noise.claim(self.repetition, fingerprint(training), self.shared_noise)
         self._claimed = self.repetition
 
