@@ -14,15 +14,15 @@ TIERS = ["embedded", "smoke", "workstation", "paper"]
 
 def test_a_config_without_a_tier_of_its_own_writes_to_custom(tmp_path):
     mine = tmp_path / "mine.yaml"
-    mine.write_text("kl_privacy: {runs: 7}\n")
+    mine.write_text("kl_privacy: {runs: 5}\n")
     assert load_config([mine]).tier == "custom"
     paper = project_root() / "workflow/tiers/paper.yaml"
     assert load_config([paper]).tier == "paper"
     assert load_config([paper, mine]).tier == "custom"
     assert load_config([paper], {"seed": 3}).tier == "custom"
-    mine.write_text("tier: mine\nkl_privacy: {runs: 7}\n")
+    mine.write_text("tier: mine\nkl_privacy: {runs: 5}\n")
     config = load_config([mine])
-    assert (config.tier, config.kl_privacy.runs) == ("mine", 7)
+    assert (config.tier, config.kl_privacy.runs) == ("mine", 5)
 
 
 def test_a_file_may_override_any_single_key():
@@ -50,7 +50,7 @@ def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
             {"dp_sgld": {"long_training": {"backbone": "x"}}},
             ["long_training.backbone", "strokes-s"],
         ),
-        ({"pretrain": {"enabled": False}}, ["pretrain.enabled", "false", "strokes-s"]),
+        ({"pretrain": {"enabled": False}}, ["pretrain.enabled", "false", "strokes-mlp"]),
         (
             {"dp_sgld": {"long_training": {"data": {"classes": [3, 10]}}}},
             ["dp_sgld.long_training.data.classes.1", "10", "one of 0, 1, 2"],

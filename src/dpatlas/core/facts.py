@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dpatlas.core.records import Number, Typed
+from dpatlas.core.records import Metrics, Number, OverRuns, RunsFields, SpecFields, Typed
 
 # Bounds the repetition numbers of a search, of which every run has its own.
 MAX_RUNS_PER_SETTING = 10_000
@@ -21,7 +21,10 @@ class OwnSet(Typed):
 
 
 class DataFields(Typed):
-    """A data set as a spec names it: its name, classes, and numbers of records of each part."""
+    """A data set as a spec names it: its name, classes, and numbers of records of each part.
+
+    redeal: whether every run is dealt its records anew, or draws its own of a generated set.
+    """
 
     name: str
     classes: list[int | str] | None = None
@@ -32,6 +35,7 @@ class DataFields(Typed):
     norm: Number | None = None
     selection: int | None = None
     own: OwnSet | None = None
+    redeal: bool = False
 
 
 class FeaturesUsed(Typed):
@@ -57,15 +61,61 @@ class BackboneUsed(Typed):
     source: str | None = None
 
 
-class TunedRow(Typed):
-    """One arm of a search: its best setting, what choosing it cost, and its accuracies.
+# Settings of an arm, as its grid has them: {"lr": 0.3}, {"lambda": 0.01, "epochs": 10}.
+Choice = dict[str, Number | list[Number]]
 
-    relation: neighbours that the guarantee is for; None without one, as is guaranteed_by.
-    settings_tried: points of the arm's grid. trials: trainings whose validation scores were
-    compared. with_tuning_epsilon, all_runs_epsilon: of the trials with one reported run, and with
-    all of them, by composition; None where nothing is guaranteed. validation_accuracy: of the best
-    setting, mean over its trials. accuracy: share of test records that each reported run
-    classified correctly, (runs,).
+
+class ReportedFields(RunsFields):
+    """Fields of a spec of runs whose settings a tuning chose.
+
+    tuning: id of the tuning's spec. chosen: settings by the name of the arm, as shipped with the
+    project; None where that tuning runs first.
+    """
+
+    tuning: str
+    chosen: dict[str, Choice] | None
+
+
+class TuningFields(SpecFields):
+    """Fields of a spec of a tuning. tuning_runs: number of trials of every setting."""
+
+    tuning_runs: Runs
+
+
+class Tried(Typed):
+    """A point of an arm's grid, and the share of right answers of each of its trials, (trials,)."""
+
+    settings: Choice
+    scores: list[float]
+
+
+class TuningRow(Typed):
+    """What one arm tried.
+
+    arm: its name. chosen: the settings with the best mean score, of equal ones the first. trials:
+    all trainings behind the choice. trials_epsilon: of all of them, by composition; None where
+    nothing is guaranteed.
+    """
+
+    arm: str
+    tried: list[Tried]
+    chosen: Choice
+    trials: int
+    trials_epsilon: float | None
+
+
+class TuningMetrics(Metrics):
+    """The rows of a tuning. n_fixed: number of records that it dealt to its trials."""
+
+    n_fixed: int
+    rows: list[TuningRow]
+
+
+class ReportedRow(Typed):
+    """One arm at settings that were chosen before.
+
+    relation: neighbours that the guarantee is for; None without one, as is guaranteed_by. accuracy:
+    share of test records that each reported run classified correctly, (runs,).
     """
 
     method: str
@@ -73,9 +123,4 @@ class TunedRow(Typed):
     sampler: str
     relation: str | None
     guaranteed_by: str | None
-    settings_tried: int
-    trials: int
-    with_tuning_epsilon: float | None
-    all_runs_epsilon: float | None
-    validation_accuracy: float
-    accuracy: list[float]
+    accuracy: OverRuns[float]

@@ -87,6 +87,15 @@ def generator(bits: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=bits))
 
 
+def permutation(bits: int, count: int) -> np.ndarray:
+    """A permutation of range(count) that is a function of the 128-bit key alone, int64.
+
+    It sorts raw generator output, the one part of numpy's generators that is fixed for all
+    versions.
+    """
+    return np.argsort(generator(bits).bit_generator.random_raw(count), kind="stable")
+
+
 # Which training drew noise of (root, repetition) in this process, and under which shared name.
 _claims: dict[tuple[str, int], tuple[str, str | None]] = {}
 
@@ -140,15 +149,17 @@ class Noise:
         if shared is not None:
             note_stream("shared_noise", shared)
 
-    def key(self, repetition: int, step: int, use: str) -> int:
-        """The 128-bit key of one draw."""
+    def key(self, repetition: int, step: int, use: str, part: str = "") -> int:
+        """The 128-bit key of one draw, or of the part of it that `part` names."""
         note_stream(self.source, use)
-        text = canonical_json([self._root, repetition, step, use])
+        text = canonical_json([self._root, repetition, step, use, *([part] if part else [])])
         return int(sha256(f"noise {text}")[: KEY_BITS // 4], 16)
 
-    def generator(self, *, repetition: int, step: int, use: str) -> np.random.Generator:
-        """The generator of one draw."""
-        return generator(self.key(repetition, step, use))
+    def generator(
+        self, *, repetition: int, step: int, use: str, part: str = ""
+    ) -> np.random.Generator:
+        """The generator of one draw, or of a part of it."""
+        return generator(self.key(repetition, step, use, part))
 
     def normal(self, size: int, *, repetition: int, step: int, use: str) -> np.ndarray:
         """`size` independent N(0, 1) draws, float64: numpy's ziggurat, as in `privacy.noise`."""

@@ -9,6 +9,21 @@ from typing import Any
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.errors import InputError
 
+# The fields that say which runs of its condition a spec's job computes.
+FIRST_RUN, RUNS = "first_run", "runs"
+
+
+def condition_id(slug: str, fields: Mapping[str, Any]) -> str:
+    """The name that all blocks of runs of one condition share; a spec without blocks has its id.
+
+    It is the slug without the block, `-runFIRST`, and 8 hex digits of the digest of the fields
+    without `first_run` and `runs`.
+    """
+    block = (FIRST_RUN, RUNS) if FIRST_RUN in fields else ()
+    rest = {name: value for name, value in fields.items() if name not in block}
+    name = slug.removesuffix(f"-run{fields.get(FIRST_RUN)}")
+    return f"{name}-{sha256(canonical_json(rest))[:8]}"
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -63,6 +78,11 @@ class Spec:
     def id(self) -> str:
         """Slug and the first 8 hex digits of the digest: the name of the run's folder."""
         return f"{self.slug}-{self.digest[:8]}"
+
+    @cached_property
+    def condition(self) -> str:
+        """The `condition_id`: what a block of runs is a part of."""
+        return condition_id(self.slug, self.fields)
 
 
 def distinct(specs: Iterable[Spec]) -> dict[str, Spec]:

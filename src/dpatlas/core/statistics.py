@@ -2,8 +2,8 @@
 
 Verdicts rest on Student t intervals. With five or six runs a percentile bootstrap cannot serve:
 its interval never leaves the range of the runs, so it misses the mean of n symmetric runs with
-probability at least 2^(1-n), 6 % at five runs, whatever level is asked for. Error bars in figures
-may be bootstrap intervals; a Bonferroni level needs a law with tails.
+probability at least 2^(1-n), 6 % at five runs, whatever level is asked for. A Bonferroni level
+needs a law with tails.
 """
 
 import math
@@ -32,6 +32,11 @@ class Estimate:
     degrees: float
     runs: int
 
+    @property
+    def exact(self) -> bool:
+        """Whether it is a computed number, without an error."""
+        return self.standard_error == 0 and math.isinf(self.degrees)
+
     def interval(self, confidence: float) -> tuple[float, float]:
         """Two-sided interval at level `confidence`, in (0, 1); a single run gives (-inf, inf)."""
         if math.isinf(self.standard_error):
@@ -53,13 +58,31 @@ class Estimate:
         shift = special.nctdtrinc(self.degrees, 1 - power, limit)
         return float(shift) * self.standard_error
 
+    def power(self, confidence: float, distance: float) -> float:
+        """Chance that the interval leaves a threshold at this distance on the truth's side.
+
+        At this standard error, which counts as the true one; by the noncentral t law. 0 for a
+        single run.
+        """
+        if math.isinf(self.standard_error) or distance <= 0:
+            return 0.0
+        if self.standard_error == 0:
+            return 1.0
+        limit = _t_quantile((1 + confidence) / 2, self.degrees)
+        shift = distance / self.standard_error
+        if math.isinf(self.degrees):
+            return float(special.ndtr(shift - limit))
+        return float(1 - special.nctdtr(self.degrees, shift, limit))
+
 
 @dataclass(frozen=True)
 class Comparison:
     """The question whether an estimated quantity lies in the open interval (above, below).
 
     With `veto` it can refute and need not be shown: it fails if the whole interval lies outside,
-    and holds otherwise.
+    and holds otherwise. With `shows_only` it never fails: its failing would refute nothing. margin:
+    of a directional comparison, the smallest distance to its limit that matters, in the unit of the
+    quantity: it also fails if the whole interval lies closer to the limit than that.
     """
 
     label: str
@@ -67,14 +90,24 @@ class Comparison:
     above: float = -math.inf
     below: float = math.inf
     veto: bool = False
+    margin: float = 0.0
+    shows_only: bool = False
+
+    @property
+    def directional(self) -> bool:
+        """Whether it has one limit and can hold and fail, so that a margin means something."""
+        if self.veto or self.shows_only:
+            return False
+        return math.isfinite(self.above) != math.isfinite(self.below)
 
 
 @dataclass(frozen=True)
 class Judged:
     """A comparison with its interval.
 
-    `least` and `most` are the smallest and largest distance, over the interval, to the nearer end
-    of the allowed range; negative outside. So the comparison holds if least > 0, fails if most < 0.
+    `least` is the smallest distance, over the interval, to the nearer end of the allowed range,
+    `most` the largest, less the margin; negative outside. So the comparison holds if least > 0 and
+    fails if most < 0. With a margin it can do both: the effect is there and at most the margin.
     """
 
     comparison: Comparison
@@ -88,13 +121,30 @@ class Judged:
 
     @property
     def most(self) -> float:
-        """A distance that no point of the interval exceeds."""
-        return self._distance(self.high, self.low)
+        """A distance, less the margin, that no point of the interval exceeds."""
+        if self.comparison.shows_only:
+            return math.inf
+        return self._distance(self.high, self.low) - self.comparison.margin
+
+    @property
+    def holds(self) -> bool:
+        """Whether the whole interval lies inside the limits; a veto holds if it does not fail."""
+        return self.least > 0
+
+    @property
+    def fails(self) -> bool:
+        """Whether no point of the interval lies inside the limits by the margin or more."""
+        return self.most < 0
+
+    @property
+    def opposite(self) -> bool:
+        """Whether no point of the interval lies inside the limits at all."""
+        return self._distance(self.high, self.low) < 0
 
     @property
     def answer(self) -> str:
-        """HOLDS, FAILS, or OPEN if the interval holds both answers."""
-        return HOLDS if self.least > 0 else FAILS if self.most < 0 else OPEN
+        """HOLDS, FAILS, or OPEN if the interval holds both answers; HOLDS if it gives both."""
+        return HOLDS if self.holds else FAILS if self.fails else OPEN
 
     def _distance(self, from_above: float, to_below: float) -> float:
         above, below = self.comparison.above, self.comparison.below
@@ -180,13 +230,24 @@ def weigh(alternatives: Sequence[Sequence[Judged]]) -> tuple[str, Judged]:
         raise InputError("alternatives", "nothing to compare", "at least one comparison in each")
     weakest = [min(group, key=lambda judged: judged.least) for group in alternatives]
     best = max(weakest, key=lambda judged: judged.least)
-    if best.answer == HOLDS:
+    if best.holds:
         return HOLDS, best
+    if refuting := refutation(alternatives):
+        return FAILS, refuting
     failing = [min(group, key=lambda judged: judged.most) for group in alternatives]
-    if all(judged.answer == FAILS for judged in failing):
-        return FAILS, max(failing, key=lambda judged: judged.most)
-    undecided = [weak for weak, fail in zip(weakest, failing, strict=True) if fail.answer != FAILS]
+    undecided = [weak for weak, fail in zip(weakest, failing, strict=True) if not fail.fails]
     return OPEN, max(undecided, key=lambda judged: judged.least)
+
+
+def refutation(alternatives: Sequence[Sequence[Judged]]) -> Judged | None:
+    """The comparison that decides that each alternative has one that fails; None if it is not so.
+
+    Of those that fail most clearly in their alternative, the least clear one.
+    """
+    failing = [min(group, key=lambda judged: judged.most) for group in alternatives]
+    if all(judged.fails for judged in failing):
+        return max(failing, key=lambda judged: judged.most)
+    return None
 
 
 def _t_quantile(probability: float, degrees: float) -> float:

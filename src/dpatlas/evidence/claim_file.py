@@ -1,5 +1,6 @@
 """What a paper's claims.yaml may hold: claims and their parts; tests say what else they take."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -7,7 +8,8 @@ from pydantic import ConfigDict, Field, model_validator
 from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.errors import InputError
 
-Name = Annotated[str, Field(pattern="^[a-z_]+$")]
+STATISTICAL = "statistical"
+Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
 Text = Annotated[str, Field(min_length=1)]
 Evidence = Annotated[
     str,
@@ -24,10 +26,11 @@ class Entry(Model):
 Place = Annotated[Text, setting("Where the paper says so; `ours` for a claim of our own.")]
 Statement = Annotated[Text, setting("The claim in our words.")]
 Kind = Annotated[
-    Literal["exact", "statistical", "qualitative"],
+    Literal["exact", "statistical", "qualitative", "identity"],
     setting(
         "Exact and qualitative verdicts follow from the numbers alone, statistical ones from "
-        "intervals over runs."
+        "intervals over runs. An identity holds by construction, so that it can only be "
+        "contradicted."
     ),
 ]
 Files = Annotated[
@@ -42,9 +45,41 @@ Expected = Annotated[
     Text,
     setting("What counts as reproduced; {field} stands for the value of an argument of the test."),
 ]
+Asserts = Annotated[
+    Text,
+    setting(
+        "What the paper states, in our words, and for which settings; of a claim of our own, which "
+        "question it answers."
+    ),
+]
+Deviations = Annotated[
+    list[Text], setting("How our protocol differs from the paper's for this claim.")
+]
+Pilots = Annotated[
+    Text,
+    setting("What had been run and seen when test, settings and margin of the claim were fixed."),
+]
+Margin = Annotated[
+    float,
+    setting(
+        "Smallest effect that matters, in the unit of the compared quantity: half the smallest "
+        "printed difference that the paper calls better, else 1 point of accuracy or 5 %. An "
+        "effect that is surely smaller is not reproduced. Comparisons with two limits, and those "
+        "that can only refute, have none.",
+        gt=0,
+    ),
+]
+MarginFrom = Annotated[Text, setting("Where the margin comes from; never from our own spread.")]
 Test = Annotated[
     Name, setting("A test of the paper's claims module; the fields below are its arguments.")
 ]
+
+
+def check_margin(entry: "WrittenPart | WrittenClaim") -> None:
+    """Raise InputError for a margin without a reason, and for a reason without a margin."""
+    given = [name for name in ("margin", "margin_from") if getattr(entry, name) is not None]
+    if len(given) == 1:
+        raise InputError("", f"{entry.id} with {given[0]} alone", "margin and margin_from")
 
 
 class WrittenPart(Entry):
@@ -57,6 +92,21 @@ class WrittenPart(Entry):
     place: Place = optional()
     kind: Kind = optional()
     evidence: Files = optional()
+    asserts: Asserts = optional()
+    deviations: Deviations = optional()
+    pilots: Pilots = optional()
+    margin: Margin = optional()
+    margin_from: MarginFrom = optional()
+    other_reading: bool = setting(
+        "Whether the part tests another reading of the paper's text, which is reported beside and "
+        "does not count for the claim.",
+        default=False,
+    )
+
+    @model_validator(mode="after")
+    def _margin_has_a_reason(self) -> "WrittenPart":
+        check_margin(self)
+        return self
 
 
 class WrittenClaim(Entry):
@@ -67,6 +117,11 @@ class WrittenClaim(Entry):
     statement: Statement
     kind: Kind
     evidence: Files
+    asserts: Asserts = optional()
+    deviations: Deviations = optional()
+    pilots: Pilots = optional()
+    margin: Margin = optional()
+    margin_from: MarginFrom = optional()
     test: Test = optional()
     expected: Expected = optional()
     parts: list[WrittenPart] = setting(
@@ -82,7 +137,25 @@ class WrittenClaim(Entry):
         if "parts" in given and self.model_extra:
             found = f"{self.id} with {', '.join(self.model_extra)}"
             raise InputError("", found, "arguments of tests in the parts that have one")
+        check_margin(self)
+        parts = self.parts or []
+        for name in ("asserts", "deviations"):
+            self._require(name, parts, f"{name} of the claim, or of every part")
+        statistical = [part for part in parts if (part.kind or self.kind) == STATISTICAL]
+        if statistical or (not parts and self.kind == STATISTICAL):
+            self._require("pilots", statistical, "what was known when its tests were fixed")
+        if parts and all(part.other_reading for part in parts):
+            raise InputError("", f"{self.id} with other readings alone", "a part that counts")
+        if self.kind == "identity" and any(part.kind not in (None, "identity") for part in parts):
+            found = f"{self.id}, an identity, with a part of another kind"
+            raise InputError("", found, "parts that are identities, or another kind")
         return self
+
+    def _require(self, name: str, parts: Sequence[WrittenPart], allowed: str) -> None:
+        """Raise InputError unless the claim says this, or each of these parts, of which it has."""
+        said = [getattr(part, name) is not None for part in parts]
+        if getattr(self, name) is None and not (said and all(said)):
+            raise InputError("", f"{self.id} without {name}", allowed)
 
 
 class WrittenClaims(Model):

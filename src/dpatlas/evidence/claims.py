@@ -3,46 +3,50 @@
 Each paper's folder has `claims.yaml`, what is claimed and when it counts as reproduced, and
 `claims.py`, how the numbers are taken from its records.
 
-Statistical verdicts: every comparison inside a claim gets a two-sided Student t interval over runs.
-The statistical entries of all papers share the error (Bonferroni): each has error
-`FAMILY_ERROR` / entries. An entry is reproduced only if all its comparisons hold, so a wrong
-"reproduced" needs a wrong interval in one known comparison, and its intervals have the level 1 -
-error (divided among alternatives, where any of several would do). It is not reproduced if one of
-them fails, which could happen by chance in any, so to refute, the error is divided among them. A
-comparison holds if its interval lies on the claimed side of the threshold, fails if it lies on the
-other side, and is open if it contains the threshold. An entry is reproduced if all hold, not
-reproduced if one fails, else inconclusive; a diverged run makes it inconclusive. Bootstrap
-intervals over five or six runs stay within the range of the runs and cannot keep such a level: they
-serve as error bars in the figures only. The rule that turns intervals into a verdict is
-`core.statistics.weigh`.
+Statistical verdicts: every comparison inside a claim gets two-sided Student t intervals over runs,
+at looks after 12, 24, 48 and 96 runs. The statistical entries of one paper share the error
+(Bonferroni): each has `FAMILY_ERROR` / entries, a quarter of it at each look. An entry is
+reproduced only if all its comparisons hold, so a wrong "reproduced" needs a wrong interval in one
+known comparison, and its intervals have the level 1 - error (divided among alternatives, where any
+of several would do). It is not reproduced if one of them fails, which could happen by chance in
+any, so to refute, the error is divided among them. A comparison holds if its interval lies on the
+claimed side of the limit, and fails if it lies on the other side of the limit and the margin: the
+smallest effect that matters. `looks.decide` turns looks into a verdict; a diverged run, or fewer
+runs than the first look needs, make an entry inconclusive. Bootstrap intervals over few runs stay
+within the range of the runs and could not keep such a level.
 """
 
+import contextlib
 import csv
+import functools
 import io
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from dpatlas.config.load import read_checked
 from dpatlas.config.model import validated
 from dpatlas.core.files import read_json, read_lines, remove_parts, write_atomic
-from dpatlas.core.statistics import (
-    FAILS,
-    HOLDS,
-    OPEN,
-    Judged,
-    judge,
-    simultaneous_confidence,
-    weigh,
-)
+from dpatlas.core.guard import real
+from dpatlas.core.records import RunsFields
+from dpatlas.core.statistics import FAILS, HOLDS, OPEN
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.evidence.arguments import arguments_of
-from dpatlas.evidence.claim_file import WrittenClaims
+from dpatlas.evidence.claim_file import STATISTICAL, WrittenClaims
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
-from dpatlas.records import read_record
+from dpatlas.evidence.looks import (
+    LOOKS,
+    Decision,
+    decide,
+    decide_once,
+    only_vetoes,
+    runs_to_decide,
+    with_margin,
+)
+from dpatlas.records import Record, joined, noting, read_record
 from dpatlas.registry import all_papers
 
 Test = Callable[..., Evidence]
@@ -54,11 +58,13 @@ def all_tests() -> dict[str, Mapping[str, Callable[..., Evidence]]]:
 
 
 FILE = "claims.yaml"
-# Chance that any interval behind any statistical verdict misses what it estimates.
+# Chance of any wrong statistical verdict on the claims of one paper in one tier.
 FAMILY_ERROR = 0.05
+IDENTITY = "identity"
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
+NOT_CONTRADICTED = "not contradicted"
 INCONCLUSIVE, NOT_RUN = "inconclusive", "not run at this tier"
-VERDICTS = (REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE, NOT_RUN)
+VERDICTS = (REPRODUCED, NOT_REPRODUCED, NOT_CONTRADICTED, INCONCLUSIVE, NOT_RUN)
 VERDICT_OF = {HOLDS: REPRODUCED, FAILS: NOT_REPRODUCED, OPEN: INCONCLUSIVE}
 COLUMNS = (
     "claim",
@@ -78,7 +84,19 @@ COLUMNS = (
     "comparisons",
     "note",
     "tier",
+    "margin",
+    "because",
+    "runs_to_decide",
+    "cpu_s_to_decide",
+    "look",
 )
+# Fields that parts have from their claim where they do not say otherwise; those that are lists.
+INHERITED = (
+    *("place", "statement", "kind", "evidence"),
+    *("asserts", "deviations", "pilots", "margin", "margin_from"),
+)
+LISTS = ("evidence", "deviations")
+BESIDE = "another reading of the paper's text, which does not count for the claim"
 TOO_SMALL = "the settings of this tier only exercise the rules; its numbers carry no verdict"
 
 
@@ -96,6 +114,12 @@ class Entry:
     expected: str
     test: str
     arguments: Mapping[str, Any]
+    asserts: str = ""
+    deviations: tuple[str, ...] | None = None
+    pilots: str = ""
+    margin: float = 0.0
+    margin_from: str = ""
+    other_reading: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,6 +133,9 @@ class Claim:
     kind: str
     evidence: tuple[str, ...]
     entries: tuple[Entry, ...]
+    asserts: str = ""
+    deviations: tuple[str, ...] | None = None
+    pilots: str = ""
 
     @property
     def has_parts(self) -> bool:
@@ -123,11 +150,14 @@ class Claims:
     claims: tuple[Claim, ...]
     family_error: float = FAMILY_ERROR
 
-    @property
-    def planned(self) -> int:
-        """How many statistical entries share the error, whether or not a tier can run them."""
+    def planned(self, paper: str) -> int:
+        """How many statistical entries of a paper share its error, run in this tier or not."""
         entries = (entry for claim in self.claims for entry in claim.entries)
-        return sum(entry.kind == "statistical" for entry in entries)
+        return sum(entry.paper == paper and entry.kind == STATISTICAL for entry in entries)
+
+    def error(self, paper: str) -> float:
+        """Chance to miss of one entry's intervals at one look."""
+        return self.family_error / self.planned(paper) / len(LOOKS)
 
 
 def read_claims(
@@ -163,6 +193,23 @@ def read_claims(
     return Claims(tuple(claims))
 
 
+def with_margins(claims: Claims, factor: float) -> Claims:
+    """The claims with all margins multiplied; InputError for a factor that is not above 0."""
+    real(gt=0).check("--margin-factor", factor)
+    return replace(
+        claims,
+        claims=tuple(
+            replace(
+                claim,
+                entries=tuple(
+                    replace(entry, margin=factor * entry.margin) for entry in claim.entries
+                ),
+            )
+            for claim in claims.claims
+        ),
+    )
+
+
 def check_evidence(claims: Claims, products: Sequence[str], papers: Collection[str]) -> None:
     """Raise InputError if evidence on one of `papers` names a file that is not among `products`."""
     for claim in claims.claims:
@@ -189,22 +236,27 @@ def judge_claims(
     *,
     verdicts: bool = True,
     tests: Mapping[str, Mapping[str, Test]] | None = None,
+    costs: Mapping[str, float] | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of claims.csv, by column: a row per entry, and one for each claim with parts.
 
     `detectable`: how far from its limit the decisive quantity has to be to be shown with
     probability .8 by so many runs of such spread.
 
+    Raises InputError for a statistical entry with a directional comparison and without a margin.
+
     papers: records by paper; a paper that is absent was not run. verdicts: False for settings that
-    are too small to mean anything; what was observed is shown all the same.
+    are too small to mean anything; what was observed is shown all the same. costs: estimated CPU
+    seconds per run by id of a record.
     """
     tests = all_tests() if tests is None else tests
+    looks = {key: Looks(records) for key, records in papers.items()}
     rows = []
     for claim in claims.claims:
-        entry_rows = [
-            _entry_row(claims, entry, papers.get(entry.paper), tests[entry.paper][entry.test])
-            for entry in claim.entries
-        ]
+        entry_rows = []
+        for entry in claim.entries:
+            judged = judge_entry(claims, entry, looks.get(entry.paper), tests)
+            entry_rows.append(_entry_row(entry, judged, costs or {}))
         if not verdicts:
             entry_rows = [_without_verdict(row) for row in entry_rows]
         rows += entry_rows
@@ -214,11 +266,14 @@ def judge_claims(
 
 
 def conjunction(verdicts: Sequence[str]) -> str:
-    """The verdict on "all of these": one that is refuted refutes it, whatever the others say."""
-    for verdict in (NOT_REPRODUCED, NOT_RUN, INCONCLUSIVE):
+    """The verdict on "all of these": one that is refuted refutes it, whatever the others say.
+
+    Parts that are merely not contradicted do not stand against it, nor for it.
+    """
+    for verdict in (NOT_REPRODUCED, NOT_RUN, INCONCLUSIVE, REPRODUCED):
         if verdict in verdicts:
             return verdict
-    return REPRODUCED
+    return NOT_CONTRADICTED
 
 
 def write_claims(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -245,44 +300,64 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--products", type=Path, help="file: figures and tables that rules make, others are refused"
     )
+    parser.add_argument("--costs", type=Path, help="JSON file: CPU seconds per run by record")
+    parser.add_argument("--margin-factor", type=float, default=1.0, help="on every margin")
     options = parser.parse_args(arguments)
-    claims = read_claims()
-    settings = _settings(options.settings)
+    claims = with_margins(read_claims(), options.margin_factor)
+    settings = _json_object(options.settings)
     verdicts = settings.pop("verdicts", True)
     if options.products is not None:
         check_evidence(claims, read_lines(options.products), settings)
-    records = {record.id: record for record in map(read_record, read_lines(options.records))}
-    papers = {key: PaperRecords.of(value, records) for key, value in settings.items()}
-    rows = judge_claims(claims, papers, options.tier, verdicts=verdicts)
+    papers = read_papers(settings, read_lines(options.records))
+    costs = _json_object(options.costs) if options.costs else None
+    rows = judge_claims(claims, papers, options.tier, verdicts=verdicts, costs=costs)
     write_claims(options.output, rows)
     for row in rows:
         print(f"{row['claim']:8} {row['verdict']:22} {row['note']}")
     return 0
 
 
-def _settings(path: Path) -> dict[str, Any]:
-    settings = read_json(path)
-    if not isinstance(settings, dict):
-        raise InputError(
-            str(path), type(settings).__name__, "a JSON object with an entry per paper"
-        )
-    return settings
+def read_papers(
+    settings: Mapping[str, Mapping[str, Any]], paths: Iterable[Path | str]
+) -> dict[str, PaperRecords]:
+    """The records at these paths by paper, as `settings` (by paper) groups them.
+
+    Raises InputError for a record that cannot be read, and for one that settings name and no path
+    leads to.
+    """
+    whole = joined(map(read_record, paths))
+    records = {block: record for record in whole for block in record.ids}
+    return {key: PaperRecords.of(value, records) for key, value in settings.items()}
 
 
-def _claim(paper: str, fields: dict[str, Any], tests: Mapping[str, Test]) -> Claim:
-    shared = {"paper": paper} | {name: fields[name] for name in ("place", "statement", "kind")}
-    shared["evidence"] = tuple(fields["evidence"])
-    parts = fields.get("parts", [fields])
-    entries = (_entry(fields["id"], shared, part) for part in parts)
-    checked = tuple(_checked(entry, tests) for entry in entries)
-    return Claim(id=fields["id"], **shared, entries=checked)
+def _json_object(path: Path) -> dict[str, Any]:
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise InputError(str(path), type(content).__name__, "a JSON object")
+    return content
 
 
-def _entry(claim: str, inherited: dict[str, Any], fields: dict[str, Any]) -> Entry:
-    arguments = {**inherited, **fields}
-    named = {name: arguments.pop(name) for name in (*inherited, "id", "expected", "test")}
-    named["evidence"] = tuple(named["evidence"])
-    return Entry(claim=claim, **named, arguments=arguments)
+def _claim(paper: str, written: dict[str, Any], tests: Mapping[str, Test]) -> Claim:
+    """The claim of a paper with these fields of claims.yaml."""
+    inherited = {"paper": paper} | {name: written[name] for name in INHERITED if name in written}
+    entries = tuple(
+        _checked(_entry(written["id"], inherited | part), tests)
+        for part in written.get("parts", [written])
+    )
+    own = _values(Claim, inherited)
+    return Claim(id=written["id"], entries=entries, **own)
+
+
+def _entry(claim: str, given: dict[str, Any]) -> Entry:
+    values = _values(Entry, given)
+    arguments = {name: value for name, value in given.items() if name not in values}
+    return Entry(claim=claim, **values, arguments=arguments)
+
+
+def _values(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given values that are fields of a dataclass; lists as tuples."""
+    own = {each.name for each in fields(kind)}
+    return {name: tuple(v) if name in LISTS else v for name, v in given.items() if name in own}
 
 
 def _checked(entry: Entry, tests: Mapping[str, Test]) -> Entry:
@@ -310,9 +385,8 @@ def _expected(entry: Entry) -> str:
         raise InputError(f"expected of {entry.id}", error, f"fields among {fields}") from None
 
 
-def _entry_row(
-    claims: Claims, entry: Entry, records: PaperRecords | None, test: Callable[..., Evidence]
-) -> dict[str, Any]:
+def _entry_row(entry: Entry, judged: "JudgedEntry", costs: Mapping[str, float]) -> dict[str, Any]:
+    notes = [judged.note] + [BESIDE] * entry.other_reading
     row = {
         "claim": entry.id,
         "paper": entry.paper,
@@ -320,61 +394,159 @@ def _entry_row(
         "statement": entry.statement,
         "kind": entry.kind,
         "expected": _expected(entry),
-        "runs": 0,
+        "verdict": judged.verdict,
+        "runs": judged.runs,
         "evidence": ";".join(entry.evidence),
+        "note": "; ".join(filter(None, notes)),
     }
-    if records is None:
-        return row | {"verdict": NOT_RUN, "note": f"{entry.paper} is not part of this run"}
-    try:
+    decision = judged.decision
+    if decision is None:
+        return row
+    row |= {
+        "observed": decision.decisive.comparison.estimate.value,
+        "comparisons": decision.evidence.comparisons,
+    }
+    if entry.kind != STATISTICAL:
+        return row
+    row |= {
+        "level": f"{decision.level:.5f}",
+        "detectable": decision.decisive.comparison.estimate.detectable(decision.level),
+        "because": decision.because,
+        "look": decision.look or "",
+    }
+    if any(c.margin for group in decision.evidence.alternatives for c in group):
+        row["margin"] = entry.margin
+    if decision.look:
+        row |= {"low": decision.decisive.low, "high": decision.decisive.high}
+    if judged.runs_to_decide:
+        row |= {"runs_to_decide": judged.runs_to_decide}
+        if judged.read and all(each.ids[0] in costs for each in judged.read):
+            row["cpu_s_to_decide"] = judged.cpu_s(costs)
+    return row
+
+
+@dataclass(frozen=True)
+class JudgedEntry:
+    """What the runs say of an entry.
+
+    decision: None where the test gave no comparisons. runs_to_decide: of an inconclusive entry,
+    None if none would do. read: conditions that its test reads and whose runs can be added to.
+    """
+
+    verdict: str
+    runs: int
+    note: str = ""
+    decision: Decision | None = None
+    runs_to_decide: int | None = None
+    read: tuple[Record[Any, Any], ...] = ()
+
+    def cpu_s(self, costs: Mapping[str, float]) -> float:
+        """CPU seconds of the runs missing to `runs_to_decide`; costs: of one run, by record id."""
+        wanted = self.runs_to_decide or 0
+        missing = {each.ids[0]: max(0, wanted - each.spec.runs) for each in self.read}
+        return sum(costs[name] * runs for name, runs in missing.items())
+
+
+class Looks:
+    """The records of a paper, and their first runs for each look.
+
+    repeated: the conditions whose runs can be added to, by the id of their first block.
+    """
+
+    def __init__(self, records: PaperRecords):
+        self.whole = records
+        self.at = functools.cache(self._at)
+        conditions = {each.ids[0]: each for group in records.groups.values() for each in group}
+        self.repeated = {
+            name: each for name, each in conditions.items() if isinstance(each.spec, RunsFields)
+        }
+        # All conditions have so many runs, by which a test shows which conditions it reads; two at
+        # least, since a single run has no spread.
+        fewest = min((each.spec.runs for each in self.repeated.values()), default=LOOKS[0])
+        self.least = min(max(fewest, 2), LOOKS[0])
+
+    def runs(self, name: str) -> int:
+        """Runs of the condition with this first block; as many as looks use if not repeated."""
+        return self.repeated[name].spec.runs if name in self.repeated else LOOKS[-1]
+
+    def _at(self, look: int) -> PaperRecords:
+        # What is cut is not read by a test; `judge_entry` notes what is.
+        with noting():
+            return self.whole.cut(look)
+
+
+def judge_entry(
+    claims: Claims,
+    entry: Entry,
+    looks: Looks | None,
+    tests: Mapping[str, Mapping[str, Test]],
+) -> JudgedEntry:
+    """The verdict on an entry; looks: None if its paper is not part of the run."""
+    if looks is None:
+        return JudgedEntry(NOT_RUN, 0, f"{entry.paper} is not part of this run")
+    test = tests[entry.paper][entry.test]
+
+    def evidence_of(records: PaperRecords) -> Evidence:
         evidence = test(records, **entry.arguments)
+        return _with_margin(entry, evidence) if entry.kind == STATISTICAL else evidence
+
+    try:
+        if entry.kind != STATISTICAL:
+            return _plain(entry, evidence_of(looks.whole))
+        error = claims.error(entry.paper)
+        evidence_over = functools.cache(lambda runs: evidence_of(looks.at(runs)))
+        with noting() as ids:
+            with contextlib.suppress(Undecided):
+                evidence_over(looks.least)
+            # Conditions may have been given more runs one by one; a test gets as many of each.
+            common = min((looks.runs(each) for each in ids), default=LOOKS[-1])
+            decision = decide(lambda look: evidence_over(min(look, common)), error)
     except NotRun as reason:
-        return row | {"verdict": NOT_RUN, "note": str(reason)}
+        return JudgedEntry(NOT_RUN, 0, str(reason))
     except Undecided as reason:
-        return row | {"verdict": INCONCLUSIVE, "note": str(reason), "runs": reason.runs}
-    return row | _judged(claims, entry, evidence)
+        return JudgedEntry(INCONCLUSIVE, reason.runs, str(reason))
+    runs, verdict = decision.evidence.runs, VERDICT_OF[decision.answer]
+    if only_vetoes(decision.evidence, decision.answer):
+        verdict = NOT_CONTRADICTED
+    note = f"decided by: {decision.decisive.comparison.label}"
+    if not decision.look:
+        note = f"{runs} runs, and the first look is at {LOOKS[0]}; {note}"
+    wanted = None
+    if verdict == INCONCLUSIVE:
+        if lacking := decision.without_interval:
+            note = f"{lacking}; {note}"
+        wanted = runs_to_decide(decision.evidence, error, decision.look)
+    read = tuple(looks.repeated[each] for each in sorted(ids & set(looks.repeated)))
+    return JudgedEntry(verdict, runs, note, decision, wanted, read)
 
 
-def _judged(claims: Claims, entry: Entry, evidence: Evidence) -> dict[str, Any]:
-    """The columns that follow from the intervals; only statistical entries share the error."""
-    statistical = entry.kind == "statistical"
-    entries = claims.planned if statistical else 1
+def _with_margin(entry: Entry, evidence: Evidence) -> Evidence:
+    """The comparisons with the entry's margin; InputError if one needs a margin and has none."""
+    directional = [c for group in evidence.alternatives for c in group if c.directional]
+    if directional and not entry.margin:
+        found = f"none, and one limit for {directional[0].label}"
+        raise InputError(f"margin of {entry.id}", found, "a margin in the unit of that quantity")
+    return with_margin(evidence, entry.margin)
 
-    def weighed(shares: int) -> tuple[float, str, Judged]:
-        level = simultaneous_confidence(claims.family_error, entries, shares)
-        judged = [[judge(c, level) for c in group] for group in evidence.alternatives]
-        return level, *weigh(judged)
 
-    # A false claim has a false comparison in every alternative, and all of an alternative have to
-    # hold: one wrong interval in each at most, so alternatives share the error. A true claim has
-    # an alternative without a false comparison, any of which may fail wrongly: these share it.
-    level, answer, decisive = weighed(len(evidence.alternatives))
-    if answer != HOLDS:
-        refuting = weighed(max(map(len, evidence.alternatives)))
-        if refuting[1] == FAILS or answer == FAILS:
-            level, answer, decisive = refuting
-    judged = {
-        "verdict": VERDICT_OF[answer],
-        "observed": decisive.comparison.estimate.value,
-        "runs": evidence.runs,
-        "comparisons": evidence.comparisons,
-        "note": f"decided by: {decisive.comparison.label}",
-    }
-    if not statistical:
-        return judged
-    return judged | {
-        "low": decisive.low,
-        "high": decisive.high,
-        "level": f"{level:.5f}",
-        "detectable": decisive.comparison.estimate.detectable(level),
-    }
+def _plain(entry: Entry, evidence: Evidence) -> JudgedEntry:
+    """The verdict on an entry that shares no error with others and is judged once."""
+    decision = decide_once(evidence, FAMILY_ERROR)
+    verdict = VERDICT_OF[decision.answer]
+    if entry.kind == IDENTITY and verdict == REPRODUCED:
+        verdict = NOT_CONTRADICTED
+    note = f"decided by: {decision.decisive.comparison.label}"
+    return JudgedEntry(verdict, evidence.runs, note, decision)
 
 
 def _without_verdict(row: dict[str, Any]) -> dict[str, Any]:
     note = "; ".join(part for part in (TOO_SMALL, row.get("note", "")) if part)
-    return row | {"verdict": NOT_RUN, "note": note}
+    of_verdicts = dict.fromkeys(("because", "runs_to_decide", "cpu_s_to_decide"), "")
+    return row | of_verdicts | {"verdict": NOT_RUN, "note": note}
 
 
-def _conjunction_row(claim: Claim, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    parts = [row for entry, row in zip(claim.entries, rows, strict=True) if not entry.other_reading]
     verdicts = [part["verdict"] for part in parts]
     files = dict.fromkeys(path for entry in claim.entries for path in entry.evidence)
     counts = [f"{verdicts.count(kind)} {kind}" for kind in VERDICTS if kind in verdicts]
@@ -385,7 +557,7 @@ def _conjunction_row(claim: Claim, parts: Sequence[Mapping[str, Any]]) -> dict[s
         "statement": claim.statement,
         "kind": claim.kind,
         "verdict": conjunction(verdicts),
-        "expected": f"all {len(parts)} parts reproduced",
+        "expected": f"all {len(parts)} parts reproduced" if parts[1:] else "its part reproduced",
         "observed": f"{verdicts.count(REPRODUCED)} of {len(parts)}",
         "runs": min((part["runs"] for part in parts if part["runs"]), default=0),
         "evidence": ";".join(files),

@@ -27,8 +27,10 @@ class Evidence:
 
     @property
     def runs(self) -> int:
-        """The smallest number of runs behind any comparison."""
-        return min(c.estimate.runs for group in self.alternatives for c in group)
+        """The smallest number of runs behind any comparison that has an interval, if one has."""
+        estimates = [c.estimate for group in self.alternatives for c in group]
+        with_interval = [each for each in estimates if not each.exact]
+        return min(each.runs for each in with_interval or estimates)
 
 
 def exact_comparison(
@@ -67,8 +69,14 @@ class PaperRecords:
             missing = [run_id for run_id in ids if run_id not in records]
             if missing:
                 raise InputError(f"records of group {name}", f"no {missing[0]}", "all its runs")
-            groups[name] = [records[run_id] for run_id in ids]
+            # Each condition once, whichever of its blocks of runs are named.
+            groups[name] = list({records[each].id: records[each] for each in ids}.values())
         return cls(settings, groups)
+
+    def cut(self, runs: int) -> "PaperRecords":
+        """The same conditions with their first `runs` runs, or all if they have fewer."""
+        groups = {name: [each.cut(runs) for each in group] for name, group in self.groups.items()}
+        return PaperRecords(self.settings, groups)
 
     def group(self, name: str) -> Sequence[Record[Any, Any]]:
         """Records of a group; NotRun if the config has none."""

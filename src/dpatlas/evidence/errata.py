@@ -42,7 +42,9 @@ class Erratum(Model):
     status: Status = setting("How sure it is, and of what kind.")
     printed: str = setting("What the paper says, in our words.", min_length=1)
     corrected: str = setting("What we found to hold.", min_length=1)
+    derivation: str = setting("Our derivation, in two lines.", default="")
     consequence: str = setting("What follows for the paper's results.", min_length=1)
+    would_change: str = setting("What would change our mind.", default="")
     shown_by: Once[Annotated[str, Field(pattern=r"^tests/[a-z0-9_/]+\.py::test_[a-z0-9_]+$")]] = (
         setting("Tests that show it, as pytest names them.", min_length=1)
     )
@@ -115,13 +117,15 @@ def _entry(erratum: Erratum) -> list[str]:
     rows = {
         "Printed": erratum.printed,
         "Corrected": erratum.corrected,
+        "Derivation": erratum.derivation,
         "Consequence": erratum.consequence,
+        "What would change our mind": erratum.would_change,
         "Shown by": ", ".join(tests),
     }
     if erratum.products:
         rows["Seen in"] = ", ".join(f"`{name}`" for name in erratum.products)
     title = f"## {erratum.place}: {erratum.said}"
-    return ["", title, "", *(f"- **{name}.** {text}" for name, text in rows.items())]
+    return ["", title, "", *(f"- **{name}.** {text}" for name, text in rows.items() if text)]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,202 @@
+"""Runs in blocks: specs that more runs leave as they are, records that add up, first runs alone."""
+
+import json
+
+import pytest
+from figure_samples import blocks_of
+from sgld_records import utility_record
+
+from dpatlas.commands.plan import jobs_of
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.common import run_blocks
+from dpatlas.config.load import load_tier, read_tier, validate
+from dpatlas.core.records import OverRuns, OverRunsLast, Summed, Typed
+from dpatlas.core.specs import Spec
+from dpatlas.cost.plan import make_plan
+from dpatlas.cost.rates import seconds_per_run
+from dpatlas.errors import InputError
+from dpatlas.records import joined, noting
+
+
+class Row(Typed):
+    """A row over runs."""
+
+    name: str
+    accuracy: OverRuns[float]
+    by_step: OverRunsLast[float]
+    maybe: OverRuns[int | None] | None = None
+
+
+class Sample(Typed):
+    """Rows, and what stands beside them."""
+
+    level: float
+    rows: list[Row]
+    by_name: dict[str, Row]
+
+
+class Counted(Typed):
+    """A sum over runs."""
+
+    skipped: Summed[int]
+
+
+def sample(runs, level=0.1, name="a", **others):
+    """A number for every run, and so for every step and run."""
+    row = {"name": name, "accuracy": [run / 8 for run in runs], **others}
+    row["by_step"] = [[step + run / 8 for run in runs] for step in (1.0, 2.0)]
+    return Sample(level=level, rows=[row, row], by_name={"only": row})
+
+
+def fields_of(runs, **others):
+    return {"key": "dp_sgld", "kind": "utility", "n": 7, "runs": runs, **others}
+
+
+def test_blocks_are_concatenated_and_their_first_runs_come_out_again():
+    parts = [sample(range(2)), sample(range(2, 5)), sample([5])]
+    whole = Sample.joined(parts)
+    assert whole == sample(range(6))
+    assert [whole.cut(runs) for runs in (2, 5, 6)] == [sample(range(n)) for n in (2, 5, 6)]
+    assert whole.cut(2).model_dump(exclude_unset=True) == parts[0].model_dump(exclude_unset=True)
+    with_more = [sample([run], maybe=[run]) for run in (0, 1)]
+    assert Sample.joined(with_more).rows[1].maybe == [0, 1]
+
+
+def test_numbers_add_and_have_no_part_of_the_first_runs():
+    assert Counted.joined([Counted(skipped=2), Counted(skipped=3)]).skipped == 5
+    with pytest.raises(TypeError, match="skipped is a sum over runs"):
+        Counted(skipped=5).cut(1)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (sample([1], level=0.2), "level: found 0.1 in one block of runs, 0.2 in another; "),
+        (sample([1], name="b"), "rows.0.name: found 'a' in one block of runs, 'b' in another; "),
+        (sample([1], maybe=[3]), "rows.0.maybe: found None in one block of runs, 1 entries in"),
+        (Sample(level=0.1, rows=[], by_name={}), "rows: found 2 entries in one block of runs, 0"),
+    ],
+)
+def test_blocks_that_contradict_each_other_are_refused_by_the_field(other, words):
+    with pytest.raises(InputError, match=words):
+        Sample.joined([sample([0]), other])
+
+
+def test_the_last_digits_may_differ_between_processors():
+    assert Sample.joined([sample([0]), sample([1], level=0.1 + 1e-9)]).level == 0.1
+
+
+def test_blocks_become_one_record_whatever_their_order():
+    record = utility_record()
+    first, *others = blocks = blocks_of(record, 1)
+    assert joined([first]) == [first] and first.ids == (first.id,)
+    (whole,) = joined([*others, first])
+    assert whole.ids == tuple(block.id for block in blocks)
+    assert whole.id == whole.condition == first.condition != first.id
+    assert (whole.spec.first_run, whole.spec.runs, whole.spec_digest) == (0, 3, first.spec_digest)
+    assert whole.metrics == record.metrics
+    assert whole.cut(1).metrics == first.metrics and list(whole.cut(1).spec.run_numbers) == [0]
+    assert whole.cut(3) is whole.cut(4) is whole
+    with pytest.raises(ValueError, match="the first 0 runs"):
+        whole.cut(0)
+
+
+def test_a_missing_and_a_doubled_block_are_refused_by_its_name():
+    first, second, third = blocks_of(utility_record(), 1)
+    for blocks in ([first, third], [second, third], [first, second, second]):
+        with pytest.raises(InputError, match=r"utility-run\d-\w{8}: found runs from \d on after"):
+            joined(blocks)
+
+
+def test_what_is_read_of_records_is_noted_by_its_first_block():
+    blocks = blocks_of(utility_record(), 1)
+    (whole,) = joined(blocks)
+    with noting() as ids:
+        assert whole.spec.runs == 3 and not ids
+        assert whole.cut(2).metrics.classes == 2
+    assert ids == {blocks[0].id}
+    assert whole.metrics and ids == {blocks[0].id}
+
+
+def test_the_name_of_a_condition_leaves_out_which_runs_a_block_has():
+    names = {Spec.of(fields_of(4, first_run=i), f"x-run{i}").condition for i in (0, 4)}
+    assert len(names) == 1 and names.pop().startswith("x-")
+    # Without blocks, runs are a setting like others.
+    alone = [Spec.of(fields_of(runs), "x") for runs in (4, 5)]
+    assert [spec.condition for spec in alone] == [spec.id for spec in alone]
+
+
+def blocks(config, runs, runs_per_job):
+    return run_blocks(config, "dp_sgld", "utility", {"n": 7}, "x", runs, runs_per_job)
+
+
+def test_more_runs_are_more_blocks_and_change_no_earlier_one():
+    config = load_tier("smoke")
+    first, second = blocks(config, 8, 4)
+    assert (first.fields["first_run"], second.fields["first_run"]) == (0, 4)
+    assert first.id.startswith("x-run0-") and second.id.startswith("x-run4-")
+    assert blocks(config, 12, 4)[:2] == [first, second]
+    more = config.with_more_runs({first.condition: 13, "gone-01234567": 99})
+    assert blocks(more, 8, 4)[:2] == [first, second]
+    assert [spec.fields["first_run"] for spec in blocks(more, 8, 4)] == [0, 4, 8, 12]
+    assert blocks(config.with_more_runs({first.condition: 3}), 8, 4) == [first, second]
+    # A block that the config makes smaller than a job's stays as it is.
+    (small,) = blocks(config, 3, 4)
+    more = config.with_more_runs({small.condition: 4})
+    assert [spec.fields["runs"] for spec in blocks(more, 3, 4)] == [3, 3]
+    assert blocks(more, 3, 4)[0] == small
+    assert config.more_runs == {} and "more_runs" not in more.plain()
+    with pytest.raises(InputError, match="dp_sgld: runs of x: found 9 with runs_per_job 4"):
+        blocks(config, 9, 4)
+
+
+def test_runs_that_do_not_fill_the_jobs_are_refused_by_their_key():
+    config = read_tier("smoke")
+    config["dp_sgld"]["utility"] |= {"runs": 5, "runs_per_job": 2}
+    with pytest.raises(
+        InputError, match=r"^dp_sgld\.utility\.runs: found 5; allowed: at most runs_"
+    ):
+        validate(config)
+
+
+def test_a_tiers_file_asks_for_more_runs_of_a_condition(tmp_path):
+    config = load_tier("smoke")
+    before = Atlas(config, tmp_path).groups["dp_sgld"]["utility"]
+    (tmp_path / "smoke").mkdir()
+    path = tmp_path / "smoke/more_runs.json"
+    path.write_text(json.dumps({before[0].condition: 5, "gone-01234567": 9}))
+    after = Atlas(config, tmp_path)
+    assert after.groups["dp_sgld"]["utility"][: len(before)] == before
+    assert [spec.fields["first_run"] for spec in after.groups["dp_sgld"]["utility"]] == [*range(5)]
+    others = {id for id, spec in after.specs.items() if spec.fields["kind"] != "utility"}
+    assert others <= set(Atlas(config, tmp_path / "elsewhere").specs)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "5", '{"a": 0}', '{"a": 1.5}', '{"a": true}', "{"])
+def test_a_damaged_file_of_more_runs_is_refused_in_a_line(tmp_path, text):
+    (tmp_path / "smoke").mkdir()
+    (tmp_path / "smoke/more_runs.json").write_text(text)
+    with pytest.raises(InputError, match=r"more_runs\.json") as raised:
+        Atlas(load_tier("smoke"), tmp_path)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_look_costs_its_runs(tmp_path):
+    """Each added run costs what the costs say, whatever block it is in: jobs are of equal size."""
+    config = load_tier("smoke")
+    atlas = Atlas(config, tmp_path)
+    (first, *_) = atlas.groups["dp_sgld"]["utility"]
+    more = {first.condition: 24}
+    (tmp_path / "smoke").mkdir()
+    (tmp_path / "smoke/more_runs.json").write_text(json.dumps(more))
+    before, after = seconds_per_run(atlas), seconds_per_run(Atlas(config, tmp_path))
+    added = after.keys() - before.keys()
+    assert len(added) == 22
+    assert before.items() <= after.items()
+    assert sum(after[name] for name in added) == pytest.approx(22 * before[first.id], rel=1e-9)
+    assert not any(name.startswith(("theory", "kappa")) for name in before)
+    planned = [
+        make_plan(jobs_of(each), "cpu", tmp_path / "none", 1, "smoke")["total"]["cpu_hours"]
+        for each in (atlas, Atlas(config, tmp_path))
+    ]
+    assert 3600 * (planned[1] - planned[0]) == pytest.approx(22 * before[first.id], rel=1e-6)

@@ -1,0 +1,186 @@
+"""`decide` with a stand-in for Snakemake: rounds, budget, what it prints, and how it goes on."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from dpatlas.commands import decide as command
+from dpatlas.config.atlas import MORE_RUNS
+from dpatlas.config.load import load_tier
+from dpatlas.errors import InputError, run_command
+from dpatlas.evidence.claims import INCONCLUSIVE, REPRODUCED, STATISTICAL
+from dpatlas.evidence.more_runs import Condition, OpenEntry
+
+CONFIG = load_tier("embedded")
+BLOCK = 12
+
+
+# Runs at which the claims are decided, and CPU seconds of a run.
+DECIDED = {"kl-1": 24, "kl-2": 48}
+CPU_S = {"kl-1": 1.0, "kl-2": 2.0}
+
+
+class Tier:
+    """Two conditions behind a claim each, by the claim's name."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.runs = dict.fromkeys(DECIDED, 12)
+        self.spent = {"old": 1e6}
+        self.calls = []
+
+    # As `State`.
+    def __call__(self, config, results):
+        return self
+
+    def rows(self, claims):
+        return [self._row(name, runs) for name, runs in self.runs.items()]
+
+    def _row(self, name, runs):
+        verdict = REPRODUCED if runs >= DECIDED[name] else INCONCLUSIVE
+        return {"claim": name, "verdict": verdict, "kind": STATISTICAL, "comparisons": 1}
+
+    def open_entries(self, claims):
+        return [
+            OpenEntry(name, runs, {look: 0.5 for look in (24, 48, 96) if look > runs}, (name,))
+            for name, runs in self.runs.items()
+            if runs < DECIDED[name]
+        ]
+
+    def conditions(self):
+        return {name: Condition(runs, BLOCK, CPU_S[name]) for name, runs in self.runs.items()}
+
+    def costs(self):
+        return dict(self.spent)
+
+    def ask_for(self, runs):
+        self.asked = dict(runs)
+
+    # As Snakemake.
+    def run(self, words, code=0):
+        self.calls.append((dict(self.asked), list(words)))
+        for name, runs in self.asked.items():
+            self.spent[f"{name}-{runs}"] = (runs - self.runs[name]) * CPU_S[name]
+            self.runs[name] = runs
+        return code
+
+
+@pytest.fixture
+def tier(tmp_path, monkeypatch):
+    made = Tier(tmp_path)
+    monkeypatch.setattr(command, "State", made)
+    monkeypatch.setattr(command, "read_claims", lambda: None)
+    return made
+
+
+def asked(tier):
+    return [runs for runs, _ in tier.calls]
+
+
+def test_rounds_go_on_until_every_claim_is_decided_and_say_what_moved(tier, capsys):
+    assert command.decide(CONFIG, 1000, tier.run, ["--cores", "2"]) == 0
+    assert asked(tier) == [{"kl-1": 24, "kl-2": 24}, {"kl-2": 48}]
+    assert tier.calls[0][1] == [str(tier.folder / "claims.csv"), "--cores", "2"]
+    shown = capsys.readouterr().out
+    assert shown.startswith("2 of 2 statistical entries are inconclusive\nround 1: ")
+    assert "  kl-1: 12 -> 24 runs\n" in shown
+    assert "  kl-1: inconclusive -> reproduced\n" in shown
+    assert "spent 84 s of 17 min of CPU" in shown
+    assert shown.endswith("0 of 2 statistical entries are inconclusive\n")
+
+
+@pytest.mark.parametrize(
+    ("budget", "rounds"),
+    [
+        (10, []),
+        (14, [{"kl-1": 24}]),
+        # After kl-1 24 s are left for kl-2, without room for surprises; or a little more.
+        (36, [{"kl-1": 24}]),
+        (39, [{"kl-1": 24}, {"kl-2": 24}]),
+        (100, [{"kl-1": 24, "kl-2": 24}, {"kl-2": 48}]),
+    ],
+)
+def test_no_more_is_spent_than_the_budget(tier, budget, rounds):
+    assert command.decide(CONFIG, budget, tier.run) == 0
+    assert asked(tier) == rounds
+    assert sum(cost for name, cost in tier.spent.items() if name != "old") <= budget
+
+
+def test_measured_time_counts_not_the_estimate(tier):
+    def slow(words):
+        code = tier.run(words)
+        tier.spent |= {name: 10 * cost for name, cost in tier.spent.items() if name != "old"}
+        return code
+
+    assert command.decide(CONFIG, 100, slow) == 0
+    assert len(tier.calls) == 1
+
+
+def test_a_failed_round_ends_with_exit_code_1_and_the_next_call_goes_on(tier, capsys):
+    assert command.decide(CONFIG, 1000, lambda words: tier.run(words, code=1)) == 1
+    assert "the same command goes on" in capsys.readouterr().out
+    assert command.decide(CONFIG, 1000, tier.run) == 0
+    assert asked(tier) == [{"kl-1": 24, "kl-2": 24}, {"kl-2": 48}]
+
+
+def test_ctrl_c_comes_through(tier):
+    def interrupted(words):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        command.decide(CONFIG, 1000, interrupted)
+
+
+def test_a_dry_run_plans_and_runs_nothing(tier, capsys):
+    assert command.decide(CONFIG, 1000, tier.run, dry_run=True) == 0
+    assert tier.calls == []
+    assert "round 1" in capsys.readouterr().out
+
+
+def test_what_a_round_finished_counts_up_to_the_first_missing_block(tmp_path):
+    """Blocks 0, 12 and 36 are there and 24 is not: 24 runs can be read."""
+    specs = {
+        f"a-run{first}": SimpleNamespace(
+            fields={"first_run": first, "runs": BLOCK}, condition="a-00000000"
+        )
+        for first in (0, 12, 24, 36)
+    }
+    specs["b"] = SimpleNamespace(fields={}, condition="b")
+    for name in ("a-run0", "a-run12", "a-run36"):
+        (tmp_path / name).write_text("{}")
+    atlas = SimpleNamespace(
+        specs=specs,
+        record=lambda name: tmp_path / name,
+        config=SimpleNamespace(more_runs={"a-00000000": 48, "gone-00000000": 24}),
+    )
+    assert command._finished(atlas) == {"a-00000000": 24}
+
+
+def test_raises_are_added_to_those_that_stand_in_the_file(tmp_path):
+    path = tmp_path / MORE_RUNS
+    path.write_text(json.dumps({"a-00000000": 24}))
+    command.State.ask_for(SimpleNamespace(folder=tmp_path), {"b-00000000": 48})
+    assert json.loads(path.read_text()) == {"a-00000000": 24, "b-00000000": 48}
+
+
+def test_a_tier_that_has_not_run_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"no .*record\.json; allowed: a tier that has run"):
+        command.decide(CONFIG, 1000, None, results=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), "--hours"),
+        (("--hours", "0"), "--hours"),
+        (("--hours", "nan"), "--hours"),
+        (("--hours", "1", "--cores", "0"), "--cores"),
+        (("--hours", "1", "--cores", "many"), "--cores"),
+        (("--hours", "1", "--configfile", "workflow/tiers/smoke.yaml"), "verdicts"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_2(arguments, named, capsys):
+    assert run_command(command.main, arguments) == 2
+    error = capsys.readouterr().err
+    assert named in error and error.count("\n") == 1

@@ -1,0 +1,274 @@
+"""Verdicts at planned looks: what holds, what fails and why, what stands, and what more runs do."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpatlas.core.statistics import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    Comparison,
+    Estimate,
+    difference_estimate,
+    mean_estimate,
+    normal_estimate,
+)
+from dpatlas.evidence.comparisons import Evidence, Undecided, exact_comparison
+from dpatlas.evidence.looks import (
+    AT_MOST,
+    LOOKS,
+    OPPOSITE,
+    OUTSIDE,
+    POSITIVE_AT_MOST,
+    Intervals,
+    decide,
+    decide_once,
+    only_vetoes,
+    runs_to_decide,
+    with_margin,
+)
+
+PROJECT = Path(__file__).resolve().parents[2]
+ERROR = 0.05 / 4 / 10
+
+
+def runs_around(mean, spread, runs=96, seed=1):
+    """Runs of exactly this mean and spread over the first of each look."""
+    draws = np.random.default_rng(seed).normal(size=runs)
+    blocks = np.split(draws, [look for look in LOOKS if look < runs])
+    parts = [(block - block.mean()) / block.std(ddof=1) for block in blocks]
+    return mean + spread * np.concatenate(parts)
+
+
+def comparison(values, **limits):
+    return Comparison("effect", mean_estimate(values), **limits)
+
+
+def looking(values, margin=0.0, **limits):
+    """The decision on the mean of `values`, looked at as they become more."""
+
+    def at(look):
+        return with_margin(Evidence([[comparison(values[:look], **limits)]]), margin)
+
+    return decide(at, ERROR)
+
+
+def point(value, error=1e-6, **limits):
+    return Comparison("effect", Estimate(value, error, 11.0, 12), **limits)
+
+
+def at_a_point(value, margin=0.0, **limits):
+    return decide(lambda look: with_margin(Evidence([[point(value, **limits)]]), margin), ERROR)
+
+
+@pytest.mark.parametrize(
+    ("value", "answer", "because"),
+    [
+        (2.0, HOLDS, ""),
+        (0.5, HOLDS, POSITIVE_AT_MOST),
+        (0.0, FAILS, AT_MOST),
+        (-0.5, FAILS, OPPOSITE),
+    ],
+)
+def test_an_effect_is_compared_with_zero_and_with_the_margin(value, answer, because):
+    for sign, limits in ((1, {"above": 0.0}), (-1, {"below": 0.0})):
+        found = at_a_point(sign * value, margin=1.0, **limits)
+        assert (found.answer, found.because) == (answer, because)
+
+
+def test_an_interval_between_zero_and_beyond_the_margin_is_open_and_one_below_the_margin_refutes():
+    spread = {"spread": 1.0, "runs": 12}
+    assert looking(runs_around(0.6, **spread), margin=1.0, above=0.0).answer == OPEN
+    assert looking(runs_around(-0.6, **spread), margin=1.0, above=0.0).because == AT_MOST
+    assert looking(runs_around(-0.6, **spread), margin=0.0, above=0.0).answer == OPEN
+
+
+def test_two_sided_ranges_and_vetoes_have_no_margin():
+    inside = {"above": -1.0, "below": 1.0}
+    assert at_a_point(0.9, margin=5.0, **inside).answer == HOLDS
+    assert at_a_point(1.1, margin=5.0, **inside).because == OUTSIDE
+    assert at_a_point(0.5, margin=5.0, above=0.0, veto=True).answer == HOLDS
+
+
+def test_fewer_runs_than_the_first_look_decide_nothing_and_are_shown():
+    found = looking(runs_around(100.0, 1.0, runs=11), above=0.0)
+    assert (found.answer, found.look) == (OPEN, 0)
+    assert found.decisive.comparison.estimate.value == pytest.approx(100.0)
+    assert looking(runs_around(100.0, 1.0, runs=12), above=0.0).answer == HOLDS
+
+
+def test_the_first_verdict_stands_whatever_later_runs_say():
+    values = np.concatenate([runs_around(5.0, 1.0, runs=12), np.full(84, -50.0)])
+    found = looking(values, above=0.0)
+    assert (found.answer, found.look) == (HOLDS, 12)
+
+
+def test_runs_between_two_looks_wait_for_the_next_one():
+    for runs, look in ((23, 12), (24, 24), (95, 48)):
+        assert looking(runs_around(0.0, 1.0, runs=runs), above=0.0).look == look
+
+
+def test_intervals_of_looks_are_intersected():
+    values = runs_around(0.3, 1.0)
+    levels = 1 - ERROR
+    expected = [mean_estimate(values[:look]).interval(levels) for look in LOOKS]
+    # No look decides: between the limits -10 and 10 there is a veto for each side.
+    limits = {"above": -10.0, "veto": True}
+    found = decide(lambda look: Evidence([[comparison(values[:look], **limits)]]), ERROR)
+    assert found.look == 96
+    assert found.decisive.low == max(low for low, _ in expected)
+    assert found.decisive.high == min(high for _, high in expected)
+
+
+def test_intervals_of_different_quantities_are_not_intersected():
+    intervals = Intervals()
+    first = [[point(1.0, error=1e-3, above=0.0)]]
+    other = [[Comparison("another effect", Estimate(5.0, 1e-3, 11.0, 12), above=0.0)]]
+    intervals.judge(first, 0.95)
+    ((judged,),) = intervals.judge(other, 0.95)
+    assert judged.low < 5.0 < judged.high
+    # The same quantity far from where it was seen: both intervals cannot be right.
+    ((judged,),) = intervals.judge([[point(5.0, error=1e-3, above=0.0)]], 0.95)
+    assert (judged.low, judged.high) == (-math.inf, math.inf)
+    ((judged,),) = intervals.judge(first, 0.95)
+    assert (judged.low, judged.high) == (-math.inf, math.inf)
+
+
+def test_looks_that_exclude_each_other_leave_an_entry_open_and_say_so():
+    values = np.concatenate([runs_around(-1.0, 1.0, runs=12), runs_around(30.0, 0.1, runs=84)])
+    inside = {"above": -2.0, "below": 2.0}
+    found = looking(values, **inside)
+    assert found.answer == OPEN and "exclude each other" in found.without_interval
+
+
+def test_equal_runs_decide_nothing_and_an_exact_number_does():
+    assert looking(np.full(96, 3.0), above=0.0).answer == OPEN
+    assert looking(np.full(96, -3.0), above=0.0).answer == OPEN
+    assert "equal" in looking(np.full(96, -3.0), above=0.0).without_interval
+    assert looking(runs_around(0.0, 1.0), above=0.0).without_interval == ""
+    exact = Evidence([[exact_comparison("number", 3.0, above=0.0), point(1.0, above=0.0)]])
+    assert decide(lambda look: exact, ERROR).answer == HOLDS
+    equal = Evidence([[comparison([3.0] * 12, above=0.0)]])
+    assert decide_once(equal, ERROR).answer == HOLDS
+
+
+def test_to_refute_one_of_several_the_error_is_shared_and_to_hold_all_it_is_not():
+    values = runs_around(0.0, 1.0, runs=12)
+    far = point(50.0, above=0.0)
+    error = 0.01
+
+    def decision(mean, others):
+        group = [comparison(values + mean, above=0.0), *[far] * others]
+        return decide(lambda look: Evidence([group]), error)
+
+    half = mean_estimate(values).interval(1 - error)[1]
+    shared = mean_estimate(values).interval(1 - error / 6)[1]
+    between = (half + shared) / 2
+    assert decision(-between, 0).answer == FAILS
+    assert decision(-between, 5).answer == OPEN
+    assert decision(-1.01 * shared, 5).answer == FAILS
+    assert decision(between, 5).answer == HOLDS
+    # Of alternatives, any of which would do, the error is shared to hold.
+    several = [[comparison(values + between, above=0.0)], *[[point(-50.0, above=0.0)]] * 5]
+    assert decide(lambda look: Evidence(several), error).answer == OPEN
+    assert decide(lambda look: Evidence(several[:1]), error).answer == HOLDS
+
+
+def test_vetoes_alone_are_looked_at_again_and_may_still_refute():
+    values = runs_around(-1.5, 1.0)
+
+    def at(look):
+        return Evidence([[comparison(values[:look], above=-1.0, veto=True)]])
+
+    first = decide(lambda look: at(min(look, 12)), ERROR)
+    assert first.answer == HOLDS and only_vetoes(first.evidence, first.answer)
+    assert first.decisive.low < -1.0 < first.decisive.high
+    found = decide(at, ERROR)
+    assert (found.answer, found.because) == (FAILS, OPPOSITE)
+    assert not only_vetoes(found.evidence, found.answer)
+
+
+def test_what_can_only_show_never_refutes():
+    assert at_a_point(-5.0, above=0.0, shows_only=True).answer == OPEN
+    assert at_a_point(5.0, above=0.0, shows_only=True).answer == HOLDS
+
+
+def test_a_run_that_diverges_after_a_verdict_does_not_undo_it():
+    values = runs_around(5.0, 1.0, runs=12)
+
+    def at(look):
+        if look > 12:
+            raise Undecided("a run diverged")
+        return Evidence([[comparison(values, above=0.0)]])
+
+    assert decide(at, ERROR).answer == HOLDS
+    values = values - 5
+    with pytest.raises(Undecided):
+        decide(at, ERROR)
+
+
+@pytest.mark.parametrize(("effect", "margin"), [(0.8, 0.0), (0.25, 0.0), (0.0, 0.5), (-0.4, 0.0)])
+def test_so_many_runs_decide_four_times_in_five(effect, margin):
+    seen = with_margin(
+        Evidence([[comparison(runs_around(effect, 1.0, runs=12), above=0.0)]]), margin
+    )
+    runs = runs_to_decide(seen, ERROR, 12)
+    assert runs in LOOKS or runs > LOOKS[-1]
+    draws = np.random.default_rng(5).normal(effect, 1.0, (4000, runs))
+    error = draws.std(1, ddof=1) / math.sqrt(runs)
+    half = error * (mean_estimate(draws[0]).interval(1 - ERROR)[1] - draws[0].mean()) / error[0]
+    decided = ((draws.mean(1) > half) | (draws.mean(1) + half < margin)).mean()
+    # A look is the first of the planned numbers that suffices: it may do more.
+    assert decided > 0.78 if runs in LOOKS else decided == pytest.approx(0.8, abs=0.02)
+    if runs in LOOKS[1:]:
+        fewer = LOOKS[LOOKS.index(runs) - 1]
+        scaled = Estimate(effect, 1 / math.sqrt(fewer), fewer - 1.0, fewer)
+        assert fewer == 12 or abs(effect) + margin < scaled.detectable(1 - ERROR)
+
+
+def test_no_number_of_runs_decides_what_lies_on_its_limit_or_has_no_spread():
+    on_its_limit = Evidence([[point(1.0, error=0.1, above=-1.0, below=1.0)]])
+    assert runs_to_decide(on_its_limit, ERROR, 12) is None
+    assert runs_to_decide(Evidence([[comparison([1.0] * 12, above=0.0)]]), ERROR, 12) is None
+    assert runs_to_decide(Evidence([[comparison([1.0], above=0.0)]]), ERROR, 0) is None
+    between = with_margin(Evidence([[point(0.5, error=0.4, above=0.0)]]), 1.0)
+    assert runs_to_decide(between, ERROR, 12) > 12
+
+
+def test_runs_to_decide_count_all_comparisons_to_hold_and_the_clearest_to_fail():
+    near, far = point(0.3, error=0.2, above=0.0), point(3.0, error=0.2, above=0.0)
+    alone = [runs_to_decide(Evidence([[each]]), ERROR, 0) for each in (near, far)]
+    assert runs_to_decide(Evidence([[near, far]]), ERROR, 0) == alone[0] > alone[1]
+    against = Comparison("against", Estimate(-3.0, 0.2, 11.0, 12), above=0.0)
+    assert runs_to_decide(Evidence([[near, against]]), ERROR, 0) == 12
+    either = runs_to_decide(Evidence([[near], [far]]), ERROR, 0)
+    assert either == 12
+
+
+def test_draws_without_number_and_unpaired_runs_have_looks_as_well():
+    draws = Evidence([[Comparison("draws", normal_estimate(1.0, 0.01, 2000), above=0.0)]])
+    assert decide(lambda look: draws, ERROR).answer == HOLDS
+    values = runs_around(0.0, 1.0)
+
+    def at(look):
+        estimate = difference_estimate(values[:look] + 0.9, values[::-1][:look], paired=False)
+        return Evidence([[Comparison("difference", estimate, above=0.0)]])
+
+    found = decide(at, ERROR)
+    assert found.answer == HOLDS and found.look > 12
+
+
+def test_a_look_costs_what_the_documentation_says():
+    entries, runs = 20, 24
+    values = runs_around(0.0, 1.0, runs=runs)
+    veto = Evidence([[comparison(values, above=-9.0, below=9.0, veto=True)]])
+    found = decide(lambda look: veto, 0.05 / len(LOOKS) / entries)
+    half = found.decisive.high - values.mean()
+    alone = mean_estimate(values).interval(1 - 0.05 / entries)[1] - values.mean()
+    quantiles = [scale * math.sqrt(runs) / values.std(ddof=1) for scale in (half, alone)]
+    text = (PROJECT / "docs" / "verdicts.md").read_text()
+    said = f"of {half / alone:.2f} (quantile {quantiles[0]:.2f} in place of {quantiles[1]:.2f})"
+    assert said in " ".join(text.split())
