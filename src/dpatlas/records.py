@@ -5,8 +5,10 @@ fields of its specs) and its `Metrics`. The job writes them; figures, claims, co
 them by attribute.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -15,20 +17,25 @@ from pydantic import ValidationError
 
 from dpatlas.core import records
 from dpatlas.core.facts import BackboneUsed, FeaturesUsed
-from dpatlas.core.records import Metrics, SpecFields
+from dpatlas.core.records import Metrics, RunsFields, SpecFields
+from dpatlas.core.specs import FIRST_RUN, condition_id
 from dpatlas.errors import InputError
 from dpatlas.registry import block_of
 
 S = TypeVar("S", bound=SpecFields)
 M = TypeVar("M", bound=Metrics)
+# Where `noting` collects, within it.
+_noted: ContextVar[set[str] | None] = ContextVar("noted", default=None)
 
 
 @dataclass(frozen=True)
 class Record(Generic[S, M]):
-    """A record of one kind. spec, metrics: of the classes of its kind.
+    """A record of one kind, or all blocks of runs of one condition (`joined`) as one.
 
-    data: manifest of the data set it was made from; None if it names none. seeds, ledger, versions:
-    as the job wrote them.
+    spec, metrics: of the classes of its kind; of all blocks together. data: manifest of the data
+    set it was made from; None if it names none. seeds, ledger, versions: as the job wrote them.
+    condition: the `condition_id`. blocks: ids of the blocks; the other fields are then those of the
+    first one.
     """
 
     id: str
@@ -43,6 +50,77 @@ class Record(Generic[S, M]):
     data: Mapping[str, Any] | None
     seeds: Mapping[str, Any]
     ledger: Any
+    condition: str
+    blocks: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the records that this one was read from."""
+        return self.blocks or (self.id,)
+
+    def cut(self, runs: int) -> "Record[S, M]":
+        """The first `runs` (1 or more) runs alone; itself if it has no more, or does not repeat."""
+        if runs < 1:
+            raise ValueError(f"the first {runs} runs of {self.id}")
+        if not isinstance(self.spec, RunsFields) or runs >= self.spec.runs:
+            return self
+        spec = self.spec.model_copy(update={"runs": runs})
+        return replace(self, spec=spec, metrics=self.metrics.cut(runs))
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "metrics" and (noted := _noted.get()) is not None:
+            noted.add(self.ids[0])
+        return super().__getattribute__(name)
+
+
+@contextmanager
+def noting() -> Iterator[set[str]]:
+    """The set gets the id of every record whose metrics are read within: of its first block."""
+    noted: set[str] = set()
+    token = _noted.set(noted)
+    try:
+        yield noted
+    finally:
+        _noted.reset(token)
+
+
+def joined(records: Iterable[Record[Any, Any]]) -> list[Record[Any, Any]]:
+    """Each condition's blocks of runs as one record, in order of their first appearance.
+
+    A record of a kind without blocks stays as it is. Raises InputError for blocks that do not
+    follow one another from run 0 on, or that contradict each other.
+    """
+    conditions: dict[str, list[Record[Any, Any]]] = {}
+    for record in records:
+        conditions.setdefault(record.condition, []).append(record)
+    return [_whole(blocks) for blocks in conditions.values()]
+
+
+def _whole(blocks: Sequence[Record[Any, Any]]) -> Record[Any, Any]:
+    first, *others = blocks
+    if not isinstance(first.spec, RunsFields):
+        return first
+    first, *others = blocks = sorted(blocks, key=lambda block: block.spec.first_run)
+    runs = 0
+    for block in blocks:
+        if block.spec.first_run != runs:
+            found = f"runs from {block.spec.first_run} on after {runs} runs"
+            raise InputError(block.id, found, "the records of all runs from 0 on, each once")
+        runs += block.spec.runs
+    if not others:
+        return first
+    try:
+        metrics = type(first.metrics).joined([block.metrics for block in blocks])
+    except InputError as error:
+        where = f"{first.condition}: metrics.{error.where}"
+        raise InputError(where, error.found, error.allowed) from None
+    return replace(
+        first,
+        id=first.condition,
+        spec=first.spec.model_copy(update={"runs": runs}),
+        metrics=metrics,
+        blocks=tuple(block.id for block in blocks),
+    )
 
 
 def read_record(path: Path | str) -> Record[Any, Any]:
@@ -63,7 +141,22 @@ def parse_record(content: Mapping[str, Any], where: str) -> Record[Any, Any]:
     metrics = _checked(types.Metrics, content["metrics"], f"{where}: metrics")
     names = ("id", "spec_digest", "code_digest", "versions", "device", "data", "seeds", "ledger")
     others = {name: content[name] for name in names}
-    return Record(key=spec.key, kind=spec.kind, spec=spec, metrics=metrics, **others)
+    return Record(
+        key=spec.key,
+        kind=spec.kind,
+        spec=spec,
+        metrics=metrics,
+        condition=condition_of(content),
+        **others,
+    )
+
+
+def condition_of(content: Mapping[str, Any]) -> str:
+    """The `condition_id` of a record (JSON); the id of one without blocks."""
+    if FIRST_RUN not in content["spec"]:
+        return content["id"]
+    slug = content["id"].removesuffix(f"-{content['spec_digest'][:8]}")
+    return condition_id(slug, content["spec"])
 
 
 def parse_spec(fields: Mapping[str, Any], where: str) -> Any:

@@ -20,6 +20,10 @@ KL = {
     "lr": 0.1,
     "sigma": 0.01,
     "steps": 6,
+    "networks": 1,
+    "shown_steps": [1, 2, 3, 4, 5, 6],
+    "record_steps": [6],
+    "watched": 0,
     "runs": 2,
 }
 PRETRAIN = {
@@ -35,6 +39,12 @@ PRETRAIN = {
     "weight_decay": 0.01,
     "label_smoothing": 0.05,
 }
+
+
+def kl_of(steps, **changes):
+    """Fields of `KL` with so many steps, all of which are shown."""
+    shown = list(range(1, steps + 1))
+    return {**KL, "steps": steps, "shown_steps": shown, "record_steps": [steps], **changes}
 
 
 class Killed(BaseException):

@@ -4,6 +4,7 @@ import functools
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import feature_small
 import lpfft_small
@@ -19,6 +20,7 @@ from dpatlas.core.arrays import read_arrays
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.files import PART
 from dpatlas.core.specs import Spec
+from dpatlas.data import prepared
 from dpatlas.data.prepare import prepare
 from dpatlas.jobs import job
 from dpatlas.jobs.run import main
@@ -30,17 +32,12 @@ SELECTION = {
     "ranges": {"lr": [0.1, 1.0]},
     "score_noise": 2.0,
 }
+COMPARED = {"strategies": ["lp", "lp-fft"], "shares": [0.5], "control_shares": [], "steps": 2}
 LPFFT = {
-    "strategies": {
-        "strategies": ["lp", "lp-fft"],
-        "shares": [0.5],
-        "control_shares": [],
-        "lrs": {"head": [1.0], "full": [0.5], "lora": [0.5]},
-        "runs": 1,
-        "steps": 2,
-    },
+    "strategies": {**COMPARED, "runs": 2},
+    "strategies_tuning": {**COMPARED, "lrs": {"head": [1.0], "full": [0.5], "lora": [0.5]}},
     "feature_quality": {"head_scales": [1.0], "runs": 1, "steps": 2, "lp_steps": 1, "at": [0, 2]},
-    "umap": {"lp_steps": [0, 1], "fft_steps": 2, "early": 1},
+    "umap": {"lp_steps": [0, 1], "fft_steps": 2, "early": 1, "runs": 1},
 }
 MAXINF = {
     "certificates": {"priors": [maxinf_small.DP_SGD], "draws": 300, "runs": 1},
@@ -54,6 +51,14 @@ MAXINF = {
 def by_main(spec, given, folder):
     """The record's bytes."""
     return small_jobs.run_main(main, spec, given.data, folder).read_bytes()
+
+
+def kl_privacy(given, folder):
+    """The record's bytes; of two networks in every run."""
+    arrays = small_jobs.labelled({"train": 12, "add": 4}, margin=1)
+    prepared.save(folder / "data", arrays, {"name": "small"})
+    spec = Spec.of({**small_jobs.KL, "networks": 2}, "small")
+    return by_main(spec, SimpleNamespace(data=folder / "data/manifest.json"), folder)
 
 
 def backbone(given, folder):
@@ -90,7 +95,7 @@ def of_kind(by, kind):
 
 KEYED = {"seed": 0, "noise_source": "keyed"}
 CASES = [
-    pytest.param(functools.partial(by_main, Spec.of(small_jobs.KL, "small")), id="training"),
+    pytest.param(kl_privacy, id="training"),
     pytest.param(backbone, id="backbone"),
     pytest.param(functools.partial(by_main, training_spec(KEYED, AUDIT)), id="audit-training"),
     pytest.param(
@@ -99,7 +104,7 @@ CASES = [
     pytest.param(feature_learning, id="simulation"),
     *(of_kind(lp_fft, kind) for kind in LPFFT),
     *(of_kind(max_information, kind) for kind in MAXINF),
-    *(of_kind(dp_sgld, kind) for kind in sgld_small.FIELDS),
+    *(of_kind(dp_sgld, kind) for kind in (*sgld_small.TUNED, *sgld_small.FIELDS)),
 ]
 
 
@@ -240,4 +245,4 @@ def test_the_kinds_are_all_that_save_a_checkpoint():
     assert {path.stem for path, text in texts.items() if "job.save(" in text} == {"resume"}
     with_stages = sorted(path.stem for path, text in texts.items() if "Stages(" in text)
     of_kinds = ["backbone", "certified", "curves", "selection", "simulation", *["training"] * 2]
-    assert with_stages == sorted(["search", *of_kinds])
+    assert with_stages == sorted(["tuning", "reports", *of_kinds])

@@ -11,19 +11,34 @@ import torch
 from lpfft_small import Given, given_in
 from lpfft_small import run as run_lp_fft
 from lpfft_small import spec_of as lp_fft_spec_of
-from sgld_small import BACKBONE, run, save_backbone, save_data, save_features, spec_of
+from sgld_small import (
+    BACKBONE,
+    long_chosen,
+    run,
+    save_backbone,
+    save_data,
+    save_features,
+    spec_of,
+)
 
 from dpatlas.core.records import Stopwatch
 from dpatlas.data import features as frozen
 from dpatlas.data import prepared
 from dpatlas.errors import InputError, run_command
+from dpatlas.jobs.deals import Deals
 from dpatlas.jobs.features import main
 from dpatlas.jobs.job import Job, checked_fields
 from dpatlas.models import backbone
 from dpatlas.papers.lp_fft.jobs.networks import Networks, outputs
 from dpatlas.papers.lp_fft.jobs.strategies import KIND
 
-SPEC = spec_of("long_training", features="penultimate", backbone=BACKBONE, steps=[2], lrs=[0.5])
+SPEC = spec_of(
+    "long_training",
+    features="penultimate",
+    backbone=BACKBONE,
+    steps=[2],
+    chosen=long_chosen([2]),
+)
 
 
 @pytest.fixture
@@ -53,17 +68,16 @@ def test_they_are_what_the_backbone_gives_within_a_process_bit_for_bit(data, fol
 @pytest.mark.parametrize("rank", [None, 2])
 def test_a_head_sees_what_the_network_before_it_would_show_it(tmp_path, rank):
     given = given_in(tmp_path)
-    spec = lp_fft_spec_of("strategies", lora_rank=rank)
+    spec = lp_fft_spec_of("strategies", lora_rank=rank, data={"name": "small", "redeal": False})
     images, shown = prepared.load(given.data.parent), frozen.load(given.features)
     fields = checked_fields(KIND.spec, spec)
     job = Job(spec, fields, images, "cpu", None, Stopwatch(), features=shown)
     networks = Networks(job, backbone.load(given.backbone), rank=rank)
+    seen = networks.seen(Deals(job).of(0))
     with torch.no_grad():
-        network = networks.fresh(0)
-        _, x = networks.on_frozen_features(network)
-    before, _ = network.split(["head.weight"])
-    for part, images in networks.x.items():
-        assert torch.equal(x[part], outputs(before, images))
+        before, _ = networks.fresh(0).split(["head.weight"])
+    for part, images in seen.x.items():
+        assert torch.equal(seen.features[part], outputs(before, images))
 
 
 def test_two_jobs_write_the_same_bytes(data, folder, taken, tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dpatlas.core.products import Product
 from dpatlas.core.records import FIELDS
-from dpatlas.evidence.claims import COLUMNS, REPRODUCED, write_claims
+from dpatlas.evidence.claims import COLUMNS, REPRODUCED, Claim, Claims, Entry, write_claims
 from dpatlas.evidence.errata import Erratum
 from dpatlas.report.page import build_page
 
@@ -63,6 +63,8 @@ def record(results, run_id, changes=None, **metrics):
             "schema_version": 1,
             "id": run_id,
             "key": "kl_privacy",
+            "spec": {"key": "kl_privacy", "kind": "training"},
+            "spec_digest": "ab" * 32,
             "data": {
                 "name": "digits",
                 "sha256": "ef" * 32,
@@ -105,10 +107,17 @@ def write_results(tmp_path: Path) -> Path:
     write_claims(
         results / "claims.csv",
         [
-            row("kl-1a"),
+            row("kl-1a", margin=0.25, look=12, because="positive, at most the margin"),
             row("kl-1b", statement=HOSTILE, note=HOSTILE),
             row("kl-1", evidence="figures/first.pdf;tables/third.csv"),
-            row("kl-2", verdict="inconclusive", evidence="figures/second.csv", low=float("-inf")),
+            row(
+                "kl-2",
+                verdict="inconclusive",
+                evidence="figures/second.csv",
+                low=float("-inf"),
+                runs_to_decide=48,
+                cpu_s_to_decide=7200.0,
+            ),
         ],
     )
     return results
@@ -138,6 +147,35 @@ ERRATA = {
 }
 
 
+def entry(name, **fields):
+    return Entry(
+        id=name,
+        claim="kl-1",
+        paper="kl_privacy",
+        place="Fig. 1",
+        statement="",
+        kind="statistical",
+        evidence=(),
+        expected="",
+        test="",
+        arguments={},
+        **{**ASSERTED, **fields},
+    )
+
+
+ASSERTED = {
+    "asserts": f"The paper states it, {HOSTILE}",
+    "deviations": ("Fewer records.", f"Another network, {HOSTILE}"),
+    "pilots": "Two runs with seed 0.",
+}
+PARTS = (
+    entry("kl-1a", margin=0.25, margin_from="Half of what Table 1 prints."),
+    entry("kl-1b", asserts="The part states this.", deviations=(), pilots=HOSTILE),
+)
+WRITTEN = Claims((Claim("kl-1", "kl_privacy", "Fig. 1", "", "statistical", (), PARTS, **ASSERTED),))
+
+
 def whole_page(results):
-    """The page with captions and errata."""
-    return build_page(results, "t", PRODUCTS, errata=ERRATA, about=caption("claims"))
+    """The page with captions, errata and what is written of claims."""
+    about = caption("claims")
+    return build_page(results, "t", PRODUCTS, errata=ERRATA, about=about, written=WRITTEN)

@@ -30,6 +30,10 @@ FIELDS = {
     "lr": 0.05,
     "sigma": 0.01,
     "steps": 5,
+    "networks": 1,
+    "shown_steps": [1, 2, 3, 4, 5],
+    "record_steps": [5],
+    "watched": 0,
     "runs": 2,
 }
 CODE_NOW = "c0de" * 4

@@ -5,7 +5,15 @@ import pytest
 
 from dpatlas.commands.claims import changes, main, read_verdicts, summary
 from dpatlas.errors import run_command
-from dpatlas.evidence.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED, VERDICTS
+from dpatlas.evidence.claims import (
+    IDENTITY,
+    INCONCLUSIVE,
+    NOT_CONTRADICTED,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    REPRODUCED,
+    VERDICTS,
+)
 
 PROJECT = Path(__file__).resolve().parents[2]
 FIGURE = "figures/kl_vs_depth.pdf"
@@ -58,7 +66,8 @@ def test_every_claim_has_a_line_and_the_verdicts_are_counted(folders, capsys):
         assert each["verdict"] in line
     assert "0.533 [0.0956, 0.971]" in shown
     assert shown.endswith(
-        "1 reproduced, 1 not reproduced, 1 inconclusive, 1 not run at this tier\n"
+        "1 reproduced, 1 not reproduced, 0 not contradicted, 1 inconclusive, "
+        "1 not run at this tier\n"
     )
     assert "\033[" not in shown
 
@@ -66,10 +75,10 @@ def test_every_claim_has_a_line_and_the_verdicts_are_counted(folders, capsys):
 def test_the_summary_counts_parts_and_not_their_conjunction(folders, capsys):
     assert run(folders, "--markdown") == 0
     assert capsys.readouterr().out.splitlines()[2:] == [
-        "| kl_privacy | 1 | 0 | 0 | 0 |",
-        "| dp_sgld | 0 | 1 | 0 | 0 |",
-        "| feature_learning | 0 | 0 | 0 | 1 |",
-        "| all | 1 | 1 | 0 | 1 |",
+        "| kl_privacy | 1 | 0 | 0 | 0 | 0 |",
+        "| dp_sgld | 0 | 1 | 0 | 0 | 0 |",
+        "| feature_learning | 0 | 0 | 0 | 0 | 1 |",
+        "| all | 1 | 1 | 0 | 0 | 1 |",
     ]
 
 
@@ -83,21 +92,43 @@ def test_equal_verdicts_pass_the_check_whatever_the_numbers(folders, capsys):
     path = folders / "results" / "embedded" / "claims.csv"
     path.write_text(path.read_text().replace("0.533333", "0.6"))
     assert run(folders, "--check") == 0
-    assert capsys.readouterr().out == "0 of 4 verdicts changed\n"
+    assert capsys.readouterr().out == "0 of 4 verdicts changed; 0 contradictions\n"
 
 
-def test_a_changed_verdict_fails_the_check_and_is_named(folders, capsys):
+def test_a_row_that_was_merely_decided_is_reported_and_passes_the_check(folders, capsys):
     path = folders / "results" / "embedded" / "claims.csv"
     path.write_text(path.read_text().replace(INCONCLUSIVE, REPRODUCED))
+    assert run(folders, "--check") == 0
+    found = capsys.readouterr().out
+    assert found == "kl-1: inconclusive -> reproduced\n1 of 4 verdicts changed; 0 contradictions\n"
+
+
+@pytest.mark.parametrize("turned", [(REPRODUCED, NOT_REPRODUCED), (NOT_REPRODUCED, REPRODUCED)])
+def test_a_verdict_that_turned_fails_the_check_and_is_named(folders, capsys, turned):
+    before, now = turned
+    for name, verdict in (("docs", before), ("results", now)):
+        path = folders / name / "embedded" / "claims.csv"
+        path.write_text(path.read_text().replace(INCONCLUSIVE, verdict))
     assert run(folders, "--check") == 1
-    assert "kl-1: inconclusive -> reproduced\n1 of 4" in capsys.readouterr().out
+    found = capsys.readouterr().out
+    assert f"kl-1: {before} -> {now}, a contradiction\n1 of 4" in found
+    assert found.endswith("; 1 contradiction\n")
 
 
-def test_new_and_lost_claims_are_changes():
+def test_an_identity_that_is_refuted_contradicts_what_was_published():
+    def rows(verdict, kind):
+        return [row("kl-1a", verdict, kind=kind)]
+
+    for kind, contradicts in ((IDENTITY, True), ("statistical", False)):
+        before, now = rows(NOT_CONTRADICTED, kind), rows(NOT_REPRODUCED, kind)
+        assert [found for _, found in changes(before, now)] == [contradicts]
+
+
+def test_new_and_lost_claims_are_changes_and_no_contradictions():
     found = changes(ROWS[:2], ROWS[1:3])
     assert found == [
-        f"kl-1a: {REPRODUCED} -> no such claim",
-        f"sgld-1: no such claim -> {NOT_REPRODUCED}",
+        (f"kl-1a: {REPRODUCED} -> no such claim", False),
+        (f"sgld-1: no such claim -> {NOT_REPRODUCED}", False),
     ]
 
 

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 from page_world import HOSTILE, PRODUCTS, product, record, row, whole_page, write_results
 
 from dpatlas.config.atlas import Atlas
@@ -15,6 +16,7 @@ from dpatlas.errors import InputError, run_command
 from dpatlas.evidence.claims import VERDICTS, write_claims
 from dpatlas.report.inline_svg import inline_svg
 from dpatlas.report.page import build_page, main
+from dpatlas.report.page_items import Item
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -106,6 +108,20 @@ def test_figures_carry_their_verdicts_and_lineage(page):
     assert "snakemake --cores 2 first" in first
 
 
+def test_diverged_runs_are_counted_by_condition_and_not_by_block():
+    steps = {"a-run0-01234567": [None, 7], "a-run2-01234567": [3, 4], "b-01234567": [None]}
+    records = [
+        {
+            **{"id": name, "spec_digest": "01234567", "metrics": {"diverged": diverged}},
+            "spec": {"first_run": int(name[5]), "runs": 2} if "run" in name else {"runs": 1},
+        }
+        for name, diverged in steps.items()
+    ]
+    item = Item("first", "figure", "kl_privacy", Markup(), Markup(), [], [], {}, records)
+    (sentence,) = item.diverged
+    assert re.fullmatch(r"a-\w{8}: 3 of 4 runs diverged", sentence)
+
+
 def test_page_says_what_the_tier_means_and_what_is_guaranteed(results, page):
     assert "settings of the user" in page
     assert "mean nothing" in build_page(results, "smoke")
@@ -158,12 +174,37 @@ def test_every_run_has_its_settings_and_links_lead_to_it(page):
     assert set(inside) <= set(ids)
 
 
+def row_of(page, claim):
+    """The text of a claim's row."""
+    return page[page.index(f'id="claim-{claim}"') :].partition("</tr>")[0]
+
+
+def test_a_claim_says_how_it_is_tested_and_its_parts_what_is_different(page):
+    whole, first, second = (row_of(page, name) for name in ("kl-1", "kl-1a", "kl-1b"))
+    assert "The paper states it" in whole and "Two runs with seed 0." in whole
+    assert "<li>Fewer records.</li>" in whole
+    assert "The paper states it" not in first + second and "Fewer records" not in first + second
+    assert "The part states this." in second
+    assert "<dt>other than in the paper</dt><dd>nothing</dd>" in second
+    assert '<span class="number">0.25</span>: Half of what Table 1 prints.' in first
+    assert HOSTILE not in whole + first + second
+
+
+def test_a_row_says_why_at_which_look_and_what_would_decide_it(page):
+    first, open_one = row_of(page, "kl-1a"), row_of(page, "kl-2")
+    assert "<small>positive, at most the margin</small>" in first
+    assert "<dt>looked at</dt><dd>after 12 runs</dd>" in first
+    assert "<small>margin 0.25</small>" in first
+    assert '<span class="number">48 runs</span> <small>2.0 h of CPU</small>' in open_one
+    assert "runs</span>" not in first
+
+
 def test_verdicts_are_counted_by_paper(results):
     rows = [row("kl-1", paper="kl_privacy"), row("kl-2", paper="kl_privacy", verdict=VERDICTS[1])]
     write_claims(results / "claims.csv", rows)
     page = build_page(results, "t")
     found = re.findall(r'data-set-paper="kl_privacy" data-set-verdict="([^"]+)"[^>]*>(\d+)<', page)
-    assert found == [*zip(VERDICTS, "1100", strict=True)]
+    assert found == [*zip(VERDICTS, "11000", strict=True)]
 
 
 @pytest.mark.parametrize(

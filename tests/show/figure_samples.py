@@ -11,7 +11,15 @@ from matplotlib.text import Text
 
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import write_json
-from dpatlas.core.records import FIELDS, SCHEMA_VERSION, make_record, versions
+from dpatlas.core.records import (
+    FIELDS,
+    SCHEMA_VERSION,
+    Over,
+    Typed,
+    _fields_over,
+    make_record,
+    versions,
+)
 from dpatlas.core.specs import Spec
 from dpatlas.records import parse_record
 from dpatlas.registry import all_blocks
@@ -42,7 +50,41 @@ def as_json(record):
     models = ("spec", "metrics")
     parts = {name: getattr(record, name) for name in FIELDS if name != "schema_version"}
     dumped = {name: parts[name].model_dump(mode="json", exclude_unset=True) for name in models}
-    return {"schema_version": SCHEMA_VERSION, **parts, **dumped}
+    version = {"metrics_version": record.metrics.VERSION}
+    return {"schema_version": SCHEMA_VERSION, **parts, **dumped, **version}
+
+
+def blocks_of(record, size):
+    """The records of the blocks of `size` runs that `record`, of one block, consists of."""
+    slug = record.condition.rpartition("-")[0]
+    return [
+        sample_record(
+            record.spec.model_copy(update={"first_run": first, "runs": size}),
+            runs_from(record.metrics, first, size),
+            f"{slug}-run{first}",
+        )
+        for first in range(0, record.spec.runs, size)
+    ]
+
+
+def runs_from(part, first, size):
+    """Part of a record without any but `size` runs from `first` on."""
+    if isinstance(part, list):
+        return [runs_from(entry, first, size) for entry in part]
+    if not isinstance(part, Typed):
+        return part
+    block = slice(first, first + size)
+    update = {}
+    for name, over in _fields_over(type(part)).items():
+        value = getattr(part, name)
+        if name in part.model_fields_set:
+            if over is Over.RUNS:
+                update[name] = value and value[block]
+            elif over is Over.RUNS_LAST:
+                update[name] = value and [entries[block] for entries in value]
+            else:
+                update[name] = runs_from(value, first, size)
+    return part.model_copy(update=update)
 
 
 @functools.cache

@@ -11,19 +11,28 @@ from pathlib import Path
 from dpatlas.commands.publish import DOCS
 from dpatlas.config.atlas import PAPERS, RESULTS
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
-from dpatlas.evidence.claims import VERDICTS, check_files
+from dpatlas.evidence.claims import (
+    IDENTITY,
+    NOT_CONTRADICTED,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    VERDICTS,
+    check_files,
+)
 from dpatlas.report.lineage import CLAIMS, read_claims
 from dpatlas.report.text import observed_text
 
 Row = Mapping[str, str]
-MARKS = dict(zip(VERDICTS, "+-?.", strict=True))
-# Colours of a terminal: green, red, yellow, grey. The marks say the same without them.
-COLOURS = dict(zip(VERDICTS, ("32", "31", "33", "90"), strict=True))
+MARKS = dict(zip(VERDICTS, "+-=?.", strict=True))
+# Colours of a terminal: green, red, cyan, yellow, grey. The marks say the same without them.
+COLOURS = dict(zip(VERDICTS, ("32", "31", "36", "33", "90"), strict=True))
+# Verdicts of which one contradicts the other, on the same claim.
+CONTRADICTING = {REPRODUCED, NOT_REPRODUCED}
 WIDEST = 160
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the verdicts; with --check 1 if any differs from the published ones."""
+    """Print the verdicts; with --check 1 if any contradicts the published ones."""
     parser = ArgumentParser(prog="dpatlas claims", description=__doc__, allow_abbrev=False)
     parser.add_argument("--tier", default="embedded", help="folder under the results")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
@@ -33,15 +42,19 @@ def main(arguments: Sequence[str]) -> int:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--published", action="store_true", help="those of docs/results")
     which.add_argument(
-        "--check", action="store_true", help="compare with docs/results; exit code 1 on a change"
+        "--check",
+        action="store_true",
+        help="compare with docs/results; exit code 1 if a verdict turned from reproduced to not "
+        "reproduced or back",
     )
     options = parser.parse_args(arguments)
     run, published = options.results / options.tier, options.docs / options.tier
     rows = read_verdicts(published if options.published else run, options.paper)
     if options.check:
         changed = changes(read_verdicts(published, options.paper), rows)
-        print("\n".join([*changed, f"{len(changed)} of {len(rows)} verdicts changed"]))
-        return EXIT_FAILED_RUN if changed else 0
+        contradictions = [line for line, contradicts in changed if contradicts]
+        print("\n".join([line for line, _ in changed] + [_counted(changed, len(rows))]))
+        return EXIT_FAILED_RUN if contradictions else 0
     if options.markdown:
         print(summary(rows))
         return 0
@@ -67,14 +80,38 @@ def read_verdicts(folder: Path, paper: str | None = None) -> list[dict[str, str]
     return rows
 
 
-def changes(before: Sequence[Row], now: Sequence[Row]) -> list[str]:
-    """A line for every claim whose verdict is another, is new, or is gone."""
-    old, new = ({row["claim"]: row["verdict"] for row in rows} for rows in (before, now))
-    return [
-        f"{claim}: {old.get(claim, 'no such claim')} -> {new.get(claim, 'no such claim')}"
-        for claim in dict.fromkeys([*old, *new])
-        if old.get(claim) != new.get(claim)
-    ]
+def changes(before: Sequence[Row], now: Sequence[Row]) -> list[tuple[str, bool]]:
+    """A line for every claim whose verdict is another, is new or is gone; whether it contradicts.
+
+    A verdict contradicts another of the same claim if one is `reproduced` (of an identity: `not
+    contradicted`) and the other `not reproduced`. More runs may decide a row, other settings may
+    open one, and an edit of claims.yaml may add or drop one: none of these says that the claim is
+    both true and false.
+    """
+    old, new = ({row["claim"]: row for row in rows} for rows in (before, now))
+    changed = []
+    for claim in dict.fromkeys([*old, *new]):
+        verdicts = [rows[claim]["verdict"] if claim in rows else None for rows in (old, new)]
+        if verdicts[0] == verdicts[1]:
+            continue
+        contradicts = {_side(rows.get(claim)) for rows in (old, new)} == CONTRADICTING
+        line = f"{claim}: " + " -> ".join(verdict or "no such claim" for verdict in verdicts)
+        changed.append((line + ", a contradiction" * contradicts, contradicts))
+    return changed
+
+
+def _side(row: Row | None) -> str | None:
+    """The verdict, where `not contradicted` is the best that a row can have: `reproduced`."""
+    if row is None:
+        return None
+    best = row.get("kind") == IDENTITY and row["verdict"] == NOT_CONTRADICTED
+    return REPRODUCED if best else row["verdict"]
+
+
+def _counted(changed: Sequence[tuple[str, bool]], rows: int) -> str:
+    contradictions = sum(contradicts for _, contradicts in changed)
+    noun = "contradiction" if contradictions == 1 else "contradictions"
+    return f"{len(changed)} of {rows} verdicts changed; {contradictions} {noun}"
 
 
 def table(rows: Sequence[Row], *, width: int, colour: bool) -> str:

@@ -64,7 +64,12 @@ def jobs_of(atlas: Atlas) -> list[Job]:
         megabytes = array_mb(DataFields.model_validate_json(options))
         memory_mb = READING_MB + 3 * megabytes
         jobs.append(Job("shared", "data", done, None, False, memory_mb, 2**20 * megabytes))
+    taken = {
+        Path(path).parent.name for name in atlas.specs for path in atlas.features_manifest(name)
+    }
     for name, found in atlas.frozen_features.items():
+        if name not in taken:  # of a tuning whose outcome is known
+            continue
         done = Path(atlas.features(name), "manifest.json").is_file()
         memory_mb = atlas.features_memory_mb(name)
         jobs.append(Job("shared", "features", done, work_of_features(found), True, memory_mb))

@@ -25,15 +25,19 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(
             "--tier", f"{options.tier}, whose numbers mean nothing", "a tier with verdicts: true"
         )
-    atlas = Atlas(config, options.results)
+    expected = expected_of(Atlas(config, options.results))
+    target = publish(expected, options.results, options.docs, commit_of(Path.cwd()))
+    print(f"published to {target}: {', '.join([*expected.figures, *expected.tables])}")
+    return 0
+
+
+def expected_of(atlas: Atlas) -> Expected:
+    """What a complete run of this config holds."""
     figures, tables = (
         {name: tuple(Path(path).parent.name for path in atlas.behind(name)) for name in names}
         for names in (atlas.figures, atlas.tables)
     )
-    expected = Expected(atlas.tier, figures, tables, tuple(atlas.blocks))
-    target = publish(expected, options.results, options.docs, commit_of(Path.cwd()))
-    print(f"published to {target}: {', '.join([*figures, *tables])}")
-    return 0
+    return Expected(atlas.tier, figures, tables, tuple(atlas.blocks))
 
 
 def config_of(tier: str, results: Path) -> General:

@@ -20,7 +20,7 @@ from dpatlas.config.load import project_root
 from dpatlas.config.root import General
 from dpatlas.core.blocks import Block
 from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.files import write_atomic
+from dpatlas.core.files import read_json, write_atomic
 from dpatlas.core.networks import NETWORKS
 from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
@@ -36,6 +36,9 @@ KEYS = tuple(all_blocks())
 RESULTS = Path("results")
 # Snakemake's two processes beside a job on a node of a cluster, and a margin.
 NODE_MB = 400
+# What `decide` asks for beyond the config, in a tier's folder.
+MORE_RUNS = "more_runs.json"
+MOST_RUNS = 10_000
 FIGURE_KINDS = ("pdf", "png", "csv")
 TABLE_KINDS = ("csv", "md", "tex")
 
@@ -57,19 +60,29 @@ class Atlas:
     """Names, specs and paths of one run, from a validated config."""
 
     def __init__(self, config: General, results: Path = RESULTS):
-        self.config = config
         self._answers: dict[tuple[Any, ...], Any] = {}
         self.tier: str = config.tier
         self.folder = Path(results) / self.tier
+        self.config = config = config.with_more_runs(read_more_runs(self.folder / MORE_RUNS))
         self.blocks: dict[str, Block] = {
             key: block for key, block in all_blocks().items() if getattr(config, key).enabled
         }
         self.groups: dict[str, dict[str, list[Spec]]] = {
             key: block.load("settings").groups(config) for key, block in self.blocks.items()
         }
-        self.specs: dict[str, Spec] = distinct(
+        # All tunings, whether or not a spec waits for their outcome.
+        self.tunings: dict[str, Spec] = distinct(
+            spec for block in self.blocks.values() for spec in _tunings(block, config)
+        )
+        in_groups = distinct(
             spec for groups in self.groups.values() for specs in groups.values() for spec in specs
         )
+        waited_for = [tuning for spec in in_groups.values() if (tuning := waits_for(spec))]
+        self.specs: dict[str, Spec] = {
+            **{tuning: self.tunings[tuning] for tuning in waited_for},
+            **in_groups,
+        }
+        self._known = {**self.tunings, **self.specs}
 
     @functools.cached_property
     def products(self) -> dict[str, Product]:
@@ -108,9 +121,9 @@ class Atlas:
         ]
 
     def kinds(self, key: str) -> dict[str, list[str]]:
-        """Ids of a block's specs by kind, for the kinds that have any."""
+        """Ids of a block's specs by kind, all tunings included, for the kinds that have any."""
         by_kind: dict[str, list[str]] = {}
-        for spec_id, spec in self.specs.items():
+        for spec_id, spec in self._known.items():
             if spec.key == key:
                 by_kind.setdefault(spec.fields["kind"], []).append(spec_id)
         return by_kind
@@ -150,12 +163,38 @@ class Atlas:
 
     def claim_records(self) -> list[str]:
         """Record paths of the papers' specs, on which claims are judged."""
-        return [self.record(name) for name, spec in self.specs.items() if spec.key in PAPERS]
+        return [
+            self.record(name)
+            for name, spec in self.specs.items()
+            if spec.key in PAPERS and name not in self.tunings
+        ]
 
     @_remembered
     def record(self, spec_id: str) -> str:
         """Path of a run's record."""
-        return str(self.folder / "runs" / self.specs[spec_id].key / spec_id / "record.json")
+        return str(self.folder / "runs" / self._known[spec_id].key / spec_id / "record.json")
+
+    def spec(self, spec_id: str) -> Spec:
+        """The spec of this id, of the run or of a tuning."""
+        return self._known[spec_id]
+
+    def tuning_record(self, spec_id: str) -> list[str]:
+        """Record of the tuning that a spec waits for, as a list: none if it waits for none."""
+        tuning = waits_for(self._known[spec_id])
+        return [self.record(tuning)] if tuning else []
+
+    def tunings_of(self, key: str) -> list[str]:
+        """Ids of a block's tunings."""
+        return [name for name, spec in self.tunings.items() if spec.key == key]
+
+    @functools.cached_property
+    def tuned_papers(self) -> list[str]:
+        """Keys of the blocks that have tunings."""
+        return list(dict.fromkeys(spec.key for spec in self.tunings.values()))
+
+    def tuned_file(self, key: str) -> str:
+        """Path of the outcomes of a block's tunings."""
+        return str(self.folder / "tuned" / f"{key}.yaml")
 
     def settings(self, key: str) -> str:
         """What figures and tables of a block need of the config, as canonical JSON."""
@@ -199,7 +238,7 @@ class Atlas:
         """Options of every data set in use, as canonical JSON, by the data set's id."""
         return {
             data_id(spec, field): data_options(spec, field)
-            for spec in self.specs.values()
+            for spec in self._known.values()
             for field in ("data", "public_data")
             if field in spec.fields
         }
@@ -242,7 +281,7 @@ class Atlas:
 
     @_remembered
     def _manifest(self, spec_id: str, field: str) -> list[str]:
-        spec = self.specs[spec_id]
+        spec = self._known[spec_id]
         if field not in spec.fields:
             return []
         return [str(self.folder / "data" / data_id(spec, field) / "manifest.json")]
@@ -250,7 +289,7 @@ class Atlas:
     @_remembered
     def backbones(self, spec_id: str) -> list[str]:
         """Folders of the backbones that a spec takes features of, in its order."""
-        fields = self.specs[spec_id].fields
+        fields = self._known[spec_id].fields
         one = fields.get("backbone")
         names = fields.get("backbones", [one] if one else [])
         return [self.backbone(name) for name in names]
@@ -271,6 +310,7 @@ class Atlas:
             "--public-data": self.public_manifest(spec_id),
             "--backbone": self.backbones(spec_id),
             "--features": [str(Path(file).parent) for file in self.features_manifest(spec_id)],
+            "--tuning": self.tuning_record(spec_id),
         }
         return shlex.join(
             word for option, paths in named.items() for path in paths for word in (option, path)
@@ -278,8 +318,8 @@ class Atlas:
 
     @functools.cached_property
     def frozen_features(self) -> dict[str, FrozenFeatures]:
-        """What frozen backbones show to some spec of the run, each pair once, by id."""
-        features = (self._features_of(spec_id) for spec_id in self.specs)
+        """What frozen backbones show to some spec or tuning, each pair once, by id."""
+        features = (self._features_of(spec_id) for spec_id in self._known)
         return {one.id: one for one in features if one}
 
     @_remembered
@@ -287,7 +327,7 @@ class Atlas:
         fields = self.typed(spec_id)
         if not self._cost(spec_id).takes_features(fields):
             return None
-        data, backbone = data_id(self.specs[spec_id]), self.specs[fields.backbone]
+        data, backbone = data_id(self._known[spec_id]), self.specs[fields.backbone]
         return FrozenFeatures(data, fields.data, backbone, self.typed(fields.backbone))
 
     def features(self, features_id: str) -> str:
@@ -392,7 +432,7 @@ class Atlas:
         Raises InputError, naming the key of its kind's part of the block, for what do not go
         together.
         """
-        fields = self.specs[spec_id].fields
+        fields = self._known[spec_id].fields
         return parse_spec(fields, f"{fields['key']}.{fields['kind']}")
 
     def _cost(self, spec_id: str) -> JobCost:
@@ -400,9 +440,40 @@ class Atlas:
         return self.blocks[fields.key].load("cost").KINDS[fields.kind]
 
 
+def read_more_runs(path: Path) -> dict[str, int]:
+    """Numbers of runs by condition, from the file that `decide` writes; none without that file.
+
+    Conditions that the config does not have (any more) are none of its business. Raises InputError
+    for what is no such file.
+    """
+    if not path.exists():
+        return {}
+    content = read_json(path)
+    allowed = f"a JSON object with a number of runs, 1 to {MOST_RUNS}, by condition"
+    if not isinstance(content, dict):
+        raise InputError(str(path), type(content).__name__, allowed)
+    for condition, runs in content.items():
+        if type(runs) is not int or not 1 <= runs <= MOST_RUNS:
+            raise InputError(f"{path}: {condition}", repr(runs), allowed)
+    return content
+
+
+def _tunings(block: Block, config: General) -> list[Spec]:
+    """The specs of a block's tunings."""
+    tunings = getattr(block.load("settings"), "tunings", None)
+    return tunings(config) if tunings else []
+
+
+def waits_for(spec: Spec) -> str | None:
+    """Id of the tuning that has to run before the spec; None where its choice is known."""
+    fields = spec.fields
+    return fields["tuning"] if fields.get("chosen", {}) is None else None
+
+
 def data_options(spec: Spec, field: str = "data") -> str:
-    """The data set that `spec` needs, as canonical JSON."""
-    return canonical_json(spec.fields[field])
+    """The data set that `spec` needs, as canonical JSON; how its runs are dealt takes no part."""
+    options = spec.fields[field]
+    return canonical_json({name: value for name, value in options.items() if name != "redeal"})
 
 
 def data_id(spec: Spec, field: str = "data") -> str:

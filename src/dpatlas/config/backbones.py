@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.config.own import check_backbone
 from dpatlas.config.root import General
-from dpatlas.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path
+from dpatlas.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path, Seed
 from dpatlas.core import networks
 from dpatlas.core.published_weights import FROM_FILES, IMPORTED
 from dpatlas.core.specs import Spec
@@ -83,6 +83,9 @@ class Backbones(Model):
     enabled: bool = setting(
         "Whether backbones are made; papers that take their features need them."
     )
+    seed: Seed = setting(
+        "Base of the seeds of all backbones, which are the same for every base seed of the runs."
+    )
     n_train: TrainImages
     n_test: TestImages
     epochs: Epochs
@@ -135,7 +138,7 @@ def backbone_spec(config: General, name: str) -> Spec:
     fields = {
         "key": KEY,
         "kind": "backbone",
-        "seed": config.seed,
+        "seed": block.seed,
         "data": data | {name: explicit[name] for name in ("classes",) if name in explicit},
         **{name: settings[name] for name in ("model", "options", *COUNTS, *RATES)},
         **{name: explicit[name] for name in ("declared_public",) if name in explicit},

@@ -161,14 +161,20 @@ def load_tier(name: str, root: Path | None = None) -> General:
 def read_tier(name: str, root: Path | None = None) -> dict[str, Any]:
     """What `load_tier` validates: the merged files, as they are written."""
     root = root or project_root()
-    default = str(read_yaml(root / DEFAULT).get("tier"))
-    if name == default:
+    known = tiers(root)
+    if name == known[0]:
         return read_config(root=root)
     path = root / TIERS / f"{name}.yaml"
     if not path.is_file():
-        known = [default, *sorted(file.stem for file in (root / TIERS).glob("*.yaml"))]
         raise InputError("tier", repr(name), "one of " + ", ".join(known))
     return read_config([path], root=root)
+
+
+def tiers(root: Path | None = None) -> list[str]:
+    """Names of the tiers that ship with the project, that of config.yaml first."""
+    root = root or project_root()
+    others = sorted(file.stem for file in (root / TIERS).glob("*.yaml"))
+    return [str(read_yaml(root / DEFAULT).get("tier")), *others]
 
 
 def validate(config: Mapping[str, Any]) -> General:

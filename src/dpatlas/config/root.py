@@ -1,7 +1,8 @@
 """The whole config: general keys, and a block for every paper and check that has a folder."""
 
 import functools
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
@@ -85,7 +86,8 @@ class General(Model):
         "rules."
     )
     seed: Seed = setting(
-        "Base of every named seed; another value repeats the study with fresh randomness."
+        "Base of the named seeds; another value repeats the study with fresh randomness, for the "
+        "same backbones and settings."
     )
     noise_source: Literal["keyed", "os"] = setting(
         "keyed derives all noise from (spec, run, step, use); os asks the operating system and "
@@ -99,6 +101,18 @@ class General(Model):
         "and certificates are float32 or float64 in any case."
     )
     data: DataSources
+    _more_runs: Mapping[str, int] = PrivateAttr(default_factory=dict)
+
+    @property
+    def more_runs(self) -> Mapping[str, int]:
+        """Runs by condition, where a tier has been given more of them than its config asks for."""
+        return self._more_runs
+
+    def with_more_runs(self, runs: Mapping[str, int]) -> Self:
+        """The same config with these `more_runs`, which take no part in `plain`."""
+        config = self.model_copy()
+        config._more_runs = dict(runs)
+        return config
 
     if TYPE_CHECKING:
 

@@ -30,6 +30,11 @@ def size_of(data: DataFields) -> tuple[int, int, int]:
     return n_train, n_add, inputs_of(data)
 
 
+def draws_records(data: DataFields) -> bool:
+    """Whether every run draws records of its own of a generated set."""
+    return data.redeal and not data.own and DATA_SETS[data.name].kind == "generated"
+
+
 def inputs_of(data: DataFields) -> int:
     """Dimension of a record; of a user's own set, by its definition `own`."""
     return math.prod(data.own.image_shape) if data.own else INPUTS[data.name]

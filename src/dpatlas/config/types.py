@@ -71,6 +71,32 @@ TuningRuns = Annotated[
 ]
 PublicBackbone = Annotated[str, setting("Name under pretrain.backbones.")]
 
+# Repetition.
+RunsPerJob = Annotated[
+    int,
+    setting(
+        "Runs that one job computes, as a block with a record of its own; more runs are more "
+        "blocks, and earlier records stay as they are.",
+        ge=1,
+        le=1000,
+    ),
+]
+
+
+class Repeated(Model):
+    """A block of the config with runs that are computed in blocks."""
+
+    runs: int = setting("Runs of every condition.", ge=1, le=1000)
+    runs_per_job: RunsPerJob
+
+    @model_validator(mode="after")
+    def _in_whole_blocks(self) -> "Repeated":
+        if self.runs > self.runs_per_job and self.runs % self.runs_per_job:
+            allowed = f"at most runs_per_job = {self.runs_per_job}, or a multiple of it"
+            raise InputError("runs", self.runs, allowed)
+        return self
+
+
 # Networks.
 if TYPE_CHECKING:
     SmallNetwork = str
@@ -151,6 +177,26 @@ class DataSet(Model):
         return self
 
 
+class DealtSet(DataSet):
+    """A data set whose records every run may be dealt anew."""
+
+    redeal: bool = setting(
+        "Whether every run is dealt its records anew, or draws its own of a generated set; by "
+        "default where the set has no test records of its own, for your own sets not.",
+        default=None,
+    )
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of a spec whose runs all have the prepared parts."""
+        return {name: value for name, value in super().fields().items() if name != "redeal"}
+
+    def dealt(self) -> dict[str, Any]:
+        """Fields of a spec that says whether its runs are dealt their records anew."""
+        known = DATA_SETS.get(self.name)
+        by_default = known is not None and "test" not in {**known.counts, **known.totals}
+        return {**self.fields(), "redeal": by_default if self.redeal is None else self.redeal}
+
+
 def class_names(name: str) -> Sequence[int | str]:
     """Classes of a data set as a config names them: digits are integers."""
     names = DATA_SETS[name].classes
@@ -165,7 +211,7 @@ def _check_classes(classes: list[int | str], known: list[str]) -> None:
         raise InputError("classes", classes, "each class once")
 
 
-class PrivateSplit(DataSet):
+class PrivateSplit(DealtSet):
     """A labelled data set, split into private, test and validation records."""
 
     name: Annotated[

@@ -7,7 +7,6 @@ Each feature counts one kind of work, and `rates` has seconds per unit of it:
     steps        updates or other calls, each with a fixed overhead
     elements     activations that are read and written
     normals      N(0, 1) draws
-    resamples    record values resampled by the bootstrap
     dense        float64 operations of factorisations and matrix products
     streamed     float64 entries read by matrix-vector products
     accountings  values of epsilon from steps on a sample of records
@@ -24,7 +23,6 @@ FEATURES = (
     "steps",
     "elements",
     "normals",
-    "resamples",
     "dense",
     "streamed",
     "accountings",

@@ -34,7 +34,6 @@ DEFAULTS = {
         "steps": 1.5e-4,
         "elements": 7e-9,
         "normals": 1e-8,
-        "resamples": 5e-9,
         "dense": 2.5e-11,
         "streamed": 3e-10,
         "accountings": 0.2,
@@ -46,7 +45,6 @@ DEFAULTS = {
         "steps": 3e-4,
         "elements": 5e-11,
         "normals": 2e-11,
-        "resamples": 5e-9,
         "dense": 2.5e-11,
         "streamed": 3e-10,
         "accountings": 0.2,
@@ -143,9 +141,27 @@ def features_minutes(atlas: Atlas, features_id: str) -> int:
     return _minutes(work_of_features(atlas.frozen_features[features_id]), atlas.features_device())
 
 
-def _minutes(work: Work, device: str) -> int:
+def seconds_per_run(atlas: Atlas) -> dict[str, float]:
+    """Estimated seconds of one core for a run, by id of every spec with runs that are repeated.
+
+    At default rates, as `runtime_minutes`, so that verdicts do not depend on past runs. A block's
+    runs share the start of its job.
+    """
+    return {
+        # Finite, as JSON has to be; `_minutes` says where it is not.
+        spec_id: min(_seconds(work_of(atlas, spec_id), atlas.device(spec_id)), 1e12) / fields.runs
+        for spec_id in atlas.specs
+        if hasattr(fields := atlas.typed(spec_id), "runs")
+    }
+
+
+def _seconds(work: Work, device: str) -> float:
     unit = DEFAULTS["cpu" if device == "cpu" else "cuda"]
-    seconds = sum(unit[name] * count for name, count in work.counts.items())
+    return sum(unit[name] * count for name, count in work.counts.items())
+
+
+def _minutes(work: Work, device: str) -> int:
+    seconds = _seconds(work, device)
     # Infinite where a tiny step size asks for infinitely many steps.
     return math.ceil(min(max(MIN_MINUTES, SLACK * seconds / 60), MAX_MINUTES))
 

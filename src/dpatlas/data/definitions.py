@@ -48,6 +48,22 @@ class Scaling:
     divide: int
 
 
+def scale(pixels: np.ndarray, scaling: Scaling, norm: float | None) -> np.ndarray:
+    """Records (n, d) float32 from grey levels (n, d) uint8.
+
+    x = (multiply u - subtract) / divide; then, with `norm`, x <- norm x / ||x||, record by record.
+    Raises InputError for a record that is zero and so has no direction.
+    """
+    whole = scaling.multiply * pixels.astype(np.int16) - np.int16(scaling.subtract)
+    if norm is None:
+        return np.divide(whole, scaling.divide, dtype=np.float32)
+    # Squares of whole numbers add up exactly in any order.
+    lengths = np.sqrt(np.einsum("ij,ij->i", whole, whole, dtype=np.int64).astype(np.float64))
+    if not lengths.all():
+        raise InputError("norm", "a record of zeros", "null for images that may be all zero")
+    return np.multiply(whole, (norm / lengths).astype(np.float32)[:, None], dtype=np.float32)
+
+
 @dataclass(frozen=True)
 class DataSet:
     """One data set.

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from dpatlas.core.guard import integer, real
-from dpatlas.core.seeds import generator, seed
+from dpatlas.core.seeds import permutation, seed
 from dpatlas.data import generated, own
 from dpatlas.data.bounded import readable
-from dpatlas.data.definitions import DataSet, Scaling
+from dpatlas.data.definitions import DataSet, scale
 from dpatlas.data.download import download, progress_bars
 from dpatlas.data.prepared import HELD_OUT, save
 from dpatlas.data.registry import find, reader
@@ -140,32 +140,6 @@ def prepare(
         "preprocessing": {**asdict(data_set.scaling), "norm": checked.norm},
     }
     return save(out_folder, arrays, description)
-
-
-def scale(pixels: np.ndarray, scaling: Scaling, norm: float | None) -> np.ndarray:
-    """Records (n, d) float32 from grey levels (n, d) uint8.
-
-    x = (multiply u - subtract) / divide; then, with `norm`, x <- norm x / ||x||, record by record.
-    Raises InputError for a record that is zero and so has no direction.
-    """
-    whole = scaling.multiply * pixels.astype(np.int16) - np.int16(scaling.subtract)
-    if norm is None:
-        return np.divide(whole, scaling.divide, dtype=np.float32)
-    # Squares of whole numbers add up exactly in any order.
-    lengths = np.sqrt(np.einsum("ij,ij->i", whole, whole, dtype=np.int64).astype(np.float64))
-    if not lengths.all():
-        raise InputError("norm", "a record of zeros", "null for images that may be all zero")
-    return np.multiply(whole, (norm / lengths).astype(np.float32)[:, None], dtype=np.float32)
-
-
-def permutation(count: int, data_set: str, use: str, key: int) -> np.ndarray:
-    """A keyed permutation of range(count).
-
-    It sorts raw generator output, the one part of numpy's generators that is fixed for all
-    versions.
-    """
-    bits = generator(seed("data", use=use, data_set=data_set, selection=key)).bit_generator
-    return np.argsort(bits.random_raw(count), kind="stable")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -302,7 +276,8 @@ class _Deck:
 
     def __init__(self, images: Images, split: str, data_set: DataSet, options: Options):
         self.pixels, self.labels = images.splits[split]
-        self.rest = permutation(len(self.labels), data_set.name, split, options.selection)
+        axes = {"data_set": data_set.name, "selection": options.selection}
+        self.rest = permutation(seed("data", use=split, **axes), len(self.labels))
         self.split, self.options = split, options
         self.dealt: list[str] = []
 

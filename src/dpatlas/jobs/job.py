@@ -12,12 +12,14 @@ from pydantic import ValidationError
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.digest import code_digest
+from dpatlas.core.facts import Choice
 from dpatlas.core.files import check_writable, read_json, remove_parts
 from dpatlas.core.records import (
     Metrics,
     SpecFields,
     Stopwatch,
     make_record,
+    read_record,
     versions,
     write_record,
 )
@@ -42,7 +44,8 @@ class Job:
     `backbones`: folders of trained backbones, to read or, for a job that trains one, to write.
     `public`: a second, public data set, for a spec with `public_data`. `features`: those of the
     data by a frozen backbone; a job that trains on them alone has `data` without images. `streams`:
-    the random streams drawn so far.
+    the random streams drawn so far. `tuning`: JSON of the record of the tuning that the spec waits
+    for.
     """
 
     spec: Spec
@@ -56,6 +59,7 @@ class Job:
     features: Features | None = None
     streams: Streams = field(default_factory=Streams)
     options: Any = None
+    tuning: Mapping[str, Any] | None = None
     saved: float = field(default_factory=time.monotonic)
 
     def backbone_to_write(self) -> Path:
@@ -70,6 +74,13 @@ class Job:
         if self.data is None:
             raise InputError("--data", "nothing", "the manifest of a prepared data set")
         return self.data
+
+    @property
+    def chosen(self) -> Mapping[str, Choice]:
+        """Settings by the name of the arm, from the spec or from the tuning that it waits for."""
+        if self.tuning is None:
+            return self.fields.chosen
+        return {row["arm"]: row["chosen"] for row in self.tuning["metrics"]["rows"]}
 
     def save_due(self) -> bool:
         """Whether `SECONDS_BETWEEN_CHECKPOINTS` have passed; the time affects no result."""
@@ -169,12 +180,14 @@ def execute(
     public_data: Path | None = None,
     features: Path | None = None,
     options: Any = None,
+    tuning: Path | None = None,
 ) -> dict[str, Any]:
     """Run a job, write its record to the path `record`, and return the record.
 
     module: the record's code digest covers it and its imports. data, public_data: manifests of the
     prepared data sets; None for a spec that names none. features: folder with the features of
-    `data` by a frozen backbone. The record's seeds are the spec's base and every stream drawn
+    `data` by a frozen backbone. tuning: record of the tuning whose settings a spec without any
+    takes. The record's seeds are the spec's base and every stream drawn
     during the run. A killed job continues from its checkpoint. Raises InputError for a spec that
     does not fit the class of its kind.
     """
@@ -190,11 +203,13 @@ def execute(
         of_backbone.check("data", prepared.sha256)
     public = _data(spec, "public_data", public_data)
     digest = code_digest(module)
+    tuned = _tuning(fields, tuning)
     identity = {
         "spec": spec.digest,
         "code": digest,
         "data": [data_set and data_set.sha256 for data_set in (prepared, public)],
         "features": of_backbone and of_backbone.manifest["sha256"],
+        "tuning": tuned and tuned["metrics"],
         "device": device,
         "versions": versions(*kind.packages),
     }
@@ -212,6 +227,7 @@ def execute(
             of_backbone,
             streams,
             options,
+            tuned,
         )
         outcome = kind.run(job)
     base = {"base": fields.seed} if fields.seed is not None else {}
@@ -259,6 +275,20 @@ def numerics(device: str) -> Iterator[None]:
             yield
     finally:
         set_precision(before)
+
+
+def _tuning(fields: Any, path: Path | None) -> dict[str, Any] | None:
+    """The record of the tuning that the spec waits for, None for a spec that waits for none."""
+    waits = getattr(fields, "chosen", {}) is None
+    if waits != (path is not None):
+        found = f"no record of {fields.tuning}" if waits else str(path)
+        raise InputError("--tuning", found, "a record for a spec that has no settings yet")
+    if path is None:
+        return None
+    record = read_record(path)
+    if record["id"] != fields.tuning:
+        raise InputError("--tuning", record["id"], fields.tuning)
+    return record
 
 
 def _data(

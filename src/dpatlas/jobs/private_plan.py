@@ -66,6 +66,18 @@ class DpSgdPlan:
         asked = (epsilon, self.delta, self.relation, self.accountant)
         return replace(self, noise_multiplier=calibrate_steps(self.sampler, blocks, *asked))
 
+    def on(self, n: int) -> "DpSgdPlan":
+        """The plan for `n` records: equal steps with equal noise on a mean gradient.
+
+        Batches keep their size; where there are fewer records, a batch is all of them, and its
+        noise multiplier is smaller in proportion.
+        """
+        if n == self.sampler.n:
+            return self
+        resized = self.sampler.on(n)
+        noise = self.noise_multiplier * resized.batch / self.sampler.batch
+        return replace(self, sampler=resized, noise_multiplier=noise)
+
     @property
     def private(self) -> bool:
         """Whether there is noise."""

@@ -24,6 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--backbone", action="append", default=[], type=Path, help="folder of one; repeatable"
     )
+    parser.add_argument("--tuning", type=Path, help="record of the tuning that the spec waits for")
     parser.add_argument("--record", required=True, type=Path, help="record.json to write")
     parser.add_argument("--checkpoints", required=True, type=Path, help="folder for checkpoints")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, auto; with -tf32")
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
             public_data=options.public_data,
             features=options.features,
             options=kind.options(further) if kind.options else None,
+            tuning=options.tuning,
         )
     return 0
 

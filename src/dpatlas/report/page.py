@@ -18,7 +18,8 @@ from dpatlas.core.files import remove_parts, write_atomic
 from dpatlas.core.products import Product
 from dpatlas.core.progress import duration
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas.evidence.claims import VERDICTS, check_files
+from dpatlas.evidence.claims import VERDICTS, Claims, check_files
+from dpatlas.evidence.claims import read_claims as read_written_claims
 from dpatlas.evidence.errata import Erratum, read_errata
 from dpatlas.evidence.printed import CONFIDENCE
 from dpatlas.registry import all_blocks
@@ -50,6 +51,22 @@ HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
+class Protocol:
+    """What claims.yaml says of a row beside its statement; of a part, what its claim does not say.
+
+    deviations: None where nothing is said of them.
+    """
+
+    asserts: str
+    deviations: tuple[str, ...] | None
+    pilots: str
+    margin_from: str = ""
+
+
+NOTHING = Protocol("", None, "")
+
+
+@dataclass(frozen=True)
 class Section:
     """What the page has of a paper, or of another block of the config."""
 
@@ -68,12 +85,13 @@ def build_page(
     *,
     errata: Mapping[str, Sequence[Erratum]] | None = None,
     about: str = "",
+    written: Claims | None = None,
 ) -> str:
     """The HTML of a tier's page, from what lies in its results folder.
 
     products: by name, for captions and what the papers show. show: names of the figures and tables
     to show; without it every one that is there, also what an earlier config left. errata: by paper.
-    about: reStructuredText above the claims.
+    about: reStructuredText above the claims. written: the claims.yaml of all papers.
     Reads claims.csv, figures/*.svg and csv, tables/*.csv and md, lineage/*.json and the records
     that these name.
 
@@ -103,6 +121,7 @@ def build_page(
         verdicts=VERDICTS,
         counts=Counter(row["verdict"] for row in rows),
         claims=_claims_first(rows),
+        protocols=protocols(written) if written else {},
         about=caption_html(about, "claims"),
         sections=_sections(items, rows, errata or {}),
         confidence=f"{CONFIDENCE:.0%}",
@@ -132,10 +151,33 @@ def main(arguments: Sequence[str]) -> int:
         options.show,
         errata=read_errata(),
         about=_text(options.about) if options.about else "",
+        written=read_written_claims(),
     )
     remove_parts(options.output.parent, options.output.name)
     write_atomic(options.output, page)
     return 0
+
+
+def protocols(claims: Claims) -> dict[str, Protocol]:
+    """The protocol of every row that has something to say, by its id."""
+    shown = {}
+    for claim in claims.claims:
+        shared = Protocol(claim.asserts, claim.deviations, claim.pilots)
+        shown[claim.id] = shared
+        for entry in claim.entries:
+            own = Protocol(entry.asserts, entry.deviations, entry.pilots, entry.margin_from)
+            shown[entry.id] = _beyond(own, shared) if claim.has_parts else own
+    return {name: each for name, each in shown.items() if each != NOTHING}
+
+
+def _beyond(own: Protocol, shared: Protocol) -> Protocol:
+    """A part's protocol without what the row of its claim says already."""
+    return Protocol(
+        own.asserts if own.asserts != shared.asserts else "",
+        own.deviations if own.deviations != shared.deviations else None,
+        own.pilots if own.pilots != shared.pilots else "",
+        own.margin_from,
+    )
 
 
 def _template() -> jinja2.Template:

@@ -14,7 +14,7 @@ from dpatlas.core.products import Product
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.evidence.printed import PrintedComparison, printed_comparisons
-from dpatlas.records import diverged_at
+from dpatlas.records import condition_of, diverged_at
 from dpatlas.registry import all_blocks
 from dpatlas.report.inline_svg import inline_svg
 from dpatlas.report.lineage import block_key, read_cost, read_lineage
@@ -60,13 +60,14 @@ class Item:
     @property
     def diverged(self) -> list[str]:
         """A sentence for every condition of which a run diverged."""
-        sentences = []
+        conditions: dict[str, list[int | None]] = {}
         for record in self.records:
-            runs = diverged_at(record)
-            bad = len(runs) - runs.count(None)
-            if bad:
-                sentences.append(f"{record['id']}: {bad} of {len(runs)} runs diverged")
-        return sentences
+            conditions.setdefault(condition_of(record), []).extend(diverged_at(record))
+        return [
+            f"{name}: {bad} of {len(runs)} runs diverged"
+            for name, runs in conditions.items()
+            if (bad := len(runs) - runs.count(None))
+        ]
 
 
 def read_item(
@@ -127,18 +128,18 @@ def caption_html(caption: str, name: str) -> Markup:
 
 
 def data_sources(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each data set once, with the number of runs that used it; attacks need none."""
+    """Each data set once, with the number of jobs that used it; attacks need none."""
     by_digest: dict[str, dict[str, Any]] = {}
     for record in records:
         if record["data"] is None:
             continue
-        source = by_digest.setdefault(record["data"]["sha256"], {**record["data"], "runs": 0})
-        source["runs"] += 1
+        source = by_digest.setdefault(record["data"]["sha256"], {**record["data"], "jobs": 0})
+        source["jobs"] += 1
     return list(by_digest.values())
 
 
 def ledgers(records: Iterable[Mapping[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """Each distinct privacy statement, with the number of runs that make it."""
+    """Each distinct privacy statement, with the number of jobs that make it."""
     statements: dict[str, dict[str, Any]] = {}
     counts: Counter[str] = Counter()
     for record in records:

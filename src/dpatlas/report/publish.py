@@ -58,7 +58,7 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     or edited, for a run that is not complete.
     """
     run = results / expected.tier
-    products = _check(expected, run)
+    products = complete_run(expected, run)
     claims = read_claims(run, "statement")
     target = docs / expected.tier
     earlier = earlier_publication(target, expected.blocks)
@@ -72,13 +72,13 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
                 path = f"{folder}/{name}.{suffix}"
                 files[path] = (run / path).read_bytes()
     if (run / CONFIG).is_file():
-        files[CONFIG] = _public_config(read_json(run / CONFIG))
+        files[CONFIG] = public_config(read_json(run / CONFIG))
     manifest = _manifest(expected.tier, run, products, files, commit)
     if earlier:
         manifest = earlier.into(manifest)
         files.update(earlier.files)
     files["README.md"] = _readme(expected, claims, manifest, earlier).encode()
-    with _replacing(target) as fresh:
+    with replacing_folder(target) as fresh:
         for path, content in files.items():
             write_atomic(fresh / path, content)
         write_json(fresh / MANIFEST, manifest)
@@ -99,8 +99,11 @@ def commit_of(folder: Path) -> str | None:
     return f"{head} with changes" if status else head
 
 
-def _check(expected: Expected, run: Path) -> dict[str, dict[str, Any]]:
-    """Lineage by product name, once every file and record is what the lineage says."""
+def complete_run(expected: Expected, run: Path) -> dict[str, dict[str, Any]]:
+    """Lineage by product name, once every file and record is what the lineage says.
+
+    Raises InputError, naming the first thing that is missing, stale or edited.
+    """
     if not run.is_dir():
         raise InputError(str(run), "no such folder", f"the results of a run at {expected.tier}")
     products = {}
@@ -129,7 +132,7 @@ def _check_records(lineage: Mapping[str, Any], asked: set[str], path: Path) -> N
             raise InputError(str(path), f"{what} {min(ids)}", RERUN)
 
 
-def _public_config(config: dict[str, Any]) -> bytes:
+def public_config(config: dict[str, Any]) -> bytes:
     """The config without the places of local data: they say something about one machine only."""
     sources = config.get("data", {})
     data = {**sources, "root": None}
@@ -265,7 +268,7 @@ def _days(cost: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
+def replacing_folder(target: Path) -> Iterator[Path]:
     """An empty folder that takes the place of `target` at the end, unless something goes wrong."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as temporary:

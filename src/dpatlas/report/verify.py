@@ -8,6 +8,7 @@ from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
+from dpatlas.report.bundle import NAME as BUNDLE
 from dpatlas.report.lineage import MANIFEST, RECORD, job_module, read_lineage
 from dpatlas.report.state import State, code_state, file_differences, files_of
 
@@ -25,7 +26,10 @@ def product_differences(run: Path) -> list[str]:
 
 
 def record_differences(run: Path) -> list[str]:
-    """A line for every record in `run` that is torn, out of place, of other code or other data."""
+    """A line for every record in `run` that is torn, out of place, of other code or other data.
+
+    An opened bundle has no data to compare with.
+    """
     known = {}
     for path in sorted(run.glob(f"data/*/{MANIFEST}")):
         try:
@@ -33,10 +37,11 @@ def record_differences(run: Path) -> list[str]:
             known[manifest["sha256"]] = manifest
         except (InputError, KeyError, TypeError):
             continue  # the data sets have a check of their own
+    there = None if (run / BUNDLE).is_file() else known
     return [
         line
         for path in sorted(run.glob(f"runs/*/*/{RECORD}"))
-        for line in refused(run, path, lambda path: _of_record(path, known))
+        for line in refused(run, path, lambda path: _of_record(path, there))
     ]
 
 
@@ -65,7 +70,7 @@ def _of_lineage(run: Path, path: Path) -> list[str]:
     return [*file_differences(run, files_of(lineage)), *(f"{product}: {each}" for each in code)]
 
 
-def _of_record(path: Path, known: Mapping[str, Any]) -> list[str]:
+def _of_record(path: Path, known: Mapping[str, Any] | None) -> list[str]:
     record, name = read_record(path), "/".join(path.parts[-4:])
     lines = []
     spec = State(record["spec_digest"], sha256(canonical_json(record["spec"])))
@@ -75,7 +80,7 @@ def _of_record(path: Path, known: Mapping[str, Any]) -> list[str]:
         lines.append(f"the record of {record['key']}/{record['id']}")
     lines += _of_code(job_module(record["key"], record["spec"].get("kind")), record["code_digest"])
     data = record["data"]
-    if data is not None and known.get(data["sha256"]) != data:
+    if data is not None and known is not None and known.get(data["sha256"]) != data:
         lines.append(f"data with sha256 {data['sha256'][:16]}, of which no manifest is in data/")
     return [f"{name}: {each}" for each in lines]
 

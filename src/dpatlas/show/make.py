@@ -16,7 +16,7 @@ from dpatlas.core.digest import code_digest
 from dpatlas.core.files import read_lines, remove_parts, write_atomic, write_json
 from dpatlas.core.records import versions
 from dpatlas.errors import ArgumentParser, InputError
-from dpatlas.records import read_record
+from dpatlas.records import joined, read_record
 from dpatlas.show.look import STYLE
 from dpatlas.show.output import Settings, ShownFigure, figure_files, table_files
 
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     make = getattr(importlib.import_module(options.module), name)
     settings = _settings(options.settings)
     paths = [Path(line) for line in read_lines(options.records)]
-    records = [read_record(path) for path in paths]
+    records = joined(read_record(path) for path in paths)
     with matplotlib.style.context(["default", STYLE]):
         shown = make(records, settings)
         is_figure = isinstance(shown, ShownFigure)

@@ -133,14 +133,14 @@ def test_neighbours_runs_and_steps_never_share_noise(monkeypatch, name):
     keys, advanced = [], []
     honest = Noise.key
 
-    def remember(self, repetition, step, use):
-        keys.append((repetition, step, use))
-        return honest(self, repetition, step, use)
+    def remember(self, *axes):
+        keys.append(axes)
+        return honest(self, *axes)
 
     monkeypatch.setattr(Noise, "key", remember)
     scores = MECHANISMS[name].scores(3, Noise("x", "keyed"), lambda: advanced.append(1))
     assert len(keys) == len(set(keys))
-    assert {repetition for repetition, _, _ in keys} == set(range(6))
+    assert {repetition for repetition, *_ in keys} == set(range(6))
     assert len(np.unique(np.concatenate(scores))) == len(advanced) == 6
 
 

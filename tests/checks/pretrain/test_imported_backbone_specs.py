@@ -172,9 +172,10 @@ def test_the_paper_tier_has_the_data_networks_and_settings_of_tables_1_and_2(pap
     }
     assert set(specs) == set(epochs)
     for name, fields in specs.items():
-        assert fields["grid"]["epochs"] == [epochs[name]]
-        assert {1e-3, 5e-3} <= set(fields["grid"]["lambda"])
-        assert (fields["batch"], fields["runs"], fields["schedule"]) == (128, 5, "both")
+        grid = paper.spec(fields["tuning"]).fields["grid"]
+        assert grid["epochs"] == [epochs[name]]
+        assert {1e-3, 5e-3} <= set(grid["lambda"])
+        assert (fields["batch"], fields["schedule"]) == (128, "both")
         assert (fields["epsilons"], fields["delta"], fields["step_size"]) == ([1.0], 1e-5, 0.5)
         # Every record that is published is dealt once.
         data, counts = fields["data"], DATA_SETS[name[0]].counts
@@ -189,8 +190,9 @@ def test_the_paper_tier_fine_tunes_the_stage_of_table_3_for_30_epochs(paper):
 
     from dpatlas.models.resnet import resnet18
 
-    (spec,) = paper.groups["dp_sgld"]["finetune"]
-    fields = spec.fields
+    # A job for every run.
+    fields, *others = (spec.fields for spec in paper.groups["dp_sgld"]["finetune"])
+    assert all({**other, "first_run": 0} == fields for other in others)
     head, blocks = (unfrozen["trainable"] for unfrozen in fields["unfreeze"])
     assert head == ["head"] and blocks == ["layer4", "head"]
     net = resnet18()

@@ -1,0 +1,159 @@
+"""Reports: the runs of every arm at settings that were chosen before, on other records.
+
+All arms of a run share its deal, its initial weights and, where their samplers agree, batches and
+noise, so that they differ by little else than the method. Each guarantee is therefore for one arm
+that is released alone. A killed job continues inside the training that was interrupted.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.core.facts import ReportedRow
+from dpatlas.core.progress import Progress
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.jobs.arms import A, Arms, D, OneRun, Setting
+from dpatlas.jobs.deals import FIXED, Deals
+from dpatlas.jobs.job import Job
+from dpatlas.jobs.resume import Stages
+from dpatlas.privacy.accounting import default_relation
+from dpatlas.privacy.ledger import Ran, holds_for, ledger
+
+R = TypeVar("R", bound=ReportedRow)
+SHARED = "the arms of one run"
+RELEASED = "the last iterate of one run of one arm"
+
+
+class Reports(Generic[A, D, R]):
+    """The rows of reported runs, one per arm in their order, and a ledger for each.
+
+    The job's fields must have run_numbers, tuning, noise_source, delta and accountant.
+
+    facts_of: an arm's entries of its row. row_of: converts entries to a row of the job's class;
+    what a training measures is a list over runs. in_ledger: further arguments of a row's `ledger`.
+
+    Raises InputError for an arm without settings.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        arms: Arms[A, D],
+        facts_of: Callable[[A], Mapping[str, Any]],
+        row_of: Callable[[dict[str, Any]], R],
+        in_ledger: Callable[[R], Mapping[str, Any]] = lambda row: {},
+    ):
+        self.job, self.arms = job, arms
+        self.facts_of, self.row_of, self.in_ledger = facts_of, row_of, in_ledger
+        self.deals = Deals(job)
+        self.noise = Noise(job.spec.digest, job.fields.noise_source)
+        self.stages = Stages(job, self.noise)
+        self.ledgers: list[dict[str, Any]] = []
+        self.rows: list[R] = []
+        self.seen: dict[str, list[Any]] = {}
+
+    def run(self) -> list[R]:
+        """The rows of all arms; also sets `rows`, `ledgers`, and `seen` (`Arms.seen`, by run)."""
+        settings = [self._setting(arm) for arm in self.arms.all]
+        numbers = self.job.fields.run_numbers
+        with Progress(len(numbers), self.job.spec.id) as progress:
+            runs = []
+            for number in numbers:
+                of_run = partial(self._run, number, settings)
+                runs.append(self.stages.result(f"run-{number}", of_run))
+                progress.advance(f"run {number}")
+        self.seen = _by_run([run["seen"] for run in runs])
+        for i, arm in enumerate(self.arms.all):
+            measured = [run["arms"][i]["measured"] for run in runs]
+            values: dict[str, Any] = {
+                **self.facts_of(arm),
+                **settings[i].facts,
+                **settings[i].stated(),
+                **_by_run(measured),
+            }
+            self.rows.append(self.row_of(values))
+            ran = Ran.of(runs[0]["arms"][i]["ran"])
+            self.ledgers.append(self._ledger(arm, self.rows[-1], ran))
+        return self.rows
+
+    def _setting(self, arm: A) -> Setting[D]:
+        name = self.arms.named(arm)
+        if name not in self.job.chosen:
+            found = f"no settings of {name}"
+            raise InputError(self.job.fields.tuning, found, "settings of every arm; tune again")
+        return self.arms.setting_of(arm, self.job.chosen[name])
+
+    def _run(self, number: int, settings: list[Setting[D]]) -> dict[str, Any]:
+        """What every arm measured in a run, and what it did, as JSON values."""
+        records = functools.cache(lambda: self.arms.records_of(self.deals.of(number)))
+
+        def train(setting: Setting[D]) -> dict[str, Any]:
+            shared = (number, number, SHARED)
+            measured, ran = setting.train(
+                OneRun(self.job, self.stages, self.noise, records(), *shared)
+            )
+            return {"measured": measured, "ran": ran.facts()}
+
+        arms = [
+            self.stages.result(f"arm-{i}", partial(train, setting))
+            for i, setting in enumerate(settings)
+        ]
+        return {"arms": arms, "seen": self.arms.seen(records())}
+
+    def _ledger(self, arm: A, row: R, ran: Ran) -> dict[str, Any]:
+        fields = self.job.fields
+        statement = ledger(
+            ran,
+            delta=fields.delta,
+            relation=row.relation or default_relation(ran.phases),
+            accountant=fields.accountant,
+            chosen_on_private_data=[self.chosen_elsewhere],
+            released=RELEASED,
+            **{"constants": self.arms.constants, **self.in_ledger(row)},
+        )
+        return {"arm": self.arms.named(arm), **statement}
+
+    @property
+    def chosen_elsewhere(self) -> dict[str, str]:
+        """What was chosen on private data, and at whose cost."""
+        fixed = len(getattr(self.job.prepared, f"y_{FIXED}"))
+        by = self.job.fields.tuning
+        if self.job.tuning is not None:
+            # The spec does not have them: two records of one spec may differ by nothing else.
+            by += f" (settings {sha256(canonical_json(self.job.chosen))[:16]})"
+        return {
+            "what": f"settings, by {by} on {fixed} records that are in no run",
+            "cost": "nothing for the records of a run; no finite epsilon for those it was chosen "
+            "on, whose scores carry no noise: the ledger of that tuning counts its trials",
+        }
+
+    def ledger(self, mechanism: str, clip: str) -> dict[str, Any]:
+        """The job's ledger; each arm's own stands under `arms`."""
+        in_arms = "as each arm says"
+        together = "as they share noise"
+        if self.job.fields.data.redeal:
+            together += ", nor have all runs: one trains on records that another is scored on"
+        return {
+            "mechanism": mechanism,
+            "neighbour_relation": in_arms,
+            "sampler": sorted({row.sampler for row in self.rows}),
+            "accountant": in_arms,
+            "epsilon": None,
+            "delta": self.job.fields.delta,
+            "guaranteed": f"{in_arms}, for the records that one run trains on and for its last "
+            f"iterate; all arms together have no guarantee here, {together}",
+            "claimed": in_arms,
+            "clip": clip,
+            "noise_multiplier": None,
+            "chosen_on_private_data": [self.chosen_elsewhere],
+            "holds_for": holds_for(self.noise.source, RELEASED, SHARED),
+            "arms": self.ledgers,
+        }
+
+
+def _by_run(facts: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The facts of every run, each as a list over runs."""
+    return {name: [of_run[name] for of_run in facts] for name in facts[0]}

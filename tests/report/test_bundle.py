@@ -1,0 +1,284 @@
+"""A finished tier as one archive, and what is made of it again without training anything."""
+
+import contextlib
+import gzip
+import io
+import json
+import shutil
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dpatlas.commands import bundle as command
+from dpatlas.commands import verify
+from dpatlas.config.atlas import KEYS, Atlas
+from dpatlas.config.load import merge, read_tier, validate
+from dpatlas.core.files import read_json, write_json
+from dpatlas.core.records import read_record
+from dpatlas.cost.rates import seconds_per_run
+from dpatlas.errors import InputError, run_command
+from dpatlas.evidence import claims as judging
+from dpatlas.jobs.job import execute
+from dpatlas.jobs.run import kind_of
+from dpatlas.report import bundle, manifest
+from dpatlas.report.lineage import read_claims
+from dpatlas.show import make
+
+# Simulations alone: neither data nor backbones, which no bundle holds.
+ALONE = "feature_learning"
+RUNS = 12
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Results of a tier with every record, figure and verdict of one paper."""
+    results = tmp_path_factory.mktemp("bundle") / "results"
+    others = {key: {"enabled": False} for key in KEYS if key != ALONE}
+    change = {**others, "verdicts": True, ALONE: {"runs": RUNS}}
+    atlas = Atlas(validate(merge(read_tier("smoke"), change)), results)
+    run = atlas.folder
+    for spec in atlas.specs.values():
+        module, kind = kind_of(spec)
+        places = {"record": run / f"runs/{spec.key}/{spec.id}/record.json", "data": None}
+        execute(spec, kind, module=module, checkpoints=run / "checkpoints", device="cpu", **places)
+    write_json(run / "config.json", atlas.config.plain())
+    atlas.write_lists()
+    write_json(run / "lists/costs.json", seconds_per_run(atlas))
+    for name, product in atlas.products.items():
+        words = ["--tier", "smoke", "--settings", atlas.settings(ALONE)]
+        words += [
+            "--output",
+            str(run / product.folder),
+            "--records",
+            str(run / f"lists/{name}.txt"),
+        ]
+        words += ["--lineage", str(run / f"lineage/{name}.json")]
+        make.main([atlas.blocks[ALONE].product_module(name), *words])
+    words = ["--tier", "smoke", "--settings", str(run / "lists/claims.json")]
+    words += ["--records", str(run / "lists/claims.txt"), "--costs", str(run / "lists/costs.json")]
+    with contextlib.redirect_stdout(io.StringIO()):
+        judging.main([*words, "--output", str(run / "claims.csv")])
+    numbers = [run / "claims.csv", *run.glob("figures/*.csv"), *run.glob("tables/*.csv")]
+    (run / "manifest.txt").write_text(manifest.manifest_of(run, numbers))
+    return results
+
+
+@pytest.fixture(scope="module")
+def archive(finished, tmp_path_factory):
+    path = tmp_path_factory.mktemp("archive") / "smoke.tar.gz"
+    assert command.main(words(finished, path)) == 0
+    return path
+
+
+def words(results, path):
+    return ["--tier", "smoke", "--results", str(results), "--output", str(path)]
+
+
+def opened(archive, results, *more):
+    return command.main(["--open", str(archive), "--results", str(results), *more])
+
+
+def packed(path, files, about=None):
+    """An archive of these files; about: changes of what it says of itself."""
+    bundle.write_bundle(path, "smoke", files, None)
+    if about is not None:
+        with tarfile.open(path) as old:
+            contents = {member.name: old.extractfile(member).read() for member in old}
+        contents[bundle.NAME] = json.dumps({**json.loads(contents[bundle.NAME]), **about}).encode()
+        tarred(path, [(tarfile.TarInfo(name), text) for name, text in contents.items()])
+    return path
+
+
+def tarred(path, members):
+    with tarfile.open(path, "w:gz") as archive:
+        for member, content in members:
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def test_what_is_opened_has_every_number_to_the_byte(finished, archive, tmp_path, capsys):
+    assert opened(archive, tmp_path) == 0
+    run, again = finished / "smoke", tmp_path / "smoke"
+    said = capsys.readouterr().out
+    count = len((run / "manifest.txt").read_text().splitlines())
+    assert f"{count} of {count} csv files have the bytes of the run" in said
+    assert "0 of " in said and "verdicts changed" in said
+    for name in ("manifest.txt", "claims.csv"):
+        assert (again / name).read_bytes() == (run / name).read_bytes()
+    for path in (*run.glob("figures/*"), *run.glob("tables/*"), *run.glob("runs/*/*/record.json")):
+        assert (again / path.relative_to(run)).read_bytes() == path.read_bytes(), path.name
+    assert "<html" in (again / "report/index.html").read_text()
+    assert verify.differences(again) == []
+    # Neither checkpoints nor what says something about the machine.
+    assert not list(again.glob("**/cost.json")) and not (again / "checkpoints").exists()
+
+
+def test_two_archives_of_a_run_are_equal_bytes(finished, archive, tmp_path):
+    other = tmp_path / "again.tar.gz"
+    copied = shutil.copytree(finished, tmp_path / "elsewhere")
+    assert command.main(words(copied, other)) == 0
+    assert other.read_bytes() == archive.read_bytes()
+
+
+def test_other_margins_judge_the_same_records_again(
+    finished, archive, tmp_path, monkeypatch, capsys
+):
+    """Effects are far below a margin of a million times the usual one."""
+
+    def copied(words):
+        """Figures do not change with margins."""
+        name, to = words[0].rpartition(".")[2], Path(words[words.index("--output") + 1])
+        to.mkdir(parents=True, exist_ok=True)
+        for path in finished.glob(f"smoke/*s/{name}.*"):
+            shutil.copy(path, to)
+
+    monkeypatch.setattr(make, "main", copied)
+    claims = judging.read_claims()
+    margins = replace(
+        claims,
+        claims=tuple(
+            replace(c, entries=tuple(replace(e, margin=1e-3) for e in c.entries))
+            for c in claims.claims
+        ),
+    )
+    monkeypatch.setattr(judging, "read_claims", lambda: margins)
+    assert opened(archive, tmp_path) == 0
+    before = {row["claim"]: row for row in read_claims(tmp_path / "smoke")}
+    capsys.readouterr()
+    # What was opened before is replaced.
+    assert opened(archive, tmp_path, "--margin-factor", "1e6") == 0
+    after = {row["claim"]: row for row in read_claims(tmp_path / "smoke")}
+    scaled = [name for name, row in before.items() if row["margin"]]
+    assert scaled and all(after[name]["margin"] == "1000" for name in scaled)
+    moved = [name for name in before if before[name]["verdict"] != after[name]["verdict"]]
+    assert moved
+    said = capsys.readouterr().out
+    assert "other bytes: claims.csv" in said
+    assert all(after[name]["verdict"] == "not reproduced" for name in moved)
+    bundled = {row["claim"]: row for row in read_claims(finished / "smoke")}
+    for name, row in bundled.items():
+        assert (f"{name}: " in said) == (row["verdict"] != after[name]["verdict"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--margin-factor", "2"), "--margin-factor: found no --open"),
+        (("--open", "x.tar.gz", "--margin-factor", "0"), "--margin-factor: found 0.0; allowed: a"),
+        (("--open", "x.tar.gz", "--margin-factor", "nan"), "--margin-factor: found nan; allowed"),
+        (("--open", "gone.tar.gz"), "gone.tar.gz: found No such file"),
+        (("--tier", "smoke", "--results", "nowhere"), "no such folder"),
+    ],
+)
+def test_wrong_arguments_end_in_a_line_and_2(arguments, line, capsys):
+    assert run_command(command.main, list(arguments)) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert line in said
+
+
+def test_an_incomplete_run_is_not_bundled(finished, tmp_path):
+    copied = shutil.copytree(finished, tmp_path / "results")
+    record = next(copied.glob("smoke/runs/*/*/record.json"))
+    record.write_text(record.read_text().replace("0.1", "0.2"))
+    with pytest.raises(InputError, match="other content than"):
+        command.main(words(copied, tmp_path / "x.tar.gz"))
+    record.unlink()
+    with pytest.raises(InputError, match="no such file"):
+        command.main(words(copied, tmp_path / "x.tar.gz"))
+    assert not (tmp_path / "x.tar.gz").exists()
+
+
+def refusal(archive, tmp_path, capsys):
+    """The line in which an archive is refused; nothing is left of it."""
+    assert (
+        run_command(command.main, ["--open", str(archive), "--results", str(tmp_path / "o")]) == 2
+    )
+    assert not list(tmp_path.glob("o/*"))
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_damaged_bytes_are_refused(archive, tmp_path, capsys):
+    whole, path = archive.read_bytes(), tmp_path / "bad.tar.gz"
+    middle = len(whole) // 2
+    flipped = bytearray(whole)
+    flipped[middle] ^= 0xFF
+    for content in (whole[:middle], b"", b"no archive", whole[:-9], bytes(flipped)):
+        path.write_bytes(content)
+        assert str(path) in refusal(path, tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../evil.json", "/tmp/evil.json", "runs/../../evil/record.json", "notes.txt"),
+        *("runs/kl_privacy/../record.json", "runs/a/.hidden/record.json", "lists/a/b.txt"),
+    ],
+)
+def test_a_path_that_leaves_the_folder_is_refused(name, tmp_path, capsys):
+    path = packed(tmp_path / "bad.tar.gz", {"claims.csv": b"", name: b"{}"})
+    assert repr(name) in refusal(path, tmp_path, capsys)
+    assert not list(tmp_path.parent.glob("**/evil*"))
+
+
+def test_links_and_doubled_files_are_refused(tmp_path, capsys):
+    link = tarfile.TarInfo("claims.csv")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    doubled = [(tarfile.TarInfo("claims.csv"), b"a"), (tarfile.TarInfo("claims.csv"), b"b")]
+    for members in ([(link, b"")], doubled):
+        path = tarred(tmp_path / "bad.tar.gz", members)
+        assert "'claims.csv', " in refusal(path, tmp_path, capsys)
+
+
+def test_an_archive_that_unpacks_to_more_than_any_tier_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bundle, "MOST_BYTES", 10_000)
+    path = packed(tmp_path / "bad.tar.gz", {"claims.csv": b"0" * 20_000})
+    assert "more than 10000 bytes" in refusal(path, tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({"format": 2}, "format 2 of tier 'smoke'"),
+        ({"tier": "../up"}, "of tier '../up'"),
+        ({"tier": 5}, "no or another content"),
+        ({"files": []}, "no or another content"),
+        ({"files": {}}, "claims.csv: found a file that bundle.json does not name"),
+        ({"files": {"claims.csv": "0" * 64}}, "claims.csv: found changed"),
+        ({"files": {"config.json": "0" * 64}}, "claims.csv: found a file that"),
+    ],
+)
+def test_what_an_archive_says_of_itself_has_to_be_true(about, words, tmp_path, capsys):
+    path = packed(tmp_path / "bad.tar.gz", {"claims.csv": b"claim\n"}, about)
+    assert words in refusal(path, tmp_path, capsys)
+
+
+def test_records_of_another_version_are_named_in_the_archive(finished, tmp_path, capsys):
+    copied = shutil.copytree(finished, tmp_path / "results") / "smoke"
+    files = command.bundled(Atlas(command.config_of("smoke", finished), finished))
+    name = bundle.records_in(files)[0]
+    changed = {**read_record(copied / name), "metrics_version": 99}
+    files[name] = json.dumps(changed).encode()
+    path = packed(tmp_path / "old.tar.gz", files)
+    line = refusal(path, tmp_path, capsys)
+    assert f"{path}/{name}: metrics_version: found 99; allowed: 1: run its job again" in line
+
+
+def test_results_that_were_not_opened_stay_as_they_are(finished, archive):
+    before = (finished / "smoke/claims.csv").read_bytes()
+    with pytest.raises(InputError, match="results that were not made of an archive"):
+        opened(archive, finished)
+    assert (finished / "smoke/claims.csv").read_bytes() == before
+    assert read_json(finished / "smoke/config.json")["tier"] == "smoke"
+
+
+def test_the_bytes_say_neither_when_nor_by_whom(archive):
+    content = archive.read_bytes()
+    # Time and name in the header of gzip.
+    assert content[4:8] == bytes(4) and not content[3] & 8
+    with gzip.open(archive) as stream, tarfile.open(fileobj=stream) as members:
+        for member in members:
+            assert (member.mtime, member.uid, member.gid, member.uname) == (0, 0, 0, "")
