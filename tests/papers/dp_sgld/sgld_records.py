@@ -13,6 +13,7 @@ from dpatlas.papers.dp_sgld.records import (
     finetune,
     long_training,
     privacy_loss,
+    protocol,
     utility,
 )
 
@@ -21,19 +22,18 @@ NEIGHBOURS = ((0.0, 0.0), (-1.0, 0.0), (-1.0, -1.0))
 BACKBONE = {"id": "strokes-s-01234567", "sha256": "0" * 64}
 COMMON = {"key": "dp_sgld", "seed": 0, "noise_source": "keyed", "delta": 1e-5}
 TRAINED = {
-    "data": {"name": "digits"},
+    "data": {"name": "digits", "redeal": True},
     "backbone": BACKBONE["id"],
-    "runs": 3,
-    "tuning_runs": 1,
     "max_grad_norm": 1.0,
+    "tuning": "digits-tuning-01234567",
+    "chosen": None,
+    "first_run": 0,
 }
 REGRESSION = {**TRAINED, "features": "penultimate", "normalise": True, "feature_norm": 1.0}
-COUNTS = {"n_train": 1300, "n_validation": 197, "n_test": 300, "classes": 10}
+COUNTS = {"n_train": 1150, "n_test": 287, "classes": 10}
 SEEN = {
     **COUNTS,
     "inputs": 256,
-    "scaled_down": 7,
-    "mean_eigenvalue": 0.6,
     "backbone": BACKBONE,
     "features": {"id": "digits-strokes", "sha256": "0" * 64, "device": "cpu"},
     "warnings": [],
@@ -45,15 +45,8 @@ STATED = {
     "guaranteed_epsilon": 4.0,
     "guaranteed_by": "every iterate, RDP",
     "relation": "replace_one",
-    "with_tuning_epsilon": 9.0,
-    "all_runs_epsilon": 12.0,
 }
-TUNED = {
-    "settings_tried": 6,
-    "trials": 6,
-    "validation_accuracy": 0.9,
-    "accuracy": [0.8, 0.9, 0.85],
-}
+MEASURED = {"accuracy": [0.8, 0.9, 0.85]}
 STEPS = {"lr": 0.98, "batch": 130, "steps": 300, "sampler": "fixed-size"}
 LANGEVIN = {
     "lambda": 0.01,
@@ -68,14 +61,14 @@ DP_SGD = {"epochs": 30.0, "max_grad_norm": 1.0, "noise_multiplier": 6.6}
 
 def _sgd_fields(epsilon, **changes):
     """Of DP-SGD; nothing is stated without privacy, for epsilon None."""
-    fields = {"epsilon": epsilon, **STEPS, **STATED, **TUNED, **DP_SGD}
+    fields = {"epsilon": epsilon, **STEPS, **STATED, **MEASURED, **DP_SGD}
     if epsilon is None:
         fields |= dict.fromkeys([*STATED, "max_grad_norm", "noise_multiplier"])
     return {**fields, **changes}
 
 
 def _langevin_fields(epsilon, **changes):
-    return {"epsilon": epsilon, **STEPS, **LANGEVIN, **STATED, **TUNED, **changes}
+    return {"epsilon": epsilon, **STEPS, **LANGEVIN, **STATED, **MEASURED, **changes}
 
 
 def arm(method, comparison=None, schedule=None, epsilon=1.0, **changes):
@@ -84,6 +77,17 @@ def arm(method, comparison=None, schedule=None, epsilon=1.0, **changes):
     if schedule is None:
         return accuracy.SgdArm(**compared, **_sgd_fields(epsilon, **changes))
     return accuracy.LangevinArm(**compared, **_langevin_fields(epsilon, **changes))
+
+
+def protocol_arm(method, reading, schedule, weight_decay=None, **changes):
+    """A row of kind protocol, at epsilon 1, or without privacy for no-dp; its best epochs."""
+    of_arm = {"method": method, "reading": reading, "schedule": schedule}
+    of_arm["best_epoch_accuracy"] = [0.01 + value for value in changes.get("accuracy", [0.8] * 3)]
+    if method == "dp-sgld":
+        return protocol.LangevinArm(**_langevin_fields(1.0, **of_arm, **changes))
+    epsilon = None if method == "no-dp" else 1.0
+    fields = _sgd_fields(epsilon, **of_arm, **changes)
+    return protocol.SgdArm(**fields, weight_decay=weight_decay)
 
 
 def long_arm(method, comparison, steps, **changes):
@@ -104,44 +108,60 @@ def finetune_arm(method, unfreeze, trained_parameters, epsilon, **changes):
     )
 
 
-def accuracy_record(rows, metrics=None, slug="accuracy", **fields):
+def _over_runs(rows):
+    """What the spec and the metrics say of the runs behind some rows."""
+    runs = len(rows[0].accuracy) if rows else 3
+    found = {"scaled_down": [7] + [0] * (runs - 1), "mean_eigenvalue": [0.6] * runs}
+    return {"runs": runs}, SEEN | found
+
+
+def protocol_record(rows, readings, metrics=None, slug="protocol", **fields):
     """metrics: what differs from `SEEN`; fields: of the spec."""
     spec = {
-        **{"kind": "accuracy", "schedule": "both", "epsilons": [1.0], "batch": 130},
-        "grid": {"lambda": [0.01], "epochs": [30], "steps": [300], "lr": [1.0]},
+        **{"kind": "protocol", "epsilon": 1.0, "batch": 128, "epochs": 30},
+        "readings": readings,
     }
+    runs, seen = _over_runs(rows)
+    metrics = protocol.Metrics(**{**seen, **(metrics or {})}, rows=rows)
+    return sample_record(protocol.Spec(**COMMON | REGRESSION | spec | runs | fields), metrics, slug)
+
+
+def accuracy_record(rows, metrics=None, slug="accuracy", **fields):
+    """metrics: what differs from `SEEN`; fields: of the spec."""
+    spec = {"kind": "accuracy", "schedule": "both", "epsilons": [1.0], "batch": 130}
+    runs, seen = _over_runs(rows)
     return sample_record(
-        accuracy.Spec(**COMMON | REGRESSION | spec | fields),
-        accuracy.Metrics(**{**SEEN, **(metrics or {})}, rows=rows),
+        accuracy.Spec(**COMMON | REGRESSION | spec | runs | fields),
+        accuracy.Metrics(**{**seen, **(metrics or {})}, rows=rows),
         slug,
     )
 
 
-def finetune_record(rows):
-    """Backbone and counts are those of the others."""
+def finetune_record(rows, **fields):
+    """Backbone and counts are those of the others; fields: of the spec."""
     names = dict.fromkeys(row.unfreeze for row in rows)
     spec = {
         **{"kind": "finetune", "epsilons": [1.0], "relation": "add_remove", "batch": 130},
-        **{"steps": 300, "lrs": [1.0]},
+        "steps": 300,
         "unfreeze": [{"name": name, "trainable": [name]} for name in names],
     }
     backbone = {**BACKBONE, "architecture": "small-cnn-s"}
     return sample_record(
-        finetune.Spec(**COMMON | TRAINED | spec),
+        finetune.Spec(**COMMON | TRAINED | spec | _over_runs(rows)[0] | fields),
         finetune.Metrics(**COUNTS, backbone=backbone, rows=rows),
     )
 
 
-def long_training_record(rows):
-    """On raw columns."""
+def long_training_record(rows, **fields):
+    """On raw columns; fields: of the spec."""
     spec = {
         **{"kind": "long_training", "features": "raw", "backbone": None, "epsilon": 1.0},
         "steps": list(dict.fromkeys(row.steps for row in rows)),
-        **{"lambdas": [0.01], "lrs": [1.0]},
     }
+    runs, seen = _over_runs(rows)
     return sample_record(
-        long_training.Spec(**COMMON | REGRESSION | spec),
-        long_training.Metrics(**{**SEEN, "backbone": None, "features": None}, rows=rows),
+        long_training.Spec(**COMMON | REGRESSION | spec | runs | fields),
+        long_training.Metrics(**{**seen, "backbone": None, "features": None}, rows=rows),
     )
 
 
@@ -243,9 +263,9 @@ def growing_excess_record():
     return counterexample_record(scan, calibrated, sigma2s)
 
 
-def utility_record():
+def utility_record(runs=3):
     """Of decreasing steps, both theorems lie beyond the last step."""
-    draws, runs, steps = np.random.default_rng(0), 3, 50
+    draws, steps = np.random.default_rng(0), 50
     names = {"constant": ("4.1", "4.1", "4.2"), "decreasing": ("4.3", "4.3", "4.4")}
     shown = [1, 7, steps]
     rows = []

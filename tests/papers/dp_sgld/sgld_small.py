@@ -12,6 +12,7 @@ from dpatlas.jobs.job import checked_fields
 from dpatlas.jobs.run import kind_of, main
 from dpatlas.models import backbone
 from dpatlas.models.build import build
+from dpatlas.papers.dp_sgld.jobs import accuracy, finetune, protocol
 
 CLASSES = ["a", "b", "c"]
 SCALE = {"multiply": 1, "subtract": 0, "divide": 16, "norm": None}
@@ -23,49 +24,102 @@ COMMON = {
     "data": {"name": "small"},
     "backbone": None,
     "delta": 1e-5,
-    "runs": 2,
-    "tuning_runs": 1,
     "max_grad_norm": 1.0,
 }
-REGRESSION = {"features": "raw", "normalise": True, "feature_norm": 1.0}
-FIELDS = {
-    "accuracy": {
-        **COMMON,
-        **REGRESSION,
-        "kind": "accuracy",
-        "schedule": "both",
-        "epsilons": [8.0],
-        "batch": 6,
-        "grid": {"lambda": [0.03, 0.1], "epochs": [2], "steps": [3], "lr": [0.5, 2.0]},
-    },
-    "finetune": {
-        **COMMON,
-        "kind": "finetune",
-        "backbone": BACKBONE,
-        "epsilons": [8.0],
-        "relation": "add_remove",
-        "batch": 6,
-        "steps": 3,
-        "lrs": [0.1, 1.0],
-        "unfreeze": [
-            {"name": "head", "trainable": ["head"]},
-            {"name": "last block", "trainable": ["linear2", "head"]},
-        ],
-    },
-    "long_training": {
-        **COMMON,
-        **REGRESSION,
-        "kind": "long_training",
-        "epsilon": 8.0,
-        "steps": [2, 5],
-        "lambdas": [0.03, 0.1],
-        "lrs": [0.5, 2.0],
-    },
+REGRESSION = {**COMMON, "features": "raw", "normalise": True, "feature_norm": 1.0}
+ACCURACY = {**REGRESSION, "schedule": "both", "epsilons": [8.0], "batch": 6}
+PROTOCOL = {
+    **REGRESSION,
+    "epsilon": 8.0,
+    "batch": 6,
+    "epochs": 2,
+    "readings": [
+        {
+            **{"name": "paper", "step_size": 0.5, "lambda": 0.03, "without_l2": True},
+            "schedules": ["constant", "decreasing"],
+        },
+        {
+            **{"name": "code", "step_size": 0.99, "lambda": 0.03, "without_l2": False},
+            "schedules": ["constant"],
+        },
+    ],
 }
+FINETUNE = {
+    **COMMON,
+    "backbone": BACKBONE,
+    "epsilons": [8.0],
+    "relation": "add_remove",
+    "batch": 6,
+    "steps": 3,
+    "unfreeze": [
+        {"name": "head", "trainable": ["head"]},
+        {"name": "last block", "trainable": ["linear2", "head"]},
+    ],
+}
+LONG = {**REGRESSION, "epsilon": 8.0, "steps": [2, 5]}
+# What the specs of each kind share with those of its tuning, and what the latter tries.
+TUNED = {
+    "protocol": (PROTOCOL, {"clips": [0.5, 1.0]}),
+    "accuracy": (
+        ACCURACY,
+        {"grid": {"lambda": [0.03, 0.1], "epochs": [2], "steps": [3], "lr": [0.5, 2.0]}},
+    ),
+    "finetune": (FINETUNE, {"lrs": [0.1, 1.0]}),
+    "long_training": (LONG, {"lambdas": [0.03, 0.1], "lrs": [0.5, 2.0]}),
+}
+FIELDS = {
+    f"{kind}_tuning": {**fields, "kind": f"{kind}_tuning", "tuning_runs": 2, **grid}
+    for kind, (fields, grid) in TUNED.items()
+}
+
+
+def chosen_of(kind, **changes):
+    """Settings of every arm of the kind, by its name: the first that its tuning would try."""
+    if kind == "protocol":
+        return {
+            protocol.name_of(arm): {"max_grad_norm": 1.0} if arm.method == "dp-sgd" else {}
+            for arm in protocol.compared(fields_of("protocol_tuning", **changes))
+        }
+    if kind == "accuracy":
+        return {
+            accuracy.name_of(arm): {"lr": 2.0, "epochs": 2}
+            if arm.schedule is None
+            else {"lambda": 0.03, "steps" if arm.method in accuracy.FULL_BATCH else "epochs": 3}
+            for arm in accuracy.compared(fields_of("accuracy_tuning", **changes))
+        }
+    if kind == "finetune":
+        arms = finetune.compared(fields_of("finetune_tuning", **changes))
+        return {finetune.name_of(arm): {"lr": 1.0} for arm in arms}
+    return long_chosen(changes.get("steps", LONG["steps"]))
+
+
+def long_chosen(steps, epsilon=8.0, lam=0.03, lr=0.5):
+    """Settings of every arm of long_training, by its name."""
+    methods = {
+        "repaired-full, guaranteed": {"lambda": lam},
+        "dp-sgd, guaranteed": {"lr": lr},
+        "noisy-gd, theorem": {"lambda": lam},
+    }
+    return {
+        f"{method}, {count} steps, epsilon {epsilon:g}": chosen
+        for count in steps
+        for method, chosen in methods.items()
+    }
 
 
 def spec_of(kind, **changes):
-    return Spec.of({**FIELDS[kind], **changes}, "small")
+    """A spec of the kind, or of a tuning; `data` of reported runs is dealt anew for each."""
+    if kind in FIELDS:
+        return Spec.of({**FIELDS[kind], **changes}, "small")
+    fields, _ = TUNED[kind]
+    of_arms = {name: value for name, value in changes.items() if name in fields}
+    reported = {
+        **{**fields, "data": {"name": "small", "redeal": True}},
+        **{"kind": kind, "tuning": "small-tuning", "first_run": 0, "runs": 2},
+    }
+    if "chosen" not in changes:
+        reported["chosen"] = chosen_of(kind, **of_arms)
+    return Spec.of({**reported, **changes}, "small")
 
 
 def fields_of(kind, **changes):
@@ -114,12 +168,13 @@ def save_features(manifest, backbone, folder):
     return folder
 
 
-def run(spec, manifest, folder, backbones=(), features=None):
+def run(spec, manifest, folder, backbones=(), features=None, tuning=None):
     """The record's bytes; features are taken first if the spec wants them and none are given."""
     frozen = spec.fields.get("features") in ("penultimate", "softmax")
     if frozen and len(backbones) == 1 and features is None:
         features = save_features(manifest, backbones[0], folder / "features")
     given = [] if features is None else ["--features", str(features)]
+    given += [] if tuning is None else ["--tuning", str(tuning)]
     main([*arguments(spec, manifest, folder, backbones), *given])
     return (folder / "record.json").read_bytes()
 

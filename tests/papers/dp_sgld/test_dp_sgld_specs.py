@@ -3,38 +3,62 @@
 import re
 
 import pytest
+from pydantic import ValidationError
 
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_config, read_config, validate
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.settings import KEY
+from dpatlas.papers.dp_sgld.settings import KEY, Reading
+
+READING = {"name": "paper", "step_size": 0.5, "schedules": ["constant"], "without_l2": False}
 
 
 def test_another_backbone_setting_renews_what_takes_its_features_and_nothing_else():
     config = read_config()
     config["pretrain"]["backbones"]["strokes-mlp"]["epochs"] = 9
     new = set(Atlas(validate(config)).ids(KEY)) - set(Atlas(load_config()).ids(KEY))
-    assert {re.sub("-[0-9a-f]{8}$", "", spec_id) for spec_id in new} == {
-        "accuracy-digits-strokes-mlp",
+    named = {re.sub("(-run[0-9]+)?-[0-9a-f]{8}$", "", spec_id) for spec_id in new}
+    assert {name for name in named if not name.endswith("-tuning")} == {
+        *(f"protocol-fonts-{n}-strokes-mlp" for n in (1000, 4000, 16000)),
         "accuracy-fonts-strokes-mlp",
         "long-training-digits-strokes-mlp",
     }
+
+
+def test_a_reading_by_its_condition_number_has_the_same_problem_at_any_norm():
+    by_number = Reading.model_validate(
+        {**READING, "name": "table 4", "beta_over_lambda": 55_000.0}
+    ).fields
+    for norm in (1.0, 10.6):
+        lam = by_number(norm)["lambda"]
+        assert (norm**2 / 2 + lam) / lam == pytest.approx(55_000)
+    for wrong in ({}, {"lambda": 0.1, "beta_over_lambda": 10.0}):
+        with pytest.raises(ValidationError, match="lambda or beta_over_lambda"):
+            Reading.model_validate({**READING, **wrong})
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (
-            lambda c: c[KEY]["accuracy"]["sets"][0].update(batch=1301),
-            "dp_sgld.accuracy.sets.0.batch: found 1301; allowed: at most n_train = 1300",
+            lambda c: c[KEY]["accuracy"]["sets"][0].update(batch=1151),
+            "dp_sgld.accuracy.sets.0.batch: found 1151; allowed: at most n_train = 1150",
+        ),
+        (
+            lambda c: c[KEY]["protocol"].update(batch=1001),
+            "dp_sgld.protocol.sets.0.data.n_train: found 1000; allowed: >= 1001",
+        ),
+        (
+            lambda c: c[KEY]["protocol"]["readings"][1].update(name="paper"),
+            "dp_sgld.protocol.readings: found",
         ),
         (
             lambda c: c[KEY]["accuracy"]["sets"][0].update(backbone="resnet"),
             "sets.0.backbone: found 'resnet'; allowed: one of pretrain.train: strokes-s",
         ),
         (
-            lambda c: c[KEY]["accuracy"]["sets"][3].update(features="softmax"),
-            "dp_sgld.accuracy.sets.3.backbone: found none",
+            lambda c: c[KEY]["accuracy"]["sets"][2].update(features="softmax"),
+            "dp_sgld.accuracy.sets.2.backbone: found none",
         ),
         (lambda c: c["pretrain"].update(enabled=False), "pretrain.enabled: found false"),
         (lambda c: c[KEY]["utility"].update(batch=2001), "dp_sgld.utility.batch: found 2001"),

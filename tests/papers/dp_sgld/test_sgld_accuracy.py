@@ -1,4 +1,4 @@
-"""dp_sgld's accuracy tables: what is calibrated, tuned, counted and guaranteed, and resumed."""
+"""dp_sgld's tuned comparison: what is calibrated, tuned, counted and guaranteed, and resumed."""
 
 import json
 import math
@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 import sgld_small as small
 import torch
-from sgld_small import fields_of, metrics_of, run, save_backbone, save_data, spec_of
+from sgld_small import metrics_of, run, save_backbone, save_data, spec_of
 from small_jobs import Killed, counted, killed_at
 
+from dpatlas.core import seeds
 from dpatlas.core.seeds import Noise
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
-from dpatlas.jobs import search
+from dpatlas.jobs import reports
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.models import backbone
 from dpatlas.papers.dp_sgld.formulas.theorems import (
@@ -22,7 +23,6 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
     claimed_epsilon_decreasing,
 )
 from dpatlas.papers.dp_sgld.jobs import arms as sgld_arms
-from dpatlas.papers.dp_sgld.jobs.accuracy import arms_of
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.langevin import LangevinRun
@@ -33,8 +33,8 @@ from dpatlas.privacy.training import PrivateTraining
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow
 
-# Per run: 8 steps of a mini-batch arm (2 epochs of 4), 3 of a full-batch one; 4 runs an arm.
-TOTAL_STEPS = 4 * (7 * 8 + 2 * 3)
+# Two runs: 8 steps of DP-SGD and SGD (2 epochs of 4), 12 of Langevin arms, 3 on full batches.
+TOTAL_STEPS = 2 * (3 * 8 + 4 * 12 + 2 * 3)
 PROBLEM = Problem(n=1000, classes=10, feature_norm=1.0, delta=1e-5)
 
 
@@ -113,6 +113,7 @@ class TestSettings:
             ({"features": "softmax"}, "--backbone"),
             # Longer steps expand: the theorems do not hold.
             ({"step_size": 1.0}, r"eta: found .*1/beta = 1.88679"),
+            ({"chosen": {}}, "small-tuning: found no settings of no-dp, without privacy"),
         ],
     )
     def test_bad_settings_are_refused_by_name(self, data, tmp_path, changes, message):
@@ -130,16 +131,21 @@ class TestSettings:
         assert sgld["lr"] == pytest.approx(0.6 / sgld["beta"])
 
 
+# Runs that all have the prepared parts.
+FIXED = {"data": {"name": "small"}}
+
+
 class TestRecords:
     def test_features_above_the_declared_norm_are_scaled_down_and_counted(self, data, tmp_path):
         norms = np.linalg.norm(prepared.load(data.parent).x_train, axis=1)
-        metrics = metrics_of(spec_of("accuracy", normalise=False, feature_norm=5.0), data, tmp_path)
-        assert metrics["scaled_down"] == (norms > 5).sum() > 0
+        spec = spec_of("accuracy", normalise=False, feature_norm=5.0, **FIXED)
+        counts = metrics_of(spec, data, tmp_path)["scaled_down"]
+        assert counts == [(norms > 5).sum()] * 2 and counts[0] > 0
 
     def test_a_record_that_is_not_finite_becomes_zero_and_poisons_nothing(self, tmp_path):
         data = save_data(tmp_path / "nan", x_train=np.nan)
-        metrics = metrics_of(spec_of("accuracy"), data, tmp_path)
-        assert metrics["scaled_down"] == 1
+        metrics = metrics_of(spec_of("accuracy", **FIXED), data, tmp_path)
+        assert metrics["scaled_down"] == [1, 1]
         assert np.mean(metrics["rows"][0]["accuracy"]) > 0.5
 
     def test_softmax_features_are_the_head_s_probabilities_and_have_their_mean_eigenvalue(
@@ -147,14 +153,18 @@ class TestRecords:
     ):
         folder = save_backbone(tmp_path / "backbone")
         given = {"features": "softmax", "backbone": small.BACKBONE, "normalise": False}
-        spec = spec_of("accuracy", **given, feature_norm=1.0)
+        spec = spec_of("accuracy", **given, feature_norm=1.0, **FIXED)
         metrics = metrics_of(spec, data, tmp_path, [folder])
-        assert metrics["inputs"] == 3 and metrics["scaled_down"] == 0
+        assert metrics["inputs"] == 3 and metrics["scaled_down"] == [0, 0]
         with torch.no_grad():
             images = torch.from_numpy(prepared.load(data.parent).x_train)
             x = torch.softmax(backbone.load(folder).network(images), 1)
         largest = float(torch.linalg.eigvalsh((x.T @ x / len(x)).double()).max())
-        assert metrics["mean_eigenvalue"] == pytest.approx(largest, rel=1e-5)
+        assert metrics["mean_eigenvalue"] == [pytest.approx(largest, rel=1e-5)] * 2
+
+    def test_every_run_is_dealt_records_of_its_own(self, record):
+        eigenvalues = record["metrics"]["mean_eigenvalue"]
+        assert len(set(eigenvalues)) == len(eigenvalues) == 2
 
 
 @pytest.mark.parametrize("method", ["dp-sgld", "repaired-full", "repaired-cyclic"])
@@ -178,6 +188,13 @@ def test_a_langevin_run_states_the_steps_that_it_took(method):
         assert together([stopped], PROBLEM.delta, "replace_one")[0] < epsilon
 
 
+class Forgetful(dict):
+    """Claims of noise that nobody remembers."""
+
+    def setdefault(self, key, default=None):
+        return default
+
+
 class TestRows:
     def test_every_arm_has_a_row_and_schedules_share_those_of_dp_sgd(self, record):
         rows = record["metrics"]["rows"]
@@ -186,57 +203,61 @@ class TestRows:
         shared = {("dp-sgd", "published", None), ("dp-sgd", "guaranteed", None)}
         assert {arm for arm in arms if arm[2] is None} == shared | {("no-dp", None, None)}
         for row in rows:
-            assert len(row["accuracy"]) == 2 and row["settings_tried"] == 2
+            assert len(row["accuracy"]) == 2
             assert (row["guaranteed_epsilon"] is None) == (row["method"] == "no-dp")
             if row["comparison"] == "guaranteed":
                 assert 7.9 < row["guaranteed_epsilon"] <= 8
                 assert row["relation"] == "replace_one"
 
-    def test_settings_are_chosen_by_the_validation_records_alone(self, data, record, tmp_path):
-        rows = record["metrics"]["rows"]
-        wrong = (prepared.load(data.parent).y_test + 1) % 3
-        other = metrics_of(spec_of("accuracy"), save_data(tmp_path / "d", y_test=wrong), tmp_path)
-        for one, two in zip(rows, other["rows"], strict=True):
-            assert one | {"accuracy": None} == two | {"accuracy": None}
-        right, wrong = (np.mean(each[0]["accuracy"]) for each in (rows, other["rows"]))
-        assert wrong < 0.3 and right > 0.7
+    def test_arms_take_the_settings_that_their_tuning_chose(self, data, tmp_path):
+        spec = spec_of("accuracy_tuning")
+        run(spec, data, tmp_path / "tuning")
+        tuned = json.loads((tmp_path / "tuning/record.json").read_text())["metrics"]["rows"]
+        reported = spec_of("accuracy", chosen=None, tuning=spec.id)
+        path = tmp_path / "tuning/record.json"
+        rows = json.loads(run(reported, data, tmp_path / "report", tuning=path))["metrics"]["rows"]
+        assert len(tuned) == len(rows) == 14
+        for each, row in zip(tuned, rows, strict=True):
+            assert all(row[name] == value for name, value in each["chosen"].items())
 
-    def test_no_two_runs_share_a_draw(self, data, tmp_path, monkeypatch):
+    def test_settings_are_chosen_by_the_fixed_part_alone(self, data, tmp_path, monkeypatch):
+        # Each stands for another program: in this one, noise would be taken twice.
+        monkeypatch.setattr(seeds, "_claims", Forgetful())
+        tuned = metrics_of(spec_of("accuracy_tuning"), data, tmp_path)
+        stored = prepared.load(data.parent)
+        changed = {part: (getattr(stored, part) + 1) % 3 for part in ("y_train", "y_test")}
+        other = save_data(tmp_path / "other", **changed)
+        assert metrics_of(spec_of("accuracy_tuning"), other, tmp_path / "o") == tuned
+        other = save_data(tmp_path / "third", y_validation=(stored.y_validation + 1) % 3)
+        assert metrics_of(spec_of("accuracy_tuning"), other, tmp_path / "t") != tuned
+
+    def test_arms_of_a_run_share_draws_and_runs_do_not(self, data, tmp_path, monkeypatch):
         drawn = []
         real_key = Noise.key
 
-        def key(noise, repetition, step, use):
-            drawn.append((repetition, step, use))
-            return real_key(noise, repetition, step, use)
+        def key(noise, repetition, step, use, part=""):
+            drawn.append((repetition, step, use, part))
+            return real_key(noise, repetition, step, use, part)
 
         monkeypatch.setattr(Noise, "key", key)
         run(spec_of("accuracy"), data, tmp_path)
-        per_layer = [each for each in drawn if not each[2].startswith("noise")]
-        assert len(per_layer) == len(set(per_layer))
-        arms, runs = len(list(arms_of(fields_of("accuracy")))), 2 + 2
-        assert len({each[0] for each in drawn}) == arms * runs
+        assert {each[0] for each in drawn} == {0, 1}
+        # Langevin steps of several arms, and batches of DP-SGD under both relations.
+        noise = [each for each in drawn if each[2] == "noise" and each[0] == 0 and each[1] == 0]
+        assert len(noise) > len(set(noise)) == 2
 
-    def test_every_row_and_its_arm_state_the_guarantee_of_what_was_trained_to_choose_it(
-        self, record
-    ):
-        fields, ledger = record["spec"], record["ledger"]
+    def test_every_row_and_its_arm_state_the_guarantee_of_one_run(self, record):
+        ledger, rows = record["ledger"], record["metrics"]["rows"]
         assert ledger["sampler"] == ["cyclic", "fixed-size", "full-batch", "poisson"]
-        assert "no finite epsilon for those records" in ledger["chosen_on_private_data"]
-        assert "released: one run of one arm only" in ledger["holds_for"]
-        arms, rows = ledger["arms"], record["metrics"]["rows"]
-        for arm, row in zip(arms, rows, strict=True):
-            tuning = arm["tuning"]
-            assert tuning["trials"] == row["settings_tried"] * fields["tuning_runs"]
-            assert tuning["reported_runs"] == fields["runs"]
-            assert row["with_tuning_epsilon"] == tuning["epsilon"]
-            assert row["all_runs_epsilon"] == tuning["epsilon_of_all"]
+        assert "no finite epsilon" in ledger["chosen_on_private_data"][0]["cost"]
+        assert "as they share noise" in ledger["guaranteed"]
+        for arm, row in zip(ledger["arms"], rows, strict=True):
             if row["epsilon"] is None:
-                assert arm["epsilon"] is tuning["epsilon"] is None
+                assert arm["epsilon"] is None
                 continue
             assert arm["epsilon"] == pytest.approx(row["guaranteed_epsilon"])
             steps = [arm["steps"]] if isinstance(arm["steps"], int) else arm["steps"]
             assert sum(steps) == row["steps"]
-            assert arm["epsilon"] < tuning["epsilon"] <= tuning["epsilon_of_all"]
 
 
 def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monkeypatch):
@@ -244,7 +265,7 @@ def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monk
     whole = run(spec, data, tmp_path / "whole")
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     steps = [(PrivateTraining, "step"), (LangevinRun, "step")]
-    for kill_at in (17, 200):
+    for kill_at in (17, 100):
         folder = tmp_path / f"killed-{kill_at}"
         with killed_at(kill_at, *steps):
             run(spec, data, folder)
@@ -257,15 +278,15 @@ def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monk
 def test_noise_of_the_operating_system_stays_one_secret_over_a_resume(data, tmp_path, monkeypatch):
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     spec = spec_of("accuracy", schedule="constant", noise_source="os")
-    seen, real_arm = [], search.Search._arm
+    seen, real_run = [], reports.Reports._run
 
-    def counted_arm(search, *arm):
-        seen.append(search.noise.secret)
+    def counted_run(found, *arguments):
+        seen.append(found.noise.secret)
         if len(seen) == 2:
             raise Killed
-        return real_arm(search, *arm)
+        return real_run(found, *arguments)
 
-    monkeypatch.setattr(search.Search, "_arm", counted_arm)
+    monkeypatch.setattr(reports.Reports, "_run", counted_run)
     with pytest.raises(Killed):
         run(spec, data, tmp_path)
     record = run(spec, data, tmp_path)

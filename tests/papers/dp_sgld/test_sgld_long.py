@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from sgld_small import metrics_of, save_data, spec_of
+from sgld_small import long_chosen, metrics_of, save_data, spec_of
 
 from dpatlas.papers.dp_sgld.formulas.guarantees import noisy_gd_gdp
 from dpatlas.papers.dp_sgld.formulas.theorems import claimed_epsilon_constant
@@ -16,7 +16,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     folder = tmp_path_factory.mktemp("long")
-    spec = spec_of("long_training", steps=[1, 4, 400])
+    steps = [1, 4, 400]
+    spec = spec_of("long_training", steps=steps, chosen=long_chosen(steps))
     return metrics_of(spec, save_data(folder / "data"), folder)["rows"]
 
 

@@ -14,13 +14,16 @@ from sgld_records import (
     long_arm,
     long_training_record,
 )
+from sgld_world import LEADS, protocol_record
 
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.figures.sgld_accuracy_constant import sgld_accuracy_constant
 from dpatlas.papers.dp_sgld.figures.sgld_accuracy_decreasing import sgld_accuracy_decreasing
+from dpatlas.papers.dp_sgld.figures.sgld_along_n import sgld_along_n
 from dpatlas.papers.dp_sgld.figures.sgld_finetune import sgld_finetune
 from dpatlas.papers.dp_sgld.figures.sgld_long_training import sgld_long_training
 from dpatlas.papers.dp_sgld.jobs.long_training import METHODS
+from dpatlas.papers.dp_sgld.printed import TABLES
 from dpatlas.show.output import figure_files, table_files
 
 ROWS = [
@@ -69,14 +72,56 @@ class TestAccuracy:
         records = [accuracy_record(ROWS), accuracy_record(ROWS, without, **raw)]
         shown = sgld_accuracy_constant(records, {})
         first, second = (part.caption for part in shown.parts)
-        assert "features of strokes-s:" in first and "7 records scaled down" in first
+        assert "features of strokes-s:" in first and "(7 records scaled down" in first
         assert "breast_cancer, raw columns:" in second
         text = table_files("t", shown, "trial")["t.md"].decode()
         assert all(word in text for word in ("K = epochs", "K = steps", "equal guarantee"))
 
+    def test_the_paper_s_protocol_comes_first_with_its_best_epochs_and_the_l2_term(self):
+        shown = sgld_accuracy_decreasing([accuracy_record(ROWS), protocol_record(4000)], {})
+        assert [part.caption.partition(":")[0] for part in shown.parts] == [
+            "The paper's protocol",
+            "Tuned methods, ours",
+        ]
+        rows = rows_of("t", shown)[:4]
+        assert [row["method"] for row in rows] == ["dp-sgld", "dp-sgd", "dp-sgd", "no-dp"]
+        assert [row["weight_decay"] for row in rows] == ["", "0.001", "0.0", "0.001"]
+        assert {row["schedule"] for row in rows} == {"decreasing"}
+        for row in rows:
+            gained = float(row["best_epoch_mean"]) - float(row["accuracy_mean"])
+            assert gained == pytest.approx(0.01)
+        assert "DP-SGD, no L2 term" in table_files("t", shown, "trial")["t.md"].decode()
+
+    def test_rows_of_the_paper_s_protocol_stand_beside_the_printed_ones(self):
+        shown = sgld_accuracy_decreasing([accuracy_record(ROWS), protocol_record(4000)], {})
+        pairs = list(TABLES["sgld_accuracy_decreasing"](rows_of("t", shown)))
+        assert {pair.setting for pair in pairs} == {"digits, strokes-s, n = 4000"}
+        found = {pair.what: (pair.printed, pair.ours.value) for pair in pairs}
+        assert found == {
+            "CIFAR10, resnet18, DP-SGLD: accuracy, %": (70.1, pytest.approx(89.5, abs=0.1)),
+            "CIFAR10, resnet18, DP-SGD: accuracy, %": (68.1, pytest.approx(88.5, abs=0.1)),
+            "CIFAR10, resnet18, No DP: accuracy, %": (70.2, pytest.approx(90.0, abs=0.1)),
+        }
+
     def test_records_of_the_other_schedule_alone_are_refused(self):
         with pytest.raises(InputError, match="none of kind accuracy, decreasing"):
             sgld_accuracy_decreasing([accuracy_record(ROWS, schedule="constant")], {})
+
+
+def test_the_headline_is_drawn_along_n_for_every_reading():
+    shown = sgld_along_n([protocol_record(n) for n in LEADS], {})
+    rows = csv_rows(figure_files("f", shown, "trial")["f.csv"])
+    assert len(rows) == 3 * (2 * 4 + 3)
+    constant = [row for row in rows if row["reading"] == "paper" and row["schedule"] == "constant"]
+    value = {(row["method"], int(row["n_train"])): float(row["value"]) for row in constant}
+    for n, lead in LEADS.items():
+        found = value["dp-sgld", n] - value["dp-sgd", n]
+        assert found == pytest.approx(lead, abs=2e-3)
+        assert value["dp-sgd, no L2 term", n] == pytest.approx(0.915, abs=2e-3)
+    assert [axes.get_title() for axes in shown.figure.axes] == [
+        "reading: paper",
+        "reading: table 4",
+    ]
 
 
 def test_rows_of_fine_tuning_say_what_is_trained_and_what_is_guaranteed():
@@ -114,3 +159,4 @@ class TestLongTraining:
         cost = [row for row in rows if row["quantity"] == "ordinary epsilon"]
         assert len(cost) == 6 and {row["value"] for row in cost} == {"4.0"}
         assert {row["guaranteed_epsilon"] for row in cost} == {"4.0"}
+        assert {row["tuned_by"] for row in cost} == {"digits-tuning-01234567"}

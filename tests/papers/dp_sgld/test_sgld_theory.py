@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy.optimize import approx_fprime
 
+from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
@@ -146,9 +147,25 @@ def test_the_optimum_is_exact_inside_the_ball_and_below_every_run(measured):
     assert measured.gradient_norm_at_minimiser < 1e-10
     assert measured.minimiser_norm < measured.radius
     assert min(np.min(row.excess_risk_runs) for row in measured.rows) > 0
-    # No two runs share a draw.
-    first_risks = [risks[0] for row in measured.rows for risks in row.excess_risk_runs]
-    assert len(set(first_risks)) == len(first_risks) == 20
+    # No two runs of an arm share a draw.
+    for row in measured.rows:
+        assert len({risks[0] for risks in row.excess_risk_runs}) == RISK["runs"]
+
+
+def test_arms_of_a_run_share_its_noise_and_blocks_share_none(objective):
+    """At noise of equal variance, both schedules start from the same weights."""
+    noise = Noise("a block", "keyed")
+    fields = job("utility", RISK).fields
+    constant, decreasing = (utility_job.langevin(fields, schedule, 0.1) for schedule in BOTH)
+    first = utility_job.iterates(constant, objective, noise, 3)
+    np.testing.assert_array_equal(
+        utility_job.iterates(decreasing, objective, noise, 3)[0], first[0]
+    )
+    assert (utility_job.iterates(constant, objective, noise, 4) != first).all()
+    other = utility_job.utility(job("utility", RISK, first_run=5)).metrics.rows[0]
+    assert not set(np.ravel(other.excess_risk_runs)) & set(
+        np.ravel(utility_job.utility(job("utility", RISK)).metrics.rows[0].excess_risk_runs)
+    )
 
 
 def test_batch_noise_is_its_mean_over_all_batches():

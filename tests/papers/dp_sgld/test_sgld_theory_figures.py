@@ -4,7 +4,7 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from figure_samples import csv_rows, in_style, maker, not_in_rows, select, shown_rows
+from figure_samples import blocks_of, csv_rows, in_style, maker, not_in_rows, select, shown_rows
 from sgld_records import (
     SCHEDULES,
     accuracy_record,
@@ -19,6 +19,7 @@ from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld import printed
 from dpatlas.papers.dp_sgld.formulas.published import PRINTED_TABLE_4, PUBLISHED_RUNS
 from dpatlas.papers.dp_sgld.formulas.theorems import table4_ratio
+from dpatlas.records import joined
 
 TABLE_4 = files(printed) / "table4_constants.csv"
 PANELS = ("divergence", "others", "delta")
@@ -109,6 +110,16 @@ def test_measured_risk_is_mean_and_t_interval_of_the_runs():
     (row,) = select(measured, schedule="constant", epsilon=0.5, step=7)
     assert (row["value"], row["runs_used"]) == (estimate.value, 3)
     assert (row["low"], row["high"]) == estimate.interval(0.95)
+
+
+def test_blocks_of_runs_are_one_condition_and_every_row_names_them_all():
+    record = utility_record()
+    whole = joined(blocks_of(record, 1))
+    assert len(whole) == 1
+    ids = list(whole[0].ids)
+    assert len(set(ids)) == record.spec.runs == 3
+    rows = show("sgld_utility", whole).rows
+    assert rows == [{**row, "runs": tuple(ids)} for row in show("sgld_utility", [record]).rows]
 
 
 def test_theorems_beyond_the_last_step_stand_in_the_notes():

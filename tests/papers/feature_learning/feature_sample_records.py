@@ -14,6 +14,8 @@ SWEEPS = {
     "p": [32, 128, 512],
     "d": [16, 64, 128],
     "epsilon": [0.5, 1.0, 2.0, 8.0],
+    # n = d^2 and p = d.
+    "ladder": [16, 32, 64],
 }
 DELTA, R0, C = 1e-5, 0.3, 0.5
 # Log-log slopes of risk in n, at risk 1 for n = 1.
@@ -22,13 +24,17 @@ RANDOM_RISK = 0.5
 
 
 def simulation_record(axis="n", name="mixed", values=None, runs=3, private=None, **changes):
-    """A sweep of one link along an axis, or a table of pairs (p, n).
+    """A sweep of one link along an axis or a ladder, or a table of pairs (p, n).
 
     private: risk of the private network by condition; the fitted rate's law by default.
     """
     values = SWEEPS[axis] if values is None else values
-    pairs = [{"p": p, "n": n} for p, n in values] if axis == "table" else None
-    points = [{**BASE, **each} for each in pairs or [{axis: value} for value in values]]
+    conditions = {
+        "table": lambda pair: {"p": pair[0], "n": pair[1]},
+        "ladder": lambda d: {"d": d, "n": d**2, "p": d},
+    }
+    condition = conditions.get(axis, lambda value: {axis: value})
+    points = [{**BASE, **condition(value)} for value in values]
     rows = [row for point in points for row in point_rows(point, runs, private or rate_law)]
     if changes.get("sharing") == "shared":
         rows = [row for row in rows if row["features"] != "random-both"]
@@ -80,9 +86,10 @@ def factor(run, runs):
 
 
 def all_records(**changes):
-    """Every link along n, mixed along the other axes, and a table."""
+    """Every link along n, mixed along the other axes, two ladders, and a table."""
     return [
         *(simulation_record("n", name, **changes) for name in LINKS),
         *(simulation_record(axis, **changes) for axis in ("p", "d", "epsilon")),
+        *(simulation_record("ladder", name, **changes) for name in ("mixed", "odd")),
         simulation_record("table", values=[(128, 2000), (2000, 20_000)], **changes),
     ]

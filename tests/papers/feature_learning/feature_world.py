@@ -15,15 +15,16 @@ from dpatlas.core.seeds import generator, seed
 from dpatlas.evidence.claims import judge_claims
 from dpatlas.evidence.comparisons import PaperRecords
 
-RUNS, SPREAD = 6, 1e-3
+RUNS, SPREAD = 12, 1e-3
 # The second layer's privacy follows from formulas alone: its printed noise is enough where a record
 # is added or removed, and too little where one is replaced.
 PROVEN_BY_ARITHMETIC = {"feat-6a"}
-REFUTED_BY_ARITHMETIC = {"feat-6b", "feat-6"}
+REFUTED_BY_ARITHMETIC = {"feat-6b", "feat-6", "feat-8"}
 # Information exponents.
 LINKS = {"mixed": 1, "odd": 1, "even": 2}
 # The widths are those at which the printed first layer is private.
 SWEEPS = {"n": (1000, 5000, 20_000), "p": (32, 128, 256), "d": (64, 128), "epsilon": (2.0, 8.0)}
+LADDER = [{"d": d, "n": d**2, "p": d} for d in (16, 32, 64, 128)]
 MOST = max(SWEEPS["n"])
 # The overlap that features gain in the limit of many records; the private and non-private risks
 # without that gain.
@@ -36,7 +37,7 @@ FEATURES = ("private", "direction", "nonprivate", "random", "random-both", "prin
 def means(features, exponent, d, n, p, epsilon):
     """Measures of one kind of features; None where it is not taken. Risks grow with d."""
     seen = SEEN.get(features, 0.0) * n / (n + 4000) if exponent == 1 else 0.0
-    change = d / 1000 - p / 2000 - 0.2 * seen
+    change = d / 1000 - p / 700 - 0.2 * seen
     return {
         "overlap": 0.1 + seen,
         "cosine": 0.002 + seen,
@@ -46,8 +47,9 @@ def means(features, exponent, d, n, p, epsilon):
 
 
 def record(link, axis, values):
-    """A sweep of `values` along the axis, as the experiment writes it."""
-    points = [{**BASE, axis: value} for value in values]
+    """A sweep of `values` along the axis, or of points on a ladder, as the experiment writes it."""
+    changes = values if axis == "ladder" else [{axis: value} for value in values]
+    points = [{**BASE, **change} for change in changes]
     rows = []
     for point in points:
         for features in FEATURES:
@@ -65,6 +67,7 @@ def true_groups():
     return {
         "links": [record(link, "n", SWEEPS["n"]) for link in LINKS],
         "axes": [record("mixed", axis, SWEEPS[axis]) for axis in ("p", "d", "epsilon")],
+        "ladders": [record(link, "ladder", LADDER) for link in LINKS if LINKS[link] == 1],
     }
 
 
@@ -80,7 +83,7 @@ def paper(groups):
 
 def named(*parts):
     """Ids of entries, with those of the claims that they are parts of."""
-    return {f"feat-{part}" for part in parts} | {f"feat-{part.rstrip('abc')}" for part in parts}
+    return {f"feat-{part}" for part in parts} | {f"feat-{part.rstrip('abcde')}" for part in parts}
 
 
 def record_of(groups, axis="n", link="mixed"):
@@ -97,7 +100,8 @@ def record_of(groups, axis="n", link="mixed"):
 def row_of(groups, features, value, axis="n", link="mixed"):
     """The measures of one kind of features at one value of the axis."""
     rows = record_of(groups, axis, link).metrics.rows
-    (row,) = (row for row in rows if getattr(row, axis) == value and row.features == features)
+    along = "d" if axis == "ladder" else axis
+    (row,) = (row for row in rows if getattr(row, along) == value and row.features == features)
     return row
 
 
@@ -121,15 +125,23 @@ REFUTING = {
     "feat-1a": shift("overlap", -0.25, "private", 5000),
     "feat-1b": shift("overlap", 0.06, "private", MOST, "n", "even"),
     "feat-2a": shift("risk_private", -0.3, "random", MOST),
-    "feat-2b": shift("risk_private", -0.25, "random-both", MOST),
-    "feat-2c": shift("risk_private", 0.2, "direction", MOST, "n", "odd"),
+    "feat-2b": shift("risk_private", -0.3, "random", MOST, "n", "odd"),
+    "feat-2c": shift("risk_private", -0.25, "random-both", MOST),
+    "feat-2d": shift("risk_private", -0.25, "random-both", MOST, "n", "odd"),
+    "feat-2e": shift("risk_private", 0.2, "direction", MOST, "n", "odd"),
     "feat-3a": shift("risk_private", -0.12, "private", 1000),
-    "feat-3b": shift("risk_private", 0.1, "private", 5000, "n", "odd"),
-    "feat-4a": shift("risk_private", 0.1, "private", 256, "p"),
-    "feat-4b": shift("risk_private", 0.1, "direction", 128, "p"),
-    "feat-4c": shift("risk", 0.1, "nonprivate", 128, "p"),
+    "feat-3b": shift("risk_private", -0.12, "private", 1000, "n", "odd"),
+    "feat-3c": shift("risk_private", 0.1, "private", 5000),
+    "feat-3d": shift("risk_private", 0.1, "private", 5000, "n", "odd"),
+    "feat-4a": shift("risk_private", 0.5, "private", 256, "p"),
+    "feat-4b": shift("risk_private", 0.5, "direction", 256, "p"),
+    "feat-4c": shift("risk", 0.5, "nonprivate", 256, "p"),
     "feat-5a": shift("cosine", 0.06, "printed", MOST),
     "feat-5b": too_wide,
+    "feat-7a": shift("risk_private", -0.3, "private", 16, "ladder"),
+    "feat-7b": shift("risk_private", -0.3, "private", 16, "ladder", "odd"),
+    "feat-7c": shift("risk_private", 0.1, "private", 128, "ladder"),
+    "feat-7d": shift("risk_private", 0.1, "private", 128, "ladder", "odd"),
 }
 
 

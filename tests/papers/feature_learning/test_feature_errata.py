@@ -10,13 +10,19 @@ import pytest
 from feature_small import MIXED, drawn, with_record
 
 from dpatlas.papers.feature_learning.formulas.rates import (
+    eps_n,
     first_layer_rate,
     gaussian_dp_mu,
+    penalty,
     printed_first_layer_mu,
     printed_first_layer_noise,
     printed_first_layer_width,
+    printed_least_risk,
+    printed_noise_norm,
+    second_layer_rate,
 )
 from dpatlas.papers.feature_learning.formulas.single_index import link
+from dpatlas.papers.feature_learning.jobs.draws import REAL, Records
 from dpatlas.papers.feature_learning.jobs.layers import (
     first_gradient,
     first_norms,
@@ -74,6 +80,26 @@ def test_the_printed_first_layer_is_not_private_above_its_width(wide):
     assert gaussian_delta(within, EPS) < DELTA
 
 
+@pytest.mark.parametrize("clip", [0.5, 10.0])
+def test_a_clip_of_every_record_does_not_keep_the_printed_step_private(clip):
+    """Where all other records fit the initial network, the step is one record's clipped gradient.
+
+    Its length is eta_W C_W, that of W_0 about sqrt(p); labels may be any numbers.
+    """
+    start, (records, _) = neighbours(32)
+    outputs = start.features(records.x, start.weights).sum(axis=2) * start.head
+    fitting = Records(records.x, outputs.astype(REAL))
+    sides = []
+    for label in (LARGE, -LARGE):
+        one = with_record(fitting, 0, fitting.x[0, 0], label)
+        gradient = N * first_gradient(start, one, clip)
+        assert np.linalg.norm(gradient) == pytest.approx(clip, rel=0.05)
+        sides.append(stepped(start, gradient, first_layer_rate(N, D, 32))[0])
+    distances = np.linalg.norm(sides[0] - sides[1], axis=0)
+    # 17.7 C_W is the typical length of a neuron's step; a small clip turns some neurons less far.
+    assert np.mean(distances > 1.9) > (0.99 if clip > 1 else 0.5)
+
+
 def test_the_same_neighbours_stay_within_mu_after_the_clipped_release(wide):
     start, pair = wide
     clip = float(np.median(first_norms(start, pair[0])))
@@ -128,3 +154,78 @@ def test_the_printed_noise_leaves_a_cosine_of_two_in_a_thousand():
     assert cosine == pytest.approx(expected, rel=0.05)
     # A hundredth of what chance gives to a single neuron.
     assert cosine < 0.02 * math.sqrt(2 / (math.pi * D))
+
+
+@pytest.mark.parametrize("eps_b", [0.0, 0.5])
+def test_the_printed_noise_outgrows_a_neuron_unless_three_eps_n_exceed_one_and_eps_b(eps_b):
+    """Its norm is d^((1 + eps_B - 3 eps_n) / 2) up to a power of log d."""
+    ds = [10**k for k in (20, 40, 80)]
+    for margin in (-0.9, -0.1, 0.0):
+        exponent = (1 + eps_b + margin) / 3
+        norms = [printed_noise_norm(d, exponent, Q, eps_b) for d in ds]
+        assert norms == sorted(norms) and norms[0] > 1e6
+    falling = [printed_noise_norm(d, (1 + eps_b + 0.9) / 3, Q, eps_b) for d in ds]
+    assert falling == sorted(falling, reverse=True) and falling[-1] < 1e-20
+    n = round(D ** (1 + 3 * 0.3))
+    norm = printed_first_layer_noise(D, n, Q, eps_b) * math.sqrt(D)
+    assert printed_noise_norm(D, 0.3, Q, eps_b) == pytest.approx(norm, rel=1e-3)
+
+
+def test_with_the_printed_noise_the_risk_tends_to_that_of_predicting_zero():
+    """Along the least n and p that Assumption 2 allows at eps_n = eps_p = .1."""
+    ds = [10**k for k in (3, 4, 6, 8)]
+    least = [printed_least_risk(d, math.ceil(d**1.3), math.ceil(d**0.1), Q) for d in ds]
+    assert least == sorted(least)
+    assert least[0] > 0.8 and least[-1] > 0.9999
+    # The bound says nothing where the columns can hold the direction, or noise is small.
+    assert printed_least_risk(64, 20_000, 128, Q) == 0
+    assert printed_least_risk(1000, 8000, 100, Q, eps_b=-10.0) == 0
+
+
+def test_no_read_out_of_noisy_neurons_falls_below_the_least_risk():
+    """Every neuron is mu before the noise; regression on W' x, then the best function of that."""
+    d, n, p = 1000, 8000, 2
+    least = printed_least_risk(d, n, p, Q)
+    draws = np.random.default_rng(5)
+    weights = printed_first_layer_noise(d, n, Q) * draws.normal(size=(d, p))
+    weights[0] += 1
+    basis, _ = np.linalg.qr(weights)
+    seen = basis[0] @ basis[0]
+    assert 0 < seen <= 1 - least
+    s = link(MIXED)
+    x = draws.normal(size=(40_000, d)).astype(REAL)
+    u = x[:, 0].astype(float)
+    v = x @ basis @ basis[0] / math.sqrt(seen)
+    parts = [seen ** (k / 2) * s.hermite[k] for k in range(3)]
+    best = np.polynomial.hermite_e.hermeval(v, parts)
+    share = sum(math.factorial(k) * s.hermite[k] ** 2 * seen**k for k in range(3))
+    assert np.mean((s(u) - best) ** 2) == pytest.approx(1 - share, rel=0.03)
+    assert 1 - share >= least
+
+
+@pytest.mark.parametrize(("d", "n", "p"), [(16, 736, 25), (64, 4096, 64), (64, N, 128)])
+def test_the_printed_rate_of_the_second_layer_diverges_on_neurons_along_the_direction(d, n, p):
+    """All else is Assumption 4's, with the clip corrected and without noise.
+
+    The loss has the largest curvature of about .6 p, and descent needs a rate of at most 2 over it.
+    """
+    data = drawn(d, p, n, 1, runs=[0])
+    weights = np.repeat(data.start.mu[:, :, None], p, axis=2)
+    phi, y = data.start.features(data.second.x, weights)[0].astype(float), data.second.y[0]
+    exponent = eps_n(n, d)
+    ridge, rate = penalty(n, d, p), second_layer_rate(n, d, p)
+    assert rate == pytest.approx(d**exponent * math.log(d) ** 2 / p, rel=1e-12)
+    clip = d**exponent * math.sqrt(p) * math.log(d) ** (Q + 1)
+    curvature = 2 * (np.linalg.eigvalsh(phi.T @ phi / n)[-1] + ridge)
+    assert rate > 8 * 2 / curvature
+
+    def risk(rate, steps):
+        a = np.full(p, p**-0.5)
+        for _ in range(steps):
+            gradients = 2 * ((phi @ a - y)[:, None] * phi + ridge * a)
+            factors = clip_factors(np.linalg.norm(gradients, axis=1), clip)
+            a = a - rate * (factors @ gradients) / n
+        return np.mean((phi @ a - y) ** 2)
+
+    assert risk(rate, max(2, round(d**exponent))) > 1e4
+    assert risk(1 / (p + ridge), 50) < 0.6

@@ -110,9 +110,32 @@ class TestRisk:
                 change(row, risk_private=[row.n**exponent for exponent in exponents])
         shown = show("feature_risk", [record])
         (row,) = select(shown.rows, part="slope", series="private")
+        assert (row["least"], row["most"], row["points"]) == (500, 20_000, 5)
         estimate = mean_estimate(exponents)
         assert row["value"] == pytest.approx(-0.3)
         assert (row["low"], row["high"]) == pytest.approx(estimate.interval(0.95))
+
+    def test_the_power_of_the_theorem_starts_at_the_first_risk_of_a_ladder(self):
+        """eps_p = 1, and degree 2 or 3."""
+        rows = select(show("feature_risk").rows, part="theorem")
+        for link, degree in (("mixed", 2), ("odd", 3)):
+            along = select(rows, link=link)
+            first = rate_law({**BASE, "d": 16, "n": 256, "p": 16})
+            expected = [first * (d / 16) ** (-1 / (8 * degree)) for d in SWEEPS["ladder"]]
+            assert [row["d"] for row in along] == SWEEPS["ladder"]
+            assert [row["value"] for row in along] == pytest.approx(expected)
+
+    def test_slopes_are_fitted_along_n_p_and_d_on_a_ladder(self):
+        rows = select(show("feature_risk").rows, part="slope", series="private")
+        assert [(row["axis"], row["link"]) for row in rows] == [
+            *(("n", name) for name in ("mixed", "odd", "even")),
+            ("p", "mixed"),
+            *(("ladder", name) for name in ("mixed", "odd")),
+        ]
+        risks = [rate_law({**BASE, "d": d, "n": d**2, "p": d}) for d in SWEEPS["ladder"]]
+        slope = np.polyfit(np.log(SWEEPS["ladder"]), np.log(risks), 1)[0]
+        assert rows[-1]["value"] == pytest.approx(slope)
+        assert rows[-1]["d"] is rows[-1]["n"] is rows[-1]["p"] is None
 
     def test_a_crossing_is_found_with_its_number(self):
         shown = show("feature_risk")
@@ -149,7 +172,7 @@ class TestTable:
         places = [tuple(row[name] for name in ("link", "d", "n", "p", "epsilon")) for row in rows]
         assert len(set(places)) == len(places)
         # Two pairs, 5 of each link but for one of the pairs, of other axes all but the base.
-        assert len(places) == 2 + (4 + 5 + 5) + 2 + 2 + 3
+        assert len(places) == 2 + (4 + 5 + 5) + 2 + 2 + 3 + 2 * 3
         assert places[0] == ("mixed", 64, 2000, 128, 2.0)
 
     def test_means_and_errors_are_those_of_the_runs(self):

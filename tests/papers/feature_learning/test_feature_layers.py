@@ -116,7 +116,8 @@ def test_a_release_is_the_clipped_mean_with_every_run_s_own_noise():
         return (run + 1) * np.arange(size)
 
     gradient = released_gradient(START, RECORDS, 0.2, 0.5, normal)
-    noise = (0.5 * scale * np.arange(D * P)).reshape(RUNS, D, P)
+    # Neuron by neuron.
+    noise = (0.5 * scale * np.arange(D * P)).reshape(RUNS, P, D).transpose(0, 2, 1)
     np.testing.assert_allclose(gradient, first_gradient(START, RECORDS, 0.2) + noise, rtol=1e-6)
     mean = released_direction(RECORDS, 0.2, 0.5, normal)
     noise = 0.5 * scale * np.arange(D)

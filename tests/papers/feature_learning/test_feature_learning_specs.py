@@ -12,7 +12,7 @@ from dpatlas.papers.feature_learning.settings import AXES, KEY, groups
 
 SIMULATION = KINDS["simulation"]
 # Of the block, in the spec of every job.
-SHARED_FIELDS = ("delta", "runs", "steps", "n_test", "sharing", "clip_quantiles")
+SHARED_FIELDS = ("delta", "steps", "n_test", "sharing", "clip_quantiles")
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +36,30 @@ def ids(config):
 
 
 def test_every_link_runs_along_n_and_the_base_link_along_the_other_axes(config):
-    block, specs = config[KEY], groups_of(config)
+    block, blocks = config[KEY], groups_of(config)
+    assert block["runs"] > block["runs_per_job"]
+    for of_group in blocks.values():
+        firsts = [*range(0, block["runs"], block["runs_per_job"])]
+        jobs = len(of_group) // len(firsts)
+        assert [s.fields["first_run"] for s in of_group] == firsts * jobs
+        assert {s.fields["runs"] for s in of_group} == {block["runs_per_job"]}
+    specs = {
+        name: [spec for spec in of_group if not spec.fields["first_run"]]
+        for name, of_group in blocks.items()
+    }
     assert [(s.fields["link"], s.fields["axis"]) for s in specs["links"]] == [
         (name, "n") for name in block["links"]
     ]
     assert [(s.fields["link"], s.fields["axis"]) for s in specs["axes"]] == [
         ("mixed", axis) for axis in ("p", "d", "epsilon")
     ]
+    # Not of the link of exponent 2, which Assumption 1 leaves out.
+    assert [s.fields["link"] for s in specs["ladders"]] == ["mixed", "odd"]
+    for spec in specs["ladders"]:
+        assert spec.fields["axis"] == "ladder"
+        assert spec.fields["points"] == [
+            {"d": d, "n": d**2, "p": d, "epsilon": 2.0} for d in (16, 32, 64, 128)
+        ]
     for spec in (*specs["links"], *specs["axes"]):
         axis, base = spec.fields["axis"], {name: block["base"][name] for name in AXES}
         assert spec.fields["points"] == [{**base, axis: v} for v in block["sweeps"][axis]]
@@ -58,16 +75,20 @@ def test_every_link_runs_along_n_and_the_base_link_along_the_other_axes(config):
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        (lambda b: b["links"].update(odd=[0, 1, 0, 1]), {"odd-n"}),
+        (lambda b: b["links"].update(odd=[0, 1, 0, 1]), {"odd-n", "odd-ladder"}),
+        (lambda b: b["links"].update(odd=[-1, 0, 1]), {"odd-n", "odd-ladder"}),
         (lambda b: b["links"].update(other=[0, 1]), set()),
         (lambda b: b["sweeps"].update(p=[32, 64]), {"mixed-p"}),
         (lambda b: b["table"].pop(), {"table"}),
+        (lambda b: b["ladder"].update(p_power=1.5), {"mixed-ladder", "odd-ladder"}),
+        (lambda b: b.update(runs=48), set()),
         (lambda b: b["base"].update(n=30_000), {"mixed-p", "mixed-d", "mixed-epsilon"}),
     ],
 )
 def test_a_change_of_one_link_or_axis_changes_its_jobs_alone(config, change, names):
     after = set(ids(changed(config, change)))
-    assert {name.rpartition("-")[0] for name in ids(config) if name not in after} == names
+    gone = [name for name in ids(config) if name not in after]
+    assert {name.rpartition("-run")[0] for name in gone} == names
 
 
 @pytest.mark.parametrize(
@@ -81,6 +102,15 @@ def test_a_change_of_one_link_or_axis_changes_its_jobs_alone(config, change, nam
         ({"base": {"n": 64}}, "base: found n = 64 with d = 64; allowed: n > d"),
         ({"sweeps": {"n": [1000, 60]}}, "sweeps.n.1: found n = 60 with d = 64"),
         ({"table": [{"p": 8, "n": 3}]}, "table.0: found n = 3 with d = 64"),
+        (
+            {"ladder": {"p_power": 2}},
+            "ladder.p_power: found 2.0; allowed: below 16 (n_power - 1) / 9",
+        ),
+        (
+            {"ladder": {"d": [2, 64], "n_power": 1.1, "p_power": 0.1}},
+            "ladder.d.0: found n = 2 with",
+        ),
+        ({"runs": 30}, "runs: found 30; allowed: at most runs_per_job = 12, or a multiple of it"),
     ],
 )
 def test_bad_settings_are_refused_in_one_line_before_any_job(change, message):

@@ -12,6 +12,7 @@ from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.formulas.rates import gaussian_dp_mu
 from dpatlas.papers.feature_learning.jobs import simulation as feature_simulation
 from dpatlas.papers.feature_learning.jobs.layers import SecondLayer, first_gradient, mean_direction
+from dpatlas.papers.feature_learning.jobs.simulation import Networks
 
 MU = gaussian_dp_mu(2.0, 1e-5)
 LEARNED = ("private", "direction")
@@ -29,12 +30,15 @@ class Watched:
 
     def __init__(self, folder, monkeypatch, **changes):
         self.layers, self.deviations, self.stepped, self.turned = {}, {}, [], []
-        real_descend = SecondLayer.descend_privately
+        real_read_out, real_descend = Networks._private_readout, SecondLayer.descend_privately
         real_stepped, real_normalised = feature_simulation.stepped, feature_simulation.normalised
 
+        def read_out(networks, rules, weights, layer, features, normal):
+            self.features = features
+            return real_read_out(networks, rules, weights, layer, features, normal)
+
         def descend(layer, steps, max_norm, deviation, normal, use):
-            features = use.removeprefix("head, ")
-            self.layers[features], self.deviations[features] = layer.y, deviation
+            self.layers[self.features], self.deviations[self.features] = layer.y, deviation
             return real_descend(layer, steps, max_norm, deviation, normal, use)
 
         def stepped(start, gradient, rate):
@@ -45,6 +49,7 @@ class Watched:
             self.turned.append(weights.copy())
             return real_normalised(weights)
 
+        monkeypatch.setattr(Networks, "_private_readout", read_out)
         monkeypatch.setattr(SecondLayer, "descend_privately", descend)
         monkeypatch.setattr(feature_simulation, "stepped", stepped)
         monkeypatch.setattr(feature_simulation, "normalised", normalised)

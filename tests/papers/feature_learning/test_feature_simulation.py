@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -26,9 +27,9 @@ from dpatlas.papers.feature_learning.formulas.rates import (
 )
 from dpatlas.papers.feature_learning.formulas.single_index import link
 from dpatlas.papers.feature_learning.jobs.draws import draw
-from dpatlas.papers.feature_learning.jobs.layers import direction_norms, first_norms
+from dpatlas.papers.feature_learning.jobs.layers import direction_norms, first_norms, neurons_noise
 from dpatlas.papers.feature_learning.jobs.rules import REHEARSED
-from dpatlas.papers.feature_learning.jobs.simulation import MEASURES, Networks
+from dpatlas.papers.feature_learning.jobs.simulation import MEASURES, SHARED_BY, Networks
 
 MU = gaussian_dp_mu(2.0, 1e-5)
 # What is None in the rows of these features.
@@ -160,14 +161,38 @@ def test_conditions_that_differ_in_epsilon_share_all_but_what_is_private(tmp_pat
     assert first["printed_noise"] == second["printed_noise"]
 
 
-def test_no_noise_is_used_twice_over_conditions_runs_steps_and_uses(whole):
-    keys = whole[1]
-    heads = [f"head, {each}" for each in ("private", "direction", "random", "random-both")]
-    expected = {
-        *((r, 0, use) for r in range(6) for use in ("matrix", "direction", "printed")),
-        *((r, step, use) for r in range(6) for step in range(4) for use in heads),
-    }
-    assert len(keys) == len(set(keys)) and set(keys) == expected
+def test_noise_is_named_by_run_step_and_layer_and_shared_by_what_a_run_compares(whole):
+    """Two conditions share all noise; in each of them four private descents share the head's."""
+    record, keys = whole
+    expected = Counter()
+    for run in range(3):
+        expected.update({(run, 0, use): 2 for use in ("matrix", "direction", "printed")})
+        expected.update({(run, step, "head"): 2 * 4 for step in range(4)})
+    assert Counter(keys) == expected
+    assert record["seeds"]["shared_noise"] == [SHARED_BY]
+    assert SHARED_BY in record["ledger"]["holds_for"]
+
+
+def test_a_run_is_the_same_in_whatever_block_it_is_but_for_its_noise(whole, tmp_path):
+    """Noise is keyed by the block; all else by the run's number."""
+    with noise_keys() as keys:
+        record = record_of(spec_of(first_run=1, runs=2), tmp_path)
+    assert {run for run, _, _ in keys} == {1, 2}
+    for block, all_runs in zip(record["metrics"]["rows"], whole[0]["metrics"]["rows"], strict=True):
+        for measure in ("risk", "risk_floor"):
+            if block["features"] in ("nonprivate", "random") and all_runs[measure]:
+                np.testing.assert_allclose(block[measure], all_runs[measure][1:], rtol=1e-4)
+        if private := all_runs["risk_private"]:
+            assert not set(block["risk_private"]) & set(private)
+
+
+def test_fewer_neurons_have_the_noise_of_the_first_of_more():
+    def normal(size, run, step, use):
+        return np.random.default_rng(run).normal(size=size)
+
+    more, fewer = (neurons_noise((5, p), 1, "matrix", normal) for p in (7, 3))
+    assert more.shape == (5, 7)
+    np.testing.assert_array_equal(fewer, more[:, :3])
 
 
 def test_runs_one_at_a_time_give_the_same_numbers_and_noise(whole, tmp_path):

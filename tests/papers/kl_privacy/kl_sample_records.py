@@ -4,7 +4,7 @@ import numpy as np
 from figure_samples import sample_record
 
 from dpatlas.core.facts import DataFields
-from dpatlas.papers.kl_privacy.formulas.theorems import gradient_norm_constant, kl_linearized
+from dpatlas.papers.kl_privacy.formulas.theorems import gradient_norm_constant
 from dpatlas.papers.kl_privacy.records import constants, linearized, training
 
 INITS = ("lecun", "he", "ntk", "xavier")
@@ -13,8 +13,10 @@ PAIR = ("lecun", "he")
 RATES = {"lecun": 0.05, "he": 0.05, "ntk": 0.005, "xavier": 0.05}
 SETTINGS = {"horizons": {"early": 2, "short": 4, "long": 8}}
 RUNS = 3
-# Of R and of the measured KL: product B R / n, and share of the bound of Cor. 4.2.
-PRODUCT, SHARE = 40.0, 0.4
+# Product B R / n, and the measured KL as a share of the bound of Cor. 4.2.
+PRODUCT, KL_SHARE = 40.0, 0.4
+# Every record's KL as a share of the largest: the means over runs agree on the worst record.
+SHARES = [1.0] + [0.5] * 24
 COMMON = {
     "key": "kl_privacy",
     "seed": 0,
@@ -35,37 +37,34 @@ def training_record(
     noise=0.3,
     **fields,
 ):
-    """A `training` record whose last `diverged` runs diverged.
+    """A `training` record whose last `diverged` runs diverged; it shows all of its steps.
 
     curve: KL by step, growing with depth, width and step by default; every run has a multiple of
-    it, whose logarithm has the standard deviation `noise`. fields: others of the spec.
+    it, as of the gap at the start, whose logarithm has the standard deviation `noise`. fields:
+    others of the spec.
     """
-    used = runs - diverged
-    fields = {"outputs": 1, "lr": RATES[init], "sigma": 0.1, **fields}
+    shown = list(range(1, steps + 1))
+    kept = [step for step in shown if step in SETTINGS["horizons"].values() or step == steps]
+    common = {"outputs": 1, "lr": RATES[init], "sigma": 0.1, "networks": 1, "watched": 0}
     spec = training.Spec(
         kind="training",
         **COMMON,
-        **{"init": init, "depth": depth, "width": width, "steps": steps, "runs": runs, **fields},
+        **{"init": init, "depth": depth, "width": width, "steps": steps, "runs": runs},
+        **{"shown_steps": shown, "record_steps": kept, **common, **fields},
     )
-    measured = dict.fromkeys(
-        ("kl", "loss", "gradient_gap_at_start", "gradient_norm2_at_start", "probe")
-    )
-    if used:
-        curve = curve or (lambda step: 0.01 * depth * width * step)
-        draws = np.random.default_rng([INITS.index(init), depth, width]).lognormal(0, noise, used)
-        kl = np.outer([curve(step) for step in range(1, steps + 1)], draws)
-        probed = [2**power for power in range(64) if 2**power < steps]
-        measured = {
-            "kl": _kl_curves(kl),
-            "loss": training.Loss(runs=(np.exp(-kl) + 0.1).tolist()),
-            "gradient_gap_at_start": 1e-3,
-            "gradient_norm2_at_start": 0.5,
-            "probe": training.Probe(
-                steps=probed,
-                gradient_change=[[0.5 + 0.1 * k for k in range(len(probed))]] * used,
-                distance=[[0.1 * (k + 1) for k in range(len(probed))]] * used,
-            ),
-        }
+    curve = curve or (lambda step: 0.01 * depth * width * step)
+    draws = np.random.default_rng([INITS.index(init), depth, width]).lognormal(0, noise, runs)
+    kl = np.outer([curve(step) for step in shown], draws)
+    used = runs - diverged
+
+    def by_run(values):
+        return [*list(values)[:used], *[None] * diverged]
+
+    def curves(values):
+        return [by_run(row) for row in values.tolist()]
+
+    probed = [2**power for power in range(64) if 2**power < steps]
+    sums = [[share * kl[step - 1, :used].sum() for share in SHARES] for step in kept]
     metrics = training.Metrics(
         n_train=20,
         n_add=5,
@@ -73,78 +72,93 @@ def training_record(
         parameters=100,
         convention="exact",
         diverged=[None] * used + [7] * diverged,
-        runs_used=used,
-        **measured,
+        curves=training.Curves(
+            kl_max=curves(kl), kl_watched=curves(0.5 * kl), loss=curves(np.exp(-kl) + 0.1)
+        ),
+        start=training.Start(
+            gap_max=by_run(1e-3 * draws),
+            gap_watched=by_run(5e-4 * draws),
+            norm2=by_run([0.5] * runs),
+        ),
+        probe=training.Probe(
+            steps=probed,
+            gradient_change=[[0.5 + 0.1 * k for k in range(len(probed))]] * used + [[]] * diverged,
+            distance=[[0.1 * (k + 1) for k in range(len(probed))]] * used + [[]] * diverged,
+        ),
+        by_record=training.ByRecord(runs=used, sums=sums),
     )
-    return sample_record(spec, metrics, f"{init}-d{depth}-w{width}", data=MANIFEST)
+    return sample_record(spec, metrics, f"{init}-d{depth}-w{width}-run0", data=MANIFEST)
 
 
-def _kl_curves(kl):
-    """The curves of runs (steps, runs) that agree on the worst record."""
-    worst = kl.mean(1)
-    return training.WorstCase(
-        worst=worst.tolist(),
-        low=(0.8 * worst).tolist(),
-        high=(1.3 * worst).tolist(),
-        interval="95% bootstrap",
-        worst_record=[0] * len(kl),
-        worst_runs=kl.tolist(),
-        run_max=kl.tolist(),
-        mean=(0.3 * worst).tolist(),
-    )
+def linearized_record(init="lecun", depths=(2, 3, 4), widths=(4, 8, 16), runs=RUNS, noise=0.3):
+    """A `linearized` record in which all claims on it hold.
 
-
-def linearized_record(init="lecun", depths=(2, 3, 4), runs=RUNS, noise=0.3):
-    """A `linearized` record: B R / n is the same at all depths, the KL below that of Cor. 4.2.
-
-    noise: standard deviation over runs of the logarithms of R and of the KL.
+    B R / n is the same at all depths and R falls with depth, which B of Eq. 7 forbids: claims read
+    one of them at a time. noise: standard deviation over runs of the logarithms.
     """
     values = np.random.default_rng(INITS.index(init))
-    n, epsilon, steps = 20, 1.0, 10
-    rows = []
-    for depth in depths:
-        bound = float(gradient_norm_constant(init, 4, 8, depth, 1))
-        products = PRODUCT * values.lognormal(0, noise, runs)
-        time, shown = 2.0, [1, 3, 10]
-        sigma2 = bound * time / (epsilon * n**2)
-        limits = [float(kl_linearized(bound, time * k / steps, n, sigma2)) for k in shown]
-        kl = np.outer(limits, SHARE * values.lognormal(0, noise, runs))
-        rows.append(
-            linearized.AtDepth(
-                depth=depth,
-                B=bound,
-                B_runs=(bound * values.uniform(0.8, 1.2, runs)).tolist(),
-                R_runs=(products * n / bound).tolist(),
-                BR_over_n_runs=products.tolist(),
-                sphere=linearized.Sphere(
-                    records=16,
-                    R_runs=(products * 16 / bound).tolist(),
-                    BR_over_n_runs=products.tolist(),
-                ),
-                T=time,
-                sigma2=sigma2,
-                eta=time / steps,
-                steps=steps,
-                shown_steps=shown,
-                kl_worst_runs=kl.tolist(),
-                kl_bound=limits,
-                excess_risk_runs=values.uniform(0.1, 0.2, runs).tolist(),
-                initial_risk_runs=values.uniform(0.6, 0.8, runs).tolist(),
-            )
+    n, epsilon = 20, 1.0
+    rises = init in ("he", "ntk")
+
+    def spread(level):
+        return (level * values.lognormal(0, noise, runs)).tolist()
+
+    def distances(records, level):
+        return linearized.Distances(
+            records=records, R_runs=spread(level), BR_over_n_runs=spread(PRODUCT)
         )
+
+    def constant(width, depth):
+        return float(gradient_norm_constant(init, 4, width, depth, 1))
+
+    rows = [
+        linearized.AtDepth(
+            depth=depth,
+            B=constant(8, depth),
+            B_runs=spread(constant(8, depth)),
+            data=distances(n, np.exp(-depth)),
+            sphere=distances(16, np.exp(-depth)),
+            T_runs=spread(0.1),
+            shares=[0.01, 0.1, 1.0],
+            kl_max_runs=[spread(KL_SHARE * share * epsilon) for share in (0.01, 0.1, 1.0)],
+            kl_watched_runs=[spread(KL_SHARE / 2 * share) for share in (0.01, 0.1, 1.0)],
+            excess_risk_runs=spread(1e-2 * np.exp(-depth)),
+            initial_risk_runs=spread(0.7),
+            kl_fixed_runs=spread(np.exp(depth if rises else -depth)),
+        )
+        for depth in depths
+    ]
     spec = linearized.Spec(
         kind="linearized",
         **COMMON,
         init=init,
         depths=list(depths),
         width=8,
+        widths=list(widths),
+        width_depth=3,
         n_train=n,
         epsilon=epsilon,
         runs=runs,
-        min_steps=steps,
+        min_steps=100,
+        time=0.05,
+        sigma=0.01,
+        watched=0,
     )
-    metrics = linearized.Metrics(n_train=n, n_add=5, epsilon=epsilon, depths=rows)
-    return sample_record(spec, metrics, f"linearized-{init}-w8", data=MANIFEST)
+    metrics = linearized.Metrics(
+        n_train=n,
+        n_add=5,
+        depths=rows,
+        widths=[
+            linearized.AtWidth(
+                width=width,
+                B=constant(width, 3),
+                data=distances(n, 1 / width),
+                sphere=distances(16, 1 / width),
+            )
+            for width in widths
+        ],
+    )
+    return sample_record(spec, metrics, f"linearized-{init}-w8-run0", data=MANIFEST)
 
 
 def constants_record(ratio=1.01):
@@ -182,8 +196,17 @@ def depth_sweep(diverged=(), **fields):
     ]
 
 
+def epochs():
+    """Training records of the epochs, and the runs of several networks up to the early horizon."""
+    early = {"steps": SETTINGS["horizons"]["early"], "networks": 2}
+    return [
+        *(training_record(init) for init in INITS),
+        *(training_record(init, **early) for init in INITS),
+    ]
+
+
 RECORDS = {
-    "kl_vs_epochs": lambda: [training_record(init) for init in INITS],
+    "kl_vs_epochs": epochs,
     "kl_vs_depth": depth_sweep,
     "kl_vs_width": lambda: [
         training_record(init, width=width) for init in INITS for width in (4, 8, 16)

@@ -12,7 +12,8 @@ from dpatlas.evidence.comparisons import PaperRecords
 
 LEVEL = {"lecun": 1.0, "xavier": 1.5, "he": 10.0, "ntk": 20.0}
 HORIZONS = {"early": 8, "short": 16, "long": 40}
-STEPS, RUNS, LR, SIGMA = 40, 6, 0.01, 0.1
+DEPTHS = (2, 4, 6, 8, 10)
+STEPS, RUNS, LR, SIGMA = 40, 12, 0.01, 0.1
 
 
 def growth(step):
@@ -21,20 +22,20 @@ def growth(step):
 
 
 def depth_factor(init, depth, step):
-    """Rises with depth, but for a maximum at depth 4 in the short training of LeCun and Xavier."""
+    """Rises with depth, but for a maximum at depth 8 in the short training of LeCun and Xavier."""
     if init in ("lecun", "xavier") and step <= HORIZONS["short"]:
-        return math.exp(-((depth - 4) ** 2) / 4)
+        return math.exp(-((depth - 8) ** 2) / 4)
     return math.exp(depth / 4)
 
 
-def training(init, depth, width, curve):
-    sizes = {"steps": STEPS, "runs": RUNS, "lr": LR, "sigma": SIGMA}
+def training(init, depth, width, curve, **fields):
+    sizes = {"steps": STEPS, "runs": RUNS, "lr": LR, "sigma": SIGMA, **fields}
     return training_record(init, depth, width, curve=curve, noise=0.01, **sizes)
 
 
 def bounds(init):
     """Far below the first term of Lemma 3.2, 2 T gap / (4 sigma^2)."""
-    gap = training_record(init).metrics.gradient_gap_at_start
+    gap = 1e-3
     return training(init, 4, 16, lambda step: 0.5 * LR * step * gap / (4 * SIGMA**2))
 
 
@@ -42,16 +43,20 @@ def true_groups():
     """Groups of records in which every claim is true."""
     return {
         "epochs": [training(i, 3, 16, lambda s, i=i: LEVEL[i] * growth(s)) for i in INITS],
+        "early": [
+            training(i, 3, 16, lambda s, i=i: LEVEL[i] * growth(s), steps=8, networks=2)
+            for i in INITS
+        ],
         "depth": [
             training(i, d, 16, lambda s, i=i, d=d: LEVEL[i] * depth_factor(i, d, s) * growth(s))
-            for i, d in itertools.product(INITS, (2, 4, 6))
+            for i, d in itertools.product(INITS, DEPTHS)
         ],
         "width": [
             training(i, 3, w, lambda s, i=i, w=w: LEVEL[i] * w * growth(s))
             for i, w in itertools.product(INITS, (8, 16, 32))
         ],
         "bounds": [bounds(i) for i in INITS],
-        "linearized": [linearized_record(i, (2, 4, 6), RUNS, noise=0.01) for i in INITS],
+        "linearized": [linearized_record(i, (2, 4, 6), runs=RUNS, noise=0.01) for i in INITS],
         "constants": [constants_record()],
     }
 
@@ -77,17 +82,16 @@ def find(groups, group, init, **spec):
     return record
 
 
-def scaled(group, init, factor, noise=0.0, **spec):
+def scaled(group, init, factor, noise=0.0, curve="kl_max", **spec):
     """The change that multiplies KL at step s by factor(s), and spreads the runs by `noise`."""
 
     def change(groups):
-        kl = find(groups, group, init, **spec).metrics.kl
+        curves = getattr(find(groups, group, init, **spec).metrics.curves, curve)
         spread = np.exp(np.random.default_rng(9).normal(0, noise, RUNS))
-        for index in range(STEPS):
-            kl.worst[index] *= factor(index + 1)
-            kl.run_max[index] = [
+        for index, runs in enumerate(curves):
+            runs[:] = [
                 value * factor(index + 1) * by_run
-                for value, by_run in zip(kl.run_max[index], spread, strict=True)
+                for value, by_run in zip(runs, spread, strict=True)
             ]
 
     return change
@@ -98,20 +102,51 @@ def by(number):
     return lambda step: number
 
 
-def halved_per_layer(init, inputs):
-    """The change by which B R / n halves with every layer, on the `sphere` or the `data`."""
+def tilted(init, values_of, factor, rows="depths"):
+    """The change that multiplies, in every row of a `linearized` record, the runs' values.
+
+    values_of: from a row to its list over runs. factor: of the row's depth or width.
+    """
 
     def change(groups):
-        for row in find(groups, "linearized", init).metrics.depths:
-            runs = (row.sphere if inputs == "sphere" else row).BR_over_n_runs
-            runs[:] = [value / 2**row.depth for value in runs]
+        for row in getattr(find(groups, "linearized", init).metrics, rows):
+            axis = row.depth if rows == "depths" else row.width
+            runs = values_of(row)
+            runs[:] = [value * factor(axis) for value in runs]
 
     return change
 
 
+def halved_per_layer(init, inputs):
+    """The change by which B R / n halves with every layer, on the `sphere` or the `data`."""
+    return tilted(init, lambda row: getattr(row, inputs).BR_over_n_runs, lambda depth: 2.0**-depth)
+
+
+def longer(init, inputs, rows):
+    """The change by which R grows with depth or width."""
+    growth = (lambda at: math.exp(2 * at)) if rows == "depths" else (lambda at: at**2.0)
+    return tilted(init, lambda row: getattr(row, inputs).R_runs, growth, rows)
+
+
+def fixed_noise(init, sign):
+    """The change by which KL at a fixed noise moves with depth to the other side."""
+    return tilted(init, lambda row: row.kl_fixed_runs, lambda depth: math.exp(sign * 2 * depth))
+
+
+def risk(init, factor):
+    """The change by which the excess risk is multiplied by a function of the depth."""
+    return tilted(init, lambda row: row.excess_risk_runs, factor)
+
+
 def above_the_corollary(groups):
-    rows = find(groups, "linearized", "ntk").metrics.depths
-    rows[1].kl_worst_runs[2] = [200.0 + run for run in range(RUNS)]
+    """The watched record's KL alone refutes; the largest record's would show nothing."""
+    runs = find(groups, "linearized", "ntk").metrics.depths[1].kl_watched_runs[2]
+    runs[:] = [200.0 + run for run in range(RUNS)]
+
+
+def rising_constant(groups):
+    rows = find(groups, "linearized", "lecun").metrics.depths
+    rows[2] = rows[2].model_copy(update={"B": 2 * rows[1].B})
 
 
 def off_in_monte_carlo(groups):
@@ -121,32 +156,57 @@ def off_in_monte_carlo(groups):
 
 def falling_late(init):
     """The change by which the deepest network has the least KL in long training."""
-    return scaled("depth", init, lambda step: 0.1 if step > HORIZONS["short"] else 1.0, depth=6)
+    return scaled("depth", init, lambda step: 0.01 if step > HORIZONS["short"] else 1.0, depth=10)
+
+
+def slower(init):
+    """The change by which growth from the early horizon on is slower than linear."""
+    return scaled("epochs", init, lambda step: 1 / step)
 
 
 # By entry of claims.yaml, a change of the records that refutes it.
 REFUTING = {
     "kl-1a": scaled("epochs", "he", lambda step: 0.5 if step > 20 else 1.0),
-    "kl-1b": scaled("epochs", "he", lambda step: step),
-    "kl-1c": scaled("epochs", "ntk", lambda step: step**-0.5 / (1 + (step / 30) ** 2)),
+    "kl-1b": scaled("early", "he", lambda step: step),
+    "kl-1c": slower("lecun"),
+    "kl-1d": slower("he"),
+    "kl-1e": slower("ntk"),
+    "kl-1f": slower("xavier"),
     "kl-2": scaled("epochs", "lecun", by(15)),
     # The first dips between two widths, the others end lower than they start.
     "kl-3a": scaled("width", "lecun", by(0.4), width=16),
     "kl-3b": scaled("width", "he", by(0.01), width=32),
     "kl-3c": scaled("width", "ntk", by(0.01), width=32),
     "kl-3d": scaled("width", "xavier", by(0.01), width=32),
-    "kl-4a": scaled("depth", "he", by(0.1), depth=6),
-    "kl-4b": scaled("depth", "lecun", by(20), depth=6),
-    "kl-4c": scaled("depth", "xavier", by(20), depth=6),
+    "kl-4a": scaled("depth", "he", by(0.1), depth=10),
+    "kl-4b": scaled("depth", "lecun", by(20), depth=10),
+    "kl-4c": scaled("depth", "xavier", by(20), depth=10),
+    "kl-4d": scaled("depth", "xavier", by(20), depth=10),
+    "kl-4e": scaled("depth", "lecun", by(2000), depth=4),
     "kl-5a": falling_late("lecun"),
     "kl-5b": falling_late("he"),
     "kl-5c": falling_late("ntk"),
     "kl-5d": falling_late("xavier"),
-    "kl-6a": scaled("bounds", "he", lambda step: 1e6 if step == 7 else 1.0),
+    "kl-6a": scaled(
+        "bounds", "he", lambda step: 1e6 if step == 7 else 1.0, noise=0.1, curve="kl_watched"
+    ),
     "kl-6b": above_the_corollary,
     "kl-7": off_in_monte_carlo,
     "kl-8a": halved_per_layer("xavier", "sphere"),
     "kl-8b": halved_per_layer("lecun", "data"),
+    "kl-9a": rising_constant,
+    "kl-9b": fixed_noise("lecun", 1),
+    "kl-9c": fixed_noise("xavier", 1),
+    "kl-9d": fixed_noise("he", -1),
+    "kl-9e": fixed_noise("ntk", -1),
+    "kl-10a": risk("he", lambda depth: 1e6),
+    "kl-10b": risk("lecun", lambda depth: 1e6),
+    "kl-10c": risk("lecun", lambda depth: math.exp(2 * depth - 12)),
+    "kl-10d": risk("xavier", lambda depth: math.exp(2 * depth - 12)),
+    "kl-11a": longer("ntk", "sphere", "widths"),
+    "kl-11b": longer("xavier", "sphere", "depths"),
+    "kl-11c": longer("he", "data", "widths"),
+    "kl-11d": longer("lecun", "data", "depths"),
 }
 
 

@@ -138,9 +138,35 @@ def test_one_hot_labels_keep_the_loss_at_zero_or_above_with_gradient_p_minus_y(o
         np.testing.assert_allclose(slope, softmax(f) - y, atol=1e-8)
 
 
+@pytest.mark.parametrize("o", [2, 3, 10])
+def test_residual_of_the_softmax_has_a_squared_norm_of_up_to_two(o):
+    """Near 2 for a sure and wrong prediction, never above; one output keeps its slope below 1."""
+    sure = 20 * np.eye(o)[0]
+    assert np.sum((softmax(sure) - np.eye(o)[1]) ** 2) == pytest.approx(2, rel=1e-6)
+    for f in 5 * np.random.default_rng(o).normal(size=(500, o)):
+        assert np.sum((softmax(f) - np.eye(o)[1]) ** 2) <= 2
+
+
+def test_a_records_gradient_exceeds_the_output_gradients_in_the_proof_of_theorem_4_1():
+    """|J^T (p - y)|^2 <= |J|_F^2 is the step in the proof; 2 |J|_F^2 is what holds."""
+    gradient = np.array([3.0, -1.0, 2.0])
+    jacobian, wrong = np.stack([gradient, -gradient]), softmax([20.0, 0.0]) - [0, 1]
+    squared, norm2 = np.sum((jacobian.T @ wrong) ** 2), np.sum(jacobian**2)
+    assert squared == pytest.approx(2 * norm2, rel=1e-6)
+    rng = np.random.default_rng(41)
+    for _ in range(500):
+        o, parameters = rng.integers(2, 6, 2)
+        jacobian, label = rng.normal(size=(o, parameters)), rng.integers(o)
+        residual = softmax(5 * rng.normal(size=o)) - np.eye(o)[label]
+        assert np.sum((jacobian.T @ residual) ** 2) <= 2 * np.sum(jacobian**2)
+
+
 @pytest.mark.parametrize("beta, c, distance", [(1.0, 1e-3, 2.0), (1e-3, 1.0, 2.0)])
 def test_gap_of_two_moving_gradients_exceeds_the_printed_eq_21(beta, c, distance):
-    """Opposite gradients, zero at w = 0 and moving by up to max(c, beta |w|) either way."""
+    """Two records' gradients on one trajectory: zero at w = 0, they move apart by max(c, beta |w|).
+
+    Each keeps to the lemma's assumption, and their gap moves by twice as much.
+    """
     shift = 0.999 * max(c, beta * distance)
     gap_start, gap = 0.0, 2 * shift
     movement = beta**2 * distance**2 + c**2

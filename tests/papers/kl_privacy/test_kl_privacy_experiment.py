@@ -15,7 +15,7 @@ from dpatlas.models.mlp import initial_weights
 from dpatlas.papers.kl_privacy.jobs import linearized as kl_linearized
 from dpatlas.papers.kl_privacy.jobs import training as kl_training
 from dpatlas.papers.kl_privacy.records import training
-from dpatlas.records import read_record
+from dpatlas.records import joined, read_record
 
 COMMON = {name: small_jobs.KL[name] for name in ("key", "seed", "noise_source", "data")}
 
@@ -30,8 +30,10 @@ def metrics_of(spec, data_folder, folder):
 
 def linearized_spec(**changes):
     fields = {"init": "he", "depths": [2, 3], "width": 64, "n_train": 8, "epsilon": 1.0}
-    steps = {"runs": 6, "min_steps": 50}
-    return Spec.of({**COMMON, "kind": "linearized", **fields, **steps, **changes}, "small")
+    steps = {"runs": 6, "min_steps": 50, "time": 0.05, "sigma": 0.01}
+    steps |= {"widths": [32, 128], "width_depth": 2, "watched": 13}
+    fields = {**COMMON, "kind": "linearized", "first_run": 0, **fields, **steps, **changes}
+    return Spec.of(fields, f"small-run{fields['first_run']}")
 
 
 def constants_spec():
@@ -44,7 +46,7 @@ def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(
     training_spec, data_folder, tmp_path
 ):
     """The recorded curve against a plain loop with autograd gradients of every neighbour."""
-    spec = training_spec(runs=2, steps=4, width=4)
+    spec = training_spec(runs=2, steps=4, width=4, watched=5)
     data = load(data_folder)
     x = torch.from_numpy(np.concatenate([data.x_train, data.x_add]))
     y = torch.from_numpy(np.concatenate([data.y_train, data.y_add]))
@@ -79,49 +81,124 @@ def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(
             flat = (flat + np.sqrt(2 * eta) * sigma * torch.from_numpy(draws)).float()
             parts = flat.split([weight.numel() for weight in weights])
             weights = [p.view_as(w) for p, w in zip(parts, weights, strict=True)]
-    curve = metrics_of(spec, data_folder, tmp_path).kl
-    assert np.allclose(curve.worst, expected.mean(0).max(1), rtol=2e-4)
-    assert np.allclose(curve.run_max, expected.max(2).T, rtol=2e-4)
-    assert np.allclose(curve.mean, expected.mean(0).mean(1), rtol=2e-4)
+    metrics = metrics_of(spec, data_folder, tmp_path)
+    assert np.allclose(metrics.curves.kl_max, expected.max(2).T, rtol=2e-4)
+    assert np.allclose(metrics.curves.kl_watched, expected[:, :, 5].T, rtol=2e-4)
+    assert np.allclose(metrics.by_record.sums, [expected[:, -1].sum(0)], rtol=2e-4)
+    first_gaps = expected[:, 0] * 4 * sigma**2 / eta
+    assert np.allclose(metrics.start.gap_max, first_gaps.max(1), rtol=2e-4)
+    assert np.allclose(metrics.start.gap_watched, first_gaps[:, 5], rtol=2e-4)
 
 
 def test_runs_that_all_diverged_give_no_statistics(training_spec, data_folder, tmp_path):
     spec = training_spec(lr=1e30, steps=40, init="ntk", depth=2)
     metrics = metrics_of(spec, data_folder, tmp_path)
     assert None not in metrics.diverged
-    assert metrics.kl is None and metrics.runs_used == 0
+    assert metrics.runs_used == metrics.by_record.runs == 0
+    assert metrics.curves.kl_max == [[None] * 3] * 40
+    assert metrics.start.gap_max == [None] * 3 and metrics.probe.distance == [[]] * 3
 
 
-def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec, data_folder):
+def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec):
     fields = training.Spec.model_validate(training_spec().fields)
-    data = kl_training.TrainingData.of(load(data_folder), "cpu")
     draws = np.random.default_rng(0)
-    steps, records = fields.steps, len(data.x)
-    same = {"loss": np.ones(steps), "grad_norm2": np.ones(steps)}
-    same |= {"probe_change": np.zeros(4), "probe_distance": np.ones(4)}
-    results = [{"kl": draws.random((steps, records)).cumsum(0), **same} for _ in range(3)]
-    results[1]["kl"][5:] = np.nan
-    metrics = kl_training.summary(fields, data, results)
+
+    def result(diverged=0):
+        curves = {name: draws.random(12) for name in ("kl_max", "kl_watched", "loss")}
+        start = {name: draws.random() for name in ("gap_max", "gap_watched", "norm2")}
+        probe = {name: draws.random(4) for name in ("probe_change", "probe_distance")}
+        by_record = {"by_record": draws.random((1, 16)), "diverged": diverged}
+        return {name: np.array(v) for name, v in (curves | start | probe | by_record).items()}
+
+    results = [result(), result(diverged=6), result()]
+    metrics = kl_training.summary(fields, 12, 4, 6, results)
     assert metrics.diverged == [None, 6, None]
-    assert metrics.runs_used == 2
-    others = np.stack([results[0]["kl"], results[2]["kl"]]).mean(0).max(1)
-    assert np.allclose(metrics.kl.worst, others)
+    assert metrics.runs_used == metrics.by_record.runs == 2
+    first, _, last = results
+    assert metrics.curves.loss[3] == [first["loss"][3], None, last["loss"][3]]
+    assert np.allclose(metrics.by_record.sums, first["by_record"] + last["by_record"])
 
 
-def test_the_bootstrap_interval_covers_the_worst_case_curve(training_spec, data_folder, tmp_path):
-    kl = metrics_of(training_spec(), data_folder, tmp_path).kl
-    low, worst, high = (np.array(curve) for curve in (kl.low, kl.worst, kl.high))
-    assert (low <= worst + 1e-12).all() and (low < high).all()
-    # Resampling a maximum of means is biased upwards, so the curve may sit low in its interval.
-    assert (worst <= high).all()
+def test_a_run_of_several_networks_is_their_mean(training_spec, data_folder, tmp_path):
+    """Network j of run i starts as run 2 i + j of single networks, with noise of its own."""
+    several = metrics_of(training_spec(networks=2, runs=2), data_folder, tmp_path / "several")
+    single = metrics_of(training_spec(runs=4), data_folder, tmp_path / "single")
+    gaps, norms = np.array(single.start.gap_max), np.array(single.start.norm2)
+    assert np.allclose(several.start.gap_max, gaps.reshape(2, 2).mean(1), rtol=1e-6)
+    assert np.allclose(several.start.norm2, norms.reshape(2, 2).mean(1), rtol=1e-6)
+    # Before any noise, KL is that of the gaps; the largest of a run is a geometric mean.
+    first = np.array(single.curves.kl_max[0]).reshape(2, 2)
+    assert np.allclose(several.curves.kl_max[0], np.exp(np.log(first).mean(1)), rtol=1e-6)
+    assert not np.allclose(several.curves.kl_max[-1], single.curves.kl_max[-1][:2], rtol=1e-6)
 
 
-def test_the_linearised_network_meets_its_kl_budget_in_the_mean(data_folder, tmp_path):
-    for row in metrics_of(linearized_spec(), data_folder, tmp_path).depths:
-        assert row.kl_bound[-1] == pytest.approx(1.0)
-        assert np.mean(row.kl_worst_runs[-1]) > 0
+def test_a_run_is_the_same_in_whatever_block_it_is_but_for_its_noise(
+    training_spec, data_folder, tmp_path
+):
+    """Records and initial weights follow from its number; the noise from the block, too."""
+    data = {"name": "small", "redeal": True}
+    whole = training_spec(data=data, runs=4)
+    block = training_spec(data=data, first_run=2, runs=2)
+    of_whole = metrics_of(whole, data_folder, tmp_path / "whole")
+    of_block = metrics_of(block, data_folder, tmp_path / "block")
+    assert of_block.start.gap_max == of_whole.start.gap_max[2:]
+    assert of_block.curves.kl_max[0] == of_whole.curves.kl_max[0][2:]
+    assert of_block.curves.kl_max[-1] != of_whole.curves.kl_max[-1][2:]
+    assert len(set(of_whole.start.gap_watched)) == 4
+    # The same run on the records as they were prepared is another.
+    fixed = metrics_of(training_spec(runs=4), data_folder, tmp_path / "fixed")
+    assert fixed.start.norm2 != of_whole.start.norm2
+
+
+def test_sums_by_record_follow_the_records_through_all_deals(training_spec, data_folder, tmp_path):
+    """The watched record has one place in the sums, wherever each run deals it."""
+    spec = training_spec(data={"name": "small", "redeal": True}, runs=3, watched=14)
+    metrics = metrics_of(spec, data_folder, tmp_path)
+    assert metrics.by_record.sums[0][14] == pytest.approx(sum(metrics.curves.kl_watched[-1]))
+    assert max(metrics.by_record.sums[0]) <= sum(metrics.curves.kl_max[-1])
+
+
+def test_the_linearised_network_has_the_budget_s_bound_and_the_watched_record(
+    data_folder, tmp_path
+):
+    metrics = metrics_of(linearized_spec(), data_folder, tmp_path)
+    for row in metrics.depths:
+        assert row.shares[-1] == 1.0
+        assert (np.array(row.kl_watched_runs) > 0).all()
+        assert (np.array(row.kl_watched_runs) <= np.array(row.kl_max_runs)).all()
+        # Cumulative in the share of the time.
+        assert (np.diff(row.kl_max_runs, axis=0) > 0).all()
         assert np.isfinite(row.excess_risk_runs).all()
-        assert row.shown_steps[-1] == row.steps >= 50
+        assert np.mean(row.kl_max_runs[-1]) < 1.5 * linearized_spec().fields["epsilon"]
+    assert [row.width for row in metrics.widths] == [32, 128]
+    assert np.mean(metrics.widths[1].sphere.R_runs) < np.mean(metrics.widths[0].sphere.R_runs)
+
+
+def test_a_block_of_the_linearised_network_joins_to_what_one_job_measures(data_folder, tmp_path):
+    """R and the constants of a run are the same in whatever block; noise is not."""
+    data = {"name": "small", "redeal": True}
+    specs = [
+        linearized_spec(data=data, runs=4, depths=[2]),
+        linearized_spec(data=data, runs=2, depths=[2]),
+        linearized_spec(data=data, first_run=2, runs=2, depths=[2]),
+    ]
+    paths = [
+        run_main(spec, data_folder, tmp_path / str(number)) for number, spec in enumerate(specs)
+    ]
+    whole, *blocks = map(read_record, paths)
+    (together,) = joined(blocks)
+    assert together.spec == whole.spec
+    (row,), (of_whole,) = together.metrics.depths, whole.metrics.depths
+    assert row.data == of_whole.data and row.sphere == of_whole.sphere
+    assert row.T_runs == of_whole.T_runs
+    assert row.kl_max_runs[-1] != of_whole.kl_max_runs[-1]
+    assert together.cut(2).metrics == blocks[0].metrics
+
+
+def test_a_watched_record_that_there_is_not_is_refused(training_spec, data_folder, tmp_path):
+    for spec in (training_spec(watched=16), linearized_spec(watched=16)):
+        with pytest.raises(InputError, match="watched: found 16; allowed: a position below 16"):
+            run_main(spec, data_folder, tmp_path)
 
 
 def test_linearised_training_without_noise_is_gradient_descent_on_the_linearised_loss():
@@ -167,7 +244,7 @@ def test_records_with_a_singular_ntk_matrix_are_refused_in_one_line(tmp_path, ca
     arrays = {"x_train": x, "x_add": x}
     arrays |= {"y_train": np.array([0, 0, 1, 1, 1, 0]), "y_add": np.zeros(6, int)}
     prepared.save(tmp_path / "data", arrays, {"name": "small"})
-    spec = linearized_spec(depths=[depth], width=9, n_train=6, runs=2, min_steps=5)
+    spec = linearized_spec(depths=[depth], width=9, n_train=6, runs=2, min_steps=5, watched=0)
     manifest = tmp_path / "data/manifest.json"
     assert run_command(main, small_jobs.arguments(spec, manifest, tmp_path)) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "dpatlas:" in line]

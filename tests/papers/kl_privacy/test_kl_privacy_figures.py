@@ -1,10 +1,19 @@
 """What the figures of kl_privacy show, on small synthetic records."""
 
+import dataclasses
 from itertools import product
 
 import numpy as np
 import pytest
-from figure_samples import heights, in_style, maker, names_of, not_in_rows, shown_rows
+from figure_samples import (
+    heights,
+    in_style,
+    maker,
+    names_of,
+    not_in_rows,
+    runs_from,
+    shown_rows,
+)
 from kl_sample_records import (
     INITS,
     RECORDS,
@@ -16,13 +25,17 @@ from kl_sample_records import (
     training_record,
 )
 
+from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
 from dpatlas.papers.kl_privacy.drift_constants import drift_constants
+from dpatlas.papers.kl_privacy.figures.rows import training_row
 from dpatlas.papers.kl_privacy.formulas.theorems import lazy_distance, lazy_distance_corrected
+from dpatlas.papers.kl_privacy.readings import largest_mean
+from dpatlas.records import joined
 
 FIGURES = names_of("kl_privacy", "figure")
-# Lines that are no data: the slope of linear growth.
-GUIDES = {"kl_vs_epochs": 1}
+# Lines that are no data: the slope of linear growth, and its exponent.
+GUIDES = {"kl_vs_epochs": 2}
 
 
 def show(name, records=None, settings=SETTINGS):
@@ -45,33 +58,66 @@ def test_csv_holds_exactly_the_lines_and_intervals_that_are_drawn(name):
     assert len(not_in_rows(shown.figure, series_of(shown))) == GUIDES.get(name, 0)
 
 
-def test_kl_is_the_worst_record_with_its_stored_interval_at_each_horizon():
+def test_kl_is_that_of_the_claims_with_its_interval_beside_the_largest_mean():
     records = depth_sweep()
     rows = {
-        (row["init"], row["depth"], row["horizon"]): row
+        (row["quantity"], row["init"], row["depth"], row["horizon"]): row
         for row in show("kl_vs_depth", records).rows
-        if row["quantity"] == "kl_worst"
     }
     for record in records:
-        spec, kl = record.spec, record.metrics.kl
+        spec, curves = record.spec, record.metrics.curves
         for name in ("short", "long"):
-            row, step = rows[spec.init, spec.depth, name], SETTINGS["horizons"][name]
-            assert (row["value"], row["low"], row["high"]) == (
-                kl.worst[step - 1],
-                kl.low[step - 1],
-                kl.high[step - 1],
-            )
+            condition, step = (spec.init, spec.depth, name), SETTINGS["horizons"][name]
+            logs = np.log(curves.kl_max[step - 1])
+            low, high = mean_estimate(logs).interval(0.95)
+            row = rows["kl_largest", *condition]
+            drawn = [row["value"], row["low"], row["high"]]
+            np.testing.assert_allclose(drawn, np.exp([logs.mean(), low, high]))
             assert row["runs"] == [record.id]
+            # The sample's worst record is the same in all runs.
+            worst = rows["kl_worst", *condition]["value"]
+            assert worst == pytest.approx(np.mean(curves.kl_max[step - 1]))
+
+
+def test_blocks_of_runs_show_what_one_record_of_all_runs_does():
+    whole = training_record("he", runs=4)
+    first, second = (
+        dataclasses.replace(
+            whole,
+            id=f"block-{number}",
+            spec=whole.spec.model_copy(update={"first_run": 2 * number, "runs": 2}),
+            metrics=part,
+        )
+        for number, part in enumerate(halves(whole.metrics))
+    )
+    (together,) = joined([second, first])
+    assert together.ids == ("block-0", "block-1")
+    for step in whole.spec.shown_steps:
+        for quantity in ("kl_largest", "kl_worst", "kl_mean", "training_loss"):
+            row, of_whole = (training_row(each, quantity, step) for each in (together, whole))
+            assert row.keys() == of_whole.keys()
+            assert row.get("value", 0) == pytest.approx(of_whole.get("value", 0), rel=1e-12)
+    assert largest_mean(together.cut(2), 8) is None
+
+
+def halves(metrics):
+    """The metrics of the first two runs and of the other two."""
+    sums = [[value / 2 for value in row] for row in metrics.by_record.sums]
+    by_record = metrics.by_record.model_copy(update={"runs": 2, "sums": sums})
+    parts = (runs_from(metrics, first, 2) for first in (0, 2))
+    return [part.model_copy(update={"by_record": by_record}) for part in parts]
 
 
 @pytest.mark.parametrize("lost", [1, RUNS])
 def test_conditions_that_lost_runs_are_marked_and_named(lost):
     shown = show("kl_vs_depth", depth_sweep(diverged={("he", 3): lost}))
     marked = [row for row in shown.rows if row["runs_diverged"]]
-    assert len(marked) == 4
+    # The largest KL, the largest mean and the loss, short and long.
+    assert len(marked) == 6
     for row in marked:
         assert (row["init"], row["depth"], row["runs_used"]) == ("he", 3, RUNS - lost)
         assert ("value" in row) == (lost < RUNS)
+    marked = [row for row in marked if row["quantity"] != "kl_worst"]
     lines = [line for axes in shown.figure.axes for line in axes.get_lines()]
     in_white = [line for line in lines if line.get_markerfacecolor() == "white"]
     drawn = {height for line in in_white for height in heights(line.get_ydata())}
@@ -83,15 +129,18 @@ def test_conditions_that_lost_runs_are_marked_and_named(lost):
 
 def test_bounds_follow_lemma_and_corollary_under_both_conventions():
     shown = show("kl_bounds")
-    rows = {(row["init"], row["network"], row["quantity"], row["step"]): row for row in shown.rows}
+    rows = {
+        (row["init"], row["network"], row["quantity"], row.get("step", row.get("share"))): row
+        for row in shown.rows
+    }
     for record in RECORDS["kl_bounds"]():
         init = record.spec.init
         if record.kind == "training":
             network, steps = "trained", range(1, 9)
             bound = [drift_constants(record).kl_bound(1e-3 * k, "exact") for k in steps]
         else:
-            middle = record.metrics.depths[1]
-            network, steps, bound = "linearized", middle.shown_steps, middle.kl_bound
+            network, steps = "linearized", record.metrics.depths[1].shares
+            bound = [share * record.spec.epsilon for share in steps]
             paper = [rows[init, network, "bound_paper", step]["value"] for step in steps]
             np.testing.assert_allclose(paper, 2 * np.array(bound))
         exact = [rows[init, network, "bound_exact", step]["value"] for step in steps]
@@ -105,10 +154,13 @@ def test_the_table_has_every_init_and_the_distance_formulas_at_the_records_setti
     rows = show("kl_constants").rows
     symbols = [row for row in rows if row["part"] == "symbols"]
     assert [row["init"] for row in symbols] == list(INITS)
-    distances = [row for row in rows if row["part"] == "R"]
-    assert {(row["init"], row["depth"]) for row in distances} == set(product(INITS, (2, 3, 4)))
+    distances = [row for row in rows if row["part"].startswith("R")]
+    by_depth = [row for row in distances if row["part"] == "R"]
+    assert {(row["init"], row["depth"]) for row in by_depth} == set(product(INITS, (2, 3, 4)))
+    by_width = [row for row in distances if row["part"] == "R by width"]
+    assert {(row["init"], row["width"]) for row in by_width} == set(product(INITS, (4, 8, 16)))
     for row in distances:
-        network = (row["init"], 4, 8, row["depth"], 20)
+        network = (row["init"], 4, row["width"], row["depth"], 20)
         assert row["R_printed_value"] == lazy_distance(*network)
         assert row["R_corrected_value"] == lazy_distance_corrected(*network)
 

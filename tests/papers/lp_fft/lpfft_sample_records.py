@@ -17,8 +17,8 @@ from dpatlas.papers.lp_fft.settings import groups
 BACKBONE = BackboneUsed(
     id="inverted-t-7a32517f", sha256="0", architecture="small_cnn", source="inverted letters"
 )
-COUNTS = {"n_train": 1300, "n_validation": 197, "n_test": 300}
-# By noise multiplier, for Poisson batches of 256 out of 1300 records in 60 steps.
+COUNTS = {"n_train": 1150, "n_test": 287}
+# By noise multiplier, as of some sampler and number of steps.
 EPSILONS = {0.0: None, 1.0: 10.9, 2.0: 3.8, 4.0: 1.6, 8.0: 0.71, 16.0: 0.33}
 STEPS = 60
 MAIN_ARMS = (("lp", 1.0), ("fft", 0.0), ("lp-fft", 0.25), ("lp-fft", 0.5))
@@ -60,11 +60,6 @@ def arm(strategy, share, noise, accuracy, target=None, clip=1.0, epsilon=None):
         batch=256,
         sampler="poisson",
         trained_parameters=2570,
-        settings_tried=3 if one_phase else 9,
-        trials=6 if one_phase else 24,
-        with_tuning_epsilon=epsilon and 2 * epsilon,
-        all_runs_epsilon=epsilon and 4 * epsilon,
-        validation_accuracy=float(np.mean(accuracy)),
         accuracy=list(map(float, accuracy)),
     )
 
@@ -72,6 +67,7 @@ def arm(strategy, share, noise, accuracy, target=None, clip=1.0, epsilon=None):
 def trained(rows, level, backbone=BACKBONE, **changes):
     """The record of a privacy level with these rows."""
     changes |= {"strategies": sorted({row.strategy for row in rows}), "level": level}
+    changes["runs"] = len(rows[0].accuracy)
     metrics = strategies.Metrics(
         **COUNTS, classes=10, backbone=backbone, features=None, rows=list(rows)
     )
@@ -138,13 +134,13 @@ def clip_records(noise=4.0):
     ]
 
 
-def followed(rows, noise, backbone=BACKBONE.id):
+def followed(rows, noise, backbone=BACKBONE.id, lp_steps=20):
     """The record of feature quality at one noise multiplier."""
     spec = {
         "backbone": backbone,
         "noise_multiplier": noise,
         "steps": rows[0].steps[-1],
-        "lp_steps": 20,
+        "lp_steps": lp_steps,
         "at": rows[0].steps,
         "runs": len(rows[0].private),
     }
@@ -216,11 +212,11 @@ def umap_record(classes=10, points=200, lp_steps=(0, 10, 20), data="digits"):
                     lp_steps=lp,
                     moment=moment,
                     fft_steps=done,
-                    x=at[:, 0].tolist(),
-                    y=at[:, 1].tolist(),
-                    knn=1.0 - 0.05 * spread,
-                    silhouette=0.6 - 0.2 * spread,
-                    accuracy=0.8,
+                    x=[at[:, 0].tolist()],
+                    y=[at[:, 1].tolist()],
+                    knn=[1.0 - 0.05 * spread],
+                    silhouette=[0.6 - 0.2 * spread],
+                    accuracy=[0.8],
                 )
             )
     metrics = umap.Metrics(
@@ -228,7 +224,7 @@ def umap_record(classes=10, points=200, lp_steps=(0, 10, 20), data="digits"):
         n_test=COUNTS["n_test"],
         backbone=BACKBONE,
         classes=[str(name) for name in range(classes)],
-        labels=labels.tolist(),
+        labels=[labels.tolist()],
         panels=panels,
         budgets=[umap.Spent(lp_steps=lp, epsilon=4.0 + 0.03 * lp) for lp in lp_steps],
     )

@@ -16,32 +16,59 @@ from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.jobs import job, private_plan
-from dpatlas.jobs.run import main
+from dpatlas.jobs.job import checked_fields
+from dpatlas.jobs.run import kind_of, main
 from dpatlas.papers.lp_fft import cost
-from dpatlas.papers.lp_fft.records.strategies import Spec as Strategies
 from dpatlas.privacy import accounting, ledger
 from dpatlas.privacy.training import PrivateTraining
 
 COMMON = yaml.safe_load("""
-{key: lp_fft, seed: 0, noise_source: keyed, data: {name: small}, delta: 1.0e-5, batch: 6,
- relation: add_remove, accountant: auto, max_grad_norm: 1.0, max_physical_batch: null}
+{key: lp_fft, seed: 0, noise_source: keyed, delta: 1.0e-5, batch: 6, relation: add_remove,
+ accountant: auto, max_grad_norm: 1.0, max_physical_batch: null}
 """)
-KINDS = yaml.safe_load("""
-strategies:
-  {group: strategies, scenario: small, level: {noise_multiplier: 2.0}, steps: 4,
-   strategies: [fft, lp-fft, lp, lp-lp, fft-fft], shares: [0.0, 0.25, 0.5, 1.0],
-   control_shares: [0.5], lrs: {head: [0.3, 9.0], full: [0.1, 1.0], lora: [0.1, 1.0]}, runs: 2,
-   tuning_runs: 1, head_scale: 2.0, augmentation: null, ema_decay: null, lora_rank: null}
+STRATEGIES = yaml.safe_load("""
+{group: strategies, scenario: small, level: {noise_multiplier: 2.0}, steps: 4,
+ strategies: [fft, lp-fft, lp, lp-lp, fft-fft], shares: [0.0, 0.25, 0.5, 1.0],
+ control_shares: [0.5], head_scale: 2.0, augmentation: null, ema_decay: null, lora_rank: null}
+""")
+# Rates of every arm that a small spec may have, by its name; LP-LP keeps LP's rate.
+CHOSEN = yaml.safe_load("""
+fft: {lrs: [1.0]}
+lp: {lrs: [9.0]}
+lora: {lrs: [0.5]}
+"lp-fft, share 0.25": {lrs: [9.0, 0.1]}
+"lp-fft, share 0.5": {lrs: [9.0, 1.0]}
+"lp-lp, share 0.5": {lrs: [9.0, 9.0]}
+"fft-fft, share 0.5": {lrs: [1.0, 0.1]}
+"lp-lora, share 0.5": {lrs: [9.0, 0.5]}
+""")
+KINDS = {
+    "strategies": {**STRATEGIES, "tuning": "small-tuning", "chosen": CHOSEN},
+    "strategies_tuning": {
+        **STRATEGIES,
+        "lrs": {"head": [0.3, 9.0], "full": [0.1, 1.0], "lora": [0.1, 1.0]},
+        "tuning_runs": 1,
+    },
+    **yaml.safe_load("""
 feature_quality:
   {public_data: {name: public}, noise_multiplier: 2.0, head_scales: [1.0, 4.0], lrs: [3.0],
-   lp_lr: 1.0, feature_scale: 0.5, steps: 4, lp_steps: 2, at: [0, 1, 2, 3, 4], runs: 2,
-   neighbours: 3, public_known: 20, public_asked: 10}
+   lp_lr: 1.0, feature_scale: 0.5, steps: 4, lp_steps: 2, at: [0, 1, 2, 3, 4], neighbours: 3,
+   public_known: 20, public_asked: 10}
 umap:
   {head_scale: 1.0, feature_scale: 1.0, lp_steps: [0, 2], fft_steps: 3, early: 1, noise_lp: 2.0,
    noise_fft: 3.0, lr_lp: 1.0, lr_fft: 1.0, neighbours: 4, points: 12}
-""")
+"""),
+}
+DEALT = {"data": {"name": "small", "redeal": True}, "first_run": 0, "runs": 2}
 FIELDS = {
-    kind: {**COMMON, "backbone": BACKBONE, "kind": kind, **fields} for kind, fields in KINDS.items()
+    kind: {
+        **COMMON,
+        "backbone": BACKBONE,
+        "kind": kind,
+        **({"data": {"name": "small"}} if kind == "strategies_tuning" else DEALT),
+        **fields,
+    }
+    for kind, fields in KINDS.items()
 }
 VIEWS = {"views": 2, "padding": 1, "flip": True}
 
@@ -72,9 +99,11 @@ def spec_of(kind, **changes):
 
 
 def takes_features(spec):
-    return spec.fields["kind"] == "strategies" and cost.takes_features(
-        Strategies.model_construct(**spec.fields)
-    )
+    """Whether its job takes features, were the small set one of the project's."""
+    if not spec.fields["kind"].startswith("strategies"):
+        return False
+    known = {**spec.fields, "data": {**spec.fields["data"], "name": "digits"}}
+    return cost.takes_features(checked_fields(kind_of(spec)[1].spec, Spec.of(known, "small")))
 
 
 def given_in(folder, **poison):
@@ -89,8 +118,8 @@ def given_in(folder, **poison):
     return Given(data, public / "manifest.json", backbone, features)
 
 
-def run(spec, given, folder):
-    """The record's bytes."""
+def run(spec, given, folder, tuning=None):
+    """The record's bytes. tuning: path of the record whose outcome the spec waits for."""
     words = arguments(spec, given.data, folder, [given.backbone])
     if takes_features(spec):
         features = given.features
@@ -99,12 +128,14 @@ def run(spec, given, folder):
         words += ["--features", str(features)]
     if "public_data" in spec.fields and given.public is not None:
         words += ["--public-data", str(given.public)]
+    if tuning is not None:
+        words += ["--tuning", str(tuning)]
     main(words)
     return (folder / "record.json").read_bytes()
 
 
-def record_of(*arguments):
-    return json.loads(run(*arguments))
+def record_of(*arguments, **named):
+    return json.loads(run(*arguments, **named))
 
 
 @contextmanager

@@ -31,36 +31,57 @@ from dpatlas.papers.lp_fft import claims
 
 FLAT = np.full(len(STEPS), 0.9)
 TRAINING = ("strategies", "lora", "feature_quality")
-AT_8 = {"group": "strategies", "scenario": "inverted-t", "noise": 8.0}
+AT_5 = {"group": "strategies", "noise": 5.0}
+
+
+# What is reproduced where all claims are true; vetoes alone are not contradicted.
+TRUE = with_verdict(verdicts(groups()), REPRODUCED)
+
+
+# No record changes these.
+BY_ARITHMETIC = {"lpfft-13", "lpfft-13a", "lpfft-13b"}
+
+
+def refuted(rows):
+    """What the records refute."""
+    return with_verdict(rows, NOT_REPRODUCED) - BY_ARITHMETIC
 
 
 def named(*parts):
     """Ids of claims, with those of the claims that they are parts of."""
-    return {f"lpfft-{part}" for part in parts} | {f"lpfft-{part.rstrip('abcd')}" for part in parts}
+    return {f"lpfft-{part}" for part in parts} | {f"lpfft-{part.rstrip('abcde')}" for part in parts}
 
 
 def test_a_gradual_fall_of_accuracy_with_epsilon_is_refuted():
     """No step is larger than the tolerance; the trend is."""
     records = groups()
-    for number, noise in enumerate((1.0, 2.0, 4.0, 8.0, 16.0)):
+    for number, noise in enumerate((1.0, 5.0, 10.0, 20.0)):
         set_arm(0.8 + 0.008 * number, noise, "lp")(records)
-    row = verdicts(records)["lpfft-10"]
+    row = verdicts(records)["lpfft-10a"]
     assert row["verdict"] == NOT_REPRODUCED
     assert "slope per doubling of epsilon, accuracy of lp, inverted-t" in row["note"]
 
 
+def test_a_fall_with_one_of_several_backbones_refutes():
+    records = groups()
+    set_arm(0.95, 20.0, "lp-fft", 0.25, scenario="leaves-t")(records)
+    rows = verdicts(records)
+    assert {"lpfft-1e", "lpfft-10a"} <= with_verdict(rows, NOT_REPRODUCED)
+    assert "strategies-" in rows["lpfft-1e"]["note"] and "leaves-t" in rows["lpfft-10a"]["note"]
+
+
 @pytest.mark.parametrize(
-    ("curve", "refuted"),
+    ("curve", "expected"),
     [
-        # A dip of half a point is none; one in the second half of training is not early.
-        (FLAT - [0, 0, 0.005, 0, 0, 0, 0], ("2a", "2b", "3a")),
-        (FLAT - [0, 0, 0, 0, 0.2, 0, 0], ("2a", "2b")),
+        # A dip at another step than the one that pilots had, and one that is never made up for.
+        (FLAT - [0, 0, 0, 0.2, 0, 0, 0], ("2a", "2b", "2c", "3b")),
+        (FLAT - [0, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1], ("2c",)),
     ],
 )
-def test_a_small_or_late_fall_of_feature_quality_is_no_early_dip(curve, refuted):
+def test_quality_is_compared_at_the_steps_that_were_named(curve, expected):
     records = groups()
     set_curve(curve)(records)
-    assert with_verdict(verdicts(records), NOT_REPRODUCED) == named(*refuted)
+    assert refuted(verdicts(records)) == named(*expected)
 
 
 def blur(row):
@@ -71,19 +92,19 @@ def blur(row):
 @pytest.mark.parametrize(
     ("arm", "blurred"),
     [
-        ((1.0, "fft"), {"1a", "10"}),
-        ((8.0, "lp-fft", 0.5), {"1b", "1d", "4a", "4b"}),
-        ((0.0, "fft"), {"5"}),
-        ((4.0, "lp-lora", None, "lora"), {"6b"}),
+        ((1.0, "fft"), {"1a"}),
+        ((5.0, "lp-fft", 0.25), {"1b", "1d", "4b", "4c"}),
+        ((0.0, "fft"), {"5a", "5b"}),
+        ((1.0, "lp-lora", None, "lora"), {"6b"}),
     ],
 )
 def test_noise_between_runs_leaves_a_claim_on_accuracy_open(arm, blurred):
     records = groups()
     blur(arm_of(records, *arm))
     rows = verdicts(records)
-    assert with_verdict(rows, INCONCLUSIVE) >= named(*blurred - {"10"})
-    assert with_verdict(rows, INCONCLUSIVE) <= named(*blurred, "10")
-    assert with_verdict(rows, NOT_REPRODUCED) == set()
+    assert with_verdict(rows, INCONCLUSIVE) >= named(*blurred)
+    assert with_verdict(rows, INCONCLUSIVE) <= named(*blurred, "10a", "10b")
+    assert refuted(rows) == set()
 
 
 def test_noise_between_steps_leaves_claims_on_features_open():
@@ -92,18 +113,19 @@ def test_noise_between_steps_leaves_claims_on_features_open():
     noise = np.random.default_rng(2).normal(0, 0.3, (RUNS, len(STEPS)))
     curve.private[:] = (np.array(curve.private) + noise).tolist()
     rows = verdicts(records)
-    assert with_verdict(rows, INCONCLUSIVE) == named("2a", "2b", "3a")
-    assert with_verdict(rows, NOT_REPRODUCED) == set()
+    assert with_verdict(rows, INCONCLUSIVE) == named("2a", "2b", "2c", "3b")
+    assert refuted(rows) == set()
 
 
 def test_a_single_run_leaves_every_claim_on_training_open():
     records = {name: groups()[name] for name in TRAINING}
     for record in itertools.chain(*records.values()):
         for row in record.metrics.rows:
-            for runs in (row.accuracy, getattr(row, "private", [])):
+            for runs in (row.accuracy, *(getattr(row, task, []) for task in ("private", "public"))):
                 del runs[1:]
     rows = verdicts(records)
-    assert with_verdict(rows, INCONCLUSIVE) | with_verdict(rows, NOT_RUN) == set(rows)
+    undecided = with_verdict(rows, INCONCLUSIVE) | with_verdict(rows, NOT_RUN)
+    assert undecided == set(rows) - BY_ARITHMETIC
 
 
 def test_what_runs_share_is_subtracted_within_a_record_and_between_noises():
@@ -115,80 +137,65 @@ def test_what_runs_share_is_subtracted_within_a_record_and_between_noises():
     for row in records["feature_quality"][0].metrics.rows:
         row.private[:] = (np.array(row.private) + shared[:, None]).tolist()
     rows = verdicts(records)
-    assert with_verdict(rows, REPRODUCED) == set(rows)
+    assert with_verdict(rows, REPRODUCED) == TRUE
 
 
-def test_depths_of_dips_are_compared_within_each_run():
+def test_losses_of_quality_are_compared_within_each_run():
     records = groups()
-    deeper = np.linspace(0, 0.5, RUNS)[:, None]
-    for strategy in ("fft", "lp-fft"):
-        curves = curves_of(records, strategy)
-        curves.private[:] = (np.array(curves.private) - deeper * [0, 0, 0, 1, 1, 0, 0]).tolist()
-    lower = np.array(curves.private) - [0, 0, 0, 0.1, 0.1, 0, 0]
-    curves_of(records, "fft").private[:] = lower.tolist()
-    row = verdicts(records)["lpfft-3a"]
-    assert row["verdict"] == REPRODUCED and row["observed"] == pytest.approx(0.1)
-
-
-def test_one_early_step_makes_a_dip_up_to_the_share_that_counts_as_early():
-    records = groups()
-    set_curve(FLAT - [0, 0, 0, 0.2, 0, 0, 0])(records)
-    rows = verdicts(records)
-    for part, alternatives in (("a", 3), ("b", 6)):
-        row = rows[f"lpfft-2{part}"]
-        assert row["verdict"] == REPRODUCED and row["comparisons"] == alternatives
-        assert "step 30" in row["note"] and row["observed"] == pytest.approx(0.2, abs=1e-3)
+    deeper, rng = np.linspace(0, 0.5, RUNS)[:, None], np.random.default_rng(3)
+    for strategy, loss in (("fft", 0.1), ("lp-fft", 0.0)):
+        curve = FLAT - (deeper + loss) * [0, 1, 1, 1, 1, 0, 0]
+        runs = curve + rng.normal(0, 1e-3, curve.shape)
+        curves_of(records, strategy).private[:] = runs.tolist()
+    row = verdicts(records)["lpfft-3b"]
+    assert row["verdict"] == REPRODUCED and row["observed"] == pytest.approx(0.1, abs=0.01)
 
 
 def test_a_level_that_may_fall_by_chance_does_not_stop_a_sure_trend():
     records = groups()
-    blur(arm_of(records, 4.0, "lp"))
-    assert verdicts(records)["lpfft-10"]["verdict"] == REPRODUCED
+    blur(arm_of(records, 10.0, "lp"))
+    assert verdicts(records)["lpfft-10a"]["verdict"] == REPRODUCED
 
 
-def test_the_lowest_point_that_every_run_has_is_no_dip():
+def test_losses_are_means_over_as_many_first_steps_that_train_everything():
+    """LP-FFT trains the head for 24 steps; 12 later both have been evaluated within a fifth."""
     records = groups()
-    curve = runs_of(FLAT, 5, spread=0.05)
-    curves_of(records, "fft").private[:] = curve
-    assert (np.array(curve)[:, 0] - np.min(curve, 1)).min() > 0
-    assert {verdicts(records)[f"lpfft-2{part}"]["verdict"] for part in "ab"} == {INCONCLUSIVE}
-
-
-def test_the_dip_of_fft_counts_over_as_many_steps_as_lp_fft_trains_everything():
-    records = groups()
-    set_curve((0.98, 0.97, 0.97, 0.97, 0.97, 0.97, 0.5))(records)
-    row = verdicts(records)["lpfft-3a"]
+    set_curve((0.98, 0.97, 0.5, 0.5, 0.5, 0.5, 0.5))(records)
+    row = verdicts(records)["lpfft-3b"]
     assert row["verdict"] == NOT_REPRODUCED
     fft, lp_fft = (np.array(curves_of(records, name).private) for name in ("fft", "lp-fft"))
-    depths = [fft[:, 0] - fft[:, :5].min(1), lp_fft[:, 0] - lp_fft.min(1)]
-    assert row["observed"] == pytest.approx((depths[0] - depths[1]).mean())
+    losses = [run[:, 0] - run[:, STEPS.index(step)] for run, step in ((fft, 12), (lp_fft, 36))]
+    assert row["observed"] == pytest.approx((losses[0] - losses[1]).mean())
 
 
-def test_slopes_allow_for_unequal_distances_of_shares():
-    """Differences of accuracy grow towards LP, slopes do not."""
+def test_concavity_is_measured_from_the_chord_of_unequal_shares():
+    """Differences of accuracy grow towards LP; heights above the chords are equal."""
     records = groups()
-    means = {("fft", 0.0): 0.70, ("lp-fft", 0.25): 0.75, ("lp-fft", 0.5): 0.79, ("lp", 1.0): 0.85}
+    means = {("fft", 0.0): 0.70, ("lp-fft", 0.25): 0.75, ("lp-fft", 0.5): 0.79, ("lp", 1.0): 0.84}
     for (strategy, share), mean in means.items():
-        set_arm(mean, 8.0, strategy, share)(records)
+        set_arm(mean, 5.0, strategy, share)(records)
     shares = [0.0, 0.25, 0.5, 1.0]
-    evidence = claims.is_concave(PaperRecords({}, records), **AT_8, shares=shares, below=0.0)
-    (comparisons,) = evidence.alternatives
-    changes = [comparison.estimate.value for comparison in comparisons]
-    np.testing.assert_allclose(changes, [-0.04, -0.04], atol=0.01)
+    asked = {**AT_5, "scenario": "inverted-t", "shares": shares, "above": 0.0}
+    (comparisons,) = claims.is_concave(PaperRecords({}, records), **asked).alternatives
+    heights = [comparison.estimate.value for comparison in comparisons]
+    np.testing.assert_allclose(heights, [0.75 - 0.745, 0.79 - 0.78], atol=1e-3)
 
 
 def test_the_trend_is_per_doubling_of_epsilon():
     records = groups()
-    for noise, epsilon in ((1.0, 16.0), (2.0, 8.0), (4.0, 2.0), (8.0, 1.0), (16.0, 0.5)):
-        for strategy in ("lp", "fft", "lp-fft"):
-            row = arm_of(records, noise, strategy, 0.5 if strategy == "lp-fft" else None)
+    for noise, epsilon in ((1.0, 16.0), (5.0, 8.0), (10.0, 2.0), (20.0, 1.0)):
+        for strategy, share in (("lp", 1.0), ("fft", 0.0), ("lp-fft", 0.25)):
+            row = arm_of(records, noise, strategy, share)
             accuracy = runs_of(0.7 + 0.03 * np.log2(epsilon), 1, int(noise))
             rows = record_at(records, noise).metrics.rows
             changed = {"epsilon": epsilon, "accuracy": accuracy}
             rows[rows.index(row)] = row.model_copy(update=changed)
-    row = verdicts(records)["lpfft-10"]
-    assert row["observed"] == pytest.approx(0.03, abs=1e-3)
-    assert row["comparisons"] == 3 * 5
+    asked = {"group": "strategies", "strategies": ["lp", "lp-fft", "fft"], "share": 0.25}
+    asked |= {"scenarios": ["inverted-t"], "tolerance": 0.01, "above": 0.0}
+    (comparisons,) = claims.grows_with_epsilon(PaperRecords({}, records), **asked).alternatives
+    assert len(comparisons) == 3 * 4
+    slopes = [c.estimate.value for c in comparisons if not c.veto]
+    np.testing.assert_allclose(slopes, [0.03] * 3, atol=1e-3)
 
 
 def without_rows(**keys):
@@ -213,14 +220,21 @@ def with_ends_only(records):
     for record in records["feature_quality"]:
         for row in record.metrics.rows:
             row.steps[:] = [0, 60]
-            row.private[:] = [[run[0], run[-1]] for run in row.private]
+            for runs in (row.private, row.public):
+                runs[:] = [[run[0], run[-1]] for run in runs]
 
 
 def with_another_scenario(records):
-    records["strategies"] = [strategies_record(8.0, scenario="leaves")]
+    records["strategies"] = [strategies_record(5.0, scenario="elsewhere")]
 
 
-OF_STRATEGIES = {"1a", "1b", "1c", "1d", "4a", "4b", "5", "10"}
+def with_one_level(records):
+    record = record_at(records, 1.0, "lora")
+    records["lora"] = [record]
+
+
+OF_STRATEGIES = {"1a", "1b", "1c", "1d", "1e", "4b", "4c", "5a", "5b", "10a"}
+OF_FEATURES = {"2a", "2b", "2c", "2d", "2e", "3a", "3b"}
 
 
 @pytest.mark.parametrize(
@@ -228,12 +242,12 @@ OF_STRATEGIES = {"1a", "1b", "1c", "1d", "4a", "4b", "5", "10"}
     [
         (lambda records: records.pop("strategies"), OF_STRATEGIES, "strategies"),
         (with_another_scenario, OF_STRATEGIES, "group strategies has no scenario inverted-t"),
-        (without_noise(16.0, "strategies"), {"1c", "10"}, "noise 16"),
-        (without_noise(4.0, "lora"), {"6b"}, "scenario lora of group lora has no noise 4"),
-        (without_noise(1.0, "feature_quality"), {"2a", "2b", "3a", "3b"}, "no noise 1"),
-        (without_rows(strategy="fft-fft"), {"1d"}, "no fft-fft at share 0.5"),
-        (without_rows(head_scale=4.0, lr=10.0), {"2a", "2b", "3a"}, "head scale 4, rate 10"),
-        (with_ends_only, {"2a", "2b"}, "no step within the share 0.5"),
+        (without_noise(0.0, "strategies"), {"5a", "5b"}, "noise 0"),
+        (with_one_level, {"6a", "6c", "6d", "10b"}, "lora"),
+        (without_noise(1.0, "feature_quality"), OF_FEATURES, "no noise 1"),
+        (without_rows(strategy="fft-fft"), {"1d"}, "no fft-fft at share 0.25"),
+        (without_rows(head_scale=4.0, lr=10.0), {"3a"}, "head scale 4, rate 10"),
+        (with_ends_only, OF_FEATURES - {"2c"}, "evaluated"),
     ],
 )
 def test_what_the_records_lack_is_not_run_and_named(change, missing, note):
@@ -244,27 +258,16 @@ def test_what_the_records_lack_is_not_run_and_named(change, missing, note):
     assert all(note in rows[f"lpfft-{part}"]["note"] for part in missing)
 
 
-@pytest.mark.parametrize(
-    ("test", "arguments", "message"),
-    [
-        ("beats", {"strategy": "lp-fft", "opponents": ["lp"], "above": 0.0}, "share of lp-fft"),
-        (
-            "grows_with_epsilon",
-            {"noises": [0.0, 1.0], "strategies": ["lp"], "share": 0.5, "tolerance": 0.01},
-            "noises: found 0, which guarantees no epsilon",
-        ),
-    ],
-)
-def test_a_claim_without_a_needed_share_or_epsilon_is_refused(test, arguments, message):
-    setting = AT_8 if test == "beats" else {name: AT_8[name] for name in ("group", "scenario")}
-    with pytest.raises(InputError, match=message):
-        claims.TESTS[test](PaperRecords({}, groups()), **setting, **arguments)
+def test_a_claim_without_a_needed_share_is_refused():
+    setting = {**AT_5, "scenarios": ["inverted-t"], "strategy": "lp-fft", "opponents": ["lp"]}
+    with pytest.raises(InputError, match="share of lp-fft"):
+        claims.beats(PaperRecords({}, groups()), **setting, above=0.0)
 
 
 def test_records_that_answer_one_question_twice_are_refused():
     records = groups()
-    records["strategies"].append(copy.deepcopy(record_at(records, 8.0)))
-    with pytest.raises(InputError, match="noise 8 in scenario inverted-t"):
+    records["strategies"].append(copy.deepcopy(record_at(records, 5.0)))
+    with pytest.raises(InputError, match="noise 5 in scenario inverted-t"):
         verdicts(records)
     with pytest.raises(InputError, match="noise 1 of group feature_quality: found 2 of them"):
         verdicts(groups() | {"feature_quality": [quality_record(), quality_record()]})
@@ -273,13 +276,13 @@ def test_records_that_answer_one_question_twice_are_refused():
 def test_other_rates_at_the_same_noise_may_have_a_record_of_their_own():
     apart = [quality_record(lrs=(5.0,)), quality_record(lrs=(10.0,)), quality_record(4.0)]
     rows = verdicts(groups() | {"feature_quality": apart})
-    assert with_verdict(rows, REPRODUCED) == set(rows)
+    assert with_verdict(rows, REPRODUCED) == TRUE
 
 
 def test_levels_are_compared_over_the_runs_that_all_have():
     records = groups()
-    for row in record_at(records, 4.0).metrics.rows:
+    for row in record_at(records, 10.0).metrics.rows:
         row.accuracy.extend([0.0] * 3)
     rows = verdicts(records)
-    assert with_verdict(rows, REPRODUCED) == set(rows)
-    assert int(rows["lpfft-10"]["runs"]) == RUNS
+    assert with_verdict(rows, REPRODUCED) == TRUE
+    assert int(rows["lpfft-10a"]["runs"]) == RUNS

@@ -7,6 +7,7 @@ import pytest
 from lpfft_world import distortion_record, dynamics_record
 
 from dpatlas.core.statistics import FAILS, HOLDS, OPEN, judge, weigh
+from dpatlas.errors import InputError
 from dpatlas.evidence.comparisons import NotRun, PaperRecords
 from dpatlas.papers.lp_fft import claims_exact as claims
 
@@ -70,8 +71,52 @@ def test_distortion_is_judged_at_small_variances_alone_and_open_with_few_trials(
         ("diffusion_stays_in_bracket", dynamics_record, {**HEAD, "heads": "aligned", "below": 0.0}),
         ("distorts_on_clusters", distortion_record, {**WIDE, "largest_variance": 1e-3}),
         ("distorts_two_records", distortion_record, {"head_variance": 3.0, "tolerance": 0.1}),
+        ("probing_protects", distortion_record, {"largest_span": 1e-6, "above": 0.0}),
     ],
 )
 def test_what_a_record_lacks_is_not_run(test, record, arguments):
     with pytest.raises(NotRun, match="has no"):
         answer(test, record(), **arguments)
+
+
+def exponents(sigmas):
+    """Of sigma in the budget that aligns a head by the steps of Thm 5.1."""
+    example = {"features": [[1.0, 0.6], [0.8, 0.9]], "loss": 2.0, "head_variance": 1.0}
+    evidence = claims.probing_budget_grows(
+        PaperRecords(), **example, delta=0.1, sigmas=sigmas, above=0.0
+    )
+    return [comparison.estimate.value for comparison in evidence.alternatives[0]]
+
+
+def test_the_budget_of_probing_goes_from_the_inverse_square_to_the_inverse_fourth_power():
+    assert exponents([1e-3, 2e-3])[0] == pytest.approx(-2, abs=0.01)
+    assert exponents([2e3, 1e3])[0] == pytest.approx(-4, abs=0.2)
+    assert len(exponents([1.0, 2.0, 4.0])) == 2
+
+
+def test_the_rate_grows_only_where_the_noise_exceeds_the_head():
+    world = {"hidden": 3, "head_variance": 0.4, "b_norm2": 0.19, "above": 0.0}
+
+    def gain(sigma2):
+        (comparisons,) = claims.probing_grows_the_rate(
+            PaperRecords(), **world, sigma2s=[sigma2]
+        ).alternatives
+        return comparisons[0].estimate.value
+
+    assert gain(0.35) < 0 < gain(0.5)
+    with pytest.raises(InputError, match="sigma2s: found 0"):
+        gain(0.05)
+
+
+def test_protection_is_judged_in_the_first_moments_after_probing():
+    """The share without LP is that at the start of FFT, so a later fall would be another matter."""
+    record = distortion_record()
+    rows = record.metrics.after_probing
+    assert len({row.fft_span for row in rows}) > 1
+    late = max(row.fft_span for row in rows)
+    rows[:] = [
+        row.model_copy(update={"share": 0.0}) if row.fft_span == late else row for row in rows
+    ]
+    asked = {"largest_span": 10.0, "above": 0.0}
+    assert answer("probing_protects", record, **asked)[0] == HOLDS
+    assert answer("no_cosine_falls", record, below=1e-9)[0] == FAILS

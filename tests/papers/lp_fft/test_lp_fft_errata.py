@@ -31,6 +31,7 @@ from dpatlas.papers.lp_fft.formulas.linear import (
     lp_loss_bound,
     lp_time_threshold,
 )
+from dpatlas.papers.lp_fft.jobs.sensitivity import ball_sensitivities, head_variance
 
 LP = dict(h=3, head_var=0.4, b_norm2=0.1902, sigma2=0.05)
 
@@ -89,6 +90,23 @@ def test_equation_161_has_a_sign_wrong(probed):
     assert abs(simulated - exact) < 4 * error + 1e-3
     assert error < 0.003
     assert printed - simulated > 50 * error
+
+
+def test_the_sign_is_lost_between_equations_173_and_175(probed):
+    """Eq. 173 agrees with the simulation; what Eq. 175 puts for the same term does not."""
+    world, heads = probed
+    b = world.B @ world.X.T @ world.Y
+    simulated, error = mean_and_error(heads @ b)
+    by_173 = LP["b_norm2"] * (1 - math.exp(-1))
+    assert abs(simulated - by_173) < 4 * error + 1e-3
+    assert abs(simulated - LP["b_norm2"] * (1 + math.exp(-1))) > 50 * error
+    # Put into Eq. 174 the two give the corrected and the printed solution.
+    t = np.linspace(0, 2, 201)
+    for sign, convention in ((-1, "exact"), (1, "paper")):
+        norms = lp_head_norm(t, **LP, convention=convention)
+        pull = LP["b_norm2"] * (1 + sign * np.exp(-t))
+        drift = -2 * norms + 2 * pull + 2 * LP["h"] * LP["sigma2"]
+        np.testing.assert_allclose(np.gradient(norms, t)[1:-1], drift[1:-1], atol=1e-3)
 
 
 def test_expected_loss_of_linear_probing_is_exact_and_below_theorem_4_4(probed):
@@ -304,3 +322,29 @@ def test_head_has_the_larger_gradient_only_for_a_small_head():
             simulated, error = mean_and_error(samples)
             np.testing.assert_array_less(np.abs(simulated - expected), 5 * error)
         assert (head.sum() > backbone.sum()) == head_is_larger
+
+
+def test_ratio_of_sensitivities_is_one_over_the_norm_of_the_head():
+    """Over records of norm and label at most one; Prop. E.10's order needs the second reading."""
+    rng = np.random.default_rng(126)
+    h, dims = 8, (100, 1600)
+    exponents = {}
+    for reading in ("variance", "deviation"):
+        ratios = []
+        for d in dims:
+            B = orthonormal(rng, d, h).T
+            v = math.sqrt(head_variance(h, d, reading)) * rng.normal(size=(400, h))
+            head, features = ball_sensitivities(v, np.broadcast_to(B, (400, h, d)))
+            np.testing.assert_allclose(head / features, 1 / np.linalg.norm(v, axis=1))
+            ratios.append(np.mean(head / features))
+        exponents[reading] = math.log(ratios[1] / ratios[0]) / math.log(dims[1] / dims[0])
+        assert ratios[0] < 1
+    assert exponents["variance"] == pytest.approx(0.25, abs=0.04)
+    assert exponents["deviation"] == pytest.approx(0.5, abs=0.04)
+    # The bound is attained: along B'v with the opposite label.
+    v, B = rng.normal(size=h), orthonormal(rng, 20, h).T
+    x = B.T @ v / np.linalg.norm(B.T @ v)
+    head, features = ball_sensitivities(v[None], B[None])
+    error = v @ B @ x + 1
+    assert np.linalg.norm(error * B @ x) == pytest.approx(head[0])
+    assert np.linalg.norm(error * np.outer(v, x)) == pytest.approx(features[0])

@@ -251,6 +251,30 @@ def test_steps_of_theorem_5_1_give_the_inverse_fourth_power_of_the_noise():
     assert np.all(np.diff([budget(sigma) for sigma in sigmas]) < 0)
 
 
+def test_the_share_of_probing_falls_with_noise_and_no_constant_saves_the_printed_law():
+    """Of a budget t / sigma^2 for a given time t; the printed law is compared at its best."""
+    features = np.array([[1.0, 0.6], [0.8, 0.9]])
+    sigmas = np.geomspace(0.1, 20, 12)
+
+    def time(sigma):
+        A1, B1, *_ = lp_relu_coefficients(features, sigma)
+        return lp_alignment_time(A1, B1, 2.0, 0.8, 1.0, 0.1)
+
+    times = np.array([time(sigma) for sigma in sigmas])
+    needed, whole = times / sigmas**2, 1 / sigmas**2
+    assert np.all(np.diff(needed) < 0)
+    assert np.all(np.diff(needed / whole) < 0)
+    # A constant for which sigma^4 suffices at much noise is too small at little noise.
+    printed = lp_budget_scale(sigmas, 0.1, "paper")
+    enough = printed * needed[-1] / printed[-1]
+    assert enough[0] < 1e-6 * needed[0]
+    # In the gradient flow of Eq. 56 sigma does not occur, and r goes as sigma^-2.
+    A1, B1, *_ = lp_relu_coefficients(features, 0.0)
+    assert B1 == 0
+    without_noise = lp_alignment_time(A1, B1, 2.0, 0.8, 1.0, 0.1)
+    assert np.all(times <= without_noise * (1 + 1e-12))
+
+
 def test_quality_of_features_is_the_settled_loss_that_turns_the_head():
     features = np.array([[1.0, 0.6], [0.8, 0.9]])
     A1, B1, *_ = lp_relu_coefficients(features, 1.3)

@@ -8,7 +8,7 @@ from dpatlas.config.atlas import Atlas
 from dpatlas.config.backbones import backbone_spec
 from dpatlas.config.load import load_tier, read_config, validate
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.settings import KEY, groups
+from dpatlas.papers.lp_fft.settings import KEY, groups, tunings
 from dpatlas.papers.lp_fft.strategies import STRATEGIES
 
 TRAINED = ("strategies", "lora", "clip_sweep", "feature_quality", "umap")
@@ -44,6 +44,16 @@ def ids(config):
     return {spec.id for members in groups_of(config).values() for spec in members}
 
 
+def conditions(config):
+    """What is repeated, whatever the blocks of runs."""
+    return {spec.condition for members in groups_of(config).values() for spec in members}
+
+
+def blocks_of(entry):
+    """Numbers of the first run of every block."""
+    return range(0, entry["runs"], min(entry["runs"], entry["runs_per_job"]))
+
+
 def levels_of(scenario):
     return [
         *(("noise_multiplier", float(noise)) for noise in scenario["noise_multipliers"]),
@@ -52,22 +62,52 @@ def levels_of(scenario):
 
 
 @pytest.mark.parametrize(("group", "key"), [("strategies", "scenarios"), ("lora", "lora")])
-def test_there_is_one_job_named_after_every_scenario_and_level(config, specs, group, key):
-    expected = [(entry["name"], *level) for entry in config[KEY][key] for level in levels_of(entry)]
-    for spec, (scenario, kind, value) in zip(specs[group], expected, strict=True):
+def test_there_is_a_job_for_every_scenario_level_and_block_of_runs(config, specs, group, key):
+    expected = [
+        (entry["name"], *level, first)
+        for entry in config[KEY][key]
+        for level in levels_of(entry)
+        for first in blocks_of(entry)
+    ]
+    for spec, (scenario, kind, value, run) in zip(specs[group], expected, strict=True):
         fields = spec.fields
         assert (fields["group"], fields["scenario"], fields["level"]) == (
             *(group, scenario, {kind: value}),
         )
         level = f"{'noise' if kind == 'noise_multiplier' else 'eps'}{value:g}"
-        assert spec.id.rpartition("-")[0] == f"{scenario}-{level}"
+        assert spec.id.rpartition("-")[0] == f"{scenario}-{level}-run{run}"
+        assert fields["first_run"] == run and fields["data"]["redeal"]
 
 
 @pytest.mark.parametrize(("kind", "value"), [("noise_multipliers", 3), ("epsilons", 5)])
-def test_another_level_is_one_more_job_and_leaves_the_others_alone(config, kind, value):
+def test_another_level_is_one_more_condition_and_leaves_the_others_alone(config, kind, value):
     levels = config[KEY]["scenarios"][0][kind]
     more = changed(config, first(**{kind: [*levels, value]}))
-    assert len(ids(more) - ids(config)) == 1 and ids(config) < ids(more)
+    assert len(conditions(more) - conditions(config)) == 1 and ids(config) < ids(more)
+
+
+def test_more_runs_are_more_blocks_and_leave_the_others_alone(config):
+    scenario = config[KEY]["scenarios"][0]
+    more = changed(config, first(runs=scenario["runs"] + scenario["runs_per_job"]))
+    assert len(ids(more) - ids(config)) == len(levels_of(scenario)) and ids(config) < ids(more)
+    assert conditions(more) == conditions(config)
+
+
+def test_every_condition_has_a_tuning_that_does_not_depend_on_runs_or_seed(config, specs):
+    tuned = {spec.id: spec for spec in tunings(validate(config))}
+    for name in ("strategies", "lora", "clip_sweep"):
+        for spec in specs[name]:
+            tuning = tuned[spec.fields["tuning"]]
+            assert tuning.fields["kind"] == "strategies_tuning"
+            shared = spec.fields.keys() & tuning.fields.keys() - {"kind", "seed", "data"}
+            assert all(spec.fields[field] == tuning.fields[field] for field in shared)
+            assert not {"runs", "first_run", "chosen"} & tuning.fields.keys()
+            assert not {"lrs", "tuning_runs"} & spec.fields.keys()
+    assert {spec.fields["tuning"] for name in ("strategies", "lora", "clip_sweep")
+            for spec in specs[name]} == set(tuned)  # fmt: skip
+    other = copy.deepcopy(config)
+    other["seed"] = config["seed"] + 1
+    assert {spec.id for spec in tunings(validate(other))} == set(tuned)
 
 
 def test_1_and_1_0_are_one_run(config):
@@ -90,7 +130,11 @@ def test_rates_of_the_clip_sweep_go_with_the_bound_from_the_scenario_s_own(confi
         swept = block["clip_sweep"]["scenario"]
         base = next(entry for entry in block["scenarios"] if entry["name"] == swept)
         tuned = base.get("lrs", block["lrs"])
-        for spec in groups_of(edited)["clip_sweep"]:
+        of_sweep = [
+            spec for spec in tunings(validate(edited)) if spec.fields["group"] == "clip_sweep"
+        ]
+        assert len(of_sweep) == len(block["clip_sweep"]["max_grad_norms"])
+        for spec in of_sweep:
             bound = spec.fields["max_grad_norm"]
             for part, lrs in spec.fields["lrs"].items():
                 expected = [lr * usual / bound for lr in tuned[part]]
@@ -102,7 +146,7 @@ def test_a_sweep_of_clip_bounds_changes_its_scenario_in_nothing_else(config, spe
     base = next(
         spec.fields for spec in specs["strategies"] if spec.fields["scenario"] == sweep["scenario"]
     )
-    swept = {"group", "level", "strategies", "shares", "control_shares", "runs", "lrs"}
+    swept = {"group", "level", "strategies", "shares", "control_shares", "runs", "tuning", "chosen"}
     for spec in specs["clip_sweep"]:
         differing = {name for name, value in spec.fields.items() if value != base[name]}
         assert differing <= swept | {"max_grad_norm"}
@@ -114,7 +158,12 @@ def test_feature_quality_alone_reads_public_images_which_are_its_backbone_s_trai
 ):
     checked = validate(config)
     atlas = Atlas(checked)
-    entries = [each for each in config[KEY]["feature_quality"] for _ in each["noise_multipliers"]]
+    entries = [
+        entry
+        for entry in config[KEY]["feature_quality"]
+        for _ in entry["noise_multipliers"]
+        for _ in blocks_of(entry)
+    ]
     for spec, entry in zip(specs["feature_quality"], entries, strict=True):
         pretraining = backbone_spec(checked, entry["backbone"])
         assert spec.fields["public_data"] == pretraining.fields["data"]
@@ -129,8 +178,8 @@ def test_feature_quality_alone_reads_public_images_which_are_its_backbone_s_trai
 
 @pytest.mark.parametrize("tier", ["embedded", "smoke", "workstation"])
 def test_controls_are_given_as_many_rates_as_lp_fft(tier):
-    for name in ("strategies", "clip_sweep"):
-        for spec in groups(load_tier(tier))[name]:
+    for spec in tunings(load_tier(tier)):
+        if spec.key == KEY:
             last = {STRATEGIES[each][-1] for each in spec.fields["strategies"] if "-" in each}
             assert len({len(spec.fields["lrs"][part]) for part in last}) <= 1
 
@@ -176,7 +225,7 @@ def two_backbones_under_one_name(block):
             lambda block: block["clip_sweep"].update(strategies=["fft", "lp-fft"]),
             "lp_fft.clip_sweep.strategies: found lp-fft without lp",
         ),
-        (first(batch=1301), "lp_fft.scenarios.0.batch: found 1301; allowed: at most n_train"),
+        (first(batch=1151), "lp_fft.scenarios.0.batch: found 1151; allowed: at most n_train"),
         (
             lambda block: block["clip_sweep"].update(scenario="nothing"),
             "lp_fft.clip_sweep.scenario: found 'nothing'; allowed: one of inverted-t",

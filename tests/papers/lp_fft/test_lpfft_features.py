@@ -28,6 +28,7 @@ from dpatlas.errors import InputError
 from dpatlas.jobs.private_plan import NO_CLIP
 from dpatlas.models import backbone
 from dpatlas.papers.lp_fft.jobs import feature_quality
+from dpatlas.papers.lp_fft.jobs.curves import SHARED
 from dpatlas.papers.lp_fft.jobs.features import features_of, knn_accuracy
 from dpatlas.privacy.training import PrivateTraining
 
@@ -45,9 +46,10 @@ def whole(given, tmp_path_factory):
 
 
 def by_condition(seen):
-    """(scale of the head, strategy, run, training) of every training."""
+    """(scale of the head, strategy, run, training) of every training: run by run."""
     for number, each in enumerate(seen):
-        yield *CONDITIONS[number // RUNS], number % RUNS, each
+        run_number, condition = divmod(number, len(CONDITIONS))
+        yield *CONDITIONS[condition], run_number, each
 
 
 def votes(known, labels, asked, truth, neighbours):
@@ -58,11 +60,10 @@ def votes(known, labels, asked, truth, neighbours):
     return float(np.mean(np.array(found) == truth))
 
 
-def quality_of(network, data, known=None, asked=None, neighbours=3):
+def quality_of(network, known, labels, queries, truth, neighbours=3):
     with torch.no_grad():
-        first = network.features(torch.from_numpy(data.x_train[:known])).numpy()
-        second = network.features(torch.from_numpy(data.x_test[:asked])).numpy()
-    return votes(first, data.y_train[:known], second, data.y_test[:asked], neighbours)
+        first, second = (network.features(torch.as_tensor(x)).numpy() for x in (known, queries))
+    return votes(first, np.asarray(labels), second, truth, neighbours)
 
 
 @pytest.mark.parametrize("neighbours", [1, 4])
@@ -86,20 +87,45 @@ def test_features_do_not_move_during_lp_and_do_in_every_step_of_fft(whole, given
             assert equal(body_of(weights), trained) == (done <= still)
 
 
+def rest_of(data, x):
+    """The records of the pool that are not among x, with their labels: what a run tests on."""
+    pool = np.concatenate([data.x_train, data.x_test])
+    labels = np.concatenate([data.y_train, data.y_test])
+    dealt = {row.tobytes() for row in x.numpy()}
+    rest = [number for number, row in enumerate(pool) if row.tobytes() not in dealt]
+    return pool[rest], labels[rest]
+
+
 def test_what_is_reported_of_every_step_is_measured_on_that_step_s_network(whole, given):
     record, seen, _ = whole
     private, public = (prepared.load(path.parent) for path in (given.data, given.public))
     rows = {(row["head_scale"], row["strategy"]): row for row in record["metrics"]["rows"]}
     for scale, strategy, number, each in by_condition(seen):
-        row, network = rows[scale, strategy], each.training.model
+        row, training = rows[scale, strategy], each.training
+        x, truth = rest_of(private, training.x)
+        assert len(x) == 12
         for place, weights in enumerate(each.iterates):
-            network.load_state_dict(weights)
-            assert row["private"][number][place] == quality_of(network, private)
-            assert row["public"][number][place] == quality_of(network, public, 20, 10)
+            training.model.load_state_dict(weights)
+            found = quality_of(training.model, training.x, training.labels, x, truth)
+            assert row["private"][number][place] == found
+            known = public.x_train[:20], public.y_train[:20]
+            found = quality_of(training.model, *known, public.x_test[:10], public.y_test[:10])
+            assert row["public"][number][place] == found
             with torch.no_grad():
-                predicted = network(torch.from_numpy(private.x_test)).argmax(1).numpy()
-            expected = np.mean(predicted == private.y_test)
-            assert row["accuracy"][number][place] == pytest.approx(expected)
+                predicted = training.model(torch.from_numpy(x)).argmax(1).numpy()
+            assert row["accuracy"][number][place] == pytest.approx(np.mean(predicted == truth))
+
+
+def test_all_trainings_of_a_run_draw_its_records_batches_and_noise(whole):
+    _, seen, keys = whole
+    assert len(seen) == len(CONDITIONS) * RUNS
+    for _, _, number, each in by_condition(seen):
+        assert (each.training.repetition, each.training.shared_noise) == (number, SHARED)
+        assert torch.equal(each.training.x, seen[number * len(CONDITIONS)].training.x)
+    first, second = (seen[number * len(CONDITIONS)].training.x for number in range(RUNS))
+    assert not torch.equal(first, second)
+    # A batch and the noise of each of six parameters, once for every run and step.
+    assert len(set(keys)) == (1 + 6) * STEPS * RUNS < len(keys)
 
 
 def test_both_strategies_spend_the_budget_that_the_record_names(whole, guarantee):
@@ -129,12 +155,6 @@ def test_the_head_sees_the_features_times_their_scale(whole, given):
     x = torch.from_numpy(prepared.load(given.data.parent).x_test)
     plain = backbone.load(given.backbone).network
     assert np.array_equal(features_of(network, x), 0.5 * features_of(plain, x))
-
-
-def test_no_draw_of_batches_or_noise_is_made_twice(whole):
-    _, seen, keys = whole
-    assert len(seen) == len(CONDITIONS) * RUNS
-    assert len(keys) == len(set(keys)) == 2 * STEPS * len(seen)
 
 
 @pytest.mark.parametrize("noise_source", ["keyed", "os"])
@@ -232,9 +252,10 @@ def test_panels_come_by_lp_steps_and_then_before_early_and_late(pictured):
         for moment, done in (("before", 0), ("early", 1), ("late", 3))
     ]
     for each in panels:
-        assert len(each["x"]) == len(each["y"]) == 12
+        assert np.shape(each["x"]) == np.shape(each["y"]) == (RUNS, 12)
         assert np.isfinite([each["x"], each["y"]]).all() and np.ptp(each["x"]) > 0
-    assert len(pictured[0]["metrics"]["labels"]) == 12
+    labels = pictured[0]["metrics"]["labels"]
+    assert np.shape(labels) == (RUNS, 12) and labels[0] != labels[1]
     # LP leaves features alone, so both pictures before FFT are one; later ones are not.
     assert panels[0]["x"] == panels[3]["x"] and panels[0]["knn"] == panels[3]["knn"]
     assert panels[1]["x"] != panels[4]["x"]
@@ -245,8 +266,9 @@ def test_a_picture_s_budget_composes_lp_and_fft(pictured, guarantee, given, tmp_
     record = pictured[0]
     with watched_trainings() as seen:
         record_of(spec_of("umap"), given, tmp_path)
+    assert len(seen) == 2 * RUNS
     for each, budget, arm in zip(
-        seen, record["metrics"]["budgets"], record["ledger"]["arms"], strict=True
+        seen[:2], record["metrics"]["budgets"], record["ledger"]["arms"], strict=True
     ):
         phases = [phase.accounted for phase in each.training.phases]
         found = guarantee(phases, 1e-5, "add_remove").epsilon

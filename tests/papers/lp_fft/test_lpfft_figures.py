@@ -98,19 +98,14 @@ class TestRows:
             arms.arms(records, "strategies")
         assert arms.arms([*records[:1], *clip_records()], "strategies")
 
-    def test_the_share_is_chosen_on_validation_records_not_on_test_records(self):
+    def test_the_share_that_is_shown_is_the_paper_s_whatever_the_accuracies(self):
         record = strategies_record()
         record.metrics.rows[:] = [
-            row.model_copy(
-                update={
-                    "validation_accuracy": 0.5 + (row.share == 0.25),
-                    "accuracy": [0.9 if row.share == 0.5 else 0.1] * 3,
-                }
-            )
+            row.model_copy(update={"accuracy": [0.9 if row.share == 0.5 else 0.1] * 3})
             for row in record.metrics.rows
         ]
-        best = strategy_panels.best_share(arms.arm_rows(record))
-        assert [row["share"] for row in best] == [1.0, 0.0, 0.25]
+        shown = strategy_panels.one_share(arms.arm_rows(record))
+        assert [row["share"] for row in shown] == [1.0, 0.0, 0.25]
 
 
 class TestBudgetSweep:
@@ -204,7 +199,7 @@ class TestPrivacyUtility:
 
 
 class TestFeatureQuality:
-    def test_csv_holds_exactly_the_curves_and_dips_that_are_drawn(self):
+    def test_csv_holds_exactly_the_curves_and_losses_that_are_drawn(self):
         shown = show("lpfft_feature_quality", feature_record(1.0), feature_record(4.0))
         curves = select(shown.rows, part="curve")
         names = (*lpfft_feature_quality.CONDITION, "strategy", "task")
@@ -215,7 +210,9 @@ class TestFeatureQuality:
             for line in axes.get_lines()[1:]
             for value in line.get_xdata()
         ]
-        assert sorted(drawn) == sorted(row["value"] for row in select(shown.rows, part="dip"))
+        assert sorted(drawn) == sorted(
+            row["value"] for row in select(shown.rows, part="early loss")
+        )
 
     def test_a_curve_is_the_mean_of_the_runs_at_every_step(self):
         record = feature_record()
@@ -225,13 +222,18 @@ class TestFeatureQuality:
         assert [row["step"] for row in shown] == found.steps
         assert [row["value"] for row in shown] == pytest.approx(np.mean(found.public, axis=0))
 
-    def test_differences_of_dips_are_paired_and_hold_together(self):
+    def test_differences_of_early_losses_are_paired_and_hold_together(self):
         record = feature_record()
-        rows = lpfft_feature_quality.dip_rows([record])
-        depths = [
-            np.array([run[0] - min(run) for run in row.private]) for row in record.metrics.rows[:2]
+        rows = lpfft_feature_quality.loss_rows([record])
+        # 5 and 10 steps of FFT lie within a fifth of 60; LP-FFT trains the head in 20 before them.
+        steps = record.metrics.rows[0].steps
+        losses = [
+            np.array([run[0] - (run[first] + run[first + 1]) / 2 for run in row.private])
+            for row, first in zip(
+                record.metrics.rows, (steps.index(5), steps.index(25)), strict=False
+            )
         ]
-        difference = depths[0] - depths[1]
+        difference = losses[0] - losses[1]
         row = select(rows, task="private", head_scale=1.0, lr=5.0)[0]
         expected = stats.t.interval(
             1 - 0.05 / 4, len(difference) - 1, difference.mean(), stats.sem(difference)
@@ -240,15 +242,15 @@ class TestFeatureQuality:
         assert row["confidence"] == pytest.approx(1 - 0.05 / 4)
 
     def test_where_lp_first_helps_and_where_it_hurts_is_told_apart(self):
-        rows = select(lpfft_feature_quality.dip_rows([feature_record()]), task="private")
+        rows = select(lpfft_feature_quality.loss_rows([feature_record()]), task="private")
         answers = {(row["head_scale"], row["lr"]): row["answer"] for row in rows}
         assert answers[4.0, 10.0] == HOLDS
         assert answers[1.0, 10.0] == FAILS
-        alone = lpfft_feature_quality.dip_rows([feature_record(runs=1)])
+        alone = lpfft_feature_quality.loss_rows([feature_record(runs=1)])
         assert {row["answer"] for row in alone} == {OPEN}
         assert {row["low"] for row in alone} == {None}
 
-    def test_one_strategy_alone_has_curves_and_no_dips(self):
+    def test_one_strategy_alone_has_curves_and_no_losses(self):
         record = feature_record()
         rows = record.metrics.rows
         rows[:] = [row for row in rows if row.strategy == "fft"]

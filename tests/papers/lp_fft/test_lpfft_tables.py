@@ -74,11 +74,10 @@ class TestOurs:
         assert measured.error == pytest.approx(100 * stats.sem(values))
         assert strategies(strategies_record(runs=1)).parts[0].rows[0][3].error is None
 
-    def test_rates_stand_with_how_many_were_tried_and_on_what(self):
+    def test_rates_stand_with_what_they_were_chosen_on(self):
         accuracies, rates = strategies().parts[:2]
-        assert rates.rows[1][3:6] == ("3 (3)", "3 then 0.3 (9)", "3 then 0.3 (9)")
-        assert "197 held-out validation records" in rates.caption
-        assert "not covered by epsilon" in rates.caption
+        assert rates.rows[1][3:6] == ("3", "3 then 0.3", "3 then 0.3")
+        assert "a fixed part of the records, which is in no run" in rates.caption
         assert "eps of both phases together (every iterate, PLD)" in accuracies.caption
 
     def test_a_level_that_was_asked_for_as_epsilon_says_so(self):
@@ -112,7 +111,10 @@ class TestOurs:
         rows = csv_rows(table_files("t", strategies(), "trial")["t.csv"])
         assert Counter(row["source"] for row in rows) == {"ours": 8, "printed": len(TABLE_1)}
         ours = [row for row in rows if row["source"] == "ours"]
-        assert {row["rates_chosen_on"] for row in ours} == {"held-out validation records"}
+        assert {row["rates_chosen_on"] for row in ours} == {
+            "a fixed part of the records, which is in no run"
+        }
+        assert all(row["tuned_by"] for row in ours)
         assert [row["epsilon"] for row in ours] == [""] * 4 + ["1.6"] * 4
 
 

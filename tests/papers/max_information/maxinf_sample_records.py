@@ -29,6 +29,7 @@ KEYS = {"key": "max_information", "seed": 0, "noise_source": "keyed"}
 BASE = {"n": 50_000, "m": 5000, "zeta": 0.01, "sigma": 1.0, "E": 1, "delta": 0.05}
 AXES = {
     "n": (10_000, 50_000, 1_000_000),
+    "n_at_T": (10_000, 50_000, 1_000_000),
     "zeta_over_sigma": (0.001, 0.01, 0.1),
     "E": (1, 4, 20),
     "T": (1, 10, 50),
@@ -113,7 +114,7 @@ def agreement_record(repetitions=2, draws=1000):
         for repetition in range(repetitions)
     ]
     fields = {**FIELDS, "priors": spec_priors(PRIORS[2:3]), "taus": [TAUS[0]], "draws": draws}
-    fields |= {"runs": 1, "repetitions": repetitions, "data": data_of("digits")}
+    fields |= {"repetitions": repetitions, "data": data_of("digits")}
     metrics = {**SIZES, "form": "optimised", "diverged": None, "rows": rows}
     return written(agreement, metrics, **fields)
 
@@ -138,7 +139,7 @@ def certificates_record(name="digits", priors=PRIORS, runs=3, form="optimised", 
     ]
     fields = {**FIELDS, "priors": spec_priors(priors), "taus": list(TAUS), "data": data_of(name)}
     fields |= {"form": form, "runs": runs, **changes}
-    metrics = {**SIZES, "form": form, "rows": copy.deepcopy(rows), "selected": []}
+    metrics = {**SIZES, "form": form, "rows": copy.deepcopy(rows)}
     return written(certificates, metrics, f"certificates-{name}", **fields)
 
 

@@ -58,7 +58,10 @@ FIELDS = {
 
 
 def spec_of(**changes):
-    return Spec.of({**FIELDS, **changes}, "small")
+    fields = {**FIELDS, **changes}
+    if fields["kind"] == "agreement":
+        del fields["runs"]
+    return Spec.of(fields, "small")
 
 
 def save_data(folder, **more):

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
-from scipy.special import expit
+from scipy.special import expit, logsumexp
+from scipy.stats import binom
 
 from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
@@ -220,3 +221,19 @@ def test_table_1_is_the_printed_one_and_the_means_of_tables_2_and_3():
     for mean in means:
         row = rows[mean["dataset"], mean["prior"]]
         assert getattr(row, mean["quantity"]) == float(mean["mean"])
+
+
+def test_poisson_batches_are_not_covered():
+    """A batch of twice the expected size breaks the moment bound of `m` records; 3 % are so large.
+
+    The proof fixes the batches first, so nu is the size of the batch that was drawn. The paper says
+    so: it names batches of random size among its limitations.
+    """
+    m, y = 5, 0.2
+    heads = np.arange(2 * m + 1)
+    moment = logsumexp(binom.logpmf(heads, 2 * m, 0.5) + y * (2 * heads - 2 * m) ** 2 / m, axis=0)
+    assert moment > batch_moment_exponent(y, "minimum")
+    assert moment < batch_moment_exponent(2 * y, "minimum")
+    assert binom.sf(2 * m - 1, 1000, m / 1000) > 100 * PAPER_GRID.beta / PAPER_GRID.K1
+    with pytest.raises(InputError, match="batches: found 'poisson'; allowed: one of disjoint"):
+        kappa(m, 1.0, 1.0, 10, 1, 0.01, batches="poisson")

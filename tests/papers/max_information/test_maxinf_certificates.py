@@ -21,10 +21,10 @@ from dpatlas.papers.max_information.formulas.certificates import (
 )
 from dpatlas.papers.max_information.formulas.kappa import kappa_repaired
 from dpatlas.papers.max_information.formulas.universe import certificate_universe, setting_weight
-from dpatlas.papers.max_information.jobs.certificates import selected
 from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining
 from dpatlas.papers.max_information.jobs.problem import normalised
-from dpatlas.papers.max_information.records.certificates import Row, Selected
+from dpatlas.papers.max_information.jobs.risk import PairErrors
+from dpatlas.papers.max_information.records.certificates import Metrics
 from dpatlas.papers.max_information.records.certified import Normalise
 from dpatlas.privacy.training import PrivateTraining
 
@@ -143,19 +143,6 @@ def test_epochs_beyond_the_first_are_certified_as_printed(data, tmp_path):
     assert row["standing"] == "rigorous"
 
 
-def test_the_least_certificate_of_a_run_and_kind_is_selected(record, rows):
-    for chosen in record["metrics"]["selected"]:
-        rivals = [
-            row["certificate_posterior"]
-            for row in rows
-            if (row["run"], row["prior"]) == (chosen["run"], chosen["prior"])
-        ]
-        assert rows[chosen["row"]]["certificate_posterior"] == min(rivals)
-    assert len(record["metrics"]["selected"]) == 6
-    tied = [Row.model_validate({**rows[0], "certificate_posterior": c}) for c in (0.4, 0.3, 0.3)]
-    assert selected(tied) == [Selected(run=0, prior="independent", row=1)]
-
-
 @pytest.mark.parametrize("schedule", [{}, {"batch": N, "epochs": 1}], ids=["steps", "one step"])
 def test_a_diverged_posterior_stays_in_the_table_with_a_certificate_of_one(
     data, tmp_path, schedule
@@ -186,7 +173,56 @@ def test_a_posterior_is_trained_on_what_its_certificate_pays(data, tmp_path, mon
         paid = certificate_exponent(0.0, row["kappa"]["optimised"], *LEVEL) * N
         assert training.extra == pytest.approx(float(paid))
         assert training.tau == row["tau"]
-    assert len({training.repetition for training in seen}) == len(rows)
+
+
+def test_the_priors_of_a_run_share_batches_weights_and_pairs_and_runs_do_not(
+    data, tmp_path, monkeypatch
+):
+    trained, counted_pairs = watch(monkeypatch, PosteriorTraining), watch(monkeypatch, PairErrors)
+    rows = rows_of(data, tmp_path, draws=10, first_run=4)
+    assert sorted({row["run"] for row in rows}) == [4, 5]
+    for row, training in zip(rows, trained, strict=True):
+        assert training.repetition == row["run"]
+    for seen in (trained, counted_pairs):
+        keys = {(each.repetition, each.noise.key(0, 0, "noise")) for each in seen}
+        # Training has one key; counts have one for prior and posterior, on either set of records.
+        assert len(keys) == 2 * (1 if seen is trained else 4)
+
+
+REDEALT = {"data": {"name": "small", "redeal": True}}
+
+
+@pytest.mark.parametrize("dealt", [{}, REDEALT], ids=["fixed", "redealt"])
+def test_blocks_of_runs_join_to_all_runs_and_the_first_can_be_cut_out(data, tmp_path, dealt):
+    given = {"priors": [small.DP_SGD], "taus": [0.2], "draws": 50, "runs": 1, **dealt}
+    blocks = [
+        Metrics.model_validate(metrics_of(spec_of(**given, first_run=run), data, tmp_path))
+        for run in range(3)
+    ]
+    whole = Metrics.joined(blocks)
+    assert [row.run for row in whole.rows] == [0, 1, 2]
+    assert whole.rows == [row for block in blocks for row in block.rows]
+    assert whole.cut(2).rows == whole.rows[:2]
+    with pytest.raises(InputError, match="parameters"):
+        Metrics.joined([blocks[0], blocks[1].model_copy(update={"parameters": 1})])
+
+
+def test_every_run_is_dealt_its_records_and_all_its_priors_the_same(data, tmp_path, monkeypatch):
+    trained = watch(monkeypatch, PosteriorTraining)
+    given = {"draws": 10, "taus": [0.2], **REDEALT}
+    metrics_of(spec_of(**given), data, tmp_path)
+    first, second = (
+        [training.x for training in trained if training.repetition == run] for run in (0, 1)
+    )
+    assert len(first) == len(second) == 3
+    assert all(torch.equal(x, first[0]) for x in first) and len(first[0]) == N
+    content = prepared.load(data.parent)
+    pool = {row.tobytes() for row in np.concatenate([content.x_train, content.x_test])}
+    sets = [{row.numpy().tobytes() for row in each[0]} for each in (first, second)]
+    assert sets[0] != sets[1] and sets[0] | sets[1] <= pool
+    # Whatever else a job computes.
+    metrics_of(spec_of(**given | {"runs": 1}, priors=[small.INDEPENDENT]), data, tmp_path)
+    assert torch.equal(trained[-1].x, first[0])
 
 
 def test_priors_are_the_same_in_whichever_job_they_are(data, tmp_path, monkeypatch):

@@ -80,10 +80,11 @@ class TestKappa:
         rows = select(rows, series="optimised")
         sizes = {
             axis: [(row["n"], row["m"], row["T"]) for row in select(rows, panel=axis)]
-            for axis in ("n", "T")
+            for axis in ("n", "n_at_T", "T")
         }
-        # Records vary at fixed batches, steps at fixed records.
+        # Records vary at fixed batches or at fixed steps, steps at fixed records.
         assert sizes["n"] == [(n, 5000, n // 5000) for n in AXES["n"]]
+        assert sizes["n_at_T"] == [(n, n // 10, 10) for n in AXES["n_at_T"]]
         assert sizes["T"] == [(50_000, 50_000 // T, T) for T in AXES["T"]]
 
     def test_an_infinite_value_is_missing_and_the_panel_is_cut_off_above_the_others(self):
@@ -94,7 +95,11 @@ class TestKappa:
         assert repaired[-1]["value"] is None and repaired[-2]["value"] > 100
         assert shown_rows(shown)[shown.rows.index(repaired[-1])]["value"] == ""
         largest = max(row["value"] for row in select(epochs, series="explicit"))
-        assert largest < shown.figure.axes[2].get_ylim()[1] < 10 * largest
+        assert (
+            largest
+            < shown.figure.axes[list(maxinf_kappa.AXES).index("E")].get_ylim()[1]
+            < 10 * largest
+        )
         assert "cut off" in shown.notes[0]
 
     def test_moments_stand_as_logarithms_with_their_interval(self):

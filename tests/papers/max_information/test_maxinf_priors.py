@@ -59,9 +59,9 @@ def sums_of(prior, data, **keys):
 
 
 def noise_of(step, repetition=0):
-    parts = [torch.zeros_like(value) for value in network().parameters()]
+    parts = {name: torch.zeros_like(value) for name, value in network().named_parameters()}
     add_noise(parts, 1.0, Noise("spec", "keyed"), repetition=repetition, step=step)
-    return torch.cat([part.flatten() for part in parts])
+    return torch.cat([part.flatten() for part in parts.values()])
 
 
 def clipped_sum(model, x, labels, zeta):

@@ -49,6 +49,14 @@ def test_records_that_differ_in_priors_alone_are_one_setting():
     assert len(settings_of([pair[0], record(row(), name="b", seed=1)])) == 2
 
 
+def test_of_records_with_other_numbers_of_runs_the_common_runs_are_read():
+    rows = [row(run=run, bound=0.4 + run / 10) for run in range(3)]
+    others = [row(run=run, bound=0.3 + run / 10, E=5) for run in range(2)]
+    (setting,) = settings_of([record(*rows, runs=3), record(*others, name="b", runs=2)])
+    assert setting.spec.runs == 2 and len(setting.rows) == 4
+    assert [each.E for each in setting.selected("dp-sgd")] == [5, 5]
+
+
 @pytest.mark.parametrize(
     ("other", "complaint"),
     [

@@ -7,7 +7,7 @@ from figure_samples import select
 from maxinf_sample_records import certificates_record, typed
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, load_tier, read_config, read_tier, validate
+from dpatlas.config.load import load_config, load_tier, read_config, validate
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
@@ -29,6 +29,7 @@ GRID = Grid(
     sigma=1.0,
 )
 CONFIG = read_config()
+SEED = CONFIG["seed"]
 REGISTER = CONFIG[KEY]["looks"]
 DIGITS, FONTS = CONFIG[KEY]["certificates"]["sets"]
 # Entries are added to this list as they are to the register; none of them ever changes.
@@ -40,6 +41,12 @@ ENTRIES = {
     "mnist-1": "b1dcc864efa7",
     "mnist-2": "66921e586aa5",
     "fonts-3": "e27f2e6823a6",
+    "digits-3": "99a15d61012e",
+    "fonts-4": "0e7ed90600aa",
+    "digits-4": "7de9ff2d87a3",
+    "fonts-5": "cbf93e7587f6",
+    "mnist-3": "afae1c6d8c2f",
+    "fonts-6": "bee0f5a0d4a9",
 }
 TUPLE = (0.02, 1.0, 359, 1, 40.0)
 
@@ -59,6 +66,16 @@ def fields(certified):
     """Fields of the first job of a set that is the only one."""
     config = after(lambda block: block["certificates"].update(sets=[certified]))
     return groups(config)["certificates"][0].fields
+
+
+def looks_at(certified, seed=SEED, register=REGISTER):
+    """The looks of a set; of the digits and of fonts every run has records of its own."""
+    data = {"redeal": True, **certified["data"]}
+    return looks_of(register, {**certified, "data": data}, seed)
+
+
+def without_fixed(certified):
+    return {name: value for name, value in certified.items() if name != "fixed"}
 
 
 def label(spec_fields):
@@ -83,9 +100,36 @@ def test_the_priors_are_the_tuples_of_lowest_kappa_and_their_noise_alone():
     assert max(cost(*pair) for pair in tried) <= min(cost(*pair) for pair in left)
 
 
-def test_every_prior_stands_in_one_job_of_its_data_set():
+def test_one_prior_of_each_kind_is_tried_and_the_whole_grid_is_paid():
     specs = [spec.fields for spec in groups(load_tier("embedded"))["certificates"]]
-    for certified in read_tier("embedded")[KEY]["certificates"]["sets"]:
+    for certified in (DIGITS, FONTS):
+        jobs = [spec for spec in specs if spec["data"]["name"] == certified["data"]["name"]]
+        fixed, grid = certified["fixed"], certified["grid"]
+        shared = {"sigma": grid["sigma"], "m": grid["m"]}
+        wanted = [
+            {"kind": kind.replace("_", "-"), **values, **(shared if len(values) > 1 else {})}
+            for kind, values in fixed.items()
+        ]
+        tried = [
+            {**prior, "tau": tau}
+            for job in jobs
+            if job["first_run"] == 0
+            for tau in job["taus"]
+            for prior in job["priors"]
+        ]
+        assert len(tried) == len(wanted) and all(each in wanted for each in tried)
+        for job in jobs:
+            assert job["grid"]["taus"] == grid["taus"]
+            assert job["K1"] >= certified["K1"] == job["tuples"]
+            assert job["K2"] >= len(grid["taus"])
+        assert {job["first_run"] for job in jobs} == {0, 6}
+
+
+def test_without_fixed_priors_every_prior_of_the_grid_stands_in_one_job():
+    sets = [{**without_fixed(each), "priors_per_job": 4} for each in (DIGITS, FONTS)]
+    config = after(lambda block: block["certificates"].update(sets=sets, runs=6))
+    specs = [spec.fields for spec in groups(config)["certificates"]]
+    for certified in sets:
         jobs = [spec for spec in specs if spec["data"]["name"] == certified["data"]["name"]]
         priors = [str(prior) for job in jobs for prior in job["priors"]]
         grid = certified["grid"]
@@ -105,6 +149,17 @@ def test_every_prior_stands_in_one_job_of_its_data_set():
         ("certificates.sets.1.grid.lrs", [100, 123.456], "sets.1.grid.lrs: found 123.456"),
         ("looks.digits-1.set.grid.m", 2000, "looks.digits-1.set.grid.m: found 2000"),
         ("agreement.set", 9, "agreement.set: found 9"),
+        (
+            "certificates.sets.0.fixed.dp_sgd.tau",
+            0.3,
+            "0.fixed.dp_sgd.tau: found 0.3; allowed",
+        ),
+        (
+            "certificates.sets.0.fixed.dp_sgd.lr",
+            20,
+            "0.fixed.dp_sgd: found zeta 0.04, lr 20",
+        ),
+        ("certificates.runs_per_job", 5, "runs: found 12; allowed: at most runs_per_job = 5"),
         # Poisson batches cannot be asked for.
         ("certificates.sampler", "poisson", "sampler: found a key that does not exist"),
     ],
@@ -132,29 +187,66 @@ def test_the_grid_that_was_changed_after_a_look_is_paid_for_with_what_it_was_bef
     first, second = (REGISTER[f"digits-{number}"]["set"]["grid"]["taus"] for number in (1, 2))
     assert (first, second) == ([0.1, 0.2], [0.2, 0.4])
     spec = fields(DIGITS)
-    assert (spec["K1"], spec["K2"], spec["taus"]) == (12, 3, [0.2, 0.4])
-    looks = "look 2 at these records; others: digits-1"
+    assert (spec["K1"], spec["K2"], spec["grid"]["taus"]) == (12, 3, [0.2, 0.4])
+    looks = "look 4 at certificates of these records; others: digits-1 and digits-2 and digits-3"
     assert label(spec) == {"selected_after_a_look": True, "looks": looks}
-    # Records that no look has used, and the same ones in another selection.
-    assert records_name(FONTS["data"]) != records_name(REGISTER["fonts-2"]["set"]["data"])
-    assert not label(fields(FONTS))["selected_after_a_look"]
-    again = {**FONTS, "data": {**FONTS["data"], "selection": 0}}
+    # Records that no look has used, and those of a selection that was looked at.
+    spec = fields(FONTS)
+    assert (spec["K1"], spec["K2"], label(spec)["selected_after_a_look"]) == (6, 2, False)
+    again = {**FONTS, "data": {**FONTS["data"], "selection": 0, "redeal": False}}
     assert label(fields(again))["selected_after_a_look"]
 
 
-def test_another_selection_is_new_records_for_generated_sets_alone():
+def test_records_are_new_by_selection_or_base_seed_for_generated_sets_alone():
     offered = {"digits", "fonts", "strokes", "mnist", "cifar10"}
     assert offered & {name for name, entry in DATA_SETS.items() if entry.drawn} == set(GENERATED)
-    assert records_name({"name": "digits", "selection": 7}) == records_name({"name": "digits"})
-    assert records_name({"name": "fonts", "selection": 7}) != records_name({"name": "fonts"})
-    assert records_name({"name": "fonts", "selection": 0}) == records_name({"name": "fonts"})
+
+    def pool(name, seed=0, **options):
+        return records_name({"name": name, **options}, seed)
+
+    # Deals of one pool share records: a look at one is a look at all.
+    deals = [pool("digits", 7, redeal=True), pool("digits", selection=7), pool("digits", 1)]
+    assert set(deals) == {pool("digits")}
+    assert pool("fonts", selection=7) != pool("fonts") == pool("fonts", selection=0)
+    # A selection is the same under every base seed; what runs draw for themselves is not.
+    assert pool("fonts", 1) == pool("fonts", 2)
+    fresh = [pool("fonts", seed, redeal=True) for seed in (1, 2)]
+    assert len({*fresh, pool("fonts")}) == 3
+    assert pool("fonts", 1, redeal=True, selection=7) == fresh[0]
 
 
-@pytest.mark.parametrize("tier", ["embedded", "workstation"])
+def at_another_tau(tried):
+    tried["grid"]["taus"] = [0.8]
+    for prior in tried["fixed"].values():
+        prior["tau"] = 0.8
+
+
+def test_a_look_at_the_deals_of_another_base_seed_is_paid_for_by_every_deal():
+    """Each deal has most of the records of any other, so what one look chose depends on all."""
+    look = copy.deepcopy(REGISTER["digits-4"])
+    at_another_tau(look["set"])
+    look["seed"] = 77
+    config = after(lambda block: block["looks"].update(mine=look))
+    dealt = {spec.fields["data"]["name"]: spec.fields for spec in groups(config)["certificates"]}
+    assert (dealt["digits"]["K2"], dealt["fonts"]["K2"]) == (4, 2)
+    # The same look at fonts costs a study under another base seed nothing.
+    look = {**copy.deepcopy(REGISTER["fonts-5"]), "seed": 77}
+    at_another_tau(look["set"])
+    for seed, paid in ((77, 3), (SEED, 2)):
+        register = {"mine": {**look, "seed": seed}}
+        config = after(lambda block, extra=register: block["looks"].update(extra))
+        spec = next(
+            spec.fields
+            for spec in groups(config.model_copy(update={"seed": 77}))["certificates"]
+            if spec.fields["data"]["name"] == "fonts"
+        )
+        assert spec["K2"] == paid
+
+
+@pytest.mark.parametrize("tier", ["embedded", "workstation", "pilot"])
 def test_every_published_set_is_in_the_register(tier):
-    config = read_tier(tier)
-    for certified in config[KEY]["certificates"]["sets"]:
-        assert looks_of(config[KEY]["looks"], certified, config["seed"])["registered"]
+    specs = groups(load_tier(tier))["certificates"]
+    assert all(spec.fields["looks"]["registered"] for spec in specs)
 
 
 @pytest.mark.parametrize(
@@ -164,19 +256,25 @@ def test_every_published_set_is_in_the_register(tier):
         ({**DIGITS, "training": {**DIGITS["training"], "epochs": 61}}, 0),
         ({**DIGITS, "options": {"widths": [200]}}, 0),
         ({**DIGITS, "data": {**DIGITS["data"], "selection": 3}}, 0),
+        ({**DIGITS, "data": {**DIGITS["data"], "redeal": False}}, 0),
+        (without_fixed(DIGITS), 0),
         (DIGITS, 1),
     ],
-    ids=["tau", "training", "widths", "selection", "seed"],
+    ids=["tau", "training", "widths", "selection", "deals", "fixed", "seed"],
 )
 def test_a_set_that_was_changed_is_the_next_look(certified, seed):
-    looks = looks_of(REGISTER, certified, CONFIG["seed"] + seed)
-    assert (looks["number"], looks["registered"]) == (3, False)
-    assert [other["look"] for other in looks["others"]] == ["digits-1", "digits-2"]
-    assert looks_of(REGISTER, {**DIGITS, "priors_per_job": 1}, CONFIG["seed"])["registered"]
+    looks = looks_at(certified, SEED + seed)
+    assert (looks["number"], looks["registered"]) == (5, False)
+    names = [f"digits-{number}" for number in range(1, 5)]
+    assert [other["look"] for other in looks["others"]] == names
+    assert looks_at({**DIGITS, "priors_per_job": 1})["registered"]
 
 
 def test_new_tuples_and_taus_are_counted_beside_the_old_ones():
-    spec = fields({**with_grid(DIGITS, zetas=[0.01], taus=[0.4, 0.8]), "K1": 4})
+    digits = without_fixed(DIGITS)
+    spec = fields(
+        {**with_grid(digits, zetas=[0.01], taus=[0.4, 0.8]), "K1": 4, "priors_per_job": 9}
+    )
     # 3 clips x 2 rates x 2 epochs before, 1 x 2 x 2 now; .1, .2, .4 before and .8 now.
     assert (spec["K1"], spec["K2"], spec["tuples"]) == (16, 4, 4)
     assert len({str(prior) for prior in spec["priors"] if prior["kind"] == "dp-sgd"}) == 4
@@ -189,10 +287,10 @@ def test_a_config_of_ones_own_adds_to_the_register_and_takes_nothing_away(tmp_pa
     path.write_text("tier: mine\nmax_information: {looks: {digits-1: null}}\n")
     with pytest.raises(InputError, match=r"looks\.digits-1"):
         load_config([path])
-    look = {**copy.deepcopy(REGISTER["digits-2"]), "seed": 5, "then": "mine"}
+    look = {**copy.deepcopy(REGISTER["digits-4"]), "seed": 5, "then": "mine"}
     looks = read_config(changes={KEY: {"looks": {"mine": look}}})[KEY]["looks"]
     assert list(looks) == [*REGISTER, "mine"]
-    assert looks_of(looks, DIGITS, 5)["number"] == 3
+    assert looks_at(DIGITS, 5, looks)["number"] == 5
 
 
 @pytest.mark.parametrize(

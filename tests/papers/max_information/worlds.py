@@ -1,7 +1,7 @@
 """What tests/contract reads of max_information: records to show, and true and false worlds.
 
-By arithmetic on Table 1 and the formulas alone, whatever records say, maxinf-2b (and so maxinf-2)
-is false in every world, and the entries of `PROVEN_BY_ARITHMETIC` are true in every world.
+By arithmetic on Table 1 and the formulas alone, whatever records say, maxinf-2b is false in every
+world, and the entries of `PROVEN_BY_ARITHMETIC` are true in every world.
 """
 
 from maxinf_sample_records import RECORDS, typed

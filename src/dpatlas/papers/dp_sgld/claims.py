@@ -1,42 +1,155 @@
-"""dp_sgld: the comparisons behind each claim on accuracy, from the paper's records.
+"""dp_sgld: the comparisons behind each claim on accuracy and risk, from the paper's records.
 
-Accuracies are shares of the test records. Intervals are over runs, each with batches and noise of
-its own; all runs of a record share the split of the data and the settings that were chosen on the
-validation records. Regressions share no random numbers. Fine-tunings with the same run number start
-from the same head and are compared in pairs.
+Accuracies are shares of the test records. Intervals are over runs, each with a deal of the records,
+batches and noise of its own; settings were chosen before, on records of no run. All arms of a run
+share its deal, so that they are compared in pairs; of DP-SGD with the L2 term and without it, the
+former comes first in a record.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from dpatlas.core.statistics import Comparison, difference_estimate
+import numpy as np
+from pydantic import Field
+
+from dpatlas.core.statistics import Comparison, difference_estimate, mean_estimate
 from dpatlas.evidence.arguments import Group, Positive
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
 from dpatlas.papers.dp_sgld import claims_exact
 from dpatlas.papers.dp_sgld.formulas.theorems import SCHEDULES
-from dpatlas.papers.dp_sgld.records import Schedule
-from dpatlas.papers.dp_sgld.records.accuracy import Metrics, Spec
+from dpatlas.papers.dp_sgld.records import Count, Schedule
 from dpatlas.papers.dp_sgld.records.regression import Comparison as Calibration
 from dpatlas.papers.dp_sgld.records.trained import ArmRow
 from dpatlas.records import Record
 
-Compared = Record[Spec, Metrics]
+# Of kind protocol or accuracy.
+Compared = Record[Any, Any]
+Text = Annotated[str, Field(min_length=1)]
 # The comparison of the DP-SGD row that DP-SGLD is compared with. One row accounts for add_remove,
 # whichever way DP-SGLD counts K.
 DP_SGD_UNDER = {"published": "published", "theorem": "published", "guaranteed": "guaranteed"}
 
 
-def beats(
+def at_least_as_accurate(
     records: PaperRecords,
     *,
     group: Group,
+    reading: Text,
     schedule: Schedule,
+    n_at_least: Count,
+    above: float,
+) -> Evidence:
+    """Accuracy of DP-SGLD less that of DP-SGD exceeds `above` on every set of so many records."""
+    return Evidence([_leads(records, group, reading, schedule, n_at_least, above=above)])
+
+
+def more_accurate_on_some_set(
+    records: PaperRecords,
+    *,
+    group: Group,
+    reading: Text,
+    schedule: Schedule,
+    n_at_least: Count,
+    above: float,
+) -> Evidence:
+    """Accuracy of DP-SGLD less that of DP-SGD exceeds `above` on some set of so many records."""
+    leads = _leads(records, group, reading, schedule, n_at_least, above=above)
+    return Evidence([[lead] for lead in leads])
+
+
+def near_no_dp(
+    records: PaperRecords,
+    *,
+    group: Group,
+    reading: Text,
+    n_at_least: Count,
+    within: Positive,
+) -> Evidence:
+    """Accuracy of DP-SGLD is less than `within` below that without privacy.
+
+    This holds on every set of so many records, for both schedules of step sizes.
+    """
+    comparisons = [
+        _difference(
+            record,
+            _arm(record, method="dp-sgld", reading=reading, schedule=schedule),
+            _arm(record, method="no-dp", reading=reading, schedule=schedule),
+            f"DP-SGLD ({schedule} steps) less No DP",
+            above=-within,
+        )
+        for schedule in SCHEDULES
+        for record in _of_size(records, group, n_at_least)
+    ]
+    return Evidence([comparisons])
+
+
+def lead_grows_with_n(
+    records: PaperRecords, *, group: Group, reading: Text, schedule: Schedule, above: float
+) -> Evidence:
+    """The lead of DP-SGLD over DP-SGD on the largest set less that on the smallest.
+
+    Sets of one name, with features of one backbone; runs of the two are independent.
+    """
+    by_data: dict[tuple[str, str | None], list[Compared]] = {}
+    for record in records.group(group):
+        by_data.setdefault((record.spec.data.name, record.spec.backbone), []).append(record)
+    comparisons = []
+    for (name, _), sets in by_data.items():
+        sets = sorted(sets, key=lambda record: record.metrics.n_train)
+        if len(sets) < 2:
+            continue
+        small, large = (
+            np.subtract(first.accuracy, second.accuracy)
+            for first, second in (
+                _opponents(record, reading, schedule) for record in (sets[0], sets[-1])
+            )
+        )
+        sizes = f"n = {sets[-1].metrics.n_train} less n = {sets[0].metrics.n_train}"
+        label = f"lead of DP-SGLD over DP-SGD on {name}, {sizes}"
+        estimate = difference_estimate(large, small, paired=False)
+        comparisons.append(Comparison(label, estimate, above))
+    if not comparisons:
+        raise NotRun(f"group {group} has no set of two sizes")
+    return Evidence([comparisons])
+
+
+def gains_without_regulariser(
+    records: PaperRecords,
+    *,
+    group: Group,
+    reading: Text,
+    schedule: Schedule,
+    n_at_least: Count,
+    above: float,
+) -> Evidence:
+    """Accuracy of DP-SGD without the L2 term less that of DP-SGLD, on every set of that size."""
+    comparisons = [
+        _difference(
+            record,
+            _arm(record, method="dp-sgd", reading=reading, schedule=schedule, weight_decay=0.0),
+            _arm(record, method="dp-sgld", reading=reading, schedule=schedule),
+            f"DP-SGD without L2 term less DP-SGLD ({schedule} steps)",
+            above=above,
+        )
+        for record in _of_size(records, group, n_at_least)
+    ]
+    return Evidence([comparisons])
+
+
+def tuned_beats(
+    records: PaperRecords,
+    *,
+    group: Group,
     comparison: Calibration,
     epsilon: Positive,
     above: float,
 ) -> Evidence:
-    """Accuracy of DP-SGLD less that of DP-SGD exceeds `above` in every record of the schedule."""
+    """Accuracy of tuned DP-SGLD less that of tuned DP-SGD exceeds `above`.
+
+    This holds in every record, for every schedule of Langevin steps that it has.
+    """
     opponent = {"method": "dp-sgd", "comparison": DP_SGD_UNDER[comparison], "epsilon": epsilon}
     comparisons = [
         _difference(
@@ -46,12 +159,13 @@ def beats(
             f"DP-SGLD ({schedule} steps) less DP-SGD",
             above=above,
         )
+        for schedule in SCHEDULES
         for record in _with_schedule(records, group, schedule)
     ]
     return Evidence([comparisons])
 
 
-def near_no_dp(
+def tuned_near_no_dp(
     records: PaperRecords,
     *,
     group: Group,
@@ -59,7 +173,7 @@ def near_no_dp(
     epsilon: Positive,
     within: Positive,
 ) -> Evidence:
-    """Accuracy of DP-SGLD is less than `within` below that without privacy.
+    """Accuracy of tuned DP-SGLD is less than `within` below that of tuned SGD without privacy.
 
     This holds in every record for both schedules of step sizes.
     """
@@ -86,7 +200,7 @@ def gains_from_more_layers(
     above: float = -math.inf,
     below: float = math.inf,
 ) -> Evidence:
-    """Accuracy with the most trained parameters less that with the fewest, in pairs of runs.
+    """Accuracy with the most trained parameters less that with the fewest.
 
     Lies between `above` and `below`. epsilon: None for `no-dp`.
     """
@@ -97,9 +211,7 @@ def gains_from_more_layers(
             raise NotRun(f"{record.id} trains one choice of layers; the claim needs two")
         arms = sorted(arms, key=lambda arm: arm.trained_parameters)
         label = f"{method}, {arms[-1].unfreeze} trained, less {arms[0].unfreeze} alone"
-        comparisons.append(
-            _difference(record, arms[-1], arms[0], label, paired=True, above=above, below=below)
-        )
+        comparisons.append(_difference(record, arms[-1], arms[0], label, above=above, below=below))
     return Evidence([comparisons])
 
 
@@ -122,11 +234,76 @@ def beats_after_long_training(
     return Evidence([comparisons])
 
 
-ACCURACY = (beats, near_no_dp, gains_from_more_layers, beats_after_long_training)
+def stays_below_its_bounds(
+    records: PaperRecords, *, group: Group, schedule: Schedule, below: Positive
+) -> Evidence:
+    """Measured excess risk over the printed bounds of a schedule, each below `below`.
+
+    The lemma at the last step that was run, and each theorem at the first shown step from its own
+    number of steps on, which it bounds too, since its lemma falls; none where that lies beyond.
+    """
+    comparisons = []
+    for record in records.group(group):
+        for row in record.metrics.rows:
+            if row.schedule != schedule:
+                continue
+            last = len(row.shown_steps) - 1
+            bounds = [(row.lemma.name, last, row.lemma.paper[last])]
+            for theorem in row.theorems:
+                at = bisect_left(row.shown_steps, theorem.K)
+                if at <= last:
+                    bounds.append((theorem.name, at, theorem.paper))
+            for name, at, bound in bounds:
+                shares = [run[at] / bound for run in row.excess_risk_runs]
+                label = f"excess risk over {name}, step {row.shown_steps[at]}, "
+                label += f"epsilon {row.epsilon:g}, in {record.id}"
+                comparisons.append(Comparison(label, mean_estimate(shares), below=below))
+    if not comparisons:
+        raise NotRun(f"group {group} has no {schedule} steps")
+    return Evidence([comparisons])
+
+
+OVER_RUNS = (
+    at_least_as_accurate,
+    more_accurate_on_some_set,
+    near_no_dp,
+    lead_grows_with_n,
+    gains_without_regulariser,
+    tuned_beats,
+    tuned_near_no_dp,
+    gains_from_more_layers,
+    beats_after_long_training,
+    stays_below_its_bounds,
+)
 TESTS: dict[str, Callable[..., Evidence]] = {
-    **{test.__name__: test for test in ACCURACY},
+    **{test.__name__: test for test in OVER_RUNS},
     **claims_exact.TESTS,
 }
+
+
+def _opponents(record: Compared, reading: str, schedule: str) -> tuple[ArmRow, ArmRow]:
+    """DP-SGLD, and DP-SGD with the same L2 term, in a `protocol` record."""
+    steps = {"reading": reading, "schedule": schedule}
+    return _arm(record, method="dp-sgld", **steps), _arm(record, method="dp-sgd", **steps)
+
+
+def _leads(
+    records: PaperRecords, group: str, reading: str, schedule: str, n: int, *, above: float
+) -> list[Comparison]:
+    """Accuracy of DP-SGLD less that of DP-SGD, on every set of at least n records."""
+    label = f"DP-SGLD less DP-SGD ({schedule} steps, {reading})"
+    return [
+        _difference(record, *_opponents(record, reading, schedule), label, above=above)
+        for record in _of_size(records, group, n)
+    ]
+
+
+def _of_size(records: PaperRecords, group: str, n: int) -> list[Compared]:
+    """Records of the group with at least n training records; NotRun if there is none."""
+    large = [record for record in records.group(group) if record.metrics.n_train >= n]
+    if not large:
+        raise NotRun(f"group {group} has no set of {n} records")
+    return large
 
 
 def _with_schedule(records: PaperRecords, group: str, schedule: str) -> list[Compared]:
@@ -169,9 +346,8 @@ def _difference(
     second: ArmRow,
     label: str,
     *,
-    paired: bool = False,
     above: float = -math.inf,
     below: float = math.inf,
 ) -> Comparison:
-    estimate = difference_estimate(first.accuracy, second.accuracy, paired=paired)
+    estimate = difference_estimate(first.accuracy, second.accuracy, paired=True)
     return Comparison(f"accuracy of {label} in {record.id}", estimate, above, below)

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from dpatlas.config.backbones import backbone_spec, check_private
-from dpatlas.config.common import run_spec
+from dpatlas.config.common import run_blocks, run_spec
 from dpatlas.config.model import AsWritten, Model, Once, optional, setting
 from dpatlas.config.root import General
+from dpatlas.config.tuned import TunedRuns, tuned_runs
 from dpatlas.config.types import (
     Accountant,
     Batch,
@@ -20,6 +21,7 @@ from dpatlas.config.types import (
     PrivateSplit,
     PublicBackbone,
     Relation,
+    Repeated,
     TuningRuns,
     Updates,
 )
@@ -38,6 +40,15 @@ FeatureNorm = Annotated[
     ),
 ]
 Regulariser = Annotated[float, setting("Weight of the regulariser.", gt=0)]
+StepSize = Annotated[
+    float,
+    setting(
+        "First step in units of 1 / beta; the privacy theorem needs less than 1, above 0.5 the "
+        "utility theorems do not cover it.",
+        gt=0,
+        lt=1,
+    ),
+]
 
 
 def batch_of_at_most(records: str, count: Callable[[Any], int]) -> Any:
@@ -52,7 +63,7 @@ def batch_of_at_most(records: str, count: Callable[[Any], int]) -> Any:
 
 
 class Grid(Model):
-    """Settings that every arm tries on the validation records; a set may have its own grid."""
+    """Settings that every arm tries on records of no run; a set may have its own grid."""
 
     lambda_: PositiveList = Field(alias="lambda")
     epochs: CountList
@@ -60,7 +71,7 @@ class Grid(Model):
     lr: PositiveList
 
 
-class Regression(Model):
+class Regression(Repeated):
     """Softmax regression on private records."""
 
     data: PrivateSplit
@@ -79,6 +90,69 @@ class Regression(Model):
         return self
 
 
+class Reading(Model):
+    """A reading of the paper's settings, the same for all methods."""
+
+    name: str = setting("Name in tables and claims.", pattern="^[a-z0-9 ]{1,30}$")
+    step_size: StepSize
+    lambda_: Regulariser | None = Field(alias="lambda", default=None)
+    beta_over_lambda: float = setting(
+        "beta / lambda, instead of lambda; with it, features of any norm have the same problem.",
+        gt=1,
+        default=None,
+    )
+    schedules: Schedules
+    without_l2: bool = setting("Whether DP-SGD is run without the L2 term as well.")
+
+    @model_validator(mode="after")
+    def _has_one_regulariser(self) -> "Reading":
+        if len(self.model_fields_set & {"lambda_", "beta_over_lambda"}) != 1:
+            found = f"{self.name} with lambda {self.lambda_} and {self.beta_over_lambda}"
+            raise InputError("lambda", found, "lambda or beta_over_lambda")
+        return self
+
+    def fields(self, feature_norm: float) -> dict[str, Any]:
+        """As a spec has it; beta = feature_norm^2 / 2 + lambda."""
+        fields = self.plain_without("beta_over_lambda")
+        if self.beta_over_lambda is not None:
+            fields["lambda"] = feature_norm**2 / 2 / (self.beta_over_lambda - 1)
+        return fields
+
+
+Epochs = Annotated[int, setting("Passes over the records, of every method.", ge=1, le=10_000)]
+
+
+class ProtocolSet(Regression):
+    """A data set with its features."""
+
+    epochs: Epochs = optional()
+
+
+class Protocol(Model):
+    """Tables 1 and 2 as the paper ran them."""
+
+    epsilon: Epsilon
+    batch: Batch
+    epochs: Epochs
+    clips: PositiveList = setting("Clip bounds that DP-SGD tries.")
+    readings: list[Reading] = setting("Readings of the paper's settings.", min_length=1)
+    sets: list[ProtocolSet] = setting("Data sets with their features.", min_length=1)
+
+    @model_validator(mode="after")
+    def _has_whole_batches(self) -> "Protocol":
+        for i, part in enumerate(self.sets):
+            if self.batch > part.data.n_train:
+                raise InputError(f"sets.{i}.data.n_train", part.data.n_train, f">= {self.batch}")
+        return self
+
+    @model_validator(mode="after")
+    def _names_each_reading_once(self) -> "Protocol":
+        names = [reading.name for reading in self.readings]
+        if len(set(names)) < len(names):
+            raise InputError("readings", names, "each name once")
+        return self
+
+
 class AccuracySet(Regression):
     """A data set with its features."""
 
@@ -90,17 +164,12 @@ class AccuracySet(Regression):
 
 
 class Accuracy(Model):
-    """Tables 1 and 2."""
+    """Methods that are tuned each for itself, at equal epsilon."""
 
     schedule: Literal["constant", "decreasing", "both"] = setting(
         "Step sizes of the Langevin arms; both share the rows of DP-SGD and No DP."
     )
-    step_size: float = setting(
-        "First step in units of 1 / beta; the privacy theorem needs less than 1, above 0.5 the "
-        "utility theorems do not cover it.",
-        gt=0,
-        lt=1,
-    )
+    step_size: StepSize
     radius: Annotated[float, Field(gt=0)] | None = setting(
         "Radius of the ball that iterates are projected onto; null for the theorem's."
     )
@@ -118,7 +187,7 @@ class TrainedParts(Model):
     )
 
 
-class FineTuning(Model):
+class FineTuning(Repeated):
     """Fine-tuning of a backbone on a data set."""
 
     data: PrivateSplit
@@ -184,7 +253,7 @@ class Counterexample(Model):
     )
 
 
-class Utility(Model):
+class Utility(Repeated):
     """The utility bounds beside measured excess risk on a problem with known optimum."""
 
     n: int = setting("Number of generated records.", ge=2, le=10_000_000)
@@ -193,7 +262,6 @@ class Utility(Model):
     lambda_: Regulariser = Field(alias="lambda")
     epsilons: PositiveList
     steps: Updates
-    runs: int = setting("Runs that every mean is over.", ge=1, le=1000)
     schedules: Schedules
 
     _batch = batch_of_at_most("n", lambda model: model.n)
@@ -204,13 +272,9 @@ class Settings(Model):
 
     enabled: bool = setting("Whether this paper is part of the run.")
     delta: Delta
-    runs: int = setting(
-        "Reported runs of every arm; intervals need at least 2, verdicts 5 or more.",
-        ge=1,
-        le=1000,
-    )
     max_grad_norm: MaxGradNorm
     feature_norm: FeatureNorm
+    protocol: Protocol
     accuracy: Accuracy
     finetune: list[FineTuning] = setting("Table 3, by data set and backbone.", min_length=1)
     long_training: LongTraining
@@ -222,54 +286,81 @@ class Settings(Model):
 def groups(config: General) -> dict[str, list[Spec]]:
     """The paper's specs by group.
 
-    `accuracy`: one job per data set and kind of features, with every arm of Tables 1 and 2.
-    `finetune`: Table 3. `long_training`: accuracy against steps. `privacy_loss`, `counterexample`
-    and `utility` use no data set.
+    `protocol`: Tables 1 and 2 as the paper ran them, by data set and kind of features. `accuracy`:
+    beside them, every method tuned. `finetune`: Table 3. `long_training`: accuracy against steps.
+    `privacy_loss`, `counterexample` and `utility` use no data set.
     """
     block: Settings = config.dp_sgld
-    accuracy = block.accuracy.plain_without("sets")
-    without_data = {
-        "privacy_loss": block.privacy_loss,
-        "counterexample": block.counterexample,
-        "utility": block.utility,
-    }
+    without_data = {"privacy_loss": block.privacy_loss, "counterexample": block.counterexample}
+    utility = {**block.utility.plain_without("runs", "runs_per_job"), "delta": block.delta}
+    blocks = block.utility.runs, block.utility.runs_per_job
     return {
-        "accuracy": [
-            _trained(config, "accuracy", f"accuracy.sets.{i}", data_set, accuracy)
-            for i, data_set in enumerate(block.accuracy.sets)
-        ],
-        "finetune": [
-            _trained(config, "finetune", f"finetune.{i}", data_set)
-            for i, data_set in enumerate(block.finetune)
-        ],
-        "long_training": [_trained(config, "long_training", "long_training", block.long_training)],
+        **{
+            kind: [spec for runs in of_kind for spec in runs.reported]
+            for kind, of_kind in _tuned(config).items()
+        },
         **{
             kind: [run_spec(config, KEY, kind, {**part.plain(), "delta": block.delta}, kind)]
             for kind, part in without_data.items()
         },
+        "utility": run_blocks(config, KEY, "utility", utility, "utility", *blocks),
     }
 
 
-def _trained(
+def tunings(config: General) -> list[Spec]:
+    """The specs of all tunings, whether or not their outcome is known."""
+    return [runs.tuning for of_kind in _tuned(config).values() for runs in of_kind]
+
+
+def _tuned(config: General) -> dict[str, list[TunedRuns]]:
+    """Reported runs with their tunings, by kind."""
+    block: Settings = config.dp_sgld
+    protocol = block.protocol.plain_without("sets", "readings")
+    protocol["readings"] = [each.fields(block.feature_norm) for each in block.protocol.readings]
+    accuracy = block.accuracy.plain_without("sets")
+    return {
+        "protocol": [
+            _runs(config, "protocol", f"protocol.sets.{i}", part, ("clips",), protocol)
+            for i, part in enumerate(block.protocol.sets)
+        ],
+        "accuracy": [
+            _runs(config, "accuracy", f"accuracy.sets.{i}", part, ("grid",), accuracy)
+            for i, part in enumerate(block.accuracy.sets)
+        ],
+        "finetune": [
+            _runs(config, "finetune", f"finetune.{i}", part, ("lrs",))
+            for i, part in enumerate(block.finetune)
+        ],
+        "long_training": [
+            _runs(config, "long_training", "long_training", block.long_training, ("lambdas", "lrs"))
+        ],
+    }
+
+
+def _runs(
     config: General,
     kind: str,
     path: str,
     part: Regression | FineTuning,
+    grid: tuple[str, ...],
     shared: Mapping[str, Any] | None = None,
-) -> Spec:
-    """A spec with private data, named after its data set and features.
+) -> TunedRuns:
+    """Specs with private data, named after their data set and features.
 
-    path: of `part` in the block. shared: settings of the whole table, which `part` overrides.
+    path: of `part` in the block. grid: fields that the tuning alone has, beside tuning_runs.
+    shared: settings of the whole table, which `part` overrides.
     """
     block: Settings = config.dp_sgld
-    settings = {**(shared or {}), **part.plain()}
+    settings = {**(shared or {}), **part.plain_without("runs", "runs_per_job")}
     fields = {
-        **block.plain("delta", "runs", "max_grad_norm"),
+        **block.plain("delta", "max_grad_norm"),
         **{name: value for name, value in settings.items() if value is not None},
-        "data": {**part.data.fields(), "n_add": 0},
+        "data": {**part.data.dealt(), "n_add": 0},
         "backbone": None,
     }
     name = f"{kind.replace('_', '-')}-{part.data.name}"
+    if kind == "protocol":
+        name += f"-{part.data.n_train}"
     features = None if isinstance(part, FineTuning) else part.features
     if part.backbone is not None:
         check_private(config, f"{KEY}.{path}", part.backbone, part.data, features)
@@ -279,4 +370,5 @@ def _trained(
         fields["feature_norm"] = block.feature_norm
     if features == "softmax":
         name += "-softmax"
-    return run_spec(config, KEY, kind, fields, name)
+    of_tuning = ("tuning_runs", *grid)
+    return tuned_runs(config, KEY, kind, fields, of_tuning, name, part.runs, part.runs_per_job)

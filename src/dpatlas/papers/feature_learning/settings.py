@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from dpatlas.config.common import run_spec
+from dpatlas.config.common import run_blocks
 from dpatlas.config.model import Model, Once, setting
 from dpatlas.config.root import General
-from dpatlas.config.types import Delta, Share
+from dpatlas.config.types import Delta, Repeated, Share
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.formulas.single_index import link
@@ -16,7 +16,7 @@ from dpatlas.papers.feature_learning.formulas.single_index import link
 KEY = "feature_learning"
 AXES = ("n", "p", "d", "epsilon")
 
-SHARED_FIELDS = ("delta", "runs", "steps", "n_test", "sharing")
+SHARED_FIELDS = ("delta", "steps", "n_test", "sharing")
 
 
 Inputs = Annotated[int, setting("d: dimension of the inputs.", ge=2, le=100_000)]
@@ -54,6 +54,33 @@ class Sweeps(Model):
     epsilon: Once[Epsilon] = setting("Privacy levels.")
 
 
+class Ladder(Model):
+    """Conditions at which d, n and p grow together, for every link of information exponent 1.
+
+    n = d^n_power and p = d^p_power, rounded: eps_n = (n_power - 1) / 3 and eps_p = p_power of
+    Assumption 2, with the epsilon of `base`.
+    """
+
+    d: Once[Inputs] = setting("Inputs.", min_length=2)
+    n_power: float = setting("Exponent of n in d.", gt=1, le=10)
+    p_power: float = setting("Exponent of p in d.", gt=0, le=10)
+
+    @model_validator(mode="after")
+    def _keeps_assumption_2(self) -> "Ladder":
+        most = 16 / 9 * (self.n_power - 1)
+        if self.p_power >= most:
+            allowed = f"below 16 (n_power - 1) / 9 = {most:g}, by Assumption 2"
+            raise InputError("p_power", self.p_power, allowed)
+        return self
+
+    def points(self) -> list[dict[str, int]]:
+        """The conditions by d, n and p."""
+        return [
+            {"d": d, "n": round(d**self.n_power), "p": max(1, round(d**self.p_power))}
+            for d in self.d
+        ]
+
+
 class Pair(Model):
     """A condition of the table."""
 
@@ -61,17 +88,11 @@ class Pair(Model):
     n: Records
 
 
-class Settings(Model):
+class Settings(Repeated):
     """Private features of single-index models, simulated."""
 
     enabled: bool = setting("Whether this paper is part of the run.")
     delta: Delta
-    runs: int = setting(
-        "Runs of every condition, each with a direction, weights, records and noise of its own; "
-        "verdicts need 5 or more.",
-        ge=1,
-        le=1000,
-    )
     steps: int = setting(
         "T: steps of full-batch gradient descent on the second layer.", ge=1, le=100_000
     )
@@ -98,6 +119,7 @@ class Settings(Model):
     ] = setting("Links s of y = s(<x, mu>), by name.", min_length=1)
     base: Base
     sweeps: Sweeps
+    ladder: Ladder | None = setting("Conditions at which d, n and p grow together; null: none.")
     table: list[Pair] = setting("Further pairs of p and n for the table, all else as in base.")
 
     @model_validator(mode="after")
@@ -120,6 +142,8 @@ class Settings(Model):
         points |= {f"sweeps.n.{i}": (value, d) for i, value in enumerate(self.sweeps.n)}
         points |= {f"sweeps.d.{i}": (n, value) for i, value in enumerate(self.sweeps.d)}
         points |= {f"table.{i}": (pair.n, d) for i, pair in enumerate(self.table)}
+        for i, point in enumerate(self.ladder.points() if self.ladder else []):
+            points[f"ladder.d.{i}"] = (point["n"], point["d"])
         for path, (n, d) in points.items():
             if n <= d:
                 raise InputError(path, f"n = {n} with d = {d}", "n > d")
@@ -129,28 +153,41 @@ class Settings(Model):
 def groups(config: General) -> dict[str, list[Spec]]:
     """The paper's specs by group.
 
-    `links`: every link along n. `axes`: the base link along p, d and epsilon. `table`: pairs of p
-    and n. All other settings are those of `base`.
+    `links`: every link along n. `axes`: the base link along p, d and epsilon. `ladders`: every link
+    of information exponent 1 along d, with n and p as powers of d. `table`: pairs of p and n. All
+    other settings are those of `base`.
     """
     block: Settings = config.feature_learning
     sweeps, pairs = block.sweeps.plain(), [pair.plain() for pair in block.table]
+    learnable = [name for name in block.links if link(block.links[name]).information_exponent == 1]
+    rungs = block.ladder.points() if block.ladder else []
+    base = block.base.link
     return {
-        "links": [_sweep(config, name, "n", sweeps["n"]) for name in block.links],
+        "links": [spec for name in block.links for spec in _sweep(config, name, "n", sweeps["n"])],
         "axes": [
-            _sweep(config, block.base.link, axis, sweeps[axis]) for axis in AXES[1:] if sweeps[axis]
+            spec
+            for axis in AXES[1:]
+            if sweeps[axis]
+            for spec in _sweep(config, base, axis, sweeps[axis])
         ],
-        "table": [_simulation(config, block.base.link, "table", pairs, "table")] if pairs else [],
+        "ladders": [
+            spec
+            for name in learnable
+            if rungs
+            for spec in _simulation(config, name, "ladder", rungs, f"{name}-ladder")
+        ],
+        "table": _simulation(config, base, "table", pairs, "table") if pairs else [],
     }
 
 
-def _sweep(config: General, name: str, axis: str, values: Sequence[float]) -> Spec:
+def _sweep(config: General, name: str, axis: str, values: Sequence[float]) -> list[Spec]:
     points = [{axis: value} for value in values]
     return _simulation(config, name, axis, points, f"{name}-{axis}")
 
 
 def _simulation(
     config: General, name: str, axis: str, points: Sequence[dict[str, Any]], slug: str
-) -> Spec:
+) -> list[Spec]:
     block: Settings = config.feature_learning
     base = block.base.plain(*AXES)
     fields = {
@@ -160,4 +197,4 @@ def _simulation(
         "points": [{**base, **point} for point in points],
         **block.plain(*SHARED_FIELDS, "clip_quantiles", "penalty_per_neuron"),
     }
-    return run_spec(config, KEY, "simulation", fields, slug)
+    return run_blocks(config, KEY, "simulation", fields, slug, block.runs, block.runs_per_job)

@@ -1,7 +1,8 @@
 """Memory of a run of feature_learning's simulations, and how many runs fit into memory at once."""
 
-# Largest block of runs that are simulated together, 256 MB in single precision.
-MOST_NUMBERS = 2**26
+# Largest block of runs that are simulated together, 16 MB in single precision: all steps of a
+# descent read the same features, which a processor's cache then holds.
+MOST_NUMBERS = 2**22
 
 
 def numbers_of_a_run(d: int, n: int, p: int, n_test: int) -> int:

@@ -1,11 +1,10 @@
 """kl_privacy: the comparisons behind each claim, from the paper's records.
 
 KL of a condition at a step: per run, the largest cumulative KL of any record, as a natural
-logarithm. (The figures show the largest mean over runs. Its record is often one whose KL is large
-in a single run only, so the values of all runs at that record say little about a further run.)
-Conditions share a run's initial weights, so differences between them are taken run by run where
-both have the same runs. A diverged run leaves the entry undecided: divergence depends on what is
-measured, so the remaining runs are a biased sample.
+logarithm; bounds, which are for expectations, are compared with means. Runs of one number share
+their records and initial weights, so differences between conditions are taken run by run. A
+diverged run leaves the entry undecided: divergence depends on what is measured, so the remaining
+runs are a biased sample.
 """
 
 import dataclasses
@@ -26,15 +25,23 @@ from dpatlas.core.statistics import (
 )
 from dpatlas.errors import InputError
 from dpatlas.evidence.arguments import Group, Positive, Some
-from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
-from dpatlas.papers.kl_privacy.drift_constants import drift_constants
+from dpatlas.evidence.comparisons import (
+    Evidence,
+    NotRun,
+    PaperRecords,
+    Undecided,
+    exact_comparison,
+)
+from dpatlas.papers.kl_privacy.drift_constants import constants_by_run
 from dpatlas.papers.kl_privacy.kinds import ConstantsRecord, LinearizedRecord, TrainingRecord
+from dpatlas.papers.kl_privacy.readings import RiskBound, at_step, risk_bound, used
 from dpatlas.papers.kl_privacy.records import Init
-from dpatlas.papers.kl_privacy.records.training import WorstCase
+from dpatlas.papers.kl_privacy.records.linearized import AtDepth, AtWidth
 
 # A stage of training, in steps in the config (kl_privacy.horizons).
 Horizon = Literal["early", "short", "long"]
 Axis = Literal["depth", "width"]
+Inputs = Literal["sphere", "data"]
 LEAST_STEPS_FOR_DRIFT = 3
 UNIT = {"depth": "layer", "width": "doubling of the width"}
 
@@ -42,24 +49,18 @@ UNIT = {"depth": "layer", "width": "doubling of the width"}
 def never_falls(
     records: PaperRecords, *, group: Group, inits: Some[Init], tolerance: Positive
 ) -> Evidence:
-    """log of the worst-case KL falls at no step by more than `tolerance`.
-
-    The smallest change from one step to the next of the mean over runs, without an interval.
-    """
+    """log of a run's largest KL falls by more than `tolerance` between no two shown steps."""
     comparisons = []
     for init in inits:
         record = _reference(records, group, init)
-        worst = np.array(_curves(record).worst)
-        if len(worst) < 2:
+        steps = record.spec.shown_steps
+        if len(steps) < 2:
             raise NotRun(f"{init} has a single step")
-        with np.errstate(divide="ignore", invalid="ignore"):
-            changes = np.diff(np.log(worst))
-        if np.isnan(changes).any():
-            raise Undecided(f"KL of {init} is zero at some step", len(_kl_runs(record, 1)))
-        step = int(changes.argmin()) + 2
-        estimate = Estimate(float(changes.min()), 0.0, math.inf, len(_kl_runs(record, 1)))
-        label = f"smallest change of log KL of {init}, at step {step}"
-        comparisons.append(Comparison(label, estimate, above=-tolerance))
+        changes = np.diff([_log_kl(record, step) for step in steps], axis=0)
+        label = f"smallest change of log KL of {init} from one shown step to the next"
+        smallest = exact_comparison(label, float(changes.min()), above=-tolerance)
+        runs = dataclasses.replace(smallest.estimate, runs=changes.shape[1])
+        comparisons.append(dataclasses.replace(smallest, estimate=runs))
     return Evidence([comparisons])
 
 
@@ -176,48 +177,120 @@ def rises_then_falls(
     )
 
 
-def below_drift_bound(records: PaperRecords, *, group: Group, inits: Some[Init]) -> Evidence:
-    """Measured KL below Lemma 3.2, exact convention, with the constants seen on the trajectory.
+def peaks(
+    records: PaperRecords,
+    *,
+    group: Group,
+    axis: Axis,
+    inits: Some[Init],
+    horizon: Horizon,
+    peak: int,
+    beyond: bool,
+    above: float,
+) -> Evidence:
+    """log KL at `peak` exceeds that at the other values of a sweep by more than `above`.
 
-    The step is the one where the mean log ratio is largest. That it is chosen on the same runs can
-    only speak against the claim.
+    beyond: at the greater values alone.
     """
     comparisons = []
     for init in inits:
-        record = _reference(records, group, init)
-        steps = record.spec.steps
-        if steps < LEAST_STEPS_FOR_DRIFT:
-            raise NotRun(f"{init} has {steps} steps; Lemma 3.2's constants need 3")
-        times = record.spec.lr * np.arange(1, steps + 1)
-        bound = drift_constants(record).kl_bound(times, "exact")
-        label = f"log of KL over Lemma 3.2 for {init}"
-        measured = _curves(record).run_max
-        comparisons.append(_worst_ratio(label, measured, bound, range(1, steps + 1)))
+        sweep, step = _sweep(records, group, axis, init, horizon, least=2)
+        by_position = {_position(record, axis): record for record in sweep}
+        others = [at for at in by_position if at > peak or (at < peak and not beyond)]
+        if peak not in by_position or not others:
+            needed = f"{axis} {peak} and a greater one"
+            raise NotRun(f"{init} has {axis} {', '.join(map(str, by_position))}, not {needed}")
+        comparisons += [
+            _difference_along(axis, step, by_position[peak], by_position[at], above)
+            for at in others
+        ]
     return Evidence([comparisons])
 
 
-def below_linearized_bound(records: PaperRecords, *, group: Group, inits: Some[Init]) -> Evidence:
-    """Measured KL of the linearised network below Cor. 4.2, exact convention, at every depth.
+def below_drift_bound(
+    records: PaperRecords, *, group: Group, inits: Some[Init], below: float
+) -> Evidence:
+    """KL over Lemma 3.2, exact convention, run by run, at every shown step.
 
-    The step is chosen as in `below_drift_bound`.
+    Each run has a bound of its own: the lemma given its initial weights, with the largest c and
+    beta that its trajectory shows.
     """
-    comparisons = [
-        _worst_ratio(
-            f"log of KL over Cor. 4.2 for {init} at depth {row.depth}",
-            row.kl_worst_runs,
-            row.kl_bound,
-            row.shown_steps,
-        )
-        for init in inits
-        for row in _linearized(records, group, init).metrics.depths
-    ]
+    comparisons: list[Comparison] = []
+    for init in inits:
+        record = _reference(records, group, init)
+        spec, start = record.spec, record.metrics.start
+        if spec.steps < LEAST_STEPS_FOR_DRIFT:
+            raise NotRun(f"{init} has {spec.steps} steps; Lemma 3.2's constants need 3")
+        largest = constants_by_run(record)
+        watched = dataclasses.replace(largest, gdiff0=used(start.gap_watched))
+        for step in spec.shown_steps:
+            time = spec.lr * step
+            bounds = [each.kl_bound(time, "exact") for each in (largest, watched)]
+            if np.isfinite(bounds).all():
+                comparisons += _at_most(
+                    f"KL over Lemma 3.2 for {init} at step {step}",
+                    at_step(record, "kl_max", step) / bounds[0],
+                    at_step(record, "kl_watched", step) / bounds[1],
+                    below,
+                )
+    if not comparisons:
+        raise Undecided("the bound overflows at every step")
+    return Evidence([comparisons])
+
+
+def below_linearized_bound(
+    records: PaperRecords, *, group: Group, inits: Some[Init], below: float
+) -> Evidence:
+    """KL of the linearised network over Cor. 4.2, exact convention.
+
+    At every depth and shown share of the training time.
+    """
+    comparisons: list[Comparison] = []
+    for init in inits:
+        record = _linearized(records, group, init)
+        for row in record.metrics.depths:
+            for share, largest, watched in zip(
+                row.shares, row.kl_max_runs, row.kl_watched_runs, strict=True
+            ):
+                # A run's noise is such that the bound is the budget at the end of its time.
+                bound = share * record.spec.epsilon
+                label = f"KL over Cor. 4.2 for {init} at depth {row.depth} and {share:.0%} of time"
+                comparisons += _at_most(
+                    label, np.array(largest) / bound, np.array(watched) / bound, below
+                )
+    return Evidence([comparisons])
+
+
+def below_risk_bound(
+    records: PaperRecords,
+    *,
+    group: Group,
+    inits: Some[Init],
+    bound: RiskBound,
+    below: float,
+) -> Evidence:
+    """Each run's excess risk over its bound, mean over runs, at every depth.
+
+    bound: as `readings.risk_bound`.
+    """
+    comparisons: list[Comparison] = []
+    for init in inits:
+        record = _linearized(records, group, init)
+        for row in record.metrics.depths:
+            ratios = [
+                risk / risk_bound(record, row, run, bound)
+                for run, risk in enumerate(row.excess_risk_runs)
+            ]
+            # A bound has no margin: it may be attained.
+            label = f"excess risk over bound for {init} at depth {row.depth}"
+            comparisons += [_shows(label, ratios, below), _refutes(label, ratios, below)]
     return Evidence([comparisons])
 
 
 def matches_monte_carlo(
     records: PaperRecords, *, group: Group, inits: Some[Init], target: float, tolerance: Positive
 ) -> Evidence:
-    """Monte Carlo mean of the squared gradient norm over B (Eq. 7) is target +- tolerance.
+    """Monte Carlo mean of the squared gradient norm over B (Eq. 33) is target +- tolerance.
 
     Every depth. The mean is over thousands of independent draws: normal intervals.
     """
@@ -241,28 +314,74 @@ def matches_monte_carlo(
     return Evidence([comparisons])
 
 
-def does_not_fall(
-    records: PaperRecords,
-    *,
-    group: Group,
-    inits: Some[Init],
-    inputs: Literal["sphere", "data"],
-    tolerance: Positive,
+def trade_off_slope(
+    records: PaperRecords, *, group: Group, inits: Some[Init], inputs: Inputs, above: float
 ) -> Evidence:
-    """Slope of log(B R / n) on depth, per run, is above -tolerance per layer.
+    """Slope of log(B R / n) on depth, per run, is above `above` per layer.
 
     inputs: `sphere`, drawn as the theory assumes them, or `data`, the records of the run.
     """
     comparisons = []
     for init in inits:
         rows = _linearized(records, group, init).metrics.depths
-        if len(rows) < 2:
-            raise NotRun(f"{init} has a single depth")
-        values = [(row.sphere if inputs == "sphere" else row).BR_over_n_runs for row in rows]
-        logs = _logs(values, f"B R / n of {init}")
-        slopes = _slopes([row.depth for row in rows], logs, "depth")
-        label = f"slope of log(B R / n) per layer for {init}"
-        comparisons.append(Comparison(label, mean_estimate(slopes), above=-tolerance))
+        values = [getattr(row, inputs).BR_over_n_runs for row in rows]
+        comparisons.append(_slope(f"B R / n of {init}", rows, "depth", values, above=above))
+    return Evidence([comparisons])
+
+
+def constant_moves(
+    records: PaperRecords, *, group: Group, falls: Some[Init], rises: Some[Init]
+) -> Evidence:
+    """B of Eq. 7 falls from each depth to the next for `falls`, and rises for `rises`."""
+    comparisons = []
+    for init in (*falls, *rises):
+        rows = _linearized(records, group, init).metrics.depths
+        for row, following in itertools.pairwise(sorted(rows, key=lambda row: row.depth)):
+            change = math.log(following.B / row.B)
+            label = f"log B of {init} at depth {following.depth} less depth {row.depth}"
+            limit: dict[str, float] = {"below": 0.0} if init in falls else {"above": 0.0}
+            comparisons.append(exact_comparison(label, change, **limit))
+    if not comparisons:
+        raise NotRun("a single depth")
+    return Evidence([comparisons])
+
+
+def linearized_slope(
+    records: PaperRecords,
+    *,
+    group: Group,
+    inits: Some[Init],
+    quantity: Literal["kl", "risk"],
+    above: float = -math.inf,
+    below: float = math.inf,
+) -> Evidence:
+    """Slope on depth, per run, of a logarithm: of KL at fixed time and noise, or of excess risk."""
+    comparisons = []
+    for init in inits:
+        rows = _linearized(records, group, init).metrics.depths
+        name = {"kl": "kl_fixed_runs", "risk": "excess_risk_runs"}[quantity]
+        values = [getattr(row, name) for row in rows]
+        what = f"{'KL' if quantity == 'kl' else 'excess risk'} of {init}"
+        comparisons.append(_slope(what, rows, "depth", values, above=above, below=below))
+    return Evidence([comparisons])
+
+
+def distance_falls(
+    records: PaperRecords,
+    *,
+    group: Group,
+    axis: Axis,
+    inits: Some[Init],
+    inputs: Inputs,
+    below: float,
+) -> Evidence:
+    """Slope of log R on depth or doubling of the width, per run, is below `below`."""
+    comparisons = []
+    for init in inits:
+        metrics = _linearized(records, group, init).metrics
+        rows = metrics.depths if axis == "depth" else metrics.widths
+        values = [getattr(row, inputs).R_runs for row in rows]
+        comparisons.append(_slope(f"R of {init}", rows, axis, values, below=below))
     return Evidence([comparisons])
 
 
@@ -275,10 +394,15 @@ TESTS: dict[str, Callable[..., Evidence]] = {
         exceeds,
         rises,
         rises_then_falls,
+        peaks,
         below_drift_bound,
         below_linearized_bound,
+        below_risk_bound,
         matches_monte_carlo,
-        does_not_fall,
+        trade_off_slope,
+        constant_moves,
+        linearized_slope,
+        distance_falls,
     )
 }
 
@@ -334,24 +458,12 @@ def _position(record: TrainingRecord, axis: str) -> int:
     return {"depth": record.spec.depth, "width": record.spec.width}[axis]
 
 
-def _curves(record: TrainingRecord) -> WorstCase:
-    """The KL curves of a record without a diverged run."""
-    if record.metrics.kl is None:
-        raise Undecided(f"no run of {record.id} is left")
-    return record.metrics.kl
-
-
-def _kl_runs(record: TrainingRecord, step: int) -> list[float]:
-    """Every run's largest KL of a record after `step` steps."""
-    over_steps = _curves(record).run_max
-    if step > len(over_steps):
-        raise NotRun(f"{record.id} has {len(over_steps)} steps, fewer than {step}")
-    return over_steps[step - 1]
-
-
 def _log_kl(record: TrainingRecord, step: int) -> np.ndarray:
-    """log KL after `step` steps, shape (runs,)."""
-    return _logs(_kl_runs(record, step), f"KL of {record.id} at step {step}")
+    """log of every run's largest KL after `step` steps, shape (runs,)."""
+    if step not in record.spec.shown_steps:
+        raise NotRun(f"{record.condition} shows no step {step}")
+    values = at_step(record, "kl_max", step)
+    return _logs(values, f"KL of {record.condition} at step {step}")
 
 
 def _logs(values: ArrayLike, what: str) -> np.ndarray:
@@ -363,13 +475,15 @@ def _logs(values: ArrayLike, what: str) -> np.ndarray:
 
 
 def _difference(first: TrainingRecord, second: TrainingRecord, step: int) -> Estimate:
-    """log KL of the first less that of the second, in pairs of runs with the same initial weights.
+    """log KL of the first less that of the second, run by run: runs of one number share records
+    and initial weights.
 
-    Unpaired where seeds or numbers of runs differ.
+    Where one has fewer runs, over these. Unpaired where seeds differ.
     """
     logs = [_log_kl(record, step) for record in (first, second)]
-    paired = len(logs[0]) == len(logs[1]) and first.spec.seed == second.spec.seed
-    return difference_estimate(*logs, paired=paired)
+    runs = min(map(len, logs))
+    paired = first.spec.seed == second.spec.seed
+    return difference_estimate(logs[0][:runs], logs[1][:runs], paired=paired)
 
 
 def _difference_along(
@@ -401,18 +515,40 @@ def _exponents(
     return Evidence([comparisons])
 
 
-def _worst_ratio(
-    label: str, measured: Sequence[Sequence[float]], bound: ArrayLike, steps: Sequence[int]
-) -> Comparison:
-    """Comparison of log(measured / bound) with 0, at the step where its mean is largest.
+def _at_most(
+    label: str, largest: ArrayLike, watched: ArrayLike, below: float
+) -> tuple[Comparison, Comparison]:
+    """What shows that expectations over a limit are below it, and what refutes it.
 
-    measured (steps, runs), bound (steps,); where the bound overflows nothing is compared.
+    largest: by run, of the run's largest record, whose mean is at least the largest expectation of
+    a record: it can show the claim and not refute it. watched: of one record named before the runs,
+    which can refute it and not show it.
     """
-    bound = np.asarray(bound, float)
-    finite = np.isfinite(bound)
-    if not finite.any():
-        raise Undecided(f"{label}: the bound overflows at every step", len(measured[0]))
-    logs = _logs(np.asarray(measured, float)[finite], label) - np.log(bound[finite])[:, None]
-    largest = int(logs.mean(1).argmax())
-    step = np.asarray(steps)[finite][largest]
-    return Comparison(f"{label} at step {step}", mean_estimate(logs[largest]), below=0.0)
+    return (
+        _shows(f"{label}, largest record", largest, below),
+        _refutes(f"{label}, watched record", watched, below),
+    )
+
+
+def _shows(label: str, values: ArrayLike, below: float) -> Comparison:
+    return Comparison(label, mean_estimate(np.asarray(values)), below=below, shows_only=True)
+
+
+def _refutes(label: str, values: ArrayLike, below: float) -> Comparison:
+    return Comparison(label, mean_estimate(np.asarray(values)), below=below, veto=True)
+
+
+def _slope(
+    what: str,
+    rows: Sequence[AtDepth] | Sequence[AtWidth],
+    axis: Axis,
+    values: Sequence[Sequence[float]],
+    above: float = -math.inf,
+    below: float = math.inf,
+) -> Comparison:
+    """The slope over rows, per run, of the logarithm of `values` (rows, runs)."""
+    if len(rows) < 2:
+        raise NotRun(f"{what} at a single {axis}")
+    slopes = _slopes([getattr(row, axis) for row in rows], _logs(values, what), axis)
+    label = f"slope of log({what}) per {UNIT[axis]}"
+    return Comparison(label, mean_estimate(slopes), above=above, below=below)

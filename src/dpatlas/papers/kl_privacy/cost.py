@@ -10,10 +10,9 @@ from dpatlas.papers.kl_privacy.records.constants import Spec as Constants
 from dpatlas.papers.kl_privacy.records.linearized import Spec as Linearized
 from dpatlas.papers.kl_privacy.records.training import Spec as Training
 
-RESAMPLES = 1000
-SHOWN_STEPS = 50
 # B R / n on real data at most depths; it determines the number of Langevin steps of Cor. 6.4.
 BR_OVER_N = 90.0
+SHARES = 16
 
 
 def training(fields: Training, size: Size, backbone: Backbone | None) -> Work:
@@ -22,20 +21,21 @@ def training(fields: Training, size: Size, backbone: Backbone | None) -> Work:
     parameters = sum(map(math.prod, itertools.pairwise(units)))
     parameters_above_first = parameters - units[0] * units[1]
     records, steps = size.records, fields.steps
-    passes = fields.runs * steps
+    networks = fields.runs * fields.networks
+    passes = networks * steps
     products = 4 * records * parameters + 2 * size.n_train * parameters
     products += 2 * records * parameters_above_first
+    kept = 3 * len(fields.shown_steps) * fields.runs + len(fields.record_steps) * records
     return Work(
         counts={
             "products": passes * products,
             "layers": passes * fields.depth,
             "steps": passes,
             "elements": passes * records * sum(units[1:]),
-            "normals": (passes + fields.runs) * parameters,
-            "resamples": RESAMPLES * steps * records,
+            "normals": (passes + networks) * parameters,
         },
-        record_bytes=RECORD_BYTES + BYTES_PER_NUMBER * steps * (5 + 3 * fields.runs),
-        checkpoint_bytes=8 * passes * records + 4 * parameters,
+        record_bytes=RECORD_BYTES + BYTES_PER_NUMBER * kept,
+        checkpoint_bytes=8 * (steps * records + fields.runs * kept) + 4 * parameters,
     )
 
 
@@ -44,21 +44,36 @@ def linearized(fields: Linearized, size: Size, backbone: Backbone | None) -> Wor
     n, runs = fields.n_train, fields.runs
     records = n + min(n, size.n_add)
     # Stability asks for T (largest eigenvalue) / (4 n) steps, which is largest if the trace n B of
-    # the NTK matrix is one eigenvalue; T is that of Cor. 6.4.
+    # the NTK matrix is one eigenvalue. T is that of Cor. 6.4, then the spec's.
     stable_steps = n * math.sqrt(fields.epsilon * BR_OVER_N / 2) / 4
-    steps = max(fields.min_steps, math.ceil(stable_steps))
+    budget_steps = max(fields.min_steps, math.ceil(stable_steps))
     counts = dict.fromkeys(("dense", "streamed", "steps", "normals"), 0.0)
-    for depth in fields.depths:
-        units = _units(size.inputs, fields.width, depth, 1)
+    for depth, width, trained in (
+        *((depth, fields.width, True) for depth in fields.depths),
+        *((fields.width_depth, width, False) for width in fields.widths),
+    ):
+        units = _units(size.inputs, width, depth, 1)
         parameters = sum(map(math.prod, itertools.pairwise(units)))
         gram = 4 * records * parameters + 4 * records**2 * sum(units)
-        # Symmetric eigenvectors take about 9 n^3, eigenvalues alone and a solve about 2 n^3.
-        counts["dense"] += runs * (gram + 9 * records**3 + 2 * n**3)
-        counts["streamed"] += runs * steps * records * (records + n)
-        counts["steps"] += runs * steps
-        counts["normals"] += runs * (steps * records + parameters)
-    numbers = len(fields.depths) * SHOWN_STEPS * (runs + 2)
+        counts["normals"] += runs * parameters
+        counts["dense"] += runs * gram
+        if trained:
+            steps = budget_steps + _fixed_steps(fields, size.inputs, depth)
+            # Symmetric eigenvectors take about 9 n^3, eigenvalues alone and a solve about 2 n^3.
+            counts["dense"] += runs * (9 * records**3 + 2 * n**3)
+            counts["streamed"] += runs * steps * records * (records + n)
+            counts["steps"] += runs * steps
+            counts["normals"] += runs * steps * records
+    numbers = (2 * SHARES + 10) * len(fields.depths) * runs
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers)
+
+
+def _fixed_steps(fields: Linearized, inputs: int, depth: int) -> int:
+    """Steps at the fixed noise: T B / 4 with B of Table 1 for one output, NTK's or He's."""
+    layers, width = depth - 1, fields.width
+    ntk = fields.init == "ntk"
+    bound = inputs * (width * layers / 2 + 1) if ntk else width * layers + inputs
+    return max(fields.min_steps, math.ceil(fields.time * bound / 4))
 
 
 def constants(fields: Constants, size: Size, backbone: Backbone | None) -> Work:
@@ -89,12 +104,13 @@ def memory_mb(fields: KlSpec) -> int:
     if isinstance(fields, Training):
         values += records * fields.width * (fields.depth + 3)
         values += 6 * fields.width * (inputs + fields.width * fields.depth)
-        # Cumulative KL of every run in float64, once more while the runs are stacked.
-        values += 2 * 2 * (fields.runs + 1) * fields.steps * records
+        # Cumulative KL of a network and its copy, and what is kept of every run, in float64.
+        values += 2 * 2 * fields.steps * records
+        values += 2 * 2 * fields.runs * len(fields.record_steps) * records
     elif isinstance(fields, Linearized):
         side = 2 * fields.n_train
-        values += 2 * side * side * (fields.runs + 5) + 4 * side * fields.width
-        values += 2 * side * fields.min_steps * 5 * fields.runs
+        values += 2 * side * side * 8 + 4 * side * max(fields.width, *fields.widths)
+        values += 2 * side * 2 * _fixed_steps(fields, inputs, max(fields.depths))
     return round(600 + 4 * values / 2**20)
 
 

@@ -1,14 +1,15 @@
 """kl_privacy: the paper's block of the config, and the jobs that it asks for."""
 
 import itertools
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Tag, model_validator
 
-from dpatlas.config.common import run_spec
+from dpatlas.config.common import run_blocks, run_spec
 from dpatlas.config.model import AsWritten, ClassName, Model, Once, setting
 from dpatlas.config.root import General
-from dpatlas.config.types import DataSet, Digit, PrivateName, Rate
+from dpatlas.config.types import DealtSet, Digit, PrivateName, Rate, Repeated
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
@@ -31,9 +32,28 @@ Steps = Annotated[int, setting("A number of full-batch steps.", ge=2, le=1_000_0
 Depth = Annotated[int, setting("Depth L, the number of weight matrices.", ge=2, le=1000)]
 Depths = Annotated[Once[Depth], setting("Depths L, numbers of weight matrices.", min_length=1)]
 Width = Annotated[int, setting("Hidden width m.", ge=1, le=100_000)]
+Widths = Annotated[Once[Width], setting("Hidden widths m.", min_length=1)]
+# Number of shown steps of a training, at most, beside those that claims and figures ask for.
+SHOWN = 30
 
 
-class TwoDigits(DataSet):
+class TwoClasses(DealtSet):
+    """Records of two classes, to train on or to add."""
+
+    watched: int = setting(
+        "Position, among the training records and then those to add, of the record by which a "
+        "bound would be shown to be violated; to be fixed on pilot runs.",
+        ge=0,
+        le=10_000_000,
+        default=0,
+    )
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of a spec; the watched record is no part of the data set."""
+        return {name: value for name, value in super().fields().items() if name != "watched"}
+
+
+class TwoDigits(TwoClasses):
     """Two of the ten digits."""
 
     name: Literal["digits"] = setting("Name of the data set.")
@@ -49,7 +69,7 @@ class TwoDigits(DataSet):
     )
 
 
-class TwoOfCifar10(DataSet):
+class TwoOfCifar10(TwoClasses):
     """Two classes of CIFAR-10."""
 
     name: Literal["cifar10"] = setting("Name of the data set.")
@@ -60,7 +80,7 @@ class TwoOfCifar10(DataSet):
     n_add: int = setting("Test records of the two classes, added as neighbours.", ge=1, le=2000)
 
 
-class TwoOfOwn(DataSet):
+class TwoOfOwn(TwoClasses):
     """Two classes of the user's own data set."""
 
     name: Annotated[str, PrivateName(("digits", "cifar10"))] = setting("Name of the data set.")
@@ -123,7 +143,7 @@ class DepthSweep(Model):
 class WidthSweep(Model):
     """Conditions of kl_vs_width."""
 
-    widths: Once[Width] = setting("Hidden widths m.", min_length=1)
+    widths: Widths
     depth: Depth
     steps: Steps
 
@@ -133,6 +153,16 @@ class Epochs(Model):
 
     depth: Depth
     width: Width
+
+
+class Early(Model):
+    """Runs up to the early horizon, of the condition of `epochs`."""
+
+    networks: int = setting(
+        "Networks of every run, on the same records, each with weights and noise of its own.",
+        ge=1,
+        le=1000,
+    )
 
 
 class Bounds(Model):
@@ -148,8 +178,8 @@ class Bounds(Model):
     lr: Rate
 
 
-class Linearized(Model):
-    """The linearised network of Sec. 6, trained at a fixed KL budget."""
+class Linearized(Repeated):
+    """The linearised network of Sec. 6, trained at a fixed KL budget and at a fixed noise."""
 
     depths: Depths
     width: Width
@@ -157,8 +187,11 @@ class Linearized(Model):
         "Training records used; the work grows with their cube.", ge=2, le=20_000
     )
     epsilon: float = setting("KL budget epsilon of Cor. 6.4, in nats.", gt=0, le=1e6)
-    runs: int = setting("Initialisations per depth.", ge=2, le=1000)
     min_steps: Steps
+    time: float = setting("Training time at the fixed noise, steps times step size.", gt=0, le=1e6)
+    sigma: float = setting("The fixed noise sigma.", gt=0)
+    widths: Widths
+    width_depth: Depth
 
 
 class Constants(Model):
@@ -170,7 +203,7 @@ class Constants(Model):
     draws: int = setting("Networks drawn per init and depth.", ge=2, le=1_000_000)
 
 
-class Settings(Model):
+class Settings(Repeated):
     """KL privacy loss of noisy gradient descent."""
 
     enabled: bool = setting("Whether this paper is part of the run.")
@@ -181,11 +214,6 @@ class Settings(Model):
         Discriminator(_two_classes_of),
     ] = setting("Two classes; training records, and the records to add as neighbours.")
     inits: Once[Init] = setting("Initialisations to compare.", min_length=1)
-    runs: int = setting(
-        "Training runs of every condition; intervals need at least 2, verdicts 5 or more.",
-        ge=2,
-        le=1000,
-    )
     outputs: int = setting(
         "Outputs o of the network; 1 is the logistic loss, 2 or more the softmax.", ge=1, le=1000
     )
@@ -195,6 +223,7 @@ class Settings(Model):
     depth_sweep: DepthSweep
     width_sweep: WidthSweep
     epochs: Epochs
+    early: Early
     bounds: Bounds
     linearized: Linearized
     constants: Constants
@@ -208,18 +237,23 @@ class Settings(Model):
 
 
 def groups(config: General) -> dict[str, list[Spec]]:
-    """The paper's specs by group.
+    """The paper's specs by group, all blocks of runs of each condition.
 
-    `depth`, `width`, `epochs`, `bounds`: training runs. `linearized`: the trade-off of Sec. 6, one
-    spec per init. `constants`: the Monte Carlo check of Eq. 7. A condition that two groups share
-    is one spec and runs once.
+    `depth`, `width`, `epochs`, `bounds`, `early`: training runs. `linearized`: the trade-off of
+    Sec. 6, for each init. `constants`: the Monte Carlo check of Eq. 33. A condition that two groups
+    share runs once.
     """
     block: Settings = config.kl_privacy
     depth, width, epochs, bounds = block.depth_sweep, block.width_sweep, block.epochs, block.bounds
-    linearized, constants, long = block.linearized, block.constants, block.horizons.long
-    data = block.data.fields()
+    linearized, constants, horizons = block.linearized, block.constants, block.horizons
+    long = horizons.long
+    data, watched = block.data.dealt(), block.data.watched
+    # Steps at which some figure or claim reads the records of a sweep.
+    read = {*horizons.plain().values(), horizons.early // 2, width.steps}
 
-    def training(init: str, depth: int, width: int, steps: int, lr: float) -> Spec:
+    def training(
+        init: str, depth: int, width: int, steps: int, lr: float, networks: int = 1
+    ) -> list[Spec]:
         fields = {
             "data": data,
             "init": init,
@@ -227,9 +261,15 @@ def groups(config: General) -> dict[str, list[Spec]]:
             "width": width,
             "lr": lr,
             "steps": steps,
-            **block.plain("outputs", "sigma", "runs"),
+            "networks": networks,
+            "shown_steps": sorted(_up_to(steps, read | _evenly(steps))),
+            "record_steps": sorted(_up_to(steps, read | {steps})),
+            "watched": watched,
+            **block.plain("outputs", "sigma"),
         }
-        return run_spec(config, KEY, "training", fields, f"{init}-d{depth}-w{width}")
+        several = f"-{networks}-networks" if networks > 1 else ""
+        name = f"{init}-d{depth}-w{width}{several}"
+        return run_blocks(config, KEY, "training", fields, name, block.runs, block.runs_per_job)
 
     def lr(init: str) -> float:
         return getattr(block.lr, init)
@@ -241,42 +281,71 @@ def groups(config: General) -> dict[str, list[Spec]]:
 
     return {
         "depth": [
-            training(init, layers, depth.width, long, lr(init))
+            spec
             for init in block.inits
             for layers in depth.depths
+            for spec in training(init, layers, depth.width, long, lr(init))
         ],
         "width": [
-            training(init, width.depth, units, steps_at(units), lr(init))
+            spec
             for init in block.inits
             for units in width.widths
+            for spec in training(init, width.depth, units, steps_at(units), lr(init))
         ],
         "epochs": [
-            training(init, epochs.depth, epochs.width, long, lr(init)) for init in block.inits
+            spec
+            for init in block.inits
+            for spec in training(init, epochs.depth, epochs.width, long, lr(init))
+        ],
+        "early": [
+            spec
+            for init in block.inits
+            for spec in training(
+                init, epochs.depth, epochs.width, horizons.early, lr(init), block.early.networks
+            )
         ],
         "bounds": [
-            training(init, bounds.depth, bounds.width, bounds.steps, bounds.lr)
+            spec
             for init in block.inits
+            for spec in training(init, bounds.depth, bounds.width, bounds.steps, bounds.lr)
         ],
         "linearized": [
-            run_spec(
+            spec
+            for init in block.inits
+            for spec in run_blocks(
                 config,
                 KEY,
                 "linearized",
-                {"data": data, "init": init, **linearized.plain()},
+                {
+                    "data": data,
+                    "init": init,
+                    "watched": watched,
+                    **linearized.plain_without("runs", "runs_per_job"),
+                },
                 f"linearized-{init}-w{linearized.width}",
+                linearized.runs,
+                linearized.runs_per_job,
             )
-            for init in block.inits
         ],
         "constants": [
             run_spec(
                 config,
                 KEY,
                 "constants",
-                {"data": data, "inits": block.inits, **constants.plain()},
+                {"data": block.data.fields(), "inits": block.inits, **constants.plain()},
                 f"constants-w{constants.width}",
             )
         ],
     }
+
+
+def _evenly(steps: int) -> set[int]:
+    """Up to SHOWN steps from 1 to `steps`, evenly spaced in their logarithm."""
+    return {round(steps ** (k / (SHOWN - 1))) for k in range(SHOWN)}
+
+
+def _up_to(steps: int, numbers: Iterable[int]) -> set[int]:
+    return {number for number in numbers if 1 <= number <= steps}
 
 
 def settings(config: General) -> dict[str, Any]:

@@ -10,6 +10,7 @@ BLOCK = Block(
     position=40,
     kinds=(
         "strategies",
+        "strategies_tuning",
         "feature_quality",
         "umap",
         "dynamics",

@@ -1,13 +1,12 @@
 """lp_fft: the comparisons behind each claim on training, from the paper's records.
 
-Accuracies are shares of the test records. Intervals are over runs, each with its own random head,
-batches and noise; backbone, data split and tuned learning rates are those of the record. Run i
-starts from the same head for every strategy and noise, so all differences are taken run by run.
+Accuracies are shares of the test records. Intervals are over runs, each with its own deal of the
+records, random head, batches and noise; the backbone and the learning rates are those of the
+record. Run i has one deal and one head for all strategies, so differences are taken run by run.
 """
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from dpatlas.errors import InputError
 from dpatlas.evidence.arguments import Group, Positive, Share, Some
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
 from dpatlas.papers.lp_fft import claims_exact
+from dpatlas.papers.lp_fft.quality import early_losses
 from dpatlas.papers.lp_fft.records import feature_quality, strategies
 from dpatlas.papers.lp_fft.records.feature_quality import Task
 from dpatlas.papers.lp_fft.records.strategies import Strategy
@@ -30,8 +30,8 @@ Followed = Record[feature_quality.Spec, feature_quality.Metrics]
 Scenario = Annotated[str, Field(pattern="^[a-z0-9-]+$")]
 # Noise multiplier of DP-SGD; 0 for training without privacy.
 Noise = Annotated[float, Field(ge=0)]
-# Share of the steps that counts as early.
-Early = Annotated[float, Field(gt=0, lt=1)]
+# Number of steps of training.
+Step = Annotated[int, Field(ge=0)]
 FFT, LP_FFT = "fft", "lp-fft"
 # Share of the steps that train the head alone, by strategy of one phase.
 SHARE_OF = {"lp": 1.0, FFT: 0.0, "lora": 0.0}
@@ -39,68 +39,28 @@ SHARE_OF = {"lp": 1.0, FFT: 0.0, "lora": 0.0}
 ENDS = {0.0: FFT, 1.0: "lp"}
 
 
-@dataclass(frozen=True)
-class Quality:
-    """kNN accuracies (runs, steps) of a strategy's features at `steps` of training."""
-
-    name: str
-    steps: Sequence[int]
-    accuracy: np.ndarray
-
-    def early(self, share: float) -> list[int]:
-        """Indices of the steps between the start and `share` of the last step."""
-        steps = self.steps
-        early = [number for number, step in enumerate(steps[:-1]) if 0 < step <= share * steps[-1]]
-        if not early:
-            raise NotRun(f"{self.name}: no step within the share {share:g} of all")
-        return early
-
-    def difference(self, first: int, second: int, above: float) -> Comparison:
-        """Accuracy at one number of `steps` less that at another, by their indices."""
-        label = f"kNN accuracy at step {self.steps[first]} less step {self.steps[second]}"
-        values = (self.accuracy[:, number] for number in (first, second))
-        estimate = difference_estimate(*values, paired=True)
-        return Comparison(f"{label}, {self.name}", estimate, above=above)
-
-    def lower(self, early: float, above: float, than: Sequence[int]) -> Evidence:
-        """Accuracy at some early step is lower by more than `above` than at the steps `than`.
-
-        than: indices of `steps`. Every early step is an alternative of its own. (The depth of the
-        lowest point would not do: every run has one, so it would show a dip where there is none.)
-        """
-        return Evidence(
-            [[self.difference(other, step, above) for other in than] for step in self.early(early)]
-        )
-
-    def dip(self, until: int) -> np.ndarray:
-        """Accuracy at the start less the lowest up to the step `until`, (runs,)."""
-        accuracy = self.accuracy[:, np.array(self.steps) <= until]
-        return accuracy[:, 0] - accuracy.min(1)
-
-
 def beats(
     records: PaperRecords,
     *,
     group: Group,
-    scenario: Scenario,
+    scenarios: Some[Scenario],
     noise: Noise,
     strategy: Strategy,
     opponents: Some[Strategy],
     above: float,
     share: Share | None = None,
 ) -> Evidence:
-    """Accuracy of `strategy` less that of each of `opponents` exceeds `above`.
+    """Accuracy of `strategy` less that of each of `opponents` exceeds `above`, in every scenario.
 
     share: of the steps in the first phase, for every strategy of two phases.
     """
-    record = _strategies_at(records, group, scenario, noise)
-    first = _row(record, strategy, share)
     comparisons = []
-    for opponent in opponents:
-        second = _row(record, opponent, share)
-        estimate = difference_estimate(first.accuracy, second.accuracy, paired=True)
-        label = f"accuracy of {_name(first)} less {_name(second)} in {record.id}"
-        comparisons.append(Comparison(label, estimate, above=above))
+    for scenario in scenarios:
+        record = _strategies_at(records, group, scenario, noise)
+        first = _row(record, strategy, share)
+        comparisons += [
+            _better(record, first, _row(record, opponent, share), above) for opponent in opponents
+        ]
     return Evidence([comparisons])
 
 
@@ -111,24 +71,45 @@ def is_concave(
     scenario: Scenario,
     noise: Noise,
     shares: Annotated[Some[Share], Field(min_length=3)],
-    below: float,
+    above: float,
 ) -> Evidence:
-    """The slope of accuracy over the LP share changes by less than `below` at each inner share.
+    """Accuracy at each inner share exceeds the chord between its neighbours by more than `above`.
 
-    Shares 0 and 1 are FFT and LP; a slope joins neighbouring shares.
+    Shares 0 and 1 are FFT and LP.
     """
     record = _strategies_at(records, group, scenario, noise)
     shares = sorted(shares)
-    rows = [_row(record, ENDS.get(share, LP_FFT), share) for share in shares]
-    slopes = np.diff(_accuracies(rows), axis=0) / np.diff(shares)[:, None]
-    comparisons = [
-        Comparison(
-            f"change of the slope of accuracy at LP share {share:g} in {record.id}",
-            mean_estimate(change),
-            below=below,
-        )
-        for share, change in zip(shares[1:-1], np.diff(slopes, axis=0), strict=True)
-    ]
+    accuracies = _accuracies([_at_share(record, share) for share in shares])
+    comparisons = []
+    for number in range(1, len(shares) - 1):
+        left, share, right = shares[number - 1 : number + 2]
+        weight = (share - left) / (right - left)
+        chord = (1 - weight) * accuracies[number - 1] + weight * accuracies[number + 1]
+        height = mean_estimate(accuracies[number] - chord)
+        where = f"LP share {share:g} less the chord of its neighbours in {record.condition}"
+        comparisons.append(Comparison(f"accuracy at {where}", height, above=above))
+    return Evidence([comparisons])
+
+
+def has_best_share(
+    records: PaperRecords,
+    *,
+    group: Group,
+    scenarios: Some[Scenario],
+    noise: Noise,
+    share: Share,
+    others: Some[Share],
+    above: float,
+) -> Evidence:
+    """Accuracy at one share of LP less that at each of `others` exceeds `above`, everywhere.
+
+    Everywhere: in every scenario. Shares 0 and 1 are FFT and LP.
+    """
+    comparisons = []
+    for scenario in scenarios:
+        record = _strategies_at(records, group, scenario, noise)
+        best = _at_share(record, share)
+        comparisons += [_better(record, best, _at_share(record, other), above) for other in others]
     return Evidence([comparisons])
 
 
@@ -136,35 +117,26 @@ def grows_with_epsilon(
     records: PaperRecords,
     *,
     group: Group,
-    scenario: Scenario,
-    noises: Annotated[Some[Positive], Field(min_length=2)],
+    scenarios: Some[Scenario],
     strategies: Some[Strategy],
     share: Share,
     tolerance: Positive,
+    above: float,
 ) -> Evidence:
-    """Accuracy of every strategy grows with the guaranteed epsilon.
+    """Accuracy of every strategy grows with the guaranteed epsilon, in every scenario.
 
-    Trend: its least-squares slope per doubling of epsilon is above 0. Monotonicity, as a veto:
-    between no two neighbouring levels does it surely fall by more than `tolerance`.
+    Trend over all privacy levels: its least-squares slope per doubling of epsilon exceeds `above`.
+    Monotonicity, as a veto: between no two neighbouring levels does it surely fall by more than
+    `tolerance`. NotRun for a scenario with fewer than two levels.
     """
-    levels = [
-        _strategies_at(records, group, scenario, noise) for noise in sorted(noises, reverse=True)
-    ]
     comparisons = []
-    for strategy in strategies:
-        rows = [_row(record, strategy, share) for record in levels]
-        accuracies = _accuracies(rows)
-        name = f"accuracy of {_name(rows[0])}, {scenario}"
-        slope = mean_estimate(np.polyfit(_doublings(rows), accuracies, 1)[0])
-        comparisons.append(Comparison(f"slope per doubling of epsilon, {name}", slope, above=0))
-        for (less, lower), (more, higher) in itertools.pairwise(zip(rows, accuracies, strict=True)):
-            ends = f"noise {more.noise_multiplier:g} less noise {less.noise_multiplier:g}"
-            rise = difference_estimate(higher, lower, paired=True)
-            comparisons.append(Comparison(f"{name}, {ends}", rise, above=-tolerance, veto=True))
+    for scenario in scenarios:
+        for strategy in strategies:
+            comparisons += _growth(records, group, scenario, strategy, share, tolerance, above)
     return Evidence([comparisons])
 
 
-def dips(
+def quality_is_higher(
     records: PaperRecords,
     *,
     group: Group,
@@ -172,66 +144,110 @@ def dips(
     head_scale: Positive,
     lr: Positive,
     task: Task,
-    early: Early,
+    step: Step,
+    than: Step,
     above: float,
 ) -> Evidence:
-    """kNN accuracy of FFT at some early step is lower than at the start by more than `above`.
-
-    early: share of the steps.
-    """
-    return _fft(records, group, noise, head_scale, lr, task).lower(early, above, than=(0,))
-
-
-def recovers(
-    records: PaperRecords,
-    *,
-    group: Group,
-    noise: Noise,
-    head_scale: Positive,
-    lr: Positive,
-    task: Task,
-    early: Early,
-    above: float,
-) -> Evidence:
-    """kNN accuracy of FFT at some early step is lower by more than `above` than at both ends."""
-    return _fft(records, group, noise, head_scale, lr, task).lower(early, above, than=(0, -1))
-
-
-def reduces_dip(
-    records: PaperRecords,
-    *,
-    group: Group,
-    noise: Noise,
-    head_scale: Positive,
-    lr: Positive,
-    task: Task,
-    above: float,
-) -> Evidence:
-    """The dip of FFT is deeper than that of LP-FFT by more than `above`.
-
-    The dip of a run is its kNN accuracy at the start less its lowest. FFT counts for as many steps
-    as LP-FFT trains all weights: the lowest of more values would be lower by chance alone.
-    """
+    """kNN accuracy of FFT's features after `step` steps less that after `than` exceeds `above`."""
     record = _features_at(records, group, noise, head_scale, lr)
-    fft, lp_fft = (_quality(record, head_scale, lr, task, name) for name in (FFT, LP_FFT))
-    tuned = fft.steps[-1] - record.spec.lp_steps
-    depths = fft.dip(until=tuned), lp_fft.dip(until=lp_fft.steps[-1])
-    label = f"dip of {fft.name} less that of {LP_FFT}"
-    estimate = difference_estimate(*depths, paired=True)
+    row = _curves(record, head_scale, lr, FFT)
+    quality = np.array(row.quality(task), float)
+    for number in (step, than):
+        if number not in row.steps:
+            raise NotRun(f"{record.id} is not evaluated at step {number}")
+    first, second = (quality[:, row.steps.index(number)] for number in (step, than))
+    estimate = difference_estimate(first, second, paired=True)
+    condition = f"{task} task, head scale {head_scale:g}, rate {lr:g}, in {record.condition}"
+    label = f"kNN accuracy at step {step} less step {than}, {condition}"
     return Evidence([[Comparison(label, estimate, above=above)]])
 
 
-TRAINING = (beats, is_concave, grows_with_epsilon, dips, recovers, reduces_dip)
+def probing_saves_quality(
+    records: PaperRecords,
+    *,
+    group: Group,
+    noise: Noise,
+    head_scale: Positive,
+    lr: Positive,
+    task: Task,
+    early: Annotated[float, Field(gt=0, lt=1)],
+    above: float,
+) -> Evidence:
+    """FFT's features lose more kNN accuracy in its first steps than LP-FFT's, by over `above`.
+
+    Lost is the accuracy at the start less the mean over the first `early` of all steps of full
+    fine-tuning (`early_losses`).
+    """
+    record = _features_at(records, group, noise, head_scale, lr)
+    fft, lp_fft = (_curves(record, head_scale, lr, name) for name in (FFT, LP_FFT))
+    losses = early_losses(record.spec, fft, lp_fft, task, early)
+    if losses is None:
+        raise NotRun(f"{record.id} has no early steps after which both are evaluated")
+    condition = f"{task} task, head scale {head_scale:g}, rate {lr:g}, in {record.condition}"
+    label = f"accuracy that FFT loses early less what LP-FFT loses, {condition}"
+    estimate = difference_estimate(*losses, paired=True)
+    return Evidence([[Comparison(label, estimate, above=above)]])
+
+
+TRAINING = (
+    beats,
+    is_concave,
+    has_best_share,
+    grows_with_epsilon,
+    quality_is_higher,
+    probing_saves_quality,
+)
 TESTS: dict[str, Callable[..., Evidence]] = {
     **{test.__name__: test for test in TRAINING},
     **claims_exact.TESTS,
 }
 
 
-def _strategies_at(records: PaperRecords, group: str, scenario: str, noise: float) -> Trained:
+def _better(
+    record: Trained, first: strategies.Row, second: strategies.Row, above: float
+) -> Comparison:
+    estimate = difference_estimate(first.accuracy, second.accuracy, paired=True)
+    label = f"accuracy of {_name(first)} less {_name(second)} in {record.condition}"
+    return Comparison(label, estimate, above=above)
+
+
+def _growth(
+    records: PaperRecords,
+    group: str,
+    scenario: str,
+    strategy: str,
+    share: float,
+    tolerance: float,
+    above: float,
+) -> list[Comparison]:
+    """The trend over privacy levels, and a veto for every two neighbouring ones."""
+    rows = [_row(record, strategy, share) for record in _scenario(records, group, scenario)]
+    levels = {row.epsilon: row for row in rows if row.epsilon is not None}
+    if len(levels) < 2:
+        raise NotRun(f"scenario {scenario} of group {group} has fewer than two privacy levels")
+    epsilons = sorted(levels)
+    rows = [levels[epsilon] for epsilon in epsilons]
+    accuracies = _accuracies(rows)
+    name = f"accuracy of {_name(rows[0])}, {scenario}"
+    slope = mean_estimate(np.polyfit(np.log2(epsilons), accuracies, 1)[0])
+    comparisons = [Comparison(f"slope per doubling of epsilon, {name}", slope, above=above)]
+    for (less, lower), (more, higher) in itertools.pairwise(zip(rows, accuracies, strict=True)):
+        ends = f"noise {more.noise_multiplier:g} less noise {less.noise_multiplier:g}"
+        rise = difference_estimate(higher, lower, paired=True)
+        comparisons.append(Comparison(f"{name}, {ends}", rise, above=-tolerance, veto=True))
+    return comparisons
+
+
+def _scenario(records: PaperRecords, group: str, scenario: str) -> list[Trained]:
+    """The records of a scenario; NotRun if there are none."""
     in_scenario = [record for record in records.group(group) if record.spec.scenario == scenario]
     if not in_scenario:
         raise NotRun(f"group {group} has no scenario {scenario}")
+    return in_scenario
+
+
+def _strategies_at(records: PaperRecords, group: str, scenario: str, noise: float) -> Trained:
+    in_scenario = _scenario(records, group, scenario)
     at_level = [record for record in in_scenario if record.spec.level.noise_multiplier == noise]
     return _only(at_level, f"scenario {scenario} of group {group}", f"noise {noise:g}")
 
@@ -261,22 +277,18 @@ def _row(record: Trained, strategy: str, share: float | None) -> strategies.Row:
     return _only(rows, record.id, f"{strategy} at share {share:g}")
 
 
-def _quality(record: Followed, head_scale: float, lr: float, task: Task, strategy: str) -> Quality:
+def _at_share(record: Trained, share: float) -> strategies.Row:
+    """The row of FFT, LP-FFT or LP at a share of LP."""
+    return _row(record, ENDS.get(share, LP_FFT), share)
+
+
+def _curves(record: Followed, head_scale: float, lr: float, strategy: str) -> feature_quality.Row:
+    """The row of a strategy at this head scale and learning rate."""
     condition = (head_scale, lr, strategy)
     rows = [
         row for row in record.metrics.rows if (row.head_scale, row.lr, row.strategy) == condition
     ]
-    setting = f"head scale {head_scale:g}, rate {lr:g}"
-    row = _only(rows, record.id, f"{strategy} at {setting}")
-    name = f"{strategy} on the {task} task, {setting}, in {record.id}"
-    return Quality(name, row.steps, np.array(row.quality(task), float))
-
-
-def _fft(
-    records: PaperRecords, group: str, noise: float, head_scale: float, lr: float, task: Task
-) -> Quality:
-    """Quality of FFT's features at this noise, head scale and learning rate."""
-    return _quality(_features_at(records, group, noise, head_scale, lr), head_scale, lr, task, FFT)
+    return _only(rows, record.id, f"{strategy} at head scale {head_scale:g}, rate {lr:g}")
 
 
 def _only(matching: Sequence[T], where: str, what: str) -> T:
@@ -297,14 +309,3 @@ def _accuracies(rows: Sequence[strategies.Row]) -> np.ndarray:
     """Accuracies (rows, runs) over the runs that all rows have; run i has the same head in all."""
     shared = min(len(row.accuracy) for row in rows)
     return np.array([row.accuracy[:shared] for row in rows], float)
-
-
-def _doublings(rows: Sequence[strategies.Row]) -> np.ndarray:
-    """log2 of the guaranteed epsilons (rows,)."""
-    epsilons = []
-    for row in rows:
-        if row.epsilon is None:
-            noise = f"{row.noise_multiplier:g}, which guarantees no epsilon"
-            raise InputError("noises", noise, "numbers > 0")
-        epsilons.append(row.epsilon)
-    return np.log2(epsilons)

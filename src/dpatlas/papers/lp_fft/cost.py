@@ -1,6 +1,8 @@
 """The work of lp_fft's jobs."""
 
-from dpatlas.config.sizes import array_mb, features_mb
+from collections.abc import Mapping
+
+from dpatlas.config.sizes import array_mb, draws_records, features_mb
 from dpatlas.core.records import SpecFields
 from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Backbone, JobCost, Size, Work
 from dpatlas.cost.training import (
@@ -16,6 +18,8 @@ from dpatlas.papers.lp_fft.records.imbalance import Spec as Imbalance
 from dpatlas.papers.lp_fft.records.private import HEAD, PrivateFields
 from dpatlas.papers.lp_fft.records.sensitivity import Spec as Sensitivity
 from dpatlas.papers.lp_fft.records.strategies import Spec as Strategies
+from dpatlas.papers.lp_fft.records.strategies import Strategies as AnyStrategies
+from dpatlas.papers.lp_fft.records.strategies_tuning import Spec as StrategiesTuning
 from dpatlas.papers.lp_fft.records.umap import Spec as Umap
 from dpatlas.papers.lp_fft.strategies import STRATEGIES
 
@@ -30,33 +34,59 @@ COPIES = 6
 
 
 def strategies(fields: Strategies, size: Size, backbone: Backbone) -> Work:
-    """Private steps of every phase; LP alone trains on features that are computed once."""
-    steps = head_steps = accountings = 0.0
+    """Private steps of every phase; the head alone trains on features that are computed once."""
+    trainings: dict[str, int] = {name: fields.runs for name in fields.strategies}
+    # LP-FFT goes on from LP's head.
+    return _trainings(fields, size, backbone, trainings, branched=True)
+
+
+def strategies_tuning(fields: StrategiesTuning, size: Size, backbone: Backbone) -> Work:
+    """Private steps of every phase at every rate; a trial of LP-FFT trains the head in place."""
+    trainings: dict[str, int] = {}
     for name in fields.strategies:
+        trainings[name] = len(fields.lrs[STRATEGIES[name][-1]]) * fields.tuning_runs
+    return _trainings(fields, size, backbone, trainings, branched=False)
+
+
+def _trainings(
+    fields: AnyStrategies,
+    size: Size,
+    backbone: Backbone,
+    trainings: Mapping[str, int],
+    *,
+    branched: bool,
+) -> Work:
+    """The work of so many trainings of every strategy at each of its shares."""
+    steps = head_steps = in_place = accountings = 0.0
+    for name, count in trainings.items():
         parts = STRATEGIES[name]
         shares = [1.0]
         if len(parts) == 2:
             listed = fields.control_shares if parts[0] == parts[1] else fields.shares
             # Shares of 0 and 1 are strategies of one phase.
             shares = [share for share in listed if 0 < share < 1]
-        trainings = len(fields.lrs[parts[-1]]) * fields.tuning_runs + fields.runs
         for share in shares:
             phase_shares = (share, 1 - share) if len(parts) == 2 else (1.0,)
             for part, phase_share in zip(parts, phase_shares, strict=True):
-                phase_steps = trainings * phase_share * fields.steps
-                head_steps += phase_steps * (part == HEAD)
-                steps += phase_steps * (part != HEAD)
+                phase_steps = count * phase_share * fields.steps
+                if part != HEAD:
+                    steps += phase_steps
+                elif set(parts) == {HEAD}:
+                    head_steps += phase_steps
+                elif not branched:
+                    in_place += phase_steps
             accountings += 1
     views = fields.augmentation.views if fields.augmentation else 1
     calibrated = CALIBRATION_POINTS if fields.level.epsilon is not None else 0
-    visits = steps * fields.batch * views
+    # A forward pass, which is all that the frozen layers take, is a quarter of a private step's.
+    visits = (steps + in_place / 4) * fields.batch * views
     counts = {
         **private_passes(backbone.model, size.inputs, visits, backbone.options),
-        "steps": (steps + head_steps) * VISITS_PER_UPDATE,
+        "steps": (steps + head_steps + in_place) * VISITS_PER_UPDATE,
         "accountings": accountings + calibrated,
         "starts": PRIVATE_STARTS,
     }
-    numbers = accountings * (fields.runs + 60)
+    numbers = accountings * (max(trainings.values()) + 60)
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers)
 
 
@@ -80,9 +110,9 @@ def feature_quality(fields: FeatureQuality, size: Size, backbone: Backbone) -> W
 
 
 def umap(fields: Umap, size: Size, backbone: Backbone) -> Work:
-    """A training and three pictures for every length of LP."""
-    trainings = len(fields.lp_steps)
-    steps = trainings * fields.fft_steps + sum(fields.lp_steps)
+    """A training and three pictures for every length of LP, in every run."""
+    trainings = len(fields.lp_steps) * fields.runs
+    steps = trainings * fields.fft_steps + sum(fields.lp_steps) * fields.runs
     counts = {
         **private_passes(backbone.model, size.inputs, steps * fields.batch, backbone.options),
         "steps": steps * VISITS_PER_UPDATE,
@@ -132,11 +162,10 @@ def imbalance(fields: Imbalance, size: Size, backbone: Backbone | None) -> Work:
     return Work({"elements": sweeps}, 2 * RECORD_BYTES)
 
 
-def takes_features(fields: Strategies) -> bool:
+def takes_features(fields: AnyStrategies) -> bool:
     """Whether some strategy trains the head alone, on features computed once for all runs."""
-    return fields.augmentation is None and any(
-        set(STRATEGIES[name]) == {HEAD} for name in fields.strategies
-    )
+    on_features = any(set(STRATEGIES[name]) == {HEAD} for name in fields.strategies)
+    return fields.augmentation is None and on_features and not draws_records(fields.data)
 
 
 def private_mb(fields: PrivateFields) -> int:
@@ -144,7 +173,7 @@ def private_mb(fields: PrivateFields) -> int:
     images, more = array_mb(fields.data), 0.0
     if isinstance(fields, FeatureQuality):
         images += array_mb(fields.public_data)
-    elif isinstance(fields, Strategies) and takes_features(fields):
+    elif isinstance(fields, AnyStrategies) and takes_features(fields):
         more = features_mb(fields.data)
     elif isinstance(fields, Umap):
         more = COMPILER_MB
@@ -161,6 +190,13 @@ KINDS = {
         strategies,
         private_mb,
         lower=("max_physical_batch", "batch", "data.n_train"),
+        gpu=True,
+        takes_features=takes_features,
+    ),
+    "strategies_tuning": JobCost(
+        strategies_tuning,
+        private_mb,
+        lower=("max_physical_batch", "batch", "tuning_runs"),
         gpu=True,
         takes_features=takes_features,
     ),

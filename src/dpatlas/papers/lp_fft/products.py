@@ -8,15 +8,16 @@ PRODUCTS = (
         needs=("feature_quality",),
         place="Fig. 2 left, Fig. 7",
         caption="Accuracy of nearest neighbours on the network's penultimate features during "
-        "private training, on the private task and on the pre-training task. Full fine-tuning "
-        "distorts the features while the head is still random: accuracy dips, then recovers. "
-        "LP-FFT trains the head alone in its first steps, which leaves the features unchanged, and "
-        "has fewer steps left to recover. Below: the depth of full fine-tuning's dip minus that of "
-        "LP-FFT, in pairs of runs that start from the same head, for every noise, head scale and "
-        "learning rate. Right of zero, linear probing first reduces the dip; left of it, it "
-        "deepens the dip; where the interval contains zero, the question is open.",
+        "private training, on the private task and on the pre-training task. The paper has full "
+        "fine-tuning (FFT) distort the features while the head is random, so that accuracy dips "
+        "and rises again, and linear probing (LP) first weaken the dip. In the grey steps LP-FFT "
+        "trains the head alone and its features do not change. Below: what FFT loses on average in "
+        "its first fifth of the steps, less what LP-FFT loses in as many steps that train "
+        "everything, in pairs of runs with the same records, head and noise, for every noise, head "
+        "scale and learning rate. Right of zero LP first saves quality, left of it it costs "
+        "quality; where the interval contains zero, the question is open.",
         paper_shows="Nearest-neighbour accuracy of the features falls early in DP-FFT and recovers "
-        "in part; with LP first it falls less.",
+        "in part (Sec. 3.2) or above the start (Sec. 1); with LP first it falls less.",
     ),
     figure(
         "lpfft_budget_sweep",
@@ -28,9 +29,9 @@ PRODUCTS = (
         "same noise and number of steps, and hence the same epsilon, since both phases are "
         "composed. Two phases have two learning rates, which alone could explain a gain. The "
         "controls have them too: LP-LP trains the head and FFT-FFT everything throughout, and both "
-        "change only the rate where LP-FFT changes phase. Every point has its own rates, selected "
-        "on held-out validation records; epsilon does not cover that selection. Last panel: "
-        "accuracy against the clip threshold at one noise level.",
+        "change only the rate where LP-FFT changes phase. Every point has its own rates, chosen on "
+        "a fixed part of the records that no run deals. Last panel: accuracy against the clip "
+        "threshold at one noise level.",
         paper_shows="Accuracy against the number of epochs of LP, at epsilon 1, 2 and 3 "
         "(WideResNet to CIFAR-10), and at noise .3 and without noise (ResNet-50). The paper "
         "concludes that a mixture is best with noise and FFT without.",
@@ -55,11 +56,10 @@ PRODUCTS = (
         place="Fig. 8",
         caption="Test accuracy of every fine-tuning strategy against epsilon, for each scenario "
         "and backbone, with the result without privacy at the right. A two-phase strategy is shown "
-        "at the share of LP that did best on validation records. Epsilon covers both phases and "
-        "every iterate; it does not cover the selection of learning rates on held-out validation "
-        "records. Mean and 95 % interval over runs; the strategies of a run share their random "
-        "head, so differences between them are known more precisely than their separate intervals "
-        "suggest.",
+        "at the share of LP nearest to a quarter, the paper's 5 of 20 epochs. Epsilon covers both "
+        "phases and every iterate. Mean and 95 % interval over runs; the strategies of a run share "
+        "its records, random head, batches and noise, so differences between them are known more "
+        "precisely than their separate intervals suggest.",
         paper_shows="Accuracy of LP, LP-FFT and FFT against epsilon for three backbones. All rise "
         "with epsilon; FFT falls off fastest as epsilon becomes small.",
     ),
@@ -115,11 +115,11 @@ PRODUCTS = (
         needs=("strategies",),
         place="Table 1",
         caption="Test accuracy by scenario, privacy level and fine-tuning strategy, mean and "
-        "standard error over runs, with the learning rates and the number of settings they were "
-        "selected from on held-out validation records; epsilon does not cover that selection. Our "
-        "results come first, then Table 1 as printed. For each printed epsilon the table names the "
-        "noise multiplier that fits it best and the epsilon recomputed from it, for 5,000 training "
-        "images, as STL-10 has; the paper says 500. The last column marks printed values that "
+        "standard error over runs, with the learning rates, which were chosen on a fixed part of "
+        "the records that no run deals. Our results come first, then Table 1 as printed. For each "
+        "printed epsilon the table names the noise multiplier that fits it best and the epsilon "
+        "recomputed from it, for 5,000 training images, as STL-10 has; the paper says 500. The "
+        "last column marks printed values that "
         "cannot all be right: a mean that appears in two cells of one backbone, and cells that "
         "Table 2 prints with another value or in another place.",
         paper_shows="LP, LP-FFT and FFT for ResNet18, MobileNet-v3 and DeiT on STL-10. Without "
@@ -132,10 +132,10 @@ PRODUCTS = (
         place="Table 2",
         caption="Test accuracy with low-rank adapters (LoRA) in place of full fine-tuning: linear "
         "probing, linear probing then LoRA, and LoRA from the start, mean and standard error over "
-        "runs, with the learning rates and the number of settings they were selected from on "
-        "held-out validation records; epsilon does not cover that selection. Our results come "
-        "first, then Table 2 as printed, with the noise multiplier that fits each printed epsilon, "
-        "the epsilon recomputed from it, and a mark where Table 1 contradicts the value.",
+        "runs, with the learning rates, which were chosen on a fixed part of the records that no "
+        "run deals. Our results come first, then Table 2 as printed, with the noise multiplier "
+        "that fits each printed epsilon, the epsilon recomputed from it, and a mark where Table 1 "
+        "contradicts the value.",
         paper_shows="LP, LP-LoRA and LoRA for DeiT at five privacy levels. LoRA leads without "
         "noise, LP-LoRA leads at 12.28 and 1.29, LP below.",
     ),

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from dpatlas.config.backbones import backbone_spec, check_private
-from dpatlas.config.common import run_spec
+from dpatlas.config.common import run_blocks, run_spec
 from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.config.root import General
+from dpatlas.config.tuned import TunedRuns, tuned_runs
 from dpatlas.config.types import (
     Accountant,
     Batch,
@@ -20,6 +21,7 @@ from dpatlas.config.types import (
     PublicBackbone,
     Rate,
     Relation,
+    Repeated,
     TuningRuns,
     Updates,
 )
@@ -36,7 +38,10 @@ SHARED = ("delta", "relation", "accountant", "max_grad_norm", "max_physical_batc
 # Further keys of the block that a scenario may override.
 OF_SCENARIO = ("lrs", "head_scale", "augmentation", "ema_decay", "lora_rank")
 # Keys of a scenario that a sweep of clip bounds overrides.
-OF_SWEEP = ("strategies", "shares", "control_shares", "runs")
+OF_SWEEP = ("strategies", "shares", "control_shares", "runs", "runs_per_job")
+# Fields of a tuning alone.
+GRID = ("lrs", "tuning_runs")
+REPEATED = ("runs", "runs_per_job")
 # Keys in which two entries with the same scenario name may differ.
 OF_ENTRY = ("noise_multipliers", "epsilons", "tuning_runs", *OF_SWEEP)
 OF_SCENARIOS = ("scenarios", "lora")
@@ -66,7 +71,6 @@ Shares = Annotated[
     Once[Annotated[float, Field(ge=0, le=1)]],
     setting("Shares of the steps given to the first phase; 0 and 1 stand for FFT and LP."),
 ]
-ReportedRuns = Annotated[int, setting("Reported runs of every strategy.", ge=1, le=1000)]
 # Fields of the simulated theory.
 Records = Annotated[int, setting("Records, half of each class.", ge=2, le=100_000)]
 Inputs = Annotated[int, setting("Dimension of a record.", ge=2, le=100_000)]
@@ -100,7 +104,7 @@ RecordsPerInput = Annotated[int, setting("Number of records per input dimension.
 
 
 class Rates(Model):
-    """Learning rates to try on the validation records, by what a phase trains."""
+    """Learning rates to try on the fixed part of the records, by what a phase trains."""
 
     head: PositiveList
     full: PositiveList
@@ -130,7 +134,7 @@ class Trained(Model):
         return self
 
 
-class Scenario(Trained):
+class Scenario(Trained, Repeated):
     """A backbone and private records, with every strategy at every privacy level."""
 
     name: str = setting(
@@ -143,9 +147,7 @@ class Scenario(Trained):
     strategies: Strategies
     shares: Shares
     control_shares: Shares
-    runs: ReportedRuns = setting(
-        "Reported runs of every strategy, after its rates were tuned; verdicts need 5 or more."
-    )
+    runs: int = setting("Reported runs of every strategy; verdicts need 12 or more.", ge=1, le=1000)
     tuning_runs: TuningRuns
     max_grad_norm: MaxGradNorm = optional()
     max_physical_batch: PhysicalBatch | None = setting(
@@ -171,7 +173,7 @@ class Scenario(Trained):
         return self
 
 
-class ClipSweep(Model):
+class ClipSweep(Repeated):
     """One scenario at several clip bounds; learning rates are divided by the bound."""
 
     scenario: str = setting("Name of one of the scenarios.")
@@ -180,10 +182,9 @@ class ClipSweep(Model):
     strategies: Strategies
     shares: Shares
     control_shares: Shares
-    runs: ReportedRuns
 
 
-class FeatureQuality(Trained):
+class FeatureQuality(Trained, Repeated):
     """Nearest-neighbour accuracy of the features during FFT and LP-FFT, at equal budget."""
 
     backbone: PublicBackbone = setting(
@@ -199,7 +200,6 @@ class FeatureQuality(Trained):
     at: Once[Annotated[int, Field(ge=0, le=1_000_000)]] = setting(
         "Steps after which features are evaluated, in increasing order.", min_length=2
     )
-    runs: int = setting("Runs of every condition.", ge=1, le=1000)
     neighbours: int = setting("Number of neighbours that vote.", ge=1, le=10_000)
     public_known: int = setting(
         "Number of public images among which neighbours are searched.", ge=1, le=10_000_000
@@ -215,7 +215,7 @@ class FeatureQuality(Trained):
         return self
 
 
-class Umap(Trained):
+class Umap(Trained, Repeated):
     """UMAP of the features before, early and late in FFT, after LP of several lengths."""
 
     head_scale: HeadScale
@@ -555,24 +555,23 @@ def _check_strategies(path: str, names: list[Strategy], fields: Mapping[str, Any
 def groups(config: General) -> dict[str, list[Spec]]:
     """The paper's specs by group.
 
-    `strategies`, `lora`, `clip_sweep`: one job per scenario and privacy level (or clip bound).
-    `feature_quality`: one per entry and noise multiplier. `umap`: one per entry. The kinds in
-    `COMPUTED`: one each.
+    `strategies`, `lora`, `clip_sweep`: a condition per scenario and privacy level (or clip bound).
+    `feature_quality`: one per entry and noise multiplier. `umap`: one per entry. A condition is one
+    job or several, each a block of runs. The kinds in `COMPUTED`: one job each.
     """
     block: Settings = config.lp_fft
     for path, entry in _entries(block, *OF_SCENARIOS, "feature_quality", "umap").items():
         check_private(config, f"{KEY}.{path}", entry.backbone, entry.data)
     _check_names(_entries(block, *OF_SCENARIOS))
     return {
-        "strategies": list(_levels(config, block.scenarios, "strategies")),
-        "lora": list(_levels(config, block.lora, "lora")),
-        "clip_sweep": list(_clip_sweep(config)),
+        **{group: _reported(tuned) for group, tuned in _tuned(config).items()},
         "feature_quality": [
-            _quality(config, entry, noise)
+            spec
             for entry in block.feature_quality
             for noise in entry.noise_multipliers
+            for spec in _quality(config, entry, noise)
         ],
-        "umap": [_umap(config, entry) for entry in block.umap],
+        "umap": [spec for entry in block.umap for spec in _umap(config, entry)],
         **{
             kind: [run_spec(config, KEY, kind, getattr(block, kind).plain(), kind)]
             for kind in COMPUTED
@@ -580,7 +579,26 @@ def groups(config: General) -> dict[str, list[Spec]]:
     }
 
 
-def _levels(config: General, scenarios: list[Scenario], group: str) -> Iterator[Spec]:
+def tunings(config: General) -> list[Spec]:
+    """The specs of all tunings, whether or not their outcome is known."""
+    return [tuned.tuning for of_group in _tuned(config).values() for tuned in of_group]
+
+
+def _tuned(config: General) -> dict[str, list[TunedRuns]]:
+    """The conditions whose learning rates are tuned, by group."""
+    block: Settings = config.lp_fft
+    return {
+        "strategies": list(_levels(config, block.scenarios, "strategies")),
+        "lora": list(_levels(config, block.lora, "lora")),
+        "clip_sweep": list(_clip_sweep(config)),
+    }
+
+
+def _reported(tuned: list[TunedRuns]) -> list[Spec]:
+    return [spec for of_condition in tuned for spec in of_condition.reported]
+
+
+def _levels(config: General, scenarios: list[Scenario], group: str) -> Iterator[TunedRuns]:
     """Scenarios at every noise multiplier and at every epsilon that they name."""
     for scenario in scenarios:
         fields = _scenario(config, scenario, group)
@@ -590,10 +608,10 @@ def _levels(config: General, scenarios: list[Scenario], group: str) -> Iterator[
         ]
         for key, short, value in levels:
             name = f"{scenario.name}-{short}{value:g}"
-            yield run_spec(config, KEY, "strategies", {**fields, "level": {key: value}}, name)
+            yield _runs(config, scenario, {**fields, "level": {key: value}}, name)
 
 
-def _clip_sweep(config: General) -> Iterator[Spec]:
+def _clip_sweep(config: General) -> Iterator[TunedRuns]:
     """The swept scenario at one noise multiplier and every clip bound of the sweep."""
     block: Settings = config.lp_fft
     sweep, scenario = block.clip_sweep, block.swept
@@ -607,7 +625,12 @@ def _clip_sweep(config: General) -> Iterator[Spec]:
         lrs = {part: [lr * usual / bound for lr in lrs] for part, lrs in rates.items()}
         changes = {"max_grad_norm": bound, "lrs": lrs}
         name = f"clip{bound:g}-{scenario.name}"
-        yield run_spec(config, KEY, "strategies", {**fields, **changes}, name)
+        yield _runs(config, scenario, {**fields, **changes}, name)
+
+
+def _runs(config: General, scenario: Scenario, fields: dict[str, Any], name: str) -> TunedRuns:
+    runs = scenario.runs, scenario.runs_per_job
+    return tuned_runs(config, KEY, "strategies", fields, GRID, name, *runs)
 
 
 def _scenario(config: General, scenario: Scenario, group: str) -> dict[str, Any]:
@@ -615,35 +638,40 @@ def _scenario(config: General, scenario: Scenario, group: str) -> dict[str, Any]
         "group": group,
         "scenario": scenario.name,
         **config.lp_fft.of(scenario),
-        **scenario.plain("batch", "steps", "tuning_runs", *OF_SWEEP),
+        **scenario.plain("batch", "steps", "tuning_runs", "strategies", "shares", "control_shares"),
         **_private(config, scenario),
     }
 
 
-def _quality(config: General, entry: FeatureQuality, noise: float) -> Spec:
+def _quality(config: General, entry: FeatureQuality, noise: float) -> list[Spec]:
     pretraining = backbone_spec(config, entry.backbone).fields
     if "data" not in pretraining:
         allowed = "a backbone that is trained here: its images are the pre-training task"
         raise InputError(f"{KEY}.feature_quality", repr(entry.backbone), allowed)
     fields = {
         **config.lp_fft.plain(*SHARED),
-        **entry.plain_without("noise_multipliers"),
+        **entry.plain_without("noise_multipliers", *REPEATED),
         **_private(config, entry),
         "public_data": pretraining["data"],
         "noise_multiplier": noise,
     }
     name = f"quality-{entry.backbone}-noise{noise:g}"
-    return run_spec(config, KEY, "feature_quality", fields, name)
+    runs = entry.runs, entry.runs_per_job
+    return run_blocks(config, KEY, "feature_quality", fields, name, *runs)
 
 
-def _umap(config: General, entry: Umap) -> Spec:
-    fields = {**config.lp_fft.plain(*SHARED), **entry.plain(), **_private(config, entry)}
+def _umap(config: General, entry: Umap) -> list[Spec]:
+    fields = {
+        **config.lp_fft.plain(*SHARED),
+        **entry.plain_without(*REPEATED),
+        **_private(config, entry),
+    }
     name = f"umap-{entry.data.name}-{entry.backbone}"
-    return run_spec(config, KEY, "umap", fields, name)
+    return run_blocks(config, KEY, "umap", fields, name, entry.runs, entry.runs_per_job)
 
 
 def _private(config: General, entry: Trained) -> dict[str, Any]:
     return {
-        "data": {**entry.data.fields(), "n_add": 0},
+        "data": {**entry.data.dealt(), "n_add": 0},
         "backbone": backbone_spec(config, entry.backbone).id,
     }

@@ -17,6 +17,7 @@ from dpatlas.papers.max_information.formulas.kappa import Form
 from dpatlas.papers.max_information.formulas.mechanisms import leading_term_ratio
 from dpatlas.papers.max_information.formulas.published import TABLE_1, PublishedCertificates
 from dpatlas.papers.max_information.records import coefficients, kappa
+from dpatlas.papers.max_information.records.certified import unlimited
 from dpatlas.records import Record
 
 KappaRecord = Record[kappa.Spec, kappa.Metrics]
@@ -97,6 +98,50 @@ def depends_most_on_noise(records: PaperRecords, *, group: Group, above: float) 
             for axis in others
             if axis != SIGNAL_TO_NOISE
         ]
+    return Evidence([comparisons])
+
+
+def confidence_exceeds_kappa(
+    records: PaperRecords, *, group: Group, axis: kappa.Axis, above: float
+) -> Evidence:
+    """log(4 sqrt(n) / delta) over kappa exceeds `above` at the smallest value of a panel."""
+    comparisons = []
+    for record in records.group(group):
+        panel = _panel(record, axis)
+        x, kappa_per_record, confidence = min(
+            zip(panel.x, panel.optimised, panel.confidence, strict=True)
+        )
+        label = f"confidence term over kappa/n at {axis} {x:g} in {record.id}"
+        ratio = confidence / unlimited(kappa_per_record)
+        comparisons.append(exact_comparison(label, ratio, above=above))
+    return Evidence([comparisons])
+
+
+def scales_like_log(records: PaperRecords, *, group: Group, above: float, below: float) -> Evidence:
+    """The log-log slope of kappa/n in log(1/delta) lies between `above` and `below`.
+
+    It is taken between the ends of the panel against delta.
+    """
+    comparisons = []
+    for record in records.group(group):
+        (first, start), *_, (last, end) = _against_log(record)
+        slope = math.log(end / start) / math.log(last / first)
+        label = f"slope of log(kappa/n) in log(log(1/delta)) in {record.id}"
+        comparisons.append(exact_comparison(label, slope, above=above, below=below))
+    return Evidence([comparisons])
+
+
+def is_straight_in_log(records: PaperRecords, *, group: Group, below: float) -> Evidence:
+    """The steepest over the flattest slope of kappa/n in log(1/delta) is below `below`."""
+    comparisons = []
+    for record in records.group(group):
+        slopes = [
+            (after - before) / (x_after - x_before)
+            for (x_before, before), (x_after, after) in itertools.pairwise(_against_log(record))
+        ]
+        label = f"steepest over flattest slope of kappa/n in log(1/delta) in {record.id}"
+        ratio = max(slopes) / min(slopes) if min(slopes) > 0 else math.inf
+        comparisons.append(exact_comparison(label, ratio, below=below))
     return Evidence([comparisons])
 
 
@@ -183,6 +228,9 @@ TESTS: dict[str, Callable[..., Evidence]] = {
         recovers_printed_bounds,
         changes_slowly,
         depends_most_on_noise,
+        confidence_exceeds_kappa,
+        scales_like_log,
+        is_straight_in_log,
         stays_below_form,
         tight_at_printed_settings,
         ratio_lies_between,
@@ -210,13 +258,23 @@ def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[st
 
 def _slope(record: KappaRecord, axis: str) -> float:
     """log-log slope of the optimised kappa/n between the ends of a panel."""
+    (first, start), *_, (last, end) = _points(record, axis)
+    return math.log(end / start) / math.log(last / first)
+
+
+def _against_log(record: KappaRecord) -> list[tuple[float, float]]:
+    """(log(1/delta), optimised kappa/n), in ascending order."""
+    return [(-math.log(delta), value) for delta, value in reversed(_points(record, "delta"))]
+
+
+def _points(record: KappaRecord, axis: str) -> list[tuple[float, float]]:
+    """(x, optimised kappa/n) of a panel in ascending order; NotRun for fewer than two points."""
     panel = _panel(record, axis)
     points = zip(panel.x, panel.optimised, strict=True)
-    ends = sorted((x, value) for x, value in points if value is not None)
-    (first, start), (last, end) = ends[0], ends[-1]
-    if first == last:
+    finite = sorted((x, value) for x, value in points if value is not None)
+    if len(finite) < 2:
         raise NotRun(f"{record.id} has one value of {axis} only")
-    return math.log(end / start) / math.log(last / first)
+    return finite
 
 
 def _panel(record: KappaRecord, axis: str) -> kappa.Panel:

@@ -3,7 +3,7 @@
 import math
 from itertools import pairwise
 
-from dpatlas.config.sizes import array_mb
+from dpatlas.config.sizes import array_mb, draws_records
 from dpatlas.core.records import SpecFields
 from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Backbone, JobCost, Size, Work
 from dpatlas.cost.training import PRIVATE_STARTS
@@ -18,6 +18,8 @@ CNN_MULTIPLICATIONS = 157_000_000
 # deviations, forward and backward.
 CALLS_PER_STEP, PAIRS_PER_CHUNK = 12, 1000
 NUMBERS_PER_ROW = 40
+# Drawing a record of a generated set takes as long as this many activations.
+ELEMENTS_PER_FRESH_RECORD = 9000
 # One kappa and one epsilon are computed for every DP-SGD prior.
 ACCOUNTINGS_PER_PRIOR = 2
 # Jobs without data do not load torch: their start-up as a share of one that does, their memory in
@@ -34,6 +36,9 @@ def certificates(fields: Certificates, size: Size, backbone: Backbone | None) ->
     counts = _rows(fields, size, rows, 2 * fields.draws + 2 * _tests(fields))
     multiplications = _multiplications(fields, size)
     counts["products"] += 8 * fields.runs * epochs * size.n_train * multiplications
+    if draws_records(fields.data):
+        drawn = fields.runs * (size.n_train + (fields.data.n_test or 0))
+        counts["elements"] += ELEMENTS_PER_FRESH_RECORD * drawn
     counts |= {"accountings": ACCOUNTINGS_PER_PRIOR * len(trained), "starts": PRIVATE_STARTS}
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * NUMBERS_PER_ROW * rows)
 

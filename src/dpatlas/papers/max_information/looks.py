@@ -1,4 +1,4 @@
-"""Counts what all looks at the same records tried, for which K1 and K2 pay; see `register`."""
+"""Counts what all looks at certificates of the same records tried: K1 and K2; see `register`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ def label_of(looks: Looks) -> dict[str, Any]:
     other_looks = f"; others: {others}" if others else ", and the only one"
     return {
         "selected_after_a_look": bool(others),
-        "looks": f"look {looks.number} at these records{unregistered}{other_looks}",
+        "looks": f"look {looks.number} at certificates of these records{unregistered}{other_looks}",
     }
 
 

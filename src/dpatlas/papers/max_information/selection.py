@@ -25,14 +25,17 @@ UNIVERSE = "certificate_universe"
 
 @dataclass(frozen=True)
 class Setting:
-    """Records of kind `certificates` that differ in their priors only, and all their rows."""
+    """Records of kind `certificates` that differ in what they try only, and all their rows.
+
+    All have the same runs; of a record with more, the first ones.
+    """
 
     records: tuple[CertificatesRecord, ...]
     rows: tuple[Row, ...]
 
     @property
     def spec(self) -> Spec:
-        """Spec of the first record; those of the others differ in their priors only."""
+        """Spec of the first record; those of the others differ in priors and taus only."""
         return self.records[0].spec
 
     @property
@@ -42,8 +45,13 @@ class Setting:
 
     @property
     def ids(self) -> list[str]:
-        """Ids of the records."""
+        """Ids of the conditions: a prior's runs, in however many blocks."""
         return [record.id for record in self.records]
+
+    @property
+    def blocks(self) -> list[str]:
+        """Ids of the records that were read."""
+        return [block for record in self.records for block in record.ids]
 
     @property
     def kinds(self) -> list[PriorKind]:
@@ -85,12 +93,14 @@ def settings_of(records: Iterable[CertificatesRecord]) -> list[Setting]:
     """
     joined: dict[str, list[CertificatesRecord]] = {}
     for record in records:
-        shared = record.spec.model_dump(mode="json", exclude={"priors"})
+        shared = record.spec.model_dump(mode="json", exclude={"priors", "taus", "runs"})
         joined.setdefault(canonical_json(shared), []).append(record)
     return [_setting(tuple(members)) for members in joined.values()]
 
 
 def _setting(records: tuple[CertificatesRecord, ...]) -> Setting:
+    runs = min(record.spec.runs for record in records)
+    records = tuple(record.cut(runs) for record in records)
     setting = Setting(records, tuple(row for record in records for row in record.metrics.rows))
     keys = [(row.prior, hyperparameters(row), row.tau, row.run) for row in setting.rows]
     if len(set(keys)) < len(keys):

@@ -5,19 +5,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from dpatlas.config.common import run_spec
+from dpatlas.config.common import run_blocks, run_spec
 from dpatlas.config.model import AsWritten, Model, Once, setting
 from dpatlas.config.root import General
 from dpatlas.config.types import (
     Bounded,
     CountList,
-    DataSet,
+    DealtSet,
     Delta,
     Momentum,
     NetworkOptions,
     PositiveList,
     PrivateName,
     Rate,
+    Repeated,
     Seed,
     Share,
 )
@@ -34,12 +35,14 @@ KEY = "max_information"
 MAX_TUPLES = 20_000
 
 
+# Values of tau, and the priors that are tried at them.
+Priors = list[tuple[list[float], list[dict[str, Any]]]]
 # AsWritten: these numbers go into specs exactly as the config writes them.
 Numbers = Annotated[Once[Annotated[Bounded, AsWritten]], setting("Numbers above 0.", min_length=1)]
 Level = Annotated[Once[Share], setting("Levels.", min_length=1)]
 
 
-class Data(DataSet):
+class Data(DealtSet):
     """Training records, from which certificates are computed, and test records to check them."""
 
     name: Annotated[str, PrivateName(("digits", "fonts", "strokes", "mnist", "cifar10"))] = setting(
@@ -75,6 +78,28 @@ class Grid(Model):
     sigma: float = setting("Standard deviation of the noise on a sum of clipped gradients.", gt=0)
 
 
+class FixedPrior(Model):
+    """A prior that ignores the records, at one tau of the grid."""
+
+    tau: Annotated[float, AsWritten] = setting("Standard deviation of the prior.", gt=0)
+
+
+class FixedTuple(FixedPrior):
+    """A trained prior: one tuple and one tau of the grid."""
+
+    zeta: Annotated[float, AsWritten] = setting("Clip bound.", gt=0)
+    lr: Annotated[Rate, AsWritten]
+    E: int = setting("Number of epochs.", ge=1, le=1000)
+
+
+class Fixed(Model):
+    """One prior of each kind."""
+
+    independent: FixedPrior
+    dp_sgd: FixedTuple
+    noise_only: FixedTuple
+
+
 class Posterior(Model):
     """SGD on the means and standard deviations of the posterior's weights."""
 
@@ -105,9 +130,14 @@ class Tried(Model):
         le=1_000_000,
     )
     grid: Grid
+    fixed: Fixed | None = setting(
+        "The one prior of each kind that is tried, fixed before the runs, while the union bound "
+        "pays for the whole grid; null to try the whole grid.",
+        default=None,
+    )
     training: Posterior
     priors_per_job: int = setting(
-        "Priors in one job, each with all values of tau and all runs.",
+        "Priors in one job, each with all values of tau.",
         ge=1,
         le=1000,
         default=None,
@@ -131,9 +161,7 @@ class Tried(Model):
 class CertifiedSet(Tried):
     """A data set with a grid of priors that the union bound pays for."""
 
-    priors_per_job: int = setting(
-        "Priors in one job, each with all values of tau and all runs.", ge=1, le=1000
-    )
+    priors_per_job: int = setting("Priors in one job, each with all values of tau.", ge=1, le=1000)
 
     @model_validator(mode="after")
     def _lies_in_the_universe(self) -> "CertifiedSet":
@@ -144,10 +172,9 @@ class CertifiedSet(Tried):
         return self
 
 
-class Certificates(Model):
+class Certificates(Repeated):
     """Certificates of Tables 1 to 3."""
 
-    runs: int = setting("Runs of every prior and tau; verdicts need 5 or more.", ge=1, le=1000)
     draws: int = setting(
         "Pairs of a training record and sampled weights from which every risk is estimated, a "
         "number fixed beforehand.",
@@ -168,11 +195,14 @@ class Certificates(Model):
 
 
 class Look(Model):
-    """A run of one set whose certificates somebody saw."""
+    """A study of one set whose certificates somebody saw."""
 
     when: str = setting("Date of the look.", pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
-    seed: Seed = setting("Base seed of the run.")
-    set: Tried = setting("The entry of certificates.sets that was tried.")
+    seed: Seed = setting("Base seed of the study.")
+    set: Tried = setting(
+        "The entry of certificates.sets that was tried; data.redeal counts as false where it is "
+        "not given."
+    )
     then: str = setting(
         "What was seen, and what was changed after it.", min_length=1, max_length=200
     )
@@ -209,7 +239,10 @@ class KappaAxes(Model):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    n: CountList = setting("Numbers of records.", default=None)
+    n: CountList = setting("Numbers of records; batches have as many as in the base.", default=None)
+    n_at_T: CountList = setting(
+        "Numbers of records; an epoch has as many steps as in the base.", default=None
+    )
     zeta_over_sigma: Numbers = setting(
         "Ratios of clip bound to standard deviation of the noise.", default=None
     )
@@ -260,7 +293,8 @@ class Settings(Model):
         Look,
     ] = setting(
         "Register of the looks at certificates, by name and in order. It is only ever added to; K1 "
-        "and K2 pay for all looks at the same records."
+        "and K2 pay for all looks at the same records. (These are not the numbers of runs at which "
+        "verdicts are read.)"
     )
     agreement: Agreement
     coefficients: Coefficients
@@ -274,14 +308,17 @@ class Settings(Model):
         if self.agreement.set >= sets:
             allowed = f"an index of one of the {sets} sets, from 0"
             raise InputError("agreement.set", self.agreement.set, allowed)
+        for number, certified in enumerate(self.certificates.sets):
+            _tried(certified, self.beta, f"certificates.sets.{number}.")
         return self
 
 
 def groups(config: General) -> dict[str, list[Spec]]:
     """The paper's specs by group.
 
-    `certificates`: priors of one data set, `priors_per_job` in a job, with all their taus and runs.
-    `agreement`: two ways to estimate a risk. `coefficients`, `kappa`, `simulation`: without data.
+    `certificates`: priors of one data set, `priors_per_job` in a job, with all their taus, in
+    blocks of runs. `agreement`: two ways to estimate a risk. `coefficients`, `kappa`,
+    `simulation`: without data.
     """
     block: Settings = config.max_information
     without_data = block.plain("coefficients", "kappa", "simulation")
@@ -300,10 +337,7 @@ def priors_of(grid: Grid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:
     Noise-only training does not depend on zeta, so there is one such control for each pair of
     learning rate and number of epochs.
     """
-    tuples = [
-        {"zeta": zeta, "sigma": sigma, "m": m, "E": E, "lr": lr}
-        for zeta, sigma, m, E, lr in ranked(grid.plain(), K1, n, beta)
-    ]
+    tuples = _tuples(grid, K1, n, beta)
     controls = {(prior["lr"], prior["E"]): prior for prior in reversed(tuples)}
     return [
         {"kind": "independent"},
@@ -312,61 +346,108 @@ def priors_of(grid: Grid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:
     ]
 
 
+def _tuples(grid: Grid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:
+    """The K1 tuples of lowest kappa, in its order."""
+    names = ("zeta", "sigma", "m", "E", "lr")
+    tuples = ranked(grid.plain(), K1, n, beta)
+    return [dict(zip(names, values, strict=True)) for values in tuples]
+
+
+def _fixed_priors(certified: CertifiedSet, fixed: Fixed, beta: float, place: str) -> Priors:
+    """The fixed prior of each kind by its tau; InputError for one that is not paid for."""
+    grid = certified.grid
+    tuples = _tuples(grid, certified.K1, certified.data.n_train, beta)
+    by_tau: dict[float, list[dict[str, Any]]] = {}
+    for kind, values in fixed.plain().items():
+        tau, prior = values.pop("tau"), {"kind": kind.replace("_", "-")}
+        if tau not in grid.taus:
+            allowed = f"one of {', '.join(map(str, grid.taus))}"
+            raise InputError(f"{place}fixed.{kind}.tau", tau, allowed)
+        if values:
+            tried = [each for each in tuples if values.items() <= each.items()]
+            if not tried:
+                allowed = f"one of the {len(tuples)} tuples of lowest kappa in the grid"
+                found = ", ".join(f"{name} {value:g}" for name, value in values.items())
+                raise InputError(f"{place}fixed.{kind}", found, allowed)
+            prior |= tried[0]
+        by_tau.setdefault(tau, []).append(prior)
+    return [([tau], priors) for tau, priors in by_tau.items()]
+
+
+def _tried(certified: CertifiedSet, beta: float, place: str = "") -> Priors:
+    """What is tried of a set: values of tau with the priors that are tried at them.
+
+    place: of the set in the config, for an InputError.
+    """
+    if certified.fixed:
+        return _fixed_priors(certified, certified.fixed, beta, place)
+    n = certified.data.n_train
+    return [(certified.grid.taus, priors_of(certified.grid, certified.K1, n, beta))]
+
+
 def _jobs_of(config: General, certified: CertifiedSet) -> list[Spec]:
-    fields, priors = _fields_and_priors(config, certified)
-    size = certified.priors_per_job
+    block: Settings = config.max_information
+    shared, size = _fields(config, certified), certified.priors_per_job
+    parts = [
+        {"taus": taus, "priors": priors[first : first + size]}
+        for taus, priors in _tried(certified, block.beta)
+        for first in range(0, len(priors), size)
+    ]
     return [
-        run_spec(
+        spec
+        for number, part in enumerate(parts)
+        for spec in run_blocks(
             config,
             KEY,
             "certificates",
-            {**fields, "priors": priors[first : first + size]},
-            f"certificates-{_name(certified)}-{first // size}",
+            {**shared, **part},
+            f"certificates-{_name(certified)}-{number}",
+            block.certificates.runs,
+            block.certificates.runs_per_job,
         )
-        for first in range(0, len(priors), size)
     ]
 
 
 def _agreement(config: General) -> Spec:
-    """The DP-SGD prior of lowest kappa on a data set, `repetitions` counts by either method."""
+    """The first DP-SGD prior on a data set, `repetitions` counts by either method."""
     block: Settings = config.max_information
     certified = block.certificates.sets[block.agreement.set]
-    fields, priors = _fields_and_priors(config, certified)
-    fields |= {
-        "priors": [prior for prior in priors if prior["kind"] == "dp-sgd"][:1],
-        "taus": certified.grid.taus[:1],
+    taus, prior = next(
+        (taus, prior)
+        for taus, priors in _tried(certified, block.beta)
+        for prior in priors
+        if prior["kind"] == "dp-sgd"
+    )
+    fields = _fields(config, certified) | {
+        "priors": [prior],
+        "taus": taus[:1],
         **block.agreement.plain("draws", "repetitions"),
-        "runs": 1,
     }
     return run_spec(config, KEY, "agreement", fields, f"agreement-{_name(certified)}")
 
 
-def _fields_and_priors(
-    config: General, certified: CertifiedSet
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Fields that the specs of a data set share, and all its priors.
+def _fields(config: General, certified: CertifiedSet) -> dict[str, Any]:
+    """Fields that the specs of a data set share: all but priors, taus and runs.
 
     K1 and K2 pay for everything that all looks at the same records tried; K1 is at least the
     declared one.
     """
     block: Settings = config.max_information
-    set_fields = certified.plain_without("priors_per_job")
-    grid, taus = certified.grid.plain(), certified.grid.taus
-    looks = looks_of(block.plain("looks")["looks"], set_fields, config.seed)
-    n, beta = certified.data.n_train, block.beta
-    K1, K2 = counted(looks, ranked(grid, certified.K1, n, beta), taus, beta)
-    fields = {
+    set_fields, data = certified.plain_without("priors_per_job"), certified.data.dealt()
+    looks = looks_of(block.plain("looks")["looks"], {**set_fields, "data": data}, config.seed)
+    grid, beta = certified.grid, block.beta
+    tuples = ranked(grid.plain(), certified.K1, certified.data.n_train, beta)
+    K1, K2 = counted(looks, tuples, grid.taus, beta)
+    return {
         **block.plain("delta", "delta_mc", "beta", "privacy_delta"),
-        **block.certificates.plain_without("sets"),
-        **set_fields,
-        "data": {**certified.data.fields(), "n_add": 0},
+        **block.certificates.plain_without("sets", "runs", "runs_per_job"),
+        **{name: value for name, value in set_fields.items() if name != "fixed"},
+        "data": {**data, "n_add": 0},
         "looks": looks,
         "tuples": certified.K1,
-        "taus": taus,
         "K1": max(K1, certified.K1),
         "K2": K2,
     }
-    return fields, priors_of(certified.grid, certified.K1, n, beta)
 
 
 def _name(certified: CertifiedSet) -> str:

@@ -10,7 +10,6 @@ from dpatlas.show.output import Row
 from dpatlas.show.rows import over_runs
 from dpatlas.show.tables import Measured
 
-TUNED_ON = "validation records"
 METHODS = {
     "no-dp": "No DP",
     "dp-sgd": "DP-SGD",
@@ -20,20 +19,11 @@ METHODS = {
     "repaired-cyclic": "repaired DP-SGLD, cyclic",
 }
 RELATIONS = {"add_remove": "add/remove", "replace_one": "replace one"}
-# How the setting was chosen, and what choosing and running it again cost together.
-CHOSEN = (
-    "validation_accuracy",
-    "settings_tried",
-    "trials",
-    "with_tuning_epsilon",
-    "all_runs_epsilon",
-)
 MEASURED = (
     "accuracy_mean",
     "accuracy_standard_error",
     "runs_used",
-    *CHOSEN,
-    "tuned_on",
+    "tuned_by",
 )
 STATED = (
     "delta",
@@ -62,20 +52,19 @@ IDENTITY = ("method", "comparison", "epsilon", "schedule")
 
 
 def arm_row(record: Record[Any, Any], arm: ArmRow) -> Row:
-    """What all tables say of one arm."""
+    """What all tables say of one arm; tuned_by: the tuning that chose its settings."""
     metrics = record.metrics
     return {
         "data": record.spec.data.name,
         "backbone": backbone_name(metrics.backbone),
         "n_train": metrics.n_train,
-        "n_validation": metrics.n_validation,
         "n_test": metrics.n_test,
         "classes": metrics.classes,
-        **columns_of(arm, (*IDENTITY, *STATED, *SETTINGS, *CHOSEN)),
+        **columns_of(arm, (*IDENTITY, *STATED, *SETTINGS)),
         "delta": record.spec.delta,
         **measured(arm.accuracy),
-        "tuned_on": TUNED_ON,
-        "runs": [record.id],
+        "tuned_by": record.spec.tuning,
+        "runs": list(record.ids),
     }
 
 
@@ -99,3 +88,9 @@ def percent(row: Row) -> Measured:
     """Accuracy in %, with the standard error if there are several runs."""
     error = row["accuracy_standard_error"]
     return Measured(100 * row["accuracy_mean"], None if error is None else 100 * error)
+
+
+def best_percent(row: Row) -> Measured:
+    """Accuracy of the best epoch in %."""
+    error = row["best_epoch_standard_error"]
+    return Measured(100 * row["best_epoch_mean"], None if error is None else 100 * error)

@@ -1,6 +1,7 @@
 """Table 4 of dp_sgld: beta, beta / lambda and the ratio that decides between the theorems' K."""
 
 from collections.abc import Sequence
+from statistics import mean
 from typing import Any
 
 from dpatlas.errors import InputError
@@ -99,7 +100,7 @@ def our_rows(record: Record[Spec, Metrics]) -> list[Row]:
     epsilon, delta = min(fields.epsilons), fields.delta
     rows = []
     for lam in sorted(selected):
-        beta = metrics.mean_eigenvalue / 2 + lam
+        beta = mean(metrics.mean_eigenvalue) / 2 + lam
         condition = beta / lam
         ratios = {
             name: float(table4_ratio(n, epsilon, delta, d, condition))
@@ -123,7 +124,7 @@ def our_rows(record: Record[Spec, Metrics]) -> list[Row]:
                 "beta_public": float(smoothness(fields.feature_norm, lam)),
                 "beta_over_lambda": condition,
                 **ratios,
-                "runs": [record.id],
+                "runs": list(record.ids),
             }
         )
     return rows

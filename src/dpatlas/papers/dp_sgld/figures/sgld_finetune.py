@@ -22,7 +22,6 @@ COLUMNS = (
     "data",
     "backbone",
     "n_train",
-    "n_validation",
     "n_test",
     "classes",
     "scaled_down",
@@ -47,7 +46,6 @@ HEADINGS: dict[str, Cell] = {
     "lr": "learning rate",
     "max_grad_norm": "clip",
     "noise_multiplier": "noise multiplier",
-    "settings_tried": "tried",
 }
 
 
@@ -81,8 +79,8 @@ def finetune_part(rows: Sequence[Row]) -> Part:
         f"{first['data']} from the backbone {first['backbone']} ({first['architecture']}) with a "
         f"new head: n = {first['n_train']}, {first['steps']} steps, expected batch "
         f"{first['batch']}, delta = {first['delta']:g}. Accuracy in % on {first['n_test']} test "
-        f"records, mean ± standard error of {first['runs_used']} runs; learning rate: the best of "
-        f"those tried on {first['n_validation']} validation records"
+        f"records, mean ± standard error of {first['runs_used']} runs; learning rates: chosen "
+        f"before, on records of no run ({first['tuned_by']})"
     )
     lines = [
         {

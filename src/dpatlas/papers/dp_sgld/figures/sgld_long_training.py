@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from dpatlas.papers.dp_sgld.figures.arms import CHOSEN, TUNED_ON, columns_of
+from dpatlas.papers.dp_sgld.figures.arms import columns_of
 from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.records.long_training import LangevinArm, Metrics, SgdArm, Spec
 from dpatlas.records import Record
@@ -31,7 +31,6 @@ SETTINGS = (
     "guaranteed_epsilon",
     "guaranteed_by",
     "relation",
-    *CHOSEN,
 )
 COLUMNS = (
     "quantity",
@@ -42,7 +41,7 @@ COLUMNS = (
     "high",
     "runs_used",
     *SETTINGS,
-    "tuned_on",
+    "tuned_by",
 )
 
 
@@ -72,8 +71,8 @@ def long_rows(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> list[
     """Accuracy, with its interval, and epsilon of all iterates of one arm."""
     shared = {
         **columns_of(arm, ("method", "steps", *SETTINGS)),
-        "tuned_on": TUNED_ON,
-        "runs": [record.id],
+        "tuned_by": record.spec.tuning,
+        "runs": list(record.ids),
     }
     return [
         {"quantity": "accuracy", **mean_interval(arm.accuracy), **shared},
@@ -93,7 +92,7 @@ def _notes(record: Record[Spec, Metrics]) -> list[str]:
         f"{fields.data.name}, {seen}, n = "
         f"{metrics.n_train}, one record replaced, $\\delta$ = {fields.delta:g}; mean and 95% "
         f"t interval of {fields.runs} runs on {metrics.n_test} test records; every point has "
-        f"its own noise and its own setting, tuned on {metrics.n_validation} validation records",
+        f"its own noise and its own setting, chosen before by {fields.tuning}",
         f"repaired DP-SGLD and DP-SGD guarantee $\\varepsilon$ = {fields.epsilon:g}, the former "
         "for the last iterate, the latter for all; the noise of Thm 3.2 claims as much and "
         f"guarantees {min(guaranteed):.2f} to {max(guaranteed):.2f}; thin line: this budget",

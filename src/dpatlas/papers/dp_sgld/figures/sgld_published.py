@@ -171,7 +171,7 @@ def reached_rows(record: Record[accuracy.Spec, accuracy.Metrics]) -> list[Row]:
             "n": metrics.n_train,
             "delta": fields.delta,
             "accuracy_runs": fields.runs,
-            "runs": [record.id],
+            "runs": list(record.ids),
         }
         for arm in metrics.rows:
             name = ACCURACIES.get((arm.method, arm.comparison or ""))

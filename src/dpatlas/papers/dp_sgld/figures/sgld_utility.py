@@ -1,6 +1,6 @@
 """dp_sgld: measured excess risk against steps beside the utility bounds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
 from typing import Any
@@ -44,7 +44,7 @@ def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
             row
             for measured in metrics.rows
             if measured.schedule == schedule
-            for row in utility_rows(record.id, measured)
+            for row in utility_rows(record.ids, measured)
         ]
         rows += shown
         beyond += _draw_panel(axes, frame(shown), looks, fields.steps)
@@ -70,9 +70,9 @@ def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure(figure, names, rows, notes)
 
 
-def utility_rows(record_id: str, measured: utility.Row) -> list[Row]:
+def utility_rows(runs: Sequence[str], measured: utility.Row) -> list[Row]:
     """Measured, lemmas and theorems of one schedule and epsilon."""
-    keys = {"schedule": measured.schedule, "epsilon": measured.epsilon, "runs": [record_id]}
+    keys = {"schedule": measured.schedule, "epsilon": measured.epsilon, "runs": runs}
     rows: list[Row] = []
     for step, values in zip(
         measured.shown_steps, np.transpose(measured.excess_risk_runs), strict=True

@@ -6,7 +6,11 @@ every gradient step there, and the accounting is called with the number of epoch
 
 from dataclasses import dataclass
 
-from dpatlas.papers.dp_sgld.formulas.theorems import claimed_epsilon, sum_of_steps, table4_ratio
+from dpatlas.papers.dp_sgld.formulas.theorems import (
+    claimed_epsilon_real,
+    sum_of_steps,
+    table4_ratio,
+)
 
 BATCH = 128
 # Noise multipliers of the DP-SGD rows: noise deviation over max_grad_norm, by data set.
@@ -55,7 +59,7 @@ class PublishedRun:
             total = sum_of_steps(self.beta, self.lam, K, "closed-form")
         else:
             total = self.eta * K
-        return float(claimed_epsilon(self.L, self.lam, self.n, self.sigma2, total, self.delta))
+        return float(claimed_epsilon_real(self.L, self.lam, self.n, self.sigma2, total, self.delta))
 
 
 def _cifar10(

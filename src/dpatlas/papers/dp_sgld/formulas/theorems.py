@@ -24,7 +24,7 @@ from dpatlas.errors import InputError
 
 SCHEDULES = ("constant", "decreasing")
 STEP_SUMS = ("exact", "closed-form")
-# Orders over which the claimed Renyi divergence is converted.
+# Orders over which a Renyi divergence is converted.
 ORDERS = np.arange(2, 2000)
 # Domains of the paper's symbols. A formula whose domain differs declares its own.
 SYMBOLS = {
@@ -142,11 +142,23 @@ def claimed_epsilon(L, lam, n, sigma2, sum_eta, delta):
     """Claimed eps at delta after steps of total size `sum_eta`.
 
     The minimum of claimed_rdp(alpha) + log(1/delta) / (alpha - 1) over integer orders 2..1999. So
-    eps is never below log(1/delta) / 1998, and real orders below 2 would give less where eps >
-    3 log(1/delta).
+    eps is never below log(1/delta) / 1998. `claimed_epsilon_real` is over real orders.
     """
     rate = np.asarray(_claimed_rate(L, lam, n, sigma2, sum_eta))
     return rdp_to_epsilon(rate[..., None] * ORDERS, delta)
+
+
+@bound("dp-sgld-claimed-epsilon-real", source="dp_sgld Thm 3.2 and Prop. 2.1, real orders")
+@checked(**symbols("lam", "n", "sigma2", "sum_eta", "delta", L=real(ge=0)))
+def claimed_epsilon_real(L, lam, n, sigma2, sum_eta, delta):
+    """Claimed eps at delta after steps of total size `sum_eta`.
+
+    The least claimed_rdp(alpha) + log(1/delta) / (alpha - 1) over all real orders alpha > 1. With c
+    the claimed divergence divided by its order, alpha = 1 + sqrt(log(1/delta) / c) is the best
+    order and gives c + 2 sqrt(c log(1/delta)).
+    """
+    rate = np.asarray(_claimed_rate(L, lam, n, sigma2, sum_eta))
+    return rate + 2 * np.sqrt(rate * np.log(1 / delta))
 
 
 def rdp_to_epsilon(divergences, delta):

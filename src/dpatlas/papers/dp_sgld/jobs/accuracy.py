@@ -1,8 +1,8 @@
-"""dp_sgld, Tables 1 and 2: accuracy of Langevin SGD, DP-SGD and plain SGD on frozen features.
+"""dp_sgld, beside Tables 1 and 2: Langevin SGD, DP-SGD and SGD, each tuned, at equal epsilon.
 
 A job takes one data set, one kind of features and one schedule of step sizes, or both schedules,
-which then share the rows of DP-SGD and SGD. Every arm tries its grid on the validation records and
-runs its best setting `runs` times afresh (`dpatlas.jobs.search`).
+which then share the rows of DP-SGD and SGD. accuracy_tuning chose the settings of every arm. The
+paper's own protocol is `protocol`.
 """
 
 from collections.abc import Iterator
@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from dpatlas.jobs.arms import Arms, Chosen, Setting
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_plan import DpSgdPlan
-from dpatlas.jobs.search import Setting
 from dpatlas.papers.dp_sgld.formulas.theorems import SCHEDULES
 from dpatlas.papers.dp_sgld.jobs.arms import COMPARISONS, LANGEVIN, LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.jobs.regression import (
     arm_name,
-    langevin_setting,
+    langevin,
     problem_of,
-    regression_ledger,
-    regression_search,
-    sgd_setting,
+    regression_arms,
+    reported,
+    sgd,
 )
-from dpatlas.papers.dp_sgld.jobs.regression_data import Split, load_split
-from dpatlas.papers.dp_sgld.records.accuracy import LangevinArm, Metrics, SgdArm, Spec
+from dpatlas.papers.dp_sgld.jobs.regression_data import Bounded
+from dpatlas.papers.dp_sgld.records.accuracy import Accuracy, LangevinArm, Metrics, SgdArm, Spec
 from dpatlas.privacy.samplers import Poisson
 
 FULL_BATCH = ("noisy-gd", "repaired-full")
@@ -45,23 +45,14 @@ class Arm:
 
 
 def accuracy(job: Job) -> Outcome:
-    """Every arm of the tables at its best setting, with the test accuracy of every run.
+    """The test accuracies of every arm of the tables.
 
     Raises InputError for a batch above n, for a step size >= 1 / beta, and for an accountant that
     cannot take an arm's batches.
     """
-    fields: Spec = job.fields
-    split = load_split(job)
-    problem = problem_of(job, split)
-    search = regression_search(
-        job,
-        list(arms_of(fields)),
-        lambda arm: list(settings_of(arm, fields, problem, split)),
-        row_of=row_of,
-        named=lambda row: arm_name(row, row.comparison, row.schedule),
-    )
-    metrics = Metrics(**split.facts(), warnings=problem.warnings(), rows=search.run())
-    return Outcome(metrics, regression_ledger(search))
+    problem = problem_of(job)
+    metrics, ledger = reported(job, arms_of(job, problem), vars, row_of, problem.warnings())
+    return Outcome(Metrics(**metrics), ledger)
 
 
 def row_of(values: dict[str, Any]) -> LangevinArm | SgdArm:
@@ -69,7 +60,7 @@ def row_of(values: dict[str, Any]) -> LangevinArm | SgdArm:
     return (SgdArm if values["schedule"] is None else LangevinArm)(**values)
 
 
-def arms_of(fields: Spec) -> Iterator[Arm]:
+def compared(fields: Accuracy) -> Iterator[Arm]:
     """Every arm of the table, in the order of its rows."""
     schedules = SCHEDULES if fields.schedule == BOTH else (fields.schedule,)
     yield Arm("no-dp")
@@ -87,29 +78,34 @@ def arms_of(fields: Spec) -> Iterator[Arm]:
             yield Arm("repaired-cyclic", "guaranteed", epsilon, schedule)
 
 
-def settings_of(arm: Arm, fields: Spec, problem: Problem, split: Split) -> Iterator[Setting]:
-    """The points of an arm's grid, each with its noise."""
-    grid, batch = fields.grid, fields.batch
-    if arm.method in LANGEVIN:
-        assert arm.comparison is not None and arm.schedule is not None and arm.epsilon is not None
-        passes = grid.steps if arm.method in FULL_BATCH else grid.epochs
-        for lam, count in product(grid.lam, passes):
-            plan = LangevinPlan(
-                problem, arm.method, arm.comparison, arm.schedule, lam, count, batch
-            )
-            yield langevin_setting(plan, arm.epsilon, split)
-        return
-    sampler = Poisson(problem.n, batch)
-    for lr, epochs in product(grid.lr, grid.epochs):
-        dp_sgd = DpSgdPlan(
+def arms_of(job: Job, problem: Problem) -> Arms[Arm, Bounded]:
+    """The arms of a job of this kind, or of its tuning."""
+    fields: Accuracy = job.fields
+    batch = fields.batch
+
+    def setting_of(arm: Arm, chosen: Chosen) -> Setting[Bounded]:
+        if arm.method in LANGEVIN:
+            assert arm.comparison and arm.schedule and arm.epsilon is not None
+            passes = chosen["steps" if arm.method in FULL_BATCH else "epochs"]
+            of_arm = (arm.method, arm.comparison, arm.schedule, chosen["lambda"], passes, batch)
+            return langevin(LangevinPlan(problem, *of_arm), arm.epsilon)
+        sampler = Poisson(problem.n, batch)
+        plan = DpSgdPlan(
             sampler,
-            steps=epochs * sampler.steps_per_epoch,
+            steps=chosen["epochs"] * sampler.steps_per_epoch,
             max_grad_norm=fields.max_grad_norm,
             delta=problem.delta,
             relation="replace_one" if arm.comparison == "guaranteed" else "add_remove",
             accountant=problem.accountant,
         )
-        yield sgd_setting(dp_sgd.calibrated(arm.epsilon), lr, split)
+        return sgd(plan.calibrated(arm.epsilon), chosen["lr"], problem.classes)
+
+    return regression_arms(job, list(compared(fields)), name_of, setting_of)
+
+
+def name_of(arm: Arm) -> str:
+    """The name by which an arm's settings are handed on."""
+    return arm_name(arm, arm.comparison, arm.schedule)
 
 
 KIND = Kind(

@@ -14,7 +14,7 @@ rows do, and for replace_one under `guaranteed`.
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -91,7 +91,8 @@ class Problem:
 class LangevinPlan:
     """A Langevin arm at one point of its grid, before its noise is calibrated.
 
-    passes: over the data, one step each for full batches. batch: ignored by full batches.
+    passes: over the data, one step each for full batches. batch: ignored by full batches. updates:
+    number of steps where they are no whole passes, as in a trial on fewer records.
 
     Raises InputError for lambda <= 0, for a batch above n and for a step size >= 1 / beta.
     """
@@ -103,6 +104,7 @@ class LangevinPlan:
     lam: float
     passes: int
     batch: int
+    updates: int | None = None
 
     def __post_init__(self):
         check_step_size(self.problem.step_size / self.beta, self.beta)
@@ -135,7 +137,7 @@ class LangevinPlan:
     @property
     def steps(self) -> int:
         """Number of steps K."""
-        return self.passes * self.sampler.steps_per_epoch
+        return self.updates or self.passes * self.sampler.steps_per_epoch
 
     @property
     def counted_steps(self) -> int:
@@ -146,6 +148,13 @@ class LangevinPlan:
     def counted_sum_of_rates(self) -> float:
         """Sum of the first `counted_steps` step sizes."""
         return float(np.sum(self.rates[: self.counted_steps]))
+
+    def on(self, n: int) -> "LangevinPlan":
+        """The plan on `n` records: equal steps, and batches of the same size or of all records."""
+        if n == self.problem.n:
+            return self
+        problem = replace(self.problem, n=n)
+        return replace(self, problem=problem, batch=min(self.batch, n), updates=self.steps)
 
     def with_noise(self, sigma2: float) -> Langevin:
         """Settings of a run with this noise."""
@@ -193,6 +202,7 @@ class LangevinPlan:
             phases,
             (self.problem.lipschitz,) * len(phases),
             run.noise.source,
+            run.shared_noise,
             last_iterate=self._last_iterate(sigma2, settings.rates) if sigma2 else None,
         )
 

@@ -1,29 +1,29 @@
 """dp_sgld, Table 3: DP-SGD and SGD when the last blocks of the backbone are trained as well.
 
-Every arm starts from the public backbone with a new head, tunes its learning rate on the validation
-records and runs the best one `runs` times afresh (`dpatlas.jobs.search`). Frozen parts get no
-noise; the clip bound is on the gradient of all trained parts together.
+Every arm starts from the public backbone with a new head, at the learning rate that finetune_tuning
+chose. Frozen parts get no noise; the clip bound is on the gradient of all trained parts together.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dpatlas.core.facts import BackboneUsed
 from dpatlas.errors import InputError
+from dpatlas.jobs.arms import Arms, Chosen, OneRun, Setting, accuracy
+from dpatlas.jobs.deals import Dealt
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_plan import DpSgdPlan
-from dpatlas.jobs.private_records import PARTS, check_parts, identity, load_backbone
-from dpatlas.jobs.search import Search, Setting, Trial, accuracy
+from dpatlas.jobs.private_records import identity, load_backbone
+from dpatlas.jobs.reports import Reports
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.network import Network
-from dpatlas.papers.dp_sgld.jobs.tuned_arms import arms_ledger, sgd_facts
-from dpatlas.papers.dp_sgld.records.finetune import Metrics, Row, Spec
+from dpatlas.papers.dp_sgld.jobs.regression import arm_name, sgd_facts
+from dpatlas.papers.dp_sgld.records.finetune import Finetune, Metrics, Row, Spec
 from dpatlas.privacy.ledger import Ran
 from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import belongs
@@ -41,66 +41,93 @@ class Arm:
     trainable: tuple[str, ...]
     epsilon: float | None
 
+    @property
+    def method(self) -> str:
+        """Its method."""
+        return "no-dp" if self.epsilon is None else "dp-sgd"
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images and labels of a run, by part, on the job's device.
+
+    outputs: of frozen layers, by their names; frozen layers are the same in all arms.
+    """
+
+    x: dict[str, Tensor]
+    labels: dict[str, Tensor]
+    outputs: dict[tuple[str, ...], dict[str, Tensor]] = field(default_factory=dict)
+
 
 def finetune(job: Job) -> Outcome:
-    """Every arm at its best learning rate, with the test accuracy of every run.
+    """The test accuracies of every arm.
 
     Raises InputError for prefixes that name no part of the backbone, and for an accountant that
     cannot take Poisson batches under `relation`.
     """
-    data = job.prepared
-    check_parts(data)
-    backbone = load_backbone(job)
-    arms = list(arms_of(job.fields))
-    tuning = FineTuning(job, backbone)
-    # Names that the backbone lacks are refused before anything is trained.
-    for arm in arms:
-        tuning.trained_parameters(arm.trainable)
-    search = Search(
+    reports = Reports(
         job,
-        arms,
-        arm_facts,
-        lambda arm: list(tuning.settings_of(arm)),
-        row_of=lambda values: Row(**values),
-        named=arm_name,
-        in_ledger=lambda row: {"require_private": row.epsilon is not None},
+        arms_of(job),
+        facts_of,
+        lambda values: Row(**values),
+        lambda row: {"require_private": row.epsilon is not None},
     )
-    rows = search.run()
+    rows = reports.run()
+    data, backbone = job.prepared, load_backbone(job)
     metrics = Metrics(
-        **{f"n_{part}": len(getattr(data, f"y_{part}")) for part in PARTS},
+        n_train=len(data.y_train),
+        n_test=len(data.y_test),
         classes=len(data.classes),
         backbone=BackboneUsed(**identity(backbone), architecture=backbone.architecture),
         rows=rows,
     )
-    return Outcome(metrics, tuning.ledger(search))
+    return Outcome(metrics, reports.ledger(*in_words(job)))
 
 
-def arms_of(fields: Spec) -> Iterator[Arm]:
+def compared(fields: Finetune) -> Iterator[Arm]:
     """Without privacy first, then at each epsilon; the fewest trained parts first in each."""
     for epsilon, parts in product([None, *fields.epsilons], fields.unfreeze):
         yield Arm(parts.name, tuple(parts.trainable), epsilon)
 
 
-def arm_facts(arm: Arm) -> dict[str, Any]:
+def facts_of(arm: Arm) -> dict[str, Any]:
     """The columns of a row that name its arm."""
-    method = "no-dp" if arm.epsilon is None else "dp-sgd"
-    return {"method": method, "unfreeze": arm.unfreeze, "epsilon": arm.epsilon}
+    return {"method": arm.method, "unfreeze": arm.unfreeze, "epsilon": arm.epsilon}
+
+
+def name_of(arm: Arm) -> str:
+    """The name by which an arm's settings are handed on."""
+    return arm_name(arm, arm.unfreeze)
+
+
+def in_words(job: Job) -> tuple[str, str]:
+    """Mechanism and clip of all arms, for the job's ledger."""
+    bound = job.fields.max_grad_norm
+    return (
+        f"DP-SGD, flat clipping, {load_backbone(job).architecture}",
+        f"max_grad_norm {bound:g} on all trained parts together",
+    )
+
+
+def arms_of(job: Job) -> Arms[Arm, Images]:
+    """The arms of a job of this kind, or of its tuning."""
+    tuning = FineTuning(job, load_backbone(job))
+    arms = list(compared(job.fields))
+    # Names that the backbone lacks are refused before anything is trained.
+    for arm in arms:
+        tuning.trained_parameters(arm.trainable)
+    return Arms(arms, name_of, tuning.images, tuning.setting_of)
 
 
 class FineTuning:
     """The settings of every arm on the job's data."""
 
     def __init__(self, job: Job, backbone: Backbone):
-        fields: Spec = job.fields
-        data = job.prepared
+        fields: Finetune = job.fields
         self.job, self.fields, self.backbone = job, fields, backbone
-        self.classes = len(data.classes)
-        self.labels = {part: self._tensor(getattr(data, f"y_{part}")) for part in PARTS}
-        images = {part: getattr(data, f"x_{part}") for part in PARTS}
-        self.images = {part: self._tensor(x) for part, x in images.items()}
-        self._cached: tuple[tuple[str, ...], dict[str, Tensor]] = ((), {})
+        self.classes = len(job.prepared.classes)
         self.plan = DpSgdPlan(
-            Poisson(len(self.labels["train"]), fields.batch),
+            Poisson(len(job.prepared.y_train), fields.batch),
             fields.steps,
             fields.max_grad_norm,
             fields.delta,
@@ -108,29 +135,30 @@ class FineTuning:
             fields.accountant,
         )
 
-    def _tensor(self, values: np.ndarray) -> Tensor:
-        return torch.from_numpy(values).to(self.job.device)
+    def images(self, dealt: Dealt) -> Images:
+        """The records of a run on the job's device."""
+        x, labels = (
+            {part: torch.from_numpy(rows).to(self.job.device) for part, rows in arrays.items()}
+            for arrays in (dealt.x, dealt.labels)
+        )
+        return Images(x, labels)
 
-    def settings_of(self, arm: Arm) -> Iterator[Setting]:
-        """One setting per learning rate."""
-        plan = self.plan.calibrated(arm.epsilon)
-        for lr in self.fields.lrs:
-            yield self._setting(arm, lr, plan)
+    def setting_of(self, arm: Arm, chosen: Chosen) -> Setting[Images]:
+        """The arm at a learning rate."""
+        plan, lr = self.plan.calibrated(arm.epsilon), chosen["lr"]
 
-    def _setting(self, arm: Arm, lr: float, plan: DpSgdPlan) -> Setting:
-        phase = plan.phase(lr, trainable=arm.trainable)
-
-        def score(trial: Trial) -> tuple[float, Ran]:
-            network = self._network(trial.number)
+        def train(one: OneRun[Images]) -> tuple[dict[str, Any], Ran]:
+            network = self._network(one.number)
             frozen, model = network.split(self._trained(network, arm.trainable))
-            x = self._outputs_of_frozen(frozen)
-            training = trial.train(model, [phase], x["train"], self.labels["train"])
-            outputs = _outputs(model, x[trial.part]).cpu()
-            return accuracy(outputs, self.labels[trial.part].cpu()), training.ran
+            x, labels = _outputs_of_frozen(frozen, one.records), one.records.labels
+            here = plan.on(len(labels["train"]))
+            phases = [here.phase(lr, trainable=arm.trainable)]
+            ran = one.train(model, phases, x["train"], labels["train"]).ran
+            return {"accuracy": accuracy(_outputs(model, x["test"]), labels["test"])}, ran
 
         facts = sgd_facts(plan, lr)
         facts["trained_parameters"] = self.trained_parameters(arm.trainable)
-        return Setting(facts, lambda: plan.stated.as_row(), score)
+        return Setting(facts, lambda: plan.stated.as_row(), train)
 
     def _network(self, run: int) -> Network:
         """The backbone with a new head; the same one in the same run of every setting."""
@@ -141,15 +169,6 @@ class FineTuning:
             base_seed=self.fields.seed,
         )
         return network.to(self.job.device)
-
-    def _outputs_of_frozen(self, frozen: nn.Sequential) -> dict[str, Tensor]:
-        """Outputs of the frozen layers on every part of the data; the last ones are cached."""
-        layers = tuple(name for name, _ in frozen.named_children())
-        cached_layers, outputs = self._cached
-        if not outputs or cached_layers != layers:
-            outputs = {part: _outputs(frozen, x) for part, x in self.images.items()}
-            self._cached = layers, outputs
-        return outputs
 
     def trained_parameters(self, trainable: Sequence[str]) -> int:
         """Number of trained parameters; InputError for a prefix that no parameter has."""
@@ -166,19 +185,13 @@ class FineTuning:
                 raise InputError("trainable", repr(prefix), f"prefixes among {parts}")
         return [name for name in names if any(belongs(name, prefix) for prefix in trainable)]
 
-    def ledger(self, search: Search[Arm, Row]) -> dict[str, Any]:
-        """The job's ledger, with one for every arm."""
-        return arms_ledger(
-            f"DP-SGD, flat clipping, {self.backbone.architecture}",
-            f"max_grad_norm {self.fields.max_grad_norm:g} on all trained parts together",
-            search,
-        )
 
-
-def arm_name(row: Row) -> str:
-    """A row in words."""
-    privacy = "without privacy" if row.epsilon is None else f"epsilon {row.epsilon:g}"
-    return f"{row.unfreeze}, {privacy}"
+def _outputs_of_frozen(frozen: nn.Sequential, images: Images) -> dict[str, Tensor]:
+    """Outputs of the frozen layers on every part of the records, computed once for all arms."""
+    layers = tuple(name for name, _ in frozen.named_children())
+    if layers not in images.outputs:
+        images.outputs[layers] = {part: _outputs(frozen, x) for part, x in images.x.items()}
+    return images.outputs[layers]
 
 
 def _outputs(model: nn.Module, x: Tensor) -> Tensor:
@@ -191,5 +204,4 @@ KIND = Kind(
     finetune,
     spec=Spec,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
-    reads_images=False,
 )

@@ -1,30 +1,35 @@
 """dp_sgld: accuracy against the number K of full-batch steps, at one epsilon for replace_one.
 
-Every number of steps has its own noise and its own setting, tuned on the validation records.
+Every number of steps has its own noise and its own setting, which long_training_tuning chose.
     repaired-full  Langevin steps, accounting for the last iterate: the noise converges with K
     dp-sgd         clipped steps, accounting for all iterates: the noise grows like sqrt(K)
     noisy-gd       Langevin steps with the noise of Thm 3.2, which holds here and is not tight
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from dpatlas.jobs.arms import Arms, Chosen, Setting
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_plan import DpSgdPlan
-from dpatlas.jobs.search import Setting
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.jobs.regression import (
     arm_name,
-    langevin_setting,
+    langevin,
     problem_of,
-    regression_ledger,
-    regression_search,
-    sgd_setting,
+    regression_arms,
+    reported,
+    sgd,
 )
-from dpatlas.papers.dp_sgld.jobs.regression_data import Split, load_split
-from dpatlas.papers.dp_sgld.records.long_training import LangevinArm, Metrics, SgdArm, Spec
+from dpatlas.papers.dp_sgld.jobs.regression_data import Bounded
+from dpatlas.papers.dp_sgld.records.long_training import (
+    LangevinArm,
+    LongTraining,
+    Metrics,
+    SgdArm,
+    Spec,
+)
 from dpatlas.privacy.samplers import FullBatch
 
 DP_SGD = "dp-sgd"
@@ -44,52 +49,54 @@ class Arm:
 
 
 def long_training(job: Job) -> Outcome:
-    """Every method after every number of steps at its best setting, with its test accuracies.
+    """The test accuracies of every method after every number of steps.
 
     Raises InputError for a step size >= 1 / beta.
     """
-    fields: Spec = job.fields
-    split = load_split(job)
-    problem = problem_of(job, split)
-    arms = [
+    problem = problem_of(job)
+    found = reported(job, arms_of(job, problem), vars, row_of, problem.warnings())
+    return Outcome(Metrics(**found[0]), found[1])
+
+
+def arms_of(job: Job, problem: Problem) -> Arms[Arm, Bounded]:
+    """The arms of a job of this kind, or of its tuning."""
+    fields: LongTraining = job.fields
+
+    def setting_of(arm: Arm, chosen: Chosen) -> Setting[Bounded]:
+        if arm.method == DP_SGD:
+            accounts = (problem.delta, RELATION, problem.accountant)
+            plan = DpSgdPlan(FullBatch(problem.n), arm.steps, fields.max_grad_norm, *accounts)
+            return sgd(plan.calibrated(arm.epsilon), chosen["lr"], problem.classes)
+        langevin_plan = LangevinPlan(
+            problem,
+            arm.method,
+            arm.comparison,
+            "constant",
+            chosen["lambda"],
+            arm.steps,
+            problem.n,
+        )
+        return langevin(langevin_plan, arm.epsilon)
+
+    return regression_arms(job, compared(fields), name_of, setting_of)
+
+
+def compared(fields: LongTraining) -> list[Arm]:
+    """Every method after every number of steps."""
+    return [
         Arm(method, comparison, fields.epsilon, steps)
         for steps, (method, comparison) in product(fields.steps, METHODS.items())
     ]
-    search = regression_search(
-        job,
-        arms,
-        lambda arm: list(settings_of(arm, fields, problem, split)),
-        row_of=row_of,
-        named=lambda row: arm_name(row, row.comparison),
-    )
-    metrics = Metrics(**split.facts(), warnings=problem.warnings(), rows=search.run())
-    return Outcome(metrics, regression_ledger(search))
+
+
+def name_of(arm: Arm) -> str:
+    """The name by which an arm's settings are handed on."""
+    return arm_name(arm, arm.comparison, f"{arm.steps} steps")
 
 
 def row_of(values: dict[str, Any]) -> LangevinArm | SgdArm:
     """A row of the record."""
     return (SgdArm if values["method"] == DP_SGD else LangevinArm)(**values)
-
-
-def settings_of(arm: Arm, fields: Spec, problem: Problem, split: Split) -> Iterator[Setting]:
-    """One setting per lambda, or per learning rate."""
-    if arm.method == DP_SGD:
-        dp_sgd = DpSgdPlan(
-            FullBatch(problem.n),
-            arm.steps,
-            fields.max_grad_norm,
-            problem.delta,
-            RELATION,
-            problem.accountant,
-        )
-        for lr in fields.lrs:
-            yield sgd_setting(dp_sgd.calibrated(arm.epsilon), lr, split)
-        return
-    for lam in fields.lambdas:
-        plan = LangevinPlan(
-            problem, arm.method, arm.comparison, "constant", lam, arm.steps, problem.n
-        )
-        yield langevin_setting(plan, arm.epsilon, split)
 
 
 KIND = Kind(

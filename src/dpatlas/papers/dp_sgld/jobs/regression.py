@@ -1,135 +1,222 @@
 """dp_sgld: softmax regression on bounded features, by Langevin steps or by DP-SGD."""
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
-from torch import Tensor, nn
+import torch
+from torch import nn
 
+from dpatlas.core.facts import BackboneUsed, FeaturesUsed
 from dpatlas.core.progress import say
+from dpatlas.jobs.arms import Arms, Chosen, OneRun, Setting, accuracy
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.private_plan import DpSgdPlan
-from dpatlas.jobs.search import Search, Setting, Trial, accuracy
+from dpatlas.jobs.private_records import identity, load_backbone
+from dpatlas.jobs.reports import Reports
+from dpatlas.jobs.resume import Watched
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
-from dpatlas.papers.dp_sgld.jobs.regression_data import Split
-from dpatlas.papers.dp_sgld.jobs.tuned_arms import arms_ledger, sgd_facts
-from dpatlas.papers.dp_sgld.records.regression import RegressionSpec
+from dpatlas.papers.dp_sgld.jobs.regression_data import Bounded, bounded
+from dpatlas.papers.dp_sgld.records.regression import RegressionFields
 from dpatlas.papers.dp_sgld.records.trained import ArmRow
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.ledger import PUBLIC, Ran
+from dpatlas.privacy.training import PrivateTraining
 
 CONSTANTS = ("feature_norm", "lambda", "max_grad_norm", "n", "radius", "smoothness")
 THEOREM = "Ryffel et al. 2022, Thm 3.2"
 A = TypeVar("A")
 R = TypeVar("R", bound=ArmRow)
+# What a regression takes of the last iterate, or of the last of every epoch.
+Training = LangevinRun | PrivateTraining
 
 
-def problem_of(job: Job, split: Split) -> Problem:
-    """What is public of the job's data and settings; its warnings are printed."""
-    fields: RegressionSpec = job.fields
-    problem = Problem(
-        n=len(split.labels["train"]),
-        classes=split.classes,
+class Named(Protocol):
+    """An arm or a row."""
+
+    @property
+    def method(self) -> str:
+        """Its method."""
+
+    @property
+    def epsilon(self) -> float | None:
+        """The target of its calibration; None without privacy."""
+
+
+def problem_of(job: Job, step_size: float | None = None) -> Problem:
+    """What is public of the job's data and settings; step_size: None for the spec's."""
+    fields: RegressionFields = job.fields
+    return Problem(
+        n=len(job.prepared.y_train),
+        classes=len(job.prepared.classes),
         feature_norm=fields.feature_norm,
         delta=fields.delta,
-        step_size=fields.step_size,
+        step_size=fields.step_size if step_size is None else step_size,
         radius=fields.radius,
         accountant=fields.accountant,
     )
-    for warning in problem.warnings():
-        say(f"{job.spec.id}: {warning}")
-    return problem
 
 
-def langevin_setting(plan: LangevinPlan, epsilon: float, split: Split) -> Setting:
-    """The plan with the noise for `epsilon`."""
+def regression_arms(
+    job: Job,
+    compared: Sequence[A],
+    named: Callable[[A], str],
+    setting_of: Callable[[A, Chosen], Setting[Bounded]],
+) -> Arms[A, Bounded]:
+    """Arms of softmax regression, which see the job's bounded features.
+
+    Raises InputError for a backbone other than the spec's, and for data scaled otherwise than those
+    that it was trained on.
+    """
+    fields: RegressionFields = job.fields
+    backbone = None if fields.features == "raw" else load_backbone(job)
+    constants = dict.fromkeys(CONSTANTS, PUBLIC)
+    return Arms(compared, named, partial(bounded, fields, backbone), setting_of, constants, seen)
+
+
+def seen(records: Bounded) -> dict[str, Any]:
+    """About the records of a run, for its record.
+
+    mean_eigenvalue: lambda_max(mean x x^T) of the private records. It is private information, for
+    the reader only: nothing is calibrated by it.
+    """
+    x = records.x["train"].double()
+    return {
+        "inputs": x.shape[1],
+        "scaled_down": records.scaled_down,
+        "mean_eigenvalue": float(torch.linalg.eigvalsh(x.T @ x / len(x))[-1]),
+    }
+
+
+def langevin(plan: LangevinPlan, epsilon: float, *, every_epoch: bool = False) -> Setting[Bounded]:
+    """The plan with the noise for `epsilon`; a trial has the same noise on fewer records.
+
+    every_epoch: whether the best accuracy over the ends of all epochs is measured as well.
+    """
     sigma2 = plan.sigma2(epsilon)
-    settings = plan.with_noise(sigma2)
 
-    def score(trial: Trial) -> tuple[float, Ran]:
-        x, labels = split.x["train"], split.labels["train"]
-        run = LangevinRun(
-            settings,
-            x,
-            labels,
-            split.classes,
-            noise=trial.noise,
-            repetition=trial.repetition,
-        )
-        trial.finish(run)
-        return _accuracy(run.weights, split, trial.part), plan.ran(run)
+    def train(one: OneRun[Bounded]) -> tuple[dict[str, Any], Ran]:
+        x, labels = one.records.x, one.records.labels
+        here = plan.on(len(labels["train"]))
+        settings, classes = here.with_noise(sigma2), plan.problem.classes
+        run = LangevinRun(settings, x["train"], labels["train"], classes, **one.draws)
+        epoch = here.sampler.steps_per_epoch if every_epoch else None
+        return _followed(one, run, lambda: run.weights, epoch), here.ran(run)
 
     facts = {
         "lambda": plan.lam,
         "beta": plan.beta,
         "lipschitz": plan.problem.lipschitz,
-        "radius": settings.radius,
-        "lr": settings.rates[0],
-        "batch": settings.sampler.batch,
+        "radius": plan.radius,
+        "lr": plan.rates[0],
+        "batch": plan.sampler.batch,
         "epochs": plan.passes,
-        "steps": settings.steps,
-        "sigma": settings.sigma,
-        "sampler": settings.sampler.name,
+        "steps": plan.steps,
+        "sigma": math.sqrt(sigma2),
+        "sampler": plan.sampler.name,
     }
-    return Setting(facts, lambda: plan.stated(sigma2).as_row(), score)
+    return Setting(facts, lambda: plan.stated(sigma2).as_row(), train)
 
 
-def sgd_setting(plan: DpSgdPlan, lr: float, split: Split) -> Setting:
-    """DP-SGD, or SGD if the plan has no noise, from zero weights."""
+def sgd(
+    plan: DpSgdPlan, lr: float, classes: int, *, every_epoch: bool = False, **of_phase: Any
+) -> Setting[Bounded]:
+    """DP-SGD, or SGD if the plan has no noise, from zero weights.
 
-    def score(trial: Trial) -> tuple[float, Ran]:
-        x, labels = split.x["train"], split.labels["train"]
-        layer = nn.Linear(x.shape[1], split.classes, bias=False)
+    every_epoch: as for `langevin`; of_phase: further settings of the training phase.
+    """
+
+    def train(one: OneRun[Bounded]) -> tuple[dict[str, Any], Ran]:
+        x, labels = one.records.x["train"], one.records.labels["train"]
+        layer = nn.Linear(x.shape[1], classes, bias=False)
         nn.init.zeros_(layer.weight)
-        training = trial.train(layer, [plan.phase(lr)], x, labels)
-        return _accuracy(layer.weight.detach(), split, trial.part), training.ran
+        here = plan.on(len(labels))
+        training = PrivateTraining(layer, [here.phase(lr, **of_phase)], x, labels, **one.draws)
+        epoch = here.sampler.steps_per_epoch if every_epoch else None
+        measured = _followed(one, training, layer.weight.detach, epoch)
+        return measured, training.ran
 
-    return Setting(sgd_facts(plan, lr), lambda: plan.stated.as_row(), score)
+    return Setting(sgd_facts(plan, lr), lambda: plan.stated.as_row(), train)
 
 
-def regression_search(
+def sgd_facts(plan: DpSgdPlan, lr: float) -> dict[str, Any]:
+    """The settings of DP-SGD, or SGD, that a row holds."""
+    return {"lr": lr, "epochs": plan.steps / plan.sampler.steps_per_epoch, **plan.facts()}
+
+
+def _followed(
+    one: OneRun[Bounded],
+    training: Training,
+    weights: Callable[[], torch.Tensor],
+    epoch: int | None,
+) -> dict[str, Any]:
+    """What is measured of a training: accuracy of its last iterate.
+
+    With the steps of an `epoch`, also the best of those at the ends of all epochs.
+    """
+
+    def look() -> float:
+        return accuracy(one.records.x["test"] @ weights().T, one.records.labels["test"])
+
+    if epoch is None:
+        one.finish(training)
+        return {"accuracy": look()}
+    ends = [*range(epoch, training.steps, epoch), training.steps]
+    watched = Watched(training, look, ends)
+    one.stages.finish(watched)
+    return {"accuracy": watched.seen[-1], "best_epoch_accuracy": max(watched.seen)}
+
+
+def reported(
     job: Job,
-    arms: Sequence[A],
-    settings_of: Callable[[A], Sequence[Setting]],
+    arms: Arms[A, Bounded],
+    facts_of: Callable[[A], dict[str, Any]],
     row_of: Callable[[dict[str, Any]], R],
-    named: Callable[[R], str],
-) -> Search[A, R]:
-    """The search over arms of softmax regression; their ledgers name the public constants."""
-    delta = job.fields.delta
-
-    def in_ledger(row: R) -> dict[str, Any]:
-        claimed = None
-        if row.claimed_epsilon is not None:
-            claimed = {"epsilon": row.claimed_epsilon, "delta": delta, "by": THEOREM}
-        return {"constants": dict.fromkeys(CONSTANTS, PUBLIC), "claimed": claimed}
-
-    return Search(
-        job,
-        arms,
-        lambda arm: vars(arm).copy(),
-        settings_of,
-        row_of=row_of,
-        named=named,
-        in_ledger=in_ledger,
+    warnings: Sequence[str],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Fields of a `RegressionMetrics` with rows, and the ledger, of a job's reported runs."""
+    fields: RegressionFields = job.fields
+    for warning in warnings:
+        say(f"{job.spec.id}: {warning}")
+    reports = Reports(
+        job, arms, facts_of, row_of, lambda row: {"claimed": claim(row, fields.delta)}
     )
+    rows = reports.run()
+    data, raw = job.prepared, fields.features == "raw"
+    metrics = {
+        "n_train": len(data.y_train),
+        "n_test": len(data.y_test),
+        "inputs": reports.seen["inputs"][0],
+        "classes": len(data.classes),
+        "scaled_down": reports.seen["scaled_down"],
+        "mean_eigenvalue": reports.seen["mean_eigenvalue"],
+        "backbone": None if raw else BackboneUsed(**identity(load_backbone(job))),
+        "features": job.features and FeaturesUsed(**job.features.identity()),
+        "warnings": list(warnings),
+        "rows": rows,
+    }
+    ledger = reports.ledger(*in_words(fields))
+    return metrics, {**ledger, "public_constants": sorted(CONSTANTS)}
 
 
-def arm_name(row: ArmRow, *names: str | None) -> str:
-    """A row in words: its method, those of `names` that are not None, its steps and privacy."""
-    privacy = "without privacy" if row.epsilon is None else f"epsilon {row.epsilon:g}"
-    return ", ".join([row.method, *filter(None, names), f"{row.steps} steps", privacy])
+def claim(row: ArmRow, delta: float) -> dict[str, Any] | None:
+    """The paper's guarantee for an arm, as `ledger` takes it; None where it claims nothing."""
+    if row.claimed_epsilon is None:
+        return None
+    return {"epsilon": row.claimed_epsilon, "delta": delta, "by": THEOREM}
 
 
-def regression_ledger(search: Search[Any, R]) -> dict[str, Any]:
-    """The job's ledger, with one for every arm."""
-    fields: RegressionSpec = search.job.fields
-    shared = arms_ledger(
+def arm_name(arm: Named, *names: str | None) -> str:
+    """An arm in words: its method, those of `names` that are not None, and its privacy."""
+    privacy = "without privacy" if arm.epsilon is None else f"epsilon {arm.epsilon:g}"
+    return ", ".join([arm.method, *filter(None, names), privacy])
+
+
+def in_words(fields: RegressionFields) -> tuple[str, str]:
+    """Mechanism and clip of all arms, for the job's ledger."""
+    return (
         "Langevin SGD and DP-SGD on softmax regression over bounded features",
         f"records of norm at most {fields.feature_norm:g}; DP-SGD: max_grad_norm "
-        f"{fields.max_grad_norm:g}",
-        search,
+        f"{fields.max_grad_norm:g} unless its row says otherwise",
     )
-    return {**shared, "public_constants": sorted(CONSTANTS)}
-
-
-def _accuracy(weights: Tensor, split: Split, part: str) -> float:
-    return accuracy(split.x[part] @ weights.T, split.labels[part])

@@ -178,11 +178,11 @@ def utility(job: Job) -> Outcome:
     least_risk = float(objective.risk(minimiser[None])[0])
     rows = []
     with Progress(len(arms) * fields.runs, job.spec.id) as progress:
-        for number, ((schedule, epsilon), proof) in enumerate(zip(arms, proven, strict=True)):
+        for (schedule, epsilon), proof in zip(arms, proven, strict=True):
             settings = langevin(fields, schedule, proof.sigma2)
             excess = []
-            for run in range(fields.runs):
-                path = iterates(settings, objective, noise, number * fields.runs + run)
+            for run in fields.run_numbers:
+                path = iterates(settings, objective, noise, run)
                 risks = risks_of(path, objective, schedule, proof.shown_steps)
                 excess.append((risks - least_risk).tolist())
                 progress.advance(f"{schedule} epsilon {epsilon:g}")
@@ -308,10 +308,12 @@ def langevin(fields: Spec, schedule: str, sigma2: float) -> Langevin:
     return Langevin(plan.sampler, math.sqrt(sigma2), plan.lam, plan.radius, rates)
 
 
-def iterates(settings: Langevin, objective: Objective, noise: Noise, repetition: int) -> np.ndarray:
-    """theta_0 .. theta_K of one run, (K + 1, d)."""
+def iterates(settings: Langevin, objective: Objective, noise: Noise, number: int) -> np.ndarray:
+    """theta_0 .. theta_K of the run of this number, whose draws all arms share, (K + 1, d)."""
     x, labels = torch.from_numpy(objective.x), torch.from_numpy(objective.labels)
-    run = LangevinRun(settings, x, labels, CLASSES, noise=noise, repetition=repetition)
+    run = LangevinRun(
+        settings, x, labels, CLASSES, noise=noise, repetition=number, shared_noise="arms of a run"
+    )
     path = [run.weights.flatten().numpy().copy()]
     while run.steps_done < settings.steps:
         run.step()

@@ -1,35 +1,27 @@
-"""dp_sgld, records of kind accuracy: methods compared on frozen features, Tables 1 and 2."""
+"""dp_sgld, records of kind accuracy: tuned methods compared at equal epsilon."""
 
 from typing import Literal
 
-from pydantic import Field
-
-from dpatlas.core.records import Typed
-from dpatlas.papers.dp_sgld.records import Count, Counts, Positive, Positives, Schedule
+from dpatlas.core.facts import ReportedFields
+from dpatlas.papers.dp_sgld.records import Count, Positive, Schedule
 from dpatlas.papers.dp_sgld.records.regression import (
     Comparison,
+    RegressionFields,
     RegressionMetrics,
-    RegressionSpec,
 )
 from dpatlas.papers.dp_sgld.records.trained import LangevinRow, SgdRow
 
 
-class Grid(Typed):
-    """Settings to try: lambda and epochs (full batches: steps) for Langevin SGD, lr for DP-SGD."""
-
-    lam: Positives = Field(alias="lambda")
-    epochs: Counts
-    steps: Counts
-    lr: Positives
-
-
-class Spec(RegressionSpec):
-    """Settings of a job. schedule: of Langevin steps. batch: expected size of mini-batches."""
+class Accuracy(RegressionFields):
+    """Settings of the arms. schedule: of Langevin steps. batch: expected size of mini-batches."""
 
     schedule: Schedule | Literal["both"]
     epsilons: list[Positive]
     batch: Count
-    grid: Grid
+
+
+class Spec(Accuracy, ReportedFields):
+    """Settings of a job."""
 
 
 class SgdArm(SgdRow):
@@ -47,6 +39,8 @@ class LangevinArm(LangevinRow):
 
 
 class Metrics(RegressionMetrics):
-    """rows: one for every arm, in the order of the job's `arms_of`."""
+    """rows: one for every arm, in the order of the job's `compared`."""
+
+    VERSION = 2
 
     rows: list[LangevinArm | SgdArm]

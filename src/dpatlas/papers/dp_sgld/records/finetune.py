@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpatlas.core import records
-from dpatlas.core.facts import BackboneUsed
+from dpatlas.core.facts import BackboneUsed, ReportedFields
 from dpatlas.core.records import Typed
-from dpatlas.papers.dp_sgld.records import Count, Positive, Positives
-from dpatlas.papers.dp_sgld.records.trained import SgdRow, TrainedSpec
+from dpatlas.papers.dp_sgld.records import Count, Positive
+from dpatlas.papers.dp_sgld.records.trained import SgdRow, TrainingSpec
 
 
 class Trainable(Typed):
@@ -18,15 +18,18 @@ class Trainable(Typed):
     trainable: Annotated[list[str], Field(min_length=1)]
 
 
-class Spec(TrainedSpec):
-    """Settings of a job. batch: expected size. steps: updates. lrs: rates that every arm tries."""
+class Finetune(TrainingSpec):
+    """Settings of the arms. batch: expected size. steps: updates."""
 
     epsilons: list[Positive]
     relation: Literal["add_remove", "replace_one"]
     batch: Count
     steps: Count
-    lrs: Positives
     unfreeze: Annotated[list[Trainable], Field(min_length=1)]
+
+
+class Spec(Finetune, ReportedFields):
+    """Settings of a job."""
 
 
 class Row(SgdRow):
@@ -37,10 +40,11 @@ class Row(SgdRow):
 
 
 class Metrics(records.Metrics):
-    """Numbers of records and rows: those without privacy first, then by epsilon."""
+    """Numbers of records of a run, and rows: those without privacy first, then by epsilon."""
+
+    VERSION = 2
 
     n_train: int
-    n_validation: int
     n_test: int
     classes: int
     backbone: BackboneUsed

@@ -1,21 +1,24 @@
 """dp_sgld, records of kind long_training: accuracy against the number of full-batch steps."""
 
-from dpatlas.papers.dp_sgld.records import Counts, Positive, Positives
+from dpatlas.core.facts import ReportedFields
+from dpatlas.papers.dp_sgld.records import Counts, Positive
 from dpatlas.papers.dp_sgld.records.regression import (
     Comparison,
+    RegressionFields,
     RegressionMetrics,
-    RegressionSpec,
 )
 from dpatlas.papers.dp_sgld.records.trained import LangevinRow, SgdRow
 
 
-class Spec(RegressionSpec):
-    """Settings of a job. lambdas: tried by Langevin SGD. lrs: tried by DP-SGD."""
+class LongTraining(RegressionFields):
+    """Settings of the arms: epsilon of each, and the numbers of steps."""
 
     epsilon: Positive
     steps: Counts
-    lambdas: Positives
-    lrs: Positives
+
+
+class Spec(LongTraining, ReportedFields):
+    """Settings of a job."""
 
 
 class SgdArm(SgdRow):
@@ -31,6 +34,8 @@ class LangevinArm(LangevinRow):
 
 
 class Metrics(RegressionMetrics):
-    """rows: one for every number of steps and method."""
+    """A row for every number of steps and method."""
+
+    VERSION = 3
 
     rows: list[LangevinArm | SgdArm]

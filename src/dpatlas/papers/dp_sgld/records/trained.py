@@ -4,29 +4,26 @@ from typing import Literal
 
 from pydantic import Field
 
-from dpatlas.core.facts import DataFields, Runs, TunedRow
+from dpatlas.core.facts import DataFields, ReportedRow
 from dpatlas.papers.dp_sgld.records import Delta, Positive, RunSpec
 
 
-class TrainedSpec(RunSpec):
+class TrainingSpec(RunSpec):
     """Settings of a job that trains on private data.
 
-    backbone: id of the run that trained it; None with raw features. runs: number of reported runs
-    of every arm. tuning_runs: number of runs of every setting that an arm tries. max_grad_norm:
-    clip bound of DP-SGD. accountant: of DP-SGD and of ordinary accounting.
+    backbone: id of the run that trained it; None with raw features. max_grad_norm: clip bound of
+    DP-SGD. accountant: of DP-SGD and of ordinary accounting.
     """
 
     data: DataFields
     backbone: str | None
     delta: Delta
-    runs: Runs
-    tuning_runs: Runs
     max_grad_norm: Positive
     accountant: Literal["auto", "pld", "rdp"] = "auto"
 
 
-class ArmRow(TunedRow):
-    """One arm at its best setting, what is claimed of one run and what holds, at the spec's delta.
+class ArmRow(ReportedRow):
+    """One arm, what is claimed of one run and what holds, at the spec's delta.
 
     epsilon: the target of its calibration; None without privacy. lr: the first step size.
     claimed_epsilon: by the paper. ordinary_epsilon: by composition, for the release of every

@@ -5,15 +5,14 @@ from typing import Annotated
 from pydantic import Field
 
 from dpatlas.core import records
-from dpatlas.core.records import Typed
+from dpatlas.core.records import OverRuns, RunsFields, Typed
 from dpatlas.papers.dp_sgld.records import Count, Delta, Positive, Positives, RunSpec, Schedule
 
 
-class Spec(RunSpec):
+class Spec(RunSpec, RunsFields):
     """Settings of Langevin SGD on generated records; the noise is Thm 4.2's.
 
-    n: number of records. inputs: dimension of a record. lam: weight of the regulariser. runs:
-    number of runs that every mean is over.
+    n: number of records. inputs: dimension of a record. lam: weight of the regulariser.
     """
 
     n: Annotated[int, Field(ge=2)]
@@ -23,7 +22,6 @@ class Spec(RunSpec):
     epsilons: Positives
     delta: Delta
     steps: Count
-    runs: Count
     schedules: Annotated[list[Schedule], Field(min_length=1)]
 
 
@@ -58,7 +56,7 @@ class Row(Typed):
     shown_steps: list[int]
     lemma: Lemma
     theorems: list[Theorem]
-    excess_risk_runs: list[list[float]]
+    excess_risk_runs: OverRuns[list[float]]
 
 
 class Metrics(records.Metrics):

@@ -8,7 +8,12 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from dpatlas.papers.feature_learning.figures.laws import crossing_rows, rate_rows, slope_rows
+from dpatlas.papers.feature_learning.figures.laws import (
+    crossing_rows,
+    ladder_rows,
+    rate_rows,
+    slope_rows,
+)
 from dpatlas.papers.feature_learning.figures.panels import (
     Panels,
     draw_series,
@@ -35,15 +40,24 @@ from dpatlas.show.rows import CONFIDENCE
 from dpatlas.show.series import BLUE, handle
 
 RATE = Look("fitted rate", BLUE, "", ":")
+THEOREM = Look("power of Theorem 1", "black", "", ":")
 CROSSING = Look("meeting point", "black", "o", "none")
 LOOKS = {name: kind.look for name, kind in RISKS.items()}
-LAWS = {"rate": RATE, "crossing": CROSSING}
+LAWS = {"rate": RATE, "theorem": THEOREM, "crossing": CROSSING}
 # Side by side, but for the two whose crossing is marked.
 SIDES = ("direction", "random private", PRIVATE, "random private of both", "non-private")
-SHOWN_SLOPES = {PRIVATE: "matrix", "direction": "direction", "random private": "random"}
+# By axis, what is varied and the networks whose slopes are written into the panel.
+PRIVATE_SLOPES = {PRIVATE: "matrix", "direction": "direction", "random private": "random"}
+SHOWN_SLOPES = {
+    "n": ("n", PRIVATE_SLOPES),
+    "p": ("p", {PRIVATE: "matrix", "direction": "direction", "non-private": "non-private"}),
+    "ladder": ("d", PRIVATE_SLOPES),
+}
+# Sweeps in which every panel has a y axis of its own.
+OWN_Y = ("n", "ladder")
 # Of the height of the curves.
 ROOM_FOR_SLOPES, ROOM_FOR_MEETING = 0.55, 0.12
-RISK_COLUMNS = ("part", *COLUMNS, "R0", "c", "n_least", "n_most", "points")
+RISK_COLUMNS = ("part", *COLUMNS, "R0", "c", "least", "most", "points")
 
 
 def feature_risk(records: Sequence[Record], settings: Settings) -> ShownFigure:
@@ -84,6 +98,7 @@ def risk_rows(record: Record) -> list[Row]:
     return [
         *points,
         *rate_rows(record, points),
+        *ladder_rows(record, points),
         *crossing_rows(record, points),
         *slope_rows(record),
     ]
@@ -92,7 +107,7 @@ def risk_rows(record: Record) -> list[Row]:
 def _risk_line(line: Panels) -> list[Row]:
     """Draw a line of panels; the rows in it.
 
-    Links have y axes of their own, the other panels share one.
+    Links have y axes of their own along n and on ladders, the other panels share one.
     """
     rows: list[Row] = []
     aside = {name: LOOKS[name] for name in SIDES}
@@ -103,12 +118,12 @@ def _risk_line(line: Panels) -> list[Row]:
         data = frame(shown)
         draw_series(axes, record, data[data.part == "risk"] if shown else data, aside, centred)
         if shown:
-            _draw_laws(axes, record.spec.axis, data)
-            write_in(axes, _slopes_text(data[data.part == "slope"]), low=True)
-            if record.spec.axis == "n":
+            _draw_laws(axes, record.spec.along, data)
+            write_in(axes, _slopes_text(record.spec.axis, data[data.part == "slope"]), low=True)
+            if record.spec.axis in OWN_Y:
                 _limit(axes, data)
         rows += shown
-    if rows and line[0][1].spec.axis != "n":
+    if rows and line[0][1].spec.axis not in OWN_Y:
         share_y(line)
         _limit(line[0][0], frame(rows))
     line[0][0].set_ylabel("risk $E(f - s)^2$")
@@ -124,9 +139,10 @@ def _limit(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def _draw_laws(axes: Axes, axis: str, data: pd.DataFrame) -> None:
-    """The fitted rate, and a mark and a number where private features meet random ones."""
-    rate = data[data.part == "rate"]
-    axes.plot(rate[axis], rate.value, marker=RATE.marker, **RATE.line)
+    """The report's rates, and a mark and a number where private features meet random ones."""
+    for part, look in (("rate", RATE), ("theorem", THEOREM)):
+        law = data[data.part == part]
+        axes.plot(law[axis], law.value, marker=look.marker, **look.line)
     for x, value in data.loc[data.part == "crossing", [axis, "value"]].itertuples(index=False):
         mark: dict[str, Any] = {"mfc": "white", "markersize": 6, "zorder": 4}
         axes.plot(x, value, CROSSING.marker, color=CROSSING.color, **mark)
@@ -147,8 +163,13 @@ def _law_notes(data: pd.DataFrame) -> list[str]:
     notes, parts = [], dict(list(data.groupby("part")))
     if "slope" in parts:
         notes.append(
-            "slope: of log risk in log n, by least squares in every run; mean over runs and half "
-            f"its {CONFIDENCE:.0%} t interval"
+            "slope: of log risk in log n, log p or log d, by least squares in every run; mean over "
+            f"runs and half its {CONFIDENCE:.0%} t interval"
+        )
+    if "theorem" in parts:
+        notes.append(
+            "power of Theorem 1: d^(-eps_p/(8 q)) with p = d^(eps_p) and the link's degree q, "
+            "drawn through the first private risk"
         )
     if "crossing" in parts:
         notes.append(
@@ -168,12 +189,15 @@ def _law_notes(data: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _slopes_text(slopes: pd.DataFrame) -> str:
-    """Slopes of the private networks with their intervals, which are symmetric."""
+def _slopes_text(axis: str, slopes: pd.DataFrame) -> str:
+    """Slopes along an axis with their intervals, which are symmetric; empty where none is shown."""
+    if axis not in SHOWN_SLOPES:
+        return ""
+    varied, shown = SHOWN_SLOPES[axis]
     by_series = {row.series: row for row in slopes.itertuples()}
     lines = []
-    for name, label in SHOWN_SLOPES.items():
+    for name, label in shown.items():
         if row := by_series.get(name):
             half = "" if math.isnan(row.high) else rf" $\pm$ {row.high - row.value:.3f}"
             lines.append(f"{label} {row.value:.3f}{half}")
-    return "\n".join(["slope in $n$, private read-out", *lines]) if lines else ""
+    return "\n".join([f"slope in ${varied}$", *lines]) if lines else ""

@@ -34,12 +34,12 @@ MEASURED = {
     "ridge_floor": ("ridge floor of private", RISKS[FLOOR]),
 }
 SYMBOLS = ("link", Math("d"), Math("n"), Math("p"), Math(r"\varepsilon"))
-SLOPE_SETTINGS = ("d", "p", "epsilon", "n_least", "n_most", "points")
+SLOPE_SETTINGS = ("d", "p", "epsilon", "least", "most", "points")
 COLUMNS = (
     "part",
     *CONDITION,
     *(f"{name}_{part}" for name in MEASURED for part in ("mean", "standard_error")),
-    *("n_least", "n_most", "points"),
+    *("least", "most", "points"),
     *("slope_of", "slope", "slope_low", "slope_high", "slope_standard_error"),
     "runs_used",
 )
@@ -50,7 +50,8 @@ def feature_risk_table(records: Sequence[Record], settings: Settings) -> ShownTa
     order = ("table", *AXES)
     ordered = sorted(simulations(records), key=lambda record: order.index(record.spec.axis))
     conditions = condition_rows(ordered)
-    slopes = [row for record in ordered for row in slope_rows(record)]
+    along_n = [record for record in ordered if record.spec.axis == "n"]
+    slopes = [row for record in along_n for row in slope_rows(record)]
     parts = [conditions_part(conditions, ordered)] + ([slopes_part(slopes)] if slopes else [])
     return ShownTable(COLUMNS, [*conditions, *map(_slope_row, slopes)], parts)
 
@@ -63,7 +64,7 @@ def condition_rows(records: Sequence[Record]) -> list[Row]:
             at = condition(record, point)
             if tuple(at.values()) in rows:
                 continue
-            row = {"part": "condition", **at, "runs": [record.id]}
+            row = {"part": "condition", **at, "runs": list(record.ids)}
             for name, (_, kind) in MEASURED.items():
                 values = over_runs(measured(record, kind)[number][1])
                 row[f"{name}_mean"] = values["value"]

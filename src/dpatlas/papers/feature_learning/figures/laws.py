@@ -1,4 +1,4 @@
-"""Laws behind feature_learning's risks: slopes in n, the report's rate, and where curves cross."""
+"""Laws behind feature_learning's risks: slopes, the report's rate, and where curves cross."""
 
 import math
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from dpatlas.papers.feature_learning.figures.rows import (
+    CONDITION,
     PRIVATE,
     RANDOM,
     RISKS,
@@ -15,9 +16,12 @@ from dpatlas.papers.feature_learning.figures.rows import (
     measured,
 )
 from dpatlas.papers.feature_learning.formulas.rates import risk_rate
+from dpatlas.papers.feature_learning.records.simulation import Point
 from dpatlas.show.output import Row
 from dpatlas.show.rows import over_runs
 
+# Sweeps along which the risk is fitted by a power: of n, of p, and of d on a ladder.
+SLOPE_AXES = ("n", "p", "ladder")
 SLOPES = (PRIVATE, "direction", "random private", "non-private", RANDOM)
 # Axes that the report's rate depends on at a fixed d.
 RATE_AXES = ("n", "epsilon")
@@ -26,30 +30,56 @@ LEAST_POINTS = 3
 
 
 def slope_rows(record: Record) -> list[Row]:
-    """Log-log slopes of risk in n, over runs, of a sweep along n; none of less than two n.
+    """Log-log slopes of risk along n, p or a ladder, over runs; none of less than two points.
 
     Each run is fitted by itself.
     """
-    rows = []
+    along, rows = record.spec.along, []
     for name in SLOPES:
         points = measured(record, RISKS[name])
-        ns = [row.n for row, _ in points]
-        if record.spec.axis != "n" or len(set(ns)) < 2:
+        at = [getattr(row, along) for row, _ in points]
+        if record.spec.axis not in SLOPE_AXES or len(set(at)) < 2:
             continue
-        slopes = log_slopes(ns, [values for _, values in points])
+        slopes = log_slopes(at, [values for _, values in points])
         rows.append(
             {
                 "part": "slope",
-                "axis": "n",
+                "axis": record.spec.axis,
                 "link": record.spec.link,
-                **{key: getattr(points[0][0], key) for key in ("d", "p", "epsilon")},
-                **{"n_least": min(ns), "n_most": max(ns), "points": len(ns)},
+                **_fixed([row for row, _ in points]),
+                **{"least": min(at), "most": max(at), "points": len(at)},
                 "series": name,
                 **over_runs(slopes),
-                "runs": [record.id],
+                "runs": list(record.ids),
             }
         )
     return rows
+
+
+def _fixed(points: Sequence[Point]) -> Row:
+    """What all conditions share of d, n, p and epsilon; None of what varies."""
+    return {
+        name: getattr(points[0], name) if len({getattr(p, name) for p in points}) == 1 else None
+        for name in CONDITION[1:]
+    }
+
+
+def ladder_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
+    """Theorem 1's rate d^(-eps_p / (8 q)) along a ladder, through the first private risk."""
+    shown = [row for row in risks if row["series"] == PRIVATE]
+    if record.spec.axis != "ladder" or not shown:
+        return []
+    first, last = shown[0], shown[-1]
+    power = math.log(last["p"]) / math.log(last["d"]) / (8 * record.metrics.link.degree)
+    return [
+        {
+            **{key: row[key] for key in ("axis", "link", "d", "n", "p", "epsilon", "runs")},
+            "part": "theorem",
+            "series": PRIVATE,
+            "value": first["value"] * (row["d"] / first["d"]) ** -power,
+        }
+        for row in shown
+    ]
 
 
 def slope_text(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""Panels of feature_learning's figures: links along n, the base link along p, d and epsilon."""
+"""Panels of feature_learning's figures: along n by link, along p, d and epsilon, and on ladders."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ LABELS = {
     "p": "neurons $p$",
     "d": "inputs $d$",
     "epsilon": r"privacy $\varepsilon$",
+    "ladder": "inputs $d$, with $n$ and $p$",
 }
 SYMBOLS = {"n": "$n$", "p": "$p$", "d": "$d$", "epsilon": r"$\varepsilon$"}
 # Points that a digit of a tick's label takes, and the room between labels.
@@ -40,18 +41,18 @@ MARGIN = 0.08
 
 
 def layout(records: Sequence[Record]) -> list[list[Record]]:
-    """The records of every line of panels: along n by link, then along the other axes.
+    """The records of every line of panels: along n by link, along the other axes, and on ladders.
 
     Raises InputError where there is none along any axis.
     """
     by_axis: dict[str, list[Record]] = {axis: [] for axis in AXES}
     for record in simulations(records):
         by_axis.get(record.spec.axis, []).append(record)
-    links = by_axis.pop("n")
+    links, ladders = by_axis.pop("n"), by_axis.pop("ladder")
     others = [record for along in by_axis.values() for record in along]
     lines = [
         part[first : first + IN_A_LINE]
-        for part in (links, others)
+        for part in (links, others, ladders)
         for first in range(0, len(part), IN_A_LINE)
     ]
     if not lines:
@@ -87,8 +88,8 @@ def draw_series(
     centred: Mapping[str, Look] | None = None,
 ) -> None:
     """All series with a look against the axis of the record; those `aside` stand side by side."""
-    axis = record.spec.axis
-    axes.set(xscale="log", xlabel=LABELS[axis], title=title(record))
+    axis = record.spec.along
+    axes.set(xscale="log", xlabel=LABELS[record.spec.axis], title=title(record))
     axes.margins(x=MARGIN)
     if data.empty:
         axes.set_axis_off()
@@ -106,7 +107,7 @@ def label_x(figure: Figure, panels: Panels) -> None:
     # Only a laid out figure knows the widths of its panels.
     figure.draw_without_rendering()
     for axes, record in panels:
-        axis, free, labelled = record.spec.axis, math.inf, []
+        axis, free, labelled = record.spec.along, math.inf, []
         for value in sorted({getattr(row, axis) for row in record.metrics.rows}, reverse=True):
             position = axes.transData.transform((value, 1.0))[0] * 72 / figure.dpi
             half = DIGIT * len(f"{value:g}") / 2
@@ -142,12 +143,25 @@ def limit_y(axes: Axes, data: pd.DataFrame, below: float = 0.0, above: float = 0
 
 
 def title(record: Record) -> str:
-    """Name, Hermite expansion and information exponent of a link; what is fixed on other axes."""
+    """Name of a link, with its Hermite expansion along n, and the axis elsewhere."""
     name, facts = record.spec.link, record.metrics.link
+    if record.spec.axis == "ladder":
+        return f"{name}, {ladder_powers(record)}"
     if record.spec.axis != "n":
         return f"{name}, against {SYMBOLS[record.spec.axis]}"
     exponent = facts.information_exponent
     return f"{name}, information exponent {exponent}\n$s$ = {expansion(facts.hermite)}"
+
+
+def ladder_powers(record: Record) -> str:
+    """n and p as powers of d, to two digits, by the largest condition of a ladder."""
+    last = max(record.spec.points, key=lambda point: point.d)
+    powers = {name: math.log(getattr(last, name)) / math.log(last.d) for name in "np"}
+    shown = {name: f"{power:.2g}" for name, power in powers.items()}
+    return ", ".join(
+        f"${name} = d$" if power == "1" else f"${name} = d^{{{power}}}$"
+        for name, power in shown.items()
+    )
 
 
 def expansion(hermite: Sequence[float]) -> str:

@@ -18,7 +18,7 @@ from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED
 Record = RecordOf[simulation.Spec, simulation.Metrics]
 
 # A sweep runs along one of these; what runs along none is for the table.
-AXES = ("n", "p", "d", "epsilon")
+AXES = ("n", "p", "d", "epsilon", "ladder")
 CONDITION = ("link", "d", "n", "p", "epsilon")
 VALUES = ("value", "low", "high", "standard_error", "runs_used")
 COLUMNS = ("axis", *CONDITION, "series", *VALUES)
@@ -73,18 +73,17 @@ def measured(record: Record, series: Series) -> list[tuple[simulation.Row, list[
 
 def series_rows(record: Record, name: str, series: Series) -> list[Row]:
     """A row for every condition of a sweep that has the measure, in the order of its axis."""
-    axis = record.spec.axis
     rows = [
         {
-            "axis": axis,
+            "axis": record.spec.axis,
             **condition(record, row),
             "series": name,
             **over_runs(values),
-            "runs": [record.id],
+            "runs": list(record.ids),
         }
         for row, values in measured(record, series)
     ]
-    return sorted(rows, key=lambda row: row[axis])
+    return sorted(rows, key=lambda row: row[record.spec.along])
 
 
 def condition(record: Record, point: simulation.Point) -> Row:

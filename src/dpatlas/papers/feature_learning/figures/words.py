@@ -12,7 +12,7 @@ def setting_note(records: Sequence[Record]) -> str:
         name: [
             getattr(point, name)
             for record in records
-            if record.spec.axis != name
+            if name not in _varied(record)
             for point in record.spec.points
         ]
         for name in CONDITION[1:]
@@ -20,6 +20,11 @@ def setting_note(records: Sequence[Record]) -> str:
     fixed = [f"{name} = {span(values)}" for name, values in aside.items() if values]
     runs = averaged(record.spec.runs for record in records)
     return f"elsewhere {', '.join(fixed)}; {privacy_words(records)}; {runs}"
+
+
+def _varied(record: Record) -> tuple[str, ...]:
+    """What conditions of a sweep differ in."""
+    return ("d", "n", "p") if record.spec.axis == "ladder" else (record.spec.axis,)
 
 
 def privacy_words(records: Sequence[Record]) -> str:

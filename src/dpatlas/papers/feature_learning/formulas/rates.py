@@ -41,7 +41,8 @@ def printed_first_layer_noise(d, n, q, eps_b=0.0):
 def printed_first_layer_mu(d, n, q, p, eps_b=0.0):
     """mu of the printed first layer's worst pair of neighbours: 2 sqrt(p) / sigma_W.
 
-    Its step is not clipped, so one record with a large label reverses every normalised neuron.
+    Neurons are normalised after the step, whatever its clip, so where all other records fit the
+    initial network, one record reverses every neuron: two matrices 2 sqrt(p) apart.
     """
     return 2 * math.sqrt(p) / printed_first_layer_noise(d, n, q, eps_b)
 
@@ -51,6 +52,35 @@ def printed_first_layer_mu(d, n, q, p, eps_b=0.0):
 def printed_first_layer_width(d, n, q, eps, delta, eps_b=0.0):
     """The width above which the printed first layer is not (eps, delta)-private."""
     return (printed_first_layer_noise(d, n, q, eps_b) * gaussian_mu(eps, delta) / 2) ** 2
+
+
+@bound("feature-noise-norm", source="feature_learning Assumption 4; ours")
+@checked(d=integer(ge=2), exponent=real(gt=0), q=_COUNT, eps_b=real())
+def printed_noise_norm(d, exponent, q, eps_b=0.0):
+    """sigma_W sqrt(d) at n = d^(1 + 3 eps_n): the norm of a neuron's noise; its signal has norm 1.
+
+    exponent: eps_n. The norm is d^((1 + eps_B - 3 eps_n) / 2) log(d)^(q + 3), which grows with d
+    unless 3 eps_n > 1 + eps_B.
+    """
+    return d ** ((1 + eps_b - 3 * exponent) / 2) * math.log(d) ** (q + 3)
+
+
+@bound("feature-printed-least-risk", source="feature_learning Theorem 1, Assumption 4; ours")
+@checked(d=integer(ge=2), n=_COUNT, p=_COUNT, q=_COUNT, eps_b=real())
+def printed_least_risk(d, n, p, q, eps_b=0.0):
+    """A risk that no network on the printed first layer falls below, whatever its second layer.
+
+    As a share of the variance of the labels, with probability at least 1 - 2 exp(-log(d)^2 / 2).
+    The network sees x through W' x. With R^2 = mu' P mu for the projection P onto the columns of W,
+    the best predictor has the risk sum_k k! alpha*_k^2 (1 - R^(2 k)), at least 1 - R^2 of the
+    variance. W is a matrix of unit columns plus sigma_W G with an independent Gaussian G, so R is
+    at most (sqrt(p) + sigma_W (sqrt(p) + t)) / (sigma_W (sqrt(d - p - 1) - sqrt(p) - t)) with
+    t = log d, even if every column is mu before the noise. 0 where this exceeds 1.
+    """
+    sigma, slack, width = printed_first_layer_noise(d, n, q, eps_b), math.log(d), math.sqrt(p)
+    across = math.sqrt(max(d - p - 1, 0)) - width - slack
+    along = width + sigma * (width + slack)
+    return 0.0 if along >= sigma * across else 1 - (along / (sigma * across)) ** 2
 
 
 @bound("feature-layer2-mu", source="feature_learning Assumption 4, second layer")
@@ -95,6 +125,13 @@ def first_layer_rate(n, d, p):
 def penalty(n, d, p):
     """lambda = p / d^(2 eps_n). Raises InputError for n <= d."""
     return p / d ** (2 * eps_n(n, d))
+
+
+@bound("feature-second-rate", source="feature_learning Assumption 4")
+@checked(n=_COUNT, d=integer(ge=2), p=_COUNT)
+def second_layer_rate(n, d, p):
+    """eta_a = d^(eps_n) log(d)^2 / p. Raises InputError for n <= d."""
+    return d ** eps_n(n, d) * math.log(d) ** 2 / p
 
 
 @bound("feature-risk-rate", source="feature_learning Theorem 1")

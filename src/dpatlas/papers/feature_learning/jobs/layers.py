@@ -42,8 +42,17 @@ def released_gradient(
     """The mean clipped gradient in W with noise of that deviation on every entry, (runs, d, p)."""
     gradient = first_gradient(start, records, max_grad_norm)
     for run, matrix in enumerate(gradient):
-        matrix += deviation * normal(matrix.size, run, 0, "matrix").reshape(matrix.shape)
+        matrix += deviation * neurons_noise(matrix.shape, run, "matrix", normal)
     return gradient
+
+
+def neurons_noise(shape: tuple[int, ...], run: int, use: str, normal: Normal) -> np.ndarray:
+    """Standard normal numbers for every neuron, `shape` (d, p), drawn neuron by neuron.
+
+    So fewer neurons have the numbers of the first of more.
+    """
+    d, p = shape
+    return normal(d * p, run, 0, use).reshape(p, d).T
 
 
 def first_norms(start: Start, records: Records) -> np.ndarray:

@@ -9,6 +9,10 @@ second layer's descent on them.
 - random: W_0; private and non-private read-out.
 - random-both: W_0; private read-out on the records of both data sets.
 - printed: the printed first layer with its sigma_W; its features are measured and not read out.
+
+Noise depends on the run's number, the step and the layer alone: conditions of a job, and kinds of
+features, share it within a run, in proportion to what each needs. So do their data and initial
+weights, as far as they have such records and neurons.
 """
 
 from collections.abc import Sequence
@@ -19,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from dpatlas.core.progress import Progress, say
-from dpatlas.core.seeds import Noise
+from dpatlas.core.seeds import Noise, note_stream
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.resume import Stages, State
 from dpatlas.papers.feature_learning.formulas.single_index import Link
@@ -29,6 +33,7 @@ from dpatlas.papers.feature_learning.jobs.layers import (
     Normal,
     SecondLayer,
     first_gradient,
+    neurons_noise,
     normalised,
     released_direction,
     released_gradient,
@@ -55,6 +60,8 @@ from dpatlas.privacy.ledger import holds_for
 
 PRIVATE, DIRECTION, NONPRIVATE = "private", "direction", "nonprivate"
 RANDOM, RANDOM_BOTH, PRINTED = "random", "random-both", "printed"
+# Name of what the networks of one run share.
+SHARED_BY = "the conditions and kinds of features of one run"
 FEATURES = (PRIVATE, DIRECTION, NONPRIVATE, RANDOM, RANDOM_BOTH, PRINTED)
 MEASURES = tuple(Measured.model_fields)
 
@@ -88,6 +95,7 @@ class Study:
         self.job, self.conditions = job, conditions
         self.fields: Spec = job.fields
         self.noise = Noise(job.spec.digest, self.fields.noise_source)
+        note_stream("shared_noise", SHARED_BY)
         # Of every block of runs, in order: measures by kind of features.
         self.measured: list[dict[str, Measured]] = []
         self.blocks = [
@@ -141,9 +149,10 @@ class Study:
         ]
 
     def _blocks(self, rules: Rules) -> list[range]:
-        runs = self.fields.runs
+        """Numbers of the runs that are simulated at once."""
+        runs = self.fields.run_numbers
         size = runs_at_once(rules.d, rules.n, rules.p, self.fields.n_test)
-        return [range(first, min(first + size, runs)) for first in range(0, runs, size)]
+        return [runs[first : first + size] for first in range(0, len(runs), size)]
 
     def _block(self, number: int, runs: range) -> dict[str, Measured]:
         rules, fields = self.conditions[number], self.fields
@@ -157,8 +166,7 @@ class Study:
         networks = self._networks[1]
 
         def normal(size: int, index: int, step: int, use: str) -> np.ndarray:
-            repetition = number * fields.runs + runs[index]
-            return self.noise.normal(size, repetition=repetition, step=step, use=use)
+            return self.noise.normal(size, repetition=runs[index], step=step, use=use)
 
         return networks.measured(rules, normal)
 
@@ -223,7 +231,7 @@ class Networks:
         """A step along the summed gradient, normalised, and sigma_W N(0, I) on every neuron."""
         weights = stepped(self.draw.start, self._gradient * rules.n, rules.rate)
         for run, matrix in enumerate(weights):
-            noise = normal(matrix.size, run, 0, "printed").reshape(matrix.shape)
+            noise = neurons_noise(matrix.shape, run, "printed", normal)
             matrix += REAL(rules.printed_noise) * noise
         return Measured(**self._angles(normalised(weights)))
 
@@ -284,7 +292,7 @@ class Networks:
         """Risk after noisy descent on `layer`, and the share of gradients that were clipped."""
         deviation = rules.head_noise(layer.n, learns_features=features in (PRIVATE, DIRECTION))
         head, clipped = layer.descend_privately(
-            rules.steps, rules.bounds.head, deviation, normal, f"head, {features}"
+            rules.steps, rules.bounds.head, deviation, normal, "head"
         )
         return {"risk_private": self._risk(weights, head), "clipped": clipped.tolist()}
 
@@ -351,7 +359,7 @@ def _ledger(fields: Spec, conditions: Sequence[Rules]) -> dict[str, Any]:
         "claimed": None,
         "chosen_on_private_data": "nothing: rates follow from d, n and p, and clip bounds are "
         "quantiles of norms in a public rehearsal",
-        "holds_for": holds_for(fields.noise_source, "one network of one arm"),
+        "holds_for": holds_for(fields.noise_source, "one network of one arm", SHARED_BY),
         "arms": arms,
     }
 

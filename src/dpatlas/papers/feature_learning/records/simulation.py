@@ -5,12 +5,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpatlas.core import records
-from dpatlas.core.records import SpecFields, Typed
+from dpatlas.core.records import OverRuns, RunsFields, Typed
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-# A number for every run.
-Runs = list[float]
 
 
 class Point(Typed):
@@ -29,8 +27,10 @@ class ClipQuantiles(Typed):
     second: Share
 
 
-class Spec(SpecFields):
+class Spec(RunsFields):
     """A sweep of one link along an axis, or with axis "table" any conditions of one link.
+
+    With axis "ladder" n and p are powers of d.
 
     polynomial: coefficients of the link, before it is scaled. sharing: whether each layer has a
     data set of its own, with every person in one of them, or both layers use one.
@@ -41,15 +41,19 @@ class Spec(SpecFields):
     noise_source: str
     link: str
     polynomial: list[float]
-    axis: Literal["n", "p", "d", "epsilon", "table"]
+    axis: Literal["n", "p", "d", "epsilon", "ladder", "table"]
     points: list[Point]
     delta: Share
-    runs: Count
     steps: Count
     n_test: Count
     sharing: Literal["split", "shared"]
     clip_quantiles: ClipQuantiles
     penalty_per_neuron: Annotated[float, Field(ge=0)] | None
+
+    @property
+    def along(self) -> str:
+        """The quantity that tells the conditions of a sweep apart: d on a ladder."""
+        return "d" if self.axis == "ladder" else self.axis
 
 
 class Link(Typed):
@@ -98,12 +102,12 @@ class Measured(Typed):
     solution. clipped: share of the second layer's gradients that were clipped.
     """
 
-    overlap: Runs
-    cosine: Runs
-    risk_private: Runs | None = None
-    risk: Runs | None = None
-    risk_floor: Runs | None = None
-    clipped: Runs | None = None
+    overlap: OverRuns[float]
+    cosine: OverRuns[float]
+    risk_private: OverRuns[float] | None = None
+    risk: OverRuns[float] | None = None
+    risk_floor: OverRuns[float] | None = None
+    clipped: OverRuns[float] | None = None
 
 
 class Row(Point, Measured):

@@ -12,7 +12,6 @@ from dpatlas.papers.kl_privacy.figures.rows import (
     COUNTS,
     VALUES,
     conditions,
-    range_of_runs,
     training_row,
 )
 from dpatlas.papers.kl_privacy.figures.words import (
@@ -24,12 +23,13 @@ from dpatlas.papers.kl_privacy.figures.words import (
     looks_in,
     net_words,
 )
-from dpatlas.papers.kl_privacy.formulas.theorems import CONVENTIONS, kl_linearized, kl_step
+from dpatlas.papers.kl_privacy.formulas.theorems import CONVENTIONS, kl_step
 from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
 from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import legend, number, write_in
+from dpatlas.show.rows import mean_interval
 from dpatlas.show.series import handle
 
 # The measured KL is under the exact convention; the paper's is this many times larger.
@@ -37,6 +37,8 @@ PAPER_OVER_EXACT = kl_step(1.0, 1.0, 1.0, "paper") / kl_step(1.0, 1.0, 1.0, "exa
 # Lemma 3.2 grows like exp(beta^2 T): the axis follows it this far above our estimate.
 ROOM_ABOVE_ESTIMATE = 1e4
 NETWORKS = {"trained": "trained", "linearized": "linearised"}
+X = {"trained": "time", "linearized": "share"}
+X_LABELS = {"time": "time $T$ = $\\eta$ · steps", "share": "share of the training time"}
 LOOKS = {
     "estimate_exact": Look("estimate, exact", OF_INIT, "", "-"),
     "estimate_paper": Look("estimate, paper", OF_INIT, "", "--"),
@@ -65,9 +67,10 @@ def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
     panels = figure.subplots(2, len(inits), sharex="row", sharey="row", squeeze=False)
     for (network, name), line in zip(NETWORKS.items(), panels, strict=True):
         for init, axes in zip(inits, line, strict=True):
-            axes.set(xscale="log", yscale="log", xlabel="time $T$ = $\\eta$ · steps")
+            x = X[network]
+            axes.set(xscale="log", yscale="log", xlabel=X_LABELS[x])
             axes.xaxis.set_minor_formatter(NullFormatter())
-            draw_curves(axes, by_panel[init, network], "time", looks_in(LOOKS, init), "quantity")
+            draw_curves(axes, by_panel[init, network], x, looks_in(LOOKS, init), "quantity")
             axes.set_title(INITS[init].label if network == "trained" else "")
         line[0].set_ylabel(f"{name} network,\n{KL_LABEL}")
     _limit_bounds(dict(zip(inits, panels[0], strict=True)), data[data.network == "trained"])
@@ -75,14 +78,14 @@ def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
     notes = [
         f"above: {net_words(trained)}; bound: Lemma 3.2 with the constants seen on the trajectory, "
         "which lie below the lemma's own, off the axis from the time in the panel on; estimate: "
-        "worst record, 95% bootstrap band over runs",
-        f"below: {linearized_net_words(linearized[0])}, depth {depth}; bound: Cor. 4.2; "
-        "estimate: worst record, mean and range over runs",
+        "largest of a run's records, mean and 95% t band over runs",
+        f"below: {linearized_net_words(linearized)}, depth {depth}; bound: Cor. 4.2; estimate as "
+        "above",
         *divergence_notes(trained),
     ]
     return ShownFigure(
         figure,
-        ("init", "network", "depth", "step", "time", *VALUES, *COUNTS),
+        ("init", "network", "depth", "step", "time", "share", *VALUES, *COUNTS),
         lemma + corollary,
         notes,
     )
@@ -99,36 +102,35 @@ def lemma_rows(record: TrainingRecord) -> list[Row]:
         return [training_row(record, "estimate_exact", steps, time=rate * steps, **keys)]
     constants = drift_constants(record)
     rows = []
-    for step in range(1, steps + 1):
+    for step in record.spec.shown_steps:
         time = rate * step
-        estimate = training_row(record, "kl_worst", step, time=time, **keys)
+        estimate = training_row(record, "kl_mean", step, time=time, **keys)
         bounds = {name: float(constants.kl_bound(time, name)) for name in CONVENTIONS}
         rows += _both_conventions(estimate, bounds)
     return rows
 
 
 def corollary_rows(record: LinearizedRecord, depth: int) -> list[Row]:
-    """Measured KL and Cor. 4.2 at the shown steps of a linearised network, both conventions."""
+    """Measured KL and Cor. 4.2 of a linearised network against the share of its training time."""
     result = next((row for row in record.metrics.depths if row.depth == depth), None)
     if result is None:
         raise InputError(record.id, f"no result at depth {depth}", "a result for every depth")
     rows = []
-    for step, values in zip(result.shown_steps, result.kl_worst_runs, strict=True):
-        time = result.eta * step
+    for share, values in zip(result.shares, result.kl_max_runs, strict=True):
         estimate = {
             "init": record.spec.init,
             "network": "linearized",
             "depth": depth,
-            "step": step,
-            "time": time,
-            **range_of_runs(values),
-            "runs_used": len(values),
+            "share": share,
+            **mean_interval(values),
             "runs_diverged": 0,
-            "runs": [record.id],
+            "runs": list(record.ids),
         }
-        n, sigma2 = record.metrics.n_train, result.sigma2
+        # The noise of a run is such that the bound reaches the budget at the end of its time.
+        bound = share * record.spec.epsilon
         bounds = {
-            name: float(kl_linearized(result.B, time, n, sigma2, name)) for name in CONVENTIONS
+            name: bound * kl_step(1.0, 1.0, 1.0, name) / kl_step(1.0, 1.0, 1.0)
+            for name in CONVENTIONS
         }
         rows += _both_conventions(estimate, bounds)
     return rows

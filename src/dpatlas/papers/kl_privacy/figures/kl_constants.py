@@ -12,6 +12,7 @@ from dpatlas.papers.kl_privacy.formulas.theorems import (
     lazy_distance_corrected,
 )
 from dpatlas.papers.kl_privacy.kinds import ConstantsRecord, LinearizedRecord
+from dpatlas.papers.kl_privacy.records.linearized import AtDepth, AtWidth
 from dpatlas.show.look import INITS
 from dpatlas.show.output import Records, Row, Settings, ShownTable
 from dpatlas.show.tables import Math, Measured, Part
@@ -35,6 +36,8 @@ COLUMNS = (
     "R_corrected_value",
     "R_mean",
     "R_standard_error",
+    "R_sphere_mean",
+    "R_sphere_standard_error",
     "risk_printed_value",
     "risk_corrected_value",
 )
@@ -46,7 +49,12 @@ def kl_constants(records: Records, settings: Settings) -> ShownTable:
     linearized: list[LinearizedRecord] = conditions(records, "linearized")
     symbols, norms = symbol_rows(monte_carlo), gradient_norm_rows(monte_carlo)
     distances = [row for record in linearized for row in distance_rows(record)]
-    parts = [symbols_part(symbols), gradient_norm_part(norms), distance_part(distances)]
+    sphere_records = linearized[0].metrics.depths[0].sphere.records
+    parts = [
+        symbols_part(symbols),
+        gradient_norm_part(norms),
+        *distance_parts(distances, sphere_records),
+    ]
     return ShownTable(COLUMNS, [*symbols, *norms, *distances], parts)
 
 
@@ -57,7 +65,7 @@ def symbol_rows(record: ConstantsRecord) -> list[Row]:
             "part": "symbols",
             "init": init,
             **{name: getattr(TABLE_1[init], name) for name in SYMBOLS},
-            "runs": [record.id],
+            "runs": list(record.ids),
         }
         for init in INITS
         if init in record.spec.inits
@@ -79,40 +87,49 @@ def gradient_norm_rows(record: ConstantsRecord) -> list[Row]:
             "B_mean": row.mean,
             "B_standard_error": row.standard_error,
             "draws": row.draws,
-            "runs": [record.id],
+            "runs": list(record.ids),
         }
         for row in sorted(metrics.rows, key=lambda row: (inits.index(row.init), row.depth))
     ]
 
 
 def distance_rows(record: LinearizedRecord) -> list[Row]:
-    """R and the risk term of a `linearized` record, one row per depth."""
-    spec, n, epsilon = record.spec, record.metrics.n_train, record.metrics.epsilon
-    rows = []
-    for result in record.metrics.depths:
-        network = (spec.init, input_size(record), spec.width, result.depth, n)
-        printed, corrected = lazy_distance(*network), lazy_distance_corrected(*network)
-        measured = np.array(result.R_runs)
-        rows.append(
-            {
-                "part": "R",
-                "init": spec.init,
-                "inputs": input_size(record),
-                "width": spec.width,
-                "outputs": 1,
-                "depth": result.depth,
-                "n_train": n,
-                "epsilon": epsilon,
-                "R_printed_value": float(printed),
-                "R_corrected_value": float(corrected),
-                "R_mean": float(measured.mean()),
-                "R_standard_error": _standard_error(measured),
-                "risk_printed_value": float(excess_risk_term(result.B, printed, n, epsilon)),
-                "risk_corrected_value": float(excess_risk_term(result.B, corrected, n, epsilon)),
-                "runs": [record.id],
-            }
-        )
-    return rows
+    """R and the risk term of a `linearized` record, one row per depth, then per width."""
+    spec, metrics = record.spec, record.metrics
+    by_depth = [_distance_row(record, "R", spec.width, row.depth, row) for row in metrics.depths]
+    by_width = [
+        _distance_row(record, "R by width", row.width, spec.width_depth, row)
+        for row in metrics.widths
+    ]
+    return by_depth + by_width
+
+
+def _distance_row(
+    record: LinearizedRecord, part: str, width: int, depth: int, at: AtDepth | AtWidth
+) -> Row:
+    spec, n, epsilon = record.spec, record.metrics.n_train, record.spec.epsilon
+    network = (spec.init, input_size(record), width, depth, n)
+    printed, corrected = lazy_distance(*network), lazy_distance_corrected(*network)
+    measured, on_sphere = np.array(at.data.R_runs), np.array(at.sphere.R_runs)
+    return {
+        "part": part,
+        "init": spec.init,
+        "inputs": input_size(record),
+        "width": width,
+        "outputs": 1,
+        "depth": depth,
+        "n_train": n,
+        "epsilon": epsilon,
+        "R_printed_value": float(printed),
+        "R_corrected_value": float(corrected),
+        "R_mean": float(measured.mean()),
+        "R_standard_error": _standard_error(measured),
+        "R_sphere_mean": float(on_sphere.mean()),
+        "R_sphere_standard_error": _standard_error(on_sphere),
+        "risk_printed_value": float(excess_risk_term(at.B, printed, n, epsilon)),
+        "risk_corrected_value": float(excess_risk_term(at.B, corrected, n, epsilon)),
+        "runs": list(record.ids),
+    }
 
 
 def symbols_part(rows: Sequence[Row]) -> Part:
@@ -143,24 +160,31 @@ def gradient_norm_part(rows: Sequence[Row]) -> Part:
     )
 
 
-def distance_part(rows: Sequence[Row]) -> Part:
-    """R as printed, corrected and measured, and the risk term."""
-    first = rows[0]
-    return Part.of(
-        f"R and the excess-risk term in numbers: {first['inputs']} inputs, width {first['width']}, "
-        f"one output, n = {first['n_train']}, KL budget eps = {first['epsilon']:g}; "
-        "measured R: mean ± standard error over runs; risk: sqrt(2 B R / (eps n))",
-        {
+def distance_parts(rows: Sequence[Row], sphere_records: int) -> list[Part]:
+    """R as printed, corrected and measured, and the risk term: against depth, then width."""
+    parts = []
+    for name, axis, fixed in (("R", "depth", "width"), ("R by width", "width", "depth")):
+        of_part = [row for row in rows if row["part"] == name]
+        first = of_part[0]
+        title = (
+            f"{'R and the excess-risk term' if axis == 'depth' else 'R'} against {axis}: "
+            f"{first['inputs']} inputs, {fixed} {first[fixed]}, one output, n = "
+            f"{first['n_train']} ({sphere_records} on the sphere), KL budget eps = "
+            f"{first['epsilon']:g}; measured R: mean ± standard error over runs; risk: "
+            "sqrt(2 B R / (eps n))"
+        )
+        columns = {
             "init": "init",
-            "depth": "depth",
+            axis: axis,
             "R_printed_value": "R, printed",
             "R_corrected_value": "R, corrected",
             "R": "R, measured",
+            "R_sphere": "R, on the sphere",
             "risk_printed_value": "risk, printed",
             "risk_corrected_value": "risk, corrected",
-        },
-        [_named(row, "R") for row in rows],
-    )
+        }
+        parts.append(Part.of(title, columns, [_named(row, "R", "R_sphere") for row in of_part]))
+    return parts
 
 
 def _named(row: Row, *measured: str) -> Row:

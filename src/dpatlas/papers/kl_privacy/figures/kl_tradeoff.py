@@ -1,9 +1,16 @@
 """Figure kl_tradeoff of kl_privacy."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.figure import Figure
 
-from dpatlas.papers.kl_privacy.figures.rows import VALUES, conditions, input_size
+from dpatlas.papers.kl_privacy.figures.rows import (
+    VALUES,
+    conditions,
+    geometric_interval,
+    input_size,
+)
 from dpatlas.papers.kl_privacy.figures.words import (
     OF_INIT,
     inits_of,
@@ -11,11 +18,11 @@ from dpatlas.papers.kl_privacy.figures.words import (
     looks_in,
 )
 from dpatlas.papers.kl_privacy.formulas.theorems import (
-    excess_risk_term,
     lazy_distance,
     lazy_distance_corrected,
 )
 from dpatlas.papers.kl_privacy.kinds import LinearizedRecord
+from dpatlas.papers.kl_privacy.readings import risk_bound
 from dpatlas.papers.kl_privacy.records.linearized import AtDepth
 from dpatlas.show.draw import draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
@@ -26,6 +33,7 @@ from dpatlas.show.series import handle
 
 LOOKS = {
     "measured": Look("measured", OF_INIT, "o", "-"),
+    "other": Look("measured: on the sphere; risk / bound", OF_INIT, "", "-."),
     "corrected": Look("formula, corrected", "black", "", "-"),
     "printed": Look("formula, as printed", "black", "", ":"),
     "limit": Look("bound, budget", "black", "", "--"),
@@ -37,6 +45,7 @@ PANELS = {
     "distance $R$": {"R_measured": "measured", "R_corrected": "corrected", "R_printed": "printed"},
     "$BR/n$": {
         "BR_over_n_measured": "measured",
+        "BR_over_n_sphere": "other",
         "BR_over_n_corrected": "corrected",
         "BR_over_n_printed": "printed",
     },
@@ -45,7 +54,12 @@ PANELS = {
         "excess_risk_bound": "limit",
         "initial_risk": "start",
     },
-    "KL / budget": {"kl_over_budget": "measured", "budget": "limit"},
+    "share of bound": {
+        "kl_over_budget": "measured",
+        "risk_over_bound": "other",
+        "bound": "limit",
+    },
+    "KL, fixed noise": {"kl_fixed": "measured"},
 }
 
 
@@ -53,7 +67,7 @@ def kl_tradeoff(records: Records, settings: Settings) -> ShownFigure:
     """Sec. 6: B, R and B R / n against depth, then the network trained at a fixed KL budget."""
     trained: list[LinearizedRecord] = conditions(records, "linearized")
     rows = [row for record in trained for row in tradeoff_rows(record)]
-    figure = Figure(figsize=(DOUBLE_COLUMN, 7.0))
+    figure = Figure(figsize=(DOUBLE_COLUMN, 8.0))
     panels = figure.subplots(len(PANELS), len(trained), sharex=True, sharey="row", squeeze=False)
     data = frame(rows)
     for init, column in zip(inits_of(trained), panels.T, strict=True):
@@ -67,11 +81,13 @@ def kl_tradeoff(records: Records, settings: Settings) -> ShownFigure:
         label_ticks(column[-1], trained[0].spec.depths)
     for axes, label in zip(panels[:, 0], PANELS, strict=True):
         axes.set_ylabel(label)
-    legend(figure, [handle(look) for look in LOOKS.values()])
+    legend(figure, [handle(look) for look in LOOKS.values()], columns=3)
     notes = [
-        f"{linearized_net_words(trained[0])}; bars: 95% t interval of the mean over runs; formulas "
-        "of R without logarithms and constants, the printed one hidden where the corrected one "
-        "agrees; B stands as printed; KL: worst record at the end of training",
+        f"{linearized_net_words(trained)}; bars: 95% t interval over runs, of the mean for $B$ and "
+        "shares of a bound, of the mean logarithm for all else; formulas of R without logarithms "
+        "and constants, the printed one hidden where the corrected one agrees; B stands as "
+        "printed; KL: largest of a run's records at the end of training, last row with "
+        f"$\\sigma$ = {trained[0].spec.sigma:g} and time {trained[0].spec.time:g}",
     ]
     return ShownFigure(figure, ("init", "depth", *VALUES, "runs_used"), rows, notes)
 
@@ -82,29 +98,38 @@ def tradeoff_rows(record: LinearizedRecord) -> list[Row]:
 
 
 def _rows_at_depth(record: LinearizedRecord, result: AtDepth) -> list[Row]:
-    spec, n, epsilon = record.spec, record.metrics.n_train, record.metrics.epsilon
+    spec, n = record.spec, record.metrics.n_train
     layers = (spec.init, input_size(record), spec.width, result.depth)
     printed = float(lazy_distance(*layers, n))
     corrected = float(lazy_distance_corrected(*layers, n))
-    lazy = float(np.mean(result.R_runs))
+    bounds = [risk_bound(record, result, run, "corollary") for run in range(spec.runs)]
     numbers = {
         "B_formula": result.B,
         "R_printed": printed,
         "R_corrected": corrected,
         "BR_over_n_printed": result.B * printed / n,
         "BR_over_n_corrected": result.B * corrected / n,
-        "excess_risk_bound": float(excess_risk_term(result.B, lazy, n, epsilon)),
-        "budget": 1.0,
+        "excess_risk_bound": float(np.mean(bounds)),
+        "bound": 1.0,
     }
-    runs = {
+    means: dict[str, Sequence[float] | np.ndarray] = {
         "B_measured": result.B_runs,
-        "R_measured": result.R_runs,
-        "BR_over_n_measured": result.BR_over_n_runs,
+        "kl_over_budget": np.array(result.kl_max_runs[-1]) / spec.epsilon,
+        "risk_over_bound": np.array(result.excess_risk_runs) / bounds,
+    }
+    as_logarithms = {
+        "R_measured": result.data.R_runs,
+        "BR_over_n_measured": result.data.BR_over_n_runs,
+        "BR_over_n_sphere": result.sphere.BR_over_n_runs,
         "excess_risk": result.excess_risk_runs,
         "initial_risk": result.initial_risk_runs,
-        "kl_over_budget": [kl / epsilon for kl in result.kl_worst_runs[-1]],
+        "kl_fixed": result.kl_fixed_runs,
     }
-    base = {"init": spec.init, "depth": result.depth, "runs": [record.id]}
+    base = {"init": spec.init, "depth": result.depth, "runs": list(record.ids)}
     rows: list[Row] = [base | {"quantity": name, "value": value} for name, value in numbers.items()]
-    rows += [base | {"quantity": name} | mean_interval(values) for name, values in runs.items()]
+    rows += [base | {"quantity": name} | mean_interval(values) for name, values in means.items()]
+    rows += [
+        base | {"quantity": name} | geometric_interval(values)
+        for name, values in as_logarithms.items()
+    ]
     return rows

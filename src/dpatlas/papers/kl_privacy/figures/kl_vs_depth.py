@@ -14,13 +14,14 @@ from dpatlas.papers.kl_privacy.figures.rows import (
 from dpatlas.papers.kl_privacy.figures.words import (
     KL_LABEL,
     LOSS_LABEL,
+    THIN_LINE,
     divergence_notes,
     init_handles,
     looks_of,
     net_words,
 )
 from dpatlas.papers.kl_privacy.kinds import TrainingRecord
-from dpatlas.show.draw import draw_points, frame
+from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN
 from dpatlas.show.output import Records, Settings, ShownFigure
 from dpatlas.show.panels import label_decades, label_ticks, legend
@@ -31,7 +32,7 @@ def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
     trained: list[TrainingRecord] = conditions(records, "training", ["depth"])
     horizons = {name: horizon(settings, name) for name in ("short", "long")}
     need_steps(trained, max(horizons.values()), "horizons")
-    quantities = ("kl_worst", "training_loss")
+    quantities = ("kl_largest", "kl_worst", "training_loss")
     rows = [
         training_row(record, quantity, steps, depth=record.spec.depth, horizon=name)
         for name, steps in horizons.items()
@@ -43,9 +44,12 @@ def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
     data, looks = frame(rows), looks_of(trained)
     for (name, steps), column in zip(horizons.items(), panels.T, strict=True):
         at_horizon = data[data.horizon == name]
-        for axes, quantity in zip(column, quantities, strict=True):
+        for axes in column:
             axes.set_yscale("log")
-            draw_points(axes, at_horizon[at_horizon.quantity == quantity], "depth", looks, "init")
+        of = dict(list(at_horizon.groupby("quantity")))
+        draw_points(column[0], of["kl_largest"], "depth", looks, "init")
+        draw_curves(column[0], of["kl_worst"], "depth", looks, "init", **THIN_LINE)
+        draw_points(column[1], of["training_loss"], "depth", looks, "init")
         losses = at_horizon.value[at_horizon.quantity == "training_loss"].dropna()
         column[0].set_title(f"{name} training: {steps} steps{_range(losses)}")
         column[1].set_xlabel("depth (weight matrices)")
@@ -55,8 +59,9 @@ def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
         label_decades(axes.yaxis)
     legend(figure, init_handles(trained))
     notes = [
-        f"{net_words(trained, 'depth')}; one full-batch step = one epoch; KL: worst record, 95% "
-        "bootstrap interval over runs; loss: mean and range over runs",
+        f"{net_words(trained, 'depth')}; one full-batch step = one epoch; KL: largest of a run's "
+        "records, geometric mean and 95% t interval over runs (thin: largest over records of the "
+        "mean over runs); loss: mean and range over runs",
         *divergence_notes(trained, "depth"),
     ]
     return ShownFigure(figure, ("init", "depth", "horizon", "step", *VALUES, *COUNTS), rows, notes)

@@ -16,58 +16,83 @@ from dpatlas.papers.kl_privacy.figures.rows import (
 from dpatlas.papers.kl_privacy.figures.words import (
     KL_LABEL,
     LOSS_LABEL,
+    THIN_LINE,
     divergence_notes,
     init_handles,
+    inits_of,
     looks_of,
     net_words,
+    runs_words,
 )
 from dpatlas.papers.kl_privacy.kinds import TrainingRecord
-from dpatlas.show.draw import draw_curves, frame
+from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN
 from dpatlas.show.output import Records, Settings, ShownFigure
 from dpatlas.show.panels import label_decades, legend, write_in
 
 STEPS_LABEL = "full-batch steps (= epochs)"
-# On a curve, evenly along its log axis.
-MARKERS = 7
+# Every so many shown steps have a marker.
+MARKED = 4
 
 
 def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
-    """Fig. 1: KL against steps for every init, beside the training loss."""
-    trained: list[TrainingRecord] = conditions(records, "training")
+    """Fig. 1: KL against steps for every init, the training loss, and the early growth."""
+    end = horizon(settings, "early")
+    trained: list[TrainingRecord] = conditions(
+        [record for record in records if record.spec.steps != end], "training"
+    )
+    early: list[TrainingRecord] = conditions(
+        [record for record in records if record.spec.steps == end], "training"
+    )
     need_steps(trained, horizon(settings, "long"), "horizons.long")
-    steps = trained[0].spec.steps
+    inits = inits_of(early)
     rows = [
         training_row(record, quantity, step)
         for record in trained
-        for quantity in ("kl_worst", "kl_mean", "training_loss")
-        # Without any run left there is one row, to say so.
-        for step in range(1 if record.metrics.runs_used else steps, steps + 1)
+        for quantity in ("kl_largest", "kl_worst", "training_loss")
+        for step in _steps(record, quantity)
     ]
+    exponents = [training_row(record, "growth_exponent", end) for record in early]
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.4))
-    kl, loss = figure.subplots(1, 2)
+    kl, loss, growth = figure.subplots(1, 3, width_ratios=[2, 2, 1.2])
     kl.set(xscale="log", yscale="log", xlabel=STEPS_LABEL, ylabel=KL_LABEL)
     loss.set(xscale="log", yscale="log", xlabel=STEPS_LABEL, ylabel=LOSS_LABEL)
     data, looks = frame(rows), looks_of(trained)
-    marked = sorted({round(step) - 1 for step in np.geomspace(1, steps, MARKERS)})
     for axes, quantity, line in (
-        (kl, "kl_worst", {"markevery": marked}),
-        (kl, "kl_mean", {"linewidth": THIN, "markersize": 0}),
-        (loss, "training_loss", {"markevery": marked}),
+        (kl, "kl_largest", {"markevery": MARKED}),
+        (kl, "kl_worst", THIN_LINE),
+        (loss, "training_loss", {"markevery": MARKED}),
     ):
         draw_curves(axes, data[data.quantity == quantity], "step", looks, "init", **line)
-    kl.set_title("worst record (thin: mean over records)")
+    kl.set_title("largest in a run (thin: largest mean)")
     loss.set_title("mean over runs")
+    growth.axhline(1.0, color=MUTED, linewidth=THIN)
+    placed = frame(exponents).assign(position=range(len(inits)))
+    draw_points(growth, placed, "position", looks, "init", dodge=False)
+    growth.set_xticks(range(len(inits)), [looks[init].label for init in inits], rotation=45)
+    growth.set(xlabel="initialisation", ylabel="growth exponent of KL")
+    growth.set_title(f"steps {end // 2} to {end}")
     _linear_guide(kl, data[data.quantity.str.startswith("kl_") & (data.value > 0)])
     for axis in (kl.xaxis, kl.yaxis, loss.xaxis, loss.yaxis):
         label_decades(axis)
     legend(figure, init_handles(trained))
     notes = [
-        f"{net_words(trained)}; KL: worst record, 95% bootstrap band over runs (thin: mean over "
-        "records); loss: mean and range over runs",
+        f"{net_words(trained)}; KL: largest of a run's records, geometric mean and 95% t band over "
+        "runs (thin: largest over records of the mean over runs); loss: mean and range over runs; "
+        f"exponent: 1 is linear, mean and 95% t interval of {runs_words(early)} of "
+        f"{early[0].spec.networks} networks each",
         *divergence_notes(trained),
+        *divergence_notes(early),
     ]
-    return ShownFigure(figure, ("init", "step", *VALUES, *COUNTS), rows, notes)
+    names = ("init", "step", *VALUES, *COUNTS)
+    return ShownFigure(figure, names, rows + exponents, notes)
+
+
+def _steps(record: TrainingRecord, quantity: str) -> list[int]:
+    """The steps at which a quantity is drawn; without any run left the last one, to say so."""
+    if not record.metrics.runs_used:
+        return [record.spec.steps]
+    return record.spec.record_steps if quantity == "kl_worst" else record.spec.shown_steps
 
 
 def _linear_guide(axes: Axes, data: pd.DataFrame) -> None:

@@ -5,13 +5,14 @@ from matplotlib.figure import Figure
 from dpatlas.papers.kl_privacy.figures.rows import COUNTS, VALUES, conditions, training_row
 from dpatlas.papers.kl_privacy.figures.words import (
     KL_LABEL,
+    THIN_LINE,
     divergence_notes,
     init_handles,
     looks_of,
     net_words,
 )
 from dpatlas.papers.kl_privacy.kinds import TrainingRecord
-from dpatlas.show.draw import draw_points, frame
+from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import SINGLE_COLUMN
 from dpatlas.show.output import Records, Settings, ShownFigure
 from dpatlas.show.panels import label_decades, label_ticks, legend
@@ -24,17 +25,24 @@ def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
     """
     trained: list[TrainingRecord] = conditions(records, "training", ["width"], free=["steps"])
     steps = min(record.spec.steps for record in trained)
-    rows = [training_row(record, "kl_worst", steps, width=record.spec.width) for record in trained]
+    rows = [
+        training_row(record, quantity, steps, width=record.spec.width)
+        for quantity in ("kl_largest", "kl_worst")
+        for record in trained
+    ]
     figure = Figure(figsize=(SINGLE_COLUMN, 2.9))
     axes = figure.subplots()
     axes.set(xscale="log", yscale="log", xlabel="width (hidden units)", ylabel=KL_LABEL)
-    draw_points(axes, frame(rows), "width", looks_of(trained), "init")
+    data, looks = frame(rows), looks_of(trained)
+    draw_points(axes, data[data.quantity == "kl_largest"], "width", looks, "init")
+    draw_curves(axes, data[data.quantity == "kl_worst"], "width", looks, "init", **THIN_LINE)
     axes.set_title(f"after {steps} full-batch steps (= epochs)")
     label_ticks(axes, {row["width"] for row in rows})
     label_decades(axes.yaxis)
     legend(figure, init_handles(trained), columns=2)
     notes = [
-        f"{net_words(trained, 'width')}; worst record, 95% bootstrap interval over runs",
+        f"{net_words(trained, 'width')}; largest of a run's records, geometric mean and 95% t "
+        "interval over runs (thin: largest over records of the mean over runs)",
         *divergence_notes(trained, "width"),
     ]
     return ShownFigure(figure, ("init", "width", "step", *VALUES, *COUNTS), rows, notes)

@@ -12,14 +12,17 @@ import numpy as np
 
 from dpatlas.errors import InputError
 from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
+from dpatlas.papers.kl_privacy.readings import at_step, growth_exponents, largest_mean
 from dpatlas.records import Record
 from dpatlas.show.look import INITS
 from dpatlas.show.output import Records, Row, Settings
+from dpatlas.show.rows import mean_interval
 
 COUNTS = ("runs_used", "runs_diverged")
 VALUES = ("quantity", "value", "low", "high")
-# May differ between inits within one figure; all else must be what the figure varies.
-FREE_FIELDS = ("init", "lr")
+# May differ within one figure: between inits, by length of training, and where some conditions had
+# to run more often to be decided. All else must be what the figure varies.
+FREE_FIELDS = ("init", "lr", "shown_steps", "record_steps", "runs")
 
 
 def conditions(
@@ -69,9 +72,11 @@ def _condition(record: Record[Any, Any], vary: Sequence[str]) -> tuple[Any, ...]
 def training_row(record: TrainingRecord, quantity: str, step: int, **keys: Any) -> Row:
     """One number of a training record after `step` steps.
 
-    `kl_worst` (max over records of the mean over runs, with the record's bootstrap interval),
-    `kl_mean` (mean over records and runs) in nats; `training_loss` (mean over runs, from the least
-    to the largest run), taken at the weights that the step started from.
+    In nats: `kl_largest`, geometric mean over runs of each run's largest KL, with the t interval of
+    the mean logarithm, as the claims compare it; `kl_mean`, its arithmetic mean with a t interval,
+    as bounds are; `kl_worst`, the largest over records of the mean over runs, where the record
+    keeps it. `training_loss` (mean over runs, from the least to the largest run) is taken at the
+    weights that the step started from; `growth_exponent` over the second half of the steps.
     """
     metrics = record.metrics
     row = {
@@ -81,23 +86,36 @@ def training_row(record: TrainingRecord, quantity: str, step: int, **keys: Any) 
         "quantity": quantity,
         "runs_used": metrics.runs_used,
         "runs_diverged": len(metrics.diverged) - metrics.runs_used,
-        "runs": [record.id],
+        "runs": list(record.ids),
     }
-    if metrics.kl is None or metrics.loss is None:
+    if not metrics.runs_used:
         return row
+    if quantity == "training_loss":
+        return row | range_of_runs(at_step(record, "loss", step))
     if quantity == "kl_worst":
-        value, low, high = (
-            curve[step - 1] for curve in (metrics.kl.worst, metrics.kl.low, metrics.kl.high)
-        )
-        return row | {"value": value, "low": low, "high": high}
-    if quantity == "kl_mean":
-        return row | {"value": metrics.kl.mean[step - 1]}
-    return row | range_of_runs(metrics.loss.runs[step - 1])
+        value = largest_mean(record, step)
+        return row if value is None else row | {"value": value}
+    if quantity == "growth_exponent":
+        return row | mean_interval(growth_exponents(record, step // 2, step))
+    values = at_step(record, "kl_max", step)
+    return row | (mean_interval(values) if quantity == "kl_mean" else geometric_interval(values))
 
 
-def range_of_runs(values: Sequence[float]) -> dict[str, float]:
+def geometric_interval(values: Sequence[float] | np.ndarray) -> dict[str, Any]:
+    """Geometric mean of the runs' values, and the t interval of their mean logarithm."""
+    if not (np.asarray(values) > 0).all():
+        return {"value": 0.0, "runs_used": len(values)}
+    row = mean_interval(np.log(values))
+    return row | {
+        name: None if row[name] is None else float(np.exp(row[name]))
+        for name in ("value", "low", "high")
+    }
+
+
+def range_of_runs(values: Sequence[float] | np.ndarray) -> dict[str, float]:
     """Mean, least and largest of the runs' values."""
-    return {"value": float(np.mean(values)), "low": min(values), "high": max(values)}
+    low, high = float(np.min(values)), float(np.max(values))
+    return {"value": float(np.mean(values)), "low": low, "high": high}
 
 
 def need_steps(records: Sequence[TrainingRecord], steps: int, name: str) -> None:

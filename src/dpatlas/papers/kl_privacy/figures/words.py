@@ -6,13 +6,16 @@ from dataclasses import replace
 from matplotlib.lines import Line2D
 
 from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
-from dpatlas.show.look import INITS, Look
+from dpatlas.show.look import INITS, THIN, Look
 from dpatlas.show.output import Records
 from dpatlas.show.panels import number
+from dpatlas.show.rows import span
 from dpatlas.show.series import handle
 
 KL_LABEL = "KL privacy loss (nats)"
 LOSS_LABEL = "training loss"
+# How the largest mean over runs is drawn, beside the mean of the runs' largest.
+THIN_LINE = {"linewidth": THIN, "markersize": 0}
 # The colour, in a legend, of what every panel draws in that of its init.
 OF_INIT = "0.6"
 
@@ -61,15 +64,20 @@ def net_words(records: Sequence[TrainingRecord], without: str | None = None) -> 
     # Where the step sizes differ they are in the legend.
     if len({record.spec.lr for record in records}) == 1:
         shown.append(f"$\\eta$ = {number(spec.lr)}")
-    return ", ".join([*shown, f"$\\sigma$ = {spec.sigma:g}", f"{spec.runs} runs"])
+    return ", ".join([*shown, f"$\\sigma$ = {spec.sigma:g}", runs_words(records)])
 
 
-def linearized_net_words(record: LinearizedRecord) -> str:
-    """The settings of a linearised network, in words."""
-    spec = record.spec
+def runs_words(records: Sequence[TrainingRecord] | Sequence[LinearizedRecord]) -> str:
+    """How many runs the conditions of a figure have."""
+    return f"{span(record.spec.runs for record in records)} runs"
+
+
+def linearized_net_words(records: Sequence[LinearizedRecord]) -> str:
+    """The settings of linearised networks, in words."""
+    spec = records[0].spec
     return (
         f"linearised network of width {spec.width}, n = {spec.n_train}, "
-        f"KL budget $\\varepsilon$ = {spec.epsilon:g}, {spec.runs} runs"
+        f"KL budget $\\varepsilon$ = {spec.epsilon:g}, {runs_words(records)}"
     )
 
 

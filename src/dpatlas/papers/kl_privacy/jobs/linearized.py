@@ -1,6 +1,9 @@
 """kl_privacy: the network linearised at its initialisation (Sec. 6), at a fixed KL budget."""
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +12,7 @@ import torch
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.errors import InputError
+from dpatlas.jobs.deals import Deals, Dealt
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models.mlp import initial_weights, output_jacobian_gram
 from dpatlas.papers.kl_privacy.formulas.theorems import (
@@ -19,11 +23,18 @@ from dpatlas.papers.kl_privacy.formulas.theorems import (
     neighbour_gap,
 )
 from dpatlas.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
-from dpatlas.papers.kl_privacy.records.linearized import AtDepth, Metrics, Spec, Sphere
+from dpatlas.papers.kl_privacy.jobs.watched import check_watched
+from dpatlas.papers.kl_privacy.records.linearized import (
+    AtDepth,
+    AtWidth,
+    Distances,
+    Metrics,
+    Spec,
+)
 
 SPHERE_RECORDS = 16
-# At most so many steps are recorded, evenly spaced in log(step).
-SHOWN_STEPS = 50
+# Shares of the training time at which KL is kept, in percent; steps are a multiple of 100.
+SHARES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 # A solution with a larger relative residual counts as none: the matrix is singular.
 LARGEST_RESIDUAL = 1e-6
 
@@ -33,89 +44,126 @@ def linearized(job: Job) -> Outcome:
 
     The outputs on all records follow a closed recursion: f <- f - eta K l'/n + N(0, 2 eta sigma^2
     K), K the NTK matrix at initialisation, so the network is trained exactly without its
-    parameters. T and sigma^2 are those of Cor. 6.4 (exact convention), with R measured.
+    parameters. T and sigma^2 are those of Cor. 6.4 (exact convention), with the run's own R: their
+    ratio, on which Cor. 4.2 depends, is the same in all runs.
     """
     fields: Spec = job.fields
-    data, n = job.prepared, fields.n_train
-    if n > len(data.x_train):
-        raise InputError("kl_privacy.linearized.n_train", n, f"at most {len(data.x_train)} records")
-    # As many records to add as there are to remove: the work grows with the cube of both.
-    x = np.concatenate([data.x_train[:n], data.x_add[:n]]).astype(np.float64)
-    labels = np.concatenate([data.y_train[:n], data.y_add[:n]])
-    noise = Noise(job.spec.digest, fields.noise_source)
+    deals, noise = Deals(job, ("train", "add")), Noise(job.spec.digest, fields.noise_source)
+    if fields.n_train > deals.sizes["train"]:
+        allowed = f"at most {deals.sizes['train']} records"
+        raise InputError("kl_privacy.linearized.n_train", fields.n_train, allowed)
+    check_watched(fields.watched, deals)
+    depths, widths = [], []
     with Progress(len(fields.depths) * fields.runs, job.spec.id) as progress:
-        rows = [at_depth(fields, depth, x, labels, noise, progress) for depth in fields.depths]
+        for run in fields.run_numbers:
+            records = RunRecords.of(deals.of(run), fields, run)
+            widths.append([at_width(fields, width, records) for width in fields.widths])
+            of_run = []
+            for depth in fields.depths:
+                of_run.append(at_depth(fields, depth, records, noise))
+                progress.advance(f"run {run}, depth {depth}")
+            depths.append(of_run)
     ledger = {
         **LEDGER,
-        "steps": [row.steps for row in rows],
         "noise_multiplier": None,
         "claimed": "Cor. 4.2 under the mean over initialisations; R was measured on the data",
         "chosen_on_private_data": "T and sigma, through the measured R (unaccounted)",
     }
-    return Outcome(
-        Metrics(n_train=n, n_add=len(x) - n, epsilon=fields.epsilon, depths=rows), ledger
+    metrics = Metrics(
+        n_train=fields.n_train,
+        n_add=len(records.x) - fields.n_train,
+        depths=[AtDepth.joined(rows) for rows in zip(*depths, strict=True)],
+        widths=[AtWidth.joined(rows) for rows in zip(*widths, strict=True)],
+    )
+    return Outcome(metrics, ledger)
+
+
+@dataclass(frozen=True)
+class RunRecords:
+    """What one run sees: records to train on, then records to add, and inputs on a sphere.
+
+    x (records, d) float64; sign: labels -1, +1; watched: position of the watched record.
+    """
+
+    run: int
+    n_train: int
+    x: np.ndarray
+    sign: np.ndarray
+    watched: int
+    sphere: np.ndarray
+    sphere_sign: np.ndarray
+
+    @classmethod
+    def of(cls, dealt: Dealt, fields: Spec, run: int) -> "RunRecords":
+        """The first `n_train` records of either part; the watched one in place of the first."""
+        n = fields.n_train
+        positions, x, labels = (
+            np.concatenate([of_part["train"][:n], of_part["add"][:n]])
+            for of_part in (dealt.positions, dealt.x, dealt.labels)
+        )
+        if fields.watched not in positions:
+            for part, places in dealt.positions.items():
+                for place in np.flatnonzero(places == fields.watched):
+                    positions[0] = fields.watched
+                    x[0], labels[0] = dealt.x[part][place], dealt.labels[part][place]
+        (watched,) = np.flatnonzero(positions == fields.watched)
+        sphere, sphere_sign = _sphere(x.shape[1], fields.seed, run)
+        sign = 2.0 * labels - 1
+        return cls(run, n, x.astype(np.float64), sign, int(watched), sphere, sphere_sign)
+
+
+def at_width(fields: Spec, width: int, records: RunRecords) -> AtWidth:
+    """R of one run's network of this width."""
+    n, depth = records.n_train, fields.width_depth
+    weights = _weights(fields, records, width, depth)
+    bound = _constant(fields, records, width, depth)
+    start = _linearize(weights, records.x[:n])
+    return AtWidth(
+        width=width,
+        B=bound,
+        data=distances(start, records.sign[:n], bound),
+        sphere=distances(_linearize(weights, records.sphere), records.sphere_sign, bound),
     )
 
 
-def at_depth(
-    fields: Spec, depth: int, x: np.ndarray, labels: np.ndarray, noise: Noise, progress: Progress
-) -> AtDepth:
-    """Constants, then training over runs, at one depth; `progress` counts runs.
-
-    x (records, d) and labels in {0, 1}: first the training records, then those to add.
-    """
-    d, n = x.shape[1], fields.n_train
-    sign = 2.0 * labels - 1
-    bound = float(gradient_norm_constant(fields.init, d, fields.width, depth, 1))
-    sphere, sphere_sign = _sphere(d, fields.seed)
-    starts, distances, sphere_distances = [], [], []
-    for run in range(fields.runs):
-        weights = _weights(fields, d, depth, run)
-        start = _linearize(weights, x)
-        starts.append(start)
-        distances.append(lazy_training_distance(start.output[:n], start.gram[:n, :n], sign[:n]))
-        on_sphere = _linearize(weights, sphere)
-        sphere_distances.append(
-            lazy_training_distance(on_sphere.output, on_sphere.gram, sphere_sign)
-        )
+def at_depth(fields: Spec, depth: int, records: RunRecords, noise: Noise) -> AtDepth:
+    """One run at one depth: constants, then training at the budget, and at the fixed noise."""
+    n = fields.n_train
+    weights = _weights(fields, records, fields.width, depth)
+    bound = _constant(fields, records, fields.width, depth)
+    start = _linearize(weights, records.x)
+    on_data = distances(
+        Linearization(start.output[:n], start.gram[:n, :n]), records.sign[:n], bound
+    )
+    (distance,) = on_data.R_runs
     # T of Cor. 6.4 with the measured R, and the noise whose KL after time T is the budget.
-    time = float(excess_risk_time(bound, float(np.mean(distances)), n, fields.epsilon))
-    sigma2 = float(bound * time / (fields.epsilon * n**2))
+    time = float(excess_risk_time(bound, distance, n, fields.epsilon))
+    sigma2 = float(kl_linearized(bound, time, n, 1.0, CONVENTION)) / fields.epsilon
     # The loss is 1/4-smooth in the outputs; half of the stable step keeps the discretisation small.
-    sharpest = max(float(np.linalg.eigvalsh(start.gram[:n, :n])[-1]) for start in starts) / (4 * n)
-    steps = max(fields.min_steps, int(np.ceil(time * sharpest)))
-    eta = time / steps
-    trained = []
-    for run, start in enumerate(starts):
-        draw = _correlated_normals(noise, start.gram, run, depth)
-        trained.append(langevin(start, sign, n, eta, sigma2, steps, draw))
-        progress.advance(f"depth {depth}")
-    kl = np.stack([run.kl for run in trained])
-    shown = np.unique(np.geomspace(1, steps, SHOWN_STEPS).astype(int))
-    worst = kl.mean(0).argmax(1)
+    sharpest = float(np.linalg.eigvalsh(start.gram[:n, :n])[-1]) / (4 * n)
+    normals = _correlated_normals(noise, start.gram, records.run)
+
+    def train(time: float, sigma2: float, use: str) -> Trained:
+        steps = 100 * math.ceil(max(fields.min_steps, time * sharpest) / 100)
+        draw = partial(normals, use=f"{use} depth {depth}")
+        return langevin(start, records.sign, n, time / steps, sigma2, steps, draw)
+
+    trained = train(time, sigma2, "budget")
+    shown = np.array(SHARES) * len(trained.kl) // 100 - 1
+    fixed = train(fields.time, fields.sigma**2, "fixed noise")
     return AtDepth(
         depth=depth,
         B=bound,
-        B_runs=[float(np.diag(start.gram).mean()) for start in starts],
-        R_runs=distances,
-        BR_over_n_runs=[bound * distance / n for distance in distances],
-        sphere=Sphere(
-            records=SPHERE_RECORDS,
-            R_runs=sphere_distances,
-            BR_over_n_runs=[bound * distance / SPHERE_RECORDS for distance in sphere_distances],
-        ),
-        T=time,
-        sigma2=sigma2,
-        eta=eta,
-        steps=steps,
-        shown_steps=shown.tolist(),
-        kl_worst_runs=kl[:, shown - 1, worst[shown - 1]].T.tolist(),
-        kl_bound=[
-            float(kl_linearized(bound, time * step / steps, n, sigma2, CONVENTION))
-            for step in shown
-        ],
-        excess_risk_runs=[run.excess_risk for run in trained],
-        initial_risk_runs=[run.initial_risk for run in trained],
+        B_runs=[float(np.diag(start.gram).mean())],
+        data=on_data,
+        sphere=distances(_linearize(weights, records.sphere), records.sphere_sign, bound),
+        T_runs=[time],
+        shares=[share / 100 for share in SHARES],
+        kl_max_runs=trained.kl[shown].max(1)[:, None].tolist(),
+        kl_watched_runs=trained.kl[shown, records.watched][:, None].tolist(),
+        excess_risk_runs=[trained.excess_risk],
+        initial_risk_runs=[trained.initial_risk],
+        kl_fixed_runs=[float(fixed.kl[-1].max())],
     )
 
 
@@ -126,17 +174,29 @@ class Linearization(NamedTuple):
     gram: np.ndarray
 
 
-def _weights(fields: Spec, d: int, depth: int, run: int) -> list[torch.Tensor]:
+def _weights(fields: Spec, records: RunRecords, width: int, depth: int) -> list[torch.Tensor]:
     """Initial weights of one run in double precision."""
+    d = records.x.shape[1]
     weights = initial_weights(
-        fields.init, d, fields.width, depth, 1, key=fields.key, run=run, base_seed=fields.seed
+        fields.init, d, width, depth, 1, key=fields.key, run=records.run, base_seed=fields.seed
     )
     return [torch.from_numpy(weight).double() for weight in weights]
+
+
+def _constant(fields: Spec, records: RunRecords, width: int, depth: int) -> float:
+    """B of a network with one output."""
+    return float(gradient_norm_constant(fields.init, records.x.shape[1], width, depth, 1))
 
 
 def _linearize(weights: list[torch.Tensor], x: np.ndarray) -> Linearization:
     output, gram = output_jacobian_gram(weights, torch.from_numpy(x))
     return Linearization(output.numpy(), gram.numpy())
+
+
+def distances(start: Linearization, sign: np.ndarray, bound: float) -> Distances:
+    """R of one run on the records of `start`, and B R / n for this B."""
+    n, distance = len(sign), lazy_training_distance(start.output, start.gram, sign)
+    return Distances(records=n, R_runs=[distance], BR_over_n_runs=[bound * distance / n])
 
 
 def lazy_training_distance(output: np.ndarray, gram: np.ndarray, sign: np.ndarray) -> float:
@@ -163,23 +223,21 @@ def lazy_training_distance(output: np.ndarray, gram: np.ndarray, sign: np.ndarra
     return float(target @ solution)
 
 
-def _sphere(d: int, base_seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _sphere(d: int, base_seed: int, run: int) -> tuple[np.ndarray, np.ndarray]:
     """Records as the theory assumes them: uniform on ||x||^2 = d, with random labels."""
-    draws = generator(seed("kl_privacy", use="sphere", base=base_seed, d=d))
+    draws = generator(seed("kl_privacy", use="sphere", base=base_seed, d=d, run=run))
     x = draws.standard_normal((SPHERE_RECORDS, d))
     x *= np.sqrt(d) / np.linalg.norm(x, axis=1, keepdims=True)
     return x, draws.choice([-1.0, 1.0], SPHERE_RECORDS)
 
 
-def _correlated_normals(
-    noise: Noise, gram: np.ndarray, run: int, depth: int
-) -> Callable[[int], np.ndarray]:
-    """The function from a step to its draw of N(0, gram)."""
+def _correlated_normals(noise: Noise, gram: np.ndarray, run: int) -> Callable[..., np.ndarray]:
+    """The function from a step and a use to its draw of N(0, gram)."""
     values, vectors = np.linalg.eigh(gram)
     root = vectors * np.sqrt(values.clip(0))
 
-    def draw(step: int) -> np.ndarray:
-        return root @ noise.normal(len(gram), repetition=run, step=step, use=f"depth {depth}")
+    def draw(step: int, use: str) -> np.ndarray:
+        return root @ noise.normal(len(gram), repetition=run, step=step, use=use)
 
     return draw
 

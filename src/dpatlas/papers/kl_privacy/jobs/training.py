@@ -1,5 +1,6 @@
 """kl_privacy: training runs of one condition, with the KL of every record along the way."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,14 +9,22 @@ import torch
 from torch import Tensor
 
 from dpatlas.core.progress import Progress
-from dpatlas.core.seeds import Noise, generator, seed
-from dpatlas.data.prepared import Prepared
+from dpatlas.core.seeds import Noise
+from dpatlas.jobs.deals import Deals, Dealt
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.resume import Stages, State
 from dpatlas.models.mlp import initial_weights, layer_shapes
 from dpatlas.papers.kl_privacy.formulas.theorems import kl_step
 from dpatlas.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
-from dpatlas.papers.kl_privacy.records.training import Loss, Metrics, Probe, Spec, WorstCase
+from dpatlas.papers.kl_privacy.jobs.watched import check_watched
+from dpatlas.papers.kl_privacy.records.training import (
+    ByRecord,
+    Curves,
+    Metrics,
+    Probe,
+    Spec,
+    Start,
+)
 from dpatlas.privacy.kl import (
     noisy_step,
     record_gaps,
@@ -25,64 +34,91 @@ from dpatlas.privacy.kl import (
 )
 from dpatlas.privacy.noise import device_generator, device_normals
 
-RESAMPLES = 400
-INTERVAL = 0.95
 PROBED_RECORDS = 256
 STEPS_BETWEEN_CHECKS = 20
+Arrays = dict[str, np.ndarray]
 
 
 def training(job: Job) -> Outcome:
     """Train every run of one condition, and summarise the KL of all records over the runs."""
     fields: Spec = job.fields
-    steps = fields.steps
-    data = TrainingData.of(job.prepared, job.device)
     noise = Noise(job.spec.digest, fields.noise_source)
-    stages = Stages(job, noise)
-    results = []
-    with Progress(fields.runs * steps, job.spec.id) as progress:
+    stages, deals = Stages(job, noise), Deals(job, ("train", "add"))
+    check_watched(fields.watched, deals)
+    results: list[Arrays] = []
+    with Progress(fields.runs * fields.networks * fields.steps, job.spec.id) as progress:
 
-        def train(number: int) -> dict[str, np.ndarray]:
-            run = NoisyDescent(fields, data, number, noise, job.device)
-            before = number * steps
-            stages.finish(run, lambda: progress.reach(before + run.steps_done, f"run {number}"))
-            return run.result()
+        def train(run: int) -> Arrays:
+            data = TrainingData.of(deals.of(run), job.device)
 
-        for number in range(fields.runs):
-            results.append(stages.result(f"run-{number}", partial(train, number)))
-            progress.reach((number + 1) * steps)
+            def train_network(number: int) -> dict[str, Any]:
+                descent = NoisyDescent(fields, data, run, number, noise, job.device)
+                before = (len(results) * fields.networks + number) * fields.steps
+                stages.finish(
+                    descent, lambda: progress.reach(before + descent.steps_done, f"run {run}")
+                )
+                # Lists: these results are many, and as arrays each would have a file of its own.
+                return {name: value.tolist() for name, value in descent.result().items()}
+
+            networks = [
+                stages.result(f"network-{number}", partial(train_network, number))
+                for number in range(fields.networks)
+            ]
+            return over_networks(networks)
+
+        for run in fields.run_numbers:
+            results.append(stages.result(f"run-{run}", partial(train, run)))
+            progress.reach(len(results) * fields.networks * fields.steps)
     ledger = {
         **LEDGER,
-        "steps": steps,
+        "steps": fields.steps,
         "noise_multiplier": None,
         "noise_standard_deviation_per_step": float(np.sqrt(2 * fields.lr) * fields.sigma),
         "noise_source": fields.noise_source,
     }
-    return Outcome(summary(fields, data, results), ledger)
+    sizes = deals.sizes["train"], deals.sizes["add"], job.prepared.x_train.shape[1]
+    return Outcome(summary(fields, *sizes, results), ledger)
 
 
 class TrainingData:
-    """Training records first, then the records to add, on the job's device."""
+    """Training records first, then the records to add, on the job's device.
 
-    def __init__(self, x: Tensor, labels: Tensor, n_train: int):
-        self.x, self.labels, self.n_train = x, labels, n_train
+    positions (records,): where each stands among the prepared records.
+    """
+
+    def __init__(self, x: Tensor, labels: Tensor, n_train: int, positions: np.ndarray):
+        self.x, self.labels, self.n_train, self.positions = x, labels, n_train, positions
         self.x_norm2 = squared_row_norms(x)
 
     @classmethod
-    def of(cls, data: Prepared, device: str) -> "TrainingData":
-        """Join a prepared data set's two parts."""
-        x = torch.from_numpy(np.concatenate([data.x_train, data.x_add]))
-        labels = torch.from_numpy(np.concatenate([data.y_train, data.y_add]))
-        return cls(x.to(device), labels.to(device), len(data.x_train))
+    def of(cls, dealt: Dealt, device: str) -> "TrainingData":
+        """Join the two parts of a run's records."""
+        x, labels, positions = (
+            np.concatenate([of_part["train"], of_part["add"]])
+            for of_part in (dealt.x, dealt.labels, dealt.positions)
+        )
+        tensors = [torch.from_numpy(array).to(device) for array in (x, labels)]
+        return cls(tensors[0], tensors[1], len(dealt.labels["train"]), positions)
 
 
 class NoisyDescent:
-    """One training run, a `Work`.
+    """The training of one network of a run, a `Work`.
 
     Once its loss is not finite it ends: its KL and loss are NaN from that step on.
     """
 
-    def __init__(self, fields: Spec, data: TrainingData, number: int, noise: Noise, device: str):
-        self.data, self.number, self.noise, self.device = data, number, noise, device
+    def __init__(
+        self,
+        fields: Spec,
+        data: TrainingData,
+        run: int,
+        network: int,
+        noise: Noise,
+        device: str,
+    ):
+        self.fields, self.data, self.noise, self.device = fields, data, noise, device
+        # Runs of one network, of all conditions, share the normals behind their initial weights.
+        self.number = run * fields.networks + network
         self.lr, self.sigma = fields.lr, fields.sigma
         self.steps, self.steps_done = fields.steps, 0
         self.weights = [
@@ -94,11 +130,11 @@ class NoisyDescent:
                 fields.depth,
                 fields.outputs,
                 key=fields.key,
-                run=number,
+                run=self.number,
                 base_seed=fields.seed,
             )
         ]
-        self.probe = SmoothnessProbe(self.weights, data, self.steps)
+        self.probe = SmoothnessProbe(self.weights, data, self.steps) if network == 0 else None
         steps = (self.steps,)
         shapes = {"kl": (*steps, len(data.x)), "loss": steps, "grad_norm2": steps}
         # Indexed by step, zero for the steps that have not been taken.
@@ -110,7 +146,8 @@ class NoisyDescent:
     def step(self) -> None:
         """One noisy step; its KL divergence for every record is added to the curve."""
         step, data, curves = self.steps_done, self.data, self.curves
-        self.probe.look(step, self.weights)
+        if self.probe:
+            self.probe.look(step, self.weights)
         gaps = record_gaps(self.weights, data.x, data.labels, data.n_train, data.x_norm2)
         step_kl = kl_step(self.lr, self.sigma**2, gaps.squared_gaps(), CONVENTION)
         curves["kl"][step] = step_kl if step == 0 else curves["kl"][step - 1] + step_kl
@@ -125,27 +162,70 @@ class NoisyDescent:
                 curves[name][step:] = torch.nan
             self.steps_done = self.steps
 
-    def result(self) -> dict[str, np.ndarray]:
-        """Arrays kl (steps, records), loss (steps,), grad_norm2 (steps,) and probe_*."""
-        curves = {name: curve.cpu().numpy() for name, curve in self.curves.items()}
-        return curves | self.probe.arrays()
+    def result(self) -> Arrays:
+        """What is kept of the training.
+
+        kl_max, kl_watched and loss (shown steps,); by_record (record steps, records as prepared);
+        gap_max, gap_watched and norm2 (); diverged (), the first step whose KL is not finite,
+        counted from 1, or 0; and probe_* where the network is probed.
+        """
+        fields = self.fields
+        kl, loss, norm2 = (self.curves[name].cpu().numpy() for name in ("kl", "loss", "grad_norm2"))
+        shown, kept = np.array(fields.shown_steps) - 1, np.array(fields.record_steps) - 1
+        (watched,) = np.flatnonzero(self.data.positions == fields.watched)
+        by_record = np.empty((len(kept), kl.shape[1]))
+        by_record[:, self.data.positions] = kl[kept]
+        gaps = kl[0] / kl_step(self.lr, self.sigma**2, 1.0, CONVENTION)
+        infinite = ~np.isfinite(kl).all(1)
+        result = {
+            "kl_max": kl[shown].max(1),
+            "kl_watched": kl[shown, watched],
+            "loss": loss[shown],
+            "by_record": by_record,
+            "gap_max": gaps.max(),
+            "gap_watched": gaps[watched],
+            "norm2": norm2[0],
+            "diverged": infinite.argmax() + 1 if infinite.any() else 0,
+        }
+        arrays = result | (self.probe.arrays() if self.probe else {})
+        # Nobody reads the numbers of a run that diverged, and checkpoints hold finite ones only.
+        return {name: np.nan_to_num(value) for name, value in arrays.items()}
 
     def state(self) -> State:
         """Arrays and facts from which `restore` continues to the same bits."""
         arrays = {f"weight_{layer}": w.cpu().numpy() for layer, w in enumerate(self.weights)}
         for name, curve in self.curves.items():
             arrays[name] = curve[: self.steps_done].cpu().numpy()
-        return arrays | self.probe.arrays(), {"steps_done": self.steps_done}
+        probed = self.probe.arrays() if self.probe else {}
+        return arrays | probed, {"steps_done": self.steps_done}
 
-    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    def restore(self, arrays: Arrays, facts: dict[str, Any]) -> None:
         """Continue from a state."""
         self.steps_done = facts["steps_done"]
         for layer, weight in enumerate(self.weights):
             weight.copy_(torch.from_numpy(arrays[f"weight_{layer}"]))
         for name, curve in self.curves.items():
             curve[: self.steps_done] = torch.from_numpy(arrays[name])
-        self.probe.change[:] = arrays["probe_change"]
-        self.probe.distance[:] = arrays["probe_distance"]
+        if self.probe:
+            self.probe.change[:] = arrays["probe_change"]
+            self.probe.distance[:] = arrays["probe_distance"]
+
+
+def over_networks(networks: Sequence[Mapping[str, Any]]) -> Arrays:
+    """The mean of the results of a run's networks: geometric of `kl_max`, arithmetic of the rest.
+
+    The run diverged where its first network did that diverged; probes are the first network's.
+    """
+    diverged = [int(network["diverged"]) for network in networks if network["diverged"]]
+    with np.errstate(divide="ignore"):
+        logs = np.log([network["kl_max"] for network in networks])
+    means = {
+        name: np.asarray(np.mean([network[name] for network in networks], axis=0))
+        for name in ("kl_watched", "loss", "by_record", "gap_max", "gap_watched", "norm2")
+    }
+    probed = {name: np.array(networks[0][name]) for name in ("probe_change", "probe_distance")}
+    first = np.asarray(min(diverged, default=0))
+    return {"kl_max": np.exp(logs.mean(0)), "diverged": first, **means, **probed}
 
 
 def noise_draws(noise: Noise, size: int, repetition: int, step: int, device: str) -> Tensor:
@@ -195,67 +275,49 @@ class SmoothnessProbe:
         return {"probe_change": self.change, "probe_distance": self.distance}
 
 
-def summary(fields: Spec, data: TrainingData, results: list[dict[str, np.ndarray]]) -> Metrics:
-    """Metrics of a condition from the arrays of its runs; diverged runs are named and left out."""
-    d = data.x.shape[1]
-    shapes = layer_shapes(d, fields.width, fields.depth, fields.outputs)
-    diverged = [_divergence_step(result["kl"]) for result in results]
+def summary(
+    fields: Spec, n_train: int, n_add: int, inputs: int, results: Sequence[Arrays]
+) -> Metrics:
+    """Metrics of a condition from the results of its runs; diverged runs are named and left out."""
+    diverged = [int(result["diverged"]) or None for result in results]
     used = [result for result, step in zip(results, diverged, strict=True) if step is None]
-    measured: dict[str, Any] = dict.fromkeys(
-        ("kl", "loss", "gradient_gap_at_start", "gradient_norm2_at_start", "probe")
-    )
-    if used:
-        kl = np.stack([result["kl"] for result in used])
-        kl_per_gap = kl_step(fields.lr, fields.sigma**2, 1.0, CONVENTION)
-        measured = {
-            "kl": _worst_case(kl, fields.seed),
-            "loss": Loss(runs=np.stack([result["loss"] for result in used]).T.tolist()),
-            "gradient_gap_at_start": float(kl[:, 0].mean(0).max() / kl_per_gap),
-            "gradient_norm2_at_start": float(np.mean([result["grad_norm2"][0] for result in used])),
-            "probe": Probe(
-                steps=probed_steps(fields.steps),
-                gradient_change=[result["probe_change"].tolist() for result in used],
-                distance=[result["probe_distance"].tolist() for result in used],
-            ),
-        }
+    shapes = layer_shapes(inputs, fields.width, fields.depth, fields.outputs)
+
+    def by_run(name: str) -> list[Any]:
+        return [
+            None if step else result[name].tolist()
+            for result, step in zip(results, diverged, strict=True)
+        ]
+
+    def curves(name: str) -> list[list[float | None]]:
+        runs = [values or [None] * len(fields.shown_steps) for values in by_run(name)]
+        return [list(values) for values in zip(*runs, strict=True)]
+
+    sums = np.zeros((len(fields.record_steps), n_train + n_add))
+    for result in used:
+        sums += result["by_record"]
     return Metrics(
-        n_train=data.n_train,
-        n_add=len(data.x) - data.n_train,
-        inputs=d,
+        n_train=n_train,
+        n_add=n_add,
+        inputs=inputs,
         parameters=sum(out * into for out, into in shapes),
         convention=CONVENTION,
         diverged=diverged,
-        runs_used=len(used),
-        **measured,
+        curves=Curves(
+            kl_max=curves("kl_max"), kl_watched=curves("kl_watched"), loss=curves("loss")
+        ),
+        start=Start(
+            gap_max=by_run("gap_max"),
+            gap_watched=by_run("gap_watched"),
+            norm2=by_run("norm2"),
+        ),
+        probe=Probe(
+            steps=probed_steps(fields.steps),
+            gradient_change=[values or [] for values in by_run("probe_change")],
+            distance=[values or [] for values in by_run("probe_distance")],
+        ),
+        by_record=ByRecord(runs=len(used), sums=sums.tolist()),
     )
-
-
-def _worst_case(kl: np.ndarray, base_seed: int) -> WorstCase:
-    """Worst-case statistics of kl (runs, steps, records)."""
-    runs, steps, _ = kl.shape
-    mean = kl.mean(0)
-    worst_record = mean.argmax(1)
-    draws = generator(seed("kl_privacy", use="bootstrap", runs=runs, base=base_seed))
-    shares = draws.multinomial(runs, np.full(runs, 1 / runs), size=RESAMPLES) / runs
-    tails = (100 * (1 - INTERVAL) / 2, 100 * (1 + INTERVAL) / 2)
-    # Resample by step so that memory stays at one step's (resamples, records).
-    intervals = [np.percentile((shares @ kl[:, step]).max(1), tails) for step in range(steps)]
-    return WorstCase(
-        worst=mean.max(1).tolist(),
-        low=[float(low) for low, _ in intervals],
-        high=[float(high) for _, high in intervals],
-        interval=f"{INTERVAL:.0%} bootstrap over runs of the maximum over records of the mean",
-        worst_record=worst_record.tolist(),
-        worst_runs=kl[:, np.arange(steps), worst_record].T.tolist(),
-        run_max=kl.max(2).T.tolist(),
-        mean=mean.mean(1).tolist(),
-    )
-
-
-def _divergence_step(kl: np.ndarray) -> int | None:
-    """The first step, counted from 1, at which kl (steps, records) is not finite, if any is."""
-    diverged = ~np.isfinite(kl).all(1)
-    return int(diverged.argmax()) + 1 if diverged.any() else None
 
 
 def probed_steps(steps: int) -> list[int]:

@@ -12,6 +12,8 @@ Init = Literal["lecun", "he", "ntk", "xavier"]
 Depth = Annotated[int, Field(ge=2)]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
+# Position of a record among the training records and, after them, those to add, as prepared.
+Position = Annotated[int, Field(ge=0)]
 
 
 class KlSpec(SpecFields):

@@ -1,18 +1,21 @@
 """Records of kind `linearized`: the linearised network of Sec. 6 at a fixed KL budget."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from dpatlas.core import records
-from dpatlas.papers.kl_privacy.records import Count, Depth, Init, KlSpec, Positive
+from dpatlas.core.records import OverRuns, OverRunsLast, RunsFields
+from dpatlas.papers.kl_privacy.records import Count, Depth, Init, KlSpec, Position, Positive
 
 
-class Spec(KlSpec):
-    """One initialisation over several depths, trained on the first `n_train` records.
+class Spec(KlSpec, RunsFields):
+    """One initialisation over several depths, trained on `n_train` of a run's records.
 
-    width: hidden units m; one output. epsilon: KL budget of Cor. 6.4 in nats. runs:
-    initialisations per depth. min_steps: fewest Langevin steps.
+    width: hidden units m; one output. epsilon: KL budget of Cor. 6.4 in nats. min_steps: fewest
+    Langevin steps. time, sigma: of the training whose noise is the same at all depths. widths: of
+    the networks at depth `width_depth` of which R alone is measured. watched: a record that takes
+    part in every run.
     """
 
     kind: Literal["linearized"]
@@ -21,50 +24,62 @@ class Spec(KlSpec):
     width: Count
     n_train: Annotated[int, Field(ge=2)]
     epsilon: Positive
-    runs: Count
     min_steps: Count
+    time: Positive
+    sigma: Positive
+    widths: list[Count]
+    width_depth: Depth
+    watched: Position
 
 
-class Sphere(records.Typed):
-    """R and B R / n of every run on `records` inputs drawn as the theory assumes, ||x||^2 = d."""
+class Distances(records.Typed):
+    """By run: R = ||W - W_0||^2 of Lemma 6.3's near-optimal W, and B R / n, n = `records`."""
 
     records: int
-    R_runs: list[float]
-    BR_over_n_runs: list[float]
+    R_runs: OverRuns[float]
+    BR_over_n_runs: OverRuns[float]
+
+
+class AtWidth(records.Typed):
+    """One width. data: on training records of the run; sphere: on inputs of norm sqrt(d)."""
+
+    width: int
+    B: float
+    data: Distances
+    sphere: Distances
 
 
 class AtDepth(records.Typed):
     """One depth; names ending in `_runs` are lists over runs.
 
-    B: of Eq. 7; B_runs: mean squared gradient norm over records at the start. R_runs:
-    ||W - W_0||^2 of Lemma 6.3's near-optimal W; BR_over_n_runs: B R / n. T, sigma2: training time
-    and noise variance of Cor. 6.4; eta = T / steps. shown_steps: those of `kl_worst_runs` (shown
-    steps, runs), every run's cumulative KL in nats at the record with the largest mean, and of
-    `kl_bound`, Cor. 4.2, both under the exact convention. excess_risk_runs: of the averaged
-    iterate; initial_risk_runs: at W_0 (logistic loss).
+    B: of Eq. 7; B_runs: mean squared gradient norm over records at the start. data, sphere: as in
+    `AtWidth`. T_runs: training time of Cor. 6.4 for the run's R. shares: of that time, at which
+    KL in nats is kept, (shares, runs), under the exact convention: kl_max_runs of the record for
+    which it is largest, kl_watched_runs of the watched one. excess_risk_runs: of the averaged
+    iterate; initial_risk_runs: at W_0 (logistic loss). kl_fixed_runs: largest KL of any record
+    after the spec's `time` with its `sigma`.
     """
 
     depth: int
     B: float
-    B_runs: list[float]
-    R_runs: list[float]
-    BR_over_n_runs: list[float]
-    sphere: Sphere
-    T: float
-    sigma2: float
-    eta: float
-    steps: int
-    shown_steps: list[int]
-    kl_worst_runs: list[list[float]]
-    kl_bound: list[float]
-    excess_risk_runs: list[float]
-    initial_risk_runs: list[float]
+    B_runs: OverRuns[float]
+    data: Distances
+    sphere: Distances
+    T_runs: OverRuns[float]
+    shares: list[float]
+    kl_max_runs: OverRunsLast[float]
+    kl_watched_runs: OverRunsLast[float]
+    excess_risk_runs: OverRuns[float]
+    initial_risk_runs: OverRuns[float]
+    kl_fixed_runs: OverRuns[float]
 
 
 class Metrics(records.Metrics):
-    """Every depth of the spec. n_train, n_add: records removed and added; epsilon: KL budget."""
+    """Every depth and width of the spec. n_train, n_add: records removed and added."""
+
+    VERSION: ClassVar[int] = 2
 
     n_train: int
     n_add: int
-    epsilon: float
     depths: list[AtDepth]
+    widths: list[AtWidth]

@@ -27,7 +27,7 @@ STRATEGIES = {
     "lora": Look("LoRA", "black", "D", "--"),
 }
 NEIGHBOURS = {"add_remove": "one record added or removed", "replace_one": "one record replaced"}
-CHOSEN_ON = "held-out validation records"
+CHOSEN_ON = "a fixed part of the records, which is in no run"
 PLACE = ("group", "scenario", "data", "backbone")
 SETTING = (
     *PLACE,
@@ -35,7 +35,6 @@ SETTING = (
     "architecture",
     "classes",
     "n_train",
-    "n_validation",
     "n_test",
     "head_scale",
     "lora_rank",
@@ -57,11 +56,7 @@ TRAINING = (
     "sampler",
     "max_grad_norm",
     "trained_parameters",
-    "settings_tried",
-    "trials",
-    "with_tuning_epsilon",
-    "all_runs_epsilon",
-    "validation_accuracy",
+    "tuned_by",
     "rates_chosen_on",
 )
 OVER_RUNS = ("value", "low", "high", "standard_error", "runs_used")
@@ -83,7 +78,7 @@ def arms(records: Records, *groups: str) -> list[Row]:
     ]
     seen: dict[tuple[Any, ...], str] = {}
     for row in rows:
-        key, (name,) = tuple(row[column] for column in _UNIQUE), row["runs"]
+        key, name = tuple(row[column] for column in _UNIQUE), row["runs"][0]
         if key in seen:
             repeated = f"{row['strategy']} at share {row['share']:g}, as in {seen[key]}"
             raise InputError(f"--records {name}", repeated, "each strategy once at each level")
@@ -101,8 +96,9 @@ def arm_rows(record: Record[Spec, Metrics]) -> list[Row]:
         "backbone": backbone_of(record),
         "pretrained_on": metrics.backbone.source,
         "architecture": metrics.backbone.architecture,
+        "tuned_by": spec.tuning,
         "rates_chosen_on": CHOSEN_ON,
-        "runs": [record.id],
+        "runs": list(record.ids),
     }
     return [
         {

@@ -20,9 +20,9 @@ from dpatlas.papers.lp_fft.figures.arms import (
 )
 from dpatlas.papers.lp_fft.figures.averages import SKY, grouped, percent_axis
 from dpatlas.papers.lp_fft.figures.strategy_panels import (
-    best_share,
     common_note,
     finish,
+    one_share,
     panel_grid,
     panel_title,
 )
@@ -102,7 +102,7 @@ def _clip_panels(rows: Sequence[Row], trained: Sequence[Row]) -> list[list[Row]]
             and (row["strategy"], row["share"]) in arms_swept
             and row["max_grad_norm"] not in clips
         ]
-        panels.append([{"panel": "clip", **row} for row in best_share([*swept, *unswept])])
+        panels.append([{"panel": "clip", **row} for row in one_share([*swept, *unswept])])
     return panels
 
 

@@ -25,6 +25,7 @@ from dpatlas.papers.lp_fft.figures.averages import (
     grouped,
     percent_axis,
 )
+from dpatlas.papers.lp_fft.quality import EARLY, early_losses
 from dpatlas.papers.lp_fft.records.feature_quality import TASKS, Metrics, Spec
 from dpatlas.papers.lp_fft.records.feature_quality import Row as Curves
 from dpatlas.records import Record
@@ -44,22 +45,22 @@ CURVES = {
     ("fft", "public"): Look("FFT, pre-training task", RED, "D", ":"),
     ("lp-fft", "public"): Look("LP-FFT, pre-training task", BLUE, "^", "-."),
 }
-# By the answer to whether FFT's dip less that of LP-FFT is above 0.
+# By the answer to whether FFT's early loss less that of LP-FFT is above 0.
 ANSWERS = {
-    HOLDS: Look("LP first reduces the dip", BLUE, "o", ""),
-    FAILS: Look("LP first deepens it", RED, "s", ""),
+    HOLDS: Look("LP first saves quality", BLUE, "o", ""),
+    FAILS: Look("LP first costs quality", RED, "s", ""),
     OPEN: Look("undecided", MUTED, "D", ""),
 }
-# Probability that some interval of a panel of dips misses its true value.
+# Probability that some interval of a panel of losses misses its true value.
 FAMILY = 0.05
-# Settings in which the records of one block agree.
+# Settings in which the records of one family agree.
 SETTING = ("data", "backbone", "feature_scale", "steps", "lp_steps")
-# Settings of one panel of curves, and of one line of the panels of dips.
+# Settings of one panel of curves, and of one line of the panels of losses.
 CONDITION = (*SETTING, "noise_multiplier", "head_scale", "lr")
 MARKERS = 4
 MOST_IN_A_LINE = 4
-# Heights in inches: a line of curves, a line of the panels of dips, and the rest of these panels.
-PANEL_HEIGHT, DIP_HEIGHT, AROUND_DIPS = 1.6, 0.15, 0.7
+# Heights in inches: a line of curves, a line of the panels of losses, the rest of these panels.
+PANEL_HEIGHT, LOSS_HEIGHT, AROUND_LOSSES = 1.6, 0.15, 0.7
 OF_RECORD = ("data", "backbone", "pretrained_on", "n_train", "n_test")
 OF_TRAINING = ("noise_multiplier", "epsilon", "delta", "head_scale", "lr", "feature_scale")
 OF_POINT = ("neighbours", "lp_lr", "strategy", "task", "step", "steps", "lp_steps")
@@ -68,39 +69,40 @@ COLUMNS = ("part", *OF_RECORD, *OF_TRAINING, *OF_POINT, *OF_VALUE)
 
 
 def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
-    """Figs. 2 (left) and 7: kNN accuracy during training; whether LP first reduces its dip."""
-    blocks = _blocks(of_kind(records, "feature_quality"))
-    if not blocks:
+    """Figs. 2 (left) and 7: kNN accuracy during training; whether LP first saves some of it."""
+    families = _families(of_kind(records, "feature_quality"))
+    if not families:
         raise InputError("--records", "none of kind feature_quality", "at least one")
-    shown = [record for block in blocks for record in block]
+    shown = [record for family in families for record in family]
     curves = [row for record in shown for row in curve_rows(record)]
-    dips = dip_rows(shown)
+    losses = loss_rows(shown)
     conditions = list(grouped(curves, *CONDITION).values())
     per_noise = len(grouped(curve_rows(shown[0]), *CONDITION))
-    figure, above, below = _layout(len(conditions), _in_a_line(per_noise), bool(dips))
-    named = len(blocks) > 1
+    figure, above, below = _layout(len(conditions), _in_a_line(per_noise), bool(losses))
+    named = len(families) > 1
     for axes, rows in zip(above, conditions, strict=True):
         _draw_curves(axes, rows, named)
     accuracy_axis(above[0])
     for axes, task in zip(below, TASKS, strict=False):
-        _draw_dips(axes, [row for row in dips if row["task"] == task], named)
+        _draw_losses(axes, [row for row in losses if row["task"] == task], named)
         axes.set_title(TASK_NAMES[task])
-    if dips:
+    if losses:
         _name_conditions(below)
     used = {(row["strategy"], row["task"]) for row in curves}
     legend(figure, [handle(look) for key, look in CURVES.items() if key in used])
-    return ShownFigure(figure, COLUMNS, [*curves, *dips], _notes(blocks, dips))
+    return ShownFigure(figure, COLUMNS, [*curves, *losses], _notes(families, losses))
 
 
-def _blocks(records: Records) -> list[list[QualityRecord]]:
-    """Records in blocks that differ in their noise alone, the least noise first."""
-    blocks: dict[tuple[Any, ...], list[QualityRecord]] = {}
+def _families(records: Records) -> list[list[QualityRecord]]:
+    """Records in families that differ in their noise alone, the least noise first."""
+    families: dict[tuple[Any, ...], list[QualityRecord]] = {}
     for record in records:
         spec = record.spec
         setting = (spec.data.name, *(getattr(spec, name) for name in SETTING[1:]))
-        blocks.setdefault(setting, []).append(record)
+        families.setdefault(setting, []).append(record)
     return [
-        sorted(block, key=lambda record: record.spec.noise_multiplier) for block in blocks.values()
+        sorted(family, key=lambda record: record.spec.noise_multiplier)
+        for family in families.values()
     ]
 
 
@@ -122,11 +124,11 @@ def curve_rows(record: QualityRecord) -> list[Row]:
     ]
 
 
-def dip_rows(records: Records) -> list[Row]:
-    """Rows of FFT's dip less that of LP-FFT, by condition and task, paired by run.
+def loss_rows(records: Records) -> list[Row]:
+    """Rows of what FFT loses early less what LP-FFT does, by condition and task, paired by run.
 
-    A dip is the accuracy at step 0 less the lowest during training. The intervals of a task hold
-    simultaneously at level 1 - FAMILY; `answer` says whether the difference is above 0.
+    The loss is that of `early_losses`. The intervals of a task hold simultaneously at level 1 -
+    FAMILY; `answer` says whether the difference is above 0.
     """
     pairs = [pair for record in records for pair in _pairs(record)]
     if not pairs:
@@ -134,13 +136,15 @@ def dip_rows(records: Records) -> list[Row]:
     confidence = simultaneous_confidence(FAMILY, 1, len(pairs))
     rows = []
     for (record, fft, lp_fft), task in ((pair, task) for pair in pairs for task in TASKS):
-        depths = dip_depth(fft.quality(task)), dip_depth(lp_fft.quality(task))
-        estimate = difference_estimate(*depths, paired=True)
+        losses = early_losses(record.spec, fft, lp_fft, task)
+        if losses is None:
+            continue
+        estimate = difference_estimate(*losses, paired=True)
         judged = judge(Comparison("", estimate, above=0.0), confidence)
         bounded = estimate.runs > 1
         rows.append(
             {
-                "part": "dip",
+                "part": "early loss",
                 **_setting(record, fft),
                 "strategy": "fft less lp-fft",
                 "task": task,
@@ -153,12 +157,6 @@ def dip_rows(records: Records) -> list[Row]:
             }
         )
     return rows
-
-
-def dip_depth(runs: Sequence[Sequence[float]]) -> np.ndarray:
-    """Accuracy at the first step less the lowest during training, (runs,)."""
-    accuracies = np.array(runs, float)
-    return accuracies[:, 0] - accuracies.min(axis=1)
 
 
 def _pairs(record: QualityRecord) -> list[tuple[QualityRecord, Curves, Curves]]:
@@ -191,7 +189,7 @@ def _setting(record: QualityRecord, curves: Curves) -> Row:
         "steps": spec.steps,
         "head_scale": curves.head_scale,
         "lr": curves.lr,
-        "runs": [record.id],
+        "runs": list(record.ids),
     }
 
 
@@ -205,10 +203,10 @@ def _in_a_line(per_noise: int) -> int:
     return max(fitting, default=MOST_IN_A_LINE)
 
 
-def _layout(count: int, most: int, dips: bool) -> tuple[Figure, list[Axes], list[Axes]]:
-    """`count` panels, at most `most` in a line, and with `dips` two broad ones below."""
+def _layout(count: int, most: int, losses: bool) -> tuple[Figure, list[Axes], list[Axes]]:
+    """`count` panels, at most `most` in a line, and with `losses` two broad ones below."""
     lines, most = math.ceil(count / most), min(most, count)
-    heights = [PANEL_HEIGHT * lines, *([AROUND_DIPS + DIP_HEIGHT * count] if dips else [])]
+    heights = [PANEL_HEIGHT * lines, *([AROUND_LOSSES + LOSS_HEIGHT * count] if losses else [])]
     figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights) + 0.3))
     # Grids of their own, so that the labels of one do not push the panels of the other aside.
     blocks = figure.add_gridspec(len(heights), 1, height_ratios=heights)
@@ -221,7 +219,7 @@ def _layout(count: int, most: int, dips: bool) -> tuple[Figure, list[Axes], list
         axes.set_ylabel("kNN accuracy, %" if first_in_line else "")
         axes.set_xlabel("training steps" if last_in_column else "")
         above.append(axes)
-    if not dips:
+    if not losses:
         return figure, above, []
     halves = blocks[1].subgridspec(1, 2)
     return figure, above, [figure.add_subplot(halves[number]) for number in range(2)]
@@ -245,17 +243,16 @@ def _draw_curves(axes: Axes, rows: Sequence[Row], named: bool) -> None:
     )
 
 
-def _draw_dips(axes: Axes, rows: Sequence[Row], named: bool) -> None:
+def _draw_losses(axes: Axes, rows: Sequence[Row], named: bool) -> None:
     """A line per condition, the first on top, marked by its answer."""
     axes.axvline(0, color=MUTED, linewidth=THIN, zorder=1)
-    for answer, dips in frame(rows).groupby("answer"):
-        axes.hlines(
-            dips.index, dips["low"], dips["high"], color=ANSWERS[answer].color, linewidth=BAR_WIDTH
-        )
-        axes.plot(dips["value"], dips.index, linestyle="none", **_marker(answer))
+    for answer, found in frame(rows).groupby("answer"):
+        color = ANSWERS[answer].color
+        axes.hlines(found.index, found["low"], found["high"], color=color, linewidth=BAR_WIDTH)
+        axes.plot(found["value"], found.index, linestyle="none", **_marker(answer))
     axes.set_yticks(range(len(rows)), [_condition(row, named) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel("dip of FFT less that of LP-FFT,\npercentage points")
+    axes.set_xlabel("early loss of FFT less that of LP-FFT,\npercentage points")
     percent_axis(axes.xaxis)
 
 
@@ -293,27 +290,28 @@ def _nearest(neighbours: int) -> str:
     return "the nearest neighbour" if neighbours == 1 else f"the {neighbours} nearest neighbours"
 
 
-def _notes(blocks: Sequence[Sequence[QualityRecord]], dips: Sequence[Row]) -> list[str]:
-    notes = [_note(block) for block in blocks]
+def _notes(families: Sequence[Sequence[QualityRecord]], losses: Sequence[Row]) -> list[str]:
+    notes = [_note(family) for family in families]
     notes.append(
         "grey: steps in which LP-FFT trains the head alone, so that features do not change; both "
         "strategies take all steps; the initial head is multiplied by the head scale"
     )
-    if dips:
+    if losses:
         notes.append(
-            "below: a dip is the accuracy at step 0 less the lowest during training; differences "
-            "are between runs with the same initial head; the intervals of a panel hold "
-            f"simultaneously at {1 - FAMILY:.0%}; right of 0 LP first reduces the dip"
+            "below: a loss is the accuracy at step 0 less its mean over the first "
+            f"{EARLY:.0%} of the steps that train everything; differences are between runs with "
+            "the same records, initial head and noise; the intervals of a panel hold "
+            f"simultaneously at {1 - FAMILY:.0%}; right of 0 LP first saves quality"
         )
     return notes
 
 
-def _note(block: Sequence[QualityRecord]) -> str:
-    record, spec = block[0], block[0].spec
+def _note(family: Sequence[QualityRecord]) -> str:
+    record, spec = family[0], family[0].spec
     return (
         f"{spec.data.name} from {backbone_of(record)}, pre-trained on "
         f"{spec.public_data.name}: n = {record.metrics.n_train}, $\\delta$ = "
         f"{spec.delta:g}; accuracy by {_nearest(spec.neighbours)} among penultimate "
         f"features; features multiplied by {spec.feature_scale:g}, LP at rate "
-        f"{spec.lp_lr:g}; {averaged(record.spec.runs for record in block)}"
+        f"{spec.lp_lr:g}; {averaged(record.spec.runs for record in family)}"
     )

@@ -10,9 +10,9 @@ from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.figures.arms import ARM_COLUMNS, PLACE, STRATEGIES, arms
 from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.figures.strategy_panels import (
-    best_share,
     common_note,
     finish,
+    one_share,
     panel_grid,
     panel_title,
 )
@@ -36,7 +36,7 @@ def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
     scenarios = grouped(arms(records, "strategies", "lora"), *PLACE)
     if not scenarios:
         raise InputError("--records", "no strategies", "at least one record of kind strategies")
-    panels = [best_share(rows) for rows in scenarios.values()]
+    panels = [one_share(rows) for rows in scenarios.values()]
     in_a_line = MANY if len(panels) > FEW else FEW
     figure, subplots = panel_grid(len(panels), in_a_line)
     for axes, rows in zip(subplots, panels, strict=True):
@@ -90,5 +90,5 @@ def _apart(epsilons: Sequence[float]) -> list[float]:
 def _utility_notes(rows: Sequence[Row]) -> list[str]:
     return [
         common_note(rows) + r"; at $\infty$: without privacy; strategies of two phases at the "
-        "share that was best on those records; points of one $\\varepsilon$ stand side by side"
+        "share of LP nearest to the paper's 25 %; points of one $\\varepsilon$ stand side by side"
     ]

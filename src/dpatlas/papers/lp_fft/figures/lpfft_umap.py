@@ -58,10 +58,13 @@ def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
 
 
 def panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:
-    """For every panel after `lp_steps` of LP one row of its measures and one for each point."""
+    """For every panel after `lp_steps` of LP one row of its measures and one for each point.
+
+    Of the first run: a picture shows one.
+    """
     metrics = record.metrics
     budgets = {spent.lp_steps: spent.epsilon for spent in metrics.budgets}
-    names = [metrics.classes[label] for label in metrics.labels]
+    names = [metrics.classes[label] for label in metrics.labels[0]]
     rows: list[Row] = []
     for panel in metrics.panels:
         if panel.lp_steps != lp_steps:
@@ -72,18 +75,18 @@ def panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:
             "lp_steps": panel.lp_steps,
             "moment": panel.moment,
             "fft_steps": panel.fft_steps,
-            "runs": [record.id],
+            "runs": list(record.ids),
         }
         measured = {
-            "knn": panel.knn,
-            "silhouette": panel.silhouette,
-            "accuracy": panel.accuracy,
+            "knn": panel.knn[0],
+            "silhouette": panel.silhouette[0],
+            "accuracy": panel.accuracy[0],
             "epsilon_of_all_steps": budgets[lp_steps],
         }
         rows.append({"part": "panel", **shared, **measured})
         rows += [
             {"part": "point", **shared, "point": point, "class": name, "x": x, "y": y}
-            for point, (name, x, y) in enumerate(zip(names, panel.x, panel.y, strict=True))
+            for point, (name, x, y) in enumerate(zip(names, panel.x[0], panel.y[0], strict=True))
         ]
     return rows
 
@@ -155,7 +158,7 @@ def _lp_steps(record: UmapRecord) -> list[int]:
 def _note(record: UmapRecord) -> str:
     spec = record.spec
     return (
-        f"{spec.data.name}: {len(record.metrics.labels)} test records; noise multiplier "
+        f"{spec.data.name}: {len(record.metrics.labels[0])} test records; noise multiplier "
         f"{spec.noise_lp:g} in LP and {spec.noise_fft:g} in FFT; $\\varepsilon$ covers all steps "
         "of a line; each panel is a UMAP of its own: its axes have no unit and cannot be compared "
         "with another panel's; kNN accuracy and silhouette are of the features themselves; one run"

@@ -91,11 +91,10 @@ def accuracy_part(rows: Sequence[Row]) -> Part:
 
 
 def rates_part(rows: Sequence[Row]) -> Part:
-    """The learning rates behind `accuracy_part`, and how many settings were tried for each."""
+    """The learning rates behind `accuracy_part`."""
     caption = (
-        f"{_name(rows[0])}: learning rates, of the first phase then the second, and in brackets "
-        f"how many settings were tried on {rows[0]['n_validation']} {CHOSEN_ON}; the choice is "
-        "not covered by epsilon"
+        f"{_name(rows[0])}: learning rates, of the first phase then the second, chosen on "
+        f"{CHOSEN_ON}; the ledgers of the tunings count the trials"
     )
     return _part(rows, caption, _rates)
 
@@ -217,7 +216,7 @@ def _rates(row: Row | None) -> Cell:
     if row is None:
         return None
     rates = [row[name] for name in ("lr_first", "lr_second") if row[name] is not None]
-    return f"{' then '.join(f'{rate:g}' for rate in rates)} ({row['settings_tried']})"
+    return " then ".join(f"{rate:g}" for rate in rates)
 
 
 def _or_infinity(epsilon: float | None) -> Cell:

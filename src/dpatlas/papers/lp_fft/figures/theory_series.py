@@ -57,7 +57,7 @@ def curve_rows(
 
 def row_of(record: Record[Any, Any], panel: str, look: Look, x: Any, value: float) -> Row:
     """The row of one value of a series; x: a number, or a category."""
-    return {"panel": panel, "series": look.label, "x": x, "value": value, "runs": [record.id]}
+    return {"panel": panel, "series": look.label, "x": x, "value": value, "runs": list(record.ids)}
 
 
 def draw_series(axes: Axes, rows: Sequence[Row], looks: Iterable[Look]) -> None:

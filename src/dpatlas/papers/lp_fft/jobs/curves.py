@@ -4,7 +4,7 @@ Such an evaluation sees intermediate iterates. The ledger's epsilon therefore co
 which covers the release of every iterate.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dpatlas.core.progress import Progress
@@ -15,12 +15,14 @@ from dpatlas.privacy.ledger import Ran
 from dpatlas.privacy.training import PrivateTraining
 
 Look = Callable[[], dict[str, Any]]
+SHARED = "the trainings of one run"
 
 
 class Curves:
     """The private trainings of a job, in a fixed order, each with its evaluations.
 
-    ran: for the ledger, what every training did, in their order.
+    The trainings of a run share its batches and noise, so only one of them may be released. ran:
+    for the ledger, what every training did, in their order.
     """
 
     def __init__(self, job: Job, progress: Progress):
@@ -30,21 +32,25 @@ class Curves:
         self.ran: list[Ran] = []
 
     def run(
-        self, make: Callable[[Noise, int], tuple[PrivateTraining, Look]], at: Sequence[int]
+        self,
+        number: int,
+        make: Callable[[Mapping[str, Any]], tuple[PrivateTraining, Look]],
+        at: Sequence[int],
     ) -> list[dict[str, Any]]:
-        """Train once and return what `look` gives after each number of steps in `at`.
+        """Train once in run `number` and return what `look` gives after each number of steps.
 
-        make(noise, repetition) returns a training and its `look`; repetitions are never reused.
+        make(draws) returns a training and its `look`; draws: the arguments by which the training
+        draws its batches and noise. at: numbers of steps.
         """
-        number = len(self.ran)
+        draws = {"noise": self.noise, "repetition": number, "shared_noise": SHARED}
 
         def train() -> dict[str, Any]:
-            training, look = make(self.noise, number)
+            training, look = make(draws)
             watched = Watched(training, look, at)
             self.stages.finish(watched)
             return {"seen": watched.seen, "ran": training.ran.facts()}
 
-        run = self.stages.result(f"run-{number}", train)
+        run = self.stages.result(f"training-{len(self.ran)}", train)
         self.ran.append(Ran.of(run["ran"]))
         self.progress.advance()
         return run["seen"]

@@ -187,6 +187,7 @@ def _after_probing(job: Job, fields: AfterProbing, angle: float) -> list[AfterPr
     runs, h = fields.runs, fields.hidden
     x, y, c, W = _problem(rng, fields, runs, h, angle, fields.feature_angle)
     net = ReluNet(math.sqrt(fields.head_variance) * rng.standard_normal(c.shape), W)
+    at_once = int(_distorts(net, x, y, c, ROUNDING).sum())
     steps = _steps(fields.lp_span, fields.lp_step)
     net = _last(flow(net, x, y, "head", fields.lp_span, steps))
     aligned = np.all(c * net.v > 0, axis=-1)
@@ -199,7 +200,11 @@ def _after_probing(job: Job, fields: AfterProbing, angle: float) -> list[AfterPr
         for state in flow(net, x, y, "all", span - before, steps):
             rising &= ~_distorts(state, x, y, c, ROUNDING)
         net = state
-        counts = {"networks": runs, "aligned": int(aligned.sum())}
+        counts = {
+            "networks": runs,
+            "aligned": int(aligned.sum()),
+            "distorted_at_once": at_once,
+        }
         rows.append(AfterProbingRow(angle=angle, fft_span=span, **counts, **_share(rising)))
     return rows
 

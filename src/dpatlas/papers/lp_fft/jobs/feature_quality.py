@@ -5,18 +5,18 @@ nearest neighbours on the features, on the private and on the pre-training task.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
-from dpatlas.core.seeds import Noise
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
+from dpatlas.jobs.arms import accuracy
+from dpatlas.jobs.deals import Deals
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas.jobs.private_records import check_parts, load_backbone
-from dpatlas.jobs.search import accuracy
+from dpatlas.jobs.private_records import load_backbone
 from dpatlas.models.backbone import Backbone
 from dpatlas.models.network import Network
 from dpatlas.papers.lp_fft.jobs.curves import Curves, Look
@@ -25,10 +25,11 @@ from dpatlas.papers.lp_fft.jobs.features import (
     backbone_used,
     check_accountant,
     ledger_of,
-    task_of,
+    private_task,
+    public_task,
     training_of,
 )
-from dpatlas.papers.lp_fft.jobs.networks import Networks, outputs
+from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, outputs
 from dpatlas.papers.lp_fft.records.feature_quality import Metrics, PublicTask, Row, Spec, Strategy
 from dpatlas.papers.lp_fft.records.private import FULL, HEAD
 from dpatlas.privacy.accounting import Phase
@@ -36,36 +37,43 @@ from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import PrivateTraining
 
 COMPARED: tuple[Strategy, ...] = ("fft", "lp-fft")
+# Head scale, learning rate of FFT and strategy.
+Condition = tuple[float, float, Strategy]
 
 
 def feature_quality(job: Job) -> Outcome:
-    """Rows by head scale, rate and strategy; run i of all rows starts from the same head.
+    """Rows by head scale, rate and strategy.
+
+    All rows of a run share its records, random head, batches and noise.
 
     Raises InputError for more neighbours than records that vote, for public data that the backbone
     was not trained on, and for a mechanism that no accountant covers.
     """
     fields: Spec = job.fields
-    check_parts(job.prepared)
+    deals = Deals(job)
     backbone = load_backbone(job)
     public = _public(job, backbone)
     quality = Quality(job, public, backbone)
-    for task in quality.tasks.values():
-        integer(ge=1, le=len(task.labels)).check("neighbours", fields.neighbours)
+    for votes in (deals.sizes["train"], len(quality.public.labels)):
+        integer(ge=1, le=votes).check("neighbours", fields.neighbours)
     check_accountant(fields, [Phase(quality.sampler, fields.noise_multiplier, fields.steps)])
     conditions = list(product(fields.head_scales, fields.lrs, COMPARED))
     with Progress(len(conditions) * fields.runs, job.spec.id) as progress:
         curves = Curves(job, progress)
-        rows = [quality.row(curves, *condition) for condition in conditions]
+        runs = [quality.run(curves, deals, number, conditions) for number in fields.run_numbers]
     ledgers = [ledger_of(fields, ran) for ran in dict.fromkeys(curves.ran)]
     epsilons = [math.inf if arm["epsilon"] is None else arm["epsilon"] for arm in ledgers]
     weakest = ledgers[epsilons.index(max(epsilons))]
     metrics = Metrics(
-        n_train=len(job.prepared.y_train),
-        n_test=len(job.prepared.y_test),
+        n_train=deals.sizes["train"],
+        n_test=deals.sizes["test"],
         backbone=backbone_used(backbone),
         public=PublicTask(name=public.manifest["name"], sha256=public.manifest["sha256"]),
         epsilon=weakest["epsilon"],
-        rows=rows,
+        rows=[
+            _row(fields, condition, [run[i] for run in runs])
+            for i, condition in enumerate(conditions)
+        ],
     )
     return Outcome(metrics, {**weakest, "arms": ledgers})
 
@@ -78,35 +86,53 @@ class Quality:
         self.fields: Spec = job.fields
         self.sampler = Poisson(len(job.prepared.y_train), self.fields.batch)
         known, asked = self.fields.public_known, self.fields.public_asked
-        self.tasks = {
-            "private": task_of(job.prepared, job.device),
-            "public": task_of(public, job.device, known, asked),
-        }
-        # The features of the backbone, with which all runs start and which LP leaves unchanged, are
-        # evaluated once.
-        self._initial_quality: dict[str, float] = {}
+        self.public = public_task(public, job.device, known, asked)
 
-    def row(self, curves: Curves, head_scale: float, lr: float, strategy: Strategy) -> Row:
-        """All runs of one condition."""
-        networks = Networks(
-            self.job,
-            self.backbone,
-            head_scale=head_scale,
-            feature_scale=self.fields.feature_scale,
-        )
-        plans = self._plans(strategy, lr)
-        runs = [
-            curves.run(self._maker(networks, plans, run), self.fields.at)
-            for run in range(self.fields.runs)
-        ]
-        measured = ("private", "public", "accuracy")
-        return Row(
-            head_scale=head_scale,
-            lr=lr,
-            strategy=strategy,
-            steps=self.fields.at,
-            **{name: [[point[name] for point in run] for run in runs] for name in measured},
-        )
+    def run(
+        self, curves: Curves, deals: Deals, number: int, conditions: Sequence[Condition]
+    ) -> list[list[dict[str, float]]]:
+        """What every condition of a run gives, at every evaluated step."""
+        seen = Seen(deals.of(number), self.backbone, self.job.device)
+        tasks = {"private": private_task(seen), "public": self.public}
+        # The features of the backbone, with which all trainings start and which LP leaves
+        # unchanged, are evaluated once.
+        initial: dict[str, float] = {}
+
+        def quality(network: Network, moved: bool) -> dict[str, float]:
+            """Quality by task; moved: whether some step has changed the features."""
+            if not moved and initial:
+                return initial
+            neighbours = self.fields.neighbours
+            found = {name: task.quality(network, neighbours) for name, task in tasks.items()}
+            if not moved:
+                initial.update(found)
+            return found
+
+        def train(head_scale: float, lr: float, strategy: Strategy) -> list[dict[str, float]]:
+            networks = Networks(
+                self.job,
+                self.backbone,
+                head_scale=head_scale,
+                feature_scale=self.fields.feature_scale,
+            )
+            plans = self._plans(strategy, lr)
+            probing = sum(plan.steps for plan in plans if plan.part == HEAD)
+
+            def make(draws: Mapping[str, Any]) -> tuple[PrivateTraining, Look]:
+                network = networks.fresh(number)
+                training = training_of(networks, network, self.sampler, plans, seen, draws)
+
+                def look() -> dict[str, Any]:
+                    predicted = outputs(network, seen.x["test"]).cpu()
+                    correct = accuracy(predicted, seen.labels["test"].cpu())
+                    moved = training.steps_done > probing
+                    return {**quality(network, moved), "accuracy": correct}
+
+                return training, look
+
+            return curves.run(number, make, self.fields.at)
+
+        return [train(*condition) for condition in conditions]
 
     def _plans(self, strategy: Strategy, lr: float) -> list[PhasePlan]:
         fields, noise = self.fields, self.fields.noise_multiplier
@@ -115,33 +141,17 @@ class Quality:
         probing = PhasePlan(HEAD, fields.lp_steps, noise, fields.lp_lr)
         return [probing, PhasePlan(FULL, fields.steps - fields.lp_steps, noise, lr)]
 
-    def _maker(
-        self, networks: Networks, plans: Sequence[PhasePlan], run: int
-    ) -> Callable[[Noise, int], tuple[PrivateTraining, Look]]:
-        def make(noise: Noise, number: int) -> tuple[PrivateTraining, Look]:
-            network = networks.fresh(run)
-            training = training_of(networks, network, self.sampler, plans, noise, number)
-            probing = sum(plan.steps for plan in plans if plan.part == HEAD)
 
-            def look() -> dict[str, Any]:
-                moved = training.steps_done > probing
-                predicted = outputs(network, networks.x["test"]).cpu()
-                correct = accuracy(predicted, networks.labels["test"].cpu())
-                return {**self._quality(network, moved), "accuracy": correct}
-
-            return training, look
-
-        return make
-
-    def _quality(self, network: Network, moved: bool) -> dict[str, float]:
-        """Quality by task; moved: whether some step has changed the features."""
-        if not moved and self._initial_quality:
-            return self._initial_quality
-        neighbours = self.fields.neighbours
-        quality = {name: task.quality(network, neighbours) for name, task in self.tasks.items()}
-        if not moved:
-            self._initial_quality = quality
-        return quality
+def _row(fields: Spec, condition: Condition, runs: list[list[dict[str, float]]]) -> Row:
+    head_scale, lr, strategy = condition
+    measured = ("private", "public", "accuracy")
+    return Row(
+        head_scale=head_scale,
+        lr=lr,
+        strategy=strategy,
+        steps=fields.at,
+        **{name: [[point[name] for point in run] for run in runs] for name in measured},
+    )
 
 
 def _public(job: Job, backbone: Backbone) -> Prepared:

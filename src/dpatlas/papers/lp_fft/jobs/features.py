@@ -4,7 +4,7 @@ Features are the inputs of the head. Their quality is the accuracy of nearest ne
 known records vote on the classes of its queries.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from dpatlas.core.facts import BackboneUsed
-from dpatlas.core.seeds import Noise
 from dpatlas.data.prepared import Prepared
 from dpatlas.jobs.private_plan import dp_sgd_phase
 from dpatlas.jobs.private_records import identity
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.network import Network
-from dpatlas.papers.lp_fft.jobs.networks import Networks
+from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen
 from dpatlas.papers.lp_fft.records.private import Part, PrivateFields
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.ledger import Ran, ledger
@@ -61,10 +60,13 @@ def training_of(
     network: Network,
     sampler: Sampler,
     plans: Sequence[PhasePlan],
-    noise: Noise,
-    repetition: int,
+    seen: Seen,
+    draws: Mapping[str, Any],
 ) -> PrivateTraining:
-    """A training of `network` on the private records, phase by phase."""
+    """A training of `network` on the records of a run, phase by phase.
+
+    draws: the arguments by which it draws batches and noise.
+    """
     fields: PrivateFields = networks.job.fields
     phases = [
         dp_sgd_phase(
@@ -78,20 +80,23 @@ def training_of(
         )
         for plan in plans
     ]
-    x, labels = networks.x["train"], networks.labels["train"]
-    return PrivateTraining(network, phases, x, labels, noise=noise, repetition=repetition)
+    return PrivateTraining(network, phases, seen.x["train"], seen.labels["train"], **draws)
 
 
-def task_of(
-    data: Prepared, device: str, known: int | None = None, queries: int | None = None
-) -> Task:
-    """Training records as known ones and test records as queries, at most so many of each."""
+def public_task(data: Prepared, device: str, known: int, queries: int) -> Task:
+    """The first `known` training records as known ones, the first `queries` test records."""
     return Task(
         torch.from_numpy(data.x_train[:known]).to(device),
         data.y_train[:known],
         torch.from_numpy(data.x_test[:queries]).to(device),
         data.y_test[:queries],
     )
+
+
+def private_task(seen: Seen) -> Task:
+    """The training records of a run as known ones and its test records as queries."""
+    x, labels = seen.x, seen.dealt.labels
+    return Task(x["train"], labels["train"], x["test"], labels["test"])
 
 
 def features_of(network: Network, x: Tensor) -> np.ndarray:

@@ -1,34 +1,36 @@
 """lp_fft: accuracy at one privacy budget, by strategy and share of the steps in the first phase.
 
 All strategies of a job take the same number of steps with the same noise, so they spend the same
-budget, whether in one phase or in two. Learning rates are tuned on validation records, one phase
-after the other: a first phase takes the rate that was best for the strategy of that phase alone,
-and a second phase tunes its own. So all strategies of two phases, the controls included, try
-equally many settings.
+budget, whether in one phase or in two. The strategies of a run have its records, random head,
+batches and noise in common: LP and LP-FFT at one rate of the head are one training until the
+switch, which is computed once, on the features of the frozen backbone. strategies_tuning chose the
+learning rates.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from dpatlas.core.facts import BackboneUsed, FeaturesUsed
 from dpatlas.core.progress import say
 from dpatlas.errors import InputError
+from dpatlas.jobs.arms import Arms, Chosen, OneRun, Setting, accuracy
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_plan import DpSgdPlan
-from dpatlas.jobs.private_records import check_parts, identity, load_backbone
-from dpatlas.jobs.search import Search, Setting, Trial, accuracy
-from dpatlas.papers.lp_fft.jobs.networks import Networks, outputs
+from dpatlas.jobs.private_records import identity, load_backbone
+from dpatlas.jobs.reports import Reports
+from dpatlas.jobs.resume import Watched
+from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, outputs
 from dpatlas.papers.lp_fft.records.private import HEAD, Part
-from dpatlas.papers.lp_fft.records.strategies import Metrics, Row, Spec
+from dpatlas.papers.lp_fft.records.strategies import Metrics, Row, Spec, Strategies
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.ledger import HELD_OUT, Ran, holds_for
+from dpatlas.privacy.ledger import Ran
 from dpatlas.privacy.samplers import Poisson
-from dpatlas.privacy.training import belongs
+from dpatlas.privacy.training import PrivateTraining, belongs
 
 
 @dataclass(frozen=True)
@@ -43,25 +45,43 @@ class Arm:
         """The part of the network that each phase trains."""
         return STRATEGIES[self.strategy]
 
+    @property
+    def name(self) -> str:
+        """The arm in words: the share only where there are two phases."""
+        phases = f", share {self.share:g}" if len(self.parts) == 2 else ""
+        return f"{self.strategy}{phases}"
+
+    def steps(self, total: int) -> tuple[int, ...]:
+        """Numbers of steps of the phases."""
+        return split_steps(total, self.share) if len(self.parts) == 2 else (total,)
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A head after some steps of linear probing: its weights by name, and what was done."""
+
+    weights: Mapping[str, Tensor]
+    ran: Ran
+
 
 def strategies(job: Job) -> Outcome:
     """Rows by strategy and share at one privacy level; the ledger has an entry for each.
 
-    Run i of all rows starts from the same head.
-
     Raises InputError for a share that leaves a phase without a step, for LoRA without a rank, and
     for a rank above the width of a layer.
     """
-    fields: Spec = job.fields
-    data = job.prepared
-    check_parts(data)
-    backbone = load_backbone(job)
-    networks = Networks(job, backbone, head_scale=fields.head_scale, rank=fields.lora_rank)
-    compared = Comparison(job, networks)
-    rows = compared.search.run()
+    compared = Comparison(job)
+    reports = Reports(
+        job,
+        compared.arms,
+        lambda arm: {"method": arm.strategy, "strategy": arm.strategy, "share": arm.share},
+        lambda values: Row(**values),
+        lambda row: {"require_private": compared.plan.private},
+    )
+    rows = reports.run()
+    data, backbone = job.prepared, compared.networks.backbone
     metrics = Metrics(
         n_train=len(data.y_train),
-        n_validation=len(data.y_validation),
         n_test=len(data.y_test),
         classes=len(data.classes),
         backbone=BackboneUsed(
@@ -72,10 +92,10 @@ def strategies(job: Job) -> Outcome:
         features=FeaturesUsed(**job.features.identity()) if job.features else None,
         rows=rows,
     )
-    return Outcome(metrics, compared.ledger())
+    return Outcome(metrics, reports.ledger(*compared.in_words))
 
 
-def arms_of(fields: Spec) -> Iterator[Arm]:
+def arms_of(fields: Strategies) -> Iterator[Arm]:
     """The strategies of one phase, then those of two phases at every share between 0 and 1."""
     check_rank("strategies", fields.strategies, fields.lora_rank)
     for name in sorted(fields.strategies, key=lambda name: len(STRATEGIES[name])):
@@ -91,26 +111,154 @@ def arms_of(fields: Spec) -> Iterator[Arm]:
 
 
 class Comparison:
-    """The strategies at one privacy level: the shared plan and the settings of each arm."""
+    """The strategies at one privacy level: their plan, and how each is trained at given rates."""
 
-    def __init__(self, job: Job, networks: Networks):
-        self.job, self.networks = job, networks
-        self.fields: Spec = job.fields
-        self.plan = _plan(job, Poisson(len(networks.labels["train"]), self.fields.batch))
+    def __init__(self, job: Job):
+        self.job = job
+        self.fields: Strategies = job.fields
+        backbone = load_backbone(job)
+        scale, rank = self.fields.head_scale, self.fields.lora_rank
+        self.networks = Networks(job, backbone, head_scale=scale, rank=rank)
+        self.plan = _plan(job, Poisson(len(job.prepared.y_train), self.fields.batch))
         # Refuses a plan without a guarantee before anything is trained.
         _ = self.plan.stated
         self.augmentation = _augmentation(job)
-        self.search = Search(
-            job,
-            list(arms_of(self.fields)),
-            _arm_facts,
-            self.settings_of,
-            row_of=lambda values: Row(**values),
-            named=lambda row: f"{row.strategy}, share {row.share:g}",
-            in_ledger=lambda row: {"require_private": self.plan.private},
-            tuned_before=self._tuned_before,
-        )
+        compared = list(arms_of(self.fields))
+        # Numbers of steps after which some strategy goes on from linear probing.
+        self._switches = {
+            arm.steps(self.fields.steps)[0] for arm in compared if arm.parts[0] == HEAD
+        }
+        # The heads of the current run, by rate and steps, and the number of that run.
+        self._probed: dict[tuple[float, int], Probed] = {}
+        self._run: int | None = None
+        self.arms = Arms(compared, lambda arm: arm.name, self.networks.seen, self.setting_of)
         self._warn_of_noise()
+
+    @property
+    def in_words(self) -> tuple[str, str]:
+        """Mechanism and clip of all arms, for the job's ledger."""
+        return (
+            f"DP-SGD in one or two phases, {self.networks.backbone.architecture}",
+            f"max_grad_norm {self.fields.max_grad_norm:g}",
+        )
+
+    def setting_of(self, arm: Arm, chosen: Chosen) -> Setting[Seen]:
+        """The arm at these learning rates of its phases, `lrs`."""
+        lrs, steps = [float(lr) for lr in chosen["lrs"]], arm.steps(self.fields.steps)
+
+        def train(one: OneRun[Seen]) -> tuple[dict[str, Any], Ran]:
+            model, x, ran = self._trained(one, arm, lrs, steps)
+            correct = accuracy(outputs(model, x).cpu(), one.records.labels["test"].cpu())
+            return {"accuracy": correct}, ran
+
+        facts = {
+            **self.plan.facts(),
+            "noise_multiplier": self.plan.noise_multiplier,
+            "lrs": lrs,
+            "steps": list(steps),
+            "target_epsilon": self.fields.level.epsilon,
+            "trained_parameters": self._trained_parameters(arm.parts[-1]),
+        }
+        return Setting(facts, self._stated, train)
+
+    def _trained(
+        self, one: OneRun[Seen], arm: Arm, lrs: Sequence[float], steps: Sequence[int]
+    ) -> tuple[nn.Module, Tensor, Ran]:
+        """The model of a run after all steps, its test records, and what was done."""
+        seen, plan = one.records, self.plan.on(len(one.records.labels["train"]))
+        on_features = self.augmentation is None and set(arm.parts) == {HEAD}
+        probes = arm.parts[0] == HEAD and self._branches(one)
+        model, x, parts = self._start(one, arm, on_features)
+        if probes and arm.strategy == ALONE[HEAD]:
+            probed = self._probing(one, plan, lrs[0])[lrs[0], steps[0]]
+            model.load_state_dict(probed.weights)
+            return model, x["test"], probed.ran
+        phases = [
+            plan.phase(
+                lr,
+                count,
+                trainable=part,
+                max_physical_batch=self.fields.max_physical_batch,
+            )
+            for part, lr, count in zip(parts, lrs, steps, strict=True)
+        ]
+        more: dict[str, Any] = {
+            "augmentation": self.augmentation,
+            "ema_decay": self.fields.ema_decay,
+        }
+        if probes and not on_features:
+            probed = self._probing(one, plan, lrs[0])[lrs[0], steps[0]]
+            model.load_state_dict(probed.weights, strict=False)
+            phases, more["after"] = phases[1:], probed.ran
+        training = one.train(model, phases, x["train"], seen.labels["train"], **more)
+        if training.ema is not None:
+            model.load_state_dict(training.ema, strict=False)
+        return model, x["test"], training.ran
+
+    def _start(
+        self, one: OneRun[Seen], arm: Arm, on_features: bool
+    ) -> tuple[nn.Module, Mapping[str, Tensor], list[tuple[str, ...]]]:
+        """The head or the network that a run begins with, its records, and what phases train."""
+        if on_features:
+            head = self.networks.fresh_head(one.number)
+            return head, one.records.features, [("",) for _ in arm.parts]
+        network = self.networks.fresh(one.number)
+        return network, one.records.x, [self.networks.trained(network, part) for part in arm.parts]
+
+    def _branches(self, one: OneRun[Seen]) -> bool:
+        """Whether LP is computed once for all strategies of the run.
+
+        Not in trials, which share no noise, and neither with views of records, whose features are
+        not at hand, nor with averaged weights, which go over both phases.
+        """
+        alone = self.augmentation is not None or self.fields.ema_decay is not None
+        return one.shared_noise is not None and not alone
+
+    def _probing(
+        self, one: OneRun[Seen], plan: DpSgdPlan, lr: float
+    ) -> Mapping[tuple[float, int], Probed]:
+        """The heads of linear probing at this rate at every switch and at the end.
+
+        By rate and number of steps; they are kept for the run. A resumed job computes them again,
+        to the same bits.
+        """
+        if self._run != one.number:
+            self._probed, self._run = {}, one.number
+        if (lr, self.fields.steps) in self._probed:
+            return self._probed
+        head = self.networks.fresh_head(one.number)
+        phase = plan.phase(lr, max_physical_batch=self.fields.max_physical_batch)
+        x, labels = one.records.features["train"], one.records.labels["train"]
+        training = PrivateTraining(head, [phase], x, labels, **one.draws)
+
+        def keep() -> None:
+            weights = {name: value.clone() for name, value in head.state_dict().items()}
+            self._probed[lr, training.steps_done] = Probed(weights, training.ran)
+
+        watched = Watched(training, keep, sorted({*self._switches, self.fields.steps}))
+        while watched.steps_done < watched.steps:
+            watched.step()
+        _ = watched.seen
+        if training.skipped_records:
+            say(f"{self.job.spec.id}: {training.skipped_records} gradients were not finite")
+        return self._probed
+
+    def _stated(self) -> dict[str, Any]:
+        stated = self.plan.stated
+        return {
+            "epsilon": stated.guaranteed,
+            "relation": stated.relation,
+            "guaranteed_by": stated.by,
+        }
+
+    def _trained_parameters(self, part: Part) -> int:
+        network = self.networks.fresh(0)
+        prefixes = self.networks.trained(network, part)
+        return sum(
+            value.numel()
+            for name, value in network.named_parameters()
+            if any(belongs(name, prefix) for prefix in prefixes)
+        )
 
     def _warn_of_noise(self) -> None:
         """Warn where noise outweighs all signal even in the head, the smallest trained part."""
@@ -124,96 +272,15 @@ class Comparison:
                 "of chance"
             )
 
-    def settings_of(self, arm: Arm) -> list[Setting]:
-        """One setting per rate of the last phase."""
-        first: list[float] = []
-        for number in self._tuned_before(arm):
-            first = self.search.rows[number].lrs
-        return [self._setting(arm, (*first, lr)) for lr in self.fields.lrs[arm.parts[-1]]]
 
-    def _setting(self, arm: Arm, lrs: Sequence[float]) -> Setting:
-        fields, networks = self.fields, self.networks
-        steps = _phase_steps(arm, fields.steps)
-
-        def score(trial: Trial) -> tuple[float, Ran]:
-            network = networks.fresh(trial.number)
-            model: nn.Module = network
-            x = networks.x
-            if set(arm.parts) == {HEAD} and self.augmentation is None:
-                model, x = networks.on_frozen_features(network)
-            phases = [
-                self.plan.phase(
-                    lr,
-                    count,
-                    trainable=networks.trained(network, part) if x is networks.x else ("",),
-                    max_physical_batch=fields.max_physical_batch,
-                )
-                for part, lr, count in zip(arm.parts, lrs, steps, strict=True)
-            ]
-            training = trial.train(
-                model,
-                phases,
-                x["train"],
-                networks.labels["train"],
-                augmentation=self.augmentation,
-                ema_decay=fields.ema_decay,
-            )
-            if training.ema is not None:
-                model.load_state_dict(training.ema, strict=False)
-            labels = networks.labels[trial.part]
-            return accuracy(outputs(model, x[trial.part]).cpu(), labels.cpu()), training.ran
-
-        facts = {
-            **self.plan.facts(),
-            "noise_multiplier": self.plan.noise_multiplier,
-            "lrs": [float(lr) for lr in lrs],
-            "steps": list(steps),
-            "target_epsilon": fields.level.epsilon,
-            "trained_parameters": self._trained_parameters(arm.parts[-1]),
-        }
-        stated = self.plan.stated
-        row = {
-            "epsilon": stated.guaranteed,
-            "relation": stated.relation,
-            "guaranteed_by": stated.by,
-        }
-        return Setting(facts, lambda: row, score)
-
-    def _trained_parameters(self, part: Part) -> int:
-        network = self.networks.fresh(0)
-        prefixes = self.networks.trained(network, part)
-        return sum(
-            value.numel()
-            for name, value in network.named_parameters()
-            if any(belongs(name, prefix) for prefix in prefixes)
-        )
-
-    def ledger(self) -> dict[str, Any]:
-        """The entries of all arms, and the statements that they share."""
-        return {
-            "mechanism": f"DP-SGD in one or two phases, {self.networks.backbone.architecture}",
-            "epsilon": self.plan.stated.guaranteed,
-            "delta": self.fields.delta if self.plan.private else None,
-            "guaranteed": "as each row says, for the last iterate of one run of that row; all rows "
-            "together have no guarantee here",
-            "claimed": None,
-            "chosen_on_private_data": "rates, by the validation scores of trainings on the private "
-            f"records: each row says what that costs by composition; {HELD_OUT}",
-            "holds_for": holds_for(self.search.noise.source, "one run of one row"),
-            "arms": self.search.ledgers,
-        }
-
-    def _tuned_before(self, arm: Arm) -> list[int]:
-        """The number of the row whose best rate the first phase takes; none for a single phase."""
-        if len(arm.parts) == 1:
-            return []
-        names: list[str] = [row.strategy for row in self.search.rows]
-        return [names.index(ALONE[arm.parts[0]])]
+def tuned_before(arm: Arm) -> list[str]:
+    """The name of the arm whose best rate the first phase takes; none for a single phase."""
+    return [ALONE[arm.parts[0]]] if len(arm.parts) == 2 else []
 
 
 def _plan(job: Job, sampler: Poisson) -> DpSgdPlan:
     """The plan with the level's noise multiplier, or with one that is calibrated and reported."""
-    fields: Spec = job.fields
+    fields: Strategies = job.fields
     privacy = (fields.delta, fields.relation, fields.accountant)
     plan = DpSgdPlan(sampler, fields.steps, fields.max_grad_norm, *privacy)
     if fields.level.noise_multiplier is not None:
@@ -227,14 +294,6 @@ def _plan(job: Job, sampler: Poisson) -> DpSgdPlan:
 def _augmentation(job: Job) -> ShiftAndFlip | None:
     views = job.fields.augmentation
     return views and ShiftAndFlip(image_shape=job.prepared.image_shape, **dict(views))
-
-
-def _arm_facts(arm: Arm) -> dict[str, Any]:
-    return {"method": arm.strategy, "strategy": arm.strategy, "share": arm.share}
-
-
-def _phase_steps(arm: Arm, steps: int) -> tuple[int, ...]:
-    return split_steps(steps, arm.share) if len(arm.parts) == 2 else (steps,)
 
 
 def split_steps(steps: int, share: float) -> tuple[int, int]:

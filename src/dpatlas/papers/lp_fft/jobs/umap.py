@@ -5,6 +5,8 @@ compared.
 """
 
 import warnings
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,11 @@ import torch
 
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
-from dpatlas.core.seeds import Noise, generator, seed
+from dpatlas.core.seeds import generator, seed
+from dpatlas.jobs.arms import accuracy
+from dpatlas.jobs.deals import Deals
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas.jobs.private_records import check_parts, load_backbone
-from dpatlas.jobs.search import accuracy
+from dpatlas.jobs.private_records import load_backbone
 from dpatlas.models.network import Network
 from dpatlas.papers.lp_fft.jobs.curves import Curves, Look
 from dpatlas.papers.lp_fft.jobs.features import (
@@ -25,12 +28,12 @@ from dpatlas.papers.lp_fft.jobs.features import (
     check_accountant,
     features_of,
     ledger_of,
-    task_of,
+    private_task,
     training_of,
 )
-from dpatlas.papers.lp_fft.jobs.networks import Networks, outputs
+from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, outputs
 from dpatlas.papers.lp_fft.records.private import FULL, HEAD
-from dpatlas.papers.lp_fft.records.umap import MOMENTS, Metrics, Panel, Spec, Spent
+from dpatlas.papers.lp_fft.records.umap import MOMENTS, Metrics, Moment, Panel, Spec, Spent
 from dpatlas.privacy.accounting import Phase
 from dpatlas.privacy.samplers import Poisson, Sampler
 from dpatlas.privacy.training import PrivateTraining
@@ -42,37 +45,42 @@ DECIMALS = 4
 def umap(job: Job) -> Outcome:
     """UMAP of the features of the first `points` test records, with kNN accuracy and silhouette.
 
-    For every number of LP steps three panels: before, early and late in the FFT that follows.
+    For every number of LP steps three panels: before, early and late in the FFT that follows. All
+    panels of a run share its records, random head, batches and noise.
 
     Raises InputError for more points or neighbours than there are records, and for a mechanism that
     no accountant covers.
     """
     fields: Spec = job.fields
-    data = job.prepared
-    integer(ge=3, le=len(data.y_test)).check("points", fields.points)
-    check_parts(data)
-    integer(ge=1, le=len(data.y_train)).check("neighbours", fields.neighbours)
+    deals = Deals(job)
+    integer(ge=3, le=deals.sizes["test"]).check("points", fields.points)
+    integer(ge=1, le=deals.sizes["train"]).check("neighbours", fields.neighbours)
     backbone = load_backbone(job)
     networks = Networks(
         job, backbone, head_scale=fields.head_scale, feature_scale=fields.feature_scale
     )
-    sampler = Poisson(len(data.y_train), fields.batch)
+    sampler = Poisson(deals.sizes["train"], fields.batch)
     for first in fields.lp_steps:
         noises = ((first, fields.noise_lp), (fields.fft_steps, fields.noise_fft))
         check_accountant(fields, [Phase(sampler, noise, steps) for steps, noise in noises])
-    panels: list[Panel] = []
-    with Progress(len(fields.lp_steps), job.spec.id) as progress:
+    labels: list[list[int]] = []
+    runs: list[list[dict[str, Any]]] = []
+    with Progress(len(fields.lp_steps) * fields.runs, job.spec.id) as progress:
         curves = Curves(job, progress)
-        for first in fields.lp_steps:
-            panels += _panels(job, curves, networks, sampler, first)
-    ledgers = [ledger_of(fields, ran) for ran in curves.ran]
+        for number in fields.run_numbers:
+            seen = networks.seen(deals.of(number))
+            labels.append(seen.dealt.labels["test"][: fields.points].tolist())
+            run = [_pictures(curves, networks, sampler, seen, number, n) for n in fields.lp_steps]
+            runs.append([picture for pictures in run for picture in pictures])
+    # All runs take the same steps; the trainings of the first stand for all.
+    ledgers = [ledger_of(fields, ran) for ran in curves.ran[: len(fields.lp_steps)]]
     metrics = Metrics(
-        n_train=len(data.y_train),
-        n_test=len(data.y_test),
+        n_train=deals.sizes["train"],
+        n_test=deals.sizes["test"],
         backbone=backbone_used(backbone),
-        classes=list(data.classes),
-        labels=data.y_test[: fields.points].tolist(),
-        panels=panels,
+        classes=list(job.prepared.classes),
+        labels=labels,
+        panels=_panels(fields, runs),
         budgets=[
             Spent(lp_steps=first, epsilon=arm["epsilon"])
             for first, arm in zip(fields.lp_steps, ledgers, strict=True)
@@ -83,27 +91,41 @@ def umap(job: Job) -> Outcome:
     return Outcome(metrics, shared)
 
 
-def _panels(
-    job: Job, curves: Curves, networks: Networks, sampler: Sampler, first: int
-) -> list[Panel]:
-    """The panels before, early and late in FFT, after `first` steps of LP."""
-    fields: Spec = job.fields
+def _done(fields: Spec) -> dict[Moment, int]:
+    """Steps of FFT before each picture."""
+    return dict(zip(MOMENTS, (0, fields.early, fields.fft_steps), strict=True))
+
+
+def _panels(fields: Spec, runs: Sequence[Sequence[dict[str, Any]]]) -> list[Panel]:
+    """The pictures of every run, in the order of the panels, as panels over runs."""
+    places = product(fields.lp_steps, _done(fields).items())
+    return [
+        Panel(
+            lp_steps=first,
+            moment=moment,
+            fft_steps=steps,
+            **{name: [picture[name] for picture in pictures] for name in pictures[0]},
+        )
+        for (first, (moment, steps)), pictures in zip(places, zip(*runs, strict=True), strict=True)
+    ]
+
+
+def _pictures(
+    curves: Curves, networks: Networks, sampler: Sampler, seen: Seen, number: int, first: int
+) -> list[dict[str, Any]]:
+    """The pictures before, early and late in FFT, after `first` steps of LP."""
+    fields: Spec = networks.job.fields
     probing = PhasePlan(HEAD, first, fields.noise_lp, fields.lr_lp)
     tuning = PhasePlan(FULL, fields.fft_steps, fields.noise_fft, fields.lr_fft)
     plans = [plan for plan in (probing, tuning) if plan.steps]
-    task = task_of(job.prepared, job.device)
+    task = private_task(seen)
 
-    def make(noise: Noise, number: int) -> tuple[PrivateTraining, Look]:
-        network = networks.fresh(0)
-        training = training_of(networks, network, sampler, plans, noise, number)
+    def make(draws: Mapping[str, Any]) -> tuple[PrivateTraining, Look]:
+        network = networks.fresh(number)
+        training = training_of(networks, network, sampler, plans, seen, draws)
         return training, lambda: _picture(network, task, fields)
 
-    done = (0, fields.early, fields.fft_steps)
-    pictures = curves.run(make, [first + steps for steps in done])
-    return [
-        Panel(lp_steps=first, moment=moment, fft_steps=steps, **picture)
-        for moment, steps, picture in zip(MOMENTS, done, pictures, strict=True)
-    ]
+    return curves.run(number, make, [first + steps for steps in _done(fields).values()])
 
 
 def _picture(network: Network, task: Task, fields: Spec) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """lp_fft: specs and records of kind `distortion`."""
 
+from typing import ClassVar
+
 from dpatlas.core import records
 from dpatlas.core.records import SpecFields, Typed
 from dpatlas.papers.lp_fft.records.theory import Angle, Count, Positive, Several
@@ -95,12 +97,14 @@ class AfterProbingRow(Share):
     """Share of networks aligned by LP in which no cosine falls until s = fft_span of FFT.
 
     networks: number drawn. aligned: number whose heads have the signs of their classes after LP.
+    distorted_at_once: number of networks in which some cosine would fall without LP, at once.
     """
 
     angle: float
     fft_span: float
     networks: int
     aligned: int
+    distorted_at_once: int
 
 
 class Curve(Typed):
@@ -118,6 +122,8 @@ class Curve(Typed):
 
 class Metrics(records.Metrics):
     """Rows by h and head variance; head variance; angle and span of FFT; span of LP."""
+
+    VERSION: ClassVar[int] = 2
 
     clusters: list[ClusterRow]
     two_records: list[TwoRecordRow]

@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from dpatlas.core import records
 from dpatlas.core.facts import BackboneUsed, DataFields
-from dpatlas.core.records import Typed
+from dpatlas.core.records import OverRuns, RunsFields, Typed
 from dpatlas.papers.lp_fft.records.private import Count, Positive, PrivateFields
 
 Strategy = Literal["fft", "lp-fft"]
@@ -15,7 +15,7 @@ Task = Literal["private", "public"]
 TASKS: tuple[Task, ...] = ("private", "public")
 
 
-class Spec(PrivateFields):
+class Spec(PrivateFields, RunsFields):
     """FFT and LP-FFT at one noise multiplier, for every head scale and rate.
 
     public_data: the pre-training task. lp_steps, lp_lr: of LP-FFT's first phase. at: steps after
@@ -32,7 +32,6 @@ class Spec(PrivateFields):
     steps: Count
     lp_steps: Count
     at: list[Annotated[int, Field(ge=0)]]
-    runs: Count
     neighbours: Count
     public_known: Count
     public_asked: Count
@@ -73,9 +72,9 @@ class Row(Typed):
     lr: float
     strategy: Strategy
     steps: list[int]
-    private: list[list[float]]
-    public: list[list[float]]
-    accuracy: list[list[float]]
+    private: OverRuns[list[float]]
+    public: OverRuns[list[float]]
+    accuracy: OverRuns[list[float]]
 
     def quality(self, task: Task) -> list[list[float]]:
         """Nearest-neighbour accuracy on a task, (runs, steps)."""
@@ -83,9 +82,9 @@ class Row(Typed):
 
 
 class Metrics(records.Metrics):
-    """Numbers of private records, the backbone, and a row for every condition and strategy.
+    """Numbers of private records of a run, the backbone, and a row for every arm.
 
-    epsilon: the largest of any run, over all its steps; None without privacy.
+    epsilon: the largest of any arm, over all steps of a run; None without privacy.
     """
 
     n_train: int

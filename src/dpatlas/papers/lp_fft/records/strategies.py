@@ -1,14 +1,14 @@
 """lp_fft: specs and records of kind `strategies`."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dpatlas.core import records
-from dpatlas.core.facts import BackboneUsed, FeaturesUsed, Runs, TunedRow
+from dpatlas.core.facts import BackboneUsed, FeaturesUsed, ReportedFields, ReportedRow
 from dpatlas.core.records import Typed
-from dpatlas.papers.lp_fft.records.private import Count, Part, Positive, PrivateFields
+from dpatlas.papers.lp_fft.records.private import Count, Positive, PrivateFields
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES
 
 # The order of the settings' type, with which Python shares one cached type.
@@ -37,13 +37,12 @@ class Augmentation(Typed):
     flip: bool
 
 
-class Spec(PrivateFields):
+class Strategies(PrivateFields):
     """One privacy level of a scenario.
 
     shares, control_shares: shares of the steps given to the first phase of strategies of two
-    phases, and of the controls. lrs: learning rates by the part that a phase trains. head_scale:
-    factor on the head's initial weights. ema_decay: of the averaged weights that are scored; None
-    to score the last iterate. lora_rank: None without LoRA.
+    phases, and of the controls. head_scale: factor on the head's initial weights. ema_decay: of the
+    averaged weights that are scored; None to score the last iterate. lora_rank: None without LoRA.
     """
 
     group: Literal["strategies", "lora", "clip_sweep"]
@@ -53,9 +52,6 @@ class Spec(PrivateFields):
     strategies: list[Strategy]
     shares: list[Share]
     control_shares: list[Share]
-    lrs: dict[Part, list[float]]
-    runs: Runs
-    tuning_runs: Runs
     head_scale: Positive
     augmentation: Augmentation | None
     ema_decay: float | None
@@ -72,7 +68,11 @@ class Spec(PrivateFields):
         return names
 
 
-class Row(TunedRow):
+class Spec(Strategies, ReportedFields):
+    """Runs at learning rates that were chosen before."""
+
+
+class Row(ReportedRow):
     """A strategy with one share of the steps in its first phase: 1 for LP, 0 for FFT and LoRA.
 
     lrs, steps: of each phase. max_grad_norm: None without privacy. target_epsilon: None where the
@@ -94,11 +94,13 @@ class Row(TunedRow):
 class Metrics(records.Metrics):
     """Numbers of records and classes, the backbone, and a row for every strategy and share.
 
-    features: of the frozen backbone, where a strategy trained the head alone on them.
+    n_train, n_test: of one run. features: of the frozen backbone, where a strategy trained the head
+    alone on them; None where runs draw records of their own.
     """
 
+    VERSION: ClassVar[int] = 2
+
     n_train: int
-    n_validation: int
     n_test: int
     classes: int
     backbone: BackboneUsed

@@ -1,20 +1,20 @@
 """lp_fft: specs and records of kind `umap`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from dpatlas.core import records
 from dpatlas.core.facts import BackboneUsed
-from dpatlas.core.records import Typed
+from dpatlas.core.records import OverRuns, RunsFields, Typed
 from dpatlas.papers.lp_fft.records.private import Count, Positive, PrivateFields
 
 Moment = Literal["before", "early", "late"]
 MOMENTS: tuple[Moment, ...] = ("before", "early", "late")
 
 
-class Spec(PrivateFields):
+class Spec(PrivateFields, RunsFields):
     """LP of several lengths, each followed by FFT.
 
     lp_steps: one training each; 0 for FFT alone. early: steps of FFT before the second picture.
@@ -45,18 +45,18 @@ class Spec(PrivateFields):
 class Panel(Typed):
     """A picture of the test records after `lp_steps` of LP and `fft_steps` of FFT.
 
-    x, y: coordinates without unit, (points,). knn, silhouette: nearest-neighbour accuracy and
-    silhouette of the features themselves. accuracy: of the network on all test records.
+    x, y: coordinates without unit, (runs, points). knn, silhouette: nearest-neighbour accuracy and
+    silhouette of the features themselves. accuracy: of the network on all test records. All by run.
     """
 
     lp_steps: int
     moment: Moment
     fft_steps: int
-    x: list[float]
-    y: list[float]
-    knn: float
-    silhouette: float
-    accuracy: float
+    x: OverRuns[list[float]]
+    y: OverRuns[list[float]]
+    knn: OverRuns[float]
+    silhouette: OverRuns[float]
+    accuracy: OverRuns[float]
 
 
 class Spent(Typed):
@@ -67,12 +67,14 @@ class Spent(Typed):
 
 
 class Metrics(records.Metrics):
-    """Numbers of records, the backbone, classes by name, labels (points,), panels and budgets."""
+    """Numbers of records, the backbone, classes by name, labels (runs, points), panels, budgets."""
+
+    VERSION: ClassVar[int] = 2
 
     n_train: int
     n_test: int
     backbone: BackboneUsed
     classes: list[str]
-    labels: list[int]
+    labels: OverRuns[list[int]]
     panels: list[Panel]
     budgets: list[Spent]

@@ -33,7 +33,7 @@ MEASURED = (
     "certificate_universe",
     "test_error",
 )
-SETTING_COLUMNS = ("data", "model", "objective", *SIZES, *BUDGET, *READINGS)
+SETTING_COLUMNS = ("data", "redeal", "model", "objective", *SIZES, *BUDGET, *READINGS)
 # Cost of a setting in the universe, mean over runs, and the looks after which the row was selected.
 UNIVERSE_COLUMNS = ("universe_nats_mean", "universe_kappa_mean", "selected_after_a_look", "looks")
 OVER_RUNS = (
@@ -87,9 +87,10 @@ def setting_facts(setting: Setting) -> Row:
     spec, metrics = setting.spec, setting.metrics
     return {
         "data": spec.data.name,
+        "redeal": spec.data.redeal,
         **{name: getattr(spec, name) for name in ("model", "objective", *BUDGET)},
         **{name: getattr(metrics, name) for name in (*SIZES, *READINGS)},
-        "runs": setting.ids,
+        "runs": setting.blocks,
     }
 
 
@@ -134,15 +135,16 @@ def _weakest(labels: Iterable[str]) -> str:
 
 def setting_name(row: Row) -> str:
     """How a caption describes the setting of a row."""
+    records = "every run has records of its own" if row["redeal"] else "all runs have these records"
     return (
         f"{row['data']}, {row['model']} with {row['parameters']} parameters, objective "
         f"{row['objective']}: n = {row['n_train']}, {row['classes']} classes, tau a "
-        f"{TAU[row['tau_is']]}"
+        f"{TAU[row['tau_is']]}; {records}"
     )
 
 
 def look_label(row: Row) -> str:
-    """How a caption describes the looks behind a row."""
+    """How a caption describes the looks at certificates behind a row."""
     label = "selected after a look" if row["selected_after_a_look"] else "not selected after a look"
     return f"{label}: {row['looks']}"
 

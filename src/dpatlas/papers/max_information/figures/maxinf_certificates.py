@@ -44,7 +44,7 @@ SELECTED_BY = {PAID: "", RIGOROUS: ", by rigorous", UNIVERSE: ", by universe"}
 def maxinf_certificates(records: Records, settings: Settings) -> ShownTable:
     """Tables 1 to 3: selected priors of every kind, the printed rows, two estimates of a risk."""
     certified = [(setting, selected_rows(setting)) for setting in shared.settings_behind(records)]
-    printed = printed_rows([name for setting, _ in certified for name in setting.ids])
+    printed = printed_rows([name for setting, _ in certified for name in setting.blocks])
     estimates = [row for record in of_kind(records, "agreement") for row in agreement_rows(record)]
     parts = [certificates_part(rows) for _, rows in certified]
     parts += [printed_part(printed)] + ([agreement_part(estimates)] if estimates else [])

@@ -40,7 +40,8 @@ MOMENT_LOOKS = {
 }
 LAW_MARKERS = ("o", "s", "^", "D", "v", "P")
 AXES = {
-    "n": "records $n$",
+    "n_at_T": "records $n$, $T$ fixed",
+    "n": "records $n$, $m$ fixed",
     "zeta_over_sigma": r"signal to noise $\zeta/\sigma$",
     "E": "epochs $E$",
     "T": "steps in an epoch $T$",
@@ -66,14 +67,16 @@ def maxinf_kappa(records: Records, settings: Settings) -> ShownFigure:
     rows = [*kappa_rows(record), *moment_rows(simulated)]
     panels_of = dict(list(frame(rows).groupby("panel")))
     figure = Figure(figsize=(DOUBLE_COLUMN, 4.4))
-    panels = figure.subplots(2, 3)
-    for (axis, label), axes in zip(AXES.items(), panels.flat[:-1], strict=True):
+    panels = figure.subplots(2, 4)
+    *of_kappa, of_moment, unused = panels.flat
+    for (axis, label), axes in zip(AXES.items(), of_kappa, strict=True):
         if axis in panels_of:
             _kappa_panel(axes, panels_of[axis], axis)
         axes.set_xlabel(label)
     for axes in panels[:, 0]:
         axes.set_ylabel("nats per record")
-    _moment_panel(panels[-1, -1], panels_of["moment"])
+    _moment_panel(of_moment, panels_of["moment"])
+    unused.remove()
     handles = {series: handle(look) for series, look in KAPPA_LOOKS.items()}
     handles["repaired"].set(**OPEN)
     legend(figure, list(handles.values()), columns=3)
@@ -98,12 +101,18 @@ def kappa_rows(record: KappaRecord) -> list[Row]:
 
 def _setting(base: kappa.Base, axis: str, x: float) -> Row:
     """The parameters at a point; of m and T, the one that does not vary follows from n."""
-    setting = {**base.model_dump(), "zeta_over_sigma": base.zeta / base.sigma, axis: x}
-    if axis == "T":
-        setting["m"] = setting["n"] // x
+    setting = {"T": base.n // base.m, "zeta_over_sigma": base.zeta / base.sigma}
+    setting |= base.model_dump() | {_varied(axis): x}
+    if axis in ("T", "n_at_T"):
+        setting["m"] = setting["n"] // setting["T"]
     else:
         setting["T"] = setting["n"] // setting["m"]
     return {name: setting[name] for name in SETTING}
+
+
+def _varied(axis: str) -> str:
+    """The parameter on the axis of a panel."""
+    return "n" if axis == "n_at_T" else axis
 
 
 def moment_rows(record: SimulationRecord) -> list[Row]:
@@ -126,9 +135,10 @@ def moment_rows(record: SimulationRecord) -> list[Row]:
 
 def _kappa_panel(axes: Axes, data: pd.DataFrame, axis: str) -> None:
     """All series against one parameter, both axes logarithmic."""
+    column = _varied(axis)
     axes.set(xscale="log", yscale="log")
-    draw_curves(axes, data, axis, REPAIRED, **OPEN, zorder=1.9)
-    draw_curves(axes, data, axis, {**FORM_LOOKS, **CONFIDENCE_TERM}, markersize=3)
+    draw_curves(axes, data, column, REPAIRED, **OPEN, zorder=1.9)
+    draw_curves(axes, data, column, {**FORM_LOOKS, **CONFIDENCE_TERM}, markersize=3)
     top = HEADROOM * data.value[data.series != "repaired"].max()
     if data.value.max() > top:
         axes.set_ylim(top=top)
@@ -173,9 +183,9 @@ def _notes(record: KappaRecord, simulated: SimulationRecord) -> list[str]:
     return [
         f"parameters that are not on the axis: n = {base.n}, batches of m = {base.m}, zeta = "
         f"{base.zeta:g}, sigma = {base.sigma:g}, E = {base.E}, delta = {base.delta:g}; beta = "
-        "delta/2, T = floor(n/m); where T varies, m = floor(n/T); for E = 1 the repaired form is "
-        "the optimised one, for more epochs it grows geometrically and is cut off; last panel: "
-        f"sums of {metrics.m} independent unit vectors (signs, signs that are rarely +1, "
-        f"directions on a sphere, coordinate axes), {metrics.draws} draws, "
+        "delta/2, T = floor(n/m); where T varies or is fixed, m = floor(n/T); for E = 1 the "
+        "repaired form is the optimised one, for more epochs it grows geometrically and is cut "
+        f"off; last panel: sums of {metrics.m} independent unit vectors (signs, signs that are "
+        f"rarely +1, directions on a sphere, coordinate axes), {metrics.draws} draws, "
         f"{CONFIDENCE:.0%} interval",
     ]

@@ -196,8 +196,8 @@ def certificate_failure(delta, delta_mc, convention="exact"):
 def gaussian_kl(mean_gap, scale, tau, tau_is="deviation"):
     """KL of one weight's posterior N(mu + mean_gap, scale^2) from its prior, nats.
 
-    The prior is N(mu, tau^2), or N(mu, tau) where tau is read as a `variance`: Eq. 94 writes tau I
-    and does not say which. KL of independent weights add up.
+    The prior is N(mu, tau^2), or N(mu, tau) where tau is read as a `variance`, as Appendix C calls
+    it. KL of independent weights add up.
     """
     deviation = np.sqrt(tau) if tau_is == "variance" else np.asarray(tau, float)
     ratio = scale / deviation

@@ -11,28 +11,31 @@ from dpatlas.papers.max_information.jobs.problem import Problem, facts_of, ledge
 from dpatlas.papers.max_information.jobs.risk import METHODS
 from dpatlas.papers.max_information.records.agreement import CountedErrors, Metrics, Spec, What
 
+# The run whose records and initial weights are taken.
+RUN = 0
+
 
 def agreement(job: Job) -> Outcome:
     """Errors of a prior and of its trained posterior, counted by either method.
 
     There are `repetitions` counts of `draws` pairs for every network and method, all independent.
     """
-    problem = Problem(job)
     fields: Spec = job.fields
+    problem = Problem(job, [RUN])
     (prior,), (tau,) = problem.priors, problem.taus
     plan = list(product(get_args(What), METHODS, range(fields.repetitions)))
     with Progress(problem.training_steps + len(plan), job.spec.id) as progress:
         work = Certified(problem, progress)
-        centre, _ = work.centre(prior, 0)
-        posterior, diverged = work.posterior(prior, tau, centre, 0, 0)
+        centre, _ = work.centre(prior, RUN)
+        posterior, diverged = work.posterior(prior, tau, centre, RUN)
         progress.reach(problem.training_steps)
         laws = {"posterior": posterior}
-        laws["prior"] = MeanField.around(work.network(0), centre, problem.deviation(tau))
+        laws["prior"] = MeanField.around(work.network(RUN), centre, problem.deviation(tau))
         rows = []
         for what, method, repetition in plan:
             if diverged is not None and what == "posterior":
                 continue
-            errors = work.count(f"{what} by {method}", laws[what], repetition, method)
+            errors = work.count(f"{what} by {method}", laws[what], RUN, method, repetition)
             rows.append(
                 CountedErrors(
                     what=what,

@@ -4,7 +4,6 @@ A job has one data set, one network and a list of priors.
 """
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from typing import Any
@@ -15,7 +14,6 @@ from dpatlas.core.progress import Progress
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models.mean_field import MeanField
 from dpatlas.papers.max_information.formulas.kappa import standing
-from dpatlas.papers.max_information.formulas.universe import PriorKind
 from dpatlas.papers.max_information.jobs.certified import Certified
 from dpatlas.papers.max_information.jobs.priors import RIGOROUS, Prior, finite
 from dpatlas.papers.max_information.jobs.problem import Problem, facts_of, ledger_of
@@ -23,7 +21,6 @@ from dpatlas.papers.max_information.looks import label_of
 from dpatlas.papers.max_information.records.certificates import (
     Metrics,
     Row,
-    Selected,
     Spec,
     Universe,
 )
@@ -33,29 +30,29 @@ class Certificates(Certified):
     """Makes the rows of priors and their posteriors."""
 
     def rows(self, run: int, prior: Prior, first: int) -> list[dict[str, Any]]:
-        """A row for each tau; their repetition numbers start at `first`."""
+        """A row for each tau; they are numbered from `first` on."""
         centre, skipped = self.centre(prior, run)
         rows = []
-        for repetition, tau in enumerate(self.problem.taus, first):
-            row = partial(self.row, run, prior, tau, repetition, centre, skipped)
-            rows.append(self.stages.result(f"tau-{repetition}", row))
-            self.progress.reach((repetition + 1) * self.problem.training_steps, "certified")
+        for number, tau in enumerate(self.problem.taus, first):
+            row = partial(self.row, run, prior, tau, centre, skipped)
+            rows.append(self.stages.result(f"tau-{number}", row))
+            self.progress.reach((number + 1) * self.problem.training_steps, "certified")
         return rows
 
     def row(
-        self, run: int, prior: Prior, tau: float, repetition: int, centre: Tensor, skipped: int
+        self, run: int, prior: Prior, tau: float, centre: Tensor, skipped: int
     ) -> dict[str, Any]:
         """The JSON of a `Row`: the results for one prior and the posterior trained from it."""
         problem, budget = self.problem, self.problem.budget
         deviation = problem.deviation(tau)
         law = MeanField.around(self.network(run), centre, deviation)
-        errors = self.count("prior", law, repetition)
-        test_errors = self.test_count("prior-test", law, repetition)
-        posterior, diverged = self.posterior(prior, tau, centre, run, repetition)
+        errors = self.count("prior", law, run)
+        test_errors = self.test_count("prior-test", law, run)
+        posterior, diverged = self.posterior(prior, tau, centre, run)
         universe = problem.universe(prior, tau, run)
         if diverged is None:
             kl = posterior.kl(centre, deviation)
-            certified = self._certified(prior, universe, posterior, kl, repetition)
+            certified = self._certified(prior, universe, posterior, kl, run)
         else:
             certified = DIVERGED
         row = Row(
@@ -87,12 +84,12 @@ class Certificates(Certified):
         universe: dict[str, float],
         posterior: MeanField,
         kl: float,
-        repetition: int,
+        run: int,
     ) -> dict[str, Any]:
         """The fields of a row for a posterior whose training did not diverge."""
         problem, budget = self.problem, self.problem.budget
-        errors = self.count("posterior", posterior, repetition)
-        test_errors = self.test_count("posterior-test", posterior, repetition)
+        errors = self.count("posterior", posterior, run)
+        test_errors = self.test_count("posterior-test", posterior, run)
         tight, repaired = (problem.kappa(prior, form) for form in ("tight", RIGOROUS))
         return {
             "risk_posterior": errors / budget.draws,
@@ -119,9 +116,9 @@ DIVERGED: dict[str, Any] = {
 
 def certificates(job: Job) -> Outcome:
     """A row for every run, prior and tau; the noise of a prior does not depend on other priors."""
-    problem = Problem(job)
     fields: Spec = job.fields
-    priors = list(product(range(fields.runs), problem.priors))
+    problem = Problem(job, fields.run_numbers)
+    priors = list(product(fields.run_numbers, problem.priors))
     ledger = ledger_of(problem)
     count = len(problem.taus)
     rows: list[dict[str, Any]] = []
@@ -135,18 +132,7 @@ def certificates(job: Job) -> Outcome:
             rows += work.stages.result(f"prior-{number}", partial(certify, number))["rows"]
             progress.reach(len(rows) * problem.training_steps)
     typed = [Row.model_validate(row) for row in rows]
-    metrics = Metrics(**facts_of(problem), rows=typed, selected=selected(typed))
-    return Outcome(metrics, ledger)
-
-
-def selected(rows: Sequence[Row]) -> list[Selected]:
-    """The row with the smallest certificate of every run and kind of prior; the first of equals."""
-    best: dict[tuple[int, PriorKind], int] = {}
-    for index, row in enumerate(rows):
-        smallest = rows[best.setdefault((row.run, row.prior), index)]
-        if row.certificate_posterior < smallest.certificate_posterior:
-            best[row.run, row.prior] = index
-    return [Selected(run=run, prior=kind, row=index) for (run, kind), index in best.items()]
+    return Outcome(Metrics(**facts_of(problem), rows=typed), ledger)
 
 
 KIND = Kind(certificates, spec=Spec, packages=("torch", "numpy", "scipy", "dp-accounting"))

@@ -34,7 +34,7 @@ class Certified:
     def __init__(self, problem: Problem, progress: Progress):
         self.problem, self.progress = problem, progress
         # Stages store its secret, so that a restarted job goes on with the same noise.
-        self.noise = Noise(problem.prior_root, problem.fields.noise_source)
+        self.noise = Noise(problem.root, problem.fields.noise_source)
         self.stages = Stages(problem.job, self.noise)
         self.networks: dict[int, Network] = {}
 
@@ -51,11 +51,12 @@ class Certified:
             return flat_values(self.network(run)), 0
 
         def train() -> dict[str, Any]:
+            records = problem.records(run)
             training = prior_training(
                 prior,
                 problem.network(run),
-                problem.x,
-                problem.labels,
+                records.x,
+                records.labels,
                 noise=self.noise,
                 repetition=problem.declared.repetition(prior, problem.n, run),
                 max_physical_batch=PHYSICAL_BATCH.get(problem.fields.model),
@@ -65,26 +66,28 @@ class Certified:
             return {"values": values, "skipped_records": training.skipped_records}
 
         stored = self.stages.result(CENTRE, train)
-        return torch.from_numpy(stored["values"]).to(problem.x.device), stored["skipped_records"]
+        values = torch.from_numpy(stored["values"]).to(problem.job.device)
+        return values, stored["skipped_records"]
 
     def posterior(
-        self, prior: Prior, tau: float, centre: Tensor, run: int, repetition: int
+        self, prior: Prior, tau: float, centre: Tensor, run: int
     ) -> tuple[MeanField, int | None]:
         """The posterior, and the step at which it diverged or None."""
         problem = self.problem
         network = self.network(run)
 
         def train() -> dict[str, Any]:
+            records = problem.records(run)
             training = PosteriorTraining(
                 network,
                 centre,
                 problem.deviation(tau),
-                problem.x,
-                problem.labels,
+                records.x,
+                records.labels,
                 problem.settings,
                 extra=problem.budget.extra(problem.kappa(prior)),
                 noise=problem.keyed(TRAINING),
-                repetition=repetition,
+                repetition=run,
             )
             self.stages.finish(training, lambda: self.progress.advance(TRAINING))
             law, diverged = training.posterior, training.diverged
@@ -97,18 +100,27 @@ class Certified:
         flats = (torch.from_numpy(stored[key]).to(centre.device) for key in ("mean", "rho"))
         return MeanField(network, *flats), stored["diverged"]
 
-    def count(self, name: str, law: MeanField, repetition: int, method: Method = METHODS[0]) -> int:
-        """Errors among `draws` pairs of training records and weights."""
-        problem = self.problem
-        drawn = drawn_records(problem.n, problem.budget.draws, problem.keyed(name), repetition)
-        data = (problem.x, problem.labels, drawn)
-        return self._errors(name, law, data, repetition, method)
+    def count(
+        self,
+        name: str,
+        law: MeanField,
+        run: int,
+        method: Method = METHODS[0],
+        repetition: int | None = None,
+    ) -> int:
+        """Errors among `draws` pairs of training records of a run and weights.
 
-    def test_count(self, name: str, law: MeanField, repetition: int) -> int:
-        """Errors among test records, each classified repeatedly with newly drawn weights."""
-        problem = self.problem
-        data = (problem.x_test, problem.labels_test, problem.tested)
-        return self._errors(name, law, data, repetition)
+        repetition: number of the draws, by default that of the run.
+        """
+        problem, number = self.problem, run if repetition is None else repetition
+        drawn = drawn_records(problem.n, problem.budget.draws, problem.keyed(name), number)
+        records = problem.records(run)
+        return self._errors(name, law, (records.x, records.labels, drawn), number, method)
+
+    def test_count(self, name: str, law: MeanField, run: int) -> int:
+        """Errors among test records of a run, each classified repeatedly with new weights."""
+        problem, records = self.problem, self.problem.records(run)
+        return self._errors(name, law, (records.x_test, records.labels_test, problem.tested), run)
 
     def _errors(
         self,

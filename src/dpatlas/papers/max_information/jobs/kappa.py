@@ -13,8 +13,8 @@ from dpatlas.papers.max_information.records.kappa import Base, Metrics, Panel, S
 def kappa(job: Job) -> Outcome:
     """kappa / n by form, and log(4 sqrt(n) / delta) / n, varying one parameter at a time.
 
-    beta = delta / 2 as in Theorem 2. An epoch has T = floor(n / m) steps; where T varies, batches
-    have m = floor(n / T) records. Raises InputError for m > n.
+    beta = delta / 2 as in Theorem 2. An epoch has T = floor(n / m) steps; where T varies or is
+    held, batches have m = floor(n / T) records. Raises InputError for m > n.
     """
     fields: Spec = job.fields
     axes = fields.axes.model_dump(exclude_none=True)
@@ -37,16 +37,18 @@ def _point(base: Base, axis: str, value: Any) -> tuple[int, dict[str, Any]]:
     """n, and m, zeta, sigma, T, E and beta, where the parameter of `axis` has this value."""
     setting = {**base.model_dump(), axis: value}
     n, m = setting["n"], setting["m"]
-    if axis == "T":
-        check_steps(value, 1, n)
-        m = n // value
     if m > n:
         raise InputError("m", m, f"at most n = {n}")
+    T = n // m
+    if axis in ("T", "n_at_T"):
+        T, n = (value, n) if axis == "T" else (T, value)
+        check_steps(T, 1, n)
+        m = n // T
     return n, {
         "m": m,
         "zeta": value * setting["sigma"] if axis == "zeta_over_sigma" else setting["zeta"],
         "sigma": setting["sigma"],
-        "T": value if axis == "T" else n // m,
+        "T": T,
         "E": setting["E"],
         "beta": setting["delta"] / 2,
     }

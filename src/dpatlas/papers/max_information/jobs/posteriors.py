@@ -262,7 +262,7 @@ class PosteriorTraining:
         """Normals for a forward pass; a batch shares one draw of the convolutions' weights."""
         sizes = noise_sizes(self.network, rows, 1)
         flat = torch.zeros(sum(count * width for count, width in sizes), device=self.x.device)
-        add_noise([flat], 1.0, self.noise, repetition=self.repetition, step=self.steps_done)
+        add_noise({"": flat}, 1.0, self.noise, repetition=self.repetition, step=self.steps_done)
         parts = flat.split([count * width for count, width in sizes])
         return [part.view(size) for part, size in zip(parts, sizes, strict=True)]
 

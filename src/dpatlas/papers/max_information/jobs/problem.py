@@ -1,6 +1,8 @@
 """max_information: the inputs of a job of certificates, checked before anything is trained."""
 
+import functools
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.seeds import Noise
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
+from dpatlas.jobs.deals import Deals
 from dpatlas.jobs.job import Job
 from dpatlas.models.mean_field import flat_values, initial_network
 from dpatlas.models.network import Network
@@ -72,15 +75,26 @@ class Budget:
         return certificate_exponent(kl, kappa, *level)
 
 
+@dataclass(frozen=True)
+class RunRecords:
+    """The records of one run: x (n, ...), labels (n,), and the same of the test records."""
+
+    x: Tensor
+    labels: Tensor
+    x_test: Tensor
+    labels_test: Tensor
+
+
 class Problem:
-    """A job's data, network, priors and settings, checked.
+    """A job's data, network, priors and settings, checked; `records` are those of one run.
 
     Raises InputError for priors or values of tau outside the declared grid, K1, K2 or delta that do
     not cover what this and all other looks at the same records try, settings outside the universe,
     an infinite kappa, batches larger than the data, and data without test records.
     """
 
-    def __init__(self, job: Job):
+    def __init__(self, job: Job, runs: Sequence[int]):
+        """runs: numbers of the runs that the job computes."""
         fields: CertifiedFields = job.fields
         self.job, self.fields, self.data = job, fields, job.prepared
         data = self.data
@@ -93,7 +107,7 @@ class Problem:
         check_paid(fields, self.declared.lowest_kappa(self.n), fields.grid.taus)
         for prior in self.priors:
             for tau in self.taus:
-                self.weight(prior, tau, fields.runs - 1)
+                self.weight(prior, tau, max(runs))
         for prior in self.priors:
             if math.isinf(self.kappa(prior)):
                 found = f"infinite {fields.form} kappa at E = {prior.epochs}"
@@ -111,11 +125,8 @@ class Problem:
         if self.settings.batch > self.n:
             allowed = f"at most n_train = {self.n}"
             raise InputError("training.batch", self.settings.batch, allowed)
-        self.x, self.x_test = (
-            self._tensor(normalised(part, data, fields.normalise))
-            for part in (data.x_train, data.x_test)
-        )
-        self.labels, self.labels_test = map(self._tensor, (data.y_train, data.y_test))
+        self.deals = Deals(job)
+        self._records: dict[int, RunRecords] = {}
         # Every test record `test_repetitions` times.
         self.tested = np.tile(np.arange(len(data.x_test)), fields.test_repetitions)
 
@@ -123,6 +134,18 @@ class Problem:
     def training_steps(self) -> int:
         """Number of steps in the training of one posterior."""
         return self.settings.epochs * (self.n // self.settings.batch)
+
+    def records(self, run: int) -> RunRecords:
+        """The records that a run is dealt, which all its priors share, on the job's device."""
+        if run not in self._records:
+            dealt, normalise = self.deals.of(run), self.fields.normalise
+            arrays = (
+                values
+                for part in ("train", "test")
+                for values in (normalised(dealt.x[part], self.data, normalise), dealt.labels[part])
+            )
+            self._records = {run: RunRecords(*map(self._tensor, arrays))}
+        return self._records[run]
 
     def _tensor(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self.job.device)
@@ -169,18 +192,23 @@ class Problem:
         weight = self.weight(prior, tau, run)
         return {"weight": weight, "kappa": prior.kappa(RIGOROUS, self.n, self.budget.beta * weight)}
 
-    @property
-    def prior_root(self) -> str:
-        """Key of the priors' noise: a digest of the spec without its list of priors.
+    @functools.cached_property
+    def root(self) -> str:
+        """Key of all noise: a digest of the spec without its lists of priors and values of tau.
 
         Therefore a prior is the same however the priors of a setting are divided among jobs.
         """
-        shared = {name: value for name, value in self.job.spec.fields.items() if name != "priors"}
+        fields = self.job.spec.fields
+        shared = {name: fields[name] for name in fields if name not in ("priors", "taus")}
         return sha256(canonical_json(shared))
 
     def keyed(self, use: str) -> Noise:
-        """Noise without a privacy role: batches and weights of training, pairs of counts."""
-        return Noise(f"{self.job.spec.digest}/{use}", "keyed")
+        """Noise without a privacy role: batches and weights of training, pairs of counts.
+
+        All priors of a run take it by the run's number, so that they are compared on the same
+        batches, weights and pairs.
+        """
+        return Noise(f"{self.root}/{use}", "keyed")
 
 
 def normalised(x: np.ndarray, data: Prepared, normalise: Normalise | None) -> np.ndarray:
@@ -211,15 +239,16 @@ def facts_of(problem: Problem) -> dict[str, Any]:
     network = problem.network(0)
     return {
         "n_train": problem.n,
-        "n_test": len(problem.x_test),
-        "inputs": problem.x.shape[1],
+        "n_test": len(problem.data.x_test),
+        "inputs": problem.data.x_train.shape[1],
         "classes": len(problem.data.classes),
         "parameters": len(flat_values(network)),
         "T": problem.n // problem.fields.grid.m,
         "kappa_level": problem.declared.level,
         "form": problem.fields.form,
         "tau_is": problem.fields.tau_is,
-        "holds_together": "the certificates of one kind of prior in one run; of the universe, all",
+        "holds_together": "the certificates of one kind of prior in one run, for the records of "
+        "that run; of the universe, those of all runs",
         **label_of(problem.fields.looks),
     }
 
@@ -246,7 +275,7 @@ def ledger_of(problem: Problem) -> dict[str, Any]:
         "epsilon": None,
         "delta": None,
         "guaranteed": "nothing for posteriors, risks and certificates; of each prior's centre what "
-        "its entry says, for one run of one prior",
+        "its entry says, for one run of one prior and not for several together",
         "claimed": None,
         "paid": "max-information kappa at level beta / K1, log(K1 K2) for the choice among the "
         f"declared priors of one kind, beta = {fields.beta:g}, K1 = {fields.K1}, "

@@ -109,7 +109,7 @@ class PairErrors:
     def _normals(self, rows: int) -> list[Tensor]:
         """Standard normals, (rows, width) for every layer, keyed by the chunk."""
         flat = torch.zeros(rows * sum(self.widths), device=self.x.device)
-        add_noise([flat], 1.0, self.noise, repetition=self.repetition, step=self.steps_done)
+        add_noise({"": flat}, 1.0, self.noise, repetition=self.repetition, step=self.steps_done)
         parts = flat.split([rows * width for width in self.widths])
         return [part.view(rows, width) for part, width in zip(parts, self.widths, strict=True)]
 

@@ -1,11 +1,15 @@
 """max_information: specs and metrics of kind `certificates`, Tables 1 to 3."""
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal, Self
 
-from dpatlas.core.records import Typed
+from pydantic import model_validator
+
+from dpatlas.core.records import RunsFields, Typed
+from dpatlas.errors import InputError
 from dpatlas.papers.max_information.formulas.kappa import Standing
-from dpatlas.papers.max_information.formulas.universe import PriorKind
 from dpatlas.papers.max_information.records.certified import (
+    MAX_RUNS,
     CertifiedFields,
     CertifiedMetrics,
     Hyperparameters,
@@ -15,10 +19,16 @@ from dpatlas.papers.max_information.records.certified import (
 )
 
 
-class Spec(CertifiedFields):
-    """All of `taus` for each of `priors`, `runs` times."""
+class Spec(CertifiedFields, RunsFields):
+    """All of `taus` for each of `priors`, in every run."""
 
     kind: Literal["certificates"]
+
+    @model_validator(mode="after")
+    def _numbers_its_runs(self) -> "Spec":
+        if self.first_run + self.runs > MAX_RUNS:
+            raise InputError("runs", self.first_run + self.runs, f"at most {MAX_RUNS} in all")
+        return self
 
 
 class Universe(Typed):
@@ -75,16 +85,18 @@ class Row(LookLabel, Hyperparameters):
     test_error: float | None
 
 
-class Selected(Typed):
-    """Index in `rows` of the smallest certificate_posterior of a run and kind of prior."""
-
-    run: int
-    prior: PriorKind
-    row: int
-
-
 class Metrics(CertifiedMetrics):
     """A row for every run, prior and tau, in this order."""
 
+    VERSION: ClassVar[int] = 2
     rows: list[Row]
-    selected: list[Selected]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """The rows of all blocks, one after the other; all else has to be equal."""
+        shared = super().joined([part.model_copy(update={"rows": []}) for part in parts])
+        return shared.model_copy(update={"rows": [row for part in parts for row in part.rows]})
+
+    def cut(self, runs: int) -> Self:
+        """The rows of the first `runs` runs."""
+        return self.model_copy(update={"rows": [row for row in self.rows if row.run < runs]})

@@ -12,7 +12,7 @@ from dpatlas.papers.max_information.formulas.certificates import TauReading, che
 from dpatlas.papers.max_information.formulas.kappa import Form
 from dpatlas.papers.max_information.formulas.universe import Model, PriorKind, Sampler
 
-# Runs of one tuple get consecutive repetition numbers, so many for each tuple.
+# Noise of a tuple's run has the run's number as repetition, after so many for each other tuple.
 MAX_RUNS = 10_000
 Objective = Literal["fquad", "fclassic", "fkl", "flambda", "bbb"]
 Loss = Literal["bounded", "per-class"]
@@ -39,7 +39,9 @@ class Grid(Typed):
 
 
 class OtherLook(Typed):
-    """What another look tried: the K1 tuples of lowest kappa in a grid, on n of the records."""
+    """What another look at certificates tried: the K1 tuples of lowest kappa in a grid, on n
+    of the records.
+    """
 
     look: str
     n: Count
@@ -48,7 +50,7 @@ class OtherLook(Typed):
 
 
 class Looks(Typed):
-    """The number of a set's look at its records, from 1, and what all other looks tried."""
+    """The number of a set's look at certificates of its records, from 1; what all others tried."""
 
     number: Count
     registered: bool
@@ -56,7 +58,7 @@ class Looks(Typed):
 
 
 class LookLabel(Typed):
-    """Whether a number was selected after a look at its records, and after which."""
+    """Whether a number was selected after a look at certificates of its records, and which."""
 
     selected_after_a_look: bool
     looks: str
@@ -140,7 +142,6 @@ class CertifiedFields(SpecFields):
     privacy_delta: Level = 1e-5
     form: Form = "optimised"
     tau_is: TauReading = "deviation"
-    runs: int = Field(ge=1, lt=MAX_RUNS)
     draws: Count
     test_repetitions: Count = 1
 

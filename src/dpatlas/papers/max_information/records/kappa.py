@@ -10,7 +10,7 @@ from dpatlas.core.records import Number, SpecFields, Typed
 Count = Annotated[int, Field(ge=1)]
 Level = Annotated[Number, Field(gt=0, lt=1)]
 Positive = Annotated[Number, Field(gt=0)]
-Axis = Literal["E", "T", "delta", "n", "zeta_over_sigma"]
+Axis = Literal["E", "T", "delta", "n", "n_at_T", "zeta_over_sigma"]
 
 
 class Base(Typed):
@@ -29,12 +29,17 @@ class Base(Typed):
 
 
 class Axes(Typed):
-    """Values along each axis, None for no panel; panels are in the order of the fields."""
+    """Values along each axis, None for no panel; panels are in the order of the fields.
+
+    n: at the batch size of the base, T = floor(n / m). n_at_T: numbers of records at the T of the
+    base, m = floor(n / T).
+    """
 
     E: list[Count] | None = None
     T: list[Count] | None = None
     delta: list[Level] | None = None
     n: list[Count] | None = None
+    n_at_T: list[Count] | None = None
     zeta_over_sigma: list[Positive] | None = None
 
 

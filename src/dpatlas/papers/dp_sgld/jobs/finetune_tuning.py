@@ -1,0 +1,29 @@
+"""dp_sgld: the learning rate of every arm of finetune, tried on a fixed part."""
+
+from collections.abc import Mapping
+
+from dpatlas.jobs.arms import Chosen
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas.jobs.tuning import Tuning
+from dpatlas.papers.dp_sgld.jobs.finetune import Arm, arms_of, in_words
+from dpatlas.papers.dp_sgld.records.finetune_tuning import Metrics, Spec
+
+
+def finetune_tuning(job: Job) -> Outcome:
+    """The learning rates that every arm tried, and those that it chose."""
+    fields: Spec = job.fields
+
+    def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+        return [{"lr": lr} for lr in fields.lrs]
+
+    tuning = Tuning(job, arms_of(job), grid_of)
+    rows = tuning.run()
+    metrics = Metrics(n_fixed=len(job.prepared.y_validation), rows=rows)
+    return Outcome(metrics, tuning.ledger(*in_words(job)))
+
+
+KIND = Kind(
+    finetune_tuning,
+    spec=Spec,
+    packages=("torch", "numpy", "scipy", "dp-accounting"),
+)

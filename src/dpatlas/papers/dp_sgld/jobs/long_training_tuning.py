@@ -1,0 +1,33 @@
+"""dp_sgld: lambda or learning rate of every arm of long_training, tried on a fixed part."""
+
+from collections.abc import Mapping
+
+from dpatlas.jobs.arms import Chosen
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas.jobs.tuning import Tuning
+from dpatlas.papers.dp_sgld.jobs.long_training import DP_SGD, Arm, arms_of
+from dpatlas.papers.dp_sgld.jobs.regression import in_words, problem_of
+from dpatlas.papers.dp_sgld.records.long_training_tuning import Metrics, Spec
+
+
+def long_training_tuning(job: Job) -> Outcome:
+    """The settings that every arm tried, and those that it chose."""
+    fields: Spec = job.fields
+
+    def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+        if arm.method == DP_SGD:
+            return [{"lr": lr} for lr in fields.lrs]
+        return [{"lambda": lam} for lam in fields.lambdas]
+
+    tuning = Tuning(job, arms_of(job, problem_of(job)), grid_of)
+    rows = tuning.run()
+    metrics = Metrics(n_fixed=len(job.prepared.y_validation), rows=rows)
+    return Outcome(metrics, tuning.ledger(*in_words(fields)))
+
+
+KIND = Kind(
+    long_training_tuning,
+    spec=Spec,
+    packages=("torch", "numpy", "scipy", "dp-accounting"),
+    reads_images=False,
+)

@@ -1,0 +1,33 @@
+"""dp_sgld: the clip bound of every arm of DP-SGD in protocol, tried on a fixed part."""
+
+from collections.abc import Mapping
+
+from dpatlas.jobs.arms import Chosen
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas.jobs.tuning import Tuning
+from dpatlas.papers.dp_sgld.jobs.protocol import DP_SGD, Arm, arms_of
+from dpatlas.papers.dp_sgld.jobs.regression import in_words
+from dpatlas.papers.dp_sgld.records.protocol_tuning import Metrics, Spec
+
+
+def protocol_tuning(job: Job) -> Outcome:
+    """The clip bounds that DP-SGD tried, and those that it chose; other arms have no choice."""
+    fields: Spec = job.fields
+
+    def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+        if arm.method != DP_SGD:
+            return [{}]
+        return [{"max_grad_norm": bound} for bound in fields.clips]
+
+    tuning = Tuning(job, arms_of(job), grid_of)
+    rows = tuning.run()
+    metrics = Metrics(n_fixed=len(job.prepared.y_validation), rows=rows)
+    return Outcome(metrics, tuning.ledger(*in_words(fields)))
+
+
+KIND = Kind(
+    protocol_tuning,
+    spec=Spec,
+    packages=("torch", "numpy", "scipy", "dp-accounting"),
+    reads_images=False,
+)

@@ -1,0 +1,124 @@
+"""dp_sgld's own protocol: equal steps, epochs and L2 term, and what each method adds to them."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from sgld_small import PROTOCOL, metrics_of, run, save_data, spec_of
+
+from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.formulas.theorems import claimed_epsilon_decreasing
+from dpatlas.privacy.langevin import LangevinRun
+from dpatlas.privacy.training import PrivateTraining
+
+# Accounting for batches without replacement takes seconds a calibration.
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return save_data(tmp_path_factory.mktemp("small") / "data")
+
+
+@pytest.fixture(scope="module")
+def rows(data, tmp_path_factory):
+    return metrics_of(spec_of("protocol"), data, tmp_path_factory.mktemp("record"))["rows"]
+
+
+def test_every_reading_has_every_method_with_its_steps(rows):
+    of_paper = [("dp-sgld", None), ("dp-sgd", 0.03), ("dp-sgd", 0.0), ("no-dp", 0.03)]
+    of_code = [of_paper[0], of_paper[1], of_paper[3]]
+    found = [(row["method"], row.get("weight_decay")) for row in rows]
+    assert found == [*of_paper, *of_paper, *of_code]
+    beta = 0.53
+    for row in rows:
+        share = 0.99 if row["reading"] == "code" else 0.5
+        assert row["lr"] == pytest.approx(share / beta)
+        assert row["epochs"] == 2 and row["steps"] == 8 and row["batch"] == 6
+        assert np.all(np.array(row["best_epoch_accuracy"]) >= row["accuracy"])
+
+
+def test_dp_sgld_s_noise_counts_epochs_and_dp_sgd_s_every_step(rows):
+    for row in rows:
+        if row["method"] == "dp-sgld":
+            assert row["claimed_epsilon"] == pytest.approx(8.0)
+            assert row["guaranteed_epsilon"] > 8
+        elif row["method"] == "dp-sgd":
+            assert 7.9 < row["guaranteed_epsilon"] <= 8 and row["relation"] == "add_remove"
+    decreasing = next(row for row in rows if row["schedule"] == "decreasing")
+    claimed = claimed_epsilon_decreasing(
+        math.sqrt(2), 0.03, 0.53, 24, decreasing["sigma"] ** 2, 2, 1e-5
+    )
+    assert claimed == pytest.approx(8.0)
+
+
+def test_all_methods_take_the_same_steps_in_order(data, tmp_path, monkeypatch):
+    """eta_k = 1 / (2 beta + lambda k / 2), as each update rule computes it."""
+    rates = {"langevin": [], "sgd": []}
+    langevin_step, sgd_step = LangevinRun.step, PrivateTraining.step
+
+    def of_langevin(training):
+        rates["langevin"].append(training.settings.rates[training.steps_done])
+        langevin_step(training)
+
+    def of_sgd(training):
+        sgd_step(training)
+        rates["sgd"].append(training._optimizer.rate)
+
+    monkeypatch.setattr(LangevinRun, "step", of_langevin)
+    monkeypatch.setattr(PrivateTraining, "step", of_sgd)
+    reading = {**PROTOCOL["readings"][0], "schedules": ["decreasing"]}
+    run(spec_of("protocol", readings=[reading], runs=1), data, tmp_path)
+    expected = [1 / (2 * 0.53 + 0.03 * k / 2) for k in range(8)]
+    np.testing.assert_allclose(rates["langevin"], expected, rtol=1e-12)
+    np.testing.assert_allclose(rates["sgd"], 3 * expected, rtol=1e-12)
+
+
+def test_the_l2_term_shrinks_the_weights_of_dp_sgd(data, tmp_path, monkeypatch):
+    norms = {}
+    finished = PrivateTraining.step
+
+    def watched(training):
+        finished(training)
+        decay = training.phases[0].weight_decay
+        norms[decay] = float(training.model.weight.norm())
+
+    monkeypatch.setattr(PrivateTraining, "step", watched)
+    reading = {**PROTOCOL["readings"][0], "lambda": 0.5, "schedules": ["constant"]}
+    run(spec_of("protocol", readings=[reading], epochs=10, runs=1), data, tmp_path)
+    assert set(norms) == {0.0, 0.5}
+    assert norms[0.5] < 0.7 * norms[0.0]
+
+
+def test_the_tuning_tries_clip_bounds_for_dp_sgd_alone(data, tmp_path):
+    record = json.loads(run(spec_of("protocol_tuning"), data, tmp_path))
+    for row in record["metrics"]["rows"]:
+        tried = [each["settings"] for each in row["tried"]]
+        if row["arm"].startswith("dp-sgd"):
+            assert tried == [{"max_grad_norm": 0.5}, {"max_grad_norm": 1.0}]
+        else:
+            assert tried == [{}] and row["chosen"] == {}
+    chosen = {row["arm"]: row["chosen"] for row in record["metrics"]["rows"]}
+    spec = spec_of("protocol", chosen=chosen)
+    for row in metrics_of(spec, data, tmp_path / "report")["rows"]:
+        if row["method"] == "dp-sgd":
+            assert row["max_grad_norm"] in (0.5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"readings": [PROTOCOL["readings"][0]] * 2},
+            "readings: found .*; allowed: each name once",
+        ),
+        (
+            {"readings": [{**PROTOCOL["readings"][0], "step_size": 1.0}]},
+            "eta: found .*1/beta = 1.88679",
+        ),
+    ],
+)
+def test_readings_that_cannot_be_are_refused(data, tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        run(spec_of("protocol", **changes), data, tmp_path)
