@@ -1,7 +1,8 @@
 # The targets, for GNU make 3.81 or later; `make help` lists them.
 #   PYTHON=python3.12  builds the environment with that interpreter
 #   CORES=2            cores that snakemake may use
-#   TIER=embedded      the tier that publish and clean-results act on
+#   TIER=embedded      the tier that publish, bundle and clean-results act on
+#   HOURS=8            CPU hours that decide may spend
 
 CORES ?= all
 TIER ?= embedded
@@ -12,7 +13,7 @@ IN_ENV = PATH="$(CURDIR)/$(BIN):$$PATH"
 # One process per core, one thread per process.
 PYTEST = OMP_NUM_THREADS=1 $(IN_ENV) pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: all help setup smoke test test-all paper-mini lint format lock lock-uv publish clean clean-results
+.PHONY: all help setup smoke test test-all paper-mini lint format lock lock-uv decide publish bundle clean clean-results
 
 all: setup ## set up, run the default tier and say where its page is (the default)
 	@$(IN_ENV) snakemake --cores $(CORES)
@@ -57,8 +58,16 @@ lock-uv: setup ## pin another uv: make lock-uv UV=X.Y.Z
 	@test -n "$(UV)" || { echo "name the version: make lock-uv UV=X.Y.Z" >&2; exit 2; }
 	@echo "uv==$(UV)" | $(BIN)/uv pip compile -q - --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -o requirements-uv.lock
 
+decide: setup ## more runs where they decide most: make decide HOURS=8 (CPU hours), then the page
+	@test -n "$(HOURS)" || { echo "HOURS: missing; allowed: CPU hours, such as make decide HOURS=8" >&2; exit 2; }
+	@$(IN_ENV) python -m dpatlas decide --hours $(HOURS) --cores $(CORES)
+	@$(IN_ENV) snakemake --cores $(CORES)
+
 publish: setup ## copy the summaries of a complete run to docs/results: make publish TIER=embedded
 	@$(IN_ENV) python -m dpatlas publish --tier $(TIER)
+
+bundle: setup ## write the raw records of a complete run as one archive: make bundle TIER=embedded
+	@$(IN_ENV) python -m dpatlas bundle --tier $(TIER)
 
 # .snakemake stays: it holds what made each result, and without it an edit would re-run nothing.
 clean: ## remove caches of tests and tools; .venv, results and .snakemake stay

@@ -8,6 +8,7 @@ min_version("9.14")
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/jobs.smk"
+include: "workflow/rules/tune.smk"
 include: "workflow/rules/products.smk"
 include: "workflow/rules/report.smk"
 

@@ -72,8 +72,8 @@ def data_folder(tmp_path):
 @pytest.fixture
 def training_spec():
     def make(**changes):
-        fields = {**small_jobs.KL, "steps": 12, "runs": 3}
-        return Spec.of({**fields, **changes}, "small")
+        fields = small_jobs.kl_of(**{"steps": 12, "runs": 3, **changes})
+        return Spec.of(fields, "small")
 
     return make
 

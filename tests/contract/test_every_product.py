@@ -9,6 +9,7 @@ import pytest
 from block_worlds import worlds_of
 from figure_samples import FIGURE_FILES, TABLE_FILES, csv_rows, in_style, show_words, smallest_text
 
+from dpatlas.core.records import RunsFields
 from dpatlas.registry import all_blocks
 from dpatlas.show import make
 
@@ -38,6 +39,19 @@ def test_its_command_writes_all_files_and_names_the_tier_and_every_record(block,
     behind = {run_id for row in rows for run_id in row["runs"].split(";") if run_id}
     assert behind <= set(lineage["records"]) == {record.id for record in records}
     assert product.name in SHARED_ROWS or behind == set(lineage["records"])
+
+
+@pytest.mark.parametrize(("block", "product"), PRODUCTS)
+def test_conditions_may_have_different_numbers_of_runs(block, product):
+    """As `decide` makes them: it gives more runs to some conditions alone."""
+    records, settings = worlds_of(block.key).SHOWN[product.name]()
+    repeated = [
+        each for each in records if isinstance(each.spec, RunsFields) and each.spec.runs > 1
+    ]
+    fewer = [each.cut(each.spec.runs - 1) if each in repeated[-1:] else each for each in records]
+    module = importlib.import_module(block.product_module(product.name))
+    if repeated:
+        assert in_style(getattr(module, product.name), fewer, settings).rows
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dpatlas.registry import all_blocks, all_papers
 FIGURES = """
     kl_vs_epochs kl_vs_depth kl_vs_width kl_bounds kl_tradeoff
     sgld_privacy_loss sgld_counterexample sgld_utility sgld_long_training
+    sgld_along_n
     feature_overlap feature_risk
     lpfft_feature_quality lpfft_budget_sweep lpfft_umap lpfft_privacy_utility lpfft_sensitivity
     lpfft_imbalance lpfft_theory

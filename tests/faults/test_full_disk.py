@@ -33,7 +33,7 @@ DIGITS = {"name": "digits", "classes": [3, 8], "n_train": 30, "norm": 8.0}
 # What the page says of a data set, beside its name and source.
 SHOWN = {"classes": ["3", "8"], "licence": "free"}
 STROKES = {"name": "strokes", "n_train": 40, "n_test": 10}
-KL = {**small_jobs.KL, "data": DIGITS, "depth": 2, "width": 4, "steps": 2, "runs": 1}
+KL = small_jobs.kl_of(steps=2, data=DIGITS, depth=2, width=4, runs=1)
 PRETRAIN = {**small_jobs.PRETRAIN, "epochs": 1, "batch": 20}
 
 

@@ -54,11 +54,12 @@ BY_RULE: dict[Rule, str] = {
         "utility.inputs epsilon padding lora_rank noise_multiplier head_scale feature_scale "
         "lp_lr noise_lp noise_fft lr_lp records inputs hidden records_per_input "
         "sensitivity.drift.d certificates.test_repetitions normalise priors_per_job "
-        "agreement.set kappa.base settings_tried"
+        "agreement.set kappa.base settings_tried watched n_power p_power"
     ),
     at_most(2): (
-        "runs every transfer.splits horizons.early counterexample.steps max_physical_batch "
-        "scenarios.batch lora.batch views umap.batch hs K1 sets.grid.epochs"
+        "runs runs_per_job every transfer.splits horizons.early counterexample.steps "
+        "max_physical_batch scenarios.batch lora.batch views umap.batch hs K1 sets.grid.epochs "
+        "networks"
     ),
     at_most(1): "tuning_runs epochs fft_steps early head.draws all.draws agreement.repetitions",
     at_most(48): "n_train",
@@ -68,7 +69,7 @@ BY_RULE: dict[Rule, str] = {
     ),
     at_most(4): (
         "batch steps kl_privacy.cifar10.n_add stl10.n_validation horizons.long depth depths "
-        "certificates.draws"
+        "certificates.draws width_depth"
     ),
     at_most(3): (
         "neighbours pneumonia-224.n_validation horizons.short privacy_loss.classes "
@@ -82,7 +83,7 @@ BY_RULE: dict[Rule, str] = {
     ends: (
         "lrs lr lambdas counterexample.alphas ratios sigma2s etas sweeps.epsilon head_scales "
         "head_variances angles zetas kappa.axes.n kappa.axes.zeta_over_sigma kappa.axes.E "
-        "kappa.axes.T kappa.axes.delta ys"
+        "kappa.axes.T kappa.axes.delta kappa.axes.n_at_T ys"
     ),
     first: (
         "lrs.head lrs.full lrs.lora noise_multipliers epsilons max_grad_norms "
@@ -105,6 +106,7 @@ BY_RULE: dict[Rule, str] = {
     at_most(50): "feature_learning.n_test",
     scaled(500): "base.n sweeps.n table.n",
     scaled(32): "base.d sweeps.d",
+    scaled(16): "ladder.d",
     scaled(64): "base.p sweeps.p table.p",
     # Of 3 steps, one at least in either phase.
     lambda shares: [share for share in shares if 0.25 <= share <= 0.75][:1]: "shares",

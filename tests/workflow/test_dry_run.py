@@ -1,5 +1,7 @@
 """What a user asks for by name, what he may not ask for, and what would run: nothing does."""
 
+from collections import Counter
+
 import pytest
 
 from dpatlas.config.atlas import Atlas
@@ -50,8 +52,30 @@ def test_a_figure_that_needs_no_data_waits_for_none(checkout):
 
 def test_a_backbone_is_trained_before_what_takes_its_features(checkout):
     planned = checkout.planned("sgld_long_training")
-    jobs = ("pretrain_backbone", "features", "dp_sgld_long_training", "sgld_long_training")
-    assert planned == {"data_set": 2, **dict.fromkeys(jobs, 1)}
+    jobs = ("pretrain_backbone", "features", "sgld_long_training")
+    blocks = len(Atlas(load_config()).ids("dp_sgld", "long_training"))
+    assert planned == {"data_set": 2, "dp_sgld_long_training": blocks, **dict.fromkeys(jobs, 1)}
+
+
+def test_runs_whose_settings_are_not_shipped_tune_first(checkout):
+    """The same runs, with another learning rate in the grid."""
+    path = checkout.folder / "rates.yaml"
+    path.write_text("tier: rates\ndp_sgld: {long_training: {lrs: [0.1, 0.3]}}\n")
+    result = checkout.snakemake("-n", "-p", "sgld_long_training", "--configfile", path.name)
+    assert result.returncode == 0, result.stdout + result.stderr
+    planned = checkout.planned("sgld_long_training", "--configfile", path.name)
+    shipped = checkout.planned("sgld_long_training")
+    assert planned == {**shipped, "dp_sgld_long_training_tuning": 1}
+    commands = [line for line in result.stdout.splitlines() if "-m dpatlas.jobs " in line]
+    waiting = [line for line in commands if '"chosen":null' in line]
+    assert len(waiting) == planned["dp_sgld_long_training"]
+    for line in waiting:
+        assert "-tuning-" in line.split("--tuning ")[1].split()[0]
+    assert "--tuning" not in checkout.snakemake("-n", "-p", "sgld_long_training").stdout
+    tunings = Atlas(load_config()).tunings.values()
+    kinds = [f"{spec.key}_{spec.fields['kind']}" for spec in tunings]
+    expected = {**Counter(kinds), "tuned": len({spec.key for spec in tunings}), "tune": 1}
+    assert expected.items() <= checkout.planned("tune").items()
 
 
 def test_an_own_data_set_is_read_from_its_path(checkout):

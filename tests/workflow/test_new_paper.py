@@ -48,7 +48,7 @@ def project(new_checkout):
     others = {key: {"enabled": False} for key in all_blocks()}
     folder = checkout.folder / FOLDERS[0]
     smoke = yaml.safe_load((folder / "config.yaml").read_text())["smoke"]
-    alone = {"tier": "alone", **others, KEY: smoke}
+    alone = {"tier": "alone", "seed": 0, **others, KEY: smoke}
     (checkout.folder / "alone.yaml").write_text(yaml.safe_dump(alone))
     return checkout
 

@@ -16,8 +16,8 @@ from dpatlas.core.records import read_record
 from dpatlas.data.prepare import Options
 from dpatlas.data.registry import find
 
-# Keys that carry sizes: names of jobs, and which priors share one.
-SIZED = ("slug", "priors")
+# Keys that carry sizes: names of jobs and tunings, and which priors share a job.
+SIZED = ("slug", "tuning", "priors")
 
 
 @pytest.fixture(scope="module")

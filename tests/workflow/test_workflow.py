@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import hashlib
+import json
 import sys
 
 import chromium
@@ -70,6 +71,24 @@ def test_one_more_depth_runs_one_new_job_per_init_and_what_depends_on_them(smoke
     change = with_config(smoke, {"kl_privacy": {"depth_sweep": {"depths": [*depths, 5]}}})
     jobs = {"kl_privacy_training": 2, **dict.fromkeys(["kl_vs_depth", *LAST], 1)}
     assert smoke.planned(*change) == jobs
+
+
+def test_more_runs_are_blocks_of_their_own_and_run_nothing_again(smoke):
+    """Twice the runs of a condition: the new blocks, and what shows the condition or judges it."""
+    utility = smoke_atlas().groups["dp_sgld"]["utility"]
+    asked = smoke.folder / "results/smoke/more_runs.json"
+    asked.write_text(json.dumps({utility[0].condition: 2 * len(utility)}))
+    try:
+        planned = smoke.planned("--configfile", SMOKE)
+        asked.write_text('{"utility": "many"}')
+        refused = smoke.snakemake("-n", "--configfile", SMOKE)
+    finally:
+        asked.unlink()
+    shown = dict.fromkeys(["sgld_utility", *LAST], 1)
+    assert planned == {"dp_sgld_utility": len(utility), **shown}
+    assert refused.returncode == 2
+    (line,) = (line for line in refused.stderr.splitlines() if line.startswith("dpatlas: "))
+    assert "results/smoke/more_runs.json: utility: found 'many'; allowed: " in line
 
 
 def test_a_change_of_the_plot_runs_the_plots_only(smoke):
@@ -153,12 +172,17 @@ def test_a_deleted_figure_is_made_again_alone(smoke):
     assert path.read_bytes() == before
 
 
-def test_another_seed_runs_every_training_job_and_no_data_job(smoke):
+def test_another_seed_runs_every_training_job_but_for_backbones_and_tunings(smoke):
     atlas = smoke_atlas()
     planned = smoke.planned(*with_config(smoke, {"seed": 77}))
+    kept = {"pretrain_backbone", "pretrain_imported", "data_set", "features"}
     for key in atlas.blocks:
-        assert jobs_of(key).items() <= planned.items(), key
-    assert "data" not in planned
+        tunings = {rule for rule in jobs_of(key) if rule.endswith("_tuning")}
+        kept |= tunings
+        jobs = {rule: count for rule, count in jobs_of(key).items() if rule not in kept}
+        assert jobs.items() <= planned.items(), key
+        assert tunings or key not in ("dp_sgld", "lp_fft")
+    assert not kept & set(planned)
 
 
 def test_another_rate_of_one_backbone_runs_what_takes_its_features(smoke):
@@ -166,7 +190,9 @@ def test_another_rate_of_one_backbone_runs_what_takes_its_features(smoke):
     planned = smoke.planned(*with_config(smoke, change))
     drawn = ["sgld_long_training", "pretrain_samples", *LAST]
     drawn += ["lpfft_feature_quality", "lpfft_umap", "lpfft_privacy_utility", "lpfft_lora"]
-    jobs = {"pretrain_backbone": 1, "pretrain_transfer": 1, "dp_sgld_long_training": 1}
+    jobs = {"pretrain_backbone": 1, "pretrain_transfer": 1}
+    jobs |= {"dp_sgld_long_training_tuning": 1, "dp_sgld_long_training": 2}
+    jobs["lp_fft_strategies_tuning"] = 1
     for group, kind in (("lora", "strategies"), ("feature_quality",) * 2, ("umap",) * 2):
         jobs[f"lp_fft_{kind}"] = len(smoke_atlas().ids("lp_fft", group))
     shown = smoke_atlas().frozen_features.values()

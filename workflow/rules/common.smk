@@ -10,7 +10,7 @@ from dpatlas.core.digest import code_digest
 from dpatlas.core.environment import keep_caches_in, put_own_python_first
 from dpatlas.core.files import check_writable, write_json
 from dpatlas.errors import EXIT_BAD_INPUT, InputError
-from dpatlas.cost.rates import features_minutes, runtime_minutes
+from dpatlas.cost.rates import features_minutes, runtime_minutes, seconds_per_run
 from dpatlas.config.atlas import Atlas
 from dpatlas.registry import all_papers
 
@@ -77,6 +77,7 @@ wildcard_constraints:
 onstart:
     write_json(ATLAS.folder / "config.json", ATLAS.config.plain())
     ATLAS.write_lists()
+    write_json(Path(LISTS, "costs.json"), seconds_per_run(ATLAS))
     # Its limit of 100 starts a second wakes Snakemake's scheduler once a second for every job that
     # has ended, and each time it looks at all that wait. Where cores are the limit, it is not needed.
     if workflow.local_exec and hasattr(workflow.scheduler, "job_rate_limiter"):

@@ -14,6 +14,7 @@ for key in ATLAS.blocks:
                 public=lambda wildcards: ATLAS.public_manifest(wildcards.id),
                 backbones=lambda wildcards: ATLAS.backbone_files(wildcards.id),
                 features=lambda wildcards: ATLAS.features_manifest(wildcards.id),
+                tuning=lambda wildcards: ATLAS.tuning_record(wildcards.id),
             output:
                 record=f"{ATLAS.folder}/runs/{key}/{{id}}/record.json",
                 cost=f"{ATLAS.folder}/runs/{key}/{{id}}/cost.json",
@@ -29,7 +30,7 @@ for key in ATLAS.blocks:
                 runtime=lambda wildcards: runtime_minutes(ATLAS, wildcards.id),
                 gpu=lambda wildcards: int(ATLAS.device(wildcards.id) != "cpu"),
             params:
-                spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
+                spec=lambda wildcards: ATLAS.spec(wildcards.id).argument,
                 inputs=lambda wildcards: ATLAS.input_arguments(wildcards.id),
                 checkpoints=CHECKPOINTS,
                 device=lambda wildcards: ATLAS.device(wildcards.id),

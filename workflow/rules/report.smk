@@ -35,6 +35,7 @@ rule claims:
         "python -m dpatlas.evidence.claims --tier {params.tier} "
         "--settings {params.lists:q}/claims.json "
         "--records {params.lists:q}/claims.txt --products {params.lists:q}/products.txt "
+        "--costs {params.lists:q}/costs.json "
         "--results {params.folder:q} --output {output.csv:q} > {log:q} 2>&1"
 
 
