@@ -21,8 +21,8 @@ TIER = "faults"
 LONG = {
     "kl_privacy": {
         "inits": ["he"],
-        "horizons": {"early": 2, "short": 4, "long": 4000},
-        "width_sweep": {"depth": 3, "steps": 4000, "widths": [4]},
+        "horizons": {"early": 2, "short": 4, "long": 8000},
+        "width_sweep": {"depth": 3, "steps": 8000, "widths": [4]},
     },
     "max_information": {"certificates": {"draws": 60000}},
 }
