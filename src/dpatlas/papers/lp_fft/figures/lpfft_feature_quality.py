@@ -252,7 +252,7 @@ def _draw_losses(axes: Axes, rows: Sequence[Row], named: bool) -> None:
         axes.plot(found["value"], found.index, linestyle="none", **_marker(answer))
     axes.set_yticks(range(len(rows)), [_condition(row, named) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel("early loss of FFT less that of LP-FFT,\npercentage points")
+    axes.set_xlabel("early loss of FFT less\nthat of LP-FFT, points")
     percent_axis(axes.xaxis)
 
 
