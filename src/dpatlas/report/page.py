@@ -41,6 +41,8 @@ TIERS = {
     "mean nothing",
     "embedded": "real data that ships inside Python packages, small networks, minutes on a laptop; "
     "shapes can be compared with the papers, heights cannot",
+    "pilot": "the embedded tier with a base seed that was looked at before the claims were frozen; "
+    "its verdicts decide nothing",
     "workstation": "real photographs at a size that a machine without a GPU manages in hours",
     "paper": "the papers' own data, networks and settings",
 }
