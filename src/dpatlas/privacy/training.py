@@ -373,6 +373,7 @@ class PrivateTraining:
             "ema_decay": self.ema_decay,
             "shared_noise": self.shared_noise,
             "first_step": self.first_step,
+            "after": self.after.facts() if self.after else {},
         }
 
     def _check_plan(self, stored: Mapping[str, Any] | None) -> None:
@@ -389,7 +390,7 @@ class PrivateTraining:
         name = next(name for name, value in plan.items() if stored.get(name) != value)
         if name == "phases":
             raise InputError("checkpoint", f"{len(phases)} phases", f"{len(others)}, as planned")
-        found = f"a state of another plan: {name} {stored[name]!r}"
+        found = f"a state of another plan: {name} {stored.get(name)!r}"
         raise InputError("checkpoint", found, f"{plan[name]!r}, as planned")
 
     def _check_after(self, after: Ran) -> None:
