@@ -181,7 +181,10 @@ def test_another_outcome_of_the_tuning_gets_noise_of_its_own(data, tuned, tmp_pa
     """Both have one spec: with equal noise, their difference would show the clean sums."""
     path, record = tuned
     rows = [{**row, "chosen": row["tried"][-1]["settings"]} for row in record["metrics"]["rows"]]
-    assert any(new["chosen"] != row["chosen"] for new, row in zip(rows, record["metrics"]["rows"]))
+    assert any(
+        new["chosen"] != row["chosen"]
+        for new, row in zip(rows, record["metrics"]["rows"], strict=True)
+    )
     other = tmp_path / "other.json"
     other.write_text(json.dumps({**record, "metrics": {**record["metrics"], "rows": rows}}))
     spec = waiting(record, steps=[2])
