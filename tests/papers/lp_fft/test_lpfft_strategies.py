@@ -105,6 +105,11 @@ def test_the_ledger_s_arms_agree_with_the_rows_and_say_that_they_share_noise(who
         assert steps.tolist() == row["steps"]
         assert set(noise) == {row["noise_multiplier"]} == {2.0}
         assert SHARED in arm["holds_for"]
+    # A head that is trained by itself is all of its own network.
+    mechanism = {arm["arm"]: arm["mechanism"] for arm in ledger["arms"]}
+    assert (
+        mechanism["lp"] != mechanism["fft"] and mechanism["fft"] in mechanism["lp-fft, share 0.5"]
+    )
     assert ledger["epsilon"] is None and "all arms together have no guarantee" in str(ledger)
     (choice,) = ledger["chosen_on_private_data"]
     assert f"small-tuning on {FIXED} records that are in no run" in choice["what"]
