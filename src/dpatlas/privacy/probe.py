@@ -434,7 +434,7 @@ class _RefuseHalf(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """False, as nothing is compiled here: else torch imports its compiler for a second or two."""
+        """False: nothing is compiled here, and else torch imports its compiler for a second."""
         return False
 
     def __torch_dispatch__(
