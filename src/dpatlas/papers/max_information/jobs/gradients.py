@@ -103,20 +103,24 @@ class FullyConnectedGradients(Gradients):
             torch.mul(lever.mT @ squared, scale[0], out=by_scale[0])
             torch.mul(lever.sum(1, keepdim=True), scale[1], out=by_scale[1])
             if number:
-                delta = (delta @ mean[0]).addcmul_(lever @ variance[0], h).mul_(h > 0)
+                delta = (delta @ mean[0]).addcmul_(lever @ variance[0], h)
+                delta = torch.ops.aten.threshold_backward(delta, h, 0)
         return risks
 
     def _loss(self, output: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Mean losses (laws,), and their gradients by output (laws, rows, classes)."""
         laws, rows, classes = output.shape
-        picked = labels[None, :, None].expand(laws, -1, 1)
-        scores = F.log_softmax(output, 2).gather(2, picked)
+        # Softmax over rows of ten numbers is slow; over columns it is vectorised.
+        output = output.mT.contiguous()
+        picked = labels.expand(laws, 1, rows)
+        scores = F.log_softmax(output, 1).gather(1, picked)
         scale = loss_scale(classes, self.loss)
         risks = scores.clamp_min(LEAST_LOG_PROBABILITY).mean((1, 2)).div_(-scale)
-        delta = F.softmax(output, 2)
-        delta.scatter_add_(2, picked, torch.full_like(scores, -1.0))
+        delta = F.softmax(output, 1)
+        delta.scatter_add_(1, picked, torch.full_like(scores, -1.0))
         # Clamped log-probabilities have no gradient.
-        return risks, delta.mul_((scores >= LEAST_LOG_PROBABILITY) / (rows * scale))
+        delta.mul_((scores >= LEAST_LOG_PROBABILITY) / (rows * scale))
+        return risks, delta.mT.contiguous()
 
 
 def gradients_of(network: Network, mean: Tensor, loss: Loss) -> Gradients:

@@ -23,6 +23,7 @@ run, and each has its own prior, its own bound and its own weight.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +38,8 @@ from dpatlas.models.mean_field_passes import noise_sizes
 from dpatlas.models.network import Network
 from dpatlas.papers.max_information.formulas.certificates import kl_inverse
 from dpatlas.papers.max_information.jobs.gradients import gradients_of
+from dpatlas.papers.max_information.jobs.normals import standard_normals
 from dpatlas.papers.max_information.records.certified import CertifiedFields, Loss, Objective
-from dpatlas.privacy.noise import add_noise
 from dpatlas.privacy.samplers import Shuffled
 from dpatlas.privacy.to_device import to_device
 
@@ -221,15 +222,14 @@ class PosteriorTraining:
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and facts from which `restore` goes on to the same bits."""
         arrays = {name: value.cpu().numpy().copy() for name, value in self._tensors().items()}
-        return arrays, {name: getattr(self, name) for name in STATE_FACTS}
+        return arrays, {name: copy(getattr(self, name)) for name in STATE_FACTS}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Go on from a state of the same training."""
         for name, value in self._tensors().items():
             value.copy_(torch.from_numpy(arrays[name]))
         for name in STATE_FACTS:
-            given = facts[name]
-            setattr(self, name, list(given) if isinstance(given, list) else given)
+            setattr(self, name, copy(facts[name]))
 
     def _tensors(self) -> dict[str, Tensor]:
         return {"flats": self.flats, "velocities": self.velocities}
@@ -269,11 +269,13 @@ class PosteriorTraining:
 
     def _normals(self, rows: int) -> list[Tensor]:
         """Normals for a forward pass; a batch shares one draw of the convolutions' weights."""
-        sizes = noise_sizes(self.network, rows, 1)
-        flat = torch.zeros(sum(count * width for count, width in sizes), device=self.x.device)
-        add_noise({"": flat}, 1.0, self.noise, repetition=self.repetition, step=self.steps_done)
-        parts = flat.split([count * width for count, width in sizes])
-        return [part.view(size) for part, size in zip(parts, sizes, strict=True)]
+        return standard_normals(
+            noise_sizes(self.network, rows, 1),
+            self.noise,
+            repetition=self.repetition,
+            step=self.steps_done,
+            device=self.x.device,
+        )
 
     def _kl(self, offset: Tensor, deviation: Tensor) -> Tensor:
         """KL from the priors (posteriors,), nats; sums in float64."""

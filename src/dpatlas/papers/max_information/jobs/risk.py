@@ -22,8 +22,8 @@ from dpatlas.models.mean_field_passes import (
     outputs,
     sampled_outputs,
 )
+from dpatlas.papers.max_information.jobs.normals import standard_normals
 from dpatlas.papers.max_information.records.certified import Method
-from dpatlas.privacy.noise import add_noise
 
 METHODS: tuple[Method, ...] = get_args(Method)
 # Upper bounds on the pairs of a chunk and, by device, on their normals. Chunks determine the keys
@@ -95,13 +95,14 @@ class PairErrors:
         x = self.x.index_select(0, records)
         labels = self.labels.index_select(0, records).repeat_interleave(repeats)
         normals = self._normals(len(labels))
-        wrong = torch.stack(
-            [
-                (self._outputs(law, x, repeats, normals).argmax(1) != labels).sum()
-                for law in self._laws
-            ]
-        )
-        self.errors = [sum(pair) for pair in zip(self.errors, wrong.tolist(), strict=True)]
+        last = len(self._laws) - 1
+        wrong = []
+        for number, law in enumerate(self._laws):
+            # A pass uses its normals up.
+            given = normals if number == last else [part.clone() for part in normals]
+            wrong.append((self._outputs(law, x, repeats, given).argmax(1) != labels).sum())
+        found = torch.stack(wrong).tolist()
+        self.errors = [sum(pair) for pair in zip(self.errors, found, strict=True)]
         self.steps_done += 1
 
     def run(self) -> list[int]:
@@ -120,16 +121,19 @@ class PairErrors:
 
     def _normals(self, rows: int) -> list[Tensor]:
         """Standard normals, (rows, width) for every layer, keyed by the chunk."""
-        flat = torch.zeros(rows * sum(self.widths), device=self.x.device)
-        add_noise({"": flat}, 1.0, self.noise, repetition=self.repetition, step=self.steps_done)
-        parts = flat.split([rows * width for width in self.widths])
-        return [part.view(rows, width) for part, width in zip(parts, self.widths, strict=True)]
+        return standard_normals(
+            [(rows, width) for width in self.widths],
+            self.noise,
+            repetition=self.repetition,
+            step=self.steps_done,
+            device=self.x.device,
+        )
 
 
 def _fully_connected(
     law: FullyConnected, x: Tensor, repeats: Tensor, normals: Sequence[Tensor]
 ) -> Tensor:
-    return law.outputs(x, repeats, [part.clone() for part in normals])
+    return law.outputs(x, repeats, normals)
 
 
 def _with_convolutions(
@@ -140,7 +144,7 @@ def _with_convolutions(
 
 
 def _sampled(law: MeanField, x: Tensor, repeats: Tensor, normals: Sequence[Tensor]) -> Tensor:
-    weights = torch.addcmul(law.mean, law.deviation, normals[0])
+    weights = normals[0].mul_(law.deviation).add_(law.mean)
     return sampled_outputs(law, weights, x.repeat_interleave(repeats, 0))
 
 
