@@ -50,14 +50,14 @@ class Gradients:
         means, scales, _, *by = self.views
         risks = []
         for number in range(len(self.deviation)):
-            named = [
+            mean, scale = (
                 {name: value[number].detach().requires_grad_() for name, value in views.items()}
                 for views in (means, scales)
-            ]
+            )
             with torch.enable_grad():
-                output = outputs(self.law.network, *named, x, normals)
+                output = outputs(self.law.network, mean, scale, x, normals)
                 risk = bounded_cross_entropy(output, labels, self.loss)
-                leaves = [leaf for each in named for leaf in each.values()]
+                leaves = [*mean.values(), *scale.values()]
                 found = torch.autograd.grad(risk, leaves)
             for views, part in zip(
                 (value for each in by for value in each.values()), found, strict=True
@@ -84,7 +84,7 @@ class FullyConnectedGradients(Gradients):
         laws = len(self.deviation)
         torch.mul(self.deviation, self.deviation, out=self.variance)
         h, squared = (value.expand(laws, *x.shape) for value in (x, x * x))
-        kept = []
+        kept: list[tuple[Tensor, Tensor, Tensor]] = []
         for (mean, _, variance, *_), noise in zip(self.layers, normals, strict=True):
             if kept:
                 h = h.clamp_min_(0)
