@@ -18,7 +18,8 @@ can exceed 1, and the objective is then a surrogate and not a bound. Certificate
 do not depend on the loss.
 
 The posteriors of one run are trained together, as a stack: all take the batches and normals of the
-run, and each has its own prior, its own bound and its own weight.
+run, and each has its own prior, its own bound and its own weight. To rounding a posterior is the
+same whichever others are trained with it; runs are never in one stack.
 """
 
 import math

@@ -210,8 +210,8 @@ class Problem:
     def keyed(self, use: str) -> Noise:
         """Noise without a privacy role: batches and weights of training, pairs of counts.
 
-        All priors of a run take it by the run's number, so that they are compared on the same
-        batches, weights and pairs.
+        All priors and posteriors of a run take it by the run's number, so that they are compared on
+        the same batches, weights and pairs.
         """
         return Noise(f"{self.root}/{use}", "keyed")
 
