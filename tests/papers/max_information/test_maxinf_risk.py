@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 from maxinf_small import N, law, records
-from scipy.stats import kstest
+from scipy.stats import kstest, norm
 
 from dpatlas.core.seeds import Noise
 from dpatlas.papers.max_information.jobs import risk as maxinf_risk
-from dpatlas.papers.max_information.jobs.normals import standard_normals
+from dpatlas.papers.max_information.jobs.normals import PAIRS, standard_normals
 from dpatlas.papers.max_information.jobs.risk import (
     METHODS,
     PairErrors,
@@ -73,7 +73,15 @@ def test_normals_are_standard_and_keyed():
     first, second = draws()
     assert first.shape == (50_000, 2) and second.shape == (1, 3)
     assert first.dtype == torch.float32
-    assert kstest(first.double().flatten().numpy(), "norm").pvalue > 1e-3
+    values = draws(rows=2_000_000)[0].double().flatten().numpy()
+    assert kstest(values[:200_000], "norm").pvalue > 1e-3
+    for limit in (3.0, 4.0, 5.0):
+        expected = 2 * norm.sf(limit) * len(values)
+        assert abs((np.abs(values) > limit).sum() - expected) < 4 * np.sqrt(expected)
+    # No dependence between neighbours, of one pair, or of one block and the next.
+    for lag in (1, PAIRS, 2 * PAIRS):
+        for one, other in ((values, values), (values**2 - 1, (values**2 - 1) / 2)):
+            assert abs((one[lag:] * other[:-lag]).mean()) < 4 / np.sqrt(len(values))
     assert all(torch.equal(one, other) for one, other in zip(draws(), (first, second), strict=True))
     for other in (draws(repetition=1), draws(step=1)):
         assert not torch.equal(other[0], first)
