@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -355,3 +357,17 @@ def test_evaluation_mode_and_group_norm_make_layers_pass():
     for model in (frozen_batch_norm(), frozen_batch_norm().eval().requires_grad_(True)):
         with pytest.raises(InputError, match=r"layer 1 \(BatchNorm2d\)"):
             NetworkGradients(model)
+
+
+def test_a_training_does_not_import_torch_s_compiler():
+    """It costs each process more than a second, and nothing here is compiled."""
+    program = """if True:
+        import sys, torch
+        from dpatlas.privacy import Noise, Poisson, PrivateTraining, TrainingPhase
+        network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        phase = TrainingPhase(Poisson(8, 4), 1.0, 1.0, 1, 0.1)
+        labels = torch.zeros(8, dtype=torch.int64)
+        PrivateTraining(network, [phase], torch.ones(8, 3), labels, noise=Noise()).run()
+        sys.exit("torch._dynamo" in sys.modules)
+    """
+    subprocess.run([sys.executable, "-c", program], check=True)
