@@ -197,9 +197,9 @@ class PrivateTraining:
     def ran(self) -> Ran:
         """The facts of this run that its ledger needs."""
         phases, before = self.phases_run, self.after
-        mechanism = _mechanism(self.model, phases)
+        texts = [*([before.mechanism] if before else ()), _mechanism(self.model, phases)]
         return Ran(
-            mechanism=f"{before.mechanism}; then {mechanism}" if before else mechanism,
+            mechanism="; then ".join(dict.fromkeys(texts)),
             phases=(*(before.phases if before else ()), *(phase.accounted for phase in phases)),
             max_grad_norm=(
                 *(before.max_grad_norm if before else ()),
