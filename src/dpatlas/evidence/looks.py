@@ -108,9 +108,9 @@ class Intervals:
     """The intervals of an entry's comparisons, each intersected with those of earlier looks.
 
     An interval belongs to the quantity that its label names: where a label depends on the runs, the
-    intervals of another label do not count. Runs of which more than half are equal give no interval,
-    and intervals of two looks that exclude each other are both dropped, with all later ones. spread:
-    whether runs need a spread.
+    intervals of another label do not count. Runs of which more than half are equal give no
+    interval, and intervals of two looks that exclude each other are both dropped, with all later
+    ones. spread: whether runs need a spread.
     """
 
     def __init__(self, *, spread: bool = True) -> None:
