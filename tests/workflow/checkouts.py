@@ -80,18 +80,18 @@ class Forks:
     """The process of `snakemake_forks`, for what runs no job: its end is that of this one."""
 
     def __init__(self):
-        self.files = [tempfile.NamedTemporaryFile(suffix=name) for name in ("out", "error")]
         script = Path(__file__).with_name("snakemake_forks.py")
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.process = subprocess.Popen([sys.executable, str(script)], text=True, **pipes)
 
     def run(self, checkout: Checkout, arguments) -> subprocess.CompletedProcess:
-        files = [file.name for file in self.files]
         request = {"folder": str(checkout.folder), "environment": checkout.environment}
-        request |= {"arguments": arguments, "files": files}
-        print(json.dumps(request), file=self.process.stdin, flush=True)
-        code = int(self.process.stdout.readline())
-        output, error = (Path(file).read_text() for file in files)
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder, name) for name in ("output", "error")]
+            request |= {"arguments": arguments, "files": [str(file) for file in files]}
+            print(json.dumps(request), file=self.process.stdin, flush=True)
+            code = int(self.process.stdout.readline())
+            output, error = (file.read_text() for file in files)
         return subprocess.CompletedProcess(arguments, code, output, error)
 
 
