@@ -135,18 +135,17 @@ def certificate() -> float:
     """A bound on the risk of a posterior that was trained and judged in this precision."""
     x, labels = digits(1.0)
     network = build("mlp", (1, 8, 8), 10, key="emulated", run=0, base_seed=0, widths=[100])
-    settings = TrainingSettings("fclassic", "per-class", lr=0.4, epochs=60)
+    settings = TrainingSettings("fclassic", "per-class", 0.4, 0.95, 250, 60, kl_penalty=0.1)
     noise, n = Noise("emulated", "keyed"), len(x)
-    centre = flat_values(network)
+    centre, extra = flat_values(network), math.log(2 * math.sqrt(n) / 0.05)
     training = PosteriorTraining(
-        network, centre, 0.2, x, labels, settings, extra=math.log(2 * math.sqrt(n) / 0.05),
+        network, centre[None], [0.2], x, labels, settings, extras=[extra],
         noise=noise, repetition=0,
     )  # fmt: skip
-    with torch.no_grad():
-        posterior = training.run()
-        kl = float(training._kl(posterior.mean - centre, posterior.deviation))
+    (posterior,) = training.run()
     pairs = risk_on_records(posterior, x, labels, 20_000, noise=noise)
-    return float(kl_inverse(pairs.run() / pairs.pairs, (kl + training.extra) / n))
+    (errors,) = pairs.run()
+    return float(kl_inverse(errors / pairs.pairs, (posterior.kl(centre, 0.2) + extra) / n))
 
 
 MEASURED: dict[str, Callable[[], float]] = {

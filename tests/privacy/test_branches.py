@@ -45,7 +45,7 @@ def tuning(steps):
     return phase(Poisson(N, 6), steps=steps, lr=0.1)
 
 
-def head_alone(steps):
+def head_alone(steps, **changes):
     """A training of the head on the frozen part's outputs, and the network around it."""
     model = network()
     body, head = model.split(["head.weight"])
@@ -54,7 +54,7 @@ def head_alone(steps):
         features = body(x)
     run = PrivateTraining(
         head,
-        [probing(steps)],
+        [probing(steps, **changes)],
         features,
         labels,
         noise=Noise("digest", "keyed"),
@@ -99,6 +99,26 @@ def test_a_killed_continuation_resumes_to_the_same_bits():
     other = training([tuning(5)], network(), shared_noise=SHARED, after=shorter.ran)
     with pytest.raises(InputError, match="first_step 4"):
         other.restore(arrays, facts)
+
+
+@pytest.mark.parametrize("change", [{"noise_multiplier": 0.0}, {"max_grad_norm": 9.0}])
+def test_a_continuation_of_another_training_does_not_take_its_checkpoint(change):
+    """Steps without noise, or with less, would go on under the ledger of noisy ones."""
+    _, weaker = head_alone(4, **change)
+    arrays, facts = training([tuning(5)], shared_noise=SHARED, after=weaker.ran).state()
+    _, first = head_alone(4)
+    other = training([tuning(5)], shared_noise=SHARED, after=first.ran)
+    with pytest.raises(InputError, match="another plan: after"):
+        other.restore(arrays, facts)
+
+
+def test_a_state_of_before_branches_is_refused_by_name():
+    run = training([tuning(5)], shared_noise=SHARED)
+    arrays, facts = run.state()
+    for name in ("first_step", "after"):
+        del facts["plan"][name]
+    with pytest.raises(InputError, match="another plan: first_step None"):
+        run.restore(arrays, facts)
 
 
 @pytest.mark.parametrize(

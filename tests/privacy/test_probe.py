@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -355,3 +357,23 @@ def test_evaluation_mode_and_group_norm_make_layers_pass():
     for model in (frozen_batch_norm(), frozen_batch_norm().eval().requires_grad_(True)):
         with pytest.raises(InputError, match=r"layer 1 \(BatchNorm2d\)"):
             NetworkGradients(model)
+
+
+def test_a_training_loads_no_compiler():
+    """torch imports its own, with sympy, for seconds on several occasions that can be avoided."""
+    code = """
+import sys
+import torch
+from dpatlas.core.seeds import Noise
+from dpatlas.models.build import builder
+from dpatlas.privacy.samplers import Poisson
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+
+model = builder("small-cnn-t")(image_shape=(1, 8, 8))
+phase = TrainingPhase(Poisson(20, 5), 1.0, 1.0, 2, 0.1)
+x, labels = torch.randn(20, 1, 8, 8), torch.zeros(20, dtype=torch.int64)
+PrivateTraining(model, [phase], x, labels, noise=Noise("compiler")).run()
+print([name for name in ("torch._dynamo", "torch._inductor", "sympy") if name in sys.modules])
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.stdout, result.returncode) == ("[]\n", 0), result.stderr

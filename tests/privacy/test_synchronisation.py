@@ -141,12 +141,12 @@ def posterior(device="cpu"):
     centre = torch.cat([value.detach().flatten() for value in model.parameters()])
     return PosteriorTraining(
         model,
-        centre,
-        0.1,
+        torch.stack([centre, centre]),
+        [0.1, 0.2],
         x.to(device),
         labels.to(device),
         TrainingSettings("fquad", "bounded", 0.005, 0.95, batch=6, epochs=100, kl_penalty=0.1),
-        extra=1.0,
+        extras=[1.0, 2.0],
         noise=Noise("digest", "keyed"),
         repetition=0,
     )

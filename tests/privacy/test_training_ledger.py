@@ -49,8 +49,10 @@ def test_guarantee_and_ledger_speak_of_the_steps_that_were_taken(steps, expected
 def test_words_clip_sampler_and_noise_source_come_from_the_training():
     run = stopped_after(5, noise=Noise("digest", "os"))
     ledger = run.ledger()
+    count = sum(value.numel() for value in run.model.parameters())
     assert ledger["mechanism"] == (
-        "DP-SGD, flat clipping, on head; then DP-SGD, flat clipping, on all parameters of Network"
+        "DP-SGD, flat clipping, on head; then DP-SGD, flat clipping, on all "
+        f"{count:,} parameters of Network"
     )
     assert ledger["noise_multiplier"] == [2.0, 3.0] and ledger["clip"] == [0.5, 0.25]
     assert [each["name"] for each in ledger["sampler"]] == ["poisson"] * 2

@@ -46,11 +46,13 @@ def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], Any], fl
         return sum(len(network(x[row : row + 1])) for row in range(sampled))
 
     def reparametrised() -> int:
-        return risk_on_records(law, x, labels, pairs, noise=noise).run()
+        (errors,) = risk_on_records(law, x, labels, pairs, noise=noise).run()
+        return errors
 
     def by_sampling() -> int:
         count = risk_on_records(law, x, labels, sampled, noise=noise, method="sampling")
-        return count.run()
+        (errors,) = count.run()
+        return errors
 
     factor = pairs / sampled
     steps = {

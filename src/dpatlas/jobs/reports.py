@@ -16,7 +16,7 @@ from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.jobs.arms import A, Arms, D, OneRun, Setting
-from dpatlas.jobs.deals import FIXED, Deals
+from dpatlas.jobs.deals import FIXED, Deals, is_generated
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages
 from dpatlas.privacy.accounting import default_relation
@@ -49,11 +49,26 @@ class Reports(Generic[A, D, R]):
         self.job, self.arms = job, arms
         self.facts_of, self.row_of, self.in_ledger = facts_of, row_of, in_ledger
         self.deals = Deals(job)
-        self.noise = Noise(job.spec.digest, job.fields.noise_source)
+        self.noise = Noise(self._root, job.fields.noise_source)
         self.stages = Stages(job, self.noise)
         self.ledgers: list[dict[str, Any]] = []
         self.rows: list[R] = []
         self.seen: dict[str, list[Any]] = {}
+
+    @property
+    def _root(self) -> str:
+        """What keys the noise: the spec and the settings, whether or not the spec has them.
+
+        Another outcome of the tuning that a spec waits for is another training of the same arm:
+        with equal noise, only one of the two could be released.
+        """
+        digest = self.job.spec.digest
+        return digest if self.job.tuning is None else f"{digest}/{self._settings}"
+
+    @property
+    def _settings(self) -> str:
+        """Digest of the settings of all arms."""
+        return sha256(canonical_json(self.job.chosen))[:16]
 
     def run(self) -> list[R]:
         """The rows of all arms; also sets `rows`, `ledgers`, and `seen` (`Arms.seen`, by run)."""
@@ -123,7 +138,7 @@ class Reports(Generic[A, D, R]):
         by = self.job.fields.tuning
         if self.job.tuning is not None:
             # The spec does not have them: two records of one spec may differ by nothing else.
-            by += f" (settings {sha256(canonical_json(self.job.chosen))[:16]})"
+            by += f" (settings {self._settings})"
         return {
             "what": f"settings, by {by} on {fixed} records that are in no run",
             "cost": "nothing for the records of a run; no finite epsilon for those it was chosen "
@@ -133,9 +148,6 @@ class Reports(Generic[A, D, R]):
     def ledger(self, mechanism: str, clip: str) -> dict[str, Any]:
         """The job's ledger; each arm's own stands under `arms`."""
         in_arms = "as each arm says"
-        together = "as they share noise"
-        if self.job.fields.data.redeal:
-            together += ", nor have all runs: one trains on records that another is scored on"
         return {
             "mechanism": mechanism,
             "neighbour_relation": in_arms,
@@ -144,7 +156,8 @@ class Reports(Generic[A, D, R]):
             "epsilon": None,
             "delta": self.job.fields.delta,
             "guaranteed": f"{in_arms}, for the records that one run trains on and for its last "
-            f"iterate; all arms together have no guarantee here, {together}",
+            "iterate; all arms together have no guarantee here, as they share noise"
+            f"{self._several_runs}",
             "claimed": in_arms,
             "clip": clip,
             "noise_multiplier": None,
@@ -152,6 +165,15 @@ class Reports(Generic[A, D, R]):
             "holds_for": holds_for(self.noise.source, RELEASED, SHARED),
             "arms": self.ledgers,
         }
+
+    @property
+    def _several_runs(self) -> str:
+        """What the guarantee of one run leaves out: the others."""
+        if not self.job.fields.data.redeal:
+            return "; the runs, which train on the same records, are not composed here"
+        if is_generated(self.job.prepared):
+            return "; every run draws records of its own"
+        return ", nor have all runs: one trains on records that another is scored on"
 
 
 def _by_run(facts: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -83,10 +83,20 @@ class Stages:
         arrays = {key: value for key, value in result.items() if isinstance(value, np.ndarray)}
         if arrays:
             facts = {key: value for key, value in result.items() if key not in arrays}
+            if self.noise is not None and self.noise.secret is not None:
+                # The file has the secret: results that were computed with it must not be lost.
+                self.save()
             self.job.save(path, arrays, {"facts": facts}, self.noise)
             self._filed.add(path)
         else:
             self._finished[path] = result
+        return result
+
+    def shared(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """`result` of a stage beside the open one: for all stages of the one around both."""
+        inner = self._open.pop()
+        result = self.result(name, compute)
+        self._open.append(inner)
         return result
 
     def finish(self, work: Work, after_step: Callable[[], Any] = lambda: None) -> None:

@@ -10,21 +10,22 @@ part. A killed job continues inside the trial that was interrupted.
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from dpatlas.core.facts import MAX_RUNS_PER_SETTING, TuningRow
+from dpatlas.core.facts import MAX_RUNS_PER_SETTING, TuningMetrics, TuningRow
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.arms import A, Arms, Chosen, D, OneRun
 from dpatlas.jobs.deals import Deals
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Outcome
 from dpatlas.jobs.resume import Stages
 from dpatlas.privacy.accounting import default_relation
 from dpatlas.privacy.ledger import Ran, holds_for, ledger
 
+M = TypeVar("M", bound=TuningMetrics)
 SETTINGS = integer(ge=1, lt=MAX_RUNS_PER_SETTING)
 COST = (
     "no finite epsilon for the records of the fixed part: a trial scores some of them without "
@@ -72,6 +73,12 @@ class Tuning(Generic[A, D]):
                 self.trials[row.arm] = stage["trials"]
                 progress.advance(row.arm)
         return rows
+
+    def outcome(self, metrics: type[M], mechanism: str, clip: str) -> Outcome:
+        """What `run` gave, as metrics of the job's class, and the ledger of that."""
+        rows = self.run()
+        n_fixed = len(self.job.prepared.y_validation)
+        return Outcome(metrics(n_fixed=n_fixed, rows=rows), self.ledger(mechanism, clip))
 
     def _arm(self, number: int, arm: A) -> dict[str, Any]:
         """Row, ledger and trials of an arm as JSON values."""

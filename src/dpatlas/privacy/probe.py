@@ -432,6 +432,11 @@ class _Probe:
 class _RefuseHalf(TorchDispatchMode):
     """Refuses every operation whose result is in bfloat16 or float16."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: nothing is compiled here, and else torch imports its compiler for a second."""
+        return False
+
     def __torch_dispatch__(
         self,
         function: Any,

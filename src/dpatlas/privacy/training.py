@@ -197,9 +197,9 @@ class PrivateTraining:
     def ran(self) -> Ran:
         """The facts of this run that its ledger needs."""
         phases, before = self.phases_run, self.after
-        mechanism = _mechanism(self.model, phases)
+        texts = [*([before.mechanism] if before else ()), _mechanism(self.model, phases)]
         return Ran(
-            mechanism=f"{before.mechanism}; then {mechanism}" if before else mechanism,
+            mechanism="; then ".join(dict.fromkeys(texts)),
             phases=(*(before.phases if before else ()), *(phase.accounted for phase in phases)),
             max_grad_norm=(
                 *(before.max_grad_norm if before else ()),
@@ -373,6 +373,7 @@ class PrivateTraining:
             "ema_decay": self.ema_decay,
             "shared_noise": self.shared_noise,
             "first_step": self.first_step,
+            "after": self.after.facts() if self.after else {},
         }
 
     def _check_plan(self, stored: Mapping[str, Any] | None) -> None:
@@ -389,7 +390,7 @@ class PrivateTraining:
         name = next(name for name, value in plan.items() if stored.get(name) != value)
         if name == "phases":
             raise InputError("checkpoint", f"{len(phases)} phases", f"{len(others)}, as planned")
-        found = f"a state of another plan: {name} {stored[name]!r}"
+        found = f"a state of another plan: {name} {stored.get(name)!r}"
         raise InputError("checkpoint", found, f"{plan[name]!r}, as planned")
 
     def _check_after(self, after: Ran) -> None:
@@ -550,12 +551,16 @@ def _numbered(phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _mechanism(model: nn.Module, phases: Sequence[TrainingPhase]) -> str:
-    """Update rule, clipping, and the trained parameters of which network, in words."""
+    """Update rule, clipping, and the trained parameters of which network, in words.
+
+    Their number tells a head that is trained by itself from the network that it is a part of.
+    """
     texts: dict[str, None] = {}
+    everything = f"all {sum(value.numel() for value in model.parameters()):,} parameters"
     for phase in phases:
         private = "DP-SGD" if phase.noise_multiplier else "SGD without noise"
         rule = private.replace("SGD", "Adam") if phase.optimizer == "adam" else private
-        names = [name or "all parameters" for name in phase.trainable]
+        names = [name or everything for name in phase.trainable]
         texts[f"{rule}, {phase.clipping} clipping, on {' and '.join(names)}"] = None
     taken = "; then ".join(texts) or "no step"
     return f"{taken} of {type(model).__name__}"

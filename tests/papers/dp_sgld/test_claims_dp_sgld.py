@@ -220,6 +220,21 @@ def test_arms_of_a_run_are_pairs(group, entry):
     assert verdicts(records)[entry]["verdict"] == REPRODUCED
 
 
+@pytest.mark.parametrize(("sign", "verdict"), [(1, REPRODUCED), (-1, INCONCLUSIVE)])
+def test_runs_of_two_sizes_are_pairs(sign, verdict):
+    """Runs of one number have test records in common, whichever way that moves both leads.
+
+    With independent runs of this spread the interval would be the same for both signs.
+    """
+    records = groups()
+    for n, record in zip((0, 2), (records["protocol"][0], records["protocol"][-1]), strict=True):
+        shared = np.random.default_rng(4).normal(0, 0.1, RUNS) * (sign if n else 1)
+        for row in record.metrics.rows:
+            if row.method == "dp-sgld":
+                row.accuracy[:] = (np.array(row.accuracy) + shared).tolist()
+    assert verdicts(records)["sgld-12a"]["verdict"] == verdict
+
+
 def test_bounds_are_compared_where_a_theorem_has_its_steps_and_not_beyond_the_last():
     """Of decreasing steps both theorems lie beyond; constant steps reach both at step 7 or 50."""
     rows = verdicts(groups())

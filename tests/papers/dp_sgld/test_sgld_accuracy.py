@@ -24,6 +24,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
 )
 from dpatlas.papers.dp_sgld.jobs import arms as sgld_arms
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas.papers.dp_sgld.jobs.regression import THEOREM
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.ledger import together
@@ -256,6 +257,10 @@ class TestRows:
                 assert arm["epsilon"] is None
                 continue
             assert arm["epsilon"] == pytest.approx(row["guaranteed_epsilon"])
+            # Thm 3.2 says nothing of DP-SGD, nor the paper of cyclic batches.
+            theorem = row["method"] in ("dp-sgld", "noisy-gd", "repaired-full")
+            by = {"epsilon": row["claimed_epsilon"], "delta": 1e-5, "by": THEOREM}
+            assert arm["claimed"] == (by if theorem else None)
             steps = [arm["steps"]] if isinstance(arm["steps"], int) else arm["steps"]
             assert sum(steps) == row["steps"]
 

@@ -162,6 +162,39 @@ def test_runs_take_what_the_tuning_that_they_wait_for_chose(data, tuned, tmp_pat
         assert row[name] == value
 
 
+def roots_of(folder, monkeypatch, data, spec, tuning):
+    """What keys the noise of a job, by what its trainings claimed."""
+    roots = set()
+    real = Noise.claim
+
+    def claim(noise, *given):
+        roots.add(noise._root)
+        return real(noise, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Noise, "claim", claim)
+        run(spec, data, folder, tuning=tuning)
+    return roots
+
+
+def test_another_outcome_of_the_tuning_gets_noise_of_its_own(data, tuned, tmp_path, monkeypatch):
+    """Both have one spec: with equal noise, their difference would show the clean sums."""
+    path, record = tuned
+    rows = [{**row, "chosen": row["tried"][-1]["settings"]} for row in record["metrics"]["rows"]]
+    assert any(
+        new["chosen"] != row["chosen"]
+        for new, row in zip(rows, record["metrics"]["rows"], strict=True)
+    )
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**record, "metrics": {**record["metrics"], "rows": rows}}))
+    spec = waiting(record, steps=[2])
+    first, again, second = (
+        roots_of(tmp_path / str(number), monkeypatch, data, spec, tuning)
+        for number, tuning in enumerate((path, path, other))
+    )
+    assert len(first) == 1 and again == first and not second & first
+
+
 def test_a_tuning_that_is_missing_another_one_or_not_asked_for_is_refused(data, tuned, tmp_path):
     path, record = tuned
     with pytest.raises(InputError, match=f"--tuning: found no record of {record['id']}"):
@@ -199,6 +232,19 @@ def test_reported_runs_never_see_the_fixed_part(data, tmp_path):
     assert "small-tuning on 9 records that are in no run" in choice["what"]
 
 
+@pytest.mark.parametrize(
+    ("redeal", "several"),
+    [
+        (True, ", nor have all runs: one trains on records that another is scored on"),
+        (False, "; the runs, which train on the same records, are not composed here"),
+    ],
+)
+def test_a_ledger_says_what_the_guarantee_of_one_run_leaves_out(data, tmp_path, redeal, several):
+    spec = spec_of("long_training", data={"name": "small", "redeal": redeal}, steps=[2])
+    ledger = json.loads(run(spec, data, tmp_path))["ledger"]
+    assert ledger["guaranteed"].endswith(f"as they share noise{several}")
+
+
 FONTS = {"name": "fonts", "classes": [0, 1, 2], "n_train": 60, "n_test": 30, "n_validation": 24}
 
 
@@ -227,6 +273,7 @@ def test_runs_on_a_generated_set_show_the_backbone_records_of_their_own(tmp_path
     made = json.loads((tmp_path / "runs" / "record.json").read_text())
     assert made["metrics"]["features"] is None and made["metrics"]["n_train"] == 60
     assert made["metrics"]["backbone"]["id"] == BACKBONE
+    assert made["ledger"]["guaranteed"].endswith("; every run draws records of its own")
     assert all(len(row["accuracy"]) == 2 for row in made["metrics"]["rows"])
     named = [stream.split()[0] for stream in made["seeds"]["named"]]
     assert named == ["generated", "init", "records"]

@@ -120,3 +120,14 @@ def test_protection_is_judged_in_the_first_moments_after_probing():
     asked = {"largest_span": 10.0, "above": 0.0}
     assert answer("probing_protects", record, **asked)[0] == HOLDS
     assert answer("no_cosine_falls", record, below=1e-9)[0] == FAILS
+
+
+@pytest.mark.parametrize(("trials", "expected"), [(4, OPEN), (300, HOLDS)])
+def test_a_few_networks_that_all_agree_show_nothing(trials, expected):
+    """All are distorted without LP and none with it; their observed shares have no spread."""
+    record = distortion_record()
+    rows = record.metrics.after_probing
+    all_of = {"networks": trials, "distorted_at_once": trials, "trials": trials, "count": trials}
+    rows[:] = [row.model_copy(update={**all_of, "share": 1.0}) for row in rows]
+    asked = {"largest_span": 10.0, "above": 0.0}
+    assert answer("probing_protects", record, **asked)[0] == expected

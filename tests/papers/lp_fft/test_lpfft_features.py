@@ -138,6 +138,9 @@ def test_both_strategies_spend_the_budget_that_the_record_names(whole, guarantee
         assert record["metrics"]["epsilon"] == pytest.approx(found, rel=1e-6)
     assert record["ledger"]["epsilon"] == record["metrics"]["epsilon"]
     assert record["ledger"]["steps"] == STEPS
+    # The rates were given to the job; whoever gave them may have seen these records.
+    (choice,) = record["ledger"]["chosen_on_private_data"]
+    assert "does not know" in choice["what"] and choice["cost"] == "not counted"
     released = record["ledger"]["holds_for"].partition("released: ")[2]
     assert released.startswith("every iterate of one run, without nearest neighbours")
 

@@ -1,5 +1,6 @@
 """lp_fft's strategies: budgets, what each phase trains, what runs share, kills, refusals."""
 
+import json
 import re
 from itertools import product
 
@@ -40,6 +41,8 @@ ARMS = [
     ("lp-lp", 0.5, [2, 2]),
     ("fft-fft", 0.5, [2, 2]),
 ]
+# LP-LP, which keeps LP's rate, is LP: a run has no training of its own for it.
+TRAINED = [arm for arm in ARMS if arm[0] != "lp-lp"]
 RUNS, TRAIN, TEST, FIXED = 2, 24, 12, 9
 # Records of a trial: five sixths of the fixed part.
 TRIED = 7
@@ -50,7 +53,7 @@ SHORT = {"strategies": ["lp", "fft", "lp-fft"], "shares": [0.5], "runs": 1, "ste
 
 @pytest.fixture(scope="module")
 def whole(given, tmp_path_factory):
-    """(record, trainings) of one job; each run has a training for every arm, in their order."""
+    """(record, trainings) of one job; each run has those of `TRAINED`, in their order."""
     with watched_trainings() as seen:
         record = record_of(spec_of("strategies"), given, tmp_path_factory.mktemp("whole"))
     return record, seen
@@ -67,8 +70,9 @@ def tuned(given, tmp_path_factory):
 
 def by_arm(seen):
     """(arm, run, training) of every training of a whole job."""
+    assert len(seen) == RUNS * len(TRAINED)
     for number, each in enumerate(seen):
-        yield ARMS[number % len(ARMS)], number // len(ARMS), each
+        yield TRAINED[number % len(TRAINED)], number // len(TRAINED), each
 
 
 def test_every_strategy_has_its_arms_and_shares_of_0_and_1_add_none(whole):
@@ -84,7 +88,7 @@ def test_a_row_s_epsilon_is_what_the_accountant_gives_all_steps_of_its_trainings
     for (strategy, share, steps), _, each in by_arm(seen):
         row = rows[ARMS.index((strategy, share, steps))]
         phases = each.training.ran.phases
-        # LP is trained to the end for all that go on from it; LP-FFT counts its first steps.
+        # LP and FFT are trained to the end for all that go on from them, which count their steps.
         assert [phase.steps for phase in phases] == row["steps"]
         found = guarantee(phases, 1e-5, "add_remove")
         assert row["epsilon"] == pytest.approx(found.epsilon, rel=1e-6)
@@ -105,6 +109,11 @@ def test_the_ledger_s_arms_agree_with_the_rows_and_say_that_they_share_noise(who
         assert steps.tolist() == row["steps"]
         assert set(noise) == {row["noise_multiplier"]} == {2.0}
         assert SHARED in arm["holds_for"]
+    # A head that is trained by itself is all of its own network.
+    mechanism = {arm["arm"]: arm["mechanism"] for arm in ledger["arms"]}
+    assert (
+        mechanism["lp"] != mechanism["fft"] and mechanism["fft"] in mechanism["lp-fft, share 0.5"]
+    )
     assert ledger["epsilon"] is None and "all arms together have no guarantee" in str(ledger)
     (choice,) = ledger["chosen_on_private_data"]
     assert f"small-tuning on {FIXED} records that are in no run" in choice["what"]
@@ -118,34 +127,83 @@ def test_the_lp_phase_leaves_the_body_s_bits_alone_and_fft_moves_them(whole, giv
             assert not any(bodies)
             continue
         for done, body in enumerate(bodies):
-            assert equal(body, trained) == (done == 0)
+            assert equal(body, trained) == (done == 0 and strategy != "fft-fft")
 
 
-def test_lp_and_lp_fft_are_one_training_until_the_switch(whole):
-    heads = {}
+def test_two_phases_go_on_from_the_training_of_the_first_alone(whole):
+    alone = {(arm[0], number): each.iterates for arm, number, each in by_arm(whole[1])}
     for (strategy, _, steps), number, each in by_arm(whole[1]):
-        start = {k: v for k, v in each.iterates[0].items() if k.startswith("head.")}
-        if strategy == "lp":
-            heads[number] = each.iterates
-        if strategy == "lp-fft":
-            assert equal(start, heads[number][steps[0]])
-            assert each.training.after.phases[0].steps == each.training.first_step == steps[0]
-    assert set(heads) == set(range(RUNS))
+        if len(steps) == 2:
+            first = alone[strategy.partition("-")[0], number][steps[0]]
+            start = {name: each.iterates[0][name] for name in first}
+            assert equal(start, first)
+            assert each.training.first_step == steps[0] == each.training.after.phases[0].steps
+            assert len(each.iterates) == 1 + steps[1]
 
 
-def test_a_branch_is_the_training_of_both_phases_in_the_network(
-    whole, given, tmp_path, monkeypatch
-):
-    """LP on kept features and FFT that goes on from it, against one training without a branch."""
-    comparison = lpfft_strategies.Comparison
-    monkeypatch.setattr(comparison, "_branches", lambda self, one: False)
-    with watched_trainings() as slow:
-        record_of(spec_of("strategies"), given, tmp_path)
-    for (arm, _, one), (_, _, other) in zip(by_arm(whole[1]), by_arm(slow), strict=True):
-        assert arm[0] != "lp-fft" or len(other.training.phases) == 2
-        assert one.training.ran.phases == other.training.ran.phases
-        for name, value in one.iterates[-1].items():
-            np.testing.assert_allclose(value, other.iterates[-1][name], rtol=1e-4, atol=1e-5)
+@pytest.fixture(scope="module")
+def apart(given, tmp_path_factory):
+    """(record, trainings) of the same job, each arm of which takes all of its steps itself."""
+    with pytest.MonkeyPatch.context() as patch, watched_trainings() as seen:
+        patch.setattr(lpfft_strategies.Comparison, "_branches", lambda self, one: False)
+        record = record_of(spec_of("strategies"), given, tmp_path_factory.mktemp("apart"))
+    assert len(seen) == RUNS * len(ARMS)
+    return record, {(ARMS[i % len(ARMS)][:2], i // len(ARMS)): each for i, each in enumerate(seen)}
+
+
+def test_an_arm_that_goes_on_from_another_is_the_arm_trained_alone_to_the_bit(whole, apart):
+    """On the same records: head on features, network on images."""
+    for arm, number, each in by_arm(whole[1]):
+        other = apart[1][arm[:2], number]
+        assert other.training.after is None and other.training.first_step == 0
+        if arm[0] != "lp-fft":
+            taken = len(other.iterates) - len(each.iterates)
+            assert taken == (arm[2][0] if len(arm[2]) == 2 else 0)
+            assert all(map(equal, each.iterates, other.iterates[taken:]))
+
+
+def test_lp_on_features_and_fft_after_it_are_both_phases_in_the_network(whole, apart):
+    for arm, number, each in by_arm(whole[1]):
+        if arm[0] == "lp-fft":
+            other = apart[1][arm[:2], number]
+            assert len(other.training.phases) == 2
+            for name, value in each.iterates[-1].items():
+                expected = other.iterates[-1][name]
+                np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
+
+
+def without_repetition(record):
+    """The record, where each phase's mechanism names the network only once."""
+    return json.loads(json.dumps(record).replace(" of Network; then", "; then"))
+
+
+def test_the_record_does_not_show_which_steps_were_taken_once(whole, apart):
+    """LP-FFT's bits differ by rounding, which no score of these few records shows."""
+    assert without_repetition(whole[0]) == without_repetition(apart[0])
+
+
+def test_steps_in_common_are_taken_once_with_augmented_images_too(given, tmp_path, monkeypatch):
+    spec = spec_of("strategies", augmentation=VIEWS)
+    with counted((PrivateTraining, "step")) as steps:
+        record = record_of(spec, given, tmp_path / "whole")
+    # FFT and LP, 3 and 2 steps of FFT after LP, 2 of the second rate of FFT.
+    assert len(steps) == RUNS * (4 + 4 + 3 + 2 + 2)
+    monkeypatch.setattr(lpfft_strategies.Comparison, "_branches", lambda self, one: False)
+    with counted((PrivateTraining, "step")) as steps:
+        other = record_of(spec, given, tmp_path / "apart")
+    assert without_repetition(other) == without_repetition(record)
+    assert len(steps) == RUNS * 4 * len(ARMS)
+
+
+def test_arms_whose_first_rates_differ_have_no_steps_in_common(given, tmp_path):
+    chosen = {**CHOSEN, "fft-fft, share 0.5": {"lrs": [0.5, 1.0]}}
+    chosen["lp-lp, share 0.5"] = {"lrs": [0.3, 9.0]}
+    with watched_trainings() as seen:
+        record_of(spec_of("strategies", chosen=chosen, runs=1), given, tmp_path)
+    fft, lp, *lp_fft, lp_lp, lp_lp_after, fft_fft = (each.training for each in seen)
+    assert [each.first_step for each in (fft, lp, *lp_fft)] == [0, 0, 1, 2]
+    assert (lp_lp.first_step, lp_lp_after.first_step, fft_fft.first_step) == (0, 2, 0)
+    assert [phase.lr for phase in fft_fft.phases] == [0.5, 1.0]
 
 
 def test_a_control_that_keeps_lp_s_rate_is_lp(whole):
@@ -154,23 +212,18 @@ def test_a_control_that_keeps_lp_s_rate_is_lp(whole):
     assert rows["lp-lp"]["lrs"] == [9.0, 9.0]
     assert rows["lp-lp"]["accuracy"] == rows["lp"]["accuracy"]
     last = {arm: each.iterates[-1] for (arm, _, _), number, each in by_arm(whole[1]) if not number}
-    assert equal(last["lp-lp"], last["lp"])
     assert not equal(last["fft-fft"], last["fft"])
-
-
-def test_fft_fft_is_fft_until_the_rate_changes(whole):
-    iterates = {(arm, number): each.iterates for (arm, _, _), number, each in by_arm(whole[1])}
-    for number in range(RUNS):
-        pairs = list(zip(iterates["fft", number], iterates["fft-fft", number], strict=True))
-        assert [equal(*pair) for pair in pairs] == [True, True, True, False, False]
+    arms = {arm["arm"]: arm for arm in whole[0]["ledger"]["arms"]}
+    assert arms["lp-lp, share 0.5"]["steps"] == [2, 2]
+    assert arms["lp-lp, share 0.5"]["mechanism"] == arms["lp"]["mechanism"]
 
 
 def test_all_arms_of_a_run_draw_its_batches_and_noise_and_its_records(whole):
     for _, number, each in by_arm(whole[1]):
         training = each.training
         assert (training.repetition, training.shared_noise) == (number, SHARED)
-        assert torch.equal(training.labels, whole[1][number * len(ARMS)].training.labels)
-    labels = [whole[1][number * len(ARMS)].training.labels for number in range(RUNS)]
+        assert torch.equal(training.labels, whole[1][number * len(TRAINED)].training.labels)
+    labels = [whole[1][number * len(TRAINED)].training.labels for number in range(RUNS)]
     assert not torch.equal(*labels) and {len(each) for each in labels} == {TRAIN}
 
 
@@ -199,11 +252,11 @@ def test_lp_of_augmented_images_leaves_the_body_s_bits_alone(given, tmp_path):
 
 def test_run_i_of_every_row_starts_from_the_same_head_and_other_runs_from_others(whole, given):
     plain = backbone.load(given.backbone)
-    for (strategy, _, _), number, each in by_arm(whole[1]):
-        if strategy != "lp-fft":
+    for _, number, each in by_arm(whole[1]):
+        if each.training.first_step == 0:
             fresh = plain.with_new_head(3, key="lp_fft", run=number, base_seed=0)
             assert torch.equal(each.iterates[0]["head.weight"], 2 * fresh.head.weight)
-    first, second = (whole[1][i].iterates[0]["head.weight"] for i in (0, len(ARMS)))
+    first, second = (whole[1][i].iterates[0]["head.weight"] for i in (0, len(TRAINED)))
     assert not torch.equal(first, second)
 
 
@@ -212,12 +265,12 @@ def test_a_block_has_the_records_and_heads_of_its_run_numbers_and_noise_of_its_o
 ):
     with watched_trainings() as seen:
         record_of(spec_of("strategies", first_run=1, runs=1), given, tmp_path)
-    assert len(seen) == len(ARMS)
-    for here, there in zip(seen, whole[1][len(ARMS) :], strict=True):
+    assert len(seen) == len(TRAINED)
+    for here, there in zip(seen, whole[1][len(TRAINED) :], strict=True):
         assert torch.equal(here.training.x, there.training.x)
         assert here.training.repetition == there.training.repetition == 1
         assert not equal(here.iterates[-1], there.iterates[-1])
-    assert equal(seen[0].iterates[0], whole[1][len(ARMS)].iterates[0])
+    assert equal(seen[0].iterates[0], whole[1][len(TRAINED)].iterates[0])
 
 
 def changed(given, folder, **arrays):
@@ -282,23 +335,53 @@ def test_runs_take_what_the_tuning_that_they_wait_for_chose(tuned, given, tmp_pa
         run(spec_of("strategies", chosen=lacking), given, tmp_path)
 
 
-@pytest.mark.parametrize("changes", [{}, {"augmentation": VIEWS, "ema_decay": 0.5}])
-def test_a_job_killed_anywhere_resumes_to_the_same_bytes(given, tmp_path, changes):
-    spec = spec_of("strategies", **SHORT, **changes)
+# Every strategy of a job that may be killed, and the steps that it takes: FFT-FFT goes on from FFT.
+BRANCHED = {"strategies": ["fft", "lp", "lp-fft", "fft-fft"], "control_shares": [0.5]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({}, 5),
+        ({"augmentation": VIEWS, "ema_decay": 0.5}, 6),
+        ({**BRANCHED, "augmentation": VIEWS}, 6),
+        ({**BRANCHED, "noise_source": "os"}, 6),
+    ],
+)
+def test_a_job_killed_anywhere_resumes_to_the_same_bytes_and_takes_no_step_again(
+    given, tmp_path, changes, count
+):
+    spec = spec_of("strategies", **{**SHORT, **changes})
     step, save = (PrivateTraining, "step"), (Checkpoints, "save")
-    with saved_at_every_step(), counted(step) as steps, counted(save) as saves:
-        expected = run(spec, given, tmp_path / "whole")
-    assert len(steps) == (6 if changes else 5)
-    kills = [*product(range(len(steps)), [step]), *product(range(len(saves)), [save])]
-    with saved_at_every_step():
+    with pytest.MonkeyPatch.context() as patch, saved_at_every_step():
+        # The system gives the first attempt its secret, and another one to whoever asks again.
+        patch.setattr("os.urandom", lambda size: b"\0" * size)
+        with counted(step) as steps, counted(save) as saves:
+            expected = run(spec, given, tmp_path / "whole")
+        assert len(steps) == count
+        kills = [*product(range(len(steps)), [step]), *product(range(len(saves)), [save])]
         for kill_at, place in kills:
             folder = tmp_path / f"{place[1]}-{kill_at}"
             with killed_at(kill_at, place):
                 run(spec, given, folder)
+            if kill_at:
+                patch.setattr("os.urandom", lambda size: b"\1" * size)
             with counted(step) as left:
                 assert run(spec, given, folder) == expected
-            # LP's two steps, which take no checkpoint, may be taken again.
-            assert place == save or len(left) <= len(steps) - kill_at + 2
+            patch.setattr("os.urandom", lambda size: b"\0" * size)
+            assert place == save or len(left) == len(steps) - kill_at
+
+
+def test_results_without_a_checkpoint_keep_the_secret_that_a_stem_was_made_with(given, tmp_path):
+    """FFT is finished and LP's stem in its file before the first checkpoint is due."""
+    spec = spec_of("strategies", **{**SHORT, "strategies": ["fft", "lp"], "noise_source": "os"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.urandom", lambda size: b"\0" * size)
+        expected = run(spec, given, tmp_path / "whole")
+        with killed_at(0, (lpfft_strategies.Stem, "ran_in")):
+            run(spec, given, tmp_path / "killed")
+        patch.setattr("os.urandom", lambda size: b"\1" * size)
+        assert run(spec, given, tmp_path / "killed") == expected
 
 
 def test_a_secret_of_the_system_is_kept_over_a_kill(given, tmp_path):

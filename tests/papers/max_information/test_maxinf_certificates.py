@@ -21,6 +21,7 @@ from dpatlas.papers.max_information.formulas.certificates import (
 )
 from dpatlas.papers.max_information.formulas.kappa import kappa_repaired
 from dpatlas.papers.max_information.formulas.universe import certificate_universe, setting_weight
+from dpatlas.papers.max_information.jobs import certificates as certificates_module
 from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining
 from dpatlas.papers.max_information.jobs.problem import normalised
 from dpatlas.papers.max_information.jobs.risk import PairErrors
@@ -169,10 +170,11 @@ def watch(monkeypatch, kind):
 def test_a_posterior_is_trained_on_what_its_certificate_pays(data, tmp_path, monkeypatch):
     seen = watch(monkeypatch, PosteriorTraining)
     rows = rows_of(data, tmp_path, runs=1, draws=10)
-    for row, training in zip(rows, seen, strict=True):
+    (training,) = seen
+    for row, extra, tau in zip(rows, training.extras, training.taus, strict=True):
         paid = certificate_exponent(0.0, row["kappa"]["optimised"], *LEVEL) * N
-        assert training.extra == pytest.approx(float(paid))
-        assert training.tau == row["tau"]
+        assert extra == pytest.approx(float(paid))
+        assert tau == row["tau"]
 
 
 def test_the_priors_of_a_run_share_batches_weights_and_pairs_and_runs_do_not(
@@ -180,16 +182,62 @@ def test_the_priors_of_a_run_share_batches_weights_and_pairs_and_runs_do_not(
 ):
     trained, counted_pairs = watch(monkeypatch, PosteriorTraining), watch(monkeypatch, PairErrors)
     rows = rows_of(data, tmp_path, draws=10, first_run=4)
-    assert sorted({row["run"] for row in rows}) == [4, 5]
-    for row, training in zip(rows, trained, strict=True):
-        assert training.repetition == row["run"]
+    assert [row["run"] for row in rows] == [4] * 6 + [5] * 6
+    assert [training.repetition for training in trained] == [4, 5]
     for seen in (trained, counted_pairs):
-        keys = {(each.repetition, each.noise.key(0, 0, "noise")) for each in seen}
-        # Training has one key; counts have one for prior and posterior, on either set of records.
-        assert len(keys) == 2 * (1 if seen is trained else 4)
+        keys = {(each.repetition, each.noise.key(0, 0, "normals")) for each in seen}
+        # Training has one key; counts have one for each of both sets of records.
+        assert len(keys) == len(seen) == 2 * (1 if seen is trained else 2)
+    # Priors and posteriors.
+    assert all(len(pairs.posteriors) == 12 for pairs in counted_pairs)
+
+
+def close_rows(found, expected):
+    """Rows that agree but for rounding, which may decide the error of a pair or two."""
+    for one, other in zip(found, expected, strict=True):
+        for name, value in one.items():
+            if isinstance(value, float):
+                assert value == pytest.approx(other[name], abs=2.5 / DRAWS, rel=1e-5), name
+            elif not name.startswith("errors"):
+                assert value == other[name], name
+
+
+def test_posteriors_trained_in_several_groups_are_those_of_one(data, tmp_path, monkeypatch):
+    given = {"runs": 1}
+    together = rows_of(data, tmp_path, **given)
+    trained = watch(monkeypatch, PosteriorTraining)
+    monkeypatch.setattr(certificates_module, "MAX_STACKED", 4 * 123)
+    close_rows(rows_of(data, tmp_path, **given), together)
+    assert [len(training.taus) for training in trained] == [4, 2]
+
+
+def test_a_posterior_that_diverges_leaves_the_others_as_they_are(data, tmp_path, monkeypatch):
+    given = {"runs": 1, "priors": [small.INDEPENDENT, small.NOISE_ONLY], "taus": [0.2]}
+    sound = rows_of(data, tmp_path, **given)
+    real = PosteriorTraining.__init__
+
+    def init(made, network, centres, *arguments, **named):
+        centres = centres.clone()
+        centres[0] = np.inf
+        real(made, network, centres, *arguments, **named)
+
+    monkeypatch.setattr(PosteriorTraining, "__init__", init)
+    first, second = rows_of(data, tmp_path, **given)
+    assert first["diverged"] == 1 and first["certificate_posterior"] == 1.0
+    assert first["errors_prior"] == sound[0]["errors_prior"]
+    assert second == sound[1]
 
 
 REDEALT = {"data": {"name": "small", "redeal": True}}
+
+
+@pytest.mark.parametrize("dealt", [{}, REDEALT], ids=["fixed", "redealt"])
+def test_a_run_is_the_same_in_whichever_block_and_beside_whichever_priors(data, tmp_path, dealt):
+    rows = metrics_of(spec_of(**dealt), data, tmp_path)["rows"]
+    alone = metrics_of(spec_of(**dealt, runs=1, first_run=1), data, tmp_path)["rows"]
+    assert alone == rows[6:]
+    few = {"priors": [small.DP_SGD], "taus": [0.4], "runs": 1, "first_run": 1}
+    close_rows(metrics_of(spec_of(**dealt, **few), data, tmp_path)["rows"], rows[9:10])
 
 
 @pytest.mark.parametrize("dealt", [{}, REDEALT], ids=["fixed", "redealt"])
@@ -214,7 +262,7 @@ def test_every_run_is_dealt_its_records_and_all_its_priors_the_same(data, tmp_pa
     first, second = (
         [training.x for training in trained if training.repetition == run] for run in (0, 1)
     )
-    assert len(first) == len(second) == 3
+    assert len(first) == len(second) == 1
     assert all(torch.equal(x, first[0]) for x in first) and len(first[0]) == N
     content = prepared.load(data.parent)
     pool = {row.tobytes() for row in np.concatenate([content.x_train, content.x_test])}
@@ -280,15 +328,16 @@ def test_a_killed_job_resumes_to_the_same_bytes_with_the_noise_of_its_secret(
     data, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    spec = spec_of(noise_source="os", priors=[small.DP_SGD], taus=[0.2], objective="flambda")
+    priors, kills = [small.DP_SGD, small.INDEPENDENT], (2, 9, 13, 16, 20)
+    spec = spec_of(noise_source="os", priors=priors, taus=[0.2], objective="flambda")
     with monkeypatch.context() as patch:
         patch.setattr("dpatlas.core.seeds.os.urandom", lambda count: bytes(16))
         whole = run(spec, data, tmp_path / "whole")
-        # In the first prior's training, and after it, with another to come.
-        for kill_at in (2, 9):
+        # In the first run's prior, posteriors and counts, and with another run to come.
+        for kill_at in kills:
             with killed_at(kill_at, *STEPS):
                 run(spec, data, tmp_path / f"killed-{kill_at}")
-    for kill_at in (2, 9):
+    for kill_at in kills:
         assert run(spec, data, tmp_path / f"killed-{kill_at}") == whole
 
 

@@ -8,7 +8,7 @@ former comes first in a record.
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -88,15 +88,18 @@ def near_no_dp(
 def lead_grows_with_n(
     records: PaperRecords, *, group: Group, reading: Text, schedule: Schedule, above: float
 ) -> Evidence:
-    """The lead of DP-SGLD over DP-SGD on the largest set less that on the smallest.
+    """The lead of DP-SGLD over DP-SGD on the largest set less that on the smallest, by run.
 
-    Sets of one name, with features of one backbone; runs of the two are independent.
+    Sets of one name, with features of one kind. Runs of one number are not independent: they draw
+    the same test records, and the larger set contains the smaller one. Where one has fewer runs,
+    over these.
     """
-    by_data: dict[tuple[str, str | None], list[Compared]] = {}
+    by_data: dict[tuple[str, ...], list[Compared]] = {}
     for record in records.group(group):
-        by_data.setdefault((record.spec.data.name, record.spec.backbone), []).append(record)
+        features = str(record.spec.backbone), record.spec.features
+        by_data.setdefault((record.spec.data.name, *features), []).append(record)
     comparisons = []
-    for (name, _), sets in by_data.items():
+    for (name, *_), sets in by_data.items():
         sets = sorted(sets, key=lambda record: record.metrics.n_train)
         if len(sets) < 2:
             continue
@@ -108,7 +111,8 @@ def lead_grows_with_n(
         )
         sizes = f"n = {sets[-1].metrics.n_train} less n = {sets[0].metrics.n_train}"
         label = f"lead of DP-SGLD over DP-SGD on {name}, {sizes}"
-        estimate = difference_estimate(large, small, paired=False)
+        runs = min(len(small), len(large))
+        estimate = difference_estimate(large[:runs], small[:runs], paired=True)
         comparisons.append(Comparison(label, estimate, above))
     if not comparisons:
         raise NotRun(f"group {group} has no set of two sizes")
@@ -151,18 +155,7 @@ def tuned_beats(
     This holds in every record, for every schedule of Langevin steps that it has.
     """
     opponent = {"method": "dp-sgd", "comparison": DP_SGD_UNDER[comparison], "epsilon": epsilon}
-    comparisons = [
-        _difference(
-            record,
-            _langevin(record, schedule, comparison, epsilon),
-            _arm(record, **opponent),
-            f"DP-SGLD ({schedule} steps) less DP-SGD",
-            above=above,
-        )
-        for schedule in SCHEDULES
-        for record in _with_schedule(records, group, schedule)
-    ]
-    return Evidence([comparisons])
+    return _tuned(records, group, comparison, epsilon, opponent, above=above)
 
 
 def tuned_near_no_dp(
@@ -177,18 +170,7 @@ def tuned_near_no_dp(
 
     This holds in every record for both schedules of step sizes.
     """
-    comparisons = [
-        _difference(
-            record,
-            _langevin(record, schedule, comparison, epsilon),
-            _arm(record, method="no-dp"),
-            f"DP-SGLD ({schedule} steps) less No DP",
-            above=-within,
-        )
-        for schedule in SCHEDULES
-        for record in _with_schedule(records, group, schedule)
-    ]
-    return Evidence([comparisons])
+    return _tuned(records, group, comparison, epsilon, {"method": "no-dp"}, above=-within)
 
 
 def gains_from_more_layers(
@@ -296,6 +278,34 @@ def _leads(
         _difference(record, *_opponents(record, reading, schedule), label, above=above)
         for record in _of_size(records, group, n)
     ]
+
+
+def _tuned(
+    records: PaperRecords,
+    group: str,
+    comparison: str,
+    epsilon: float,
+    opponent: Mapping[str, Any],
+    *,
+    above: float,
+) -> Evidence:
+    """Accuracy of tuned DP-SGLD less that of the arm with the keys `opponent` exceeds `above`.
+
+    In every record, for every schedule of Langevin steps that it has.
+    """
+    name = {"dp-sgd": "DP-SGD", "no-dp": "No DP"}[opponent["method"]]
+    comparisons = [
+        _difference(
+            record,
+            _langevin(record, schedule, comparison, epsilon),
+            _arm(record, **opponent),
+            f"DP-SGLD ({schedule} steps) less {name}",
+            above=above,
+        )
+        for schedule in SCHEDULES
+        for record in _with_schedule(records, group, schedule)
+    ]
+    return Evidence([comparisons])
 
 
 def _of_size(records: PaperRecords, group: str, n: int) -> list[Compared]:

@@ -154,11 +154,8 @@ def probing_protects(
         shortest = min(row.fft_span for row in rows)
         for row in (row for row in rows if row.fft_span == shortest):
             shares = row.distorted_at_once / row.networks, 1 - row.share
-            variances = (
-                share * (1 - share) / count
-                for share, count in zip(shares, (row.networks, row.trials), strict=True)
-            )
-            estimate = normal_estimate(shares[0] - shares[1], math.sqrt(sum(variances)), row.trials)
+            errors = map(_share_error, shares, (row.networks, row.trials))
+            estimate = normal_estimate(shares[0] - shares[1], math.hypot(*errors), row.trials)
             label = f"share of distorted networks without LP less with it, {_width(row)}"
             comparisons.append(Comparison(label, estimate, above=above))
     return Evidence([comparisons])
@@ -350,6 +347,15 @@ def _sides(row: dynamics.BracketRow) -> tuple[tuple[str, int, list[float]], ...]
 
 def _case(row: dynamics.BracketRow) -> str:
     return f"draw {row.draw}, sigma {row.sigma:g}, class {row.label}"
+
+
+def _share_error(share: float, trials: int) -> float:
+    """Standard error of an observed share, as if it had a success and a failure more.
+
+    Without them it would be 0 where all trials agree, however few they are.
+    """
+    share = (share * trials + 1) / (trials + 2)
+    return math.sqrt(share * (1 - share) / trials)
 
 
 def _share(

@@ -2,8 +2,9 @@
 
 For every kind of prior a run selects, among all priors that were tried and paid for, the one with
 the smallest certificate; claims are about the certificates of these priors. Intervals are over
-runs. A run draws its own initial weights, batches, noise and risk estimates on the data split of
-its record. The priors of a run share its initial weights and are compared in pairs.
+runs. A run has its own deal or draw of the records, initial weights, batches, noise and risk
+estimates. The priors of a run share its records, initial weights, batches and noise, and are
+compared in pairs.
 """
 
 import math

@@ -14,9 +14,8 @@ from dpatlas.papers.max_information.records.simulation import Spec as Simulation
 
 # Multiplications in a forward pass of the convolutional network on one 3 x 32 x 32 record.
 CNN_MULTIPLICATIONS = 157_000_000
-# Kernel calls of a training step or of a chunk of pairs: every layer has means and standard
-# deviations, forward and backward.
-CALLS_PER_STEP, PAIRS_PER_CHUNK = 12, 1000
+# Overhead of a training step of all posteriors of a run, and of a chunk of pairs of one law.
+CALLS_PER_STEP, CALLS_PER_CHUNK, PAIRS_PER_CHUNK = 4, 1, 1000
 NUMBERS_PER_ROW = 40
 # Drawing a record of a generated set takes as long as this many activations.
 ELEMENTS_PER_FRESH_RECORD = 9000
@@ -29,11 +28,17 @@ MB_WITHOUT_TORCH, MB_PER_DRAW = 200, 2e-4
 
 
 def certificates(fields: Certificates, size: Size, backbone: Backbone | None) -> Work:
-    """A centre for every run and prior; for every tau a posterior, and risk counts of both."""
+    """A centre for every run and prior; for every tau a posterior, and risk counts of both.
+
+    Priors and posteriors of a run share their draws.
+    """
     trained = [prior for prior in fields.priors if isinstance(prior, DpSgdPrior)]
     epochs = sum(prior.E for prior in trained)
-    rows = fields.runs * len(fields.priors) * len(fields.taus)
-    counts = _rows(fields, size, rows, 2 * fields.draws + 2 * _tests(fields))
+    arms = len(fields.priors) * len(fields.taus)
+    rows, pairs = fields.runs * arms, fields.draws + _tests(fields)
+    counts = _rows(fields, size, rows, 2 * pairs)
+    counts["steps"] += fields.runs * _steps(fields, size) * CALLS_PER_STEP
+    counts["normals"] = fields.runs * _normals(fields, size, pairs)
     multiplications = _multiplications(fields, size)
     counts["products"] += 8 * fields.runs * epochs * size.n_train * multiplications
     if draws_records(fields.data):
@@ -47,7 +52,8 @@ def agreement(fields: Agreement, size: Size, backbone: Backbone | None) -> Work:
     """One posterior; risk counts by local reparametrisation and by sampled weights."""
     pairs = 2 * fields.repetitions * fields.draws
     counts = _rows(fields, size, 1, pairs)
-    counts["normals"] += pairs * _multiplications(fields, size)
+    counts["steps"] += _steps(fields, size) * CALLS_PER_STEP
+    counts["normals"] = _normals(fields, size, pairs) + pairs * _multiplications(fields, size)
     counts |= {"accountings": ACCOUNTINGS_PER_PRIOR, "starts": PRIVATE_STARTS}
     return Work(counts, 2 * RECORD_BYTES)
 
@@ -66,16 +72,22 @@ def simulation(fields: Simulation, size: Size, backbone: Backbone | None) -> Wor
 
 def _rows(fields: CertifiedFields, size: Size, rows: int, pairs: int) -> dict[str, float]:
     """Work of training `rows` posteriors and drawing `pairs` (record, weights) pairs for each."""
-    training, multiplications = fields.training, _multiplications(fields, size)
-    steps = training.epochs * (size.n_train // training.batch)
-    passes = 6 * steps * training.batch + 2 * pairs
-    chunks = math.ceil(pairs / PAIRS_PER_CHUNK)
+    steps, multiplications = _steps(fields, size), _multiplications(fields, size)
+    passes = 6 * steps * fields.training.batch + 2 * pairs
     return {
         "products": 2 * rows * passes * multiplications,
-        "steps": rows * (steps * CALLS_PER_STEP + chunks * CALLS_PER_STEP),
-        "normals": rows * (steps * training.batch + pairs) * _outputs(fields),
+        "steps": rows * math.ceil(pairs / PAIRS_PER_CHUNK) * CALLS_PER_CHUNK,
         "elements": rows * steps * 6 * multiplications,
     }
+
+
+def _steps(fields: CertifiedFields, size: Size) -> int:
+    return fields.training.epochs * (size.n_train // fields.training.batch)
+
+
+def _normals(fields: CertifiedFields, size: Size, pairs: int) -> float:
+    """Normals of one training and of so many pairs."""
+    return (_steps(fields, size) * fields.training.batch + pairs) * _outputs(fields)
 
 
 def _tests(fields: CertifiedFields) -> int:

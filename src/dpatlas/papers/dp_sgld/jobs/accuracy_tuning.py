@@ -24,10 +24,7 @@ def accuracy_tuning(job: Job) -> Outcome:
             return [{"lambda": lam, "steps": steps} for lam, steps in product(grid.lam, grid.steps)]
         return [{"lambda": lam, "epochs": epochs} for lam, epochs in product(grid.lam, grid.epochs)]
 
-    tuning = Tuning(job, arms_of(job, problem_of(job)), grid_of)
-    rows = tuning.run()
-    metrics = Metrics(n_fixed=len(job.prepared.y_validation), rows=rows)
-    return Outcome(metrics, tuning.ledger(*in_words(fields)))
+    return Tuning(job, arms_of(job, problem_of(job)), grid_of).outcome(Metrics, *in_words(fields))
 
 
 KIND = Kind(

@@ -16,10 +16,7 @@ def finetune_tuning(job: Job) -> Outcome:
     def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
         return [{"lr": lr} for lr in fields.lrs]
 
-    tuning = Tuning(job, arms_of(job), grid_of)
-    rows = tuning.run()
-    metrics = Metrics(n_fixed=len(job.prepared.y_validation), rows=rows)
-    return Outcome(metrics, tuning.ledger(*in_words(job)))
+    return Tuning(job, arms_of(job), grid_of).outcome(Metrics, *in_words(job))
 
 
 KIND = Kind(

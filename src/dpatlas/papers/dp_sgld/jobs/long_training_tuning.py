@@ -19,10 +19,7 @@ def long_training_tuning(job: Job) -> Outcome:
             return [{"lr": lr} for lr in fields.lrs]
         return [{"lambda": lam} for lam in fields.lambdas]
 
-    tuning = Tuning(job, arms_of(job, problem_of(job)), grid_of)
-    rows = tuning.run()
-    metrics = Metrics(n_fixed=len(job.prepared.y_validation), rows=rows)
-    return Outcome(metrics, tuning.ledger(*in_words(fields)))
+    return Tuning(job, arms_of(job, problem_of(job)), grid_of).outcome(Metrics, *in_words(fields))
 
 
 KIND = Kind(

@@ -19,10 +19,7 @@ def protocol_tuning(job: Job) -> Outcome:
             return [{}]
         return [{"max_grad_norm": bound} for bound in fields.clips]
 
-    tuning = Tuning(job, arms_of(job), grid_of)
-    rows = tuning.run()
-    metrics = Metrics(n_fixed=len(job.prepared.y_validation), rows=rows)
-    return Outcome(metrics, tuning.ledger(*in_words(fields)))
+    return Tuning(job, arms_of(job), grid_of).outcome(Metrics, *in_words(fields))
 
 
 KIND = Kind(

@@ -16,7 +16,7 @@ from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.private_records import identity, load_backbone
 from dpatlas.jobs.reports import Reports
 from dpatlas.jobs.resume import Watched
-from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas.papers.dp_sgld.jobs.arms import LANGEVIN, LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.jobs.regression_data import Bounded, bounded
 from dpatlas.papers.dp_sgld.records.regression import RegressionFields
 from dpatlas.papers.dp_sgld.records.trained import ArmRow
@@ -201,8 +201,11 @@ def reported(
 
 
 def claim(row: ArmRow, delta: float) -> dict[str, Any] | None:
-    """The paper's guarantee for an arm, as `ledger` takes it; None where it claims nothing."""
-    if row.claimed_epsilon is None:
+    """What the paper's theorem guarantees of an arm, as `ledger` takes it; None if nothing.
+
+    Of DP-SGD the paper states what composition guarantees, which is the ledger's own epsilon.
+    """
+    if row.claimed_epsilon is None or row.method not in LANGEVIN:
         return None
     return {"epsilon": row.claimed_epsilon, "delta": delta, "by": THEOREM}
 

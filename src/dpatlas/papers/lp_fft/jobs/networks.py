@@ -78,7 +78,7 @@ class Networks:
             network = Network([*body, ("scale", Scale(self.feature_scale)), head])
         return network.to(self.job.device)
 
-    def fresh_head(self, run: int) -> nn.Module:
+    def fresh_head(self, run: int) -> Network:
         """The head of `fresh` alone, with the names that its parameters have there.
 
         LoRA's adapters add zero as long as the head alone is trained, so that it may train on the

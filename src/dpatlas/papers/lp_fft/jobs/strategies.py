@@ -2,14 +2,16 @@
 
 All strategies of a job take the same number of steps with the same noise, so they spend the same
 budget, whether in one phase or in two. The strategies of a run have its records, random head,
-batches and noise in common: LP and LP-FFT at one rate of the head are one training until the
-switch, which is computed once, on the features of the frozen backbone. strategies_tuning chose the
-learning rates.
+batches and noise in common: those that begin with the same part of the network at the same rate,
+such as LP and LP-FFT, or FFT and FFT-FFT, are one training until the first switch, which is
+computed once. The head alone trains on the features of the frozen backbone. strategies_tuning chose
+the learning rates.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,11 +20,12 @@ from dpatlas.core.facts import BackboneUsed, FeaturesUsed
 from dpatlas.core.progress import say
 from dpatlas.errors import InputError
 from dpatlas.jobs.arms import Arms, Chosen, OneRun, Setting, accuracy
+from dpatlas.jobs.branches import Stem, stem_of
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.private_records import identity, load_backbone
 from dpatlas.jobs.reports import Reports
-from dpatlas.jobs.resume import Watched
+from dpatlas.models.network import Network
 from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, outputs
 from dpatlas.papers.lp_fft.records.private import HEAD, Part
 from dpatlas.papers.lp_fft.records.strategies import Metrics, Row, Spec, Strategies
@@ -57,11 +60,12 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Probed:
-    """A head after some steps of linear probing: its weights by name, and what was done."""
+class Segment:
+    """Consecutive steps that train one part of the network at one learning rate."""
 
-    weights: Mapping[str, Tensor]
-    ran: Ran
+    part: Part
+    lr: float
+    steps: int
 
 
 def strategies(job: Job) -> Outcome:
@@ -124,12 +128,8 @@ class Comparison:
         _ = self.plan.stated
         self.augmentation = _augmentation(job)
         compared = list(arms_of(self.fields))
-        # Numbers of steps after which some strategy goes on from linear probing.
-        self._switches = {
-            arm.steps(self.fields.steps)[0] for arm in compared if arm.parts[0] == HEAD
-        }
-        # The heads of the current run, by rate and steps, and the number of that run.
-        self._probed: dict[tuple[float, int], Probed] = {}
+        # The stems of the current run, by part and rate, and the number of that run.
+        self._grown: dict[tuple[Part, float], Stem] = {}
         self._run: int | None = None
         self.arms = Arms(compared, lambda arm: arm.name, self.networks.seen, self.setting_of)
         self._warn_of_noise()
@@ -144,104 +144,126 @@ class Comparison:
 
     def setting_of(self, arm: Arm, chosen: Chosen) -> Setting[Seen]:
         """The arm at these learning rates of its phases, `lrs`."""
-        lrs, steps = [float(lr) for lr in chosen["lrs"]], arm.steps(self.fields.steps)
+        planned = self._planned(arm, chosen)
 
         def train(one: OneRun[Seen]) -> tuple[dict[str, Any], Ran]:
-            model, x, ran = self._trained(one, arm, lrs, steps)
+            model, x, ran = self._trained(one, planned)
             correct = accuracy(outputs(model, x).cpu(), one.records.labels["test"].cpu())
             return {"accuracy": correct}, ran
 
         facts = {
             **self.plan.facts(),
             "noise_multiplier": self.plan.noise_multiplier,
-            "lrs": lrs,
-            "steps": list(steps),
+            "lrs": [segment.lr for segment in planned],
+            "steps": [segment.steps for segment in planned],
             "target_epsilon": self.fields.level.epsilon,
             "trained_parameters": self._trained_parameters(arm.parts[-1]),
         }
         return Setting(facts, self._stated, train)
 
     def _trained(
-        self, one: OneRun[Seen], arm: Arm, lrs: Sequence[float], steps: Sequence[int]
+        self, one: OneRun[Seen], planned: Sequence[Segment]
     ) -> tuple[nn.Module, Tensor, Ran]:
         """The model of a run after all steps, its test records, and what was done."""
-        seen, plan = one.records, self.plan.on(len(one.records.labels["train"]))
-        on_features = self.augmentation is None and set(arm.parts) == {HEAD}
-        probes = arm.parts[0] == HEAD and self._branches(one)
-        model, x, parts = self._start(one, arm, on_features)
-        if probes and arm.strategy == ALONE[HEAD]:
-            probed = self._probing(one, plan, lrs[0])[lrs[0], steps[0]]
-            model.load_state_dict(probed.weights)
-            return model, x["test"], probed.ran
-        phases = [
-            plan.phase(
-                lr,
-                count,
-                trainable=part,
-                max_physical_batch=self.fields.max_physical_batch,
-            )
-            for part, lr, count in zip(parts, lrs, steps, strict=True)
-        ]
-        more: dict[str, Any] = {
-            "augmentation": self.augmentation,
-            "ema_decay": self.fields.ema_decay,
-        }
-        if probes and not on_features:
-            probed = self._probing(one, plan, lrs[0])[lrs[0], steps[0]]
-            model.load_state_dict(probed.weights, strict=False)
-            phases, more["after"] = phases[1:], probed.ran
-        training = one.train(model, phases, x["train"], seen.labels["train"], **more)
+        first, *rest = _joined(planned)
+        on_features = self._on_features([segment.part for segment in planned])
+        model, x = self._start(one, on_features)
+        if not self._branches(one) or (first.part, first.lr) not in self._stems:
+            ema_decay = self.fields.ema_decay
+            training = self._training(one, model, planned, on_features, ema_decay=ema_decay)
+        else:
+            stem = self._stem(one, first.part, first.lr)
+            model.load_state_dict(stem.weights[first.steps], strict=False)
+            if not rest:
+                return model, x["test"], stem.ran_in(*(segment.steps for segment in planned))
+            after = stem.ran_in(first.steps)
+            training = self._training(one, model, rest, on_features, after=after)
+        one.finish(training)
         if training.ema is not None:
             model.load_state_dict(training.ema, strict=False)
         return model, x["test"], training.ran
 
-    def _start(
-        self, one: OneRun[Seen], arm: Arm, on_features: bool
-    ) -> tuple[nn.Module, Mapping[str, Tensor], list[tuple[str, ...]]]:
-        """The head or the network that a run begins with, its records, and what phases train."""
+    def _training(
+        self,
+        one: OneRun[Seen],
+        model: Network,
+        segments: Sequence[Segment],
+        on_features: bool,
+        **more: Any,
+    ) -> PrivateTraining:
+        """The private training of `model` by these steps; `more`: arguments of its class."""
+        records = one.records
+        plan = self.plan.on(len(records.labels["train"]))
+        phases = [
+            plan.phase(
+                segment.lr,
+                segment.steps,
+                trainable=self.networks.trained(model, segment.part),
+                max_physical_batch=self.fields.max_physical_batch,
+            )
+            for segment in segments
+        ]
+        x = records.features if on_features else records.x
+        more = {"augmentation": self.augmentation, **one.draws, **more}
+        return PrivateTraining(model, phases, x["train"], records.labels["train"], **more)
+
+    def _start(self, one: OneRun[Seen], on_features: bool) -> tuple[Network, Mapping[str, Tensor]]:
+        """The head or the network that a run begins with, and its records."""
         if on_features:
-            head = self.networks.fresh_head(one.number)
-            return head, one.records.features, [("",) for _ in arm.parts]
-        network = self.networks.fresh(one.number)
-        return network, one.records.x, [self.networks.trained(network, part) for part in arm.parts]
+            return self.networks.fresh_head(one.number), one.records.features
+        return self.networks.fresh(one.number), one.records.x
+
+    def _on_features(self, parts: Sequence[Part]) -> bool:
+        """Whether such phases train on features; those of augmented views are not at hand."""
+        return self.augmentation is None and set(parts) == {HEAD}
+
+    def _planned(self, arm: Arm, chosen: Chosen) -> list[Segment]:
+        """The phases of an arm at these rates, `lrs`."""
+        steps = arm.steps(self.fields.steps)
+        return [
+            Segment(part, float(lr), count)
+            for part, lr, count in zip(arm.parts, chosen["lrs"], steps, strict=True)
+        ]
 
     def _branches(self, one: OneRun[Seen]) -> bool:
-        """Whether LP is computed once for all strategies of the run.
+        """Whether the strategies of the run take common steps once.
 
-        Not in trials, which share no noise, and neither with views of records, whose features are
-        not at hand, nor with averaged weights, which go over both phases.
+        Not in trials, which share no noise, nor with averaged weights, which go over all phases.
         """
-        alone = self.augmentation is not None or self.fields.ema_decay is not None
-        return one.shared_noise is not None and not alone
+        return one.shared_noise is not None and self.fields.ema_decay is None
 
-    def _probing(
-        self, one: OneRun[Seen], plan: DpSgdPlan, lr: float
-    ) -> Mapping[tuple[float, int], Probed]:
-        """The heads of linear probing at this rate at every switch and at the end.
+    @cached_property
+    def _stems(self) -> Mapping[tuple[Part, float], Sequence[int]]:
+        """First steps that are taken once, by part and rate, with the numbers of steps to keep.
 
-        By rate and number of steps; they are kept for the run. A resumed job computes them again,
-        to the same bits.
+        Those of several arms, and all of the head: it trains on features, whatever comes after.
         """
+        lengths: dict[tuple[Part, float], list[int]] = {}
+        for arm in self.arms.all:
+            first = _joined(self._planned(arm, self.job.chosen[arm.name]))[0]
+            lengths.setdefault((first.part, first.lr), []).append(first.steps)
+        return {
+            key: sorted(set(steps))
+            for key, steps in lengths.items()
+            if len(steps) > 1 or (key[0] == HEAD and self.augmentation is None)
+        }
+
+    def _stem(self, one: OneRun[Seen], part: Part, lr: float) -> Stem:
+        """The first steps of all strategies of the run that train this part at this rate."""
         if self._run != one.number:
-            self._probed, self._run = {}, one.number
-        if (lr, self.fields.steps) in self._probed:
-            return self._probed
-        head = self.networks.fresh_head(one.number)
-        phase = plan.phase(lr, max_physical_batch=self.fields.max_physical_batch)
-        x, labels = one.records.features["train"], one.records.labels["train"]
-        training = PrivateTraining(head, [phase], x, labels, **one.draws)
+            self._grown, self._run = {}, one.number
+        if (part, lr) not in self._grown:
+            at = self._stems[part, lr]
 
-        def keep() -> None:
-            weights = {name: value.clone() for name, value in head.state_dict().items()}
-            self._probed[lr, training.steps_done] = Probed(weights, training.ran)
+            def training() -> PrivateTraining:
+                on_features = self._on_features([part])
+                model, _ = self._start(one, on_features)
+                return self._training(one, model, [Segment(part, lr, at[-1])], on_features)
 
-        watched = Watched(training, keep, sorted({*self._switches, self.fields.steps}))
-        while watched.steps_done < watched.steps:
-            watched.step()
-        _ = watched.seen
-        if training.skipped_records:
-            say(f"{self.job.spec.id}: {training.skipped_records} gradients were not finite")
-        return self._probed
+            name = f"stem-{list(self._stems).index((part, lr))}"
+            stage = partial(one.stages.shared, name)
+            self._grown[part, lr] = stem_of(stage, one.finish, training, at)
+        return self._grown[part, lr]
 
     def _stated(self) -> dict[str, Any]:
         stated = self.plan.stated
@@ -294,6 +316,18 @@ def _plan(job: Job, sampler: Poisson) -> DpSgdPlan:
 def _augmentation(job: Job) -> ShiftAndFlip | None:
     views = job.fields.augmentation
     return views and ShiftAndFlip(image_shape=job.prepared.image_shape, **dict(views))
+
+
+def _joined(segments: Sequence[Segment]) -> list[Segment]:
+    """The segments, those that go on with the same part and rate as one."""
+    joined: list[Segment] = []
+    for segment in segments:
+        last = joined[-1] if joined else None
+        if last and (last.part, last.lr) == (segment.part, segment.lr):
+            joined[-1] = replace(last, steps=last.steps + segment.steps)
+        else:
+            joined.append(segment)
+    return joined
 
 
 def split_steps(steps: int, share: float) -> tuple[int, int]:

@@ -26,9 +26,7 @@ def strategies_tuning(job: Job) -> Outcome:
 
     compared = Comparison(job)
     tuning = Tuning(job, compared.arms, grid_of, tuned_before)
-    rows = tuning.run()
-    metrics = Metrics(n_fixed=len(job.prepared.y_validation), rows=rows)
-    return Outcome(metrics, tuning.ledger(*compared.in_words))
+    return tuning.outcome(Metrics, *compared.in_words)
 
 
 KIND = Kind(

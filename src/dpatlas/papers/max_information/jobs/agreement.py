@@ -22,20 +22,20 @@ def agreement(job: Job) -> Outcome:
     """
     fields: Spec = job.fields
     problem = Problem(job, [RUN])
-    (prior,), (tau,) = problem.priors, problem.taus
     plan = list(product(get_args(What), METHODS, range(fields.repetitions)))
     with Progress(problem.training_steps + len(plan), job.spec.id) as progress:
         work = Certified(problem, progress)
-        centre, _ = work.centre(prior, RUN)
-        posterior, diverged = work.posterior(prior, tau, centre, RUN)
+        (arm,) = work.arms(RUN)
+        ((posterior, diverged),) = work.posteriors([arm], RUN)
         progress.reach(problem.training_steps)
         laws = {"posterior": posterior}
-        laws["prior"] = MeanField.around(work.network(RUN), centre, problem.deviation(tau))
+        laws["prior"] = MeanField.around(work.network(RUN), arm.centre, problem.deviation(arm.tau))
         rows = []
         for what, method, repetition in plan:
             if diverged is not None and what == "posterior":
                 continue
-            errors = work.count(f"{what} by {method}", laws[what], RUN, method, repetition)
+            name = f"{what} by {method}"
+            (errors,) = work.counts(name, [laws[what]], RUN, method, repetition)
             rows.append(
                 CountedErrors(
                     what=what,

@@ -4,17 +4,15 @@ A job has one data set, one network and a list of priors.
 """
 
 import math
+from collections.abc import Sequence
 from functools import partial
-from itertools import product
-from typing import Any
-
-from torch import Tensor
+from typing import Any, NamedTuple
 
 from dpatlas.core.progress import Progress
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models.mean_field import MeanField
 from dpatlas.papers.max_information.formulas.kappa import standing
-from dpatlas.papers.max_information.jobs.certified import Certified
+from dpatlas.papers.max_information.jobs.certified import Arm, Certified
 from dpatlas.papers.max_information.jobs.priors import RIGOROUS, Prior, finite
 from dpatlas.papers.max_information.jobs.problem import Problem, facts_of, ledger_of
 from dpatlas.papers.max_information.looks import label_of
@@ -25,39 +23,68 @@ from dpatlas.papers.max_information.records.certificates import (
     Universe,
 )
 
+# Parameters of the posteriors that are trained together: so many that a sweep over them is not
+# short, and so few that they stay in the cache. Noise is drawn for each such group.
+MAX_STACKED = 2**17
+# Keys of the pairs on which all priors and posteriors of a run are judged.
+PAIRS, TEST_PAIRS = "pairs", "test pairs"
+
+
+class Counted(NamedTuple):
+    """A law's errors among pairs of training records and of test records."""
+
+    errors: int
+    test_errors: int
+
 
 class Certificates(Certified):
-    """Makes the rows of priors and their posteriors."""
+    """Makes the rows of the priors of a run and their posteriors."""
 
-    def rows(self, run: int, prior: Prior, first: int) -> list[dict[str, Any]]:
-        """A row for each tau; they are numbered from `first` on."""
-        centre, skipped = self.centre(prior, run)
-        rows = []
-        for number, tau in enumerate(self.problem.taus, first):
-            row = partial(self.row, run, prior, tau, centre, skipped)
-            rows.append(self.stages.result(f"tau-{number}", row))
-            self.progress.reach((number + 1) * self.problem.training_steps, "certified")
+    def rows(self, run: int, first: int) -> list[dict[str, Any]]:
+        """The JSON of a `Row` for each prior and tau; `first` rows of other runs are there."""
+        arms = self.arms(run)
+        together = max(1, MAX_STACKED // len(arms[0].centre))
+        rows: list[dict[str, Any]] = []
+        for start in range(0, len(arms), together):
+            group = partial(self.group, run, arms[start : start + together])
+            rows += self.stages.result(f"from-{start}", group)["rows"]
+            self.progress.reach((first + len(rows)) * self.problem.training_steps, "certified")
         return rows
 
-    def row(
-        self, run: int, prior: Prior, tau: float, centre: Tensor, skipped: int
-    ) -> dict[str, Any]:
-        """The JSON of a `Row`: the results for one prior and the posterior trained from it."""
-        problem, budget = self.problem, self.problem.budget
-        deviation = problem.deviation(tau)
-        law = MeanField.around(self.network(run), centre, deviation)
-        errors = self.count("prior", law, run)
-        test_errors = self.test_count("prior-test", law, run)
-        posterior, diverged = self.posterior(prior, tau, centre, run)
-        universe = problem.universe(prior, tau, run)
-        if diverged is None:
-            kl = posterior.kl(centre, deviation)
-            certified = self._certified(prior, universe, posterior, kl, run)
-        else:
+    def group(self, run: int, arms: Sequence[Arm]) -> dict[str, Any]:
+        """The rows of arms whose posteriors are trained together."""
+        problem, network = self.problem, self.network(run)
+        trained = self.posteriors(arms, run)
+        laws = [
+            MeanField.around(network, arm.centre, problem.deviation(arm.tau)) for arm in arms
+        ] + [law for law, diverged in trained if diverged is None]
+        counts = self.counts(PAIRS, laws, run), self.test_counts(TEST_PAIRS, laws, run)
+        counted = map(Counted, *counts)
+        of_priors = [next(counted) for _ in arms]
+        rows = []
+        for arm, of_prior, (law, diverged) in zip(arms, of_priors, trained, strict=True):
+            universe = problem.universe(arm.prior, arm.tau, run)
             certified = DIVERGED
-        row = Row(
+            if diverged is None:
+                kl = law.kl(arm.centre, problem.deviation(arm.tau))
+                certified = self._certified(arm.prior, universe, kl, next(counted))
+            row = self._row(run, arm, universe, of_prior, diverged, certified)
+            rows.append(row.model_dump(mode="json"))
+        return {"rows": rows}
+
+    def _row(
+        self,
+        run: int,
+        arm: Arm,
+        universe: dict[str, float],
+        counted: Counted,
+        diverged: int | None,
+        certified: dict[str, Any],
+    ) -> Row:
+        problem, budget, prior = self.problem, self.problem.budget, arm.prior
+        return Row(
             **prior.facts(problem.n),
-            tau=tau,
+            tau=arm.tau,
             run=run,
             kappa=prior.kappas(problem.n, problem.declared.level),
             universe=Universe(
@@ -67,29 +94,21 @@ class Certificates(Certified):
             ),
             **label_of(problem.fields.looks),
             standing=standing(problem.fields.form, prior.epochs),
-            risk_prior=errors / budget.draws,
-            errors_prior=errors,
-            certificate_prior=budget.printed(errors, 0.0, problem.kappa(prior)),
-            prior_test_error=test_errors / len(problem.tested),
+            risk_prior=counted.errors / budget.draws,
+            errors_prior=counted.errors,
+            certificate_prior=budget.printed(counted.errors, 0.0, problem.kappa(prior)),
+            prior_test_error=counted.test_errors / len(problem.tested),
             test_draws=len(problem.tested),
             diverged=diverged,
-            skipped_records=skipped,
+            skipped_records=arm.skipped_records,
             **certified,
         )
-        return row.model_dump(mode="json")
 
     def _certified(
-        self,
-        prior: Prior,
-        universe: dict[str, float],
-        posterior: MeanField,
-        kl: float,
-        run: int,
+        self, prior: Prior, universe: dict[str, float], kl: float, counted: Counted
     ) -> dict[str, Any]:
         """The fields of a row for a posterior whose training did not diverge."""
-        problem, budget = self.problem, self.problem.budget
-        errors = self.count("posterior", posterior, run)
-        test_errors = self.test_count("posterior-test", posterior, run)
+        problem, budget, errors = self.problem, self.problem.budget, counted.errors
         tight, repaired = (problem.kappa(prior, form) for form in ("tight", RIGOROUS))
         return {
             "risk_posterior": errors / budget.draws,
@@ -101,7 +120,7 @@ class Certificates(Certified):
             "certificate_universe": budget.universe(
                 errors, kl, universe["kappa"], universe["weight"]
             ),
-            "test_error": test_errors / len(problem.tested),
+            "test_error": counted.test_errors / len(problem.tested),
         }
 
 
@@ -115,22 +134,25 @@ DIVERGED: dict[str, Any] = {
 
 
 def certificates(job: Job) -> Outcome:
-    """A row for every run, prior and tau; the noise of a prior does not depend on other priors."""
+    """A row for every run, prior and tau.
+
+    The noise of a prior and of a run does not depend on the others.
+    """
     fields: Spec = job.fields
     problem = Problem(job, fields.run_numbers)
-    priors = list(product(fields.run_numbers, problem.priors))
     ledger = ledger_of(problem)
-    count = len(problem.taus)
+    steps = problem.training_steps
+    arms = len(problem.priors) * len(problem.taus)
     rows: list[dict[str, Any]] = []
-    with Progress(len(priors) * count * problem.training_steps, job.spec.id) as progress:
+    with Progress(fields.runs * arms * steps, job.spec.id) as progress:
         work = Certificates(problem, progress)
 
-        def certify(number: int) -> dict[str, Any]:
-            return {"rows": work.rows(*priors[number], number * count)}
+        def certify(run: int) -> dict[str, Any]:
+            return {"rows": work.rows(run, len(rows))}
 
-        for number in range(len(priors)):
-            rows += work.stages.result(f"prior-{number}", partial(certify, number))["rows"]
-            progress.reach(len(rows) * problem.training_steps)
+        for run in fields.run_numbers:
+            rows += work.stages.result(f"run-{run}", partial(certify, run))["rows"]
+            progress.reach(len(rows) * steps)
     typed = [Row.model_validate(row) for row in rows]
     return Outcome(Metrics(**facts_of(problem), rows=typed), ledger)
 

@@ -1,11 +1,14 @@
-"""max_information: one prior and its posterior at a time, as stages of a job.
+"""max_information: the priors of a run and their posteriors, as stages of a job.
 
 For every run, prior and tau a job trains the prior's centre, trains a posterior that starts there,
 and counts the errors of both over `draws` pairs of a training record and weights (Eq. 98). The
-number of pairs is fixed beforehand.
+number of pairs is fixed beforehand. The posteriors of a run are trained together, and judged on the
+same pairs, because they share batches and normals; no run depends on another.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,8 +31,18 @@ PHYSICAL_BATCH = {"bayes-cnn9": 250}
 CENTRE, TRAINING = "centre", "training"
 
 
+@dataclass(frozen=True)
+class Arm:
+    """A prior N(centre, tau), centre (parameters,), and how often its DP-SGD skipped a record."""
+
+    prior: Prior
+    tau: float
+    centre: Tensor
+    skipped_records: int
+
+
 class Certified:
-    """One prior and posterior at a time: centre, training and counts, as stages of the job."""
+    """Centres, trainings of posteriors and counts of errors, as stages of the job."""
 
     def __init__(self, problem: Problem, progress: Progress):
         self.problem, self.progress = problem, progress
@@ -44,7 +57,16 @@ class Certified:
             self.networks = {run: self.problem.network(run)}
         return self.networks[run]
 
-    def centre(self, prior: Prior, run: int) -> tuple[Tensor, int]:
+    def arms(self, run: int) -> list[Arm]:
+        """All priors of the job, each with all values of tau."""
+        return [
+            Arm(prior, tau, *centre)
+            for number, prior in enumerate(self.problem.priors)
+            for centre in [self.centre(prior, run, f"{CENTRE}-{number}")]
+            for tau in self.problem.taus
+        ]
+
+    def centre(self, prior: Prior, run: int, stage: str) -> tuple[Tensor, int]:
         """The prior's means, (parameters,), and how often DP-SGD skipped a record."""
         problem = self.problem
         if prior.kind == INDEPENDENT:
@@ -65,76 +87,79 @@ class Certified:
             values = flat_values(training.model).cpu().numpy()
             return {"values": values, "skipped_records": training.skipped_records}
 
-        stored = self.stages.result(CENTRE, train)
+        stored = self.stages.result(stage, train)
         values = torch.from_numpy(stored["values"]).to(problem.job.device)
         return values, stored["skipped_records"]
 
-    def posterior(
-        self, prior: Prior, tau: float, centre: Tensor, run: int
-    ) -> tuple[MeanField, int | None]:
-        """The posterior, and the step at which it diverged or None."""
+    def posteriors(self, arms: Sequence[Arm], run: int) -> list[tuple[MeanField, int | None]]:
+        """The posterior of each arm, and the step at which it diverged or None."""
         problem = self.problem
         network = self.network(run)
+        taus = [problem.deviation(arm.tau) for arm in arms]
 
         def train() -> dict[str, Any]:
             records = problem.records(run)
             training = PosteriorTraining(
                 network,
-                centre,
-                problem.deviation(tau),
+                torch.stack([arm.centre for arm in arms]),
+                taus,
                 records.x,
                 records.labels,
                 problem.settings,
-                extra=problem.budget.extra(problem.kappa(prior)),
+                extras=[problem.budget.extra(problem.kappa(arm.prior)) for arm in arms],
                 noise=problem.keyed(TRAINING),
                 repetition=run,
             )
-            self.stages.finish(training, lambda: self.progress.advance(TRAINING))
-            law, diverged = training.posterior, training.diverged
-            if diverged is None and not math.isfinite(law.kl(centre, problem.deviation(tau))):
-                diverged = training.steps_done
-            flats = {"mean": law.mean.cpu().numpy(), "rho": law.rho.cpu().numpy()}
-            return {**flats, "diverged": diverged}
+            self.stages.finish(training, lambda: self.progress.advance(TRAINING, len(arms)))
+            laws, diverged = training.posteriors, training.diverged
+            for number, (arm, tau, law) in enumerate(zip(arms, taus, laws, strict=True)):
+                if diverged[number] is None and not math.isfinite(law.kl(arm.centre, tau)):
+                    diverged[number] = training.steps_done
+            flats = training.flats[:, :, : training.parameters]
+            return {"flats": flats.cpu().numpy().copy(), "diverged": diverged}
 
         stored = self.stages.result(TRAINING, train)
-        flats = (torch.from_numpy(stored[key]).to(centre.device) for key in ("mean", "rho"))
-        return MeanField(network, *flats), stored["diverged"]
+        flats = torch.from_numpy(stored["flats"]).to(problem.job.device)
+        laws = [MeanField(network, *each) for each in zip(*flats, strict=True)]
+        return list(zip(laws, stored["diverged"], strict=True))
 
-    def count(
+    def counts(
         self,
         name: str,
-        law: MeanField,
+        laws: Sequence[MeanField],
         run: int,
         method: Method = METHODS[0],
         repetition: int | None = None,
-    ) -> int:
-        """Errors among `draws` pairs of training records of a run and weights.
+    ) -> list[int]:
+        """Errors of each law among the same `draws` pairs of training records of a run and weights.
 
         repetition: number of the draws, by default that of the run.
         """
         problem, number = self.problem, run if repetition is None else repetition
         drawn = drawn_records(problem.n, problem.budget.draws, problem.keyed(name), number)
         records = problem.records(run)
-        return self._errors(name, law, (records.x, records.labels, drawn), number, method)
+        return self._errors(name, laws, (records.x, records.labels, drawn), number, method)
 
-    def test_count(self, name: str, law: MeanField, run: int) -> int:
-        """Errors among test records of a run, each classified repeatedly with new weights."""
+    def test_counts(self, name: str, laws: Sequence[MeanField], run: int) -> list[int]:
+        """Errors of each law among test records of a run, each classified repeatedly with new
+        weights.
+        """
         problem, records = self.problem, self.problem.records(run)
-        return self._errors(name, law, (records.x_test, records.labels_test, problem.tested), run)
+        return self._errors(name, laws, (records.x_test, records.labels_test, problem.tested), run)
 
     def _errors(
         self,
         name: str,
-        law: MeanField,
+        laws: Sequence[MeanField],
         data: tuple[Tensor, Tensor, np.ndarray],
         repetition: int,
         method: Method = METHODS[0],
-    ) -> int:
+    ) -> list[int]:
         """Errors over pairs of weights and a record of `data`: x, labels and the record's index."""
 
         def count() -> dict[str, Any]:
             noise = self.problem.keyed(name)
-            work = PairErrors(law, *data, noise=noise, repetition=repetition, method=method)
+            work = PairErrors(laws, *data, noise=noise, repetition=repetition, method=method)
             self.stages.finish(work)
             return {"errors": work.errors}
 

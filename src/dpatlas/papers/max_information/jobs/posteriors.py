@@ -16,10 +16,15 @@ so that it lies in [0, 1]. With few records its gradients are so small that the 
 posterior at its prior. The `per-class` loss divides by the logarithm of the number of classes; it
 can exceed 1, and the objective is then a surrogate and not a bound. Certificates count errors and
 do not depend on the loss.
+
+The posteriors of one run are trained together, as a stack: all take the batches and normals of the
+run, and each has its own prior, its own bound and its own weight. To rounding a posterior is the
+same whichever others are trained with it; runs are never in one stack.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,16 +34,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dpatlas.core.seeds import Noise
-from dpatlas.models.mean_field import MeanField
-from dpatlas.models.mean_field_passes import noise_sizes, outputs
+from dpatlas.models.mean_field import MeanField, rho_of
+from dpatlas.models.mean_field_passes import noise_sizes
 from dpatlas.models.network import Network
 from dpatlas.papers.max_information.formulas.certificates import kl_inverse
+from dpatlas.papers.max_information.jobs.gradients import gradients_of
+from dpatlas.papers.max_information.jobs.normals import standard_normals
 from dpatlas.papers.max_information.records.certified import CertifiedFields, Loss, Objective
-from dpatlas.privacy.noise import add_noise
 from dpatlas.privacy.samplers import Shuffled
 from dpatlas.privacy.to_device import to_device
 
-LEAST_LOG_PROBABILITY = -math.log(1e5)
 # Keeps the square roots of a bound differentiable, and kl^-1 away from 0 and 1.
 TINY = 1e-9
 
@@ -124,151 +129,159 @@ class TrainingSettings:
         return BOUNDS[self.objective](risk, c, n)
 
 
-def bounded_cross_entropy(output: Tensor, labels: Tensor, loss: Loss = "bounded") -> Tensor:
-    """Mean loss over rows; output (rows, classes). `per-class` can reach 11.5 / log(classes)."""
-    scores = F.log_softmax(output, 1).gather(1, labels[:, None])
-    scale = -LEAST_LOG_PROBABILITY if loss == "bounded" else math.log(output.shape[1])
-    return -scores.clamp_min(LEAST_LOG_PROBABILITY).mean() / scale
-
-
+# Rows of a stack are this many numbers or a multiple of it, so that vector instructions treat all
+# of them alike and no posterior depends on its place in the stack.
+ROW = 64
 # Attributes that a stored state holds in addition to tensors.
-STATE_FACTS = ("steps_done", "diverged", "weight", "epoch_risk")
+STATE_FACTS = ("steps_done", "diverged", "weights", "epoch_risks")
 
 
 class PosteriorTraining:
-    """Training of one posterior, which starts at its prior N(centre, tau^2 I).
+    """Training of posteriors, each of which starts at its prior N(centre, tau^2 I).
 
-    x (n, ...), labels (n,), centre (parameters,) on one device. extra: K - KL, nats. Batches and
-    noise are keyed by (noise, repetition, step), so `state` and `restore` need no generator.
-    `diverged` is the step, from 1, at which the objective was not finite; training ends there.
+    x (n, ...), labels (n,), centres (posteriors, parameters) on one device. taus, and extras = K -
+    KL in nats: of every posterior. Batches and noise are keyed by (noise, repetition, step) and the
+    same for all posteriors, so `state` and `restore` need no generator. `diverged` has for each the
+    step, from 1, at which its objective was not finite, or None; of such a posterior nothing else
+    is defined, and training ends when all have diverged.
     """
 
     def __init__(
         self,
         network: Network,
-        centre: Tensor,
-        tau: float,
+        centres: Tensor,
+        taus: Sequence[float],
         x: Tensor,
         labels: Tensor,
         settings: TrainingSettings,
         *,
-        extra: float,
+        extras: Sequence[float],
         noise: Noise,
         repetition: int,
     ):
-        self.network, self.centre, self.tau = network, centre, tau
-        self.x, self.labels, self.settings, self.extra = x, labels, settings, extra
+        self.network, self.centres, self.taus = network, centres, taus
+        self.x, self.labels, self.settings, self.extras = x, labels, settings, extras
         self.noise, self.repetition = noise, repetition
         self.sampler = Shuffled(len(x), settings.batch)
-        self.posterior = MeanField.around(network, centre, tau)
-        self.momentum = [torch.zeros_like(centre) for _ in range(2)]
+        count, self.parameters = centres.shape
+        width = -(-self.parameters // ROW) * ROW
+        # Means and rhos, (2, posteriors, width); beyond the parameters a row means nothing.
+        self.flats = torch.zeros(2, count, width, device=x.device)
+        self.velocities = torch.zeros_like(self.flats)
+        self._tau, self._tau2 = (
+            torch.tensor([[tau**power] for tau in taus], device=x.device) for power in (1, 2)
+        )
+        self.flats[0, :, : self.parameters] = centres
+        self.flats[1] = torch.tensor([[rho_of(tau)] for tau in taus], device=x.device)
+        self._centres = self.flats[0].clone()
+        self._gradients = gradients_of(network, self.flats[0], settings.loss)
         self.steps_done = 0
-        self.diverged: int | None = None
-        self.weight, self.epoch_risk = 1.0, 0.0
+        self.diverged: list[int | None] = [None] * count
+        self.weights, self.epoch_risks = [1.0] * count, [0.0] * count
+
+    @property
+    def posteriors(self) -> list[MeanField]:
+        """The posteriors as they are now; later steps change them."""
+        means, rhos = self.flats[:, :, : self.parameters]
+        return [MeanField(self.network, *each) for each in zip(means, rhos, strict=True)]
 
     @property
     def steps(self) -> int:
-        """Number of all steps; after divergence, of the steps up to it."""
-        planned = self.settings.epochs * self.sampler.steps_per_epoch
-        return planned if self.diverged is None else self.diverged
+        """Number of all steps; if all posteriors diverged, of the steps up to the last of them."""
+        ends = [step for step in self.diverged if step is not None]
+        if len(ends) == len(self.diverged):
+            return max(ends)
+        return self.settings.epochs * self.sampler.steps_per_epoch
 
-    def run(self) -> MeanField:
-        """Take all remaining steps and return the posterior."""
+    def run(self) -> list[MeanField]:
+        """Take all remaining steps and return the posteriors."""
         while self.steps_done < self.steps:
             self.step()
-        return self.posterior
+        return self.posteriors
 
     def step(self) -> None:
-        """One update of mean and rho."""
-        deviation = self.posterior.deviation
-        risk, by_mean, by_deviation = self._risk(deviation)
-        # The derivative of log(1 + e^rho) by rho.
-        slope = -torch.expm1(-deviation)
-        offset = self.posterior.mean - self.centre
-        # One transfer from the device for both numbers.
-        risk, kl = torch.stack([risk.double(), self._kl(offset, deviation)]).tolist()
+        """One update of the means and rhos of all posteriors."""
+        mean, rho = self.flats
+        gradients = self._gradients
+        deviation = gradients.deviation.copy_(F.softplus(rho))
+        risks = gradients(*self._batch())
+        offset = mean - self._centres
+        # One transfer from the device for all numbers.
+        numbers = torch.stack([risks.double(), self._kl(offset, deviation)]).tolist()
         self.steps_done += 1
-        if not (math.isfinite(risk) and math.isfinite(kl)):
-            self.diverged = self.steps_done
-            return
-        slopes = self.settings.slopes(risk, kl, self.extra, len(self.x), self.weight)
-        tau2 = self.tau**2
-        kl_by_rho = (deviation / tau2 - 1 / deviation).mul_(slope)
-        by_rho = by_deviation.mul_(slope)
-        for flat, gradient, kl_gradient, velocity in (
-            (self.posterior.mean, by_mean, offset.div_(tau2), self.momentum[0]),
-            (self.posterior.rho, by_rho, kl_by_rho, self.momentum[1]),
-        ):
-            velocity.mul_(self.settings.momentum)
-            velocity.add_(gradient, alpha=slopes.risk).add_(kl_gradient, alpha=slopes.kl)
-            flat.add_(velocity, alpha=-self.settings.lr)
-        self._weigh(risk, kl)
+        factors = to_device(torch.tensor(self._factors(*numbers)), rho.device)
+        # The derivative of log(1 + e^rho) by rho.
+        slope = torch.expm1(-deviation).neg_()
+        gradients.by_deviation.mul_(slope)
+        by_rho = (deviation / self._tau2).sub_(deviation.reciprocal()).mul_(slope)
+        of_kl = torch.stack([offset.div_(self._tau2), by_rho])
+        by_risk, by_kl = factors.T[:, :, None]
+        self.velocities.mul_(self.settings.momentum)
+        self.velocities.addcmul_(gradients.all, by_risk).addcmul_(of_kl, by_kl)
+        self.flats.add_(self.velocities, alpha=-self.settings.lr)
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and facts from which `restore` goes on to the same bits."""
-        tensors = self._tensors()
-        arrays = {name: value.cpu().numpy().copy() for name, value in tensors.items()}
-        return arrays, {name: getattr(self, name) for name in STATE_FACTS}
+        arrays = {name: value.cpu().numpy().copy() for name, value in self._tensors().items()}
+        return arrays, {name: copy(getattr(self, name)) for name in STATE_FACTS}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Go on from a state of the same training."""
         for name, value in self._tensors().items():
             value.copy_(torch.from_numpy(arrays[name]))
         for name in STATE_FACTS:
-            setattr(self, name, facts[name])
+            setattr(self, name, copy(facts[name]))
 
     def _tensors(self) -> dict[str, Tensor]:
-        return {
-            "mean": self.posterior.mean,
-            "rho": self.posterior.rho,
-            "mean_momentum": self.momentum[0],
-            "rho_momentum": self.momentum[1],
-        }
+        return {"flats": self.flats, "velocities": self.velocities}
 
-    def _risk(self, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """R of the step's batch, and its gradients by mean and deviation, each (parameters,)."""
+    def _batch(self) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Records, labels and normals of the step."""
         batch = self.sampler.batch_indices(self.noise, self.repetition, self.steps_done)
         picked = to_device(batch, self.x.device)
         x, labels = self.x.index_select(0, picked), self.labels.index_select(0, picked)
-        normals = self._normals(len(x))
-        # These are views, so that the parameters are not copied.
-        named = [self.posterior.named(flat) for flat in (self.posterior.mean, deviation)]
-        leaves = [value.detach().requires_grad_() for views in named for value in views.values()]
-        count = len(leaves) // 2
-        with torch.enable_grad():
-            means, scales = (
-                dict(zip(views, part, strict=True))
-                for views, part in zip(named, (leaves[:count], leaves[count:]), strict=True)
-            )
-            output = outputs(self.network, means, scales, x, normals)
-            risk = bounded_cross_entropy(output, labels, self.settings.loss)
-            gradients = torch.autograd.grad(risk, leaves)
-        by_mean, by_deviation = (
-            torch.cat([part.flatten() for part in parts])
-            for parts in (gradients[:count], gradients[count:])
-        )
-        return risk.detach(), by_mean, by_deviation
+        return x, labels, self._normals(len(x))
 
-    def _weigh(self, risk: float, kl: float) -> None:
+    def _factors(self, risks: Sequence[float], kls: Sequence[float]) -> list[list[float]]:
+        """The objective's derivatives by risk and KL, of every posterior; 0 for a diverged one."""
+        return [
+            self._slopes(number, risk, kl)
+            for number, (risk, kl) in enumerate(zip(risks, kls, strict=True))
+        ]
+
+    def _slopes(self, number: int, risk: float, kl: float) -> list[float]:
+        if self.diverged[number] is None and not (math.isfinite(risk) and math.isfinite(kl)):
+            self.diverged[number] = self.steps_done
+        if self.diverged[number] is not None:
+            return [0.0, 0.0]
+        extra, weight = self.extras[number], self.weights[number]
+        slopes = self.settings.slopes(risk, kl, extra, len(self.x), weight)
+        self._weigh(number, risk, kl)
+        return [slopes.risk, slopes.kl]
+
+    def _weigh(self, number: int, risk: float, kl: float) -> None:
         """After each epoch, set the weight of flambda by the epoch's mean risk and its last KL."""
         steps = self.sampler.steps_per_epoch
-        self.epoch_risk += risk / steps
+        self.epoch_risks[number] += risk / steps
         if self.steps_done % steps == 0:
-            n = len(self.x)
-            self.weight = best_weight(self.epoch_risk, (kl + self.extra) / (2 * n))
-            self.epoch_risk = 0.0
+            c = (kl + self.extras[number]) / (2 * len(self.x))
+            self.weights[number] = best_weight(self.epoch_risks[number], c)
+            self.epoch_risks[number] = 0.0
 
     def _normals(self, rows: int) -> list[Tensor]:
         """Normals for a forward pass; a batch shares one draw of the convolutions' weights."""
-        sizes = noise_sizes(self.network, rows, 1)
-        flat = torch.zeros(sum(count * width for count, width in sizes), device=self.x.device)
-        add_noise({"": flat}, 1.0, self.noise, repetition=self.repetition, step=self.steps_done)
-        parts = flat.split([count * width for count, width in sizes])
-        return [part.view(size) for part, size in zip(parts, sizes, strict=True)]
+        return standard_normals(
+            noise_sizes(self.network, rows, 1),
+            self.noise,
+            repetition=self.repetition,
+            step=self.steps_done,
+            device=self.x.device,
+        )
 
     def _kl(self, offset: Tensor, deviation: Tensor) -> Tensor:
-        """KL from the prior, nats; sums in float64."""
-        ratio = deviation / self.tau
-        spread = (ratio - 1) * (ratio + 1) / 2 - ratio.log()
-        moved = offset.square().sum(dtype=torch.float64) / (2 * self.tau**2)
-        return spread.clamp_min_(0).sum(dtype=torch.float64) + moved
+        """KL from the priors (posteriors,), nats; sums in float64."""
+        offset, deviation = (flat[:, : self.parameters] for flat in (offset, deviation))
+        ratio = deviation / self._tau
+        spread = (ratio - 1).mul_(ratio + 1).div_(2).sub_(ratio.log())
+        moved = offset.square().sum(1, dtype=torch.float64) / (2 * self._tau2[:, 0].double())
+        return spread.clamp_min_(0).sum(1, dtype=torch.float64) + moved

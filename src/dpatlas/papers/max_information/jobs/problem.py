@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.seeds import Noise
+from dpatlas.core.specs import FIRST_RUN, RUNS
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs.deals import Deals
@@ -35,6 +36,9 @@ from dpatlas.papers.max_information.jobs.priors import (
 )
 from dpatlas.papers.max_information.looks import check_paid, label_of
 from dpatlas.papers.max_information.records.certified import CertifiedFields, Normalise
+
+# Fields of a spec that say which part of a setting a job computes.
+DIVIDED = ("priors", "taus", FIRST_RUN, RUNS)
 
 
 @dataclass(frozen=True)
@@ -194,19 +198,20 @@ class Problem:
 
     @functools.cached_property
     def root(self) -> str:
-        """Key of all noise: a digest of the spec without its lists of priors and values of tau.
+        """Key of all noise: a digest of the spec without its priors, values of tau and runs.
 
-        Therefore a prior is the same however the priors of a setting are divided among jobs.
+        Therefore a prior and a run have the same noise however the priors and runs of a setting are
+        divided among jobs.
         """
         fields = self.job.spec.fields
-        shared = {name: fields[name] for name in fields if name not in ("priors", "taus")}
+        shared = {name: fields[name] for name in fields if name not in DIVIDED}
         return sha256(canonical_json(shared))
 
     def keyed(self, use: str) -> Noise:
         """Noise without a privacy role: batches and weights of training, pairs of counts.
 
-        All priors of a run take it by the run's number, so that they are compared on the same
-        batches, weights and pairs.
+        All priors and posteriors of a run take it by the run's number, so that they are compared on
+        the same batches, weights and pairs.
         """
         return Noise(f"{self.root}/{use}", "keyed")
 

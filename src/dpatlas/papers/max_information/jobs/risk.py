@@ -2,9 +2,11 @@
 
 Eq. 98 counts errors over pairs. Each pair has a record drawn with replacement and weights drawn for
 this pair only. Therefore errors are independent, and 150,000 pairs cost as many single-record
-forward passes.
+forward passes. Several networks may be judged on the same records and normals: the pairs of each
+are independent, and its certificate pays for its own count.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -20,8 +22,8 @@ from dpatlas.models.mean_field_passes import (
     outputs,
     sampled_outputs,
 )
+from dpatlas.papers.max_information.jobs.normals import standard_normals
 from dpatlas.papers.max_information.records.certified import Method
-from dpatlas.privacy.noise import add_noise
 
 METHODS: tuple[Method, ...] = get_args(Method)
 # Upper bounds on the pairs of a chunk and, by device, on their normals. Chunks determine the keys
@@ -32,17 +34,18 @@ MAX_NORMALS = {"cpu": 2**21, "cuda": 2**26}
 
 
 class PairErrors:
-    """Counts errors over pairs of a record and weights; a step is a chunk of pairs.
+    """Counts the errors of posteriors over pairs of a record and weights; a step is a chunk.
 
     x (records, ...), labels (records,). drawn (pairs,): the index of every pair's record. Method
     `reparametrisation` draws the outputs of linear layers and the weights of convolutions,
-    `sampling` draws all weights. Normals are keyed by (noise, repetition, chunk).
+    `sampling` draws all weights. Normals are keyed by (noise, repetition, chunk), and the same for
+    all posteriors, which are over the parameters of one network. `errors` has a count for each.
     """
 
     @checked(method=one_of(*METHODS), repetition=integer(ge=0))
     def __init__(
         self,
-        posterior: MeanField,
+        posteriors: Sequence[MeanField],
         x: Tensor,
         labels: Tensor,
         drawn: np.ndarray,
@@ -51,25 +54,27 @@ class PairErrors:
         repetition: int = 0,
         method: Method = "reparametrisation",
     ):
-        self.posterior, self.x, self.labels = posterior, x, labels
+        self.posteriors, self.x, self.labels = posteriors, x, labels
         # Pairs are exchangeable; after sorting, pairs of one record are adjacent and share work.
         self.drawn = np.sort(drawn)
         self.noise, self.repetition = noise, repetition
-        parts = list(posterior.network)
+        network = posteriors[0].network
+        self._outputs: Callable[..., Tensor]
+        self._laws: Sequence[Any] = posteriors
         if method == "sampling":
-            self._outputs, sizes = self._sampled, [(1, len(posterior.mean))]
+            self._outputs, sizes = _sampled, [(1, len(posteriors[0].mean))]
         else:
-            sizes = noise_sizes(posterior.network, 1, 1)
-            if any(isinstance(part, nn.Conv2d) for part in parts):
-                self._outputs = self._with_convolutions
+            sizes = noise_sizes(network, 1, 1)
+            if any(isinstance(part, nn.Conv2d) for part in network):
+                self._outputs = _with_convolutions
             else:
-                self.kernel = FullyConnected(posterior)
-                self._outputs = self._fully_connected
+                self._outputs = _fully_connected
+                self._laws = [FullyConnected(posterior) for posterior in posteriors]
         self.widths = [width for _, width in sizes]
         limit = MAX_NORMALS[x.device.type]
         self.chunk = max(1, min(MAX_PAIRS, limit // sum(self.widths)))
-        self.deviation = posterior.deviation
-        self.errors = self.steps_done = 0
+        self.errors = [0] * len(posteriors)
+        self.steps_done = 0
 
     @property
     def pairs(self) -> int:
@@ -87,13 +92,21 @@ class PairErrors:
         start = self.steps_done * self.chunk
         counted = np.unique(self.drawn[start : start + self.chunk], return_counts=True)
         records, repeats = (torch.from_numpy(part).to(self.x.device) for part in counted)
-        output = self._outputs(self.x.index_select(0, records), repeats)
+        x = self.x.index_select(0, records)
         labels = self.labels.index_select(0, records).repeat_interleave(repeats)
-        self.errors += int((output.argmax(1) != labels).sum())
+        normals = self._normals(len(labels))
+        last = len(self._laws) - 1
+        wrong = []
+        for number, law in enumerate(self._laws):
+            # A pass uses its normals up.
+            given = normals if number == last else [part.clone() for part in normals]
+            wrong.append((self._outputs(law, x, repeats, given).argmax(1) != labels).sum())
+        found = torch.stack(wrong).tolist()
+        self.errors = [sum(pair) for pair in zip(self.errors, found, strict=True)]
         self.steps_done += 1
 
-    def run(self) -> int:
-        """Count all remaining chunks and return the errors among all pairs."""
+    def run(self) -> list[int]:
+        """Count all remaining chunks and return the errors of each posterior among all pairs."""
         while self.steps_done < self.steps:
             self.step()
         return self.errors
@@ -108,25 +121,31 @@ class PairErrors:
 
     def _normals(self, rows: int) -> list[Tensor]:
         """Standard normals, (rows, width) for every layer, keyed by the chunk."""
-        flat = torch.zeros(rows * sum(self.widths), device=self.x.device)
-        add_noise({"": flat}, 1.0, self.noise, repetition=self.repetition, step=self.steps_done)
-        parts = flat.split([rows * width for width in self.widths])
-        return [part.view(rows, width) for part, width in zip(parts, self.widths, strict=True)]
+        return standard_normals(
+            [(rows, width) for width in self.widths],
+            self.noise,
+            repetition=self.repetition,
+            step=self.steps_done,
+            device=self.x.device,
+        )
 
-    def _fully_connected(self, x: Tensor, repeats: Tensor) -> Tensor:
-        return self.kernel.outputs(x, repeats, self._normals(int(repeats.sum())))
 
-    def _with_convolutions(self, x: Tensor, repeats: Tensor) -> Tensor:
-        rows = x.repeat_interleave(repeats, 0)
-        posterior = self.posterior
-        named = (posterior.named(posterior.mean), posterior.named(self.deviation))
-        return outputs(posterior.network, *named, rows, self._normals(len(rows)))
+def _fully_connected(
+    law: FullyConnected, x: Tensor, repeats: Tensor, normals: Sequence[Tensor]
+) -> Tensor:
+    return law.outputs(x, repeats, normals)
 
-    def _sampled(self, x: Tensor, repeats: Tensor) -> Tensor:
-        rows = x.repeat_interleave(repeats, 0)
-        (weights,) = self._normals(len(rows))
-        weights.mul_(self.deviation).add_(self.posterior.mean)
-        return sampled_outputs(self.posterior, weights, rows)
+
+def _with_convolutions(
+    law: MeanField, x: Tensor, repeats: Tensor, normals: Sequence[Tensor]
+) -> Tensor:
+    named = (law.named(law.mean), law.named(law.deviation))
+    return outputs(law.network, *named, x.repeat_interleave(repeats, 0), normals)
+
+
+def _sampled(law: MeanField, x: Tensor, repeats: Tensor, normals: Sequence[Tensor]) -> Tensor:
+    weights = normals[0].mul_(law.deviation).add_(law.mean)
+    return sampled_outputs(law, weights, x.repeat_interleave(repeats, 0))
 
 
 def drawn_records(n: int, draws: int, noise: Noise, repetition: int) -> np.ndarray:
@@ -145,8 +164,8 @@ def risk_on_records(
     repetition: int = 0,
     method: Method = "reparametrisation",
 ) -> PairErrors:
-    """The count over `draws` pairs whose records are drawn from x with replacement."""
+    """The count of one posterior over `draws` pairs of records drawn from x with replacement."""
     drawn = drawn_records(len(x), draws, noise, repetition)
     return PairErrors(
-        posterior, x, labels, drawn, noise=noise, repetition=repetition, method=method
+        [posterior], x, labels, drawn, noise=noise, repetition=repetition, method=method
     )
