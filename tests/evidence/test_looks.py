@@ -155,6 +155,30 @@ def test_equal_runs_decide_nothing_and_an_exact_number_does():
     assert decide_once(equal, ERROR).answer == HOLDS
 
 
+@pytest.mark.parametrize(("differing", "answer"), [(5, OPEN), (6, HOLDS)])
+def test_runs_most_of_which_are_equal_decide_nothing(differing, answer):
+    values = np.full(12, 3.0)
+    values[:differing] += np.linspace(0.1, 0.2, differing)
+    found = looking(values, above=0.0)
+    assert found.answer == answer
+    assert bool(found.without_interval) == (answer == OPEN)
+    # As differences of two arms, which round.
+    first = np.linspace(0.1, 0.9, 12)
+    pairs = difference_estimate(values + first, first, paired=True)
+    evidence = Evidence([[Comparison("lead", pairs, above=0.0)]])
+    assert decide(lambda look: evidence, ERROR).answer == answer
+    assert (runs_to_decide(evidence, ERROR, 12) is None) == (answer == OPEN)
+
+
+@pytest.mark.parametrize(("noisy", "answer"), [(False, OPEN), (True, HOLDS)])
+def test_of_two_arms_the_one_with_the_larger_error_must_differ(noisy, answer):
+    first, second = np.full(12, 5.0), np.full(12, 1.0)
+    first[0], second[:] = 5.1, second + noisy * np.linspace(0, 0.5, 12)
+    estimate = difference_estimate(first, second, paired=False)
+    evidence = Evidence([[Comparison("lead", estimate, above=0.0)]])
+    assert decide(lambda look: evidence, ERROR).answer == answer
+
+
 def test_to_refute_one_of_several_the_error_is_shared_and_to_hold_all_it_is_not():
     values = runs_around(0.0, 1.0, runs=12)
     far = point(50.0, above=0.0)

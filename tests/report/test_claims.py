@@ -135,7 +135,18 @@ def test_a_claim_with_parts_has_a_row_per_part_and_one_for_their_conjunction(tmp
     ]
     assert [row["place"] for row in rows] == ["Fig. 1", "Fig. 2", "Fig. 1"]
     assert rows[2]["observed"] == "1 of 2"
+    assert rows[2]["expected"] == "all 2 parts reproduced"
     assert rows[0]["expected"] == "above 1"
+
+
+def test_a_part_that_is_not_contradicted_does_not_count_against_its_claim(tmp_path):
+    parts = [part("a", kind="identity"), part("b")]
+    rows = judge_claims(
+        read(tmp_path, claim(parts=parts)), paper(a=(2, 3), b=(2, 3)), "t", tests=TESTS
+    )
+    assert [row["verdict"] for row in rows] == [NOT_CONTRADICTED, REPRODUCED, REPRODUCED]
+    assert rows[2]["observed"] == "2 of 2"
+    assert rows[2]["expected"] == "all 2 parts reproduced or not contradicted"
 
 
 def test_small_settings_show_what_was_seen_and_carry_no_verdict(tmp_path):

@@ -8,7 +8,7 @@ needs a law with tails.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -24,13 +24,15 @@ POWER = 0.8
 class Estimate:
     """A value, its standard error, the degrees of freedom behind it and the number of runs.
 
-    Infinite degrees of freedom stand for the normal law.
+    Infinite degrees of freedom stand for the normal law. equal: the largest share of runs that have
+    one value; 0 where it is not known.
     """
 
     value: float
     standard_error: float
     degrees: float
     runs: int
+    equal: float = 0.0
 
     @property
     def exact(self) -> bool:
@@ -175,7 +177,7 @@ def mean_estimate(values: Sequence[float] | np.ndarray) -> Estimate:
     if runs == 1:
         return Estimate(float(values[0]), math.inf, 1.0, 1)
     error = values.std(ddof=1) / math.sqrt(runs)
-    return Estimate(float(values.mean()), float(error), runs - 1.0, runs)
+    return Estimate(float(values.mean()), float(error), runs - 1.0, runs, _equal(values))
 
 
 def difference_estimate(
@@ -184,7 +186,8 @@ def difference_estimate(
     """Mean of `first` (runs,) minus mean of `second` (runs,).
 
     paired: entries of equal index share a run's random numbers, and the mean of their differences
-    is estimated; otherwise Welch's unequal-variance interval. `runs` is the smaller count.
+    is estimated; otherwise Welch's unequal-variance interval. `runs` is the smaller count, `equal`
+    that of the side with the larger error.
 
     Raises InputError for pairs of unequal number, and as `mean_estimate`.
     """
@@ -192,17 +195,21 @@ def difference_estimate(
     if paired:
         if len(first) != len(second):
             raise InputError("pairs", f"{len(first)} and {len(second)} runs", "equal numbers")
-        return mean_estimate(first - second)
-    value, runs = float(first.mean() - second.mean()), min(len(first), len(second))
+        differences = first - second
+        # Differences of equal size may differ by the rounding of what was subtracted.
+        size = max(np.abs(first).max(), np.abs(second).max()) or 1.0
+        return replace(mean_estimate(differences), equal=_equal((differences / size).round(12)))
+    sides = mean_estimate(first), mean_estimate(second)
+    value, runs = sides[0].value - sides[1].value, min(side.runs for side in sides)
     if runs == 1:
         return Estimate(value, math.inf, 1.0, 1)
-    variances = np.array([part.var(ddof=1) / len(part) for part in (first, second)])
-    total = float(variances.sum())
+    variances = np.array([side.standard_error**2 for side in sides])
+    total, equal = float(variances.sum()), sides[int(variances.argmax())].equal
     if total == 0:
-        return Estimate(value, 0.0, runs - 1.0, runs)
-    counts = np.array([len(first), len(second)])
+        return Estimate(value, 0.0, runs - 1.0, runs, equal)
+    counts = np.array([side.runs for side in sides])
     degrees = total**2 / float((variances**2 / (counts - 1)).sum())
-    return Estimate(value, math.sqrt(total), degrees, runs)
+    return Estimate(value, math.sqrt(total), degrees, runs, equal)
 
 
 @checked(value=real(), standard_error=real(ge=0), draws=integer(ge=2))
@@ -255,6 +262,11 @@ def _t_quantile(probability: float, degrees: float) -> float:
     if math.isinf(degrees):
         return float(special.ndtri(probability))
     return float(special.stdtrit(degrees, probability))
+
+
+def _equal(values: np.ndarray) -> float:
+    """The largest share of values (runs,) that are one."""
+    return float(np.unique(values, return_counts=True)[1].max() / len(values))
 
 
 def _finite(values: Sequence[float] | np.ndarray) -> np.ndarray:

@@ -25,10 +25,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
 
 from dpatlas.config.load import read_checked
-from dpatlas.config.model import validated
+from dpatlas.config.model import Model, setting, validated
 from dpatlas.core.files import read_json, read_lines, remove_parts, write_atomic
 from dpatlas.core.guard import real
 from dpatlas.core.records import RunsFields
@@ -64,6 +66,8 @@ IDENTITY = "identity"
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 NOT_CONTRADICTED = "not contradicted"
 INCONCLUSIVE, NOT_RUN = "inconclusive", "not run at this tier"
+# Verdicts that do not stand against a claim with parts.
+HOLD = REPRODUCED, NOT_CONTRADICTED
 VERDICTS = (REPRODUCED, NOT_REPRODUCED, NOT_CONTRADICTED, INCONCLUSIVE, NOT_RUN)
 VERDICT_OF = {HOLDS: REPRODUCED, FAILS: NOT_REPRODUCED, OPEN: INCONCLUSIVE}
 COLUMNS = (
@@ -304,12 +308,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--margin-factor", type=float, default=1.0, help="on every margin")
     options = parser.parse_args(arguments)
     claims = with_margins(read_claims(), options.margin_factor)
-    settings = _json_object(options.settings)
-    verdicts = settings.pop("verdicts", True)
+    settings, verdicts = _read_settings(options.settings)
     if options.products is not None:
         check_evidence(claims, read_lines(options.products), settings)
     papers = read_papers(settings, read_lines(options.records))
-    costs = _json_object(options.costs) if options.costs else None
+    costs = _read_costs(options.costs) if options.costs else None
     rows = judge_claims(claims, papers, options.tier, verdicts=verdicts, costs=costs)
     write_claims(options.output, rows)
     for row in rows:
@@ -328,6 +331,36 @@ def read_papers(
     whole = joined(map(read_record, paths))
     records = {block: record for record in whole for block in record.ids}
     return {key: PaperRecords.of(value, records) for key, value in settings.items()}
+
+
+class PaperSettings(Model):
+    """A paper's settings that tests read, and the ids of its records by group."""
+
+    model_config = ConfigDict(extra="allow")
+
+    groups: dict[str, list[str]] = setting("Ids of records by group.", default={})
+    horizons: dict[str, int] = setting("Steps at which tests read, by name.", default={})
+
+
+class Costs(Model):
+    """CPU seconds of one run."""
+
+    costs: dict[str, Annotated[float, Field(ge=0)]] = setting("CPU seconds by record.")
+
+
+def _read_settings(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
+    """Settings by paper, and whether the numbers carry verdicts."""
+    content = _json_object(path)
+    verdicts = content.pop("verdicts", True)
+    if not isinstance(verdicts, bool):
+        raise InputError(f"verdicts in {path}", repr(verdicts), "true or false")
+    for paper, settings in content.items():
+        validated(PaperSettings, settings, place=f"{path}: {paper}.")
+    return content, verdicts
+
+
+def _read_costs(path: Path) -> dict[str, float]:
+    return validated(Costs, {"costs": _json_object(path)}, place=f"{path}: ").costs
 
 
 def _json_object(path: Path) -> dict[str, Any]:
@@ -550,6 +583,7 @@ def _conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[st
     verdicts = [part["verdict"] for part in parts]
     files = dict.fromkeys(path for entry in claim.entries for path in entry.evidence)
     counts = [f"{verdicts.count(kind)} {kind}" for kind in VERDICTS if kind in verdicts]
+    hold = " or ".join(HOLD if NOT_CONTRADICTED in verdicts else HOLD[:1])
     return {
         "claim": claim.id,
         "paper": claim.paper,
@@ -557,8 +591,8 @@ def _conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[st
         "statement": claim.statement,
         "kind": claim.kind,
         "verdict": conjunction(verdicts),
-        "expected": f"all {len(parts)} parts reproduced" if parts[1:] else "its part reproduced",
-        "observed": f"{verdicts.count(REPRODUCED)} of {len(parts)}",
+        "expected": f"all {len(parts)} parts {hold}" if parts[1:] else f"its part {hold}",
+        "observed": f"{sum(verdict in HOLD for verdict in verdicts)} of {len(parts)}",
         "runs": min((part["runs"] for part in parts if part["runs"]), default=0),
         "evidence": ";".join(files),
         "note": "parts: " + ", ".join(counts),

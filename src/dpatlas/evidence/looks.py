@@ -31,6 +31,8 @@ LOOKS = (12, 24, 48, 96)
 # Above this number of runs, `runs_to_decide` does not search.
 MOST_RUNS = 1_000_000
 EVERYTHING = (-math.inf, math.inf)
+# Share of runs that may have one value; of more, the few others would decide alone.
+MOST_EQUAL = 0.5
 OPPOSITE, AT_MOST = "the opposite was seen", "the effect is at most the margin"
 OUTSIDE = f"{OPPOSITE}: outside the range"
 POSITIVE_AT_MOST = "positive, at most the margin"
@@ -58,7 +60,9 @@ class Decision:
         if not self.look or (self.decisive.low, self.decisive.high) != EVERYTHING:
             return ""
         if _no_spread(self.decisive.comparison):
-            return "all runs are equal, which gives no interval"
+            return (
+                f"{self.decisive.comparison.estimate.equal:.0%} of the runs are equal: no interval"
+            )
         return "the intervals of two looks exclude each other"
 
 
@@ -104,9 +108,9 @@ class Intervals:
     """The intervals of an entry's comparisons, each intersected with those of earlier looks.
 
     An interval belongs to the quantity that its label names: where a label depends on the runs, the
-    intervals of another label do not count. Runs without any spread give no interval, and intervals
-    of two looks that exclude each other are both dropped, with all later ones. spread: whether runs
-    need a spread.
+    intervals of another label do not count. Runs of which more than half are equal give no
+    interval, and intervals of two looks that exclude each other are both dropped, with all later
+    ones. spread: whether runs need a spread.
     """
 
     def __init__(self, *, spread: bool = True) -> None:
@@ -239,9 +243,10 @@ def _why_not(decisive: Judged) -> str:
 
 
 def _no_spread(comparison: Comparison) -> bool:
-    """Whether equal runs, not a formula or draws without number, leave no error."""
+    """Whether too many equal runs, not a formula or draws without number, leave no known error."""
     estimate = comparison.estimate
-    return estimate.standard_error == 0 and math.isfinite(estimate.degrees)
+    zero = estimate.standard_error == 0
+    return math.isfinite(estimate.degrees) and (zero or estimate.equal > MOST_EQUAL)
 
 
 def _scaled(comparison: Comparison, runs: int) -> Comparison:

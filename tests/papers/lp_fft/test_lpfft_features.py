@@ -2,12 +2,15 @@
 
 import functools
 import re
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from lpfft_small import (
     Given,
+    Watched,
     a_guarantee_that_remembers,  # noqa: F401
     body_of,
     drawn_keys,
@@ -27,7 +30,7 @@ from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs.private_plan import NO_CLIP
 from dpatlas.models import backbone
-from dpatlas.papers.lp_fft.jobs import feature_quality
+from dpatlas.papers.lp_fft.jobs import features
 from dpatlas.papers.lp_fft.jobs.curves import SHARED
 from dpatlas.papers.lp_fft.jobs.features import features_of, knn_accuracy
 from dpatlas.privacy.training import PrivateTraining
@@ -46,17 +49,30 @@ def whole(given, tmp_path_factory):
 
 
 def by_condition(seen):
-    """(scale of the head, strategy, run, training) of every training: run by run."""
-    for number, each in enumerate(seen):
-        run_number, condition = divmod(number, len(CONDITIONS))
-        yield *CONDITIONS[condition], run_number, each
+    """(scale of the head, strategy, run, training) of every condition: run by run.
+
+    LP-FFT is two trainings, of the head on features and of the network after it: its iterates are
+    those of the network in both.
+    """
+    left = iter(seen)
+    for number, (scale, strategy) in product(range(RUNS), CONDITIONS):
+        each = next(left)
+        if strategy == "lp-fft":
+            heads, each = each.iterates, next(left)
+            assert all(set(head) == {"head.weight", "head.bias"} for head in heads)
+            assert equal({name: each.iterates[0][name] for name in heads[-1]}, heads[-1])
+            start = each.iterates[0]
+            iterates = [*({**start, **head} for head in heads), *each.iterates[1:]]
+            each = Watched(each.training, iterates)
+        yield scale, strategy, number, each
+    assert not list(left)
 
 
 def votes(known, labels, asked, truth, neighbours):
-    """Accuracy of nearest neighbours, distance by distance; ties go to the lower class."""
+    """Accuracy of nearest neighbours, distance by distance; of equally near ones all vote."""
     distances = ((asked[:, None].astype(float) - known[None].astype(float)) ** 2).sum(2)
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :neighbours]
-    found = [np.bincount(labels[row]).argmax() for row in nearest]
+    last = np.sort(distances, axis=1)[:, neighbours - 1, None]
+    found = [np.bincount(labels[row]).argmax() for row in distances <= last]
     return float(np.mean(np.array(found) == truth))
 
 
@@ -73,10 +89,65 @@ def test_nearest_neighbours_are_scikit_learn_s_and_those_of_the_distances(neighb
     draws = np.random.default_rng(3)
     known, asked = draws.standard_normal((60, 5)), draws.standard_normal((40, 5))
     labels, truth = draws.integers(0, 3, 60), draws.integers(0, 3, 40)
-    found = knn_accuracy(known, labels, asked, truth, neighbours)
+    tensors = (torch.from_numpy(each) for each in (known, labels, asked, truth))
+    found = knn_accuracy(*tensors, neighbours)
     reference = KNeighborsClassifier(neighbours, algorithm="kd_tree").fit(known, labels)
     assert found == reference.score(asked, truth)
     assert found == votes(known, labels, asked, truth, neighbours)
+
+
+def test_all_that_are_as_near_as_the_last_neighbour_vote_and_no_query_is_left_out():
+    known, labels = torch.tensor([[0.0], [1], [1], [1], [5]]), torch.tensor([2, 0, 1, 1, 0])
+    queries = torch.full((2 * features.ROWS + 1, 1), 0.9)
+    for truth, neighbours, found in ((1, 1, 1.0), (0, 1, 0.0), (0, 5, 1.0)):
+        truths = torch.full((len(queries),), truth)
+        assert knn_accuracy(known, labels, queries, truths, neighbours) == found
+
+
+def test_features_that_are_not_finite_count_as_zero():
+    known = torch.tensor([[np.nan, 1.0], [np.inf, 4.0]])
+    labels, truth = torch.tensor([0, 1]), torch.tensor([1, 1, 0])
+    queries = torch.tensor([[0.0, 3.9], [-np.inf, 4.0], [np.nan, -1.0]])
+    assert knn_accuracy(known, labels, queries, truth, 1) == 1.0
+
+
+def test_lp_on_kept_features_and_fft_after_it_are_both_phases_in_the_network(whole):
+    """And FFT after LP spends what both spend."""
+    alone = [each for each in whole[1] if set(each.iterates[0]) == {"head.weight", "head.bias"}]
+    joined = [each for _, strategy, _, each in by_condition(whole[1]) if strategy == "lp-fft"]
+    for head, each in zip(alone, joined, strict=True):
+        training = each.training
+        assert len(head.training.x) == len(training.x) and head.training.x.shape[1] == 6
+        (first,), (second,) = head.training.phases, training.phases
+        assert first.trainable == ("head",) and training.after == head.training.ran
+        training.model.load_state_dict(each.iterates[0])
+        shared = {name: getattr(training, name) for name in ("noise", "repetition", "shared_noise")}
+        phases = [replace(first, max_physical_batch=5), second]
+        slow = PrivateTraining(training.model, phases, training.x, training.labels, **shared)
+        for weights in each.iterates[1:]:
+            slow.step()
+            for name, value in slow.model.state_dict().items():
+                np.testing.assert_allclose(value, weights[name], rtol=1e-4, atol=1e-5)
+        assert slow.ran.phases == training.ran.phases
+
+
+def test_lp_is_the_same_for_every_rate_of_fft_and_trained_once(given, tmp_path):
+    spec = spec_of("feature_quality", lrs=[0.5, 1.0], runs=1, head_scales=[4.0])
+    with counted((PrivateTraining, "step")) as steps:
+        rows = record_of(spec, given, tmp_path)["metrics"]["rows"]
+    assert len(steps) == 2 * STEPS + PROBING + 2 * (STEPS - PROBING)
+    (_, one), (_, other) = [
+        (row["lr"], row["accuracy"][0]) for row in rows if row["strategy"] == "lp-fft"
+    ]
+    assert one[: PROBING + 1] == other[: PROBING + 1] and one != other
+
+
+def test_evaluations_that_end_within_lp_need_no_step_of_fft(given, tmp_path, whole):
+    spec = spec_of("feature_quality", at=[0, 1])
+    with watched_trainings() as seen:
+        rows = record_of(spec, given, tmp_path)["metrics"]["rows"]
+    assert {len(row["accuracy"][0]) for row in rows} == {2}
+    assert {len(each.iterates) - 1 for _, _, _, each in by_condition(seen)} == {1, PROBING}
 
 
 def test_features_do_not_move_during_lp_and_do_in_every_step_of_fft(whole, given):
@@ -118,12 +189,13 @@ def test_what_is_reported_of_every_step_is_measured_on_that_step_s_network(whole
 
 def test_all_trainings_of_a_run_draw_its_records_batches_and_noise(whole):
     _, seen, keys = whole
-    assert len(seen) == len(CONDITIONS) * RUNS
+    firsts = [each.training.x for scale, strategy, _, each in by_condition(seen)][
+        :: len(CONDITIONS)
+    ]
     for _, _, number, each in by_condition(seen):
         assert (each.training.repetition, each.training.shared_noise) == (number, SHARED)
-        assert torch.equal(each.training.x, seen[number * len(CONDITIONS)].training.x)
-    first, second = (seen[number * len(CONDITIONS)].training.x for number in range(RUNS))
-    assert not torch.equal(first, second)
+        assert torch.equal(each.training.x, firsts[number])
+    assert not torch.equal(*firsts)
     # A batch and the noise of each of six parameters, once for every run and step.
     assert len(set(keys)) == (1 + 6) * STEPS * RUNS < len(keys)
 
@@ -131,7 +203,7 @@ def test_all_trainings_of_a_run_draw_its_records_batches_and_noise(whole):
 def test_both_strategies_spend_the_budget_that_the_record_names(whole, guarantee):
     record, seen, _ = whole
     for _, strategy, _, each in by_condition(seen):
-        phases = [phase.accounted for phase in each.training.phases]
+        phases = each.training.ran.phases
         assert [phase.steps for phase in phases] == ([2, 2] if strategy == "lp-fft" else [4])
         assert {phase.max_grad_norm for phase in each.training.phases} == {1.0}
         found = guarantee(phases, 1e-5, "add_remove").epsilon
@@ -157,7 +229,7 @@ def test_the_head_sees_the_features_times_their_scale(whole, given):
     network.load_state_dict(whole[1][0].iterates[0])
     x = torch.from_numpy(prepared.load(given.data.parent).x_test)
     plain = backbone.load(given.backbone).network
-    assert np.array_equal(features_of(network, x), 0.5 * features_of(plain, x))
+    assert torch.equal(features_of(network, x), 0.5 * features_of(plain, x))
 
 
 @pytest.mark.parametrize("noise_source", ["keyed", "os"])
@@ -185,7 +257,7 @@ def test_a_job_killed_at_a_look_looks_again_and_at_nothing_twice(given, tmp_path
     expected = run(spec, given, tmp_path / "whole")
     for look in range(2 * len(SHORT["at"])):
         with saved_at_every_step():
-            with killed_at(look, (feature_quality, "outputs")):
+            with killed_at(look, (features.Task, "accuracy")):
                 run(spec, given, tmp_path / f"{look}")
             assert run(spec, given, tmp_path / f"{look}") == expected
 
@@ -269,12 +341,12 @@ def test_a_picture_s_budget_composes_lp_and_fft(pictured, guarantee, given, tmp_
     record = pictured[0]
     with watched_trainings() as seen:
         record_of(spec_of("umap"), given, tmp_path)
-    assert len(seen) == 2 * RUNS
+    # Of a run: LP, FFT from the start, and FFT after LP.
+    assert len(seen) == 3 * RUNS
     for each, budget, arm in zip(
-        seen[:2], record["metrics"]["budgets"], record["ledger"]["arms"], strict=True
+        seen[1:3], record["metrics"]["budgets"], record["ledger"]["arms"], strict=True
     ):
-        phases = [phase.accounted for phase in each.training.phases]
-        found = guarantee(phases, 1e-5, "add_remove").epsilon
+        found = guarantee(each.training.ran.phases, 1e-5, "add_remove").epsilon
         assert budget["epsilon"] == pytest.approx(found, rel=1e-6) == arm["epsilon"]
     assert [budget["lp_steps"] for budget in record["metrics"]["budgets"]] == [0, 2]
 

@@ -5,10 +5,12 @@ which covers the release of every iterate.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
+from dpatlas.jobs.branches import Stem, stem_of
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages, Watched
 from dpatlas.privacy.ledger import Ran
@@ -30,6 +32,21 @@ class Curves:
         self.noise = Noise(job.spec.digest, job.fields.noise_source)
         self.stages = Stages(job, self.noise)
         self.ran: list[Ran] = []
+        self._stems = 0
+
+    def stem(
+        self,
+        number: int,
+        make: Callable[[Mapping[str, Any]], PrivateTraining],
+        at: Sequence[int],
+    ) -> Stem:
+        """First steps that several trainings of run `number` have in common, kept after steps `at`.
+
+        make: as in `run`, but returns the training alone.
+        """
+        name, self._stems = f"stem-{self._stems}", self._stems + 1
+        stage = partial(self.stages.result, name)
+        return stem_of(stage, self.stages.finish, lambda: make(self._draws(number)), at)
 
     def run(
         self,
@@ -40,12 +57,11 @@ class Curves:
         """Train once in run `number` and return what `look` gives after each number of steps.
 
         make(draws) returns a training and its `look`; draws: the arguments by which the training
-        draws its batches and noise. at: numbers of steps.
+        draws its batches and noise. at: numbers of steps of that training.
         """
-        draws = {"noise": self.noise, "repetition": number, "shared_noise": SHARED}
 
         def train() -> dict[str, Any]:
-            training, look = make(draws)
+            training, look = make(self._draws(number))
             watched = Watched(training, look, at)
             self.stages.finish(watched)
             return {"seen": watched.seen, "ran": training.ran.facts()}
@@ -54,3 +70,6 @@ class Curves:
         self.ran.append(Ran.of(run["ran"]))
         self.progress.advance()
         return run["seen"]
+
+    def _draws(self, number: int) -> dict[str, Any]:
+        return {"noise": self.noise, "repetition": number, "shared_noise": SHARED}

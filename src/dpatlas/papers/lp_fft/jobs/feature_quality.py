@@ -6,14 +6,17 @@ nearest neighbours on the features, on the private and on the pre-training task.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import product
 from typing import Any
+
+from torch import nn
 
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
-from dpatlas.jobs.arms import accuracy
+from dpatlas.jobs.branches import Stem
 from dpatlas.jobs.deals import Deals
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_records import load_backbone
@@ -22,6 +25,7 @@ from dpatlas.models.network import Network
 from dpatlas.papers.lp_fft.jobs.curves import Curves, Look
 from dpatlas.papers.lp_fft.jobs.features import (
     PhasePlan,
+    Task,
     backbone_used,
     check_accountant,
     ledger_of,
@@ -29,7 +33,7 @@ from dpatlas.papers.lp_fft.jobs.features import (
     public_task,
     training_of,
 )
-from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, outputs
+from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen
 from dpatlas.papers.lp_fft.records.feature_quality import Metrics, PublicTask, Row, Spec, Strategy
 from dpatlas.papers.lp_fft.records.private import FULL, HEAD
 from dpatlas.privacy.accounting import Phase
@@ -92,54 +96,110 @@ class Quality:
         self, curves: Curves, deals: Deals, number: int, conditions: Sequence[Condition]
     ) -> list[list[dict[str, float]]]:
         """What every condition of a run gives, at every evaluated step."""
-        seen = Seen(deals.of(number), self.backbone, self.job.device)
-        tasks = {"private": private_task(seen), "public": self.public}
-        # The features of the backbone, with which all trainings start and which LP leaves
-        # unchanged, are evaluated once.
-        initial: dict[str, float] = {}
+        of_run = Run(self, curves, Seen(deals.of(number), self.backbone, self.job.device), number)
+        return [of_run.train(*condition) for condition in conditions]
 
-        def quality(network: Network, moved: bool) -> dict[str, float]:
-            """Quality by task; moved: whether some step has changed the features."""
-            if not moved and initial:
-                return initial
-            neighbours = self.fields.neighbours
-            found = {name: task.quality(network, neighbours) for name, task in tasks.items()}
-            if not moved:
-                initial.update(found)
-            return found
+    def networks(self, head_scale: float) -> Networks:
+        """The backbone with heads of this scale."""
+        scale = self.fields.feature_scale
+        return Networks(self.job, self.backbone, head_scale=head_scale, feature_scale=scale)
 
-        def train(head_scale: float, lr: float, strategy: Strategy) -> list[dict[str, float]]:
-            networks = Networks(
-                self.job,
-                self.backbone,
-                head_scale=head_scale,
-                feature_scale=self.fields.feature_scale,
-            )
-            plans = self._plans(strategy, lr)
-            probing = sum(plan.steps for plan in plans if plan.part == HEAD)
+    def of(self, private: Task, public: Task) -> dict[str, float]:
+        """Quality by task, whose records are features."""
+        neighbours = self.fields.neighbours
+        return {"private": private.quality(neighbours), "public": public.quality(neighbours)}
 
-            def make(draws: Mapping[str, Any]) -> tuple[PrivateTraining, Look]:
-                network = networks.fresh(number)
-                training = training_of(networks, network, self.sampler, plans, seen, draws)
 
-                def look() -> dict[str, Any]:
-                    predicted = outputs(network, seen.x["test"]).cpu()
-                    correct = accuracy(predicted, seen.labels["test"].cpu())
-                    moved = training.steps_done > probing
-                    return {**quality(network, moved), "accuracy": correct}
+class Run:
+    """The trainings of one run.
 
-                return training, look
+    They start with the features of the backbone, which LP leaves unchanged: they are computed and
+    evaluated once, and LP, which is the same for every rate of FFT, trains the head on them.
+    """
 
-            return curves.run(number, make, self.fields.at)
+    def __init__(self, quality: Quality, curves: Curves, seen: Seen, number: int):
+        self.of, self.curves, self.number = quality, curves, number
+        self.fields = quality.fields
+        self.images = private_task(seen)
+        self._probed: dict[float, Stem] = {}
 
-        return [train(*condition) for condition in conditions]
+    @cached_property
+    def frozen(self) -> Task:
+        """The features of the backbone."""
+        return self.images.features(self._untrained)
 
-    def _plans(self, strategy: Strategy, lr: float) -> list[PhasePlan]:
-        fields, noise = self.fields, self.fields.noise_multiplier
+    @cached_property
+    def initial(self) -> dict[str, float]:
+        """Their quality by task."""
+        return self.of.of(self.frozen, self.of.public.features(self._untrained))
+
+    @property
+    def _untrained(self) -> Network:
+        return self.of.networks(1.0).fresh(self.number)
+
+    def train(self, head_scale: float, lr: float, strategy: Strategy) -> list[dict[str, float]]:
+        """Quality by task, and accuracy, at every evaluated step of a condition."""
+        fields, networks = self.fields, self.of.networks(head_scale)
         if strategy == "fft":
-            return [PhasePlan(FULL, fields.steps, noise, lr)]
-        probing = PhasePlan(HEAD, fields.lp_steps, noise, fields.lp_lr)
-        return [probing, PhasePlan(FULL, fields.steps - fields.lp_steps, noise, lr)]
+            return self._tune(networks, lr, fields.at)
+        if head_scale not in self._probed:
+            self._probed[head_scale] = self._probe(networks)
+        stem = self._probed[head_scale]
+        seen = []
+        for step in self._early:
+            head = networks.fresh_head(self.number)
+            head.load_state_dict(stem.weights[step])
+            seen.append(self._at_first(head))
+        late = [step - fields.lp_steps for step in fields.at[len(seen) :]]
+        # Without a later evaluation FFT takes no step.
+        return [*seen, *self._tune(networks, lr, late or [0], stem)[: len(late)]]
+
+    @property
+    def _early(self) -> list[int]:
+        """Evaluated steps of LP."""
+        return [step for step in self.fields.at if step <= self.fields.lp_steps]
+
+    def _probe(self, networks: Networks) -> Stem:
+        """LP, kept at its evaluated steps and at its end."""
+        fields = self.fields
+        plan = PhasePlan(HEAD, fields.lp_steps, fields.noise_multiplier, fields.lp_lr)
+
+        def make(draws: Mapping[str, Any]) -> PrivateTraining:
+            head = networks.fresh_head(self.number)
+            return training_of(networks, head, self.of.sampler, plan, self.frozen, draws)
+
+        return self.curves.stem(self.number, make, sorted({*self._early, fields.lp_steps}))
+
+    def _tune(
+        self, networks: Networks, lr: float, at: Sequence[int], stem: Stem | None = None
+    ) -> list[dict[str, float]]:
+        """FFT, from the end of LP if there is one, and what is seen after its steps `at`."""
+        fields, before = self.fields, self.fields.lp_steps if stem else 0
+        plan = PhasePlan(FULL, fields.steps - before, fields.noise_multiplier, lr)
+
+        def make(draws: Mapping[str, Any]) -> tuple[PrivateTraining, Look]:
+            network = networks.fresh(self.number)
+            after = None
+            if stem is not None:
+                network.load_state_dict(stem.weights[before], strict=False)
+                after = stem.ran
+            task = self.images
+            training = training_of(networks, network, self.of.sampler, plan, task, draws, after)
+
+            def look() -> dict[str, float]:
+                if training.steps_done == 0:
+                    return self._at_first(network.head)
+                private = task.features(network)
+                found = self.of.of(private, self.of.public.features(network))
+                return {**found, "accuracy": private.accuracy(network.head)}
+
+            return training, look
+
+        return self.curves.run(self.number, make, at)
+
+    def _at_first(self, head: nn.Module) -> dict[str, float]:
+        """What is seen before the features move."""
+        return {**self.initial, "accuracy": self.frozen.accuracy(head)}
 
 
 def _row(fields: Spec, condition: Condition, runs: list[list[dict[str, float]]]) -> Row:
@@ -167,5 +227,5 @@ def _public(job: Job, backbone: Backbone) -> Prepared:
 KIND = Kind(
     feature_quality,
     spec=Spec,
-    packages=("torch", "numpy", "scipy", "dp-accounting", "scikit-learn"),
+    packages=("torch", "numpy", "scipy", "dp-accounting"),
 )

@@ -5,20 +5,21 @@ known records vote on the classes of its queries.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from dpatlas.core.facts import BackboneUsed
 from dpatlas.data.prepared import Prepared
+from dpatlas.jobs.arms import accuracy
 from dpatlas.jobs.private_plan import dp_sgd_phase
 from dpatlas.jobs.private_records import identity
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.network import Network
-from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen
+from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, outputs
 from dpatlas.papers.lp_fft.records.private import Part, PrivateFields
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.ledger import Ran, ledger
@@ -31,23 +32,33 @@ GIVEN = {
     "they were chosen",
     "cost": "not counted",
 }
+# Queries whose distances to all known records are in memory at a time.
+ROWS = 512
 # The curves themselves use private records, which vote as nearest neighbours.
 RELEASED = "every iterate of one run, without nearest neighbours, which look the records up,"
 
 
 @dataclass(frozen=True)
 class Task:
-    """Known records (n, pixels) with labels (n,), and queries with their true classes."""
+    """Known records (n, pixels) with labels (n,) int64, and queries with their true classes."""
 
     known: Tensor
-    labels: np.ndarray
+    labels: Tensor
     queries: Tensor
-    truth: np.ndarray
+    truth: Tensor
 
-    def quality(self, network: Network, neighbours: int) -> float:
-        """Accuracy of nearest neighbours on the network's features."""
-        known, queries = features_of(network, self.known), features_of(network, self.queries)
-        return knn_accuracy(known, self.labels, queries, self.truth, neighbours)
+    def features(self, network: Network) -> "Task":
+        """The same records as their features by the network."""
+        known, queries = (features_of(network, x) for x in (self.known, self.queries))
+        return replace(self, known=known, queries=queries)
+
+    def quality(self, neighbours: int) -> float:
+        """Accuracy of nearest neighbours among these records."""
+        return knn_accuracy(self.known, self.labels, self.queries, self.truth, neighbours)
+
+    def accuracy(self, head: nn.Module) -> float:
+        """Accuracy of a head whose inputs these records are."""
+        return accuracy(outputs(head, self.queries), self.truth)
 
 
 @dataclass(frozen=True)
@@ -64,64 +75,69 @@ def training_of(
     networks: Networks,
     network: Network,
     sampler: Sampler,
-    plans: Sequence[PhasePlan],
-    seen: Seen,
+    plan: PhasePlan,
+    task: Task,
     draws: Mapping[str, Any],
+    after: Ran | None = None,
 ) -> PrivateTraining:
-    """A training of `network` on the records of a run, phase by phase.
+    """A training of `network`, which may be a head alone, on the known records of a task.
 
-    draws: the arguments by which it draws batches and noise.
+    draws: the arguments by which it draws batches and noise. after: what was done before.
     """
     fields: PrivateFields = networks.job.fields
-    phases = [
-        dp_sgd_phase(
-            sampler,
-            plan.noise_multiplier,
-            fields.max_grad_norm,
-            plan.steps,
-            plan.lr,
-            trainable=networks.trained(network, plan.part),
-            max_physical_batch=fields.max_physical_batch,
-        )
-        for plan in plans
-    ]
-    return PrivateTraining(network, phases, seen.x["train"], seen.labels["train"], **draws)
+    phase = dp_sgd_phase(
+        sampler,
+        plan.noise_multiplier,
+        fields.max_grad_norm,
+        plan.steps,
+        plan.lr,
+        trainable=networks.trained(network, plan.part),
+        max_physical_batch=fields.max_physical_batch,
+    )
+    return PrivateTraining(network, [phase], task.known, task.labels, after=after, **draws)
 
 
 def public_task(data: Prepared, device: str, known: int, queries: int) -> Task:
     """The first `known` training records as known ones, the first `queries` test records."""
-    return Task(
-        torch.from_numpy(data.x_train[:known]).to(device),
-        data.y_train[:known],
-        torch.from_numpy(data.x_test[:queries]).to(device),
-        data.y_test[:queries],
-    )
+    train = data.x_train[:known], data.y_train[:known]
+    test = data.x_test[:queries], data.y_test[:queries]
+    return Task(*(torch.from_numpy(array).to(device) for array in (*train, *test)))
 
 
 def private_task(seen: Seen) -> Task:
     """The training records of a run as known ones and its test records as queries."""
-    x, labels = seen.x, seen.dealt.labels
+    x, labels = seen.x, seen.labels
     return Task(x["train"], labels["train"], x["test"], labels["test"])
 
 
-def features_of(network: Network, x: Tensor) -> np.ndarray:
-    """Inputs of the head for x, (records, features).
-
-    Values that are not finite become 0: scikit-learn refuses all features for a single one.
-    """
+def features_of(network: Network, x: Tensor) -> Tensor:
+    """Inputs of the head for x, (records, features)."""
     with torch.no_grad():
-        features = torch.cat([network.features(rows) for rows in x.split(CHUNK)])
-    return features.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).cpu().numpy()
+        return torch.cat([network.features(rows) for rows in x.split(CHUNK)])
+
+
+def finite(features: Tensor) -> Tensor:
+    """The features in float64; values that are not finite, which have no distance, become 0."""
+    return features.double().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def knn_accuracy(
-    known: np.ndarray, labels: np.ndarray, queries: np.ndarray, truth: np.ndarray, neighbours: int
+    known: Tensor, labels: Tensor, queries: Tensor, truth: Tensor, neighbours: int
 ) -> float:
-    """Share of `queries` (m, d) whose nearest neighbours in `known` (n, d) vote for their class."""
-    from sklearn.neighbors import KNeighborsClassifier
+    """Share of `queries` (m, d) whose nearest neighbours in `known` (n, d) vote for their class.
 
-    classifier = KNeighborsClassifier(neighbours, algorithm="brute").fit(known, labels)
-    return float(classifier.score(queries, truth))
+    labels (n,), truth (m,) int64. All that are as near as the last of the `neighbours` vote; the
+    lowest of equally many votes wins.
+    """
+    known, queries = finite(known), finite(queries)
+    squares, classes = known.square().sum(1), one_hot(labels).double()
+    votes = []
+    for rows in queries.split(ROWS):
+        # Less |row|^2, which is the same for all known records.
+        distances = torch.addmm(squares, rows, known.T, alpha=-2)
+        last = distances.topk(neighbours, largest=False).values[:, -1:]
+        votes.append((distances <= last).double() @ classes)
+    return accuracy(torch.cat(votes), truth)
 
 
 def check_accountant(fields: PrivateFields, phases: Sequence[Phase]) -> None:

@@ -4,34 +4,32 @@ Each panel is a fit of its own: its axes have no meaning, and coordinates of two
 compared.
 """
 
+import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
-import torch
 
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
-from dpatlas.jobs.arms import accuracy
 from dpatlas.jobs.deals import Deals
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_records import load_backbone
-from dpatlas.models.network import Network
 from dpatlas.papers.lp_fft.jobs.curves import Curves, Look
 from dpatlas.papers.lp_fft.jobs.features import (
     PhasePlan,
     Task,
     backbone_used,
     check_accountant,
-    features_of,
+    finite,
     ledger_of,
     private_task,
     training_of,
 )
-from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, outputs
+from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen
 from dpatlas.papers.lp_fft.records.private import FULL, HEAD
 from dpatlas.papers.lp_fft.records.umap import MOMENTS, Metrics, Moment, Panel, Spec, Spent
 from dpatlas.privacy.accounting import Phase
@@ -70,8 +68,7 @@ def umap(job: Job) -> Outcome:
         for number in fields.run_numbers:
             seen = networks.seen(deals.of(number))
             labels.append(seen.dealt.labels["test"][: fields.points].tolist())
-            run = [_pictures(curves, networks, sampler, seen, number, n) for n in fields.lp_steps]
-            runs.append([picture for pictures in run for picture in pictures])
+            runs.append(_pictures(curves, networks, sampler, seen, number))
     # All runs take the same steps; the trainings of the first stand for all.
     ledgers = [ledger_of(fields, ran) for ran in curves.ran[: len(fields.lp_steps)]]
     metrics = Metrics(
@@ -111,36 +108,56 @@ def _panels(fields: Spec, runs: Sequence[Sequence[dict[str, Any]]]) -> list[Pane
 
 
 def _pictures(
-    curves: Curves, networks: Networks, sampler: Sampler, seen: Seen, number: int, first: int
+    curves: Curves, networks: Networks, sampler: Sampler, seen: Seen, number: int
 ) -> list[dict[str, Any]]:
-    """The pictures before, early and late in FFT, after `first` steps of LP."""
+    """The pictures before, early and late in FFT, after every number of steps of LP."""
     fields: Spec = networks.job.fields
-    probing = PhasePlan(HEAD, first, fields.noise_lp, fields.lr_lp)
-    tuning = PhasePlan(FULL, fields.fft_steps, fields.noise_fft, fields.lr_fft)
-    plans = [plan for plan in (probing, tuning) if plan.steps]
-    task = private_task(seen)
+    images = private_task(seen)
+    # All trainings start with the same features, which LP leaves unchanged.
+    frozen = images.features(networks.fresh(number))
+    before = functools.cache(lambda: _picture(frozen, fields))
+    probed = sorted({steps for steps in fields.lp_steps if steps})
 
-    def make(draws: Mapping[str, Any]) -> tuple[PrivateTraining, Look]:
-        network = networks.fresh(number)
-        training = training_of(networks, network, sampler, plans, seen, draws)
-        return training, lambda: _picture(network, task, fields)
+    def probe(draws: Mapping[str, Any]) -> PrivateTraining:
+        plan = PhasePlan(HEAD, probed[-1], fields.noise_lp, fields.lr_lp)
+        head = networks.fresh_head(number)
+        return training_of(networks, head, sampler, plan, frozen, draws)
 
-    return curves.run(number, make, [first + steps for steps in _done(fields).values()])
+    stem = curves.stem(number, probe, probed) if probed else None
+
+    def tuned(first: int) -> list[dict[str, Any]]:
+        def make(draws: Mapping[str, Any]) -> tuple[PrivateTraining, Look]:
+            network = networks.fresh(number)
+            after = None
+            if first and stem is not None:
+                network.load_state_dict(stem.weights[first], strict=False)
+                after = stem.ran_in(first)
+            plan = PhasePlan(FULL, fields.fft_steps, fields.noise_fft, fields.lr_fft)
+            training = training_of(networks, network, sampler, plan, images, draws, after)
+
+            def look() -> dict[str, Any]:
+                moved = training.steps_done > 0
+                features = images.features(network) if moved else frozen
+                picture = _picture(features, fields) if moved else before()
+                return {**picture, "accuracy": features.accuracy(network.head)}
+
+            return training, look
+
+        return curves.run(number, make, list(_done(fields).values()))
+
+    return [picture for first in fields.lp_steps for picture in tuned(first)]
 
 
-def _picture(network: Network, task: Task, fields: Spec) -> dict[str, Any]:
+def _picture(features: Task, fields: Spec) -> dict[str, Any]:
     from sklearn.metrics import silhouette_score
 
-    shown = slice(fields.points)
-    features = features_of(network, task.queries[shown])
-    coordinates = embed(features, fields.neighbours, fields.seed)
-    predicted = outputs(network, task.queries).cpu()
+    shown = finite(features.queries[: fields.points]).float().cpu().numpy()
+    coordinates = embed(shown, fields.neighbours, fields.seed)
     return {
         "x": coordinates[:, 0].round(DECIMALS).tolist(),
         "y": coordinates[:, 1].round(DECIMALS).tolist(),
-        "knn": task.quality(network, fields.neighbours),
-        "silhouette": float(silhouette_score(features, task.truth[shown])),
-        "accuracy": accuracy(predicted, torch.from_numpy(task.truth)),
+        "knn": features.quality(fields.neighbours),
+        "silhouette": float(silhouette_score(shown, features.truth[: fields.points].cpu().numpy())),
     }
 
 
