@@ -1,10 +1,14 @@
 """Copies of the project in which the workflow runs as its users run it."""
 
+import atexit
+import functools
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -48,7 +52,10 @@ class Checkout:
         return bool(self.prefix)
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
-        return self.run(sys.executable, "-m", "snakemake", "--cores", "2", *arguments)
+        words = ("--cores", "2", *arguments)
+        if {"-n", "--lint"} & {*arguments} and sys.platform == "linux":
+            return forks().run(self, words)
+        return self.run(sys.executable, "-m", "snakemake", *words)
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess:
         return self.run(sys.executable, *arguments)
@@ -67,6 +74,32 @@ class Checkout:
     def edit(self, path: str, old: str, new: str):
         """Context manager: replace `old` by `new` in a file and put it back afterwards."""
         return Edit(self.folder / path, old, new)
+
+
+class Forks:
+    """The process of `snakemake_forks`, for what runs no job: its end is that of this one."""
+
+    def __init__(self):
+        script = Path(__file__).with_name("snakemake_forks.py")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen([sys.executable, str(script)], text=True, **pipes)
+
+    def run(self, checkout: Checkout, arguments) -> subprocess.CompletedProcess:
+        request = {"folder": str(checkout.folder), "environment": checkout.environment}
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder, name) for name in ("output", "error")]
+            request |= {"arguments": arguments, "files": [str(file) for file in files]}
+            print(json.dumps(request), file=self.process.stdin, flush=True)
+            code = int(self.process.stdout.readline())
+            output, error = (file.read_text() for file in files)
+        return subprocess.CompletedProcess(arguments, code, output, error)
+
+
+@functools.cache
+def forks() -> Forks:
+    started = Forks()
+    atexit.register(started.process.stdin.close)
+    return started
 
 
 class Edit:

@@ -176,26 +176,30 @@ def check_shape(content: Mapping[str, Any]) -> None:
     That is 5 as a key, a list that contains itself, aliases of aliases of aliases, and integers
     with more digits than a double or a message can hold.
     """
-    waiting: list[tuple[str, int, Any]] = [("", 0, content)]
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), content)]
     count = 0
     while waiting:
-        place, depth, value = waiting.pop()
+        keys, value = waiting.pop()
         count += len(value)
-        if count > MAX_VALUES or depth > MAX_DEPTH:
+        if count > MAX_VALUES or len(keys) > MAX_DEPTH:
             allowed = f"at most {MAX_DEPTH} levels and {MAX_VALUES} values"
-            raise InputError(place or "config", "more levels or values than a config has", allowed)
-        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-            if isinstance(value, Mapping) and not isinstance(key, str):
+            found = "more levels or values than a config has"
+            raise InputError(joined(*keys) or "config", found, allowed)
+        has_names = isinstance(value, Mapping)
+        for key, inner in value.items() if has_names else enumerate(value):
+            if has_names and not isinstance(key, str):
                 found = f"{key!r} ({type(key).__name__}) as a key"
-                raise InputError(place or "config", found, "text: write it in quotes")
-            where = joined(place, str(key))
-            if not _is_unicode(str(key)):
-                raise InputError(place or "config", f"{key!r} as a key", "Unicode text")
-            if isinstance(inner, Mapping | list):
-                waiting.append((where, depth + 1, inner))
-            elif isinstance(inner, int) and abs(inner) > MAX_NUMBER:
-                found = f"a whole number of {inner.bit_length()} bits"
-                raise InputError(where, found, f"numbers up to {MAX_NUMBER:g}")
+                raise InputError(joined(*keys) or "config", found, "text: write it in quotes")
+            if has_names and not _is_unicode(key):
+                raise InputError(joined(*keys) or "config", f"{key!r} as a key", "Unicode text")
+            if isinstance(inner, int):
+                if abs(inner) > MAX_NUMBER:
+                    found = f"a whole number of {inner.bit_length()} bits"
+                    where = joined(*keys, str(key))
+                    raise InputError(where, found, f"numbers up to {MAX_NUMBER:g}")
+            # What most values are first: asking for a mapping takes longest.
+            elif not isinstance(inner, float | str) and isinstance(inner, list | Mapping):
+                waiting.append(((*keys, str(key)), inner))
 
 
 def _is_unicode(text: str) -> bool:
