@@ -190,7 +190,7 @@ def check_shape(content: Mapping[str, Any]) -> None:
             if has_names and not isinstance(key, str):
                 found = f"{key!r} ({type(key).__name__}) as a key"
                 raise InputError(joined(*keys) or "config", found, "text: write it in quotes")
-            if has_names and not _is_unicode(key):
+            if has_names and not _is_unicode(str(key)):
                 raise InputError(joined(*keys) or "config", f"{key!r} as a key", "Unicode text")
             if isinstance(inner, int):
                 if abs(inner) > MAX_NUMBER:
