@@ -10,14 +10,16 @@ PYTHON ?=
 
 BIN := .venv/bin
 IN_ENV = PATH="$(CURDIR)/$(BIN):$$PATH"
+# With one line that says where the run stands in place of Snakemake's log.
+RUN = DPATLAS_STANDING=1 $(IN_ENV) snakemake --cores $(CORES) --quiet host
 # One process per core, one thread per process.
 PYTEST = OMP_NUM_THREADS=1 $(IN_ENV) pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: all help setup smoke test test-all paper-mini lint format lock lock-uv decide publish bundle clean clean-results
 
 all: setup ## set up, run the default tier and say where its page is (the default)
-	@$(IN_ENV) snakemake --cores $(CORES)
-	@echo "results: results/embedded/report/index.html"
+	@$(RUN)
+	@echo "open results/embedded/report/index.html in a browser"
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -26,8 +28,8 @@ setup: ## make .venv and install what the lock names; nothing to do the second t
 	@PYTHON='$(PYTHON)' sh tools/setup.sh
 
 smoke: setup ## run every rule once on tiny settings
-	@$(IN_ENV) snakemake --cores $(CORES) --configfile workflow/tiers/smoke.yaml
-	@echo "results: results/smoke/report/index.html (its numbers mean nothing)"
+	@$(RUN) --configfile workflow/tiers/smoke.yaml
+	@echo "open results/smoke/report/index.html in a browser (its numbers mean nothing)"
 
 test: setup ## the tests, without those marked slow
 	@$(PYTEST) -m "not slow"
@@ -61,7 +63,7 @@ lock-uv: setup ## pin another uv: make lock-uv UV=X.Y.Z
 decide: setup ## more runs where they decide most: make decide HOURS=8 (CPU hours), then the page
 	@test -n "$(HOURS)" || { echo "HOURS: missing; allowed: CPU hours, such as make decide HOURS=8" >&2; exit 2; }
 	@$(IN_ENV) python -m dpatlas decide --hours $(HOURS) --cores $(CORES)
-	@$(IN_ENV) snakemake --cores $(CORES)
+	@$(RUN)
 
 publish: setup ## copy the summaries of a complete run to docs/results: make publish TIER=embedded
 	@$(IN_ENV) python -m dpatlas publish --tier $(TIER)

@@ -1,17 +1,26 @@
 """Config, paths and what every rule shares."""
 
 import functools
+import os
 import re
 import sys
 from pathlib import Path
+
+from snakemake.logging import logger
 
 from dpatlas.config.load import load_config
 from dpatlas.core.digest import code_digest
 from dpatlas.core.environment import keep_caches_in, put_own_python_first
 from dpatlas.core.files import check_writable, write_json
 from dpatlas.errors import EXIT_BAD_INPUT, InputError
-from dpatlas.cost.rates import features_minutes, runtime_minutes, seconds_per_run
+from dpatlas.cost.rates import (
+    features_minutes,
+    job_seconds,
+    runtime_minutes,
+    seconds_per_run,
+)
 from dpatlas.config.atlas import Atlas
+from dpatlas.cost.standing import Standing, planned
 from dpatlas.registry import all_papers
 
 # Only sys.exit gives the exit code; an exception in a Snakefile would end in 1.
@@ -57,6 +66,11 @@ TABLE_FILES = [".md", ".tex"]
 LISTS = f"{ATLAS.folder}/lists"
 
 
+def seconds_of(ids):
+    """Estimated seconds of all these runs."""
+    return sum(job_seconds(ATLAS, name) for name in ids)
+
+
 def any_of(ids):
     """The pattern that matches these ids alone; without any it matches nothing."""
     return "|".join(map(re.escape, ids)) or "(?!)"
@@ -74,6 +88,19 @@ wildcard_constraints:
     id="[a-z0-9_.-]+",
 
 
+# Set by make, which shows where a run stands in place of five lines for every job.
+STANDING = None
+if os.environ.get("DPATLAS_STANDING") and workflow.is_main_process:
+    STANDING = Standing()
+    STANDING.take_over(logger)
+
+# Of two jobs that could start, the one with the higher priority does: what is shown comes before
+# further runs, and kinds of runs that take seconds before others, so that the first figures are there
+# in a minute or two.
+SHOWN, SHORT = 2, 1
+SHORT_SECONDS = 60
+
+
 onstart:
     write_json(ATLAS.folder / "config.json", ATLAS.config.plain())
     ATLAS.write_lists()
@@ -82,3 +109,16 @@ onstart:
     # has ended, and each time it looks at all that wait. Where cores are the limit, it is not needed.
     if workflow.local_exec and hasattr(workflow.scheduler, "job_rate_limiter"):
         workflow.scheduler.job_rate_limiter = None
+    if STANDING:
+        jobs = {
+            job.jobid: planned(
+                ATLAS, job.rule.name, dict(job.wildcards).get("id", ""), job.output
+            )
+            for job in workflow.dag.needrun_jobs()
+        }
+        STANDING.begin(jobs, workflow.resource_settings.cores)
+
+
+onsuccess:
+    if STANDING:
+        STANDING.end()

@@ -22,6 +22,7 @@ for key in ATLAS.blocks:
                 f"{LOGS}/{key}_{kind}/{{id}}.log",
             wildcard_constraints:
                 id=any_of(ids),
+            priority: SHORT if seconds_of(ids) < SHORT_SECONDS else 0
             conda:
                 "../../environment.yml"
             threads: 1

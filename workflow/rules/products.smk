@@ -24,6 +24,7 @@ for name, product in ATLAS.products.items():
             ),
         log:
             f"{LOGS}/{name}.log",
+        priority: SHOWN
         group:
             block.key
         conda:

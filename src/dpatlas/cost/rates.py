@@ -133,12 +133,22 @@ def runtime_minutes(atlas: Atlas, spec_id: str) -> int:
 
     Estimated at default rates, so that the request does not depend on past runs.
     """
-    return _minutes(work_of(atlas, spec_id), atlas.device(spec_id))
+    return _minutes(job_seconds(atlas, spec_id))
 
 
 def features_minutes(atlas: Atlas, features_id: str) -> int:
     """Minutes to ask a scheduler for, for features of a frozen backbone; as `runtime_minutes`."""
-    return _minutes(work_of_features(atlas.frozen_features[features_id]), atlas.features_device())
+    return _minutes(features_seconds(atlas, features_id))
+
+
+def job_seconds(atlas: Atlas, spec_id: str) -> float:
+    """Estimated seconds of a job at default rates, on the spec's device; `auto` counts as a GPU."""
+    return _seconds(work_of(atlas, spec_id), atlas.device(spec_id))
+
+
+def features_seconds(atlas: Atlas, features_id: str) -> float:
+    """As `job_seconds`, for features of a frozen backbone."""
+    return _seconds(work_of_features(atlas.frozen_features[features_id]), atlas.features_device())
 
 
 def seconds_per_run(atlas: Atlas) -> dict[str, float]:
@@ -149,7 +159,7 @@ def seconds_per_run(atlas: Atlas) -> dict[str, float]:
     """
     return {
         # Finite, as JSON has to be; `_minutes` says where it is not.
-        spec_id: min(_seconds(work_of(atlas, spec_id), atlas.device(spec_id)), 1e12) / fields.runs
+        spec_id: min(job_seconds(atlas, spec_id), 1e12) / fields.runs
         for spec_id in atlas.specs
         if hasattr(fields := atlas.typed(spec_id), "runs")
     }
@@ -160,8 +170,7 @@ def _seconds(work: Work, device: str) -> float:
     return sum(unit[name] * count for name, count in work.counts.items())
 
 
-def _minutes(work: Work, device: str) -> int:
-    seconds = _seconds(work, device)
+def _minutes(seconds: float) -> int:
     # Infinite where a tiny step size asks for infinitely many steps.
     return math.ceil(min(max(MIN_MINUTES, SLACK * seconds / 60), MAX_MINUTES))
 

@@ -1,0 +1,100 @@
+"""What `make` shows of a run: what was made, and how many jobs and minutes are left."""
+
+import io
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from dpatlas.cost import standing
+from dpatlas.cost.standing import Planned, Standing
+
+JOBS = {
+    1: Planned("simulation a", 60.0),
+    2: Planned("simulation b", 30.0),
+    3: Planned("figure c", 10.0, "results/t/figures/c.pdf"),
+}
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    time = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(standing.time, "monotonic", lambda: time.now)
+    return time
+
+
+def event(name, **facts):
+    record = logging.makeLogRecord({"levelno": logging.INFO, "msg": "told by Snakemake", **facts})
+    record.event = SimpleNamespace(name=name)
+    return record
+
+
+def begun(stream, cores=2):
+    following = Standing(stream)
+    following.begin(JOBS, cores)
+    return following
+
+
+def test_what_is_made_is_said_at_once_and_the_state_now_and_then(clock):
+    stream = io.StringIO()
+    following = begun(stream)
+    following.handle(event("JOB_STARTED", jobs=[1, 3]))
+    following.handle(event("JOB_FINISHED", job_id=3))
+    assert stream.getvalue().splitlines() == [
+        "3 jobs, about 50 s on 2 cores",
+        "results/t/figures/c.pdf",
+    ]
+    clock.now += 40
+    following.handle(event("JOB_STARTED", jobs=[2]))
+    # 50 of 100 seconds of work took 40 seconds.
+    assert stream.getvalue().splitlines()[2:] == [
+        "1 of 3 jobs, 40 s left: simulation a, simulation b"
+    ]
+    following.handle(event("JOB_FINISHED", job_id=1))
+    following.handle(event("JOB_FINISHED", job_id=2))
+    following.end()
+    assert stream.getvalue().splitlines()[3:] == ["3 jobs done in 40 s"]
+
+
+def test_on_a_terminal_the_state_is_one_line_that_is_written_over(clock, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    stream = Terminal()
+    following = begun(stream)
+    following.handle(event("JOB_STARTED", jobs=[1, 2]))
+    clock.now += 10
+    following.handle(event("JOB_FINISHED", job_id=2))
+    # 10 seconds for 30 of job 2 and 10 of job 1.
+    whole = "1 of 3 jobs, 15 s left: simulation a"
+    assert stream.getvalue().rpartition("\r")[2] == f"{whole[:29]}\x1b[K"
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_the_state_is_gone_before_an_error_is_shown_and_does_not_name_the_job_again(clock):
+    stream = Terminal()
+    following = begun(stream)
+    following.handle(event("JOB_STARTED", jobs=[1, 2]))
+    following.handle(event("JOB_ERROR", jobid=1, levelno=logging.ERROR))
+    assert stream.getvalue().endswith("\r\x1b[K")
+    following.handle(event("JOB_STARTED", jobs=[3]))
+    assert "simulation a" not in stream.getvalue().rpartition("\r")[2]
+
+
+def test_what_snakemake_says_of_each_job_is_silenced_and_its_errors_are_not(clock):
+    class ColorizingTextHandler(logging.StreamHandler):
+        """As Snakemake calls what writes to a terminal."""
+
+    log, shown = logging.Logger("snakemake"), io.StringIO()
+    log.addHandler(ColorizingTextHandler(shown))
+    Standing(io.StringIO()).take_over(log)
+    log.info("rule kl_vs_depth:")
+    log.error("Error in rule kl_vs_depth")
+    assert shown.getvalue() == "Error in rule kl_vs_depth\n"
+    # The name stands for the class of today's Snakemake.
+    from snakemake.logging import ColorizingTextHandler as Real
+
+    assert Real.__name__ == ColorizingTextHandler.__name__
