@@ -54,7 +54,9 @@ def training_record(
     )
     curve = curve or (lambda step: 0.01 * depth * width * step)
     draws = np.random.default_rng([INITS.index(init), depth, width]).lognormal(0, noise, runs)
-    kl = np.outer([curve(step) for step in shown], draws)
+    # Runs differ in level and, a little, in growth.
+    growth = np.power.outer(np.array(shown, dtype=float), 0.1 * np.log(draws))
+    kl = np.outer([curve(step) for step in shown], draws) * growth
     used = runs - diverged
 
     def by_run(values):
