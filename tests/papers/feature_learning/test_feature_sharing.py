@@ -30,12 +30,12 @@ class Watched:
 
     def __init__(self, folder, monkeypatch, **changes):
         self.layers, self.deviations, self.stepped, self.turned = {}, {}, [], []
-        real_read_out, real_descend = Networks._private_readout, SecondLayer.descend_privately
+        real_head, real_descend = Networks._private_head, SecondLayer.descend_privately
         real_stepped, real_normalised = feature_simulation.stepped, feature_simulation.normalised
 
-        def read_out(networks, rules, weights, layer, features, normal):
+        def head(networks, rules, layer, features, normal):
             self.features = features
-            return real_read_out(networks, rules, weights, layer, features, normal)
+            return real_head(networks, rules, layer, features, normal)
 
         def descend(layer, steps, max_norm, deviation, normal, use):
             self.layers[self.features], self.deviations[self.features] = layer.y, deviation
@@ -49,7 +49,7 @@ class Watched:
             self.turned.append(weights.copy())
             return real_normalised(weights)
 
-        monkeypatch.setattr(Networks, "_private_readout", read_out)
+        monkeypatch.setattr(Networks, "_private_head", head)
         monkeypatch.setattr(SecondLayer, "descend_privately", descend)
         monkeypatch.setattr(feature_simulation, "stepped", stepped)
         monkeypatch.setattr(feature_simulation, "normalised", normalised)

@@ -26,6 +26,7 @@ from dpatlas.papers.feature_learning.formulas.rates import (
     printed_first_layer_noise,
 )
 from dpatlas.papers.feature_learning.formulas.single_index import link
+from dpatlas.papers.feature_learning.jobs import simulation
 from dpatlas.papers.feature_learning.jobs.draws import draw
 from dpatlas.papers.feature_learning.jobs.layers import direction_norms, first_norms, neurons_noise
 from dpatlas.papers.feature_learning.jobs.rules import REHEARSED
@@ -162,12 +163,12 @@ def test_conditions_that_differ_in_epsilon_share_all_but_what_is_private(tmp_pat
 
 
 def test_noise_is_named_by_run_step_and_layer_and_shared_by_what_a_run_compares(whole):
-    """Two conditions share all noise; in each of them four private descents share the head's."""
+    """Two conditions share all noise; in each of them one draw serves four private descents."""
     record, keys = whole
     expected = Counter()
     for run in range(3):
         expected.update({(run, 0, use): 2 for use in ("matrix", "direction", "printed")})
-        expected.update({(run, step, "head"): 2 * 4 for step in range(4)})
+        expected.update({(run, step, "head"): 2 for step in range(4)})
     assert Counter(keys) == expected
     assert record["seeds"]["shared_noise"] == [SHARED_BY]
     assert SHARED_BY in record["ledger"]["holds_for"]
@@ -201,6 +202,16 @@ def test_runs_one_at_a_time_give_the_same_numbers_and_noise(whole, tmp_path):
     assert len(blocks) == 6
     assert record == whole[0]
     assert sorted(keys) == sorted(whole[1])
+
+
+def test_one_run_at_a_time_is_drawn_once_for_every_epsilon(tmp_path):
+    points = [{**BASE, "epsilon": epsilon} for epsilon in (0.5, 2.0)]
+    spec = spec_of(points=[points[0], {**BASE, "n": 40}, points[1]])
+    record = record_of(spec, tmp_path / "blocks")
+    with one_run_at_a_time(), noise_keys() as keys, counted((simulation, "draw")) as draws:
+        assert record_of(spec, tmp_path / "runs") == record
+    assert len(draws) == 2 * 3
+    assert set(Counter(keys).values()) == {2}
 
 
 def test_noise_of_the_system_is_another_every_time_and_in_no_record(tmp_path, monkeypatch):

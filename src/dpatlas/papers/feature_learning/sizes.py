@@ -1,8 +1,9 @@
 """Memory of a run of feature_learning's simulations, and how many runs fit into memory at once."""
 
-# Largest block of runs that are simulated together, 16 MB in single precision: all steps of a
-# descent read the same features, which a processor's cache then holds.
-MOST_NUMBERS = 2**22
+# Upper bounds on a block of runs that are simulated together, in single-precision numbers: on the
+# features of its layer, 4 MB, which a processor's cache holds over all steps of a descent; and on
+# all that it has in memory, 64 MB.
+MOST_FEATURES, MOST_NUMBERS = 2**20, 2**24
 
 
 def numbers_of_a_run(d: int, n: int, p: int, n_test: int) -> int:
@@ -16,4 +17,4 @@ def numbers_of_a_run(d: int, n: int, p: int, n_test: int) -> int:
 
 def runs_at_once(d: int, n: int, p: int, n_test: int) -> int:
     """How many runs of a condition are simulated at once; at least one."""
-    return max(1, MOST_NUMBERS // numbers_of_a_run(d, n, p, n_test))
+    return max(1, min(MOST_FEATURES // (n * p), MOST_NUMBERS // numbers_of_a_run(d, n, p, n_test)))

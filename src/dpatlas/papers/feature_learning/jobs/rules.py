@@ -88,6 +88,11 @@ class Rules:
     bounds: ClipBounds
 
     @property
+    def sizes(self) -> tuple[int, int, int]:
+        """(d, n, p)."""
+        return self.d, self.n, self.p
+
+    @property
     def rate(self) -> float:
         """eta_W."""
         return first_layer_rate(self.n, self.d, self.p)

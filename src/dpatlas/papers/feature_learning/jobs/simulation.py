@@ -15,9 +15,9 @@ features, share it within a run, in proportion to what each needs. So do their d
 weights, as far as they have such records and neurons.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -98,13 +98,18 @@ class Study:
         note_stream("shared_noise", SHARED_BY)
         # Of every block of runs, in order: measures by kind of features.
         self.measured: list[dict[str, Measured]] = []
-        self.blocks = [
-            (number, runs)
-            for number, rules in enumerate(conditions)
-            for runs in self._blocks(rules)
-        ]
-        # The last networks, with the sizes and runs that they are of.
-        self._networks: tuple[tuple[int, int, int, range], Networks] | None = None
+        # Conditions that differ in epsilon only share the networks that do not depend on it: they
+        # follow each other in every block of runs.
+        self.blocks = sorted(
+            [
+                (number, runs)
+                for number, rules in enumerate(conditions)
+                for runs in self._blocks(rules)
+            ],
+            key=lambda block: (conditions[block[0]].sizes, block[1].start),
+        )
+        # The last networks and their noise, with the sizes and runs that they are of.
+        self._networks: tuple[tuple[tuple[int, int, int], range], Networks, Normal] | None = None
 
     @property
     def steps_done(self) -> int:
@@ -151,24 +156,31 @@ class Study:
     def _blocks(self, rules: Rules) -> list[range]:
         """Numbers of the runs that are simulated at once."""
         runs = self.fields.run_numbers
-        size = runs_at_once(rules.d, rules.n, rules.p, self.fields.n_test)
+        size = runs_at_once(*rules.sizes, self.fields.n_test)
         return [runs[first : first + size] for first in range(0, len(runs), size)]
 
     def _block(self, number: int, runs: range) -> dict[str, Measured]:
         rules, fields = self.conditions[number], self.fields
-        # Conditions that differ in epsilon only share the networks that do not depend on it.
-        key = (rules.d, rules.n, rules.p, runs)
+        key = (rules.sizes, runs)
         if self._networks is None or self._networks[0] != key:
             # Free the last networks' features before the next ones are made.
             self._networks = None
-            drawn = draw(rules.link, rules.d, rules.p, rules.n, fields.n_test, runs, fields.seed)
-            self._networks = key, Networks(rules, drawn)
-        networks = self._networks[1]
-
-        def normal(size: int, index: int, step: int, use: str) -> np.ndarray:
-            return self.noise.normal(size, repetition=runs[index], step=step, use=use)
-
+            d, n, p = rules.sizes
+            drawn = draw(rules.link, d, p, n, fields.n_test, runs, fields.seed)
+            self._networks = key, Networks(rules, drawn), self._normal(runs)
+        _, networks, normal = self._networks
         return networks.measured(rules, normal)
+
+    def _normal(self, runs: range) -> Normal:
+        """Noise of `runs`, each drawn once: all kinds of features and every epsilon share it."""
+
+        @functools.cache
+        def normal(size: int, index: int, step: int, use: str) -> np.ndarray:
+            drawn = self.noise.normal(size, repetition=runs[index], step=step, use=use)
+            drawn.flags.writeable = False
+            return drawn
+
+        return normal
 
     def _rows(self, rules: Rules, blocks: Sequence[dict[str, Measured]]) -> list[Row]:
         """One row per kind of features of a condition, with the runs of all its blocks."""
@@ -235,34 +247,31 @@ class Networks:
             matrix += REAL(rules.printed_noise) * noise
         return Measured(**self._angles(normalised(weights)))
 
-    @cached_property
+    @functools.cached_property
     def _gradient(self) -> np.ndarray:
         return first_gradient(self.draw.start, self.draw.first, None)
 
-    @cached_property
+    @functools.cached_property
     def _nonprivate(self) -> Measured:
         weights = stepped(self.draw.start, self._gradient, self.rules.rate)
         return self._nonprivate_readout(weights, self._layer(weights, self.second))
 
-    @cached_property
+    @functools.cached_property
     def _random_weights(self) -> np.ndarray:
         return normalised(self.draw.start.weights)
 
-    @cached_property
+    @functools.cached_property
     def _random_layer(self) -> SecondLayer:
         return self._layer(self._random_weights, self.second)
 
-    @cached_property
+    @functools.cached_property
     def _random(self) -> Measured:
         return self._nonprivate_readout(self._random_weights, self._random_layer)
 
     def _nonprivate_readout(self, weights: np.ndarray, layer: SecondLayer) -> Measured:
         """Measures of features that gradient descent without noise reads out."""
-        return Measured(
-            **self._angles(weights),
-            risk=self._risk(weights, layer.descend(self.rules.steps)),
-            risk_floor=self._risk(weights, layer.ridge()),
-        )
+        risk, floor = self._risks(weights, layer.descend(self.rules.steps), layer.ridge())
+        return Measured(**self._angles(weights), risk=risk, risk_floor=floor)
 
     def _random_of_both(self, rules: Rules, normal: Normal) -> Measured:
         weights = self._random_weights
@@ -275,10 +284,10 @@ class Networks:
     ) -> Measured:
         """Measures of privately learned features with a private read-out."""
         layer = self._layer(weights, self.second)
+        head, clipped = self._private_head(rules, layer, features, normal)
+        risk, floor = self._risks(weights, head, layer.ridge())
         return Measured(
-            **self._angles(weights),
-            **self._private_readout(rules, weights, layer, features, normal),
-            risk_floor=self._risk(weights, layer.ridge()),
+            **self._angles(weights), risk_private=risk, risk_floor=floor, clipped=clipped
         )
 
     def _private_readout(
@@ -289,23 +298,31 @@ class Networks:
         features: str,
         normal: Normal,
     ) -> dict[str, list[float]]:
-        """Risk after noisy descent on `layer`, and the share of gradients that were clipped."""
+        """Risk of the private head, and the share of gradients that were clipped."""
+        head, clipped = self._private_head(rules, layer, features, normal)
+        (risk,) = self._risks(weights, head)
+        return {"risk_private": risk, "clipped": clipped}
+
+    def _private_head(
+        self, rules: Rules, layer: SecondLayer, features: str, normal: Normal
+    ) -> tuple[np.ndarray, list[float]]:
+        """The head after noisy descent on `layer`, and the share of gradients clipped, by run."""
         deviation = rules.head_noise(layer.n, learns_features=features in (PRIVATE, DIRECTION))
         head, clipped = layer.descend_privately(
             rules.steps, rules.bounds.head, deviation, normal, "head"
         )
-        return {"risk_private": self._risk(weights, head), "clipped": clipped.tolist()}
+        return head, clipped.tolist()
 
     def _layer(self, weights: np.ndarray, records: Records) -> SecondLayer:
         phi = self.draw.start.features(records.x, weights)
         return SecondLayer(phi, records.y, self.rules.penalty)
 
-    def _risk(self, weights: np.ndarray, head: np.ndarray) -> list[float]:
-        """Mean squared error of the networks with these layers on the test records, by run."""
+    def _risks(self, weights: np.ndarray, *heads: np.ndarray) -> list[list[float]]:
+        """Mean squared error of the networks with each head on the test records, by run."""
         test = self.draw.test
         phi = self.draw.start.features(test.x, weights)
-        predicted = (phi @ head.astype(REAL)[:, :, None])[:, :, 0]
-        return np.square(predicted - test.y, dtype=float).mean(axis=1).tolist()
+        predicted = [(phi @ head.astype(REAL)[:, :, None])[:, :, 0] for head in heads]
+        return [np.square(y - test.y, dtype=float).mean(axis=1).tolist() for y in predicted]
 
     def _angles(self, weights: np.ndarray) -> dict[str, list[float]]:
         """Mean |cosine| and mean cosine with mu of neurons of unit norm, by run."""
