@@ -69,10 +69,14 @@ def test_runs_are_added_until_the_claim_is_decided_also_after_an_interruption(pr
         start_new_session=True,
     )
     more_runs = project.folder / "results" / TIER / "more_runs.json"
-    deadline = time.monotonic() + 60
-    while not (more_runs.is_file() and json.loads(more_runs.read_text())):
+    logs = project.folder / "results" / TIER / "logs"
+    known = set(logs.glob(f"{KEY}_*/*"))
+    deadline = time.monotonic() + 120
+    # Until a job of the first round runs.
+    while not set(logs.glob(f"{KEY}_*/*")) - known:
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.05)
+    assert json.loads(more_runs.read_text())
     # What a terminal does on Ctrl-C.
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(60) in (1, 130)
