@@ -145,6 +145,7 @@ class Chain:
         for number in range(len(self.links) - 1, self._first - 1, -1):
             link, (x, saved) = self.links[number], passed.pop()
             link.reached = True
+            assert delta is not None
             delta = link.backward(delta, x, *saved, needs_x=number > self._first)
 
 
@@ -164,7 +165,9 @@ def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
     if type(module).forward is not nn.Sequential.forward:
         yield name, module
         return
-    for key, part in module.named_children():
+    # `named_children` would leave out a layer's second use.
+    for key, part in module._modules.items():
+        assert part is not None
         yield from _parts(part, f"{name}.{key}" if name else key)
 
 
@@ -175,6 +178,10 @@ def _fits(layer: nn.Module) -> bool:
             return type(layer) in LINKS and (layer.start_dim, layer.end_dim) == (1, -1)
         case nn.Unflatten():
             return type(layer) in LINKS and layer.dim == 1
+        case nn.Conv2d():
+            # The rule's kinds of padding, which a frozen layer need not have.
+            zeros = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+            return type(layer) in LINKS and zeros
     return type(layer) in LINKS
 
 

@@ -23,12 +23,13 @@ def output_gradient(
     if loss is cross_entropy and output.dim() == 2 and labels.dim() == 1:
         return _of_cross_entropy(output, labels, views)
     with torch.enable_grad():
-        output = output.detach().requires_grad_()
-        losses = losses_of(lambda _: output, loss, x, labels)
+        leaf = output.detach().requires_grad_()
+        # A copy, which the loss may change in place.
+        losses = losses_of(lambda _: leaf.clone(), loss, x, labels)
         if losses.requires_grad:
             # Of a scalar: an explicit output gradient makes torch import sympy for a second.
             (losses.sum() / views).backward()
-    return output.grad
+    return leaf.grad
 
 
 def _of_cross_entropy(output: Tensor, labels: Tensor, views: int) -> Tensor:
