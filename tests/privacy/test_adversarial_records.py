@@ -25,7 +25,7 @@ from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.audit_statistics import LowerBound, epsilon_lower_bound
 from dpatlas.privacy.convolution import Conv2d, patch_gram
 from dpatlas.privacy.layers import Linear
-from dpatlas.privacy.per_record import cross_entropy
+from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.samplers import FullBatch, Sampler
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 

@@ -15,8 +15,8 @@ from dpatlas.models.build import build
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.fingerprint import fingerprint
 from dpatlas.privacy.langevin import Langevin, LangevinRun
+from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.noise import LARGE
-from dpatlas.privacy.per_record import cross_entropy
 from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.training import PrivateTraining
 

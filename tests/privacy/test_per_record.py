@@ -21,7 +21,8 @@ from torch import nn
 from dpatlas.models.build import build
 from dpatlas.privacy import convolution, layers
 from dpatlas.privacy.logistic import SoftmaxGradients
-from dpatlas.privacy.per_record import NetworkGradients, cross_entropy
+from dpatlas.privacy.losses import cross_entropy
+from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.training import kernel_for
 
 # Of torch.func's loops and of the peer's hooks, which are only compared with here.
@@ -169,6 +170,8 @@ def test_gradients_per_record_in_one_call_read_only_the_shape_of_the_weights(mon
     ("name", "limits"),
     [
         *((name, ("GRAM_SHARE", 0, 1e9)) for name in NETWORKS),
+        *((name, ("FEW_PIXELS_SHARE", 0, 1e9)) for name in NETWORKS),
+        *((name, ("FEW_PIXELS", 0, 36)) for name in NETWORKS),
         ("large convolution of many positions", ("SMALL_CONVOLUTION", 0, 10**12)),
     ],
 )

@@ -18,7 +18,7 @@ from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.per_record import cross_entropy
+from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
 

@@ -20,7 +20,8 @@ from dpatlas.models.lora import with_lora
 from dpatlas.privacy import probe as probe_module
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.logistic import SoftmaxGradients
-from dpatlas.privacy.per_record import NetworkGradients, cross_entropy
+from dpatlas.privacy.losses import cross_entropy
+from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.training import PrivateTraining, probed_kernel
 
 FRAMES, WIDTH, CLASSES = 4, 6, 5

@@ -62,9 +62,16 @@ def _logistic_case(sampler: str) -> dict[str, Any]:
     return {"sampler": sampler, **sizes, "steps": 200, **MECHANISM}
 
 
-def _conv_case(model: str, batch: int) -> dict[str, Any]:
-    sizes = {"image_shape": [3, 32, 32], "classes": 10, "batch": batch}
-    return {"model": model, **sizes, "steps": 1, **MECHANISM}
+def _conv_case(
+    model: str, batch: int, shape: tuple[int, ...] = (3, 32, 32), steps: int = 1
+) -> dict[str, Any]:
+    sizes = {"image_shape": list(shape), "classes": 10, "batch": batch}
+    return {"model": model, **sizes, "steps": steps, **MECHANISM}
+
+
+def _small_case(model: str) -> dict[str, Any]:
+    # As lp_fft trains them. Single steps, of milliseconds, would time the machine's pauses.
+    return _conv_case(model, 256, (1, 8, 8), steps=50)
 
 
 def _certificate_case(plain: str) -> dict[str, Any]:
@@ -105,8 +112,10 @@ KERNELS = {
     ),
     "conv": Kernel(
         module="dpatlas.bench.conv",
-        sentence="one step of a convolutional network or vision transformer on 32x32 images",
+        sentence="one step of a convolutional network or vision transformer on 8x8 or 32x32 images",
         cases={
+            "smallcnn-t-batch256": _small_case("small-cnn-t"),
+            "smallcnn-xs-batch256": _small_case("small-cnn-xs"),
             "smallcnn-batch64": _conv_case("bench-cnn", 64),
             "resnet18-batch16": _conv_case("resnet18", 16),
             "resnet18-batch64": _conv_case("resnet18", 64),

@@ -105,9 +105,14 @@ class GroupNorm(Rule):
         )
 
     def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
-        """Stores per-record gradients of weight and bias."""
+        """Stores per-record gradients of weight and bias, where they are trained."""
         mean, rstd = saved
         rows, channels, groups = len(x), self.layer.num_channels, self.layer.num_groups
+        if not self.trainable:
+            size = rows, channels, math.prod(x.shape[2:]), groups
+            tensors = delta.contiguous(), x.contiguous(), mean, rstd, self.value_if_any("weight")
+            wanted = [True, False, False]
+            return torch.ops.aten.native_group_norm_backward(*tensors, *size, wanted)[0]
         below, weight, bias = torch.ops.aten.native_group_norm_backward(
             delta.contiguous().view(1, rows * channels, -1),
             x.contiguous().view(1, rows * channels, -1),

@@ -13,7 +13,6 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
@@ -22,6 +21,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.models.precision import passes
+from dpatlas.privacy.chain import chain_of
 from dpatlas.privacy.clipping import (
     CLIPPINGS,
     ClippedSum,
@@ -31,13 +31,9 @@ from dpatlas.privacy.clipping import (
     per_layer_bound,
 )
 from dpatlas.privacy.layers import RULES, rule_for
+from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.probe import Loss, Subject, losses_of, probe, refuse_autocast
 from dpatlas.privacy.rules import Rule
-
-
-def cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
-    """Each record's loss, shape (records,)."""
-    return F.cross_entropy(output, labels, reduction="none")
 
 
 class NetworkGradients:
@@ -83,6 +79,7 @@ class NetworkGradients:
         if not trainable:
             raise InputError("model", "no trainable parameter", "at least one")
         self.order = trainable
+        self.chain = chain_of(model, self.rules)
         self._modules = list(model.modules())
         # Training or evaluation mode of each module at the last probe.
         self._probed: list[bool] | None = None
@@ -168,13 +165,23 @@ class NetworkGradients:
 
     def _backward(self, x: Tensor, labels: Tensor) -> None:
         refuse_autocast(x.device)
-        with self._watching(len(x)), passes(), torch.enable_grad():
+        for rule in self.rules.values():
+            rule.reset()
+            rule.rows = len(x)
+        with passes():
+            if self.chain is not None and self.chain.holds(x):
+                self.chain.backward(self.loss, x, labels, self.views)
+            else:
+                self._by_autograd(x, labels)
+        self._refuse_unless(lambda rule: rule.reached, "no gradient of the loss reaches it")
+
+    def _by_autograd(self, x: Tensor, labels: Tensor) -> None:
+        with self._watching(), torch.enable_grad():
             losses = losses_of(self.model, self.loss, x, labels)
             self._refuse_unless(lambda rule: rule.calls > 0, "its forward is never called")
             if losses.requires_grad:
                 # Of a scalar: an explicit output gradient makes torch import sympy for a second.
                 (losses.sum() / self.views).backward()
-            self._refuse_unless(lambda rule: rule.reached, "no gradient of the loss reaches it")
 
     def _refuse_unless(self, fine: Callable[[Rule], bool], found: str) -> None:
         for name, rule in self.rules.items():
@@ -186,11 +193,9 @@ class NetworkGradients:
                 )
 
     @contextlib.contextmanager
-    def _watching(self, rows: int) -> Iterator[None]:
+    def _watching(self) -> Iterator[None]:
         try:
             for rule in self.rules.values():
-                rule.reset()
-                rule.rows = rows
                 rule.layer.forward = rule
             yield
         finally:

@@ -128,7 +128,7 @@ def refuse_autocast(device: torch.device) -> None:
         raise InputError("autocast", f"on, to {dtype}", "off: the clip bound holds in float32")
 
 
-def losses_of(model: nn.Module, loss: Loss, x: Tensor, labels: Tensor) -> Tensor:
+def losses_of(model: Callable[[Tensor], Tensor], loss: Loss, x: Tensor, labels: Tensor) -> Tensor:
     """The loss of each row of x; InputError for a result of another shape."""
     losses = loss(model(x), labels)
     if losses.shape != (len(x),):

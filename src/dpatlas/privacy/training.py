@@ -33,9 +33,10 @@ from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum
 from dpatlas.privacy.fingerprint import fingerprint, initial_values
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import SoftmaxGradients
+from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.noise import add_noise
 from dpatlas.privacy.optimizers import OPTIMIZERS, Optimizer, make_optimizer
-from dpatlas.privacy.per_record import NetworkGradients, cross_entropy, refuse_unsafe_layers
+from dpatlas.privacy.per_record import NetworkGradients, refuse_unsafe_layers
 from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch, Sampler
 from dpatlas.privacy.to_device import to_device

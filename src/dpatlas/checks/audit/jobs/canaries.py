@@ -18,7 +18,7 @@ from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.privacy.audit_statistics import one_run_lower_bound
 from dpatlas.privacy.clipping import clip_factors
-from dpatlas.privacy.per_record import cross_entropy
+from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.rules import rows_norm2
 from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase

@@ -10,7 +10,7 @@ from dpatlas.checks.audit.records.classifier import Classifier
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import Phase, calibrate
-from dpatlas.privacy.per_record import cross_entropy
+from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.samplers import Sampler
 from dpatlas.privacy.training import TrainingPhase
 

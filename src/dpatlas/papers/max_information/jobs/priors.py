@@ -35,7 +35,7 @@ from dpatlas.papers.max_information.records.certified import (
     PriorFields,
 )
 from dpatlas.privacy.ledger import Ran, ledger
-from dpatlas.privacy.per_record import cross_entropy
+from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.samplers import Cyclic, Sampler, Shuffled
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
