@@ -1,5 +1,9 @@
 """The page in a real browser: Debian's Chromium, where it is installed."""
 
+import json
+import os
+from pathlib import Path
+
 import chromium
 import pytest
 from page_world import row, whole_page, write_results
@@ -173,3 +177,18 @@ def test_the_head_stays_in_sight_and_the_map_needs_no_scrolling(browser, page, w
     stuck = "document.querySelector('.top nav').getBoundingClientRect()"
     assert browser.evaluate(f"{stuck}.height") <= 48
     browser.open(page)
+
+
+@pytest.mark.skipif("DPATLAS_AXE" not in os.environ, reason="no path of axe.min.js (npm axe-core)")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_rules_of_axe_find_nothing_serious(browser, page, scheme):
+    browser.media(scheme)
+    browser.open(page)
+    browser.evaluate("document.querySelectorAll('details').forEach(node => { node.open = true })")
+    browser.evaluate(Path(os.environ["DPATLAS_AXE"]).read_text() + "; 0")
+    found = browser.evaluate(
+        "axe.run(document, {resultTypes: ['violations']}).then(found => JSON.stringify("
+        "found.violations.map(each => [each.impact, each.id, each.nodes[0].html])))"
+    )
+    browser.media("light")
+    assert [each for each in json.loads(found) if each[0] in ("serious", "critical")] == []
