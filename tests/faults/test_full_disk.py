@@ -127,7 +127,7 @@ CASES = {
     frozen_features: 7,
     figure: 5,
     table: 4,
-    claims_csv: 1,
+    claims_csv: 2,
     page_html: 1,
     manifest_txt: 1,
 }

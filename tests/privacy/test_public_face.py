@@ -53,8 +53,8 @@ def test_the_project_imports_from_the_modules_themselves():
         assert found is None or path.parent.name == "privacy", path
 
 
-def test_the_readme_s_training_runs_and_prints_its_guarantee():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_training_of_the_engine_s_page_runs_and_prints_its_guarantee():
+    text = (ROOT / "docs/engine.md").read_text(encoding="utf-8")
     (snippet,) = re.findall(r"```python\n(.*?from dpatlas\.privacy import.*?)```", text, re.S)
     for name in ("PrivateTraining", "calibrate", ".guarantee(", ".ledger("):
         assert name in snippet

@@ -5,7 +5,16 @@ from pathlib import Path
 
 from dpatlas.core.products import Product
 from dpatlas.core.records import FIELDS
-from dpatlas.evidence.claims import COLUMNS, REPRODUCED, Claim, Claims, Entry, write_claims
+from dpatlas.evidence.claims import (
+    COLUMNS,
+    COMPARISON_COLUMNS,
+    REPRODUCED,
+    Claim,
+    Claims,
+    Entry,
+    Headline,
+    write_claims,
+)
 from dpatlas.evidence.errata import Erratum
 from dpatlas.report.page import build_page
 
@@ -30,6 +39,8 @@ SVG = """<?xml version="1.0"?>
 def row(claim, **fields):
     return dict.fromkeys(COLUMNS, "") | {
         "claim": claim,
+        "paper": "kl_privacy",
+        "place": "Fig. 1",
         "statement": f"statement of {claim}",
         "verdict": REPRODUCED,
         "observed": 1.5,
@@ -120,7 +131,26 @@ def write_results(tmp_path: Path) -> Path:
             ),
         ],
     )
+    write_claims(
+        results / "comparisons.csv",
+        [compared("kl-1a", decides=1), compared("kl-1a", comparison=HOSTILE, low="", high="")],
+        COMPARISON_COLUMNS,
+    )
     return results
+
+
+def compared(claim, **fields):
+    return dict.fromkeys(COMPARISON_COLUMNS, "") | {
+        "claim": claim,
+        "comparison": "slope of the KL",
+        "observed": 1.5,
+        "low": 1.0,
+        "high": 2.0,
+        "above": 0.0,
+        "margin": 0.25,
+        "holds": 1,
+        **fields,
+    }
 
 
 def caption(name):
@@ -172,7 +202,11 @@ PARTS = (
     entry("kl-1a", margin=0.25, margin_from="Half of what Table 1 prints."),
     entry("kl-1b", asserts="The part states this.", deviations=(), pilots=HOSTILE),
 )
-WRITTEN = Claims((Claim("kl-1", "kl_privacy", "Fig. 1", "", "statistical", (), PARTS, **ASSERTED),))
+HEADLINE = Headline(f"KL grows {HOSTILE}", "Somebody", {"kl-1": f"it grows {HOSTILE}"})
+WRITTEN = Claims(
+    (Claim("kl-1", "kl_privacy", "Fig. 1", "", "statistical", (), PARTS, **ASSERTED),),
+    headlines={"kl_privacy": HEADLINE},
+)
 
 
 def whole_page(results):

@@ -115,4 +115,5 @@ def small_run(results: Path, tier: str = "embedded", text: str = "", **changes: 
     claims = "claim,paper,verdict,statement\n"
     claims += "kl-1,kl_privacy,reproduced,It grows.\nkl-2,kl_privacy,inconclusive,A | B.\n"
     write_atomic(folder / "claims.csv", claims)
+    write_atomic(folder / "comparisons.csv", "claim,comparison\nkl-1,slope\nkl-2,slope\n")
     return folder

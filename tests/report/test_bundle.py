@@ -60,7 +60,8 @@ def finished(tmp_path_factory):
     words += ["--records", str(run / "lists/claims.txt"), "--costs", str(run / "lists/costs.json")]
     with contextlib.redirect_stdout(io.StringIO()):
         judging.main([*words, "--output", str(run / "claims.csv")])
-    numbers = [run / "claims.csv", *run.glob("figures/*.csv"), *run.glob("tables/*.csv")]
+    verdicts = [run / f"{name}.csv" for name in ("claims", "comparisons")]
+    numbers = [*verdicts, *run.glob("figures/*.csv"), *run.glob("tables/*.csv")]
     (run / "manifest.txt").write_text(manifest.manifest_of(run, numbers))
     return results
 

@@ -17,14 +17,17 @@ from dpatlas.evidence.arguments import Group
 from dpatlas.evidence.claims import (
     COLUMNS,
     INCONCLUSIVE,
+    MOST_COMPARISONS,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
     REPRODUCED,
     VERDICTS,
     check_evidence,
+    comparison_rows,
     conjunction,
     judge_claims,
+    judge_entries,
     main,
     read_claims,
 )
@@ -58,6 +61,9 @@ def part(letter, **fields):
     } | fields
 
 
+MAIN = [{"claim": "kl-1", "says": "it grows"}]
+
+
 def claim(**fields):
     return {
         "id": "kl-1",
@@ -83,7 +89,8 @@ def without_margin(fields):
 
 def write(folder, *claims):
     path = folder / "claims.yaml"
-    path.write_text(yaml.safe_dump({"claims": list(claims)}))
+    top = {"headline": "It grows", "authors": "Somebody", "main": MAIN}
+    path.write_text(yaml.safe_dump({**top, "claims": list(claims)}))
     return path
 
 
@@ -137,6 +144,35 @@ def test_a_claim_with_parts_has_a_row_per_part_and_one_for_their_conjunction(tmp
     assert rows[2]["observed"] == "1 of 2"
     assert rows[2]["expected"] == "all 2 parts reproduced"
     assert rows[0]["expected"] == "above 1"
+
+
+def test_what_an_entry_compares_is_written_the_deciding_comparison_first(tmp_path):
+    claims = read(tmp_path, claim(parts=[part("a"), part("b")]))
+    judged = judge_entries(claims, paper(a=(3, 2, 4), b=(-1, 5, 0)), TESTS)
+    rows = comparison_rows(judged)
+    of_a, of_b = ([row for row in rows if row["claim"] == name] for name in ("kl-1a", "kl-1b"))
+    # What holds least clearly comes first, what fails most clearly too.
+    assert [row["observed"] for row in of_a] == [2, 3, 4]
+    assert [row["observed"] for row in of_b] == [-1, 0, 5]
+    assert [row["decides"] for row in of_b] == [1, 0, 0]
+    assert [(row["holds"], row["fails"]) for row in of_b] == [(0, 1), (0, 1), (1, 0)]
+    assert {(row["above"], row["below"], row["margin"]) for row in rows} == {(1.0, "", 0.01)}
+    assert of_a[0]["low"] < 2 < of_a[0]["high"]
+
+
+def test_of_many_comparisons_those_closest_to_the_limit_are_written(tmp_path):
+    claims = read(tmp_path, claim(**without("id", part("a"))))
+    values = tuple(range(2, 2 + 3 * MOST_COMPARISONS))
+    (name,) = (judged := judge_entries(claims, paper(a=values), TESTS))
+    rows = comparison_rows(judged)
+    assert name == "kl-1"
+    assert [row["observed"] for row in rows] == list(values[:MOST_COMPARISONS])
+
+
+def test_main_claims_are_claims_of_the_file(tmp_path, monkeypatch):
+    monkeypatch.setitem(MAIN[0], "claim", "kl-7")
+    with pytest.raises(InputError, match=r"main of .*: found kl-7"):
+        read(tmp_path, claim(**without("id", part("a"))))
 
 
 def test_a_part_that_is_not_contradicted_does_not_count_against_its_claim(tmp_path):

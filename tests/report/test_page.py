@@ -102,7 +102,7 @@ def test_every_link_into_the_results_leads_to_a_file(results, page):
 
 def test_figures_carry_their_verdicts_and_lineage(page):
     first = page[page.index('id="first"') : page.index('id="third"')]
-    assert re.findall(r'href="#claim-([^"]+)"', first) == ["kl-1a", "kl-1b", "kl-1"]
+    assert re.findall(r'href="#(kl-[^"]+)"', first) == ["kl-1a", "kl-1b", "kl-1"]
     assert "run-a: 1 of 3 runs diverged" in first
     assert "0123456789abcdef" in first
     assert "snakemake --cores 2 first" in first
@@ -117,7 +117,7 @@ def test_diverged_runs_are_counted_by_condition_and_not_by_block():
         }
         for name, diverged in steps.items()
     ]
-    item = Item("first", "figure", "kl_privacy", Markup(), Markup(), [], [], {}, records)
+    item = Item("first", "figure", "kl_privacy", "", Markup(), Markup(), [], [], {}, records)
     (sentence,) = item.diverged
     assert re.fullmatch(r"a-\w{8}: 3 of 4 runs diverged", sentence)
 
@@ -199,12 +199,83 @@ def test_a_row_says_why_at_which_look_and_what_would_decide_it(page):
     assert "runs</span>" not in first
 
 
-def test_verdicts_are_counted_by_paper(results):
-    rows = [row("kl-1", paper="kl_privacy"), row("kl-2", paper="kl_privacy", verdict=VERDICTS[1])]
+def plain(html):
+    """The text of some HTML, with single spaces."""
+    return " ".join(re.sub(r"<[^>]*>", "", html).split())
+
+
+def first_screen(page):
+    return page[page.index('<section id="held"') : page.index('<section id="block-')]
+
+
+def test_the_first_sentence_counts_the_papers_claims_and_ours_apart(results):
+    verdicts = {"kl-1": 0, "kl-2": 1, "kl-3": 3, "kl-10": 0}
+    rows = [row(name, verdict=VERDICTS[number]) for name, number in verdicts.items()]
+    rows += [row("kl-4", place="ours", verdict=VERDICTS[1])]
+    write_claims(results / "claims.csv", rows)
+    lede = re.search(r'<p class="lede">(.*?)</p>', build_page(results, "t"), re.DOTALL)[1]
+    assert plain(lede) == (
+        "Of the papers' 4 claims, 2 held, 1 did not and 1 stays open. 1 more claim is our own."
+    )
+
+
+def test_the_map_has_a_cell_for_every_claim_in_order_and_ours_apart(results):
+    names = ["kl-1a", "kl-1", "kl-2", "kl-10"]
+    rows = [row(name) for name in names] + [row("kl-3", place="ours (Sec. 4)")]
+    write_claims(results / "claims.csv", rows)
+    screen = first_screen(build_page(results, "t"))
+    theirs, ours = screen.split('<div class="group ours">')
+    assert re.findall(r'class="cell" href="#([^"]+)"', theirs) == ["kl-1", "kl-2", "kl-10"]
+    assert re.findall(r'class="cell" href="#([^"]+)"', ours) == ["kl-3"]
+
+
+def test_a_claim_whose_number_begins_as_another_s_is_not_its_part(results):
+    rows = [row("kl-1a"), row("kl-1"), row("kl-10"), row("kl-11b"), row("kl-11")]
     write_claims(results / "claims.csv", rows)
     page = build_page(results, "t")
-    found = re.findall(r'data-set-paper="kl_privacy" data-set-verdict="([^"]+)"[^>]*>(\d+)<', page)
-    assert found == [*zip(VERDICTS, "11000", strict=True)]
+    order = re.findall(r'<tr id="claim-([^"]+)"', page)
+    assert order == ["kl-1", "kl-1a", "kl-10", "kl-11", "kl-11b"]
+    assert re.findall(r'<details class="card print" id="([^"]+)"', page) == [
+        *("kl-1", "kl-10", "kl-11")
+    ]
+
+
+def test_the_main_claims_follow_their_verdicts(results, page):
+    assert "Held: it grows" in plain(first_screen(page))
+    rows = [row("kl-1", verdict="not reproduced")]
+    write_claims(results / "claims.csv", rows)
+    assert "Did not hold: it grows" in plain(first_screen(whole_page(results)))
+
+
+def test_a_card_gives_the_answer_first_and_every_comparison_with_its_limit(page):
+    card = page[page.index('<details class="card print" id="kl-1"') : page.index('id="kl-2"')]
+    assert card.index("It held. Of 2 parts: 2 held.") < card.index('class="forest"')
+    assert "1.5 [1, 2]" in card and "decides" in card
+    # From the limit at 0 to the right end, of which the margin is too near to matter.
+    zone, small = (
+        re.search(f'class="{kind}" style="left:([^%]+)%;width:([^%]+)%', card)
+        for kind in ("zone", "small")
+    )
+    assert float(zone[1]) + float(zone[2]) == pytest.approx(100, abs=0.02)
+    assert float(small[1]) == float(zone[1]) and 0 < float(small[2]) < float(zone[2])
+
+
+def test_another_tier_is_shown_where_it_judged_the_same_claims(results):
+    rows = [row(f"kl-{number}", expected="e") for number in (1, 2, 3, 4)]
+    write_claims(results / "claims.csv", rows)
+    other = [{**each, "verdict": "inconclusive"} for each in rows]
+    changed = [{**each, "statement": "another"} for each in other[:1]] + other[1:]
+    page = build_page(results, "t", beside={"large": changed})
+    assert "large: open" in page and page.count("(large)") == 3
+    few = [{**each, "expected": "another"} for each in other[:3]] + other[3:]
+    assert "large: open" not in build_page(results, "t", beside={"large": few})
+
+
+def test_a_damaged_comparison_is_bad_input(results):
+    path = results / "comparisons.csv"
+    path.write_text(path.read_text().replace("1.5", "many"))
+    with pytest.raises(InputError, match=r"comparisons\.csv, kl-1a"):
+        whole_page(results)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ def test_summaries_are_copied_and_raw_records_are_not(run):
         "README.md",
         "manifest.json",
         "claims.csv",
+        "comparisons.csv",
         "config.json",
         *(f"figures/{FIGURE}.{suffix}" for suffix in ("pdf", "png", "csv")),
         *(f"tables/{TABLE}.{suffix}" for suffix in ("csv", "md", "tex")),
@@ -170,6 +171,7 @@ def audit_run(run):
     claims = "claim,paper,verdict,statement,level\n"
     claims += "kl-1,kl_privacy,not run at this tier,It grows.,\n"
     write_atomic(run / "claims.csv", claims)
+    write_atomic(run / "comparisons.csv", "claim,comparison\n")
     expected = Expected("embedded", {}, {"audit": (spec.id,)}, ("audit",))
     return publish(expected, run.parent, run.parents[1] / "docs", "def")
 
@@ -185,6 +187,8 @@ def test_a_paper_that_is_no_part_of_the_run_is_kept_with_its_verdicts(run):
     assert {*IDS} < set(manifest["records"])
     with (target / "claims.csv").open() as stream:
         assert [row["verdict"] for row in csv.DictReader(stream)] == ["reproduced"]
+    kept = (target / "comparisons.csv").read_text().splitlines()
+    assert kept == ["claim,comparison", "kl-1,slope", "kl-2,slope"]
     assert "Kept from earlier publications" in (target / "README.md").read_text()
     assert lineage.trace(target / "figures" / f"{FIGURE}.png")["as_made"]
 

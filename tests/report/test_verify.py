@@ -13,7 +13,7 @@ from dpatlas.errors import run_command
 from dpatlas.report import manifest, state
 
 pytestmark = pytest.mark.usefixtures("code_as_made")
-FILES = [f"figures/{FIGURE}.csv", f"tables/{TABLE}.csv", "claims.csv"]
+FILES = [f"figures/{FIGURE}.csv", f"tables/{TABLE}.csv", "claims.csv", "comparisons.csv"]
 RECORD = "runs/kl_privacy/*/record.json"
 
 

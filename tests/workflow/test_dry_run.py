@@ -43,6 +43,17 @@ def test_no_command_grows_with_the_number_of_records(checkout):
     assert commands[0] == commands[1]
 
 
+def test_of_a_sweep_of_many_jobs_each_is_planned_once_by_its_own_rule(checkout):
+    widths = list(range(2, 300))
+    path = checkout.folder / "many.yaml"
+    path.write_text(f"tier: many\nkl_privacy: {{width_sweep: {{widths: {widths}}}}}\n")
+    wanted = Atlas(load_config([path]))
+    planned = checkout.planned("kl_vs_width", "kl_tradeoff", "--configfile", path.name)
+    assert planned["kl_privacy_training"] == len(wanted.ids("kl_privacy", "width")) > 1000
+    others = wanted.ids("kl_privacy", "linearized")
+    assert planned["kl_privacy_linearized"] == len(others) > 0
+
+
 def test_a_figure_that_needs_no_data_waits_for_none(checkout):
     assert checkout.planned("sgld_counterexample") == {
         "dp_sgld_counterexample": 1,

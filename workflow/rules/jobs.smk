@@ -21,7 +21,7 @@ for key in ATLAS.blocks:
             log:
                 f"{LOGS}/{key}_{kind}/{{id}}.log",
             wildcard_constraints:
-                id=any_of(ids),
+                id=any_of(ids, set(chain(*ATLAS.kinds(key).values())) - set(ids)),
             priority: SHORT if seconds_of(ids) < SHORT_SECONDS else 0
             conda:
                 "../../environment.yml"

@@ -26,7 +26,7 @@ for name, product in ATLAS.products.items():
             f"{LOGS}/{name}.log",
         priority: SHOWN
         group:
-            block.key
+            cluster_group(block.key)
         conda:
             "../../environment.yml"
         threads: 1

@@ -16,6 +16,7 @@ rule claims:
             caption="../report/claims.rst",
             category="claims",
         ),
+        comparisons=f"{ATLAS.folder}/comparisons.csv",
     log:
         f"{LOGS}/claims.log",
     conda:
@@ -42,7 +43,7 @@ rule claims:
 rule manifest:
     """Checksums of all csv files of the tier."""
     input:
-        claims=f"{ATLAS.folder}/claims.csv",
+        claims=multiext(f"{ATLAS.folder}/", "claims.csv", "comparisons.csv"),
         figures=expand(f"{FIGURES}/{{name}}.csv", name=ATLAS.figures),
         tables=expand(f"{TABLES}/{{name}}.csv", name=ATLAS.tables),
     output:
@@ -63,10 +64,11 @@ rule manifest:
 rule page:
     """The page of the tier: one file that needs no network."""
     input:
-        claims=f"{ATLAS.folder}/claims.csv",
+        claims=multiext(f"{ATLAS.folder}/", "claims.csv", "comparisons.csv"),
         template=multiext("src/dpatlas/report/page", ".html.j2", ".css", ".js"),
         errata=ATLAS.files("errata.yaml"),
         about="workflow/report/claims.rst",
+        beside=ATLAS.published_elsewhere(),
         lineage=expand(f"{LINEAGE}/{{name}}.json", name=[*ATLAS.figures, *ATLAS.tables]),
         figures=expand(f"{FIGURES}/{{name}}.svg", name=ATLAS.figures),
         numbers=expand(f"{FIGURES}/{{name}}.csv", name=ATLAS.figures),
@@ -86,7 +88,8 @@ rule page:
         code=code_digest("dpatlas.report.page", *ATLAS.modules("printed")),
         captions=ATLAS.captions,
         show=[*ATLAS.figures, *ATLAS.tables],
+        beside=lambda _, input: [Path(file).parent for file in input.beside],
     shell:
         "python -m dpatlas.report.page --tier {params.tier} --results {params.folder:q} "
-        "--about {input.about:q} --show {params.show} "
+        "--about {input.about:q} --show {params.show} --beside {params.beside:q} "
         "--output {output:q} > {log:q} 2>&1"

@@ -75,7 +75,11 @@ def bundled(atlas: Atlas) -> dict[str, bytes | Path]:
     lineages = complete_run(expected_of(atlas), run)
     names = _names(atlas.all_records())
     names += [f"lineage/{name}.json" for name in lineages]
-    names += [CLAIMS, manifest.NAME, *(f"lists/{name}.json" for name in ("claims", "costs"))]
+    names += [
+        *manifest.VERDICTS,
+        manifest.NAME,
+        *(f"lists/{name}.json" for name in ("claims", "costs")),
+    ]
     names += [MORE_RUNS] if (run / MORE_RUNS).is_file() else []
     if missing := [name for name in names if not (run / name).is_file()]:
         raise InputError(str(run / missing[0]), "no such file", RERUN)
@@ -155,7 +159,8 @@ def _make(folder: Path, tier: str, names: Sequence[str], factor: float) -> None:
     with _listed(folder, "claims") as records, contextlib.redirect_stdout(io.StringIO()):
         words += ["--records", records, "--margin-factor", factor]
         judging.main([str(word) for word in words])
-    numbers = [folder / CLAIMS, *(products[name][0] / f"{name}.csv" for name in shown)]
+    numbers = [folder / name for name in manifest.VERDICTS]
+    numbers += [products[name][0] / f"{name}.csv" for name in shown]
     write_atomic(folder / manifest.NAME, manifest.manifest_of(folder, numbers))
     words = ["--tier", tier, "--results", folder, "--about", project_root() / ABOUT]
     words += ["--output", folder / "report/index.html", "--show", *shown]

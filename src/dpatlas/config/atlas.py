@@ -39,6 +39,8 @@ NODE_MB = 400
 # What `decide` asks for beyond the config, in a tier's folder.
 MORE_RUNS = "more_runs.json"
 MOST_RUNS = 10_000
+# Tiers whose published verdicts a page of another tier shows beside its own.
+COUNTING = ("embedded", "workstation", "printed", "paper")
 FIGURE_KINDS = ("pdf", "png", "csv")
 TABLE_KINDS = ("csv", "md", "tex")
 
@@ -140,6 +142,11 @@ class Atlas:
         """
         paths = (block.folder / name for block in all_blocks().values())
         return [os.path.relpath(path, project_root()) for path in paths if path.is_file()]
+
+    def published_elsewhere(self) -> list[str]:
+        """The published verdicts of the other tiers that count, relative to the project."""
+        names = (f"docs/results/{tier}/claims.csv" for tier in COUNTING if tier != self.tier)
+        return [name for name in names if (project_root() / name).is_file()]
 
     def modules(self, name: str) -> list[str]:
         """The modules of that name of all blocks that have one."""

@@ -158,7 +158,19 @@ class WrittenClaim(Entry):
             raise InputError("", f"{self.id} without {name}", allowed)
 
 
+class MainClaim(Model):
+    """A claim that the first screen of the page tells in one clause."""
+
+    claim: str = setting("Id of the claim, or of a part.", pattern="^[a-z]+-[1-9][0-9]*[a-z]?$")
+    says: Text = setting("The claim as a short sentence in plain words, without its full stop.")
+
+
 class WrittenClaims(Model):
     """A paper's claims.yaml."""
 
+    headline: Text = setting("What the paper is known for, as a sentence without its full stop.")
+    authors: Text = setting("Authors and year, as a reader would cite them.")
+    main: list[MainClaim] = setting(
+        "The claims that a reader should know first.", min_length=1, max_length=4
+    )
     claims: list[WrittenClaim] = setting("The claims.", min_length=1)

@@ -1,4 +1,6 @@
-"""Verdicts on the papers' claims: `python -m dpatlas.evidence.claims`, records in, claims.csv out.
+"""Verdicts on the papers' claims: `python -m dpatlas.evidence.claims`, from records.
+
+It writes claims.csv and, beside it, comparisons.csv: what each verdict compares.
 
 Each paper's folder has `claims.yaml`, what is claimed and when it counts as reproduced, and
 `claims.py`, how the numbers are taken from its records.
@@ -23,7 +25,7 @@ import io
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +42,7 @@ from dpatlas.evidence.arguments import arguments_of
 from dpatlas.evidence.claim_file import STATISTICAL, WrittenClaims
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
 from dpatlas.evidence.looks import (
+    EVERYTHING,
     LOOKS,
     Decision,
     decide,
@@ -59,7 +62,7 @@ def all_tests() -> dict[str, Mapping[str, Callable[..., Evidence]]]:
     return {key: paper.load("claims").TESTS for key, paper in all_papers().items()}
 
 
-FILE = "claims.yaml"
+FILE, COMPARISONS = "claims.yaml", "comparisons.csv"
 # Chance of any wrong statistical verdict on the claims of one paper in one tier.
 FAMILY_ERROR = 0.05
 IDENTITY = "identity"
@@ -94,6 +97,12 @@ COLUMNS = (
     "cpu_s_to_decide",
     "look",
 )
+COMPARISON_COLUMNS = (
+    *("claim", "comparison", "observed", "low", "high", "above", "below", "margin", "runs"),
+    *("level", "decides", "holds", "fails", "veto"),
+)
+# Of an entry with more comparisons, those closest to its verdict's turning are written.
+MOST_COMPARISONS = 16
 # Fields that parts have from their claim where they do not say otherwise; those that are lists.
 INHERITED = (
     *("place", "statement", "kind", "evidence"),
@@ -148,11 +157,21 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Headline:
+    """A paper in one sentence; `main`: the claims to know first, each in a clause, by id."""
+
+    text: str
+    authors: str
+    main: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Claims:
-    """The claims of all papers, checked."""
+    """The claims of all papers, checked; headlines by paper."""
 
     claims: tuple[Claim, ...]
     family_error: float = FAMILY_ERROR
+    headlines: Mapping[str, Headline] = field(default_factory=dict)
 
     def planned(self, paper: str) -> int:
         """How many statistical entries of a paper share its error, run in this tier or not."""
@@ -169,9 +188,9 @@ def read_claims(
 ) -> Claims:
     """Read and check the claims.yaml of every paper, or of those with a path in `files`.
 
-    Raises InputError for what `claim_file` refuses, an id given twice or that is not its claim's, a
-    test that does not exist, arguments that a test does not take or lacks, and a test that no
-    entry uses.
+    Raises InputError for what `claim_file` refuses, an id given twice, one that is not its claim's
+    or, in `main`, no claim's, a test that does not exist, arguments that a test does not take or
+    lacks, and a test that no entry uses.
     """
     files = (
         {key: paper.folder / FILE for key, paper in all_papers().items()}
@@ -180,10 +199,12 @@ def read_claims(
     )
     tests = all_tests() if tests is None else tests
     claims: list[Claim] = []
+    headlines = {}
     for paper, path in files.items():
-        written = read_checked(path, WrittenClaims).claims
+        written = read_checked(path, WrittenClaims)
         of_paper = [
-            _claim(paper, entry.model_dump(exclude_none=True), tests[paper]) for entry in written
+            _claim(paper, entry.model_dump(exclude_none=True), tests[paper])
+            for entry in written.claims
         ]
         used = {entry.test for claim in of_paper for entry in claim.entries}
         if unused := set(tests[paper]) - used:
@@ -194,7 +215,11 @@ def read_claims(
         (repeated, times), *_ = rows.most_common(1)
         if times > 1:
             raise InputError(str(path), f"id {repeated} twice", "each id once")
-    return Claims(tuple(claims))
+        main = {each.claim: each.says for each in written.main}
+        if unknown := set(main) - set(rows):
+            raise InputError(f"main of {path}", min(unknown), "ids of its claims and their parts")
+        headlines[paper] = Headline(written.headline, written.authors, main)
+    return Claims(tuple(claims), headlines=headlines)
 
 
 def with_margins(claims: Claims, factor: float) -> Claims:
@@ -241,8 +266,11 @@ def judge_claims(
     verdicts: bool = True,
     tests: Mapping[str, Mapping[str, Test]] | None = None,
     costs: Mapping[str, float] | None = None,
+    judged: Mapping[str, "JudgedEntry"] | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of claims.csv, by column: a row per entry, and one for each claim with parts.
+
+    judged: what `judge_entries` gave, if it was called before.
 
     `detectable`: how far from its limit the decisive quantity has to be to be shown with
     probability .8 by so many runs of such spread.
@@ -253,20 +281,60 @@ def judge_claims(
     are too small to mean anything; what was observed is shown all the same. costs: estimated CPU
     seconds per run by id of a record.
     """
-    tests = all_tests() if tests is None else tests
-    looks = {key: Looks(records) for key, records in papers.items()}
+    judged = judge_entries(claims, papers, tests) if judged is None else judged
     rows = []
     for claim in claims.claims:
-        entry_rows = []
-        for entry in claim.entries:
-            judged = judge_entry(claims, entry, looks.get(entry.paper), tests)
-            entry_rows.append(_entry_row(entry, judged, costs or {}))
+        entry_rows = [_entry_row(entry, judged[entry.id], costs or {}) for entry in claim.entries]
         if not verdicts:
             entry_rows = [_without_verdict(row) for row in entry_rows]
         rows += entry_rows
         if claim.has_parts:
             rows.append(_conjunction_row(claim, entry_rows))
     return [{column: row.get(column, "") for column in COLUMNS} | {"tier": tier} for row in rows]
+
+
+def judge_entries(
+    claims: Claims,
+    papers: Mapping[str, PaperRecords],
+    tests: Mapping[str, Mapping[str, Test]] | None = None,
+) -> dict[str, "JudgedEntry"]:
+    """What the runs say of every entry, by its id; arguments as of `judge_claims`."""
+    tests = all_tests() if tests is None else tests
+    looks = {key: Looks(records) for key, records in papers.items()}
+    entries = (entry for claim in claims.claims for entry in claim.entries)
+    return {each.id: judge_entry(claims, each, looks.get(each.paper), tests) for each in entries}
+
+
+def comparison_rows(judged: Mapping[str, "JudgedEntry"]) -> list[dict[str, Any]]:
+    """Rows of comparisons.csv: of each entry the comparison that decides, then the next closest.
+
+    Limits that there are not, and ends of intervals that are infinite, are empty. above, below: the
+    claimed side of the quantity. veto: whether the comparison can only refute.
+    """
+    rows = []
+    for name, entry in judged.items():
+        if entry.decision is None:
+            continue
+        for each in entry.decision.closest(MOST_COMPARISONS):
+            asked = each.comparison
+            row = {
+                "claim": name,
+                "comparison": asked.label,
+                "observed": asked.estimate.value,
+                "low": each.low,
+                "high": each.high,
+                "above": asked.above,
+                "below": asked.below,
+                "margin": asked.margin or "",
+                "runs": asked.estimate.runs,
+                "level": f"{entry.decision.level:.5f}",
+                "decides": int(each is entry.decision.decisive),
+                "holds": int(each.holds),
+                "fails": int(each.fails),
+                "veto": int(asked.veto),
+            }
+            rows.append({key: "" if value in EVERYTHING else value for key, value in row.items()})
+    return rows
 
 
 def conjunction(verdicts: Sequence[str]) -> str:
@@ -280,10 +348,12 @@ def conjunction(verdicts: Sequence[str]) -> str:
     return NOT_CONTRADICTED
 
 
-def write_claims(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_claims(
+    path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = COLUMNS
+) -> None:
     """Write the rows as csv, atomically; numbers with six significant digits."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         writer.writerow({key: f"{v:.6g}" if isinstance(v, float) else v for key, v in row.items()})
@@ -313,7 +383,10 @@ def main(arguments: Sequence[str]) -> int:
         check_evidence(claims, read_lines(options.products), settings)
     papers = read_papers(settings, read_lines(options.records))
     costs = _read_costs(options.costs) if options.costs else None
-    rows = judge_claims(claims, papers, options.tier, verdicts=verdicts, costs=costs)
+    judged = judge_entries(claims, papers)
+    rows = judge_claims(claims, papers, options.tier, verdicts=verdicts, costs=costs, judged=judged)
+    compared = comparison_rows(judged)
+    write_claims(options.output.with_name(COMPARISONS), compared, COMPARISON_COLUMNS)
     write_claims(options.output, rows)
     for row in rows:
         print(f"{row['claim']:8} {row['verdict']:22} {row['note']}")

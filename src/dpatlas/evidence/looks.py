@@ -45,6 +45,7 @@ class Decision:
     answer: HOLDS, FAILS or OPEN. because: in words, empty where the answer says it all. decisive:
     the comparison that decides, with its interval at this `level`. look: runs of the look that
     decided, or of the last one; 0 if there are too few runs for the first. evidence: at that look.
+    judged: all its comparisons with their intervals at this level, by alternative.
     """
 
     answer: str
@@ -53,6 +54,14 @@ class Decision:
     level: float
     look: int
     evidence: Evidence
+    judged: Sequence[Sequence[Judged]]
+
+    def closest(self, count: int) -> list[Judged]:
+        """The comparison that decides, then those next closest to failing, or least clear of it."""
+        every = [judged for group in self.judged for judged in group]
+        every.sort(key=lambda judged: judged.most if self.answer == FAILS else judged.least)
+        every.sort(key=lambda judged: judged is not self.decisive)
+        return every[:count]
 
     @property
     def without_interval(self) -> str:
@@ -208,25 +217,27 @@ def _look(
     # alternative have to hold: one wrong interval in each at most, so alternatives share the error.
     # A claim that is true by the margin has an alternative of which every comparison is, any of
     # which may fail wrongly: these share it.
-    answer, decisive = weigh(to_hold.judge(evidence.alternatives, hold_level))
+    may_hold = to_hold.judge(evidence.alternatives, hold_level)
+    answer, decisive = weigh(may_hold)
     may_fail = to_fail.judge(evidence.alternatives, fail_level)
     refuting = refutation(may_fail)
     if answer == HOLDS:
         because = POSITIVE_AT_MOST if refuting and not refuting.opposite else ""
-        return Decision(HOLDS, because, decisive, hold_level, look, evidence)
+        return Decision(HOLDS, because, decisive, hold_level, look, evidence, may_hold)
     if refuting:
-        return Decision(FAILS, _why_not(refuting), refuting, fail_level, look, evidence)
+        why = _why_not(refuting)
+        return Decision(FAILS, why, refuting, fail_level, look, evidence, may_fail)
     if answer == FAILS:
         # Only by intervals that are too narrow to refute one of so many comparisons.
-        return Decision(OPEN, "", weigh(may_fail)[1], fail_level, look, evidence)
-    return Decision(OPEN, "", decisive, hold_level, look, evidence)
+        return Decision(OPEN, "", weigh(may_fail)[1], fail_level, look, evidence, may_fail)
+    return Decision(OPEN, "", decisive, hold_level, look, evidence, may_hold)
 
 
 def _without_look(evidence: Evidence, error: float) -> Decision:
     """The comparison that would decide, without a verdict."""
     level = 1 - error / _shares(evidence)[0]
-    _, decisive = weigh(Intervals().judge(evidence.alternatives, level))
-    return Decision(OPEN, "", decisive, level, 0, evidence)
+    judged = Intervals().judge(evidence.alternatives, level)
+    return Decision(OPEN, "", weigh(judged)[1], level, 0, evidence, judged)
 
 
 def _shares(evidence: Evidence) -> tuple[int, int]:

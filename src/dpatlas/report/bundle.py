@@ -24,7 +24,7 @@ NAME, FORMAT = "bundle.json", 1
 RECORDS = re.compile(r"runs/[a-z0-9_]+/[a-z0-9][a-z0-9_.-]*/record\.json")
 # Every file that a bundle may hold; no other name is written anywhere.
 FILES = re.compile(
-    r"(bundle|config|more_runs)\.json|claims\.csv|manifest\.txt|lists/[a-z0-9_]+\.(txt|json)"
+    r"(bundle|config|more_runs)\.json|(claims|comparisons)\.csv|manifest\.txt|lists/[a-z0-9_]+\.(txt|json)"
     rf"|lineage/[a-z0-9_]+\.json|{RECORDS.pattern}"
 )
 TIER = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")

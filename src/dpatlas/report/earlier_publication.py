@@ -5,24 +5,28 @@ A tier of hours is run paper by paper: publishing one must not take away the oth
 
 import csv
 import io
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpatlas.core.files import read_json
-from dpatlas.report.lineage import MANIFEST, block_key, read_claims
+from dpatlas.report.lineage import COMPARISONS, MANIFEST, block_key, read_claims
 from dpatlas.report.state import require_as_made
 
 
 @dataclass(frozen=True)
 class EarlierPublication:
-    """What is kept of it: files by path, lineage of products; the old manifest and old claims."""
+    """What is kept of it: files by path, lineage of products; the old manifest and old claims.
+
+    comparisons: lines of the old comparisons.csv.
+    """
 
     files: Mapping[str, bytes]
     products: Mapping[str, Mapping[str, Any]]
     manifest: Mapping[str, Any]
     claims: Mapping[str, Mapping[str, str]]
+    comparisons: Sequence[str] = ()
 
     def names(self, kind: str) -> list[str]:
         """Names of the kept figures or tables."""
@@ -69,6 +73,13 @@ class EarlierPublication:
             writer.writerow(self.claims[row["claim"]] if kept else row)
         return text.getvalue().encode()
 
+    def into_comparisons(self, content: bytes, blocks: Collection[str]) -> bytes:
+        """comparisons.csv with the old comparisons of papers that are no part of the run."""
+        kept = {name for name, row in self.claims.items() if row["paper"] not in blocks}
+        head, *lines = content.decode().splitlines(keepends=True)
+        lines += [line for line in self.comparisons if line.partition(",")[0] in kept]
+        return "".join([head, *lines]).encode()
+
 
 def earlier_publication(target: Path, blocks: Collection[str]) -> EarlierPublication | None:
     """What `target`, a published tier, has of blocks other than these; None for nothing.
@@ -89,4 +100,6 @@ def earlier_publication(target: Path, blocks: Collection[str]) -> EarlierPublica
     require_as_made(target, recorded, "its manifest", "the file as it was published")
     files = {path: (target / path).read_bytes() for path in recorded}
     rows = read_claims(target)
-    return EarlierPublication(files, products, old, {row["claim"]: row for row in rows})
+    path = target / COMPARISONS
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+    return EarlierPublication(files, products, old, {row["claim"]: row for row in rows}, lines)

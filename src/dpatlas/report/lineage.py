@@ -30,7 +30,8 @@ from dpatlas.records import inputs_used
 from dpatlas.registry import block_of
 from dpatlas.report.state import code_state, file_state
 
-RECORD, COST, MANIFEST, CLAIMS = "record.json", "cost.json", "manifest.json", "claims.csv"
+RECORD, COST, MANIFEST = "record.json", "cost.json", "manifest.json"
+CLAIMS, COMPARISONS = "claims.csv", "comparisons.csv"
 DEFAULT_TIER = "embedded"
 TIERS = Path("workflow/tiers")
 LINEAGE_FIELDS = (

@@ -1,7 +1,7 @@
 """Checksums of a tier's csv files, as `sha256sum -c` reads them from the tier's folder.
 
-It covers claims.csv and the csv of every figure and table: all numbers that people read. Equal runs
-have equal manifests. It never covers cost.json, which differs from run to run.
+It covers claims.csv, comparisons.csv and the csv of every figure and table: all numbers that people
+read. Equal runs have equal manifests. It never covers cost.json, which differs from run to run.
 """
 
 import sys
@@ -13,7 +13,7 @@ from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.report.state import file_differences, file_sha256
 
 NAME = "manifest.txt"
-CLAIMS, FOLDERS = "claims.csv", ("figures", "tables")
+VERDICTS, FOLDERS = ("claims.csv", "comparisons.csv"), ("figures", "tables")
 
 
 def manifest_of(folder: Path, files: Iterable[Path]) -> str:
@@ -52,7 +52,7 @@ def csv_differences(folder: Path) -> list[str]:
     except InputError as error:
         return [f"{NAME}: {error.found}; run snakemake again"]
     lines = file_differences(folder, expected)
-    present = [folder / CLAIMS]
+    present = [folder / name for name in VERDICTS]
     for name in FOLDERS:
         present += (folder / name).glob("*.csv")
     names = {path.relative_to(folder).as_posix() for path in present if path.is_file()}

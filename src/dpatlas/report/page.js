@@ -48,15 +48,6 @@
   });
   search.addEventListener("input", update);
   document.getElementById("filter-reset").addEventListener("click", reset);
-  document.querySelectorAll("[data-set-verdict]").forEach(function (button) {
-    button.addEventListener("click", function () {
-      reset();
-      controls.paper.value = button.dataset.setPaper;
-      controls.verdict.value = button.dataset.setVerdict;
-      update();
-      document.getElementById("claims").scrollIntoView();
-    });
-  });
   window.addEventListener("hashchange", follow);
   window.addEventListener("beforeprint", function () {
     document.querySelectorAll("details.print").forEach(function (node) { node.open = true; });

@@ -14,16 +14,36 @@ from markupsafe import Markup
 
 from dpatlas import __version__
 from dpatlas.core.canonical import canonical_json
-from dpatlas.core.files import remove_parts, write_atomic
+from dpatlas.core.files import read_rows, remove_parts, write_atomic
 from dpatlas.core.products import Product
 from dpatlas.core.progress import duration
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas.evidence.claims import VERDICTS, Claims, check_files
+from dpatlas.evidence.claims import (
+    INCONCLUSIVE,
+    NOT_CONTRADICTED,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    REPRODUCED,
+    VERDICTS,
+    Claims,
+    Headline,
+    check_files,
+)
 from dpatlas.evidence.claims import read_claims as read_written_claims
 from dpatlas.evidence.errata import Erratum, read_errata
 from dpatlas.evidence.printed import CONFIDENCE
 from dpatlas.registry import all_blocks
-from dpatlas.report.lineage import read_claims
+from dpatlas.report.lineage import COMPARISONS, read_claims
+from dpatlas.report.page_claims import (
+    IN_SHORT,
+    Card,
+    Takeaway,
+    cards,
+    parent_of,
+    protocols,
+    takeaways,
+    told_alike,
+)
 from dpatlas.report.page_items import (
     LEDGER,
     Item,
@@ -46,26 +66,19 @@ TIERS = {
     "workstation": "real photographs at a size that a machine without a GPU manages in hours",
     "paper": "the papers' own data, networks and settings",
 }
+# What the first sentence says after one claim, and after several.
+FIRST_WORDS = {
+    REPRODUCED: ("held", "held"),
+    NOT_REPRODUCED: ("did not", "did not"),
+    NOT_CONTRADICTED: ("was not contradicted", "were not contradicted"),
+    INCONCLUSIVE: ("stays open", "stay open"),
+    NOT_RUN: ("was not run", "were not run"),
+}
+NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 OWN_TIER = "settings of the user's own; see config.json in the results folder"
 # Parts of a data set beside its private records.
 USES = {"x_add": "to add as neighbours", "x_validation": "for validation", "x_test": "for testing"}
 HERE = Path(__file__).parent
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """What claims.yaml says of a row beside its statement; of a part, what its claim does not say.
-
-    deviations: None where nothing is said of them.
-    """
-
-    asserts: str
-    deviations: tuple[str, ...] | None
-    pilots: str
-    margin_from: str = ""
-
-
-NOTHING = Protocol("", None, "")
 
 
 @dataclass(frozen=True)
@@ -74,8 +87,10 @@ class Section:
 
     key: str
     title: str
+    headline: Headline | None
+    cards: list[Card]
+    takeaways: list[Takeaway]
     items: list[Item]
-    counts: Counter[str]
     errata: list[Erratum]
 
 
@@ -88,14 +103,16 @@ def build_page(
     errata: Mapping[str, Sequence[Erratum]] | None = None,
     about: str = "",
     written: Claims | None = None,
+    beside: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
 ) -> str:
     """The HTML of a tier's page, from what lies in its results folder.
 
     products: by name, for captions and what the papers show. show: names of the figures and tables
     to show; without it every one that is there, also what an earlier config left. errata: by paper.
-    about: reStructuredText above the claims. written: the claims.yaml of all papers.
-    Reads claims.csv, figures/*.svg and csv, tables/*.csv and md, lineage/*.json and the records
-    that these name.
+    about: reStructuredText above the claims. written: the claims.yaml of all papers. beside: rows
+    of claims.csv of other tiers, by tier.
+    Reads claims.csv, comparisons.csv where it is there, figures/*.svg and csv, tables/*.csv and md,
+    lineage/*.json and the records that these name.
 
     Raises InputError for a file that is missing or damaged, for a caption that is no
     reStructuredText, and for a verdict whose figure or table is not there.
@@ -116,16 +133,26 @@ def build_page(
     ]
     items = in_order_of_claims(items, rows)
     records = {record["id"]: record for item in items for record in item.records}
+    path = results / COMPARISONS
+    compared = read_rows(path) if path.is_file() else []
+    every = cards(rows, compared, written, beside or {})
+    headlines = written.headlines if written else {}
     return _template().render(
         tier=tier,
         meaning=TIERS.get(tier, OWN_TIER),
         version=__version__,
         verdicts=VERDICTS,
-        counts=Counter(row["verdict"] for row in rows),
+        in_short=IN_SHORT,
+        first_words=FIRST_WORDS,
+        not_run=NOT_RUN,
+        said=protocols(written) if written else {},
+        ours=sum(card.ours for card in every),
+        corrected=sum(map(len, (errata or {}).values())),
+        papers_in_words=_papers_in_words(len({card.row.get("paper", "") for card in every})),
+        tiers=_counts(tier, every),
         claims=_claims_first(rows),
-        protocols=protocols(written) if written else {},
         about=caption_html(about, "claims"),
-        sections=_sections(items, rows, errata or {}),
+        sections=_sections(items, every, errata or {}, headlines),
         confidence=f"{CONFIDENCE:.0%}",
         sources=data_sources(records.values()),
         without_data=sum(record["data"] is None for record in records.values()),
@@ -144,6 +171,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--about", type=Path, help="reStructuredText above the claims")
     parser.add_argument("--output", required=True, type=Path, help="index.html to write")
     parser.add_argument("--show", nargs="*", help="figures and tables to show; all if not given")
+    parser.add_argument(
+        "--beside", nargs="*", default=[], type=Path, help="folders of other published tiers"
+    )
     options = parser.parse_args(arguments)
     products = [each for block in all_blocks().values() for each in block.load("products").PRODUCTS]
     page = build_page(
@@ -154,32 +184,11 @@ def main(arguments: Sequence[str]) -> int:
         errata=read_errata(),
         about=_text(options.about) if options.about else "",
         written=read_written_claims(),
+        beside={folder.name: read_claims(folder, "expected") for folder in options.beside},
     )
     remove_parts(options.output.parent, options.output.name)
     write_atomic(options.output, page)
     return 0
-
-
-def protocols(claims: Claims) -> dict[str, Protocol]:
-    """The protocol of every row that has something to say, by its id."""
-    shown = {}
-    for claim in claims.claims:
-        shared = Protocol(claim.asserts, claim.deviations, claim.pilots)
-        shown[claim.id] = shared
-        for entry in claim.entries:
-            own = Protocol(entry.asserts, entry.deviations, entry.pilots, entry.margin_from)
-            shown[entry.id] = _beyond(own, shared) if claim.has_parts else own
-    return {name: each for name, each in shown.items() if each != NOTHING}
-
-
-def _beyond(own: Protocol, shared: Protocol) -> Protocol:
-    """A part's protocol without what the row of its claim says already."""
-    return Protocol(
-        own.asserts if own.asserts != shared.asserts else "",
-        own.deviations if own.deviations != shared.deviations else None,
-        own.pilots if own.pilots != shared.pilots else "",
-        own.margin_from,
-    )
 
 
 def _template() -> jinja2.Template:
@@ -192,6 +201,8 @@ def _template() -> jinja2.Template:
     )
     filters: dict[str, Callable[..., Any]] = {
         "number": lambda value: number(str(value)),
+        "short": lambda value: number(f"{value:.3g}"),
+        "trim": lambda text, end: text.removesuffix(end),
         "script_hash": _script_hash,
         "in_words": in_words,
         "data_text": data_text,
@@ -210,39 +221,54 @@ def _template() -> jinja2.Template:
 
 def _sections(
     items: Sequence[Item],
-    rows: Sequence[Mapping[str, str]],
+    every: Sequence[Card],
     errata: Mapping[str, Sequence[Erratum]],
+    headlines: Mapping[str, Headline],
 ) -> list[Section]:
     """By paper, in the order of the claims; blocks without claims behind."""
     blocks = all_blocks()
-    with_claims = [row.get("paper", "") for row in rows]
-    shown = {item.paper for item in items}
-    keys = [key for key in dict.fromkeys([*with_claims, *(i.paper for i in items)]) if key in shown]
-    return [
-        Section(
-            key=key,
-            title=blocks[key].title if key in blocks else key,
-            items=[item for item in items if item.paper == key],
-            counts=Counter(row["verdict"] for row in rows if row.get("paper") == key),
-            errata=list(errata.get(key, ())),
+    papers = [card.row.get("paper", "") for card in every]
+    sections = []
+    for key in dict.fromkeys([*papers, *(item.paper for item in items)]):
+        own = [card for card, paper in zip(every, papers, strict=True) if paper == key]
+        rows = [card.row for card in own] + [q.row for card in own for q in card.questions]
+        headline = headlines.get(key)
+        sections.append(
+            Section(
+                key=key,
+                title=blocks[key].title if key in blocks else key,
+                headline=headline,
+                cards=own,
+                takeaways=takeaways(headline, rows) if headline else [],
+                items=[item for item in items if item.paper == key],
+                errata=list(errata.get(key, ())),
+            )
         )
-        for key in keys
-    ]
+    return sections
+
+
+def _papers_in_words(count: int) -> str:
+    number = NUMBERS[count] if count < len(NUMBERS) else str(count)
+    return f"{number} paper{'s' if count != 1 else ''}"
+
+
+def _counts(tier: str, every: Sequence[Card]) -> dict[str, Counter[str]]:
+    """How many of the papers' own claims have which verdict, by tier; this tier first."""
+    theirs = [card for card in every if not card.ours]
+    return {tier: Counter(card.row["verdict"] for card in theirs)} | {
+        name: Counter(card.others.get(name, NOT_RUN) for card in theirs)
+        for name in told_alike(every)
+    }
 
 
 def _claims_first(rows: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
     """Rows with every conjunction before its parts; `depth` is 0 for a claim, 1 for a part."""
-    names = {row["claim"] for row in rows}
-    ordered: list[dict[str, Any]] = []
-    waiting: list[dict[str, Any]] = []
-    for row in rows:
-        parent = row["claim"][:-1]
-        if parent in names:
-            waiting.append({**row, "depth": 1})
-        else:
-            ordered += [{**row, "depth": 0}, *waiting]
-            waiting = []
-    return ordered + waiting
+    names = [row["claim"] for row in rows]
+    parents = [parent_of(name, names) for name in names]
+    first = {parent: place for place, parent in reversed([*enumerate(parents)])}
+    depths = [int(name != parent) for name, parent in zip(names, parents, strict=True)]
+    order = sorted(range(len(rows)), key=lambda place: (first[parents[place]], depths[place]))
+    return [{**rows[place], "depth": depths[place]} for place in order]
 
 
 def _text(path: Path) -> str:

@@ -46,6 +46,7 @@ class Item:
     name: str
     kind: str
     paper: str
+    title: str
     caption: Markup
     drawing: Markup
     links: list[tuple[str, str]]
@@ -95,6 +96,7 @@ def read_item(
         name=name,
         kind=kind,
         paper=key,
+        title=product.title if product else name,
         caption=caption_html(product.caption, name) if product else Markup(""),
         drawing=Markup(inline_svg(path, f"{name}-", f"Figure {name}") if kind == "figure" else ""),
         links=[(file.suffix[1:], f"../{folder}/{file.name}") for file in files if file.exists()],

@@ -14,7 +14,7 @@ from dpatlas.errors import InputError
 # Columns that the page shows elsewhere: the tier, the ids of the runs.
 ELSEWHERE = ("tier", "runs")
 # Rows of a csv that the page holds; the file has them all.
-MOST_ROWS = 100
+MOST_ROWS = 20
 MATH = re.compile(r"\$`(.+?)`\$")
 NAMESPACE = ' xmlns="http://www.w3.org/1998/Math/MathML"'
 

@@ -1,8 +1,8 @@
 """Publish a run: copy its summaries, never its raw records, after checking that they are whole.
 
-What is copied: claims.csv, figures (pdf, png, csv), tables (csv, md, tex), the effective config;
-beside them manifest.json and README.md. The old folder stays until the new one is complete; what it
-has of papers that are no part of the run is kept.
+What is copied: claims.csv, comparisons.csv, figures (pdf, png, csv), tables (csv, md, tex), the
+effective config; beside them manifest.json and README.md. The old folder stays until the new one
+is complete; what it has of papers that are no part of the run is kept.
 """
 
 import contextlib
@@ -25,6 +25,7 @@ from dpatlas.errors import InputError
 from dpatlas.report.earlier_publication import EarlierPublication, earlier_publication
 from dpatlas.report.lineage import (
     CLAIMS,
+    COMPARISONS,
     MANIFEST,
     job_module,
     read_claims,
@@ -62,9 +63,10 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     claims = read_claims(run, "statement")
     target = docs / expected.tier
     earlier = earlier_publication(target, expected.blocks)
-    files = {CLAIMS: (run / CLAIMS).read_bytes()}
+    files = {name: (run / name).read_bytes() for name in (CLAIMS, COMPARISONS)}
     if earlier:
         files[CLAIMS] = earlier.into_claims(claims, expected.blocks)
+        files[COMPARISONS] = earlier.into_comparisons(files[COMPARISONS], expected.blocks)
         claims = list(csv.DictReader(io.StringIO(files[CLAIMS].decode())))
     for folder, suffixes in SUFFIXES.items():
         for name in getattr(expected, folder):
@@ -116,7 +118,8 @@ def complete_run(expected: Expected, run: Path) -> dict[str, dict[str, Any]]:
             copied = dict.fromkeys((f"{folder}/{name}.{suffix}" for suffix in suffixes), "")
             require_as_made(run, copied | files_of(lineage), path.name)
             _check_records(lineage, set(records), path)
-    _need(run / CLAIMS)
+    for name in (CLAIMS, COMPARISONS):
+        _need(run / name)
     return products
 
 
@@ -221,7 +224,8 @@ def _readme(
         "## Claims",
         "",
         ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-        + ". All columns: [claims.csv](claims.csv).",
+        + ". All columns: [claims.csv](claims.csv); what was compared: "
+        "[comparisons.csv](comparisons.csv).",
         "",
         "| claim | verdict | statement |",
         "|---|---|---|",

@@ -1,0 +1,323 @@
+"""What the page says of claims: the map of verdicts, and a card per claim with its comparisons."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dpatlas.errors import InputError
+from dpatlas.evidence.claims import (
+    INCONCLUSIVE,
+    NOT_CONTRADICTED,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    REPRODUCED,
+    Claims,
+    Headline,
+)
+
+OURS = "ours"
+# A verdict in the words of the first screen, and the sentence that opens a card.
+IN_SHORT = {
+    REPRODUCED: "held",
+    NOT_REPRODUCED: "did not hold",
+    NOT_CONTRADICTED: "not contradicted",
+    INCONCLUSIVE: "open",
+    NOT_RUN: "not run",
+}
+ANSWERS = {
+    REPRODUCED: "It held.",
+    NOT_REPRODUCED: "It did not hold.",
+    NOT_CONTRADICTED: "It could only have been contradicted, and was not.",
+    INCONCLUSIVE: "It is open: the intervals contain both answers.",
+    NOT_RUN: "This tier has no run that could tell.",
+}
+PART = re.compile(r"(.*\d)[a-z]")
+# Room beside the outermost value of a plot, in shares of its width.
+ROOM = 0.04
+WANTED_TICKS = 5
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What claims.yaml says of a row beside its statement; of a part, what its claim does not say.
+
+    deviations: None where nothing is said of them.
+    """
+
+    asserts: str
+    deviations: tuple[str, ...] | None
+    pilots: str
+    margin_from: str = ""
+
+
+NOTHING = Protocol("", None, "")
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A line of a plot: a comparison, with positions in percent of the plot's width.
+
+    zone: left and right end of the claimed side. small: those of its part inside the margin, which
+    is too near to the limit to matter. line: ends of the interval, None without one. dot: None for
+    a value that is not finite. shown, interval: in numbers. state: holds, fails or open.
+    """
+
+    label: str
+    zone: tuple[float, float]
+    small: tuple[float, float] | None
+    line: tuple[float, float] | None
+    dot: float | None
+    shown: float
+    interval: tuple[float, float] | None
+    state: str
+    decides: bool
+
+
+@dataclass(frozen=True)
+class Plot:
+    """The comparisons of an entry on one axis; ticks: position and number. more: left out."""
+
+    strips: list[Strip]
+    ticks: list[tuple[float, str]]
+    more: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A row of claims.csv with what is written of it and what it compares."""
+
+    row: Mapping[str, str]
+    protocol: Protocol
+    plot: Plot | None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts for its claim: another reading of the text does not."""
+        return "does not count" not in self.row.get("note", "")
+
+
+@dataclass(frozen=True)
+class Card:
+    """A claim: its own row, and its questions (itself if it has no parts).
+
+    others: its verdicts in other tiers, by tier, where the claim was the same.
+    """
+
+    id: str
+    row: Mapping[str, str]
+    protocol: Protocol
+    questions: list[Question]
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def number(self) -> str:
+        """What follows the paper's prefix."""
+        return self.id.rpartition("-")[2]
+
+    @property
+    def ours(self) -> bool:
+        """Whether the claim is our own and not the paper's."""
+        return self.row["place"].startswith(OURS)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the questions are parts of the claim."""
+        return [question.row["claim"] for question in self.questions] != [self.id]
+
+    @property
+    def answer(self) -> str:
+        """The verdict as a sentence or two."""
+        sentences = [ANSWERS[self.row["verdict"]]]
+        if because := self.row.get("because"):
+            sentences.append(f"{because[0].upper()}{because[1:]}.")
+        if self.has_parts:
+            counting = [each.row["verdict"] for each in self.questions if each.counts]
+            counts = Counter(IN_SHORT[verdict] for verdict in counting)
+            said = ", ".join(f"{counts[word]} {word}" for word in IN_SHORT.values() if counts[word])
+            sentences.append(f"Of {len(counting)} {'parts' if counting[1:] else 'part'}: {said}.")
+        return " ".join(sentences)
+
+    @property
+    def evidence(self) -> list[str]:
+        """Names of the figures and tables on which it can be seen."""
+        files = [file for each in self.questions for file in each.row["evidence"].split(";")]
+        return list(dict.fromkeys(re.sub(r".*/|\..*", "", file) for file in files if file))
+
+
+@dataclass(frozen=True)
+class Takeaway:
+    """The main claims of a paper with one verdict, or our own with it, in clauses by id."""
+
+    verdict: str
+    ours: bool
+    clauses: list[tuple[str, str]]
+
+
+def parent_of(claim: str, names: Iterable[str]) -> str:
+    """The id of the claim whose part this is; the id itself for a claim."""
+    found = PART.fullmatch(claim)
+    return found[1] if found and found[1] in set(names) else claim
+
+
+def told_alike(every: Sequence[Card]) -> list[str]:
+    """Other tiers that judged at least half of these claims as this tier does."""
+    counts = Counter(tier for card in every for tier in card.others)
+    return [tier for tier, count in counts.items() if 2 * count >= len(every)]
+
+
+def cards(
+    rows: Sequence[Mapping[str, str]],
+    compared: Sequence[Mapping[str, str]],
+    written: Claims | None,
+    beside: Mapping[str, Sequence[Mapping[str, str]]],
+) -> list[Card]:
+    """A card for each claim of claims.csv, in its order.
+
+    compared: rows of comparisons.csv. beside: rows of claims.csv of other tiers, of which only
+    claims that state and expect the same in all their parts are taken.
+    """
+    names = {row["claim"] for row in rows}
+    groups: dict[str, list[Mapping[str, str]]] = {}
+    for row in rows:
+        groups.setdefault(parent_of(row["claim"], names), []).append(row)
+    said = protocols(written) if written else {}
+    elsewhere = {
+        tier: {row["claim"]: row for row in tier_rows} for tier, tier_rows in beside.items()
+    }
+    by_claim: dict[str, list[Mapping[str, str]]] = {}
+    for each in compared:
+        by_claim.setdefault(each["claim"], []).append(each)
+    found = []
+    for name, group in groups.items():
+        whole = next(row for row in group if row["claim"] == name)
+        questions = [
+            Question(
+                row,
+                said.get(row["claim"], NOTHING),
+                plot_of(by_claim.get(row["claim"], []), row.get("comparisons", "")),
+            )
+            for row in ([row for row in group if row is not whole] or group)
+        ]
+        others = {
+            tier: of_tier[name]["verdict"]
+            for tier, of_tier in elsewhere.items()
+            if all(_same(row, of_tier.get(row["claim"])) for row in group)
+        }
+        found.append(Card(name, whole, said.get(name, NOTHING), questions, others))
+    return found
+
+
+def takeaways(headline: Headline, rows: Sequence[Mapping[str, str]]) -> list[Takeaway]:
+    """The main claims of a paper, then of our own, by the verdicts that these rows give them."""
+    judged = {row["claim"]: row for row in rows}
+    grouped: dict[tuple[bool, str], list[tuple[str, str]]] = {}
+    for claim, clause in headline.main.items():
+        if row := judged.get(claim):
+            key = row["place"].startswith(OURS), row["verdict"]
+            grouped.setdefault(key, []).append((claim, clause))
+    order = [(ours, verdict) for ours in (False, True) for verdict in ANSWERS]
+    return [Takeaway(key[1], key[0], grouped[key]) for key in order if key in grouped]
+
+
+def protocols(claims: Claims) -> dict[str, Protocol]:
+    """The protocol of every row that has something to say, by its id."""
+    shown = {}
+    for claim in claims.claims:
+        shared = Protocol(claim.asserts, claim.deviations, claim.pilots)
+        shown[claim.id] = shared
+        for entry in claim.entries:
+            own = Protocol(entry.asserts, entry.deviations, entry.pilots, entry.margin_from)
+            shown[entry.id] = _beyond(own, shared) if claim.has_parts else own
+    return {name: each for name, each in shown.items() if each != NOTHING}
+
+
+def plot_of(rows: Sequence[Mapping[str, str]], total: str) -> Plot | None:
+    """The plot of an entry's rows of comparisons.csv; None without rows.
+
+    total: how many comparisons the entry has, as claims.csv writes it.
+
+    Raises InputError for a cell that is no number.
+    """
+    if not rows:
+        return None
+    read = [_numbers(row) for row in rows]
+    finite = [value for each in read for value in each.values() if math.isfinite(value)]
+    least, most = min(finite, default=0.0), max(finite, default=1.0)
+    # The lowest and highest number need some room, also if they are the same.
+    room = ROOM * (most - least) or abs(most) / 2 or 1.0
+    least, most = least - room, most + room
+
+    def at(value: float) -> float:
+        return round(100 * (min(max(value, least), most) - least) / (most - least), 2)
+
+    strips = [_strip(row, numbers, at) for row, numbers in zip(rows, read, strict=True)]
+    ticks = [(at(value), f"{value:.6g}".replace("-", "−")) for value in nice_ticks(least, most)]
+    return Plot(strips, ticks, max(0, int(total or 0) - len(strips)))
+
+
+def nice_ticks(least: float, most: float) -> list[float]:
+    """Round numbers inside [least, most], about WANTED_TICKS: steps of 1, 2 or 5 times 10^k."""
+    rough = (most - least) / WANTED_TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    first, last = math.ceil(least / step), math.floor(most / step)
+    return [step * count for count in range(first, last + 1)]
+
+
+def _strip(
+    row: Mapping[str, str], numbers: Mapping[str, float], at: Callable[[float], float]
+) -> Strip:
+    observed, low, high = numbers["observed"], numbers["low"], numbers["high"]
+    exact = low == high or (math.isinf(low) and math.isinf(high))
+    state = "holds" if row["holds"] == "1" else "fails" if row["fails"] == "1" else "open"
+    return Strip(
+        label=row["comparison"],
+        zone=(at(numbers["above"]), at(numbers["below"])),
+        small=_small(numbers, float(row["margin"] or 0), at),
+        line=None if exact else (at(low), at(high)),
+        dot=at(observed) if math.isfinite(observed) else None,
+        shown=observed,
+        interval=None if exact else (low, high),
+        state=state,
+        decides=row["decides"] == "1",
+    )
+
+
+def _small(
+    numbers: Mapping[str, float], margin: float, at: Callable[[float], float]
+) -> tuple[float, float] | None:
+    if not margin:
+        return None
+    if math.isfinite(numbers["above"]):
+        return at(numbers["above"]), at(numbers["above"] + margin)
+    return at(numbers["below"] - margin), at(numbers["below"])
+
+
+def _numbers(row: Mapping[str, str]) -> dict[str, float]:
+    endless = {"low": -math.inf, "high": math.inf, "above": -math.inf, "below": math.inf}
+    try:
+        return {
+            name: float(row[name]) if row[name] else endless.get(name, math.nan)
+            for name in ("observed", *endless)
+        }
+    except ValueError as error:
+        raise InputError(f"comparisons.csv, {row['claim']}", error, "numbers") from None
+
+
+def _same(row: Mapping[str, str], other: Mapping[str, str] | None) -> bool:
+    """Whether another tier judged the same statement by the same expectation."""
+    if other is None:
+        return False
+    return all(row[column] == other[column] for column in ("statement", "expected"))
+
+
+def _beyond(own: Protocol, shared: Protocol) -> Protocol:
+    """A part's protocol without what the row of its claim says already."""
+    return Protocol(
+        own.asserts if own.asserts != shared.asserts else "",
+        own.deviations if own.deviations != shared.deviations else None,
+        own.pilots if own.pilots != shared.pilots else "",
+        own.margin_from,
+    )
