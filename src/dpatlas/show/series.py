@@ -26,8 +26,8 @@ SERIES = (
     Look("", ORANGE, "P", "--"),
 )
 
-# Part of the colour map of ordered series that stands out from white paper.
-RAMP, RAMP_ENDS = "viridis", (0.85, 0.0)
+# Part of the colour map of ordered series, of one hue, that stands out from white paper.
+RAMP, RAMP_ENDS = "Blues", (0.4, 1.0)
 
 
 def ramp(labels: Sequence[str]) -> list[Look]:

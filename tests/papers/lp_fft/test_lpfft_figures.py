@@ -15,6 +15,7 @@ from lpfft_sample_records import (
     strategies_record,
     umap_record,
 )
+from matplotlib.colors import to_rgb
 from scipy import stats
 
 from dpatlas.core.statistics import FAILS, HOLDS, OPEN
@@ -63,7 +64,6 @@ def test_records_of_other_kinds_alone_are_refused(name):
     "looks",
     [
         arms.STRATEGIES.values(),
-        (*lpfft_budget_sweep.LEVELS, lpfft_budget_sweep.NOT_PRIVATE),
         lpfft_feature_quality.CURVES.values(),
         (lpfft_theory.SIMULATED, theory_series.PRINTED, theory_series.EXACT),
         (lpfft_theory.ZEROTH, lpfft_theory.BRACKET),
@@ -127,20 +127,40 @@ class TestBudgetSweep:
         alone = strategies_record(4.0, "only-lp", arms=(("lp", 1.0), ("fft", 0.0)))
         other = two_levels(scenario="other", arms=FEW_ARMS)
         shown = show("lpfft_budget_sweep", alone, *two_levels(), *other, *lora_records())
-        assert titles_of(shown) == ["inverted-t", "other", "lora, LoRA of rank 8", ""]
+        assert titles_of(shown) == ["inverted-t", "other", "lora, LoRA of rank 8"]
         lora = {row["strategy"] for row in select(shown.rows, group="lora")}
         assert lora == {"lp", "lp-lora", "lora"}
 
     def test_a_level_looks_the_same_in_all_panels(self):
         other = [strategies_record(noise, "other", arms=FEW_ARMS) for noise in (1.0, 4.0)]
         shown = show("lpfft_budget_sweep", *two_levels(), *other)
-        legends = [axes.get_legend() for axes in shown.figure.axes]
-        colors = [
-            {text.get_text(): line.get_color() for text, line in zip(*entries, strict=True)}
-            for entries in ((each.get_texts(), each.get_lines()) for each in legends)
+        (legend,) = shown.figure.legends
+        assert [text.get_text() for text in legend.get_texts()] == [
+            "noise 0, not private",
+            r"noise 1, $\varepsilon$ = 10.9",
+            r"noise 4, $\varepsilon$ = 1.6",
         ]
-        assert colors[0]["4 (1.6)"] == colors[1]["4 (1.6)"] != colors[1]["1 (10.9)"]
-        assert colors[0][r"0 ($\infty$)"] == "black"
+        colors = [line.get_color() for line in legend.get_lines()]
+        darkness = [1 - np.mean(to_rgb(color)) for color in colors]
+        assert darkness == sorted(darkness)
+        drawn = [{line.get_color() for line in axes.get_lines()} for axes in shown.figure.axes]
+        assert drawn[0] >= {colors[0], colors[2]}
+        assert drawn[1] >= {colors[1], colors[2]}
+
+    def test_scenarios_with_another_best_share_stand_in_front_on_the_same_axes(self):
+        best = {"a": 1.0, "b": 1.0, "c": 0.0}
+        records = [strategies_record(4.0, name, arms=FEW_ARMS) for name in best]
+        for record in records:
+            record.metrics.rows[:] = [
+                row.model_copy(
+                    update={"accuracy": [0.9 if row.share == best[record.spec.scenario] else 0.1]}
+                )
+                for row in record.metrics.rows
+            ]
+        shown = show("lpfft_budget_sweep", *records)
+        assert titles_of(shown) == ["a", "c", "b"]
+        assert len({axes.get_ylim() for axes in shown.figure.axes}) == 1
+        assert titles_of(show("lpfft_budget_sweep", *records[:2])) == ["a", "b"]
 
     def test_a_clip_sweep_has_the_clip_of_the_scenario_itself_too(self):
         swept = [each for each in clip_records() if each.spec.max_grad_norm != 1.0]

@@ -25,7 +25,9 @@ PRODUCTS = (
         place="Fig. 2 right, Fig. 6",
         caption="Test accuracy against the share of the steps in which private fine-tuning trains "
         "the head alone before it trains everything: 0 is full fine-tuning, 100 linear probing; "
-        "one curve for every noise level and one without privacy. All points of a curve have the "
+        "one curve for every noise level, the darker the more noise, and one without privacy. The "
+        "first row has one scenario for every answer to which share is best at the largest noise, "
+        "if they differ; the others stand below, on the same axes. All points of a curve have the "
         "same noise and number of steps, and hence the same epsilon, since both phases are "
         "composed. Two phases have two learning rates, which alone could explain a gain. The "
         "controls have them too: LP-LP trains the head and FFT-FFT everything throughout, and both "

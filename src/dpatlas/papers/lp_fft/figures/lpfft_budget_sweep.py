@@ -1,12 +1,11 @@
 """lp_fft: accuracy of the strategies against the share of LP and against the clip bound."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import cycle
-from typing import Literal
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
@@ -18,30 +17,24 @@ from dpatlas.papers.lp_fft.figures.arms import (
     arms,
     level,
 )
-from dpatlas.papers.lp_fft.figures.averages import SKY, grouped, percent_axis
+from dpatlas.papers.lp_fft.figures.averages import grouped, percent_axis
 from dpatlas.papers.lp_fft.figures.strategy_panels import (
+    LINE_HEIGHT,
     common_note,
     finish,
     one_share,
-    panel_grid,
     panel_title,
 )
 from dpatlas.show.draw import BAR_WIDTH, draw_points, frame
-from dpatlas.show.look import MUTED, NOTE_SIZE, Look
+from dpatlas.show.look import DOUBLE_COLUMN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_ticks
-from dpatlas.show.panels import legend as legend_above
-from dpatlas.show.series import ORANGE, SERIES, handle
+from dpatlas.show.panels import label_ticks, legend
+from dpatlas.show.rows import span
+from dpatlas.show.series import handle, ramp
 
-PANELS_IN_A_LINE = 2
-NOT_PRIVATE = Look("", "black", "v", ":")
-LEVELS = (
-    *SERIES[:4],
-    Look("", ORANGE, "P", "-"),
-    Look("", SKY, "X", "--"),
-    Look("", "black", "*", "-."),
-    Look("", MUTED, "h", "-"),
-)
+PANELS_IN_A_LINE = 3
+HEADING_HEIGHT = 0.25
+LEGEND_COLUMNS = 4
 # The strategies of one curve, from a share of LP of 0 to 1, by the phase that follows LP.
 FAMILIES = {"FFT": ("fft", "lp-fft", "lp"), "LoRA": ("lora", "lp-lora", "lp")}
 BOTH_PHASES = ("lp-fft", "lp-lora")
@@ -50,8 +43,8 @@ CONTROLS: dict[str, tuple[Literal["none", "bottom"], float]] = {
     "lp-lp": ("none", -0.05),
     "fft-fft": ("bottom", 0.05),
 }
-# The privacy level of training without privacy.
-FREE: Row = {"noise_multiplier": 0.0, "target_epsilon": None}
+
+Panel = list[Row]
 
 
 def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
@@ -59,21 +52,27 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
     trained = arms(records, "strategies", "lora")
     swept = _share_panels(trained)
     clipped = _clip_panels(arms(records, "clip_sweep"), trained)
-    panels = [*swept, *clipped]
-    if not panels:
+    if not swept:
         raise InputError("--records", "no strategy of two phases", "at least one lp-fft")
-    figure, subplots = panel_grid(len(panels), PANELS_IN_A_LINE)
-    for axes, rows in zip(subplots, swept, strict=False):
-        _draw_shares(axes, rows, _looks(swept, rows))
+    front, rest = _front(swept)
+    heading = "Scenarios that differ in the share that is best at the largest noise" if rest else ""
+    parts = {heading: front, "Other scenarios": rest, "Clip bound": clipped}
+    figure, subplots = _layout({name: part for name, part in parts.items() if part})
+    shares = subplots[: len(swept)]
+    looks = _looks(row for rows in swept for row in rows)
+    for axes, rows in zip(shares, [*front, *rest], strict=True):
+        axes.sharex(shares[0])
+        axes.sharey(shares[0])
+        _draw_shares(axes, rows, looks)
     for axes, rows in zip(subplots[len(swept) :], clipped, strict=True):
         _draw_clips(axes, rows)
-    finish(subplots, PANELS_IN_A_LINE)
-    rows = [row for panel in panels for row in panel]
-    _explain_controls(figure, rows)
+    finish(subplots)
+    rows = [row for panel in (*front, *rest, *clipped) for row in panel]
+    legend(figure, [*map(handle, looks.values()), *_of_controls(rows)], LEGEND_COLUMNS)
     return ShownFigure(figure, ("panel", *ARM_COLUMNS), rows, _sweep_notes(rows))
 
 
-def _share_panels(rows: Sequence[Row]) -> list[list[Row]]:
+def _share_panels(rows: Sequence[Row]) -> list[Panel]:
     """Rows by panel: one for every scenario, backbone and family that has two phases."""
     panels = []
     for of_scenario in grouped(rows, *PLACE).values():
@@ -85,7 +84,7 @@ def _share_panels(rows: Sequence[Row]) -> list[list[Row]]:
     return panels
 
 
-def _clip_panels(rows: Sequence[Row], trained: Sequence[Row]) -> list[list[Row]]:
+def _clip_panels(rows: Sequence[Row], trained: Sequence[Row]) -> list[Panel]:
     """Rows by panel: one for every scenario, backbone and private level of the clip sweep.
 
     The scenario's own clip bound is not part of the sweep: its rows are among `trained`.
@@ -106,15 +105,58 @@ def _clip_panels(rows: Sequence[Row], trained: Sequence[Row]) -> list[list[Row]]
     return panels
 
 
-def _looks(panels: Sequence[Sequence[Row]], panel: Sequence[Row]) -> dict[str, Look]:
-    """A look by name of privacy level; the same in all panels unless there are too many levels."""
-    everywhere, here = (
-        dict.fromkeys(name for _, name in sorted({(level(row), _level_name(row)) for row in rows}))
-        for rows in ([row for rows in panels for row in rows if row["noise_multiplier"]], panel)
-    )
-    levels = everywhere if len(everywhere) <= len(LEVELS) else here
-    looks = {**dict(zip(levels, cycle(LEVELS), strict=False)), _level_name(FREE): NOT_PRIVATE}
-    return {name: looks[name] for name in here}
+def _front(panels: Sequence[Panel]) -> tuple[list[Panel], list[Panel]]:
+    """The panels of the first part and the others.
+
+    The first part has the panel with the most points for every answer to which share of LP is best
+    at the largest noise: none, all or one between; it has all panels if there is one answer.
+    """
+    by_answer: dict[float, list[Panel]] = {}
+    for rows in panels:
+        by_answer.setdefault(_best_share(rows), []).append(rows)
+    if len(by_answer) == 1:
+        return list(panels), []
+    first = [max(of_answer, key=len) for of_answer in by_answer.values()]
+    return first, [rows for rows in panels if rows not in first]
+
+
+def _best_share(rows: Panel) -> float:
+    """0, 1 or, for every share between, 0.5."""
+    noise = max(row["noise_multiplier"] for row in rows)
+    most = [row for row in rows if row["noise_multiplier"] == noise]
+    share = max(most, key=lambda row: row["value"])["share"]
+    return share if share in (0.0, 1.0) else 0.5
+
+
+def _layout(parts: Mapping[str, Sequence[Panel]]) -> tuple[Figure, list[Axes]]:
+    """Lines of panels, a part below the other under its heading."""
+    lines = [math.ceil(len(panels) / PANELS_IN_A_LINE) for panels in parts.values()]
+    heights = [LINE_HEIGHT * count + HEADING_HEIGHT for count in lines]
+    figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights) + HEADING_HEIGHT))
+    framed = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False).flat
+    subplots = []
+    for part, (heading, panels), count in zip(framed, parts.items(), lines, strict=True):
+        if heading:
+            part.suptitle(heading, weight="bold")
+        subplots += _grid(part, count, len(panels))
+    return figure, subplots
+
+
+def _grid(part: SubFigure, lines: int, count: int) -> list[Axes]:
+    subplots = part.subplots(lines, PANELS_IN_A_LINE, squeeze=False)
+    for axes in subplots.flat[count:]:
+        axes.remove()
+    for axes in subplots[:, 0]:
+        axes.set_ylabel("test accuracy, %")
+    return list(subplots.flat[:count])
+
+
+def _looks(rows: Iterable[Row]) -> dict[str, Look]:
+    """A look by name of privacy level, the same in all panels, darker for more noise."""
+    of_level: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=level):
+        of_level.setdefault(_level_name(row), []).append(row)
+    return dict(zip(of_level, ramp(list(map(_privacy, of_level.values()))), strict=True))
 
 
 def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[str, Look]) -> None:
@@ -122,7 +164,8 @@ def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[str, Look]) -> 
     data = frame(rows).assign(level=[_level_name(row) for row in rows])
     axes.set(xlim=(-0.06, 1.06), xlabel="share of the steps in LP, %", title=panel_title(rows[0]))
     is_control = data["strategy"].isin(list(CONTROLS))
-    for name, look in looks.items():
+    here = [(name, look) for name, look in looks.items() if name in set(data["level"])]
+    for name, look in here:
         # One by one: beside the points of another level a line would have gaps.
         draw_points(axes, data[~is_control], "share", {name: look}, "level", dodge=False)
     for (name, strategy), points in data[is_control].groupby(["level", "strategy"]):
@@ -137,11 +180,8 @@ def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[str, Look]) -> 
             color=look.color,
             elinewidth=BAR_WIDTH,
         )
-    texts = {_level_name(row): _privacy(row) for row in rows}
-    handles = [handle(replace(look, label=texts[name])) for name, look in looks.items()]
     axes.xaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
     percent_axis(axes.xaxis)
-    _legend_beside(axes, handles, r"noise ($\varepsilon$)")
 
 
 def _draw_clips(axes: Axes, rows: Sequence[Row]) -> None:
@@ -154,54 +194,37 @@ def _draw_clips(axes: Axes, rows: Sequence[Row]) -> None:
     draw_points(axes, data, "max_grad_norm", looks, "strategy")
     label_ticks(axes, data["max_grad_norm"])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda bound, _: f"{bound:g}"))
-    _legend_beside(axes, list(map(handle, looks.values())), None)
+    handles = list(map(handle, looks.values()))
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.02))
 
 
-def _legend_beside(axes: Axes, handles: list[Line2D], title: str | None) -> None:
-    axes.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(1.0, 1.02),
-        borderaxespad=0.3,
-        title=title,
-        title_fontsize=NOTE_SIZE,
-        handlelength=2.0,
-    )
-
-
-def _explain_controls(figure: Figure, rows: Sequence[Row]) -> None:
-    """A legend of the controls' markers above all panels."""
-    handles = [
-        Line2D(
-            [],
-            [],
-            color="black",
-            linestyle="none",
-            marker="o",
-            fillstyle=fill,
-            markerfacecoloralt="white",
-            label=f"{STRATEGIES[name].label}, {side}",
-        )
+def _of_controls(rows: Sequence[Row]) -> list[Line2D]:
+    """Entries of a legend for the markers of the controls, of any colour."""
+    style: dict[str, Any] = {"color": "black", "marker": "o", "markerfacecoloralt": "white"}
+    entries = [
+        Line2D([], [], linestyle="none", fillstyle=fill, label=f"{label}, {side}", **style)
         for (name, (fill, _)), side in zip(CONTROLS.items(), ("left", "right"), strict=True)
+        for label in [STRATEGIES[name].label]
         if any((row["panel"], row["strategy"]) == ("share", name) for row in rows)
     ]
-    if handles:
-        line = Line2D([], [], color="black", marker="o", label="curve: FFT at 0 to LP at 100")
-        legend_above(figure, [line, *handles])
+    if entries:
+        entries.insert(0, Line2D([], [], label="curve: FFT at 0 to LP at 100", **style))
+    return entries
 
 
 def _level_name(row: Row) -> str:
     return str(level(row))
 
 
-def _privacy(row: Row) -> str:
-    """Noise multiplier and epsilon, for a legend."""
-    epsilon = r"$\infty$" if row["epsilon"] is None else f"{row['epsilon']:.3g}"
-    return f"{row['noise_multiplier']:.3g} ({epsilon})"
+def _privacy(rows: Sequence[Row]) -> str:
+    """Noise multiplier and epsilon of one level, for a legend."""
+    noise = f"noise {rows[0]['noise_multiplier']:.3g}"
+    epsilons = [row["epsilon"] for row in rows if row["epsilon"] is not None]
+    return f"{noise}, $\\varepsilon$ = {span(epsilons, 3)}" if epsilons else f"{noise}, not private"
 
 
 def _sweep_notes(rows: Sequence[Row]) -> list[str]:
-    note = common_note(rows)
+    note = common_note(rows) + "; the darker, the more noise"
     if any(row["strategy"] in CONTROLS for row in rows):
         note += (
             "; the controls change the learning rate at the same step as LP-FFT and nothing else"

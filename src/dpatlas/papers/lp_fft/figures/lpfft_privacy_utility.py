@@ -41,7 +41,7 @@ def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
     figure, subplots = panel_grid(len(panels), in_a_line)
     for axes, rows in zip(subplots, panels, strict=True):
         _draw_epsilons(axes, rows)
-    finish(subplots, in_a_line)
+    finish(subplots)
     rows = [row for panel in panels for row in panel]
     used = {row["strategy"] for row in rows}
     legend(figure, [handle(look) for name, look in STRATEGIES.items() if name in used])

@@ -25,21 +25,21 @@ def panel_grid(count: int, most: int) -> tuple[Figure, list[Axes]]:
     subplots = list(figure.subplots(lines, most, squeeze=False).flat)
     for axes in subplots[count:]:
         axes.set_axis_off()
+    for axes in subplots[::most]:
+        axes.set_ylabel("test accuracy, %")
     return figure, subplots[:count]
 
 
-def finish(subplots: Sequence[Axes], line: int) -> None:
-    """Set the axis of accuracy of all panels; the first of every line has its label."""
+def finish(subplots: Sequence[Axes]) -> None:
+    """Set the axis of accuracy of all panels."""
     for axes in subplots:
         accuracy_axis(axes)
-    for axes in subplots[::line]:
-        axes.set_ylabel("test accuracy, %")
 
 
 def panel_title(row: Row) -> str:
-    """Scenario, rank of LoRA if it has one, private data and data of the pre-training."""
+    """Scenario, rank of LoRA if it has one, data of the pre-training and private data."""
     lora = f", LoRA of rank {row['lora_rank']}" if row["lora_rank"] else ""
-    return f"{row['scenario']}{lora}:\n{row['data']}, pre-trained on {row['pretrained_on']}"
+    return f"{row['scenario']}{lora}:\n{row['pretrained_on']} → {row['data']}"
 
 
 def one_share(rows: Sequence[Row]) -> list[Row]:
@@ -71,5 +71,5 @@ def common_note(rows: Sequence[Row]) -> str:
         f"{averaged(row['runs_used'] for row in rows)} on {span(row['n_test'] for row in rows)} "
         f"test records, last iterate; n = {span(row['n_train'] for row in rows)}; {privacy}; "
         f"learning rates were chosen for every point on {CHOSEN_ON}; runs share records, head, "
-        "batches and noise among strategies"
+        "batches and noise among strategies; titles: data of the pre-training → private data"
     )
