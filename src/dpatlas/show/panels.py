@@ -1,7 +1,10 @@
 """What panels of the figures of all papers share: legends, ticks, remarks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from operator import itemgetter
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -13,8 +16,12 @@ from matplotlib.ticker import (
     ScalarFormatter,
     StrMethodFormatter,
 )
+from scipy.optimize import isotonic_regression
 
-from dpatlas.show.look import NOTE_SIZE
+from dpatlas.show.look import NOTE_SIZE, THIN, Look
+
+# Height of a line of a curve's name, as a share of a panel of about 1.6 inches.
+LINE_OF_LABEL = 0.075
 
 
 def legend(figure: Figure, handles: list[Line2D], columns: int | None = None) -> None:
@@ -36,6 +43,40 @@ def label_decades(axis: Axis) -> None:
         axis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.set_minor_locator(LogLocator(subs=(2, 5)))
         axis.set_minor_formatter(StrMethodFormatter("{x:g}"))
+
+
+def label_ends(axes: Axes, looks: Iterable[Look], ends: Iterable[tuple[float, float]]) -> None:
+    """Name curves right of a panel, each at the height of its end as far as names do not overlap.
+
+    Call it after everything is drawn: the axes keep their limits. `\\n` in a label breaks its line.
+    """
+    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
+    to_height = axes.transData + axes.transAxes.inverted()
+    heights = [float(to_height.transform(end)[1]) for end in ends]
+    named = sorted(zip(heights, looks, strict=True), key=itemgetter(0))
+    leader = {"arrowstyle": "-", "linewidth": THIN, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)}
+    places = _apart([height for height, _ in named], [look.label for _, look in named])
+    for (height, look), place in zip(named, places, strict=True):
+        axes.annotate(
+            look.label,
+            (1.0, height),
+            (1.06, place),
+            xycoords="axes fraction",
+            va="center",
+            color=look.color,
+            fontsize=NOTE_SIZE,
+            arrowprops={**leader, "color": look.color},
+        )
+
+
+def _apart(heights: Sequence[float], texts: Sequence[str]) -> list[float]:
+    """Heights of texts, as shares of a panel: those of their ends, moved apart and kept inside."""
+    thick = [LINE_OF_LABEL * (1 + text.count("\n")) for text in texts]
+    gaps = [(low + high) / 2 for low, high in pairwise(thick)]
+    offsets = np.concatenate([[0.0], np.cumsum(gaps)])
+    # Least squares for a given order and given least distances.
+    places = isotonic_regression(np.array(heights) - offsets).x.clip(0, 1 - offsets[-1]) + offsets
+    return list(places.tolist())
 
 
 def write_in(axes: Axes, text: str, right: bool = False, low: bool = False) -> None:

@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from dpatlas.papers.dp_sgld.records.privacy_loss import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.draw import draw_curves, frame
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, Look
+from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_decades, legend
-from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, handle, only
+from dpatlas.show.panels import label_decades, label_ends
+from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, only
 
 EPSILON_LABEL = r"privacy loss $\epsilon$ at $\delta$"
 # What a curve of a `privacy_loss` record is called and how it is drawn.
@@ -19,14 +19,14 @@ CURVES = {
     "claimed, steps": Look("claimed, K = steps", "black", "", "-"),
     "claimed, epochs": Look("claimed, K = epochs", "black", "", ":"),
     "every iterate": Look("all iterates, RDP", RED, "s", "-"),
-    "given the batches": Look("last iterate, batches known", PINK, "D", "--"),
+    "given the batches": Look("last iterate,\nbatches known", PINK, "D", "--"),
     "cyclic, hidden state": Look("last iterate, cyclic", ORANGE, "v", "-."),
     "full batch, hidden state": Look("last iterate, full batch", BLUE, "o", "-"),
-    "full batch, every iterate": Look("all iterates, full batch, PLD", GREEN, "^", "-"),
-    "full batch, every iterate, rdp": Look("the same, RDP", GREEN, "", ":"),
-    "quadratic, fixed start": Look("exact: quadratic, fixed start", "black", "x", ""),
-    "quadratic, random start": Look("exact: quadratic, start of Alg. 1", "0.45", "+", "--"),
-    "exact": Look("exact: one-dimensional law", "0.45", "*", "-"),
+    "full batch, every iterate": Look("all iterates, PLD", GREEN, "^", "-"),
+    "full batch, every iterate, rdp": Look("all iterates, RDP", GREEN, "", ":"),
+    "quadratic, fixed start": Look("exact: quadratic,\nfixed start", "black", "x", ""),
+    "quadratic, random start": Look("exact: quadratic,\nstart of Alg. 1", "0.45", "+", "--"),
+    "exact": Look("exact law", "0.45", "*", "-"),
 }
 BATCHES = (
     "claimed, steps",
@@ -53,40 +53,51 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
     record: Record[Spec, Metrics] = only(records, "privacy_loss")
     fields, small = record.spec, record.metrics.small
     schedules = fields.schedules
-    figure = Figure(figsize=(DOUBLE_COLUMN, 4.8))
-    panels = figure.subplots(2, len(schedules) + 1, squeeze=False)
-    rows: list[Row] = []
-    for (calibration, counted), line in zip(CALIBRATIONS.items(), panels, strict=True):
-        for schedule, axes in zip(schedules, line[:-1], strict=True):
-            shown = curve_rows(record, "mini-batches", calibration, schedule, BATCHES)
-            _draw_panel(axes, shown, BATCHES)
+    figure = Figure(figsize=(DOUBLE_COLUMN, 2.2 * (len(CALIBRATIONS) + 1)))
+    lines = figure.subfigures(len(CALIBRATIONS) + 1, 1, squeeze=False)[:, 0]
+    drawn: list[tuple[Axes, list[Row]]] = []
+    for (calibration, counted), line in zip(CALIBRATIONS.items(), lines, strict=False):
+        shown = [
+            (schedule, curve_rows(record, "mini-batches", calibration, schedule, BATCHES))
+            for schedule in schedules
+        ]
+        # The panel with the most curves stands where their names do.
+        shown.sort(key=lambda panel: len(panel[1]))
+        panels = line.subplots(1, len(shown), sharey=True, squeeze=False).flat
+        for axes, (schedule, rows) in zip(panels, shown, strict=True):
             axes.set_title(f"{schedule} steps; noise by K = {counted}")
-            rows += shown
-        line[0].set_ylabel(EPSILON_LABEL)
-    full = curve_rows(record, "full batch", "theorem", schedules[0], FULL)
-    _draw_panel(panels[0, -1], full, FULL)
-    panels[0, -1].set_title(f"full batch, {schedules[0]} steps")
-    law = curve_rows(record, "one dimension", "one dimension", "constant", SMALL)
-    _draw_panel(panels[1, -1], law, SMALL)
-    panels[1, -1].set_title(f"one dimension: {small.batch} of {small.n}")
-    for line in panels:
-        for axes in line[1:-1]:
-            axes.sharey(line[0])
-    for axes in panels.flat:
-        target = small.epsilon if axes is panels[1, -1] else fields.epsilon
-        axes.axhline(target, color=MUTED, linewidth=0.6, zorder=1)
-    for axes in panels[-1]:
-        axes.set_xlabel("steps")
-    legend(figure, [handle(look) for look in CURVES.values()], columns=3)
+            drawn.append((axes, rows))
+    at_full_batch, in_one_dimension = lines[-1].subplots(1, 2)
+    at_full_batch.set_title(f"full batch, {schedules[0]} steps")
+    in_one_dimension.set_title(f"one dimension: {small.batch} of {small.n}")
+    drawn += [
+        (at_full_batch, curve_rows(record, "full batch", "theorem", schedules[0], FULL)),
+        (
+            in_one_dimension,
+            curve_rows(record, "one dimension", "one dimension", "constant", SMALL),
+        ),
+    ]
+    for axes, rows in drawn:
+        target = small.epsilon if axes is in_one_dimension else fields.epsilon
+        _draw_panel(axes, rows, target)
+    for axes, rows in drawn:
+        subplot = axes.get_subplotspec()
+        assert subplot is not None
+        if subplot.is_first_col():
+            axes.set_ylabel(EPSILON_LABEL)
+        if subplot.is_last_col() or axes is at_full_batch:
+            ends = {row["curve"]: (row["step"], row["value"]) for row in rows}
+            label_ends(axes, [CURVES[name] for name in ends], ends.values())
     notes = [
         f"n = {fields.n}, batch {fields.batch}, {fields.epochs} epochs, record norm "
         f"{fields.feature_norm:g}, lambda {fields.lam:g}, delta {fields.delta:g}; "
         "records replaced; noise such that Thm 3.2 gives the thin line at the last step, K counted "
         "as each title says (full batch and one dimension: steps); all iterates: batches without "
-        "replacement; one dimension: x = 1 against -1 among -1s, lambda = beta = 1, L = 2",
+        "replacement, by PLD or RDP; one dimension: x = 1 against -1 among -1s, lambda = beta = 1, "
+        "L = 2",
     ]
     names = ("panel", "calibration", "schedule", "curve", "sigma2", "step", "value")
-    return ShownFigure(figure, names, [*rows, *full, *law], notes)
+    return ShownFigure(figure, names, [row for _, rows in drawn for row in rows], notes)
 
 
 def curve_rows(
@@ -114,9 +125,10 @@ def curve_rows(
     ]
 
 
-def _draw_panel(axes: Axes, rows: list[Row], names: Iterable[str]) -> None:
-    """Epsilon against steps, both on log axes."""
-    axes.set(xscale="log", yscale="log")
-    looks = {name: CURVES[name] for name in names}
+def _draw_panel(axes: Axes, rows: list[Row], target: float) -> None:
+    """Epsilon against steps, both on log axes; a thin line at the target."""
+    axes.set(xscale="log", yscale="log", xlabel="steps")
+    looks = {name: look for name, look in CURVES.items() if any(r["curve"] == name for r in rows)}
     draw_curves(axes, frame(rows), "step", looks, "curve", markersize=3)
+    axes.axhline(target, color=MUTED, linewidth=THIN, zorder=1)
     label_decades(axes.yaxis)
