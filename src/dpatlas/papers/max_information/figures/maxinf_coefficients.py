@@ -1,7 +1,5 @@
 """Figure maxinf_coefficients: the coefficients of Prop. 1 beside those of pure privacy."""
 
-from itertools import cycle
-
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -11,18 +9,16 @@ from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import legend
-from dpatlas.show.series import SERIES, handle, only
+from dpatlas.show.series import RED, handle, only, ramp
 
-PURE = Look("Dwork et al., pure privacy", "black", "", "-")
-# The looks of alphas; black is for pure privacy.
-ALPHAS = tuple(look for look in SERIES if look.color != PURE.color)
+PURE = Look("Dwork et al., pure privacy", RED, "", "-")
 LEMMA_6 = (0.25, 2.0)
 # Markers on a curve.
 MARKERS = 4
 QUANTITIES = {
-    "leading": r"coefficient of $m s^2 / \sigma^2$",
-    "root": r"coefficient of $\sqrt{m}\, s / \sigma$",
-    "ratio": r"ratio $R$ of the coefficients of $m s^2 / \sigma^2$",
+    "leading": r"$c_1$, coefficient of $m s^2 / \sigma^2$",
+    "root": r"$c_2$, coefficient of $\sqrt{m}\, s / \sigma$",
+    "ratio": r"$R$, ratio of both $c_1$",
 }
 
 
@@ -33,17 +29,16 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
     """
     record = only(records, "coefficients")
     rows = coefficient_rows(record)
-    looks: dict[float | str, Look] = {
-        alpha: Look(rf"$\alpha$ = {alpha:g}", look.color, look.marker, look.linestyle)
-        for alpha, look in zip(record.metrics.alphas, cycle(ALPHAS), strict=False)
-    }
+    alphas = sorted(record.metrics.alphas)
+    names = [rf"$\alpha$ = {alpha:g}" for alpha in alphas]
+    looks: dict[float | str, Look] = dict(zip(alphas, ramp(names), strict=True))
     looks["pure"] = PURE
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.7))
     data = frame(rows)
     # Rows of pure privacy have no alpha.
     data["alpha"] = data["alpha"].astype(object).fillna("pure")
     for (panel, quantity), axes in zip(QUANTITIES.items(), figure.subplots(1, 3), strict=True):
-        axes.set(xscale="log", xlabel=r"$\beta$", ylabel=quantity)
+        axes.set(xscale="log", xlabel=r"$\beta$", title=quantity)
         curves = data[data.panel == panel]
         draw_curves(axes, curves, "beta", looks, "alpha")
         # Curves lie close together; markers at different points keep them apart.
