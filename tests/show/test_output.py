@@ -9,10 +9,11 @@ import sys
 import pytest
 from figure_samples import products
 from kl_sample_records import depth_sweep
+from matplotlib.figure import Figure
 
 from dpatlas.errors import EXIT_BAD_INPUT, run_command
 from dpatlas.show.make import main
-from dpatlas.show.output import to_csv
+from dpatlas.show.output import INTERVALS_NOTE, ShownFigure, figure_files, to_csv
 from dpatlas.show.tables import Math, Measured, Part, to_markdown, to_tex
 
 
@@ -73,6 +74,16 @@ def test_bad_input_is_one_line_and_writes_nothing(job, tmp_path, capsys):
     for tier in ("trial", "short"):
         assert not (tmp_path / tier / "made").exists()
         assert not (tmp_path / tier / "lineage").exists()
+
+
+def test_a_figure_with_intervals_says_that_verdicts_rest_on_others():
+    for low, ends in ((0.1, INTERVALS_NOTE), (None, "as computed")):
+        row = {"value": 0.2, "low": low, "runs": ["x"]}
+        shown = ShownFigure(Figure(), ("value", "low"), [row], ["as computed"])
+        figure_files("f", shown, "trial")
+        below = shown.figure.get_supxlabel()
+        assert below.startswith("tier trial; as computed")
+        assert " ".join(below.split()).endswith(ends)
 
 
 def test_csv_keeps_every_digit_and_the_order_of_columns():

@@ -24,6 +24,9 @@ Settings = dict[str, Any]
 
 TIER_WARNINGS = {"smoke": "smoke settings: numbers mean nothing"}
 LAST_COLUMNS = ("tier", "runs")
+INTERVALS_NOTE = (
+    "verdicts rest on intervals of their own, most of them wider: see the claims' cards"
+)
 NOTE_CHARACTERS_PER_INCH = 20
 NOTE_LINE = 0.12
 # Without dates and versions, so that equal figures are equal files.
@@ -66,7 +69,11 @@ def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
     width = int(shown.figure.get_figwidth() * NOTE_CHARACTERS_PER_INCH)
     # In front, so that no line break divides it.
     notes = ["; ".join([tier_note(tier), *shown.notes[:1]]), *shown.notes[1:]]
-    lines = [line for note in notes for line in textwrap.wrap(note, width)]
+    if any(row.get("low") is not None for row in shown.rows):
+        notes.append(INTERVALS_NOTE)
+    # No line ends between a symbol and its value.
+    kept = [note.replace("$ = ", "$\u00a0=\u00a0") for note in notes]
+    lines = [line for note in kept for line in textwrap.wrap(note, width)]
     # The layout makes room for a label of the whole figure, which it does not for a free text.
     shown.figure.set_figheight(shown.figure.get_figheight() + NOTE_LINE * len(lines))
     shown.figure.supxlabel(

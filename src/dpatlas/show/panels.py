@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import (
     FixedLocator,
+    FuncFormatter,
     LogLocator,
     NullLocator,
     ScalarFormatter,
@@ -20,6 +21,8 @@ from scipy.optimize import isotonic_regression
 
 from dpatlas.show.look import NOTE_SIZE, THIN, Look
 
+# How far an axis of accuracy goes beyond 0 and 1.
+MARGIN = 0.02
 # Height of a line of a curve's name, as a share of a panel of about 1.6 inches.
 LINE_OF_LABEL = 0.075
 
@@ -37,12 +40,30 @@ def label_ticks(axes: Axes, values: Iterable[float]) -> None:
 
 
 def label_decades(axis: Axis) -> None:
-    """Label a log axis of less than two decades at 1, 2 and 5 times the powers of ten."""
+    """Label a log axis of less than two decades at 1, 2 and 5 times the powers of ten.
+
+    One of less than a decade has labels at 3 and 7 times these powers as well.
+    """
     low, high = axis.get_view_interval()
     if high < 100 * low and low > 1e-4 and high < 1e5:
         axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axis.set_minor_locator(LogLocator(subs=(2, 5) if high > 10 * low else (2, 3, 5, 7)))
         axis.set_minor_formatter(StrMethodFormatter("{x:g}"))
+
+
+def percent_axis(axis: Axis) -> None:
+    """Label fractions as percentages, without the sign."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
+
+
+def accuracy_axis(axes: Axes) -> None:
+    """A y axis of percentages, cut where intervals of very few runs go beyond 0 and 1.
+
+    Call it after everything is drawn.
+    """
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, -MARGIN), min(high, 1 + MARGIN))
+    percent_axis(axes.yaxis)
 
 
 def label_ends(axes: Axes, looks: Iterable[Look], ends: Iterable[tuple[float, float]]) -> None:

@@ -145,6 +145,10 @@ class TestLongTraining:
         ]
         return sgld_long_training([long_training_record(rows)], {})
 
+    def test_accuracy_is_in_percent_on_its_axis_alone(self):
+        axis = self.shown().figure.axes[0].yaxis
+        assert axis.get_major_formatter()(0.85, None) == "85"
+
     def test_points_have_the_t_interval_of_their_runs(self):
         rows = [row for row in self.shown().rows if row["quantity"] == "accuracy"]
         half = stats.t.ppf(0.975, 2) * 0.05 / np.sqrt(3)

@@ -14,6 +14,7 @@ from dpatlas.checks.pretrain.records import backbone, transfer
 from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
 from dpatlas.show.output import Row, Settings, ShownFigure
+from dpatlas.show.panels import percent_axis
 from dpatlas.show.rows import over_runs
 from dpatlas.show.series import BLUE, GREEN, RED, handle, only
 
@@ -175,7 +176,8 @@ def _draw_accuracies(axes: Axes, rows: Sequence[transfer.Row]) -> None:
         legend=False,
         ax=axes,
     )
-    axes.set(xlabel="test accuracy on the private data", ylabel="")
+    axes.set(xlabel="test accuracy on the private data, %", ylabel="")
+    percent_axis(axes.xaxis)
     # Seaborn removes it from an axis of names.
     axes.grid(axis="y")
     axes.legend(

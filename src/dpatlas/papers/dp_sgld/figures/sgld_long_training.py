@@ -9,7 +9,7 @@ from dpatlas.records import Record
 from dpatlas.show.draw import draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_decades, label_ticks, legend
+from dpatlas.show.panels import accuracy_axis, label_decades, label_ticks, legend
 from dpatlas.show.rows import mean_interval
 from dpatlas.show.series import BLUE, GREEN, RED, handle, only
 
@@ -52,11 +52,12 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     rows = [row for arm in record.metrics.rows for row in long_rows(record, arm)]
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.6))
     accuracy, privacy = figure.subplots(1, 2)
-    accuracy.set(xscale="log", xlabel=STEPS_LABEL, ylabel="test accuracy")
+    accuracy.set(xscale="log", xlabel=STEPS_LABEL, ylabel="test accuracy, %")
     privacy.set(xscale="log", yscale="log", xlabel=STEPS_LABEL)
     privacy.set_ylabel(r"$\varepsilon$ if all iterates were released")
     data = frame(rows)
     draw_points(accuracy, data[data.quantity == "accuracy"], "steps", METHODS, "method")
+    accuracy_axis(accuracy)
     epsilons = data[data.quantity == "ordinary epsilon"]
     draw_points(privacy, epsilons, "steps", METHODS, "method", dodge=False)
     privacy.axhline(fields.epsilon, color=MUTED, linewidth=THIN)
@@ -92,7 +93,7 @@ def _notes(record: Record[Spec, Metrics]) -> list[str]:
         f"{fields.data.name}, {seen}, n = "
         f"{metrics.n_train}, one record replaced, $\\delta$ = {fields.delta:g}; mean and 95% "
         f"t interval of {fields.runs} runs on {metrics.n_test} test records; every point has "
-        f"its own noise and its own setting, chosen before by {fields.tuning}",
+        "its own noise and its own setting, chosen before (csv: tuned_by)",
         f"repaired DP-SGLD and DP-SGD guarantee $\\varepsilon$ = {fields.epsilon:g}, the former "
         "for the last iterate, the latter for all; the noise of Thm 3.2 claims as much and "
         f"guarantees {min(guaranteed):.2f} to {max(guaranteed):.2f}; thin line: this budget",

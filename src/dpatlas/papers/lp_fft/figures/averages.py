@@ -1,17 +1,11 @@
-"""What figures and tables of lp_fft's training share: names of backbones, groups of rows, axes."""
+"""What figures and tables of lp_fft's training share: names of backbones, groups of rows."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.ticker import FuncFormatter
-
 from dpatlas.records import Record
 from dpatlas.show.output import Row
 
-# How far an axis of accuracy goes beyond 0 and 1.
-MARGIN = 0.02
 SKY = "#56B4E9"
 
 
@@ -26,18 +20,3 @@ def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)
     return groups
-
-
-def percent_axis(axis: Axis) -> None:
-    """Label fractions as percentages, without the sign."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
-
-
-def accuracy_axis(axes: Axes) -> None:
-    """A y axis of percentages, cut where intervals of very few runs go beyond 0 and 1.
-
-    Call it after everything is drawn.
-    """
-    low, high = axes.get_ylim()
-    axes.set_ylim(max(low, -MARGIN), min(high, 1 + MARGIN))
-    percent_axis(axes.yaxis)

@@ -17,7 +17,7 @@ from dpatlas.papers.lp_fft.figures.arms import (
     arms,
     level,
 )
-from dpatlas.papers.lp_fft.figures.averages import grouped, percent_axis
+from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.figures.strategy_panels import (
     LINE_HEIGHT,
     common_note,
@@ -28,7 +28,7 @@ from dpatlas.papers.lp_fft.figures.strategy_panels import (
 from dpatlas.show.draw import BAR_WIDTH, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_ticks, legend
+from dpatlas.show.panels import label_ticks, legend, percent_axis
 from dpatlas.show.rows import span
 from dpatlas.show.series import handle, ramp
 

@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
 from dpatlas.core.statistics import Estimate
@@ -75,8 +76,9 @@ def maxinf_kappa(records: Records, settings: Settings) -> ShownFigure:
         axes.set_xlabel(label)
     for axes in panels[:, 0]:
         axes.set_ylabel("nats per record")
-    _moment_panel(of_moment, panels_of["moment"])
-    unused.remove()
+    laws = _moment_panel(of_moment, panels_of["moment"])
+    unused.set_axis_off()
+    unused.legend(handles=laws, loc="center left", title="last panel", title_fontsize=NOTE_SIZE)
     handles = {series: handle(look) for series, look in KAPPA_LOOKS.items()}
     handles["repaired"].set(**OPEN)
     legend(figure, list(handles.values()), columns=3)
@@ -149,8 +151,11 @@ def _kappa_panel(axes: Axes, data: pd.DataFrame, axis: str) -> None:
         _label_sparsely(axes.xaxis)
 
 
-def _moment_panel(axes: Axes, data: pd.DataFrame) -> None:
-    """log E exp(x ||G - mu||^2) against y = nu x: bounds as lines, a marker for every law."""
+def _moment_panel(axes: Axes, data: pd.DataFrame) -> list[Line2D]:
+    """log E exp(x ||G - mu||^2) against y = nu x: bounds as lines, a marker for every law.
+
+    Returns the entries of its legend.
+    """
     axes.set(xscale="log", yscale="log", xlabel=r"$\nu x$")
     axes.set_title(r"$\log\, \mathbb{E}\, e^{x \Vert G - \mu \Vert^2}$")
     laws = {
@@ -167,9 +172,7 @@ def _moment_panel(axes: Axes, data: pd.DataFrame) -> None:
         for _, points in simulated.groupby("nu"):
             draw_points(axes, points, "y", laws, "law")
     _label_sparsely(axes.xaxis)
-    handles = [handle(look) for look in (*MOMENT_LOOKS.values(), *laws.values())]
-    small = {"fontsize": NOTE_SIZE, "handlelength": 1.8, "labelspacing": 0.2}
-    axes.legend(handles=handles, loc="upper left", **small)
+    return [handle(look) for look in (*MOMENT_LOOKS.values(), *laws.values())]
 
 
 def _label_sparsely(axis: Axis) -> None:
