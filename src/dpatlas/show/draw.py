@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from dpatlas.show.look import BAND_ALPHA, Look
 from dpatlas.show.output import Row
@@ -25,6 +26,13 @@ NUMBERS = ("value", "low", "high", "runs_used", "runs_diverged")
 # most, as a share of the smallest distance of two x.
 BETWEEN_SERIES, WIDEST = 0.018, 0.3
 BAR_WIDTH = 0.9
+PRINTED_STYLE: dict[str, Any] = {
+    "marker": "D",
+    "markersize": 5,
+    "markerfacecolor": "none",
+    "linestyle": "none",
+    "zorder": 4,
+}
 # Height, as a share of the panel, of the crosses where every run diverged.
 EDGE = 0.97
 
@@ -97,6 +105,21 @@ def draw_curves(
         axes.plot(points[x], points["value"], marker=look.marker, **look.line, **line)
         band: dict[str, Any] = {"color": look.color, "alpha": BAND_ALPHA, "linewidth": 0}
         axes.fill_between(points[x], points["low"], points["high"], **band)
+
+
+def draw_printed(
+    axes: Axes, data: pd.DataFrame, x: str, looks: Looks, series: str = "series"
+) -> None:
+    """Numbers that a paper prints, as open diamonds in the colours of the series."""
+    for name, look in looks.items():
+        points = data[data[series] == name]
+        if not points.empty:
+            axes.plot(points[x], points["value"], color=look.color, **PRINTED_STYLE)
+
+
+def printed_handle() -> Line2D:
+    """The entry of a legend for what `draw_printed` draws."""
+    return Line2D([], [], color="black", label="printed in the paper", **PRINTED_STYLE)
 
 
 def _room(axes: Axes, x: pd.Series, count: int) -> float:

@@ -1,5 +1,6 @@
 """What the accuracy tables and the long training show, on synthetic records."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -122,6 +123,38 @@ def test_the_headline_is_drawn_along_n_for_every_reading():
         "reading: paper",
         "reading: table 4",
     ]
+
+
+def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_alone():
+    def shown(data, classes, backbone):
+        record = protocol_record(4000)
+        used = record.metrics.backbone.model_copy(update={"id": f"{backbone}-01234567"})
+        fields = record.spec.data.model_copy(update={"name": data})
+        spec = record.spec.model_copy(update={"data": fields})
+        metrics = record.metrics.model_copy(update={"classes": classes, "backbone": used})
+        return sgld_along_n([replace(record, spec=spec, metrics=metrics)], {})
+
+    theirs = shown("cifar10", 10, "cifar100-resnet18")
+    printed = {
+        row["method"]: (row["n_train"], row["epsilon"], row["value"])
+        for row in theirs.rows
+        if row["source"] == "printed"
+    }
+    assert printed == {
+        "dp-sgld": (50_000, 1.0, 0.703),
+        "dp-sgd": (50_000, 1.0, 0.68),
+        "no-dp": (50_000, None, 0.707),
+    }
+    paper, code = theirs.figure.axes
+    drawn = {
+        line.get_ydata()[0]
+        for line in paper.get_lines()
+        if (line.get_marker(), line.get_markerfacecolor()) == ("D", "none")
+    }
+    assert drawn == {0.703, 0.68, 0.707}
+    assert all(line.get_markerfacecolor() != "none" for line in code.get_lines())
+    for other in (("cifar10", 5, "cifar100-resnet18"), ("cifar10", 10, "leaves-t")):
+        assert all(row["source"] == "ours" for row in shown(*other).rows)
 
 
 def test_rows_of_fine_tuning_say_what_is_trained_and_what_is_guaranteed():

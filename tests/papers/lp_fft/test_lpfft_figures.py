@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from figure_samples import heights, in_style, maker, not_in_rows, select
 from lpfft_sample_records import (
+    BACKBONE,
     CONTROL_ARMS,
     EPSILONS,
     FEW_ARMS,
@@ -32,6 +33,7 @@ from dpatlas.papers.lp_fft.figures import (
 from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.figures.lpfft_privacy_utility import _apart
 from dpatlas.papers.lp_fft.figures.lpfft_umap import class_looks
+from dpatlas.papers.lp_fft.figures.published import TABLE_1
 
 FIGURES = [name for name in RECORDS if name not in ("lpfft_strategies", "lpfft_lora")]
 
@@ -199,6 +201,39 @@ class TestPrivacyUtility:
             if len(line.get_ydata()) == 1 and heights(line.get_ydata())[0] in values
         ]
         assert min(alone) > EPSILONS[1.0]
+
+    def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_alone(self):
+        theirs = BACKBONE.model_copy(update={"architecture": "resnet18", "source": "cifar10"})
+        shown = {
+            name: show(
+                "lpfft_privacy_utility",
+                *(
+                    strategies_record(noise, arms=FEW_ARMS, data=data, backbone=backbone)
+                    for noise in (0.0, 4.0)
+                ),
+            )
+            for name, data, backbone in (
+                ("theirs", "stl10-32", theirs),
+                ("other data", "cifar10", theirs),
+                ("other backbone", "stl10-32", BACKBONE),
+            )
+        }
+        for name, each in shown.items():
+            (legend,) = each.figure.legends
+            labels = [text.get_text() for text in legend.get_texts()]
+            assert ("printed in the paper" in labels) == (name == "theirs")
+        printed = select(shown["theirs"].rows, source="printed")
+        accuracies = {(row["strategy"], row["epsilon"]): row["value"] for row in printed}
+        assert len(accuracies) == len(TABLE_1) / 3
+        assert accuracies["lp", None] == 0.6854
+        assert accuracies["lp-fft", 1.29] == 0.6865
+        diamonds = [
+            line
+            for line in shown["theirs"].figure.axes[0].get_lines()
+            if (line.get_marker(), line.get_markerfacecolor()) == ("D", "none")
+        ]
+        drawn = {value for line in diamonds for value in line.get_ydata()}
+        assert drawn == set(accuracies.values())
 
     @pytest.mark.parametrize(
         ("noises", "labels"),

@@ -5,8 +5,9 @@ from matplotlib.figure import Figure
 from dpatlas.papers.dp_sgld.figures.arms import STATED, columns_of
 from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.records.protocol import LangevinArm, Metrics, SgdArm, Spec
+from dpatlas.papers.dp_sgld.table_1 import printed_accuracies
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_points, frame
+from dpatlas.show.draw import draw_points, draw_printed, frame, printed_handle
 from dpatlas.show.look import DOUBLE_COLUMN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import accuracy_axis, label_ticks, legend
@@ -19,7 +20,11 @@ METHODS = {
     "dp-sgd, no L2 term": Look("DP-SGD without L2 term", GREEN, "^", "-."),
     "no-dp": Look("No DP", "black", "D", ":"),
 }
+OURS, PRINTED = "ours", "printed"
+# The reading whose settings are those that the paper states.
+PRINTED_READING = "paper"
 COLUMNS = (
+    "source",
     "reading",
     "schedule",
     "data",
@@ -48,6 +53,8 @@ def sgld_along_n(records: Records, settings: Settings) -> ShownFigure:
     rows = [row for record in shown for arm in record.metrics.rows for row in along_n(record, arm)]
     readings = list(dict.fromkeys(row["reading"] for row in rows))
     sets = list(dict.fromkeys((row["data"], row["backbone"]) for row in rows))
+    printed = _printed_rows(shown)
+    rows += printed
     figure = Figure(figsize=(DOUBLE_COLUMN, 0.6 + 2 * len(sets)))
     panels = figure.subplots(len(sets), len(readings), sharey="row", squeeze=False)
     data = frame(rows)
@@ -57,21 +64,24 @@ def sgld_along_n(records: Records, settings: Settings) -> ShownFigure:
             seen = constant.backbone.isna() if backbone is None else constant.backbone == backbone
             of_panel = constant[(constant.reading == reading) & (constant.data == name) & seen]
             axes.set(xscale="log", xlabel="private records $n$", title=f"reading: {reading}")
-            draw_points(axes, of_panel, "n_train", METHODS, "method")
-            label_ticks(axes, sorted(set(of_panel.n_train)))
+            ours = of_panel[of_panel.source == OURS]
+            draw_points(axes, ours, "n_train", METHODS, "method")
+            draw_printed(axes, of_panel[of_panel.source == PRINTED], "n_train", METHODS, "method")
+            label_ticks(axes, sorted(set(ours.n_train)))
         of_set[0].set_ylabel(f"test accuracy, %\n{name}, {backbone or 'raw'}")
         accuracy_axis(of_set[0])
-    legend(figure, [handle(look) for look in METHODS.values()])
+    legend(figure, [*map(handle, METHODS.values()), *([printed_handle()] if printed else [])])
     return ShownFigure(figure, COLUMNS, rows, _notes(shown))
 
 
 def along_n(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> list[Row]:
     """Accuracy of an arm, with its interval."""
     unregularised = isinstance(arm, SgdArm) and arm.weight_decay == 0
-    names = ("reading", "schedule", *COLUMNS[10:-1])
+    names = ("reading", "schedule", *COLUMNS[11:-1])
     return [
         {
             **columns_of(arm, names),
+            "source": OURS,
             "method": f"{arm.method}, no L2 term" if unregularised else arm.method,
             "data": record.spec.data.name,
             "backbone": backbone_name(record.metrics.backbone),
@@ -81,6 +91,32 @@ def along_n(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> list[Ro
             "tuned_by": record.spec.tuning,
             "runs": list(record.ids),
         }
+    ]
+
+
+def _printed_rows(records: list[Record[Spec, Metrics]]) -> list[Row]:
+    """Table 1's accuracies of the data sets and backbones, at the paper's number of records."""
+    runs: dict[tuple[str, int, str | None], list[str]] = {}
+    for record in records:
+        backbone = backbone_name(record.metrics.backbone)
+        key = (record.spec.data.name, record.metrics.classes, backbone)
+        runs.setdefault(key, []).extend(record.ids)
+    return [
+        {
+            "source": PRINTED,
+            "reading": PRINTED_READING,
+            "schedule": "constant",
+            "data": data,
+            "backbone": backbone,
+            "n_train": n,
+            "method": method,
+            "value": round(accuracy / 100, 4),
+            "epsilon": epsilon,
+            "runs": ids,
+        }
+        for (data, classes, backbone), ids in runs.items()
+        for method, cell in printed_accuracies(data, classes, backbone).items()
+        for n, epsilon, accuracy in [cell]
     ]
 
 

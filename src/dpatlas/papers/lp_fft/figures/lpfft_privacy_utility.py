@@ -9,6 +9,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.figures.arms import ARM_COLUMNS, PLACE, STRATEGIES, arms
 from dpatlas.papers.lp_fft.figures.averages import grouped
+from dpatlas.papers.lp_fft.figures.published import BY_METHOD, printed_of
 from dpatlas.papers.lp_fft.figures.strategy_panels import (
     common_note,
     finish,
@@ -16,12 +17,15 @@ from dpatlas.papers.lp_fft.figures.strategy_panels import (
     panel_grid,
     panel_title,
 )
-from dpatlas.show.draw import draw_points, frame
+from dpatlas.show.draw import draw_points, draw_printed, frame, printed_handle
 from dpatlas.show.look import MUTED, THIN
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import legend
 from dpatlas.show.series import handle
 
+OURS, PRINTED = "ours", "printed"
+# Columns in which what is printed agrees with ours.
+SCENARIO = ("group", "scenario", "data", "backbone", "pretrained_on", "architecture", "lora_rank")
 # Panels in a line, for few panels and for many.
 FEW, MANY = 2, 3
 # Distance of accuracy without privacy from the largest epsilon, as a share of the axis, and at
@@ -36,7 +40,7 @@ def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
     scenarios = grouped(arms(records, "strategies", "lora"), *PLACE)
     if not scenarios:
         raise InputError("--records", "no strategies", "at least one record of kind strategies")
-    panels = [one_share(rows) for rows in scenarios.values()]
+    panels = [_with_printed(one_share(rows)) for rows in scenarios.values()]
     in_a_line = MANY if len(panels) > FEW else FEW
     figure, subplots = panel_grid(len(panels), in_a_line)
     for axes, rows in zip(subplots, panels, strict=True):
@@ -44,8 +48,28 @@ def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
     finish(subplots)
     rows = [row for panel in panels for row in panel]
     used = {row["strategy"] for row in rows}
-    legend(figure, [handle(look) for name, look in STRATEGIES.items() if name in used])
-    return ShownFigure(figure, ARM_COLUMNS, rows, _utility_notes(rows))
+    handles = [handle(look) for name, look in STRATEGIES.items() if name in used]
+    if any(row["source"] == PRINTED for row in rows):
+        handles.append(printed_handle())
+    legend(figure, handles)
+    return ShownFigure(figure, ("source", *ARM_COLUMNS), rows, _utility_notes(rows))
+
+
+def _with_printed(rows: Sequence[Row]) -> list[Row]:
+    """Rows of one scenario and backbone, and those that the paper prints of the same."""
+    first = rows[0]
+    printed = [
+        {
+            **{name: first[name] for name in (*SCENARIO, "runs")},
+            "source": PRINTED,
+            "strategy": BY_METHOD[cell.method],
+            "epsilon": None if math.isinf(cell.epsilon) else cell.epsilon,
+            "value": round(cell.accuracy / 100, 4),
+            "standard_error": round(cell.standard_error / 100, 4),
+        }
+        for cell in printed_of(first)
+    ]
+    return [*({**row, "source": OURS} for row in rows), *printed]
 
 
 def _draw_epsilons(axes: Axes, rows: Sequence[Row]) -> None:
@@ -56,8 +80,10 @@ def _draw_epsilons(axes: Axes, rows: Sequence[Row]) -> None:
     data["at"] = data["epsilon"].fillna(aside).astype(float)
     axes.set(xscale="log", xlabel=r"privacy budget $\varepsilon$", title=panel_title(rows[0]))
     looks = {name: look for name, look in STRATEGIES.items() if name in set(data["strategy"])}
-    for _, part in data.groupby(data["noise_multiplier"] > 0):
+    ours = data[data["source"] == OURS]
+    for _, part in ours.groupby(ours["epsilon"].notna()):
         draw_points(axes, part, "at", looks, "strategy")
+    draw_printed(axes, data[data["source"] == PRINTED], "at", looks, "strategy")
     ticks = {epsilon: f"{epsilon:.2g}" for epsilon in _apart(epsilons)}
     if any(row["epsilon"] is None for row in rows):
         ticks[aside] = r"$\infty$"
@@ -88,7 +114,10 @@ def _apart(epsilons: Sequence[float]) -> list[float]:
 
 
 def _utility_notes(rows: Sequence[Row]) -> list[str]:
+    note = common_note([row for row in rows if row["source"] == OURS])
+    if any(row["source"] == PRINTED for row in rows):
+        note += "; printed: Tables 1 and 2 at their epsilons, some of which contradict each other"
     return [
-        common_note(rows) + r"; at $\infty$: without privacy; strategies of two phases at the "
+        note + r"; at $\infty$: without privacy; strategies of two phases at the "
         "share of LP nearest to the paper's 25 %; points of one $\\varepsilon$ stand side by side"
     ]

@@ -1,8 +1,9 @@
 """Tables 1 and 2 of lp_fft as printed, their contradictions, and the noise behind each epsilon."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 INF = math.inf
 # Accuracy in % and its standard error by backbone, method and epsilon.
@@ -40,6 +41,15 @@ BACKBONES = {
     "deit": ("Mini-DeiT-Ti", "ImageNet-1K"),
 }
 PRIVATE_DATA = "STL-10"
+# Names of ours: strategies by the printed method; the private data and its number of
+# classes; by backbone, a part of the name of the architecture, and the data of the pre-training.
+BY_METHOD = {"LP": "lp", "LP-FFT": "lp-fft", "FFT": "fft", "LP-LoRA": "lp-lora", "LoRA": "lora"}
+_OUR_DATA = ("stl10", 10)
+_OURS = {
+    "resnet18": ("resnet18", "cifar10"),
+    "mobilenetv3": ("mobilenet", "cifar10"),
+    "deit": ("deit", "imagenet"),
+}
 # The setting in which noise multipliers are compared with the printed epsilons: Poisson batches,
 # one record added or removed, delta = 1 / n. The paper states the batch size, and the number of
 # epochs for one backbone alone.
@@ -86,6 +96,23 @@ def _cells(
 
 
 TABLE_1, TABLE_2 = _cells(1, _TABLE_1), _cells(2, _TABLE_2)
+
+
+def printed_of(setting: Mapping[str, Any]) -> list[PrintedAccuracy]:
+    """The cells of Table 1, with LoRA of Table 2, for a row of ours; none if they are of others.
+
+    setting: with `data`, `classes`, `architecture`, `pretrained_on` and `lora_rank`.
+    """
+    data = setting["data"].partition("-")[0], setting["classes"]
+    names = [
+        name
+        for name, (kind, source) in _OURS.items()
+        if data == _OUR_DATA
+        and kind in setting["architecture"]
+        and setting["pretrained_on"] == source
+    ]
+    table = TABLE_2 if setting["lora_rank"] else TABLE_1
+    return [cell for cell in table if cell.backbone in names]
 
 
 def contradictions(cell: PrintedAccuracy, others: Sequence[PrintedAccuracy]) -> list[str]:

@@ -21,6 +21,7 @@ from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.figures.published import (
     BACKBONES,
     BATCH,
+    BY_METHOD,
     EPOCHS,
     PRIVATE_DATA,
     TABLE_1,
@@ -34,7 +35,6 @@ from dpatlas.show.tables import Cell, Measured, Part
 
 OURS, PRINTED = "ours", "printed"
 PRINTED_CHOSEN_ON = "in-distribution validation accuracy, as stated"
-BY_METHOD = {"LP": "lp", "LP-FFT": "lp-fft", "FFT": "fft", "LP-LoRA": "lp-lora", "LoRA": "lora"}
 COLUMNS = (
     "source",
     "table",
