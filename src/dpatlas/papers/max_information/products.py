@@ -14,9 +14,9 @@ PRODUCTS = (
         "assumptions at once: the comparison is made at the epsilon at which the Gaussian "
         "mechanism is (epsilon, delta)-private, and shows how large the terms are, not which "
         "guarantee is better. Right: the ratio of the leading coefficients, which Lemma 6 puts "
-        "between 1/4 and 2 for alpha up to 3 and beta up to 1/2, increasing in both. Its proof "
-        "prints -4.03 where the term is -3.34; the conclusion stands. Values are computed, not "
-        "measured.",
+        "between 1/4 and 2 for alpha up to 3 and beta up to 1/2, increasing in both; the open "
+        "diamond is the value that its proof prints. The proof prints -4.03 where the term is "
+        "-3.34; the conclusion stands. Values are computed, not measured.",
         paper_shows="The two coefficients of Prop. 1 and those of pure differential privacy, "
         "against beta; they are of the same size.",
     ),

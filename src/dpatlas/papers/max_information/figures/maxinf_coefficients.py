@@ -1,11 +1,13 @@
 """Figure maxinf_coefficients: the coefficients of Prop. 1 beside those of pure privacy."""
 
+import math
+
 import numpy as np
 from matplotlib.figure import Figure
 
 from dpatlas.papers.max_information.records.coefficients import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_curves, frame
+from dpatlas.show.draw import draw_curves, draw_printed, frame, printed_handle
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import legend
@@ -13,12 +15,16 @@ from dpatlas.show.series import RED, handle, only, ramp
 
 PURE = Look("Dwork et al., pure privacy", RED, "", "-")
 LEMMA_6 = (0.25, 2.0)
+OURS, PRINTED = "ours", "printed"
+# The value of R in the proof of Lemma 6, Eq. 92.
+PRINTED_RATIO = {"alpha": 3.0, "beta": 0.5, "value": 1.95}
 # Markers on a curve.
 MARKERS = 4
+# By panel: its title, and the quantity on its axis.
 QUANTITIES = {
-    "leading": r"$c_1$, coefficient of $m s^2 / \sigma^2$",
-    "root": r"$c_2$, coefficient of $\sqrt{m}\, s / \sigma$",
-    "ratio": r"$R$, ratio of both $c_1$",
+    "leading": (r"coefficient of $m s^2 / \sigma^2$", "$c_1$"),
+    "root": (r"coefficient of $\sqrt{m}\, s / \sigma$", "$c_2$"),
+    "ratio": ("ratio of Prop. 1's $c_1$ to the other", "$R$"),
 }
 
 
@@ -29,6 +35,9 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
     """
     record = only(records, "coefficients")
     rows = coefficient_rows(record)
+    if PRINTED_RATIO["alpha"] in record.metrics.alphas:
+        printed = {"panel": "ratio", "source": PRINTED, **PRINTED_RATIO, "runs": [record.id]}
+        rows.append(printed)
     alphas = sorted(record.metrics.alphas)
     names = [rf"$\alpha$ = {alpha:g}" for alpha in alphas]
     looks: dict[float | str, Look] = dict(zip(alphas, ramp(names), strict=True))
@@ -37,9 +46,11 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
     data = frame(rows)
     # Rows of pure privacy have no alpha.
     data["alpha"] = data["alpha"].astype(object).fillna("pure")
-    for (panel, quantity), axes in zip(QUANTITIES.items(), figure.subplots(1, 3), strict=True):
-        axes.set(xscale="log", xlabel=r"$\beta$", title=quantity)
-        curves = data[data.panel == panel]
+    for (panel, (title, quantity)), axes in zip(
+        QUANTITIES.items(), figure.subplots(1, 3), strict=True
+    ):
+        axes.set(xscale="log", xlabel=r"$\beta$", title=title, ylabel=quantity)
+        curves = data[(data.panel == panel) & (data.source == OURS)]
         draw_curves(axes, curves, "beta", looks, "alpha")
         # Curves lie close together; markers at different points keep them apart.
         every = max(1, curves.beta.nunique() // MARKERS)
@@ -48,15 +59,19 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
         axes.set_ylim(bottom=0)
         if panel == "ratio":
             axes.set_ylim(top=1.05 * LEMMA_6[1])
+            draw_printed(axes, data[data.source == PRINTED], "beta", looks, "alpha")
             for limit in LEMMA_6:
                 axes.axhline(limit, color=MUTED, linewidth=THIN, zorder=1)
-    legend(figure, [handle(look) for look in looks.values()])
+    handles = [handle(look) for look in looks.values()]
+    if (data.source == PRINTED).any():
+        handles.append(printed_handle())
+    legend(figure, handles, columns=math.ceil(len(handles) / 2))
     notes = [
         "pure privacy: delta = beta, and the epsilon for which the Gaussian mechanism is (epsilon, "
         "delta)-private; no pure mechanism has this noise, so only the sizes of coefficients can "
         "be compared; thin lines: Lemma 6, R between 1/4 and 2 for alpha up to 3 and beta up to 1/2"
     ]
-    return ShownFigure(figure, ("panel", "alpha", "beta", "value"), rows, notes)
+    return ShownFigure(figure, ("panel", "source", "alpha", "beta", "value"), rows, notes)
 
 
 def coefficient_rows(record: Record[Spec, Metrics]) -> list[Row]:
@@ -68,7 +83,14 @@ def coefficient_rows(record: Record[Spec, Metrics]) -> list[Row]:
         ours = {"leading": curve.gaussian_leading, "root": curve.gaussian_root, "ratio": ratio}
         for alpha, panels in ((None, {} if number else pure), (curve.alpha, ours)):
             rows += [
-                {"panel": panel, "alpha": alpha, "beta": beta, "value": value, "runs": [record.id]}
+                {
+                    "panel": panel,
+                    "source": OURS,
+                    "alpha": alpha,
+                    "beta": beta,
+                    "value": value,
+                    "runs": [record.id],
+                }
                 for panel, values in panels.items()
                 for beta, value in zip(curve.beta, values, strict=True)
             ]
