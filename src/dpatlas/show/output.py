@@ -71,9 +71,7 @@ def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
     notes = ["; ".join([tier_note(tier), *shown.notes[:1]]), *shown.notes[1:]]
     if any(row.get("low") is not None for row in shown.rows):
         notes.append(INTERVALS_NOTE)
-    # No line ends between a symbol and its value.
-    kept = [note.replace("$ = ", "$\u00a0=\u00a0") for note in notes]
-    lines = [line for note in kept for line in textwrap.wrap(note, width)]
+    lines = [line for note in notes for line in textwrap.wrap(_with_values(note), width)]
     # The layout makes room for a label of the whole figure, which it does not for a free text.
     shown.figure.set_figheight(shown.figure.get_figheight() + NOTE_LINE * len(lines))
     shown.figure.supxlabel(
@@ -89,6 +87,13 @@ def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
         files[f"{name}.{kind}"] = buffer.getvalue()
     files[f"{name}.csv"] = to_csv(shown.columns, shown.rows, tier)
     return files
+
+
+def _with_values(note: str) -> str:
+    """The note with no place for a line to end between a symbol and its value."""
+    words = note.split("$")
+    words[::2] = [text.replace(" = ", "\u00a0=\u00a0") for text in words[::2]]
+    return "$".join(words)
 
 
 def table_files(name: str, shown: ShownTable, tier: str) -> dict[str, bytes]:

@@ -39,7 +39,7 @@ def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
         f"records, clip bound {gap.max_grad_norm:g}, rate {gap.lr:g} on the mean gradient, "
         f"{gap.paths} paths; thin line: the 1% of Conjecture E.22; right: Langevin diffusion, "
         rf"$\sigma^2$ = {drift.sigma2:g}, {drift.paths} paths; under layer-wise noise the printed "
-        "and the corrected formula are both zero; bars: 95% intervals",
+        "and the corrected formula are both zero; bars: 95% normal intervals over paths",
     ]
     return ShownFigure(figure, COLUMNS, rows, notes)
 

@@ -50,7 +50,7 @@ def lpfft_sensitivity(records: Records, settings: Settings) -> ShownFigure:
     seeds = record.metrics.start[0].seeds
     notes = [
         f"$h$ = {before.hidden}, $n$ = {before.records_per_input}$d$ records with $X^T X = I$ and "
-        rf"$\Vert Y\Vert$ = 1, mean over {seeds} heads and features with 95% intervals; "
+        rf"$\Vert Y\Vert$ = 1, mean over {seeds} heads and features with 95% normal intervals; "
         "sensitivity: largest gradient norm, over the records or over the unit ball (all records "
         "of norm and label at most 1); variance, deviation: two readings of the head's initial "
         r"$h/\sqrt{d}$; Prop. E.10 claims a ratio above 1 that grows like $\sqrt{d}$ (thin lines: "

@@ -101,7 +101,7 @@ def _theory_notes(losses: dynamics.Spec, cosines: distortion.Spec) -> list[str]:
     relu, probing, tuned = losses.relu, losses.probing, losses.fine_tuning
     clusters, two, after = cosines.clusters, cosines.two_records, cosines.after_probing
     return [
-        "bars: 95% intervals",
+        "bars: 95% intervals, normal for means over paths, Clopper-Pearson for shares",
         rf"Eq. 161 and Thm 4.4: $h$ = {probing.hidden}, $\beta_h$ = {probing.head_variance:g}, "
         rf"$\sigma^2$ = {probing.sigma2:g}, {probing.paths} paths",
         rf"Thm 4.5: $\beta_h$ is {tuned.head_excess:g} times the smallest that Assumption E.7 "
