@@ -100,7 +100,7 @@ def trace(path: Path | str) -> Trace:
         if not (folder / RECORD).is_file():
             raise InputError(str(path), f"no {RECORD}", "the folder of a run")
         return _trace_record(folder / RECORD)
-    if path.suffix != ".json":
+    if path.suffix != ".json" or path.parent.name == "figures":
         return _trace_product(path)
     content = read_json(path)
     if isinstance(content, dict) and "spec_digest" in content:
