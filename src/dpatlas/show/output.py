@@ -67,7 +67,8 @@ def tier_note(tier: str) -> str:
 def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
     """File contents by file name; draws the notes and the tier into the figure."""
     width = int(shown.figure.get_figwidth() * NOTE_CHARACTERS_PER_INCH)
-    notes = [tier_note(tier), *shown.notes]
+    # In front, so that no line break divides it.
+    notes = ["; ".join([tier_note(tier), *shown.notes[:1]]), *shown.notes[1:]]
     lines = [line for note in notes for line in textwrap.wrap(note, width)]
     # The layout makes room for a label of the whole figure, which it does not for a free text.
     shown.figure.set_figheight(shown.figure.get_figheight() + NOTE_LINE * len(lines))

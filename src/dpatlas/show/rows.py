@@ -1,5 +1,6 @@
 """Estimates over repeated runs as columns of rows, and their description in words."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -24,6 +25,20 @@ def mean_interval(values: Sequence[float] | np.ndarray, confidence: float = CONF
     """As `over_runs`, without the standard error."""
     row = over_runs(values, confidence)
     del row["standard_error"]
+    return row
+
+
+def positive_mean_interval(
+    values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE
+) -> Row:
+    """As `mean_interval`, but the t interval is that of the mean's logarithm, by the delta method.
+
+    So it stays above 0, as an axis of logarithms needs it.
+    """
+    row = mean_interval(values, confidence)
+    if row["low"] is not None and row["value"] > 0:
+        half = (row["high"] - row["value"]) / row["value"]
+        row |= {"low": row["value"] * math.exp(-half), "high": row["value"] * math.exp(half)}
     return row
 
 

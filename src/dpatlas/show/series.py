@@ -1,7 +1,13 @@
 """What figures and tables of several papers share: which records, and how series are told apart."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
+import matplotlib as mpl
+import numpy as np
+from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
 
 from dpatlas.errors import InputError
@@ -20,6 +26,18 @@ SERIES = (
     Look("", ORANGE, "P", "--"),
 )
 
+# Part of the colour map of ordered series that stands out from white paper.
+RAMP, RAMP_ENDS = "viridis", (0.85, 0.0)
+
+
+def ramp(labels: Sequence[str]) -> list[Look]:
+    """Looks of series that have an order, from light to dark, told apart in grey print too."""
+    colors = mpl.colormaps[RAMP](np.linspace(*RAMP_ENDS, len(labels)))
+    return [
+        replace(look, label=label, color=to_hex(color))
+        for label, color, look in zip(labels, colors, cycle(SERIES), strict=False)
+    ]
+
 
 def only(records: Records, kind: str) -> Record[Any, Any]:
     """The record of that kind; InputError unless there is exactly one."""
@@ -34,6 +52,7 @@ def of_kind(records: Records, kind: str) -> list[Record[Any, Any]]:
     return [record for record in records if record.kind == kind]
 
 
-def handle(look: Look) -> Line2D:
-    """An entry of a legend."""
-    return Line2D([], [], label=look.label, marker=look.marker, markersize=4, **look.line)
+def handle(look: Look, **line: Any) -> Line2D:
+    """An entry of a legend; `line` is for what differs from the lines of other entries."""
+    style = {"marker": look.marker, "markersize": 4, **look.line, **line}
+    return Line2D([], [], label=look.label, **style)

@@ -39,9 +39,9 @@ PRODUCTS = (
         "regression, whose optimum is computed. Constant steps: risk of the last iterate, with "
         "Lemma 4.1 and Thms 4.1 and 4.2. Decreasing steps: mean risk of all iterates, with Lemma "
         "4.3 and Thms 4.3 and 4.4. Each bound is drawn as printed and as corrected: the proof has "
-        "a factor of two in the term of the batch noise that the statement lacks. Mean and 95 % t "
-        "interval over runs. The noise is the paper's own calibration by Thm 4.2, which does not "
-        "guarantee the epsilon that it names.",
+        "a factor of two in the term of the batch noise that the statement lacks. Mean over runs, "
+        "and the 95 % t interval of its logarithm. The noise is the paper's own calibration by Thm "
+        "4.2, which does not guarantee the epsilon that it names.",
         paper_shows="The bounds are stated and proved; no figure compares them with a measured "
         "risk.",
     ),

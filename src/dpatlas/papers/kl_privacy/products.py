@@ -81,9 +81,9 @@ PRODUCTS = (
         "one noise and training time for all depths, whose bound falls with depth for LeCun and "
         "Xavier and rises for He and NTK. Every run has its own records and initial weights. "
         "Points are means over runs for B and for shares of a bound, geometric means for all else, "
-        "bars their 95 % t intervals. KL is each run's largest over the neighbours that remove one "
-        "training record or add one held-out record; it follows the exact convention, the paper "
-        "counts twice as much.",
+        "bars the 95 % t intervals of their logarithms. KL is each run's largest over the "
+        "neighbours that remove one training record or add one held-out record; it follows the "
+        "exact convention, the paper counts twice as much.",
         paper_shows="The trade-off is stated for a linearised network, without an experiment. It "
         "improves with depth for LeCun and Xavier.",
     ),

@@ -41,12 +41,13 @@ PRODUCTS = (
         needs=("umap",),
         place="Figs. 4, 5",
         caption="Penultimate features of test records in two dimensions, by UMAP: one row for "
-        "every number of steps of private linear probing, with panels before, early in and late in "
-        "private full fine-tuning. Each panel is a separate fit: positions cannot be compared "
-        "between panels, and distances between far clusters mean little in any UMAP picture. The "
-        "numbers under a panel are measured on the features themselves: accuracy of nearest "
-        "neighbours and the silhouette of the classes. This is one run; lpfft_feature_quality "
-        "shows what holds over runs.",
+        "every number of steps of private linear probing, with panels early in and late in private "
+        "full fine-tuning; at the left the features before it, which linear probing does not "
+        "change. The name of a class stands above the median of its points. Each panel is a "
+        "separate fit: positions cannot be compared between panels, and distances between far "
+        "clusters mean little in any UMAP picture. The numbers under a panel are measured on the "
+        "features themselves: accuracy of nearest neighbours and the silhouette of the classes. "
+        "This is one run; lpfft_feature_quality shows what holds over runs.",
         paper_shows="Features in two dimensions before, early and late in training. Classes lose "
         "their shape early in DP-FFT, and keep it after enough LP.",
     ),

@@ -16,7 +16,7 @@ from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import label_ticks, number
-from dpatlas.show.series import SERIES, handle, only
+from dpatlas.show.series import SERIES, handle, only, ramp
 
 EXCESS_LEVELS = (1, 10, 100, 1000)
 # Exact over promised delta falls to 1e-40 for large batches: cut off there.
@@ -42,13 +42,13 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     at_noise = _shown(rows, "divergence", **alone, sigma2=sigma2, alpha=alpha)
     _by_steps(ratio, fields.steps, at_noise)
     ratio.set_ylabel(rf"exact / claimed $R_{{{alpha:g}}}$")
-    ratio.set_title(rf"Rényi divergence at $\eta$ = {eta:g}, $\sigma^2$ = {sigma2:g}")
+    ratio.set_title(rf"Rényi divergence, $\eta$ = {eta:g}, $\sigma^2$ = {sigma2:g}")
     promised = calibrated_rows(record, **alone)
     _by_steps(profile, fields.steps, promised)
     profile.set_ylim(bottom=LEAST_DELTA)
     profile.set_ylabel(rf"exact / promised $\delta$ at $\epsilon$ = {fields.epsilon:g}")
     noise = number(metrics.calibrated_sigma2)
-    profile.set_title(rf"$\delta$ at $\eta$ = {eta:g}, $\sigma^2$ = {noise} of Thm 4.2")
+    profile.set_title(rf"$\delta$, $\eta$ = {eta:g}, $\sigma^2$ = {noise} of Thm 4.2")
     worst = worst_rows(rows)
     largest = _shown(worst, "region", **alone)
     _region(region, largest)
@@ -61,8 +61,9 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
         f"n = {metrics.n}, loss theta^2/2 - x theta on [-{fields.radius:g}, "
         f"{fields.radius:g}], lambda = beta = 1, L = {metrics.lipschitz:g}; one record 1 "
         "against -1 among -1s where the legend says nothing else; "
-        f"K in {_listed(fields.steps)}, alpha in {_listed(fields.alphas)}; above the line at "
-        f"1 Thm 3.2 is violated; promised: delta {fields.delta:g} (lowest values cut off)",
+        f"largest: over K in {_listed(fields.steps)} and alpha in {_listed(fields.alphas)}; above "
+        f"the line at 1 Thm 3.2 is violated; promised: delta {fields.delta:g} (lowest values cut "
+        "off)",
     ]
     names = ("x_prime", "rest", "eta", "m", "ratio", "sigma2", "K", "alpha", "exact", "claimed")
     return ShownFigure(
@@ -137,9 +138,7 @@ def _shown(rows: Iterable[Row], panel: str, **keys: float) -> list[Row]:
 
 def _by_steps(axes: Axes, steps: Sequence[int], rows: list[Row]) -> None:
     """A line for every K."""
-    looks = {
-        K: replace(look, label=f"K = {K}") for K, look in zip(steps, cycle(SERIES), strict=False)
-    }
+    looks = dict(zip(steps, ramp([f"$K$ = {K}" for K in steps]), strict=True))
     draw_curves(axes, frame(rows), "ratio", looks, "K")
     _line_at_one(axes)
     axes.legend(handles=[handle(look) for look in looks.values()], loc="best")
@@ -193,8 +192,8 @@ def _region(axes: Axes, rows: list[Row]) -> None:
         )
         axes.clabel(lines, fontsize=NOTE_SIZE, fmt="{:g}".format)
     for points, marker, label in (
-        (data[data.value > 1], "o", "violated"),
-        (data[~(data.value > 1)], "x", "holds"),
+        (data[data.value > 1], "x", "violated"),
+        (data[~(data.value > 1)], "o", "holds"),
     ):
         style: dict[str, Any] = {"color": "black", "markersize": 3, "mew": 0.7, "mfc": "white"}
         axes.plot(points.ratio, points.sigma2, marker, label=label, clip_on=False, **style)

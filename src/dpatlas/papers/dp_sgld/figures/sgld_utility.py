@@ -16,7 +16,7 @@ from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import legend
-from dpatlas.show.rows import mean_interval
+from dpatlas.show.rows import positive_mean_interval
 from dpatlas.show.series import SERIES, handle, only
 
 # Of order alpha, and of (epsilon, delta).
@@ -48,22 +48,23 @@ def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
         ]
         rows += shown
         beyond += _draw_panel(axes, frame(shown), looks, fields.steps)
-    # An interval may reach below 0, which a log axis cannot show.
     panels[0].set_ylim(bottom=min(row["value"] for row in rows) / 3)
-    panels[0].set_ylabel("excess risk")
+    panels[0].set_ylabel("excess risk (nats)")
     kinds = [
         handle(Look("lemma, corrected", "black", "", "--")),
         handle(Look("lemma, as printed", "black", "", ":")),
-        handle(Look("Thms 4.1, 4.3, corrected", "black", "*", "")),
-        handle(Look("Thms 4.2, 4.4, corrected", "black", "P", "")),
+        handle(Look("Thms 4.1, 4.3", "black", "*", "")),
+        handle(Look("Thms 4.2, 4.4", "black", "P", "")),
+        handle(Look("excess risk at zero weights", MUTED, "", "-")),
     ]
-    legend(figure, [*map(handle, looks.values()), *kinds], columns=3)
+    legend(figure, [*map(handle, looks.values()), *kinds], columns=4)
     notes = [
         f"n = {fields.n} generated records in the unit ball, batch {fields.batch}, "
         f"{metrics.parameters} parameters, lambda {fields.lam:g}, noise of Thm 4.2 at "
-        f"delta {fields.delta:g}; {fields.runs} runs: mean and 95% t interval; Lemma 4.1 "
-        "with Thms 4.1 and 4.2 (left), Lemma 4.3 with Thms 4.3 and 4.4 (right), each theorem at "
-        "its own K, as printed in white; thin line: zero weights",
+        f"delta {fields.delta:g}; {fields.runs} runs: mean and 95% t interval of its logarithm; "
+        "Lemma 4.1 with Thms 4.1 and 4.2 (left), Lemma 4.3 with Thms 4.3 and 4.4 (right), each "
+        "theorem at its own K, corrected in the colour of its epsilon, as printed in white; what "
+        "is printed is hidden where the correction changes nothing",
         *([f"beyond the axis: {'; '.join(beyond)}"] if beyond else []),
     ]
     names = ("schedule", "epsilon", "quantity", "step", "value", "low", "high", "runs_used")
@@ -77,7 +78,9 @@ def utility_rows(runs: Sequence[str], measured: utility.Row) -> list[Row]:
     for step, values in zip(
         measured.shown_steps, np.transpose(measured.excess_risk_runs), strict=True
     ):
-        rows.append({**keys, "quantity": "measured", "step": step, **mean_interval(values)})
+        rows.append(
+            {**keys, "quantity": "measured", "step": step, **positive_mean_interval(values)}
+        )
     lemma = measured.lemma
     for convention, bounds in (("exact", lemma.exact), ("paper", lemma.paper)):
         quantity = f"{lemma.name}, {convention}"

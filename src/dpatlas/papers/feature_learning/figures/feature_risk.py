@@ -35,28 +35,26 @@ from dpatlas.papers.feature_learning.figures.words import risk_words, setting_no
 from dpatlas.show.draw import frame
 from dpatlas.show.look import MUTED, NOTE_SIZE, THIN, Look
 from dpatlas.show.output import Row, Settings, ShownFigure
-from dpatlas.show.panels import legend, write_in
+from dpatlas.show.panels import legend
 from dpatlas.show.rows import CONFIDENCE
-from dpatlas.show.series import BLUE, handle
+from dpatlas.show.series import handle
 
-RATE = Look("fitted rate", BLUE, "", ":")
+RATE = Look("fitted rate", "black", "", "--")
 THEOREM = Look("power of Theorem 1", "black", "", ":")
 CROSSING = Look("meeting point", "black", "o", "none")
 LOOKS = {name: kind.look for name, kind in RISKS.items()}
 LAWS = {"rate": RATE, "theorem": THEOREM, "crossing": CROSSING}
 # Side by side, but for the two whose crossing is marked.
 SIDES = ("direction", "random private", PRIVATE, "random private of both", "non-private")
-# By axis, what is varied and the networks whose slopes are written into the panel.
+# By axis, what is varied and the networks whose slopes are told below the panels.
 PRIVATE_SLOPES = {PRIVATE: "matrix", "direction": "direction", "random private": "random"}
 SHOWN_SLOPES = {
     "n": ("n", PRIVATE_SLOPES),
     "p": ("p", {PRIVATE: "matrix", "direction": "direction", "non-private": "non-private"}),
     "ladder": ("d", PRIVATE_SLOPES),
 }
-# Sweeps in which every panel has a y axis of its own.
-OWN_Y = ("n", "ladder")
 # Of the height of the curves.
-ROOM_FOR_SLOPES, ROOM_FOR_MEETING = 0.55, 0.12
+ROOM_FOR_MEETING = 0.12
 RISK_COLUMNS = ("part", *COLUMNS, "R0", "c", "least", "most", "points")
 
 
@@ -105,10 +103,7 @@ def risk_rows(record: Record) -> list[Row]:
 
 
 def _risk_line(line: Panels) -> list[Row]:
-    """Draw a line of panels; the rows in it.
-
-    Links have y axes of their own along n and on ladders, the other panels share one.
-    """
+    """Draw a line of panels, which share a y axis; the rows in it."""
     rows: list[Row] = []
     aside = {name: LOOKS[name] for name in SIDES}
     centred = {name: look for name, look in LOOKS.items() if name not in SIDES}
@@ -119,23 +114,14 @@ def _risk_line(line: Panels) -> list[Row]:
         draw_series(axes, record, data[data.part == "risk"] if shown else data, aside, centred)
         if shown:
             _draw_laws(axes, record.spec.along, data)
-            write_in(axes, _slopes_text(record.spec.axis, data[data.part == "slope"]), low=True)
-            if record.spec.axis in OWN_Y:
-                _limit(axes, data)
         rows += shown
-    if rows and line[0][1].spec.axis not in OWN_Y:
+    if rows:
         share_y(line)
-        _limit(line[0][0], frame(rows))
+        data = frame(rows)
+        above = ROOM_FOR_MEETING if "crossing" in set(data.part) else 0.0
+        limit_y(line[0][0], data[data.part != "slope"], above=above)
     line[0][0].set_ylabel("risk $E(f - s)^2$")
     return rows
-
-
-def _limit(axes: Axes, data: pd.DataFrame) -> None:
-    """Room for what is drawn and for what is written above and below it."""
-    parts = set(data.part)
-    below = ROOM_FOR_SLOPES if "slope" in parts else 0.0
-    above = ROOM_FOR_MEETING if "crossing" in parts else 0.0
-    limit_y(axes, data[data.part != "slope"], below, above)
 
 
 def _draw_laws(axes: Axes, axis: str, data: pd.DataFrame) -> None:
@@ -164,7 +150,7 @@ def _law_notes(data: pd.DataFrame) -> list[str]:
     if "slope" in parts:
         notes.append(
             "slope: of log risk in log n, log p or log d, by least squares in every run; mean over "
-            f"runs and half its {CONFIDENCE:.0%} t interval"
+            f"runs and half its {CONFIDENCE:.0%} t interval: {_slopes_text(parts['slope'])}"
         )
     if "theorem" in parts:
         notes.append(
@@ -189,15 +175,14 @@ def _law_notes(data: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _slopes_text(axis: str, slopes: pd.DataFrame) -> str:
-    """Slopes along an axis with their intervals, which are symmetric; empty where none is shown."""
-    if axis not in SHOWN_SLOPES:
-        return ""
-    varied, shown = SHOWN_SLOPES[axis]
-    by_series = {row.series: row for row in slopes.itertuples()}
-    lines = []
-    for name, label in shown.items():
-        if row := by_series.get(name):
-            half = "" if math.isnan(row.high) else rf" $\pm$ {row.high - row.value:.3f}"
-            lines.append(f"{label} {row.value:.3f}{half}")
-    return "\n".join([f"slope in ${varied}$", *lines]) if lines else ""
+def _slopes_text(slopes: pd.DataFrame) -> str:
+    """Slopes by link and axis with their intervals, which are symmetric."""
+    texts = []
+    for (axis, link), of_panel in slopes.groupby(["axis", "link"], sort=False):
+        varied, shown = SHOWN_SLOPES[axis]
+        numbers = []
+        for row in of_panel[of_panel.series.isin(list(shown))].itertuples():
+            half = "" if math.isnan(row.high) else f"\xa0±\xa0{row.high - row.value:.3f}"
+            numbers.append(f"{shown[row.series]} {row.value:.3f}{half}")
+        texts.append(f"{link} in {varied}: {', '.join(numbers)}")
+    return "; ".join(texts)

@@ -119,10 +119,10 @@ def label_x(figure: Figure, panels: Panels) -> None:
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
-def limit_y(axes: Axes, data: pd.DataFrame, below: float = 0.0, above: float = 0.0) -> None:
+def limit_y(axes: Axes, data: pd.DataFrame, above: float = 0.0) -> None:
     """A log y axis that holds all values, and their intervals where these are short.
 
-    below, above: what to leave empty there, as a share of what is filled.
+    above: what to leave empty there, as a share of what is filled.
     """
     if data.empty:
         return
@@ -130,12 +130,12 @@ def limit_y(axes: Axes, data: pd.DataFrame, below: float = 0.0, above: float = 0
     low = max(data.value.min() / MOST_ROOM, ends.min(axis=None))
     high = min(data.value.max() * MOST_ROOM, ends.max(axis=None))
     filled = max(high / low, LEAST_FILLED)
-    low, high = low / filled ** (below + EDGE), high * filled ** (above + EDGE)
+    low, high = low / filled**EDGE, high * filled ** (above + EDGE)
     axes.set_ylim(low, high)
     axes.yaxis.set_minor_formatter(NullFormatter())
     if high < 10 * low:
         # So short an axis has next to no powers of ten.
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     else:

@@ -34,12 +34,13 @@ class Series:
 
 
 PRIVATE, RANDOM, FLOOR = "private", "random non-private", "ridge floor"
+# The two that may coincide stand at the ends, and one of them has no line to cover the other's.
 OVERLAPS = {
+    "random": Series("random", "overlap", Look(r"random $W_0$", RED, "s", "--")),
     "private": Series("private", "overlap", Look("private, matrix", BLUE, "o", "-")),
     "direction": Series("direction", "overlap", Look("private, direction", GREEN, "^", "-.")),
     "non-private": Series("nonprivate", "overlap", Look("non-private step", "black", "v", "-")),
-    "random": Series("random", "overlap", Look(r"random $W_0$", RED, "s", "--")),
-    "printed": Series("printed", "overlap", Look(r"printed $\sigma_W$", PINK, "D", ":")),
+    "printed": Series("printed", "overlap", Look(r"printed $\sigma_W$", PINK, "D", "")),
 }
 RISKS = {
     PRIVATE: Series("private", "risk_private", Look("private, matrix", BLUE, "o", "-")),
@@ -50,7 +51,7 @@ RISKS = {
     ),
     "non-private": Series("nonprivate", "risk", Look("non-private", "black", "v", "-")),
     RANDOM: Series("random", "risk", Look("random, non-private", MUTED, "D", "--")),
-    FLOOR: Series("private", "risk_floor", Look("ridge on private", BLUE, "", "--")),
+    FLOOR: Series("private", "risk_floor", Look("ridge on private", PINK, "", "-.")),
 }
 
 

@@ -28,38 +28,39 @@ from dpatlas.show.draw import draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import label_ticks, legend
-from dpatlas.show.rows import mean_interval
+from dpatlas.show.rows import positive_mean_interval
 from dpatlas.show.series import handle
 
 LOOKS = {
     "measured": Look("measured", OF_INIT, "o", "-"),
-    "other": Look("measured: on the sphere; risk / bound", OF_INIT, "", "-."),
+    "sphere": Look("measured on the sphere", OF_INIT, "", "-."),
+    "risk": Look("measured excess risk / bound", OF_INIT, "o", "--"),
     "corrected": Look("formula, corrected", "black", "", "-"),
     "printed": Look("formula, as printed", "black", "", ":"),
-    "limit": Look("bound, budget", "black", "", "--"),
-    "start": Look("at the start", "0.5", "", "-."),
+    "limit": Look("bound (KL: budget)", "black", "", "--"),
+    "start": Look("before training", "0.5", "", ":"),
 }
 # By the label of a row of panels: the quantities in it and the look of each.
 PANELS = {
     "gradient norm $B$": {"B_measured": "measured", "B_formula": "corrected"},
     "distance $R$": {"R_measured": "measured", "R_corrected": "corrected", "R_printed": "printed"},
-    "$BR/n$": {
+    "trade-off $BR/n$": {
         "BR_over_n_measured": "measured",
-        "BR_over_n_sphere": "other",
+        "BR_over_n_sphere": "sphere",
         "BR_over_n_corrected": "corrected",
         "BR_over_n_printed": "printed",
     },
-    "excess risk": {
+    "excess risk (nats)": {
         "excess_risk": "measured",
         "excess_risk_bound": "limit",
         "initial_risk": "start",
     },
-    "share of bound": {
+    "share of its bound": {
         "kl_over_budget": "measured",
-        "risk_over_bound": "other",
+        "risk_over_bound": "risk",
         "bound": "limit",
     },
-    "KL, fixed noise": {"kl_fixed": "measured"},
+    "KL at fixed noise\n(nats)": {"kl_fixed": "measured"},
 }
 
 
@@ -81,10 +82,11 @@ def kl_tradeoff(records: Records, settings: Settings) -> ShownFigure:
         label_ticks(column[-1], trained[0].spec.depths)
     for axes, label in zip(panels[:, 0], PANELS, strict=True):
         axes.set_ylabel(label)
-    legend(figure, [handle(look) for look in LOOKS.values()], columns=3)
+    legend(figure, [handle(look) for look in LOOKS.values()], columns=4)
     notes = [
-        f"{linearized_net_words(trained)}; bars: 95% t interval over runs, of the mean for $B$ and "
-        "shares of a bound, of the mean logarithm for all else; formulas of R without logarithms "
+        f"{linearized_net_words(trained)}; mean over runs for $B$ and "
+        "shares of a bound, geometric mean for all else; bars: 95% t interval of its logarithm; "
+        "share of its bound: measured is KL / budget; formulas of R without logarithms "
         "and constants, the printed one hidden where the corrected one agrees; B stands as "
         "printed; KL: largest of a run's records at the end of training, last row with "
         f"$\\sigma$ = {trained[0].spec.sigma:g} and time {trained[0].spec.time:g}",
@@ -127,7 +129,9 @@ def _rows_at_depth(record: LinearizedRecord, result: AtDepth) -> list[Row]:
     }
     base = {"init": spec.init, "depth": result.depth, "runs": list(record.ids)}
     rows: list[Row] = [base | {"quantity": name, "value": value} for name, value in numbers.items()]
-    rows += [base | {"quantity": name} | mean_interval(values) for name, values in means.items()]
+    rows += [
+        base | {"quantity": name} | positive_mean_interval(values) for name, values in means.items()
+    ]
     rows += [
         base | {"quantity": name} | geometric_interval(values)
         for name, values in as_logarithms.items()

@@ -17,6 +17,7 @@ from dpatlas.papers.kl_privacy.figures.words import (
     THIN_LINE,
     divergence_notes,
     init_handles,
+    line_handles,
     looks_of,
     net_words,
 )
@@ -57,7 +58,7 @@ def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
     for axes, label in zip(panels[:, 0], (KL_LABEL, LOSS_LABEL), strict=True):
         axes.set_ylabel(label)
         label_decades(axes.yaxis)
-    legend(figure, init_handles(trained))
+    legend(figure, [*init_handles(trained), *line_handles()], columns=3)
     notes = [
         f"{net_words(trained, 'depth')}; one full-batch step = one epoch; KL: largest of a run's "
         "records, geometric mean and 95% t interval over runs (thin: largest over records of the "

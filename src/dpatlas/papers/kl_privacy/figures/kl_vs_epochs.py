@@ -20,16 +20,19 @@ from dpatlas.papers.kl_privacy.figures.words import (
     divergence_notes,
     init_handles,
     inits_of,
+    line_handles,
     looks_of,
     net_words,
     runs_words,
 )
 from dpatlas.papers.kl_privacy.kinds import TrainingRecord
 from dpatlas.show.draw import draw_curves, draw_points, frame
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN
+from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Settings, ShownFigure
-from dpatlas.show.panels import label_decades, legend, write_in
+from dpatlas.show.panels import label_decades, legend
+from dpatlas.show.series import handle
 
+LINEAR = Look("linear in steps", "black", "", ":")
 STEPS_LABEL = "full-batch steps (= epochs)"
 # Every so many shown steps have a marker.
 MARKED = 4
@@ -64,21 +67,21 @@ def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
         (loss, "training_loss", {"markevery": MARKED}),
     ):
         draw_curves(axes, data[data.quantity == quantity], "step", looks, "init", **line)
-    kl.set_title("largest in a run (thin: largest mean)")
-    loss.set_title("mean over runs")
+    kl.set_title("privacy loss")
+    loss.set_title("training loss, mean over runs")
     growth.axhline(1.0, color=MUTED, linewidth=THIN)
     placed = frame(exponents).assign(position=range(len(inits)))
     draw_points(growth, placed, "position", looks, "init", dodge=False)
     growth.set_xticks(range(len(inits)), [looks[init].label for init in inits], rotation=45)
     growth.set(xlabel="initialisation", ylabel="growth exponent of KL")
-    growth.set_title(f"steps {end // 2} to {end}")
+    growth.set_title(f"growth in steps {end // 2} to {end}")
     _linear_guide(kl, data[data.quantity.str.startswith("kl_") & (data.value > 0)])
     for axis in (kl.xaxis, kl.yaxis, loss.xaxis, loss.yaxis):
         label_decades(axis)
-    legend(figure, init_handles(trained))
+    legend(figure, [*init_handles(trained), *line_handles(), handle(LINEAR)], columns=4)
     notes = [
-        f"{net_words(trained)}; KL: largest of a run's records, geometric mean and 95% t band over "
-        "runs (thin: largest over records of the mean over runs); loss: mean and range over runs; "
+        f"{net_words(trained)}; KL: geometric mean and 95% t band over runs of the largest of a "
+        "run's records (thin: largest over records of the mean over runs); loss: mean and range; "
         f"exponent: 1 is linear, mean and 95% t interval of {runs_words(early)} of "
         f"{early[0].spec.networks} networks each",
         *divergence_notes(trained),
@@ -100,5 +103,4 @@ def _linear_guide(axes: Axes, data: pd.DataFrame) -> None:
     if data.empty:
         return
     ends = np.array([1.0, data.step.max()])
-    axes.plot(ends, data.value.min() / 2 * ends, color=MUTED, linewidth=THIN)
-    write_in(axes, "lowest line: linear in steps", right=True, low=True)
+    axes.plot(ends, data.value.min() / 2 * ends, **LINEAR.line)

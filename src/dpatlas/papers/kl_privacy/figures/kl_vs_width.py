@@ -8,6 +8,7 @@ from dpatlas.papers.kl_privacy.figures.words import (
     THIN_LINE,
     divergence_notes,
     init_handles,
+    line_handles,
     looks_of,
     net_words,
 )
@@ -39,7 +40,7 @@ def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
     axes.set_title(f"after {steps} full-batch steps (= epochs)")
     label_ticks(axes, {row["width"] for row in rows})
     label_decades(axes.yaxis)
-    legend(figure, init_handles(trained), columns=2)
+    legend(figure, [*init_handles(trained), *line_handles()], columns=2)
     notes = [
         f"{net_words(trained, 'width')}; largest of a run's records, geometric mean and 95% t "
         "interval over runs (thin: largest over records of the mean over runs)",

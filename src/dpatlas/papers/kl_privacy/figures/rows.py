@@ -16,7 +16,7 @@ from dpatlas.papers.kl_privacy.readings import at_step, growth_exponents, larges
 from dpatlas.records import Record
 from dpatlas.show.look import INITS
 from dpatlas.show.output import Records, Row, Settings
-from dpatlas.show.rows import mean_interval
+from dpatlas.show.rows import mean_interval, positive_mean_interval
 
 COUNTS = ("runs_used", "runs_diverged")
 VALUES = ("quantity", "value", "low", "high")
@@ -73,10 +73,11 @@ def training_row(record: TrainingRecord, quantity: str, step: int, **keys: Any) 
     """One number of a training record after `step` steps.
 
     In nats: `kl_largest`, geometric mean over runs of each run's largest KL, with the t interval of
-    the mean logarithm, as the claims compare it; `kl_mean`, its arithmetic mean with a t interval,
-    as bounds are; `kl_worst`, the largest over records of the mean over runs, where the record
-    keeps it. `training_loss` (mean over runs, from the least to the largest run) is taken at the
-    weights that the step started from; `growth_exponent` over the second half of the steps.
+    the mean logarithm, as the claims compare it; `kl_mean`, its arithmetic mean, as bounds are,
+    with the t interval of the mean's logarithm; `kl_worst`, the largest over records of the mean
+    over runs, where the record keeps it. `training_loss` (mean over runs, from the least to the
+    largest run) is taken at the weights that the step started from; `growth_exponent` over the
+    second half of the steps.
     """
     metrics = record.metrics
     row = {
@@ -98,7 +99,8 @@ def training_row(record: TrainingRecord, quantity: str, step: int, **keys: Any) 
     if quantity == "growth_exponent":
         return row | mean_interval(growth_exponents(record, step // 2, step))
     values = at_step(record, "kl_max", step)
-    return row | (mean_interval(values) if quantity == "kl_mean" else geometric_interval(values))
+    of_runs = positive_mean_interval if quantity == "kl_mean" else geometric_interval
+    return row | of_runs(values)
 
 
 def geometric_interval(values: Sequence[float] | np.ndarray) -> dict[str, Any]:

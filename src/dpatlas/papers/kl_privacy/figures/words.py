@@ -13,9 +13,9 @@ from dpatlas.show.rows import span
 from dpatlas.show.series import handle
 
 KL_LABEL = "KL privacy loss (nats)"
-LOSS_LABEL = "training loss"
+LOSS_LABEL = "training loss (nats)"
 # How the largest mean over runs is drawn, beside the mean of the runs' largest.
-THIN_LINE = {"linewidth": THIN, "markersize": 0}
+THIN_LINE: dict[str, float] = {"linewidth": THIN, "markersize": 0}
 # The colour, in a legend, of what every panel draws in that of its init.
 OF_INIT = "0.6"
 
@@ -42,6 +42,14 @@ def init_handles(records: Sequence[TrainingRecord]) -> list[Line2D]:
             )
         )
         for init, rate in rates.items()
+    ]
+
+
+def line_handles() -> list[Line2D]:
+    """Legend entries for the two readings of the KL of several runs."""
+    return [
+        handle(Look("largest record of each run", OF_INIT, "", "-")),
+        handle(Look("record largest on average", OF_INIT, "", "-"), **THIN_LINE),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from dpatlas.show.series import BLUE, RED, handle, of_kind
 
 QualityRecord = Record[Spec, Metrics]
 
-TASK_NAMES = {"private": "Private task", "public": "Pre-training task"}
+TASK_NAMES = {"private": "private task", "public": "pre-training task"}
 CURVES = {
     ("fft", "private"): Look("FFT, private task", RED, "s", "--"),
     ("lp-fft", "private"): Look("LP-FFT, private task", BLUE, "o", "-"),
@@ -74,10 +75,11 @@ def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
     if not families:
         raise InputError("--records", "none of kind feature_quality", "at least one")
     shown = [record for family in families for record in family]
-    curves = [row for record in shown for row in curve_rows(record)]
-    losses = loss_rows(shown)
+    curves = _in_order([row for record in shown for row in curve_rows(record)])
+    losses = _in_order(loss_rows(shown))
     conditions = list(grouped(curves, *CONDITION).values())
-    per_noise = len(grouped(curve_rows(shown[0]), *CONDITION))
+    of_noise = next(iter(grouped(curves, *SETTING, "noise_multiplier").values()))
+    per_noise = len(grouped(of_noise, *CONDITION))
     figure, above, below = _layout(len(conditions), _in_a_line(per_noise), bool(losses))
     named = len(families) > 1
     for axes, rows in zip(above, conditions, strict=True):
@@ -104,6 +106,12 @@ def _families(records: Records) -> list[list[QualityRecord]]:
         sorted(family, key=lambda record: record.spec.noise_multiplier)
         for family in families.values()
     ]
+
+
+def _in_order(rows: Sequence[Row]) -> list[Row]:
+    """Rows of every family by noise, head scale and rate, which are columns of panels then."""
+    order = itemgetter("noise_multiplier", "head_scale", "lr")
+    return [row for family in grouped(rows, *SETTING).values() for row in sorted(family, key=order)]
 
 
 def curve_rows(record: QualityRecord) -> list[Row]:

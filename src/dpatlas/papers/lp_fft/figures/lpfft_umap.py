@@ -4,28 +4,31 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
+import matplotlib as mpl
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures.averages import SKY, backbone_of
+from dpatlas.papers.lp_fft.figures.averages import backbone_of
 from dpatlas.papers.lp_fft.records.umap import MOMENTS, Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.look import DOUBLE_COLUMN
+from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, of_kind
+from dpatlas.show.series import of_kind
 
 UmapRecord = Record[Spec, Metrics]
 
 TITLES = {
-    "before": "Features before FFT",
-    "early": "Features early in FFT",
-    "late": "Features late in FFT",
+    "before": "features before FFT",
+    "early": "features early in FFT",
+    "late": "features late in FFT",
 }
-COLORS = (BLUE, RED, GREEN, PINK, ORANGE, SKY, "black")
+# Ten that differ, for ten digits.
+COLORS = mpl.color_sequences["tab10"]
 MARKERS = ("o", "^", "s", "X", "D", "v", "P", "<", "*", ">", "p")
 MARKER_AREA = 8
 MARGIN = 1.08
@@ -35,25 +38,38 @@ COLUMNS = ("part", "data", "backbone", *PANEL, "epsilon_of_all_steps", "point", 
 
 
 def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
-    """Figs. 4 and 5: a line of panels for every record and number of LP steps."""
+    """Figs. 4 and 5: a line of panels for every record and number of LP steps.
+
+    LP leaves the features as they are: of every record one panel shows them before FFT.
+    """
     pictures = of_kind(records, "umap")
     if not pictures:
         raise InputError("--records", "none of kind umap", "at least one")
-    lines = [(record, steps) for record in pictures for steps in _lp_steps(record)]
-    figure = Figure(figsize=(DOUBLE_COLUMN, PANEL_HEIGHT * len(lines)))
-    panels = figure.subplots(len(lines), len(MOMENTS), squeeze=False)
+    count = sum(len(_lp_steps(record)) for record in pictures)
+    figure = Figure(figsize=(DOUBLE_COLUMN, PANEL_HEIGHT * count))
+    grid = figure.add_gridspec(count, len(MOMENTS))
     rows: list[Row] = []
-    for line, (record, steps) in zip(panels, lines, strict=True):
-        shown = panel_rows(record, steps)
-        for axes, moment in zip(line, MOMENTS, strict=True):
-            panel = [row for row in shown if row["moment"] == moment]
-            _draw_panel(axes, panel, record.metrics.classes)
-        line[0].set_ylabel(_line_label(shown[0]))
-        if steps == _lp_steps(record)[0]:
-            _name_classes(line[-1], record)
-        rows += shown
-    for axes, title in zip(panels[0], TITLES.values(), strict=True):
-        axes.set_title(title)
+    line = 0
+    for record in pictures:
+        first, *others = _lp_steps(record)
+        before = grid[line : line + 1 + len(others), 0]
+        for steps in (first, *others):
+            places = {"before": before} if steps == first else {}
+            places |= {"early": grid[line, 1], "late": grid[line, 2]}
+            shown = [row for row in panel_rows(record, steps) if row["moment"] in places]
+            for moment, place in places.items():
+                axes = figure.add_subplot(place)
+                panel = [row for row in shown if row["moment"] == moment]
+                _draw_panel(axes, panel, record.metrics.classes)
+                axes.set_ylabel(_line_label(shown[0]) if moment == "early" else "")
+                axes.set_title(TITLES[moment] if steps == first else "")
+                if (steps, moment) == (first, "before"):
+                    axes.set_ylabel("UMAP of the features, no unit")
+                    axes.set_anchor("N")
+            if steps == first:
+                _name_classes(axes, record)
+            rows += shown
+            line += 1
     return ShownFigure(figure, COLUMNS, rows, [_note(record) for record in pictures])
 
 
@@ -92,13 +108,16 @@ def panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:
 
 
 def class_looks(classes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour and marker by class; seven colours and eleven markers distinguish 77 classes."""
+    """Colour and marker by class; ten colours and eleven markers distinguish 110 classes."""
     looks = zip(classes, cycle(COLORS), cycle(MARKERS), strict=False)
     return {name: {"color": color, "marker": marker} for name, color, marker in looks}
 
 
 def _draw_panel(axes: Axes, rows: Sequence[Row], classes: Sequence[str]) -> None:
-    """Points by class, and the measures of the features behind them; nothing without rows."""
+    """Points by class with its name above their centre, and the measures of the features behind.
+
+    Nothing without rows.
+    """
     if not rows:
         axes.set_axis_off()
         return
@@ -118,6 +137,13 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], classes: Sequence[str]) -> None
         legend=False,
         ax=axes,
     )
+    for name, (x, y) in points.groupby("class")[["x", "y"]].median().iterrows():
+        halo = [withStroke(linewidth=1.5, foreground="white")]
+        style: dict[str, Any] = {"fontsize": NOTE_SIZE, "fontweight": "bold", "path_effects": halo}
+        # Above the points, which it would hide.
+        aside: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points"}
+        color = looks[str(name)]["color"]
+        axes.annotate(str(name), (x, y), ha="center", color=color, **aside, **style)
     across, up = _limits(points)
     axes.set(xlim=across, ylim=up, xticks=[], yticks=[], ylabel="")
     axes.set_box_aspect(1)
