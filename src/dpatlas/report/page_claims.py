@@ -57,6 +57,7 @@ class Protocol:
     deviations: tuple[str, ...] | None
     pilots: str
     margin_from: str = ""
+    printed: Mapping[str, float] = field(default_factory=dict)
 
 
 NOTHING = Protocol("", None, "")
@@ -68,7 +69,8 @@ class Strip:
 
     zone: left and right end of the claimed side. small: those of its part inside the margin, which
     is too near to the limit to matter. line: ends of the interval, None without one. dot: None for
-    a value that is not finite. shown, interval: in numbers. state: holds, fails or open.
+    a value that is not finite. shown, interval: in numbers. state: holds, fails or open;
+    printed for a contrast of the paper.
     """
 
     label: str
@@ -208,7 +210,7 @@ def cards(
             Question(
                 row,
                 said.get(row["claim"], NOTHING),
-                _plot(here[row["claim"]]),
+                _plot(here[row["claim"]], said.get(row["claim"], NOTHING).printed),
                 {tier: _question(there[row["claim"]]) for tier, there in alike.items()},
             )
             for row in ([row for row in group if row is not whole] or group)
@@ -237,7 +239,9 @@ def protocols(claims: Claims) -> dict[str, Protocol]:
         shared = Protocol(claim.asserts, claim.deviations, claim.pilots)
         shown[claim.id] = shared
         for entry in claim.entries:
-            own = Protocol(entry.asserts, entry.deviations, entry.pilots, entry.margin_from)
+            own = Protocol(
+                entry.asserts, entry.deviations, entry.pilots, entry.margin_from, entry.printed
+            )
             shown[entry.id] = _beyond(own, shared) if claim.has_parts else own
     return {name: each for name, each in shown.items() if each != NOTHING}
 
@@ -254,12 +258,16 @@ def _question(there: tuple[Mapping[str, str], Rows]) -> Question:
     return Question(there[0], NOTHING, _plot(there))
 
 
-def _plot(there: tuple[Mapping[str, str], Rows]) -> Plot | None:
-    return plot_of(there[1], there[0].get("comparisons", ""))
+def _plot(
+    there: tuple[Mapping[str, str], Rows], printed: Mapping[str, float] | None = None
+) -> Plot | None:
+    return plot_of(there[1], there[0].get("comparisons", ""), printed or {})
 
 
-def plot_of(rows: Rows, total: str) -> Plot | None:
+def plot_of(rows: Rows, total: str, printed: Mapping[str, float]) -> Plot | None:
     """The plot of the first rows of comparisons.csv of an entry; None without rows.
+
+    printed: contrasts of the paper, shown below ours.
 
     total: how many comparisons the entry has, as claims.csv writes it.
 
@@ -270,6 +278,7 @@ def plot_of(rows: Rows, total: str) -> Plot | None:
     rows = rows[:MOST_STRIPS]
     read = [_numbers(row) for row in rows]
     finite = [value for each in read for value in each.values() if math.isfinite(value)]
+    finite += printed.values()
     least, most = min(finite, default=0.0), max(finite, default=1.0)
     # The lowest and highest number need some room, also if they are the same.
     room = ROOM * (most - least) or abs(most) / 2 or 1.0
@@ -279,8 +288,13 @@ def plot_of(rows: Rows, total: str) -> Plot | None:
         return round(100 * (min(max(value, least), most) - least) / (most - least), 1)
 
     strips = [_strip(row, numbers, at) for row, numbers in zip(rows, read, strict=True)]
+    zone = strips[0].zone
+    told = [
+        Strip(f"in the paper: {what}", zone, None, None, at(value), value, None, "printed", False)
+        for what, value in printed.items()
+    ]
     ticks = [(at(value), f"{value:.6g}".replace("-", "−")) for value in nice_ticks(least, most)]
-    return Plot(strips, ticks, max(0, int(total or 0) - len(strips)))
+    return Plot([*strips, *told], ticks, max(0, int(total or 0) - len(strips)))
 
 
 def nice_ticks(least: float, most: float) -> list[float]:
@@ -346,4 +360,5 @@ def _beyond(own: Protocol, shared: Protocol) -> Protocol:
         own.deviations if own.deviations != shared.deviations else None,
         own.pilots if own.pilots != shared.pilots else "",
         own.margin_from,
+        own.printed,
     )

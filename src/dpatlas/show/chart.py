@@ -409,11 +409,11 @@ def _axis(axis: Axis, upright: bool, numbers: Sequence[float]) -> Chart:
         return {"label": label, "ends": [_short(low), _short(high)], "log": log, "ticks": []}
     ticks = []
     for places, formatter, bare in (
-        (axis.get_majorticklocs().tolist(), axis.get_major_formatter(), True),
-        (axis.get_minorticklocs().tolist(), axis.get_minor_formatter(), False),
+        (axis.get_majorticklocs(), axis.get_major_formatter(), True),
+        (axis.get_minorticklocs(), axis.get_minor_formatter(), False),
     ):
-        texts = map(words, formatter.format_ticks(places))
-        both = zip(places, texts, strict=True)
+        at_ticks = [float(place) for place in places]
+        both = zip(at_ticks, map(words, formatter.format_ticks(at_ticks)), strict=True)
         ticks += [[_short(at), text] for at, text in both if (bare or text) and least <= at <= most]
     found: Chart = {
         "label": label,
