@@ -348,12 +348,13 @@
         const label = series.key.map((place) => names[place]).join(", ");
         const at = snapped(series.x[number]);
         const tick = panel.x.ticks.find(([value, text]) => value === at && text);
-        const value = series.edge ? "every run diverged" : words(series.y[number]);
-        const ends = (low, up) => low && low[number] !== null && low[number] !== undefined
-          ? " [" + words(low[number]) + ", " + words(up[number]) + "]" : "";
+        const told = (axis, number) => words(axis.percent && number !== null ? 100 * number : number);
+        const value = series.edge ? "every run diverged" : told(yAxis, series.y[number]);
+        const ends = (axis, low, up) => low && low[number] !== null && low[number] !== undefined
+          ? " [" + told(axis, low[number]) + ", " + told(axis, up[number]) + "]" : "";
         const level = yAxis.ticks.find(([value, text]) => value === series.y[number] && !Number.isFinite(Number(plain(text).replace("−", "-"))) && !/10\^/.test(text));
-        return [label, (panel.x.label || "x").replace("\n", " ") + ": " + (tick ? tick[1] : words(at)) + ends(series.left, series.right),
-          (yAxis.label || "y").replace("\n", " ") + ": " + (level ? level[1] : value) + ends(series.low, series.high)].filter(Boolean);
+        return [label, (panel.x.label || "x").replace("\n", " ") + ": " + (tick ? tick[1] : told(panel.x, at)) + ends(panel.x, series.left, series.right),
+          (yAxis.label || "y").replace("\n", " ") + ": " + (level ? level[1] : value) + ends(yAxis, series.low, series.high)].filter(Boolean);
       }
     };
 

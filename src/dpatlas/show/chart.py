@@ -85,9 +85,10 @@ def chart_of(figure: Figure, notes: Sequence[str]) -> Chart:
     `columns` are the widths of the grid's columns. A panel has its place there (`at`: column and
     how many it takes, row and how many), its axes (`x`, `y`: ends, ticks, label and whether it is
     logarithmic; `other`: the same for the other scale, where all numbers are above 0; `quiet`: a
-    neighbour has the words of its ticks) and what is in it. A series has numbers `x`, `y` and, with
-    intervals, `low` and `high`, or `left` and `right`; `key` has the places of its entries in the
-    legend of the panel, or, counted behind these, in that of the figure.
+    neighbour has the words of its ticks; `percent`: these are percentages of its numbers) and what
+    is in it. A series has numbers `x`, `y` and, with intervals, `low` and `high`, or `left` and
+    `right`; `key` has the places of its entries in the legend of the panel, or, counted behind
+    these, in that of the figure.
     """
     shared = [entry for legend in figure.legends for entry in _entries(legend)]
     shown = [axes for axes in figure.axes if axes.get_visible() and _says_something(axes)]
@@ -421,6 +422,9 @@ def _axis(axis: Axis, upright: bool, numbers: Sequence[float]) -> Chart:
         "log": log,
         "ticks": sorted(ticks),
     }
+    parts = [(at, _number(text)) for at, text in ticks if at and _number(text)]
+    if parts and all(math.isclose(number, 100 * at, rel_tol=1e-3) for at, number in parts):
+        found["percent"] = True
     shown = axis.get_tick_params()
     if not shown.get("labelleft", shown.get("labelbottom", True)):
         found["quiet"] = True
@@ -429,6 +433,14 @@ def _axis(axis: Axis, upright: bool, numbers: Sequence[float]) -> Chart:
     if upright and found["ticks"] and (spread > 0 if log else spread > WIDE):
         found["other"] = _other_scale(min(finite), max(finite), not log)
     return found
+
+
+def _number(text: str) -> float:
+    """The number that a tick has in words; 0 for other words."""
+    try:
+        return float(text.replace("−", "-"))
+    except ValueError:
+        return 0.0
 
 
 def _other_scale(least: float, most: float, log: bool) -> Chart:

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import (
     FixedLocator,
+    FuncFormatter,
     LogLocator,
     NullLocator,
     ScalarFormatter,
@@ -36,6 +37,11 @@ def label_decades(axis: Axis) -> None:
         axis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.set_minor_locator(LogLocator(subs=(2, 5)))
         axis.set_minor_formatter(StrMethodFormatter("{x:g}"))
+
+
+def percent_axis(axis: Axis) -> None:
+    """Label fractions as percentages, without the sign."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
 
 
 def write_in(axes: Axes, text: str, right: bool = False, low: bool = False) -> None:

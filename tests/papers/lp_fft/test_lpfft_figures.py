@@ -15,6 +15,7 @@ from lpfft_sample_records import (
     strategies_record,
     umap_record,
 )
+from matplotlib.colors import to_rgb
 from scipy import stats
 
 from dpatlas.core.statistics import FAILS, HOLDS, OPEN
@@ -63,7 +64,6 @@ def test_records_of_other_kinds_alone_are_refused(name):
     "looks",
     [
         arms.STRATEGIES.values(),
-        (*lpfft_budget_sweep.LEVELS, lpfft_budget_sweep.NOT_PRIVATE),
         lpfft_feature_quality.CURVES.values(),
         (lpfft_theory.SIMULATED, theory_series.PRINTED, theory_series.EXACT),
         (lpfft_theory.ZEROTH, lpfft_theory.BRACKET),
@@ -127,20 +127,24 @@ class TestBudgetSweep:
         alone = strategies_record(4.0, "only-lp", arms=(("lp", 1.0), ("fft", 0.0)))
         other = two_levels(scenario="other", arms=FEW_ARMS)
         shown = show("lpfft_budget_sweep", alone, *two_levels(), *other, *lora_records())
-        assert titles_of(shown) == ["inverted-t", "other", "lora, LoRA of rank 8", ""]
+        assert titles_of(shown) == ["lora, LoRA of rank 8", "inverted-t", "other"]
         lora = {row["strategy"] for row in select(shown.rows, group="lora")}
         assert lora == {"lp", "lp-lora", "lora"}
 
     def test_a_level_looks_the_same_in_all_panels(self):
         other = [strategies_record(noise, "other", arms=FEW_ARMS) for noise in (1.0, 4.0)]
         shown = show("lpfft_budget_sweep", *two_levels(), *other)
-        legends = [axes.get_legend() for axes in shown.figure.axes]
-        colors = [
-            {text.get_text(): line.get_color() for text, line in zip(*entries, strict=True)}
-            for entries in ((each.get_texts(), each.get_lines()) for each in legends)
-        ]
-        assert colors[0]["4 (1.6)"] == colors[1]["4 (1.6)"] != colors[1]["1 (10.9)"]
-        assert colors[0][r"0 ($\infty$)"] == "black"
+        (legend,) = shown.figure.legends
+        entries = zip(legend.get_texts(), legend.get_lines(), strict=True)
+        colors = {text.get_text(): line.get_color() for text, line in entries}
+        free, *names = colors
+        assert free == lpfft_budget_sweep.NOT_PRIVATE.label
+        assert names == [r"noise 1 ($\varepsilon$ = 10.9)", r"noise 4 ($\varepsilon$ = 1.6)"]
+        # The more noise, the darker.
+        assert sum(to_rgb(colors[names[0]])) > sum(to_rgb(colors[names[1]]))
+        for axes in shown.figure.axes[:2]:
+            drawn = {line.get_color() for line in axes.get_lines() if len(line.get_xdata()) > 2}
+            assert colors[names[1]] in drawn and drawn <= {*colors.values()}
 
     def test_a_clip_sweep_has_the_clip_of_the_scenario_itself_too(self):
         swept = [each for each in clip_records() if each.spec.max_grad_norm != 1.0]

@@ -9,7 +9,7 @@ from dpatlas.records import Record
 from dpatlas.show.draw import draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_ticks, legend
+from dpatlas.show.panels import label_ticks, legend, percent_axis
 from dpatlas.show.rows import mean_interval
 from dpatlas.show.series import BLUE, GREEN, RED, handle, of_kind
 
@@ -59,7 +59,8 @@ def sgld_along_n(records: Records, settings: Settings) -> ShownFigure:
             axes.set(xscale="log", xlabel="private records $n$", title=f"reading: {reading}")
             draw_points(axes, of_panel, "n_train", METHODS, "method")
             label_ticks(axes, sorted(set(of_panel.n_train)))
-        of_set[0].set_ylabel(f"test accuracy, {name}, {backbone or 'raw'}")
+        of_set[0].set_ylabel(f"test accuracy, %\n{name}, {backbone or 'raw'}")
+        percent_axis(of_set[0].yaxis)
     legend(figure, [handle(look) for look in METHODS.values()])
     return ShownFigure(figure, COLUMNS, rows, _notes(shown))
 

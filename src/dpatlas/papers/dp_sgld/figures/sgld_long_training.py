@@ -9,7 +9,7 @@ from dpatlas.records import Record
 from dpatlas.show.draw import draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_decades, label_ticks, legend
+from dpatlas.show.panels import label_decades, label_ticks, legend, percent_axis
 from dpatlas.show.rows import mean_interval
 from dpatlas.show.series import BLUE, GREEN, RED, handle, only
 
@@ -52,7 +52,8 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     rows = [row for arm in record.metrics.rows for row in long_rows(record, arm)]
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.6))
     accuracy, privacy = figure.subplots(1, 2)
-    accuracy.set(xscale="log", xlabel=STEPS_LABEL, ylabel="test accuracy")
+    accuracy.set(xscale="log", xlabel=STEPS_LABEL, ylabel="test accuracy, %")
+    percent_axis(accuracy.yaxis)
     privacy.set(xscale="log", yscale="log", xlabel=STEPS_LABEL)
     privacy.set_ylabel(r"$\varepsilon$ if all iterates were released")
     data = frame(rows)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from dpatlas.papers.dp_sgld.records.privacy_loss import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.draw import draw_curves, frame
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, Look
+from dpatlas.show.look import DOUBLE_COLUMN, MUTED, NOTE_SIZE, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import label_decades, legend
 from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, handle, only
@@ -22,11 +22,11 @@ CURVES = {
     "given the batches": Look("last iterate, batches known", PINK, "D", "--"),
     "cyclic, hidden state": Look("last iterate, cyclic", ORANGE, "v", "-."),
     "full batch, hidden state": Look("last iterate, full batch", BLUE, "o", "-"),
-    "full batch, every iterate": Look("all iterates, full batch, PLD", GREEN, "^", "-"),
-    "full batch, every iterate, rdp": Look("the same, RDP", GREEN, "", ":"),
-    "quadratic, fixed start": Look("exact: quadratic, fixed start", "black", "x", ""),
-    "quadratic, random start": Look("exact: quadratic, start of Alg. 1", "0.45", "+", "--"),
-    "exact": Look("exact: one-dimensional law", "0.45", "*", "-"),
+    "full batch, every iterate": Look("all iterates, PLD", GREEN, "^", "-"),
+    "full batch, every iterate, rdp": Look("all iterates, RDP", GREEN, "", ":"),
+    "quadratic, fixed start": Look("exact, fixed start", "black", "x", ""),
+    "quadratic, random start": Look("exact, start of Alg. 1", "0.45", "+", "--"),
+    "exact": Look("exact", "0.45", "*", "-"),
 }
 BATCHES = (
     "claimed, steps",
@@ -65,9 +65,11 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
         line[0].set_ylabel(EPSILON_LABEL)
     full = curve_rows(record, "full batch", "theorem", schedules[0], FULL)
     _draw_panel(panels[0, -1], full, FULL)
+    _name_curves(panels[0, -1], FULL)
     panels[0, -1].set_title(f"full batch, {schedules[0]} steps")
     law = curve_rows(record, "one dimension", "one dimension", "constant", SMALL)
     _draw_panel(panels[1, -1], law, SMALL)
+    _name_curves(panels[1, -1], SMALL)
     panels[1, -1].set_title(f"one dimension: {small.batch} of {small.n}")
     for line in panels:
         for axes in line[1:-1]:
@@ -77,13 +79,14 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
         axes.axhline(target, color=MUTED, linewidth=0.6, zorder=1)
     for axes in panels[-1]:
         axes.set_xlabel("steps")
-    legend(figure, [handle(look) for look in CURVES.values()], columns=3)
+    legend(figure, [handle(CURVES[name]) for name in BATCHES], columns=3)
     notes = [
         f"n = {fields.n}, batch {fields.batch}, {fields.epochs} epochs, record norm "
         f"{fields.feature_norm:g}, lambda {fields.lam:g}, delta {fields.delta:g}; "
         "records replaced; noise such that Thm 3.2 gives the thin line at the last step, K counted "
         "as each title says (full batch and one dimension: steps); all iterates: batches without "
-        "replacement; one dimension: x = 1 against -1 among -1s, lambda = beta = 1, L = 2",
+        "replacement; full batch: exact for the quadratic loss; one dimension: x = 1 against -1 "
+        "among -1s, lambda = beta = 1, L = 2",
     ]
     names = ("panel", "calibration", "schedule", "curve", "sigma2", "step", "value")
     return ShownFigure(figure, names, [*rows, *full, *law], notes)
@@ -120,3 +123,9 @@ def _draw_panel(axes: Axes, rows: list[Row], names: Iterable[str]) -> None:
     looks = {name: CURVES[name] for name in names}
     draw_curves(axes, frame(rows), "step", looks, "curve", markersize=3)
     label_decades(axes.yaxis)
+
+
+def _name_curves(axes: Axes, names: Iterable[str]) -> None:
+    """A legend of the curves of a panel that the others do not have."""
+    own = [handle(CURVES[name]) for name in names if name not in BATCHES]
+    axes.legend(handles=own, loc="best", fontsize=NOTE_SIZE - 1, labelspacing=0.2)

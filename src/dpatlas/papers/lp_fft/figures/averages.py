@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.ticker import FuncFormatter
 
 from dpatlas.records import Record
 from dpatlas.show.output import Row
+from dpatlas.show.panels import percent_axis
 
 # How far an axis of accuracy goes beyond 0 and 1.
 MARGIN = 0.02
@@ -26,11 +25,6 @@ def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)
     return groups
-
-
-def percent_axis(axis: Axis) -> None:
-    """Label fractions as percentages, without the sign."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
 
 
 def accuracy_axis(axes: Axes) -> None:

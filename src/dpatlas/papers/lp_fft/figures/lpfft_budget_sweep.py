@@ -1,12 +1,9 @@
 """lp_fft: accuracy of the strategies against the share of LP and against the clip bound."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import cycle
 from typing import Literal
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
@@ -18,7 +15,7 @@ from dpatlas.papers.lp_fft.figures.arms import (
     arms,
     level,
 )
-from dpatlas.papers.lp_fft.figures.averages import SKY, grouped, percent_axis
+from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.figures.strategy_panels import (
     common_note,
     finish,
@@ -27,21 +24,15 @@ from dpatlas.papers.lp_fft.figures.strategy_panels import (
     panel_title,
 )
 from dpatlas.show.draw import BAR_WIDTH, draw_points, frame
-from dpatlas.show.look import MUTED, NOTE_SIZE, Look
+from dpatlas.show.look import MUTED, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_ticks
+from dpatlas.show.panels import label_ticks, percent_axis
 from dpatlas.show.panels import legend as legend_above
-from dpatlas.show.series import ORANGE, SERIES, handle
+from dpatlas.show.rows import span
+from dpatlas.show.series import RED, handle, ramp
 
-PANELS_IN_A_LINE = 2
-NOT_PRIVATE = Look("", "black", "v", ":")
-LEVELS = (
-    *SERIES[:4],
-    Look("", ORANGE, "P", "-"),
-    Look("", SKY, "X", "--"),
-    Look("", "black", "*", "-."),
-    Look("", MUTED, "h", "-"),
-)
+PANELS_IN_A_LINE = 3
+NOT_PRIVATE = Look(r"no noise ($\varepsilon$ = $\infty$)", RED, "v", ":")
 # The strategies of one curve, from a share of LP of 0 to 1, by the phase that follows LP.
 FAMILIES = {"FFT": ("fft", "lp-fft", "lp"), "LoRA": ("lora", "lp-lora", "lp")}
 BOTH_PHASES = ("lp-fft", "lp-lora")
@@ -59,17 +50,22 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
     trained = arms(records, "strategies", "lora")
     swept = _share_panels(trained)
     clipped = _clip_panels(arms(records, "clip_sweep"), trained)
+    # In front those with the most levels and strategies.
+    swept.sort(key=len, reverse=True)
     panels = [*swept, *clipped]
     if not panels:
         raise InputError("--records", "no strategy of two phases", "at least one lp-fft")
     figure, subplots = panel_grid(len(panels), PANELS_IN_A_LINE)
+    looks = _looks([row for panel in swept for row in panel])
+    for axes in subplots[1 : len(swept)]:
+        axes.sharey(subplots[0])
     for axes, rows in zip(subplots, swept, strict=False):
-        _draw_shares(axes, rows, _looks(swept, rows))
+        _draw_shares(axes, rows, looks)
     for axes, rows in zip(subplots[len(swept) :], clipped, strict=True):
         _draw_clips(axes, rows)
     finish(subplots, PANELS_IN_A_LINE)
     rows = [row for panel in panels for row in panel]
-    _explain_controls(figure, rows)
+    legend_above(figure, [*map(handle, looks.values()), *_controls(rows)], columns=4)
     return ShownFigure(figure, ("panel", *ARM_COLUMNS), rows, _sweep_notes(rows))
 
 
@@ -106,15 +102,13 @@ def _clip_panels(rows: Sequence[Row], trained: Sequence[Row]) -> list[list[Row]]
     return panels
 
 
-def _looks(panels: Sequence[Sequence[Row]], panel: Sequence[Row]) -> dict[str, Look]:
-    """A look by name of privacy level; the same in all panels unless there are too many levels."""
-    everywhere, here = (
-        dict.fromkeys(name for _, name in sorted({(level(row), _level_name(row)) for row in rows}))
-        for rows in ([row for rows in panels for row in rows if row["noise_multiplier"]], panel)
-    )
-    levels = everywhere if len(everywhere) <= len(LEVELS) else here
-    looks = {**dict(zip(levels, cycle(LEVELS), strict=False)), _level_name(FREE): NOT_PRIVATE}
-    return {name: looks[name] for name in here}
+def _looks(rows: Sequence[Row]) -> dict[str, Look]:
+    """A look by name of privacy level, the same in all panels; the darker, the more noise."""
+    private = sorted((row for row in rows if row["noise_multiplier"]), key=level)
+    of_level = grouped([{**row, "level": _level_name(row)} for row in private], "level")
+    shades = ramp([_privacy(same) for same in of_level.values()])
+    looks = dict(zip((name for (name,) in of_level), shades, strict=True))
+    return {_level_name(FREE): NOT_PRIVATE, **looks} if len(private) < len(rows) else looks
 
 
 def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[str, Look]) -> None:
@@ -137,11 +131,8 @@ def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[str, Look]) -> 
             color=look.color,
             elinewidth=BAR_WIDTH,
         )
-    texts = {_level_name(row): _privacy(row) for row in rows}
-    handles = [handle(replace(look, label=texts[name])) for name, look in looks.items()]
     axes.xaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
     percent_axis(axes.xaxis)
-    _legend_beside(axes, handles, r"noise ($\varepsilon$)")
 
 
 def _draw_clips(axes: Axes, rows: Sequence[Row]) -> None:
@@ -154,54 +145,41 @@ def _draw_clips(axes: Axes, rows: Sequence[Row]) -> None:
     draw_points(axes, data, "max_grad_norm", looks, "strategy")
     label_ticks(axes, data["max_grad_norm"])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda bound, _: f"{bound:g}"))
-    _legend_beside(axes, list(map(handle, looks.values())), None)
+    axes.legend(handles=list(map(handle, looks.values())), loc="best")
 
 
-def _legend_beside(axes: Axes, handles: list[Line2D], title: str | None) -> None:
-    axes.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(1.0, 1.02),
-        borderaxespad=0.3,
-        title=title,
-        title_fontsize=NOTE_SIZE,
-        handlelength=2.0,
-    )
-
-
-def _explain_controls(figure: Figure, rows: Sequence[Row]) -> None:
-    """A legend of the controls' markers above all panels."""
-    handles = [
+def _controls(rows: Sequence[Row]) -> list[Line2D]:
+    """Entries of a legend for the markers of the controls."""
+    shown = {row["strategy"] for row in rows if row["panel"] == "share"}
+    return [
         Line2D(
             [],
             [],
-            color="black",
+            color=MUTED,
             linestyle="none",
             marker="o",
+            markersize=4,
             fillstyle=fill,
             markerfacecoloralt="white",
             label=f"{STRATEGIES[name].label}, {side}",
         )
         for (name, (fill, _)), side in zip(CONTROLS.items(), ("left", "right"), strict=True)
-        if any((row["panel"], row["strategy"]) == ("share", name) for row in rows)
+        if name in shown
     ]
-    if handles:
-        line = Line2D([], [], color="black", marker="o", label="curve: FFT at 0 to LP at 100")
-        legend_above(figure, [line, *handles])
 
 
 def _level_name(row: Row) -> str:
     return str(level(row))
 
 
-def _privacy(row: Row) -> str:
-    """Noise multiplier and epsilon, for a legend."""
-    epsilon = r"$\infty$" if row["epsilon"] is None else f"{row['epsilon']:.3g}"
-    return f"{row['noise_multiplier']:.3g} ({epsilon})"
+def _privacy(rows: Sequence[Row]) -> str:
+    """Noise multiplier and epsilon of a level, for a legend."""
+    epsilons = span((row["epsilon"] for row in rows), 3)
+    return rf"noise {rows[0]['noise_multiplier']:.3g} ($\varepsilon$ = {epsilons})"
 
 
 def _sweep_notes(rows: Sequence[Row]) -> list[str]:
-    note = common_note(rows)
+    note = f"{common_note(rows)}; a curve leads from FFT at 0 to LP at 100"
     if any(row["strategy"] in CONTROLS for row in rows):
         note += (
             "; the controls change the learning rate at the same step as LP-FFT and nothing else"

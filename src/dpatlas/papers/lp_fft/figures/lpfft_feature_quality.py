@@ -24,7 +24,6 @@ from dpatlas.papers.lp_fft.figures.averages import (
     accuracy_axis,
     backbone_of,
     grouped,
-    percent_axis,
 )
 from dpatlas.papers.lp_fft.quality import EARLY, early_losses
 from dpatlas.papers.lp_fft.records.feature_quality import TASKS, Metrics, Spec
@@ -33,7 +32,7 @@ from dpatlas.records import Record
 from dpatlas.show.draw import BAR_WIDTH, draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import legend
+from dpatlas.show.panels import legend, percent_axis
 from dpatlas.show.rows import CONFIDENCE, averaged, mean_interval
 from dpatlas.show.series import BLUE, RED, handle, of_kind
 

@@ -39,7 +39,7 @@ def finish(subplots: Sequence[Axes], line: int) -> None:
 def panel_title(row: Row) -> str:
     """Scenario, rank of LoRA if it has one, private data and data of the pre-training."""
     lora = f", LoRA of rank {row['lora_rank']}" if row["lora_rank"] else ""
-    return f"{row['scenario']}{lora}:\n{row['data']}, pre-trained on {row['pretrained_on']}"
+    return f"{row['scenario']}{lora}:\n{row['data']}, backbone {row['pretrained_on']}"
 
 
 def one_share(rows: Sequence[Row]) -> list[Row]:

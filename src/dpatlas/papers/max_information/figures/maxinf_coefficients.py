@@ -1,7 +1,5 @@
 """Figure maxinf_coefficients: the coefficients of Prop. 1 beside those of pure privacy."""
 
-from itertools import cycle
-
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -11,11 +9,9 @@ from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import legend
-from dpatlas.show.series import SERIES, handle, only
+from dpatlas.show.series import handle, only, ramp
 
 PURE = Look("Dwork et al., pure privacy", "black", "", "-")
-# The looks of alphas; black is for pure privacy.
-ALPHAS = tuple(look for look in SERIES if look.color != PURE.color)
 LEMMA_6 = (0.25, 2.0)
 # Markers on a curve.
 MARKERS = 4
@@ -33,10 +29,9 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
     """
     record = only(records, "coefficients")
     rows = coefficient_rows(record)
-    looks: dict[float | str, Look] = {
-        alpha: Look(rf"$\alpha$ = {alpha:g}", look.color, look.marker, look.linestyle)
-        for alpha, look in zip(record.metrics.alphas, cycle(ALPHAS), strict=False)
-    }
+    alphas = record.metrics.alphas
+    shades = ramp([rf"$\alpha$ = {alpha:g}" for alpha in alphas])
+    looks: dict[float | str, Look] = {**dict(zip(alphas, shades, strict=True))}
     looks["pure"] = PURE
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.7))
     data = frame(rows)
