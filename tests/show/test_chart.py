@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from dpatlas.show.chart import chart_of, ticks_between, words
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import Look
+from dpatlas.show.panels import percent_axis
 from dpatlas.show.series import handle
 
 LOOKS = {"a": Look("one $\\sigma^2$", "#0072B2", "o", "-"), "b": Look("two", "#D55E00", "s", "--")}
@@ -105,7 +106,35 @@ def test_panels_have_places_and_the_labels_that_they_share():
     assert [each["x"]["label"] for each in made["panels"]] == ["depth", "width", "depth", "width"]
     assert [each["y"]["label"] for each in made["panels"]] == ["KL", "KL", "loss", "loss"]
     assert made["panels"][2]["under"] == "left"
-    assert len(made["columns"]) == 2
+
+
+def test_a_label_of_another_axis_is_not_taken():
+    def draw(panels):
+        panels[0].plot([1, 2], [1, 2], color="#0072B2")
+        panels[1].plot([1, 2], [1, 200], color="#0072B2")
+        panels[0].set_ylabel("KL")
+
+    made = chart(draw, ncols=2)
+    assert [each["y"]["label"] for each in made["panels"]] == ["KL", ""]
+
+
+def test_a_grid_has_the_widths_of_its_columns():
+    figure = Figure(figsize=(4, 3), layout="constrained")
+    panels = figure.subplots(1, 2, width_ratios=(3, 1))
+    for axes in panels:
+        axes.plot([1, 2], [1, 2])
+    figure.draw_without_rendering()
+    wide, narrow = chart_of(figure, [])["columns"]
+    assert wide / narrow == pytest.approx(3, rel=0.05)
+
+
+def test_percentages_are_told_as_the_ticks_tell_them():
+    def draw(axes):
+        axes.plot([0.0, 1.0], [0.25, 0.5], color="#0072B2")
+        percent_axis(axes.yaxis)
+
+    (panel,) = chart(draw)["panels"]
+    assert panel["y"]["percent"] is True and "percent" not in panel["x"]
 
 
 def test_a_panel_that_takes_two_rows_says_so():

@@ -51,6 +51,7 @@ SYMBOLS = {
     r"\pm": "±",
     r"\cdot": "·",
     r"\infty": "∞",
+    r"\int": "∫",
     r"\sqrt": "√",
     r"\propto": "∝",
     r"\approx": "≈",
@@ -168,14 +169,11 @@ def _inherit(panels: Sequence[Chart]) -> None:
         below = [each for each in panels if each["at"][0] == column and each["at"][2] > row]
         beside = [each for each in panels if each["at"][2] == row and each["at"][0] < column]
         above = [each for each in panels if each["at"][0] == column and each["at"][2] < row]
-        if not panel["x"]["label"] and panel["x"]["ticks"]:
-            panel["x"]["label"] = next(
-                (label for each in below if (label := each["x"]["label"])), ""
-            )
-        if not panel["y"]["label"] and panel["y"]["ticks"]:
-            panel["y"]["label"] = next(
-                (label for each in beside if (label := each["y"]["label"])), ""
-            )
+        for name, others in (("x", below), ("y", beside)):
+            axis = panel[name]
+            if not axis["label"] and axis["ticks"]:
+                alike = (each[name] for each in others if each[name]["ends"] == axis["ends"])
+                axis["label"] = _first(each["label"] for each in alike)
         if not panel["title"]:
             panel["under"] = _first(each["title"] for each in reversed(above))
 

@@ -77,8 +77,10 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
     for axes in panels.flat:
         target = small.epsilon if axes is panels[1, -1] else fields.epsilon
         axes.axhline(target, color=MUTED, linewidth=0.6, zorder=1)
-    for axes in panels[-1]:
+    for axes in (*panels[-1], panels[0, -1]):
         axes.set_xlabel("steps")
+    for axes in panels[:, -1]:
+        axes.set_ylabel(r"$\epsilon$ at $\delta$")
     legend(figure, [handle(CURVES[name]) for name in BATCHES], columns=3)
     notes = [
         f"n = {fields.n}, batch {fields.batch}, {fields.epochs} epochs, record norm "
