@@ -23,6 +23,7 @@ from page_world import (
 
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier
+from dpatlas.core.files import read_rows
 from dpatlas.errors import InputError, run_command
 from dpatlas.evidence.claims import COMPARISON_COLUMNS, VERDICTS, write_claims
 from dpatlas.report.page import build_page, main
@@ -327,3 +328,15 @@ def test_a_caption_cannot_pull_in_files_or_raw_html(results):
 def test_every_figure_and_table_has_a_caption_and_words_for_what_the_paper_shows():
     for name, shown in Atlas(load_tier("embedded")).products.items():
         assert len(shown.caption) > 40 and len(shown.paper_shows) > 10, name
+
+
+def test_the_published_page_is_of_the_published_tiers_and_small_enough_to_be_sent():
+    path = PROJECT / "docs" / "index.html"
+    text = path.read_text()
+    shown = re.findall(r'<tr id="claim-([^"]+)" data-verdict="([^"]+)"', text)
+    rows = read_rows(PROJECT / "docs/results/embedded/claims.csv")
+    assert dict(shown) == {row["claim"]: row["verdict"] for row in rows}
+    links = {each for each in Reader(text).addresses if not each.startswith("#")}
+    assert links and all((path.parent / link).is_file() for link in links)
+    assert path.stat().st_size < 1_500_000
+    assert not re.search(r"https?:", text)

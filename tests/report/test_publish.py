@@ -236,3 +236,13 @@ def test_all_published_tiers_come_on_one_page_of_links_that_lead_somewhere(run):
 def test_without_a_published_tier_there_is_no_page(tmp_path):
     with pytest.raises(InputError, match="no published tier"):
         write_site(tmp_path)
+
+
+def test_what_is_published_still_says_what_was_guaranteed_and_by_which_seeds(run):
+    traced = lineage.trace(published(run) / "figures" / f"{FIGURE}.png")
+    made = lineage.trace(run / "figures" / f"{FIGURE}.png")
+    for there, here in zip(traced["records"], made["records"], strict=True):
+        assert here["ledger"] and (there["ledger"], there["seeds"]) == (
+            here["ledger"],
+            here["seeds"],
+        )

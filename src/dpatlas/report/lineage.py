@@ -234,7 +234,12 @@ def _published_facts(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     versions = manifest["versions"]
     shared = {"versions": versions[0]} if len(versions) == 1 else {}
     return {
-        name: {**shared, **record, "data": manifest["data"].get(record["data"])}
+        name: {
+            **shared,
+            **record,
+            "data": manifest["data"].get(record["data"]),
+            "ledger": manifest.get("ledgers", {}).get(record.get("ledger")),
+        }
         for name, record in manifest["records"].items()
     }
 
