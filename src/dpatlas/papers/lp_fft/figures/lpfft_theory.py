@@ -1,19 +1,14 @@
-"""lp_fft: losses and distortion by the theorems and in simulation."""
+"""lp_fft: losses by the theorems and in simulation."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import cycle
-from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from dpatlas.papers.lp_fft.figures.theory_series import (
     COLUMNS,
     EXACT,
-    MARKER_SIZE,
     PRINTED,
     curve_rows,
     draw_guide,
@@ -23,18 +18,15 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     mean_rows,
     row_of,
 )
-from dpatlas.papers.lp_fft.records import distortion, dynamics
-from dpatlas.papers.lp_fft.records.distortion import Share
+from dpatlas.papers.lp_fft.records import dynamics
 from dpatlas.papers.lp_fft.records.dynamics import BracketRow
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_curves, draw_points, frame
+from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import BAND_ALPHA, DOUBLE_COLUMN, MUTED, NOTE_SIZE, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_ticks
 from dpatlas.show.series import BLUE, RED, SERIES, only
 
 Dynamics = Record[dynamics.Spec, dynamics.Metrics]
-Distortion = Record[distortion.Spec, distortion.Metrics]
 
 SIMULATED = Look("simulated", "black", "o", "")
 ZEROTH = Look("zeroth order", BLUE, "", "-")
@@ -56,33 +48,23 @@ IN_WORDS = ("zeroth, below", "zeroth, above", "diffusion, below", "diffusion, ab
 
 
 def lpfft_theory(records: Records, settings: Settings) -> ShownFigure:
-    """Eq. 161, Thms 4.2 to 4.5, 3.3 and 3.4 compared with simulation, in nine panels.
+    """Eq. 161 and Thms 4.2 to 4.5 compared with simulation, in five panels.
 
-    InputError unless there is exactly one record of kind dynamics and one of kind distortion.
+    InputError unless there is exactly one record of kind dynamics.
     """
-    losses: Dynamics = only(records, "dynamics")
-    cosines: Distortion = only(records, "distortion")
-    figure = Figure(figsize=(DOUBLE_COLUMN, 6.9))
-    panels: Sequence[tuple[Callable[[Axes, Any], list[Row]], Record[Any, Any]]] = (
-        (head_norm, losses),
-        (loss_ratios, losses),
-        (violations, losses),
-        (lp_bracket, losses),
-        (fft_bracket, losses),
-        (claimed_distortion, cosines),
-        (two_records, cosines),
-        (after_probing, cosines),
-        (counterexample, cosines),
-    )
+    record: Dynamics = only(records, "dynamics")
+    figure = Figure(figsize=(DOUBLE_COLUMN, 5.0))
+    grid = figure.add_gridspec(2, 6)
+    places = (grid[0, 0:3], grid[0, 3:6], grid[1, 0:2], grid[1, 2:4], grid[1, 4:6])
+    panels = (head_norm, loss_ratios, lp_bracket, fft_bracket, violations)
     rows: list[Row] = []
-    for axes, (draw, record) in zip(figure.subplots(3, 3).flat, panels, strict=True):
-        rows += draw(axes, record)
-    return ShownFigure(figure, COLUMNS, rows, _theory_notes(losses.spec, cosines.spec))
+    for place, draw in zip(places, panels, strict=True):
+        rows += draw(figure.add_subplot(place), record)
+    return ShownFigure(figure, COLUMNS, rows, _notes(record.spec))
 
 
-def _theory_notes(losses: dynamics.Spec, cosines: distortion.Spec) -> list[str]:
-    relu, probing, tuned = losses.relu, losses.probing, losses.fine_tuning
-    clusters, two, after = cosines.clusters, cosines.two_records, cosines.after_probing
+def _notes(spec: dynamics.Spec) -> list[str]:
+    relu, probing, tuned = spec.relu, spec.probing, spec.fine_tuning
     return [
         "bars: 95% intervals",
         rf"Eq. 161 and Thm 4.4: $h$ = {probing.hidden}, $\beta_h$ = {probing.head_variance:g}, "
@@ -94,11 +76,6 @@ def _theory_notes(losses: dynamics.Spec, cosines: distortion.Spec) -> list[str]:
         r"features) at one $\sigma$, counted if the loss of a class leaves the bracket at some "
         "time, the mean over the diffusion's paths by 5 standard errors; no bar: no case; noise "
         r"$\sigma dQ$; aligned heads have the signs of their classes",
-        "Thm 3.3: on two records, log of their ratio over their spread is "
-        f"{math.log(two.ratio) / two.spread:.3g}; clusters have {clusters.records} records within "
-        f"{clusters.angle:g} degrees; Thm 3.4: {after.hidden} features within "
-        f"{after.feature_angle:g} degrees, LP until $s$ = {after.lp_span:g}; $s$ is the integral "
-        "of the loss over time, on which the states of gradient flow depend",
     ]
 
 
@@ -249,96 +226,3 @@ def _bracket(axes: Axes, record: Dynamics, losses: BracketRow, panel: str) -> li
     label_few(axes)
     legend_of(axes, (BRACKET, ZEROTH, look), loc="upper right", labelspacing=0.2)
     return rows + points
-
-
-def claimed_distortion(axes: Axes, record: Distortion) -> list[Row]:
-    """Probability of distortion on random clusters against h, for every variance of the head."""
-    clusters, panel = record.metrics.clusters, "distortion, clusters"
-    claimed = {row.h: row.claimed for row in clusters}
-    look = Look(r"$1 - 2^{-h}$", "black", "", "-")
-    rows = curve_rows(record, panel, look, list(claimed), list(claimed.values()))
-    draw_series(axes, rows, (look,))
-    looks = {}
-    variances = sorted({row.head_variance for row in clusters})
-    for variance, style in zip(variances, cycle(SERIES), strict=False):
-        series = Look(rf"$\beta_h$ = {variance:g}", style.color, style.marker, "")
-        looks[series.label] = series
-        shares = [row for row in clusters if row.head_variance == variance]
-        rows += _share_rows(record, panel, series, [row.h for row in shares], shares)
-    with mpl.rc_context({"lines.markersize": MARKER_SIZE}):
-        draw_points(axes, frame(rows), "x", looks)
-    axes.set(xlabel="number of features $h$", ylim=(0.45, 1.02), ylabel="distortion probability")
-    axes.set_title("Thm 3.3: random clusters")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend_of(axes, (look, *looks.values()), loc="lower right", handlelength=1.2, labelspacing=0.2)
-    return rows
-
-
-def _share_rows(
-    record: Distortion, panel: str, look: Look, at: Sequence[float], shares: Sequence[Share]
-) -> list[Row]:
-    """Rows of shares with the intervals of the record."""
-    return [
-        {
-            **row_of(record, panel, look, x, row.share),
-            "low": row.low,
-            "high": row.high,
-            "count": row.count,
-            "trials": row.trials,
-        }
-        for x, row in zip(at, shares, strict=True)
-    ]
-
-
-def two_records(axes: Axes, record: Distortion) -> list[Row]:
-    """Probability of distortion of one feature by two records, against the head's variance."""
-    variances, panel = record.metrics.two_records, "distortion, two records"
-    at = [row.head_variance for row in variances]
-    claimed, exact = Look("Thm 3.3", RED, "", "--"), Look("exact", BLUE, "", "-")
-    look = Look("simulated", "black", "o", "")
-    rows = [
-        *curve_rows(record, panel, claimed, at, [row.claimed for row in variances]),
-        *curve_rows(record, panel, exact, at, [row.exact for row in variances]),
-        *_share_rows(record, panel, look, at, variances),
-    ]
-    axes.set(xscale="log", xlabel=r"variance of the head $\beta_h$", ylim=(0, 0.6))
-    axes.set(title="Thm 3.3: two records, $h$ = 1", ylabel="distortion probability")
-    draw_series(axes, rows, (claimed, exact, look))
-    legend_of(axes, (claimed, exact, look), loc="lower left")
-    return rows
-
-
-def after_probing(axes: Axes, record: Distortion) -> list[Row]:
-    """Share of networks without a falling cosine after LP, against the width of the clusters."""
-    networks, panel = record.metrics.after_probing, "no fall after LP"
-    rows: list[Row] = []
-    looks: list[Look] = []
-    spans = sorted({row.fft_span for row in networks})
-    for span, style in zip(spans, cycle(SERIES), strict=False):
-        looks.append(Look(f"until $s$ = {span:g}", style.color, style.marker, style.linestyle))
-        shares = [row for row in networks if row.fft_span == span]
-        rows += _share_rows(record, panel, looks[-1], [row.angle for row in shares], shares)
-    axes.set(xscale="log", ylim=(0, 1.4), xlabel="angle of the clusters (degrees)")
-    axes.set(title="Thm 3.4: no cosine falls after LP", ylabel="share of networks")
-    draw_series(axes, rows, looks)
-    label_ticks(axes, {row["x"] for row in rows})
-    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    legend_of(axes, looks, loc="upper center", ncols=2, handlelength=1.8, columnspacing=0.8)
-    return rows
-
-
-def counterexample(axes: Axes, record: Distortion) -> list[Row]:
-    """The cosine that Thm 3.4 says never falls, after LP of several spans."""
-    panel = "counter-example"
-    rows: list[Row] = []
-    looks: list[Look] = []
-    for curve, style in zip(record.metrics.counterexample, cycle(SERIES), strict=False):
-        looks.append(Look(f"LP until $s$ = {curve.lp_span:g}", style.color, "", style.linestyle))
-        rows += curve_rows(record, panel, looks[-1], curve.s, curve.cosine)
-    axes.set(xlabel=r"$s = \int L\, dt$ of FFT", ylabel=r"$\cos(w, \bar{x})$")
-    axes.set_title("Thm 3.4: counter-example")
-    draw_series(axes, rows, looks)
-    low, high = axes.get_ylim()
-    axes.set_ylim(bottom=low - 0.4 * (high - low))
-    legend_of(axes, looks, loc="lower left", labelspacing=0.2)
-    return rows
