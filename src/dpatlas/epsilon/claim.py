@@ -70,9 +70,14 @@ class Printed:
         """By how much what supports the number may exceed it: rounding, at most half a percent."""
         return min(self.unit / 2, ROUNDING * self.value)
 
+    @property
+    def window(self) -> float:
+        """How far a recomputed number may lie away: a unit of the last digit, at most 5 %."""
+        return min(self.unit, NEAR * self.value) * (1 + 1e-9)
+
     def hit_by(self, number: float) -> bool:
-        """Whether `number` is the printed one but for a unit of the last digit (at most 5 %)."""
-        return abs(number - self.value) <= min(self.unit, NEAR * self.value) * (1 + 1e-9)
+        """Whether `number` is the printed one."""
+        return abs(number - self.value) <= self.window
 
 
 @dataclass(frozen=True)
@@ -259,7 +264,6 @@ def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
     noise = given.get("noise")
     if noisy:
         _check(real(gt=0), names("noise"), noise)
-        noise = float(noise)
     drop_last = given.get("drop_last", False)
     if not isinstance(drop_last, bool):
         raise InputError(names("drop_last"), repr(drop_last), "true or false")
@@ -269,16 +273,16 @@ def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
     if (steps is None) == (epochs is None):
         found = "both" if steps is not None else "neither"
         raise InputError(f"{names('steps')} and {names('epochs')}", found, "one of the two")
-    phase = Phase(sampler, n, batch, noise, 0, None, drop_last)
+    phase = Phase(sampler, n, batch, None if noise is None else float(noise), 0, None, drop_last)
     if steps is not None:
         _check(integer(ge=1, le=10**9), names("steps"), steps)
         return replace(phase, steps=steps)
     assert epochs is not None
     _check(real(gt=0, le=1e6), names("epochs"), epochs)
-    a_pass = 1.0
+    a_pass: float = 1
     if sampler in ("shuffled", "cyclic"):
         a_pass = phase.batches_per_epoch
-    elif not full:
+    elif n is not None and batch is not None and not full:
         a_pass = n / batch
     # Rounded up, but for the rounding of doubles.
     return replace(phase, steps=max(1, math.ceil(epochs * a_pass - 1e-9)), epochs=float(epochs))
