@@ -108,7 +108,7 @@ def read_file(path: str) -> list[Claim]:
 
 
 def _plain(node: Any, where: str) -> Any:
-    """A YAML node as lists, dicts and text: 1.20 keeps its last digit. Refuses a key given twice."""
+    """A YAML node as lists, dicts and text: 1.20 keeps its last digit. A key stands once."""
     if node is None or node.id == "scalar":
         return None if node is None else node.value
     if node.id == "sequence":

@@ -22,6 +22,7 @@ SHARED_NOISE = "noise shared by several trainings"
 # The rebuilt epsilon of a ledger may differ from the stated one by this share: other accountants'
 # settings round differently.
 SAME = 0.01
+LONGEST_NAME = 56
 
 
 @dataclass(frozen=True)
@@ -183,13 +184,14 @@ def _sum(epsilons: Any) -> float:
 
 def describe_total(total: Total) -> str:
     """The total in words."""
-    width = max(len("total"), *(len(each.name) for each in total.spent))
+    names = [_shortened(each.name) for each in total.spent]
+    width = max(len("total"), *map(len, names))
     lines = [f"{'ledger':<{width}}  {'epsilon':>9}  {'delta':>8}  {'with tuning':>11}"]
-    for each in total.spent:
+    for name, each in zip(names, total.spent, strict=True):
         epsilon = "nothing" if each.epsilon is None else f"{each.epsilon:.4g}"
         tuned = "" if each.with_tuning is None else f"{each.with_tuning:.4g}"
         many = f"  {each.trainings} trainings" if each.trainings > 1 else ""
-        lines.append(f"{each.name:<{width}}  {epsilon:>9}  {each.delta:>8.2g}  {tuned:>11}{many}")
+        lines.append(f"{name:<{width}}  {epsilon:>9}  {each.delta:>8.2g}  {tuned:>11}{many}")
     tuned = "" if total.with_tuning is None else f"{total.with_tuning:.4g}"
     lines.append(f"{'total':<{width}}  {total.epsilon:>9.4g}  {total.delta:>8.2g}  {tuned:>11}")
     lines.append(f"under {total.relation}, by {total.by}")
@@ -198,4 +200,8 @@ def describe_total(total: Total) -> str:
             f"with tuning: sums of epsilons, at delta {total.basic[1]:.2g}, of all that was "
             "trained to choose the runs"
         )
-    return "\n".join(lines)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else "..." + name[3 - LONGEST_NAME :]

@@ -11,6 +11,8 @@ from dpatlas.epsilon.valid import NAMES, Reading, assumptions
 
 WIDTH = 100
 DIGITS = 4
+# Chance hits from which on a printed number has too few digits to explain it.
+TOO_MANY = 3
 SHOUTED = {GUARANTEED: "GUARANTEED", REFUTED: "REFUTED"}
 
 
@@ -162,15 +164,15 @@ def _verdict(report: Report) -> str:
 def _explanation(report: Report) -> str:
     claim, found = report.claim, report.searched
     assert claim.claimed is not None and found is not None
-    chance = f"{found.tried} numbers recomputed, of which about {found.by_chance:.1g} would hit"
+    printed = claim.claimed.text
     if not found.hits:
-        lines = [f"none of the slips known here gives {claim.claimed.text} ({found.tried} tried)"]
+        lines = [f"none of the slips known here gives {printed} ({found.tried} numbers tried)"]
         if found.nearest is not None:
-            lines.append(_hit(found.nearest, claim, "nearest: "))
+            lines.append(_hit(found.nearest, claim, "  nearest: "))
         return "\n".join(lines)
-    lines = [f"what gives {claim.claimed.text} ({chance} by chance)"]
-    if found.by_chance >= 1:
-        lines = [f"near {claim.claimed.text}, whose few digits tell little ({chance} by chance)"]
+    chance = f"of {found.tried} numbers tried, about {found.by_chance:.1g} would hit by chance"
+    few = ": so few digits tell little" if found.by_chance >= TOO_MANY else ""
+    lines = [f"what gives {printed} ({chance}{few})"]
     lines += [_hit(hit, claim, "  ") for hit in found.hits]
     return "\n".join(lines)
 
