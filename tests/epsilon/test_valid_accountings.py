@@ -137,7 +137,7 @@ def test_one_step_lies_between_both_sides_of_the_exact_hockey_stick(relation, ba
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_least_is_tighter_than_the_optimistic_side_of_dp_accounting(relation):
-    """That package rounds every loss down by up to a whole interval; ours stays above, below PLD."""
+    """That package rounds losses down by up to a whole interval; ours lies between it and PLD."""
     claim = read_claim({**POISSON, "noise": 1.5, "steps": 40})
     coarse = privacy_loss_distribution.from_gaussian_mechanism(
         1.5,

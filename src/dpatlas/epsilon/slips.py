@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from dpatlas.epsilon.claim import RELATIONS, Claim, Phase
 from dpatlas.epsilon.conventions import EXACT, PLD, TODAY, computed
 from dpatlas.epsilon.valid import Event, event
-from dpatlas.privacy.accountants import Mechanism
 
 AS_POISSON = "batches accounted as Poisson samples, which they are not"
 FACTORS = (2, 4, 8)
 DELTAS = (1e-4, 1e-5, 1e-6)
 Change = tuple[str, Claim]
-# What decides a number: the mechanisms, the accountants' relation and delta.
-Key = tuple[tuple[Mechanism, ...], str, float]
+# What decides a number: kind of sampler, rate, noise and count of each mechanism, the accountants'
+# relation and delta.
+Key = tuple[tuple[tuple[str, float, float, int], ...], str, float]
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,19 @@ def _different_events(
             composed = event(changed, relation)
             if composed is None:
                 continue
-            key = (composed.mechanisms, composed.accounted, changed.delta)
+            key = (_numbers(composed), composed.accounted, changed.delta)
             if key not in found:
                 found[key] = (composed, changed.delta, changes, (relation,))
             elif found[key][2] == changes:
                 found[key] = (*found[key][:3], (*found[key][3], relation))
     return list(found.values())
+
+
+def _numbers(composed: Event) -> tuple[tuple[str, float, float, int], ...]:
+    return tuple(
+        (each.sampler.name, each.sampler.sample_rate, each.noise_multiplier, each.count)
+        for each in composed.mechanisms
+    )
 
 
 def _variants(claim: Claim) -> Iterator[tuple[tuple[str, ...], Claim]]:
