@@ -45,6 +45,8 @@ ROUNDING = 0.005
 # A recomputed number hits a printed one within one unit of the last digit, and this share of it.
 NEAR = 0.05
 MOST_TRIALS = 100_000
+# Beyond it a composition of sparse losses takes hours.
+MOST_STEPS = 10_000_000
 Names = Callable[[str], str]
 
 
@@ -275,7 +277,7 @@ def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
         raise InputError(f"{names('steps')} and {names('epochs')}", found, "one of the two")
     phase = Phase(sampler, n, batch, None if noise is None else float(noise), 0, None, drop_last)
     if steps is not None:
-        _check(integer(ge=1, le=10**9), names("steps"), steps)
+        _check(integer(ge=1, le=MOST_STEPS), names("steps"), steps)
         return replace(phase, steps=steps)
     assert epochs is not None
     _check(real(gt=0, le=1e6), names("epochs"), epochs)
@@ -285,7 +287,9 @@ def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
     elif n is not None and batch is not None and not full:
         a_pass = n / batch
     # Rounded up, but for the rounding of doubles.
-    return replace(phase, steps=max(1, math.ceil(epochs * a_pass - 1e-9)), epochs=float(epochs))
+    steps = max(1, math.ceil(epochs * a_pass - 1e-9))
+    _check(integer(le=MOST_STEPS), f"{names('epochs')}, number of steps", steps)
+    return replace(phase, steps=steps, epochs=float(epochs))
 
 
 def _trials(
