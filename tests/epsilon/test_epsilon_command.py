@@ -384,7 +384,14 @@ def test_checking_needs_numpy_scipy_and_dp_accounting_alone():
 BLOCKS = re.findall(r"```console\n\$ python -m dpatlas epsilon (.*?[^\\])\n(.*?)```", GALLERY, re.S)
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: " ".join(block[0].split())[:70])
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, marks=[pytest.mark.slow] * (number > 1))
+        for number, block in enumerate(BLOCKS)
+    ],
+    ids=lambda block: " ".join(block[0].split())[:70],
+)
 def test_the_page_shows_what_the_command_prints(capsys, block):
     line, shown = block
     code, out, err = run(capsys, line.replace("\\\n", " "))
