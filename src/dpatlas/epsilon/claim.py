@@ -45,6 +45,10 @@ ROUNDING = 0.005
 # A recomputed number hits a printed one within one unit of the last digit, and this share of it.
 NEAR = 0.05
 MOST_TRIALS = 100_000
+# Within these the accountants compute with doubles; beyond them no training makes sense.
+NOISE = real(ge=1e-3, le=1e6)
+DELTA = real(ge=1e-50, lt=1)
+MOST_RECORDS, MOST_STEPS = 10**12, 10**7
 Names = Callable[[str], str]
 
 
@@ -194,8 +198,8 @@ def read_claim(settings: Mapping[str, Any], names: Names = str) -> Claim:
                 raise InputError(names("target"), f"{names(other)} as well", "one of the two")
     phases = _phases(given, names, noisy=target is None)
     if (delta := given.get("delta")) is None:
-        raise InputError(names("delta"), "nothing", "a number > 0 and < 1, such as 1e-5")
-    _check(real(gt=0, lt=1), names("delta"), delta)
+        raise InputError(names("delta"), "nothing", f"{DELTA.describe()}, such as 1e-5")
+    _check(DELTA, names("delta"), delta)
     relation = given.get("relation")
     if relation is not None:
         relation = relation.replace("-", "_") if isinstance(relation, str) else relation
@@ -254,7 +258,7 @@ def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
     full = sampler == "full-batch"
     n, batch = given.get("n"), given.get("batch")
     if n is not None or not full:
-        _check(integer(ge=1), names("n"), n)
+        _check(integer(ge=1, le=MOST_RECORDS), names("n"), n)
     if full:
         if batch is not None and batch != n:
             raise InputError(names("batch"), batch, "nothing, or n, with full batches")
@@ -263,7 +267,7 @@ def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
         _check(integer(ge=1, le=n), names("batch"), batch)
     noise = given.get("noise")
     if noisy:
-        _check(real(gt=0), names("noise"), noise)
+        _check(NOISE, names("noise"), noise)
     drop_last = given.get("drop_last", False)
     if not isinstance(drop_last, bool):
         raise InputError(names("drop_last"), repr(drop_last), "true or false")
@@ -275,7 +279,7 @@ def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
         raise InputError(f"{names('steps')} and {names('epochs')}", found, "one of the two")
     phase = Phase(sampler, n, batch, None if noise is None else float(noise), 0, None, drop_last)
     if steps is not None:
-        _check(integer(ge=1, le=10**9), names("steps"), steps)
+        _check(integer(ge=1, le=MOST_STEPS), names("steps"), steps)
         return replace(phase, steps=steps)
     assert epochs is not None
     _check(real(gt=0, le=1e6), names("epochs"), epochs)
@@ -285,7 +289,9 @@ def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
     elif n is not None and batch is not None and not full:
         a_pass = n / batch
     # Rounded up, but for the rounding of doubles.
-    return replace(phase, steps=max(1, math.ceil(epochs * a_pass - 1e-9)), epochs=float(epochs))
+    count = max(1, math.ceil(epochs * a_pass - 1e-9))
+    integer(le=MOST_STEPS).check(f"{names('epochs')}, as steps", count)
+    return replace(phase, steps=count, epochs=float(epochs))
 
 
 def _trials(
