@@ -254,5 +254,27 @@ def test_small_delta_and_hardly_any_noise_have_no_lower_limit_or_a_true_one():
     report = check_epsilon(**{**POISSON, "delta": 1e-15}, noise=2.0, steps=50)
     assert report.least["add_remove"] is None
     assert {each.accountant for each in report.readings} == {"rdp"}
-    report = check_epsilon(sampler="full", noise=1e-5, steps=5, delta=1e-5, claimed="3")
+    report = check_epsilon(sampler="full", noise=1e-3, steps=500, delta=1e-5, claimed="3")
     assert report.least["add_remove"] is None and report.verdict == "not guaranteed"
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(("noise", "steps"), [(0.05, 100), (0.3, 7), (20.0, 1000), (100.0, 10**6)])
+def test_least_of_sampling_everybody_stays_below_the_exact_gaussian(relation, noise, steps):
+    """At rate one the exact value is known; far tails underflow where there is little noise."""
+    claim = read_claim({**POISSON, "batch": 1050, "noise": noise, "steps": steps})
+    exact = analytic((2 if relation == "replace_one" else 1) * math.sqrt(steps) / noise)
+    assert 0.98 * exact <= optimistic(claim, relation) <= exact * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("sampler", ["poisson", "fixed-size", "shuffled", "cyclic", "full-batch"])
+@pytest.mark.parametrize("noise", [1e-3, 0.05, 1e4, 1e6])
+@pytest.mark.parametrize("delta", [1e-50, 0.1])
+def test_extreme_settings_are_computed_and_both_sides_keep_their_order(sampler, noise, delta):
+    batch = {} if sampler == "full-batch" else {"batch": 1}
+    report = check_epsilon(
+        sampler=sampler, n=2, noise=noise, steps=3, delta=delta, claimed="2", **batch
+    )
+    assert str(report) and report.as_dict()
+    for relation, least in report.least.items():
+        assert least is None or least <= report.tightest_of(relation).epsilon * (1 + 1e-9)

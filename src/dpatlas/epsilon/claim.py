@@ -45,8 +45,10 @@ ROUNDING = 0.005
 # A recomputed number hits a printed one within one unit of the last digit, and this share of it.
 NEAR = 0.05
 MOST_TRIALS = 100_000
-# Beyond it a composition of sparse losses takes hours.
-MOST_STEPS = 10_000_000
+# Within these the accountants compute with doubles; beyond them no training makes sense.
+NOISE = real(ge=1e-3, le=1e6)
+DELTA = real(ge=1e-50, lt=1)
+MOST_RECORDS, MOST_STEPS = 10**12, 10**7
 Names = Callable[[str], str]
 
 
@@ -196,8 +198,8 @@ def read_claim(settings: Mapping[str, Any], names: Names = str) -> Claim:
                 raise InputError(names("target"), f"{names(other)} as well", "one of the two")
     phases = _phases(given, names, noisy=target is None)
     if (delta := given.get("delta")) is None:
-        raise InputError(names("delta"), "nothing", "a number > 0 and < 1, such as 1e-5")
-    _check(real(gt=0, lt=1), names("delta"), delta)
+        raise InputError(names("delta"), "nothing", f"{DELTA.describe()}, such as 1e-5")
+    _check(DELTA, names("delta"), delta)
     relation = given.get("relation")
     if relation is not None:
         relation = relation.replace("-", "_") if isinstance(relation, str) else relation
@@ -256,7 +258,7 @@ def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
     full = sampler == "full-batch"
     n, batch = given.get("n"), given.get("batch")
     if n is not None or not full:
-        _check(integer(ge=1), names("n"), n)
+        _check(integer(ge=1, le=MOST_RECORDS), names("n"), n)
     if full:
         if batch is not None and batch != n:
             raise InputError(names("batch"), batch, "nothing, or n, with full batches")
@@ -265,7 +267,7 @@ def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
         _check(integer(ge=1, le=n), names("batch"), batch)
     noise = given.get("noise")
     if noisy:
-        _check(real(gt=0), names("noise"), noise)
+        _check(NOISE, names("noise"), noise)
     drop_last = given.get("drop_last", False)
     if not isinstance(drop_last, bool):
         raise InputError(names("drop_last"), repr(drop_last), "true or false")
@@ -287,9 +289,9 @@ def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
     elif n is not None and batch is not None and not full:
         a_pass = n / batch
     # Rounded up, but for the rounding of doubles.
-    steps = max(1, math.ceil(epochs * a_pass - 1e-9))
-    _check(integer(le=MOST_STEPS), f"{names('epochs')}, number of steps", steps)
-    return replace(phase, steps=steps, epochs=float(epochs))
+    count = max(1, math.ceil(epochs * a_pass - 1e-9))
+    integer(le=MOST_STEPS).check(f"{names('epochs')}, as steps", count)
+    return replace(phase, steps=count, epochs=float(epochs))
 
 
 def _trials(

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import logsumexp, ndtr
 
 from dpatlas.privacy.accountants import (
     FFT_ERROR,
@@ -44,8 +44,12 @@ FAR = 1e3
 # The grid lies so far (in widths) below the loss that it should go through, which rounding to
 # doubles would otherwise move a whole width down.
 OFFSET_MARGIN = 1e-9
+# Relative error of the tails of the normal distribution, and what counts as no mass at all.
+TAIL_ERROR, UNDERFLOW = 1e-14, 1e-290
+# Masses of sums that the FFT cannot tell from nothing are left out.
+NEGLIGIBLE = 1e-22
 # Exponents of Chernoff's bound, in standard deviations of the sum.
-TILTS = np.geomspace(0.01, 20, 60)
+TILTS = np.geomspace(0.05, 20, 24)
 # Part of delta that numerical errors may reach; beyond it there is no lower limit.
 UNRESOLVED = 0.1
 # Relative rounding error of the closed form for Gaussian mechanisms.
@@ -75,9 +79,9 @@ class Losses:
 
     def log_moment(self, tilt: float) -> float:
         """log E[exp(tilt * index)]."""
-        exponents = tilt * self.indices
-        top = float(exponents.max())
-        return top + math.log(float(np.exp(exponents - top) @ self.masses))
+        present = self.masses > 0
+        exponents = tilt * self.indices[present] + np.log(self.masses[present])
+        return float(logsumexp(exponents))
 
 
 def gaussian_parameter(mechanisms: Sequence[Mechanism], relation: str) -> float:
@@ -133,17 +137,18 @@ def _losses(mechanism: Mechanism, relation: str, width: float) -> Losses:
 
 def _cells(ends: np.ndarray, rate: float, low: float, noise: float, width: float) -> Losses:
     """Losses of the cells between increasing `ends` and beyond them, rounded down."""
-    upper = _mixture_masses(ends, rate, 1.0, noise)
-    lower = _mixture_masses(ends, rate, low, noise)
+    upper, upper_error = _mixture_masses(ends, rate, 1.0, noise)
+    lower, lower_error = _mixture_masses(ends, rate, low, noise)
     at_ends = _log_density(ends, rate, 1.0, noise) - _log_density(ends, rate, low, noise)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        losses = np.log(upper) - np.log(lower)
-    # The loss increases with the output: that of a cell lies between those of its ends, whatever
-    # rounding does to the masses of the tails.
+    # The loss increases with the output: that of a cell is no less than at its lower end, which
+    # stands where rounding leaves nothing of the masses.
     least = math.log1p(-rate) if low == 0 and rate < 1 else -math.inf
     below = np.append(max(least, at_ends[0] - FAR), at_ends)
-    above = np.append(at_ends, np.inf)
-    losses = np.clip(np.where(np.isnan(losses), below, losses), below, above)
+    surely, perhaps = upper - upper_error, lower + lower_error
+    known = (surely > UNDERFLOW) & (perhaps > UNDERFLOW)
+    losses = below.copy()
+    ratio = np.log(surely[known]) - np.log(perhaps[known])
+    losses[known] = np.maximum(ratio, below[known])
     # All beyond the last end counts as that end's loss, which is less.
     losses[-1] = below[-1]
     offset = _best_offset(losses / width, upper) * width
@@ -161,16 +166,23 @@ def _best_offset(values: np.ndarray, masses: np.ndarray) -> float:
     return float(parts[np.argmin(smaller - parts * masses.sum())]) - OFFSET_MARGIN
 
 
-def _mixture_masses(ends: np.ndarray, rate: float, mean: float, noise: float) -> np.ndarray:
-    """Masses of the cells around `ends` under (1 - rate) N(0, noise^2) + rate N(mean, noise^2)."""
-    total = np.zeros(len(ends) + 1)
+def _mixture_masses(
+    ends: np.ndarray, rate: float, mean: float, noise: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Masses of the cells around `ends` under (1 - rate) N(0, noise^2) + rate N(mean, noise^2).
+
+    With bounds on their rounding errors.
+    """
+    total, error = np.zeros(len(ends) + 1), np.zeros(len(ends) + 1)
     for weight, centre in ((1 - rate, 0.0), (rate, mean)):
         z = (ends - centre) / noise
         # Differences of the nearer tail keep their digits.
-        left = np.diff(np.concatenate([[0.0], ndtr(z), [1.0]]))
-        right = -np.diff(np.concatenate([[1.0], ndtr(-z), [0.0]]))
-        total += weight * np.where(np.append(z, np.inf) > 0, right, left)
-    return total
+        below = np.concatenate([[0.0], ndtr(z), [1.0]])
+        above = np.concatenate([[1.0], ndtr(-z), [0.0]])
+        right = np.append(z, np.inf) > 0
+        total += weight * np.where(right, -np.diff(above), np.diff(below))
+        error += weight * TAIL_ERROR * np.where(right, above[:-1], below[1:])
+    return total, error
 
 
 def _log_density(x: np.ndarray, rate: float, mean: float, noise: float) -> np.ndarray:
@@ -215,13 +227,16 @@ def _window(parts: Sequence[tuple[Losses, int]]) -> tuple[int, int]:
 def _epsilon(losses: np.ndarray, masses: np.ndarray, delta: float) -> float:
     """The largest epsilon >= 0 whose delta is at least `delta`, rounded down; 0 if none."""
 
+    present = masses > NEGLIGIBLE
+    losses, masses = losses[present], masses[present]
+
     def exceeds(epsilon: float) -> bool:
         above = losses > epsilon
         return float(-np.expm1(epsilon - losses[above]) @ masses[above]) > delta
 
-    low, high = 0.0, max(float(losses[-1]), 0.0)
-    if not exceeds(low):
+    if not exceeds(0.0):
         return 0.0
+    low, high = 0.0, float(losses[-1])
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if exceeds(middle) else (low, middle)

@@ -10,6 +10,7 @@ commonest of all. Every changed claim is accounted by every convention of
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from dpatlas.epsilon.claim import RELATIONS, Claim, Phase
 from dpatlas.epsilon.conventions import EXACT, PLD, TODAY, computed
@@ -17,6 +18,7 @@ from dpatlas.epsilon.valid import Event, event
 
 AS_POISSON = "batches accounted as Poisson samples, which they are not"
 FACTORS = (2, 4, 8)
+LEAST_NOISE, MOST_NOISE = 1e-3, 1e6
 DELTAS = (1e-4, 1e-5, 1e-6)
 Change = tuple[str, Claim]
 # What decides a number: kind of sampler, rate, noise and count of each mechanism, the accountants'
@@ -261,16 +263,11 @@ def _rate(phase: Phase, rate: float) -> Phase:
     """Sampling rates concern Poisson samples; of others they are the habit of `AS_POISSON`."""
     if phase.sampler != "poisson" or not 0 < rate <= 1:
         raise _Nothing
-    parts = rate.as_integer_ratio() if rate == 1 else _ratio(rate)
-    return replace(phase, n=parts[1], batch=parts[0])
-
-
-def _ratio(rate: float) -> tuple[int, int]:
-    """The fraction of small terms that is meant by a rate in doubles."""
-    from fractions import Fraction
-
+    # The fraction of small terms that is meant by a rate in doubles.
     small = Fraction(rate).limit_denominator(10**9)
-    return small.numerator, small.denominator
+    if small == 0:
+        raise _Nothing
+    return replace(phase, n=small.denominator, batch=small.numerator)
 
 
 def _all_records(phase: Phase) -> Phase:
@@ -284,12 +281,19 @@ def _steps(phase: Phase, factor: float) -> Phase:
 
 def _noise(phase: Phase, factor: float) -> Phase:
     assert phase.noise is not None
-    return replace(phase, noise=phase.noise * factor)
+    return _with_noise(phase, phase.noise * factor)
+
+
+def _with_noise(phase: Phase, noise: float) -> Phase:
+    """Numbers that nobody can claim take the accountants long."""
+    if not LEAST_NOISE <= noise <= MOST_NOISE:
+        raise _Nothing
+    return replace(phase, noise=noise)
 
 
 def _root(phase: Phase) -> Phase:
     assert phase.noise is not None
-    return replace(phase, noise=math.sqrt(phase.noise))
+    return _with_noise(phase, math.sqrt(phase.noise))
 
 
 def _digit_lost(phase: Phase, place: int) -> Phase:
@@ -299,6 +303,4 @@ def _digit_lost(phase: Phase, place: int) -> Phase:
     if "e" in text or "." not in text or place >= len(digits):
         raise _Nothing
     left = float(text[: digits[place]] + text[digits[place] + 1 :])
-    if left <= 0:
-        raise _Nothing
-    return replace(phase, noise=left)
+    return _with_noise(phase, left)
