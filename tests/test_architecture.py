@@ -52,6 +52,12 @@ LAYERS = {
     "data": layer("core", "anywhere"),
     "models": layer("formulas core data", "anywhere"),
     "privacy": layer("formulas core data models", "anywhere"),
+    # Checks a claim in an environment of numpy, scipy and dp-accounting.
+    "epsilon": layer(
+        "core.guard privacy.accountants privacy.accounting privacy.gaussian_dp privacy.samplers",
+        "never",
+        "numpy scipy",
+    ),
     "config": layer("core cost.counting data records registry", "never"),
     "cost": layer("core config records registry", "never"),
     "show": layer("core records registry", "never"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dpatlas.errors import InputError, run_command
 
 COMMANDS = {
+    "epsilon": "check a claimed epsilon: every valid accounting, and the likely slip",
     "bound": "evaluate one of the papers' formulas, or list them",
     "audit": "attack our own private mechanisms; fails if a guarantee is contradicted",
     "train": "train a classifier privately, resumable, with its guarantee",

@@ -8,7 +8,7 @@ FIGURES = """
     sgld_along_n
     feature_overlap feature_risk
     lpfft_feature_quality lpfft_budget_sweep lpfft_umap lpfft_privacy_utility lpfft_sensitivity
-    lpfft_imbalance lpfft_theory
+    lpfft_imbalance lpfft_theory lpfft_distortion
     maxinf_coefficients maxinf_kappa
     pretrain_samples
 """

@@ -125,7 +125,7 @@ CASES = {
     record_and_checkpoints: None,
     backbone: None,
     frozen_features: 7,
-    figure: 5,
+    figure: 6,
     table: 4,
     claims_csv: 2,
     page_html: 1,

@@ -17,23 +17,40 @@ from dpatlas.evidence.claims import (
 )
 from dpatlas.evidence.errata import Erratum
 from dpatlas.report.page import build_page
+from dpatlas.report.page_source import Source
 
+SMALL = "positive, at most the margin"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
-SVG = """<?xml version="1.0"?>
-<!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd">
-<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"
-     width="10pt" height="10pt" viewBox="0 0 10 10" onload="alert(3)">
- <metadata><a xmlns="http://creativecommons.org/ns#">made</a></metadata>
- <style>* {fill: url(https://example.org/x)}</style>
- <script>alert(4)</script>
- <defs><clipPath id="p"><rect width="5" height="5"/></clipPath><path id="m" d="M0 0L1 1"/></defs>
- <g clip-path="url(#p)" style="fill: url('#p')"><use xlink:href="#m"/></g>
- <rect fill="url(https://example.org/y)" style="fill: u\\72l(//example.org)"/>
- <a xlink:href="https://example.org"><text>out</text></a>
- <image xlink:href="https://example.org/z.png"/><image xlink:href="data:image/png;base64,AA=="/>
- <text>kept &lt;b&gt;</text>
-</svg>
-"""
+AXIS = {"label": "depth", "ends": [1, 10], "log": True, "ticks": [[1, "1"], [10, "10^{1}"]]}
+LINEAR = {"ends": [0, 2], "log": False, "ticks": [[0, "0"], [1, "1"]]}
+SERIES = {
+    "key": [0],
+    "color": "#0072b2",
+    "marker": "o",
+    "size": 4,
+    "x": [1, 3, 10],
+    "y": [1.5, 0.5, None],
+    "low": [1, 0.25, None],
+    "high": [2, 1, None],
+}
+CHART = {
+    "columns": [1.0],
+    "headings": [],
+    "key": [{"label": HOSTILE, "color": "#0072b2", "marker": "o", "dash": "", "width": 1}],
+    "notes": [f"ten runs {HOSTILE}"],
+    "panels": [
+        {
+            "at": [0, 1, 0, 1],
+            "shape": 0.6,
+            "title": HOSTILE,
+            "x": AXIS,
+            "y": {"label": "KL", **LINEAR, "other": {**LINEAR, "ends": [0.1, 2], "log": True}},
+            "series": [
+                SERIES | {"y": [1.5, 0.5, None], "low": [1, 0.25, None], "high": [2, 1, None]}
+            ],
+        }
+    ],
+}
 
 
 def row(claim, **fields):
@@ -87,6 +104,10 @@ def record(results, run_id, changes=None, **metrics):
             },
             "ledger": {"guaranteed": "nothing at all", "claimed": "an average", "epsilon": None},
             "metrics": metrics,
+            "code_digest": "0123456789abcdef",
+            "versions": {"python": "3.11"},
+            "device": "cpu",
+            "seeds": {"base": 3},
         }
         | (changes or {})
     )
@@ -101,7 +122,7 @@ def write_results(tmp_path: Path) -> Path:
     for folder in ("figures", "tables", "lineage"):
         (results / folder).mkdir(parents=True)
     for name in ("first", "second"):
-        (results / "figures" / f"{name}.svg").write_text(SVG)
+        (results / "figures" / f"{name}.json").write_text(json.dumps(CHART))
         (results / "figures" / f"{name}.pdf").write_bytes(b"")
         (results / "figures" / f"{name}.csv").write_text("depth,kl,tier,runs\n2,1.23456,t,run-a\n")
         product(results, name, "figure", "run-a")
@@ -118,7 +139,13 @@ def write_results(tmp_path: Path) -> Path:
     write_claims(
         results / "claims.csv",
         [
-            row("kl-1a", margin=0.25, look=12, because="positive, at most the margin"),
+            row(
+                "kl-1a",
+                kind="statistical",
+                margin=0.25,
+                look=12,
+                because="positive, at most the margin",
+            ),
             row("kl-1b", statement=HOSTILE, note=HOSTILE),
             row("kl-1", evidence="figures/first.pdf;tables/third.csv"),
             row(
@@ -212,4 +239,4 @@ WRITTEN = Claims(
 def whole_page(results):
     """The page with captions, errata and what is written of claims."""
     about = caption("claims")
-    return build_page(results, "t", PRODUCTS, errata=ERRATA, about=about, written=WRITTEN)
+    return build_page(Source(results), "t", PRODUCTS, errata=ERRATA, about=about, written=WRITTEN)

@@ -4,7 +4,9 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from dpatlas.core.canonical import sha256
+from page_world import CHART
+
+from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.records import make_record
 from dpatlas.core.specs import Spec
@@ -86,9 +88,11 @@ def entries(folder: Path, records: list[Path]) -> dict[str, Any]:
 
 def write_product(folder: Path, kind: str, name: str, records: list[Path], text: str = "") -> Path:
     """A figure or table and its lineage; returns the path of its csv."""
-    suffixes = {"figure": ("pdf", "png", "svg", "csv"), "table": ("csv", "md", "tex")}[kind]
+    suffixes = {"figure": ("pdf", "png", "svg", "csv", "json"), "table": ("csv", "md", "tex")}[kind]
     outputs = [f"{name}.{suffix}" for suffix in suffixes]
     files = {each: f"{each} {text}".encode() for each in outputs}
+    if kind == "figure":
+        files[f"{name}.json"] = canonical_json(CHART).encode()
     for each, content in files.items():
         write_atomic(folder / f"{kind}s" / each, content)
     lineage = {

@@ -1,6 +1,7 @@
 """The page in a real browser: Debian's Chromium, where it is installed."""
 
 import json
+import math
 import os
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def test_it_loads_from_a_file_without_a_word_and_without_a_request(browser, page
     browser.open(page)
     assert browser.complaints == []
     assert [each for each in browser.requests if not each.startswith("data:")] == [page.as_uri()]
-    assert browser.evaluate("document.querySelectorAll('.drawing svg').length") == 2
+    assert browser.evaluate("document.querySelectorAll('.panel svg[role]').length") == 2
 
 
 @pytest.mark.parametrize(
@@ -101,14 +102,61 @@ def test_the_first_tab_leads_past_the_head_and_every_control_can_be_reached(brow
     assert {"SUMMARY", "A", "filter-reset"} <= seen
 
 
-def test_a_link_to_a_run_opens_what_is_folded(browser, page):
+def test_a_link_to_what_is_folded_opens_it(browser, page):
     browser.open(page)
-    opened = "document.getElementById('run-run-a').open"
+    opened = "document.getElementById('kl-1').open"
     assert browser.evaluate(opened) is False
-    browser.evaluate("location.hash = 'run-run-a'")
+    browser.evaluate("location.hash = 'kl-1b'")
     browser.wait("Page.navigatedWithinDocument")
     assert browser.evaluate(f"new Promise(done => setTimeout(() => done({opened})))") is not None
     assert browser.evaluate(opened) is True
+
+
+# What is drawn of the first chart: its points, and what the reader is told of one.
+MARKS = "document.querySelectorAll('#first .panel svg[role] > g:last-of-type > path').length"
+TOLD = "document.querySelector('#first .tip').innerText"
+
+
+def open_drawn(browser, page):
+    """The page once its charts are drawn, which they are when it is laid out."""
+    browser.open(page)
+    browser.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+
+
+def test_a_chart_shows_its_points_and_hides_what_is_off(browser, page):
+    open_drawn(browser, page)
+    assert browser.evaluate(MARKS) == 2
+    toggle = "document.querySelector('#first .keys button')"
+    browser.evaluate(f"{toggle}.click()")
+    assert browser.evaluate(f"{toggle}.getAttribute('aria-pressed')") == "false"
+    assert browser.evaluate(MARKS) == 0
+    browser.evaluate(f"{toggle}.click()")
+    assert browser.evaluate(MARKS) == 2
+
+
+def test_the_values_of_a_chart_can_be_read_by_keyboard(browser, page):
+    open_drawn(browser, page)
+    browser.evaluate("document.querySelector('#first .panel svg[role]').focus()")
+    browser.press("ArrowRight")
+    assert browser.evaluate(TOLD).endswith("depth: 1\nKL: 1.5 [1, 2]")
+    browser.press("ArrowRight")
+    assert browser.evaluate(TOLD).endswith("depth: 3\nKL: 0.5 [0.25, 1]")
+    browser.press("Escape")
+    assert browser.evaluate("document.querySelector('#first .tip').hidden") is True
+
+
+def test_the_other_scale_moves_the_points(browser, page):
+    open_drawn(browser, page)
+    heights = (
+        "[...document.querySelectorAll('#first .panel svg[role] > g:last-of-type > path')]"
+        ".map(mark => mark.transform.baseVal[0].matrix.f)"
+    )
+    linear = browser.evaluate(heights)
+    browser.evaluate("document.querySelector('#first .scale-switch').click()")
+    log = browser.evaluate(heights)
+    # 1.5 and 0.5 lie half of the axis apart from 0 to 2, and log 3 / log 20 from 0.1 to 2.
+    apart = (log[1] - log[0]) / (linear[1] - linear[0])
+    assert apart == pytest.approx(math.log(3) / math.log(20) / 0.5, rel=0.01)
 
 
 def test_a_link_to_a_claim_that_is_filtered_away_shows_it(browser, page):

@@ -1,9 +1,11 @@
+from importlib import resources
 from pathlib import Path
 
 import pytest
 from scipy.stats import t as student_t
 
 from dpatlas.core.files import read_rows
+from dpatlas.evidence.claims import read_claims
 from dpatlas.evidence.printed import printed_comparisons
 from dpatlas.registry import all_blocks
 from dpatlas.report.page_tables import read_parts
@@ -107,3 +109,24 @@ def test_a_bar_inside_a_cell_is_no_end_of_it(tmp_path):
     (part,) = read_parts(path)
     assert part.rows == [["a | b", "2"]]
     assert part.numeric == [False, True]
+
+
+def test_printed_contrasts_of_claims_are_differences_of_printed_cells():
+    columns = {"accuracy_percent": 100, "bound_posterior": 1}
+    cells = {}
+    for block in all_blocks().values():
+        for path in (resources.files(block.package) / "printed").glob("*.csv"):
+            for row in read_rows(path):
+                for column, unit in columns.items():
+                    if row.get(column):
+                        cells.setdefault(block.key, set()).add(float(row[column]) / unit)
+    contrasts = [
+        (entry.paper, what, value)
+        for claim in read_claims().claims
+        for entry in claim.entries
+        for what, value in entry.printed.items()
+    ]
+    assert len(contrasts) > 30
+    for paper, what, value in contrasts:
+        differences = {round(one - two, 6) for one in cells[paper] for two in cells[paper]}
+        assert value in differences, (paper, what)

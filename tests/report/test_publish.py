@@ -1,8 +1,11 @@
 import csv
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from page_world import compared, row
 from small_run import DATA, FIGURE, TABLE, small_run, spec_of, write_product, write_run
 
 from dpatlas.commands import publish as command
@@ -11,8 +14,10 @@ from dpatlas.core.canonical import sha256
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, run_command
+from dpatlas.evidence.claims import COMPARISON_COLUMNS, write_claims
 from dpatlas.report import lineage
 from dpatlas.report import publish as module
+from dpatlas.report.page import write_site
 from dpatlas.report.publish import Expected, publish
 
 pytestmark = pytest.mark.usefixtures("code_as_made")
@@ -47,7 +52,7 @@ def test_summaries_are_copied_and_raw_records_are_not(run):
         "claims.csv",
         "comparisons.csv",
         "config.json",
-        *(f"figures/{FIGURE}.{suffix}" for suffix in ("pdf", "png", "csv")),
+        *(f"figures/{FIGURE}.{suffix}" for suffix in ("pdf", "png", "csv", "json")),
         *(f"tables/{TABLE}.{suffix}" for suffix in ("csv", "md", "tex")),
     }
 
@@ -209,3 +214,35 @@ def test_an_edited_publication_is_not_carried_on(run):
     (published(run) / "figures" / f"{FIGURE}.png").write_text("edited")
     with pytest.raises(InputError, match=f"{FIGURE}.png: found other content"):
         audit_run(run)
+
+
+def test_all_published_tiers_come_on_one_page_of_links_that_lead_somewhere(run):
+    for tier in ("embedded", "workstation"):
+        folder = small_run(run.parent, tier, data=None)
+        write_claims(folder / "claims.csv", [row("kl-1", evidence=f"figures/{FIGURE}.png")])
+        write_claims(folder / "comparisons.csv", [compared("kl-1")], COMPARISON_COLUMNS)
+        publish(replace(EXPECTED, tier=tier), folder.parent, run.parents[1] / "docs", "abc")
+    page = write_site(run.parents[1] / "docs")
+    text = page.read_text()
+    links = re.findall(r'href="([^"#][^"]*)"', text)
+    assert f"docs/embedded/figures/{FIGURE}.png" in links
+    assert f"docs/workstation/figures/{FIGURE}.png" in links
+    assert all((page.parent / link).is_file() for link in links)
+    assert text.count('<script type="application/json">') == 2
+    assert "<summary>Tier workstation</summary>" in text
+    assert text.count('class="forest"') == 2
+
+
+def test_without_a_published_tier_there_is_no_page(tmp_path):
+    with pytest.raises(InputError, match="no published tier"):
+        write_site(tmp_path)
+
+
+def test_what_is_published_still_says_what_was_guaranteed_and_by_which_seeds(run):
+    traced = lineage.trace(published(run) / "figures" / f"{FIGURE}.png")
+    made = lineage.trace(run / "figures" / f"{FIGURE}.png")
+    for there, here in zip(traced["records"], made["records"], strict=True):
+        assert here["ledger"] and (there["ledger"], there["seeds"]) == (
+            here["ledger"],
+            here["seeds"],
+        )

@@ -26,7 +26,7 @@ from dpatlas.registry import all_blocks
 from dpatlas.show import look
 from dpatlas.show.output import to_csv
 
-FIGURE_FILES, TABLE_FILES = ("csv", "pdf", "png", "svg"), ("csv", "md", "tex")
+FIGURE_FILES, TABLE_FILES = ("csv", "json", "pdf", "png", "svg"), ("csv", "md", "tex")
 
 
 def sample_record(spec, metrics, slug=None, data=None, ledger=None):

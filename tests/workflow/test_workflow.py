@@ -237,7 +237,7 @@ def test_the_page_shows_every_claim_and_figure_in_a_browser(smoke, tmp_path):
         assert asked == [(folder / "report/index.html").as_uri()]
         ids = set(browser.evaluate("[...document.querySelectorAll('[id]')].map(each => each.id)"))
         drawn = browser.evaluate(
-            "[...document.querySelectorAll('.drawing svg')]"
+            "[...document.querySelectorAll('.chart .panel > svg')]"
             ".filter(each => each.getBoundingClientRect().height > 100)"
             ".map(each => each.closest('article').id)"
         )

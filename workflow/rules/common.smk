@@ -60,7 +60,7 @@ TABLES = f"{ATLAS.folder}/tables"
 LINEAGE = f"{ATLAS.folder}/lineage"
 LOGS = f"{ATLAS.folder}/logs"
 STYLE = "src/dpatlas/show/dpatlas.mplstyle"
-FIGURE_FILES = [".pdf", ".svg", ".csv"]
+FIGURE_FILES = [".pdf", ".svg", ".csv", ".json"]
 TABLE_FILES = [".md", ".tex"]
 
 

@@ -66,11 +66,12 @@ rule page:
     input:
         claims=multiext(f"{ATLAS.folder}/", "claims.csv", "comparisons.csv"),
         template=multiext("src/dpatlas/report/page", ".html.j2", ".css", ".js"),
+        charts="src/dpatlas/report/charts.js",
         errata=ATLAS.files("errata.yaml"),
         about="workflow/report/claims.rst",
         beside=ATLAS.published_elsewhere(),
         lineage=expand(f"{LINEAGE}/{{name}}.json", name=[*ATLAS.figures, *ATLAS.tables]),
-        figures=expand(f"{FIGURES}/{{name}}.svg", name=ATLAS.figures),
+        figures=expand(f"{FIGURES}/{{name}}.json", name=ATLAS.figures),
         numbers=expand(f"{FIGURES}/{{name}}.csv", name=ATLAS.figures),
         tables=expand(
             f"{TABLES}/{{name}}.{{kind}}", name=ATLAS.tables, kind=["csv", "md"]

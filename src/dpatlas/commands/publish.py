@@ -1,13 +1,17 @@
-"""`python -m dpatlas publish`: copy the summaries of a complete run to docs/results."""
+"""`python -m dpatlas publish`: copy the summaries of a complete run to docs/results.
+
+docs/index.html then has all published tiers on one page.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpatlas.config.atlas import RESULTS, Atlas
+from dpatlas.config.atlas import COUNTING, RESULTS, Atlas
 from dpatlas.config.load import load_tier, validate
 from dpatlas.config.root import General
 from dpatlas.core.files import read_json
 from dpatlas.errors import ArgumentParser, InputError
+from dpatlas.report.page import write_site
 from dpatlas.report.publish import CONFIG, Expected, commit_of, publish
 
 DOCS = Path("docs/results")
@@ -28,6 +32,8 @@ def main(arguments: Sequence[str]) -> int:
     expected = expected_of(Atlas(config, options.results))
     target = publish(expected, options.results, options.docs, commit_of(Path.cwd()))
     print(f"published to {target}: {', '.join([*expected.figures, *expected.tables])}")
+    if options.tier in COUNTING:
+        print(f"all published tiers: {write_site(options.docs)}")
     return 0
 
 

@@ -70,6 +70,13 @@ Margin = Annotated[
     ),
 ]
 MarginFrom = Annotated[Text, setting("Where the margin comes from; never from our own spread.")]
+Printed = Annotated[
+    dict[Text, float],
+    setting(
+        "Contrasts that the paper prints, by what they are of, in the unit of the compared "
+        "quantity; the page shows them beside ours, and they decide nothing."
+    ),
+]
 Test = Annotated[
     Name, setting("A test of the paper's claims module; the fields below are its arguments.")
 ]
@@ -97,6 +104,7 @@ class WrittenPart(Entry):
     pilots: Pilots = optional()
     margin: Margin = optional()
     margin_from: MarginFrom = optional()
+    printed: Printed = optional()
     other_reading: bool = setting(
         "Whether the part tests another reading of the paper's text, which is reported beside and "
         "does not count for the claim.",
@@ -122,6 +130,7 @@ class WrittenClaim(Entry):
     pilots: Pilots = optional()
     margin: Margin = optional()
     margin_from: MarginFrom = optional()
+    printed: Printed = optional()
     test: Test = optional()
     expected: Expected = optional()
     parts: list[WrittenPart] = setting(

@@ -106,7 +106,7 @@ MOST_COMPARISONS = 16
 # Fields that parts have from their claim where they do not say otherwise; those that are lists.
 INHERITED = (
     *("place", "statement", "kind", "evidence"),
-    *("asserts", "deviations", "pilots", "margin", "margin_from"),
+    *("asserts", "deviations", "pilots", "margin", "margin_from", "printed"),
 )
 LISTS = ("evidence", "deviations")
 BESIDE = "another reading of the paper's text, which does not count for the claim"
@@ -132,6 +132,7 @@ class Entry:
     pilots: str = ""
     margin: float = 0.0
     margin_from: str = ""
+    printed: Mapping[str, float] = field(default_factory=dict)
     other_reading: bool = False
 
 

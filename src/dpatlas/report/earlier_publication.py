@@ -49,6 +49,7 @@ class EarlierPublication:
             "products": {**self.products, **manifest["products"]},
             "records": {**records, **manifest["records"]},
             "data": {**{name: old["data"][name] for name in data}, **manifest["data"]},
+            "ledgers": {**old.get("ledgers", {}), **manifest["ledgers"]},
             "code": {
                 **{name: code for name, code in old["code"].items() if block_key(name) in blocks},
                 **manifest["code"],

@@ -100,7 +100,7 @@ def trace(path: Path | str) -> Trace:
         if not (folder / RECORD).is_file():
             raise InputError(str(path), f"no {RECORD}", "the folder of a run")
         return _trace_record(folder / RECORD)
-    if path.suffix != ".json":
+    if path.suffix != ".json" or path.parent.name == "figures":
         return _trace_product(path)
     content = read_json(path)
     if isinstance(content, dict) and "spec_digest" in content:
@@ -234,7 +234,12 @@ def _published_facts(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     versions = manifest["versions"]
     shared = {"versions": versions[0]} if len(versions) == 1 else {}
     return {
-        name: {**shared, **record, "data": manifest["data"].get(record["data"])}
+        name: {
+            **shared,
+            **record,
+            "data": manifest["data"].get(record["data"]),
+            "ledger": manifest.get("ledgers", {}).get(record.get("ledger")),
+        }
         for name, record in manifest["records"].items()
     }
 

@@ -5,7 +5,7 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ import jinja2
 from markupsafe import Markup
 
 from dpatlas import __version__
+from dpatlas.config.atlas import COUNTING
+from dpatlas.config.load import project_root
 from dpatlas.core.canonical import canonical_json
-from dpatlas.core.files import read_rows, remove_parts, write_atomic
+from dpatlas.core.files import remove_parts, write_atomic
 from dpatlas.core.products import Product
 from dpatlas.core.progress import duration
 from dpatlas.errors import ArgumentParser, InputError, run_command
@@ -27,20 +29,18 @@ from dpatlas.evidence.claims import (
     VERDICTS,
     Claims,
     Headline,
-    check_files,
 )
 from dpatlas.evidence.claims import read_claims as read_written_claims
 from dpatlas.evidence.errata import Erratum, read_errata
 from dpatlas.evidence.printed import CONFIDENCE
 from dpatlas.registry import all_blocks
-from dpatlas.report.lineage import COMPARISONS, read_claims
+from dpatlas.report.lineage import CLAIMS
 from dpatlas.report.page_claims import (
     IN_SHORT,
     Card,
     Takeaway,
     cards,
     parent_of,
-    protocols,
     takeaways,
     told_alike,
 )
@@ -52,9 +52,11 @@ from dpatlas.report.page_items import (
     in_order_of_claims,
     ledgers,
     read_item,
+    run_kinds,
 )
+from dpatlas.report.page_source import Source
 from dpatlas.report.page_tables import number
-from dpatlas.report.text import cost_text, data_text, in_words, seeds_text, source_text
+from dpatlas.report.text import in_words, source_text
 
 TIERS = {
     "smoke": "tiny settings that run every rule once, for continuous integration; the numbers "
@@ -95,7 +97,7 @@ class Section:
 
 
 def build_page(
-    results: Path,
+    source: Source,
     tier: str,
     products: Mapping[str, Product] | None = None,
     show: Collection[str] | None = None,
@@ -103,54 +105,49 @@ def build_page(
     errata: Mapping[str, Sequence[Erratum]] | None = None,
     about: str = "",
     written: Claims | None = None,
-    beside: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
+    beside: Mapping[str, Source] | None = None,
+    whole: bool = False,
 ) -> str:
-    """The HTML of a tier's page, from what lies in its results folder.
+    """The HTML of a tier's page, from its results.
 
     products: by name, for captions and what the papers show. show: names of the figures and tables
     to show; without it every one that is there, also what an earlier config left. errata: by paper.
-    about: reStructuredText above the claims. written: the claims.yaml of all papers. beside: rows
-    of claims.csv of other tiers, by tier.
-    Reads claims.csv, comparisons.csv where it is there, figures/*.svg and csv, tables/*.csv and md,
-    lineage/*.json and the records that these name.
+    about: reStructuredText above the claims. written: the claims.yaml of all papers. beside: other
+    tiers, by name, whose verdicts and comparisons stand beside those of this one; `whole`: so do
+    their figures and tables.
 
     Raises InputError for a file that is missing or damaged, for a caption that is no
     reStructuredText, and for a verdict whose figure or table is not there.
     """
-    rows = read_claims(results, "evidence")
-    check_files(results, rows)
-    products = products or {}
-    items = [
-        read_item(
-            results,
-            path,
-            product=products.get(path.stem),
-            claims=rows,
-        )
-        for pattern in ("figures/*.svg", "tables/*.csv")
-        for path in sorted(results.glob(pattern))
-        if show is None or path.stem in show
-    ]
-    items = in_order_of_claims(items, rows)
+    beside = beside or {}
+    items = in_order_of_claims(
+        [
+            replace(
+                read_item(source, path, (products or {}).get(path.stem)),
+                elsewhere=_elsewhere(path, beside) if whole else {},
+            )
+            for path in source.products(show)
+        ],
+        source.rows,
+    )
     records = {record["id"]: record for item in items for record in item.records}
-    path = results / COMPARISONS
-    compared = read_rows(path) if path.is_file() else []
-    every = cards(rows, compared, written, beside or {})
+    tables = {name: (other.rows, other.comparisons) for name, other in beside.items()}
+    every = cards(source.rows, source.comparisons, written, tables)
     headlines = written.headlines if written else {}
     return _template().render(
         tier=tier,
         meaning=TIERS.get(tier, OWN_TIER),
+        address=source.address,
         version=__version__,
         verdicts=VERDICTS,
         in_short=IN_SHORT,
         first_words=FIRST_WORDS,
         not_run=NOT_RUN,
-        said=protocols(written) if written else {},
         ours=sum(card.ours for card in every),
         corrected=sum(map(len, (errata or {}).values())),
         papers_in_words=_papers_in_words(len({card.row.get("paper", "") for card in every})),
         tiers=_counts(tier, every),
-        claims=_claims_first(rows),
+        claims=_claims_first(source.rows),
         about=caption_html(about, "claims"),
         sections=_sections(items, every, errata or {}, headlines),
         confidence=f"{CONFIDENCE:.0%}",
@@ -159,8 +156,44 @@ def build_page(
         uses=USES.items(),
         ledgers=ledgers(records.values()),
         ledger_words=LEDGER,
-        records=sorted(records.values(), key=lambda record: (record["key"], record["id"])),
+        kinds=run_kinds(records.values()),
     )
+
+
+def write_site(published: Path) -> Path:
+    """Write index.html beside the folder of published tiers, with all of these on one page.
+
+    The first of `COUNTING` that is published leads, the others stand beside. Raises InputError as
+    `build_page` does, and where no tier is published.
+    """
+    names = [name for name in COUNTING if (published / name / CLAIMS).is_file()]
+    if not names:
+        raise InputError(str(published), "no published tier", f"one of {', '.join(COUNTING)}")
+    lead, *others = (Source(published / name, f"{published.name}/{name}/") for name in names)
+    page = build_page(
+        lead,
+        names[0],
+        _products(),
+        errata=read_errata(),
+        about=_text(project_root() / "workflow/report/claims.rst"),
+        written=read_written_claims(),
+        beside=dict(zip(names[1:], others, strict=True)),
+        whole=True,
+    )
+    output = published.parent / "index.html"
+    write_atomic(output, page)
+    return output
+
+
+def _products() -> dict[str, Product]:
+    products = [each for block in all_blocks().values() for each in block.load("products").PRODUCTS]
+    return {product.name: product for product in products}
+
+
+def _elsewhere(path: Path, beside: Mapping[str, Source]) -> dict[str, Item]:
+    """The figure or table of this name in other tiers that have it."""
+    paths = {tier: other.folder / path.parent.name / path.name for tier, other in beside.items()}
+    return {tier: read_item(beside[tier], path) for tier, path in paths.items() if path.is_file()}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -175,16 +208,15 @@ def main(arguments: Sequence[str]) -> int:
         "--beside", nargs="*", default=[], type=Path, help="folders of other published tiers"
     )
     options = parser.parse_args(arguments)
-    products = [each for block in all_blocks().values() for each in block.load("products").PRODUCTS]
     page = build_page(
-        options.results,
+        Source(options.results),
         options.tier,
-        {product.name: product for product in products},
+        _products(),
         options.show,
         errata=read_errata(),
         about=_text(options.about) if options.about else "",
         written=read_written_claims(),
-        beside={folder.name: read_claims(folder, "expected") for folder in options.beside},
+        beside={folder.name: Source(folder) for folder in options.beside},
     )
     remove_parts(options.output.parent, options.output.name)
     write_atomic(options.output, page)
@@ -205,15 +237,13 @@ def _template() -> jinja2.Template:
         "trim": lambda text, end: text.removesuffix(end),
         "script_hash": _script_hash,
         "in_words": in_words,
-        "data_text": data_text,
         "source_text": source_text,
-        "seeds_text": seeds_text,
-        "cost_text": cost_text,
         "duration": duration,
         "json": canonical_json,
     }
     environment.filters |= filters
-    script = Markup((HERE / "page.js").read_text(encoding="utf-8"))
+    scripts = ((HERE / name).read_text(encoding="utf-8") for name in ("charts.js", "page.js"))
+    script = Markup("".join(scripts))
     style = Markup((HERE / "page.css").read_text(encoding="utf-8"))
     environment.globals |= {"script": script, "style": style}
     return environment.get_template("page.html.j2")

@@ -37,6 +37,13 @@ PART = re.compile(r"(.*\d)[a-z]")
 # Room beside the outermost value of a plot, in shares of its width.
 ROOM = 0.04
 WANTED_TICKS = 5
+# Comparisons of an entry that its card has; comparisons.csv has more.
+MOST_STRIPS = 6
+
+
+Rows = Sequence[Mapping[str, str]]
+# Of a tier: rows of claims.csv, and of comparisons.csv.
+Tables = tuple[Rows, Rows]
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class Protocol:
     deviations: tuple[str, ...] | None
     pilots: str
     margin_from: str = ""
+    printed: Mapping[str, float] = field(default_factory=dict)
 
 
 NOTHING = Protocol("", None, "")
@@ -61,7 +69,8 @@ class Strip:
 
     zone: left and right end of the claimed side. small: those of its part inside the margin, which
     is too near to the limit to matter. line: ends of the interval, None without one. dot: None for
-    a value that is not finite. shown, interval: in numbers. state: holds, fails or open.
+    a value that is not finite. shown, interval: in numbers. state: holds, fails or open;
+    printed for a contrast of the paper.
     """
 
     label: str
@@ -86,11 +95,15 @@ class Plot:
 
 @dataclass(frozen=True)
 class Question:
-    """A row of claims.csv with what is written of it and what it compares."""
+    """A row of claims.csv with what is written of it and what it compares.
+
+    others: the same of other tiers that judged the same claim.
+    """
 
     row: Mapping[str, str]
     protocol: Protocol
     plot: Plot | None
+    others: Mapping[str, "Question"] = field(default_factory=dict)
 
     @property
     def counts(self) -> bool:
@@ -171,40 +184,38 @@ def cards(
     rows: Sequence[Mapping[str, str]],
     compared: Sequence[Mapping[str, str]],
     written: Claims | None,
-    beside: Mapping[str, Sequence[Mapping[str, str]]],
+    beside: Mapping[str, Tables],
 ) -> list[Card]:
     """A card for each claim of claims.csv, in its order.
 
-    compared: rows of comparisons.csv. beside: rows of claims.csv of other tiers, of which only
-    claims that state and expect the same in all their parts are taken.
+    compared: rows of comparisons.csv. beside: rows of both of other tiers, of which only claims
+    that state and expect the same in all their parts are taken.
     """
     names = {row["claim"] for row in rows}
     groups: dict[str, list[Mapping[str, str]]] = {}
     for row in rows:
         groups.setdefault(parent_of(row["claim"], names), []).append(row)
     said = protocols(written) if written else {}
-    elsewhere = {
-        tier: {row["claim"]: row for row in tier_rows} for tier, tier_rows in beside.items()
-    }
-    by_claim: dict[str, list[Mapping[str, str]]] = {}
-    for each in compared:
-        by_claim.setdefault(each["claim"], []).append(each)
+    elsewhere = {tier: _by_claim(*tables) for tier, tables in beside.items()}
+    here = _by_claim(rows, compared)
     found = []
     for name, group in groups.items():
         whole = next(row for row in group if row["claim"] == name)
+        alike = {
+            tier: there
+            for tier, there in elsewhere.items()
+            if all(_same(row, there.get(row["claim"], (None,))[0]) for row in group)
+        }
         questions = [
             Question(
                 row,
                 said.get(row["claim"], NOTHING),
-                plot_of(by_claim.get(row["claim"], []), row.get("comparisons", "")),
+                _plot(here[row["claim"]], said.get(row["claim"], NOTHING).printed),
+                {tier: _question(there[row["claim"]]) for tier, there in alike.items()},
             )
             for row in ([row for row in group if row is not whole] or group)
         ]
-        others = {
-            tier: of_tier[name]["verdict"]
-            for tier, of_tier in elsewhere.items()
-            if all(_same(row, of_tier.get(row["claim"])) for row in group)
-        }
+        others = {tier: there[name][0]["verdict"] for tier, there in alike.items()}
         found.append(Card(name, whole, said.get(name, NOTHING), questions, others))
     return found
 
@@ -228,13 +239,35 @@ def protocols(claims: Claims) -> dict[str, Protocol]:
         shared = Protocol(claim.asserts, claim.deviations, claim.pilots)
         shown[claim.id] = shared
         for entry in claim.entries:
-            own = Protocol(entry.asserts, entry.deviations, entry.pilots, entry.margin_from)
+            own = Protocol(
+                entry.asserts, entry.deviations, entry.pilots, entry.margin_from, entry.printed
+            )
             shown[entry.id] = _beyond(own, shared) if claim.has_parts else own
     return {name: each for name, each in shown.items() if each != NOTHING}
 
 
-def plot_of(rows: Sequence[Mapping[str, str]], total: str) -> Plot | None:
-    """The plot of an entry's rows of comparisons.csv; None without rows.
+def _by_claim(rows: Rows, compared: Rows) -> dict[str, tuple[Mapping[str, str], Rows]]:
+    """By claim its row of claims.csv, and those of comparisons.csv."""
+    found: dict[str, list[Mapping[str, str]]] = {row["claim"]: [] for row in rows}
+    for each in compared:
+        found.setdefault(each["claim"], []).append(each)
+    return {row["claim"]: (row, found[row["claim"]]) for row in rows}
+
+
+def _question(there: tuple[Mapping[str, str], Rows]) -> Question:
+    return Question(there[0], NOTHING, _plot(there))
+
+
+def _plot(
+    there: tuple[Mapping[str, str], Rows], printed: Mapping[str, float] | None = None
+) -> Plot | None:
+    return plot_of(there[1], there[0].get("comparisons", ""), printed or {})
+
+
+def plot_of(rows: Rows, total: str, printed: Mapping[str, float]) -> Plot | None:
+    """The plot of the first rows of comparisons.csv of an entry; None without rows.
+
+    printed: contrasts of the paper, shown below ours.
 
     total: how many comparisons the entry has, as claims.csv writes it.
 
@@ -242,19 +275,26 @@ def plot_of(rows: Sequence[Mapping[str, str]], total: str) -> Plot | None:
     """
     if not rows:
         return None
+    rows = rows[:MOST_STRIPS]
     read = [_numbers(row) for row in rows]
     finite = [value for each in read for value in each.values() if math.isfinite(value)]
+    finite += printed.values()
     least, most = min(finite, default=0.0), max(finite, default=1.0)
     # The lowest and highest number need some room, also if they are the same.
     room = ROOM * (most - least) or abs(most) / 2 or 1.0
     least, most = least - room, most + room
 
     def at(value: float) -> float:
-        return round(100 * (min(max(value, least), most) - least) / (most - least), 2)
+        return round(100 * (min(max(value, least), most) - least) / (most - least), 1)
 
     strips = [_strip(row, numbers, at) for row, numbers in zip(rows, read, strict=True)]
+    zone = strips[0].zone
+    told = [
+        Strip(f"in the paper: {what}", zone, None, None, at(value), value, None, "printed", False)
+        for what, value in printed.items()
+    ]
     ticks = [(at(value), f"{value:.6g}".replace("-", "−")) for value in nice_ticks(least, most)]
-    return Plot(strips, ticks, max(0, int(total or 0) - len(strips)))
+    return Plot([*strips, *told], ticks, max(0, int(total or 0) - len(strips)))
 
 
 def nice_ticks(least: float, most: float) -> list[float]:
@@ -320,4 +360,5 @@ def _beyond(own: Protocol, shared: Protocol) -> Protocol:
         own.deviations if own.deviations != shared.deviations else None,
         own.pilots if own.pilots != shared.pilots else "",
         own.margin_from,
+        own.printed,
     )

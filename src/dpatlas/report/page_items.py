@@ -9,17 +9,16 @@ from typing import Any
 from markupsafe import Markup
 
 from dpatlas.core.canonical import canonical_json
-from dpatlas.core.files import read_rows
+from dpatlas.core.files import read_json, read_rows
 from dpatlas.core.products import Product
-from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.evidence.printed import PrintedComparison, printed_comparisons
-from dpatlas.records import condition_of, diverged_at
+from dpatlas.records import condition_of
 from dpatlas.registry import all_blocks
-from dpatlas.report.inline_svg import inline_svg
-from dpatlas.report.lineage import block_key, read_cost, read_lineage
-from dpatlas.report.page_tables import Shown, preview, read_parts
-from dpatlas.report.text import in_words
+from dpatlas.report.lineage import block_key
+from dpatlas.report.page_source import Source
+from dpatlas.report.page_tables import Shown, read_parts
+from dpatlas.report.text import cost_text, in_words, seeds_text
 
 FIGURE_LINKS = ("pdf", "png", "svg", "csv")
 TABLE_LINKS = ("csv", "md", "tex")
@@ -40,7 +39,8 @@ class Item:
     """A figure or a table as the page shows it.
 
     place: where in the paper it belongs. shows: what the paper shows there, in words. parts: of a
-    table. values: the first rows of the csv. pairs: printed numbers beside ours.
+    table. notes: of a figure. pairs: printed numbers beside ours. trace: what
+    leads to the file that names its records. elsewhere: the same of other tiers.
     """
 
     name: str
@@ -48,22 +48,31 @@ class Item:
     paper: str
     title: str
     caption: Markup
-    drawing: Markup
+    chart: Markup
     links: list[tuple[str, str]]
     claims: list[dict[str, str]]
     lineage: dict[str, Any]
     records: list[dict[str, Any]]
+    trace: str = ""
     shows: str = ""
     parts: list[Shown] = field(default_factory=list)
-    values: Shown | None = None
+    notes: list[str] = field(default_factory=list)
     pairs: list[PrintedComparison] = field(default_factory=list)
+    elsewhere: "dict[str, Item]" = field(default_factory=dict)
+
+    @property
+    def made_of(self) -> str:
+        """How many jobs of each kind are behind it."""
+        kinds = Counter(record["spec"]["kind"] for record in self.records)
+        return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
     @property
     def diverged(self) -> list[str]:
         """A sentence for every condition of which a run diverged."""
         conditions: dict[str, list[int | None]] = {}
         for record in self.records:
-            conditions.setdefault(condition_of(record), []).extend(diverged_at(record))
+            if record["diverged"]:
+                conditions.setdefault(condition_of(record), []).extend(record["diverged"])
         return [
             f"{name}: {bad} of {len(runs)} runs diverged"
             for name, runs in conditions.items()
@@ -71,26 +80,20 @@ class Item:
         ]
 
 
-def read_item(
-    results: Path,
-    path: Path,
-    *,
-    product: Product | None,
-    claims: Iterable[dict[str, str]],
-) -> Item:
-    """The figure or table behind an svg or a csv.
+def read_item(source: Source, path: Path, product: Product | None = None) -> Item:
+    """The figure or table of a tier behind a chart or a csv.
 
     Raises InputError for a file that is missing or damaged, and for a caption that is no
     reStructuredText.
     """
     name, folder = path.stem, path.parent.name
-    kind = "figure" if path.suffix == ".svg" else "table"
-    lineage = read_lineage(results / "lineage" / f"{name}.json")
-    behind = lineage["records"]
+    kind = "figure" if path.suffix == ".json" else "table"
+    lineage = source.lineage(name)
     endings = FIGURE_LINKS if kind == "figure" else TABLE_LINKS
     files = [path.with_suffix(f".{ending}") for ending in endings]
     paths = {f"{folder}/{file.name}" for file in files}
     rows = read_rows(path.with_suffix(".csv"))
+    chart = read_json(path) if kind == "figure" else {}
     key = block_key(lineage["module"])
     return Item(
         name=name,
@@ -98,14 +101,19 @@ def read_item(
         paper=key,
         title=product.title if product else name,
         caption=caption_html(product.caption, name) if product else Markup(""),
-        drawing=Markup(inline_svg(path, f"{name}-", f"Figure {name}") if kind == "figure" else ""),
-        links=[(file.suffix[1:], f"../{folder}/{file.name}") for file in files if file.exists()],
-        claims=[row for row in claims if paths & set(row["evidence"].split(";"))],
+        chart=_as_script({key: part for key, part in chart.items() if key != "notes"}),
+        links=[
+            (file.suffix[1:], f"{source.address}{folder}/{file.name}")
+            for file in files
+            if file.exists()
+        ],
+        claims=[row for row in source.rows if paths & set(row["evidence"].split(";"))],
         lineage=lineage,
-        records=[_record(results / behind[run_id]["path"]) for run_id in sorted(behind)],
+        records=source.records(lineage["records"]),
+        trace=source.trace(name),
         shows=product.paper_shows if product else "",
         parts=read_parts(path.with_suffix(".md")) if kind == "table" else [],
-        values=preview(rows),
+        notes=chart.get("notes", []),
         pairs=printed_comparisons(all_blocks()[key], name, rows) if key in all_blocks() else [],
     )
 
@@ -153,6 +161,30 @@ def ledgers(records: Iterable[Mapping[str, Any]]) -> list[tuple[int, dict[str, A
     return [(count, statements[text]) for text, count in counts.most_common()]
 
 
+def run_kinds(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What made the numbers: a row per block and kind of jobs, with everything that they share."""
+    kinds: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for record in records:
+        kinds.setdefault((record["key"], record["spec"]["kind"]), []).append(record)
+    return [
+        {
+            "key": key,
+            "kind": kind,
+            "jobs": len(jobs),
+            "seeds": _distinct(seeds_text(job["seeds"]) for job in jobs),
+            "code": _distinct(job["code_digest"][:16] for job in jobs),
+            "versions": _distinct(in_words(job["versions"]) for job in jobs),
+            "devices": _distinct(job["device"] for job in jobs),
+            "cost": cost_text(jobs),
+        }
+        for (key, kind), jobs in sorted(kinds.items())
+    ]
+
+
+def _distinct(values: Iterable[Any]) -> list[str]:
+    return list(dict.fromkeys(str(value) for value in values if value is not None))
+
+
 def in_order_of_claims(items: Sequence[Item], claims: Sequence[Mapping[str, str]]) -> list[Item]:
     """The items in the order in which the claims call on them, the others behind."""
     places = {row["claim"]: place for place, row in enumerate(claims)}
@@ -162,6 +194,6 @@ def in_order_of_claims(items: Sequence[Item], claims: Sequence[Mapping[str, str]
     )
 
 
-def _record(path: Path) -> dict[str, Any]:
-    """A record, with what it cost where that is known."""
-    return {**read_record(path), "cost": read_cost(path)}
+def _as_script(chart: Mapping[str, Any]) -> Markup:
+    """JSON that no HTML can be hidden in."""
+    return Markup(canonical_json(chart).replace("<", "\\u003c").replace("&", "\\u0026"))

@@ -1,8 +1,7 @@
-"""Tables as the page shows them: the parts that people read, and the first rows of a csv."""
+"""Tables as the page shows them: the parts that people read."""
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,23 +10,18 @@ from markupsafe import Markup, escape
 from dpatlas.config.model import is_number
 from dpatlas.errors import InputError
 
-# Columns that the page shows elsewhere: the tier, the ids of the runs.
-ELSEWHERE = ("tier", "runs")
-# Rows of a csv that the page holds; the file has them all.
-MOST_ROWS = 20
 MATH = re.compile(r"\$`(.+?)`\$")
 NAMESPACE = ' xmlns="http://www.w3.org/1998/Math/MathML"'
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A table: caption, heads and cells as HTML; which columns hold numbers; rows left out."""
+    """A table: caption, heads and cells as HTML; which columns hold numbers."""
 
     caption: Markup
     head: list[Markup]
     rows: list[list[Markup]]
     numeric: list[bool]
-    left_out: int = 0
 
 
 def read_parts(path: Path) -> list[Shown]:
@@ -50,19 +44,6 @@ def read_parts(path: Path) -> list[Shown]:
             parts.append(Shown(caption, [_html(cell) for cell in head], cells, numeric))
             caption = Markup("")
     return parts
-
-
-def preview(rows: Sequence[dict[str, str]]) -> Shown:
-    """The first rows of a csv without its empty columns; numbers with four digits."""
-    names = [
-        name
-        for name in (rows[0] if rows else {})
-        if name not in ELSEWHERE and any(row[name] for row in rows)
-    ]
-    cells = [[escape(number(row[name])) for name in names] for row in rows[:MOST_ROWS]]
-    numeric = [all(is_number(row[name]) for row in rows if row[name]) for name in names]
-    left_out = max(0, len(rows) - MOST_ROWS)
-    return Shown(Markup(""), [escape(name) for name in names], cells, numeric, left_out)
 
 
 def number(text: str) -> str:

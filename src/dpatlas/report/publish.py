@@ -1,8 +1,8 @@
 """Publish a run: copy its summaries, never its raw records, after checking that they are whole.
 
-What is copied: claims.csv, comparisons.csv, figures (pdf, png, csv), tables (csv, md, tex), the
-effective config; beside them manifest.json and README.md. The old folder stays until the new one
-is complete; what it has of papers that are no part of the run is kept.
+What is copied: claims.csv, comparisons.csv, figures (pdf, png, csv, json), tables (csv, md, tex),
+the effective config; beside them manifest.json and README.md. The old folder stays until the new
+one is complete; what it has of papers that are no part of the run is kept.
 """
 
 import contextlib
@@ -34,8 +34,10 @@ from dpatlas.report.lineage import (
 )
 from dpatlas.report.state import RERUN, code_state, file_sha256, files_of, require_as_made
 
-SUFFIXES = {"figures": ("pdf", "png", "csv"), "tables": ("csv", "md", "tex")}
+SUFFIXES = {"figures": ("pdf", "png", "csv", "json"), "tables": ("csv", "md", "tex")}
 CONFIG = "config.json"
+# Digits of the digest by which a manifest names a ledger, which many records share.
+DIGITS = 16
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ def _manifest(
         for lineage in products.values()
         for name, entry in lineage["records"].items()
     }
-    records, data, versions = {}, {}, {}
+    records, data, versions, ledgers = {}, {}, {}, {}
     code: dict[str, set[str]] = {}
     costs = []
     for lineage in products.values():
@@ -169,11 +171,15 @@ def _manifest(
         code.setdefault(job_module(record["key"], record["spec"]["kind"]), set()).add(
             record["code_digest"]
         )
+        ledger = sha256(canonical_json(record["ledger"]))[:DIGITS]
+        ledgers[ledger] = record["ledger"]
         records[name] = {
             "sha256": file_sha256(path),
             "code_digest": record["code_digest"],
             "device": record["device"],
             "data": record["data"] and record["data"]["sha256"],
+            "seeds": record["seeds"],
+            "ledger": ledger,
             "spec": record["spec"],
         }
         if cost := read_cost(path):
@@ -189,6 +195,7 @@ def _manifest(
         "products": dict(products),
         "records": records,
         "data": data,
+        "ledgers": ledgers,
         "versions": list(versions.values()),
         "cost": {
             "jobs": len(records),

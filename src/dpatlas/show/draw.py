@@ -16,7 +16,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from dpatlas.show.look import BAND_ALPHA, Look
+from dpatlas.show.look import BAND_ALPHA, MUTED, Look
 from dpatlas.show.output import Row
 
 Looks = Mapping[Any, Look]
@@ -29,7 +29,7 @@ BAR_WIDTH = 0.9
 PRINTED_STYLE: dict[str, Any] = {
     "marker": "D",
     "markersize": 5,
-    "markerfacecolor": "none",
+    "markerfacecolor": "white",
     "linestyle": "none",
     "zorder": 4,
 }
@@ -119,7 +119,7 @@ def draw_printed(
 
 def printed_handle() -> Line2D:
     """The entry of a legend for what `draw_printed` draws."""
-    return Line2D([], [], color="black", label="printed in the paper", **PRINTED_STYLE)
+    return Line2D([], [], color=MUTED, label="printed in the paper", **PRINTED_STYLE)
 
 
 def _room(axes: Axes, x: pd.Series, count: int) -> float:

@@ -1,8 +1,9 @@
 """What every figure and table job shares: records in, files and their lineage out.
 
 A job reads records, calls the one function that its name stands for, and writes what that gives:
-pdf, png, svg and csv of a figure; csv, md and tex of a table. The csv has exactly what is shown,
-with the record ids behind each row. Equal records, code and package versions give equal bytes.
+pdf, png, svg, csv and json (the chart of the page) of a figure; csv, md and tex of a table. The csv
+has exactly what is shown, with the record ids behind each row. Equal records, code and package
+versions give equal bytes.
 """
 
 import csv
@@ -14,7 +15,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from dpatlas.core.canonical import canonical_json
 from dpatlas.records import Record
+from dpatlas.show.chart import chart_of
 from dpatlas.show.look import MUTED, NOTE_SIZE
 from dpatlas.show.tables import Part, to_markdown, to_tex
 
@@ -86,6 +89,7 @@ def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
         shown.figure.savefig(buffer, format=kind, metadata=metadata)
         files[f"{name}.{kind}"] = buffer.getvalue()
     files[f"{name}.csv"] = to_csv(shown.columns, shown.rows, tier)
+    files[f"{name}.json"] = canonical_json(chart_of(shown.figure, shown.notes)).encode()
     return files
 
 

@@ -149,10 +149,10 @@ def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_a
     drawn = {
         line.get_ydata()[0]
         for line in paper.get_lines()
-        if (line.get_marker(), line.get_markerfacecolor()) == ("D", "none")
+        if (line.get_marker(), line.get_markerfacecolor()) == ("D", "white")
     }
     assert drawn == {0.703, 0.68, 0.707}
-    assert all(line.get_markerfacecolor() != "none" for line in code.get_lines())
+    assert all(line.get_markerfacecolor() != "white" for line in code.get_lines())
     for other in (("cifar10", 5, "cifar100-resnet18"), ("cifar10", 10, "leaves-t")):
         assert all(row["source"] == "ours" for row in shown(*other).rows)
 

@@ -230,7 +230,7 @@ class TestPrivacyUtility:
         diamonds = [
             line
             for line in shown["theirs"].figure.axes[0].get_lines()
-            if (line.get_marker(), line.get_markerfacecolor()) == ("D", "none")
+            if (line.get_marker(), line.get_markerfacecolor()) == ("D", "white")
         ]
         drawn = {value for line in diamonds for value in line.get_ydata()}
         assert drawn == set(accuracies.values())

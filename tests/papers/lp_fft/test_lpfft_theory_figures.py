@@ -41,7 +41,7 @@ def test_a_figure_needs_exactly_one_record_of_its_kinds(name):
     for record in records:
         with pytest.raises(InputError, match=f"2 of kind {record.kind}"):
             show(name, *records, record)
-        others = [other for other in records if other is not record] or [theory_record("dynamics")]
+        others = [theory_record("dynamics" if record.kind != "dynamics" else "distortion")]
         with pytest.raises(InputError, match=f"0 of kind {record.kind}"):
             show(name, *others)
 
@@ -82,7 +82,7 @@ def test_brackets_are_those_of_the_last_noise_but_one_and_of_the_worst_draw():
         if (row.phase, row.heads, row.label) == ("all", "random", -1)
     )
     worst.zeroth[0] = 100 * worst.upper[0]
-    rows = show("lpfft_theory", record, theory_record("distortion")).rows
+    rows = show("lpfft_theory", record).rows
     first = next(row for row in losses if row.sigma == 0.5)
     assert values(rows, panel="LP bracket", series="lower") == [first.start, *first.lower]
     assert values(rows, panel="FFT bracket", series="zeroth") == [worst.start, *worst.zeroth]
@@ -90,10 +90,11 @@ def test_brackets_are_those_of_the_last_noise_but_one_and_of_the_worst_draw():
     assert values(rows, "x", panel="FFT bracket", series="zeroth") == [0.0, *record.metrics.times]
 
 
-def test_distortion_is_shown_with_the_record_s_intervals(theory):
+def test_distortion_is_shown_with_the_record_s_intervals():
+    shown = show("lpfft_distortion").rows
     clusters = theory_record("distortion").metrics.clusters
     for number, series in enumerate((r"$\beta_h$ = 0.01", r"$\beta_h$ = 100")):
-        rows = select(theory, panel="distortion, clusters", series=series)
+        rows = select(shown, panel="distortion, clusters", series=series)
         for name in ("low", "high", "count", "trials"):
             assert values(rows, name) == [getattr(row, name) for row in clusters[number::2]]
         assert values(rows, "x") == [1, 2]

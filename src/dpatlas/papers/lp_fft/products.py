@@ -98,20 +98,27 @@ PRODUCTS = (
     ),
     figure(
         "lpfft_theory",
-        needs=("dynamics", "distortion"),
-        place="Thms 3.3, 3.4, 4.2-4.5, Eq. 161",
-        caption="The paper's theorems compared with simulation. First row: the squared norm of the "
-        "head during linear probing (LP) of a linear network, by Eq. 161 as printed and with its "
-        "sign corrected; the expected loss divided by the bound of Thm 4.4, which holds, and by "
-        "that of Thm 4.5, which fails where the ratio is above 1. Second row: a class's loss "
-        "between the bounds of Thm 4.2 for LP and of Thm 4.3 for FFT, the worst draw, and how many "
-        "cases leave their bracket, for the zeroth-order model, which the theorems describe, and "
-        "for the mean of the diffusion, which is DP training. Third row: the probability that a "
-        "random head distorts some feature, with 1 - 2^-h, on random clusters, and for one feature "
-        "and a class of two records, where a large head seldom distorts. Fourth row: the share of "
-        "networks in which no cosine with its class mean falls during FFT after LP, against the "
-        "width of the clusters; and the cosine of one feature that falls after LP of any length, "
-        "which Thm 3.4 excludes. Intervals are 95 %.",
+        needs=("dynamics",),
+        place="Thms 4.2-4.5, Eq. 161",
+        caption="The paper's theorems on losses compared with simulation. First row: the squared "
+        "norm of the head during linear probing (LP) of a linear network, by Eq. 161 as printed "
+        "and with its sign corrected; the expected loss divided by the bound of Thm 4.4, which "
+        "holds, and by that of Thm 4.5, which fails where the ratio is above 1. Second row: a "
+        "bracket of Thm 4.2 for LP and the worst of Thm 4.3 for FFT; in how many cases a class's "
+        "loss leaves its bracket, for the zeroth-order model, which the theorems describe, "
+        "and for the mean of the diffusion, which is DP training. Intervals are 95 %.",
+        paper_shows="Theorems on two-layer networks; no figure compares them with simulations.",
+    ),
+    figure(
+        "lpfft_distortion",
+        needs=("distortion",),
+        place="Thms 3.3, 3.4",
+        caption="The paper's theorems on the distortion of features compared with simulation. "
+        "First row: the probability that a random head distorts some feature, with 1 - 2^-h, on "
+        "random clusters; the same for one feature and a class of two records, where a large head "
+        "seldom distorts. Second row: the share of networks in which no cosine with its class mean "
+        "falls during FFT after LP, against the width of the clusters; the cosine of one feature "
+        "that falls after LP of any length, which Thm 3.4 excludes. Intervals are 95 %.",
         paper_shows="Theorems on two-layer networks; no figure compares them with simulations.",
     ),
     table(

@@ -130,5 +130,7 @@ def _draw_panel(axes: Axes, rows: list[Row], target: float) -> None:
     axes.set(xscale="log", yscale="log", xlabel="steps")
     looks = {name: look for name, look in CURVES.items() if any(r["curve"] == name for r in rows)}
     draw_curves(axes, frame(rows), "step", looks, "curve", markersize=3)
+    for line, look in zip(axes.get_lines(), looks.values(), strict=True):
+        line.set_label(look.label.replace("\n", " "))
     axes.axhline(target, color=MUTED, linewidth=THIN, zorder=1)
     label_decades(axes.yaxis)

@@ -26,7 +26,7 @@ from dpatlas.papers.lp_fft.figures.strategy_panels import (
     panel_title,
 )
 from dpatlas.show.draw import BAR_WIDTH, draw_points, frame
-from dpatlas.show.look import DOUBLE_COLUMN, Look
+from dpatlas.show.look import DOUBLE_COLUMN, MUTED, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import label_ticks, legend, percent_axis
 from dpatlas.show.rows import span
@@ -200,16 +200,13 @@ def _draw_clips(axes: Axes, rows: Sequence[Row]) -> None:
 
 def _of_controls(rows: Sequence[Row]) -> list[Line2D]:
     """Entries of a legend for the markers of the controls, of any colour."""
-    style: dict[str, Any] = {"color": "black", "marker": "o", "markerfacecoloralt": "white"}
-    entries = [
+    style: dict[str, Any] = {"color": MUTED, "marker": "o", "markerfacecoloralt": "white"}
+    return [
         Line2D([], [], linestyle="none", fillstyle=fill, label=f"{label}, {side}", **style)
         for (name, (fill, _)), side in zip(CONTROLS.items(), ("left", "right"), strict=True)
         for label in [STRATEGIES[name].label]
         if any((row["panel"], row["strategy"]) == ("share", name) for row in rows)
     ]
-    if entries:
-        entries.insert(0, Line2D([], [], label="curve: FFT at 0 to LP at 100", **style))
-    return entries
 
 
 def _level_name(row: Row) -> str:
@@ -224,7 +221,9 @@ def _privacy(rows: Sequence[Row]) -> str:
 
 
 def _sweep_notes(rows: Sequence[Row]) -> list[str]:
-    note = common_note(rows) + "; the darker, the more noise"
+    note = (
+        common_note(rows) + "; the darker, the more noise; a curve leads from FFT at 0 to LP at 100"
+    )
     if any(row["strategy"] in CONTROLS for row in rows):
         note += (
             "; the controls change the learning rate at the same step as LP-FFT and nothing else"

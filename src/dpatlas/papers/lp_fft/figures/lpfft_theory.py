@@ -1,47 +1,40 @@
-"""lp_fft: losses and distortion by the theorems and in simulation."""
+"""lp_fft: losses by the theorems and in simulation."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from dpatlas.papers.lp_fft.figures.theory_series import (
     COLUMNS,
     EXACT,
-    MARKER_SIZE,
     PRINTED,
     curve_rows,
     draw_guide,
+    draw_parts,
     draw_series,
     label_few,
     legend_of,
     mean_rows,
     row_of,
 )
-from dpatlas.papers.lp_fft.records import distortion, dynamics
-from dpatlas.papers.lp_fft.records.distortion import Share
+from dpatlas.papers.lp_fft.records import dynamics
 from dpatlas.papers.lp_fft.records.dynamics import BracketRow
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_curves, draw_points, frame
-from dpatlas.show.look import BAND_ALPHA, DOUBLE_COLUMN, MUTED, NOTE_SIZE, Look
+from dpatlas.show.draw import draw_curves, frame
+from dpatlas.show.look import BAND_ALPHA, MUTED, NOTE_SIZE, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_ticks
 from dpatlas.show.series import BLUE, RAMP, RED, only, ramp
 
 Dynamics = Record[dynamics.Spec, dynamics.Metrics]
-Distortion = Record[distortion.Spec, distortion.Metrics]
 
 OVER_BOUND = "loss over bound"
 SIMULATED = Look("simulated", "black", "o", "")
 ZEROTH = Look("zeroth order", BLUE, "", "-")
 DIFFUSION = Look("diffusion", "black", "o", "")
 BRACKET = Look("bounds", RED, "", "--")
+BRACKET_LOOKS = (BRACKET, ZEROTH, DIFFUSION)
 COUNTED = {
     ("head", "random"): "LP\nThm 4.2",
     ("all", "random"): "FFT\nThm 4.3",
@@ -54,54 +47,32 @@ OUTSIDE = {
     "diffusion_below": ("diffusion <", "diffusion, below"),
     "diffusion_above": ("diffusion >", "diffusion, above"),
 }
-# Share of cases from which the text of a cell is white.
-DARK = 0.5
-# Height in inches of a line of panels under its heading.
-PART_HEIGHT = 2.35
-
-Draw = Callable[[Axes, Any], list[Row]]
+# Share of cases from which the text of a cell is white; width of a cell, of 1.
+DARK, CELL = 0.5, 0.95
 
 
 def lpfft_theory(records: Records, settings: Settings) -> ShownFigure:
-    """Eq. 161, Thms 4.2 to 4.5, 3.3 and 3.4 compared with simulation, a line for every subject.
+    """Eq. 161 and Thms 4.2 to 4.5 compared with simulation, a line for every kind of network.
 
-    InputError unless there is exactly one record of kind dynamics and one of kind distortion.
+    InputError unless there is exactly one record of kind dynamics.
     """
-    losses: Dynamics = only(records, "dynamics")
-    cosines: Distortion = only(records, "distortion")
-    parts: dict[str, tuple[Record[Any, Any], Sequence[Draw]]] = {
-        "Linear networks: Eq. 161, Thms 4.4 and 4.5": (
-            losses,
-            (head_norm, probing_loss, tuning_loss),
-        ),
+    record: Dynamics = only(records, "dynamics")
+    panels = {
+        "Linear networks: Eq. 161, Thms 4.4 and 4.5": (head_norm, probing_loss, tuning_loss),
         "ReLU networks: brackets of a class's loss, Thms 4.2 and 4.3": (
-            losses,
-            (lp_bracket, fft_bracket, violations),
-        ),
-        "Distortion of a feature by full fine-tuning, Thm 3.3": (
-            cosines,
-            (claimed_distortion, two_records),
-        ),
-        "Cosines with the class mean after linear probing, Thm 3.4": (
-            cosines,
-            (after_probing, counterexample),
+            lp_bracket,
+            fft_bracket,
+            violations,
         ),
     }
-    figure = Figure(figsize=(DOUBLE_COLUMN, PART_HEIGHT * len(parts)))
-    rows: list[Row] = []
-    framed = figure.subfigures(len(parts), 1, squeeze=False).flat
-    for part, (heading, (record, panels)) in zip(framed, parts.items(), strict=True):
-        part.suptitle(heading, weight="bold")
-        for axes, draw in zip(part.subplots(1, len(panels)), panels, strict=True):
-            rows += draw(axes, record)
-    return ShownFigure(figure, COLUMNS, rows, _theory_notes(losses.spec, cosines.spec))
+    figure, rows = draw_parts(record, panels)
+    return ShownFigure(figure, COLUMNS, rows, _notes(record.spec))
 
 
-def _theory_notes(losses: dynamics.Spec, cosines: distortion.Spec) -> list[str]:
-    relu, probing, tuned = losses.relu, losses.probing, losses.fine_tuning
-    clusters, two, after = cosines.clusters, cosines.two_records, cosines.after_probing
+def _notes(spec: dynamics.Spec) -> list[str]:
+    relu, probing, tuned = spec.relu, spec.probing, spec.fine_tuning
     return [
-        "bars: 95% intervals, normal for means over paths, Clopper-Pearson for shares",
+        "bars: 95% normal intervals over paths",
         rf"Eq. 161 and Thm 4.4: $h$ = {probing.hidden}, $\beta_h$ = {probing.head_variance:g}, "
         rf"$\sigma^2$ = {probing.sigma2:g}, {probing.paths} paths",
         rf"Thm 4.5: $\beta_h$ is {tuned.head_excess:g} times the smallest that Assumption E.7 "
@@ -111,11 +82,6 @@ def _theory_notes(losses: dynamics.Spec, cosines: distortion.Spec) -> list[str]:
         r"features) at one $\sigma$, counted if the loss of a class leaves the bracket at some "
         "time, the mean over the diffusion's paths by 5 standard errors; noise "
         r"$\sigma dQ$; aligned heads have the signs of their classes",
-        "Thm 3.3: on two records, log of their ratio over their spread is "
-        f"{math.log(two.ratio) / two.spread:.3g}; clusters have {clusters.records} records within "
-        f"{clusters.angle:g} degrees; Thm 3.4: {after.hidden} features within "
-        f"{after.feature_angle:g} degrees, LP until $s$ = {after.lp_span:g}; $s$ is the integral "
-        "of the loss over time, on which the states of gradient flow depend",
     ]
 
 
@@ -202,21 +168,21 @@ def violations(axes: Axes, record: Dynamics) -> list[Row]:
             (Look(series, "", "", ""), getattr(count, column), count.cases)
         ]
     ]
-    shares = np.reshape([row["value"] for row in rows], (len(counts), len(OUTSIDE))).T
-    axes.pcolormesh(shares, cmap=RAMP, vmin=0, vmax=1, edgecolor="white")
+    shade = mpl.colormaps[RAMP]
     for place, row in enumerate(rows):
         column, line = divmod(place, len(OUTSIDE))
+        axes.barh(line, CELL, height=CELL, left=column - CELL / 2, color=shade(row["value"]))
         axes.text(
-            column + 0.5,
-            line + 0.5,
+            column,
+            line,
             f"{row['count']} of\n{row['trials']}",
             color="white" if row["value"] > DARK else "black",
             ha="center",
             va="center",
             fontsize=NOTE_SIZE,
         )
-    axes.set_xticks(np.arange(len(counts)) + 0.5, names)
-    axes.set_yticks(np.arange(len(OUTSIDE)) + 0.5, [words for _, words in OUTSIDE.values()])
+    axes.set_xticks(range(len(counts)), names)
+    axes.set_yticks(range(len(OUTSIDE)), [words for _, words in OUTSIDE.values()])
     axes.tick_params(length=0)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
@@ -233,8 +199,7 @@ def lp_bracket(axes: Axes, record: Dynamics) -> list[Row]:
     shown = next(row for row in losses if (row.sigma, row.draw) == (sigma, 0))
     rows = _bracket(axes, record, shown, "LP bracket")
     axes.set_title(rf"Thm 4.2: loss in LP, $\sigma$ = {sigma:g}")
-    # For the panel beside it too.
-    legend_of(axes, (BRACKET, ZEROTH, DIFFUSION), loc="upper right", labelspacing=0.2)
+    legend_of(axes, BRACKET_LOOKS, loc="upper right", labelspacing=0.2)
     return rows
 
 
@@ -247,6 +212,9 @@ def fft_bracket(axes: Axes, record: Dynamics) -> list[Row]:
     shown = max(_of_phase(record, "all", "random"), key=excess)
     rows = _bracket(axes, record, shown, "FFT bracket")
     axes.set_title(rf"Thm 4.3: FFT, $\sigma$ = {shown.sigma:g}, worst draw")
+    # Inside the bracket, below the losses.
+    beside = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.08)}
+    legend_of(axes, BRACKET_LOOKS, labelspacing=0.2, **beside)
     return rows
 
 
@@ -275,96 +243,3 @@ def _bracket(axes: Axes, record: Dynamics, losses: BracketRow, panel: str) -> li
     draw_series(axes, points, (DIFFUSION,))
     label_few(axes)
     return rows + points
-
-
-def claimed_distortion(axes: Axes, record: Distortion) -> list[Row]:
-    """Probability of distortion on random clusters against h, for every variance of the head."""
-    clusters, panel = record.metrics.clusters, "distortion, clusters"
-    claimed = {row.h: row.claimed for row in clusters}
-    look = Look(r"$1 - 2^{-h}$", "black", "", "-")
-    rows = curve_rows(record, panel, look, list(claimed), list(claimed.values()))
-    draw_series(axes, rows, (look,))
-    variances = sorted({row.head_variance for row in clusters})
-    marked = [
-        replace(style, linestyle="")
-        for style in ramp([rf"$\beta_h$ = {variance:g}" for variance in variances])
-    ]
-    looks = {series.label: series for series in marked}
-    for variance, series in zip(variances, marked, strict=True):
-        shares = [row for row in clusters if row.head_variance == variance]
-        rows += _share_rows(record, panel, series, [row.h for row in shares], shares)
-    with mpl.rc_context({"lines.markersize": MARKER_SIZE}):
-        draw_points(axes, frame(rows), "x", looks)
-    axes.set(xlabel="number of features $h$", ylim=(0.45, 1.02), ylabel="distortion probability")
-    axes.set_title("random clusters")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend_of(axes, (look, *looks.values()), loc="lower right", handlelength=1.2, labelspacing=0.2)
-    return rows
-
-
-def _share_rows(
-    record: Distortion, panel: str, look: Look, at: Sequence[float], shares: Sequence[Share]
-) -> list[Row]:
-    """Rows of shares with the intervals of the record."""
-    return [
-        {
-            **row_of(record, panel, look, x, row.share),
-            "low": row.low,
-            "high": row.high,
-            "count": row.count,
-            "trials": row.trials,
-        }
-        for x, row in zip(at, shares, strict=True)
-    ]
-
-
-def two_records(axes: Axes, record: Distortion) -> list[Row]:
-    """Probability of distortion of one feature by two records, against the head's variance."""
-    variances, panel = record.metrics.two_records, "distortion, two records"
-    at = [row.head_variance for row in variances]
-    claimed, exact = Look("Thm 3.3", RED, "", "--"), Look("exact", BLUE, "", "-")
-    look = Look("simulated", "black", "o", "")
-    rows = [
-        *curve_rows(record, panel, claimed, at, [row.claimed for row in variances]),
-        *curve_rows(record, panel, exact, at, [row.exact for row in variances]),
-        *_share_rows(record, panel, look, at, variances),
-    ]
-    axes.set(xscale="log", xlabel=r"variance of the head $\beta_h$", ylim=(0, 0.6))
-    axes.set(title="two records, $h$ = 1", ylabel="distortion probability")
-    draw_series(axes, rows, (claimed, exact, look))
-    legend_of(axes, (claimed, exact, look), loc="lower left")
-    return rows
-
-
-def after_probing(axes: Axes, record: Distortion) -> list[Row]:
-    """Share of networks without a falling cosine after LP, against the width of the clusters."""
-    networks, panel = record.metrics.after_probing, "no fall after LP"
-    rows: list[Row] = []
-    spans = sorted({row.fft_span for row in networks})
-    looks = ramp([f"until $s$ = {span:g}" for span in spans])
-    for span, look in zip(spans, looks, strict=True):
-        shares = [row for row in networks if row.fft_span == span]
-        rows += _share_rows(record, panel, look, [row.angle for row in shares], shares)
-    axes.set(xscale="log", ylim=(0, 1.05), xlabel="angle of the clusters (degrees)")
-    axes.set(title="no cosine falls after LP", ylabel="share of networks")
-    draw_series(axes, rows, looks)
-    label_ticks(axes, {row["x"] for row in rows})
-    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    legend_of(axes, looks, loc="lower left", labelspacing=0.2)
-    return rows
-
-
-def counterexample(axes: Axes, record: Distortion) -> list[Row]:
-    """The cosine that Thm 3.4 says never falls, after LP of several spans."""
-    panel = "counter-example"
-    rows: list[Row] = []
-    curves = record.metrics.counterexample
-    names = [f"LP until $s$ = {curve.lp_span:g}" for curve in curves]
-    looks = [replace(look, marker="") for look in ramp(names)]
-    for curve, look in zip(curves, looks, strict=True):
-        rows += curve_rows(record, panel, look, curve.s, curve.cosine)
-    axes.set(xlabel=r"$s = \int L\, dt$ of FFT", ylabel=r"$\cos(w, \bar{x})$")
-    axes.set_title("counter-example")
-    draw_series(axes, rows, looks)
-    legend_of(axes, looks, loc="lower left", labelspacing=0.2)
-    return rows

@@ -37,9 +37,9 @@ def finish(subplots: Sequence[Axes]) -> None:
 
 
 def panel_title(row: Row) -> str:
-    """Scenario, rank of LoRA if it has one, data of the pre-training and private data."""
+    """Scenario, rank of LoRA if it has one, private data and data of the pre-training."""
     lora = f", LoRA of rank {row['lora_rank']}" if row["lora_rank"] else ""
-    return f"{row['scenario']}{lora}:\n{row['pretrained_on']} → {row['data']}"
+    return f"{row['scenario']}{lora}:\n{row['data']}, backbone {row['pretrained_on']}"
 
 
 def one_share(rows: Sequence[Row]) -> list[Row]:
@@ -71,5 +71,5 @@ def common_note(rows: Sequence[Row]) -> str:
         f"{averaged(row['runs_used'] for row in rows)} on {span(row['n_test'] for row in rows)} "
         f"test records, last iterate; n = {span(row['n_train'] for row in rows)}; {privacy}; "
         f"learning rates were chosen for every point on {CHOSEN_ON}; runs share records, head, "
-        "batches and noise among strategies; titles: data of the pre-training → private data"
+        "batches and noise among strategies"
     )

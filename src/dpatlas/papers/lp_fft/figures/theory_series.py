@@ -1,23 +1,27 @@
 """Series of lp_fft's simulated theory, as rows of a csv and drawn into a panel."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from dpatlas.core.statistics import Estimate
 from dpatlas.records import Record
 from dpatlas.show.draw import draw_curves, draw_points, frame
-from dpatlas.show.look import MUTED, THIN, Look
+from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Row
 from dpatlas.show.panels import label_decades
 from dpatlas.show.rows import CONFIDENCE
 from dpatlas.show.series import BLUE, RED, handle
 
 MARKER_SIZE = 3
+# Height in inches of a line of panels under its heading.
+PART_HEIGHT = 2.35
+Draw = Callable[[Axes, Any], list[Row]]
 COLUMNS = ("panel", "series", "x", "value", "low", "high", "count", "trials")
 PRINTED = Look("printed", RED, "", "--")
 EXACT = Look("corrected", BLUE, "", "-")
@@ -26,6 +30,20 @@ NOISES = {
     "uniform": Look("uniform noise", BLUE, "o", "-"),
     "layer-wise": Look("layer-wise noise", RED, "s", "--"),
 }
+
+
+def draw_parts(
+    record: Record[Any, Any], parts: Mapping[str, Sequence[Draw]]
+) -> tuple[Figure, list[Row]]:
+    """A figure with a line of panels under every heading, and the rows of all panels."""
+    figure = Figure(figsize=(DOUBLE_COLUMN, PART_HEIGHT * len(parts)))
+    rows: list[Row] = []
+    framed = figure.subfigures(len(parts), 1, squeeze=False).flat
+    for part, (heading, panels) in zip(framed, parts.items(), strict=True):
+        part.suptitle(heading, weight="bold")
+        for axes, draw in zip(part.subplots(1, len(panels)), panels, strict=True):
+            rows += draw(axes, record)
+    return figure, rows
 
 
 def mean_rows(

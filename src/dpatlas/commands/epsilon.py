@@ -1,0 +1,257 @@
+"""`python -m dpatlas epsilon`: is this epsilon right? Every valid accounting, the likely slip."""
+
+import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy)
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpatlas.commands.bound import strict_json
+from dpatlas.core.guard import real
+from dpatlas.core.progress import Progress
+from dpatlas.epsilon.check import Report, check
+from dpatlas.epsilon.claim import PHASE_KEYS, RELATIONS, RELEASED, SAMPLERS, Claim, read_claim
+from dpatlas.epsilon.ledgers import describe_total, total_spent
+from dpatlas.epsilon.text import describe
+from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
+
+EPILOG = """\
+The exit code is 0 if a valid accounting supports the claim (or nothing is claimed), 1 if none does
+or the claim is refuted, 2 for bad input. A file has one claim or a list of claims, with the names
+of these options as keys (drop_last for --drop-last), and further `phases` (a list of settings),
+`trials` as a list of settings, `name` and `source`. docs/epsilon.md explains the output."""
+WHOLE_FILE = ("batch", "json", "explain")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the report; exit code 1 where a claim is not guaranteed."""
+    options = _parser().parse_args(arguments)
+    if options.ledgers is not None:
+        return _ledgers(options)
+    if options.batch is not None and not _is_number(options.batch):
+        return _file(options)
+    settings = {
+        key: value
+        for key, value in vars(options).items()
+        if key not in ("json", "ledgers", "explain")
+    }
+    settings["drop_last"] = options.drop_last or None
+    settings["grid"] = _grid(options.grid) if options.grid else None
+    if options.batch is not None:
+        settings["batch"] = int(options.batch)
+
+    def option(key: str) -> str:
+        return f"--{key.replace('_', '-')}"
+
+    report = check(read_claim(settings, option), explain=options.explain, names=option)
+    print(strict_json(report.as_dict()) if options.json else describe(report))
+    return 0 if report.ok else EXIT_FAILED_RUN
+
+
+def _file(options: argparse.Namespace) -> int:
+    """Every claim of a file, and how many are guaranteed."""
+    path: str = options.batch
+    for key, value in vars(options).items():
+        if key not in WHOLE_FILE and value not in (None, False):
+            name = f"--{key.replace('_', '-')}"
+            raise InputError(f"--batch {path}", f"{name} as well", "all settings in the file")
+    claims = read_file(path)
+    reports = []
+    with Progress(len(claims), "claims") as progress:
+        for claim in claims:
+            reports.append(check(claim, explain=options.explain))
+            progress.advance(claim.name)
+    if options.json:
+        print(strict_json([report.as_dict() for report in reports]))
+    else:
+        print("\n\n".join([*(describe(report, brief=True) for report in reports), _tally(reports)]))
+    return 0 if all(report.ok for report in reports) else EXIT_FAILED_RUN
+
+
+def _tally(reports: Sequence[Report]) -> str:
+    counts: dict[str, int] = {}
+    for report in reports:
+        verdict = report.verdict or "without a claim"
+        counts[verdict] = counts.get(verdict, 0) + 1
+    many = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return f"{len(reports)} claim{'s' if len(reports) != 1 else ''}: {many}"
+
+
+def read_file(path: str) -> list[Claim]:
+    """The claims of a YAML or JSON file; InputError for a file without any."""
+    import yaml
+
+    where = f"--batch {path}"
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        found = getattr(error, "strerror", None) or "bytes that are no text"
+        raise InputError(where, found, "a batch size or a readable file") from None
+    try:
+        content = _plain(yaml.compose(text, Loader=yaml.SafeLoader), where)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InputError(where, str(error), "a YAML or JSON file") from None
+    entries = content if isinstance(content, list) else [content]
+    if not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise InputError(where, "no settings", "settings of a claim, or a list of them")
+    claims = []
+    for number, entry in enumerate(entries, 1):
+        place = f"{path}: claim {number}, " if isinstance(content, list) else f"{path}: "
+
+        def key(name: str, place: str = place) -> str:
+            return f"{place}{name}"
+
+        claims.append(read_claim({name: _value(name, each) for name, each in entry.items()}, key))
+    return claims
+
+
+def _plain(node: Any, where: str) -> Any:
+    """A YAML node as lists, dicts and text: 1.20 keeps its last digit. A key stands once."""
+    if node is None or node.id == "scalar":
+        return None if node is None else node.value
+    if node.id == "sequence":
+        return [_plain(each, where) for each in node.value]
+    content: dict[str, Any] = {}
+    for key, value in node.value:
+        name = str(key.value)
+        if name in content:
+            raise InputError(f"{where}, line {key.start_mark.line + 1}", f"{name} twice", "once")
+        content[name] = _plain(value, where)
+    return content
+
+
+def _value(key: str, value: Any) -> Any:
+    """A value of a file, all of whose scalars are text, as Python means it."""
+    if isinstance(value, dict):
+        return {name: _value(name, each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_value(key, each) for each in value]
+    if key in ("claimed", "name", "source", "sampler", "relation", "released"):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    if value in ("", "null", "~"):
+        return None
+    return _number(value)
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _is_number(text: str) -> bool:
+    """Whether --batch is a batch size: a whole number, or what was meant as one."""
+    number = _number(text)
+    if isinstance(number, float):
+        raise InputError("--batch", text, "a whole number >= 1, or the path of a file of claims")
+    return isinstance(number, int)
+
+
+def _grid(pairs: Sequence[str]) -> dict[str, list[Any]]:
+    grid: dict[str, list[Any]] = {}
+    for pair in pairs:
+        key, equals, values = pair.partition("=")
+        key = key.replace("-", "_")
+        if not (equals and values) or key not in PHASE_KEYS or key in grid:
+            allowed = f"KEY=VALUE,VALUE with KEY one of {', '.join(PHASE_KEYS)}, once each"
+            raise InputError("--grid", repr(pair), allowed)
+        grid[key] = [_value(key, value) for value in values.split(",")]
+    return grid
+
+
+def _ledgers(options: argparse.Namespace) -> int:
+    """What the runs of several ledgers spent together; with --claimed, whether it is enough."""
+    allowed = ("ledgers", "delta", "claimed", "json", "explain")
+    for key, value in vars(options).items():
+        if key not in allowed and value not in (None, False):
+            found = f"--{key.replace('_', '-')} as well"
+            raise InputError("--ledgers", found, "--delta, --claimed and --json beside it")
+    if options.delta is not None:
+        real(gt=0, lt=1).check("--delta", options.delta)
+    budget = None
+    if options.claimed is not None:
+        budget = _number(options.claimed)
+        real(gt=0).check("--claimed", budget)
+    if len(set(options.ledgers)) < len(options.ledgers):
+        raise InputError("--ledgers", "the same file twice", "different files")
+    total = total_spent({path: _read(path) for path in options.ledgers}, options.delta)
+    if options.json:
+        print(strict_json(total.as_dict()))
+    else:
+        print(describe_total(total))
+    return EXIT_FAILED_RUN if budget is not None and total.epsilon > float(budget) else 0
+
+
+def _read(path: str) -> Any:
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        found = error.strerror or "unreadable"
+        raise InputError(f"--ledgers {path}", found, "a readable JSON file") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"--ledgers {path}", "text that is not JSON", "a JSON file") from None
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="dpatlas epsilon",
+        description="Is this epsilon right? Every valid accounting, and the likely slip.",
+        epilog=EPILOG,
+        allow_abbrev=False,
+    )
+    words = parser.add_argument_group("the training")
+    words.add_argument("--sampler", help=f"how batches are drawn: {', '.join(SAMPLERS)}")
+    words.add_argument("--n", type=int, help="number of records")
+    words.add_argument(
+        "--batch",
+        metavar="B",
+        help="(expected) batch size; or the path of a YAML or JSON file of claims",
+    )
+    words.add_argument(
+        "--noise",
+        type=float,
+        help="noise multiplier: standard deviation on the SUM of clipped gradients over the clip "
+        "bound",
+    )
+    words.add_argument("--steps", type=int, help="number of noisy sums")
+    words.add_argument("--epochs", type=float, help="passes over the records, in place of steps")
+    words.add_argument(
+        "--drop-last", action="store_true", help="shuffled: the smaller last batch is left out"
+    )
+    claim = parser.add_argument_group("the claim")
+    claim.add_argument("--delta", type=float, help="delta, such as 1e-5")
+    claim.add_argument("--claimed", help="the epsilon claimed, with the digits that were printed")
+    claim.add_argument(
+        "--target", type=float, help="in place of --noise: the noise for this epsilon"
+    )
+    claim.add_argument("--relation", help=f"only this one: {', '.join(RELATIONS)}")
+    claim.add_argument("--released", help=f"{' or '.join(RELEASED)}; the first if not given")
+    rest = parser.add_argument_group("what else was trained on the records")
+    rest.add_argument("--runs", type=int, help="trainings with these settings, all released")
+    rest.add_argument(
+        "--trials", type=int, help="trainings that were compared, the reported one included"
+    )
+    rest.add_argument(
+        "--grid",
+        action="append",
+        metavar="KEY=V,V",
+        help="settings that were tried, repeatable: every combination is a trial",
+    )
+    rest.add_argument(
+        "--ledgers", nargs="+", metavar="FILE", help="records of runs: what they spent together"
+    )
+    parser.add_argument(
+        "--no-slips",
+        dest="explain",
+        action="store_false",
+        help="do not search for the slip that gives the claimed number",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser

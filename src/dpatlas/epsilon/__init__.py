@@ -1,0 +1,6 @@
+"""Is this epsilon right? Every valid accounting of a claim, its verdict, and the likely slip.
+
+    from dpatlas import check_epsilon
+
+Needs numpy, scipy and dp-accounting alone.
+"""

@@ -1,0 +1,214 @@
+"""The verdict on a claim: guaranteed, not guaranteed, or refuted; and how its number arises."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpatlas.epsilon.claim import EVERY_SUM, RELATIONS, Claim, Names, Phase, read_claim
+from dpatlas.epsilon.slips import Hit, Search, search
+from dpatlas.epsilon.valid import (
+    Reading,
+    assumptions,
+    noise_for,
+    optimistic,
+    readings,
+)
+from dpatlas.errors import InputError
+
+GUARANTEED, UNSUPPORTED, REFUTED = "guaranteed", "not guaranteed", "refuted"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise multiplier that meets a target under one relation, and the accountant."""
+
+    relation: str
+    noise: float
+    accountant: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that was found out about a claim; `str` gives it in words.
+
+    readings: every valid accounting, by relation, the tightest first. least: by relation, an
+    epsilon that the release certainly reaches, None where none is known. verdict: None if nothing
+    was claimed. supported_by: the readings that support the claim. searched: how the claimed number
+    may have come about; None if not asked. noises: for a target.
+    """
+
+    claim: Claim
+    readings: tuple[Reading, ...]
+    least: Mapping[str, float | None]
+    verdict: str | None
+    supported_by: tuple[Reading, ...]
+    searched: Search | None
+    noises: tuple[Noise, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def tightest(self) -> Reading | None:
+        """The reading with the smallest epsilon of all; None if nothing is proved."""
+        return min(self.readings, key=lambda each: each.epsilon, default=None)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing speaks against the claim, or against the target."""
+        return self.verdict in (None, GUARANTEED) and (
+            self.claim.target is None or bool(self.noises)
+        )
+
+    def tightest_of(self, relation: str) -> Reading | None:
+        """As `tightest`, of one relation."""
+        under = [each for each in self.readings if each.relation == relation]
+        return min(under, key=lambda each: each.epsilon, default=None)
+
+    def __str__(self) -> str:
+        from dpatlas.epsilon.text import describe
+
+        return describe(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON values, but for infinite numbers."""
+        claim = self.claim
+        return {
+            "name": claim.name,
+            "source": claim.source,
+            "phases": [_phase(phase) for phase in claim.phases],
+            "delta": claim.delta,
+            "runs": claim.runs,
+            "other_trials": sum(count for _, count in claim.trials),
+            "released": claim.released,
+            "relation": claim.relation,
+            "claimed": None if claim.claimed is None else claim.claimed.value,
+            "target": claim.target,
+            "verdict": self.verdict,
+            "readings": [_reading(each) for each in self.readings],
+            "tightest": None if self.tightest is None else _reading(self.tightest),
+            "least": dict(self.least),
+            "supported_by": [_reading(each) for each in self.supported_by],
+            "slips": None if self.searched is None else _searched(self.searched),
+            "noise": [vars(each) for each in self.noises],
+            "assumptions": {each: assumptions(claim, each) for each in claim.relations},
+            "warnings": list(self.warnings),
+        }
+
+
+def check_epsilon(*, explain: bool = True, **settings: Any) -> Report:
+    """Is this epsilon right? The report on a claim given by plain settings.
+
+        check_epsilon(sampler="poisson", n=60000, batch=256, noise=1.1, epochs=15, delta=1e-5,
+                      claimed="3.0")
+
+    Settings, as in `python -m dpatlas epsilon`: sampler, n, batch, noise (standard deviation on the
+    sum of clipped gradients over the clip bound), steps or epochs, drop_last, or `phases`, a list
+    of such settings; delta, claimed (as text with the printed digits) or target in the place of
+    noise, relation, runs, trials (a number or a list of settings) or grid, released. explain:
+    search for the slip that gives the claimed number. Raises InputError for bad settings.
+    """
+    return check(read_claim(settings), explain=explain)
+
+
+def check(claim: Claim, *, explain: bool = True, names: Names = str) -> Report:
+    """The report on a claim. Raises InputError for a target that no noise multiplier meets."""
+    if claim.target is not None:
+        noises = _noises(claim, claim.target, names)
+        return Report(claim, (), {}, None, (), None, tuple(noises), _warnings(claim, ()))
+    found = tuple(readings(claim))
+    least = {relation: optimistic(claim, relation) for relation in claim.relations}
+    verdict, supporting = _verdict(claim, found, least)
+    searched = search(claim) if explain and claim.claimed is not None else None
+    return Report(claim, found, least, verdict, supporting, searched, (), _warnings(claim, found))
+
+
+def _verdict(
+    claim: Claim, found: tuple[Reading, ...], least: Mapping[str, float | None]
+) -> tuple[str | None, tuple[Reading, ...]]:
+    if claim.claimed is None:
+        return None, ()
+    most = claim.claimed.value + claim.claimed.rounding
+    supporting = tuple(each for each in found if each.epsilon <= most)
+    if supporting:
+        return GUARANTEED, supporting
+    limits = list(least.values())
+    if all(limit is not None and limit > most for limit in limits):
+        return REFUTED, ()
+    return UNSUPPORTED, ()
+
+
+def _noises(claim: Claim, target: float, names: Names) -> list[Noise]:
+    noises: dict[str, Noise] = {}
+    for relation in claim.relations:
+        same = {"zero_out": "add_remove"}.get(relation)
+        if same in noises and all(
+            phase.sampler in ("poisson", "full-batch") for phase in claim.phases
+        ):
+            noises[relation] = Noise(relation, noises[same].noise, noises[same].accountant)
+            continue
+        try:
+            needed = noise_for(claim, relation, target)
+        except InputError as error:
+            raise InputError(names("target"), error.found, error.allowed) from None
+        if needed is not None:
+            noises[relation] = Noise(relation, *needed)
+    return list(noises.values())
+
+
+def _warnings(claim: Claim, found: tuple[Reading, ...]) -> tuple[str, ...]:
+    said = []
+    if claim.n is not None and claim.delta >= 1 / claim.n:
+        said.append(
+            f"delta {claim.delta:g} is not below 1 / n = {1 / claim.n:.3g}: publishing a record "
+            "drawn at random would satisfy it"
+        )
+    if claim.released != EVERY_SUM:
+        said.append(
+            "only the last iterate is released: it may be more private than any number here, "
+            "so no claim is refuted"
+        )
+    missing = [
+        relation
+        for relation in claim.relations
+        if claim.target is None and not any(each.relation == relation for each in found)
+    ]
+    if missing:
+        said.append(f"nothing is proved here under {' and '.join(missing)}")
+    by_words: dict[str, None] = {}
+    for each in found:
+        tightest = min(other.epsilon for other in found if other.relation == each.relation)
+        # The end of the range matters where it decides.
+        if each.warning and each.epsilon == tightest:
+            by_words[each.warning] = None
+        if not math.isfinite(each.epsilon):
+            by_words["infinite: hardly any noise"] = None
+    return (*said, *by_words)
+
+
+def _phase(phase: Phase) -> dict[str, Any]:
+    return {**vars(phase)}
+
+
+def _reading(reading: Reading) -> dict[str, Any]:
+    return {**vars(reading)}
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    return {
+        "changes": list(hit.changes),
+        "convention": hit.convention,
+        "epsilon": hit.epsilon,
+        "relations": list(hit.relations),
+    }
+
+
+def _searched(found: Search) -> dict[str, Any]:
+    return {
+        "hits": [_hit(hit) for hit in found.hits],
+        "tried": found.tried,
+        "expected_by_chance": found.by_chance,
+        "nearest": None if found.nearest is None else _hit(found.nearest),
+    }
+
+
+__all__ = ["GUARANTEED", "REFUTED", "RELATIONS", "UNSUPPORTED", "Report", "check", "check_epsilon"]

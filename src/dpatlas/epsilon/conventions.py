@@ -1,0 +1,175 @@
+"""How epsilons are or were computed from a composed event: today's accountants and older habits.
+
+They explain printed numbers. Some are valid and merely loose (the RDP conversion of 2017, short
+lists of orders), others are not bounds at all (the central limit theorem, formulas used outside of
+their range): what is valid for a claim is in `dpatlas.epsilon.valid`.
+"""
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpatlas.epsilon.claim import NEAR
+from dpatlas.epsilon.optimistic import least_epsilon
+from dpatlas.epsilon.valid import Event
+from dpatlas.privacy.accountants import RDP_ORDERS, epsilon_of_curve, pld_epsilon, rdp_curve
+from dpatlas.privacy.accounting import ACCOUNTANTS
+from dpatlas.privacy.gaussian_dp import LARGEST_MU, gaussian_epsilon
+
+# Lists of orders that libraries and tutorials print, of which some end at 63.
+SHORT = (*(1 + tenth / 10 for tenth in range(1, 100)), *map(float, range(12, 64)))
+SPARSE = (1.25, 1.5, 1.75, 2, 2.25, 2.5, 3, 3.5, 4, 4.5, *range(5, 64), 128, 256, 512)
+# Moments of whole orders up to 32, as the moments accountant of 2016 had them.
+MOMENTS = tuple(range(2, 34))
+# The best order of the list is near enough where between 5 and 11 only halves are tried. Above 512
+# an order costs more time than all below it, and matters for epsilons below 0.05 only.
+ORDERS = np.array(
+    sorted(
+        {
+            *(float(each) for each in RDP_ORDERS if each <= 512 and (each < 5 or each % 0.5 == 0)),
+            *map(float, SPARSE),
+        }
+    )
+)
+LISTS = {
+    "orders 1.1 to 63": SHORT,
+    "a sparse list of orders": SPARSE,
+    "moments 1 to 32": MOMENTS,
+}
+TODAY, OF_2017 = "RDP", "RDP, conversion of 2017"
+PLD, EXACT = "PLD", "exact Gaussian"
+CLT = "central limit theorem (GDP)"
+CLASSICAL = "classical Gaussian formula, in the square root of the steps"
+ASYMPTOTIC = "q sqrt(T log(1/delta)) / noise"
+# PLD takes most of the time, so it is computed where its epsilon may be the number. It was found
+# between these shares of RDP's, and, with enough noise, of the limit theorem's.
+RDP_SHARE = 0.25
+LIMIT_SHARES = (0.7, 1.6)
+ENOUGH_NOISE, LEAST_TRIED = 0.5, 0.3
+# Further away than this from the number that is wanted, a lower limit stands for PLD's epsilon.
+FAR_SHARE = 0.15
+# Where a short list gives the same as the long one, it explains nothing.
+SAME = 1e-3
+
+
+@dataclass(frozen=True)
+class Computed:
+    """An epsilon and the convention that gives it."""
+
+    convention: str
+    epsilon: float
+
+
+def computed(composed: Event, delta: float, wanted: float) -> Iterator[Computed]:
+    """Epsilon by every convention that applies to the event, PLD only where it may be `wanted`."""
+    least, most = _range_of_pld(composed, delta)
+    if _covered(composed, "rdp"):
+        for each in _by_renyi(composed, delta):
+            if each.convention == TODAY:
+                least, most = max(least, RDP_SHARE * each.epsilon), min(most, each.epsilon)
+            yield each
+    yield from _by_formula(composed, delta)
+    gaussian = all(mechanism.is_gaussian for mechanism in composed.mechanisms)
+    possible = least <= wanted * (1 + NEAR) and wanted * (1 - NEAR) <= most
+    if possible and not gaussian and _covered(composed, "pld"):
+        # The lower limit is within a share of PLD's epsilon and takes a fraction of its time.
+        arguments = (composed.mechanisms, delta, composed.accounted)
+        near = _least(*arguments)
+        if near is None or wanted * (1 - FAR_SHARE) <= near <= wanted * (1 + FAR_SHARE):
+            near = _pld(*arguments)
+        yield Computed(PLD, near)
+
+
+# Claims that are checked together often differ in their number alone.
+_least = functools.lru_cache(maxsize=1024)(least_epsilon)
+_pld = functools.lru_cache(maxsize=1024)(pld_epsilon)
+
+
+def _range_of_pld(composed: Event, delta: float) -> tuple[float, float]:
+    """Where PLD's epsilon is expected: near the limit theorem's, unless there is little noise."""
+    if min(mechanism.noise_multiplier for mechanism in composed.mechanisms) < ENOUGH_NOISE:
+        added = replace(composed, accounted="add_remove")
+        if not _covered(added, "rdp"):
+            return 0.0, math.inf
+        # Replacing a record costs no less than removing it.
+        curve = rdp_curve(added.mechanisms, "add_remove", ORDERS)
+        usable = np.isfinite(curve)
+        least = _today(ORDERS[usable], curve[usable], delta) if usable.any() else 0.0
+        return RDP_SHARE * least, math.inf
+    limit = gaussian_epsilon(_limit_parameter(composed), delta)
+    # The theorem says nothing of the largest losses, which decide where few losses are summed.
+    return LIMIT_SHARES[0] * limit, max(LIMIT_SHARES[1] * limit, LEAST_TRIED)
+
+
+def _by_renyi(composed: Event, delta: float) -> Iterator[Computed]:
+    curve = rdp_curve(composed.mechanisms, composed.accounted, ORDERS)
+    usable = np.isfinite(curve)
+    if not usable.any():
+        return
+    orders, curve = ORDERS[usable], curve[usable]
+    for name, convert in ((TODAY, _today), (OF_2017, _of_2017)):
+        full = convert(orders, curve, delta)
+        yield Computed(name, full)
+        for words, short in LISTS.items():
+            kept = np.isin(orders, short)
+            if kept.any():
+                cut = convert(orders[kept], curve[kept], delta)
+                if abs(cut - full) > SAME * full:
+                    yield Computed(f"{name}, {words}", cut)
+
+
+def _today(orders: np.ndarray, curve: np.ndarray, delta: float) -> float:
+    return epsilon_of_curve(orders, curve, delta)[0]
+
+
+def _of_2017(orders: np.ndarray, curve: np.ndarray, delta: float) -> float:
+    """Mironov 2017, Proposition 3."""
+    return float(np.min(curve - math.log(delta) / (orders - 1)))
+
+
+def _by_formula(composed: Event, delta: float) -> Iterator[Computed]:
+    gaussian = all(mechanism.is_gaussian for mechanism in composed.mechanisms)
+    mu = _limit_parameter(composed)
+    if mu < LARGEST_MU:
+        yield Computed(EXACT if gaussian else CLT, gaussian_epsilon(mu, delta))
+    if gaussian:
+        yield Computed(CLASSICAL, mu * math.sqrt(2 * math.log(1.25 / delta)))
+    elif len(composed.mechanisms) == 1 and composed.accounted == "add_remove":
+        (one,) = composed.mechanisms
+        spread = one.sampler.sample_rate * math.sqrt(one.count) / one.noise_multiplier
+        yield Computed(ASYMPTOTIC, spread * math.sqrt(-math.log(delta)))
+
+
+def _limit_parameter(composed: Event) -> float:
+    """mu of the Gaussian limit (Bu, Dong, Long and Su 2020, for Poisson samples).
+
+    Under replace_one with the two opposite means, whose distance is 2 at the rate q: the variance
+    of the loss of a small step, by the same argument.
+    """
+    total = 0.0
+    for mechanism in composed.mechanisms:
+        noise, rate = mechanism.noise_multiplier, mechanism.sampler.sample_rate
+        replaced = composed.accounted == "replace_one"
+        if mechanism.is_gaussian:
+            total += mechanism.count * ((2 if replaced else 1) / noise) ** 2
+            continue
+        inverse = 1 / noise**2
+        if inverse > 600:
+            return math.inf
+        # chi^2 of N(1, noise^2) from N(0, noise^2); the cross term of the opposite means.
+        squared = math.expm1(inverse)
+        if replaced:
+            squared = 2 * (squared - math.expm1(-inverse))
+        total += mechanism.count * rate**2 * squared
+    return math.sqrt(total)
+
+
+def _covered(composed: Event, accountant: str) -> bool:
+    return all(
+        mechanism.is_gaussian
+        or accountant in ACCOUNTANTS.get((mechanism.sampler.name, composed.accounted), ())
+        for mechanism in composed.mechanisms
+    )

@@ -1,0 +1,207 @@
+"""What several runs spent on one data set, from the ledgers in their records.
+
+A ledger that says which noisy sums were accounted (sampler, noise, steps) is composed with others
+of its kind by an accountant. Of any other only its (epsilon, delta) is used: epsilons and deltas
+add up (basic composition).
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpatlas.core.guard import real
+from dpatlas.errors import InputError
+from dpatlas.privacy.accounting import Phase, composition
+from dpatlas.privacy.samplers import SAMPLERS, sampler
+
+# How a ledger's neighbour relation begins.
+RELATIONS = {"add or remove one record": "add_remove", "replace one record": "replace_one"}
+SHARED_NOISE = "noise shared by several trainings"
+# The rebuilt epsilon of a ledger may differ from the stated one by this share: other accountants'
+# settings round differently.
+SAME = 0.01
+LONGEST_NAME = 56
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one ledger says: epsilon (None: nothing is guaranteed) at delta under `relation`.
+
+    with_tuning: epsilon of everything trained to choose it, at the same delta; None if not said.
+    phases: of one training, `trainings` times; empty where the ledger does not say.
+    """
+
+    name: str
+    epsilon: float | None
+    delta: float
+    relation: str
+    with_tuning: float | None = None
+    trainings: int = 1
+    phases: tuple[Phase, ...] = ()
+    data: str | None = None
+
+
+@dataclass(frozen=True)
+class Total:
+    """What all ledgers spent together: the least epsilon, and by which composition.
+
+    basic: the sums of epsilons and deltas. with_tuning: epsilon by basic composition of what was
+    trained to choose the runs as well, where a ledger says so.
+    """
+
+    spent: tuple[Spent, ...]
+    relation: str
+    epsilon: float
+    delta: float
+    by: str
+    basic: tuple[float, float]
+    with_tuning: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON values, but for infinite numbers."""
+        return {
+            "relation": self.relation,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "by": self.by,
+            "basic": {"epsilon": self.basic[0], "delta": self.basic[1]},
+            "with_tuning": self.with_tuning,
+            "ledgers": [
+                {
+                    "name": each.name,
+                    "epsilon": each.epsilon,
+                    "delta": each.delta,
+                    "with_tuning": each.with_tuning,
+                    "trainings": each.trainings,
+                    "composed": bool(each.phases),
+                }
+                for each in self.spent
+            ],
+        }
+
+
+def total_spent(records: Mapping[str, Any], delta: float | None = None) -> Total:
+    """The total of the ledgers in `records`, by name: whole records, or ledgers alone.
+
+    delta: of the composition; by default the largest of the ledgers'. Raises InputError for what is
+    no ledger of a private run, for other data sets or relations, and for runs that share noise.
+    """
+    spent = [read_spent(name, content) for name, content in records.items()]
+    if len(spent) < 2:
+        raise InputError("--ledgers", f"{len(spent)} ledger", "two or more")
+    data = {each.data for each in spent if each.data is not None}
+    if len(data) > 1:
+        found = "records of " + " and of ".join(sorted(f"data {each[:8]}..." for each in data))
+        raise InputError("--ledgers", found, "runs on one data set")
+    if len(relations := sorted({each.relation for each in spent})) > 1:
+        raise InputError("--ledgers", " and ".join(relations), "ledgers of one neighbour relation")
+    delta = max(each.delta for each in spent) if delta is None else delta
+    basic = (_sum(each.epsilon for each in spent), sum(each.delta for each in spent))
+    epsilon, at, by = *basic, "sums of epsilons and deltas"
+    if all(each.phases for each in spent):
+        trainings = [each.phases for each in spent for _ in range(each.trainings)]
+        try:
+            composed = composition(trainings, delta, relations[0])
+        except InputError as error:
+            by += f" (no accountant composes them: {error})"
+        else:
+            epsilon, at = composed.epsilon, delta
+            by = f"{composed.accountant.upper()}, every noisy sum"
+    elif delta < basic[1]:
+        by += ", since not every ledger says which noisy sums it counts"
+    tuned = None
+    if any(each.with_tuning is not None for each in spent):
+        tuned = _sum(
+            each.epsilon if each.with_tuning is None else each.with_tuning for each in spent
+        )
+    return Total(tuple(spent), relations[0], epsilon, at, by, basic, tuned)
+
+
+def read_spent(name: str, content: Any) -> Spent:
+    """What a record, or a ledger alone, says; InputError if it is neither."""
+    ledger = content.get("ledger", content) if isinstance(content, Mapping) else None
+    if not isinstance(ledger, Mapping) or "neighbour_relation" not in ledger:
+        raise InputError(name, "no ledger", "a record of a private run, or its ledger")
+    if "epsilon" not in ledger or "delta" not in ledger or "arms" in ledger or "priors" in ledger:
+        raise InputError(name, "a ledger of several arms", "a ledger of one mechanism")
+    words = str(ledger["neighbour_relation"])
+    relation = next((key for text, key in RELATIONS.items() if words.startswith(text)), None)
+    if relation is None:
+        raise InputError(f"{name}, neighbour_relation", repr(words), " or ".join(RELATIONS))
+    if SHARED_NOISE in str(ledger.get("holds_for", "")):
+        raise InputError(name, "noise shared with other runs", "runs with noise of their own")
+    epsilon, delta = ledger["epsilon"], ledger["delta"]
+    if epsilon is None:
+        return Spent(name, None, 0.0, relation)
+    real(ge=0).check(f"{name}, epsilon", epsilon)
+    real(ge=0, lt=1).check(f"{name}, delta", delta)
+    tuning = ledger.get("tuning")
+    with_tuning = None
+    if isinstance(tuning, Mapping):
+        whole = tuning.get("epsilon_of_all")
+        with_tuning = math.inf if whole is None else float(whole)
+    data = content.get("data") if "ledger" in content else None
+    checksum = data.get("sha256") if isinstance(data, Mapping) else None
+    spent = Spent(name, float(epsilon), float(delta), relation, with_tuning, data=checksum)
+    return _with_phases(spent, ledger)
+
+
+def _with_phases(spent: Spent, ledger: Mapping[str, Any]) -> Spent:
+    """`spent` with the phases that the ledger accounts, if they give its epsilon again."""
+    many = re.match(r"(\d+) trainings, each: ", str(ledger.get("event", "")))
+    trainings = int(many.group(1)) if many else 1
+    try:
+        rows = [_as_list(ledger[key]) for key in ("sampler", "noise_multiplier", "steps")]
+        phases = tuple(
+            Phase(_sampler(drawn), float(noise), int(steps))
+            for drawn, noise, steps in zip(*rows, strict=True)
+        )
+        again = composition([phases] * trainings, spent.delta, spent.relation).epsilon
+    except (KeyError, TypeError, ValueError):
+        return spent
+    stated = spent.epsilon
+    if stated is None or not math.isclose(again, stated, rel_tol=SAME):
+        # Another accounting, say of the last iterate alone.
+        return spent
+    return Spent(**{**vars(spent), "trainings": trainings, "phases": phases})
+
+
+def _sampler(drawn: Mapping[str, Any]) -> Any:
+    if drawn["name"] not in SAMPLERS:
+        raise KeyError(drawn["name"])
+    return sampler(drawn["name"], drawn["n"], round(drawn["expected_batch"]))
+
+
+def _as_list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _sum(epsilons: Any) -> float:
+    return sum(math.inf if each is None else each for each in epsilons)
+
+
+def describe_total(total: Total) -> str:
+    """The total in words."""
+    names = [_shortened(each.name) for each in total.spent]
+    width = max(len("total"), *map(len, names))
+    lines = [f"{'ledger':<{width}}  {'epsilon':>9}  {'delta':>8}  {'with tuning':>11}"]
+    for name, each in zip(names, total.spent, strict=True):
+        epsilon = "nothing" if each.epsilon is None else f"{each.epsilon:.4g}"
+        tuned = "" if each.with_tuning is None else f"{each.with_tuning:.4g}"
+        many = f"  {each.trainings} trainings" if each.trainings > 1 else ""
+        lines.append(f"{name:<{width}}  {epsilon:>9}  {each.delta:>8.2g}  {tuned:>11}{many}")
+    tuned = "" if total.with_tuning is None else f"{total.with_tuning:.4g}"
+    lines.append(f"{'total':<{width}}  {total.epsilon:>9.4g}  {total.delta:>8.2g}  {tuned:>11}")
+    lines.append(f"under {total.relation}, by {total.by}")
+    if total.with_tuning is not None:
+        lines.append(
+            f"with tuning: sums of epsilons, at delta {total.basic[1]:.2g}, of all that was "
+            "trained to choose the runs"
+        )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else "..." + name[3 - LONGEST_NAME :]

@@ -1,0 +1,306 @@
+"""Which common slip gives a printed epsilon: each is made on purpose, and the number compared.
+
+A slip is one change of the claim: another count, rate, noise, delta, or a part left out; or the
+number of another neighbour relation than the one meant. Batches that are no Poisson samples are
+also accounted as if they were, with and without a further change, because that habit is the
+commonest of all. Every changed claim is accounted by every convention of
+`dpatlas.epsilon.conventions`.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dpatlas.epsilon.claim import RELATIONS, Claim, Phase
+from dpatlas.epsilon.conventions import EXACT, PLD, TODAY, computed
+from dpatlas.epsilon.valid import Event, event
+
+AS_POISSON = "batches accounted as Poisson samples, which they are not"
+FACTORS = (2, 4, 8)
+LEAST_NOISE, MOST_NOISE = 1e-3, 1e6
+DELTAS = (1e-4, 1e-5, 1e-6)
+Change = tuple[str, Claim]
+# What decides a number: kind of sampler, rate, noise and count of each mechanism, the accountants'
+# relation and delta.
+Key = tuple[tuple[tuple[str, float, float, int], ...], str, float]
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A recomputed epsilon that is the printed one: after which changes, and by which convention.
+
+    relations: under which the number is the same.
+    """
+
+    changes: tuple[str, ...]
+    convention: str
+    epsilon: float
+    relations: tuple[str, ...]
+
+    @property
+    def departures(self) -> int:
+        """How many things had to be changed, an older convention among them."""
+        return len(self.changes) + (self.convention not in (PLD, EXACT, TODAY))
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was found, the likeliest first, and how much was tried.
+
+    tried: different numbers. by_chance: how many of them would hit if they lay at random, evenly in
+    the logarithm, as thick as between half and twice the printed number. nearest: where nothing
+    was found.
+    """
+
+    hits: tuple[Hit, ...]
+    tried: int
+    by_chance: float
+    nearest: Hit | None
+
+
+def search(claim: Claim) -> Search:
+    """Every single slip whose number is the claimed one, to a unit of its last digit."""
+    assert claim.claimed is not None
+    wanted = claim.claimed
+    found: dict[tuple[tuple[str, ...], tuple[str, ...], str], Hit] = {}
+    for composed, delta, changes, relations in _different_events(claim):
+        if claim.relation is not None and claim.relation not in relations:
+            changes = (*changes, f"accounted under {relations[0]}, not {claim.relation}")
+        for each in computed(composed, delta, wanted.value):
+            key = (changes, relations, f"{each.epsilon:.9g}")
+            if key in found:
+                # Two lists of orders with the same best one.
+                continue
+            found[key] = Hit(changes, each.convention, each.epsilon, relations)
+    made = list(found.values())
+    hits = [hit for hit in made if wanted.hit_by(hit.epsilon)]
+    hits.sort(key=lambda hit: (hit.departures, len(hit.changes), abs(hit.epsilon - wanted.value)))
+    nearest = min(made, key=lambda hit: abs(hit.epsilon - wanted.value), default=None)
+    near = {
+        key[2]
+        for key, hit in found.items()
+        if wanted.value / 2 <= hit.epsilon <= 2 * wanted.value and hit not in hits
+    }
+    return Search(
+        tuple(hits),
+        len({key[2] for key in found}),
+        len(near) * 2 * wanted.window / (wanted.value * math.log(4)),
+        None if hits else nearest,
+    )
+
+
+def _different_events(
+    claim: Claim,
+) -> list[tuple[Event, float, tuple[str, ...], tuple[str, ...]]]:
+    """Events with delta, the fewest changes that lead to them, and the relations that have them."""
+    found: dict[Key, tuple[Event, float, tuple[str, ...], tuple[str, ...]]] = {}
+    for changes, changed in _variants(claim):
+        for relation in RELATIONS:
+            composed = event(changed, relation)
+            if composed is None:
+                continue
+            key = (_numbers(composed), composed.accounted, changed.delta)
+            if key not in found:
+                found[key] = (composed, changed.delta, changes, (relation,))
+            elif found[key][2] == changes:
+                found[key] = (*found[key][:3], (*found[key][3], relation))
+    return list(found.values())
+
+
+def _numbers(composed: Event) -> tuple[tuple[str, float, float, int], ...]:
+    return tuple(
+        (each.sampler.name, each.sampler.sample_rate, each.noise_multiplier, each.count)
+        for each in composed.mechanisms
+    )
+
+
+def _variants(claim: Claim) -> Iterator[tuple[tuple[str, ...], Claim]]:
+    """The claim with no change, one change, and with Poisson sampling supposed as well."""
+    bases: list[tuple[tuple[str, ...], Claim]] = [((), claim)]
+    if any(phase.sampler not in ("poisson", "full-batch") for phase in claim.phases):
+        bases.append(((AS_POISSON,), claim.map_phases(_as_poisson)))
+    yield from bases
+    for before, base in bases:
+        for words, changed in _changes(base):
+            yield (*before, words), changed
+
+
+def _changes(claim: Claim) -> Iterator[Change]:
+    yield from _parts_left_out(claim)
+    for words, change in _phase_changes():
+        try:
+            changed = claim.map_phases(change)
+        except _Nothing:
+            continue
+        if changed != claim:
+            yield words, changed
+    yield from _other_deltas(claim)
+
+
+def _parts_left_out(claim: Claim) -> Iterator[Change]:
+    if claim.trials:
+        trials = sum(count for _, count in claim.trials)
+        yield f"the {trials} other trials not counted", replace(claim, trials=())
+    if claim.runs > 1:
+        yield f"one of {claim.runs} released runs counted", replace(claim, runs=1)
+    if claim.trials and claim.runs > 1:
+        yield "one training counted", replace(claim, runs=1, trials=())
+    if len(claim.phases) > 1:
+        for number, phase in enumerate(claim.phases, 1):
+            yield f"phase {number} of {len(claim.phases)} alone", replace(claim, phases=(phase,))
+
+
+def _other_deltas(claim: Claim) -> Iterator[Change]:
+    deltas = {f"delta {delta:g}": delta for delta in DELTAS}
+    if claim.n is not None and claim.n > 1:
+        n = claim.n
+        deltas |= {"delta 1 / n": 1 / n, "delta 1 / (2 n)": 0.5 / n, "delta n^-1.1": n**-1.1}
+    for words, delta in deltas.items():
+        if not math.isclose(delta, claim.delta):
+            yield f"{words}, not {claim.delta:g}", replace(claim, delta=delta)
+
+
+class _Nothing(Exception):
+    """A change that makes no sense for a phase."""
+
+
+def _phase_changes() -> Iterator[tuple[str, Callable[[Phase], Phase]]]:
+    yield "epochs counted in the place of steps", _epochs_as_steps
+    yield "one epoch counted", _one_epoch
+    yield "one step counted", lambda phase: replace(phase, steps=1, epochs=None)
+    yield "steps of an epoch rounded down (drop_last)", lambda phase: _whole(phase, math.floor)
+    yield "steps of an epoch rounded up", lambda phase: _whole(phase, math.ceil)
+    yield "all steps rounded down", _truncated
+    yield "the next power of two as batch", _power_of_two
+    yield (
+        "sampling rate 1 / (n // batch), one over the batches of an epoch",
+        lambda phase: _rate(phase, 1 / math.floor(1 / _q(phase))),
+    )
+    yield (
+        "sampling rate 1 / (batches of an epoch, rounded up)",
+        lambda phase: _rate(phase, 1 / math.ceil(1 / _q(phase))),
+    )
+    yield "sampling rate 1 / n", lambda phase: _rate(phase, 1 / (phase.n or 1))
+    yield "no amplification by sampling", _all_records
+    for factor in FACTORS:
+        yield (
+            f"sampling rate x {factor} (the batch of {factor} devices or micro-batches)",
+            lambda phase, factor=factor: _rate(phase, factor * _q(phase)),  # type: ignore[misc]
+        )
+        yield (
+            f"sampling rate / {factor} (the batch of one of {factor})",
+            lambda phase, factor=factor: _rate(phase, _q(phase) / factor),  # type: ignore[misc]
+        )
+        yield f"steps x {factor}", lambda phase, factor=factor: _steps(phase, factor)  # type: ignore[misc]
+        yield f"steps / {factor}", lambda phase, factor=factor: _steps(phase, 1 / factor)  # type: ignore[misc]
+    yield "noise in units of C / batch: multiplied by the batch", lambda p: _noise(p, _batch(p))
+    yield "noise in units of C / batch: divided by the batch", lambda p: _noise(p, 1 / _batch(p))
+    yield "noise doubled: a sensitivity of C / 2 taken", lambda phase: _noise(phase, 2)
+    yield "noise halved: a sensitivity of 2 C taken", lambda phase: _noise(phase, 0.5)
+    yield "noise squared", lambda phase: _noise(phase, phase.noise or 1)
+    yield "square root of the noise, as if it were a variance", _root
+    for place in range(4):
+        yield (
+            "a digit of the noise lost",
+            lambda phase, place=place: _digit_lost(phase, place),  # type: ignore[misc]
+        )
+
+
+def _as_poisson(phase: Phase) -> Phase:
+    if phase.sampler in ("poisson", "full-batch"):
+        return phase
+    return replace(phase, sampler="poisson", drop_last=False)
+
+
+def _q(phase: Phase) -> float:
+    if phase.n is None or phase.batch is None or phase.sampler == "full-batch":
+        raise _Nothing
+    return phase.batch / phase.n
+
+
+def _batch(phase: Phase) -> int:
+    if phase.batch is None:
+        raise _Nothing
+    return phase.batch
+
+
+def _epochs(phase: Phase) -> float:
+    return phase.epochs if phase.epochs is not None else max(1, round(phase.steps * _q(phase)))
+
+
+def _epochs_as_steps(phase: Phase) -> Phase:
+    return replace(phase, steps=max(1, math.ceil(_epochs(phase))), epochs=None)
+
+
+def _one_epoch(phase: Phase) -> Phase:
+    return replace(phase, steps=math.ceil(1 / _q(phase) - 1e-9), epochs=1.0)
+
+
+def _whole(phase: Phase, rounding: Callable[[float], int]) -> Phase:
+    steps = max(1, math.ceil(_epochs(phase) * rounding(1 / _q(phase) + 1e-12)))
+    return replace(phase, steps=steps)
+
+
+def _truncated(phase: Phase) -> Phase:
+    return replace(phase, steps=max(1, math.floor(_epochs(phase) / _q(phase) + 1e-9)))
+
+
+def _power_of_two(phase: Phase) -> Phase:
+    """240 or 250 records a batch become 256, with the steps of as many epochs."""
+    _q(phase)
+    assert phase.n is not None and phase.batch is not None
+    batch = 1 << (phase.batch - 1).bit_length()
+    if not phase.batch < batch <= phase.n:
+        raise _Nothing
+    steps = phase.steps
+    if phase.epochs is not None and phase.sampler == "poisson":
+        steps = math.ceil(phase.epochs * phase.n / batch)
+    return replace(phase, batch=batch, steps=steps)
+
+
+def _rate(phase: Phase, rate: float) -> Phase:
+    """Sampling rates concern Poisson samples; of others they are the habit of `AS_POISSON`."""
+    if phase.sampler != "poisson" or not 0 < rate <= 1:
+        raise _Nothing
+    # The fraction of small terms that is meant by a rate in doubles.
+    small = Fraction(rate).limit_denominator(10**9)
+    if small == 0:
+        raise _Nothing
+    return replace(phase, n=small.denominator, batch=small.numerator)
+
+
+def _all_records(phase: Phase) -> Phase:
+    _q(phase)
+    return replace(phase, sampler="full-batch", n=None, batch=None, epochs=None, drop_last=False)
+
+
+def _steps(phase: Phase, factor: float) -> Phase:
+    return replace(phase, steps=max(1, round(phase.steps * factor)), epochs=None)
+
+
+def _noise(phase: Phase, factor: float) -> Phase:
+    assert phase.noise is not None
+    return _with_noise(phase, phase.noise * factor)
+
+
+def _with_noise(phase: Phase, noise: float) -> Phase:
+    """Numbers that nobody can claim take the accountants long."""
+    if not LEAST_NOISE <= noise <= MOST_NOISE:
+        raise _Nothing
+    return replace(phase, noise=noise)
+
+
+def _root(phase: Phase) -> Phase:
+    assert phase.noise is not None
+    return _with_noise(phase, math.sqrt(phase.noise))
+
+
+def _digit_lost(phase: Phase, place: int) -> Phase:
+    """1.12 becomes .12, 1.2 or 1.1."""
+    text = f"{phase.noise:g}"
+    digits = [index for index, character in enumerate(text) if character.isdigit()]
+    if "e" in text or "." not in text or place >= len(digits):
+        raise _Nothing
+    left = float(text[: digits[place]] + text[digits[place] + 1 :])
+    return _with_noise(phase, left)

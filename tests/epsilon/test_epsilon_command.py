@@ -1,0 +1,418 @@
+"""Verdicts and exit codes, bad input of every argument, files, ledgers, the printed gallery."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpatlas.commands.epsilon import main
+from dpatlas.epsilon.check import check_epsilon
+from dpatlas.epsilon.claim import Printed
+from dpatlas.errors import InputError, run_command
+from dpatlas.privacy.accounting import Phase, composition, guarantee
+from dpatlas.privacy.ledger import Ran, ledger, tuning_of
+from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
+
+PROJECT = Path(__file__).parents[2]
+GALLERY = (PROJECT / "docs" / "epsilon.md").read_text(encoding="utf-8")
+WORDS = "--sampler poisson --n 1050 --batch 100 --noise 2 --steps 50 --delta 1e-5"
+FULL = "--sampler full --noise 3 --steps 20 --delta 1e-5"
+
+
+def run(capsys, line):
+    """Exit code, standard output and standard error."""
+    code = run_command(main, line if isinstance(line, list) else shlex.split(line))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def strict(text):
+    def refuse(constant):
+        raise ValueError(constant)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "verdict"),
+    [
+        (WORDS, 0, None),
+        (f"{WORDS} --claimed 9", 0, "guaranteed"),
+        (f"{WORDS} --claimed 9 --relation replace-one", 0, "guaranteed"),
+        (f"{WORDS} --claimed 1", 1, "refuted"),
+        (f"{WORDS} --claimed 1 --released last-iterate", 1, "not guaranteed"),
+        (f"{FULL} --claimed 1", 1, "refuted"),
+        (f"{FULL} --claimed 1 --released last-iterate", 1, "not guaranteed"),
+        (f"{WORDS} --claimed 1".replace("poisson", "shuffle"), 1, "not guaranteed"),
+        (f"{WORDS} --claimed 1".replace("poisson", "fixed"), 1, "not guaranteed"),
+        (
+            f"{WORDS} --claimed 1 --relation add_remove".replace("poisson", "cyclic"),
+            1,
+            "not guaranteed",
+        ),
+        # Under one relation guaranteed, under the other refuted.
+        (f"{WORDS} --claimed 2 --relation replace_one", 1, "refuted"),
+        (f"{WORDS} --claimed 2", 0, "guaranteed"),
+        (f"{WORDS} --trials 9 --claimed 4", 1, "not guaranteed"),
+        (f"{WORDS} --runs 9 --claimed 4", 1, "refuted"),
+    ],
+)
+def test_verdicts_and_exit_codes(capsys, line, code, verdict):
+    assert (found := run(capsys, f"{line} --no-slips --json"))[0] == code
+    assert strict(found[1])["verdict"] == verdict
+    spoken = run(capsys, f"{line} --no-slips")
+    assert spoken[0] == code and (verdict is None or verdict.upper() in spoken[1])
+    assert max(map(len, spoken[1].splitlines())) <= 100
+
+
+def test_a_number_that_rounds_to_the_claimed_one_supports_it(capsys):
+    epsilon = check_epsilon(sampler="full", noise=3, steps=20, delta=1e-5).tightest.epsilon
+    printed = next(
+        f"{epsilon:.{digits}f}" for digits in range(2, 9) if round(epsilon, digits) < epsilon
+    )
+    code, out, _ = run(capsys, f"{FULL} --no-slips --claimed {printed}")
+    assert code == 0 and "which rounds to it" in " ".join(out.split())
+    # Few digits do not stretch it to more than half a percent.
+    assert Printed("3").rounding == pytest.approx(0.015) and Printed("2.31").rounding == 0.005
+    assert run(capsys, f"{FULL} --no-slips --claimed {epsilon * 0.99:.1f}")[0] == 1
+
+
+def test_a_number_above_one_reading_and_below_another_is_guaranteed_under_the_first(capsys):
+    code, out, _ = run(capsys, f"{WORDS} --claimed 2 --no-slips")
+    said = " ".join(out.split())
+    assert code == 0 and "under add_remove and zero_out" in said and "not under replace_one" in said
+
+
+def test_between_both_sides_nothing_is_said():
+    here = check_epsilon(sampler="poisson", n=1050, batch=100, noise=2, steps=50, delta=1e-5)
+    between = (here.least["add_remove"] + here.tightest.epsilon) / 2
+    report = check_epsilon(
+        sampler="poisson",
+        n=1050,
+        batch=100,
+        noise=2,
+        steps=50,
+        delta=1e-5,
+        claimed=f"{between:.9f}",
+    )
+    assert report.verdict == "not guaranteed"
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("", "--sampler: found nothing; allowed: one of poisson"),
+        (WORDS.replace("poisson", "poison"), "--sampler: found 'poison'; allowed: one of poisson"),
+        (WORDS.replace("1050", "0"), "--n: found 0; allowed: a whole number >= 1"),
+        (WORDS.replace("--n 1050", ""), "--n: found nothing"),
+        (WORDS.replace("1050", "many"), "argument --n: invalid int value: 'many'"),
+        (
+            WORDS.replace("--batch 100", "--batch 1051"),
+            "--batch: found 1051; allowed: a whole number >= 1 and <= 1050",
+        ),
+        (
+            WORDS.replace("--batch 100", "--batch 2.5"),
+            "--batch: found 2.5; allowed: a whole number >= 1, or the path",
+        ),
+        (WORDS.replace("--batch 100", ""), "--batch: found nothing"),
+        (
+            WORDS.replace("--noise 2", "--noise 0"),
+            "--noise: found 0.0; allowed: a number >= 0.001 and <= 1e+06",
+        ),
+        (WORDS.replace("--noise 2", "--noise nan"), "--noise: found nan"),
+        (WORDS.replace("--noise 2", ""), "--noise: found nothing"),
+        (WORDS.replace("--steps 50", "--steps 0"), "--steps: found 0"),
+        (WORDS.replace("--steps 50", "--epochs 0"), "--epochs: found 0.0"),
+        (
+            WORDS.replace("--steps 50", ""),
+            "--steps and --epochs: found neither; allowed: one of the two",
+        ),
+        (f"{WORDS} --epochs 3", "--steps and --epochs: found both"),
+        (WORDS.replace("1e-5", "1"), "--delta: found 1.0; allowed: a number >= 1e-50 and < 1"),
+        (WORDS.replace("--delta 1e-5", ""), "--delta: found nothing"),
+        (f"{WORDS} --claimed three", "--claimed: found 'three'; allowed: a number > 0"),
+        (f"{WORDS} --claimed -1", "--claimed"),
+        (f"{WORDS} --target 3", "--target: found --noise as well; allowed: one of the two"),
+        (WORDS.replace("--noise 2", "--target 0"), "--target: found 0.0"),
+        (
+            WORDS.replace("--noise 2", "--target 1e-9").replace("1e-5", "1e-12"),
+            "--target: found 1e-09 at delta 1e-12; allowed: at least",
+        ),
+        (WORDS.replace("--noise 2", "--target 2 --claimed 2"), "--target: found --claimed as well"),
+        (f"{WORDS} --relation swap", "--relation: found 'swap'; allowed: one of add_remove"),
+        (f"{WORDS} --released all", "--released: found 'all'"),
+        (f"{WORDS} --runs 0", "--runs: found 0"),
+        (f"{WORDS} --trials 0", "--trials: found 0"),
+        (f"{WORDS} --trials 3 --grid noise=1,2", "--trials: found --grid as well"),
+        (f"{WORDS} --grid noise", "--grid: found 'noise'; allowed: KEY=VALUE,VALUE"),
+        (f"{WORDS} --grid size=1,2", "--grid: found 'size=1,2'"),
+        (f"{WORDS} --grid noise=1,x", "--grid[2].noise: found 'x'; allowed: a number >= 0.001"),
+        (f"{WORDS} --grid n=900", "--grid: found other numbers of records"),
+        (f"{WORDS} --drop-last", "--drop-last: found poisson batches; allowed: shuffled or cyclic"),
+        (f"{FULL} --n 10 --batch 3", "--batch: found 3; allowed: nothing, or n, with full batches"),
+        (f"{WORDS} --secret 3", "unrecognized arguments: --secret 3"),
+        ("--batch missing.yaml", "--batch missing.yaml: found No such file"),
+        ("--batch missing.yaml --n 5", "--batch missing.yaml: found --n as well"),
+        ("--ledgers one.json", "--ledgers one.json: found No such file"),
+        ("--ledgers a.json a.json", "--ledgers: found the same file twice"),
+        ("--ledgers a.json b.json --n 5", "--ledgers: found --n as well"),
+        ("--ledgers a.json b.json --delta 2", "--delta: found 2.0"),
+        ("--ledgers a.json b.json --claimed x", "--claimed: found 'x'"),
+    ],
+)
+def test_bad_arguments_give_exit_code_2_and_one_line(capsys, line, named):
+    code, out, err = run(capsys, line)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert named in err
+
+
+CLAIM = "{sampler: poisson, n: 1050, batch: 100, noise: 2, steps: 50, delta: 1e-5"
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("", "no settings"),
+        ("[]", "no settings"),
+        ("- 3", "no settings"),
+        ("{", "while parsing"),
+        ("\x80", "allowed: a"),
+        ("noise: 1\nnoise: 2", "line 2: found noise twice; allowed: once"),
+        (f"{CLAIM}, color: red}}", "color: found an unknown key"),
+        (f"- {CLAIM}}}\n- {CLAIM}, runs: x}}", "claim 2, runs: found 'x'"),
+        (f"{CLAIM}, phases: 3}}", "phases: found 3; allowed: a list of settings"),
+        (f"{CLAIM}, phases: []}}", "phases: found []"),
+        (f"{CLAIM}, phases: [3]}}", "phases[1]: found 3"),
+        (f"{CLAIM}, phases: [{{noise: 1}}, {{noise: -1}}]}}", "phases[2].noise: found -1"),
+        (f"{CLAIM}, phases: [{{n: 1050}}, {{n: 900}}]}}", "phases: found n of 1050 and 900"),
+        (f"{CLAIM}, phases: [{{size: 1}}]}}", "phases[1].size: found an unknown key"),
+        (f"{CLAIM}, trials: some}}", "trials: found 'some'"),
+        (f"{CLAIM}, trials: [3]}}", "trials[1]: found 3"),
+        (f"{CLAIM}, trials: [{{noise: 0}}]}}", "trials[1].noise: found 0"),
+        (f"{CLAIM}, grid: [1]}}", "grid: found [1]; allowed: lists of values by setting"),
+        (f"{CLAIM}, grid: {{noise: 3}}}}", "grid.noise: found 3; allowed: a list of values"),
+        (f"{CLAIM}, drop_last: maybe}}", "drop_last: found 'maybe'; allowed: true or false"),
+    ],
+)
+def test_bad_files_give_exit_code_2_and_one_line(capsys, tmp_path, content, named):
+    path = tmp_path / "claims.yaml"
+    path.write_bytes(content.encode("latin-1"))
+    code, out, err = run(capsys, ["--batch", str(path)])
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert named in err and "claims.yaml" in err
+
+
+def test_a_file_of_claims(capsys, tmp_path):
+    path = tmp_path / "claims.yaml"
+    path.write_text(
+        "- {name: full, sampler: full, noise: 3, steps: 20, delta: 1e-5, claimed: 9.0}\n"
+        "- name: two phases\n"
+        "  n: 1050\n"
+        "  phases: [{sampler: poisson, batch: 100, noise: 2, steps: 50},\n"
+        "           {sampler: full, noise: 8, epochs: 2}]\n"
+        "  trials: [{noise: 4}]\n"
+        "  delta: 1e-5\n"
+        "  claimed: 1.20\n"
+    )
+    code, out, err = run(capsys, ["--batch", str(path), "--json"])
+    first, second = strict(out)
+    assert (code, first["verdict"], second["verdict"]) == (1, "guaranteed", "refuted")
+    assert "claims: 2/2" in err
+    assert [phase["steps"] for phase in second["phases"]] == [50, 2]
+    assert second["other_trials"] == 1
+    code, out, _ = run(capsys, ["--batch", str(path), "--no-slips"])
+    assert code == 1 and "claimed 1.20: REFUTED" in out
+    assert out.endswith("2 claims: 1 guaranteed, 1 refuted\n")
+    assert max(map(len, out.splitlines())) <= 100
+    path.write_text(json.dumps({"sampler": "full", "noise": 3, "steps": 20, "delta": 1e-5}))
+    assert run(capsys, ["--batch", str(path)])[0] == 0
+
+
+def test_json_is_strict_and_says_everything(capsys):
+    code, out, _ = run(capsys, f"{FULL} --claimed 2.2 --json".replace("--noise 3", "--noise 1e-3"))
+    content = strict(out)
+    assert code == 1 and content["tightest"]["epsilon"] > 1e7
+    assert set(content) == {
+        *("name", "source", "phases", "delta", "runs", "other_trials", "released", "relation"),
+        *("claimed", "target", "verdict", "readings", "tightest", "least", "supported_by"),
+        *("slips", "noise", "assumptions", "warnings"),
+    }
+    assert set(content["readings"][0]) == {"relation", "accountant", "epsilon", "event", "warning"}
+    assert set(content["slips"]) == {"hits", "tried", "expected_by_chance", "nearest"}
+
+
+def test_a_target_gives_noise_that_meets_it(capsys):
+    code, out, _ = run(capsys, f"{FULL} --json".replace("--noise 3", "--target 2"))
+    noises = {each["relation"]: each["noise"] for each in strict(out)["noise"]}
+    assert code == 0 and noises["replace_one"] == pytest.approx(2 * noises["add_remove"], rel=1e-3)
+    met = guarantee([Phase(FullBatch(1), noises["add_remove"], 20)], 1e-5, "add_remove").epsilon
+    assert met <= 2 * 1.001
+    code, out, _ = run(
+        capsys,
+        "--sampler cyclic --n 90 --batch 9 --steps 5 --delta 1e-5 --target 2 --relation add_remove",
+    )
+    assert code == 1 and "no accounting covers these words" in out
+
+
+def test_warnings_name_delta_and_the_release(capsys):
+    _, out, _ = run(capsys, WORDS.replace("1e-5", "1e-2") + " --released last-iterate")
+    assert "delta 0.01 is not below 1 / n" in out and "only the last iterate" in out
+
+
+POISSON = Ran("DP-SGD", (Phase(Poisson(1050, 100), 2.0, 50),), (1.0,), "os")
+HEAVY = Ran(
+    "DP-SGD", (Phase(Poisson(1050, 100), 1.5, 20), Phase(FullBatch(1050), 9.0, 2)), (1.0, 1.0), "os"
+)
+
+
+def stored(tmp_path, **contents):
+    paths = []
+    for name, content in contents.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+        paths.append(str(tmp_path / f"{name}.json"))
+    return paths
+
+
+def in_ledger(ran, relation="add_remove", **options):
+    return ledger(ran, delta=1e-5, relation=relation, **options)
+
+
+def test_ledgers_are_composed_by_their_noisy_sums(capsys, tmp_path):
+    paths = stored(
+        tmp_path, a=in_ledger(POISSON), b={"ledger": in_ledger(HEAVY), "data": {"sha256": "1"}}
+    )
+    code, out, _ = run(capsys, ["--ledgers", *paths, "--json"])
+    total = strict(out)
+    together = composition([POISSON.phases, HEAVY.phases], 1e-5, "add_remove")
+    assert code == 0 and total["epsilon"] == pytest.approx(together.epsilon)
+    assert total["epsilon"] < total["basic"]["epsilon"] and total["basic"]["delta"] == 2e-5
+    _, out, _ = run(capsys, ["--ledgers", *paths])
+    assert f"{together.epsilon:.4g}" in out and "by PLD, every noisy sum" in out
+    assert run(capsys, ["--ledgers", *paths, "--claimed", "99"])[0] == 0
+    assert run(capsys, ["--ledgers", *paths, "--claimed", "1"])[0] == 1
+
+
+def test_ledgers_count_every_run_and_what_chose_them(capsys, tmp_path):
+    tuning = tuning_of([HEAVY], [POISSON], delta=1e-5, relation="add_remove")
+    both = in_ledger([POISSON, POISSON], tuning=tuning)
+    paths = stored(tmp_path, a=both, b=in_ledger(HEAVY))
+    total = strict(run(capsys, ["--ledgers", *paths, "--json"])[1])
+    together = composition([POISSON.phases] * 2 + [HEAVY.phases], 1e-5, "add_remove")
+    assert total["epsilon"] == pytest.approx(together.epsilon)
+    assert total["ledgers"][0]["trainings"] == 2
+    tuned = tuning["epsilon_of_all"] + in_ledger(HEAVY)["epsilon"]
+    assert total["with_tuning"] == pytest.approx(tuned)
+    assert "with tuning" in run(capsys, ["--ledgers", *paths])[1]
+
+
+def test_what_a_ledger_does_not_say_is_added_up(capsys, tmp_path):
+    shuffled = Ran("DP-SGD", (Phase(Shuffled(1050, 100), 2.0, 10),), (1.0,), "os")
+    bare = in_ledger(shuffled, "replace_one")
+    del bare["sampler"]
+    paths = stored(tmp_path, a=bare, b=in_ledger(shuffled, "replace_one"))
+    total = strict(run(capsys, ["--ledgers", *paths, "--json"])[1])
+    assert total["epsilon"] == pytest.approx(2 * bare["epsilon"]) and total["delta"] == 2e-5
+    assert "not every ledger says" in total["by"]
+    silent = Ran("SGD", (Phase(Shuffled(1050, 100), 0.0, 10),), (1.0,), "os")
+    paths = stored(tmp_path, a=in_ledger(silent, "replace_one"), b=bare)
+    assert strict(run(capsys, ["--ledgers", *paths, "--json"])[1])["epsilon"] == "inf"
+    assert "nothing" in run(capsys, ["--ledgers", *paths])[1]
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ([], "no ledger"),
+        ({"ledger": {"mechanism": "none"}}, "no ledger"),
+        ({"arms": []}, "a ledger of several arms"),
+        ({"neighbour_relation": "friends"}, "neighbour_relation: found 'friends'"),
+        ({"neighbour_relation": "replace one record"}, "found add_remove and replace_one"),
+        ({"holds_for": "noise shared by several trainings (arms)"}, "noise shared with other runs"),
+        ({"epsilon": "much"}, "epsilon: found 'much'"),
+        ({"delta": 1}, "delta: found 1"),
+    ],
+)
+def test_what_is_no_ledger_is_refused(capsys, tmp_path, other, named):
+    content = {**in_ledger(POISSON), **other} if other and "ledger" not in other else other
+    code, out, err = run(capsys, ["--ledgers", *stored(tmp_path, a=in_ledger(POISSON), b=content)])
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert named in err
+
+
+def test_ledgers_of_other_data_are_refused(capsys, tmp_path):
+    records = [{"ledger": in_ledger(POISSON), "data": {"sha256": each * 64}} for each in "ab"]
+    code, _, err = run(capsys, ["--ledgers", *stored(tmp_path, a=records[0], b=records[1])])
+    assert code == 2 and "aaaaaaaa... and of data bbbbbbbb..." in err
+    assert run(capsys, ["--ledgers", *stored(tmp_path, a=records[0])])[0] == 2
+
+
+def test_python_has_the_same_entry():
+    import dpatlas
+
+    report = dpatlas.check_epsilon(sampler="full", noise=3, steps=20, delta=1e-5, claimed=9.5)
+    assert report.verdict == "guaranteed" and "GUARANTEED" in str(report)
+    assert "check_epsilon" in dir(dpatlas)
+    with pytest.raises(InputError, match=r"^nose: found an unknown key"):
+        dpatlas.check_epsilon(sampler="full", nose=3, steps=20, delta=1e-5)
+    with pytest.raises(AttributeError):
+        _ = dpatlas.check_delta
+
+
+def test_checking_needs_numpy_scipy_and_dp_accounting_alone():
+    script = (
+        "import sys\n"
+        "import dpatlas\n"
+        "assert not {'numpy', 'scipy', 'dp_accounting'} & set(sys.modules)\n"
+        "class Bare:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name.split('.')[0] in heavy:\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "heavy = 'torch matplotlib snakemake pandas pydantic yaml sklearn opacus seaborn'.split()\n"
+        "sys.meta_path.insert(0, Bare())\n"
+        "words = dict(n=1050, batch=100, noise=2, steps=50, delta=1e-5, claimed='1.2')\n"
+        "print(dpatlas.check_epsilon(sampler='poisson', **words).verdict)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "refuted\n"), done.stderr
+
+
+BLOCKS = re.findall(r"```console\n\$ python -m dpatlas epsilon (.*?[^\\])\n(.*?)```", GALLERY, re.S)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, marks=[pytest.mark.slow] * (number > 1))
+        for number, block in enumerate(BLOCKS)
+    ],
+    ids=lambda block: " ".join(block[0].split())[:70],
+)
+def test_the_page_shows_what_the_command_prints(capsys, block):
+    line, shown = block
+    code, out, err = run(capsys, line.replace("\\\n", " "))
+    assert (code in (0, 1), err) == (True, "")
+    assert out.strip() == shown.strip()
+
+
+def test_the_page_has_at_least_eight_printed_values_with_sources():
+    claimed = {
+        re.search(r"--claimed (\S+)", line).group(1) for line, _ in BLOCKS if "claimed" in line
+    }
+    rows = re.findall(r"^\| \[[^|]*\]\(https://[^|]*\|[^|]*\| ([\d.]+) \|", GALLERY, re.M)
+    assert len(rows) >= 8 and set(rows) <= claimed
+
+
+def test_every_option_is_explained(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    options = set(re.findall(r"(--[a-z-]+)", capsys.readouterr().out)) - {"--help"}
+    for option in options:
+        assert f"`{option}" in GALLERY, option

@@ -1,0 +1,280 @@
+"""Every number against a second computation: closed forms, quadrature, Opacus, other grids."""
+
+import math
+from itertools import permutations
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from opacus.accountants import PRVAccountant
+from scipy.stats import norm
+
+from dpatlas.epsilon.check import check_epsilon
+from dpatlas.epsilon.claim import RELATIONS, read_claim
+from dpatlas.epsilon.valid import SQRT_5, event, optimistic, readings
+from dpatlas.privacy.accounting import Phase, guarantee
+from dpatlas.privacy.samplers import FixedSize, Poisson, Shuffled
+
+POISSON = {"sampler": "poisson", "n": 1050, "batch": 100, "delta": 1e-5}
+NEIGHBOURS = {
+    "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
+    "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,
+}
+
+
+def numbers(relation=None, **settings):
+    """Epsilon by accountant under one relation."""
+    claim = read_claim({"relation": relation, "delta": 1e-5, **settings})
+    return {each.accountant: each.epsilon for each in readings(claim)}
+
+
+def analytic(mu, delta=1e-5):
+    return dp_accounting.get_epsilon_gaussian(1 / mu, delta)
+
+
+@pytest.mark.parametrize(
+    ("relation", "moved"), [("add_remove", 1), ("zero_out", 1), ("replace_one", 2)]
+)
+def test_full_batch_is_the_analytic_gaussian(relation, moved):
+    found = numbers(relation, sampler="full", noise=3.0, steps=20)
+    exact = analytic(moved * math.sqrt(20) / 3)
+    assert found["exact"] == pytest.approx(exact, rel=1e-6)
+    assert exact <= found["pld"] <= exact * 1.003
+    assert exact <= found["rdp"] <= exact * 1.3
+
+
+@pytest.mark.parametrize(
+    ("relation", "moved"), [("zero_out", 1), ("replace_one", 2), ("add_remove", SQRT_5)]
+)
+def test_a_shuffled_epoch_is_one_gaussian(relation, moved):
+    found = numbers(relation, sampler="shuffle", n=1050, batch=100, noise=6.0, epochs=3)
+    assert found["exact"] == pytest.approx(analytic(moved * math.sqrt(3) / 6), rel=1e-6)
+
+
+def test_what_is_left_over_takes_the_place_of_a_removed_record():
+    settings = {"sampler": "shuffled", "batch": 100, "noise": 6.0, "epochs": 1}
+    left = numbers("add_remove", n=1050, drop_last=True, **settings)
+    none_left = numbers("add_remove", n=1000, drop_last=True, **settings)
+    assert left["exact"] == pytest.approx(analytic(2 / 6), rel=1e-6)
+    assert none_left["exact"] == pytest.approx(analytic(SQRT_5 / 6), rel=1e-6)
+
+
+def test_moving_the_last_record_of_a_random_order_leaves_a_random_order():
+    """The coupling by which add_remove is accounted, by counting all orders of five records."""
+    counts = {}
+    for order in permutations(range(5)):
+        place = order.index(0)
+        *rest, last = order
+        if place < 4:
+            rest[place] = last
+        counts[tuple(rest)] = counts.get(tuple(rest), 0) + 1
+    assert set(counts) == set(permutations(range(1, 5))) and set(counts.values()) == {5}
+
+
+def test_engine_and_check_agree():
+    for sampler, relation, kind in (
+        ("poisson", "add_remove", Poisson(1050, 100)),
+        ("poisson", "replace_one", Poisson(1050, 100)),
+        ("fixed-size", "replace_one", FixedSize(1050, 100)),
+        ("shuffled", "replace_one", Shuffled(1050, 100)),
+    ):
+        settings = {"sampler": sampler, "n": 1050, "batch": 100, "noise": 2.0, "steps": 30}
+        if sampler == "shuffled":
+            settings["drop_last"] = True
+        ours = guarantee([Phase(kind, 2.0, 30)], 1e-5, relation)
+        assert numbers(relation, **settings)[ours.accountant] == pytest.approx(ours.epsilon)
+
+
+def test_blanking_a_record_of_a_fixed_batch_is_covered_by_replacing_it():
+    settings = {"sampler": "fixed", "n": 1050, "batch": 100, "noise": 2.0, "steps": 30}
+    assert numbers("zero_out", **settings) == numbers("replace_one", **settings)
+    assert numbers("add_remove", **settings) == {}
+
+
+def test_a_fixed_order_proves_nothing_when_records_are_added():
+    settings = {"sampler": "cyclic", "n": 1050, "batch": 100, "noise": 2.0, "steps": 30}
+    assert numbers("add_remove", **settings) == {}
+    report = check_epsilon(**settings, delta=1e-5, relation="add_remove", claimed="900")
+    assert report.verdict == "not guaranteed" and report.tightest is None
+    assert "nothing is proved" in str(report)
+
+
+@pytest.mark.parametrize(("batch", "noise", "steps"), [(256, 1.1, 3516), (600, 4.0, 10_000)])
+def test_poisson_agrees_with_the_accountant_of_opacus(batch, noise, steps):
+    prv = PRVAccountant()
+    prv.history = [(noise, batch / 60_000, steps)]
+    other = prv.get_epsilon(1e-5, eps_error=0.002)
+    found = numbers(
+        "add_remove", sampler="poisson", n=60_000, batch=batch, noise=noise, steps=steps
+    )
+    assert found["pld"] == pytest.approx(other, abs=0.004)
+
+
+def hockey_stick(upper, lower, epsilon, cell):
+    return float(np.maximum(upper - math.exp(epsilon) * lower, 0).sum() * cell)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(("batch", "noise"), [(210, 0.7), (53, 1.0), (945, 2.0)])
+def test_one_step_lies_between_both_sides_of_the_exact_hockey_stick(relation, batch, noise):
+    claim = read_claim({**POISSON, "batch": batch, "noise": noise, "steps": 1})
+    q = batch / 1050
+    x = np.linspace(-2 - 12 * noise, 2 + 12 * noise, 400_001)
+    base, plus, minus = (norm.pdf(x, mean, noise) for mean in (0, 1, -1))
+    upper = (1 - q) * base + q * plus
+    lower = (1 - q) * base + q * minus if relation == "replace_one" else base
+    least = optimistic(claim, relation)
+    assert hockey_stick(upper, lower, least, x[1] - x[0]) >= 1e-5 * (1 - 1e-6)
+    assert (
+        least * 1.005 + 1e-3
+        >= numbers(relation, **POISSON | {"batch": batch}, noise=noise, steps=1)["pld"]
+    )
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_least_is_tighter_than_the_optimistic_side_of_dp_accounting(relation):
+    """That package rounds losses down by up to a whole interval; ours lies between it and PLD."""
+    claim = read_claim({**POISSON, "noise": 1.5, "steps": 40})
+    coarse = privacy_loss_distribution.from_gaussian_mechanism(
+        1.5,
+        value_discretization_interval=2e-4,
+        sampling_prob=100 / 1050,
+        pessimistic_estimate=False,
+        use_connect_dots=False,
+        neighboring_relation=NEIGHBOURS[relation],
+    ).self_compose(40)
+    above = numbers(relation, **POISSON, noise=1.5, steps=40)["pld"]
+    least = optimistic(claim, relation)
+    assert coarse.get_epsilon_for_delta(1e-5) <= least * (1 + 1e-4)
+    assert 0.998 * above <= least <= above
+
+
+def test_least_of_several_phases_and_of_mixtures_with_full_batches():
+    for phases in (
+        [{"sampler": "poisson", "batch": 100, "noise": 1.5, "steps": 40}] * 2,
+        [
+            {"sampler": "poisson", "batch": 100, "noise": 1.5, "steps": 40},
+            {"sampler": "full", "noise": 8, "steps": 3},
+        ],
+    ):
+        report = check_epsilon(n=1050, phases=phases, delta=1e-5)
+        for relation in RELATIONS:
+            above = report.tightest_of(relation).epsilon
+            assert 0.995 * above <= report.least[relation] <= above
+
+
+def test_trials_count_for_the_guarantee_and_not_for_the_refutation():
+    alone = check_epsilon(**POISSON, noise=2.0, steps=50)
+    tuned = check_epsilon(**POISSON, noise=2.0, steps=50, trials=4)
+    four = check_epsilon(**POISSON, noise=2.0, steps=200)
+    assert tuned.tightest.epsilon == pytest.approx(four.tightest.epsilon)
+    assert tuned.least == alone.least
+    runs = check_epsilon(**POISSON, noise=2.0, steps=50, runs=4)
+    assert runs.least == pytest.approx(four.least)
+
+
+def test_a_grid_counts_the_reported_setting_once():
+    grid = {"noise": [2.0, 4.0], "steps": [50, 100]}
+    claim = read_claim({**POISSON, "noise": 2.0, "steps": 50, "grid": grid})
+    assert sum(count for _, count in claim.trials) == 3
+    listed = [{"noise": 2.0, "steps": 100}, {"noise": 4.0}, {"noise": 4.0, "steps": 100}]
+    assert (
+        claim.trials == read_claim({**POISSON, "noise": 2.0, "steps": 50, "trials": listed}).trials
+    )
+    mechanisms = event(claim, "add_remove").mechanisms
+    assert {(each.noise_multiplier, each.count) for each in mechanisms} == {(2.0, 150), (4.0, 150)}
+
+
+SOME = {
+    "sampler": st.sampled_from(["poisson", "full-batch", "shuffled", "fixed-size", "cyclic"]),
+    "noise": st.floats(0.6, 20),
+    "steps": st.integers(1, 60),
+    "batch": st.integers(1, 1050),
+}
+
+
+@hypothesis_settings(max_examples=40)
+@given(**SOME, factor=st.floats(1.05, 3))
+def test_more_noise_never_costs_more_and_more_steps_never_less(
+    sampler, noise, steps, batch, factor
+):
+    settings = {"sampler": sampler, "n": 1050, "delta": 1e-5}
+    if sampler != "full-batch":
+        settings["batch"] = batch
+    here = check_epsilon(**settings, noise=noise, steps=steps)
+    quieter = check_epsilon(**settings, noise=noise * factor, steps=steps)
+    longer = check_epsilon(**settings, noise=noise, steps=2 * steps)
+    for less, more in ((quieter, here), (here, longer)):
+        for one, other in zip(less.readings, more.readings, strict=True):
+            by = {(each.relation, each.accountant): each.epsilon for each in more.readings}
+            assert one.epsilon <= by[one.relation, one.accountant] * 1.005 + 1e-6
+            assert other.epsilon >= 0
+
+
+@hypothesis_settings(max_examples=40)
+@given(**SOME)
+def test_replacing_costs_at_least_as_much_as_blanking_and_least_is_least(
+    sampler, noise, steps, batch
+):
+    settings = {"sampler": sampler, "n": 1050, "delta": 1e-5}
+    if sampler != "full-batch":
+        settings["batch"] = batch
+    report = check_epsilon(**settings, noise=noise, steps=steps)
+    replaced, blanked = (report.tightest_of(each).epsilon for each in ("replace_one", "zero_out"))
+    assert replaced >= blanked * 0.995 - 1e-6
+    for relation, least in report.least.items():
+        assert (least is not None) == (sampler in ("poisson", "full-batch"))
+        if least is not None:
+            assert (
+                least
+                <= min(each.epsilon for each in report.readings if each.relation == relation) + 1e-9
+            )
+
+
+@pytest.mark.parametrize("sampler", ["poisson", "shuffled", "full-batch"])
+def test_a_target_is_met_and_hardly_less_noise_misses_it(sampler):
+    settings = {"sampler": sampler, "n": 1050, "delta": 1e-5, "steps": 30}
+    if sampler != "full-batch":
+        settings["batch"] = 100
+    report = check_epsilon(**settings, target=2.0)
+    assert report.ok and [each.relation for each in report.noises] == list(RELATIONS)
+    for each in report.noises:
+        met, missed = (
+            check_epsilon(**settings, noise=noise).tightest_of(each.relation).epsilon
+            for noise in (each.noise, each.noise * 0.997)
+        )
+        assert met <= 2.0 < missed
+
+
+def test_small_delta_and_hardly_any_noise_have_no_lower_limit_or_a_true_one():
+    report = check_epsilon(**{**POISSON, "delta": 1e-15}, noise=2.0, steps=50)
+    assert report.least["add_remove"] is None
+    assert {each.accountant for each in report.readings} == {"rdp"}
+    report = check_epsilon(sampler="full", noise=1e-3, steps=500, delta=1e-5, claimed="3")
+    assert report.least["add_remove"] is None and report.verdict == "not guaranteed"
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(("noise", "steps"), [(0.05, 100), (0.3, 7), (20.0, 1000), (100.0, 10**6)])
+def test_least_of_sampling_everybody_stays_below_the_exact_gaussian(relation, noise, steps):
+    """At rate one the exact value is known; far tails underflow where there is little noise."""
+    claim = read_claim({**POISSON, "batch": 1050, "noise": noise, "steps": steps})
+    exact = analytic((2 if relation == "replace_one" else 1) * math.sqrt(steps) / noise)
+    assert 0.98 * exact <= optimistic(claim, relation) <= exact * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("sampler", ["poisson", "fixed-size", "shuffled", "cyclic", "full-batch"])
+@pytest.mark.parametrize("noise", [1e-3, 0.05, 1e4, 1e6])
+@pytest.mark.parametrize("delta", [1e-50, 0.1])
+def test_extreme_settings_are_computed_and_both_sides_keep_their_order(sampler, noise, delta):
+    batch = {} if sampler == "full-batch" else {"batch": 1}
+    report = check_epsilon(
+        sampler=sampler, n=2, noise=noise, steps=3, delta=delta, claimed="2", **batch
+    )
+    assert str(report) and report.as_dict()
+    for relation, least in report.least.items():
+        assert least is None or least <= report.tightest_of(relation).epsilon * (1 + 1e-9)
