@@ -52,6 +52,18 @@ def test_the_paper_tier_has_the_settings_of_figures_1_and_2():
     assert {spec["depth"] for spec in widths} == {10}
 
 
+def test_a_sweep_over_depths_with_fewer_runs_shares_them_with_the_other_figures():
+    groups = Atlas(load_tier("printed")).groups["kl_privacy"]
+    runs = {
+        name: [spec.id for spec in groups[name] if spec.slug.startswith("he-d10-w1024-run")]
+        for name in ("depth", "width", "epochs")
+    }
+    assert [len(ids) for ids in runs.values()] == [2, 6, 6]
+    assert runs["depth"] == runs["width"][:2] and runs["width"] == runs["epochs"]
+    depths = {spec.fields["depth"] for spec in groups["depth"]}
+    assert len(groups["depth"]) == 4 * 2 * len(depths)
+
+
 def test_an_attack_needs_no_data_set_and_training_does():
     atlas = Atlas(load_config())
     attacks, training = (atlas.ids("audit", name) for name in ("mechanisms", "training"))

@@ -64,6 +64,10 @@ TIERS = {
     "pilot": "the embedded tier with a base seed that was looked at before the claims were frozen; "
     "its verdicts decide nothing",
     "workstation": "real photographs at a size that a machine without a GPU manages in hours",
+    "printed": "every printed row, panel and table once, at the printed sizes, on the papers' own "
+    "data",
+    "printed-caption": "kl_privacy's Fig. 1 with the step size of its caption",
+    "printed-stages": "kl_privacy's Fig. 2 at stages of training in place of the printed steps",
     "paper": "the papers' own data, networks and settings",
 }
 # What the first sentence says after one claim, and after several.
