@@ -164,6 +164,22 @@ class Atlas:
         key = self.block_of_product[name].key
         return [self.record(spec_id) for spec_id in self.ids(key, *self.products[name].needs)]
 
+    def needed_for(self, name: str) -> list[str]:
+        """Ids of all specs that have to run for a figure or table: tunings and backbones, too."""
+        key = self.block_of_product[name].key
+        needed: set[str] = set()
+        waiting = self.ids(key, *self.products[name].needs)
+        while waiting:
+            needed.update(waiting)
+            before = (self._before(spec_id) for spec_id in waiting)
+            waiting = sorted({*itertools.chain(*before)} - needed)
+        return [spec_id for spec_id in self.specs if spec_id in needed]
+
+    def _before(self, spec_id: str) -> list[str]:
+        """Ids of the tuning and the backbones that a spec waits for."""
+        tuning = waits_for(self._known[spec_id])
+        return [*([tuning] if tuning else []), *self._backbone_ids(spec_id)]
+
     def all_records(self) -> list[str]:
         """Record paths of every spec."""
         return [self.record(spec_id) for spec_id in self.specs]
@@ -296,10 +312,12 @@ class Atlas:
     @_remembered
     def backbones(self, spec_id: str) -> list[str]:
         """Folders of the backbones that a spec takes features of, in its order."""
+        return [self.backbone(name) for name in self._backbone_ids(spec_id)]
+
+    def _backbone_ids(self, spec_id: str) -> list[str]:
         fields = self._known[spec_id].fields
         one = fields.get("backbone")
-        names = fields.get("backbones", [one] if one else [])
-        return [self.backbone(name) for name in names]
+        return fields.get("backbones", [one] if one else [])
 
     @_remembered
     def backbone_files(self, spec_id: str) -> list[str]:
