@@ -79,6 +79,10 @@ FIRST_WORDS = {
     NOT_RUN: ("was not run", "were not run"),
 }
 NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+PARTIAL = (
+    "; a part of the run is there: figures that wait for runs are left out, tables have the rows "
+    "whose runs are there"
+)
 OWN_TIER = "settings of the user's own; see config.json in the results folder"
 # Parts of a data set beside its private records.
 USES = {"x_add": "to add as neighbours", "x_validation": "for validation", "x_test": "for testing"}
@@ -108,13 +112,14 @@ def build_page(
     about: str = "",
     written: Claims | None = None,
     beside: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
+    partial: bool = False,
 ) -> str:
     """The HTML of a tier's page, from what lies in its results folder.
 
     products: by name, for captions and what the papers show. show: names of the figures and tables
     to show; without it every one that is there, also what an earlier config left. errata: by paper.
     about: reStructuredText above the claims. written: the claims.yaml of all papers. beside: rows
-    of claims.csv of other tiers, by tier.
+    of claims.csv of other tiers, by tier. partial: whether a part of the run is shown.
     Reads claims.csv, comparisons.csv where it is there, figures/*.svg and csv, tables/*.csv and md,
     lineage/*.json and the records that these name.
 
@@ -143,7 +148,7 @@ def build_page(
     headlines = written.headlines if written else {}
     return _template().render(
         tier=tier,
-        meaning=TIERS.get(tier, OWN_TIER),
+        meaning=TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
         version=__version__,
         verdicts=VERDICTS,
         in_short=IN_SHORT,
@@ -178,6 +183,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--beside", nargs="*", default=[], type=Path, help="folders of other published tiers"
     )
+    parser.add_argument("--partial", action="store_true", help="a part of the run is shown")
     options = parser.parse_args(arguments)
     products = [each for block in all_blocks().values() for each in block.load("products").PRODUCTS]
     page = build_page(
@@ -189,6 +195,7 @@ def main(arguments: Sequence[str]) -> int:
         about=_text(options.about) if options.about else "",
         written=read_written_claims(),
         beside={folder.name: read_claims(folder, "expected") for folder in options.beside},
+        partial=options.partial,
     )
     remove_parts(options.output.parent, options.output.name)
     write_atomic(options.output, page)
