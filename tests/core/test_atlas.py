@@ -1,10 +1,13 @@
 """Which jobs, data sets and records a config asks for."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, load_tier, read_config, validate
-from dpatlas.core.files import check_writable
+from dpatlas.config.load import load_config, load_tier, read_config, read_tier, validate
+from dpatlas.core.files import check_writable, write_json
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 
@@ -52,6 +55,18 @@ def test_the_paper_tier_has_the_settings_of_figures_1_and_2():
     assert {spec["depth"] for spec in widths} == {10}
 
 
+def test_a_sweep_over_depths_with_fewer_runs_shares_them_with_the_other_figures():
+    groups = Atlas(load_tier("printed")).groups["kl_privacy"]
+    runs = {
+        name: [spec.id for spec in groups[name] if spec.slug.startswith("he-d10-w1024-run")]
+        for name in ("depth", "width", "epochs")
+    }
+    assert [len(ids) for ids in runs.values()] == [2, 6, 6]
+    assert runs["depth"] == runs["width"][:2] and runs["width"] == runs["epochs"]
+    depths = {spec.fields["depth"] for spec in groups["depth"]}
+    assert len(groups["depth"]) == 4 * 2 * len(depths)
+
+
 def test_an_attack_needs_no_data_set_and_training_does():
     atlas = Atlas(load_config())
     attacks, training = (atlas.ids("audit", name) for name in ("mechanisms", "training"))
@@ -69,3 +84,26 @@ def test_a_results_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch)
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(InputError, match="without write permission"):
         check_writable(tmp_path / "new")
+
+
+def test_a_partial_run_shows_whole_figures_and_rows_of_tables(tmp_path):
+    """Verdicts read whole groups alone; of a condition, the runs before the first missing one."""
+    settings = read_tier("smoke")
+    first, *_ = sets = settings["max_information"]["certificates"]["sets"]
+    first["priors_per_job"] = 1
+    sets.append({**first, "data": {**first["data"], "name": "fonts"}})
+    config = validate(settings)
+    whole, partial = Atlas(config, tmp_path), config.model_copy(update={"partial": True})
+    there = [path for path in whole.behind("maxinf_certificates") if "fonts" not in path]
+    *_, gap = (path for path in there if "-run0-" in path)
+    for path in {*whole.behind("kl_vs_depth"), *there} - {gap}:
+        write_json(Path(path), {})
+    atlas = Atlas(partial, tmp_path)
+    assert set(atlas.products) == {"kl_vs_depth", "maxinf_certificates", "maxinf_grid"}
+    rows = [Path(path).parent.name for path in atlas.behind("maxinf_certificates")]
+    lost = Path(gap).parent.name.partition("-run")[0]
+    assert rows and not any(name.startswith(lost) for name in rows)
+    judged = json.loads(atlas.claim_settings())
+    assert judged["partial"] and judged["kl_privacy"]["groups"]["depth"]
+    assert judged["max_information"]["groups"]["certificates"] == []
+    assert set(atlas.specs) < set(whole.specs) and not atlas.tunings

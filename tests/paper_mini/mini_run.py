@@ -1,4 +1,4 @@
-"""The paper tier from download to page on miniatures, in a copy of the project."""
+"""A tier from download to page on miniatures, in a copy of the project."""
 
 import json
 import os
@@ -21,8 +21,7 @@ from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import read_config, validate
 
 HERE = Path(__file__).resolve().parent
-PAPER = "workflow/tiers/paper.yaml"
-TIER = "paper-mini"
+TIER_FILE = "workflow/tiers/{}.yaml"
 # Transfers of these break half-way on the mirror; the official address gives the rest.
 BROKEN = ("stl10_binary", "resnet50")
 CORES = min(4, os.cpu_count() or 1)
@@ -53,20 +52,21 @@ class FileServer:
 class MiniRun:
     """A copy of the project in `folder`, with the archives, the weights and the config of a run.
 
-    paper, small: the tier's config and ours. served, root: folders of what is fetched and of what
-    lies under data.root.
+    tier: that is made small. whole, small: its config and ours. served, root: folders of what is
+    fetched and of what lies under data.root.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, tier: str):
         self.folder, self.project = folder, folder / "dp-atlas"
+        self.tier, self.tier_file = tier, TIER_FILE.format(tier)
         self.served, self.root = folder / "served", folder / "root"
         for each in (self.served, self.root):
             each.mkdir(parents=True)
         self.server = FileServer(self.served)
         copy_project(self.project)
         address = self.server.address
-        self.paper = read_config([PAPER], root=PROJECT)
-        self.small = small_config(self.paper, f"{address}/mirror", self.root)
+        self.whole = read_config([self.tier_file], root=PROJECT)
+        self.small = small_config(self.whole, f"{address}/mirror", self.root)
         self.config = self.project / "mini.yaml"
         self.config.write_text(yaml.safe_dump(self.small, sort_keys=False))
         self.atlas = Atlas(validate(self.small))
@@ -98,7 +98,7 @@ class MiniRun:
             "XDG_CACHE_HOME": str(self.folder / "cache"),
             "no_proxy": "127.0.0.1",
         }
-        files = [PAPER, str(self.config)] if small else [PAPER]
+        files = [self.tier_file, *([str(self.config)] if small else [])]
         command = ["snakemake", "--cores", str(CORES), *arguments, "--configfile", *files]
         return subprocess.run(
             [sys.executable, "-m", *command],
@@ -136,7 +136,7 @@ class MiniRun:
         return "\n\n".join([*(ends or [output[-4000:]]), f"all of it: {self.folder}/snakemake.log"])
 
 
-def small_config(paper: Mapping[str, Any], mirror: str, root: Path) -> dict[str, Any]:
+def small_config(whole: Mapping[str, Any], mirror: str, root: Path) -> dict[str, Any]:
     """The tier's config with small sizes, and with our own server and folder."""
-    data = {**paper["data"], "mirrors": [mirror], "root": str(root)}
-    return {**shrink(paper), "tier": TIER, "seed": 0, "data": data}
+    data = {**whole["data"], "mirrors": [mirror], "root": str(root)}
+    return {**shrink(whole), "tier": f"{whole['tier']}-mini", "seed": 0, "data": data}

@@ -1,4 +1,4 @@
-"""The paper tier's config with every size made small: same sets, networks, strategies, products.
+"""A tier's config with every size made small: same sets, networks, strategies, products.
 
 A rule is found by the end of a key's path, the longest first. Whole numbers need one, so that a new
 size is not forgotten; other numbers are settings, which stay unless a rule thins their list.
@@ -76,8 +76,8 @@ BY_RULE: dict[Rule, str] = {
         "scenarios.steps lora.steps"
     ),
     at_most(10): (
-        "draws seeds transfer.n_test cifar10.n_validation min_steps public_asked "
-        "after_probing.runs simulation.m"
+        "draws seeds transfer.n_test cifar10.n_validation mnist.n_validation min_steps "
+        "public_asked after_probing.runs simulation.m"
     ),
     at_most(100): "trials privacy_loss.batch",
     ends: (

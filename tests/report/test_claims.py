@@ -30,6 +30,7 @@ from dpatlas.evidence.claims import (
     judge_entries,
     main,
     read_claims,
+    waiting,
 )
 from dpatlas.evidence.comparisons import Evidence, PaperRecords
 from dpatlas.records import Record
@@ -117,6 +118,13 @@ def test_evidence_that_no_rule_makes_is_refused(tmp_path):
     claims = read(tmp_path, claim(**without("id", part("a"))))
     with pytest.raises(InputError, match=r"figures/kl_vs_epochs\.pdf"):
         check_evidence(claims, ["figures/kl_vs_depth.pdf"], ["kl_privacy"])
+
+
+def test_an_entry_waits_whose_figure_is_not_drawn(tmp_path):
+    claims = read(tmp_path, claim(**without("id", part("a"))))
+    (entry,) = claims.claims[0].entries
+    assert waiting(claims, entry.evidence) == {}
+    assert waiting(claims, ["figures/kl_vs_depth.pdf"])[entry.id].verdict == NOT_RUN
 
 
 @pytest.mark.parametrize("verdicts", list(product(VERDICTS, repeat=3)))

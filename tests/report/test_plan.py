@@ -3,6 +3,7 @@ import json
 import platform
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 from small_run import FIELDS, spec_of, write_run
@@ -135,12 +136,28 @@ def test_a_vision_transformer_is_counted_at_its_options():
     assert small == pytest.approx(2 * (4 + 4) * 32**2 / (12 * (4 + 8) * 192**2))
 
 
-@pytest.mark.parametrize("tier", ["smoke", "embedded", "workstation", "paper"])
+@pytest.mark.parametrize("tier", ["smoke", "embedded", "workstation", "printed", "paper"])
 def test_every_job_of_every_tier_has_a_cost(tier, tmp_path):
     jobs = command.jobs_of(Atlas(load_tier(tier), tmp_path))
     plan = make_plan(jobs, "cpu", tmp_path, 2, tier)
     assert all(row["cpu_hours"] > 0 and row["disk_mb"] > 0 for row in plan["rows"])
     assert sum(row["jobs"] for row in plan["rows"]) == len(jobs) == plan["total"]["jobs"]
+
+
+def test_a_plan_has_the_cost_of_every_figure_with_what_it_waits_for(tmp_path):
+    atlas = Atlas(load_tier("printed"), tmp_path)
+    targets = command.targets_of(atlas)
+    plan = make_plan(command.jobs_of(atlas), "cuda", tmp_path, 2, "printed", targets=targets)
+    rows = {row["target"]: row for row in plan["targets"]}
+    assert list(rows) == list(atlas.products)
+    needed = {name: atlas.needed_for(name) for name in rows}
+    assert {spec for ids in needed.values() for spec in ids} == set(atlas.specs)
+    spent = {row["kind"]: row["gpu_hours"] for row in plan["rows"]}
+    # Table 2 of lp_fft needs its backbone, a tuning for every level, then the runs.
+    kinds = Counter(atlas.spec(name).fields["kind"] for name in needed["lpfft_lora"])
+    assert kinds == {"imported": 1, "strategies_tuning": 5, "strategies": 15}
+    assert 0 < rows["lpfft_lora"]["gpu_hours"] < spent["strategies_tuning"] + spent["strategies"]
+    assert rows["kl_vs_epochs"]["jobs"] == 2 * 4 * 6 and "Fig. 2c" in describe_plan(plan)
 
 
 def test_a_slower_machine_scales_work_that_it_never_did(tmp_path):

@@ -9,16 +9,19 @@ from page_world import compared, row
 from small_run import DATA, FIGURE, TABLE, small_run, spec_of, write_product, write_run
 
 from dpatlas.commands import publish as command
-from dpatlas.config.load import load_config, load_tier
+from dpatlas.config.atlas import Atlas
+from dpatlas.config.load import load_config, load_tier, read_tier, validate
 from dpatlas.core.canonical import sha256
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.specs import Spec
+from dpatlas.core.statistics import Estimate
 from dpatlas.errors import InputError, run_command
 from dpatlas.evidence.claims import COMPARISON_COLUMNS, write_claims
+from dpatlas.evidence.printed import PrintedComparison
 from dpatlas.report import lineage
 from dpatlas.report import publish as module
 from dpatlas.report.page import write_site
-from dpatlas.report.publish import Expected, publish
+from dpatlas.report.publish import Expected, Waiting, publish
 
 pytestmark = pytest.mark.usefixtures("code_as_made")
 IDS = (spec_of(depth=2).id, spec_of(depth=4).id)
@@ -112,6 +115,40 @@ def test_publishing_again_replaces_the_folder(run):
     (target / "figures" / "old.png").write_text("of an earlier run")
     assert "figures/old.png" not in names(published(run))
     assert names(target.parent) == {f"embedded/{name}" for name in names(target)}
+
+
+def test_a_partial_publication_says_what_waits_for_what(run):
+    waits = Waiting("kl_vs_width", "Fig. 2c", 9, 1, 3.0, 0.0, ("stl10",), ("he-d4-w8", "he-d4-w16"))
+    target = publish(replace(EXPECTED, waiting=(waits,)), run.parent, run.parents[1] / "docs", None)
+    text = (target / "README.md").read_text()
+    words = "about 3.0 h of CPU; files: stl10; for he-d4-w8, he-d4-w16"
+    assert f"| kl_vs_width | Fig. 2c | 1 of 9 | {words} |" in text
+    assert "a complete run" not in text and "## What waits" in text
+    assert read_json(target / "manifest.json")["waiting"][0]["name"] == "kl_vs_width"
+    named = replace(waits, gpu_hours=2.0, conditions=tuple("abcdefghij")).words
+    assert named == "about 2.0 h of a GPU; files: stl10; for a, b, c, d, e, f, g, h and 2 more"
+
+
+def test_a_part_of_a_tier_waits_for_its_files_and_hours(tmp_path):
+    config = validate({**read_tier("printed"), "partial": True})
+    whole = Atlas(load_tier("printed"), tmp_path)
+    with pytest.raises(InputError, match="partial: found no run"):
+        Atlas(config, tmp_path)
+    for path in whole.behind("kl_vs_epochs"):
+        write_json(Path(path), {})
+    waiting = {each.name: each for each in command.waiting_of(config, tmp_path)}
+    assert set(whole.products) - set(waiting) == {"kl_vs_epochs"}
+    width, lora = waiting["kl_vs_width"], waiting["lpfft_lora"]
+    assert (width.runs, width.there) == (5 * 4 * 6, 4 * 6) and "he-d10-w2048" in width.conditions
+    assert lora.conditions[0] == "deit-tiny-lora-noise0" and lora.gpu_hours > 1
+    assert {"stl10", "weights of imagenet-deit-tiny"} >= set(lora.files)
+
+
+def test_printed_rows_stand_beside_ours_at_the_printed_sizes_alone():
+    pair = PrintedComparison("MNIST, kl", 8155, 37.5, "mnist, mlp", Estimate(8000.0, 50.0, 2.0, 3))
+    lines = module._printed_lines("printed", [pair])
+    assert "| MNIST, kl | 8155 | 8000 (7785 to 8215) | 3 | mnist, mlp |" in lines
+    assert module._printed_lines("embedded", [pair]) == []
 
 
 def test_a_failure_while_writing_keeps_what_was_published(run, monkeypatch):

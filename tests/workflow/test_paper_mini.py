@@ -1,4 +1,4 @@
-"""The paper tier on miniatures: what it does on a cluster has been done here before, smaller."""
+"""The tiers for clusters and GPUs on miniatures: what they do there was done here, smaller."""
 
 import hashlib
 import json
@@ -16,14 +16,17 @@ from dpatlas.core.records import read_record
 from dpatlas.data.prepare import Options
 from dpatlas.data.registry import find
 
-# Keys that carry sizes: names of jobs and tunings, and which priors share a job.
-SIZED = ("slug", "tuning", "priors")
+# Keys that carry sizes: names of jobs and tunings, which priors share a job, which look a study is.
+SIZED = ("slug", "tuning", "priors", "looks")
+TIERS = ("printed", "paper")
+# Their data sets that are made here or ship with a package.
+GENERATED = {"printed": {"leaves", "leaves-grey"}, "paper": {"digits", "leaves"}}
 
 
-@pytest.fixture(scope="module")
-def mini(tmp_path_factory):
+@pytest.fixture(scope="module", params=TIERS)
+def mini(request, tmp_path_factory):
     """The tier, run."""
-    run = MiniRun(tmp_path_factory.mktemp("paper-mini"))
+    run = MiniRun(tmp_path_factory.mktemp(f"{request.param}-mini"), request.param)
     try:
         run.run()
     finally:
@@ -50,13 +53,14 @@ def structure(atlas):
     }
 
 
-def test_only_sizes_differ_from_the_paper_tier():
-    paper = read_tier("paper")
-    small = Atlas(validate({**shrink(paper), "tier": "paper-mini"}))
-    assert structure(small) == structure(Atlas(validate(paper)))
+@pytest.mark.parametrize("tier", TIERS)
+def test_only_sizes_differ_from_the_tier(tier):
+    config = read_tier(tier)
+    small = Atlas(validate({**shrink(config), "tier": f"{tier}-mini"}))
+    assert structure(small) == structure(Atlas(validate(config)))
 
 
-@pytest.mark.parametrize("tier", ["smoke", "embedded", "workstation", "paper"])
+@pytest.mark.parametrize("tier", ["smoke", "embedded", "workstation", *TIERS])
 def test_every_data_set_of_a_tier_is_one_that_can_be_asked_for(tier):
     for options in Atlas(load_tier(tier)).data_sets().values():
         asked = json.loads(options)
@@ -106,7 +110,7 @@ def test_every_record_product_and_the_page_are_there(mini):
 
 
 @pytest.mark.slow
-def test_every_rule_of_the_paper_tier_ran(mini):
+def test_every_rule_of_the_tier_ran(mini):
     assert mini.rules() == mini.planned()
 
 
@@ -121,7 +125,7 @@ def test_every_data_set_is_a_download_the_given_archive_or_made_here(mini):
         assert file is None or given or file in fetched
         assert given == (manifest["name"] == "pneumonia-224")
     without_file = {each["name"] for each in manifests if each["source"]["file"] is None}
-    assert without_file == {"digits", "leaves"}
+    assert without_file == GENERATED[mini.tier]
 
 
 @pytest.mark.slow

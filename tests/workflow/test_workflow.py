@@ -66,6 +66,18 @@ def test_a_second_run_has_nothing_to_do(smoke):
     assert smoke.planned("--configfile", SMOKE) == {}
 
 
+def test_a_partial_run_trains_nothing(smoke):
+    lost = smoke.folder / smoke_atlas().behind("kl_vs_width")[-1]
+    kept = lost.read_bytes()
+    lost.unlink()
+    try:
+        partial = smoke.planned("--configfile", SMOKE, "--config", "tier=smoke", "partial=true")
+    finally:
+        lost.write_bytes(kept)
+    assert set(partial) <= {*smoke_atlas().products, "claims", "manifest", "page"}
+    assert {"claims", "page"} <= set(partial) and "kl_vs_width" not in partial
+
+
 def test_one_more_depth_runs_one_new_job_per_init_and_what_depends_on_them(smoke):
     depths = load_config([SMOKE]).kl_privacy.depth_sweep.depths
     change = with_config(smoke, {"kl_privacy": {"depth_sweep": {"depths": [*depths, 5]}}})

@@ -90,7 +90,8 @@ rule page:
         captions=ATLAS.captions,
         show=[*ATLAS.figures, *ATLAS.tables],
         beside=lambda _, input: [Path(file).parent for file in input.beside],
+        partial="--partial" if ATLAS.config.partial else "",
     shell:
         "python -m dpatlas.report.page --tier {params.tier} --results {params.folder:q} "
-        "--about {input.about:q} --show {params.show} --beside {params.beside:q} "
+        "--about {input.about:q} --show {params.show} --beside {params.beside:q} {params.partial} "
         "--output {output:q} > {log:q} 2>&1"

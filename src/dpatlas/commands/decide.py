@@ -58,6 +58,8 @@ def main(arguments: Sequence[str], runner: Runner | None = None) -> int:
     config = load_config(options.configfile)
     if not config.verdicts:
         raise InputError("verdicts", "false", "a config whose runs carry verdicts")
+    if config.partial:
+        raise InputError("partial", "true", "false: the runs that are asked for come first")
     profile = ["--workflow-profile", options.profile] if options.profile else []
     files = ["--configfile", *map(str, options.configfile)] if options.configfile else []
     words = ["--cores", options.cores, *profile, *files]

@@ -11,7 +11,7 @@ from dpatlas.config.load import load_config, load_tier
 from dpatlas.config.sizes import array_mb
 from dpatlas.core.facts import DataFields
 from dpatlas.core.guard import integer
-from dpatlas.cost.plan import Job, describe_plan, make_plan
+from dpatlas.cost.plan import Job, Target, describe_plan, make_plan
 from dpatlas.cost.work import cost_of, work_of, work_of_features
 from dpatlas.data.registry import DATA_SETS, reader
 from dpatlas.errors import ArgumentParser
@@ -39,7 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     config = load_config(options.config) if options.config else load_tier(options.tier)
     atlas = Atlas(config, options.results)
     where = (config.device, options.results, cores, atlas.tier, options.gpus)
-    plan = {**make_plan(jobs_of(atlas), *where), "download_mb": download_mb(atlas)}
+    plan = make_plan(jobs_of(atlas), *where, targets_of(atlas))
+    plan["download_mb"] = download_mb(atlas)
     print(json.dumps(plan, indent=1) if options.json else describe_plan(plan))
     return 0
 
@@ -49,12 +50,7 @@ def jobs_of(atlas: Atlas) -> list[Job]:
 
     A job is done if what it writes is there; whether code or data changed since, Snakemake knows.
     """
-    jobs = []
-    for spec_id in atlas.specs:
-        done = Path(atlas.record(spec_id)).is_file()
-        fields, memory_mb = atlas.typed(spec_id), atlas.memory_mb(spec_id)
-        gpu = cost_of(fields.key, fields.kind).gpu
-        jobs.append(Job(fields.key, fields.kind, done, work_of(atlas, spec_id), gpu, memory_mb))
+    jobs = [job_of(atlas, spec_id) for spec_id in atlas.specs]
     for name, product in atlas.products.items():
         suffix = "pdf" if product.kind == "figure" else "csv"
         done = (atlas.folder / product.folder / f"{name}.{suffix}").is_file()
@@ -77,6 +73,22 @@ def jobs_of(atlas: Atlas) -> list[Job]:
     kind = "claims, page, manifest"
     jobs += [Job("shared", kind, (atlas.folder / path).is_file()) for path in last]
     return jobs
+
+
+def job_of(atlas: Atlas, spec_id: str) -> Job:
+    """The job of a spec."""
+    done = Path(atlas.record(spec_id)).is_file()
+    fields, memory_mb = atlas.typed(spec_id), atlas.memory_mb(spec_id)
+    gpu = cost_of(fields.key, fields.kind).gpu
+    return Job(fields.key, fields.kind, done, work_of(atlas, spec_id), gpu, memory_mb)
+
+
+def targets_of(atlas: Atlas) -> list[Target]:
+    """Every figure and table with the runs that it needs."""
+    return [
+        Target(name, product.place, [job_of(atlas, each) for each in atlas.needed_for(name)])
+        for name, product in atlas.products.items()
+    ]
 
 
 def download_mb(atlas: Atlas) -> float:

@@ -4,21 +4,28 @@ docs/index.html then has all published tiers on one page.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from dpatlas.commands.data import needed
+from dpatlas.commands.plan import jobs_of, targets_of
 from dpatlas.config.atlas import COUNTING, RESULTS, Atlas
 from dpatlas.config.load import load_tier, validate
 from dpatlas.config.root import General
 from dpatlas.core.files import read_json
+from dpatlas.cost.plan import make_plan
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.report.page import write_site
-from dpatlas.report.publish import CONFIG, Expected, commit_of, publish
+from dpatlas.report.publish import CONFIG, Expected, Waiting, commit_of, publish
 
 DOCS = Path("docs/results")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Publish a tier; refused where the settings carry no verdicts or the run is not complete."""
+    """Publish a tier; refused where the settings carry no verdicts or the run is not complete.
+
+    A run with `partial` says what waits for what.
+    """
     parser = ArgumentParser(prog="dpatlas publish", description=__doc__, allow_abbrev=False)
     parser.add_argument("--tier", required=True, help="folder under the results")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
@@ -29,7 +36,10 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(
             "--tier", f"{options.tier}, whose numbers mean nothing", "a tier with verdicts: true"
         )
-    expected = expected_of(Atlas(config, options.results))
+    atlas = Atlas(config, options.results)
+    expected = expected_of(atlas)
+    if config.partial:
+        expected = replace(expected, waiting=waiting_of(config, options.results))
     target = publish(expected, options.results, options.docs, commit_of(Path.cwd()))
     print(f"published to {target}: {', '.join([*expected.figures, *expected.tables])}")
     if options.tier in COUNTING:
@@ -44,6 +54,48 @@ def expected_of(atlas: Atlas) -> Expected:
         for names in (atlas.figures, atlas.tables)
     )
     return Expected(atlas.tier, figures, tables, tuple(atlas.blocks))
+
+
+def waiting_of(config: General, results: Path) -> tuple[Waiting, ...]:
+    """The figures and tables of which a partial run lacks some run."""
+    atlas = Atlas(config.model_copy(update={"partial": None}), results)
+    targets = targets_of(atlas)
+    plan = make_plan(jobs_of(atlas), config.device, results, 1, atlas.tier, targets=targets)
+    missing = {file.name for file in needed(atlas) if file.found is None}
+    return tuple(
+        Waiting(
+            row["target"],
+            row["place"],
+            row["jobs"],
+            row["done"],
+            row["cpu_hours"],
+            row["gpu_hours"],
+            tuple(sorted(missing & _published_files(atlas, row["target"]))),
+            _missing_conditions(atlas, row["target"]),
+        )
+        for row in plan["targets"]
+        if row["done"] < row["jobs"]
+    )
+
+
+def _missing_conditions(atlas: Atlas, product: str) -> tuple[str, ...]:
+    paths = (Path(path) for path in atlas.behind(product))
+    specs = (atlas.spec(path.parent.name) for path in paths if not path.is_file())
+    return tuple(dict.fromkeys(spec.condition.rpartition("-")[0] for spec in specs))
+
+
+def _published_files(atlas: Atlas, product: str) -> set[str]:
+    """Names, as `needed` has them, of the data sets and weights behind a figure or table."""
+    specs = [atlas.spec(each) for each in atlas.needed_for(product)]
+    sets = {
+        spec.fields[field]["name"]
+        for spec in specs
+        for field in ("data", "public_data")
+        if field in spec.fields
+    }
+    imported = [spec for spec in specs if spec.fields["kind"] == "imported"]
+    names = {name for spec in imported for name in (spec.slug, spec.fields["model"])}
+    return sets | {f"weights of {name}" for name in names}
 
 
 def config_of(tier: str, results: Path) -> General:

@@ -69,12 +69,17 @@ class Atlas:
         self.blocks: dict[str, Block] = {
             key: block for key, block in all_blocks().items() if getattr(config, key).enabled
         }
-        self.groups: dict[str, dict[str, list[Spec]]] = {
+        # What the config asks for, and the part of it that the run has: all, or what is there.
+        self.asked: dict[str, dict[str, list[Spec]]] = {
             key: block.load("settings").groups(config) for key, block in self.blocks.items()
         }
+        self.groups = self._there() if config.partial else self.asked
         # All tunings, whether or not a spec waits for their outcome.
         self.tunings: dict[str, Spec] = distinct(
-            spec for block in self.blocks.values() for spec in _tunings(block, config)
+            spec
+            for block in self.blocks.values()
+            for spec in _tunings(block, config)
+            if not config.partial or self._is_there(spec)
         )
         in_groups = distinct(
             spec for groups in self.groups.values() for specs in groups.values() for spec in specs
@@ -86,12 +91,50 @@ class Atlas:
         }
         self._known = {**self.tunings, **self.specs}
 
+    def _there(self) -> dict[str, dict[str, list[Spec]]]:
+        """The part of `asked` whose records are there; InputError if there is none.
+
+        Of a condition, the blocks of runs before the first that is not there.
+        """
+        there: dict[str, dict[str, list[Spec]]] = {}
+        for key, groups in self.asked.items():
+            there[key] = {}
+            for name, specs in groups.items():
+                ended: set[str] = set()
+                there[key][name] = []
+                for spec in specs:
+                    if spec.condition in ended or not self._is_there(spec):
+                        ended.add(spec.condition)
+                    else:
+                        there[key][name].append(spec)
+        if not any(itertools.chain(*(groups.values() for groups in there.values()))):
+            raise InputError("partial", f"no run in {self.folder}", "false, to run it first")
+        return there
+
+    def _is_there(self, spec: Spec) -> bool:
+        return (self.folder / "runs" / spec.key / spec.id / "record.json").is_file()
+
+    def is_whole(self, key: str, group: str) -> bool:
+        """Whether the run has all that the config asks for of a block's group."""
+        return len(self.groups[key][group]) == len(self.asked[key][group])
+
+    def _is_shown(self, key: str, product: Product) -> bool:
+        """A figure needs all its runs, a table some of every group of which it asks for any."""
+        if product.kind == "figure":
+            return all(self.is_whole(key, name) for name in product.needs)
+        return all(self.groups[key][name] or not self.asked[key][name] for name in product.needs)
+
     @functools.cached_property
     def products(self) -> dict[str, Product]:
         """Figures, then tables, of all blocks, by name."""
-        products = (block.load("products").PRODUCTS for block in self.blocks.values())
+        products = [
+            product
+            for key, block in self.blocks.items()
+            for product in block.load("products").PRODUCTS
+            if self._is_shown(key, product)
+        ]
         # Of equal kind they stay in the order in which their blocks name them.
-        in_order = sorted(itertools.chain(*products), key=lambda product: product.kind)
+        in_order = sorted(products, key=lambda product: product.kind)
         return {product.name: product for product in in_order}
 
     @functools.cached_property
@@ -164,6 +207,22 @@ class Atlas:
         key = self.block_of_product[name].key
         return [self.record(spec_id) for spec_id in self.ids(key, *self.products[name].needs)]
 
+    def needed_for(self, name: str) -> list[str]:
+        """Ids of all specs that have to run for a figure or table: tunings and backbones, too."""
+        key = self.block_of_product[name].key
+        needed: set[str] = set()
+        waiting = self.ids(key, *self.products[name].needs)
+        while waiting:
+            needed.update(waiting)
+            before = (self._before(spec_id) for spec_id in waiting)
+            waiting = sorted({*itertools.chain(*before)} - needed)
+        return [spec_id for spec_id in self.specs if spec_id in needed]
+
+    def _before(self, spec_id: str) -> list[str]:
+        """Ids of the tuning and the backbones that a spec waits for."""
+        tuning = waits_for(self._known[spec_id])
+        return [*([tuning] if tuning else []), *self._backbone_ids(spec_id)]
+
     def all_records(self) -> list[str]:
         """Record paths of every spec."""
         return [self.record(spec_id) for spec_id in self.specs]
@@ -217,12 +276,18 @@ class Atlas:
         papers = {
             key: {
                 **self._settings(key),
-                "groups": {name: [spec.id for spec in specs] for name, specs in groups.items()},
+                "groups": {
+                    name: [spec.id for spec in specs] if self.is_whole(key, name) else []
+                    for name, specs in groups.items()
+                },
             }
             for key, groups in self.groups.items()
             if key in PAPERS
         }
-        return canonical_json({**papers, "verdicts": self.config.verdicts})
+        flags = {"verdicts": self.config.verdicts}
+        if self.config.partial:
+            flags["partial"] = True
+        return canonical_json({**papers, **flags})
 
     def write_lists(self) -> None:
         """Write what jobs read by file: lists that grow with the number of records.
@@ -296,10 +361,12 @@ class Atlas:
     @_remembered
     def backbones(self, spec_id: str) -> list[str]:
         """Folders of the backbones that a spec takes features of, in its order."""
+        return [self.backbone(name) for name in self._backbone_ids(spec_id)]
+
+    def _backbone_ids(self, spec_id: str) -> list[str]:
         fields = self._known[spec_id].fields
         one = fields.get("backbone")
-        names = fields.get("backbones", [one] if one else [])
-        return [self.backbone(name) for name in names]
+        return fields.get("backbones", [one] if one else [])
 
     @_remembered
     def backbone_files(self, spec_id: str) -> list[str]:

@@ -100,6 +100,12 @@ class General(Model):
         "Precision of products in passes through networks on a GPU; norms, clipped sums, KL terms "
         "and certificates are float32 or float64 in any case."
     )
+    partial: bool = setting(
+        "Whether only what is there is shown, and nothing trained: figures whose runs are all "
+        "there, of tables the rows whose runs are there, and verdicts that read no other runs; the "
+        "default is false.",
+        default=None,
+    )
     data: DataSources
     _more_runs: Mapping[str, int] = PrivateAttr(default_factory=dict)
 

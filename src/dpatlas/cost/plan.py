@@ -42,12 +42,27 @@ class Job:
         return (self.work.record_bytes if self.work else self.disk_bytes) / 2**20
 
 
+@dataclass(frozen=True)
+class Target:
+    """A figure or table, its place in the paper, and all runs that have to be there for it."""
+
+    name: str
+    place: str
+    runs: Sequence[Job]
+
+
 def make_plan(
-    jobs: Sequence[Job], device: str, results: Path, cores: int, tier: str, gpus: int = 1
+    jobs: Sequence[Job],
+    device: str,
+    results: Path,
+    cores: int,
+    tier: str,
+    gpus: int = 1,
+    targets: Sequence[Target] = (),
 ) -> dict[str, Any]:
     """The plan as `plan --json` prints it; hours cover the jobs that are not done yet.
 
-    device: cpu, cuda or auto as in the config; `auto` counts as a GPU.
+    device: cpu, cuda or auto as in the config; `auto` counts as a GPU. targets: may share runs.
     """
     past = {name: past_runs(results, name) for name in ("cpu", "cuda")}
     rates = {name: fit(runs, name) for name, runs in past.items()}
@@ -68,6 +83,10 @@ def make_plan(
         "gpus": gpus if gpu else 0,
         "rows": [_row(*key, members, rates, gpu) for key, members in rows.items()],
         "papers": [_row(paper, "", members, rates, gpu) for paper, members in papers.items()],
+        "targets": [
+            {"target": each.name, "place": each.place, **_costs(each.runs, rates, gpu)}
+            for each in targets
+        ],
         "total": {
             **_row("total", "", jobs, rates, gpu),
             "cpu_hours_without_gpu": _hours(_seconds(job, rates, False) for job in waiting),
@@ -103,6 +122,8 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
     lines.append(_line(header, widths))
     for rows in blocks:
         lines += [*(_line(_cells(row), widths) for row in rows), ""]
+    if plan["targets"]:
+        lines += _target_lines(plan["targets"])
     lines += [f"  wall time with {cores}: about {_time(total['wall_hours'])}"]
     lines[-1] += f"; longest job {_time(total['longest_job_hours'])}"
     if plan["device"] != "cpu":
@@ -157,10 +178,12 @@ def _start_seconds(job: Job, rates: Mapping[str, Rates], gpu: bool) -> float:
 def _row(
     paper: str, kind: str, jobs: Sequence[Job], rates: Mapping[str, Rates], gpu: bool
 ) -> dict[str, Any]:
+    return {"paper": paper, "kind": kind, **_costs(jobs, rates, gpu)}
+
+
+def _costs(jobs: Sequence[Job], rates: Mapping[str, Rates], gpu: bool) -> dict[str, Any]:
     waiting = [job for job in jobs if not job.done]
     return {
-        "paper": paper,
-        "kind": kind,
         "jobs": len(jobs),
         "done": len(jobs) - len(waiting),
         # A job on a GPU keeps one core busy as well.
@@ -222,6 +245,14 @@ def _assumptions(
             speed = 1e-12 / rates["cuda"].seconds["products"]
             assumptions.append(f"never measured on a GPU: {speed:g} TFLOP/s sustained in float32")
     return assumptions
+
+
+def _target_lines(targets: Sequence[Mapping[str, Any]]) -> list[str]:
+    header = ("figure or table", "in the paper", "runs", "done", "CPU", "GPU", "memory/run", "disk")
+    rows = [_cells({**row, "paper": row["target"], "kind": row["place"]}) for row in targets]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    note = "  each with its tunings and backbones; a run that several need counts for each"
+    return [_line(header, widths), *(_line(row, widths) for row in rows), note, ""]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -379,13 +379,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--margin-factor", type=float, default=1.0, help="on every margin")
     options = parser.parse_args(arguments)
     claims = with_margins(read_claims(), options.margin_factor)
-    settings, verdicts = _read_settings(options.settings)
-    if options.products is not None:
-        check_evidence(claims, read_lines(options.products), settings)
+    settings, flags = _read_settings(options.settings)
+    products = None if options.products is None else read_lines(options.products)
+    if products is not None and not flags.partial:
+        check_evidence(claims, products, settings)
     papers = read_papers(settings, read_lines(options.records))
     costs = _read_costs(options.costs) if options.costs else None
     judged = judge_entries(claims, papers)
-    rows = judge_claims(claims, papers, options.tier, verdicts=verdicts, costs=costs, judged=judged)
+    if flags.partial:
+        judged |= waiting(claims, products or ())
+    rows = judge_claims(
+        claims, papers, options.tier, verdicts=flags.verdicts, costs=costs, judged=judged
+    )
+    if flags.partial:
+        for row in rows:
+            files = [file for file in row["evidence"].split(";") if file in (products or ())]
+            row["evidence"] = ";".join(files)
     compared = comparison_rows(judged)
     write_claims(options.output.with_name(COMPARISONS), compared, COMPARISON_COLUMNS)
     write_claims(options.output, rows)
@@ -407,6 +416,23 @@ def read_papers(
     return {key: PaperRecords.of(value, records) for key, value in settings.items()}
 
 
+def waiting(claims: Claims, products: Collection[str]) -> dict[str, "JudgedEntry"]:
+    """The entries of which a figure or table is not among `products`, as not run."""
+    entries = (entry for claim in claims.claims for entry in claim.entries)
+    return {
+        each.id: JudgedEntry(NOT_RUN, 0, "a figure or table of it waits for runs")
+        for each in entries
+        if not {*each.evidence} <= {*products}
+    }
+
+
+class Flags(Model):
+    """What claims.json says beside the settings of papers."""
+
+    verdicts: bool = setting("Whether the numbers carry verdicts.", default=True)
+    partial: bool = setting("Whether only a part of the run is there.", default=False)
+
+
 class PaperSettings(Model):
     """A paper's settings that tests read, and the ids of its records by group."""
 
@@ -422,15 +448,14 @@ class Costs(Model):
     costs: dict[str, Annotated[float, Field(ge=0)]] = setting("CPU seconds by record.")
 
 
-def _read_settings(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
-    """Settings by paper, and whether the numbers carry verdicts."""
+def _read_settings(path: Path) -> tuple[dict[str, dict[str, Any]], Flags]:
+    """Settings by paper, and what else the file says."""
     content = _json_object(path)
-    verdicts = content.pop("verdicts", True)
-    if not isinstance(verdicts, bool):
-        raise InputError(f"verdicts in {path}", repr(verdicts), "true or false")
+    given = {name: content.pop(name) for name in Flags.model_fields if name in content}
+    flags = validated(Flags, given, place=f"{path}: ")
     for paper, settings in content.items():
         validated(PaperSettings, settings, place=f"{path}: {paper}.")
-    return content, verdicts
+    return content, flags
 
 
 def _read_costs(path: Path) -> dict[str, float]:

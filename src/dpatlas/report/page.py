@@ -66,6 +66,10 @@ TIERS = {
     "pilot": "the embedded tier with a base seed that was looked at before the claims were frozen; "
     "its verdicts decide nothing",
     "workstation": "real photographs at a size that a machine without a GPU manages in hours",
+    "printed": "every printed row, panel and table once, at the printed sizes, on the papers' own "
+    "data",
+    "printed-caption": "kl_privacy's Fig. 1 with the step size of its caption",
+    "printed-stages": "kl_privacy's Fig. 2 at stages of training in place of the printed steps",
     "paper": "the papers' own data, networks and settings",
 }
 # What the first sentence says after one claim, and after several.
@@ -77,6 +81,10 @@ FIRST_WORDS = {
     NOT_RUN: ("was not run", "were not run"),
 }
 NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+PARTIAL = (
+    "; a part of the run is there: figures that wait for runs are left out, tables have the rows "
+    "whose runs are there"
+)
 OWN_TIER = "settings of the user's own; see config.json in the results folder"
 # Parts of a data set beside its private records.
 USES = {"x_add": "to add as neighbours", "x_validation": "for validation", "x_test": "for testing"}
@@ -107,6 +115,7 @@ def build_page(
     written: Claims | None = None,
     beside: Mapping[str, Source] | None = None,
     whole: bool = False,
+    partial: bool = False,
 ) -> str:
     """The HTML of a tier's page, from its results.
 
@@ -114,7 +123,8 @@ def build_page(
     to show; without it every one that is there, also what an earlier config left. errata: by paper.
     about: reStructuredText above the claims. written: the claims.yaml of all papers. beside: other
     tiers, by name, whose verdicts and comparisons stand beside those of this one; `whole`: so do
-    their figures and tables.
+    their figures and tables. partial: whether a part of the run is
+    shown.
 
     Raises InputError for a file that is missing or damaged, for a caption that is no
     reStructuredText, and for a verdict whose figure or table is not there.
@@ -136,7 +146,7 @@ def build_page(
     headlines = written.headlines if written else {}
     return _template().render(
         tier=tier,
-        meaning=TIERS.get(tier, OWN_TIER),
+        meaning=TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
         address=source.address,
         version=__version__,
         verdicts=VERDICTS,
@@ -207,6 +217,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--beside", nargs="*", default=[], type=Path, help="folders of other published tiers"
     )
+    parser.add_argument("--partial", action="store_true", help="a part of the run is shown")
     options = parser.parse_args(arguments)
     page = build_page(
         Source(options.results),
@@ -217,6 +228,7 @@ def main(arguments: Sequence[str]) -> int:
         about=_text(options.about) if options.about else "",
         written=read_written_claims(),
         beside={folder.name: Source(folder) for folder in options.beside},
+        partial=options.partial,
     )
     remove_parts(options.output.parent, options.output.name)
     write_atomic(options.output, page)

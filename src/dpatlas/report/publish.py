@@ -1,5 +1,7 @@
 """Publish a run: copy its summaries, never its raw records, after checking that they are whole.
 
+Of a partial run what it shows has to be whole, and README.md says what waits for what.
+
 What is copied: claims.csv, comparisons.csv, figures (pdf, png, csv, json), tables (csv, md, tex),
 the effective config; beside them manifest.json and README.md. The old folder stays until the new
 one is complete; what it has of papers that are no part of the run is kept.
@@ -12,8 +14,8 @@ import json
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,14 @@ from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.progress import duration
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
+from dpatlas.evidence.printed import PrintedComparison, printed_comparisons
+from dpatlas.registry import all_blocks
 from dpatlas.report.earlier_publication import EarlierPublication, earlier_publication
 from dpatlas.report.lineage import (
     CLAIMS,
     COMPARISONS,
     MANIFEST,
+    block_key,
     job_module,
     read_claims,
     read_cost,
@@ -38,6 +43,10 @@ SUFFIXES = {"figures": ("pdf", "png", "csv", "json"), "tables": ("csv", "md", "t
 CONFIG = "config.json"
 # Digits of the digest by which a manifest names a ledger, which many records share.
 DIGITS = 16
+# Tiers with the papers' own data and sizes.
+AS_PRINTED = ("printed", "paper")
+# Conditions that README.md names of a figure or table that waits; manifest.json names all.
+MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
@@ -45,13 +54,44 @@ class Expected:
     """What a complete run of a tier holds.
 
     figures, tables: ids of the records behind each, by name. blocks: keys of the papers and other
-    blocks in it.
+    blocks in it. waiting: of a partial run, what is not shown whole; None of a complete one.
     """
 
     tier: str
     figures: Mapping[str, tuple[str, ...]]
     tables: Mapping[str, tuple[str, ...]]
     blocks: tuple[str, ...]
+    waiting: tuple["Waiting", ...] | None = None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A figure or table of which runs are missing: how many are there, and what it waits for.
+
+    runs: with tunings and backbones. cpu_hours, gpu_hours: estimated, of the missing ones; a job on
+    a GPU counts in both. files: published data sets and weights that are not on this machine.
+    conditions: of which runs are missing.
+    """
+
+    name: str
+    place: str
+    runs: int
+    there: int
+    cpu_hours: float
+    gpu_hours: float
+    files: tuple[str, ...]
+    conditions: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """What it waits for."""
+        hours = self.gpu_hours or self.cpu_hours
+        device = "a GPU" if self.gpu_hours else "CPU"
+        files = f"; files: {', '.join(self.files)}" if self.files else ""
+        named = ", ".join(self.conditions[:MOST_NAMED])
+        more = len(self.conditions) - MOST_NAMED
+        others = f" and {more} more" if more > 0 else ""
+        return f"about {duration(3600 * hours)} of {device}{files}; for {named}{others}"
 
 
 def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -> Path:
@@ -78,10 +118,21 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     if (run / CONFIG).is_file():
         files[CONFIG] = public_config(read_json(run / CONFIG))
     manifest = _manifest(expected.tier, run, products, files, commit)
+    if expected.waiting is not None:
+        manifest["waiting"] = [asdict(each) for each in expected.waiting]
+    pairs = [
+        pair
+        for name in expected.tables
+        for pair in printed_comparisons(
+            all_blocks()[block_key(products[name]["module"])],
+            name,
+            list(csv.DictReader(io.StringIO(files[f"tables/{name}.csv"].decode()))),
+        )
+    ]
     if earlier:
         manifest = earlier.into(manifest)
         files.update(earlier.files)
-    files["README.md"] = _readme(expected, claims, manifest, earlier).encode()
+    files["README.md"] = _readme(expected, claims, manifest, earlier, pairs).encode()
     with replacing_folder(target) as fresh:
         for path, content in files.items():
             write_atomic(fresh / path, content)
@@ -212,14 +263,16 @@ def _readme(
     claims: Iterable[Mapping[str, str]],
     manifest: Mapping[str, Any],
     earlier: EarlierPublication | None,
+    pairs: Sequence[PrintedComparison],
 ) -> str:
     claims, cost = list(claims), manifest["cost"]
     verdicts = Counter(row["verdict"] for row in claims)
     data = {each["name"]: each["what"] for each in manifest["data"].values() if "what" in each}
+    whole = "a complete run" if expected.waiting is None else "the part that is there of a run,"
     lines = [
         f"# Results of tier {expected.tier}",
         "",
-        f"Copied by `python -m dpatlas publish --tier {expected.tier}` from a complete run of "
+        f"Copied by `python -m dpatlas publish --tier {expected.tier}` from {whole} of "
         f"{cost['jobs']} jobs ({duration(3600 * cost['cpu_hours'])} of CPU, finished "
         f"{_days(cost)}). [manifest.json](manifest.json) has checksums, specs, code digests, data "
         "sources and versions; `python -m dpatlas explain` traces each file here to them.",
@@ -228,6 +281,8 @@ def _readme(
         "",
         *_kept_lines(manifest),
         *_stale_code(manifest["code"]),
+        *_waiting_lines(expected.waiting),
+        *_printed_lines(expected.tier, pairs),
         "## Claims",
         "",
         ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
@@ -265,6 +320,45 @@ def _stale_code(code: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if not stale:
         return []
     return [f"Made by other code than was there at publication: {', '.join(stale)}.", ""]
+
+
+def _waiting_lines(waiting: Sequence[Waiting] | None) -> list[str]:
+    if waiting is None:
+        return []
+    return [
+        "A figure is here if all its runs are, a table with the rows whose runs are; a claim is "
+        "judged if all runs of the groups that it reads are here. Hours are estimates.",
+        "",
+        "## What waits",
+        "",
+        "| figure or table | in the paper | runs here | waits for |",
+        "|---|---|---|---|",
+        *(
+            f"| {each.name} | {_cell(each.place)} | {each.there} of {each.runs} | "
+            f"{_cell(each.words)} |"
+            for each in waiting
+        ),
+        "",
+    ]
+
+
+def _printed_lines(tier: str, pairs: Sequence[PrintedComparison]) -> list[str]:
+    """Printed numbers beside ours, at the tiers whose sizes are the printed ones."""
+    if tier not in AS_PRINTED or not pairs:
+        return []
+    return [
+        "## Printed rows",
+        "",
+        "| printed row | printed | here, 95 % interval | runs | data and network |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {_cell(pair.what)} | {pair.printed:g} | {pair.ours.value:.4g} ("
+            f"{pair.interval[0]:.4g} to {pair.interval[1]:.4g}) | {pair.ours.runs} | "
+            f"{_cell(pair.setting)} |"
+            for pair in pairs
+        ),
+        "",
+    ]
 
 
 def _cell(text: str) -> str:

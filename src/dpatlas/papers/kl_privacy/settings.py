@@ -138,6 +138,9 @@ class DepthSweep(Model):
 
     depths: Depths
     width: Width
+    runs: int = setting(
+        "Runs of each, where they are not those of the block.", ge=1, le=1000, default=None
+    )
 
 
 class WidthSweep(Model):
@@ -252,7 +255,13 @@ def groups(config: General) -> dict[str, list[Spec]]:
     read = {*horizons.plain().values(), horizons.early // 2, width.steps}
 
     def training(
-        init: str, depth: int, width: int, steps: int, lr: float, networks: int = 1
+        init: str,
+        depth: int,
+        width: int,
+        steps: int,
+        lr: float,
+        networks: int = 1,
+        runs: int = block.runs,
     ) -> list[Spec]:
         fields = {
             "data": data,
@@ -269,7 +278,7 @@ def groups(config: General) -> dict[str, list[Spec]]:
         }
         several = f"-{networks}-networks" if networks > 1 else ""
         name = f"{init}-d{depth}-w{width}{several}"
-        return run_blocks(config, KEY, "training", fields, name, block.runs, block.runs_per_job)
+        return run_blocks(config, KEY, "training", fields, name, runs, block.runs_per_job)
 
     def lr(init: str) -> float:
         return getattr(block.lr, init)
@@ -284,7 +293,9 @@ def groups(config: General) -> dict[str, list[Spec]]:
             spec
             for init in block.inits
             for layers in depth.depths
-            for spec in training(init, layers, depth.width, long, lr(init))
+            for spec in training(
+                init, layers, depth.width, long, lr(init), runs=depth.runs or block.runs
+            )
         ],
         "width": [
             spec
