@@ -34,13 +34,12 @@ SERIES = {
     "high": [2, 1, None],
 }
 CHART = {
-    "columns": [1.0],
     "headings": [],
     "key": [{"label": HOSTILE, "color": "#0072b2", "marker": "o", "dash": "", "width": 1}],
     "notes": [f"ten runs {HOSTILE}"],
     "panels": [
         {
-            "at": [0, 1, 0, 1],
+            "at": [0, 60, 0, 1],
             "shape": 0.6,
             "title": HOSTILE,
             "x": AXIS,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from dpatlas.show.chart import chart_of, ticks_between, words
+from dpatlas.show.chart import TRACKS, chart_of, ticks_between, words
 from dpatlas.show.draw import draw_curves, draw_points, draw_printed, frame, printed_handle
 from dpatlas.show.look import Look
 from dpatlas.show.panels import label_ends, percent_axis
@@ -100,9 +100,10 @@ def test_panels_have_places_and_the_labels_that_they_share():
         panels[1, 1].set(xlabel="width")
 
     made = chart(draw, nrows=2, ncols=2)
-    assert [each["at"] for each in made["panels"]] == [
-        *([0, 1, 0, 1], [1, 1, 0, 1], [0, 1, 1, 1], [1, 1, 1, 1])
-    ]
+    first, second, third, fourth = (each["at"] for each in made["panels"])
+    assert first[0] == third[0] == 0 and second[0] == fourth[0] == first[1]
+    assert second[0] + second[1] == TRACKS
+    assert [each[2:] for each in (first, second, third, fourth)] == [[0, 1], [0, 1], [1, 1], [1, 1]]
     assert [each["x"]["label"] for each in made["panels"]] == ["depth", "width", "depth", "width"]
     assert [each["y"]["label"] for each in made["panels"]] == ["KL", "KL", "loss", "loss"]
     assert made["panels"][2]["under"] == "left"
@@ -118,14 +119,16 @@ def test_a_label_of_another_axis_is_not_taken():
     assert [each["y"]["label"] for each in made["panels"]] == ["KL", ""]
 
 
-def test_a_grid_has_the_widths_of_its_columns():
-    figure = Figure(figsize=(4, 3), layout="constrained")
-    panels = figure.subplots(1, 2, width_ratios=(3, 1))
-    for axes in panels:
+def test_panels_take_tracks_as_they_take_width_in_every_row_of_its_own():
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    upper, lower = figure.subfigures(2, 1)
+    for axes in (*upper.subplots(1, 2, width_ratios=(3, 1)), *lower.subplots(1, 3)):
         axes.plot([1, 2], [1, 2])
     figure.draw_without_rendering()
-    wide, narrow = chart_of(figure, [])["columns"]
-    assert wide / narrow == pytest.approx(3, rel=0.05)
+    wide, narrow, *three = (each["at"] for each in chart_of(figure, [])["panels"])
+    assert wide[1] > 2 * narrow[1] and wide[1] + narrow[1] == TRACKS
+    assert max(each[1] for each in three) - min(each[1] for each in three) < TRACKS / 15
+    assert [each[0] for each in three] == [0, three[0][1], three[0][1] + three[1][1]]
 
 
 def test_percentages_are_told_as_the_ticks_tell_them():
@@ -143,8 +146,9 @@ def test_a_panel_that_takes_two_rows_says_so():
     for place in (grid[:, 0], grid[0, 1], grid[1, 1]):
         figure.add_subplot(place).plot([1, 2], [1, 2])
     figure.draw_without_rendering()
-    places = [each["at"] for each in chart_of(figure, [])["panels"]]
-    assert places == [[0, 1, 0, 2], [1, 1, 0, 1], [1, 1, 1, 1]]
+    long, above, below = (each["at"] for each in chart_of(figure, [])["panels"])
+    assert [long[2:], above[2:], below[2:]] == [[0, 2], [0, 1], [1, 1]]
+    assert long[0] == 0 and above[0] == below[0] == long[1]
 
 
 def test_lines_of_panels_below_headings_have_their_place_in_the_whole_figure():
@@ -154,8 +158,8 @@ def test_lines_of_panels_below_headings_have_their_place_in_the_whole_figure():
         for axes in part.subplots(1, 2):
             axes.plot([1, 2], [1, 2])
     figure.draw_without_rendering()
-    places = [each["at"] for each in chart_of(figure, [])["panels"]]
-    assert places == [[0, 1, 0, 1], [1, 1, 0, 1], [0, 1, 1, 1], [1, 1, 1, 1]]
+    places = [each["at"][2:] for each in chart_of(figure, [])["panels"]]
+    assert places == [[0, 1], [0, 1], [1, 1], [1, 1]]
 
 
 def test_curves_that_are_named_beside_their_panel_have_their_names_in_its_key():

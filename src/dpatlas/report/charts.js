@@ -93,6 +93,8 @@
     return scale;
   }
 
+  function within(value, ends) { return Math.min(...ends) <= value && value <= Math.max(...ends); }
+
   function words(value) {
     if (value === null || value === undefined) { return "none"; }
     const size = Math.abs(value);
@@ -109,7 +111,6 @@
     let other = false;
     const keys = element("div", { class: "keys", role: "group", "aria-label": "series" });
     const grid = element("div", { class: "panels" });
-    grid.style.setProperty("--columns", data.columns.map((part) => "minmax(0, " + 1000 * part + "fr)").join(" "));
     data.key.forEach((entry, place) => keys.append(entryButton(entry, "all", place)));
     if (data.panels.some((panel) => panel.y.other)) { keys.append(scaleButton()); }
     const panels = data.panels.map(function (panel, number) {
@@ -286,12 +287,14 @@
       (panel.texts || []).forEach(function (text) {
         const place = text.part ? [text.part[0] * inner, (1 - text.part[1]) * high] : [x(text.at[0]), y(text.at[1])];
         if (place.includes(null)) { return; }
-        const ink = paint(text.color);
+        const inside = text.at && (panel.spans || []).some((span) => span.y &&
+          within(text.at[0], span.x) && within(text.at[1], span.y));
+        const ink = inside ? { color: text.color, opacity: 1 } : paint(text.color);
         const rows = text.text.split("\n");
         rows.forEach((row, number) => shape(over, "text", { x: place[0],
           y: place[1] + (text.align[1] === "top" ? 11 : text.align[1] === "center" ? 4 : -2 - 12 * (rows.length - 1)) + 12 * number,
           "text-anchor": { left: "start", right: "end" }[text.align[0]] || "middle",
-          fill: ink.color, "fill-opacity": Math.max(0.75, ink.opacity) }, row));
+          style: "fill: " + ink.color, "fill-opacity": Math.max(0.75, ink.opacity) }, row));
       });
       points.forEach(function (point) { point.x += left; point.y += top; });
       points.sort((one, two) => one.number - two.number || one.x - two.x);

@@ -34,6 +34,9 @@ Chart = dict[str, Any]
 DIGITS, TOLD = 5, 4
 # Two panels begin at one place if their edges are nearer than this share of the figure.
 SAME_EDGE = 0.02
+# Columns of the grid in which a page lays panels out, and the share of a figure's width that the
+# words at the left of a panel may take.
+TRACKS, WORDS = 60, 0.1
 # Numbers that are this many times apart may be worth a logarithmic scale.
 WIDE = 5
 # Points stand side by side around ticks that are this many times further apart.
@@ -84,10 +87,9 @@ GREEK = {
 def chart_of(figure: Figure, notes: Sequence[str]) -> Chart:
     """The panels, series, legends and notes of a figure that has been laid out.
 
-    `columns` are the widths of the grid's columns. A panel has its place there (`at`: column and
-    how many it takes, row and how many), its axes (`x`, `y`: ends, ticks, label and whether it is
-    logarithmic; `other`: the same for the other scale, where all numbers are above 0; `quiet`: a
-    neighbour has the words of its ticks; `percent`: these are percentages of its numbers) and what
+    A panel has its place (`at`: the first of TRACKS equal columns and how many it takes, row and
+    how many), its axes (`x`, `y`: ends, ticks, label and whether it is logarithmic; `other`: the
+    same for the other scale, where all numbers are above 0; `quiet`: a neighbour has the words of its ticks; `percent`: these are percentages of its numbers) and what
     is in it. A series has numbers `x`, `y` and, with intervals, `low` and `high`, or `left` and
     `right`; `key` has the places of its entries in the legend of the panel, or, counted behind
     these, in that of the figure.
@@ -98,18 +100,14 @@ def chart_of(figure: Figure, notes: Sequence[str]) -> Chart:
     places = _places(boxes)
     height, width = figure.get_figheight(), figure.get_figwidth()
     panels = []
-    for axes, place, box in zip(shown, places, boxes, strict=True):
+    for axes, place, tracks, box in zip(shown, places, _tracks(boxes), boxes, strict=True):
         left, bottom, right, top = box
         shape = round((top - bottom) * height / ((right - left) * width), 3)
-        panels.append({"at": place, "shape": shape} | _panel(axes, shared))
-    _inherit(panels)
+        panels.append({"at": [*tracks, *place[2:]], "shape": shape} | _panel(axes, shared))
+    _inherit(panels, places)
     headings = [words(text.get_text()) for text in figure.texts if text.get_text()]
-    widths: dict[int, float] = {}
-    for (column, columns, _, _), box in zip(places, boxes, strict=True):
-        widths[column] = max(widths.get(column, 0.0), (box[2] - box[0]) / columns)
     return {
         "panels": panels,
-        "columns": [round(widths[column], 3) for column in sorted(widths)],
         "key": shared,
         "headings": headings,
         "notes": list(notes),
@@ -163,13 +161,13 @@ def _as_words(value: float) -> str:
     return f"{lead}{power}".replace("-", "−")
 
 
-def _inherit(panels: Sequence[Chart]) -> None:
+def _inherit(panels: Sequence[Chart], places: Sequence[Sequence[int]]) -> None:
     """Labels and titles that panels share stand at the outer ones only: every panel gets them."""
-    for panel in panels:
-        column, _, row, _ = panel["at"]
-        below = [each for each in panels if each["at"][0] == column and each["at"][2] > row]
-        beside = [each for each in panels if each["at"][2] == row and each["at"][0] < column]
-        above = [each for each in panels if each["at"][0] == column and each["at"][2] < row]
+    placed = [(each, at[0], at[2]) for each, at in zip(panels, places, strict=True)]
+    for panel, column, row in placed:
+        below = [each for each, at, down in placed if at == column and down > row]
+        beside = [each for each, at, down in placed if down == row and at < column]
+        above = [each for each, at, down in placed if at == column and down < row]
         for name, others in (("x", below), ("y", beside)):
             axis = panel[name]
             if not axis["label"] and axis["ticks"]:
@@ -524,6 +522,21 @@ def _places(boxes: Sequence[Sequence[float]]) -> list[list[int]]:
         [*_taken(columns, left, right), *_taken(rows, -top, -bottom)]
         for left, bottom, right, top in boxes
     ]
+
+
+def _tracks(boxes: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
+    """The first track of every panel and how many it takes, with room for the words at its left."""
+    starts = []
+    for left, bottom, _, top in boxes:
+        beside = [box[2] for box in boxes if box[2] <= left and box[1] < top and box[3] > bottom]
+        starts.append(max([left - WORDS, *beside]))
+    least, most = min(starts, default=0.0), max((box[2] for box in boxes), default=1.0)
+    scale = TRACKS / (most - least)
+    ends = [
+        (round((at - least) * scale), round((box[2] - least) * scale))
+        for at, box in zip(starts, boxes, strict=True)
+    ]
+    return [(start, max(1, end - start)) for start, end in ends]
 
 
 def _taken(edges: Sequence[float], start: float, end: float) -> tuple[int, int]:
