@@ -89,10 +89,11 @@ def chart_of(figure: Figure, notes: Sequence[str]) -> Chart:
 
     A panel has its place (`at`: the first of TRACKS equal columns and how many it takes, row and
     how many), its axes (`x`, `y`: ends, ticks, label and whether it is logarithmic; `other`: the
-    same for the other scale, where all numbers are above 0; `quiet`: a neighbour has the words of its ticks; `percent`: these are percentages of its numbers) and what
-    is in it. A series has numbers `x`, `y` and, with intervals, `low` and `high`, or `left` and
-    `right`; `key` has the places of its entries in the legend of the panel, or, counted behind
-    these, in that of the figure.
+    same for the other scale, where all numbers are above 0; `quiet`: a neighbour has the words of
+    its ticks; `percent`: these are percentages of its numbers) and what is in it. A series has
+    numbers `x`, `y` and, with intervals, `low` and `high`, or `left` and `right`; `key` has the
+    places of its entries in the legend of the panel, or, counted behind these, in that of the
+    figure.
     """
     shared = [entry for legend in figure.legends for entry in _entries(legend)]
     shown = [axes for axes in figure.axes if axes.get_visible() and _says_something(axes)]
