@@ -36,7 +36,7 @@ DIGITS, TOLD = 5, 4
 SAME_EDGE = 0.02
 # Columns of the grid in which a page lays panels out, and the share of a figure's width that the
 # words at the left of a panel may take.
-TRACKS, WORDS = 60, 0.1
+TRACKS, WORDS = 60, 0.055
 # Numbers that are this many times apart may be worth a logarithmic scale.
 WIDE = 5
 # Points stand side by side around ticks that are this many times further apart.
