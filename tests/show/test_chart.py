@@ -1,5 +1,6 @@
 """What the chart of a figure has: the numbers that were drawn, and nothing else."""
 
+import itertools
 import json
 import math
 
@@ -101,7 +102,7 @@ def test_panels_have_places_and_the_labels_that_they_share():
 
     made = chart(draw, nrows=2, ncols=2)
     first, second, third, fourth = (each["at"] for each in made["panels"])
-    assert first[0] == third[0] == 0 and second[0] == fourth[0] == first[1]
+    assert first[0] == third[0] == 0 and second[0] == fourth[0] >= first[1]
     assert second[0] + second[1] == TRACKS
     assert [each[2:] for each in (first, second, third, fourth)] == [[0, 1], [0, 1], [1, 1], [1, 1]]
     assert [each["x"]["label"] for each in made["panels"]] == ["depth", "width", "depth", "width"]
@@ -126,9 +127,9 @@ def test_panels_take_tracks_as_they_take_width_in_every_row_of_its_own():
         axes.plot([1, 2], [1, 2])
     figure.draw_without_rendering()
     wide, narrow, *three = (each["at"] for each in chart_of(figure, [])["panels"])
-    assert wide[1] > 2 * narrow[1] and wide[1] + narrow[1] == TRACKS
+    assert wide[1] > 2 * narrow[1] and narrow[0] + narrow[1] == TRACKS
     assert max(each[1] for each in three) - min(each[1] for each in three) < TRACKS / 15
-    assert [each[0] for each in three] == [0, three[0][1], three[0][1] + three[1][1]]
+    assert all(one[0] + one[1] <= two[0] for one, two in itertools.pairwise(three))
 
 
 def test_percentages_are_told_as_the_ticks_tell_them():
@@ -148,7 +149,7 @@ def test_a_panel_that_takes_two_rows_says_so():
     figure.draw_without_rendering()
     long, above, below = (each["at"] for each in chart_of(figure, [])["panels"])
     assert [long[2:], above[2:], below[2:]] == [[0, 2], [0, 1], [1, 1]]
-    assert long[0] == 0 and above[0] == below[0] == long[1]
+    assert long[0] == 0 and above[0] == below[0] >= long[1]
 
 
 def test_lines_of_panels_below_headings_have_their_place_in_the_whole_figure():
