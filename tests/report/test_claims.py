@@ -9,6 +9,7 @@ import pytest
 import yaml
 from figure_samples import as_json
 from kl_sample_records import constants_record
+from scipy import stats
 
 from dpatlas.core.records import Metrics, OverRuns, RunsFields
 from dpatlas.core.statistics import Comparison, Estimate, difference_estimate, mean_estimate
@@ -318,8 +319,11 @@ def test_an_inconclusive_row_says_what_would_decide_it_and_what_that_costs(tmp_p
     assert row["cpu_s_to_decide"] == (48 - 24) * 2.0
     few = {"kl_privacy": papers["kl_privacy"].cut(11)}
     (row,) = judge_claims(claims, few, "t", tests=tests, costs=costs)
-    assert (row["verdict"], row["look"], row["low"]) == (INCONCLUSIVE, "", "")
-    assert row["note"].startswith("11 runs, and the first look is at 12")
+    assert (row["verdict"], row["look"]) == (INCONCLUSIVE, "")
+    assert (row["low"], row["high"]) == pytest.approx(
+        stats.t.interval(0.95, 10, values[:11].mean(), stats.sem(values[:11]))
+    )
+    assert row["note"].startswith("11 runs, and the first look is at 12: an interval at 95%")
     assert row["observed"] == pytest.approx(values[:11].mean())
     (row,) = judge_claims(claims, papers, "t", tests=tests)
     assert row["cpu_s_to_decide"] == ""

@@ -21,6 +21,7 @@ from dpatlas.evidence.printed import PrintedComparison
 from dpatlas.report import lineage
 from dpatlas.report import publish as module
 from dpatlas.report.page import write_site
+from dpatlas.report.printed_rows import printed_lines
 from dpatlas.report.publish import Expected, Waiting, publish
 
 pytestmark = pytest.mark.usefixtures("code_as_made")
@@ -139,16 +140,37 @@ def test_a_part_of_a_tier_waits_for_its_files_and_hours(tmp_path):
     waiting = {each.name: each for each in command.waiting_of(config, tmp_path)}
     assert set(whole.products) - set(waiting) == {"kl_vs_epochs"}
     width, lora = waiting["kl_vs_width"], waiting["lpfft_lora"]
-    assert (width.runs, width.there) == (5 * 4 * 6, 4 * 6) and "he-d10-w2048" in width.conditions
+    assert (width.runs, width.there) == (4 * 4 * 6, 4 * 6) and "he-d10-w512" in width.conditions
     assert lora.conditions[0] == "deit-tiny-lora-noise0" and lora.gpu_hours > 1
     assert {"stl10", "weights of imagenet-deit-tiny"} >= set(lora.files)
 
 
-def test_printed_rows_stand_beside_ours_at_the_printed_sizes_alone():
+def test_printed_rows_stand_beside_ours():
     pair = PrintedComparison("MNIST, kl", 8155, 37.5, "mnist, mlp", Estimate(8000.0, 50.0, 2.0, 3))
-    lines = module._printed_lines("printed", [pair])
-    assert "| MNIST, kl | 8155 | 8000 (7785 to 8215) | 3 | mnist, mlp |" in lines
-    assert module._printed_lines("embedded", [pair]) == []
+    lines = printed_lines([pair], [], [])
+    assert "| MNIST, kl | 8155 | 8000 (7785 to 8215) | yes | 3 | mnist, mlp |" in lines
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "above", "below", "said"),
+    [
+        ("1", "2", "0", "", "as claimed"),
+        ("-1", "2", "0", "", "both sides"),
+        ("-2", "-1", "0", "", "opposite"),
+        ("1", "2", "0.5", "1.5", "both sides"),
+        ("2", "3", "0.5", "1.5", "opposite"),
+    ],
+)
+def test_what_the_text_says_is_on_one_side_of_the_interval_or_on_both(
+    low, high, above, below, said
+):
+    claims = [{"claim": "kl-4b", "statement": "KL rises", "kind": "statistical"}]
+    row = {"claim": "kl-4b", "comparison": "slope", "observed": "1.5", "low": low, "high": high}
+    row |= {"above": above, "below": below, "level": "0.95", "runs": "6"}
+    identity = row | {"claim": "kl-4a"}
+    lines = printed_lines([], claims, [row, identity])
+    (line,) = (line for line in lines if line.startswith("| kl-4"))
+    assert line.startswith("| kl-4b | KL rises | slope |") and line.endswith(f"| {said} |")
 
 
 def test_a_failure_while_writing_keeps_what_was_published(run, monkeypatch):

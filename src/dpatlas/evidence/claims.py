@@ -42,6 +42,7 @@ from dpatlas.evidence.arguments import arguments_of
 from dpatlas.evidence.claim_file import STATISTICAL, WrittenClaims
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
 from dpatlas.evidence.looks import (
+    ALONE,
     EVERYTHING,
     LOOKS,
     Decision,
@@ -548,7 +549,7 @@ def _entry_row(entry: Entry, judged: "JudgedEntry", costs: Mapping[str, float]) 
     }
     if any(c.margin for group in decision.evidence.alternatives for c in group):
         row["margin"] = entry.margin
-    if decision.look:
+    if decision.look or decision.answer == OPEN:
         row |= {"low": decision.decisive.low, "high": decision.decisive.high}
     if judged.runs_to_decide:
         row |= {"runs_to_decide": judged.runs_to_decide}
@@ -642,7 +643,10 @@ def judge_entry(
         verdict = NOT_CONTRADICTED
     note = f"decided by: {decision.decisive.comparison.label}"
     if not decision.look:
-        note = f"{runs} runs, and the first look is at {LOOKS[0]}; {note}"
+        note = (
+            f"{runs} runs, and the first look is at {LOOKS[0]}: an interval at {ALONE:.0%} and no "
+            f"verdict; {note}"
+        )
     wanted = None
     if verdict == INCONCLUSIVE:
         if lacking := decision.without_interval:

@@ -28,6 +28,8 @@ from dpatlas.evidence.comparisons import Evidence
 
 # Numbers of runs at which verdicts are read.
 LOOKS = (12, 24, 48, 96)
+# Level of each interval before the first look, where nothing is decided.
+ALONE = 0.95
 # Above this number of runs, `runs_to_decide` does not search.
 MOST_RUNS = 1_000_000
 EVERYTHING = (-math.inf, math.inf)
@@ -87,7 +89,7 @@ def decide(evidence_at: Callable[[int], Evidence], error: float) -> Decision:
     for look in LOOKS:
         evidence = evidence_at(look)
         if evidence.runs < look:
-            return last or _without_look(evidence, error)
+            return last or _without_look(evidence)
         last = _look(evidence, look, error, to_hold, to_fail)
         if last.answer != OPEN and not only_vetoes(evidence, last.answer):
             return last
@@ -233,11 +235,10 @@ def _look(
     return Decision(OPEN, "", decisive, hold_level, look, evidence, may_hold)
 
 
-def _without_look(evidence: Evidence, error: float) -> Decision:
-    """The comparison that would decide, without a verdict."""
-    level = 1 - error / _shares(evidence)[0]
-    judged = Intervals().judge(evidence.alternatives, level)
-    return Decision(OPEN, "", weigh(judged)[1], level, 0, evidence, judged)
+def _without_look(evidence: Evidence) -> Decision:
+    """Every comparison with an interval of its own at level `ALONE`, without a verdict."""
+    judged = Intervals().judge(evidence.alternatives, ALONE)
+    return Decision(OPEN, "", weigh(judged)[1], ALONE, 0, evidence, judged)
 
 
 def _shares(evidence: Evidence) -> tuple[int, int]:

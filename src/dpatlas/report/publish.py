@@ -24,7 +24,7 @@ from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.progress import duration
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
-from dpatlas.evidence.printed import PrintedComparison, printed_comparisons
+from dpatlas.evidence.printed import printed_comparisons
 from dpatlas.registry import all_blocks
 from dpatlas.report.earlier_publication import EarlierPublication, earlier_publication
 from dpatlas.report.lineage import (
@@ -37,6 +37,7 @@ from dpatlas.report.lineage import (
     read_cost,
     read_lineage,
 )
+from dpatlas.report.printed_rows import cell, printed_lines
 from dpatlas.report.state import RERUN, code_state, file_sha256, files_of, require_as_made
 
 SUFFIXES = {"figures": ("pdf", "png", "csv", "json"), "tables": ("csv", "md", "tex")}
@@ -44,7 +45,7 @@ CONFIG = "config.json"
 # Digits of the digest by which a manifest names a ledger, which many records share.
 DIGITS = 16
 # Tiers with the papers' own data and sizes.
-AS_PRINTED = ("printed", "paper")
+AS_PRINTED = ("printed", "printed-caption", "printed-stages", "paper")
 # Conditions that README.md names of a figure or table that waits; manifest.json names all.
 MOST_NAMED = 8
 
@@ -132,7 +133,9 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     if earlier:
         manifest = earlier.into(manifest)
         files.update(earlier.files)
-    files["README.md"] = _readme(expected, claims, manifest, earlier, pairs).encode()
+    compared = list(csv.DictReader(io.StringIO(files[COMPARISONS].decode())))
+    printed = printed_lines(pairs, claims, compared) if expected.tier in AS_PRINTED else []
+    files["README.md"] = _readme(expected, claims, manifest, earlier, printed).encode()
     with replacing_folder(target) as fresh:
         for path, content in files.items():
             write_atomic(fresh / path, content)
@@ -263,7 +266,7 @@ def _readme(
     claims: Iterable[Mapping[str, str]],
     manifest: Mapping[str, Any],
     earlier: EarlierPublication | None,
-    pairs: Sequence[PrintedComparison],
+    printed: Sequence[str],
 ) -> str:
     claims, cost = list(claims), manifest["cost"]
     verdicts = Counter(row["verdict"] for row in claims)
@@ -282,7 +285,7 @@ def _readme(
         *_kept_lines(manifest),
         *_stale_code(manifest["code"]),
         *_waiting_lines(expected.waiting),
-        *_printed_lines(expected.tier, pairs),
+        *printed,
         "## Claims",
         "",
         ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
@@ -292,7 +295,7 @@ def _readme(
         "| claim | verdict | statement |",
         "|---|---|---|",
         *(
-            f"| {_cell(row['claim'])} | {_cell(row['verdict'])} | {_cell(row['statement'])} |"
+            f"| {cell(row['claim'])} | {cell(row['verdict'])} | {cell(row['statement'])} |"
             for row in claims
         ),
         "",
@@ -334,35 +337,12 @@ def _waiting_lines(waiting: Sequence[Waiting] | None) -> list[str]:
         "| figure or table | in the paper | runs here | waits for |",
         "|---|---|---|---|",
         *(
-            f"| {each.name} | {_cell(each.place)} | {each.there} of {each.runs} | "
-            f"{_cell(each.words)} |"
+            f"| {each.name} | {cell(each.place)} | {each.there} of {each.runs} | "
+            f"{cell(each.words)} |"
             for each in waiting
         ),
         "",
     ]
-
-
-def _printed_lines(tier: str, pairs: Sequence[PrintedComparison]) -> list[str]:
-    """Printed numbers beside ours, at the tiers whose sizes are the printed ones."""
-    if tier not in AS_PRINTED or not pairs:
-        return []
-    return [
-        "## Printed rows",
-        "",
-        "| printed row | printed | here, 95 % interval | runs | data and network |",
-        "|---|---|---|---|---|",
-        *(
-            f"| {_cell(pair.what)} | {pair.printed:g} | {pair.ours.value:.4g} ("
-            f"{pair.interval[0]:.4g} to {pair.interval[1]:.4g}) | {pair.ours.runs} | "
-            f"{_cell(pair.setting)} |"
-            for pair in pairs
-        ),
-        "",
-    ]
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _days(cost: Mapping[str, Any]) -> str:

@@ -1,0 +1,79 @@
+"""What a paper prints, numbers of tables and what its text says of curves, beside ours."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from dpatlas.evidence.claim_file import STATISTICAL
+from dpatlas.evidence.printed import PrintedComparison
+
+NUMBERS = ("printed row", "printed", "here, 95 % interval", "inside", "runs", "data and network")
+ORDERS = (
+    *("claim", "as the paper has it", "compared", "claimed"),
+    *("here", "interval", "level", "runs", "inside"),
+)
+
+
+def printed_lines(
+    pairs: Sequence[PrintedComparison],
+    claims: Iterable[Mapping[str, str]],
+    compared: Iterable[Mapping[str, str]],
+) -> list[str]:
+    """Two tables in Markdown, each left out where it has no row.
+
+    claims, compared: rows of claims.csv and of comparisons.csv; those of statistical claims that
+    have an interval count.
+    """
+    statements = {row["claim"]: row["statement"] for row in claims if row["kind"] == STATISTICAL}
+    of_runs = [row for row in compared if row["claim"] in statements and row["low"]]
+    return [
+        *_table("Printed numbers", NUMBERS, [_number(pair) for pair in pairs]),
+        *_table(
+            "What the text says of curves",
+            ORDERS,
+            [_order(statements[row["claim"]], row) for row in of_runs],
+        ),
+    ]
+
+
+def cell(text: str) -> str:
+    """Text inside a table."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    if not rows:
+        return []
+    lines = [f"| {' | '.join(map(cell, row))} |" for row in (heads, ["---"] * len(heads), *rows)]
+    return [f"## {title}", "", *lines, ""]
+
+
+def _number(pair: PrintedComparison) -> list[str]:
+    low, high = pair.interval
+    here = f"{pair.ours.value:.4g} ({low:.4g} to {high:.4g})"
+    inside = "yes" if low <= pair.printed <= high else "no"
+    return [pair.what, f"{pair.printed:g}", here, inside, f"{pair.ours.runs}", pair.setting]
+
+
+def _order(statement: str, row: Mapping[str, str]) -> list[str]:
+    words = (f"{word} {row[word]}" for word in ("above", "below") if row[word])
+    ends = (f"{float(row[end]):.4g}" for end in ("low", "high") if row[end])
+    return [
+        row["claim"],
+        statement,
+        row["comparison"],
+        " and ".join(words),
+        f"{float(row['observed']):.4g}",
+        " to ".join(ends),
+        f"{float(row['level']):.2%}",
+        row["runs"],
+        _inside(row),
+    ]
+
+
+def _inside(row: Mapping[str, str]) -> str:
+    """Whether the interval lies on the claimed side, on the other, or on both."""
+    low, high = float(row["low"]), float(row["high"] or math.inf)
+    above, below = float(row["above"] or -math.inf), float(row["below"] or math.inf)
+    if above < low and high < below:
+        return "as claimed"
+    return "opposite" if high < above or low > below else "both sides"
