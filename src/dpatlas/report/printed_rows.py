@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
 
 from dpatlas.evidence.claim_file import STATISTICAL
 from dpatlas.evidence.printed import PrintedComparison
@@ -12,6 +14,9 @@ ORDERS = (
     *("here", "interval", "level", "runs", "inside"),
 )
 
+# Comparisons of a claim that are shown; comparisons.csv has more.
+NEAREST = 4
+
 
 def printed_lines(
     pairs: Sequence[PrintedComparison],
@@ -20,17 +25,20 @@ def printed_lines(
 ) -> list[str]:
     """Two tables in Markdown, each left out where it has no row.
 
-    claims, compared: rows of claims.csv and of comparisons.csv; those of statistical claims that
-    have an interval count.
+    claims, compared: rows of claims.csv and of comparisons.csv, where the one that decides comes
+    first; of each statistical claim the first few that have an interval count.
     """
     statements = {row["claim"]: row["statement"] for row in claims if row["kind"] == STATISTICAL}
     of_runs = [row for row in compared if row["claim"] in statements and row["low"]]
+    nearest = [
+        row for _, rows in groupby(of_runs, itemgetter("claim")) for row in islice(rows, NEAREST)
+    ]
     return [
         *_table("Printed numbers", NUMBERS, [_number(pair) for pair in pairs]),
         *_table(
             "What the text says of curves",
             ORDERS,
-            [_order(statements[row["claim"]], row) for row in of_runs],
+            [_order(statements[row["claim"]], row) for row in nearest],
         ),
     ]
 
