@@ -198,6 +198,7 @@ ERRATA = {
             consequence="none",
             shown_by=["tests/bounds/test_a.py::test_b"],
             products=["first"],
+            claims=["kl-1", "kl-99"],
         )
     ]
 }

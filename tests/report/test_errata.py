@@ -8,6 +8,7 @@ import yaml
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier
 from dpatlas.errors import InputError
+from dpatlas.evidence.claims import read_claims
 from dpatlas.evidence.errata import MADE_BY, MEANINGS, Status, read_errata, written
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -41,6 +42,13 @@ def test_every_erratum_names_figures_and_tables_that_rules_make(errata):
     atlas = Atlas(load_tier("embedded"))
     products = {*atlas.figures, *atlas.tables}
     assert {name for erratum in errata for name in erratum.products} <= products
+
+
+def test_every_erratum_names_claims_of_its_own_paper():
+    claims = {claim.id: claim.paper for claim in read_claims().claims}
+    for paper, errata_of_it in BY_PAPER.items():
+        named = {name for erratum in errata_of_it for name in erratum.claims}
+        assert {claims[name] for name in named} == {paper}
 
 
 def test_every_status_has_a_meaning_in_the_document_of_all():

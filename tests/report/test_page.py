@@ -179,6 +179,11 @@ def test_what_the_paper_shows_and_its_errata_stand_beside_ours(page):
     assert "Eq. 6" in errata
     assert "tests/bounds/test_a.py::test_b" in errata
     assert '<a href="#first">first</a>' in errata
+    assert '<dt>claims</dt><dd><a href="#kl-1">kl-1</a></dd>' in errata
+    card = page[page.index('id="kl-1"') : page.index('id="errata-kl_privacy"')]
+    assert '<p>Our corrections: <a href="#erratum-kl-x">Eq. 6</a>.</p>' in " ".join(
+        card.split("\n")
+    )
 
 
 def test_links_inside_lead_somewhere_and_runs_are_told_by_kind(page):

@@ -51,6 +51,9 @@ class Erratum(Model):
     products: Once[Annotated[str, Field(pattern="^[a-z0-9_]+$")]] = setting(
         "Figures and tables that show both sides, by name.", min_length=1, default=()
     )
+    claims: Once[Annotated[str, Field(pattern="^[a-z]+-[0-9]+$")]] = setting(
+        "Claims that rest on it, or that it is tested with.", min_length=1, default=()
+    )
 
     @property
     def said(self) -> str:
@@ -124,6 +127,8 @@ def _entry(erratum: Erratum) -> list[str]:
     }
     if erratum.products:
         rows["Seen in"] = ", ".join(f"`{name}`" for name in erratum.products)
+    if erratum.claims:
+        rows["Claims"] = ", ".join(erratum.claims)
     title = f"## {erratum.place}: {erratum.said}"
     return ["", title, "", *(f"- **{name}.** {text}" for name, text in rows.items() if text)]
 
