@@ -13,6 +13,7 @@ CASES = {
     "mobilenet-v3": ({"narrower": 8}, 32, ""),
     "resnet18": ({}, 8, ("layer4.1", "head")),
     "wrn10-1": ({}, 8, ""),
+    "wrn10-2-stride2": ({}, 8, ""),
     "imagenet-resnet18": ({}, 20, ("body.layer4.1", "head")),
     "imagenet-deit-tiny": ({}, 20, ("body.blocks.11", "body.norm", "head")),
 }

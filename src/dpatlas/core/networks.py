@@ -76,6 +76,9 @@ NETWORKS: Mapping[str, NetworkEntry] = {
     "resnet18": NetworkEntry("dpatlas.models.resnet:resnet18", 3072, 555_000_000, 1_700_000),
     "alexnet": NetworkEntry("dpatlas.models.alexnet:alexnet", 3072, 15_000_000, 25_000),
     "wrn10-1": NetworkEntry("dpatlas.models.wide_resnet:wrn10_1", 3072, 12_500_000, 86_000),
+    "wrn10-2-stride2": NetworkEntry(
+        "dpatlas.models.wide_resnet:wrn10_2_stride2", 3072, 11_100_000, 42_000
+    ),
     "wrn16-1": NetworkEntry("dpatlas.models.wide_resnet:wrn16_1", 3072, 26_700_000, 143_000),
     "wrn16-4": NetworkEntry("dpatlas.models.wide_resnet:wrn16_4", 3072, 388_000_000, 1_500_000),
     "vit-tiny": NetworkEntry("dpatlas.models.vit:vit", 3072, 345_600_000, 2_000_000),

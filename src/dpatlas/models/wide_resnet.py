@@ -39,19 +39,27 @@ class Block(nn.Module):
         return shortcut + self.conv2(self.relu(self.norm2(self.conv1(active))))
 
 
-@checked(depth=integer(ge=10), widen=integer(ge=1), outputs=integer(ge=1), groups=integer(ge=1))
+@checked(
+    depth=integer(ge=10),
+    widen=integer(ge=1),
+    outputs=integer(ge=1),
+    groups=integer(ge=1),
+    stem_stride=integer(ge=1),
+)
 def wide_resnet(
     depth: int = 16,
     widen: int = 4,
     image_shape: Sequence[int] = (3, 32, 32),
     outputs: int = 10,
     groups: int = 16,
+    stem_stride: int = 1,
 ) -> Network:
     """WRN-`depth`-`widen`: a stem of 16 channels, three stages of (depth - 4) / 6 blocks, a head.
 
     Stages have 16, 32 and 64 times `widen` channels at full, half and quarter resolution. WRN-16-4
     has 2.75 million parameters. 16 groups, as private training of these networks uses since De et
-    al. (2022), divide every width.
+    al. (2022), divide every width. With a stem_stride of 2 every stage has half the height and
+    width, and a pass costs a quarter.
 
     Raises InputError for a depth that is not 6 n + 4 and for groups that do not divide 16.
     """
@@ -67,7 +75,7 @@ def wide_resnet(
         stages.append((f"stage{index}", nn.Sequential(first, *others)))
     return Network(
         [
-            ("stem", nn.Conv2d(image_shape[0], STEM, 3, padding=1, bias=False)),
+            ("stem", nn.Conv2d(image_shape[0], STEM, 3, stem_stride, padding=1, bias=False)),
             *stages,
             ("norm", nn.GroupNorm(groups, widths[-1])),
             ("relu", nn.ReLU()),
@@ -79,5 +87,6 @@ def wide_resnet(
 
 
 wrn10_1 = partial(wide_resnet, 10, 1)
+wrn10_2_stride2 = partial(wide_resnet, 10, 2, stem_stride=2)
 wrn16_1 = partial(wide_resnet, 16, 1)
 wrn16_4 = partial(wide_resnet, 16, 4)

@@ -10,6 +10,7 @@ import torch
 from lpfft_small import (
     CHOSEN,
     VIEWS,
+    Given,
     a_guarantee_that_remembers,  # noqa: F401
     body_of,
     drawn_keys,
@@ -505,3 +506,45 @@ def test_a_record_that_is_not_finite_poisons_nothing(tmp_path):
     assert sum(each.training.skipped_records for each in seen) > 0
     for each in seen:
         assert all(bool(value.isfinite().all()) for value in each.iterates[-1].values())
+
+
+STANDARDISED = {**SHORT, "public_data": {"name": "public"}}
+
+
+def test_standardised_features_have_the_public_images_moments_in_the_head_and_in_the_network(
+    given, tmp_path
+):
+    with watched_trainings() as seen:
+        record = record_of(spec_of("strategies", **STANDARDISED), given, tmp_path)
+    inside = {"standardise.mean" in each.iterates[0]: each.training for each in seen}
+    head, network = inside[False], inside[True]
+    mean, factor = (
+        network.model.state_dict()[f"standardise.{name}"] for name in ("mean", "factor")
+    )
+    public = prepared.load(given.public.parent).x_train
+    frozen = backbone.features(backbone.load(given.backbone).network, public)
+    moved = (torch.from_numpy(frozen) - mean) * factor
+    torch.testing.assert_close(moved.mean(0), torch.zeros(len(mean)), atol=1e-5, rtol=0)
+    alive = frozen.std(0) > 0
+    assert moved.std(0, correction=0)[alive].numpy() == pytest.approx(1, rel=1e-4)
+    assert not any("standardise" in name for name in dict(network.model.named_parameters()))
+    # A head that is trained on features is given what it is given inside the network.
+    body = backbone.load(given.backbone).network
+    expected = (torch.from_numpy(backbone.features(body, network.x.numpy())) - mean) * factor
+    torch.testing.assert_close(head.x, expected)
+    for arm in record["ledger"]["arms"]:
+        assert arm["public_constants"] == ["feature means and deviations", "max_grad_norm"]
+
+
+def test_standardised_features_change_what_is_learned(given, tmp_path):
+    plain = record_of(spec_of("strategies", **SHORT), given, tmp_path / "plain")
+    other = record_of(spec_of("strategies", **STANDARDISED), given, tmp_path / "other")
+    assert plain["metrics"]["rows"] != other["metrics"]["rows"]
+    assert plain["ledger"]["arms"][0]["public_constants"] == ["max_grad_norm"]
+
+
+def test_features_are_standardised_on_the_backbone_s_public_images_alone(given, tmp_path):
+    for public, message in ((given.data, "content with sha256"), (None, "no --public-data")):
+        other = Given(given.data, public, given.backbone, given.features)
+        with pytest.raises(InputError, match=f"--public-data: found {message}"):
+            run(spec_of("strategies", **STANDARDISED), other, tmp_path)

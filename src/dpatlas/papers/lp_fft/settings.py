@@ -164,6 +164,11 @@ class Scenario(Trained, Repeated):
     lora_rank: LoraRank | None = setting(
         "Overrides the block's value in this scenario.", default=None
     )
+    standardise: bool = setting(
+        "Whether features reach the head less their mean and over their standard deviation on the "
+        "backbone's public training images; the default is false.",
+        default=None,
+    )
 
     @model_validator(mode="after")
     def _has_levels(self) -> "Scenario":
@@ -640,19 +645,20 @@ def _scenario(config: General, scenario: Scenario, group: str) -> dict[str, Any]
         **config.lp_fft.of(scenario),
         **scenario.plain("batch", "steps", "tuning_runs", "strategies", "shares", "control_shares"),
         **_private(config, scenario),
+        **(
+            {"public_data": _pretraining_data(config, group, scenario)}
+            if scenario.standardise
+            else {}
+        ),
     }
 
 
 def _quality(config: General, entry: FeatureQuality, noise: float) -> list[Spec]:
-    pretraining = backbone_spec(config, entry.backbone).fields
-    if "data" not in pretraining:
-        allowed = "a backbone that is trained here: its images are the pre-training task"
-        raise InputError(f"{KEY}.feature_quality", repr(entry.backbone), allowed)
     fields = {
         **config.lp_fft.plain(*SHARED),
         **entry.plain_without("noise_multipliers", *REPEATED),
         **_private(config, entry),
-        "public_data": pretraining["data"],
+        "public_data": _pretraining_data(config, "feature_quality", entry),
         "noise_multiplier": noise,
     }
     name = f"quality-{entry.backbone}-noise{noise:g}"
@@ -668,6 +674,15 @@ def _umap(config: General, entry: Umap) -> list[Spec]:
     }
     name = f"umap-{entry.data.name}-{entry.backbone}"
     return run_blocks(config, KEY, "umap", fields, name, entry.runs, entry.runs_per_job)
+
+
+def _pretraining_data(config: General, where: str, entry: Trained) -> dict[str, Any]:
+    """The images that the backbone is trained on; InputError for one that is not trained here."""
+    pretraining = backbone_spec(config, entry.backbone).fields
+    if "data" not in pretraining:
+        allowed = "a backbone that is trained here, whose images are used as well"
+        raise InputError(f"{KEY}.{where}", repr(entry.backbone), allowed)
+    return pretraining["data"]
 
 
 def _private(config: General, entry: Trained) -> dict[str, Any]:

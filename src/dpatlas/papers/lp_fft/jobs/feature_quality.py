@@ -15,7 +15,6 @@ from torch import nn
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
 from dpatlas.data.prepared import Prepared
-from dpatlas.errors import InputError
 from dpatlas.jobs.branches import Stem
 from dpatlas.jobs.deals import Deals
 from dpatlas.jobs.job import Job, Kind, Outcome
@@ -33,7 +32,7 @@ from dpatlas.papers.lp_fft.jobs.features import (
     public_task,
     training_of,
 )
-from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen
+from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, public_images
 from dpatlas.papers.lp_fft.records.feature_quality import Metrics, PublicTask, Row, Spec, Strategy
 from dpatlas.papers.lp_fft.records.private import FULL, HEAD
 from dpatlas.privacy.accounting import Phase
@@ -56,7 +55,7 @@ def feature_quality(job: Job) -> Outcome:
     fields: Spec = job.fields
     deals = Deals(job)
     backbone = load_backbone(job)
-    public = _public(job, backbone)
+    public = public_images(job, backbone)
     quality = Quality(job, public, backbone)
     for votes in (deals.sizes["train"], len(quality.public.labels)):
         integer(ge=1, le=votes).check("neighbours", fields.neighbours)
@@ -212,16 +211,6 @@ def _row(fields: Spec, condition: Condition, runs: list[list[dict[str, float]]])
         steps=fields.at,
         **{name: [[point[name] for point in run] for run in runs] for name in measured},
     )
-
-
-def _public(job: Job, backbone: Backbone) -> Prepared:
-    """The images that the backbone was trained on; InputError for others or none."""
-    trained = backbone.manifest["training"]["data"]["sha256"]
-    if job.public is None or job.public.sha256 != trained:
-        content = f"content with sha256 {job.public.sha256[:16]}" if job.public else "nothing"
-        allowed = f"{trained[:16]}, the backbone's training images"
-        raise InputError("--public-data", content, allowed)
-    return job.public
 
 
 KIND = Kind(

@@ -31,7 +31,7 @@ from dpatlas.papers.lp_fft.records.private import HEAD, Part
 from dpatlas.papers.lp_fft.records.strategies import Metrics, Row, Spec, Strategies
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.ledger import Ran
+from dpatlas.privacy.ledger import PUBLIC, Ran
 from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import PrivateTraining, belongs
 
@@ -122,7 +122,10 @@ class Comparison:
         self.fields: Strategies = job.fields
         backbone = load_backbone(job)
         scale, rank = self.fields.head_scale, self.fields.lora_rank
-        self.networks = Networks(job, backbone, head_scale=scale, rank=rank)
+        standardised = self.fields.public_data is not None
+        self.networks = Networks(
+            job, backbone, head_scale=scale, rank=rank, standardised=standardised
+        )
         self.plan = _plan(job, Poisson(len(job.prepared.y_train), self.fields.batch))
         # Refuses a plan without a guarantee before anything is trained.
         _ = self.plan.stated
@@ -131,7 +134,14 @@ class Comparison:
         # The stems of the current run, by part and rate, and the number of that run.
         self._grown: dict[tuple[Part, float], Stem] = {}
         self._run: int | None = None
-        self.arms = Arms(compared, lambda arm: arm.name, self.networks.seen, self.setting_of)
+        names = ["max_grad_norm", *["feature means and deviations"] * standardised]
+        self.arms = Arms(
+            compared,
+            lambda arm: arm.name,
+            self.networks.seen,
+            self.setting_of,
+            dict.fromkeys(names, PUBLIC),
+        )
         self._warn_of_noise()
 
     @property

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dpatlas.core import records
-from dpatlas.core.facts import BackboneUsed, FeaturesUsed, ReportedFields, ReportedRow
+from dpatlas.core.facts import BackboneUsed, DataFields, FeaturesUsed, ReportedFields, ReportedRow
 from dpatlas.core.records import Typed
 from dpatlas.papers.lp_fft.records.private import Count, Positive, PrivateFields
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES
@@ -43,6 +43,7 @@ class Strategies(PrivateFields):
     shares, control_shares: shares of the steps given to the first phase of strategies of two
     phases, and of the controls. head_scale: factor on the head's initial weights. ema_decay: of the
     averaged weights that are scored; None to score the last iterate. lora_rank: None without LoRA.
+    public_data: the backbone's training images, on which features are standardised; None for not.
     """
 
     group: Literal["strategies", "lora", "clip_sweep"]
@@ -56,6 +57,7 @@ class Strategies(PrivateFields):
     augmentation: Augmentation | None
     ema_decay: float | None
     lora_rank: Count | None
+    public_data: DataFields | None = None
 
     @field_validator("strategies")
     @classmethod
