@@ -16,7 +16,7 @@ from dpatlas.registry import all_blocks
 
 # The step at which a run diverged, or that of each run.
 STEPS = (int | None, list[int | None])
-TIERS = ("embedded", "smoke", "workstation", "printed", "paper")
+TIERS = ("embedded", "smoke", "workstation", "photographs", "printed", "paper")
 TYPED = {key: block for key, block in all_blocks().items() if find_spec(f"{block.package}.records")}
 KINDS = [(key, kind) for key, block in TYPED.items() for kind in block.kinds]
 

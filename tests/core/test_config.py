@@ -9,7 +9,7 @@ from dpatlas.config.root import config_model
 from dpatlas.core.files import write_json
 from dpatlas.errors import InputError
 
-TIERS = ["embedded", "smoke", "workstation", "printed", "paper"]
+TIERS = ["embedded", "smoke", "workstation", "photographs", "printed", "paper"]
 
 
 def test_a_config_without_a_tier_of_its_own_writes_to_custom(tmp_path):

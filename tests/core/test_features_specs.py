@@ -13,7 +13,7 @@ from dpatlas.data.registry import DATA_SETS
 from dpatlas.models import backbone
 from dpatlas.models.build import build
 
-TIERS = ("embedded", "smoke", "workstation", "printed", "paper")
+TIERS = ("embedded", "smoke", "workstation", "photographs", "printed", "paper")
 SHAPES = {64: (1, 8, 8), 784: (1, 28, 28), 3072: (3, 32, 32)}
 
 

@@ -24,6 +24,7 @@ from dpatlas.evidence.claims import (
     NOT_RUN,
     REPRODUCED,
     VERDICTS,
+    at_tier,
     check_evidence,
     comparison_rows,
     conjunction,
@@ -448,3 +449,22 @@ def test_a_run_that_the_settings_name_and_nobody_gives_is_bad_input(tmp_path, ca
     assert run_command(main, command(tmp_path, settings)) == 2
     assert "gone" in capsys.readouterr().err
     assert not (tmp_path / "claims.csv").exists()
+
+
+def test_at_another_tier_a_test_takes_the_arguments_that_are_given_for_it(tmp_path):
+    tests = {"kl_privacy": {"exceeds": exceeds}}
+    fields = {"test": "exceeds", "expected": "above {above:g}", "group": "a", "above": 0.0}
+    claims = read(tmp_path, claim(**fields, elsewhere={"t": {"above": 9.0}}), tests=tests)
+    papers = {"kl_privacy": PaperRecords({}, {"a": [repeated("read", np.arange(12.0))]})}
+    (usual,) = judge_claims(claims, papers, "u", tests=tests)
+    (there,) = judge_claims(at_tier(claims, "t"), papers, "t", tests=tests)
+    assert (usual["expected"], there["expected"]) == ("above 0", "above 9")
+    assert usual["verdict"] == REPRODUCED and there["verdict"] == NOT_REPRODUCED
+    assert at_tier(claims, "u") == claims
+
+
+def test_an_argument_at_another_tier_that_the_test_does_not_take_is_refused(tmp_path):
+    tests = {"kl_privacy": {"exceeds": exceeds}}
+    fields = {"test": "exceeds", "expected": "above {above:g}", "group": "a", "above": 0.0}
+    with pytest.raises(InputError, match=r"elsewhere\.t: "):
+        read(tmp_path, claim(**fields, elsewhere={"t": {"below": 9.0}}), tests=tests)

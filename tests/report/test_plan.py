@@ -136,7 +136,9 @@ def test_a_vision_transformer_is_counted_at_its_options():
     assert small == pytest.approx(2 * (4 + 4) * 32**2 / (12 * (4 + 8) * 192**2))
 
 
-@pytest.mark.parametrize("tier", ["smoke", "embedded", "workstation", "printed", "paper"])
+@pytest.mark.parametrize(
+    "tier", ["smoke", "embedded", "workstation", "photographs", "printed", "paper"]
+)
 def test_every_job_of_every_tier_has_a_cost(tier, tmp_path):
     jobs = command.jobs_of(Atlas(load_tier(tier), tmp_path))
     plan = make_plan(jobs, "cpu", tmp_path, 2, tier)

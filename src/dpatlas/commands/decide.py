@@ -28,6 +28,7 @@ from dpatlas.evidence.claims import (
     Claims,
     Looks,
     all_tests,
+    at_tier,
     judge_claims,
     judge_entry,
     read_claims,
@@ -78,7 +79,8 @@ def decide(
 
     words: arguments for Snakemake beside the target. Raises InputError for a tier that has not run.
     """
-    state, claims, spent = State(config, results), read_claims(), 0.0
+    state, spent = State(config, results), 0.0
+    claims = at_tier(read_claims(), config.tier)
     rows = state.rows(claims)
     print(_standing(rows))
     for number in range(1, 1000):

@@ -29,6 +29,8 @@ RATES = ("lr", "weight_decay", "label_smoothing")
 # Keys of an imported network, and further ones if its weights are read from a given file.
 OF_IMPORTED = ("source", "model", "options", "image_shape")
 OF_FILE = ("file", "sha256")
+# Optional keys of a backbone that is trained here, in its spec where they are given.
+OF_TRAINED = ("declared_public", "augmentation")
 
 TrainImages = Annotated[int, setting("Public images to train on.", ge=1, le=10_000_000)]
 TestImages = Annotated[
@@ -40,6 +42,13 @@ ImageBatch = Annotated[int, setting("Images of a batch.", ge=1, le=1_000_000)]
 LargestRate = Annotated[float, setting("Largest rate of AdamW's one cycle.", gt=0)]
 WeightDecay = Annotated[float, setting("Decay of AdamW.", ge=0)]
 LabelSmoothing = Annotated[float, setting("Share of a label that goes to all classes.", ge=0, lt=1)]
+
+
+class Moved(Model):
+    """How the images of a batch are moved, at random and anew in every epoch."""
+
+    padding: int = setting("Largest shift of an image, in pixels.", ge=0, le=1000)
+    flip: bool = setting("Whether half of the images are mirrored.")
 
 
 class Backbone(Model):
@@ -75,6 +84,9 @@ class Backbone(Model):
     lr: LargestRate = optional()
     weight_decay: WeightDecay = optional()
     label_smoothing: LabelSmoothing = optional()
+    augmentation: Moved = setting(
+        "Shifts and flips in training; none where not given.", default=None
+    )
 
 
 class Backbones(Model):
@@ -141,7 +153,7 @@ def backbone_spec(config: General, name: str) -> Spec:
         "seed": block.seed,
         "data": data | {name: explicit[name] for name in ("classes",) if name in explicit},
         **{name: settings[name] for name in ("model", "options", *COUNTS, *RATES)},
-        **{name: explicit[name] for name in ("declared_public",) if name in explicit},
+        **{name: explicit[name] for name in OF_TRAINED if name in explicit},
     }
     return Spec.of(fields, name)
 

@@ -1,7 +1,7 @@
 """What a paper's claims.yaml may hold: claims and their parts; tests say what else they take."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -77,6 +77,13 @@ Printed = Annotated[
         "quantity; the page shows them beside ours, and they decide nothing."
     ),
 ]
+Elsewhere = Annotated[
+    dict[Text, dict[Text, Any]],
+    setting(
+        "By tier, arguments of the test that take another value there: scenarios and levels that "
+        "this tier has in the place of the others."
+    ),
+]
 Test = Annotated[
     Name, setting("A test of the paper's claims module; the fields below are its arguments.")
 ]
@@ -105,6 +112,7 @@ class WrittenPart(Entry):
     margin: Margin = optional()
     margin_from: MarginFrom = optional()
     printed: Printed = optional()
+    elsewhere: Elsewhere = optional()
     other_reading: bool = setting(
         "Whether the part tests another reading of the paper's text, which is reported beside and "
         "does not count for the claim.",
@@ -131,6 +139,7 @@ class WrittenClaim(Entry):
     margin: Margin = optional()
     margin_from: MarginFrom = optional()
     printed: Printed = optional()
+    elsewhere: Elsewhere = optional()
     test: Test = optional()
     expected: Expected = optional()
     parts: list[WrittenPart] = setting(

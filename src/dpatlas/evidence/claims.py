@@ -134,6 +134,7 @@ class Entry:
     margin: float = 0.0
     margin_from: str = ""
     printed: Mapping[str, float] = field(default_factory=dict)
+    elsewhere: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     other_reading: bool = False
 
 
@@ -224,19 +225,24 @@ def read_claims(
     return Claims(tuple(claims), headlines=headlines)
 
 
+def at_tier(claims: Claims, tier: str) -> Claims:
+    """The claims with the arguments that their tests take at a tier."""
+    return _changed(
+        claims, lambda entry: replace(entry, arguments=entry.elsewhere.get(tier, entry.arguments))
+    )
+
+
 def with_margins(claims: Claims, factor: float) -> Claims:
     """The claims with all margins multiplied; InputError for a factor that is not above 0."""
     real(gt=0).check("--margin-factor", factor)
+    return _changed(claims, lambda entry: replace(entry, margin=factor * entry.margin))
+
+
+def _changed(claims: Claims, change: Callable[[Entry], Entry]) -> Claims:
     return replace(
         claims,
         claims=tuple(
-            replace(
-                claim,
-                entries=tuple(
-                    replace(entry, margin=factor * entry.margin) for entry in claim.entries
-                ),
-            )
-            for claim in claims.claims
+            replace(claim, entries=tuple(map(change, claim.entries))) for claim in claims.claims
         ),
     )
 
@@ -379,7 +385,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--costs", type=Path, help="JSON file: CPU seconds per run by record")
     parser.add_argument("--margin-factor", type=float, default=1.0, help="on every margin")
     options = parser.parse_args(arguments)
-    claims = with_margins(read_claims(), options.margin_factor)
+    claims = at_tier(with_margins(read_claims(), options.margin_factor), options.tier)
     settings, flags = _read_settings(options.settings)
     products = None if options.products is None else read_lines(options.products)
     if products is not None and not flags.partial:
@@ -500,8 +506,15 @@ def _checked(entry: Entry, tests: Mapping[str, Test]) -> Entry:
     if entry.test not in tests:
         raise InputError(f"test of {entry.id}", entry.test, "one of " + ", ".join(tests))
     model = arguments_of(tests[entry.test])
-    arguments = validated(model, entry.arguments, place=f"{entry.id}: ").plain()
-    entry = replace(entry, arguments=arguments)
+
+    def arguments(changes: Mapping[str, Any], place: str) -> dict[str, Any]:
+        return validated(model, {**entry.arguments, **changes}, place=f"{place}: ").plain()
+
+    elsewhere = {
+        tier: arguments(changes, f"{entry.id} elsewhere.{tier}")
+        for tier, changes in entry.elsewhere.items()
+    }
+    entry = replace(entry, arguments=arguments({}, entry.id), elsewhere=elsewhere)
     _expected(entry)
     return entry
 

@@ -70,6 +70,7 @@ TIERS = {
     "data",
     "printed-caption": "kl_privacy's Fig. 1 with the step size of its caption",
     "printed-stages": "kl_privacy's Fig. 2 at stages of training in place of the printed steps",
+    "photographs": "lp_fft alone, on photographs whose features are worth something",
     "paper": "the papers' own data, networks and settings",
 }
 # What the first sentence says after one claim, and after several.

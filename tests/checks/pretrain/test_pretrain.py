@@ -63,6 +63,16 @@ def run_main(spec, data, folder):
     main(arguments(spec, data, folder, [folder / "backbone"]))
 
 
+def test_pretraining_on_moved_images_takes_other_steps_that_can_be_repeated(strokes, tmp_path):
+    moved = spec_of(augmentation={"padding": 1, "flip": False})
+    for name, spec in (("plain", spec_of()), ("moved", moved), ("again", moved)):
+        run_main(spec, strokes, tmp_path / name)
+    plain, first, again = (
+        backbone.load(tmp_path / name / "backbone").sha256 for name in ("plain", "moved", "again")
+    )
+    assert first == again != plain
+
+
 def test_pretraining_learns_and_the_record_says_what_it_made_and_read(strokes, tmp_path):
     run_main(spec_of(), strokes, tmp_path)
     metrics = json.loads((tmp_path / "record.json").read_text())["metrics"]

@@ -233,7 +233,7 @@ def with_one_level(records):
     records["lora"] = [record]
 
 
-OF_STRATEGIES = {"1a", "1b", "1c", "1d", "1e", "4b", "4c", "5a", "5b", "10a"}
+OF_STRATEGIES = {"1a", "1b", "1c", "1d", "1e", "4b", "4c", "5a", "5b", "10a", "16a", "16b"}
 OF_FEATURES = {"2a", "2b", "2c", "2d", "2e", "3a", "3b"}
 
 
@@ -241,7 +241,7 @@ OF_FEATURES = {"2a", "2b", "2c", "2d", "2e", "3a", "3b"}
     ("change", "missing", "note"),
     [
         (lambda records: records.pop("strategies"), OF_STRATEGIES, "strategies"),
-        (with_another_scenario, OF_STRATEGIES, "group strategies has no scenario inverted-t"),
+        (with_another_scenario, OF_STRATEGIES, "group strategies has no scenario "),
         (without_noise(0.0, "strategies"), {"5a", "5b"}, "noise 0"),
         (with_one_level, {"6a", "6c", "6d", "10b"}, "lora"),
         (without_noise(1.0, "feature_quality"), OF_FEATURES, "no noise 1"),

@@ -110,6 +110,12 @@ CHANGES = {
     "lpfft-14b": set_theory("sensitivity", flatten("deviation")),
     "lpfft-14c": set_theory("sensitivity", change_rows("start", ball_ratio=0.9)),
     "lpfft-15": set_theory("imbalance", lambda theory: double(theory.gap[0].gap)),
+    "lpfft-16a": lambda records: [
+        set_arm(0.5, noise, strategy, share, scenario="near")(records)
+        for noise in (1.0, 2.0, 4.0, 8.0)
+        for strategy, share in (("lp", None), ("fft", None), ("lp-fft", 0.25))
+    ],
+    "lpfft-16b": set_arm(0.6, 2.0, "lp", scenario="near-standardised"),
 }
 REFUTED_BY_ARITHMETIC = ("lpfft-13a", "lpfft-13b")
 

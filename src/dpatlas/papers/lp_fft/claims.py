@@ -7,6 +7,7 @@ record. Run i has one deal and one head for all strategies, so differences are t
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, TypeVar
 
 import numpy as np
@@ -62,6 +63,33 @@ def beats(
             _better(record, first, _row(record, opponent, share), above) for opponent in opponents
         ]
     return Evidence([comparisons])
+
+
+def beats_another_scenario(
+    records: PaperRecords,
+    *,
+    group: Group,
+    scenario: Scenario,
+    other: Scenario,
+    noises: Some[Noise],
+    strategy: Strategy,
+    opponents: Some[Strategy],
+    share: Share,
+    above: float,
+) -> Evidence:
+    """At some noise some of `opponents` in `scenario` is better than `strategy` in `other`.
+
+    Better by more than `above`. Both scenarios have the records and random heads of a run alike.
+    share: of the steps in the first phase, for every strategy of two phases.
+    """
+    alternatives = []
+    for noise in noises:
+        here, there = (_strategies_at(records, group, name, noise) for name in (scenario, other))
+        best = _row(there, strategy, share)
+        for opponent in opponents:
+            better = _better(here, _row(here, opponent, share), best, above)
+            alternatives.append([replace(better, label=f"{better.label}, {other}")])
+    return Evidence(alternatives)
 
 
 def is_concave(
@@ -191,6 +219,7 @@ def probing_saves_quality(
 
 TRAINING = (
     beats,
+    beats_another_scenario,
     is_concave,
     has_best_share,
     grows_with_epsilon,

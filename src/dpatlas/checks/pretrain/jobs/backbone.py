@@ -21,6 +21,7 @@ from dpatlas.jobs.resume import Stages, State
 from dpatlas.models.backbone import save
 from dpatlas.models.build import NAMES, build
 from dpatlas.models.precision import passes
+from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.samplers import Shuffled
 
 # The one-cycle schedule: share of the steps that warm up; first and last rate over the peak.
@@ -112,6 +113,9 @@ class Pretraining:
             fused=True,
         )
         self.criterion = nn.CrossEntropyLoss(label_smoothing=fields.label_smoothing)
+        self.moved = fields.augmentation and ShiftAndFlip(
+            data.image_shape, views=1, **dict(fields.augmentation)
+        )
         self.loss = np.zeros(fields.epochs)
         self.steps_done = 0
 
@@ -124,10 +128,15 @@ class Pretraining:
         """One update."""
         step = self.steps_done
         batch = torch.from_numpy(self.sampler.batch_indices(self.noise, 0, step)).to(self.x.device)
+        images = self.x[batch]
+        if self.moved:
+            draws = self.noise.generator(repetition=0, step=step, use="views")
+            moves = self.moved.draw(draws, len(batch)).to(images.device)
+            images = self.moved.apply(images, moves)
         for group in self.optimizer.param_groups:
             group["lr"] = one_cycle(step, self.steps, self.fields.lr)
         with passes(), torch.enable_grad():
-            loss = self.criterion(self.network(self.x[batch]), self.labels[batch])
+            loss = self.criterion(self.network(images), self.labels[batch])
             loss.backward()
         value = loss.item()
         if not math.isfinite(value):

@@ -6,16 +6,23 @@ from pydantic import Field
 
 from dpatlas.core import records
 from dpatlas.core.facts import DataFields
-from dpatlas.core.records import SpecFields
+from dpatlas.core.records import SpecFields, Typed
 
 Count = Annotated[int, Field(ge=1)]
+
+
+class Moved(Typed):
+    """Shifts of up to `padding` pixels, and flips of half of the images."""
+
+    padding: int = Field(ge=0)
+    flip: bool
 
 
 class Spec(SpecFields):
     """AdamW with the one-cycle schedule of the learning rate, whose peak is lr.
 
     options: arguments of the network's builder. declared_public: the reason why data that are not
-    generated count as public.
+    generated count as public. augmentation: how images are moved; None for not at all.
     """
 
     seed: int
@@ -28,6 +35,7 @@ class Spec(SpecFields):
     weight_decay: Annotated[float, Field(ge=0)]
     label_smoothing: Annotated[float, Field(ge=0, lt=1)]
     declared_public: str | None = None
+    augmentation: Moved | None = None
 
 
 class Metrics(records.Metrics):
