@@ -15,7 +15,7 @@ RUN = DPATLAS_STANDING=1 $(IN_ENV) snakemake --cores $(CORES) --quiet host
 # One process per core, one thread per process.
 PYTEST = OMP_NUM_THREADS=1 $(IN_ENV) pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: all help setup smoke test test-all paper-mini lint format lock lock-uv decide publish bundle clean clean-results
+.PHONY: all help setup smoke test test-all paper-mini lint format lock lock-uv decide publish bundle wheel clean clean-results
 
 all: setup ## set up, run the default tier and say where its page is (the default)
 	@$(RUN)
@@ -70,6 +70,10 @@ publish: setup ## copy the summaries of a complete run to docs/results: make pub
 
 bundle: setup ## write the raw records of a complete run as one archive: make bundle TIER=embedded
 	@$(IN_ENV) python -m dpatlas bundle --tier $(TIER)
+
+wheel: setup ## build dist/dp_atlas-*.whl, the package that needs no checkout
+	@$(IN_ENV) python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist .
+	@ls dist/*.whl
 
 # .snakemake stays: it holds what made each result, and without it an edit would re-run nothing.
 clean: ## remove caches of tests and tools; .venv, results and .snakemake stay

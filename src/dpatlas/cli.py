@@ -25,13 +25,16 @@ COMMANDS = {
     "publish": "copy the summaries of a complete run to docs/results",
 }
 
+# The extra that a command needs, if it is not `workflow`; the core has what some need.
+EXTRAS = {"train": "train", "bench": "dev"}
+
 
 def usage() -> str:
     """The help text: one line per command."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {sentence}" for name, sentence in COMMANDS.items()]
     return "\n".join(
-        ["usage: python -m dpatlas COMMAND [arguments]   (COMMAND --help tells more)", "", *lines]
+        ["usage: dpatlas COMMAND [arguments]   (COMMAND --help tells more)", "", *lines]
     )
 
 
@@ -43,7 +46,14 @@ def dispatch(arguments: Sequence[str]) -> int | None:
     name, *rest = arguments
     if name not in COMMANDS:
         raise InputError("command", repr(name), "one of " + ", ".join(COMMANDS))
-    return importlib.import_module(f"dpatlas.commands.{name.replace('-', '_')}").main(rest)
+    try:
+        return importlib.import_module(f"dpatlas.commands.{name.replace('-', '_')}").main(rest)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "dpatlas":
+            raise
+        allowed = f"what it needs: pip install 'dp-atlas[{EXTRAS.get(name, 'workflow')}]'"
+        raise InputError(f"dpatlas {name}", f"no package {package}", allowed) from None
 
 
 def main() -> int:

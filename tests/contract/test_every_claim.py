@@ -5,15 +5,8 @@ import functools
 import pytest
 from block_worlds import worlds_of
 
-from dpatlas.evidence.claims import (
-    IDENTITY,
-    NOT_CONTRADICTED,
-    NOT_REPRODUCED,
-    REPRODUCED,
-    check_evidence,
-    judge_claims,
-    read_claims,
-)
+from dpatlas.evidence.claims import check_evidence, judge_claims, read_claims
+from dpatlas.evidence.verdicts import IDENTITY, NOT_CONTRADICTED, NOT_REPRODUCED, REPRODUCED
 from dpatlas.registry import all_papers
 
 CLAIMS = read_claims()

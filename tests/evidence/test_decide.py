@@ -9,8 +9,9 @@ from dpatlas.commands import decide as command
 from dpatlas.config.atlas import MORE_RUNS
 from dpatlas.config.load import load_tier
 from dpatlas.errors import InputError, run_command
-from dpatlas.evidence.claims import INCONCLUSIVE, REPRODUCED, STATISTICAL
+from dpatlas.evidence.claims import STATISTICAL, Claims
 from dpatlas.evidence.more_runs import Condition, OpenEntry
+from dpatlas.evidence.verdicts import INCONCLUSIVE, REPRODUCED
 
 CONFIG = load_tier("embedded")
 BLOCK = 12
@@ -70,7 +71,7 @@ class Tier:
 def tier(tmp_path, monkeypatch):
     made = Tier(tmp_path)
     monkeypatch.setattr(command, "State", made)
-    monkeypatch.setattr(command, "read_claims", lambda: None)
+    monkeypatch.setattr(command, "read_claims", lambda: Claims(()))
     return made
 
 

@@ -8,7 +8,6 @@ from dpatlas.core.records import FIELDS
 from dpatlas.evidence.claims import (
     COLUMNS,
     COMPARISON_COLUMNS,
-    REPRODUCED,
     Claim,
     Claims,
     Entry,
@@ -16,6 +15,7 @@ from dpatlas.evidence.claims import (
     write_claims,
 )
 from dpatlas.evidence.errata import Erratum
+from dpatlas.evidence.verdicts import REPRODUCED
 from dpatlas.report.page import build_page
 from dpatlas.report.page_source import Source
 

@@ -20,10 +20,10 @@ from dpatlas.core.records import read_record
 from dpatlas.cost.rates import seconds_per_run
 from dpatlas.errors import InputError, run_command
 from dpatlas.evidence import claims as judging
+from dpatlas.evidence.verdicts import read_claims
 from dpatlas.jobs.job import execute
 from dpatlas.jobs.run import kind_of
 from dpatlas.report import bundle, manifest
-from dpatlas.report.lineage import read_claims
 from dpatlas.show import make
 
 # Simulations alone: neither data nor backbones, which no bundle holds.

@@ -17,13 +17,7 @@ from dpatlas.errors import InputError, run_command
 from dpatlas.evidence.arguments import Group
 from dpatlas.evidence.claims import (
     COLUMNS,
-    INCONCLUSIVE,
     MOST_COMPARISONS,
-    NOT_CONTRADICTED,
-    NOT_REPRODUCED,
-    NOT_RUN,
-    REPRODUCED,
-    VERDICTS,
     at_tier,
     check_evidence,
     comparison_rows,
@@ -35,6 +29,14 @@ from dpatlas.evidence.claims import (
     waiting,
 )
 from dpatlas.evidence.comparisons import Evidence, PaperRecords
+from dpatlas.evidence.verdicts import (
+    INCONCLUSIVE,
+    NOT_CONTRADICTED,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    REPRODUCED,
+    VERDICTS,
+)
 from dpatlas.records import Record
 
 CONTRACT = [

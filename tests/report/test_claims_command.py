@@ -5,7 +5,7 @@ import pytest
 
 from dpatlas.commands.claims import changes, main, read_verdicts, summary
 from dpatlas.errors import run_command
-from dpatlas.evidence.claims import (
+from dpatlas.evidence.verdicts import (
     IDENTITY,
     INCONCLUSIVE,
     NOT_CONTRADICTED,

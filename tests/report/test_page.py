@@ -25,7 +25,8 @@ from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier
 from dpatlas.core.files import read_rows
 from dpatlas.errors import InputError, run_command
-from dpatlas.evidence.claims import COMPARISON_COLUMNS, VERDICTS, write_claims
+from dpatlas.evidence.claims import COMPARISON_COLUMNS, write_claims
+from dpatlas.evidence.verdicts import VERDICTS
 from dpatlas.report.page import build_page, main
 from dpatlas.report.page_items import Item
 from dpatlas.report.page_source import Source

@@ -1,6 +1,7 @@
 """`python -m dpatlas bench`: our kernels beside a plain step and beside peers."""
 
 import argparse
+import importlib.util
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +29,8 @@ def main(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    if importlib.util.find_spec("torch") is None:
+        raise ModuleNotFoundError("no torch to time", name="torch")
     parser.add_argument("kernel", help=", ".join(KERNELS))
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help="rounds per case")

@@ -1,5 +1,6 @@
 """`python -m dpatlas claims`: the verdict on every claim of a run, and what changed."""
 
+import json
 import os
 import shutil
 import sys
@@ -8,19 +9,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dpatlas.commands.publish import DOCS
-from dpatlas.config.atlas import PAPERS, RESULTS
+from dpatlas.core.folders import DOCS, PACKAGED, RESULTS
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
-from dpatlas.evidence.claims import (
+from dpatlas.evidence.verdicts import (
+    CLAIMS,
     IDENTITY,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     REPRODUCED,
     VERDICTS,
     check_files,
+    observed_text,
+    read_claims,
 )
-from dpatlas.report.lineage import CLAIMS, read_claims
-from dpatlas.report.text import observed_text
+from dpatlas.registry import all_papers
 
 Row = Mapping[str, str]
 MARKS = dict(zip(VERDICTS, "+-=?.", strict=True))
@@ -36,11 +38,16 @@ def main(arguments: Sequence[str]) -> int:
     parser = ArgumentParser(prog="dpatlas claims", description=__doc__, allow_abbrev=False)
     parser.add_argument("--tier", default="embedded", help="folder under the results")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
-    parser.add_argument("--docs", type=Path, default=DOCS, help="folder of published tiers")
-    parser.add_argument("--markdown", action="store_true", help="counts by paper, as README has")
-    parser.add_argument("--paper", choices=PAPERS, help="of one paper alone")
+    parser.add_argument(
+        "--docs", type=Path, help="folder of published tiers; else docs/results, or the package's"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="counts by paper, as README has")
+    form.add_argument("--badge", action="store_true", help="how many claims hold, in a few words")
+    form.add_argument("--json", action="store_true", help="the rows of claims.csv")
+    parser.add_argument("--paper", choices=tuple(all_papers()), help="of one paper alone")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--published", action="store_true", help="those of docs/results")
+    which.add_argument("--published", action="store_true", help="those that are published")
     which.add_argument(
         "--check",
         action="store_true",
@@ -48,15 +55,19 @@ def main(arguments: Sequence[str]) -> int:
         "reproduced or back",
     )
     options = parser.parse_args(arguments)
-    run, published = options.results / options.tier, options.docs / options.tier
+    docs = options.docs or (DOCS if DOCS.is_dir() else PACKAGED)
+    run, published = options.results / options.tier, docs / options.tier
     rows = read_verdicts(published if options.published else run, options.paper)
     if options.check:
         changed = changes(read_verdicts(published, options.paper), rows)
         contradictions = [line for line, contradicts in changed if contradicts]
         print("\n".join([line for line, _ in changed] + [_counted(changed, len(rows))]))
         return EXIT_FAILED_RUN if contradictions else 0
-    if options.markdown:
-        print(summary(rows))
+    if options.markdown or options.badge:
+        print(summary(rows) if options.markdown else badge(rows))
+        return 0
+    if options.json:
+        print(json.dumps(rows, indent=1))
         return 0
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
@@ -76,8 +87,22 @@ def read_verdicts(folder: Path, paper: str | None = None) -> list[dict[str, str]
         if row["verdict"] not in VERDICTS:
             where = f"{folder / CLAIMS}: {row['claim']}"
             raise InputError(where, row["verdict"], ", ".join(VERDICTS))
-    check_files(folder, rows)
+    # A wheel has the verdicts alone.
+    if folder.parent != PACKAGED:
+        check_files(folder, rows)
     return rows
+
+
+def _is_part(row: Row) -> bool:
+    """Parts have a letter behind the number of their claim."""
+    return row["claim"][-1].isalpha()
+
+
+def badge(rows: Sequence[Row]) -> str:
+    """How many of the papers' own claims, parts not counted, are reproduced."""
+    theirs = [row for row in rows if not _is_part(row) and not row["place"].startswith("ours")]
+    held = sum(row["verdict"] == REPRODUCED for row in theirs)
+    return f"{held} of {len(theirs)} claims reproduced"
 
 
 def changes(before: Sequence[Row], now: Sequence[Row]) -> list[tuple[str, bool]]:
@@ -131,9 +156,7 @@ def summary(rows: Sequence[Row]) -> str:
 
     Entries are claims without parts, and parts: conjunctions would count them twice.
     """
-    names = {row["claim"] for row in rows}
-    parts = {row["claim"] for row in rows if row["claim"][:-1] in names}
-    whole = {name[:-1] for name in parts}
+    whole = {row["claim"][:-1] for row in rows if _is_part(row)}
     entries = [row for row in rows if row["claim"] not in whole]
     lines = [f"| paper | {' | '.join(VERDICTS)} |", "|---" * (len(VERDICTS) + 1) + "|"]
     for paper in dict.fromkeys(row["paper"] for row in entries):

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.commands.claims import changes
-from dpatlas.config.atlas import MORE_RUNS, RESULTS, Atlas, read_more_runs
+from dpatlas.config.atlas import MORE_RUNS, Atlas, read_more_runs
 from dpatlas.config.load import load_config
 from dpatlas.config.root import General
 from dpatlas.core.files import read_json, write_json
+from dpatlas.core.folders import RESULTS
 from dpatlas.core.guard import integer, real
 from dpatlas.core.progress import duration
 from dpatlas.core.specs import FIRST_RUN, RUNS
@@ -24,7 +25,6 @@ from dpatlas.cost.rates import seconds_per_run
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 from dpatlas.evidence.claim_file import STATISTICAL
 from dpatlas.evidence.claims import (
-    INCONCLUSIVE,
     Claims,
     Looks,
     all_tests,
@@ -37,8 +37,8 @@ from dpatlas.evidence.claims import (
 from dpatlas.evidence.comparisons import PaperRecords
 from dpatlas.evidence.looks import LOOKS, chance_to_decide
 from dpatlas.evidence.more_runs import Condition, OpenEntry, Round, next_round
+from dpatlas.evidence.verdicts import CLAIMS, INCONCLUSIVE
 from dpatlas.records import Record
-from dpatlas.report.lineage import CLAIMS
 
 # Runs Snakemake with these arguments; its exit code.
 Runner = Callable[[Sequence[str]], int]

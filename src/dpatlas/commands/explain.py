@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpatlas.config.atlas import RESULTS
+from dpatlas.core.folders import RESULTS
 from dpatlas.errors import ArgumentParser
 from dpatlas.report.differences import compare
 from dpatlas.report.lineage import DEFAULT_TIER, find

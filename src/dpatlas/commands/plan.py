@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpatlas.commands.data import places
-from dpatlas.config.atlas import RESULTS, Atlas
+from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_config, load_tier
 from dpatlas.config.sizes import array_mb
 from dpatlas.core.facts import DataFields
+from dpatlas.core.folders import RESULTS
 from dpatlas.core.guard import integer
 from dpatlas.cost.plan import Job, Target, describe_plan, make_plan
 from dpatlas.cost.work import cost_of, work_of, work_of_features

@@ -9,16 +9,15 @@ from pathlib import Path
 
 from dpatlas.commands.data import needed
 from dpatlas.commands.plan import jobs_of, targets_of
-from dpatlas.config.atlas import COUNTING, RESULTS, Atlas
+from dpatlas.config.atlas import COUNTING, Atlas
 from dpatlas.config.load import load_tier, validate
 from dpatlas.config.root import General
 from dpatlas.core.files import read_json
+from dpatlas.core.folders import DOCS, RESULTS
 from dpatlas.cost.plan import make_plan
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.report.page import write_site
 from dpatlas.report.publish import CONFIG, Expected, Waiting, commit_of, publish
-
-DOCS = Path("docs/results")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -14,10 +14,10 @@ import numpy as np
 from dpatlas.checks.audit.records import selection as of_selection
 from dpatlas.checks.audit.records import training as of_training
 from dpatlas.checks.audit.settings import Training, selection_spec, training_spec
-from dpatlas.config.atlas import RESULTS
 from dpatlas.config.load import load_config
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import check_writable, read_json
+from dpatlas.core.folders import RESULTS
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import say
 from dpatlas.core.records import read_record

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpatlas.config.atlas import RESULTS, Atlas
+from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier, read_yaml, tiers
 from dpatlas.config.tuned import FILE, outcomes, shipped
 from dpatlas.core.digest import code_digest
 from dpatlas.core.files import write_atomic
+from dpatlas.core.folders import RESULTS
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.report.publish import commit_of
 from dpatlas.report.tuned import text_of

@@ -10,9 +10,9 @@ checksum covers. A line for each difference; exit code 1 if there is any.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dpatlas.config.atlas import RESULTS
 from dpatlas.core.arrays import read_arrays
 from dpatlas.core.files import read_json
+from dpatlas.core.folders import RESULTS
 from dpatlas.data import features, prepared
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 from dpatlas.report.lineage import DEFAULT_TIER, MANIFEST

@@ -21,6 +21,7 @@ from dpatlas.config.root import General
 from dpatlas.core.blocks import Block
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json, write_atomic
+from dpatlas.core.folders import RESULTS
 from dpatlas.core.networks import NETWORKS
 from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
@@ -33,7 +34,6 @@ from dpatlas.registry import all_blocks, all_papers
 # Blocks of the config with specs of their own: public backbones, papers, checks of our own code.
 PAPERS = tuple(all_papers())
 KEYS = tuple(all_blocks())
-RESULTS = Path("results")
 # Snakemake's two processes beside a job on a node of a cluster, and a margin.
 NODE_MB = 400
 # What `decide` asks for beyond the config, in a tier's folder.

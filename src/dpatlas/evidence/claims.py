@@ -52,6 +52,15 @@ from dpatlas.evidence.looks import (
     runs_to_decide,
     with_margin,
 )
+from dpatlas.evidence.verdicts import (
+    IDENTITY,
+    INCONCLUSIVE,
+    NOT_CONTRADICTED,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    REPRODUCED,
+    VERDICTS,
+)
 from dpatlas.records import Record, joined, noting, read_record
 from dpatlas.registry import all_papers
 
@@ -66,13 +75,8 @@ def all_tests() -> dict[str, Mapping[str, Callable[..., Evidence]]]:
 FILE, COMPARISONS = "claims.yaml", "comparisons.csv"
 # Chance of any wrong statistical verdict on the claims of one paper in one tier.
 FAMILY_ERROR = 0.05
-IDENTITY = "identity"
-REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
-NOT_CONTRADICTED = "not contradicted"
-INCONCLUSIVE, NOT_RUN = "inconclusive", "not run at this tier"
 # Verdicts that do not stand against a claim with parts.
 HOLD = REPRODUCED, NOT_CONTRADICTED
-VERDICTS = (REPRODUCED, NOT_REPRODUCED, NOT_CONTRADICTED, INCONCLUSIVE, NOT_RUN)
 VERDICT_OF = {HOLDS: REPRODUCED, FAILS: NOT_REPRODUCED, OPEN: INCONCLUSIVE}
 COLUMNS = (
     "claim",
@@ -255,15 +259,6 @@ def check_evidence(claims: Claims, products: Sequence[str], papers: Collection[s
         for path in (*claim.evidence, *(p for e in claim.entries for p in e.evidence)):
             if path not in products:
                 raise InputError(f"evidence of {claim.id}", path, "a file that a rule makes")
-
-
-def check_files(folder: Path, rows: Sequence[Mapping[str, str]]) -> None:
-    """Raise InputError for a verdict of claims.csv whose figure or table is not in `folder`."""
-    for row in rows:
-        for file in row["evidence"].split(";") if row["verdict"] != NOT_RUN else ():
-            if not (folder / file).is_file():
-                allowed = "the figures and tables that its verdict rests on: run snakemake"
-                raise InputError(f"evidence of {row['claim']}", f"no {folder / file}", allowed)
 
 
 def judge_claims(

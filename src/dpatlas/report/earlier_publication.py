@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.core.files import read_json
-from dpatlas.report.lineage import COMPARISONS, MANIFEST, block_key, read_claims
+from dpatlas.evidence.verdicts import read_claims
+from dpatlas.report.lineage import COMPARISONS, MANIFEST, block_key
 from dpatlas.report.state import require_as_made
 
 

@@ -23,15 +23,16 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpatlas.core.files import read_json, read_rows
+from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
+from dpatlas.evidence.verdicts import CLAIMS, read_claims
 from dpatlas.records import inputs_used
 from dpatlas.registry import block_of
 from dpatlas.report.state import code_state, file_state
 
 RECORD, COST, MANIFEST = "record.json", "cost.json", "manifest.json"
-CLAIMS, COMPARISONS = "claims.csv", "comparisons.csv"
+COMPARISONS = "comparisons.csv"
 DEFAULT_TIER = "embedded"
 TIERS = Path("workflow/tiers")
 LINEAGE_FIELDS = (
@@ -145,15 +146,6 @@ def products_of(folder: Path) -> dict[str, dict[str, Any]]:
     if (folder / "lineage").is_dir():
         return {path.stem: read_lineage(path) for path in sorted(folder.glob("lineage/*.json"))}
     return dict(_manifest(folder).get("products", {}))
-
-
-def read_claims(folder: Path, *columns: str) -> list[dict[str, str]]:
-    """Rows of a tier's claims.csv, at least one; InputError for a file without these columns."""
-    path = folder / CLAIMS
-    rows = read_rows(path)
-    if not rows or not {"claim", "verdict", *columns} <= set(rows[0]):
-        raise InputError(str(path), "no claims", "the csv of the rule claims")
-    return rows
 
 
 def read_cost(record: Path) -> dict[str, Any] | None:

@@ -20,21 +20,20 @@ from dpatlas.core.files import remove_parts, write_atomic
 from dpatlas.core.products import Product
 from dpatlas.core.progress import duration
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas.evidence.claims import (
+from dpatlas.evidence.claims import Claims, Headline
+from dpatlas.evidence.claims import read_claims as read_written_claims
+from dpatlas.evidence.errata import Erratum, read_errata
+from dpatlas.evidence.printed import CONFIDENCE
+from dpatlas.evidence.verdicts import (
+    CLAIMS,
     INCONCLUSIVE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
     REPRODUCED,
     VERDICTS,
-    Claims,
-    Headline,
 )
-from dpatlas.evidence.claims import read_claims as read_written_claims
-from dpatlas.evidence.errata import Erratum, read_errata
-from dpatlas.evidence.printed import CONFIDENCE
 from dpatlas.registry import all_blocks
-from dpatlas.report.lineage import CLAIMS
 from dpatlas.report.page_claims import (
     IN_SHORT,
     Card,

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dpatlas.errors import InputError
-from dpatlas.evidence.claims import (
+from dpatlas.evidence.claims import Claims, Headline
+from dpatlas.evidence.verdicts import (
     INCONCLUSIVE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
     REPRODUCED,
-    Claims,
-    Headline,
 )
 
 OURS = "ours"

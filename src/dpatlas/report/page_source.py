@@ -9,9 +9,9 @@ from typing import Any
 from dpatlas.core.files import read_json, read_rows
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
-from dpatlas.evidence.claims import check_files
+from dpatlas.evidence.verdicts import check_files, read_claims
 from dpatlas.records import diverged_at
-from dpatlas.report.lineage import COMPARISONS, MANIFEST, read_claims, read_cost, read_lineage
+from dpatlas.report.lineage import COMPARISONS, MANIFEST, read_cost, read_lineage
 
 Record = dict[str, Any]
 

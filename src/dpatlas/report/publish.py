@@ -25,15 +25,14 @@ from dpatlas.core.progress import duration
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.evidence.printed import printed_comparisons
+from dpatlas.evidence.verdicts import CLAIMS, read_claims
 from dpatlas.registry import all_blocks
 from dpatlas.report.earlier_publication import EarlierPublication, earlier_publication
 from dpatlas.report.lineage import (
-    CLAIMS,
     COMPARISONS,
     MANIFEST,
     block_key,
     job_module,
-    read_claims,
     read_cost,
     read_lineage,
 )

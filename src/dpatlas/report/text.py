@@ -12,6 +12,7 @@ from typing import Any
 
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.progress import duration
+from dpatlas.evidence.verdicts import observed_text
 from dpatlas.report.differences import RESULTS, UNEXPLAINED, Difference, all_differences
 from dpatlas.report.lineage import Trace
 
@@ -412,20 +413,6 @@ def in_words(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(map(in_words, value))
     return plain(value)
-
-
-def observed_text(row: Mapping[str, str], digits: int = 4) -> str:
-    """What a row of claims.csv observed, with its interval if it has one."""
-
-    def number(name: str) -> str:
-        text = row.get(name) or ""
-        try:
-            return f"{float(text):.{digits}g}"
-        except ValueError:
-            return text
-
-    between = f" [{number('low')}, {number('high')}]" if row.get("low") else ""
-    return number("observed") + between
 
 
 def describe_comparison(result: Mapping[str, Any], full: bool = False) -> str:

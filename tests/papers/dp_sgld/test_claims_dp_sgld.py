@@ -25,7 +25,7 @@ from sgld_world import (
     with_verdict,
 )
 
-from dpatlas.evidence.claims import (
+from dpatlas.evidence.verdicts import (
     INCONCLUSIVE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,

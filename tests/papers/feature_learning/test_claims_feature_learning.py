@@ -20,14 +20,14 @@ from feature_world import (
     verdicts,
 )
 
-from dpatlas.evidence.claims import (
+from dpatlas.evidence.comparisons import PaperRecords
+from dpatlas.evidence.verdicts import (
     INCONCLUSIVE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
     REPRODUCED,
 )
-from dpatlas.evidence.comparisons import PaperRecords
 from dpatlas.papers.feature_learning.claims import DELTAS, SHARES, second_layer_is_private
 from dpatlas.papers.feature_learning.formulas.rates import (
     largest_epsilon,

@@ -20,7 +20,7 @@ from kl_world import (
     verdicts,
 )
 
-from dpatlas.evidence.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
+from dpatlas.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
 
 
 def replace(groups, group, record, other):

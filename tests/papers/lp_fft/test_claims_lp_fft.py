@@ -25,8 +25,8 @@ from lpfft_world import (
 )
 
 from dpatlas.errors import InputError
-from dpatlas.evidence.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
 from dpatlas.evidence.comparisons import PaperRecords
+from dpatlas.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
 from dpatlas.papers.lp_fft import claims
 
 FLAT = np.full(len(STEPS), 0.9)

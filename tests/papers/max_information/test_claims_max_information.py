@@ -27,14 +27,14 @@ from maxinf_world import (
     with_verdict,
 )
 
-from dpatlas.evidence.claims import (
+from dpatlas.evidence.looks import AT_MOST, OPPOSITE
+from dpatlas.evidence.verdicts import (
     INCONCLUSIVE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
     REPRODUCED,
 )
-from dpatlas.evidence.looks import AT_MOST, OPPOSITE
 from dpatlas.papers.max_information import claims_exact
 from dpatlas.papers.max_information.formulas.published import TABLE_1
 

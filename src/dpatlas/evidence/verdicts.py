@@ -1,0 +1,46 @@
+"""Verdicts and the csv that has them, for readers: nothing here needs more than Python."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dpatlas.core.files import read_rows
+from dpatlas.errors import InputError
+
+CLAIMS = "claims.csv"
+IDENTITY = "identity"
+REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
+NOT_CONTRADICTED = "not contradicted"
+INCONCLUSIVE, NOT_RUN = "inconclusive", "not run at this tier"
+VERDICTS = (REPRODUCED, NOT_REPRODUCED, NOT_CONTRADICTED, INCONCLUSIVE, NOT_RUN)
+
+
+def read_claims(folder: Path, *columns: str) -> list[dict[str, str]]:
+    """Rows of a tier's claims.csv, at least one; InputError for a file without these columns."""
+    path = folder / CLAIMS
+    rows = read_rows(path)
+    if not rows or not {"claim", "verdict", *columns} <= set(rows[0]):
+        raise InputError(str(path), "no claims", "the csv of the rule claims")
+    return rows
+
+
+def check_files(folder: Path, rows: Sequence[Mapping[str, str]]) -> None:
+    """Raise InputError for a verdict of claims.csv whose figure or table is not in `folder`."""
+    for row in rows:
+        for file in row["evidence"].split(";") if row["verdict"] != NOT_RUN else ():
+            if not (folder / file).is_file():
+                allowed = "the figures and tables that its verdict rests on: run snakemake"
+                raise InputError(f"evidence of {row['claim']}", f"no {folder / file}", allowed)
+
+
+def observed_text(row: Mapping[str, str], digits: int = 4) -> str:
+    """What a row of claims.csv observed, with its interval if it has one."""
+
+    def number(name: str) -> str:
+        text = row.get(name) or ""
+        try:
+            return f"{float(text):.{digits}g}"
+        except ValueError:
+            return text
+
+    between = f" [{number('low')}, {number('high')}]" if row.get("low") else ""
+    return number("observed") + between

@@ -1,0 +1,160 @@
+"""The wheel: what is in it, and its light core in an environment that has nothing else."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from test_setup import direct_requirements
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc")
+CLAIM = (
+    *("epsilon", "--sampler", "poisson", "--n", "60000", "--batch", "256", "--noise", "1.1"),
+    *("--steps", "3516", "--delta", "1e-5", "--claimed"),
+)
+BOUND = ("dp-sgld-claimed-rdp", "alpha=2", "L=2", "lam=1", "n=100", "sigma2=0.02", "sum_eta=0.5")
+
+
+def pip(*words):
+    """Runs pip without the network and without what a package depends on."""
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-index", "--no-deps")
+    subprocess.run([sys.executable, "-m", "pip", *words, *quiet], check=True)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A wheel of a copy of the checkout: building leaves files behind."""
+    folder, copy = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("copy")
+    for name in ("src", "docs/results"):
+        shutil.copytree(ROOT / name, copy / name, ignore=LEFT_OUT)
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    pip("wheel", "--no-build-isolation", "-w", folder, copy)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def core_packages():
+    """The distributions that the wheel's own requirements bring, and theirs."""
+    found, waiting = {}, [Requirement(text) for text in PROJECT["dependencies"]]
+    while waiting:
+        requirement = waiting.pop()
+        if requirement.name not in found:
+            found[requirement.name] = distribution(requirement.name)
+            needed = map(Requirement, found[requirement.name].requires or ())
+            waiting += [r for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
+    return found.values()
+
+
+@pytest.fixture(scope="module")
+def core(wheel, tmp_path_factory):
+    """(command, working folder) of an environment with the wheel and its core packages alone."""
+    folder = tmp_path_factory.mktemp("core")
+    venv.create(folder / "env", symlinks=True)
+    pip("--python", folder / "env/bin/python", "install", wheel)
+    (packages,) = (folder / "env/lib").glob("python*/site-packages")
+    for package in core_packages():
+        for top in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(package.locate_file(top))
+    (folder / "work").mkdir()
+    return folder / "env/bin", folder / "work"
+
+
+def run(core, *words):
+    """(exit code, standard output, standard error) of a program of the environment."""
+    programs, work = core
+    program, *rest = words
+    # Nothing of the checkout or of this environment is to be found.
+    env = {"PATH": str(programs), "HOME": str(work), "COLUMNS": "100"}
+    done = subprocess.run(
+        [programs / program, *rest], capture_output=True, text=True, cwd=work, env=env
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_every_file_of_the_package_is_in_the_wheel(wheel):
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    source = ROOT / "src"
+    ignored = ("__pycache__", ".egg-info")
+    files = [
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*")
+        if path.is_file() and not any(part in str(path) for part in ignored)
+    ]
+    assert len(files) > 400 and not set(files) - packed
+    published = {f"dpatlas/published/{path.parent.name}/claims.csv" for path in claims_files()}
+    assert published and published <= packed
+
+
+def claims_files():
+    return list((ROOT / "docs/results").glob("*/claims.csv"))
+
+
+def test_the_extras_together_are_the_environment_of_a_checkout():
+    extras = PROJECT["optional-dependencies"]
+    texts = [*PROJECT["dependencies"], *(text for extra in extras.values() for text in extra)]
+    named = [Requirement(text) for text in texts]
+    outside = [str(each) for each in named if each.name != "dp-atlas"]
+    assert sorted(outside) == sorted(map(str, direct_requirements()))
+    assert len(PROJECT["dependencies"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((*CLAIM, "3"), 0, "GUARANTEED"),
+        ((*CLAIM, "0.5"), 1, "REFUTED"),
+        ((*CLAIM, "-1"), 2, "claimed"),
+        (("bound", *BOUND), 0, "0.0353"),
+        (("bound", "--list"), 0, "dp-sgld-claimed-rdp"),
+        (("claims", "--published"), 0, "kl-1a"),
+        (("claims", "--published", "--badge"), 0, "claims reproduced"),
+        (("claims",), 2, "results/embedded/claims.csv"),
+        (("audit",), 2, "no package pydantic; allowed: what it needs: pip install"),
+        (("train", "x.yaml"), 2, "pip install 'dp-atlas[train]'"),
+        (("bench", "kl"), 2, "pip install 'dp-atlas[dev]'"),
+        (("plan",), 2, "pip install 'dp-atlas[workflow]'"),
+        (("explain", "kl-5b"), 2, "pip install 'dp-atlas[workflow]'"),
+        (("nothing",), 2, "command: found 'nothing'"),
+    ],
+    ids=lambda value: "-".join(value)[:30] if isinstance(value, tuple) else None,
+)
+def test_a_command_of_the_light_core_works_or_names_the_extra_that_it_needs(
+    core, words, code, said
+):
+    found, output, errors = run(core, "dpatlas", *words)
+    assert found == code and said in output + errors, errors
+    assert "Traceback" not in errors and (code < 2 or errors.count("\n") == 1)
+
+
+def test_the_published_verdicts_of_the_wheel_are_those_of_the_checkout(core):
+    _, output, _ = run(core, "dpatlas", "claims", "--published", "--json")
+    tier = ROOT / "docs/results"
+    words = [sys.executable, "-m", "dpatlas", "claims", "--published", "--json", "--docs", tier]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    here = subprocess.run(words, capture_output=True, text=True, check=True, env=env)
+    assert json.loads(output) == json.loads(here.stdout) != []
+
+
+def test_python_reads_the_core_without_any_extra(core):
+    script = (
+        "import sys; from dpatlas import check_epsilon; "
+        "from dpatlas.privacy import Poisson, epsilon_lower_bound, guarantee, Phase; "
+        "print(guarantee([Phase(Poisson(600, 60), 1.0, 10)], 1e-5, 'add_remove').epsilon); "
+        "assert not {'torch', 'pydantic', 'yaml', 'pandas'} & set(sys.modules)"
+    )
+    code, output, errors = run(core, "python", "-c", script)
+    assert code == 0, errors
+    assert 0.5 < float(output) < 20
