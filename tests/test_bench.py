@@ -16,11 +16,12 @@ from dpatlas.models.build import NAMES
 from dpatlas.papers.max_information.jobs import risk as maxinf_risk
 
 KL = KERNELS["kl"]
-CERTIFICATE = {"plain": "a batch", "inputs": 12, "widths": [9], "classes": 3, "records": 50}
+CPU = {"device": "cpu"}
+CERTIFICATE = {**CPU, "plain": "a batch", "inputs": 12, "widths": [9], "classes": 3, "records": 50}
 CERTIFICATE |= {"deviation": 0.3, "pairs": 40, "sampled": 5}
-TINY = {"width": 8, "depth": 3, "inputs": 12, "outputs": 2, "n_train": 20, "n_add": 4}
+TINY = {**CPU, "width": 8, "depth": 3, "inputs": 12, "outputs": 2, "n_train": 20, "n_add": 4}
 TINY |= {"chunk": 5, "peer_records": 24}
-QUIET = {"noise_multiplier": 0.0, "steps": 2}
+QUIET = {**CPU, "noise_multiplier": 0.0, "steps": 2}
 REGRESSION = {"records": 40, "features": 60, "classes": 10, "batch": 12, **QUIET}
 NETWORK = {"image_shape": [1, 8, 8], "classes": 3, "batch": 4, **QUIET}
 # Bounds near the median norm at the start, so that some records are clipped and some are not.
@@ -165,7 +166,7 @@ def prepare(candidate, case):
 def fake(tmp_path, monkeypatch):
     """A kernel module whose clock and memory do exactly what the case says."""
     (tmp_path / "fake_kernel.py").write_text(FAKE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     return {
         "seconds": {"plain": 0.02, "dpatlas": 0.03, "plain-torch": 0.06},
         "megabytes": {"plain": 50, "dpatlas": 100, "plain-torch": 50},
@@ -188,7 +189,7 @@ def test_a_candidate_that_dies_is_named_in_one_line_and_nobody_stays_behind(fake
 
 
 def test_every_case_is_of_a_network_that_is_there_and_peers_are_scaled_to_all_records():
-    assert {case["model"] for case in KERNELS["conv"].cases.values()} <= set(NAMES)
+    assert {case["model"] for case in KERNELS["conv"].cases_on("cuda").values()} <= set(NAMES)
     for name in ("logistic", "conv"):
         for candidate in KERNELS[name].candidates:
             assert set(candidate.not_in) <= set(KERNELS[name].cases)
@@ -230,6 +231,8 @@ BAD_ARGUMENTS = {
     "allowed: one of kl": ["convolution"],
     "allowed: a whole number >= 1": ["kl", "--repeats", "0"],
     "allowed: one of width256, width1024": ["kl", "--case", "width256", "--case", "width257"],
+    "--device: found 'gpu'; allowed: cpu or cuda": ["kl", "--device", "gpu"],
+    "allowed: one of smallcnn-t-batch256": ["conv", "--case", "wrn16-4-batch4096"],
 }
 
 
@@ -239,3 +242,32 @@ def test_bad_arguments_exit_2_with_one_line_before_any_worker_starts(said, capsy
     assert run_command(dispatch, ["bench", *BAD_ARGUMENTS[said]]) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1 and said in printed.err
+
+
+def test_on_a_gpu_a_peer_that_cannot_set_up_is_left_out_with_its_reason(fake):
+    candidates = [Candidate("plain", "-"), Candidate("broken", "-"), Candidate("dpatlas", "-")]
+    rows = _fake_race({**fake, "device": "a GPU"}, candidates)
+    assert [row["candidate"] for row in rows] == ["plain", "broken", "dpatlas"]
+    assert rows[1]["left_out"].startswith("bench: candidate broken failed: KeyError")
+    assert rows[2]["time_ratio"]["median"] == pytest.approx(1.5)
+    assert rows[2]["gpu_s"] == pytest.approx(0.03)
+    text = bench.table(KL, rows)
+    assert "GPU s" in text and "tiny: bench: candidate broken failed" in text
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_race_on_a_gpu_that_is_not_there_is_bad_input(capsys):
+    assert run_command(dispatch, ["bench", "kl", "--device", "cuda"]) == 2
+    assert "--device: found 'cuda' without a usable GPU" in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize(
+    ("module", "case"), [(kl, TINY), *TINY_STEPS.values(), (certificate, CERTIFICATE)]
+)
+def test_every_candidate_runs_and_is_measured_on_a_gpu(module, case):
+    (kernel,) = (one for one in KERNELS.values() if one.module == module.__name__)
+    rows = race(module.__name__, "tiny", {**case, "device": "cuda"}, kernel.candidates, 1)
+    assert [row["candidate"] for row in rows if "left_out" in row] == []
+    assert all(row["gpu_s"] > 0 and row["memory_mb"] > 0 for row in rows)

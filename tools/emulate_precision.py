@@ -93,34 +93,34 @@ def digits(norm: float) -> tuple[Tensor, Tensor]:
     return norm * x / x.norm(dim=1, keepdim=True), torch.from_numpy(bunch.target)
 
 
-def worst_kl(dtype: torch.dtype = torch.float32) -> float:
+def worst_kl(dtype: torch.dtype = torch.float32, device: str = "cpu") -> float:
     """The largest KL of a record after 100 noisy steps of an MLP; nats."""
     x, labels = digits(8.0)
     chosen = (labels == 3) | (labels == 8)
-    x, labels = x[chosen].to(dtype), (labels[chosen] == 8).long()
+    x, labels = x[chosen].to(device, dtype), (labels[chosen] == 8).long().to(device)
     eta, sigma, noise = 1e-3, 0.01, Noise("emulated", "keyed")
     drawn = initial_weights("he", 64, 256, 5, 2, key="emulated", run=0, base_seed=0)
-    weights = [torch.from_numpy(weight).to(dtype) for weight in drawn]
+    weights = [torch.from_numpy(weight).to(device, dtype) for weight in drawn]
     size = sum(weight.numel() for weight in weights)
-    total = torch.zeros(len(x), dtype=torch.float64)
+    total = torch.zeros(len(x), dtype=torch.float64, device=device)
     for step in range(100):
         gaps = record_gaps(weights, x, labels, 300)
         total += kl_step(eta, sigma**2, gaps.squared_gaps())
         draws = torch.from_numpy(noise.normal(size, repetition=0, step=step, use="step"))
-        noisy_step(weights, gaps.gradient, draws, eta, sigma)
+        noisy_step(weights, gaps.gradient, draws.to(device), eta, sigma)
     return float(total.max())
 
 
-def largest_share(model: str) -> float:
+def largest_share(model: str, device: str = "cpu") -> float:
     """The longest clipped gradient of 24 random records, each alone, over C.
 
     Accounting takes 1. A record that is made up for it could do worse where norms are inexact.
     """
     draws = generator(7)
     shape = (1, 8, 8) if model != "resnet18" else (3, 32, 32)
-    network = build(model, shape, 10, key="emulated", run=0, base_seed=0)
-    x = torch.from_numpy(draws.standard_normal((24, math.prod(shape)), dtype=np.float32))
-    labels = torch.from_numpy(draws.integers(0, 10, 24))
+    network = build(model, shape, 10, key="emulated", run=0, base_seed=0).to(device)
+    x = torch.from_numpy(draws.standard_normal((24, math.prod(shape)), dtype=np.float32)).to(device)
+    labels = torch.from_numpy(draws.integers(0, 10, 24)).to(device)
     kernel = NetworkGradients(network)
     shares = []
     for record in range(len(x)):
@@ -131,10 +131,11 @@ def largest_share(model: str) -> float:
     return max(shares)
 
 
-def certificate() -> float:
+def certificate(device: str = "cpu") -> float:
     """A bound on the risk of a posterior that was trained and judged in this precision."""
-    x, labels = digits(1.0)
+    x, labels = (part.to(device) for part in digits(1.0))
     network = build("mlp", (1, 8, 8), 10, key="emulated", run=0, base_seed=0, widths=[100])
+    network = network.to(device)
     settings = TrainingSettings("fclassic", "per-class", 0.4, 0.95, 250, 60, kl_penalty=0.1)
     noise, n = Noise("emulated", "keyed"), len(x)
     centre, extra = flat_values(network), math.log(2 * math.sqrt(n) / 0.05)

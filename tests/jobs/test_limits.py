@@ -103,7 +103,7 @@ def test_a_limit_that_is_none_is_bad_input(minutes, monkeypatch):
         limits.time_limit()
 
 
-NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+GPU = pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
         pytest.param(lambda: np.empty((1 << 45, 1 << 10)), id="numpy"),
         pytest.param(lambda: torch.empty(1 << 55), id="torch"),
         pytest.param(lambda: bytearray(1 << 60), id="python"),
-        pytest.param(lambda: torch.empty(1 << 50, device="cuda"), id="gpu", marks=NO_GPU),
+        pytest.param(lambda: torch.empty(1 << 50, device="cuda"), id="gpu", marks=GPU),
     ],
 )
 def test_memory_that_runs_out_names_the_key_to_lower(action, tmp_path):

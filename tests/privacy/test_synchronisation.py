@@ -26,7 +26,7 @@ from dpatlas.privacy.samplers import FixedSize, Poisson
 from dpatlas.privacy.training import PrivateTraining
 
 READS = ("item", "tolist", "cpu", "nonzero", "__bool__", "__float__", "__int__")
-GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 @contextmanager
@@ -189,7 +189,8 @@ def test_a_step_reads_no_tensor(name, monkeypatch):
     assert seen == [] and holds()
 
 
-@GPU
+@pytest.mark.gpu
+@NO_GPU
 @pytest.mark.parametrize("name", STEPS)
 def test_a_gpu_never_waits_in_a_step(name):
     step, holds = steps_of(name)("cuda")

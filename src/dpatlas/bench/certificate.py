@@ -26,11 +26,15 @@ def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], Any], fl
     """
     inputs, pairs = case["inputs"], case["pairs"]
     draws = np.random.default_rng(0)
-    x = torch.from_numpy(draws.standard_normal((case["records"], inputs), dtype=np.float32))
-    labels = torch.from_numpy(draws.integers(0, case["classes"], case["records"]))
+    drawn = (
+        draws.standard_normal((case["records"], inputs), dtype=np.float32),
+        draws.integers(0, case["classes"], case["records"]),
+    )
+    x, labels = (torch.from_numpy(array).to(case["device"]) for array in drawn)
     shape = (1, 1, inputs)
     options = {"widths": case["widths"]}
     network = build("mlp", shape, case["classes"], key="bench", run=0, base_seed=0, **options)
+    network = network.to(case["device"])
     law = MeanField.around(network, flat_values(network), case["deviation"])
     single = case["plain"] == "single records"
     sampled = case["sampled"]

@@ -20,7 +20,9 @@ def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], list[Ten
     """
     shape, classes, batch = case["image_shape"], case["classes"], case["batch"]
     model = build(case["model"], shape, classes, key="bench", run=0, base_seed=0)
+    model = model.to(case["device"])
     draws = np.random.default_rng(0)
     x = draws.standard_normal((batch, prod(shape)), dtype=np.float32)
-    labels = torch.from_numpy(draws.integers(0, classes, batch))
-    return repetition(candidate, model, FullBatch(batch), torch.from_numpy(x), labels, case)
+    labels = draws.integers(0, classes, batch)
+    rows, targets = (torch.from_numpy(array).to(case["device"]) for array in (x, labels))
+    return repetition(candidate, model, FullBatch(batch), rows, targets, case)

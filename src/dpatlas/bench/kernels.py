@@ -1,6 +1,6 @@
 """What can be raced: kernels, their cases and their candidates. No torch: the workers import it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -9,7 +9,7 @@ class Candidate:
     """One candidate; `prepare` of the kernel's module builds its step.
 
     `baseline` names the plain step that uses the same matrix products. `rounds` limits how often a
-    slow candidate runs; `not_in` names the cases for which it needs too much memory.
+    slow candidate runs; `not_in` names the cases for which a CPU has too little memory.
     """
 
     name: str
@@ -24,17 +24,24 @@ class Kernel:
     """A kernel's cases by name (sizes, passed to the worker as JSON) and its candidates.
 
     `module` has `prepare(candidate, case) -> (step, scale)`: a callable that does one repetition,
-    and the factor from its work to the work of the whole case.
+    and the factor from its work to the work of the whole case. The worker adds `device` to a case.
+    `gpu_cases`: further cases, of sizes that a GPU is for.
     """
 
     module: str
     sentence: str
     cases: dict[str, dict[str, Any]]
     candidates: tuple[Candidate, ...]
+    gpu_cases: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def candidates_of(self, case: str) -> tuple[Candidate, ...]:
-        """The candidates that run in the case, in order."""
-        return tuple(one for one in self.candidates if case not in one.not_in)
+    def cases_on(self, device: str) -> dict[str, dict[str, Any]]:
+        """All cases by name that may run on the device, in order."""
+        cases = self.cases if device == "cpu" else {**self.cases, **self.gpu_cases}
+        return {name: {**case, "device": device} for name, case in cases.items()}
+
+    def candidates_on(self, device: str, case: str) -> tuple[Candidate, ...]:
+        """The candidates of the case, in order. On a GPU all try: who lacks memory is left out."""
+        return tuple(one for one in self.candidates if device != "cpu" or case not in one.not_in)
 
 
 def _kl_case(width: int, chunk: int, peer_records: int) -> dict[str, Any]:
@@ -63,10 +70,15 @@ def _logistic_case(sampler: str) -> dict[str, Any]:
 
 
 def _conv_case(
-    model: str, batch: int, shape: tuple[int, ...] = (3, 32, 32), steps: int = 1
+    model: str,
+    batch: int,
+    shape: tuple[int, ...] = (3, 32, 32),
+    steps: int = 1,
+    max_physical_batch: int | None = None,
 ) -> dict[str, Any]:
     sizes = {"image_shape": list(shape), "classes": 10, "batch": batch}
-    return {"model": model, **sizes, "steps": steps, **MECHANISM}
+    chunks = {"max_physical_batch": max_physical_batch}
+    return {"model": model, **sizes, **chunks, "steps": steps, **MECHANISM}
 
 
 def _small_case(model: str) -> dict[str, Any]:
@@ -121,6 +133,12 @@ KERNELS = {
             "resnet18-batch64": _conv_case("resnet18", 64),
             "wrn16-4-batch32": _conv_case("wrn16-4", 32),
             "vit-batch32": _conv_case("vit-tiny", 32),
+        },
+        gpu_cases={
+            "resnet18-batch256": _conv_case("resnet18", 256),
+            "wrn16-4-batch1000": _conv_case("wrn16-4", 1000),
+            # Ours in four parts, as max_physical_batch would have it; the others at once.
+            "wrn16-4-batch4096": _conv_case("wrn16-4", 4096, max_physical_batch=1024),
         },
         candidates=(
             Candidate("plain", "autograd step with SGD"),

@@ -74,7 +74,9 @@ def _problem(case: dict[str, Any]) -> tuple[list[Tensor], Tensor, Tensor]:
     draws = np.random.default_rng(0)
     x = draws.uniform(-1, 1, (records, case["inputs"])).astype(np.float32)
     labels = draws.integers(0, max(2, case["outputs"]), records)
-    return [torch.from_numpy(w) for w in weights], torch.from_numpy(x), torch.from_numpy(labels)
+    device = case["device"]
+    layers = [torch.from_numpy(weight).to(device) for weight in weights]
+    return layers, torch.from_numpy(x).to(device), torch.from_numpy(labels).to(device)
 
 
 class SameProducts(torch.autograd.Function):
@@ -133,7 +135,7 @@ def _opacus_hooks(weights: list[Tensor], gbar: list[Tensor]) -> Gaps:
 
     layers: list[nn.Module] = []
     for weight in weights:
-        linear = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+        linear = nn.Linear(weight.shape[1], weight.shape[0], bias=False, device=weight.device)
         linear.weight.data.copy_(weight)
         layers += [linear, nn.ReLU()]
     silence_hooks()

@@ -22,9 +22,9 @@ def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], list[Ten
     given_batch = name == FullBatch.name
     batches = FullBatch(batch) if given_batch else sampler(name, case["records"], batch)
     model = build("linear", (features,), classes, key="bench", run=0, base_seed=0)
+    model = model.to(case["device"])
     draws = np.random.default_rng(0)
     x = draws.standard_normal((batches.n, features), dtype=np.float32)
     labels = draws.integers(0, classes, batches.n)
-    return repetition(
-        candidate, model, batches, torch.from_numpy(x), torch.from_numpy(labels), case
-    )
+    rows, targets = (torch.from_numpy(array).to(case["device"]) for array in (x, labels))
+    return repetition(candidate, model, batches, rows, targets, case)

@@ -1,7 +1,8 @@
 """Races: one worker process per candidate, which take turns.
 
 All candidates of a case run once in every round, and every ratio is between two repetitions of the
-same round, so that a slower machine slows both. Times are CPU times, not wall times.
+same round, so that a slower machine slows both. Times are CPU times, not wall times, but for cases
+on a GPU, where a candidate that lacks memory or a package is left out.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dpatlas.bench.kernels import Candidate
@@ -60,7 +61,7 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):
             self.stdin.write("go\n")
             self.stdin.flush()
-        self.seconds.append(self.answer()["cpu_s"])
+        self.seconds.append(self.answer()["seconds"])
 
     def close(self) -> None:
         """Kill the process."""
@@ -83,25 +84,50 @@ def race(
     A row has `case`, `candidate`, `time_ratio` (median, min and max over rounds) and
     `memory_ratio` to the candidate `plain`, `time_ratio_same_products` to the plain step with the
     same matrix products, and the absolute `cpu_s` (median), `memory_mb` and `rounds`.
-    `memory_ratio` is None where `plain` used nothing measurable.
+    `memory_ratio` is None where `plain` used nothing measurable. On a GPU `gpu_s` stands in the
+    place of `cpu_s`, and a candidate but `plain` that fails to set up has the row
+    {"case", "candidate", "left_out"}, which says why.
     """
-    limits = [min(repeats, candidate.rounds or repeats) for candidate in candidates]
-    with _workers(module, candidates, case) as workers:
-        say(f"{name}: {len(workers)} candidates set up and warm up")
-        for worker in workers:
-            worker.wait_until_ready()
+    on_gpu = case.get("device", "cpu") != "cpu"
+    running: list[Worker] = []
+    left_out: dict[str, str] = {}
+    with contextlib.ExitStack() as stack:
+        say(f"{name}: {len(candidates)} candidates set up and warm up")
+        # On a GPU one after another, since they share its memory.
+        for together in [[one] for one in candidates] if on_gpu else [candidates]:
+            started = [Worker(module, candidate, case) for candidate in together]
+            for worker in started:
+                stack.callback(worker.close)
+            for worker in started:
+                try:
+                    worker.wait_until_ready()
+                except RunError as error:
+                    if not on_gpu or worker.candidate.name == REFERENCE:
+                        raise
+                    left_out[worker.candidate.name] = str(error)
+                    say(str(error))
+                else:
+                    running.append(worker)
+        limits = [min(repeats, worker.candidate.rounds or repeats) for worker in running]
         with Progress(sum(limits), name) as progress:
             for number in range(repeats):
-                for worker, limit in zip(workers, limits, strict=True):
+                for worker, limit in zip(running, limits, strict=True):
                     if number < limit:
                         worker.run_once()
                         progress.advance(worker.candidate.name)
-    by_name = {worker.candidate.name: worker for worker in workers}
-    return [_row(name, worker, by_name) for worker in workers]
+    by_name = {worker.candidate.name: worker for worker in running}
+    return [
+        {"case": name, "candidate": candidate.name, "left_out": left_out[candidate.name]}
+        if candidate.name in left_out
+        else _row(name, by_name[candidate.name], by_name, "gpu_s" if on_gpu else "cpu_s")
+        for candidate in candidates
+    ]
 
 
-def _row(case: str, worker: Worker, by_name: dict[str, Worker]) -> dict[str, Any]:
-    plain, baseline = by_name[REFERENCE], by_name[worker.candidate.baseline]
+def _row(case: str, worker: Worker, by_name: dict[str, Worker], clock: str) -> dict[str, Any]:
+    # The plain step with the same products may have been left out.
+    plain = by_name[REFERENCE]
+    baseline = by_name.get(worker.candidate.baseline, plain)
     measurable = plain.memory_bytes > 0
     return {
         "case": case,
@@ -109,23 +135,10 @@ def _row(case: str, worker: Worker, by_name: dict[str, Worker]) -> dict[str, Any
         "time_ratio": _ratios(worker.seconds, plain.seconds),
         "memory_ratio": worker.memory_bytes / plain.memory_bytes if measurable else None,
         "time_ratio_same_products": _ratios(worker.seconds, baseline.seconds),
-        "cpu_s": statistics.median(worker.seconds),
+        clock: statistics.median(worker.seconds),
         "memory_mb": worker.memory_bytes / 2**20,
         "rounds": len(worker.seconds),
     }
-
-
-@contextlib.contextmanager
-def _workers(
-    module: str, candidates: Sequence[Candidate], case: dict[str, Any]
-) -> Iterator[list[Worker]]:
-    with contextlib.ExitStack() as stack:
-        workers = []
-        for candidate in candidates:
-            worker = Worker(module, candidate, case)
-            stack.callback(worker.close)
-            workers.append(worker)
-        yield workers
 
 
 def _ratios(ours: list[float], theirs: list[float]) -> dict[str, float]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from dpatlas.core.seeds import Noise
 from dpatlas.privacy.samplers import FullBatch, Sampler
+from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
 Update = Callable[[Tensor, Tensor], None]
@@ -35,13 +36,20 @@ def repetition(
     """A callable that takes case["steps"] steps, and the factor from its time to that of one step.
 
     A full batch is x itself; for another sampler every candidate draws and gathers its own batches
-    with that sampler. `case` also has `noise_multiplier` and `max_grad_norm`. The callable returns
-    the model's parameters, which it has updated.
+    with that sampler. `case` also has `noise_multiplier`, `max_grad_norm` and, for ours alone and
+    where it is wanted, `max_physical_batch`. The callable returns the model's parameters, which it
+    has updated.
     """
     step: Callable[[], None]
     if candidate == "dpatlas":
         mechanism = case["noise_multiplier"], case["max_grad_norm"]
-        phase = TrainingPhase(sampler, *mechanism, PLANNED_STEPS, LEARNING_RATE)
+        phase = TrainingPhase(
+            sampler,
+            *mechanism,
+            PLANNED_STEPS,
+            LEARNING_RATE,
+            max_physical_batch=case.get("max_physical_batch"),
+        )
         noise = Noise("bench", "keyed")
         step = PrivateTraining(model, [phase], x, labels, noise=noise).step
     else:
@@ -64,7 +72,7 @@ def _on_batches(update: Update, sampler: Sampler, x: Tensor, labels: Tensor) -> 
     noise, count = Noise("bench", "keyed"), itertools.count()
 
     def step() -> None:
-        batch = torch.from_numpy(sampler.batch_indices(noise, 0, next(count)))
+        batch = to_device(sampler.batch_indices(noise, 0, next(count)), x.device)
         update(x.index_select(0, batch), labels.index_select(0, batch))
 
     return step

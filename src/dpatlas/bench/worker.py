@@ -3,7 +3,9 @@
     python -m dpatlas.bench.worker MODULE CANDIDATE CASE_AS_JSON
 
 Every answer is one line of JSON on stdout: first, after the warm-up, the memory that one repetition
-takes; then, for each line read from stdin, the CPU seconds of one repetition.
+takes; then, for each line read from stdin, the seconds of one repetition. On a CPU those are CPU
+seconds and resident memory; with `device` cuda in the case, seconds between two waits for the GPU,
+and the peak of torch's allocations.
 """
 
 import dpatlas.core.single_thread  # noqa: F401, I001  numpy and torch read it when imported
@@ -16,8 +18,9 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 STATUS = Path("/proc/self/status")
 # Writing 5 to it resets the kernel's record of the peak to the present size.
@@ -34,20 +37,84 @@ def main(arguments: list[str]) -> int:
     # Output that libraries print must not end up in the protocol.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    # Before set-up too: the step would otherwise reuse large blocks that set-up frees.
-    give_freed_memory_back()
-    step, scale = importlib.import_module(module).prepare(candidate, json.loads(case))
-    give_freed_memory_back()
-    forget_peak()
-    before = resident_bytes("VmRSS")
-    step()
-    _say(answers, {"memory_bytes": resident_bytes("VmHWM") - before})
-    keep_freed_memory()
+    sizes = json.loads(case)
+    processor: Processor = Gpu() if sizes.get("device", "cpu") == "cuda" else Cpu()
+    step, scale = importlib.import_module(module).prepare(candidate, sizes)
+    _say(answers, {"memory_bytes": processor.memory_bytes(step)})
     for _ in sys.stdin:
+        _say(answers, {"seconds": scale * processor.seconds(step)})
+    return 0
+
+
+class Processor(Protocol):
+    """What a candidate runs on."""
+
+    def memory_bytes(self, step: Callable[[], Any]) -> int:
+        """The peak of one repetition, the first, beyond what set-up holds."""
+
+    def seconds(self, step: Callable[[], Any]) -> float:
+        """The time of one repetition."""
+
+
+class Cpu:
+    """CPU time and resident memory."""
+
+    def __init__(self) -> None:
+        # Before set-up: the step would otherwise reuse large blocks that set-up frees.
+        give_freed_memory_back()
+
+    def memory_bytes(self, step: Callable[[], Any]) -> int:
+        """Bytes by which the resident size rose."""
+        give_freed_memory_back()
+        forget_peak()
+        before = resident_bytes("VmRSS")
+        step()
+        found = resident_bytes("VmHWM") - before
+        keep_freed_memory()
+        return found
+
+    def seconds(self, step: Callable[[], Any]) -> float:
+        """CPU seconds."""
         start = time.process_time()
         step()
-        _say(answers, {"cpu_s": scale * (time.process_time() - start)})
-    return 0
+        return time.process_time() - start
+
+
+class Gpu:
+    """Time between two waits for the GPU and torch's allocations, in a job's float32."""
+
+    def __init__(self) -> None:
+        import torch
+
+        from dpatlas.models.precision import set_precision
+
+        set_precision("float32")
+        self.cuda = torch.cuda
+
+    def memory_bytes(self, step: Callable[[], Any]) -> int:
+        """Bytes by which torch's allocations rose."""
+        self.cuda.synchronize()
+        before = self.cuda.memory_allocated()
+        self.cuda.reset_peak_memory_stats()
+        step()
+        self.cuda.synchronize()
+        found = self.cuda.max_memory_allocated() - before
+        self.cuda.empty_cache()
+        return found
+
+    def seconds(self, step: Callable[[], Any]) -> float:
+        """Wall seconds of the second of two repetitions.
+
+        The first asks the device for memory, which goes back at the end: candidates take turns.
+        """
+        step()
+        self.cuda.synchronize()
+        start = time.perf_counter()
+        step()
+        self.cuda.synchronize()
+        found = time.perf_counter() - start
+        self.cuda.empty_cache()
+        return found
 
 
 def resident_bytes(field: str) -> int:

@@ -16,7 +16,9 @@ Candidates take turns, each in a process of its own, on one thread. Ratios are o
 candidate `plain` of the same case and round; memory is the peak resident size less the size after
 set-up. `same products` is the ratio to the plain step with the same matrix product routine. In the
 race `kl`, peers that materialise per-record gradients run on a share of the records and are scaled
-up; elsewhere a candidate that needs too much memory for a case stays out of it."""
+up; elsewhere a candidate that needs too much memory for a case stays out of it. On a GPU (--device
+cuda) there are further cases, ratios are of wall time between two waits for the GPU, and memory is
+the peak of torch's allocations."""
 REPEATS = 7
 
 
@@ -37,20 +39,27 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--case", action="append", metavar="CASE", help="only this case; repeatable"
     )
+    parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     options = parser.parse_args(arguments)
     if options.kernel not in KERNELS:
         raise InputError("bench kernel", repr(options.kernel), "one of " + ", ".join(KERNELS))
     kernel = KERNELS[options.kernel]
     integer(ge=1).check("--repeats", options.repeats)
-    names = options.case or list(kernel.cases)
+    _check_device(options.device)
+    cases = kernel.cases_on(options.device)
+    names = options.case or list(cases)
     for name in names:
-        if name not in kernel.cases:
-            raise InputError("--case", repr(name), "one of " + ", ".join(kernel.cases))
+        if name not in cases:
+            raise InputError("--case", repr(name), "one of " + ", ".join(cases))
     rows = [
         row
         for name in dict.fromkeys(names)
         for row in race(
-            kernel.module, name, kernel.cases[name], kernel.candidates_of(name), options.repeats
+            kernel.module,
+            name,
+            cases[name],
+            kernel.candidates_on(options.device, name),
+            options.repeats,
         )
     ]
     if options.json:
@@ -62,7 +71,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def table(kernel: Kernel, rows: list[dict[str, Any]]) -> str:
     """The rows for a reader: both time ratios with their spread, memory, and who is who."""
-    head = ["case", "candidate", "time / plain", "same products", "memory", "extra MB", "CPU s"]
+    shown = [row for row in rows if "left_out" not in row]
+    clock = "gpu_s" if any("gpu_s" in row for row in rows) else "cpu_s"
+    seconds = {"cpu_s": "CPU s", "gpu_s": "GPU s"}[clock]
+    head = ["case", "candidate", "time / plain", "same products", "memory", "extra MB", seconds]
     body = [
         [
             row["case"],
@@ -71,9 +83,9 @@ def table(kernel: Kernel, rows: list[dict[str, Any]]) -> str:
             _spread(row["time_ratio_same_products"]),
             "-" if row["memory_ratio"] is None else f"{row['memory_ratio']:.2f}",
             f"{row['memory_mb']:.0f}",
-            f"{row['cpu_s']:.3g}",
+            f"{row[clock]:.3g}",
         ]
-        for row in rows
+        for row in shown
     ]
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
     lines = [
@@ -86,7 +98,18 @@ def table(kernel: Kernel, rows: list[dict[str, Any]]) -> str:
     ]
     longest = max(len(candidate.name) for candidate in kernel.candidates)
     legend = [f"{who.name:<{longest}}  {who.sentence}" for who in kernel.candidates]
-    return "\n".join([*lines, "", *legend])
+    absent = [f"{row['case']}: {row['left_out']}" for row in rows if "left_out" in row]
+    return "\n".join([*lines, "", *legend, *absent])
+
+
+def _check_device(device: str) -> None:
+    if device not in ("cpu", "cuda"):
+        raise InputError("--device", repr(device), "cpu or cuda")
+    if device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise InputError("--device", "'cuda' without a usable GPU", "cpu")
 
 
 def _spread(ratio: dict[str, float]) -> str:
