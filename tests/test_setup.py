@@ -16,7 +16,8 @@ import dpatlas
 ROOT = Path(__file__).parents[1]
 LOCKS = ("requirements.lock", "requirements-uv.lock")
 CONDA_NAMES = {"torch": "pytorch"}
-TARGETS = ("all", "help", "setup", "smoke", "test", "test-all", "lint", "lock", "publish", "wheel", "clean")
+TARGETS = ("all", "help", "setup", "smoke", "test", "test-all", "lint", "lock")
+TARGETS += ("publish", "wheel", "clean")
 
 
 def read(name: str) -> str:
