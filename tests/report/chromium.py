@@ -93,6 +93,11 @@ class Chromium:
         )
         self.call("Page.navigate", url=path.resolve().as_uri())
         self.wait("Page.loadEventFired")
+        # Charts are unpacked after that.
+        self.evaluate(
+            "(async () => { while (document.querySelector('.chart > script:only-child')) "
+            "await new Promise(requestAnimationFrame); })()"
+        )
 
     def evaluate(self, script: str):
         wanted = {"returnByValue": True, "awaitPromise": True}

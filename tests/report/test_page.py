@@ -1,5 +1,6 @@
 import base64
 import dataclasses
+import gzip
 import hashlib
 import json
 import re
@@ -68,7 +69,7 @@ def test_page_shows_every_claim_figure_and_table(page):
     claims = [f"claim-{name}" for name in ("kl-1", "kl-1a", "kl-1b", "kl-2")]
     assert claims == [name for name in ids if name.startswith("claim-")]
     assert {"first", "second", "third"} <= set(ids)
-    assert page.count('<script type="application/json">') == 2
+    assert page.count('<script type="application/gzip">') == 2
     assert all(shown in page for shown in ("Caption of <em>second</em>", "1.23 ± 0.01", "−∞"))
 
 
@@ -95,9 +96,10 @@ def test_the_policy_lets_exactly_the_page_s_own_script_run(page):
 
 
 def test_the_charts_of_a_page_are_what_the_figures_have(page):
-    charts = re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)
+    charts = re.findall(r'<script type="application/gzip">(.*?)</script>', page, re.DOTALL)
     told = {name: part for name, part in CHART.items() if name != "notes"}
-    assert [json.loads(chart) for chart in charts] == [told, told]
+    unpacked = [gzip.decompress(base64.b64decode(chart)) for chart in charts]
+    assert [json.loads(chart) for chart in unpacked] == [told, told]
     assert "ten runs &lt;script&gt;" in page
 
 

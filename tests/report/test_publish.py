@@ -287,7 +287,7 @@ def test_all_published_tiers_come_on_one_page_of_links_that_lead_somewhere(run):
     assert f"docs/embedded/figures/{FIGURE}.png" in links
     assert f"docs/workstation/figures/{FIGURE}.png" in links
     assert all((page.parent / link).is_file() for link in links)
-    assert text.count('<script type="application/json">') == 2
+    assert text.count('<script type="application/gzip">') == 2
     assert "<summary>Tier workstation</summary>" in text
     assert text.count('class="forest"') == 2
 

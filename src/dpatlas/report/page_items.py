@@ -1,5 +1,7 @@
 """What the page shows of a results folder: figures, tables, runs, data sets and ledgers."""
 
+import base64
+import gzip
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +50,7 @@ class Item:
     paper: str
     title: str
     caption: Markup
-    chart: Markup
+    chart: str
     links: list[tuple[str, str]]
     claims: list[dict[str, str]]
     lineage: dict[str, Any]
@@ -101,7 +103,7 @@ def read_item(source: Source, path: Path, product: Product | None = None) -> Ite
         paper=key,
         title=product.title if product else name,
         caption=caption_html(product.caption, name) if product else Markup(""),
-        chart=_as_script({key: part for key, part in chart.items() if key != "notes"}),
+        chart=packed({key: part for key, part in chart.items() if key != "notes"}),
         links=[
             (file.suffix[1:], f"{source.address}{folder}/{file.name}")
             for file in files
@@ -194,6 +196,6 @@ def in_order_of_claims(items: Sequence[Item], claims: Sequence[Mapping[str, str]
     )
 
 
-def _as_script(chart: Mapping[str, Any]) -> Markup:
-    """JSON that no HTML can be hidden in."""
-    return Markup(canonical_json(chart).replace("<", "\\u003c").replace("&", "\\u0026"))
+def packed(chart: Mapping[str, Any]) -> str:
+    """JSON by gzip in base64: a quarter of its size, and no HTML can be hidden in it."""
+    return base64.b64encode(gzip.compress(canonical_json(chart).encode(), mtime=0)).decode()
