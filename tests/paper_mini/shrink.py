@@ -54,7 +54,7 @@ BY_RULE: dict[Rule, str] = {
         "utility.inputs epsilon padding lora_rank noise_multiplier head_scale feature_scale "
         "lp_lr noise_lp noise_fft lr_lp records inputs hidden records_per_input "
         "sensitivity.drift.d certificates.test_repetitions normalise priors_per_job "
-        "agreement.set kappa.base settings_tried watched n_power p_power"
+        "agreement.set kappa.base settings_tried watched n_power p_power fixed grid.taus"
     ),
     at_most(2): (
         "runs runs_per_job every transfer.splits horizons.early counterexample.steps "

@@ -71,7 +71,7 @@ def test_a_partial_run_trains_nothing(smoke):
     kept = lost.read_bytes()
     lost.unlink()
     try:
-        partial = smoke.planned("--configfile", SMOKE, "--config", "tier=smoke", "partial=true")
+        partial = smoke.planned("--configfile", SMOKE, "--config", "tier=smoke", "partial=True")
     finally:
         lost.write_bytes(kept)
     assert set(partial) <= {*smoke_atlas().products, "claims", "manifest", "page"}
