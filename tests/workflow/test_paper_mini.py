@@ -23,7 +23,7 @@ TIERS = ("printed", "paper")
 GENERATED = {"printed": {"leaves", "leaves-grey"}, "paper": {"digits", "leaves"}}
 
 
-@pytest.fixture(scope="module", params=TIERS)
+@pytest.fixture(scope="module", params=[pytest.param("printed", marks=pytest.mark.mini), "paper"])
 def mini(request, tmp_path_factory):
     """The tier, run."""
     run = MiniRun(tmp_path_factory.mktemp(f"{request.param}-mini"), request.param)
