@@ -96,7 +96,7 @@ BY_RULE: dict[Rule, str] = {
         "linearized.n_train points audit.runs"
     ),
     at_most(12): "stl10-32.n_train stl10-32.n_test",
-    at_most(6): "stl10-32.n_validation pneumonia-224.n_test",
+    at_most(6): "stl10-32.n_validation pneumonia-224.n_test umap.mnist.n_test umap.points",
     at_most(60): "digits.n_train",
     # Depth and width that two sweeps share stay shared.
     scaled(64, 16): "width widths",
