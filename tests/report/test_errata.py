@@ -48,7 +48,7 @@ def test_every_erratum_names_claims_of_its_own_paper():
     claims = {claim.id: claim.paper for claim in read_claims().claims}
     for paper, errata_of_it in BY_PAPER.items():
         named = {name for erratum in errata_of_it for name in erratum.claims}
-        assert {claims[name] for name in named} == {paper}
+        assert {claims[name] for name in named} <= {paper}
 
 
 def test_every_status_has_a_meaning_in_the_document_of_all():
