@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: published verdicts go into the wheel, from docs/results."""
+"""What pyproject.toml cannot say: config.yaml and the published verdicts go into the wheel."""
 
 import shutil
 from pathlib import Path
@@ -9,18 +9,20 @@ from setuptools.command.build_py import build_py
 HERE = Path(__file__).parent
 
 
-class WithVerdicts(build_py):
-    """Copies the claims.csv of every published tier into the built package."""
+class WithCheckout(build_py):
+    """Copies config.yaml and the claims.csv of every published tier into the built package."""
 
     def run(self) -> None:
         """The usual, and the copies; an editable install reads the checkout."""
         super().run()
         if self.editable_mode:
             return
+        packaged = Path(self.build_lib) / "dpatlas" / "packaged"
+        packaged.mkdir(exist_ok=True)
+        shutil.copyfile(HERE / "config.yaml", packaged / "config.yaml")
         for claims in sorted((HERE / "docs" / "results").glob("*/claims.csv")):
-            target = Path(self.build_lib) / "dpatlas" / "published" / claims.parent.name
-            target.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(claims, target / claims.name)
+            (packaged / claims.parent.name).mkdir(exist_ok=True)
+            shutil.copyfile(claims, packaged / claims.parent.name / claims.name)
 
 
-setup(cmdclass={"build_py": WithVerdicts})
+setup(cmdclass={"build_py": WithCheckout})

@@ -14,9 +14,9 @@ from packaging.requirements import Requirement
 import dpatlas
 
 ROOT = Path(__file__).parents[1]
-LOCKS = ("requirements.lock", "requirements-uv.lock")
+LOCKS = ("requirements.lock", "requirements-uv.lock", "requirements-docs.lock")
 CONDA_NAMES = {"torch": "pytorch"}
-TARGETS = ("all", "help", "setup", "smoke", "test", "test-all", "lint", "lock")
+TARGETS = ("all", "help", "setup", "smoke", "test", "test-all", "lint", "docs", "lock")
 TARGETS += ("publish", "wheel", "clean")
 
 
@@ -116,7 +116,7 @@ def test_the_citation_is_complete_and_of_this_version():
 def test_git_ignores_results_and_environments_but_not_the_readme(tmp_path):
     shutil.copy(ROOT / ".gitignore", tmp_path)
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    ignored = ["results/claims.csv", ".venv/bin/python", ".snakemake/log/a.log"]
+    ignored = ["results/claims.csv", ".venv/bin/python", "site/index.html", ".snakemake/log/a.log"]
     kept = ["results/README.md", "docs/results/embedded/claims.csv", "requirements.lock"]
     run = subprocess.run(
         ["git", "-C", tmp_path, "check-ignore", *ignored, *kept],

@@ -83,6 +83,8 @@ else
 fi
 if [ "$rebuild" = yes ]; then
     version=$(version_of "$python")
+    # A link to another checkout's environment goes, not what it points to.
+    [ ! -L "$env" ] || rm "$env"
     say "making $env with Python $version ($python)"
     "$python" -m venv --clear "$env" || fail "$python could not make $env: see the lines above"
 fi

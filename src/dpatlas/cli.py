@@ -26,7 +26,7 @@ COMMANDS = {
 }
 
 # The extra that a command needs, if it is not `workflow`; the core has what some need.
-EXTRAS = {"train": "train", "bench": "dev"}
+EXTRAS = {"audit": "train", "train": "train", "bench": "dev"}
 
 
 def usage() -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dpatlas.core.folders import DOCS, PACKAGED, RESULTS
+from dpatlas.core.folders import PACKAGED, RESULTS, published_results
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 from dpatlas.evidence.verdicts import (
     CLAIMS,
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         "reproduced or back",
     )
     options = parser.parse_args(arguments)
-    docs = options.docs or (DOCS if DOCS.is_dir() else PACKAGED)
+    docs = options.docs or published_results()
     run, published = options.results / options.tier, docs / options.tier
     rows = read_verdicts(published if options.published else run, options.paper)
     if options.check:

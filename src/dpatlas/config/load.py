@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from dpatlas.config.model import M, check_shape, validated
 from dpatlas.config.root import General, OwnSet, config_model
+from dpatlas.core.folders import PACKAGED
 from dpatlas.errors import InputError
 from dpatlas.registry import all_blocks
 
@@ -22,10 +23,17 @@ CUSTOM_TIER = "custom"
 
 def project_root() -> Path:
     """The folder of config.yaml: the working folder if it has one, else the checkout's."""
+    folder = _checkout()
+    if folder is None:
+        raise InputError(str(DEFAULT), "no such file", "a checkout of dp-atlas as working folder")
+    return folder
+
+
+def _checkout() -> Path | None:
     for folder in (Path.cwd(), Path(__file__).resolve().parents[3]):
         if (folder / DEFAULT).is_file() and (folder / TIERS).is_dir():
             return folder
-    raise InputError(str(DEFAULT), "no such file", "a checkout of dp-atlas as working folder")
+    return None
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
@@ -129,8 +137,8 @@ def read_config(
     root: Path | None = None,
 ) -> dict[str, Any]:
     """What `load_config` validates: the merged files, as they are written."""
-    root = root or project_root()
-    default = read_yaml(root / DEFAULT)
+    # The package installed from a wheel brings its own config.yaml.
+    default = read_yaml((root or _checkout() or PACKAGED) / DEFAULT)
     config = merge(_of_blocks(default.get("tier")), default)
     layers = [read_yaml(path) for path in files]
     if changes:
