@@ -15,7 +15,7 @@ RUN = DPATLAS_STANDING=1 $(IN_ENV) snakemake --cores $(CORES) --quiet host
 # One process per core, one thread per process.
 PYTEST = OMP_NUM_THREADS=1 $(IN_ENV) pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: all help setup smoke test test-all paper-mini lint format lock lock-uv decide publish bundle wheel clean clean-results
+.PHONY: all help setup smoke test test-all paper-mini lint format docs lock lock-uv decide publish bundle wheel clean clean-results
 
 all: setup ## set up, run the default tier and say where its page is (the default)
 	@$(RUN)
@@ -52,8 +52,14 @@ format: setup ## ruff and snakefmt, writing
 	@$(BIN)/ruff format
 	@$(BIN)/snakefmt Snakefile workflow
 
+docs: setup ## build the documentation into site/, with packages in an environment of their own
+	@sh tools/docs.sh
+	@echo "open site/index.html in a browser"
+
 lock: setup ## resolve requirements.in anew; LOCK_FLAGS=--upgrade moves pins that still fit
-	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --prerelease disallow --generate-hashes --no-emit-index-url --no-header --no-annotate $(LOCK_FLAGS) requirements.in -o requirements.lock
+	@for name in requirements requirements-docs; do \
+		$(BIN)/uv pip compile -q --universal --python-version 3.11 --prerelease disallow --generate-hashes --no-emit-index-url --no-header --no-annotate $(LOCK_FLAGS) $$name.in -o $$name.lock || exit; \
+	done
 	@echo "requirements.lock is fresh: update environment.yml, then run make test"
 
 lock-uv: setup ## pin another uv: make lock-uv UV=X.Y.Z

@@ -17,7 +17,7 @@ from dpatlas.registry import all_blocks
 
 PROJECT = Path(__file__).parents[1]
 DOCUMENTS = [
-    PROJECT / "README.md",
+    *(PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *(PROJECT / "docs").rglob("*.md"),
     *(PROJECT / "src" / "dpatlas").glob("papers/*/*.md"),
     *(PROJECT / "src" / "dpatlas").glob("checks/*/*.md"),
