@@ -145,7 +145,7 @@ def _beside(pairs: Sequence[Pair], together: bool) -> Premise | None:
                 return Premise(name, VIOLATED, found, claimed)
     if not untouched:
         return Premise(name, UNTESTED, "the canary acts on a sum in every pair", claimed)
-    found = f"nothing else changes in {len(untouched)} pairs in which it is never drawn"
+    found = f"nothing changes in the {len(untouched)} pairs in which no sum does"
     return Premise(name, HOLDS, found, claimed)
 
 
