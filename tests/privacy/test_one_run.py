@@ -9,8 +9,12 @@ from scipy.optimize import linprog
 
 from dpatlas.errors import InputError
 from dpatlas.privacy.audit_statistics import count_guesses
-from dpatlas.privacy.gaussian_dp import gaussian_profile
-from dpatlas.privacy.one_run import Claim, one_run_profile_test, planned_guesses
+from dpatlas.privacy.one_run import (
+    Claim,
+    gaussian_profile,
+    one_run_profile_test,
+    planned_guesses,
+)
 
 MU = 1.0
 PROFILE = gaussian_profile(MU)

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from dpatlas.core.formulas import bound
-from dpatlas.core.guard import checked, integer, real
+from dpatlas.core.guard import checked, real
 from dpatlas.errors import InputError
 
 # Roots are moved to the safe side by this step, which doubles until the inequality holds.
@@ -74,12 +74,3 @@ def gaussian_mu(eps: float, delta: float) -> float:
     while gaussian_delta(mu, eps) > delta:
         mu, unit = mu * (1 - unit), 2 * unit
     return float(mu)
-
-
-@checked(mu=real(gt=0), points=integer(ge=2), least_delta=real(gt=0, lt=1))
-def gaussian_profile(
-    mu: float, points: int = 64, least_delta: float = 1e-9
-) -> tuple[np.ndarray, np.ndarray]:
-    """(epsilons, deltas) of mu-GDP, both (points,): equal steps from 0 to epsilon(least_delta)."""
-    epsilons = np.linspace(0, gaussian_epsilon(mu, least_delta), points)
-    return epsilons, np.array([gaussian_delta(mu, epsilon) for epsilon in epsilons.tolist()])

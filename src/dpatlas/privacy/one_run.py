@@ -49,10 +49,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from dpatlas.core.guard import checked, integer
+from dpatlas.core.guard import checked, integer, real
 from dpatlas.privacy.audit_statistics import LEVEL, claimed_profile, count_guesses
-from dpatlas.privacy.gaussian_dp import gaussian_mu
+from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
 
+# Points of a profile from an accountant: with 60 of them instead, the number of right guesses that
+# rejects a Gaussian mechanism's claim falls by at most one in 200.
+PROFILE_DELTAS = (1e-7, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.2, 0.4)
 # Candidates for the share of canaries to guess.
 SHARES = (0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)
 # Beyond this epsilon e^epsilon leaves the doubles, and no run can tell a claim from none.
@@ -141,6 +144,15 @@ def planned_guesses(
     ones; few cannot reject. Raises InputError for a profile as `one_run_profile_test` does.
     """
     return Claim(*claimed_profile(epsilons, deltas)).planned_guesses(canaries, level)
+
+
+@checked(mu=real(gt=0), points=integer(ge=2), least_delta=real(gt=0, lt=1))
+def gaussian_profile(
+    mu: float, points: int = 64, least_delta: float = 1e-9
+) -> tuple[np.ndarray, np.ndarray]:
+    """(epsilons, deltas) of mu-GDP, both (points,): equal steps from 0 to epsilon(least_delta)."""
+    epsilons = np.linspace(0, gaussian_epsilon(mu, least_delta), points)
+    return epsilons, np.array([gaussian_delta(mu, epsilon) for epsilon in epsilons.tolist()])
 
 
 class Claim:

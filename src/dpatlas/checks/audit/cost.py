@@ -38,7 +38,7 @@ def mechanism(fields: Mechanism, size: Size, backbone: Backbone | None) -> Work:
 
 
 def training(fields: Training, size: Size, backbone: Backbone | None) -> Work:
-    """Forward pass, both backward passes and clip of every update; canaries are passed twice."""
+    """Forward pass, both backward passes and clip of every update; canaries are records too."""
     return _trainings(fields, size, fields.runs, fields.canaries)
 
 
@@ -49,7 +49,7 @@ def selection(fields: Selection, size: Size, backbone: Backbone | None) -> Work:
 
 def _trainings(fields: Classifier, size: Size, runs: int, canaries: int) -> Work:
     updates = runs * fields.steps
-    visits = updates * (fields.batch + (size.records + 2 * canaries if canaries else 0))
+    visits = updates * fields.batch
     counts = {
         **private_passes(fields.model, size.inputs, visits),
         "steps": updates * VISITS_PER_UPDATE,

@@ -10,20 +10,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
-from dpatlas.checks.audit.jobs.canaries import (
-    Canaries,
-    CanaryAttack,
-    PoissonWithEmptySlots,
-    verdict,
-)
+from dpatlas.checks.audit.jobs.canaries import Canaries, PoissonWithEmptySlots, verdict
 from dpatlas.checks.audit.jobs.classifier import accuracy, check_data, training_phase
 from dpatlas.checks.audit.records.training import Look, Metrics, Spec
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas.jobs.resume import Stages, State, Watched
+from dpatlas.jobs.resume import Stages, Watched
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import guarantee
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger, tuning_of
@@ -64,7 +60,7 @@ def train(job: Job) -> Outcome:
     audit = None
     if canaries:
         scores = np.array(finished[0]["canary_scores"])
-        audit = verdict(scores, canaries, fields.delta, ledger_of_runs["epsilon"])
+        audit = verdict(scores, canaries.included, phase.accounted, fields)
     tried, n_validation = fields.settings_tried, len(data.x_validation)
     metrics = Metrics(
         n_train=len(data.x_train),
@@ -115,7 +111,7 @@ def training_ledger(runs: Sequence[Ran], fields: Spec) -> dict[str, Any]:
 
 
 class ClassifierRun(Watched):
-    """One network: training, its accuracy curve, and the attack where there are canaries."""
+    """One network: training, its accuracy curve, and the canaries' scores where there are any."""
 
     training: PrivateTraining
 
@@ -128,31 +124,33 @@ class ClassifierRun(Watched):
         noise: Noise,
     ):
         fields, data = job.fields, job.prepared
-        self.model = build(
+        network: nn.Module = build(
             fields.model,
             data.image_shape,
             len(data.classes),
             key=job.spec.key,
             run=run,
             base_seed=fields.seed,
-        ).to(job.device)
-        x, labels = data.x_train, data.y_train
+        )
+        x, labels, x_test, y_test = (
+            torch.from_numpy(part)
+            for part in (data.x_train, data.y_train, data.x_test, data.y_test)
+        )
         if canaries:
-            x, labels = np.concatenate([x, canaries.x]), np.concatenate([labels, canaries.labels])
-        self.attack = CanaryAttack(self.model, canaries, phase) if canaries else None
+            network = canaries.network(network, data)
+            x, x_test = canaries.records(x), canaries.records(x_test)
+            x, labels = torch.cat([x, canaries.x]), torch.cat([labels, canaries.labels])
+        self.model, self.canaries = network.to(job.device), canaries
         training = PrivateTraining(
             self.model,
             [phase],
-            torch.from_numpy(x).to(job.device),
-            torch.from_numpy(labels).to(job.device),
+            x.to(job.device),
+            labels.to(job.device),
             noise=noise,
             repetition=run,
             ema_decay=fields.ema_decay,
-            on_update=self.attack.see if self.attack else None,
         )
-        if self.attack:
-            self.attack.training = training
-        self.test = [torch.from_numpy(part).to(job.device) for part in (data.x_test, data.y_test)]
+        self.test = [part.to(job.device) for part in (x_test, y_test)]
         spaced = np.linspace(0, phase.steps, POINTS + 1).round().astype(int)
         super().__init__(training, self._look, sorted(set(spaced.tolist())))
 
@@ -167,25 +165,14 @@ class ClassifierRun(Watched):
             "skipped_records": self.training.skipped_records,
             "ran": self.training.ran.facts(),
         }
+        if self.canaries:
+            result["canary_scores"] = self.canaries.scores(self.model).tolist()
         if self.training.ema is not None:
             with torch.no_grad():
                 for name, value in self.model.named_parameters():
                     value.copy_(self.training.ema[name])
             result["ema_accuracy"], _ = accuracy(self.model, *self.test)
-        if self.attack:
-            result["canary_scores"] = self.attack.scores().tolist()
         return result
-
-    def state(self) -> State:
-        """State of the training and, if there is one, of the attack."""
-        arrays, facts = super().state()
-        return arrays | (self.attack.state() if self.attack else {}), facts
-
-    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Go on from a state."""
-        super().restore(arrays, facts)
-        if self.attack:
-            self.attack.restore(arrays)
 
 
 KIND = Kind(train, spec=Spec, packages=("torch", "numpy", "scipy", "dp-accounting"))
