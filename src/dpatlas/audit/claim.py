@@ -14,9 +14,8 @@ from dpatlas.epsilon.claim import RELATIONS, Phase, read_claim
 from dpatlas.epsilon.claim import Claim as Settings
 from dpatlas.epsilon.valid import accountants, epsilon_by, event
 from dpatlas.errors import InputError
+from dpatlas.privacy.one_run import PROFILE_DELTAS
 
-# Beside the claim's own delta.
-PROFILE_DELTAS = (1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.3)
 Names = Callable[[str], str]
 
 
