@@ -9,7 +9,7 @@ from dpatlas.errors import InputError, run_command
 COMMANDS = {
     "epsilon": "check a claimed epsilon: every valid accounting, and the likely slip",
     "bound": "evaluate one of the papers' formulas, or list them",
-    "audit": "attack our own private mechanisms; fails if a guarantee is contradicted",
+    "audit": "does a training keep its epsilon? Of FILE.py:FUNCTION, or of our own mechanisms",
     "train": "train a classifier privately, resumable, with its guarantee",
     "bench": "time our kernels against a plain step and against peers",
     "claims": "the verdict on every claim of a run; or what changed since it was published",
