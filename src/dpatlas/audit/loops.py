@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch.utils.data import TensorDataset
 
     Loss = Callable[[Tensor, Tensor], Tensor]
+    Score = Callable[[nn.Module], Any]
     # Makes one private update of the model; may return the noisy sum in units of C.
     Step = Callable[[], Any]
 
@@ -53,6 +54,7 @@ def torch_loop(
     y: "Tensor",
     canary: "tuple[Any, Any]",
     loss: "Loss | None" = None,
+    score: "Score | None" = None,
 ) -> Train:
     """The training to audit around one's own torch loop.
 
@@ -62,7 +64,8 @@ def torch_loop(
     it, so that a blank one has no gradient. What an update returns is given to `run.see`: the noisy
     sum of clipped gradients in units of the clip bound; None if it calls `run.see` itself, or if
     the attacker does not see the sums. loss(outputs, targets) -> (records,): by default the
-    cross-entropy. Published are the loss of the canary, the trained weights and the buffers.
+    cross-entropy. Published are the loss of the canary, the trained weights and the buffers; of
+    many canaries in one run a score each, score(model) or by default the negative loss.
 
     Raises InputError for records that do not fit the claim, and for a claim without settings.
     """
@@ -95,7 +98,7 @@ def torch_loop(
             targets = canary_y[None] if one else canary_y
             losses = per_record(model(inputs.to(x.dtype)), targets.to(y.dtype))
         if claim.canaries > 1:
-            return {"score": -losses}
+            return {"score": -losses if score is None else score(model)}
         published: dict[str, Any] = {"loss": losses}
         published["weights"] = [each for each in model.parameters() if each.requires_grad]
         published["buffers"] = list(model.buffers())
@@ -112,6 +115,7 @@ def opacus(
     y: "Tensor",
     canary: "tuple[Any, Any]",
     loss: "Loss | None" = None,
+    score: "Score | None" = None,
 ) -> Train:
     """The training to audit around `PrivacyEngine.make_private`.
 
@@ -145,7 +149,7 @@ def opacus(
 
         return model, step
 
-    return torch_loop(start, claim, x, y, canary, loss)
+    return torch_loop(start, claim, x, y, canary, loss, score)
 
 
 def watch_opacus(run: Run, optimizer: Any) -> None:

@@ -216,7 +216,8 @@ class Claim:
         """As the function of this name."""
         mu = 2 * self._gaussian_mu()
         counts = sorted({max(1, round(share * canaries)) for share in SHARES})
-        return max(counts, key=lambda guesses: self._power(canaries, guesses, mu, level))
+        # Where none can reject, all canaries come nearest.
+        return max(counts, key=lambda guesses: (self._power(canaries, guesses, mu, level), guesses))
 
     def _power(self, canaries: int, guesses: int, mu: float, level: float) -> float:
         """Probability that independent scores N(+-mu/2, 1) reject the claim; 0 if none can."""
