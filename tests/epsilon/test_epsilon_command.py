@@ -409,7 +409,7 @@ def test_the_page_shows_what_the_command_prints(capsys, block):
 
 def test_the_page_has_at_least_eight_printed_values_with_sources():
     claimed = {
-        re.search(r"--claimed (\S+)", line).group(1) for line, _ in BLOCKS if "claimed" in line
+        re.search(r"--claimed (\S+)", line).group(1) for line, _ in BLOCKS if "--claimed" in line
     }
     rows = re.findall(r"^\| \[[^|]*\]\(https://[^|]*\|[^|]*\| ([\d.]+) \|", GALLERY, re.M)
     assert len(rows) >= 8 and set(rows) <= claimed
