@@ -126,6 +126,7 @@ def test_the_extras_together_are_the_environment_of_a_checkout():
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
+        (("--version",), 0, "dp-atlas 0."),
         ((*CLAIM, "3"), 0, "GUARANTEED"),
         ((*CLAIM, "0.5"), 1, "REFUTED"),
         ((*CLAIM, "-1"), 2, "claimed"),

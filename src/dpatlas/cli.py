@@ -4,6 +4,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from dpatlas import __version__
 from dpatlas.errors import InputError, run_command
 
 COMMANDS = {
@@ -42,6 +43,9 @@ def dispatch(arguments: Sequence[str]) -> int | None:
     """Run the command named by the first argument with the others."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
+        return 0
+    if arguments[0] == "--version":
+        print(f"dp-atlas {__version__}")
         return 0
     name, *rest = arguments
     if name not in COMMANDS:

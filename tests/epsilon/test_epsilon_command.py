@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dpatlas.commands import bound
 from dpatlas.commands.epsilon import main
 from dpatlas.epsilon.check import check_epsilon
 from dpatlas.epsilon.claim import Printed
@@ -384,7 +385,9 @@ def test_checking_needs_numpy_scipy_and_dp_accounting_alone():
     assert (done.returncode, done.stdout) == (0, "refuted\n"), done.stderr
 
 
-BLOCKS = re.findall(r"```console\n\$ python -m dpatlas epsilon (.*?[^\\])\n(.*?)```", GALLERY, re.S)
+BLOCKS = re.findall(
+    r"```console\n\$ python -m dpatlas ((?:epsilon|bound) .*?[^\\])\n(.*?)```", GALLERY, re.S
+)
 
 
 @pytest.mark.parametrize(
@@ -397,17 +400,46 @@ BLOCKS = re.findall(r"```console\n\$ python -m dpatlas epsilon (.*?[^\\])\n(.*?)
 )
 def test_the_page_shows_what_the_command_prints(capsys, block):
     line, shown = block
-    code, out, err = run(capsys, line.replace("\\\n", " "))
+    command, *words = shlex.split(line.replace("\\\n", " "))
+    code = run_command({"epsilon": main, "bound": bound.main}[command], words)
+    out, err = capsys.readouterr()
     assert (code in (0, 1), err) == (True, "")
     assert out.strip() == shown.strip()
 
 
 def test_the_page_has_at_least_eight_printed_values_with_sources():
     claimed = {
-        re.search(r"--claimed (\S+)", line).group(1) for line, _ in BLOCKS if "claimed" in line
+        re.search(r"--claimed (\S+)", line).group(1) for line, _ in BLOCKS if "--claimed" in line
     }
     rows = re.findall(r"^\| \[[^|]*\]\(https://[^|]*\|[^|]*\| ([\d.]+) \|", GALLERY, re.M)
     assert len(rows) >= 8 and set(rows) <= claimed
+
+
+# What the blocks behind a row of the table of kinds say of that kind.
+KINDS = {
+    "epochs counted for steps": "epochs counted in the place of steps; PLD",
+    "shuffled batches accounted as Poisson samples": "accounted as Poisson samples, which they are",
+    "noise in units of C / batch": "noise in units of C / batch: multiplied by the batch",
+    "replace_one against add_remove": "accounted under replace_one, not zero_out",
+    "a sampling rate that is not batch / n": "sampling rate / 8 (the batch of one of 8); PLD",
+    "drop_last": "8.6887  steps of an epoch rounded down (drop_last)",
+    "delta above 1 / n": "warning: delta 8e-05 is not below 1 / n",
+    "RDP orders cut short": "66416.5463  the settings as stated; RDP, orders 1.1 to 63",
+    "tuning not counted": "1.13393  the 19 other trials not counted; PLD",
+}
+
+
+def test_each_kind_of_slip_has_its_examples():
+    table = GALLERY.partition("| kind of slip |")[2].partition("\n\n")[0]
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", table, re.M))
+    shown = " ".join(" ".join(shown.split()) for _, shown in BLOCKS)
+    for kind, words in KINDS.items():
+        assert "](#" in rows[kind], kind
+        assert " ".join(words.split()) in shown, kind
+    counted = [
+        json.loads(shown)["value"] for line, shown in BLOCKS if line.startswith("bound dp-sgld")
+    ]
+    assert counted == [pytest.approx(1, abs=0.05), pytest.approx(26, abs=0.05)]
 
 
 def test_every_option_is_explained(capsys):
