@@ -59,6 +59,7 @@ LEFT_TO = [
     (r"python tools/epsilon_gallery\.py", "epsilon/test_epsilon_command.py", "the gallery"),
     (r"python tools/run_notebooks\.py", "test_site.py", "the notebooks"),
     (r"sh tools/gpu_check", "test_gpu_check.py", "minutes, or a GPU"),
+    (r"python tools/audit_faults\.py", "audit/test_faults.py", "takes minutes"),
     (r"emulate_precision", "privacy/test_precision.py", "takes minutes"),
     (r"^make$", "workflow/test_workflow.py", "the workflow"),
 ]
