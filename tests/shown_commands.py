@@ -64,7 +64,11 @@ LEFT_TO = [
     (r"^make$", "workflow/test_workflow.py", "the workflow"),
 ]
 # What ends with exit code 2 and one line where nothing has run, and its reason.
-NEEDS_RUNS = {"python -m dpatlas tune --write": "wants the tunings of a run"}
+NEEDS_RUNS = {
+    "python -m dpatlas tune --write": "wants the tunings of a run",
+    "snakemake --cores 2 --configfile workflow/tiers/printed.yaml --config tier=printed "
+    "partial=True -n": "wants some records of a run",
+}
 
 
 def blocks(text: str, *languages: str) -> list[str]:

@@ -299,6 +299,23 @@ def test_ledgers_are_composed_by_their_noisy_sums(capsys, tmp_path):
     assert run(capsys, ["--ledgers", *paths, "--claimed", "1"])[0] == 1
 
 
+def test_json_keeps_the_exit_codes_of_ledgers_files_and_bad_input(capsys, tmp_path):
+    ledgers = ["--ledgers", *stored(tmp_path, a=in_ledger(POISSON), b=in_ledger(HEAVY)), "--json"]
+    for claimed, code in (("99", 0), ("1", 1), ("x", 2)):
+        found, out, _ = run(capsys, [*ledgers, "--claimed", claimed])
+        assert found == code and (strict(out) if code < 2 else out == "")
+    path = tmp_path / "claims.yaml"
+    for claimed, relation, verdict in (
+        (9.0, "add_remove", "guaranteed"),
+        (0.1, "add_remove", "refuted"),
+        (0.1, "swap", None),
+    ):
+        path.write_text(f"{CLAIM}, claimed: {claimed}, relation: {relation}}}")
+        found, out, _ = run(capsys, ["--batch", str(path), "--json", "--no-slips"])
+        assert found == {"guaranteed": 0, "refuted": 1, None: 2}[verdict]
+        assert verdict is None or [each["verdict"] for each in strict(out)] == [verdict]
+
+
 def test_ledgers_count_every_run_and_what_chose_them(capsys, tmp_path):
     tuning = tuning_of([HEAVY], [POISSON], delta=1e-5, relation="add_remove")
     both = in_ledger([POISSON, POISSON], tuning=tuning)
