@@ -86,10 +86,12 @@ def side_door_canaries(
 
     Canary j is zero but for `magnitude` in private coordinate j. Labels go round the classes, so
     that together the canaries hardly move a weight that they share. Whether j joins the training is
-    decided by a fair coin; to leave it out, drop the record or, for a fixed n, put a record of
-    zeros in its place if that has no gradient, which biases prevent. magnitude: of the canary's
-    gradient, the part outside of its coordinate is about the network's gradient at a blank record
-    over the magnitude.
+    decided by a fair coin, and one that does not join is dropped. A blank record in its place would
+    keep n fixed, but has the gradient of the network's biases: the claim is then replace-one.
+
+    magnitude: a canary's gradient in its own coordinate has the size of the magnitude, in all other
+    weights that of the network's gradient at a blank record. Raise it where that is not small, lower
+    it where training moves a weight of `door` by more than about 1 / magnitude.
     """
     blank = torch.zeros(canaries, *input_shape)
     x = side_door_records(blank, canaries)
