@@ -90,8 +90,8 @@ def side_door_canaries(
     keep n fixed, but has the gradient of the network's biases: the claim is then replace-one.
 
     magnitude: a canary's gradient in its own coordinate has the size of the magnitude, in all other
-    weights that of the network's gradient at a blank record. Raise it where that is not small, lower
-    it where training moves a weight of `door` by more than about 1 / magnitude.
+    weights that of the network's gradient at a blank record. Raise it where that is not small,
+    lower it where training moves a weight of `door` by more than about 1 / magnitude.
     """
     blank = torch.zeros(canaries, *input_shape)
     x = side_door_records(blank, canaries)
