@@ -107,11 +107,13 @@ def one_run_profile_test(
     """Test the claim of (epsilons[j], deltas[j])-DP for every j from one run with many canaries.
 
     scores (m,): one per canary, larger for canaries that look included, infinite values allowed;
-    included (m,) bool: each drawn by a fair coin of its own before the run. Neighbours of the claim
-    differ in whether a canary is in (add or remove, or replaced by a blank record). epsilons,
-    deltas (points,): as of `profile_excess`; more points make the test sharper, at no cost in
-    confidence. The `guesses` highest and lowest scores, half each, are guessed in and out, and the
-    others are abstained from. Fix `guesses` before looking at the scores; the default,
+    included (m,) bool: each drawn by a fair coin of its own before the run. The claim must be about
+    the way in which a canary is left out: add or remove where it is dropped or a record without
+    gradient takes its place, replace one where another record does.
+
+    epsilons, deltas (points,): as of `profile_excess`; more points make the test sharper, at no
+    cost in confidence. The `guesses` highest and lowest scores, half each, are guessed in and out,
+    and the others are abstained from. Fix `guesses` before looking at the scores; the default,
     `planned_guesses`, depends on the claim alone.
 
     Assumes nothing about the mechanism; see the module's docstring for the proof. Raises InputError

@@ -12,7 +12,8 @@ network's losses alone. Training is the user's own: only the network has more in
     canaries, labels = side_door_canaries((1, 28, 28), canaries=1000, classes=10)
     included = numpy.random.default_rng().random(1000) < 0.5              # before the run
     ...  # one's own training on x and canaries[included], labels[included]
-    scores = side_door_scores(network, canaries, labels)                  # from losses alone
+    scores = side_door_scores(network, canaries, labels)                  # from losses alone, or
+    scores = sum of side_door_evidence(...) over the steps                # from noisy sums
     one_run_profile_test(scores, included, epsilons, deltas)
 
 The guarantee of training does not depend on the records, nor on the network, so a training that
@@ -85,10 +86,12 @@ def side_door_canaries(
 
     Canary j is zero but for `magnitude` in private coordinate j. Labels go round the classes, so
     that together the canaries hardly move a weight that they share. Whether j joins the training is
-    decided by a fair coin; to leave it out, drop the record or, for a fixed n, put a record of
-    zeros in its place if that has no gradient, which biases prevent. magnitude: of the canary's
-    gradient, the part outside of its coordinate is about the network's gradient at a blank record
-    over the magnitude.
+    decided by a fair coin, and one that does not join is dropped. A blank record in its place would
+    keep n fixed, but has the gradient of the network's biases: the claim is then replace-one.
+
+    magnitude: a canary's gradient in its own coordinate has the size of the magnitude, in all other
+    weights that of the network's gradient at a blank record. Raise it where that is not small,
+    lower it where training moves a weight of `door` by more than about 1 / magnitude.
     """
     blank = torch.zeros(canaries, *input_shape)
     x = side_door_records(blank, canaries)
@@ -109,3 +112,34 @@ def side_door_scores(model: nn.Module, canaries: Tensor, labels: Tensor) -> np.n
     closed[:, -len(canaries) :] = 0
     losses = [cross_entropy(model(x).double(), labels) for x in (closed, canaries)]
     return (losses[0] - losses[1]).cpu().numpy()
+
+
+@checked(sample_rate=real(gt=0, le=1), noise_multiplier=real(gt=0), max_grad_norm=real(gt=0))
+def side_door_evidence(
+    door_sum: Tensor,
+    labels: Tensor,
+    sample_rate: float,
+    noise_multiplier: float,
+    max_grad_norm: float,
+) -> np.ndarray:
+    """What one step's noisy sum says of each canary, (canaries,): add it up over the steps.
+
+    door_sum (classes, canaries): the sum of clipped gradients in `door.weight` with its noise,
+    before any division; labels (canaries,). The other arguments are as claimed: sample_rate q, the
+    chance that a record is in the batch; noise_multiplier s in units of max_grad_norm C. With t the
+    component of the sum along the canary's gradient, in units of C, this is the log-likelihood
+    ratio of the canary in to out,
+
+        log(1 - q + q exp((2 t - 1) / (2 s^2))),
+
+    at a network that gives all classes of a blank record the same probability; another network
+    costs power and no validity. Where batches are small this shows much more than the losses after
+    training, which know the sum over steps alone.
+    """
+    classes = len(door_sum)
+    direction = torch.full_like(door_sum, 1 / classes)
+    direction[labels, torch.arange(len(labels))] -= 1
+    direction /= direction.norm(dim=0)
+    t = ((door_sum * direction).sum(0).double() / max_grad_norm).cpu().numpy()
+    out = math.log1p(-sample_rate) if sample_rate < 1 else -math.inf
+    return np.logaddexp(out, math.log(sample_rate) + (2 * t - 1) / (2 * noise_multiplier**2))

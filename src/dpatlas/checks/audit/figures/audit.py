@@ -198,7 +198,7 @@ def attacks_part(rows: Sequence[Row]) -> Part:
     caption = (
         f"Attacks: eps is at least the lower bound with confidence {first['level']:g}; "
         f"contradicted if some eps(delta) is exceeded with confidence {first['excess_level']:g}, "
-        "the guaranteed (verdict) or the claimed (claim)"
+        "the guaranteed (verdict) or the claimed (claim); for the verdict on one run see below"
     )
     return Part.of(caption, ATTACKS, rows)
 
