@@ -19,8 +19,9 @@ from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.losses import cross_entropy
+from dpatlas.privacy.parameter_names import belongs
 from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
 pytestmark = pytest.mark.usefixtures("device")
 

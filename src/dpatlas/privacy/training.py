@@ -13,6 +13,7 @@ divisor is the sampler's expected batch.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,10 +36,19 @@ from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.noise import add_noise
-from dpatlas.privacy.optimizers import OPTIMIZERS, Optimizer, make_optimizer
+from dpatlas.privacy.optimizers import (
+    OPTIMIZER_NAMES,
+    Optimizer,
+    ParameterGroup,
+    Setting,
+    make_optimizer,
+    settings_by_name,
+)
+from dpatlas.privacy.parameter_names import belongs
 from dpatlas.privacy.per_record import NetworkGradients, refuse_unsafe_layers
 from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch, Sampler
+from dpatlas.privacy.schedules import Schedule, public_schedule, schedule_facts
 from dpatlas.privacy.to_device import to_device
 
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
@@ -53,6 +63,10 @@ class TrainingPhase:
     frozen and get no noise. max_physical_batch: records in memory at a time; changes results only
     by rounding. Weight decay acts on the privatised gradient, outside of the clip. lr_decay: step k
     of the phase, from 0, has the step size lr / (1 + lr_decay k).
+
+    lr_schedule, noise_schedule: factors of lr and of noise_multiplier by the step of the phase
+    (`dpatlas.privacy.schedules`, or any pure function, which is evaluated here and never again).
+    parameter_groups: learning rates and weight decays of their own for some of the parameters.
     """
 
     sampler: Sampler
@@ -67,19 +81,60 @@ class TrainingPhase:
     clipping: str = "flat"
     max_physical_batch: int | None = None
     lr_decay: float = 0.0
+    lr_schedule: Schedule | None = None
+    noise_schedule: Schedule | None = None
+    parameter_groups: tuple[ParameterGroup, ...] = ()
 
     def __post_init__(self) -> None:
         for name, domain in PHASE_DOMAINS.items():
             domain.check(name, getattr(self, name))
+        for name in ("lr_schedule", "noise_schedule"):
+            schedule = public_schedule(name, getattr(self, name), self.steps, real(ge=0))
+            object.__setattr__(self, name, schedule)
+        if self.lr_decay and self.lr_schedule is not None:
+            raise InputError("lr_decay", self.lr_decay, "0 with an lr_schedule")
+        prefixes = [group.prefix for group in self.parameter_groups]
+        if len(set(prefixes)) < len(prefixes):
+            raise InputError("parameter_groups", f"{prefixes}", "each prefix once")
         if self.max_physical_batch is not None:
             integer(ge=1).check("max_physical_batch", self.max_physical_batch)
-        if self.optimizer == "adam" and self.momentum:
-            raise InputError("momentum", self.momentum, "0 with adam, which has its own")
+        if self.optimizer != "sgd" and self.momentum:
+            allowed = f"0 with {self.optimizer}, which has its own"
+            raise InputError("momentum", self.momentum, allowed)
 
     @property
     def accounted(self) -> Phase:
-        """The phase as accountants see it."""
-        return Phase(self.sampler, self.noise_multiplier, self.steps)
+        """The phase as accountants see it; InputError where its noise changes from step to step."""
+        phases = self.accounted_phases
+        if len(phases) > 1:
+            allowed = "one noise multiplier; for several, accounted_phases"
+            raise InputError("noise_schedule", f"{len(phases)} noise multipliers", allowed)
+        return phases[0]
+
+    @property
+    def accounted_phases(self) -> tuple[Phase, ...]:
+        """The phase as accountants see it: one for every run of steps with the same noise."""
+        if self.noise_schedule is None or self.steps == 0:
+            return (Phase(self.sampler, self.noise_multiplier, self.steps),)
+        noises = groupby(self.noise_at(step) for step in range(self.steps))
+        return tuple(Phase(self.sampler, noise, len(list(run))) for noise, run in noises)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether any step has noise."""
+        return any(phase.noise_multiplier for phase in self.accounted_phases)
+
+    def noise_at(self, step: int) -> float:
+        """Noise multiplier of a step of the phase, from 0."""
+        if self.noise_schedule is None:
+            return self.noise_multiplier
+        return self.noise_multiplier * self.noise_schedule(step)
+
+    def step_size(self, lr: float, step: int) -> float:
+        """Step size of the learning rate `lr` at a step of the phase, from 0."""
+        if self.lr_schedule is None:
+            return lr / (1 + self.lr_decay * step)
+        return lr * self.lr_schedule(step)
 
 
 PHASE_DOMAINS = {
@@ -87,7 +142,7 @@ PHASE_DOMAINS = {
     "max_grad_norm": real(gt=0),
     "steps": integer(ge=0),
     "lr": real(gt=0),
-    "optimizer": one_of(*OPTIMIZERS),
+    "optimizer": one_of(*OPTIMIZER_NAMES),
     "momentum": real(ge=0, lt=1),
     "weight_decay": real(ge=0),
     "lr_decay": real(ge=0),
@@ -199,12 +254,13 @@ class PrivateTraining:
         """The facts of this run that its ledger needs."""
         phases, before = self.phases_run, self.after
         texts = [*([before.mechanism] if before else ()), _mechanism(self.model, phases)]
+        accounted = [(phase, each) for phase in phases for each in phase.accounted_phases]
         return Ran(
             mechanism="; then ".join(dict.fromkeys(texts)),
-            phases=(*(before.phases if before else ()), *(phase.accounted for phase in phases)),
+            phases=(*(before.phases if before else ()), *(each for _, each in accounted)),
             max_grad_norm=(
                 *(before.max_grad_norm if before else ()),
-                *(phase.max_grad_norm for phase in phases),
+                *(phase.max_grad_norm for phase, _ in accounted),
             ),
             noise_source=self.noise.source,
             shared_noise=self.shared_noise,
@@ -246,7 +302,8 @@ class PrivateTraining:
     def _or_defaults(self, delta: float | None, relation: str | None) -> tuple[float, str]:
         if relation is None:
             before = self.after.phases if self.after else ()
-            relation = default_relation([*before, *(phase.accounted for phase in self.phases)])
+            planned = [each for phase in self.phases for each in phase.accounted_phases]
+            relation = default_relation([*before, *planned])
         return default_delta(len(self.x)) if delta is None else delta, relation
 
     @property
@@ -272,13 +329,14 @@ class PrivateTraining:
         optimizer = self._optimizer
         if number != self._phase or optimizer is None:
             optimizer = self._start(number)
-        if phase.noise_multiplier and self._claimed != self.repetition:
+        noise_multiplier = phase.noise_at(optimizer.steps)
+        if noise_multiplier and self._claimed != self.repetition:
             self._claim()
         step = self.first_step + self.steps_done
         clipped = self._clipped_sum(phase, step)
         add_noise(
             clipped.gradients,
-            phase.noise_multiplier * phase.max_grad_norm,
+            noise_multiplier * phase.max_grad_norm,
             self.noise,
             repetition=self.repetition,
             step=step,
@@ -432,13 +490,13 @@ class PrivateTraining:
             self.model, self.loss, self.x, self.labels, self.augmentation, phase.clipping
         )
         self._constants = self.kernel.constants(self.x)
+        default = Setting(phase.lr, phase.weight_decay)
         self._optimizer = make_optimizer(
             phase.optimizer,
             self._parameters,
-            lr=phase.lr,
-            momentum=phase.momentum,
-            weight_decay=phase.weight_decay,
-            lr_decay=phase.lr_decay,
+            settings_by_name(self._parameters, default, phase.parameter_groups),
+            phase.step_size,
+            phase.momentum,
         )
         self._phase = number
         return self._optimizer
@@ -538,7 +596,14 @@ def _phase_facts(phase: TrainingPhase) -> dict[str, Any]:
     }
     sampler = phase.sampler
     sampling = {"name": sampler.name, "n": int(sampler.n), "batch": int(sampler.batch)}
-    return {**facts, "sampler": sampling, "trainable": list(phase.trainable)}
+    facts |= {name: schedule_facts(facts[name]) for name in ("lr_schedule", "noise_schedule")}
+    groups = [dict(vars(group)) for group in phase.parameter_groups]
+    return {
+        **facts,
+        "sampler": sampling,
+        "trainable": list(phase.trainable),
+        "parameter_groups": groups,
+    }
 
 
 def _numbered(phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -559,8 +624,8 @@ def _mechanism(model: nn.Module, phases: Sequence[TrainingPhase]) -> str:
     texts: dict[str, None] = {}
     everything = f"all {sum(value.numel() for value in model.parameters()):,} parameters"
     for phase in phases:
-        private = "DP-SGD" if phase.noise_multiplier else "SGD without noise"
-        rule = private.replace("SGD", "Adam") if phase.optimizer == "adam" else private
+        private = "DP-SGD" if phase.noisy else "SGD without noise"
+        rule = private.replace("SGD", OPTIMIZER_NAMES[phase.optimizer])
         names = [name or everything for name in phase.trainable]
         texts[f"{rule}, {phase.clipping} clipping, on {' and '.join(names)}"] = None
     taken = "; then ".join(texts) or "no step"
@@ -610,8 +675,3 @@ def check_labels(labels: Tensor, outputs: int, loss: Loss) -> None:
     if low < 0 or high >= outputs:
         found = f"{low if low < 0 else high}"
         raise InputError("labels", found, f"whole numbers from 0 to {outputs - 1}")
-
-
-def belongs(name: str, prefix: str) -> bool:
-    """Whether `prefix` is a leading part of the parameter's dotted name; "" matches every name."""
-    return prefix == "" or name == prefix or name.startswith(f"{prefix}.")
