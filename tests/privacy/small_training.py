@@ -29,9 +29,9 @@ def phase(sampler=SAMPLERS[0], **changes) -> TrainingPhase:
     return TrainingPhase(sampler, **{**settings, **changes})
 
 
-def training(phases, model=None, noise=None, **options) -> PrivateTraining:
+def training(phases, model=None, noise=None, records=None, **options) -> PrivateTraining:
     model = network() if model is None else model
-    x, labels = data()
+    x, labels = data() if records is None else records
     return PrivateTraining(
         model, phases, x, labels, noise=noise or Noise("digest", "keyed"), **options
     )

@@ -14,6 +14,7 @@ MODULES = {
     "dpatlas.core.seeds": ("Noise",),
     "dpatlas.privacy.accounting": ("Phase", "calibrate", "composition", "guarantee"),
     "dpatlas.privacy.audit_statistics": ("epsilon_lower_bound",),
+    "dpatlas.privacy.clip_bounds": ("AdaptiveClip", "LayerBounds"),
     "dpatlas.privacy.optimizers": ("ParameterGroup",),
     "dpatlas.privacy.samplers": ("Cyclic", "FixedSize", "FullBatch", "Poisson", "Shuffled"),
     "dpatlas.privacy.schedules": ("InverseTime", "StepDecay", "WarmupCosine"),

@@ -23,6 +23,7 @@ from dpatlas.privacy.accounting import (
     composition,
     guarantee,
 )
+from dpatlas.privacy.clip_bounds import StatedClip, stated_clip
 from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 from dpatlas.privacy.samplers import sampler
 
@@ -77,6 +78,7 @@ class Ran:
 
     mechanism: in words. phases: with the steps whose noisy sums exist. max_grad_norm: clip bound of
     each phase. shared_noise: the name under which other trainings drew the same noise, else None.
+    clips: of phases that clip by layer bounds or adaptively; None for others.
     """
 
     mechanism: str
@@ -85,12 +87,16 @@ class Ran:
     noise_source: str
     shared_noise: str | None = None
     last_iterate: LastIterate | None = None
+    clips: tuple[StatedClip | None, ...] = ()
 
     def __post_init__(self) -> None:
         one_of(*NOISE_SOURCES).check("noise_source", self.noise_source)
-        if len(self.max_grad_norm) != len(self.phases):
-            found = f"{len(self.max_grad_norm)} values"
-            raise InputError("max_grad_norm", found, f"{len(self.phases)}: one a phase")
+        if not self.clips:
+            object.__setattr__(self, "clips", (None,) * len(self.phases))
+        for name, values in (("max_grad_norm", self.max_grad_norm), ("clips", self.clips)):
+            if len(values) != len(self.phases):
+                found = f"{len(values)} values"
+                raise InputError(name, found, f"{len(self.phases)}: one a phase")
         for bound in self.max_grad_norm:
             real(gt=0).check("max_grad_norm", bound)
 
@@ -113,6 +119,7 @@ class Ran:
             "noise_source": self.noise_source,
             "shared_noise": self.shared_noise,
             "last_iterate": last and {"bound": last.bound, "setting": list(last.setting)},
+            "clips": [clip and clip.facts() for clip in self.clips],
         }
 
     @classmethod
@@ -133,7 +140,15 @@ class Ran:
             facts["noise_source"],
             facts["shared_noise"],
             last and LastIterate(last["bound"], tuple(last["setting"])),
+            tuple(map(stated_clip, facts["clips"])),
         )
+
+    def clip_entries(self) -> list[Any]:
+        """The clip of each phase: its bound, or how it clips by layer or adaptively."""
+        return [
+            float(bound) if clip is None else clip.entry()
+            for bound, clip in zip(self.max_grad_norm, self.clips, strict=True)
+        ]
 
 
 @checked(delta=real(gt=0, lt=1), relation=one_of(*RELATIONS), accountant=one_of(*CHOICES))
@@ -252,7 +267,7 @@ def ledger(
         "delta": delta if private else None,
         "guaranteed": _in_words(stated["epsilon"], delta, relation, runs),
         "claimed": claim,
-        "clip": _one_or_list(list(first.max_grad_norm)),
+        "clip": _one_or_list(first.clip_entries()),
         "noise_multiplier": _one_or_list([float(p.noise_multiplier) for p in first.phases]),
         "steps": _one_or_list([int(phase.steps) for phase in first.phases]),
         "chosen_on_private_data": _choices(chosen_on_private_data, tuning),

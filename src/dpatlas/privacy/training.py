@@ -30,6 +30,13 @@ from dpatlas.privacy.accounting import (
     default_relation,
     guarantee,
 )
+from dpatlas.privacy.clip_bounds import (
+    AdaptiveClip,
+    Clipping,
+    LayerBounds,
+    StatedClip,
+    clipping_facts,
+)
 from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum
 from dpatlas.privacy.fingerprint import fingerprint, initial_values
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
@@ -52,6 +59,8 @@ from dpatlas.privacy.schedules import Schedule, public_schedule, schedule_facts
 from dpatlas.privacy.to_device import to_device
 
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
+# Key of the released count of an adaptive clip bound; no parameter has a name with a space.
+CLIP_COUNT = "clip count"
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,9 @@ class TrainingPhase:
     lr_schedule, noise_schedule: factors of lr and of noise_multiplier by the step of the phase
     (`dpatlas.privacy.schedules`, or any pure function, which is evaluated here and never again).
     parameter_groups: learning rates and weight decays of their own for some of the parameters.
+    clipping: flat, per-layer (each of L layers at max_grad_norm / sqrt(L)), a bound for each part
+    of the network (`LayerBounds`, whose total is max_grad_norm), or a bound that follows a quantile
+    of the norms (`AdaptiveClip`, which starts at max_grad_norm).
     """
 
     sampler: Sampler
@@ -78,7 +90,7 @@ class TrainingPhase:
     momentum: float = 0.0
     weight_decay: float = 0.0
     trainable: tuple[str, ...] = ("",)
-    clipping: str = "flat"
+    clipping: Clipping = "flat"
     max_physical_batch: int | None = None
     lr_decay: float = 0.0
     lr_schedule: Schedule | None = None
@@ -88,6 +100,8 @@ class TrainingPhase:
     def __post_init__(self) -> None:
         for name, domain in PHASE_DOMAINS.items():
             domain.check(name, getattr(self, name))
+        if not isinstance(self.clipping, LayerBounds | AdaptiveClip):
+            one_of(*CLIPPINGS).check("clipping", self.clipping)
         for name in ("lr_schedule", "noise_schedule"):
             schedule = public_schedule(name, getattr(self, name), self.steps, real(ge=0))
             object.__setattr__(self, name, schedule)
@@ -114,10 +128,27 @@ class TrainingPhase:
     @property
     def accounted_phases(self) -> tuple[Phase, ...]:
         """The phase as accountants see it: one for every run of steps with the same noise."""
-        if self.noise_schedule is None or self.steps == 0:
-            return (Phase(self.sampler, self.noise_multiplier, self.steps),)
-        noises = groupby(self.noise_at(step) for step in range(self.steps))
-        return tuple(Phase(self.sampler, noise, len(list(run))) for noise, run in noises)
+        return tuple(phase for phase, _ in self.accounted_noises)
+
+    @property
+    def accounted_noises(self) -> tuple[tuple[Phase, float], ...]:
+        """`accounted_phases`, each with the noise multiplier of the gradients alone.
+
+        An adaptive clip bound releases more than gradients, so its accounted noise is smaller.
+        """
+        runs = [(self.noise_multiplier, self.steps)]
+        if self.noise_schedule is not None and self.steps:
+            equal = groupby(self.noise_at(step) for step in range(self.steps))
+            runs = [(noise, len(list(run))) for noise, run in equal]
+        return tuple(
+            (Phase(self.sampler, self._joint_noise(noise), steps), noise) for noise, steps in runs
+        )
+
+    def _joint_noise(self, noise_multiplier: float) -> float:
+        """Noise multiplier of all that a step releases."""
+        if isinstance(self.clipping, AdaptiveClip):
+            return self.clipping.joint_noise(noise_multiplier)
+        return noise_multiplier
 
     @property
     def noisy(self) -> bool:
@@ -146,7 +177,6 @@ PHASE_DOMAINS = {
     "momentum": real(ge=0, lt=1),
     "weight_decay": real(ge=0),
     "lr_decay": real(ge=0),
-    "clipping": one_of(*CLIPPINGS),
 }
 
 
@@ -218,6 +248,8 @@ class PrivateTraining:
         self._skipped: int | Tensor = 0
         self._phase: int | None = None
         self._optimizer: Optimizer | None = None
+        # Clip bound of the current step, which an adaptive one moves.
+        self._max_grad_norm = 0.0
         check_records(model, x, labels)
         for phase in self.phases:
             if phase.sampler.n != len(x):
@@ -254,14 +286,20 @@ class PrivateTraining:
         """The facts of this run that its ledger needs."""
         phases, before = self.phases_run, self.after
         texts = [*([before.mechanism] if before else ()), _mechanism(self.model, phases)]
-        accounted = [(phase, each) for phase in phases for each in phase.accounted_phases]
+        rows: list[tuple[Phase, float, StatedClip | None]] = []
+        if before:
+            rows += zip(before.phases, before.max_grad_norm, before.clips, strict=True)
+        for phase in phases:
+            for accounted, noise in phase.accounted_noises:
+                clip = None
+                if not isinstance(phase.clipping, str):
+                    clip = StatedClip(phase.clipping, phase.max_grad_norm, noise)
+                rows.append((accounted, phase.max_grad_norm, clip))
         return Ran(
             mechanism="; then ".join(dict.fromkeys(texts)),
-            phases=(*(before.phases if before else ()), *(each for _, each in accounted)),
-            max_grad_norm=(
-                *(before.max_grad_norm if before else ()),
-                *(phase.max_grad_norm for phase, _ in accounted),
-            ),
+            phases=tuple(accounted for accounted, _, _ in rows),
+            max_grad_norm=tuple(bound for _, bound, _ in rows),
+            clips=tuple(clip for _, _, clip in rows),
             noise_source=self.noise.source,
             shared_noise=self.shared_noise,
         )
@@ -330,26 +368,41 @@ class PrivateTraining:
         if number != self._phase or optimizer is None:
             optimizer = self._start(number)
         noise_multiplier = phase.noise_at(optimizer.steps)
-        if noise_multiplier and self._claimed != self.repetition:
+        adaptive = phase.clipping if isinstance(phase.clipping, AdaptiveClip) else None
+        if (noise_multiplier or adaptive) and self._claimed != self.repetition:
             self._claim()
         step = self.first_step + self.steps_done
-        clipped = self._clipped_sum(phase, step)
+        bound = self._max_grad_norm
+        clipped = self._clipped_sum(phase, bound, step)
         add_noise(
             clipped.gradients,
-            noise_multiplier * phase.max_grad_norm,
+            noise_multiplier * bound,
             self.noise,
             repetition=self.repetition,
             step=step,
         )
+        released = clipped.gradients
+        if adaptive:
+            count = self._noisy_count(clipped.norms, bound, adaptive.count_noise, step)
+            released = {**released, CLIP_COUNT: torch.tensor([count], dtype=torch.float64)}
         self.steps_released = max(self.steps_released, self.steps_done + 1)
         self._skipped += clipped.skipped
         if self.on_update is not None:
-            self.on_update(step, clipped.gradients)
+            self.on_update(step, released)
+        if adaptive:
+            batch, first = phase.sampler.expected_batch, phase.max_grad_norm
+            self._max_grad_norm = adaptive.after(bound, count, batch, first)
         for gradient in clipped.gradients.values():
             gradient.div_(phase.sampler.expected_batch)
         optimizer.step(clipped.gradients)
         self._average()
         self.steps_done += 1
+
+    def _noisy_count(self, norms: Tensor, bound: float, count_noise: float, step: int) -> float:
+        """The released number of gradients within the bound, less half the batch."""
+        within = int((norms <= bound).sum())
+        draws = self.noise.normal(1, repetition=self.repetition, step=step, use=CLIP_COUNT)
+        return within - len(norms) / 2 + count_noise * float(draws[0])
 
     def phase_at(self, step: int) -> tuple[int, TrainingPhase]:
         """The index of the phase that step `step` belongs to, and the phase."""
@@ -379,6 +432,7 @@ class PrivateTraining:
             "steps_released": self.steps_released,
             "phase": self._phase,
             "optimizer_steps": self._optimizer.steps if self._optimizer else 0,
+            "max_grad_norm": self._max_grad_norm if self._optimizer else None,
             "skipped_records": self.skipped_records,
             "repetition": self.repetition,
             "secret": self.noise.secret,
@@ -416,6 +470,7 @@ class PrivateTraining:
         if facts["phase"] is not None:
             optimizer = self._start(facts["phase"])
             optimizer.steps = facts["optimizer_steps"]
+            self._max_grad_norm = facts["max_grad_norm"]
             optimizer.state = {
                 name.removeprefix("optimizer/"): torch.from_numpy(value.copy()).to(self.x.device)
                 for name, value in arrays.items()
@@ -487,8 +542,14 @@ class PrivateTraining:
             )
             raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
         self.kernel = probed_kernel(
-            self.model, self.loss, self.x, self.labels, self.augmentation, phase.clipping
+            self.model,
+            self.loss,
+            self.x,
+            self.labels,
+            self.augmentation,
+            "flat" if isinstance(phase.clipping, AdaptiveClip) else phase.clipping,
         )
+        self._max_grad_norm = phase.max_grad_norm
         self._constants = self.kernel.constants(self.x)
         default = Setting(phase.lr, phase.weight_decay)
         self._optimizer = make_optimizer(
@@ -512,7 +573,7 @@ class PrivateTraining:
         self.noise.claim(self.repetition, fingerprint(training), self.shared_noise)
         self._claimed = self.repetition
 
-    def _clipped_sum(self, phase: TrainingPhase, step: int) -> ClippedSum:
+    def _clipped_sum(self, phase: TrainingPhase, bound: float, step: int) -> ClippedSum:
         x, labels, constants = self.x, self.labels, self._constants
         refuse_autocast(x.device)
         if not isinstance(phase.sampler, FullBatch):
@@ -533,7 +594,7 @@ class PrivateTraining:
             if self.augmentation and views is not None:
                 rows = self.augmentation.apply(rows, views[chunk])
                 row_labels = row_labels.repeat_interleave(self.views)
-            part = self.kernel.clipped_sum(rows, row_labels, phase.max_grad_norm, row_constants)
+            part = self.kernel.clipped_sum(rows, row_labels, bound, row_constants)
             if start == 0:
                 total = part
             else:
@@ -556,7 +617,7 @@ def probed_kernel(
     x: Tensor,
     labels: Tensor,
     augmentation: Augmentation | None = None,
-    clipping: str = "flat",
+    clipping: str | LayerBounds = "flat",
 ) -> NetworkGradients | SoftmaxGradients:
     """`kernel_for` such data, probed (`dpatlas.privacy.probe`) with the loss and augmentation.
 
@@ -596,6 +657,7 @@ def _phase_facts(phase: TrainingPhase) -> dict[str, Any]:
     }
     sampler = phase.sampler
     sampling = {"name": sampler.name, "n": int(sampler.n), "batch": int(sampler.batch)}
+    facts["clipping"] = clipping_facts(phase.clipping)
     facts |= {name: schedule_facts(facts[name]) for name in ("lr_schedule", "noise_schedule")}
     groups = [dict(vars(group)) for group in phase.parameter_groups]
     return {
@@ -627,13 +689,14 @@ def _mechanism(model: nn.Module, phases: Sequence[TrainingPhase]) -> str:
         private = "DP-SGD" if phase.noisy else "SGD without noise"
         rule = private.replace("SGD", OPTIMIZER_NAMES[phase.optimizer])
         names = [name or everything for name in phase.trainable]
-        texts[f"{rule}, {phase.clipping} clipping, on {' and '.join(names)}"] = None
+        clipping = phase.clipping if isinstance(phase.clipping, str) else phase.clipping.words
+        texts[f"{rule}, {clipping} clipping, on {' and '.join(names)}"] = None
     taken = "; then ".join(texts) or "no step"
     return f"{taken} of {type(model).__name__}"
 
 
 def kernel_for(
-    model: nn.Module, loss: Loss, views: int = 1, clipping: str = "flat"
+    model: nn.Module, loss: Loss, views: int = 1, clipping: str | LayerBounds = "flat"
 ) -> NetworkGradients | SoftmaxGradients:
     """The closed form for a single linear layer under cross-entropy, else the general kernel."""
     layers = [
@@ -648,6 +711,7 @@ def kernel_for(
         module._forward_hooks or module._forward_pre_hooks for module in model.modules()
     )
     single = len(layers) == 1 and plain and loss is cross_entropy and views == 1
+    single &= isinstance(clipping, str)
     if single and isinstance(layer, nn.Linear):
         return SoftmaxGradients(layer, f"{name}." if name else "")
     return NetworkGradients(model, loss, views, clipping)
