@@ -57,6 +57,7 @@ from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch, Sampler
 from dpatlas.privacy.schedules import Schedule, public_schedule, schedule_facts
 from dpatlas.privacy.to_device import to_device
+from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
 
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
 # Key of the released count of an adaptive clip bound; no parameter has a name with a space.
@@ -196,6 +197,9 @@ class PrivateTraining:
     """One run of one model through its phases.
 
     x (n, ...), labels (n,) int64 on the model's device. `repetition` separates runs of one spec.
+    `groups`: (n,) integers, the person that each record is of. Then persons are the unit of
+    privacy: samplers draw them and count them as n, and a person's gradient, the mean over their
+    records, is clipped as one (`dpatlas.privacy.units`); the guarantee is per person.
     `ema_decay` maintains an exponential moving average of the weights, which costs no privacy;
     after t steps its decay is (1 + t) / (10 + t) if that is less.
     `on_update(step, noisy sums by parameter)` receives every privatised sum before the division, at
@@ -232,6 +236,7 @@ class PrivateTraining:
         on_update: OnUpdate | None = None,
         shared_noise: str | None = None,
         after: Ran | None = None,
+        groups: Any = None,
     ):
         self.model, self._phases = model, tuple(phases)
         self.x, self.labels = x, labels
@@ -251,10 +256,14 @@ class PrivateTraining:
         # Clip bound of the current step, which an adaptive one moves.
         self._max_grad_norm = 0.0
         check_records(model, x, labels)
+        self.units = OneRecord(len(x)) if groups is None else PersonsWithRecords(groups, len(x))
+        named = "records" if groups is None else "persons"
         for phase in self.phases:
-            if phase.sampler.n != len(x):
+            if phase.sampler.n != self.units.n:
                 raise InputError(
-                    "sampler", f"batches of {phase.sampler.n} records", f"of {len(x)}, the data's"
+                    "sampler",
+                    f"batches of {phase.sampler.n} {named}",
+                    f"of {self.units.n}, the data's",
                 )
         self.ema: dict[str, Tensor] | None = None
         self.ema_decay = ema_decay
@@ -302,6 +311,7 @@ class PrivateTraining:
             clips=tuple(clip for _, _, clip in rows),
             noise_source=self.noise.source,
             shared_noise=self.shared_noise,
+            persons=self.units.persons,
         )
 
     def guarantee(
@@ -342,7 +352,7 @@ class PrivateTraining:
             before = self.after.phases if self.after else ()
             planned = [each for phase in self.phases for each in phase.accounted_phases]
             relation = default_relation([*before, *planned])
-        return default_delta(len(self.x)) if delta is None else delta, relation
+        return default_delta(self.units.n) if delta is None else delta, relation
 
     @property
     def skipped_records(self) -> int:
@@ -487,6 +497,7 @@ class PrivateTraining:
             "ema_decay": self.ema_decay,
             "shared_noise": self.shared_noise,
             "first_step": self.first_step,
+            "groups": self.units.facts(),
             "after": self.after.facts() if self.after else {},
         }
 
@@ -517,9 +528,10 @@ class PrivateTraining:
         if after.noise_source != self.noise.source:
             raise InputError("after", f"noise from {after.noise_source}", self.noise.source)
         for phase in after.phases:
-            if phase.sampler.n != len(self.x):
-                found = f"a training on {phase.sampler.n} records"
-                raise InputError("after", found, f"one on the same {len(self.x)}")
+            if phase.sampler.n != self.units.n or after.persons != self.units.persons:
+                unit = "persons" if after.persons else "records"
+                found = f"a training on {phase.sampler.n} {unit}"
+                raise InputError("after", found, f"one on the same {self.units.n}")
 
     def _enter_phases(self) -> None:
         """Build the kernel of every phase, so that what cannot be trained is refused at once."""
@@ -541,16 +553,23 @@ class PrivateTraining:
                 sorted({name.split(".")[0] for name, _ in self.model.named_parameters()})
             )
             raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
+        clipping = "flat" if isinstance(phase.clipping, AdaptiveClip) else phase.clipping
         self.kernel = probed_kernel(
             self.model,
             self.loss,
             self.x,
             self.labels,
             self.augmentation,
-            "flat" if isinstance(phase.clipping, AdaptiveClip) else phase.clipping,
+            clipping,
         )
         self._max_grad_norm = phase.max_grad_norm
-        self._constants = self.kernel.constants(self.x)
+        self._constants = None
+        if self.units.persons is None:
+            self._constants = self.kernel.constants(self.x)
+        self._kernels: dict[int, NetworkGradients | SoftmaxGradients] = {
+            1: self.kernel,
+            **self._kernels_of_persons(clipping),
+        }
         default = Setting(phase.lr, phase.weight_decay)
         self._optimizer = make_optimizer(
             phase.optimizer,
@@ -562,6 +581,23 @@ class PrivateTraining:
         self._phase = number
         return self._optimizer
 
+    def _kernels_of_persons(self, clipping: str | LayerBounds) -> dict[int, NetworkGradients]:
+        """The kernel of persons with each number of records above 1.
+
+        The network has been probed with single records and their views; with persons it is probed
+        for the largest number.
+        """
+        kernels = {
+            size: NetworkGradients(self.model, self.loss, size * self.views, clipping)
+            for size in self.units.sizes
+            if size > 1
+        }
+        if kernels:
+            kernels[max(kernels)].probe(self.x[:1], self.labels[:1])
+        for kernel in kernels.values():
+            kernel.take_as_probed()
+        return kernels
+
     def _claim(self) -> None:
         """Claim the noise of this repetition; InputError if another training has drawn it."""
         if self._began_at is None:
@@ -569,36 +605,39 @@ class PrivateTraining:
         if self._structure is None:
             self._structure = fingerprint(type(self), self.model, self.loss, self.augmentation)
         start = (self._began_at, self.first_step)
-        training = (self._structure, self.phases, self.x, self.labels, *start)
+        records = (self.x, self.labels, self.units.facts())
+        training = (self._structure, self.phases, *records, *start)
         self.noise.claim(self.repetition, fingerprint(training), self.shared_noise)
         self._claimed = self.repetition
 
     def _clipped_sum(self, phase: TrainingPhase, bound: float, step: int) -> ClippedSum:
-        x, labels, constants = self.x, self.labels, self._constants
-        refuse_autocast(x.device)
+        device = self.x.device
+        refuse_autocast(device)
+        drawn = None
         if not isinstance(phase.sampler, FullBatch):
-            batch = phase.sampler.batch_indices(self.noise, self.repetition, step)
-            indices = to_device(batch, x.device)
-            x, labels = x.index_select(0, indices), labels.index_select(0, indices)
-            constants = constants if constants is None else constants.index_select(0, indices)
+            drawn = phase.sampler.batch_indices(self.noise, self.repetition, step)
+        chunks = list(self.units.chunks(drawn, phase.max_physical_batch))
         views = None
         if self.augmentation:
             draws = self.noise.generator(repetition=self.repetition, step=step, use="views")
-            views = to_device(self.augmentation.draw(draws, len(x)), x.device)
-        size = phase.max_physical_batch or max(1, len(x))
-        # An empty batch is one chunk of no records.
-        for start in range(0, max(1, len(x)), size):
-            chunk = slice(start, start + size)
-            rows, row_labels = x[chunk], labels[chunk]
-            row_constants = constants if constants is None else constants[chunk]
+            count = sum(row_count(rows) for _, rows in chunks)
+            views = to_device(self.augmentation.draw(draws, count), device)
+        total, start = None, 0
+        for size, rows in chunks:
+            where = rows if isinstance(rows, slice) else to_device(rows, device)
+            x, labels = rows_of(self.x, where), rows_of(self.labels, where)
+            constants = None if self._constants is None else rows_of(self._constants, where)
             if self.augmentation and views is not None:
-                rows = self.augmentation.apply(rows, views[chunk])
-                row_labels = row_labels.repeat_interleave(self.views)
-            part = self.kernel.clipped_sum(rows, row_labels, bound, row_constants)
-            if start == 0:
+                stop = start + len(x)
+                x = self.augmentation.apply(x, views[start:stop])
+                labels = labels.repeat_interleave(self.views)
+                start = stop
+            part = self._kernels[size].clipped_sum(x, labels, bound, constants)
+            if total is None:
                 total = part
             else:
                 total.add(part)
+        assert total is not None
         return total
 
     def _average(self) -> None:
@@ -637,6 +676,11 @@ def probed_kernel(
     )
     check_labels(labels, probe(subject), loss)
     return taken_as_probed(kernel)
+
+
+def rows_of(values: Tensor, rows: slice | Tensor) -> Tensor:
+    """The rows of a tensor; a slice is a view."""
+    return values[rows] if isinstance(rows, slice) else values.index_select(0, rows)
 
 
 def taken_as_probed(
