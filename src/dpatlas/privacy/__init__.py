@@ -17,6 +17,7 @@ MODULES = {
     "dpatlas.privacy.clip_bounds": ("AdaptiveClip", "LayerBounds"),
     "dpatlas.privacy.optimizers": ("ParameterGroup",),
     "dpatlas.privacy.samplers": ("Cyclic", "FixedSize", "FullBatch", "Poisson", "Shuffled"),
+    "dpatlas.privacy.saved": ("load_model", "load_weights"),
     "dpatlas.privacy.schedules": ("InverseTime", "StepDecay", "WarmupCosine"),
     "dpatlas.privacy.training": ("PrivateTraining", "TrainingPhase"),
 }

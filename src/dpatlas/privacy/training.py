@@ -12,8 +12,10 @@ divisor is the sampler's expected batch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.core.progress import EpsilonSoFar, Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import (
@@ -55,6 +58,7 @@ from dpatlas.privacy.parameter_names import belongs
 from dpatlas.privacy.per_record import NetworkGradients, refuse_unsafe_layers
 from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch, Sampler
+from dpatlas.privacy.saved import save_model
 from dpatlas.privacy.schedules import Schedule, public_schedule, schedule_facts
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
@@ -179,6 +183,10 @@ PHASE_DOMAINS = {
     "weight_decay": real(ge=0),
     "lr_decay": real(ge=0),
 }
+
+
+# Settings of a phase that a model's card shows beside those of its ledger.
+SHOWN_SETTINGS = ("optimizer", "lr", "lr_schedule", "momentum", "weight_decay", "parameter_groups")
 
 
 class Augmentation(Protocol):
@@ -364,12 +372,63 @@ class PrivateTraining:
         """Number of steps of all phases."""
         return sum(phase.steps for phase in self.phases)
 
-    def run(self, after_step: Callable[[int], None] | None = None) -> None:
-        """Take the remaining steps; `after_step(steps done)` may save a checkpoint."""
-        while self.steps_done < self.steps:
-            self.step()
-            if after_step is not None:
-                after_step(self.steps_done)
+    def run(
+        self, after_step: Callable[[int], None] | None = None, *, progress: bool = False
+    ) -> None:
+        """Take the remaining steps; `after_step(steps done)` may save a checkpoint.
+
+        progress: report steps, time left and epsilon so far on stderr. The training loss is not
+        shown: it is a function of the private records that carries no noise.
+        """
+        note = EpsilonSoFar(lambda: self.guarantee().epsilon)
+        with Progress(self.steps, "training") if progress else nullcontext() as shown:
+            while self.steps_done < self.steps:
+                self.step()
+                if after_step is not None:
+                    after_step(self.steps_done)
+                if shown is not None:
+                    shown.reach(self.steps_done, note)
+
+    def save(
+        self,
+        folder: Path | str,
+        *,
+        data: str | None = None,
+        accuracy: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        replace: bool = False,
+        **stated: Any,
+    ) -> dict[str, Any]:
+        """Write weights, ledger and a card in words to a new folder; return the ledger.
+
+        The weights are the averaged ones where there is an `ema_decay`, else the last iterate.
+        data: its name. accuracy: in words, with what it was measured on; stated as given. config:
+        JSON values from which the model can be built again. stated: passed to `ledger`. Raises
+        InputError for a folder with files, unless `replace`.
+        """
+        averaged = self.ema or {}
+        weights = {**self.model.state_dict(), **averaged}
+        words = "the average of the iterates" if averaged else "the last iterate"
+        entries = self.ledger(**{"released": words, **stated})
+        settings = {
+            f"{name} of phase {number}": value
+            for number, phase in enumerate(self.phases_run, 1)
+            for name, value in _phase_facts(phase).items()
+            if name in SHOWN_SETTINGS
+        }
+        if averaged:
+            settings["ema_decay"] = self.ema_decay
+        save_model(
+            folder,
+            weights,
+            entries,
+            settings=settings,
+            config=config,
+            data=data,
+            accuracy=accuracy,
+            replace=replace,
+        )
+        return entries
 
     def step(self) -> None:
         """One private update."""
