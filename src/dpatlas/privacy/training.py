@@ -41,6 +41,7 @@ from dpatlas.privacy.clip_bounds import (
     clipping_facts,
 )
 from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum
+from dpatlas.privacy.data import WithoutTargets, data_of, rows_of
 from dpatlas.privacy.fingerprint import fingerprint, initial_values
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import SoftmaxGradients
@@ -60,6 +61,7 @@ from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch, Sampler
 from dpatlas.privacy.saved import save_model
 from dpatlas.privacy.schedules import Schedule, public_schedule, schedule_facts
+from dpatlas.privacy.structured import Structured, TakesStructured
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
 
@@ -204,7 +206,11 @@ class Augmentation(Protocol):
 class PrivateTraining:
     """One run of one model through its phases.
 
-    x (n, ...), labels (n,) int64 on the model's device. `repetition` separates runs of one spec.
+    x: the records, a tensor or array (n, ...) on any device, a memory-mapped one too; a tuple or
+    dict of them, for model(*inputs) or model(**inputs); or a map-style dataset of (input, target),
+    of which the drawn items alone are fetched. labels: the targets (n, ...), int64 (n,) for the
+    cross-entropy; None where the loss needs none, and with a dataset. `repetition` separates runs
+    of one spec.
     `groups`: (n,) integers, the person that each record is of. Then persons are the unit of
     privacy: samplers draw them and count them as n, and a person's gradient, the mean over their
     records, is clipped as one (`dpatlas.privacy.units`); the guarantee is per person.
@@ -233,8 +239,8 @@ class PrivateTraining:
         self,
         model: nn.Module,
         phases: Sequence[TrainingPhase],
-        x: Tensor,
-        labels: Tensor,
+        x: Any,
+        labels: Any = None,
         *,
         noise: Noise,
         repetition: int = 0,
@@ -263,8 +269,19 @@ class PrivateTraining:
         self._optimizer: Optimizer | None = None
         # Clip bound of the current step, which an adaptive one moves.
         self._max_grad_norm = 0.0
-        check_records(model, x, labels)
-        self.units = OneRecord(len(x)) if groups is None else PersonsWithRecords(groups, len(x))
+        self.device = device_of(model)
+        self.data = data_of(x, labels, self.device)
+        if loss is cross_entropy:
+            check_classes(self.data.targets)
+        # The network and loss as kernels call them.
+        structured = isinstance(self.data.sample()[0], Structured)
+        self._network = TakesStructured(model) if structured else model
+        self._loss = WithoutTargets(loss) if self.data.targets is None else loss
+        if structured and augmentation is not None:
+            found = f"{type(augmentation).__name__} of several tensors"
+            raise InputError("augmentation", found, "None, or records that are one tensor")
+        n = self.data.n
+        self.units = OneRecord(n) if groups is None else PersonsWithRecords(groups, n)
         named = "records" if groups is None else "persons"
         for phase in self.phases:
             if phase.sampler.n != self.units.n:
@@ -541,7 +558,7 @@ class PrivateTraining:
             optimizer.steps = facts["optimizer_steps"]
             self._max_grad_norm = facts["max_grad_norm"]
             optimizer.state = {
-                name.removeprefix("optimizer/"): torch.from_numpy(value.copy()).to(self.x.device)
+                name.removeprefix("optimizer/"): torch.from_numpy(value.copy()).to(self.device)
                 for name, value in arrays.items()
                 if name.startswith("optimizer/")
             }
@@ -614,16 +631,16 @@ class PrivateTraining:
             raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
         clipping = "flat" if isinstance(phase.clipping, AdaptiveClip) else phase.clipping
         self.kernel = probed_kernel(
-            self.model,
-            self.loss,
-            self.x,
-            self.labels,
+            self._network,
+            self._loss,
+            *self.data.sample(),
             self.augmentation,
             clipping,
+            self.labels if self.data.targets is not None else None,
         )
         self._max_grad_norm = phase.max_grad_norm
         self._constants = None
-        if self.units.persons is None:
+        if self.units.persons is None and self.data.on_device:
             self._constants = self.kernel.constants(self.x)
         self._kernels: dict[int, NetworkGradients | SoftmaxGradients] = {
             1: self.kernel,
@@ -641,20 +658,14 @@ class PrivateTraining:
         return self._optimizer
 
     def _kernels_of_persons(self, clipping: str | LayerBounds) -> dict[int, NetworkGradients]:
-        """The kernel of persons with each number of records above 1.
-
-        The network has been probed with single records and their views; with persons it is probed
-        for the largest number.
-        """
+        """The kernel of persons with each number of records above 1, probed like the first one."""
         kernels = {
-            size: NetworkGradients(self.model, self.loss, size * self.views, clipping)
+            size: NetworkGradients(self._network, self._loss, size * self.views, clipping)
             for size in self.units.sizes
             if size > 1
         }
-        if kernels:
-            kernels[max(kernels)].probe(self.x[:1], self.labels[:1])
         for kernel in kernels.values():
-            kernel.take_as_probed()
+            kernel.probe(*self.data.sample())
         return kernels
 
     def _claim(self) -> None:
@@ -664,13 +675,13 @@ class PrivateTraining:
         if self._structure is None:
             self._structure = fingerprint(type(self), self.model, self.loss, self.augmentation)
         start = (self._began_at, self.first_step)
-        records = (self.x, self.labels, self.units.facts())
+        records = (self.data.identity(), self.units.facts())
         training = (self._structure, self.phases, *records, *start)
         self.noise.claim(self.repetition, fingerprint(training), self.shared_noise)
         self._claimed = self.repetition
 
     def _clipped_sum(self, phase: TrainingPhase, bound: float, step: int) -> ClippedSum:
-        device = self.x.device
+        device = self.device
         refuse_autocast(device)
         drawn = None
         if not isinstance(phase.sampler, FullBatch):
@@ -684,8 +695,10 @@ class PrivateTraining:
         total, start = None, 0
         for size, rows in chunks:
             where = rows if isinstance(rows, slice) else to_device(rows, device)
-            x, labels = rows_of(self.x, where), rows_of(self.labels, where)
-            constants = None if self._constants is None else rows_of(self._constants, where)
+            x, labels = self.data.take(rows, where)
+            constants = self._constants
+            if constants is not None:
+                constants = rows_of(constants, where)
             if self.augmentation and views is not None:
                 stop = start + len(x)
                 x = self.augmentation.apply(x, views[start:stop])
@@ -716,11 +729,12 @@ def probed_kernel(
     labels: Tensor,
     augmentation: Augmentation | None = None,
     clipping: str | LayerBounds = "flat",
+    every_label: Any = None,
 ) -> NetworkGradients | SoftmaxGradients:
     """`kernel_for` such data, probed (`dpatlas.privacy.probe`) with the loss and augmentation.
 
     x (n, ...), labels (n,): the probe uses only shapes, types and device; a check that the labels
-    are valid for the cross-entropy uses their minimum and maximum.
+    are valid for the cross-entropy uses the minimum and maximum of `every_label`, or of `labels`.
     """
     views = augmentation.views if augmentation else 1
     refuse_unsafe_layers(model)
@@ -733,13 +747,8 @@ def probed_kernel(
     subject = Subject(
         model, loss, on_copy, x[:1], labels[:1], augmentation=augmentation, settings=settings
     )
-    check_labels(labels, probe(subject), loss)
+    check_labels(labels if every_label is None else every_label, probe(subject), loss)
     return taken_as_probed(kernel)
-
-
-def rows_of(values: Tensor, rows: slice | Tensor) -> Tensor:
-    """The rows of a tensor; a slice is a view."""
-    return values[rows] if isinstance(rows, slice) else values.index_select(0, rows)
 
 
 def taken_as_probed(
@@ -820,21 +829,28 @@ def kernel_for(
     return NetworkGradients(model, loss, views, clipping)
 
 
-def check_records(model: nn.Module, x: Tensor, labels: Tensor) -> None:
-    """InputError for no records, labels that do not fit them, or tensors on several devices."""
-    if len(x) == 0:
-        raise InputError("data", "0 records", "at least one")
-    if labels.shape != (len(x),) or labels.dtype != torch.int64:
-        found = f"{labels.dtype} of shape {tuple(labels.shape)}"
-        raise InputError("labels", found, f"torch.int64 of shape ({len(x)},)")
-    for name, value in model.named_parameters():
-        if value.device != x.device:
-            raise InputError(f"parameter {name}", f"on {value.device}", f"{x.device}, as the data")
-    if labels.device != x.device:
-        raise InputError("labels", f"on {labels.device}", f"{x.device}, as the data")
+def device_of(model: nn.Module) -> torch.device:
+    """The device of all parameters; InputError for several, and for parameters without values."""
+    devices = {name: value.device for name, value in model.named_parameters()}
+    first = next(iter(devices.values()), torch.device("cpu"))
+    for name, device in devices.items():
+        if device.type == "meta":
+            raise InputError(f"parameter {name}", f"on {device}", "cpu or a GPU")
+        if device != first:
+            raise InputError(f"parameter {name}", f"on {device}", f"{first}, as the others")
+    return first
 
 
-def check_labels(labels: Tensor, outputs: int, loss: Loss) -> None:
+def check_classes(targets: Any) -> None:
+    """InputError for what the cross-entropy does not take: none, or other than int64 (n,)."""
+    if targets is None:
+        raise InputError("labels", "none", "torch.int64 for the cross-entropy, or another loss")
+    if targets.ndim != 1 or str(targets.dtype).removeprefix("torch.") != "int64":
+        found = f"{targets.dtype} of shape {tuple(targets.shape)}"
+        raise InputError("labels", found, f"torch.int64 of shape ({len(targets)},)")
+
+
+def check_labels(labels: Any, outputs: int, loss: Loss) -> None:
     """InputError for labels outside of the `outputs` classes of the cross-entropy."""
     if loss is not cross_entropy:
         return
