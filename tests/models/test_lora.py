@@ -9,8 +9,9 @@ from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.models.lora import Adapted, lora_parameters, with_lora
+from dpatlas.privacy.parameter_names import belongs
 from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
 AXES = {"key": "test", "run": 0, "base_seed": 1}
 RANK, OUTPUTS, N = 3, 5, 9

@@ -14,7 +14,11 @@ MODULES = {
     "dpatlas.core.seeds": ("Noise",),
     "dpatlas.privacy.accounting": ("Phase", "calibrate", "composition", "guarantee"),
     "dpatlas.privacy.audit_statistics": ("epsilon_lower_bound",),
+    "dpatlas.privacy.clip_bounds": ("AdaptiveClip", "LayerBounds"),
+    "dpatlas.privacy.optimizers": ("ParameterGroup",),
     "dpatlas.privacy.samplers": ("Cyclic", "FixedSize", "FullBatch", "Poisson", "Shuffled"),
+    "dpatlas.privacy.saved": ("load_model", "load_weights"),
+    "dpatlas.privacy.schedules": ("InverseTime", "StepDecay", "WarmupCosine"),
     "dpatlas.privacy.training": ("PrivateTraining", "TrainingPhase"),
 }
 __all__ = sorted(name for names in MODULES.values() for name in names)

@@ -22,12 +22,14 @@ from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.models.precision import passes
 from dpatlas.privacy.chain import chain_of
+from dpatlas.privacy.clip_bounds import LayerBounds
 from dpatlas.privacy.clipping import (
     CLIPPINGS,
     ClippedSum,
     bad_records,
     clip_factors,
     empty_sum,
+    part_factors,
     per_layer_bound,
 )
 from dpatlas.privacy.layers import RULES, rule_for
@@ -41,7 +43,8 @@ class NetworkGradients:
 
     `loss(output, labels)` gives one value per record. With `views` > 1 every record is that many
     consecutive rows of x (augmented views of it) and its gradient is their mean. `clipping`: `flat`
-    clips the whole gradient at C = max_grad_norm, `per-layer` each of L layers' at C / sqrt(L).
+    clips the whole gradient at C = max_grad_norm, `per-layer` each of L layers' at C / sqrt(L), and
+    `LayerBounds` the layers under each prefix at a bound of their own.
 
     Raises InputError that names the layer for: a trainable layer of a type without a rule, one that
     mixes records (BatchNorm in training mode), one that draws numbers outside of the keyed streams
@@ -49,14 +52,16 @@ class NetworkGradients:
     `probe`, for anything that lets one record move the contribution of another.
     """
 
-    @checked(views=integer(ge=1), clipping=one_of(*CLIPPINGS))
+    @checked(views=integer(ge=1))
     def __init__(
         self,
         model: nn.Module,
         loss: Loss = cross_entropy,
         views: int = 1,
-        clipping: str = "flat",
+        clipping: str | LayerBounds = "flat",
     ):
+        if not isinstance(clipping, LayerBounds):
+            one_of(*CLIPPINGS).check("clipping", clipping)
         self.model, self.loss, self.views, self.clipping = model, loss, views, clipping
         refuse_unsafe_layers(model)
         refuse_shared_parameters(model)
@@ -79,6 +84,7 @@ class NetworkGradients:
         if not trainable:
             raise InputError("model", "no trainable parameter", "at least one")
         self.order = trainable
+        self.parts = clipping.parts(self.rules) if isinstance(clipping, LayerBounds) else []
         self.chain = chain_of(model, self.rules)
         self._modules = list(model.modules())
         # Training or evaluation mode of each module at the last probe.
@@ -107,6 +113,10 @@ class NetworkGradients:
         self._backward(x, labels)
         rules = list(self.rules.values())
         layer_bound = per_layer_bound(max_grad_norm, len(rules))
+        bounds: dict[str, float] = {}
+        if isinstance(self.clipping, LayerBounds):
+            bounds = self.clipping.scaled(max_grad_norm)
+            layer_bound = per_layer_bound(min(bounds.values()), len(rules))
         norms2 = torch.stack([rule.norms2(layer_bound**2) for rule in rules])
         dtype = self.model.get_parameter(self.order[0]).dtype
         total = norms2.sum(0).to(dtype)
@@ -114,7 +124,8 @@ class NetworkGradients:
         if self.clipping == "flat":
             factors = clip_factors(norms2.sum(0), max_grad_norm).expand(len(rules), -1)
         else:
-            factors = clip_factors(norms2, layer_bound)
+            parts = part_factors(norms2, self.parts, bounds) if bounds else None
+            factors = clip_factors(norms2, layer_bound) if parts is None else parts
             factors = torch.where(torch.isfinite(total), factors, 0)
         factors = factors.to(dtype)
         if bad is not None:
