@@ -123,6 +123,7 @@ def test_bad_input_is_one_line_and_exits_with_2(capsys, script, words, said):
         (["1 / 0"], "ZeroDivisionError: division by zero at mine.py:4"),
         (["claim = Claim(sampler='poisson', delta=1e-5)"], "n: found nothing"),
         (["def train(run): raise KeyError('x')"], "KeyError: 'x' at mine.py:4"),
+        (["raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),
         (["def train(run): pass"], "found nothing that an attacker sees"),
         (["def train(run): return float('nan')"], "published score: found NaN"),
         (["def train(run): return {'a': 'b'}"], "published a: found str"),

@@ -19,7 +19,7 @@ COORDINATES, STEPS = 2000, 16
 # Of each step's weights so many coordinates are compared, and the norm.
 WEIGHTS = 256
 # Numbers of all sums of one run that are held in memory, to compare with its partner's.
-MOST_NUMBERS = 10**9
+MOST_NUMBERS = 2.5e8
 # Sums closer than this, in units of C, are equal: a device may add in another order.
 EQUAL = 1e-4
 
@@ -93,13 +93,15 @@ class _Recorder:
         self.energy.append(float(values @ values))
         if step < STEPS:
             self.sample.append(values[self.columns])
+        # In single precision, of which most sums are anyway: equal ones stay equal.
+        single = values.astype(np.float32)
         if self.partner is None:
             if (step + 1) * len(values) > MOST_NUMBERS:
-                found = f"more than {MOST_NUMBERS:.0e} numbers in the sums of a run"
+                found = f"more than {MOST_NUMBERS:.1e} numbers in the sums of a run"
                 raise InputError("run.see", found, "a smaller network, or fewer steps")
-            self.kept.append(values)
+            self.kept.append(single)
         elif step < len(self.partner) and len(self.partner[step]) == len(values):
-            difference = values - self.partner[step]
+            difference = single.astype(float) - self.partner[step]
             if step == 0:
                 self.first = difference[self.columns]
             if self.acted is None and np.linalg.norm(difference) > EQUAL:

@@ -98,7 +98,7 @@ def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
         published = train(run)
     except InputError:
         raise
-    except Exception as error:  # whatever a stranger's code raises
+    except (Exception, SystemExit) as error:  # whatever a stranger's code raises
         found = error_place(error)
         raise InputError("the training", found, "a training that runs to its end") from error
     if published is None:
@@ -126,7 +126,7 @@ def seed_everything(seed: int) -> None:
         torch.manual_seed(seed)
 
 
-def error_place(error: Exception) -> str:
+def error_place(error: BaseException) -> str:
     """An exception of other people's code in a line: type, message, file and line."""
     trace, line = error.__traceback__, ""
     while trace is not None:
