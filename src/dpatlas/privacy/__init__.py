@@ -16,6 +16,8 @@ MODULES = {
     "dpatlas.privacy.audit_statistics": ("epsilon_lower_bound",),
     "dpatlas.privacy.clip_bounds": ("AdaptiveClip", "LayerBounds"),
     "dpatlas.privacy.optimizers": ("ParameterGroup",),
+    "dpatlas.privacy.per_record": ("PerRecordWarning",),
+    "dpatlas.privacy.rules": ("Rule",),
     "dpatlas.privacy.samplers": ("Cyclic", "FixedSize", "FullBatch", "Poisson", "Shuffled"),
     "dpatlas.privacy.saved": ("load_model", "load_weights"),
     "dpatlas.privacy.schedules": ("InverseTime", "StepDecay", "WarmupCosine"),
