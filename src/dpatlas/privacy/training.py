@@ -11,6 +11,7 @@ a step of pure noise, a record without a finite gradient contributes zero and is
 divisor is the sampler's expected batch.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -405,7 +406,15 @@ class PrivateTraining:
         progress: report steps, time left and epsilon so far on stderr. The training loss is not
         shown: it is a function of the private records that carries no noise.
         """
-        note = EpsilonSoFar(lambda: self.guarantee().epsilon)
+
+        def epsilon() -> float:
+            try:
+                return self.guarantee().epsilon
+            except InputError:
+                # No accountant covers these phases: that is the ledger's to say, not a stop.
+                return math.inf
+
+        note = EpsilonSoFar(epsilon)
         with Progress(self.steps, "training") if progress else nullcontext() as shown:
             while self.steps_done < self.steps:
                 self.step()
