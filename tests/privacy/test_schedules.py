@@ -16,7 +16,7 @@ from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 from dpatlas.privacy.optimizers import ParameterGroup
 from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
-from dpatlas.privacy.schedules import InverseTime, StepDecay, WarmupCosine
+from dpatlas.privacy.schedules import MOST_LEVELS, InverseTime, StepDecay, WarmupCosine
 
 pytestmark = pytest.mark.usefixtures("device")
 
@@ -115,6 +115,27 @@ def test_every_noise_of_a_schedule_is_accounted_with_its_steps(sampler, relation
     ledger = run.ledger(1e-5, relation)
     assert ledger["noise_multiplier"] == [3.0, 1.5, 3.0, 1.5, 3.0]
     assert ledger["steps"] == [1, 2, 1, 2, 1] and ledger["clip"] == [0.5] * 5
+
+
+def test_many_levels_of_noise_are_accounted_as_few_that_are_no_larger():
+    rising = phase(steps=300, noise_schedule=lambda step: 1 + step / 300)
+    phases = rising.accounted_phases
+    assert len(phases) == MOST_LEVELS and sum(each.steps for each in phases) == 300
+    accounted = [each.noise_multiplier for each in phases for _ in range(each.steps)]
+    noises = [rising.noise_at(step) for step in range(300)]
+    assert all(
+        0.96 * noise < level <= noise for noise, level in zip(noises, accounted, strict=True)
+    )
+    exact = [Phase(rising.sampler, noise, 1) for noise in noises]
+    bound, tight = (
+        guarantee(given, 1e-5, "add_remove", "rdp").epsilon for given in (phases, exact)
+    )
+    assert tight < bound < 1.03 * tight
+    run = training([rising], network("linear"), Noise())
+    for _ in range(100):
+        run.step()
+    mechanism = run.ledger(accountant="rdp")["mechanism"]
+    assert "noise by a schedule of 100 levels, accounted as 24 lower ones, on" in mechanism
 
 
 def test_the_noise_added_at_a_step_is_that_of_the_schedule():

@@ -7,7 +7,7 @@ orders that must agree, and from then on it is this list of numbers (`Listed`).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from dpatlas.core.guard import Domain, integer, real
 from dpatlas.errors import InputError
 
 Schedule = Callable[[int], float]
+# Accounting takes half a second for each distinct noise multiplier on a Poisson sample.
+MOST_LEVELS = 24
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,24 @@ def public_schedule(name: str, schedule: object, steps: int, domain: Domain) -> 
             found = f"{factors[step]!r} and then {again!r} at step {step}"
             raise InputError(name, found, "a pure function of the step, evaluated before training")
     return Listed(tuple(map(float, factors)))
+
+
+def accounted_levels(noises: Iterable[float]) -> dict[float, float]:
+    """The noise multiplier that each of `noises` is accounted at: itself, or a smaller one.
+
+    More than `MOST_LEVELS` distinct ones are divided into as many ranges of equal ratio, and each
+    is accounted at the least in its range: an upper bound on the privacy loss.
+    """
+    ordered = sorted(set(noises))
+    if len(ordered) <= MOST_LEVELS or ordered[0] == 0:
+        return {noise: noise for noise in ordered}
+    width = math.log(ordered[-1] / ordered[0]) / MOST_LEVELS
+    least: dict[int, float] = {}
+    levels = {}
+    for noise in ordered:
+        part = min(int(math.log(noise / ordered[0]) / width), MOST_LEVELS - 1)
+        levels[noise] = least.setdefault(part, noise)
+    return levels
 
 
 def schedule_facts(schedule: Schedule | None) -> Any:

@@ -11,6 +11,7 @@ a step of pure noise, a record without a finite gradient contributes zero and is
 divisor is the sampler's expected batch.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -60,7 +61,12 @@ from dpatlas.privacy.per_record import NetworkGradients, refuse_unsafe_layers
 from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch, Sampler
 from dpatlas.privacy.saved import save_model
-from dpatlas.privacy.schedules import Schedule, public_schedule, schedule_facts
+from dpatlas.privacy.schedules import (
+    Schedule,
+    accounted_levels,
+    public_schedule,
+    schedule_facts,
+)
 from dpatlas.privacy.structured import Structured, TakesStructured
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
@@ -141,11 +147,14 @@ class TrainingPhase:
     def accounted_noises(self) -> tuple[tuple[Phase, float], ...]:
         """`accounted_phases`, each with the noise multiplier of the gradients alone.
 
-        An adaptive clip bound releases more than gradients, so its accounted noise is smaller.
+        An adaptive clip bound releases more than gradients, so its accounted noise is smaller. So
+        is some of the noise of a schedule with many levels (`accounted_levels`).
         """
         runs = [(self.noise_multiplier, self.steps)]
         if self.noise_schedule is not None and self.steps:
-            equal = groupby(self.noise_at(step) for step in range(self.steps))
+            noises = [self.noise_at(step) for step in range(self.steps)]
+            levels = accounted_levels(noises)
+            equal = groupby(levels[noise] for noise in noises)
             runs = [(noise, len(list(run))) for noise, run in equal]
         return tuple(
             (Phase(self.sampler, self._joint_noise(noise), steps), noise) for noise, steps in runs
@@ -397,7 +406,15 @@ class PrivateTraining:
         progress: report steps, time left and epsilon so far on stderr. The training loss is not
         shown: it is a function of the private records that carries no noise.
         """
-        note = EpsilonSoFar(lambda: self.guarantee().epsilon)
+
+        def epsilon() -> float:
+            try:
+                return self.guarantee().epsilon
+            except InputError:
+                # No accountant covers these phases: that is the ledger's to say, not a stop.
+                return math.inf
+
+        note = EpsilonSoFar(epsilon)
         with Progress(self.steps, "training") if progress else nullcontext() as shown:
             while self.steps_done < self.steps:
                 self.step()
@@ -658,14 +675,27 @@ class PrivateTraining:
         return self._optimizer
 
     def _kernels_of_persons(self, clipping: str | LayerBounds) -> dict[int, NetworkGradients]:
-        """The kernel of persons with each number of records above 1, probed like the first one."""
-        kernels = {
-            size: NetworkGradients(self._network, self._loss, size * self.views, clipping)
-            for size in self.units.sizes
-            if size > 1
-        }
+        """The kernel of persons with each number of records above 1.
+
+        All rows of persons with two records are probed. What differs for other numbers is the
+        number of rows that a rule adds up; a kernel with other rules is probed itself.
+        """
+
+        def kernel_of(size: int) -> NetworkGradients:
+            return NetworkGradients(self._network, self._loss, size * self.views, clipping)
+
+        def rules(kernel: NetworkGradients) -> list[type]:
+            return [type(rule) for rule in kernel.rules.values()]
+
+        kernels = {size: kernel_of(size) for size in self.units.sizes if size > 1}
+        if kernels:
+            probed = kernel_of(2)
+            probed.probe(*self.data.sample())
         for kernel in kernels.values():
-            kernel.probe(*self.data.sample())
+            if rules(kernel) == rules(probed):
+                kernel.take_as_probed()
+            else:
+                kernel.probe(*self.data.sample())
         return kernels
 
     def _claim(self) -> None:
@@ -794,9 +824,21 @@ def _mechanism(model: nn.Module, phases: Sequence[TrainingPhase]) -> str:
         rule = private.replace("SGD", OPTIMIZER_NAMES[phase.optimizer])
         names = [name or everything for name in phase.trainable]
         clipping = phase.clipping if isinstance(phase.clipping, str) else phase.clipping.words
-        texts[f"{rule}, {clipping} clipping, on {' and '.join(names)}"] = None
+        how = f"{clipping} clipping{_noise_in_words(phase)}"
+        texts[f"{rule}, {how}, on {' and '.join(names)}"] = None
     taken = "; then ".join(texts) or "no step"
     return f"{taken} of {type(model).__name__}"
+
+
+def _noise_in_words(phase: TrainingPhase) -> str:
+    """What the ledger says of a noise schedule; nothing without one."""
+    if phase.noise_schedule is None:
+        return ""
+    levels = accounted_levels(phase.noise_at(step) for step in range(phase.steps))
+    accounted = len(set(levels.values()))
+    if accounted == len(levels):
+        return ", noise by a schedule"
+    return f", noise by a schedule of {len(levels)} levels, accounted as {accounted} lower ones"
 
 
 def kernel_for(
