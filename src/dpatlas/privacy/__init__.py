@@ -16,6 +16,12 @@ MODULES = {
     "dpatlas.privacy.accounting": ("Phase", "calibrate", "composition", "guarantee"),
     "dpatlas.privacy.audit_statistics": ("epsilon_lower_bound",),
     "dpatlas.privacy.clip_bounds": ("AdaptiveClip", "LayerBounds"),
+    "dpatlas.privacy.losses": (
+        "binary_cross_entropy",
+        "cross_entropy",
+        "squared_error",
+        "token_cross_entropy",
+    ),
     "dpatlas.privacy.optimizers": ("ParameterGroup",),
     "dpatlas.privacy.per_record": ("PerRecordWarning",),
     "dpatlas.privacy.rules": ("Rule",),

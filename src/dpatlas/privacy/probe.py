@@ -142,7 +142,8 @@ def losses_of(model: Callable[[Tensor], Tensor], loss: Loss, x: Tensor, labels: 
     losses = loss(model(x), labels)
     if losses.shape != (len(x),):
         found = f"a result of shape {tuple(losses.shape)}"
-        raise InputError("loss", found, "one value a record")
+        allowed = f"one value a record, ({len(x)},) here: reduction='none', not a mean over records"
+        raise InputError("loss", found, allowed)
     return losses
 
 
