@@ -23,7 +23,7 @@ sys.path.insert(0, str(EXAMPLES))
 import adversarial  # noqa: E402
 from adversarial import Apply, Case, normals, removed  # noqa: E402
 
-NOT_IN_JAX = "not applicable"
+NOT_TRIED = "not tried"
 SCRIPTS = ("digits_opacus", "digits_dpatlas")
 
 
@@ -70,7 +70,7 @@ def input_rows(jax: dict[str, Sequence[str]] | None) -> list[str]:
         if jax is None:
             cells.append("not run")
         else:
-            kind, text = jax.get(title, (NOT_IN_JAX, ""))
+            kind, text = jax.get(title, (NOT_TRIED, ""))
             cells.append(f"{kind}: {text}" if text else kind)
         lines.append(f"| {title} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)

@@ -93,7 +93,7 @@ def small_cnn() -> nn.Module:
 
 # Reader, network, batch (which divides n: Opacus has the rate 1 / number of batches), steps, lr.
 SETTINGS: dict[str, tuple[Callable[[Path], Records], Callable[[], nn.Module], int, int, float]] = {
-    "mnist": (mnist, small_cnn, 240, 250, 0.5),
+    "mnist": (mnist, small_cnn, 240, 100, 1.0),
     "cifar10": (cifar10, lambda: nn.Linear(1024, 10), 250, 400, 8.0),
 }
 

@@ -9,6 +9,7 @@ by 2 C. Tools: dpatlas, Opacus by hooks, Opacus by ghost clipping.
 import contextlib
 import io
 import itertools
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -303,7 +304,9 @@ def refusal(error: Exception) -> Outcome:
 
 def message(error: Exception) -> str:
     """The first sentence of what a tool says, with the kind of the error."""
-    line = str(error).strip().splitlines()[0].lstrip("['(")
+    line = str(error).strip().splitlines()[0]
+    # A list of errors stands for its first.
+    line = re.sub(r'^[\[(]*(\w+Error)\("', "", line)
     sentence = line.split(". ")[0]
     shortened = sentence if len(sentence) <= 150 else f"{sentence[:150].rsplit(' ', 1)[0]} ..."
     return f"{type(error).__name__}: {shortened}".replace("|", "/")
@@ -396,7 +399,7 @@ def tied_error(tool: str) -> Outcome:
     true = flat(each.grad for each in model.parameters())
     error = float((found - true).norm() / true.norm())
     moved = measured(case, tool)
-    return Outcome(moved.kind, f"{moved.text}, but the gradient is wrong by {error:.0%}")
+    return Outcome(moved.kind, f"{moved.text}; the gradient is wrong by {error:.0%}")
 
 
 def buffer_moved(tool: str, make: Callable[[], nn.Module]) -> Outcome:
