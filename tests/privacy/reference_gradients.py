@@ -23,7 +23,7 @@ def per_record_gradients(
 
 
 def norms(gradients: dict[str, Tensor]) -> Tensor:
-    return sum(rows.flatten(1).square().sum(1) for rows in gradients.values()).sqrt()
+    return sum(rows.reshape(len(rows), -1).square().sum(1) for rows in gradients.values()).sqrt()
 
 
 def clipped_sum(gradients: dict[str, Tensor], max_grad_norm: float) -> dict[str, Tensor]:
@@ -64,6 +64,77 @@ def _attention() -> nn.Sequential:
         First(),
         nn.Linear(12, 5),
     )
+
+
+class Words(nn.Module):
+    """Numbers as words of a vocabulary, embedded; the numbers themselves are added.
+
+    `positions`: how an embedding of positions is called, if there is one.
+    """
+
+    def __init__(self, vocabulary, dim, positions=None, padding_idx=None):
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, dim, padding_idx=padding_idx)
+        self.places = nn.Embedding(20, dim) if positions else None
+        self.positions = positions
+
+    def forward(self, x):
+        words = x.nan_to_num(0, 0, 0).mul(3).remainder(self.words.num_embeddings).long()
+        output = self.words(words) + x.unsqueeze(-1)
+        if self.places is None:
+            return output
+        numbers = torch.arange(x.shape[1], device=x.device)
+        return output + self.places(numbers if self.positions == "flat" else numbers[None])
+
+
+class Attended(nn.Module):
+    """torch's attention on tokens, in one of the ways to call it."""
+
+    def __init__(self, forward, dim=8, **options):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(dim, 2, **{"batch_first": True, **options})
+        self.act = forward
+
+    def forward(self, x):
+        return self.act(self.attention, x)
+
+
+def causal(layer, x):
+    mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+    return layer(x, x, x, attn_mask=mask, need_weights=False)[0]
+
+
+def padded(layer, x):
+    """With the first token always, and others where their first number is negative."""
+    masked = (x[..., 0] < 0) & (torch.arange(x.shape[1], device=x.device) > 0)
+    output, weights = layer(x, x, x, key_padding_mask=masked)
+    return output + weights.sum(-1, keepdim=True)
+
+
+class Scaled(nn.Module):
+    """Learned tokens, positions and factors that belong to no layer."""
+
+    def __init__(self, tokens=4, dim=6):
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(1, 1, dim))
+        self.position = nn.Parameter(torch.randn(1, tokens + 1, dim))
+        self.factor = nn.Parameter(torch.randn(dim))
+        self.power = nn.Parameter(torch.zeros(()))
+        self.linear = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        x = torch.cat([self.token.expand(len(x), -1, -1), self.linear(x)], 1)
+        x = x + self.position[:, : x.shape[1]]
+        return x * self.factor * self.power.exp() + self.factor.view(1, 1, -1)
+
+
+def frozen_statistics(layer):
+    """Batch normalisation by made-up running statistics."""
+    layer.running_mean.normal_()
+    layer.running_var.uniform_(0.5, 2)
+    for value in layer.parameters():
+        nn.init.normal_(value)
+    return layer.eval()
 
 
 # Name -> (network, shape of a record). Sizes are such that each way to a norm is taken.
@@ -112,4 +183,107 @@ NETWORKS = {
     ),
     "layer norm": (lambda: _flat(nn.LayerNorm((3, 4)), features=24), (2, 3, 4)),
     "attention": (_attention, (3, 8, 8)),
+    "convolution of signals, few positions": (
+        lambda: _flat(nn.Conv1d(32, 48, 3, padding=1), features=48 * 9),
+        (32, 9),
+    ),
+    "convolution of signals by shifts": (
+        lambda: _flat(nn.Conv1d(64, 64, 4, 2, bias=False), features=64 * 19),
+        (64, 40),
+    ),
+    "convolution of signals, circular": (
+        lambda: _flat(
+            nn.Conv1d(4, 6, 3, 2, 2, dilation=2, groups=2, padding_mode="circular"), features=66
+        ),
+        (4, 21),
+    ),
+    "convolution of the same size": (
+        lambda: _flat(nn.Conv2d(3, 4, (2, 3), padding="same"), features=4 * 49),
+        (3, 7, 7),
+    ),
+    "convolution, reflected": (
+        lambda: _flat(nn.Conv2d(3, 4, 3, padding=(1, 2), padding_mode="reflect"), features=252),
+        (3, 7, 7),
+    ),
+    "convolution of volumes": (
+        lambda: _flat(nn.Conv3d(2, 4, (3, 2, 3), (1, 2, 1), 1, groups=2), features=4 * 60),
+        (2, 4, 4, 5),
+    ),
+    "transposed convolution of signals": (
+        lambda: _flat(nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, groups=2), features=6 * 14),
+        (4, 7),
+    ),
+    "transposed convolution": (
+        lambda: _flat(nn.ConvTranspose2d(4, 3, 3, (2, 1), dilation=2), features=3 * 11 * 9),
+        (4, 4, 5),
+    ),
+    "transposed convolution of volumes": (
+        lambda: _flat(nn.ConvTranspose3d(2, 3, 2, 2), features=3 * 48),
+        (2, 1, 2, 3),
+    ),
+    "rms norm": (
+        lambda: nn.Sequential(nn.Linear(4, 6), nn.RMSNorm((3, 6)), nn.Flatten(), nn.Linear(18, 5)),
+        (3, 4),
+    ),
+    "rms norm of each token": (
+        lambda: nn.Sequential(nn.Linear(4, 6), nn.RMSNorm(6, 0.1), nn.Flatten(), nn.Linear(18, 5)),
+        (3, 4),
+    ),
+    "frozen batch norm": (
+        lambda: _flat(
+            nn.Conv2d(3, 4, 3), frozen_statistics(nn.BatchNorm2d(4)), nn.ReLU(), features=4 * 9
+        ),
+        (3, 5, 5),
+    ),
+    "frozen batch norm of features": (
+        lambda: nn.Sequential(
+            nn.Linear(7, 6), frozen_statistics(nn.BatchNorm1d(6)), nn.Tanh(), nn.Linear(6, 5)
+        ),
+        (7,),
+    ),
+    "embedding": (lambda: _flat(Words(30, 4, padding_idx=2), features=7 * 4), (7,)),
+    "embedding of few words": (lambda: _flat(Words(5, 4, padding_idx=2), features=7 * 4), (7,)),
+    "embedding of positions": (lambda: _flat(Words(30, 4, "flat"), features=7 * 4), (7,)),
+    "embedding of as many positions as records": (
+        lambda: _flat(Words(30, 4, "flat"), features=6 * 4),
+        (6,),
+    ),
+    "embedding of a row of positions": (lambda: _flat(Words(30, 4, "row"), features=7 * 4), (7,)),
+    "attention of torch": (lambda: _flat(Attended(causal), features=5 * 8), (5, 8)),
+    "attention of torch, padded": (
+        lambda: _flat(Attended(padded, bias=False), features=5 * 8),
+        (5, 8),
+    ),
+    "attention of torch to others": (
+        lambda: _flat(
+            Attended(
+                lambda layer, x: layer(x, x[:, :2, :6], x[:, :2, 2:], need_weights=False)[0],
+                kdim=6,
+                vdim=6,
+            ),
+            features=5 * 8,
+        ),
+        (5, 8),
+    ),
+    "attention of torch to itself, in parts": (
+        lambda: _flat(
+            Attended(lambda layer, x: layer(x[:, :1], x, x, need_weights=False)[0]), features=8
+        ),
+        (5, 8),
+    ),
+    "attention of torch, time first": (
+        lambda: _flat(
+            Attended(
+                lambda layer, x: layer(*[x.transpose(0, 1)] * 3)[0].transpose(0, 1),
+                batch_first=False,
+            ),
+            features=5 * 8,
+        ),
+        (5, 8),
+    ),
+    "transformer layer of torch": (
+        lambda: _flat(nn.TransformerEncoderLayer(8, 2, 12, 0.0, batch_first=True), features=5 * 8),
+        (5, 8),
+    ),
+    "tokens and factors": (lambda: _flat(Scaled(), features=5 * 6), (4, 6)),
 }

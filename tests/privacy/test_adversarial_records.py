@@ -26,6 +26,7 @@ from dpatlas.privacy.audit_statistics import LowerBound, epsilon_lower_bound
 from dpatlas.privacy.convolution import Conv2d, patch_gram
 from dpatlas.privacy.layers import Linear
 from dpatlas.privacy.losses import cross_entropy
+from dpatlas.privacy.per_record import PerRecordWarning
 from dpatlas.privacy.samplers import FullBatch, Sampler
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
@@ -394,11 +395,6 @@ def low_precision() -> Case:
 # engine without noise.
 DEPENDS = "found a record's output depends on other records"
 REFUSED = {
-    "frames folded into the batch": (frames_in_the_batch, r"layer layer \(Linear\): .* an input"),
-    "time before records": (
-        time_before_records,
-        r"layer layer \(Linear\): found an input of shape",
-    ),
     "records less the first": (less_the_first, rf"model \(Through\): {DEPENDS}"),
     "running sum over records": (running_sum, rf"model \(Through\): {DEPENDS}"),
     "temperature of the batch": (
@@ -408,9 +404,17 @@ REFUSED = {
     "contrastive loss": (contrastive, "loss: found a record's loss depends on other records"),
     "batch-standardising augmentation": (standardised, r"augmentation \(Together\)"),
     "mixup": (mixup, r"augmentation \(Together\)"),
-    "functional tie": (functional_tie, "the gradient of encoder.weight is not the derivative"),
     "buffer updated from records": (buffer_of_records, "model: buffer mean: found changed"),
     "bfloat16 parameters": (low_precision, r"parameter 0.weight: found torch\.bfloat16"),
+}
+# What no rule covers and is passed through record by record, with a warning that says why.
+RECORD_BY_RECORD = {
+    "frames folded into the batch": (frames_in_the_batch, r"layer layer \(Linear\): .* an input"),
+    "time before records": (
+        time_before_records,
+        r"layer layer \(Linear\): found an input of shape",
+    ),
+    "functional tie": (functional_tie, "the gradient of encoder.weight is not the derivative"),
 }
 # What is clipped if its norm is not read too small.
 CLIPPED = {
@@ -421,7 +425,7 @@ CLIPPED = {
     )
     for offset, bound in ((1e4, 0.1), (1e5, 0.1), (1e6, 0.01))
 }
-CASES = {name: make for name, (make, _) in REFUSED.items()} | CLIPPED
+CASES = {name: make for name, (make, _) in (REFUSED | RECORD_BY_RECORD).items()} | CLIPPED
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -439,6 +443,16 @@ def test_with_the_safeguards_on_the_case_is_refused_by_name(name):
     case = make()
     with pytest.raises(InputError, match=message):
         update(case, case.worlds[0])
+
+
+@pytest.mark.parametrize("name", RECORD_BY_RECORD)
+def test_with_the_safeguards_on_what_no_rule_covers_is_clipped_record_by_record(name):
+    make, reason = RECORD_BY_RECORD[name]
+    case = make()
+    with pytest.warns(PerRecordWarning, match=reason):
+        assert moved(case) <= SENSITIVITY[case.relation] * (1 + 1e-5)
+    with pytest.warns(PerRecordWarning):
+        assert attack(case).epsilon <= stated(case)
 
 
 @pytest.mark.parametrize("name", CLIPPED)

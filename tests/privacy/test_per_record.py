@@ -37,7 +37,10 @@ def kernel_of(model):
 
 
 # Networks in which a record of huge numbers may still have a gradient of ordinary size.
-NORMALISING = ("group norm", "layer norm", "attention")
+NORMALISING = (
+    *("group norm", "layer norm", "attention", "rms norm", "rms norm of each token"),
+    "transformer layer of torch",
+)
 
 
 def dashed(name):

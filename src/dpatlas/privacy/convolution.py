@@ -1,4 +1,4 @@
-"""Per-record gradients of convolutions, by the cheaper of two ways."""
+"""Per-record gradients of convolutions, by the cheaper of two ways where there are two."""
 
 import functools
 import math
@@ -25,39 +25,57 @@ FEW_PIXELS, FEW_PIXELS_SHARE = 16, 1.0
 SMALL_CONVOLUTION = 2_000_000
 
 
-class Conv2d(Factored):
-    """nn.Conv2d with zero padding, any stride, dilation and groups.
+class Convolution(Factored):
+    """nn.Conv3d and transposed convolutions: each record's weight gradient is stored for the sum.
 
-    With few positions, norms follow from Gram matrices of patches and of output gradients; else
-    from each record's weight gradient, which is stored for the sum.
+    Any padding, stride, dilation and groups. Padding that torch's convolution does not do itself
+    (of one side only, circular, reflected, replicated) is done before it, under autograd.
     """
 
-    layer: nn.Conv2d
+    layer: nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d
 
-    def __init__(self, name: str, layer: nn.Conv2d, views: int = 1):
-        if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
-            raise InputError(
-                f"layer {name} (Conv2d)",
-                f"padding {layer.padding!r} with mode {layer.padding_mode}",
-                "padding in pixels with mode zeros",
-            )
+    def __init__(self, name: str, layer: nn.Module, views: int = 1):
         super().__init__(name, layer, views)
-        self.padding = layer.padding
+        settings = self.layer
+        self.kernel, self.stride = settings.kernel_size, settings.stride
+        self.dilation, self.groups = settings.dilation, settings.groups
+        self.transposed, self.output_padding = settings.transposed, settings.output_padding
+        # Pixels that are added before the convolution, as `F.pad` takes them.
+        self.around: list[int] = []
+        if settings.padding_mode == "zeros" and not isinstance(settings.padding, str):
+            self.padding = tuple(map(int, settings.padding))
+        else:
+            self.around = settings._reversed_padding_repeated_twice
+            self.padding = (0,) * len(self.kernel)
+
+    def __call__(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """The output; `output_size` is refused."""
+        if output_size is not None:
+            raise InputError(f"layer {self.name}", "a call with output_size", "output_padding")
+        if any(self.around):
+            mode = self.layer.padding_mode
+            x = F.pad(x, self.around, "constant" if mode == "zeros" else mode)
+        return super().__call__(x)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """The convolution."""
-        layer = self.layer
         return (
-            F.conv2d(
+            torch.convolution(
                 x,
-                self.value("weight"),
+                self.weights(),
                 self.value_if_any("bias"),
-                layer.stride,
+                self.stride,
                 self.padding,
-                layer.dilation,
-                layer.groups,
+                self.dilation,
+                self.transposed,
+                self.output_padding,
+                self.groups,
             ),
         )
+
+    def weights(self) -> Tensor:
+        """The weight's values, with as many dimensions of space as the maps have."""
+        return self.value("weight")
 
     def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
         """Stores factors or per-record gradients, whichever costs less."""
@@ -68,80 +86,19 @@ class Conv2d(Factored):
                 with exact():
                     self.record_gradients["weight"] = self._per_record(x, delta)
         if "bias" in self.trainable:
-            rows = delta.sum((2, 3))
-            self.record_gradients["bias"] = rows.view(-1, self.views, rows.shape[1]).sum(1)
+            self.record_gradients["bias"] = self.summed(delta.sum(tuple(range(2, delta.dim()))), 1)
         return self._input_gradient(delta, x) if needs_x else None
 
-    def norms2(self, small: float = 0.0) -> Tensor:
-        """||g_i||^2 = <patches patches^T, delta^T delta> where factors are stored."""
-        total = super().norms2(small)
-        if self.delta is None:
-            return total
-        layer, (images, delta) = self.layer, self.gradient_factors()
-        kernel, stride = layer.kernel_size, layer.stride
-        inputs = patch_gram(images, kernel, stride, self.padding)
-        outputs = gram(delta.flatten(2).transpose(1, 2))
-        # Inner products of pixels, then sums over the kernel: of few pixels all at once, else over
-        # its rows, its columns and the phases.
-        roundings = sum(map(gram_roundings, (layer.in_channels, layer.out_channels)))
-        if few_pixels(images):
-            roundings += math.prod(kernel)
-        else:
-            roundings += sum(kernel) + math.prod(map(min, kernel, stride))
-        return total + self.bounds2(inputs, outputs, roundings, small)
-
-    def weighted(self, factors: Tensor) -> dict[str, Tensor]:
-        """The ordinary weight gradient of the scaled output gradients where factors are stored."""
-        gradients = super().weighted(factors)
-        if self.delta is not None:
-            gradients["weight"] = self.weighted_factors(factors)
-        return gradients
-
-    def product(self, delta: Tensor, inputs: Tensor) -> Tensor:
-        """The ordinary weight gradient."""
-        return self._gradients(delta, inputs, self.value("weight"), "weight")
-
-    def positions(self) -> int:
-        """Positions of the output."""
-        return math.prod(self.gradient_factors()[1].shape[2:])
-
-    def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Patches and output gradients of these records."""
-        layer, (inputs, delta) = self.layer, self.gradient_factors()
-        patches = F.unfold(
-            inputs[rows].double(),
-            layer.kernel_size,
-            padding=self.padding,
-            stride=layer.stride,
-        )
-        return patches.transpose(1, 2), delta[rows].double().flatten(2).transpose(1, 2)
-
     def _by_gram(self, delta: Tensor, x: Tensor) -> bool:
-        layer = self.layer
-        if self.views > 1 or layer.groups > 1 or layer.dilation != (1, 1):
-            return False
-        positions = math.prod(delta.shape[2:])
-        products = positions * layer.weight.numel()
-        if few_pixels(x):
-            pixels = math.prod(x.shape[2:])
-            pairs = pixels * (pixels + 1) // 2
-            gram = pixels**2 * layer.in_channels + positions**2 * (layer.out_channels + pairs)
-            return gram < FEW_PIXELS_SHARE * products
-        phase = math.prod(
-            size + (kernel - 1) // stride
-            for size, kernel, stride in zip(
-                delta.shape[2:], layer.kernel_size, layer.stride, strict=True
-            )
-        )
-        phases = math.prod(map(min, layer.kernel_size, layer.stride))
-        gram = phases * phase**2 * layer.in_channels + positions**2 * layer.out_channels
-        return gram < GRAM_SHARE * products
+        """Whether norms by Gram matrices cost less than per-record gradients."""
+        return False
 
     def _per_record(self, x: Tensor, delta: Tensor) -> Tensor:
         """(records, *weight.shape): one call with a group per record, or a call per record."""
-        weight, views = self.value("weight"), self.views
+        weight, views = self.weights(), self.views
         records = len(x) // views
-        small = math.prod(delta.shape[2:]) * views * weight.numel() < SMALL_CONVOLUTION
+        positions = math.prod((x if self.transposed else delta).shape[2:])
+        small = positions * views * weight.numel() < SMALL_CONVOLUTION
         if small or x.device.type != "cpu":
             grouped_delta, grouped_x = (
                 rows.view(records, views, *rows.shape[1:]).transpose(0, 1).flatten(1, 2)
@@ -158,39 +115,137 @@ class Conv2d(Factored):
         return gradients
 
     def _input_gradient(self, delta: Tensor, x: Tensor) -> Tensor:
-        layer, weight = self.layer, self.value("weight")
-        sides = [
-            size - 1 - padding
-            for size, padding in zip(layer.kernel_size, self.padding, strict=True)
-        ]
-        if (
-            x.device.type != "cpu"
-            or (layer.stride, layer.dilation, layer.groups) != ((1, 1), (1, 1), 1)
-            or min(sides) < 0
-        ):
-            return self._gradients(delta, x, weight, "input")
-        # The convolution with the kernel turned round: the same sums, a quarter faster.
-        return F.conv2d(delta, weight.flip(2, 3).transpose(0, 1).contiguous(), None, 1, sides)
+        return self._gradients(delta, x, self.weights(), "input")
 
     def _gradients(
         self, delta: Tensor, x: Tensor, weight: Tensor, of: str, records: int = 1
     ) -> Tensor:
-        layer = self.layer
         gradients = torch.ops.aten.convolution_backward(
             delta,
             x,
             weight,
             None,
-            layer.stride,
+            self.stride,
             self.padding,
-            layer.dilation,
-            False,
-            [0, 0],
-            records * layer.groups,
+            self.dilation,
+            self.transposed,
+            self.output_padding,
+            records * self.groups,
             [of == "input", of == "weight", False],
         )
         # Contiguous for every memory format of x and of the weights.
         return gradients[0] if of == "input" else gradients[1].contiguous()
+
+
+class Conv2d(Convolution):
+    """nn.Conv2d.
+
+    With few positions, norms follow from Gram matrices of patches and of output gradients; else
+    from each record's weight gradient, which is stored for the sum.
+    """
+
+    def norms2(self, small: float = 0.0) -> Tensor:
+        """||g_i||^2 = <patches patches^T, delta^T delta> where factors are stored."""
+        total = super().norms2(small)
+        if self.delta is None:
+            return total
+        images, delta = self.gradient_factors()
+        inputs = patch_gram(images, self.kernel, self.stride, self.padding)
+        outputs = gram(delta.flatten(2).transpose(1, 2))
+        # Inner products of pixels, then sums over the kernel: of few pixels all at once, else over
+        # its rows, its columns and the phases.
+        roundings = sum(gram_roundings(maps.shape[1]) for maps in (images, delta))
+        if few_pixels(images):
+            roundings += math.prod(self.kernel)
+        else:
+            roundings += sum(self.kernel) + math.prod(map(min, self.kernel, self.stride))
+        return total + self.bounds2(inputs, outputs, roundings, small)
+
+    def weighted(self, factors: Tensor) -> dict[str, Tensor]:
+        """The ordinary weight gradient of the scaled output gradients where factors are stored."""
+        gradients = super().weighted(factors)
+        if self.delta is not None:
+            gradients["weight"] = self.weighted_factors(factors)
+        return gradients
+
+    def product(self, delta: Tensor, inputs: Tensor) -> Tensor:
+        """The ordinary weight gradient."""
+        return self._gradients(delta, inputs, self.weights(), "weight")
+
+    def positions(self) -> int:
+        """Positions of the output."""
+        return math.prod(self.gradient_factors()[1].shape[2:])
+
+    def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Patches and output gradients of these records."""
+        inputs, delta = self.gradient_factors()
+        patches = F.unfold(
+            inputs[rows].double(), self.kernel, padding=self.padding, stride=self.stride
+        )
+        return patches.transpose(1, 2), delta[rows].double().flatten(2).transpose(1, 2)
+
+    def _by_gram(self, delta: Tensor, x: Tensor) -> bool:
+        if self.views > 1 or self.groups > 1 or max(self.dilation) > 1:
+            return False
+        into, out = x.shape[1], delta.shape[1]
+        positions = math.prod(delta.shape[2:])
+        products = positions * self.layer.weight.numel()
+        if few_pixels(x):
+            pixels = math.prod(x.shape[2:])
+            pairs = pixels * (pixels + 1) // 2
+            gram = pixels**2 * into + positions**2 * (out + pairs)
+            return gram < FEW_PIXELS_SHARE * products
+        phase = math.prod(
+            size + (kernel - 1) // stride
+            for size, kernel, stride in zip(delta.shape[2:], self.kernel, self.stride, strict=True)
+        )
+        phases = math.prod(map(min, self.kernel, self.stride))
+        gram = phases * phase**2 * into + positions**2 * out
+        return gram < GRAM_SHARE * products
+
+    def _input_gradient(self, delta: Tensor, x: Tensor) -> Tensor:
+        sides = [
+            size - 1 - padding for size, padding in zip(self.kernel, self.padding, strict=True)
+        ]
+        if (
+            x.device.type != "cpu"
+            or (max(self.stride), max(self.dilation), self.groups) != (1, 1, 1)
+            or min(sides) < 0
+        ):
+            return super()._input_gradient(delta, x)
+        # The convolution with the kernel turned round: the same sums, a quarter faster.
+        weight = self.weights().flip(2, 3).transpose(0, 1).contiguous()
+        return F.conv2d(delta, weight, None, 1, sides)
+
+
+class Conv1d(Conv2d):
+    """nn.Conv1d, as a convolution of maps of height one."""
+
+    def __init__(self, name: str, layer: nn.Module, views: int = 1):
+        super().__init__(name, layer, views)
+        self.kernel, self.stride = (1, *self.kernel), (1, *self.stride)
+        self.padding, self.dilation = (0, *self.padding), (1, *self.dilation)
+        self.output_padding = (0, *self.output_padding)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """The convolution."""
+        return (super().forward(x.unsqueeze(2))[0].squeeze(2),)
+
+    def weights(self) -> Tensor:
+        """The weight's values, (out, in, 1, length)."""
+        return self.value("weight").unsqueeze(2)
+
+    def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
+        """As `Conv2d.backward`."""
+        gradient = super().backward(delta.unsqueeze(2), x.unsqueeze(2), needs_x=needs_x)
+        return None if gradient is None else gradient.squeeze(2)
+
+    def weighted(self, factors: Tensor) -> dict[str, Tensor]:
+        """As `Conv2d.weighted`, in the shape of the weight."""
+        gradients = super().weighted(factors)
+        if "weight" in gradients:
+            gradients["weight"] = gradients["weight"].squeeze(2)
+        return gradients
 
 
 def few_pixels(x: Tensor) -> bool:

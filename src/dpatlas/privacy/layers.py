@@ -1,4 +1,4 @@
-"""The layers that the engine supports, each with its rule (`dpatlas.privacy.rules`)."""
+"""Rules (`dpatlas.privacy.rules`) of linear layers, normalisations and learned tokens."""
 
 import math
 
@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpatlas.models.precision import exact
-from dpatlas.models.vit import ClassToken, Offset
-from dpatlas.privacy.convolution import Conv2d
+from dpatlas.models.vit import ClassToken
 from dpatlas.privacy.factors import Factored, gram, gram_roundings, multiplied
 from dpatlas.privacy.rules import Rule, rows_norm2
 
@@ -146,19 +145,81 @@ class LayerNorm(Rule):
         """Stores per-record gradients: sums of delta x^ and of delta over positions."""
         mean, rstd = saved
         shape = self.layer.normalized_shape
-        records = len(x) // self.views
-        by_record = (records, -1, *shape)
         if "weight" in self.trainable:
             normalised = ((x - mean) * rstd).mul_(delta)
-            self.record_gradients["weight"] = normalised.reshape(by_record).sum(1)
+            self.record_gradients["weight"] = self.summed(normalised, len(shape))
         if "bias" in self.trainable:
-            self.record_gradients["bias"] = delta.reshape(by_record).sum(1)
+            self.record_gradients["bias"] = self.summed(delta, len(shape))
         if not needs_x:
             return None
         weight, bias = self.value_if_any("weight"), self.value_if_any("bias")
         return torch.ops.aten.native_layer_norm_backward(
             delta, x, list(shape), mean, rstd, weight, bias, [True, False, False]
         )[0]
+
+
+class RMSNorm(Rule):
+    """nn.RMSNorm over the last dimensions, weight of their shape."""
+
+    layer: nn.RMSNorm
+    parameters = ("weight",)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """x / sqrt(mean(x^2) + eps) times the weight, and that root's inverse."""
+        layer, weight = self.layer, self.value_if_any("weight")
+        eps = torch.finfo(x.dtype).eps if layer.eps is None else layer.eps
+        inverse = x.square().mean(self._dims(), keepdim=True).add_(eps).rsqrt_()
+        normalised = x * inverse
+        return normalised if weight is None else normalised.mul_(weight), inverse
+
+    def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
+        """Stores per-record gradients: sums of delta x^ over positions."""
+        (inverse,) = saved
+        normalised, dims = x * inverse, self._dims()
+        product = delta * normalised
+        if "weight" in self.trainable:
+            self.record_gradients["weight"] = self.summed(product, len(dims))
+        if not needs_x:
+            return None
+        weight = self.value_if_any("weight")
+        if weight is not None:
+            delta, product = delta * weight, product.mul_(weight)
+        return (delta - normalised.mul_(product.mean(dims, keepdim=True))).mul_(inverse)
+
+    def _dims(self) -> tuple[int, ...]:
+        return tuple(range(-len(self.layer.normalized_shape), 0))
+
+
+class FrozenBatchNorm(Rule):
+    """Batch normalisation by running statistics: each channel has a constant factor and offset.
+
+    The statistics are part of what is released, so they must not come from private records.
+    """
+
+    layer: nn.BatchNorm1d
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """(x - mean) / sqrt(variance + eps) times weight plus bias."""
+        layer = self.layer
+        statistics = layer.running_mean, layer.running_var
+        weight, bias = self.value_if_any("weight"), self.value_if_any("bias")
+        return (F.batch_norm(x, *statistics, weight, bias, False, 0.0, layer.eps),)
+
+    def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
+        """Stores per-record gradients: sums of delta x^ and of delta over positions."""
+        mean, variance = self.layer.running_mean, self.layer.running_var
+        assert mean is not None and variance is not None
+        shape = -1, *[1] * (x.dim() - 2)
+        inverse = (variance + self.layer.eps).rsqrt_().view(shape)
+        for key in self.trainable:
+            rows = delta if key == "bias" else (x - mean.view(shape)).mul_(inverse).mul_(delta)
+            self.record_gradients[key] = self.summed(
+                rows.flatten(2).sum(2) if x.dim() > 2 else rows, 1
+            )
+        if not needs_x:
+            return None
+        weight = self.value_if_any("weight")
+        return delta * (inverse if weight is None else inverse * weight.view(shape))
 
 
 class OffsetRule(Rule):
@@ -194,19 +255,3 @@ class ClassTokenRule(Rule):
         first = delta[:, 0].reshape(-1, self.views, delta.shape[2]).sum(1)
         self.record_gradients["value"] = first.view(-1, *self.layer.value.shape)
         return delta[:, 1:]
-
-
-RULES: dict[type[nn.Module], type[Rule]] = {
-    nn.Linear: Linear,
-    nn.Conv2d: Conv2d,
-    nn.GroupNorm: GroupNorm,
-    nn.LayerNorm: LayerNorm,
-    Offset: OffsetRule,
-    ClassToken: ClassTokenRule,
-}
-
-
-def rule_for(name: str, layer: nn.Module, views: int = 1) -> Rule | None:
-    """The rule for `layer`, None for a type that has none."""
-    rule = RULES.get(type(layer))
-    return None if rule is None else rule(name, layer, views)

@@ -5,11 +5,13 @@
 
 During a pass, the forward of every layer with trainable parameters is replaced by that of its rule
 (`dpatlas.privacy.rules`), which stores what per-record gradients follow from; afterwards the model
-is unchanged. Layers without a rule are refused by name when the kernel is built, and networks in
-which records depend on each other (`dpatlas.privacy.probe`) before any record is read.
+is unchanged. What no rule covers is passed through record by record (`dpatlas.privacy.recomputed`),
+at a cost that a warning states. Networks in which records depend on each other are refused
+(`dpatlas.privacy.probe`) before any record is read.
 """
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 
 import torch
@@ -30,10 +32,21 @@ from dpatlas.privacy.clipping import (
     empty_sum,
     per_layer_bound,
 )
-from dpatlas.privacy.layers import RULES, rule_for
+from dpatlas.privacy.free_parameters import FreeParameters
 from dpatlas.privacy.losses import cross_entropy
-from dpatlas.privacy.probe import Loss, Subject, losses_of, probe, refuse_autocast
-from dpatlas.privacy.rules import Rule
+from dpatlas.privacy.probe import Loss, Mismatch, Subject, Views, losses_of, probe, refuse_autocast
+from dpatlas.privacy.recomputed import Recomputed
+from dpatlas.privacy.registry import is_built_in, rule_of
+from dpatlas.privacy.rules import Ambiguous, Rule, Unsupported
+
+# What is done about parameters without a rule: each gets a copy for every record; the modules that
+# hold them, or the whole network, are passed through record by record. The first that passes the
+# probe is taken.
+WAYS = ("copies", "modules", "network")
+
+
+class PerRecordWarning(UserWarning):
+    """Gradients are computed record by record, which takes more time and memory than a rule."""
 
 
 class NetworkGradients:
@@ -43,46 +56,49 @@ class NetworkGradients:
     consecutive rows of x (augmented views of it) and its gradient is their mean. `clipping`: `flat`
     clips the whole gradient at C = max_grad_norm, `per-layer` each of L layers' at C / sqrt(L).
 
-    Raises InputError that names the layer for: a trainable layer of a type without a rule, one that
-    mixes records (BatchNorm in training mode), one that draws numbers outside of the keyed streams
-    (Dropout in training mode), parameters that two layers share; and at the first sum, or in
-    `probe`, for anything that lets one record move the contribution of another.
+    Raises InputError that names the layer for one that mixes records (BatchNorm in training mode)
+    or draws numbers outside of the keyed streams (Dropout in training mode); and at the first sum,
+    or in `probe`, for anything that lets one record move the contribution of another. What has no
+    rule gives a PerRecordWarning there. `way`: the first of `WAYS` to try.
     """
 
-    @checked(views=integer(ge=1), clipping=one_of(*CLIPPINGS))
+    @checked(views=integer(ge=1), clipping=one_of(*CLIPPINGS), way=one_of(*WAYS))
     def __init__(
         self,
         model: nn.Module,
         loss: Loss = cross_entropy,
         views: int = 1,
         clipping: str = "flat",
+        way: str = WAYS[0],
     ):
         self.model, self.loss, self.views, self.clipping = model, loss, views, clipping
         refuse_unsafe_layers(model)
-        refuse_shared_parameters(model)
-        self.rules: dict[str, Rule] = {}
-        for name, layer in model.named_modules():
-            keys = [
-                key for key, value in layer.named_parameters(recurse=False) if value.requires_grad
-            ]
-            if not keys:
-                continue
-            rule = rule_for(name, layer, views)
-            if rule is None or set(keys) - set(rule.trainable):
-                raise InputError(
-                    f"layer {name or 'model'} ({type(layer).__name__})",
-                    f"no rule for the gradients of {', '.join(keys)}",
-                    f"trainable parameters in {', '.join(kind.__name__ for kind in RULES)}",
-                )
-            self.rules[name] = rule
-        trainable = [name for name, value in model.named_parameters() if value.requires_grad]
-        if not trainable:
+        self.order = [name for name, value in model.named_parameters() if value.requires_grad]
+        if not self.order:
             raise InputError("model", "no trainable parameter", "at least one")
-        self.order = trainable
-        self.chain = chain_of(model, self.rules)
         self._modules = list(model.modules())
         # Training or evaluation mode of each module at the last probe.
         self._probed: list[bool] | None = None
+        self._go(way)
+
+    def _go(self, way: str) -> None:
+        """Make the rules of a way."""
+        self.way = way
+        self.rules = rules_for(self.model, self.views, way)
+        self.chain = chain_of(self.model, self.rules)
+        self.at_once = min(
+            (rule.records_at_once() for rule in self.recomputed.values()), default=None
+        )
+
+    @property
+    def recomputed(self) -> dict[str, Recomputed]:
+        """The modules that are passed through record by record, by name."""
+        return {name: rule for name, rule in self.rules.items() if isinstance(rule, Recomputed)}
+
+    @property
+    def rule_types(self) -> list[type[Rule]]:
+        """The type of every rule, by which two kernels of one network may differ."""
+        return [type(rule) for rule in self.rules.values()]
 
     def constants(self, x: Tensor) -> None:
         """None: unlike in `SoftmaxGradients`, no part of a record's norm is constant."""
@@ -104,7 +120,31 @@ class NetworkGradients:
         elif self._probed != self._modes():
             refuse_unsafe_layers(self.model)
             self.probe(x, labels)
-        self._backward(x, labels)
+        parts = self._parts(len(x))
+        if len(parts) > 1:
+            first, *others = (self._clipped_part(x[p], labels[p], max_grad_norm) for p in parts)
+            for other in others:
+                first.add(other)
+            return first
+        return self._clipped_part(x, labels, max_grad_norm)
+
+    def _parts(self, rows: int) -> list[slice]:
+        """Rows that are passed through together: all, or as many as memory allows."""
+        size = self.views * self.at_once if self.at_once else rows
+        return [slice(start, start + size) for start in range(0, rows, size)]
+
+    def _clipped_part(self, x: Tensor, labels: Tensor, max_grad_norm: float) -> ClippedSum:
+        """`clipped_sum` of rows that are passed through together."""
+        try:
+            self._backward(x, labels)
+        except Ambiguous:
+            # With another number of rows the tensor's length tells whose it is.
+            if len(x) == self.views:
+                raise Unsupported("model", "an index of as many numbers as views", "more") from None
+            first, rest = slice(None, self.views), slice(self.views, None)
+            found = self._clipped_part(x[first], labels[first], max_grad_norm)
+            found.add(self._clipped_part(x[rest], labels[rest], max_grad_norm))
+            return found
         rules = list(self.rules.values())
         layer_bound = per_layer_bound(max_grad_norm, len(rules))
         norms2 = torch.stack([rule.norms2(layer_bound**2) for rule in rules])
@@ -132,31 +172,66 @@ class NetworkGradients:
         """The clipped sum over no records."""
         return empty_sum(self.model, self.order)
 
-    def probe(self, x: Tensor, labels: Tensor) -> None:
+    def probe(self, x: Tensor, labels: Tensor, augmentation: Views | None = None) -> int:
         """Probe the network with synthetic records of the shape and type of these rows.
 
-        x (rows, ...), labels (rows,): only shapes, types and device are used. Raises InputError as
+        x (rows, ...), labels (rows,): only shapes, types and device are used. The first of `WAYS`
+        that passes is taken. Returns the size of a record's output. Raises InputError as
         `dpatlas.privacy.probe.probe`.
         """
-        probe(
-            Subject(
-                self.model,
-                self.loss,
-                self._on_copy,
-                x,
-                labels,
-                views=self.views,
-                settings=(self.clipping,),
+        failure: Unsupported | None = None
+        for way in WAYS[WAYS.index(self.way) :]:
+            if way != self.way:
+                before = self.rule_types
+                self._go(way)
+                if self.rule_types == before:
+                    continue
+            settings = type(self), self.clipping, way, self.rule_types
+            views = 1 if augmentation else self.views
+            subject = Subject(
+                self.model, self.loss, self._on_copy, x, labels, views, augmentation, settings
             )
-        )
-        self.take_as_probed()
+            try:
+                outputs = probe(subject)
+            except Unsupported as error:
+                failure = failure or error
+                own = [rule for rule in self.rules.values() if not is_built_in(type(rule))]
+                if isinstance(error, Mismatch) and own:
+                    # A wrong rule must be mended, not passed over.
+                    names = ", ".join(type(rule).__name__ for rule in own)
+                    raise InputError(
+                        f"{error.where}, with the rule {names}", error.found, error.allowed
+                    ) from None
+            else:
+                self._warn(failure)
+                self.take_as_probed()
+                return outputs
+        assert failure is not None
+        raise failure
+
+    def _warn(self, failure: Unsupported | None) -> None:
+        """PerRecordWarning that says what is passed through record by record, and at what cost."""
+        for name, rule in self.recomputed.items():
+            size = sum(value.numel() for value in rule.trainable.values())
+            held = rule.records_at_once()
+            what = f"layer {name} ({type(rule.layer).__name__})" if name else "the whole network"
+            reason = "it has no rule" if name or failure is None else f"{failure}"
+            warnings.warn(
+                f"per-record gradients of {what} are computed record by record with torch.func "
+                f"({reason}): there, a step takes two to six times as long as one without privacy, "
+                f"and each record needs memory for its own gradient of {size:,} numbers "
+                f"({4e-6 * size:,.2g} MB; at most {held:,} records at a time); a rule for such "
+                "layers (dpatlas.privacy.Rule) avoids that",
+                PerRecordWarning,
+                stacklevel=3,
+            )
 
     def take_as_probed(self) -> None:
         """Record that the caller has probed the network in its present modes."""
         self._probed = self._modes()
 
     def _on_copy(self, model: nn.Module, loss: Loss) -> "NetworkGradients":
-        kernel = NetworkGradients(model, loss, self.views, self.clipping)
+        kernel = NetworkGradients(model, loss, self.views, self.clipping, self.way)
         kernel.take_as_probed()
         return kernel
 
@@ -173,20 +248,42 @@ class NetworkGradients:
                 self.chain.backward(self.loss, x, labels, self.views)
             else:
                 self._by_autograd(x, labels)
-        self._refuse_unless(lambda rule: rule.reached, "no gradient of the loss reaches it")
+        self._refuse_unless(lambda rule: rule.is_reached(), "no gradient of the loss reaches it")
 
     def _by_autograd(self, x: Tensor, labels: Tensor) -> None:
-        with self._watching(), torch.enable_grad():
-            losses = losses_of(self.model, self.loss, x, labels)
-            self._refuse_unless(lambda rule: rule.calls > 0, "its forward is never called")
+        with torch.enable_grad(), self._watching():
+            losses = losses_of(self._output, self.loss, x, labels)
+            self._refuse_unless(
+                lambda rule: rule.calls > 0, "its forward is never called", Unsupported
+            )
             if losses.requires_grad:
                 # Of a scalar: an explicit output gradient makes torch import sympy for a second.
                 (losses.sum() / self.views).backward()
 
-    def _refuse_unless(self, fine: Callable[[Rule], bool], found: str) -> None:
+    def _output(self, x: Tensor) -> Tensor:
+        """The network's output; Unsupported where it cannot take copies of its parameters."""
+        try:
+            return self.model(x)
+        except (InputError, Ambiguous):
+            raise
+        except Exception as error:
+            copied = [rule for rule in self.rules.values() if isinstance(rule, FreeParameters)]
+            if not copied:
+                raise
+            rule = copied[0]
+            names = ", ".join(rule.trainable)
+            raise Unsupported(
+                f"layer {rule.name or 'model'} ({type(rule.layer).__name__})",
+                f"no rule for the gradients of {names}: {type(error).__name__}: {error}",
+                "a layer with a rule",
+            ) from None
+
+    def _refuse_unless(
+        self, fine: Callable[[Rule], bool], found: str, kind: type[InputError] = InputError
+    ) -> None:
         for name, rule in self.rules.items():
             if not fine(rule):
-                raise InputError(
+                raise kind(
                     f"layer {name} ({type(rule.layer).__name__})",
                     f"trainable, but {found}",
                     "a layer that the loss depends on, or one that is frozen",
@@ -194,46 +291,81 @@ class NetworkGradients:
 
     @contextlib.contextmanager
     def _watching(self) -> Iterator[None]:
+        installed: list[Rule] = []
         try:
             for rule in self.rules.values():
-                rule.layer.forward = rule
+                rule.install()
+                installed.append(rule)
             yield
         finally:
-            for rule in self.rules.values():
-                del rule.layer.forward
+            for rule in installed:
+                rule.remove()
+
+
+def rules_for(model: nn.Module, views: int, way: str) -> dict[str, Rule]:
+    """The rules of a network's trainable parameters by the name of their module.
+
+    way: one of `WAYS`. A parameter that two layers share needs the whole network.
+    """
+    if way == "network" or shares_parameters(model):
+        return {"": Recomputed("", model, views)}
+    rules: dict[str, Rule] = {}
+    for name, layer in model.named_modules():
+        if any(rule.whole and inside(name, whole) for whole, rule in rules.items()):
+            continue
+        kind = rule_of(layer)
+        own = trainable_names(layer, recurse=kind is not None and kind.whole)
+        rule = kind(name, layer, views) if kind and own else None
+        if rule is None or set(own) - set(rule.trainable):
+            own = trainable_names(layer, recurse=False)
+            if not own:
+                continue
+            if way == "modules":
+                rule = Recomputed(name, layer, views)
+            else:
+                rule = FreeParameters(name, layer, own, views)
+        rules[name] = rule
+    return rules
+
+
+def trainable_names(layer: nn.Module, recurse: bool) -> list[str]:
+    """Names of a module's trainable parameters; with `recurse` those of its parts too."""
+    return [name for name, value in layer.named_parameters(recurse=recurse) if value.requires_grad]
+
+
+def inside(name: str, whole: str) -> bool:
+    """Whether the module `name` is part of the module `whole`."""
+    return whole == "" or name.startswith(f"{whole}.")
 
 
 def refuse_unsafe_layers(model: nn.Module) -> None:
     """InputError that names the first layer which mixes records or draws unkeyed numbers.
 
     In evaluation mode, BatchNorm and InstanceNorm with running statistics map each record
-    independently and are allowed if they are frozen, and Dropout drops nothing.
+    independently and are allowed, and Dropout drops nothing.
     """
     for name, layer in model.named_modules():
         where = f"layer {name or 'model'} ({type(layer).__name__})"
-        if isinstance(layer, _BatchNorm):
-            trained = any(value.requires_grad for value in layer.parameters(recurse=False))
-            if layer.training or layer.running_mean is None or trained:
-                raise InputError(
-                    where,
-                    "statistics over the batch, so that one record moves the others' gradients",
-                    "GroupNorm (dpatlas.models.group_norm.to_group_norm(model) replaces it), or a "
-                    "frozen BatchNorm in evaluation mode",
-                )
+        if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
+            raise InputError(
+                where,
+                "statistics over the batch, so that one record moves the others' gradients",
+                "GroupNorm (dpatlas.models.group_norm.to_group_norm(model) replaces it), or "
+                "BatchNorm in evaluation mode",
+            )
         if isinstance(layer, _InstanceNorm) and layer.track_running_stats and layer.training:
             raise InputError(where, "running statistics over records", "track_running_stats=False")
-        if isinstance(layer, _DropoutNd) and layer.p > 0 and layer.training:
-            raise InputError(where, f"p = {layer.p:g}, drawn outside of the keyed streams", "p = 0")
+        # Dropout of attention and of recurrent layers is a number.
+        p = layer.p if isinstance(layer, _DropoutNd) else getattr(layer, "dropout", 0)
+        if isinstance(p, int | float) and p > 0 and layer.training:
+            raise InputError(where, f"p = {p:g}, drawn outside of the keyed streams", "p = 0")
 
 
-def refuse_shared_parameters(model: nn.Module) -> None:
-    """InputError that gives both names of a trainable parameter that two layers share."""
-    first: dict[int, str] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        if not parameter.requires_grad:
-            continue
-        other = first.setdefault(id(parameter), name)
-        if other != name:
-            raise InputError(
-                f"parameter {name}", f"tied to {other}", "parameters of one layer each"
-            )
+def shares_parameters(model: nn.Module) -> bool:
+    """Whether two layers share a trainable parameter."""
+    every = [
+        id(value)
+        for _, value in model.named_parameters(remove_duplicate=False)
+        if value.requires_grad
+    ]
+    return len(every) > len(set(every))

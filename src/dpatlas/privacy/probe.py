@@ -5,8 +5,9 @@ before a kernel reads a record, synthetic ones go through a copy of the network,
 augmentation, views and shapes: one by one and in several batches (all, in another order, with one
 removed, with one replaced; with duplicates and offsets up to 1e6). For a small clip bound C and for
 one that clips nothing, the clipped sum of a batch must equal the sum over its records alone; where
-nothing is clipped, it must also equal autograd's gradient of the summed losses. Gradients, buffers,
-attributes and global generators must not change. What fails is refused by name.
+nothing is clipped, it must also equal autograd's gradient of the summed losses, and no record may
+add more than its norm. Gradients, buffers, attributes and global generators must not change. What
+fails is refused by name.
 
 The copy is in float64, where equality means a relative error of 1e-5; a network that only works in
 its own precision is compared in that, to 1e-3. Its weights are moved at random, because zero
@@ -31,6 +32,7 @@ from dpatlas.core.seeds import generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import ClippedSum
 from dpatlas.privacy.fingerprint import REGISTRIES, fingerprint
+from dpatlas.privacy.rules import Unsupported
 
 # A module's inputs and outputs: a list of tensors for each pass.
 Passage = tuple[list[list[Tensor]], list[list[Tensor]]]
@@ -41,6 +43,8 @@ TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
 NO_CLIP = 1e30
 # Clip bound relative to the median gradient norm, small enough to clip nearly every record.
 CLIPPED_SHARE = 1e-2
+# A parameter's gradient is compared down to this share of the whole gradient: below is rounding.
+NOTHING = 1e-7
 # (scale, offset) of synthetic records. For large records or networks only the first few are made:
 # all of them would take a minute instead of ten seconds.
 RECORDS = ((1, 0), (1, 0), (1, 1e6), (1e-2, 0), (10, 0), (1, 1e3), (1, 0))
@@ -53,6 +57,10 @@ KEY = 0x70726F6265
 CACHE_SIZE = 64
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Mismatch(Unsupported):
+    """Gradients that are not what autograd finds, of a network in which no records meet."""
 
 
 class Kernel(Protocol):
@@ -275,9 +283,9 @@ class _Probe:
             labels.append(label.repeat_interleave(self.views, 0))
         return labels
 
-    def _autograd(self) -> dict[str, Tensor]:
-        """Gradient, on the first batch, of the mean loss over views summed over records."""
-        x, labels = self._batch(self._everyone)
+    def _autograd(self, records: Sequence[int]) -> dict[str, Tensor]:
+        """Gradient of the mean loss over views, summed over these records."""
+        x, labels = self._batch(records)
         trainable = [
             (name, value) for name, value in self.model.named_parameters() if value.requires_grad
         ]
@@ -285,10 +293,16 @@ class _Probe:
             total = losses_of(self.model, self.loss, x, labels).sum() / self.views
             values = [value for _, value in trainable]
             gradients = torch.autograd.grad(total, values, allow_unused=True)
-        return {
-            name: torch.zeros_like(value) if gradient is None else gradient
-            for (name, value), gradient in zip(trainable, gradients, strict=True)
-        }
+        found = {}
+        for (name, _), gradient in zip(trainable, gradients, strict=True):
+            if gradient is None:
+                raise InputError(
+                    self._owner(name),
+                    f"{name} is trainable, but no gradient of the loss reaches it",
+                    "parameters that the loss depends on, or that are frozen",
+                )
+            found[name] = gradient
+        return found
 
     @property
     def _everyone(self) -> list[int]:
@@ -322,6 +336,11 @@ class _Probe:
         if not torch.isfinite(lengths).any():
             found = "no finite gradient for made-up records"
             raise InputError("model", found, "a network that learns from numbers of size 1")
+        for gradients, norms in unclipped:
+            length, norm = _length(gradients), float(norms.double().sum())
+            if math.isfinite(norm) and length > norm + self.tolerance * max(norm, 1e-6):
+                found = f"a norm of {norm:.3g} for a record that adds {length:.3g}"
+                raise Mismatch("model", found, "norms that are at least those of the gradients")
         positive = lengths[torch.isfinite(lengths) & (lengths > 0)]
         bound = CLIPPED_SHARE * float(positive.median()) if len(positive) else 1.0
         clipped = [self._sum([number], bound) for number in everyone]
@@ -334,20 +353,32 @@ class _Probe:
             scale = sum(_length(part) for part in parts)
             if _differ(together, total, self.tolerance * scale):
                 self._name_what_mixes(batch)
-                raise InputError(
+                raise Mismatch(
                     "model",
                     "the clipped sum of a batch is not the sum of its records' own",
                     "operations on each record alone",
                 )
         scale = sum(_length(unclipped[number][0]) for number in batches[0])
-        for name, gradient in self._autograd().items():
+        for name, gradient in self._autograd(batches[0]).items():
             if not _close(first[name], gradient.double(), self.tolerance, scale):
-                raise InputError(
-                    self._owner(name),
-                    f"the gradient of {name} is not the derivative of the loss: it is used outside "
-                    "of its layer's forward too",
-                    "parameters that one layer uses once",
-                )
+                # Records that meet in what is passed through one by one show here only.
+                self._name_what_mixes(batches[0])
+                raise self._mismatch(name)
+        # Beside the gradients of a record with an offset of 1e6, others would not show.
+        single = unclipped[0][0]
+        scale = NOTHING * _length(single)
+        for name, gradient in self._autograd([0]).items():
+            limit = max(self.tolerance * _length({name: gradient.double()}), scale)
+            if _differ({name: single[name]}, {name: gradient.double()}, limit):
+                raise self._mismatch(name)
+
+    def _mismatch(self, name: str) -> Mismatch:
+        return Mismatch(
+            self._owner(name),
+            f"the gradient of {name} is not the derivative of the loss: it is used outside of its "
+            "layer's forward too",
+            "parameters that one layer uses once",
+        )
 
     def _name_what_mixes(self, batch: Sequence[int]) -> None:
         """InputError that names the innermost module, or the loss, that mixes rows."""
@@ -522,18 +553,32 @@ def _tensors(value: Any) -> list[Tensor]:
 
 def _same(together: list[list[Tensor]], alone: list[list[Tensor]], tolerance: float) -> bool:
     """Whether one pass over all rows gave the joined tensors of separate passes."""
-    joined = [torch.cat(parts) for parts in zip(*alone, strict=False)]
     return len(together) == 1 and all(
-        one.shape == other.shape and _close(one, other, tolerance)
-        for one, other in zip(together[0], joined, strict=False)
+        any(
+            one.shape == joined.shape and _close(one, joined, tolerance)
+            for joined in _joined(parts)
+        )
+        for one, parts in zip(together[0], zip(*alone, strict=False), strict=False)
     )
+
+
+def _joined(parts: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors joined along each dimension: a layer's states may have the records second."""
+    return [
+        torch.cat(list(parts), dim)
+        for dim in range(parts[0].dim())
+        if all(part.shape[:dim] == parts[0].shape[:dim] for part in parts)
+        and all(part.shape[dim + 1 :] == parts[0].shape[dim + 1 :] for part in parts)
+    ]
 
 
 def _close(one: Tensor, other: Tensor, tolerance: float, scale: float | None = None) -> bool:
     """Equal up to `tolerance` times a row's largest entry, or `scale`; non-finite entries agree."""
     if one.shape != other.shape:
         return False
-    one, other = (torch.nan_to_num(tensor.double(), 0, 0, 0) for tensor in (one, other))
+    one, other = (
+        torch.nan_to_num(torch.atleast_1d(tensor).double(), 0, 0, 0) for tensor in (one, other)
+    )
     gap = (one - other).flatten(1).abs() if one.dim() > 1 else (one - other).abs()[:, None]
     if scale is None:
         size = other.abs().flatten(1) if one.dim() > 1 else other.abs()[:, None]

@@ -21,9 +21,18 @@ from torch import Tensor, nn
 
 from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import SUM_BLOCK
+from dpatlas.privacy.stand_in import records_first
 
 # Rows longer than SHORT_ROW are squared and added up in blocks of NORM_BLOCK numbers.
 NORM_BLOCK, SHORT_ROW = 256, 1024
+
+
+class Unsupported(InputError):
+    """What the rules cannot do although it need not let records meet."""
+
+
+class Ambiguous(Exception):
+    """A tensor that may belong to the records, or be the same for all: their number decides."""
 
 
 class Watched(torch.autograd.Function):
@@ -46,20 +55,46 @@ class Watched(torch.autograd.Function):
 
 
 class Rule:
-    """One watched layer; subclasses define how gradients follow from the factors.
+    """How a type of layer gives every record's gradient; a subclass is the rule of one's own layer.
 
-    After the backward pass, `record_gradients` maps each trainable parameter to its per-record
-    gradients (records, *shape); a subclass that stores factors instead overrides `norms2` and
-    `weighted`.
+    A layer is called once in a pass, with one tensor x whose first dimension is the rows: a record
+    is `views` consecutive ones. A subclass names the layer's parameters in `parameters` and defines
+
+    - `forward(x)`: the output, as a tuple that may hold further tensors for `backward`;
+    - `backward(delta, x, *saved, needs_x)`: with delta the gradient of the loss with respect to the
+      output, stores in `record_gradients[name]` the gradient of every record, (records, *shape),
+      for each name in `trainable`, and returns the gradient with respect to x if `needs_x`.
+
+    Neither runs under autograd. `value(name)` is a parameter without autograd; `summed` adds up
+    what belongs to one record. `Rule.register(type)` makes the subclass the rule of a type of
+    layers. Before the first noisy sum the probe compares its gradients with autograd's, and refuses
+    the network if they differ. A rule that does not store gradients overrides `norms2`, `weighted`
+    and `discard` as well.
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("weight", "bias")
+    # Whether the rule is also that of every layer inside its own.
+    whole: ClassVar[bool] = False
+    # The rule of every type of layer.
+    of_types: ClassVar[dict[type[nn.Module], type["Rule"]]] = {}
+
+    @classmethod
+    def register(cls, kind: type[nn.Module]) -> None:
+        """Make this the rule of layers of type `kind`, and of subclasses with its forward.
+
+        InputError for what is not a class of modules.
+        """
+        if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+            raise InputError(f"layer type of {cls.__name__}", kind, "a subclass of nn.Module")
+        Rule.of_types[kind] = cls
 
     def __init__(self, name: str, layer: nn.Module, views: int = 1):
         self.name, self.layer, self.views = name, layer, views
         values = {key: getattr(layer, key, None) for key in self.parameters}
         self.trainable = {
-            key: value for key, value in values.items() if value is not None and value.requires_grad
+            key: value
+            for key, value in values.items()
+            if isinstance(value, Tensor) and value.requires_grad
         }
         self.anchor = torch.zeros(0, requires_grad=True)
         self.calls = 0
@@ -69,20 +104,40 @@ class Rule:
         self.rows: int | None = None
         self.record_gradients: dict[str, Tensor] = {}
 
+    def install(self) -> None:
+        """Put the rule in the place of the layer's `forward`."""
+        self.layer_forward = vars(self.layer).get("forward")
+        self.layer.forward = self
+
+    def remove(self) -> None:
+        """Undo `install`."""
+        del self.layer.forward
+        if self.layer_forward is not None:
+            self.layer.forward = self.layer_forward
+
     def __call__(self, x: Tensor) -> Tensor:
         """The output, in place of the layer's `forward`."""
-        self.calls += 1
-        if self.calls > 1:
-            raise InputError(
-                f"layer {self.name}", "used more than once in a pass", "a layer used once"
-            )
+        self.called()
+        x = records_first(x)
         self.check_rows(x)
         return Watched.apply(x, self.anchor, self)
 
+    def called(self) -> None:
+        """Count a call; InputError for a second one in a pass."""
+        self.calls += 1
+        if self.calls > 1:
+            raise Unsupported(
+                f"layer {self.name}", "used more than once in a pass", "a layer used once"
+            )
+
+    def is_reached(self) -> bool:
+        """Whether the last pass computed a gradient of every trainable parameter."""
+        return self.reached
+
     def check_rows(self, x: Tensor) -> None:
         """InputError for an input whose first dimension is not the records of the pass."""
-        if self.rows is not None and len(x) != self.rows:
-            raise InputError(
+        if self.rows is not None and (x.dim() == 0 or len(x) != self.rows):
+            raise Unsupported(
                 f"layer {self.name} ({type(self.layer).__name__})",
                 f"an input of shape {tuple(x.shape)} for {self.rows} records",
                 "records first, with whatever belongs to a record in its own row",
@@ -110,6 +165,14 @@ class Rule:
         """As `value`; None if the layer has no such parameter."""
         return None if getattr(self.layer, key) is None else self.value(key)
 
+    def summed(self, rows: Tensor, features: int) -> Tensor:
+        """Sums over a record's views and positions: (rows, ..., *shape) to (records, *shape).
+
+        `features`: the number of dimensions of `shape`, the last ones of `rows`.
+        """
+        shape = rows.shape[rows.dim() - features :]
+        return rows.reshape(len(rows) // self.views, -1, *shape).sum(1)
+
     def norms2(self, small: float = 0.0) -> Tensor:
         """Upper bounds on ||g_i||^2 over the layer's trainable parameters, float64 (records,).
 
@@ -121,7 +184,9 @@ class Rule:
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
         """sum_i c_i g_i by parameter, from `factors` c of shape (records,)."""
         return {
-            key: in_blocks(torch.matmul, 1, factors, gradients.flatten(1)).view(gradients.shape[1:])
+            key: in_blocks(torch.matmul, 1, factors, gradients.reshape(len(gradients), -1)).view(
+                gradients.shape[1:]
+            )
             for key, gradients in self.record_gradients.items()
         }
 
@@ -147,7 +212,7 @@ def rows_norm2(gradients: Tensor) -> Tensor:
     Short rows are summed in float64. Long rows are sums of the squared norms of blocks, each of
     which has a rounding error of at most gamma_(NORM_BLOCK + 4) for any order of summation.
     """
-    rows = gradients.flatten(1)
+    rows = gradients.reshape(len(gradients), -1)
     if rows.shape[1] <= SHORT_ROW:
         return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square_()
     whole = rows.shape[1] // NORM_BLOCK * NORM_BLOCK

@@ -508,24 +508,16 @@ def probed_kernel(
     views = augmentation.views if augmentation else 1
     refuse_unsafe_layers(model)
     kernel = kernel_for(model, loss, views, clipping)
-
-    def on_copy(model: nn.Module, loss: Loss) -> NetworkGradients | SoftmaxGradients:
-        return taken_as_probed(kernel_for(model, loss, views, clipping))
-
-    settings = (type(kernel), clipping)
-    subject = Subject(
-        model, loss, on_copy, x[:1], labels[:1], augmentation=augmentation, settings=settings
-    )
-    check_labels(labels, probe(subject), loss)
-    return taken_as_probed(kernel)
-
-
-def taken_as_probed(
-    kernel: NetworkGradients | SoftmaxGradients,
-) -> NetworkGradients | SoftmaxGradients:
-    """The kernel, marked so that it does not probe its network again."""
     if isinstance(kernel, NetworkGradients):
-        kernel.take_as_probed()
+        outputs = kernel.probe(x[:1], labels[:1], augmentation)
+    else:
+
+        def on_copy(model: nn.Module, loss: Loss) -> NetworkGradients | SoftmaxGradients:
+            return kernel_for(model, loss, views, clipping)
+
+        settings = (type(kernel), clipping)
+        outputs = probe(Subject(model, loss, on_copy, x[:1], labels[:1], 1, augmentation, settings))
+    check_labels(labels, outputs, loss)
     return kernel
 
 
