@@ -14,6 +14,9 @@ MODULES = {
     "dpatlas.core.seeds": ("Noise",),
     "dpatlas.privacy.accounting": ("Phase", "calibrate", "composition", "guarantee"),
     "dpatlas.privacy.audit_statistics": ("epsilon_lower_bound",),
+    "dpatlas.privacy.losses": (
+        *("TokenCrossEntropy", "binary_cross_entropy", "cross_entropy", "squared_error"),
+    ),
     "dpatlas.privacy.per_record": ("PerRecordWarning",),
     "dpatlas.privacy.rules": ("Rule",),
     "dpatlas.privacy.samplers": ("Cyclic", "FixedSize", "FullBatch", "Poisson", "Shuffled"),

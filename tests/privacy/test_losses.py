@@ -1,0 +1,149 @@
+"""Losses by record: gradients of a per-record loop, in every kind of task, and none of a batch."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from reference_gradients import clipped_sum, distance, records, seeded
+from torch import nn
+
+from dpatlas.errors import InputError
+from dpatlas.privacy.losses import (
+    TokenCrossEntropy,
+    binary_cross_entropy,
+    cross_entropy,
+    squared_error,
+)
+from dpatlas.privacy.per_record import NetworkGradients
+
+ROWS, WORDS = 6, 7
+
+
+def language():
+    return nn.Sequential(nn.Embedding(9, 4), nn.LayerNorm(4), nn.Linear(4, 9))
+
+
+def ignored(labels):
+    """With some positions, and all of record 3, to be ignored."""
+    labels = labels.clone()
+    labels[:, ::3], labels[3] = -100, -100
+    return labels
+
+
+def draws(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+
+
+def words(high=9):
+    return torch.randint(0, high, (ROWS, WORDS), generator=torch.Generator().manual_seed(5))
+
+
+# Name -> (network, records, targets, our loss, torch's loss of one record).
+TASKS = {
+    "labels": (
+        lambda: nn.Linear(4, 3),
+        lambda: (draws(ROWS, 4), (draws(ROWS, 3) > 0).double()),
+        binary_cross_entropy,
+        F.binary_cross_entropy_with_logits,
+    ),
+    "one number": (
+        lambda: nn.Linear(4, 1),
+        lambda: (draws(ROWS, 4), draws(ROWS)),
+        squared_error,
+        lambda output, targets: F.mse_loss(output[:, 0], targets),
+    ),
+    "several numbers": (
+        lambda: nn.Sequential(nn.Linear(4, 6), nn.Unflatten(1, (2, 3))),
+        lambda: (draws(ROWS, 4), draws(ROWS, 2, 3)),
+        squared_error,
+        F.mse_loss,
+    ),
+    "words, mean": (
+        language,
+        lambda: (words(), ignored(words())),
+        TokenCrossEntropy(),
+        lambda output, labels: F.cross_entropy(output[0], labels[0]),
+    ),
+    "words, sum": (
+        language,
+        lambda: (words(), words()),
+        TokenCrossEntropy(ignore_index=2, reduction="sum"),
+        lambda output, labels: F.cross_entropy(
+            output[0], labels[0], ignore_index=2, reduction="sum"
+        ),
+    ),
+    "a function of one's own, on maps": (
+        lambda: nn.Conv2d(2, 3, 3, padding=1),
+        lambda: (draws(ROWS, 2, 5, 5), words(3)[:, :5, None].expand(-1, -1, 5)),
+        lambda output, labels: F.cross_entropy(output, labels, reduction="none").mean((1, 2)),
+        F.cross_entropy,
+    ),
+}
+
+
+@pytest.mark.parametrize("bound", [1e-2, 1e6])
+@pytest.mark.parametrize("name", TASKS)
+def test_the_clipped_sum_of_every_task_equals_a_per_record_loop(name, bound):
+    make, data, ours, theirs = TASKS[name]
+    model, (x, targets) = seeded(make), data()
+    rows = []
+    for row in range(ROWS):
+        one = slice(row, row + 1)
+        gradients = torch.autograd.grad(theirs(model(x[one]), targets[one]), [*model.parameters()])
+        # Without any position that counts, torch's mean is 0 / 0.
+        rows.append([gradient.nan_to_num(0) for gradient in gradients])
+    names = [name for name, _ in model.named_parameters()]
+    expected = {
+        name: torch.stack(each) for name, each in zip(names, zip(*rows, strict=True), strict=True)
+    }
+    found = NetworkGradients(model, ours).clipped_sum(x, targets, bound)
+    assert found.skipped == 0
+    assert distance(found.gradients, clipped_sum_or_zero(expected, bound)) < 1e-12 * max(1, bound)
+
+
+def clipped_sum_or_zero(gradients, bound):
+    """`clipped_sum`, in which a gradient may be zero."""
+    alive = sum(rows.flatten(1).abs().sum(1) for rows in gradients.values()) > 0
+    return clipped_sum({name: rows[alive] for name, rows in gradients.items()}, bound)
+
+
+@pytest.mark.parametrize(
+    ("loss", "match"),
+    [
+        (F.mse_loss, r"loss: found a result of shape \(\) for .*reduction='none'"),
+        (nn.MSELoss(reduction="none"), r"loss: found a result of shape \(\d+, 3\)"),
+        (
+            lambda output, targets: squared_error(output, targets) / len(output),
+            "a record's loss depends on other records",
+        ),
+        (
+            lambda output, targets: squared_error(output / output.std(), targets),
+            "a record's loss depends on other records",
+        ),
+    ],
+)
+def test_a_reduction_over_the_batch_is_refused_with_what_to_do(loss, match):
+    kernel = NetworkGradients(seeded(nn.Linear, 4, 3), loss)
+    with pytest.raises(InputError, match=match):
+        kernel.clipped_sum(draws(ROWS, 4), draws(ROWS, 3), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("loss", "output", "targets"),
+    [
+        (squared_error, (6, 3), (6,)),
+        (squared_error, (6, 1), (3, 2)),
+        (binary_cross_entropy, (6, 3), (6, 1)),
+    ],
+)
+def test_targets_that_would_broadcast_are_refused(loss, output, targets):
+    with pytest.raises(InputError, match="one target an output"):
+        loss(draws(*output), draws(*targets))
+
+
+def test_a_label_a_position_and_a_known_reduction_are_asked_for():
+    with pytest.raises(InputError, match="one label a position"):
+        TokenCrossEntropy()(draws(6, 7, 9), words()[:, :3])
+    with pytest.raises(InputError, match="reduction"):
+        TokenCrossEntropy(reduction="none")
+    x, labels = records((9,))
+    torch.testing.assert_close(TokenCrossEntropy()(x, labels), cross_entropy(x, labels))
