@@ -58,6 +58,12 @@ LAYERS = {
         "never",
         "numpy scipy",
     ),
+    # Audits other people's code: only its adapters know torch.
+    "audit": layer(
+        "core epsilon privacy.audit_statistics privacy.one_run privacy.side_door",
+        "inside functions",
+        "numpy scipy torch",
+    ),
     "config": layer("core cost.counting data records registry", "never"),
     "cost": layer("core config records registry", "never"),
     "show": layer("core records registry", "never"),
@@ -124,9 +130,10 @@ def imports_of(tree: ast.Module, package: str) -> Iterator[Import]:
     """Every import of a module of `package`, those inside functions and by name included."""
     inside = {
         id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for node in ast.walk(function)
+        for later in ast.walk(tree)
+        if isinstance(later, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        or (isinstance(later, ast.If) and getattr(later.test, "id", None) == "TYPE_CHECKING")
+        for node in ast.walk(later)
     }
     for node in ast.walk(tree):
         for target in import_targets(node, package):

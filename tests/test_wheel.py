@@ -126,6 +126,7 @@ def test_the_extras_together_are_the_environment_of_a_checkout():
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
+        (("--version",), 0, "dp-atlas 0."),
         ((*CLAIM, "3"), 0, "GUARANTEED"),
         ((*CLAIM, "0.5"), 1, "REFUTED"),
         ((*CLAIM, "-1"), 2, "claimed"),
@@ -178,6 +179,17 @@ def test_python_reads_the_core_without_any_extra(core):
     code, output, errors = run(core, "python", "-c", script)
     assert code == 0, errors
     assert 0.5 < float(output) < 20
+
+
+def test_training_in_numpy_is_audited_by_the_core(core):
+    text = (ROOT / "docs/audit.md").read_text(encoding="utf-8")
+    script = text.partition("```python\n# mine.py\n")[2].partition("```")[0]
+    (core[1] / "mine.py").write_text(script)
+    code, output, errors = run(core, "dpatlas", "audit", "mine.py:train", "--premises-only")
+    assert code == 0 and "NOT CONTRADICTED" in output, errors
+    (core[1] / "mine.py").write_text(script.replace("claim.noise * clip", "claim.noise / 2"))
+    code, output, errors = run(core, "dpatlas", "audit", "mine.py:train", "--premises-only")
+    assert code == 1 and "PREMISES FAIL: noise" in output, errors
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,16 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "epsilon.md"
-BLOCK = re.compile(r"(```console\n\$ python -m dpatlas epsilon .*?[^\\]\n)(.*?)(```)", re.S)
+BLOCK = re.compile(
+    r"(```console\n\$ python -m dpatlas (?:epsilon|bound) .*?[^\\]\n)(.*?)(```)", re.S
+)
 
 
 def printed(block: re.Match[str]) -> str:
     """The block with the present output of its command."""
-    words = block.group(1).partition("epsilon ")[2].replace("\\\n", " ").split()
+    words = block.group(1).partition("dpatlas ")[2].replace("\\\n", " ").split()
     run = subprocess.run(
-        [sys.executable, "-m", "dpatlas", "epsilon", *words],
+        [sys.executable, "-m", "dpatlas", *words],
         capture_output=True,
         text=True,
         check=False,

@@ -4,12 +4,13 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from dpatlas import __version__
 from dpatlas.errors import InputError, run_command
 
 COMMANDS = {
     "epsilon": "check a claimed epsilon: every valid accounting, and the likely slip",
     "bound": "evaluate one of the papers' formulas, or list them",
-    "audit": "attack our own private mechanisms; fails if a guarantee is contradicted",
+    "audit": "does a training keep its epsilon? Of FILE.py:FUNCTION, or of our own mechanisms",
     "train": "train a classifier privately, resumable, with its guarantee",
     "bench": "time our kernels against a plain step and against peers",
     "claims": "the verdict on every claim of a run; or what changed since it was published",
@@ -42,6 +43,9 @@ def dispatch(arguments: Sequence[str]) -> int | None:
     """Run the command named by the first argument with the others."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
+        return 0
+    if arguments[0] == "--version":
+        print(f"dp-atlas {__version__}")
         return 0
     name, *rest = arguments
     if name not in COMMANDS:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dpatlas.commands import bound
 from dpatlas.commands.epsilon import main
 from dpatlas.epsilon.check import check_epsilon
 from dpatlas.epsilon.claim import Printed
@@ -298,6 +299,23 @@ def test_ledgers_are_composed_by_their_noisy_sums(capsys, tmp_path):
     assert run(capsys, ["--ledgers", *paths, "--claimed", "1"])[0] == 1
 
 
+def test_json_keeps_the_exit_codes_of_ledgers_files_and_bad_input(capsys, tmp_path):
+    ledgers = ["--ledgers", *stored(tmp_path, a=in_ledger(POISSON), b=in_ledger(HEAVY)), "--json"]
+    for claimed, code in (("99", 0), ("1", 1), ("x", 2)):
+        found, out, _ = run(capsys, [*ledgers, "--claimed", claimed])
+        assert found == code and (strict(out) if code < 2 else out == "")
+    path = tmp_path / "claims.yaml"
+    for claimed, relation, verdict in (
+        (9.0, "add_remove", "guaranteed"),
+        (0.1, "add_remove", "refuted"),
+        (0.1, "swap", None),
+    ):
+        path.write_text(f"{CLAIM}, claimed: {claimed}, relation: {relation}}}")
+        found, out, _ = run(capsys, ["--batch", str(path), "--json", "--no-slips"])
+        assert found == {"guaranteed": 0, "refuted": 1, None: 2}[verdict]
+        assert verdict is None or [each["verdict"] for each in strict(out)] == [verdict]
+
+
 def test_ledgers_count_every_run_and_what_chose_them(capsys, tmp_path):
     tuning = tuning_of([HEAVY], [POISSON], delta=1e-5, relation="add_remove")
     both = in_ledger([POISSON, POISSON], tuning=tuning)
@@ -384,7 +402,9 @@ def test_checking_needs_numpy_scipy_and_dp_accounting_alone():
     assert (done.returncode, done.stdout) == (0, "refuted\n"), done.stderr
 
 
-BLOCKS = re.findall(r"```console\n\$ python -m dpatlas epsilon (.*?[^\\])\n(.*?)```", GALLERY, re.S)
+BLOCKS = re.findall(
+    r"```console\n\$ python -m dpatlas ((?:epsilon|bound) .*?[^\\])\n(.*?)```", GALLERY, re.S
+)
 
 
 @pytest.mark.parametrize(
@@ -397,17 +417,46 @@ BLOCKS = re.findall(r"```console\n\$ python -m dpatlas epsilon (.*?[^\\])\n(.*?)
 )
 def test_the_page_shows_what_the_command_prints(capsys, block):
     line, shown = block
-    code, out, err = run(capsys, line.replace("\\\n", " "))
+    command, *words = shlex.split(line.replace("\\\n", " "))
+    code = run_command({"epsilon": main, "bound": bound.main}[command], words)
+    out, err = capsys.readouterr()
     assert (code in (0, 1), err) == (True, "")
     assert out.strip() == shown.strip()
 
 
 def test_the_page_has_at_least_eight_printed_values_with_sources():
     claimed = {
-        re.search(r"--claimed (\S+)", line).group(1) for line, _ in BLOCKS if "claimed" in line
+        re.search(r"--claimed (\S+)", line).group(1) for line, _ in BLOCKS if "--claimed" in line
     }
     rows = re.findall(r"^\| \[[^|]*\]\(https://[^|]*\|[^|]*\| ([\d.]+) \|", GALLERY, re.M)
     assert len(rows) >= 8 and set(rows) <= claimed
+
+
+# What the blocks behind a row of the table of kinds say of that kind.
+KINDS = {
+    "epochs counted for steps": "epochs counted in the place of steps; PLD",
+    "shuffled batches accounted as Poisson samples": "accounted as Poisson samples, which they are",
+    "noise in units of C / batch": "noise in units of C / batch: multiplied by the batch",
+    "replace_one against add_remove": "accounted under replace_one, not zero_out",
+    "a sampling rate that is not batch / n": "sampling rate / 8 (the batch of one of 8); PLD",
+    "drop_last": "8.6887  steps of an epoch rounded down (drop_last)",
+    "delta above 1 / n": "warning: delta 8e-05 is not below 1 / n",
+    "RDP orders cut short": "66416.5463  the settings as stated; RDP, orders 1.1 to 63",
+    "tuning not counted": "1.13393  the 19 other trials not counted; PLD",
+}
+
+
+def test_each_kind_of_slip_has_its_examples():
+    table = GALLERY.partition("| kind of slip |")[2].partition("\n\n")[0]
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", table, re.M))
+    shown = " ".join(" ".join(shown.split()) for _, shown in BLOCKS)
+    for kind, words in KINDS.items():
+        assert "](#" in rows[kind], kind
+        assert " ".join(words.split()) in shown, kind
+    counted = [
+        json.loads(shown)["value"] for line, shown in BLOCKS if line.startswith("bound dp-sgld")
+    ]
+    assert counted == [pytest.approx(1, abs=0.05), pytest.approx(26, abs=0.05)]
 
 
 def test_every_option_is_explained(capsys):

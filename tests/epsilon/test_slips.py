@@ -8,7 +8,7 @@ import pytest
 from dpatlas.epsilon.check import check_epsilon
 from dpatlas.epsilon.claim import read_claim
 from dpatlas.epsilon.conventions import OF_2017, ORDERS
-from dpatlas.epsilon.slips import AS_POISSON, search
+from dpatlas.epsilon.slips import AS_COUNTED, AS_POISSON, search
 from dpatlas.epsilon.valid import optimistic
 
 BASE = {"sampler": "poisson", "n": 1050, "batch": 100, "noise": 2.12, "epochs": 20, "delta": 1e-5}
@@ -119,6 +119,24 @@ def test_batches_that_are_no_poisson_samples_are_found(sampler):
     )
     words = (AS_POISSON, "noise halved: a sensitivity of 2 C taken")
     assert words in [hit.changes for hit in changed.searched.hits]
+
+
+def test_poisson_samples_that_are_supposed_are_counted_both_ways():
+    for steps, words in ((220, AS_POISSON), (210, AS_COUNTED)):
+        claimed = f"{rdp(steps=steps):.4f}"
+        report = check_epsilon(**{**BASE, "sampler": "shuffled"}, claimed=claimed)
+        assert report.searched.hits[0].changes == (words,)
+
+
+def test_an_epsilon_far_below_that_of_rdp_is_found():
+    """Few steps: what delta costs RDP is most of its number."""
+    few = {"sampler": "poisson", "n": 60_000, "batch": 256, "noise": 1.1, "delta": 1e-5}
+    claimed = check_epsilon(**few, steps=15).tightest
+    found = search(read_claim({**few, "epochs": 15, "claimed": f"{claimed.epsilon:.4f}"}))
+    hit = next(
+        hit for hit in found.hits if hit.changes == ("epochs counted in the place of steps",)
+    )
+    assert hit.convention == "PLD"
 
 
 def test_a_number_of_none_of_these_is_said_so():

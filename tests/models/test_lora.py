@@ -9,8 +9,9 @@ from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.models.lora import Adapted, lora_parameters, with_lora
+from dpatlas.privacy.parameter_names import belongs
 from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase, belongs
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
 AXES = {"key": "test", "run": 0, "base_seed": 1}
 RANK, OUTPUTS, N = 3, 5, 9
@@ -166,3 +167,21 @@ def test_a_convolution_with_groups_is_refused_by_name(network):
     network.add_module("grouped", nn.Conv2d(2, 4, 3, groups=2))
     with pytest.raises(InputError, match="layer grouped: found 2 groups"):
         with_lora(network, 1, **AXES)
+
+
+def test_a_network_of_one_s_own_is_adapted_but_for_what_is_trained_whole():
+    own = nn.Sequential(nn.Linear(20, 16), nn.ReLU(), nn.Linear(16, 3))
+    adapted = with_lora(own, 2, whole=("2",))
+    names = ("0.down.weight", "0.up.weight", "2.weight", "2.bias")
+    assert lora_parameters(adapted, ("2",)) == names
+    assert tuple(n for n, value in adapted.named_parameters() if value.requires_grad) == names
+    x = torch.randn(30, 20)
+    assert torch.equal(adapted(x), own(x))
+    before = {name: value.clone() for name, value in adapted.named_parameters()}
+    phase = TrainingPhase(FullBatch(30), 1.0, 1.0, 2, 0.1, trainable=names)
+    PrivateTraining(adapted, [phase], x, torch.arange(30) % 3, noise=Noise()).run()
+    moved = {n for n, value in adapted.named_parameters() if not torch.equal(value, before[n])}
+    assert moved == set(names)
+    for name in ("head", "1.5"):
+        with pytest.raises(InputError, match=f"whole: found '{name}'"):
+            with_lora(own, 2, whole=(name,))

@@ -4,6 +4,7 @@ import torch
 from places import put
 from torch import nn
 
+from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.seeds import Noise
 from dpatlas.models.build import build
 from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Shuffled
@@ -28,9 +29,9 @@ def phase(sampler=SAMPLERS[0], **changes) -> TrainingPhase:
     return TrainingPhase(sampler, **{**settings, **changes})
 
 
-def training(phases, model=None, noise=None, **options) -> PrivateTraining:
+def training(phases, model=None, noise=None, records=None, **options) -> PrivateTraining:
     model = network() if model is None else model
-    x, labels = data()
+    x, labels = data() if records is None else records
     return PrivateTraining(
         model, phases, x, labels, noise=noise or Noise("digest", "keyed"), **options
     )
@@ -42,3 +43,37 @@ def weights(model: nn.Module) -> dict[str, torch.Tensor]:
 
 def flat(tensors) -> torch.Tensor:
     return torch.cat([tensor.flatten().cpu() for tensor in tensors.values()])
+
+
+def check_resumes(fresh, folder) -> None:
+    """Kill after every number of steps; another process goes on to the same sums and weights.
+
+    fresh(noise, on_update): a training from the start, in a process of its own as it were.
+    """
+
+    def taken(run, steps):
+        for _ in range(steps):
+            run.step()
+        return run
+
+    def record(seen):
+        return lambda step, sums: seen.append((step, flat(sums).clone()))
+
+    noise, expected = Noise("digest", "os"), []
+    whole = fresh(noise, record(expected))
+    whole.run()
+    assert whole.steps == len(expected) > 2
+    for killed_after in range(whole.steps + 1):
+        seen: list = []
+        same = Noise("digest", "os")
+        same.carry(noise.secret)
+        first = taken(fresh(same, record(seen)), killed_after)
+        store = Checkpoints(folder, {"run": "one"})
+        store.save("state", *first.state())
+        second = fresh(Noise("digest", "os"), record(seen))
+        second.restore(*store.load("state"))
+        second.run()
+        assert [step for step, _ in seen] == [step for step, _ in expected]
+        assert all(torch.equal(a, b) for (_, a), (_, b) in zip(seen, expected, strict=True))
+        assert torch.equal(flat(weights(second.model)), flat(weights(whole.model)))
+        assert second.ledger() == whole.ledger()

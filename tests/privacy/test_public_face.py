@@ -14,12 +14,14 @@ ROOT = Path(__file__).parents[2]
 FACE = (
     *("PrivateTraining", "TrainingPhase", "calibrate", "guarantee", "Noise", "epsilon_lower_bound"),
     *("Poisson", "FixedSize", "Shuffled", "Cyclic", "FullBatch"),
+    *("load_model", "load_weights", "lora_parameters", "with_lora"),
+    *("AdaptiveClip", "LayerBounds", "ParameterGroup", "InverseTime", "StepDecay", "WarmupCosine"),
 )
 
 
-def run(code: str) -> str:
+def run(code: str, folder: Path = ROOT) -> str:
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder
     ).stdout
 
 
@@ -53,11 +55,12 @@ def test_the_project_imports_from_the_modules_themselves():
         assert found is None or path.parent.name == "privacy", path
 
 
-def test_the_training_of_the_engine_s_page_runs_and_prints_its_guarantee():
+def test_the_trainings_of_the_engine_s_page_run_and_the_first_prints_its_guarantee(tmp_path):
     text = (ROOT / "docs/engine.md").read_text(encoding="utf-8")
-    (snippet,) = re.findall(r"```python\n(.*?from dpatlas\.privacy import.*?)```", text, re.S)
+    snippets = re.findall(r"```python\n(.*?)```", text, re.S)
     for name in ("PrivateTraining", "calibrate", ".guarantee(", ".ledger("):
-        assert name in snippet
-    first, *_ = run(snippet).splitlines()
+        assert name in snippets[0]
+    # Each snippet of the page goes on from those before it.
+    first, *_ = run("\n".join(snippets), tmp_path).splitlines()
     epsilon = float(re.search(r"epsilon (\d+\.\d+)", first)[1])
     assert 1.9 < epsilon <= 2.0

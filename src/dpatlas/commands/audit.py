@@ -1,59 +1,94 @@
-"""`python -m dpatlas audit`: attack our own private mechanisms, here and now."""
+"""`python -m dpatlas audit`: does this training keep its epsilon? Of a script, or of our own."""
 
 import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
+import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpatlas.checks.audit.mechanisms import MECHANISMS
-from dpatlas.checks.audit.settings import Settings, mechanism_spec
-from dpatlas.config.load import load_config
+from dpatlas.audit.audit import LEVEL, PAIRS, RUNS, audit_training
+from dpatlas.commands.bound import strict_json
 from dpatlas.core.guard import integer, real
-from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError, RunError
-from dpatlas.records import Record, parse_record
+
+if TYPE_CHECKING:
+    from dpatlas.core.specs import Spec
+    from dpatlas.records import Record
 
 # Fields of a record that --json prints.
 PRINTED = ("id", "spec", "metrics", "ledger")
 SHARE = real(gt=0, lt=1)
+# Options by what is audited; the others serve both.
+OF_SCRIPT = ("pairs", "seconds", "premises_only", "seed", "folder", "canaries")
+OF_MECHANISMS = ("mechanism", "delta")
+EPILOG = """\
+A script defines claim = Claim(...) and a function of a run; docs/audit.md shows both in ten lines.
+Exit code 0: the claim is not contradicted. 1: a premise of the claim fails, or an exact lower bound
+on epsilon lies above it. 2: bad input, or the script failed. 3: the attack could not have
+contradicted the claim, whatever had happened. Without a script our own mechanisms are attacked;
+exit code 1 if a guarantee of ours is contradicted."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table of attacks; RunError, exit code 1, if a guarantee is contradicted."""
+    """Print what an audit found; its exit code."""
+    options = _parser().parse_args(arguments)
+    other = OF_MECHANISMS if options.script is not None else OF_SCRIPT
+    for key in other:
+        if getattr(options, key) not in (None, False):
+            option = f"--{key.replace('_', '-')}"
+            allowed = "it without a script" if options.script is not None else "it with a script"
+            raise InputError(option, "it here", allowed)
+    return _own(options) if options.script is None else _script(options)
+
+
+def _script(options: argparse.Namespace) -> int:
+    from dpatlas.audit.script import load
+
+    train, claim, digest = load(options.script)
+    if options.canaries is not None:
+        integer(ge=2, le=10**6).check("--canaries", options.canaries)
+        claim.canaries = options.canaries
+    report = audit_training(
+        train,
+        claim,
+        runs=RUNS if options.runs is None else options.runs,
+        pairs=PAIRS if options.pairs is None else options.pairs,
+        level=LEVEL if options.level is None else options.level,
+        seconds=options.seconds,
+        premises_only=options.premises_only,
+        seed=options.seed,
+        folder=options.folder,
+        identity=digest,
+    )
+    print(strict_json(report.as_dict()) if options.json else report)
+    return report.exit_code
+
+
+def _own(options: argparse.Namespace) -> int:
+    """Attack our own mechanisms; RunError, exit code 1, if a guarantee is contradicted."""
+    from dpatlas.checks.audit.mechanisms import MECHANISMS
+    from dpatlas.checks.audit.settings import Settings, mechanism_spec
+    from dpatlas.config.load import load_config
+    from dpatlas.records import parse_record
+
     config = load_config()
     block: Settings = config.audit
-    parser = ArgumentParser(prog="dpatlas audit", description=__doc__, allow_abbrev=False)
-    parser.add_argument(
-        "--mechanism", action="append", metavar="NAME", help="only this one; repeatable"
-    )
-    parser.add_argument(
-        "--runs",
-        type=int,
-        default=block.runs,
-        help="runs on each neighbour, of Langevin SGD 2 to 6 times as many (%(default)s)",
-    )
-    parser.add_argument(
-        "--delta", type=float, default=block.delta, help="delta of the bounds (%(default)s)"
-    )
-    parser.add_argument(
-        "--level", type=float, default=block.level, help="confidence of bounds (%(default)s)"
-    )
-    parser.add_argument("--json", action="store_true", help="print a JSON list")
-    options = parser.parse_args(arguments)
-    integer(ge=2).check("--runs", options.runs)
-    SHARE.check("--delta", options.delta)
-    SHARE.check("--level", options.level)
+    runs = block.runs if options.runs is None else options.runs
+    delta = block.delta if options.delta is None else options.delta
+    level = block.level if options.level is None else options.level
+    integer(ge=2).check("--runs", runs)
+    SHARE.check("--delta", delta)
+    SHARE.check("--level", level)
     names = list(dict.fromkeys(options.mechanism or MECHANISMS))
     for name in names:
         if name not in MECHANISMS:
             raise InputError("--mechanism", repr(name), "one of " + ", ".join(MECHANISMS))
-    levels = (options.level, max(options.level, block.verdict_level))
+    levels = (level, max(level, block.verdict_level))
     seeds = config.plain("seed", "noise_source")
-    specs = [mechanism_spec(seeds, name, options.runs, options.delta, *levels) for name in names]
-    contents = attack(specs)
+    contents = attack([mechanism_spec(seeds, name, runs, delta, *levels) for name in names])
     records = [parse_record(content, content["id"]) for content in contents]
     if options.json:
         printed = [{name: content[name] for name in PRINTED} for content in contents]
@@ -66,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def attack(specs: Sequence[Spec]) -> list[dict[str, Any]]:
+def attack(specs: "Sequence[Spec]") -> list[dict[str, Any]]:
     """The record of each spec, as a rule of the workflow would write it."""
     from dpatlas.jobs.job import execute
     from dpatlas.jobs.run import kind_of
@@ -88,10 +123,45 @@ def attack(specs: Sequence[Spec]) -> list[dict[str, Any]]:
     return contents
 
 
-def table(records: Sequence[Record[Any, Any]]) -> str:
+def table(records: "Sequence[Record[Any, Any]]") -> str:
     """The table of attacks as Markdown."""
     from dpatlas.checks.audit.figures.audit import attacks_part, mechanism_row
     from dpatlas.show.tables import to_markdown
 
     note = "an attack that finds nothing proves nothing"
     return to_markdown([attacks_part([mechanism_row(record) for record in records])], note)
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="dpatlas audit",
+        description="Does this training keep its epsilon? Attacks a script's training, or without "
+        "a script our own private mechanisms.",
+        epilog=EPILOG,
+        allow_abbrev=False,
+    )
+    parser.add_argument("script", nargs="?", metavar="FILE.py:FUNCTION", help="one's own training")
+    parser.add_argument(
+        "--runs", type=int, help=f"runs on each of the two data sets ({RUNS} of a script)"
+    )
+    parser.add_argument("--level", type=float, help=f"confidence ({LEVEL} of a script)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    script = parser.add_argument_group("with a script")
+    script.add_argument("--pairs", type=int, help=f"pairs of runs that test the premises ({PAIRS})")
+    script.add_argument(
+        "--premises-only", action="store_true", help="no bound: seconds instead of minutes"
+    )
+    script.add_argument("--seconds", type=float, help="no run begins after so many seconds")
+    script.add_argument("--seed", type=int, help="repeats an audit, with the seed that it printed")
+    script.add_argument(
+        "--folder", type=Path, help="keeps finished runs, so that a stopped audit goes on"
+    )
+    script.add_argument(
+        "--canaries", type=int, help="one run with so many canaries, each in or out by a coin"
+    )
+    own = parser.add_argument_group("without a script")
+    own.add_argument(
+        "--mechanism", action="append", metavar="NAME", help="only this one; repeatable"
+    )
+    own.add_argument("--delta", type=float, help="delta of the bounds")
+    return parser

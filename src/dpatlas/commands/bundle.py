@@ -17,7 +17,7 @@ from dpatlas.commands.publish import config_of, expected_of
 from dpatlas.config.atlas import MORE_RUNS, Atlas
 from dpatlas.config.load import project_root
 from dpatlas.core.canonical import canonical_json
-from dpatlas.core.files import read_lines, write_atomic
+from dpatlas.core.files import read_lines, replacing_folder, write_atomic
 from dpatlas.core.folders import RESULTS
 from dpatlas.core.guard import real
 from dpatlas.errors import ArgumentParser, InputError
@@ -27,7 +27,7 @@ from dpatlas.registry import all_blocks
 from dpatlas.report import manifest, page
 from dpatlas.report.bundle import NAME, read_bundle, records_in, write_bundle
 from dpatlas.report.lineage import read_lineage
-from dpatlas.report.publish import CONFIG, commit_of, complete_run, public_config, replacing_folder
+from dpatlas.report.publish import CONFIG, commit_of, complete_run, public_config
 from dpatlas.report.state import RERUN
 
 OPENED = Path("opened")

@@ -13,6 +13,7 @@ import numpy as np
 
 from dpatlas.checks.audit.records import selection as of_selection
 from dpatlas.checks.audit.records import training as of_training
+from dpatlas.checks.audit.records.classifier import Extras
 from dpatlas.checks.audit.settings import Training, selection_spec, training_spec
 from dpatlas.config.load import load_config
 from dpatlas.core.canonical import canonical_json, sha256
@@ -32,7 +33,9 @@ TrainingRecord = Record[of_training.Spec, of_training.Metrics]
 SelectionRecord = Record[of_selection.Spec, of_selection.Metrics]
 EPILOG = """\
 Without further arguments this trains the network of the audit table. The same command, given again,
-resumes a run from its last checkpoint. Results are in OUTPUT/ID/record.json. The guarantee covers
+resumes a run from its last checkpoint; with --resume it refuses to start from the beginning. The
+record is OUTPUT/ID/record.json, the network OUTPUT/ID/model: weights (safetensors), ledger and a
+card in words, for dpatlas.privacy.load_model. The guarantee covers
 the given settings; it does not count what choosing them on the private data has cost. With --select
 the settings are chosen privately, and the guarantee counts the choice: of a random number of
 trials, each with settings drawn from ranges, only the best is released. The number of trials must
@@ -78,12 +81,16 @@ def main(arguments: Sequence[str]) -> int:
             record=path,
             checkpoints=options.output / "checkpoints",
             device=options.device,
+            options=Extras(path.parent, options.show_private_loss),
+            resume=options.resume,
         )
+    folders = sorted(str(file.parent) for file in path.parent.glob("model*/ledger.json"))
     if options.json:
-        print(json.dumps({**content, "record": str(path)}, allow_nan=False))
+        print(json.dumps({**content, "record": str(path), "models": folders}, allow_nan=False))
     else:
         record = parse_record(content, str(path))
-        print((selection_report if selection else report)(record, path))
+        *lines, last = (selection_report if selection else report)(record, path).splitlines()
+        print("\n".join([*lines, *(f"model: {folder}" for folder in folders), last]))
     return 0
 
 
@@ -207,6 +214,8 @@ def _selection(options: argparse.Namespace) -> dict[str, Any] | None:
     if options.runs != 1 or options.ema_decay is not None:
         name = "--runs" if options.runs != 1 else "--ema-decay"
         raise InputError(name, "--select", "one of the two: a selection releases one network")
+    if options.show_private_loss:
+        raise InputError("--show-private-loss", "--select", "one of the two: it shows no progress")
     return {
         "law": options.select,
         "expected_trials": options.expected_trials,
@@ -340,6 +349,17 @@ def _parser(default: Training) -> ArgumentParser:
     work.add_argument("--seed", type=int, default=0, help="base of all named seeds")
     work.add_argument("--device", default="cpu", help="cpu, cuda or auto")
     work.add_argument("--output", type=Path, default=RESULTS / "train", help="folder to write to")
+    work.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with an interrupted training of these settings, or fail if there is none",
+    )
+    work.add_argument(
+        "--show-private-loss",
+        action="store_true",
+        help="show the loss of training records beside the progress: it carries no noise, so "
+        "nothing that keeps this output may be released",
+    )
     work.add_argument("--json", action="store_true", help="print the record as one JSON object")
     choice = parser.add_argument_group("private selection of settings")
     choice.add_argument(

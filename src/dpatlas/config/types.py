@@ -253,8 +253,7 @@ class DigitsSplit(DataSet):
     n_train: int = setting("Private training records.", ge=1, le=1797)
     n_test: int = setting("Held-out records that the accuracy is reported on.", ge=1, le=1797)
     n_validation: int = setting(
-        "Held-out records for choosing settings, with no finite epsilon; canaries are taken from "
-        "them.",
+        "Held-out records for choosing settings, with no finite epsilon.",
         ge=0,
         le=1797,
     )

@@ -51,6 +51,11 @@ class Checkpoints:
             return None
         return (arrays, header["facts"]) if trusted else None
 
+    def trusted(self) -> list[str]:
+        """Names of the checkpoints that `load` accepts."""
+        names = sorted(path.stem for path in self.folder.glob("*.npz"))
+        return [name for name in names if self.load(name) is not None]
+
     def drop(self, name: str) -> None:
         """Remove checkpoint `name` if it is there."""
         self._path(name).unlink(missing_ok=True)

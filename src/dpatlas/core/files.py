@@ -47,6 +47,25 @@ def replacing(path: Path | str, *, private: bool = False) -> Iterator[BinaryIO]:
         raise
 
 
+@contextlib.contextmanager
+def replacing_folder(target: Path) -> Iterator[Path]:
+    """An empty folder that takes the place of `target` at the end, unless something goes wrong."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as temporary:
+        fresh, old = Path(temporary) / "fresh", Path(temporary) / "old"
+        fresh.mkdir()
+        yield fresh
+        # Folders cannot be exchanged in one call everywhere: if the second rename fails, go back.
+        if target.exists():
+            target.rename(old)
+        try:
+            fresh.rename(target)
+        except OSError:
+            if old.exists():
+                old.rename(target)
+            raise
+
+
 def remove_parts(folder: Path | str, name: str = "*") -> None:
     """Remove what killed writers left of files in `folder` with this name (a glob pattern).
 

@@ -2,11 +2,15 @@
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 SECONDS_BETWEEN_LINES = 5.0
 SECONDS_BETWEEN_BARS = 0.1
+# A note that took some time is made again after so many times as long, at the earliest.
+NOTE_SHARE = 50
+Note = str | Callable[[], str]
 BAR_WIDTH = 30
 
 
@@ -39,16 +43,16 @@ class Progress:
         if error is None or self.done:
             self._show(last=True)
 
-    def advance(self, note: str = "", units: int = 1) -> None:
-        """Count `units` more; `note` is shown beside the count."""
+    def advance(self, note: Note = "", units: int = 1) -> None:
+        """Count `units` more; `note`, or what it returns when it is shown, stands beside them."""
         self.done += units
         now = time.monotonic()
         pause = SECONDS_BETWEEN_BARS if self.terminal else SECONDS_BETWEEN_LINES
         if now - self.last >= pause:
             self.last = now
-            self._show(note)
+            self._show(note if isinstance(note, str) else note())
 
-    def reach(self, done: int, note: str = "") -> None:
+    def reach(self, done: int, note: Note = "") -> None:
         """Count up to `done` units, of which some may come from a checkpoint."""
         self.advance(note, units=done - self.done)
 
@@ -64,6 +68,27 @@ class Progress:
             print(f"\r[{bar:<{BAR_WIDTH}}] {text}\x1b[K", end=end, file=self.stream, flush=True)
         else:
             print(text, file=self.stream, flush=True)
+
+
+class EpsilonSoFar:
+    """A note with the epsilon of the steps so far, which takes an accountant some time.
+
+    `epsilon` is asked at most every `SECONDS_BETWEEN_LINES`, and for at most 1 / NOTE_SHARE of the
+    time.
+    """
+
+    def __init__(self, epsilon: Callable[[], float]):
+        self.epsilon = epsilon
+        self._text, self._due = "", 0.0
+
+    def __call__(self) -> str:
+        """The note."""
+        start = time.monotonic()
+        if start >= self._due:
+            self._text = f"epsilon {self.epsilon():.3g} so far"
+            end = time.monotonic()
+            self._due = end + max(SECONDS_BETWEEN_LINES, NOTE_SHARE * (end - start))
+        return self._text
 
 
 def duration(seconds: float) -> str:

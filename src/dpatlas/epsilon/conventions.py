@@ -24,12 +24,11 @@ SHORT = (*(1 + tenth / 10 for tenth in range(1, 100)), *map(float, range(12, 64)
 SPARSE = (1.25, 1.5, 1.75, 2, 2.25, 2.5, 3, 3.5, 4, 4.5, *range(5, 64), 128, 256, 512)
 # Moments of whole orders up to 32, as the moments accountant of 2016 had them.
 MOMENTS = tuple(range(2, 34))
-# The best order of the list is near enough where between 5 and 11 only halves are tried. Above 512
-# an order costs more time than all below it, and matters for epsilons below 0.05 only.
+# Above 512 an order costs more time than all below it, and matters for epsilons below 0.05 only.
 ORDERS = np.array(
     sorted(
         {
-            *(float(each) for each in RDP_ORDERS if each <= 512 and (each < 5 or each % 0.5 == 0)),
+            *(float(each) for each in RDP_ORDERS if each <= 512),
             *map(float, SPARSE),
         }
     )
@@ -45,8 +44,9 @@ CLT = "central limit theorem (GDP)"
 CLASSICAL = "classical Gaussian formula, in the square root of the steps"
 ASYMPTOTIC = "q sqrt(T log(1/delta)) / noise"
 # PLD takes most of the time, so it is computed where its epsilon may be the number. It was found
-# between these shares of RDP's, and, with enough noise, of the limit theorem's.
-RDP_SHARE = 0.25
+# between these shares of RDP's, and, with enough noise, of the limit theorem's. Below 1 RDP's is
+# mostly what delta costs it, and says little.
+RDP_SHARE, LEAST_RDP = 0.25, 1.0
 LIMIT_SHARES = (0.7, 1.6)
 ENOUGH_NOISE, LEAST_TRIED = 0.5, 0.3
 # Further away than this from the number that is wanted, a lower limit stands for PLD's epsilon.
@@ -69,7 +69,9 @@ def computed(composed: Event, delta: float, wanted: float) -> Iterator[Computed]
     if _covered(composed, "rdp"):
         for each in _by_renyi(composed, delta):
             if each.convention == TODAY:
-                least, most = max(least, RDP_SHARE * each.epsilon), min(most, each.epsilon)
+                most = min(most, each.epsilon)
+                if each.epsilon > LEAST_RDP:
+                    least = max(least, RDP_SHARE * each.epsilon)
             yield each
     yield from _by_formula(composed, delta)
     gaussian = all(mechanism.is_gaussian for mechanism in composed.mechanisms)

@@ -8,7 +8,7 @@ add up (basic composition).
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpatlas.core.guard import real
@@ -17,7 +17,11 @@ from dpatlas.privacy.accounting import Phase, composition
 from dpatlas.privacy.samplers import SAMPLERS, sampler
 
 # How a ledger's neighbour relation begins.
-RELATIONS = {"add or remove one record": "add_remove", "replace one record": "replace_one"}
+RELATIONS = {
+    f"{words} one {unit}": (relation, unit)
+    for words, relation in (("add or remove", "add_remove"), ("replace", "replace_one"))
+    for unit in ("record", "person")
+}
 SHARED_NOISE = "noise shared by several trainings"
 # The rebuilt epsilon of a ledger may differ from the stated one by this share: other accountants'
 # settings round differently.
@@ -30,7 +34,8 @@ class Spent:
     """What one ledger says: epsilon (None: nothing is guaranteed) at delta under `relation`.
 
     with_tuning: epsilon of everything trained to choose it, at the same delta; None if not said.
-    phases: of one training, `trainings` times; empty where the ledger does not say.
+    phases: of one training, `trainings` times; empty where the ledger does not say. unit: what
+    neighbours differ in, a record or a person.
     """
 
     name: str
@@ -41,6 +46,7 @@ class Spent:
     trainings: int = 1
     phases: tuple[Phase, ...] = ()
     data: str | None = None
+    unit: str = "record"
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,9 @@ def total_spent(records: Mapping[str, Any], delta: float | None = None) -> Total
         raise InputError("--ledgers", found, "runs on one data set")
     if len(relations := sorted({each.relation for each in spent})) > 1:
         raise InputError("--ledgers", " and ".join(relations), "ledgers of one neighbour relation")
+    if len(units := sorted({each.unit for each in spent})) > 1:
+        found = " and ".join(f"one {unit}" for unit in units)
+        raise InputError("--ledgers", found, "ledgers of one unit of privacy")
     delta = max(each.delta for each in spent) if delta is None else delta
     basic = (_sum(each.epsilon for each in spent), sum(each.delta for each in spent))
     epsilon, at, by = *basic, "sums of epsilons and deltas"
@@ -127,14 +136,15 @@ def read_spent(name: str, content: Any) -> Spent:
     if "epsilon" not in ledger or "delta" not in ledger or "arms" in ledger or "priors" in ledger:
         raise InputError(name, "a ledger of several arms", "a ledger of one mechanism")
     words = str(ledger["neighbour_relation"])
-    relation = next((key for text, key in RELATIONS.items() if words.startswith(text)), None)
-    if relation is None:
+    named = next((key for text, key in RELATIONS.items() if words.startswith(text)), None)
+    if named is None:
         raise InputError(f"{name}, neighbour_relation", repr(words), " or ".join(RELATIONS))
+    relation, unit = named
     if SHARED_NOISE in str(ledger.get("holds_for", "")):
         raise InputError(name, "noise shared with other runs", "runs with noise of their own")
     epsilon, delta = ledger["epsilon"], ledger["delta"]
     if epsilon is None:
-        return Spent(name, None, 0.0, relation)
+        return Spent(name, None, 0.0, relation, unit=unit)
     real(ge=0).check(f"{name}, epsilon", epsilon)
     real(ge=0, lt=1).check(f"{name}, delta", delta)
     tuning = ledger.get("tuning")
@@ -144,7 +154,8 @@ def read_spent(name: str, content: Any) -> Spent:
         with_tuning = math.inf if whole is None else float(whole)
     data = content.get("data") if "ledger" in content else None
     checksum = data.get("sha256") if isinstance(data, Mapping) else None
-    spent = Spent(name, float(epsilon), float(delta), relation, with_tuning, data=checksum)
+    found = Spent(name, float(epsilon), float(delta), relation, with_tuning)
+    spent = replace(found, data=checksum, unit=unit)
     return _with_phases(spent, ledger)
 
 

@@ -2,8 +2,8 @@
 
 A slip is one change of the claim: another count, rate, noise, delta, or a part left out; or the
 number of another neighbour relation than the one meant. Batches that are no Poisson samples are
-also accounted as if they were, with and without a further change, because that habit is the
-commonest of all. Every changed claim is accounted by every convention of
+also accounted as if they were, by either count of steps, with and without a further change,
+because that habit is the commonest of all. Every changed claim is accounted by every convention of
 `dpatlas.epsilon.conventions`.
 """
 
@@ -17,6 +17,8 @@ from dpatlas.epsilon.conventions import EXACT, PLD, TODAY, computed
 from dpatlas.epsilon.valid import Event, event
 
 AS_POISSON = "batches accounted as Poisson samples, which they are not"
+# Batches that are dealt end an epoch with a smaller one; Poisson samples are n / batch an epoch.
+AS_COUNTED = f"{AS_POISSON}, n / batch of them an epoch"
 FACTORS = (2, 4, 8)
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e6
 DELTAS = (1e-4, 1e-5, 1e-6)
@@ -119,7 +121,11 @@ def _variants(claim: Claim) -> Iterator[tuple[tuple[str, ...], Claim]]:
     """The claim with no change, one change, and with Poisson sampling supposed as well."""
     bases: list[tuple[tuple[str, ...], Claim]] = [((), claim)]
     if any(phase.sampler not in ("poisson", "full-batch") for phase in claim.phases):
-        bases.append(((AS_POISSON,), claim.map_phases(_as_poisson)))
+        supposed = claim.map_phases(_as_poisson)
+        counted = supposed.map_phases(_steps_of_poisson)
+        bases.append(((AS_POISSON,), supposed))
+        if counted != supposed:
+            bases.append(((AS_COUNTED,), counted))
     yield from bases
     for before, base in bases:
         for words, changed in _changes(base):
@@ -141,7 +147,8 @@ def _changes(claim: Claim) -> Iterator[Change]:
 def _parts_left_out(claim: Claim) -> Iterator[Change]:
     if claim.trials:
         trials = sum(count for _, count in claim.trials)
-        yield f"the {trials} other trials not counted", replace(claim, trials=())
+        others = "other trial" if trials == 1 else f"{trials} other trials"
+        yield f"the {others} not counted", replace(claim, trials=())
     if claim.runs > 1:
         yield f"one of {claim.runs} released runs counted", replace(claim, runs=1)
     if claim.trials and claim.runs > 1:
@@ -211,6 +218,12 @@ def _as_poisson(phase: Phase) -> Phase:
     if phase.sampler in ("poisson", "full-batch"):
         return phase
     return replace(phase, sampler="poisson", drop_last=False)
+
+
+def _steps_of_poisson(phase: Phase) -> Phase:
+    if phase.epochs is None or phase.sampler != "poisson":
+        return phase
+    return replace(phase, steps=max(1, math.ceil(phase.epochs / _q(phase) - 1e-9)))
 
 
 def _q(phase: Phase) -> float:

@@ -181,6 +181,7 @@ def execute(
     features: Path | None = None,
     options: Any = None,
     tuning: Path | None = None,
+    resume: bool = False,
 ) -> dict[str, Any]:
     """Run a job, write its record to the path `record`, and return the record.
 
@@ -188,8 +189,8 @@ def execute(
     prepared data sets; None for a spec that names none. features: folder with the features of
     `data` by a frozen backbone. tuning: record of the tuning whose settings a spec without any
     takes. The record's seeds are the spec's base and every stream drawn
-    during the run. A killed job continues from its checkpoint. Raises InputError for a spec that
-    does not fit the class of its kind.
+    during the run. A killed job continues from its checkpoint; `resume` refuses to start from the
+    beginning. Raises InputError for a spec that does not fit the class of its kind.
     """
     stopwatch = Stopwatch()
     fields = checked_fields(kind.spec, spec)
@@ -214,6 +215,9 @@ def execute(
         "versions": versions(*kind.packages),
     }
     store = Checkpoints(checkpoints / spec.id, identity)
+    if resume and not store.trusted():
+        allowed = "settings, data, code and device of a training that was interrupted"
+        raise InputError("--resume", f"no checkpoint of these in {store.folder}", allowed)
     with recording() as streams, numerics(device) if "torch" in kind.packages else nullcontext():
         job = Job(
             spec,

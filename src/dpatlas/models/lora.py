@@ -1,8 +1,9 @@
 """Low-rank adaptation (LoRA; Hu et al., 2022): frozen layers, each with a trained narrow branch."""
 
 import copy
+from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +11,11 @@ from torch import Tensor, nn
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.errors import InputError
 from dpatlas.models.build import normals
-from dpatlas.models.network import Network
 
+Model = TypeVar("Model", bound=nn.Module)
 ADAPTED = (nn.Linear, nn.Conv2d)
 BRANCH = ("down", "up")
+HEAD = ("head",)
 
 
 class Adapted(nn.Module):
@@ -52,23 +54,34 @@ class Adapted(nn.Module):
 
 @checked(rank=integer(ge=1), scale=real(gt=0))
 def with_lora(
-    network: Network, rank: int, *, key: str, run: int, base_seed: int, scale: float = 1.0
-) -> Network:
-    """A copy of `network` in which every linear layer and convolution but `head` is `Adapted`.
+    network: Model,
+    rank: int,
+    *,
+    key: str = "lora",
+    run: int = 0,
+    base_seed: int = 0,
+    scale: float = 1.0,
+    whole: Sequence[str] = HEAD,
+) -> Model:
+    """A copy of `network` in which every linear layer and convolution is `Adapted`.
 
-    rank: of every branch. scale: the factor of its output. `down` is N(0, 1 / fan in), its draws
-    keyed as `initialise` keys them, and `up` is zero, so the copy computes what the network
-    computes. Only branches and head are left trainable (`lora_parameters`); the weights of the
-    network are those of the copy's `base` layers, biases, norms and tokens.
+    rank: of every branch. scale: the factor of its output. whole: modules that are trained
+    themselves instead, such as a head. `down` is N(0, 1 / fan in), its draws keyed as `initialise`
+    keys them, and `up` is zero, so the copy computes what the network computes. Only branches and
+    `whole` are left trainable (`lora_parameters`); the weights of the network are those of the
+    copy's `base` layers, biases, norms and tokens.
 
     Raises InputError, which names the layer, for a rank above a layer's width (its outputs, or the
-    inputs of one of them where these are fewer) and for a convolution with groups.
+    inputs of one of them where these are fewer), for a convolution with groups, and for a name in
+    `whole` that the network does not have.
     """
     copied = copy.deepcopy(network)
+    _check_whole(copied, whole)
     layers = {
         path: layer
         for path, layer in copied.named_modules()
-        if isinstance(layer, ADAPTED) and path != "head"
+        if isinstance(layer, ADAPTED)
+        and not any(f"{path}.".startswith(f"{name}.") for name in whole)
     }
     for path, layer in layers.items():
         _check(path, layer, rank)
@@ -82,21 +95,36 @@ def with_lora(
             adapted.up.weight.zero_()
         parent, _, name = path.rpartition(".")
         setattr(copied.get_submodule(parent), name, adapted)
-    trained = set(lora_parameters(copied))
+    trained = set(lora_parameters(copied, whole))
     for name, parameter in copied.named_parameters():
         parameter.requires_grad_(name in trained)
     return copied
 
 
-def lora_parameters(network: Network) -> tuple[str, ...]:
-    """Names of the parameters of all branches and of `head`: what a training phase trains."""
+def lora_parameters(network: nn.Module, whole: Sequence[str] = HEAD) -> tuple[str, ...]:
+    """Names of the parameters of all branches and of `whole`: what a training phase trains.
+
+    Raises InputError for a name in `whole` that the network does not have.
+    """
+    _check_whole(network, whole)
     branches = tuple(
         f"{path}.{part}.weight"
         for path, module in network.named_modules()
         if isinstance(module, Adapted)
         for part in BRANCH
     )
-    return branches + tuple(f"head.{name}" for name, _ in network.head.named_parameters())
+    kept = (
+        f"{name}.{parameter}"
+        for name in whole
+        for parameter, _ in network.get_submodule(name).named_parameters()
+    )
+    return (*branches, *kept)
+
+
+def _check_whole(network: nn.Module, whole: Sequence[str]) -> None:
+    for name in whole:
+        if name not in dict(network.named_modules()):
+            raise InputError("whole", repr(name), "modules of the network")
 
 
 def _check(path: str, layer: nn.Linear | nn.Conv2d, rank: int) -> None:

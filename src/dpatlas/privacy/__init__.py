@@ -12,14 +12,16 @@ from typing import Any
 # No import statements: a digest of code follows those, and every job would depend on all of these.
 MODULES = {
     "dpatlas.core.seeds": ("Noise",),
+    "dpatlas.models.lora": ("lora_parameters", "with_lora"),
     "dpatlas.privacy.accounting": ("Phase", "calibrate", "composition", "guarantee"),
     "dpatlas.privacy.audit_statistics": ("epsilon_lower_bound",),
-    "dpatlas.privacy.losses": (
-        *("TokenCrossEntropy", "binary_cross_entropy", "cross_entropy", "squared_error"),
-    ),
+    "dpatlas.privacy.clip_bounds": ("AdaptiveClip", "LayerBounds"),
+    "dpatlas.privacy.optimizers": ("ParameterGroup",),
     "dpatlas.privacy.per_record": ("PerRecordWarning",),
     "dpatlas.privacy.rules": ("Rule",),
     "dpatlas.privacy.samplers": ("Cyclic", "FixedSize", "FullBatch", "Poisson", "Shuffled"),
+    "dpatlas.privacy.saved": ("load_model", "load_weights"),
+    "dpatlas.privacy.schedules": ("InverseTime", "StepDecay", "WarmupCosine"),
     "dpatlas.privacy.training": ("PrivateTraining", "TrainingPhase"),
 }
 __all__ = sorted(name for names in MODULES.values() for name in names)

@@ -12,7 +12,8 @@ What this can show depends on delta. A Gaussian mechanism of epsilon 1 at delta 
 runs even at half its noise, because at that delta its epsilon rests on events of probability 1e-5.
 `profile_excess` therefore compares with every (epsilon, delta) that is claimed at once.
 
-One run. Many canaries, each in or out by its own fair coin: `one_run_lower_bound`.
+One run. Many canaries, each in or out by its own fair coin: `one_run_lower_bound`; `one_run` tests
+a whole profile.
 """
 
 import functools
@@ -119,10 +120,7 @@ def profile_excess(
     nothing about the mechanism. Raises InputError as `epsilon_lower_bound`, and for a profile
     without points, of unequal lengths or out of range.
     """
-    epsilons = vector("epsilons", epsilons, real(ge=0), at_least=1)
-    deltas = vector("deltas", deltas, DELTA, at_least=1)
-    if len(epsilons) != len(deltas):
-        raise InputError("deltas", f"{len(deltas)} values", f"{len(epsilons)}, as epsilons")
+    epsilons, deltas = claimed_profile(epsilons, deltas)
 
     def excess(fpr: Numbers, fnr: Numbers) -> np.ndarray:
         positives, negatives = (np.asarray(limit)[..., None] for limit in (fpr, fnr))
@@ -162,6 +160,26 @@ def one_run_lower_bound(
     Steinke, Nasr, Jagielski 2023, Theorem 5.2. Raises InputError for NaN, fewer than two canaries,
     and delta above 1 / (2 m), where the theorem says next to nothing.
     """
+    counted = count_guesses(scores, included, guesses)
+    canaries, guesses, correct = counted.canaries, counted.guesses, counted.correct
+    real(ge=0, le=1 / (2 * canaries)).check("delta", delta)
+    return LowerBound(
+        epsilon=_least_accepted(canaries, guesses, correct, delta, level),
+        delta=delta,
+        level=level,
+        runs=1,
+        ceiling=_least_accepted(canaries, guesses, guesses, delta, level),
+        method="one run",
+        evidence=counted,
+    )
+
+
+def count_guesses(scores: ArrayLike, included: ArrayLike, guesses: int | None = None) -> Guesses:
+    """Guess the `guesses` highest scores in and lowest out, half each, and count what is right.
+
+    scores (m,); included (m,) bool; guesses: default m/2. Of an odd number the highest scores have
+    one more. Raises InputError for NaN, fewer than two canaries, and guesses beyond 1 to m.
+    """
     scores = vector("scores", scores, SCORE, at_least=2)
     included = np.asarray(included)
     canaries = len(scores)
@@ -170,22 +188,13 @@ def one_run_lower_bound(
         raise InputError("included", found, f"bool of shape ({canaries},), as scores")
     guesses = canaries // 2 if guesses is None else guesses
     integer(ge=1, le=canaries).check("guesses", guesses)
-    real(ge=0, le=1 / (2 * canaries)).check("delta", delta)
     # Ties are broken by a fixed shuffle: the order in which canaries are listed must not help.
     note_stream("named", "ties (audit, a constant)")
     shuffled = np.random.default_rng(TIE_SEED).permutation(canaries)
     order = shuffled[np.argsort(scores[shuffled], kind="stable")]
     lowest, highest = order[: guesses // 2], order[canaries - (guesses - guesses // 2) :]
     correct = int(included[highest].sum() + (~included[lowest]).sum())
-    return LowerBound(
-        epsilon=_least_accepted(canaries, guesses, correct, delta, level),
-        delta=delta,
-        level=level,
-        runs=1,
-        ceiling=_least_accepted(canaries, guesses, guesses, delta, level),
-        method="one run",
-        evidence=Guesses(canaries, guesses, correct),
-    )
+    return Guesses(canaries, guesses, correct)
 
 
 @checked(
@@ -221,6 +230,15 @@ def one_run_p_value(
     nearly = np.append(special.bdtrc(correct - 1 - decided[:-1], guesses, accuracy), 1.0)
     leak = 2 * canaries * delta * float(((nearly - enough) / decided).max())
     return min(1.0, enough + leak)
+
+
+def claimed_profile(epsilons: ArrayLike, deltas: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Both as float64 vectors; InputError where they are no points of a privacy profile."""
+    epsilons = vector("epsilons", epsilons, real(ge=0), at_least=1)
+    deltas = vector("deltas", deltas, DELTA, at_least=1)
+    if len(epsilons) != len(deltas):
+        raise InputError("deltas", f"{len(deltas)} values", f"{len(epsilons)}, as epsilons")
+    return epsilons, deltas
 
 
 def _epsilon_beyond(fpr: Numbers, fnr: Numbers, delta: Numbers) -> np.ndarray:

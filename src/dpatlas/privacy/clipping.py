@@ -1,6 +1,7 @@
 """Clip factors: min(1, C / ||g_i||), and zero for a gradient that is not finite."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -54,6 +55,19 @@ def clip_factors(norms2: Tensor, max_grad_norm: float) -> Tensor:
     factors = max_grad_norm / norms2.sqrt().clamp_min_(max_grad_norm)
     # C / infinity is 0 by itself.
     return factors.nan_to_num_(nan=0.0)
+
+
+def part_factors(
+    norms2: Tensor, parts: Sequence[tuple[str, list[int]]], bounds: Mapping[str, float]
+) -> Tensor:
+    """Factors (layers, records) by which each part of a gradient is clipped at its own bound.
+
+    norms2: (layers, records). parts: names, each with the indices of its layers.
+    """
+    factors = torch.empty_like(norms2)
+    for name, layers in parts:
+        factors[layers] = clip_factors(norms2[layers].sum(0), bounds[name])
+    return factors
 
 
 def bad_records(norms2: Tensor) -> tuple[Tensor | None, int | Tensor]:

@@ -9,6 +9,7 @@ memory with a tensor, goes unnoticed.
 import functools
 import hashlib
 import itertools
+from pathlib import Path
 from types import MethodType
 from typing import Any
 
@@ -30,9 +31,11 @@ _held: dict[int, tuple[int, Any]] = {}
 def fingerprint(*parts: Any) -> str:
     """Hex digest of `parts`.
 
-    Tensors and arrays count by value, modules by class, settings and shapes (not by their weights),
-    other objects by class and attributes; functions and classes are equal only to themselves, so a
-    fingerprint is valid within this process. A tensor is read again only after torch changed it.
+    Tensors and arrays count by value, arrays mapped from a file by that file's path, size and time
+    of change and by their part of it (nothing of it is read), modules by class, settings and shapes
+    (not by their weights), other objects by class and attributes; functions and classes are equal
+    only to themselves, so a fingerprint is valid within this process. A tensor is read again only
+    after torch changed it.
     """
     return _digest(_text(parts).encode())
 
@@ -55,6 +58,8 @@ def _text(value: Any, within: tuple[int, ...] = ()) -> str:
         return str(value)
     if isinstance(value, Tensor):
         return _tensor_text(value)
+    if isinstance(value, np.ndarray) and (mapped := _mapped_file(value)) is not None:
+        return _mapped_text(value, mapped)
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape} {_digest(np.ascontiguousarray(value))}"
     if id(value) in within:
@@ -106,6 +111,26 @@ def _tensor_text(value: Tensor) -> str:
         known = version, _content(value)
         _known[value] = known
     return known[1]
+
+
+def _mapped_file(value: np.ndarray) -> Any:
+    """The memory-mapped array that `value` is, or is a view of; None for any other."""
+    array: Any = value
+    found = None
+    # A part of a mapped array calls itself mapped too: the last one begins where the file's does.
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap) and array.filename is not None:
+            found = array
+        array = array.base
+    return found
+
+
+def _mapped_text(value: np.ndarray, mapped: Any) -> str:
+    """A text of the file that an array is mapped from, and of the array's place in it."""
+    stat = Path(mapped.filename).stat()
+    place = value.__array_interface__["data"][0] - mapped.__array_interface__["data"][0]
+    layout = (str(value.dtype), value.shape, value.strides, mapped.offset, place)
+    return f"file {mapped.filename} {stat.st_size} {stat.st_mtime_ns} {layout}"
 
 
 def _content(value: Tensor) -> str:

@@ -23,12 +23,18 @@ from dpatlas.privacy.accounting import (
     composition,
     guarantee,
 )
+from dpatlas.privacy.clip_bounds import StatedClip, stated_clip
 from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 from dpatlas.privacy.samplers import sampler
 
 NEIGHBOURS = {
     "add_remove": "add or remove one record; sample rates, divisors and steps stay as they are",
     "replace_one": "replace one record; the number of records is public",
+}
+NEIGHBOURS_OF_PERSONS = {
+    "add_remove": "add or remove one person with all of their records; sample rates, divisors and "
+    "steps stay as they are",
+    "replace_one": "replace one person with all of their records; the number of persons is public",
 }
 NOISE_SOURCES = {
     "keyed": "secret seeds and exact arithmetic; the noise follows from the configuration, and "
@@ -72,11 +78,34 @@ class LastIterate:
 
 
 @dataclass(frozen=True)
+class Persons:
+    """The unit of privacy where it is a person: number of persons, most records of one, records."""
+
+    number: int
+    most_records: int
+    records: int
+
+    def entry(self) -> dict[str, Any]:
+        """The entry of a ledger."""
+        return {
+            "what": "person (group of records)",
+            "persons": self.number,
+            "records": self.records,
+            "most_records_of_a_person": self.most_records,
+            "counts": "the numbers of records are read from the data: the guarantee does not cover "
+            "their release",
+            "gradient": "mean over the records of the person, clipped as one",
+        }
+
+
+@dataclass(frozen=True)
 class Ran:
     """What one training did; `facts` and `of` convert it to JSON values and back.
 
     mechanism: in words. phases: with the steps whose noisy sums exist. max_grad_norm: clip bound of
     each phase. shared_noise: the name under which other trainings drew the same noise, else None.
+    clips: of phases that clip by layer bounds or adaptively; None for others. persons: None where
+    the unit of privacy is a record.
     """
 
     mechanism: str
@@ -85,12 +114,17 @@ class Ran:
     noise_source: str
     shared_noise: str | None = None
     last_iterate: LastIterate | None = None
+    clips: tuple[StatedClip | None, ...] = ()
+    persons: Persons | None = None
 
     def __post_init__(self) -> None:
         one_of(*NOISE_SOURCES).check("noise_source", self.noise_source)
-        if len(self.max_grad_norm) != len(self.phases):
-            found = f"{len(self.max_grad_norm)} values"
-            raise InputError("max_grad_norm", found, f"{len(self.phases)}: one a phase")
+        if not self.clips:
+            object.__setattr__(self, "clips", (None,) * len(self.phases))
+        for name, values in (("max_grad_norm", self.max_grad_norm), ("clips", self.clips)):
+            if len(values) != len(self.phases):
+                found = f"{len(values)} values"
+                raise InputError(name, found, f"{len(self.phases)}: one a phase")
         for bound in self.max_grad_norm:
             real(gt=0).check("max_grad_norm", bound)
 
@@ -113,6 +147,8 @@ class Ran:
             "noise_source": self.noise_source,
             "shared_noise": self.shared_noise,
             "last_iterate": last and {"bound": last.bound, "setting": list(last.setting)},
+            "clips": [clip and clip.facts() for clip in self.clips],
+            "persons": self.persons and vars(self.persons),
         }
 
     @classmethod
@@ -133,7 +169,16 @@ class Ran:
             facts["noise_source"],
             facts["shared_noise"],
             last and LastIterate(last["bound"], tuple(last["setting"])),
+            tuple(map(stated_clip, facts["clips"])),
+            facts["persons"] and Persons(**facts["persons"]),
         )
+
+    def clip_entries(self) -> list[Any]:
+        """The clip of each phase: its bound, or how it clips by layer or adaptively."""
+        return [
+            float(bound) if clip is None else clip.entry()
+            for bound, clip in zip(self.max_grad_norm, self.clips, strict=True)
+        ]
 
 
 @checked(delta=real(gt=0, lt=1), relation=one_of(*RELATIONS), accountant=one_of(*CHOICES))
@@ -217,11 +262,15 @@ def ledger(
 
     Without noise, epsilon and delta are None and `guaranteed` says why. Settings that differ by
     phase are lists with one entry per phase; of several trainings those of the first are given.
-    Raises InputError for a constant that is not public, for a claim of privacy without noise, and
-    for samplers, relation, delta and accountant that do not go together.
+    Raises InputError for a constant that is not public, for a claim of privacy without noise, for
+    trainings with other units of privacy, and for samplers, relation, delta and accountant that do
+    not go together.
     """
     runs = [ran] if isinstance(ran, Ran) else list(ran)
     first = runs[0]
+    if any(run.persons != first.persons for run in runs):
+        raise InputError("ran", "trainings with other units of privacy", "one unit for all")
+    neighbours = NEIGHBOURS if first.persons is None else NEIGHBOURS_OF_PERSONS
     constants = {"max_grad_norm": PUBLIC} if constants is None else constants
     _check_constants(constants)
     claim = _check_claim(claimed)
@@ -245,14 +294,14 @@ def ledger(
         )
     entries = {
         "mechanism": first.mechanism,
-        "neighbour_relation": NEIGHBOURS[relation],
+        "neighbour_relation": neighbours[relation],
         "sampler": _one_or_list([_sampler(phase) for phase in first.phases]),
         **stated,
         "epsilon": stated["epsilon"] if private else None,
         "delta": delta if private else None,
         "guaranteed": _in_words(stated["epsilon"], delta, relation, runs),
         "claimed": claim,
-        "clip": _one_or_list(list(first.max_grad_norm)),
+        "clip": _one_or_list(first.clip_entries()),
         "noise_multiplier": _one_or_list([float(p.noise_multiplier) for p in first.phases]),
         "steps": _one_or_list([int(phase.steps) for phase in first.phases]),
         "chosen_on_private_data": _choices(chosen_on_private_data, tuning),
@@ -260,6 +309,8 @@ def ledger(
         "floats": FLOATS,
         "public_constants": sorted(constants),
     }
+    if first.persons is not None:
+        entries["unit"] = first.persons.entry()
     if len(runs) > 1:
         of_one = worst["epsilon"] if math.isfinite(worst["epsilon"]) else None
         entries["one_run"] = {"epsilon": of_one, "delta": delta}

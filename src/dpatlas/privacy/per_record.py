@@ -24,12 +24,14 @@ from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.models.precision import passes
 from dpatlas.privacy.chain import chain_of
+from dpatlas.privacy.clip_bounds import LayerBounds
 from dpatlas.privacy.clipping import (
     CLIPPINGS,
     ClippedSum,
     bad_records,
     clip_factors,
     empty_sum,
+    part_factors,
     per_layer_bound,
 )
 from dpatlas.privacy.free_parameters import FreeParameters
@@ -54,7 +56,8 @@ class NetworkGradients:
 
     `loss(output, labels)` gives one value per record. With `views` > 1 every record is that many
     consecutive rows of x (augmented views of it) and its gradient is their mean. `clipping`: `flat`
-    clips the whole gradient at C = max_grad_norm, `per-layer` each of L layers' at C / sqrt(L).
+    clips the whole gradient at C = max_grad_norm, `per-layer` each of L layers' at C / sqrt(L), and
+    `LayerBounds` the layers under each prefix at a bound of their own.
 
     Raises InputError that names the layer for one that mixes records (BatchNorm in training mode)
     or draws numbers outside of the keyed streams (Dropout in training mode); and at the first sum,
@@ -62,15 +65,17 @@ class NetworkGradients:
     rule gives a PerRecordWarning there. `way`: the first of `WAYS` to try.
     """
 
-    @checked(views=integer(ge=1), clipping=one_of(*CLIPPINGS), way=one_of(*WAYS))
+    @checked(views=integer(ge=1), way=one_of(*WAYS))
     def __init__(
         self,
         model: nn.Module,
         loss: Loss = cross_entropy,
         views: int = 1,
-        clipping: str = "flat",
+        clipping: str | LayerBounds = "flat",
         way: str = WAYS[0],
     ):
+        if not isinstance(clipping, LayerBounds):
+            one_of(*CLIPPINGS).check("clipping", clipping)
         self.model, self.loss, self.views, self.clipping = model, loss, views, clipping
         refuse_unsafe_layers(model)
         self.order = [name for name, value in model.named_parameters() if value.requires_grad]
@@ -85,6 +90,8 @@ class NetworkGradients:
         """Make the rules of a way."""
         self.way = way
         self.rules = rules_for(self.model, self.views, way)
+        bounds = self.clipping
+        self.parts = bounds.parts(self.rules) if isinstance(bounds, LayerBounds) else []
         self.chain = chain_of(self.model, self.rules)
         self.at_once = min(
             (rule.records_at_once() for rule in self.recomputed.values()), default=None
@@ -147,6 +154,10 @@ class NetworkGradients:
             return found
         rules = list(self.rules.values())
         layer_bound = per_layer_bound(max_grad_norm, len(rules))
+        bounds: dict[str, float] = {}
+        if isinstance(self.clipping, LayerBounds):
+            bounds = self.clipping.scaled(max_grad_norm)
+            layer_bound = per_layer_bound(min(bounds.values()), len(rules))
         norms2 = torch.stack([rule.norms2(layer_bound**2) for rule in rules])
         dtype = self.model.get_parameter(self.order[0]).dtype
         total = norms2.sum(0).to(dtype)
@@ -154,7 +165,8 @@ class NetworkGradients:
         if self.clipping == "flat":
             factors = clip_factors(norms2.sum(0), max_grad_norm).expand(len(rules), -1)
         else:
-            factors = clip_factors(norms2, layer_bound)
+            parts = part_factors(norms2, self.parts, bounds) if bounds else None
+            factors = clip_factors(norms2, layer_bound) if parts is None else parts
             factors = torch.where(torch.isfinite(total), factors, 0)
         factors = factors.to(dtype)
         if bad is not None:

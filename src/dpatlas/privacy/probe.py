@@ -33,6 +33,7 @@ from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import ClippedSum
 from dpatlas.privacy.fingerprint import REGISTRIES, fingerprint
 from dpatlas.privacy.rules import Unsupported
+from dpatlas.privacy.structured import Structured
 
 # A module's inputs and outputs: a list of tensors for each pass.
 Passage = tuple[list[list[Tensor]], list[list[Tensor]]]
@@ -215,9 +216,15 @@ class _Probe:
     def _normals(self, shape: Sequence[int]) -> Tensor:
         return torch.from_numpy(self.draws.standard_normal(tuple(shape)))
 
-    def _records(self) -> list[Tensor]:
+    def _records(self) -> list[Any]:
         """Synthetic records, each (rows of a record, ...); the last one replaces another."""
         x = self.subject.x
+        if isinstance(x, Structured):
+            return [x.of(parts) for parts in zip(*map(self._records_like, x.leaves), strict=True)]
+        return self._records_like(x)
+
+    def _records_like(self, x: Tensor) -> list[Tensor]:
+        """As `_records`, of one tensor."""
         shape = (self.subject.views, *x.shape[1:])
         size = sum(value.numel() for value in self.model.parameters())
         large = x[0].numel() > LARGE_RECORD or size > LARGE_NETWORK

@@ -11,8 +11,12 @@ a step of pure noise, a record without a finite gradient contributes zero and is
 divisor is the sampler's expected batch.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.core.progress import EpsilonSoFar, Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import (
@@ -29,19 +34,46 @@ from dpatlas.privacy.accounting import (
     default_relation,
     guarantee,
 )
+from dpatlas.privacy.clip_bounds import (
+    AdaptiveClip,
+    Clipping,
+    LayerBounds,
+    StatedClip,
+    clipping_facts,
+)
 from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum
+from dpatlas.privacy.data import WithoutTargets, data_of, rows_of
 from dpatlas.privacy.fingerprint import fingerprint, initial_values
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.noise import add_noise
-from dpatlas.privacy.optimizers import OPTIMIZERS, Optimizer, make_optimizer
+from dpatlas.privacy.optimizers import (
+    OPTIMIZER_NAMES,
+    Optimizer,
+    ParameterGroup,
+    Setting,
+    make_optimizer,
+    settings_by_name,
+)
+from dpatlas.privacy.parameter_names import belongs
 from dpatlas.privacy.per_record import NetworkGradients, refuse_unsafe_layers
 from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch, Sampler
+from dpatlas.privacy.saved import save_model
+from dpatlas.privacy.schedules import (
+    Schedule,
+    accounted_levels,
+    public_schedule,
+    schedule_facts,
+)
+from dpatlas.privacy.structured import Structured, TakesStructured
 from dpatlas.privacy.to_device import to_device
+from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
 
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
+# Key of the released count of an adaptive clip bound; no parameter has a name with a space.
+CLIP_COUNT = "clip count"
 
 
 @dataclass(frozen=True)
@@ -53,6 +85,13 @@ class TrainingPhase:
     frozen and get no noise. max_physical_batch: records in memory at a time; changes results only
     by rounding. Weight decay acts on the privatised gradient, outside of the clip. lr_decay: step k
     of the phase, from 0, has the step size lr / (1 + lr_decay k).
+
+    lr_schedule, noise_schedule: factors of lr and of noise_multiplier by the step of the phase
+    (`dpatlas.privacy.schedules`, or any pure function, which is evaluated here and never again).
+    parameter_groups: learning rates and weight decays of their own for some of the parameters.
+    clipping: flat, per-layer (each of L layers at max_grad_norm / sqrt(L)), a bound for each part
+    of the network (`LayerBounds`, whose total is max_grad_norm), or a bound that follows a quantile
+    of the norms (`AdaptiveClip`, which starts at max_grad_norm).
     """
 
     sampler: Sampler
@@ -64,22 +103,85 @@ class TrainingPhase:
     momentum: float = 0.0
     weight_decay: float = 0.0
     trainable: tuple[str, ...] = ("",)
-    clipping: str = "flat"
+    clipping: Clipping = "flat"
     max_physical_batch: int | None = None
     lr_decay: float = 0.0
+    lr_schedule: Schedule | None = None
+    noise_schedule: Schedule | None = None
+    parameter_groups: tuple[ParameterGroup, ...] = ()
 
     def __post_init__(self) -> None:
         for name, domain in PHASE_DOMAINS.items():
             domain.check(name, getattr(self, name))
+        if not isinstance(self.clipping, LayerBounds | AdaptiveClip):
+            one_of(*CLIPPINGS).check("clipping", self.clipping)
+        for name in ("lr_schedule", "noise_schedule"):
+            schedule = public_schedule(name, getattr(self, name), self.steps, real(ge=0))
+            object.__setattr__(self, name, schedule)
+        if self.lr_decay and self.lr_schedule is not None:
+            raise InputError("lr_decay", self.lr_decay, "0 with an lr_schedule")
+        prefixes = [group.prefix for group in self.parameter_groups]
+        if len(set(prefixes)) < len(prefixes):
+            raise InputError("parameter_groups", f"{prefixes}", "each prefix once")
         if self.max_physical_batch is not None:
             integer(ge=1).check("max_physical_batch", self.max_physical_batch)
-        if self.optimizer == "adam" and self.momentum:
-            raise InputError("momentum", self.momentum, "0 with adam, which has its own")
+        if self.optimizer != "sgd" and self.momentum:
+            allowed = f"0 with {self.optimizer}, which has its own"
+            raise InputError("momentum", self.momentum, allowed)
 
     @property
     def accounted(self) -> Phase:
-        """The phase as accountants see it."""
-        return Phase(self.sampler, self.noise_multiplier, self.steps)
+        """The phase as accountants see it; InputError where its noise changes from step to step."""
+        phases = self.accounted_phases
+        if len(phases) > 1:
+            allowed = "one noise multiplier; for several, accounted_phases"
+            raise InputError("noise_schedule", f"{len(phases)} noise multipliers", allowed)
+        return phases[0]
+
+    @property
+    def accounted_phases(self) -> tuple[Phase, ...]:
+        """The phase as accountants see it: one for every run of steps with the same noise."""
+        return tuple(phase for phase, _ in self.accounted_noises)
+
+    @property
+    def accounted_noises(self) -> tuple[tuple[Phase, float], ...]:
+        """`accounted_phases`, each with the noise multiplier of the gradients alone.
+
+        An adaptive clip bound releases more than gradients, so its accounted noise is smaller. So
+        is some of the noise of a schedule with many levels (`accounted_levels`).
+        """
+        runs = [(self.noise_multiplier, self.steps)]
+        if self.noise_schedule is not None and self.steps:
+            noises = [self.noise_at(step) for step in range(self.steps)]
+            levels = accounted_levels(noises)
+            equal = groupby(levels[noise] for noise in noises)
+            runs = [(noise, len(list(run))) for noise, run in equal]
+        return tuple(
+            (Phase(self.sampler, self._joint_noise(noise), steps), noise) for noise, steps in runs
+        )
+
+    def _joint_noise(self, noise_multiplier: float) -> float:
+        """Noise multiplier of all that a step releases."""
+        if isinstance(self.clipping, AdaptiveClip):
+            return self.clipping.joint_noise(noise_multiplier)
+        return noise_multiplier
+
+    @property
+    def noisy(self) -> bool:
+        """Whether any step has noise."""
+        return any(phase.noise_multiplier for phase in self.accounted_phases)
+
+    def noise_at(self, step: int) -> float:
+        """Noise multiplier of a step of the phase, from 0."""
+        if self.noise_schedule is None:
+            return self.noise_multiplier
+        return self.noise_multiplier * self.noise_schedule(step)
+
+    def step_size(self, lr: float, step: int) -> float:
+        """Step size of the learning rate `lr` at a step of the phase, from 0."""
+        if self.lr_schedule is None:
+            return lr / (1 + self.lr_decay * step)
+        return lr * self.lr_schedule(step)
 
 
 PHASE_DOMAINS = {
@@ -87,12 +189,15 @@ PHASE_DOMAINS = {
     "max_grad_norm": real(gt=0),
     "steps": integer(ge=0),
     "lr": real(gt=0),
-    "optimizer": one_of(*OPTIMIZERS),
+    "optimizer": one_of(*OPTIMIZER_NAMES),
     "momentum": real(ge=0, lt=1),
     "weight_decay": real(ge=0),
     "lr_decay": real(ge=0),
-    "clipping": one_of(*CLIPPINGS),
 }
+
+
+# Settings of a phase that a model's card shows beside those of its ledger.
+SHOWN_SETTINGS = ("optimizer", "lr", "lr_schedule", "momentum", "weight_decay", "parameter_groups")
 
 
 class Augmentation(Protocol):
@@ -110,7 +215,14 @@ class Augmentation(Protocol):
 class PrivateTraining:
     """One run of one model through its phases.
 
-    x (n, ...), labels (n,) int64 on the model's device. `repetition` separates runs of one spec.
+    x: the records, a tensor or array (n, ...) on any device, a memory-mapped one too; a tuple or
+    dict of them, for model(*inputs) or model(**inputs); or a map-style dataset of (input, target),
+    of which the drawn items alone are fetched. labels: the targets (n, ...), int64 (n,) for the
+    cross-entropy; None where the loss needs none, and with a dataset. `repetition` separates runs
+    of one spec.
+    `groups`: (n,) integers, the person that each record is of. Then persons are the unit of
+    privacy: samplers draw them and count them as n, and a person's gradient, the mean over their
+    records, is clipped as one (`dpatlas.privacy.units`); the guarantee is per person.
     `ema_decay` maintains an exponential moving average of the weights, which costs no privacy;
     after t steps its decay is (1 + t) / (10 + t) if that is less.
     `on_update(step, noisy sums by parameter)` receives every privatised sum before the division, at
@@ -136,8 +248,8 @@ class PrivateTraining:
         self,
         model: nn.Module,
         phases: Sequence[TrainingPhase],
-        x: Tensor,
-        labels: Tensor,
+        x: Any,
+        labels: Any = None,
         *,
         noise: Noise,
         repetition: int = 0,
@@ -147,6 +259,7 @@ class PrivateTraining:
         on_update: OnUpdate | None = None,
         shared_noise: str | None = None,
         after: Ran | None = None,
+        groups: Any = None,
     ):
         self.model, self._phases = model, tuple(phases)
         self.x, self.labels = x, labels
@@ -163,11 +276,28 @@ class PrivateTraining:
         self._skipped: int | Tensor = 0
         self._phase: int | None = None
         self._optimizer: Optimizer | None = None
-        check_records(model, x, labels)
+        # Clip bound of the current step, which an adaptive one moves.
+        self._max_grad_norm = 0.0
+        self.device = device_of(model)
+        self.data = data_of(x, labels, self.device)
+        if loss is cross_entropy:
+            check_classes(self.data.targets)
+        # The network and loss as kernels call them.
+        structured = isinstance(self.data.sample()[0], Structured)
+        self._network = TakesStructured(model) if structured else model
+        self._loss = WithoutTargets(loss) if self.data.targets is None else loss
+        if structured and augmentation is not None:
+            found = f"{type(augmentation).__name__} of several tensors"
+            raise InputError("augmentation", found, "None, or records that are one tensor")
+        n = self.data.n
+        self.units = OneRecord(n) if groups is None else PersonsWithRecords(groups, n)
+        named = "records" if groups is None else "persons"
         for phase in self.phases:
-            if phase.sampler.n != len(x):
+            if phase.sampler.n != self.units.n:
                 raise InputError(
-                    "sampler", f"batches of {phase.sampler.n} records", f"of {len(x)}, the data's"
+                    "sampler",
+                    f"batches of {phase.sampler.n} {named}",
+                    f"of {self.units.n}, the data's",
                 )
         self.ema: dict[str, Tensor] | None = None
         self.ema_decay = ema_decay
@@ -199,15 +329,23 @@ class PrivateTraining:
         """The facts of this run that its ledger needs."""
         phases, before = self.phases_run, self.after
         texts = [*([before.mechanism] if before else ()), _mechanism(self.model, phases)]
+        rows: list[tuple[Phase, float, StatedClip | None]] = []
+        if before:
+            rows += zip(before.phases, before.max_grad_norm, before.clips, strict=True)
+        for phase in phases:
+            for accounted, noise in phase.accounted_noises:
+                clip = None
+                if not isinstance(phase.clipping, str):
+                    clip = StatedClip(phase.clipping, phase.max_grad_norm, noise)
+                rows.append((accounted, phase.max_grad_norm, clip))
         return Ran(
             mechanism="; then ".join(dict.fromkeys(texts)),
-            phases=(*(before.phases if before else ()), *(phase.accounted for phase in phases)),
-            max_grad_norm=(
-                *(before.max_grad_norm if before else ()),
-                *(phase.max_grad_norm for phase in phases),
-            ),
+            phases=tuple(accounted for accounted, _, _ in rows),
+            max_grad_norm=tuple(bound for _, bound, _ in rows),
+            clips=tuple(clip for _, _, clip in rows),
             noise_source=self.noise.source,
             shared_noise=self.shared_noise,
+            persons=self.units.persons,
         )
 
     def guarantee(
@@ -246,8 +384,9 @@ class PrivateTraining:
     def _or_defaults(self, delta: float | None, relation: str | None) -> tuple[float, str]:
         if relation is None:
             before = self.after.phases if self.after else ()
-            relation = default_relation([*before, *(phase.accounted for phase in self.phases)])
-        return default_delta(len(self.x)) if delta is None else delta, relation
+            planned = [each for phase in self.phases for each in phase.accounted_phases]
+            relation = default_relation([*before, *planned])
+        return default_delta(self.units.n) if delta is None else delta, relation
 
     @property
     def skipped_records(self) -> int:
@@ -259,12 +398,71 @@ class PrivateTraining:
         """Number of steps of all phases."""
         return sum(phase.steps for phase in self.phases)
 
-    def run(self, after_step: Callable[[int], None] | None = None) -> None:
-        """Take the remaining steps; `after_step(steps done)` may save a checkpoint."""
-        while self.steps_done < self.steps:
-            self.step()
-            if after_step is not None:
-                after_step(self.steps_done)
+    def run(
+        self, after_step: Callable[[int], None] | None = None, *, progress: bool = False
+    ) -> None:
+        """Take the remaining steps; `after_step(steps done)` may save a checkpoint.
+
+        progress: report steps, time left and epsilon so far on stderr. The training loss is not
+        shown: it is a function of the private records that carries no noise.
+        """
+
+        def epsilon() -> float:
+            try:
+                return self.guarantee().epsilon
+            except InputError:
+                # No accountant covers these phases: that is the ledger's to say, not a stop.
+                return math.inf
+
+        note = EpsilonSoFar(epsilon)
+        with Progress(self.steps, "training") if progress else nullcontext() as shown:
+            while self.steps_done < self.steps:
+                self.step()
+                if after_step is not None:
+                    after_step(self.steps_done)
+                if shown is not None:
+                    shown.reach(self.steps_done, note)
+
+    def save(
+        self,
+        folder: Path | str,
+        *,
+        data: str | None = None,
+        accuracy: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        replace: bool = False,
+        **stated: Any,
+    ) -> dict[str, Any]:
+        """Write weights, ledger and a card in words to a new folder; return the ledger.
+
+        The weights are the averaged ones where there is an `ema_decay`, else the last iterate.
+        data: its name. accuracy: in words, with what it was measured on; stated as given. config:
+        JSON values from which the model can be built again. stated: passed to `ledger`. Raises
+        InputError for a folder with files, unless `replace`.
+        """
+        averaged = self.ema or {}
+        weights = {**self.model.state_dict(), **averaged}
+        words = "the average of the iterates" if averaged else "the last iterate"
+        entries = self.ledger(**{"released": words, **stated})
+        settings = {
+            f"{name} of phase {number}": value
+            for number, phase in enumerate(self.phases_run, 1)
+            for name, value in _phase_facts(phase).items()
+            if name in SHOWN_SETTINGS
+        }
+        if averaged:
+            settings["ema_decay"] = self.ema_decay
+        save_model(
+            folder,
+            weights,
+            entries,
+            settings=settings,
+            config=config,
+            data=data,
+            accuracy=accuracy,
+            replace=replace,
+        )
+        return entries
 
     def step(self) -> None:
         """One private update."""
@@ -272,26 +470,42 @@ class PrivateTraining:
         optimizer = self._optimizer
         if number != self._phase or optimizer is None:
             optimizer = self._start(number)
-        if phase.noise_multiplier and self._claimed != self.repetition:
+        noise_multiplier = phase.noise_at(optimizer.steps)
+        adaptive = phase.clipping if isinstance(phase.clipping, AdaptiveClip) else None
+        if (noise_multiplier or adaptive) and self._claimed != self.repetition:
             self._claim()
         step = self.first_step + self.steps_done
-        clipped = self._clipped_sum(phase, step)
+        bound = self._max_grad_norm
+        clipped = self._clipped_sum(phase, bound, step)
         add_noise(
             clipped.gradients,
-            phase.noise_multiplier * phase.max_grad_norm,
+            noise_multiplier * bound,
             self.noise,
             repetition=self.repetition,
             step=step,
         )
+        released = clipped.gradients
+        if adaptive:
+            count = self._noisy_count(clipped.norms, bound, adaptive.count_noise, step)
+            released = {**released, CLIP_COUNT: torch.tensor([count], dtype=torch.float64)}
         self.steps_released = max(self.steps_released, self.steps_done + 1)
         self._skipped += clipped.skipped
         if self.on_update is not None:
-            self.on_update(step, clipped.gradients)
+            self.on_update(step, released)
+        if adaptive:
+            batch, first = phase.sampler.expected_batch, phase.max_grad_norm
+            self._max_grad_norm = adaptive.after(bound, count, batch, first)
         for gradient in clipped.gradients.values():
             gradient.div_(phase.sampler.expected_batch)
         optimizer.step(clipped.gradients)
         self._average()
         self.steps_done += 1
+
+    def _noisy_count(self, norms: Tensor, bound: float, count_noise: float, step: int) -> float:
+        """The released number of gradients within the bound, less half the batch."""
+        within = int((norms <= bound).sum())
+        draws = self.noise.normal(1, repetition=self.repetition, step=step, use=CLIP_COUNT)
+        return within - len(norms) / 2 + count_noise * float(draws[0])
 
     def phase_at(self, step: int) -> tuple[int, TrainingPhase]:
         """The index of the phase that step `step` belongs to, and the phase."""
@@ -321,6 +535,7 @@ class PrivateTraining:
             "steps_released": self.steps_released,
             "phase": self._phase,
             "optimizer_steps": self._optimizer.steps if self._optimizer else 0,
+            "max_grad_norm": self._max_grad_norm if self._optimizer else None,
             "skipped_records": self.skipped_records,
             "repetition": self.repetition,
             "secret": self.noise.secret,
@@ -358,8 +573,9 @@ class PrivateTraining:
         if facts["phase"] is not None:
             optimizer = self._start(facts["phase"])
             optimizer.steps = facts["optimizer_steps"]
+            self._max_grad_norm = facts["max_grad_norm"]
             optimizer.state = {
-                name.removeprefix("optimizer/"): torch.from_numpy(value.copy()).to(self.x.device)
+                name.removeprefix("optimizer/"): torch.from_numpy(value.copy()).to(self.device)
                 for name, value in arrays.items()
                 if name.startswith("optimizer/")
             }
@@ -374,6 +590,7 @@ class PrivateTraining:
             "ema_decay": self.ema_decay,
             "shared_noise": self.shared_noise,
             "first_step": self.first_step,
+            "groups": self.units.facts(),
             "after": self.after.facts() if self.after else {},
         }
 
@@ -404,9 +621,10 @@ class PrivateTraining:
         if after.noise_source != self.noise.source:
             raise InputError("after", f"noise from {after.noise_source}", self.noise.source)
         for phase in after.phases:
-            if phase.sampler.n != len(self.x):
-                found = f"a training on {phase.sampler.n} records"
-                raise InputError("after", found, f"one on the same {len(self.x)}")
+            if phase.sampler.n != self.units.n or after.persons != self.units.persons:
+                unit = "persons" if after.persons else "records"
+                found = f"a training on {phase.sampler.n} {unit}"
+                raise InputError("after", found, f"one on the same {self.units.n}")
 
     def _enter_phases(self) -> None:
         """Build the kernel of every phase, so that what cannot be trained is refused at once."""
@@ -428,20 +646,57 @@ class PrivateTraining:
                 sorted({name.split(".")[0] for name, _ in self.model.named_parameters()})
             )
             raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
+        clipping = "flat" if isinstance(phase.clipping, AdaptiveClip) else phase.clipping
         self.kernel = probed_kernel(
-            self.model, self.loss, self.x, self.labels, self.augmentation, phase.clipping
+            self._network,
+            self._loss,
+            *self.data.sample(),
+            self.augmentation,
+            clipping,
+            self.labels if self.data.targets is not None else None,
         )
-        self._constants = self.kernel.constants(self.x)
+        self._max_grad_norm = phase.max_grad_norm
+        self._constants = None
+        if self.units.persons is None and self.data.on_device:
+            self._constants = self.kernel.constants(self.x)
+        self._kernels: dict[int, NetworkGradients | SoftmaxGradients] = {
+            1: self.kernel,
+            **self._kernels_of_persons(clipping),
+        }
+        default = Setting(phase.lr, phase.weight_decay)
         self._optimizer = make_optimizer(
             phase.optimizer,
             self._parameters,
-            lr=phase.lr,
-            momentum=phase.momentum,
-            weight_decay=phase.weight_decay,
-            lr_decay=phase.lr_decay,
+            settings_by_name(self._parameters, default, phase.parameter_groups),
+            phase.step_size,
+            phase.momentum,
         )
         self._phase = number
         return self._optimizer
+
+    def _kernels_of_persons(self, clipping: str | LayerBounds) -> dict[int, NetworkGradients]:
+        """The kernel of persons with each number of records above 1.
+
+        All rows of persons with two records are probed. What differs for other numbers is the
+        number of rows that a rule adds up; a kernel with other rules is probed itself.
+        """
+
+        def kernel_of(size: int) -> NetworkGradients:
+            return NetworkGradients(self._network, self._loss, size * self.views, clipping)
+
+        def rules(kernel: NetworkGradients) -> list[type]:
+            return [type(rule) for rule in kernel.rules.values()]
+
+        kernels = {size: kernel_of(size) for size in self.units.sizes if size > 1}
+        if kernels:
+            probed = kernel_of(2)
+            probed.probe(*self.data.sample())
+        for kernel in kernels.values():
+            if rules(kernel) == rules(probed):
+                kernel.take_as_probed()
+            else:
+                kernel.probe(*self.data.sample())
+        return kernels
 
     def _claim(self) -> None:
         """Claim the noise of this repetition; InputError if another training has drawn it."""
@@ -450,36 +705,41 @@ class PrivateTraining:
         if self._structure is None:
             self._structure = fingerprint(type(self), self.model, self.loss, self.augmentation)
         start = (self._began_at, self.first_step)
-        training = (self._structure, self.phases, self.x, self.labels, *start)
+        records = (self.data.identity(), self.units.facts())
+        training = (self._structure, self.phases, *records, *start)
         self.noise.claim(self.repetition, fingerprint(training), self.shared_noise)
         self._claimed = self.repetition
 
-    def _clipped_sum(self, phase: TrainingPhase, step: int) -> ClippedSum:
-        x, labels, constants = self.x, self.labels, self._constants
-        refuse_autocast(x.device)
+    def _clipped_sum(self, phase: TrainingPhase, bound: float, step: int) -> ClippedSum:
+        device = self.device
+        refuse_autocast(device)
+        drawn = None
         if not isinstance(phase.sampler, FullBatch):
-            batch = phase.sampler.batch_indices(self.noise, self.repetition, step)
-            indices = to_device(batch, x.device)
-            x, labels = x.index_select(0, indices), labels.index_select(0, indices)
-            constants = constants if constants is None else constants.index_select(0, indices)
+            drawn = phase.sampler.batch_indices(self.noise, self.repetition, step)
+        chunks = list(self.units.chunks(drawn, phase.max_physical_batch))
         views = None
         if self.augmentation:
             draws = self.noise.generator(repetition=self.repetition, step=step, use="views")
-            views = to_device(self.augmentation.draw(draws, len(x)), x.device)
-        size = phase.max_physical_batch or max(1, len(x))
-        # An empty batch is one chunk of no records.
-        for start in range(0, max(1, len(x)), size):
-            chunk = slice(start, start + size)
-            rows, row_labels = x[chunk], labels[chunk]
-            row_constants = constants if constants is None else constants[chunk]
+            count = sum(row_count(rows) for _, rows in chunks)
+            views = to_device(self.augmentation.draw(draws, count), device)
+        total, start = None, 0
+        for size, rows in chunks:
+            where = rows if isinstance(rows, slice) else to_device(rows, device)
+            x, labels = self.data.take(rows, where)
+            constants = self._constants
+            if constants is not None:
+                constants = rows_of(constants, where)
             if self.augmentation and views is not None:
-                rows = self.augmentation.apply(rows, views[chunk])
-                row_labels = row_labels.repeat_interleave(self.views)
-            part = self.kernel.clipped_sum(rows, row_labels, phase.max_grad_norm, row_constants)
-            if start == 0:
+                stop = start + len(x)
+                x = self.augmentation.apply(x, views[start:stop])
+                labels = labels.repeat_interleave(self.views)
+                start = stop
+            part = self._kernels[size].clipped_sum(x, labels, bound, constants)
+            if total is None:
                 total = part
             else:
                 total.add(part)
+        assert total is not None
         return total
 
     def _average(self) -> None:
@@ -498,12 +758,13 @@ def probed_kernel(
     x: Tensor,
     labels: Tensor,
     augmentation: Augmentation | None = None,
-    clipping: str = "flat",
+    clipping: str | LayerBounds = "flat",
+    every_label: Any = None,
 ) -> NetworkGradients | SoftmaxGradients:
     """`kernel_for` such data, probed (`dpatlas.privacy.probe`) with the loss and augmentation.
 
     x (n, ...), labels (n,): the probe uses only shapes, types and device; a check that the labels
-    are valid for the cross-entropy uses their minimum and maximum.
+    are valid for the cross-entropy uses the minimum and maximum of `every_label`, or of `labels`.
     """
     views = augmentation.views if augmentation else 1
     refuse_unsafe_layers(model)
@@ -517,7 +778,7 @@ def probed_kernel(
 
         settings = (type(kernel), clipping)
         outputs = probe(Subject(model, loss, on_copy, x[:1], labels[:1], 1, augmentation, settings))
-    check_labels(labels, outputs, loss)
+    check_labels(labels if every_label is None else every_label, outputs, loss)
     return kernel
 
 
@@ -530,7 +791,15 @@ def _phase_facts(phase: TrainingPhase) -> dict[str, Any]:
     }
     sampler = phase.sampler
     sampling = {"name": sampler.name, "n": int(sampler.n), "batch": int(sampler.batch)}
-    return {**facts, "sampler": sampling, "trainable": list(phase.trainable)}
+    facts["clipping"] = clipping_facts(phase.clipping)
+    facts |= {name: schedule_facts(facts[name]) for name in ("lr_schedule", "noise_schedule")}
+    groups = [dict(vars(group)) for group in phase.parameter_groups]
+    return {
+        **facts,
+        "sampler": sampling,
+        "trainable": list(phase.trainable),
+        "parameter_groups": groups,
+    }
 
 
 def _numbered(phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -551,16 +820,29 @@ def _mechanism(model: nn.Module, phases: Sequence[TrainingPhase]) -> str:
     texts: dict[str, None] = {}
     everything = f"all {sum(value.numel() for value in model.parameters()):,} parameters"
     for phase in phases:
-        private = "DP-SGD" if phase.noise_multiplier else "SGD without noise"
-        rule = private.replace("SGD", "Adam") if phase.optimizer == "adam" else private
+        private = "DP-SGD" if phase.noisy else "SGD without noise"
+        rule = private.replace("SGD", OPTIMIZER_NAMES[phase.optimizer])
         names = [name or everything for name in phase.trainable]
-        texts[f"{rule}, {phase.clipping} clipping, on {' and '.join(names)}"] = None
+        clipping = phase.clipping if isinstance(phase.clipping, str) else phase.clipping.words
+        how = f"{clipping} clipping{_noise_in_words(phase)}"
+        texts[f"{rule}, {how}, on {' and '.join(names)}"] = None
     taken = "; then ".join(texts) or "no step"
     return f"{taken} of {type(model).__name__}"
 
 
+def _noise_in_words(phase: TrainingPhase) -> str:
+    """What the ledger says of a noise schedule; nothing without one."""
+    if phase.noise_schedule is None:
+        return ""
+    levels = accounted_levels(phase.noise_at(step) for step in range(phase.steps))
+    accounted = len(set(levels.values()))
+    if accounted == len(levels):
+        return ", noise by a schedule"
+    return f", noise by a schedule of {len(levels)} levels, accounted as {accounted} lower ones"
+
+
 def kernel_for(
-    model: nn.Module, loss: Loss, views: int = 1, clipping: str = "flat"
+    model: nn.Module, loss: Loss, views: int = 1, clipping: str | LayerBounds = "flat"
 ) -> NetworkGradients | SoftmaxGradients:
     """The closed form for a single linear layer under cross-entropy, else the general kernel."""
     layers = [
@@ -575,26 +857,34 @@ def kernel_for(
         module._forward_hooks or module._forward_pre_hooks for module in model.modules()
     )
     single = len(layers) == 1 and plain and loss is cross_entropy and views == 1
+    single &= isinstance(clipping, str)
     if single and isinstance(layer, nn.Linear):
         return SoftmaxGradients(layer, f"{name}." if name else "")
     return NetworkGradients(model, loss, views, clipping)
 
 
-def check_records(model: nn.Module, x: Tensor, labels: Tensor) -> None:
-    """InputError for no records, labels that do not fit them, or tensors on several devices."""
-    if len(x) == 0:
-        raise InputError("data", "0 records", "at least one")
-    if labels.shape != (len(x),) or labels.dtype != torch.int64:
-        found = f"{labels.dtype} of shape {tuple(labels.shape)}"
-        raise InputError("labels", found, f"torch.int64 of shape ({len(x)},)")
-    for name, value in model.named_parameters():
-        if value.device != x.device:
-            raise InputError(f"parameter {name}", f"on {value.device}", f"{x.device}, as the data")
-    if labels.device != x.device:
-        raise InputError("labels", f"on {labels.device}", f"{x.device}, as the data")
+def device_of(model: nn.Module) -> torch.device:
+    """The device of all parameters; InputError for several, and for parameters without values."""
+    devices = {name: value.device for name, value in model.named_parameters()}
+    first = next(iter(devices.values()), torch.device("cpu"))
+    for name, device in devices.items():
+        if device.type == "meta":
+            raise InputError(f"parameter {name}", f"on {device}", "cpu or a GPU")
+        if device != first:
+            raise InputError(f"parameter {name}", f"on {device}", f"{first}, as the others")
+    return first
 
 
-def check_labels(labels: Tensor, outputs: int, loss: Loss) -> None:
+def check_classes(targets: Any) -> None:
+    """InputError for what the cross-entropy does not take: none, or other than int64 (n,)."""
+    if targets is None:
+        raise InputError("labels", "none", "torch.int64 for the cross-entropy, or another loss")
+    if targets.ndim != 1 or str(targets.dtype).removeprefix("torch.") != "int64":
+        found = f"{targets.dtype} of shape {tuple(targets.shape)}"
+        raise InputError("labels", found, f"torch.int64 of shape ({len(targets)},)")
+
+
+def check_labels(labels: Any, outputs: int, loss: Loss) -> None:
     """InputError for labels outside of the `outputs` classes of the cross-entropy."""
     if loss is not cross_entropy:
         return
@@ -602,8 +892,3 @@ def check_labels(labels: Tensor, outputs: int, loss: Loss) -> None:
     if low < 0 or high >= outputs:
         found = f"{low if low < 0 else high}"
         raise InputError("labels", found, f"whole numbers from 0 to {outputs - 1}")
-
-
-def belongs(name: str, prefix: str) -> bool:
-    """Whether `prefix` is a leading part of the parameter's dotted name; "" matches every name."""
-    return prefix == "" or name == prefix or name.startswith(f"{prefix}.")

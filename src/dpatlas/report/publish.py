@@ -7,20 +7,18 @@ the effective config; beside them manifest.json and README.md. The old folder st
 one is complete; what it has of papers that are no part of the run is kept.
 """
 
-import contextlib
 import csv
 import io
 import json
 import subprocess
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.core.files import read_json, replacing_folder, write_atomic, write_json
 from dpatlas.core.progress import duration
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
@@ -349,22 +347,3 @@ def _days(cost: Mapping[str, Any]) -> str:
         (cost[name] or "on an unknown day")[:10] for name in ("first_finished", "last_finished")
     )
     return first if first == last else f"{first} to {last}"
-
-
-@contextlib.contextmanager
-def replacing_folder(target: Path) -> Iterator[Path]:
-    """An empty folder that takes the place of `target` at the end, unless something goes wrong."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as temporary:
-        fresh, old = Path(temporary) / "fresh", Path(temporary) / "old"
-        fresh.mkdir()
-        yield fresh
-        # Folders cannot be exchanged in one call everywhere: if the second rename fails, go back.
-        if target.exists():
-            target.rename(old)
-        try:
-            fresh.rename(target)
-        except OSError:
-            if old.exists():
-                old.rename(target)
-            raise

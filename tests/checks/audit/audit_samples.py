@@ -4,7 +4,7 @@ from figure_samples import sample_record
 from small_jobs import TRAINING
 
 from dpatlas.checks.audit.records import mechanism, training
-from dpatlas.checks.audit.records.bounds import Bound, Excess, Rates
+from dpatlas.checks.audit.records.bounds import Bound, Excess, OneRun, Rates
 from dpatlas.checks.audit.settings import DEFAULTS
 
 LEDGER = {
@@ -86,16 +86,18 @@ def trained(audit=None, accuracy=(0.8, 0.9)):
     return sample_record(spec, metrics, ledger=LEDGER)
 
 
-def canaries():
+def canaries(contradicted=False):
     """The audit of one training run by canaries."""
-    one_run = {"delta": 1e-5, "method": "one run", "runs": 1}
+    test = OneRun(
+        canaries=300,
+        guesses=84,
+        correct=80 if contradicted else 60,
+        needed=79,
+        p_value=0.04 if contradicted else 0.9,
+        least_p_value=1e-4,
+        level=0.95,
+    )
+    lower = bound(delta=1e-5, method="one run", runs=1)
     return trained(
-        training.Audit(
-            canaries=300,
-            auc=0.6,
-            lower=bound(**one_run),
-            verdict_bound=bound(**one_run, level=0.999),
-            excess=-2.6,
-            contradicted=False,
-        )
+        training.Audit(auc=0.6, lower=lower, profile_test=test, contradicted=contradicted)
     )

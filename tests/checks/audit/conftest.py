@@ -2,6 +2,10 @@ import pytest
 import torch
 from small_classifier import save_data
 
+import dpatlas.privacy.logistic
+import dpatlas.privacy.per_record
+import dpatlas.privacy.training
+
 
 @pytest.fixture
 def data(tmp_path):
@@ -14,3 +18,19 @@ def one_thread_without_gradients():
     torch.set_num_threads(1)
     with torch.no_grad():
         yield
+
+
+@pytest.fixture
+def half_the_noise(monkeypatch):
+    honest = dpatlas.privacy.training.add_noise
+
+    def halved(tensors, scale, *arguments, **keys):
+        honest(tensors, scale / 2, *arguments, **keys)
+
+    monkeypatch.setattr(dpatlas.privacy.training, "add_noise", halved)
+
+
+@pytest.fixture
+def no_clip(monkeypatch):
+    for module in (dpatlas.privacy.logistic, dpatlas.privacy.per_record):
+        monkeypatch.setattr(module, "clip_factors", lambda norms2, bound: torch.ones_like(norms2))

@@ -5,12 +5,8 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from small_audits import audited
 
-import dpatlas.privacy.logistic
-import dpatlas.privacy.per_record
-import dpatlas.privacy.training
 from dpatlas.checks.audit.cost import ATTACKED_UPDATES
 from dpatlas.checks.audit.jobs.feature_releases import FEATURES
 from dpatlas.checks.audit.jobs.kernels import ATTACKED_NETWORKS
@@ -56,22 +52,6 @@ def profiles_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivateSGD, "profile", lambda self, deltas: cached(self, tuple(deltas)))
         yield
-
-
-@pytest.fixture
-def half_the_noise(monkeypatch):
-    honest = dpatlas.privacy.training.add_noise
-
-    def halved(tensors, scale, *arguments, **keys):
-        honest(tensors, scale / 2, *arguments, **keys)
-
-    monkeypatch.setattr(dpatlas.privacy.training, "add_noise", halved)
-
-
-@pytest.fixture
-def no_clip(monkeypatch):
-    for module in (dpatlas.privacy.logistic, dpatlas.privacy.per_record):
-        monkeypatch.setattr(module, "clip_factors", lambda norms2, bound: torch.ones_like(norms2))
 
 
 def test_the_plan_counts_the_updates_and_the_runs_of_every_mechanism():

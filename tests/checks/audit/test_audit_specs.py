@@ -34,8 +34,9 @@ def test_a_change_renews_the_jobs_that_it_concerns_and_no_other():
     assert less == base | {"mechanisms": base["mechanisms"][1:]}
     surer = specs(verdict_level=0.9999)
     assert surer["training"] == base["training"]
-    assert surer["canaries"] != base["canaries"]
+    assert surer["canaries"] == base["canaries"]
     assert surer["mechanisms"] != base["mechanisms"]
+    assert specs(level=0.9)["canaries"] != base["canaries"]
     assert specs(training={"epsilon": 3}) == specs(training={"epsilon": 3.0})
 
 
@@ -44,7 +45,8 @@ def test_a_change_renews_the_jobs_that_it_concerns_and_no_other():
     [
         ({"verdict_level": 0.9}, "audit.verdict_level"),
         ({"training": {"optimizer": "adam"}}, "audit.training.momentum"),
-        ({"canaries": {"canaries": 301}}, "audit.canaries.canaries"),
+        ({"canaries": {"canaries": 100}}, "audit.canaries.batch"),
+        ({"canaries": {"canaries": 60_000}}, "audit.canaries.delta"),
     ],
 )
 def test_what_cannot_run_stops_before_any_job(change, key):

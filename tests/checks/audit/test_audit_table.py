@@ -41,3 +41,15 @@ def test_a_claim_stands_beside_the_guarantee_with_a_verdict_of_its_own():
     # The guarantee's verdict is another matter.
     assert {row["verdict"] for row in rows} == {"consistent"}
     assert text.count("contradicted |") == 1
+
+
+def test_one_run_shows_its_correct_guesses_beside_those_that_contradict():
+    rows, text = table(attack(), canaries(), canaries(contradicted=True), trained())
+    _, consistent, contradicted, _ = rows
+    shown = ("guesses", "correct_guesses", "contradicting_guesses", "p_value", "verdict")
+    assert [consistent[name] for name in shown] == ["84", "60", "79", "0.9", "consistent"]
+    assert [contradicted[name] for name in shown] == ["84", "80", "79", "0.04", "contradicted"]
+    # Its verdict has another confidence than those of repeated runs, and no excess.
+    assert [row["excess_level"] for row in rows[:2]] == ["0.999", "0.95"]
+    assert consistent["excess"] == ""
+    assert "profile is contradicted with confidence 0.95 (empty" in text

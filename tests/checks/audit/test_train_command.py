@@ -9,9 +9,13 @@ import torch
 from small_classifier import read, save_data
 from small_jobs import counted, killed_at
 
+from dpatlas.checks.audit.jobs.classifier import accuracy
 from dpatlas.commands import train as command
+from dpatlas.core import progress
+from dpatlas.data.prepared import load
 from dpatlas.errors import run_command
 from dpatlas.jobs import job as job_module
+from dpatlas.privacy.saved import CARD, CONFIG, LEDGER, WEIGHTS, load_model
 from dpatlas.privacy.selection import PoissonTrials, TruncatedNegativeBinomial
 from dpatlas.privacy.training import PrivateTraining
 
@@ -37,22 +41,24 @@ def fix_trials(monkeypatch, trials):
 
 def test_a_manifest_is_trained_on_and_the_guarantee_is_one_line(data, capsys):
     assert train(data, *QUICK, "--epsilon", "3", "--runs", "2") == 0
-    first, second, third = capsys.readouterr().out.splitlines()
+    first, second, *models, third = capsys.readouterr().out.splitlines()
     stated = r"guaranteed: epsilon 4\.\d+ at delta 1e-05 of all 2 runs together \(one alone: "
     assert re.match(stated + r"epsilon 2\.9\d+\), add_remove, poisson", first)
     assert second.startswith("accuracy: ") and "6 held-out records" in second
     record = read(Path(third.removeprefix("record: ")))
     assert record["ledger"]["one_run"]["epsilon"] <= 3
+    assert [Path(line.removeprefix("model: ")).name for line in models] == ["model-0", "model-1"]
     assert record["spec"]["data"]["sha256"] == record["data"]["sha256"]
 
 
 def test_both_guarantees_and_the_best_trial_of_a_selection_are_printed(data, capsys):
     assert train(data, *SELECT) == 0
-    selected, alone, best, accuracy, record = capsys.readouterr().out.splitlines()
+    selected, alone, best, right, model, record = capsys.readouterr().out.splitlines()
+    assert load_model(model.removeprefix("model: ")).training is False
     pattern = r"(?:guaranteed|one trial alone): epsilon ([\d.]+) at delta 1e-05 \(add_remove\)"
     assert float(re.match(pattern, selected)[1]) > float(re.match(pattern, alone)[1])
     assert re.match(r"selected: lr [\d.]+; score .* on 8 validation records, noise of", best)
-    assert "6 held-out records" in accuracy
+    assert "6 held-out records" in right
     assert record.startswith("record: ")
 
 
@@ -79,7 +85,56 @@ def test_a_killed_command_goes_on_and_a_finished_one_releases_nothing_new(
     assert path.read_bytes() == content
     assert train(data, *words, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
+    (folder,) = printed.pop("models")
+    assert Path(folder) == path.parent / "model"
     assert read(Path(printed.pop("record"))) == printed
+
+
+@pytest.mark.parametrize("averaged", [(), ("--ema-decay", "0.9")], ids=["last", "averaged"])
+def test_the_saved_network_has_the_accuracy_and_the_guarantee_of_the_record(data, capsys, averaged):
+    assert train(data, *NOISY, *averaged) == 0
+    *_, model, record = capsys.readouterr().out.splitlines()
+    folder = Path(model.removeprefix("model: "))
+    record = read(Path(record.removeprefix("record: ")))
+    assert {each.name for each in folder.iterdir()} == {CARD, CONFIG, LEDGER, WEIGHTS}
+    assert read(folder / LEDGER) == record["ledger"]
+    held_out = load(data.parent)
+    right = accuracy(
+        load_model(folder), torch.from_numpy(held_out.x_test), torch.from_numpy(held_out.y_test)
+    )
+    assert right[0] == record["metrics"]["ema_accuracy" if averaged else "accuracy"][0]
+    card = (folder / CARD).read_text()
+    assert record["ledger"]["guaranteed"] in card and "6 held-out records" in card
+
+
+def test_resume_goes_on_or_says_that_there_is_nothing_to_go_on_from(data, capsys, monkeypatch):
+    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    with counted(STEP) as steps:
+        assert train(data, *NOISY, "--resume") == 2
+    assert not steps and "--resume: found no checkpoint of these in" in capsys.readouterr().err
+    with killed_at(3, STEP):
+        train(data, *NOISY)
+    assert not list((data.parent.parent / "out").glob("*/model"))
+    with counted(STEP) as steps:
+        assert train(data, *NOISY, "--resume", "--lr", "0.7") == 2
+        assert train(data, *NOISY, "--resume") == 0
+    assert len(steps) == 1
+    # A finished one has nothing left to do.
+    assert train(data, *NOISY, "--resume") == 0
+
+
+def test_progress_shows_epsilon_and_on_request_alone_the_private_loss(data, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    assert train(data, *NOISY) == 0
+    shown = capsys.readouterr().err
+    assert re.search(r"2/4 \(50%, .* left\) epsilon \d", shown) and "loss" not in shown
+    words = (*NOISY, "--show-private-loss")
+    assert train(data, *words, output="again") == 0
+    captured = capsys.readouterr()
+    assert re.search(r"epsilon \S+ so far, loss \S+ of training records \(private\)", captured.err)
+    folder = data.parent.parent / "again"
+    kept = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    assert "private)" not in captured.out and not any(b"private_loss" in each for each in kept)
 
 
 @pytest.mark.parametrize(("source", "same"), [("os", False), ("keyed", True)])
@@ -132,6 +187,7 @@ def test_the_relation_follows_the_sampler(data, capsys, words, stated):
         ([*LAW, *FROM, *SCORE, "--runs", "3"], "--runs"),
         ([*LAW, *FROM, *SCORE, "--noise-multiplier", "0"], "--noise-multiplier"),
         (FROM, "--select"),
+        ([*LAW, *FROM, *SCORE, "--show-private-loss"], "--show-private-loss"),
     ],
 )
 def test_bad_input_is_one_line_exit_2_and_nothing_trained(

@@ -16,13 +16,14 @@ from dpatlas.cost.training import (
     private_passes,
 )
 
-# Updates of an attacked run, and values of epsilon for the mechanism's profile and ledger.
-ATTACKED_UPDATES, PROFILE_POINTS = 4, 11
+# Updates of an attacked run, and values of epsilon for the mechanism's profile and ledger, and for
+# the profile that canaries test.
+ATTACKED_UPDATES, PROFILE_POINTS, ONE_RUN_POINTS = 4, 11, 12
 # `steps` per update under attack, and per attacked run of Langevin SGD.
 VISITS_PER_ATTACK, VISITS_PER_LANGEVIN = 8, 4
 # Peak memory in MB, measured on 8x8 images and rounded up: of the interpreter with torch; of a
-# record's activations, patches and backward passes; of a canary's gradient and Gram row.
-INTERPRETER_MB, RECORD_MB, CANARY_MB = 850, 0.7, 0.6
+# record's activations, patches and backward passes; of a record's inputs that belong to a canary.
+INTERPRETER_MB, RECORD_MB, PRIVATE_INPUT_MB = 850, 0.7, 2e-5
 
 
 def mechanism(fields: Mechanism, size: Size, backbone: Backbone | None) -> Work:
@@ -38,7 +39,7 @@ def mechanism(fields: Mechanism, size: Size, backbone: Backbone | None) -> Work:
 
 
 def training(fields: Training, size: Size, backbone: Backbone | None) -> Work:
-    """Forward pass, both backward passes and clip of every update; canaries are passed twice."""
+    """Forward pass, both backward passes and clip of every update; canaries are records too."""
     return _trainings(fields, size, fields.runs, fields.canaries)
 
 
@@ -49,11 +50,11 @@ def selection(fields: Selection, size: Size, backbone: Backbone | None) -> Work:
 
 def _trainings(fields: Classifier, size: Size, runs: int, canaries: int) -> Work:
     updates = runs * fields.steps
-    visits = updates * (fields.batch + (size.records + 2 * canaries if canaries else 0))
+    visits = updates * fields.batch
     counts = {
         **private_passes(fields.model, size.inputs, visits),
         "steps": updates * VISITS_PER_UPDATE,
-        "accountings": CALIBRATION_POINTS,
+        "accountings": CALIBRATION_POINTS + (ONE_RUN_POINTS if canaries else 0),
         "starts": PRIVATE_STARTS,
     }
     numbers = runs * 3 * CURVE_POINTS + canaries
@@ -66,10 +67,10 @@ def mechanism_mb(fields: Mechanism) -> int:
 
 
 def training_mb(fields: Classifier) -> int:
-    """Peak memory of a job in MB, with the gradients of a batch and of the canaries."""
+    """Peak memory of a job in MB, with the gradients of a batch and the inputs of canaries."""
     records = fields.max_physical_batch or fields.batch
     canaries = fields.canaries if isinstance(fields, Training) else 0
-    return round(INTERPRETER_MB + RECORD_MB * records + CANARY_MB * canaries)
+    return round(INTERPRETER_MB + (RECORD_MB + PRIVATE_INPUT_MB * canaries) * records)
 
 
 KINDS = {

@@ -91,10 +91,10 @@ class Canaries(PrivateTraining):
     """Audit of one private training run by canaries."""
 
     canaries: int = setting(
-        "Number of canaries: mislabelled validation records, each in or out of the training set "
-        "by a fair coin.",
+        "Number of canaries: blank images with a private input coordinate each, in or out of the "
+        "training set by a fair coin.",
         ge=2,
-        le=1797,
+        le=100_000,
     )
 
     @property
@@ -104,12 +104,6 @@ class Canaries(PrivateTraining):
 
     @model_validator(mode="after")
     def _canaries_prove_something(self) -> "Canaries":
-        available = self.data.n_validation
-        if self.canaries > available:
-            allowed = (
-                f"at most n_validation = {available}: canaries are mislabelled validation records"
-            )
-            raise InputError("canaries", self.canaries, allowed)
         if 2 * self.canaries * self.delta > 1:
             allowed = f"at most 1 / (2 canaries) = {1 / (2 * self.canaries):.2g}"
             raise InputError("delta", self.delta, allowed)
@@ -121,8 +115,12 @@ class Settings(Model):
 
     enabled: bool = setting("Whether the audit is part of the run.")
     delta: Share = setting("The delta at which lower bounds on epsilon are given.")
-    level: Share = setting("Confidence of each lower bound.")
-    verdict_level: Share = setting("Confidence with which a guarantee counts as contradicted.")
+    level: Share = setting(
+        "Confidence of each lower bound, and of the verdict on the audit by canaries."
+    )
+    verdict_level: Share = setting(
+        "Confidence with which repeated runs count as contradicting a guarantee."
+    )
     runs: int = setting(
         "Runs of every mechanism on each of two neighbouring data sets; Langevin SGD takes 2 to 6 "
         "times as many, the releases of feature_learning 10 times.",
@@ -144,12 +142,13 @@ def groups(config: General) -> dict[str, list[Spec]]:
     """Specs by group: an attack per mechanism, the audit by canaries, the private training."""
     block: Settings = config.audit
     seeds, levels = config.plain("seed", "noise_source"), block.plain("level", "verdict_level")
+    one_run = {**_fields(block.canaries), **block.plain("level")}
     return {
         "mechanisms": [
             mechanism_spec(seeds, name, block.runs, block.delta, **levels)
             for name in block.mechanisms
         ],
-        "canaries": [training_spec(seeds, {**_fields(block.canaries), **levels})],
+        "canaries": [training_spec(seeds, one_run)],
         "training": [training_spec(seeds, _fields(block.training))],
     }
 

@@ -31,6 +31,10 @@ ATTACKED = (
     "method",
     "audited_runs",
     "canaries",
+    "guesses",
+    "correct_guesses",
+    "contradicting_guesses",
+    "p_value",
 )
 TRAINED = (
     "model",
@@ -66,6 +70,15 @@ ATTACKS: dict[str, Cell] = {
     "verdict": "verdict",
     "claim_verdict": "claim",
 }
+ONE_RUN: dict[str, Cell] = {
+    "mechanism": "mechanism",
+    "canaries": "canaries",
+    "guesses": "guesses",
+    "correct_guesses": "correct",
+    "contradicting_guesses": "correct that contradict",
+    "p_value": "p-value",
+    "verdict": "verdict",
+}
 DESCRIPTIONS: dict[str, Cell] = {"mechanism": "mechanism", "description": "what it does"}
 TRAININGS: dict[str, Cell] = {
     "model": "model",
@@ -91,7 +104,12 @@ def audit(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownTable
     trained = [training_row(record) for record in trainings if not record.metrics.audit]
     rows = [*mechanisms, *one_run, *trained]
     attacked = [*mechanisms, *one_run]
-    parts = [attacks_part(attacked), descriptions_part(attacked), training_part(trained)]
+    parts = [
+        attacks_part(attacked),
+        one_run_part(one_run),
+        descriptions_part(attacked),
+        training_part(trained),
+    ]
     return ShownTable(COLUMNS, rows, parts)
 
 
@@ -124,23 +142,25 @@ def mechanism_row(record: MechanismRecord) -> Row:
 
 def one_run_row(record: TrainingRecord, canaries: training.Audit) -> Row:
     """The row of an audit by many canaries in one training run."""
-    lower = canaries.lower
+    lower, test = canaries.lower, canaries.profile_test
     return {
         **_shared("mechanism", record),
         "mechanism": f"canaries in {record.spec.model}",
         "relation": record.spec.relation,
         "method": lower.method,
         "audited_runs": 1,
-        "canaries": canaries.canaries,
+        "canaries": test.canaries,
+        "guesses": test.guesses,
+        "correct_guesses": test.correct,
+        "contradicting_guesses": test.needed,
+        "p_value": test.p_value,
         "delta": lower.delta,
         "guaranteed_epsilon": record.ledger["epsilon"],
         "claimed_epsilon": _claimed(record),
         "lower_bound": lower.epsilon,
         "level": lower.level,
         "ceiling": lower.ceiling,
-        "excess": canaries.excess,
-        "excess_delta": canaries.verdict_bound.delta,
-        "excess_level": canaries.verdict_bound.level,
+        "excess_level": test.level,
         "verdict": _verdict(canaries.contradicted),
     }
 
@@ -178,9 +198,19 @@ def attacks_part(rows: Sequence[Row]) -> Part:
     caption = (
         f"Attacks: eps is at least the lower bound with confidence {first['level']:g}; "
         f"contradicted if some eps(delta) is exceeded with confidence {first['excess_level']:g}, "
-        "the guaranteed (verdict) or the claimed (claim)"
+        "the guaranteed (verdict) or the claimed (claim); for the verdict on one run see below"
     )
     return Part.of(caption, ATTACKS, rows)
+
+
+def one_run_part(rows: Sequence[Row]) -> Part:
+    """Correct guesses beside the number that contradicts the guarantee."""
+    levels = ", ".join(sorted({f"{row['excess_level']:g}" for row in rows}))
+    caption = (
+        "One run: so many guesses about the canaries were correct; with the given number the "
+        f"guaranteed profile is contradicted with confidence {levels} (empty: no number does)"
+    )
+    return Part.of(caption, ONE_RUN, rows)
 
 
 def descriptions_part(rows: Sequence[Row]) -> Part:

@@ -1,7 +1,9 @@
 """What the private training and the private selection of a classifier share."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,9 +11,11 @@ from torch import Tensor, nn
 from dpatlas.checks.audit.records.classifier import Classifier
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
+from dpatlas.jobs.job import Job
 from dpatlas.privacy.accounting import Phase, calibrate
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.samplers import Sampler
+from dpatlas.privacy.saved import save_model
 from dpatlas.privacy.training import TrainingPhase
 
 # Fields of the spec that a training phase takes unchanged.
@@ -65,3 +69,31 @@ def accuracy(model: nn.Module, x: Tensor, labels: Tensor) -> tuple[float, float 
         right = (output.argmax(1) == labels).double().mean()
         loss = float(cross_entropy(output.double(), labels).mean())
     return float(right), loss if math.isfinite(loss) else None
+
+
+def save_classifier(
+    folder: Path, job: Job, model: nn.Module, ledger: Mapping[str, Any], accuracy: float | None
+) -> None:
+    """The trained network as a folder that `dpatlas.privacy.load_model` reads."""
+    fields, data = job.fields, job.prepared
+    names = (*PHASE_FIELDS, "ema_decay", "model", "batch")
+    given = {name: getattr(fields, name, None) for name in names}
+    settings = {name: value for name, value in given.items() if value is not None}
+    config = {
+        "network": fields.model,
+        "image_shape": list(data.image_shape),
+        "outputs": len(data.classes),
+        "classes": list(data.classes),
+    }
+    stated = None if accuracy is None else f"{accuracy:.4f} on {len(data.x_test)} held-out records"
+    save_model(
+        folder,
+        model.state_dict(),
+        ledger,
+        settings=settings,
+        config=config,
+        data=data.manifest["name"],
+        accuracy=stated,
+        # A killed job writes the same once more.
+        replace=True,
+    )

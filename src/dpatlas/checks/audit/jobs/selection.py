@@ -15,7 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpatlas.checks.audit.jobs.classifier import accuracy, check_data, training_phase
+from dpatlas.checks.audit.jobs.classifier import (
+    accuracy,
+    check_data,
+    save_classifier,
+    training_phase,
+)
 from dpatlas.checks.audit.records.selection import Metrics, Spec
 from dpatlas.core.progress import say
 from dpatlas.core.seeds import Noise
@@ -51,7 +56,11 @@ def select(job: Job) -> Outcome:
     # Refused before anything is trained.
     selection_ledger(selection)
     metrics = selection.run()
-    return Outcome(metrics, selection_ledger(selection))
+    ledger = selection_ledger(selection)
+    model = selection.released()
+    if job.options and job.options.models and model is not None:
+        save_classifier(job.options.models / "model", job, model, ledger, metrics.accuracy)
+    return Outcome(metrics, ledger)
 
 
 class Selection:
@@ -148,14 +157,21 @@ class Selection:
             base_seed=self.noise.key(trial, 0, "init"),
         ).to(self.job.device)
 
+    def released(self) -> nn.Module | None:
+        """The network of the best trial; None if no trial was drawn."""
+        if self.best is None:
+            return None
+        model = self._network()
+        with torch.no_grad():
+            for name, value in model.named_parameters():
+                value.copy_(torch.from_numpy(self.weights[name]))
+        return model
+
     def _metrics(self) -> Metrics:
         """Metrics of the released trial."""
         released: dict[str, Any] = {"settings": None, "score": None, "accuracy": None}
-        if self.best is not None:
-            model = self._network()
-            with torch.no_grad():
-                for name, value in model.named_parameters():
-                    value.copy_(torch.from_numpy(self.weights[name]))
+        model = self.released()
+        if self.best is not None and model is not None:
             right, loss = accuracy(model, *self.records["test"])
             released = {**self.best, "accuracy": right, "loss": loss}
         return Metrics(

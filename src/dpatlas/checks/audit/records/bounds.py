@@ -63,3 +63,19 @@ class Excess(Typed):
     runs: int
     ceiling: float
     evidence: Rates
+
+
+class OneRun(Typed):
+    """Test of a privacy profile by the guesses of one run, with confidence `level`.
+
+    needed: the smallest number of correct guesses that rejects the profile, None if none does.
+    p_value: of the correct guesses; least_p_value: if all guesses had been correct.
+    """
+
+    canaries: int
+    guesses: int
+    correct: int
+    needed: int | None
+    p_value: float
+    least_p_value: float
+    level: float

@@ -1,5 +1,7 @@
 """Spec fields that all private trainings of a classifier share."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -38,3 +40,15 @@ class Classifier(SpecFields):
     momentum: float
     optimizer: str
     weight_decay: float
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What `dpatlas train` wants besides the record; the workflow wants none of it.
+
+    models: folder that trained networks are saved under. show_private_loss: whether progress shows
+    the loss of training records.
+    """
+
+    models: Path | None = None
+    show_private_loss: bool = False

@@ -4,17 +4,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dpatlas.checks.audit.records.bounds import Bound
+from dpatlas.checks.audit.records.bounds import Bound, OneRun
 from dpatlas.checks.audit.records.classifier import Classifier
 from dpatlas.core import records
 from dpatlas.core.records import Typed
 
 
 class Spec(Classifier):
-    """`runs` trainings. canaries: number of mislabelled records in an audited run; 0 for no audit.
+    """`runs` trainings. canaries: number of canaries in an audited run; 0 for no audit.
 
-    settings_tried: number of settings compared on validation records, None if unknown. level,
-    verdict_level: confidence of the audit's bounds, set where there are canaries.
+    settings_tried: number of settings compared on validation records, None if unknown. level:
+    confidence of the audit's bound and verdict, set where there are canaries.
     """
 
     max_grad_norm: float
@@ -24,7 +24,6 @@ class Spec(Classifier):
     canaries: Annotated[int, Field(ge=0)]
     settings_tried: int | None
     level: float | None = None
-    verdict_level: float | None = None
 
 
 class Look(Typed):
@@ -36,17 +35,15 @@ class Look(Typed):
 
 
 class Audit(Typed):
-    """Bounds on epsilon from canaries. auc: of their scores; None if all are in, or all out.
+    """What one run's canaries show. auc: of their scores; None if all are in, or all out.
 
-    excess: difference of the bound at confidence `verdict_level` and the guaranteed epsilon, None
-    where nothing is guaranteed.
+    lower: bound on epsilon at the spec's delta. profile_test: of the guaranteed privacy profile as
+    a whole; contradicted: whether it is rejected.
     """
 
-    canaries: int
     auc: float | None
     lower: Bound
-    verdict_bound: Bound
-    excess: float | None
+    profile_test: OneRun
     contradicted: bool
 
 

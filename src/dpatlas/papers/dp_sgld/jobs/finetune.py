@@ -25,8 +25,8 @@ from dpatlas.models.network import Network
 from dpatlas.papers.dp_sgld.jobs.regression import arm_name, sgd_facts
 from dpatlas.papers.dp_sgld.records.finetune import Finetune, Metrics, Row, Spec
 from dpatlas.privacy.ledger import Ran
+from dpatlas.privacy.parameter_names import belongs
 from dpatlas.privacy.samplers import Poisson
-from dpatlas.privacy.training import belongs
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,9 @@ from dpatlas.papers.lp_fft.records.strategies import Metrics, Row, Spec, Strateg
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.ledger import PUBLIC, Ran
+from dpatlas.privacy.parameter_names import belongs
 from dpatlas.privacy.samplers import Poisson
-from dpatlas.privacy.training import PrivateTraining, belongs
+from dpatlas.privacy.training import PrivateTraining
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,158 @@
+"""Adversaries: each turns what it sees of a run into one score, learnt on pairs of runs.
+
+Any function of the observations is a valid score, so nothing here has to be right for a bound to
+hold; it has to be good for the bound to be high. The bound's runs never teach a score.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.stats import rankdata
+
+from dpatlas.audit.claim import Claim
+from dpatlas.audit.pairs import Pair
+from dpatlas.audit.premises import coupled
+from dpatlas.errors import InputError
+
+# Coordinates of an array that differ most between the worlds, for an adversary that looks at few.
+FEW = 8
+# A deviation is at least this part of the values, so that constants do not divide by zero.
+LEAST_DEVIATION = 1e-9
+
+
+@dataclass
+class Observed:
+    """What is kept of a run while it trains: (sums,) projections on a direction, and energies."""
+
+    projections: list[float] = field(default_factory=list)
+    energy: list[float] = field(default_factory=list)
+
+
+class Adversaries:
+    """All scores of one audit, learnt on `pairs` when it is made."""
+
+    def __init__(self, claim: Claim, pairs: Sequence[Pair]):
+        self.direction: np.ndarray | None = None
+        # Numbers of each published array; None where they vary.
+        self._sizes: dict[str, int | None] = {}
+        self._scores: dict[str, Callable[[Observed, Mapping[str, np.ndarray]], float]] = {}
+        sums = [pair for pair in pairs if pair.without.sums and pair.with_.sums]
+        if sums:
+            self._learn_sums(claim, sums)
+        for name in pairs[0].without.published:
+            self._learn_published(name, pairs)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the scores."""
+        return tuple(self._scores)
+
+    def observe(self, observed: Observed, values: np.ndarray) -> None:
+        """Keep what the scores need of one noisy sum."""
+        if self.direction is None or len(self.direction) == len(values):
+            along = 0.0 if self.direction is None else float(values @ self.direction)
+            observed.projections.append(along)
+            observed.energy.append(float(values @ values))
+
+    def scores(self, observed: Observed, published: Mapping[str, np.ndarray]) -> list[float]:
+        """Of one run, in the order of `names`. InputError for other arrays than the pairs had."""
+        sizes = {name: len(values) for name, values in published.items()}
+        for name, size in self._sizes.items():
+            if name not in sizes or size not in (None, sizes[name]):
+                found = f"{sizes.get(name, 'no')} numbers"
+                raise InputError(f"published {name}", found, f"{size}, as in the runs before")
+        return [float(score(observed, published)) for score in self._scores.values()]
+
+    def _learn_sums(self, claim: Claim, pairs: Sequence[Pair]) -> None:
+        changes = [pair.change for pair in pairs if pair.change is not None]
+        if coupled(claim, pairs) and changes:
+            mean = np.mean(changes, axis=0)
+        else:
+            mean = np.mean([pair.with_.total - pair.without.total for pair in pairs], axis=0)
+            mean = mean / max(1, pairs[0].without.sums)
+        length = float(np.linalg.norm(mean))
+        self._scores["energy of the sums"] = lambda seen, _: float(np.sum(seen.energy))
+        if length == 0:
+            return
+        self.direction = mean / length
+        centre, variance = self._background(claim, pairs)
+        rate = claim.sample_rate or 1.0
+
+        def ratio(seen: Observed, _: Mapping[str, np.ndarray]) -> float:
+            # log of ((1 - q) N(0, s^2) + q N(m, s^2)) / N(0, s^2), step by step.
+            steps = np.arange(len(seen.projections)).clip(max=len(centre) - 1)
+            along = np.array(seen.projections) - centre[steps]
+            hit = np.log(rate) + length * (along - length / 2) / variance[steps]
+            if rate < 1:
+                hit = np.logaddexp(np.log1p(-rate), hit)
+            return float(hit.sum())
+
+        self._scores["likelihood ratio of the sums"] = ratio
+        self._scores["sums along the canary"] = lambda seen, _: float(np.sum(seen.projections))
+
+    def _background(self, claim: Claim, pairs: Sequence[Pair]) -> tuple[np.ndarray, np.ndarray]:
+        """(steps,) mean and variance of a noisy sum along the direction, without the canary."""
+        worlds = [pair.without for pair in pairs]
+        assert self.direction is not None
+        steps = min(len(world.sample) for world in worlds)
+        if all(world.sample.shape[1] == len(self.direction) for world in worlds):
+            along = np.array([world.sample[:steps] @ self.direction for world in worlds])
+        else:
+            # Too large to be kept: all steps together.
+            along = np.array([[world.total @ self.direction / world.sums] for world in worlds])
+            along = (along - along.mean()) * np.sqrt(steps) + along.mean()
+        least = (claim.noise or LEAST_DEVIATION) ** 2
+        return along.mean(0), np.maximum(along.var(0), least)
+
+    def _learn_published(self, name: str, pairs: Sequence[Pair]) -> None:
+        worlds = [world for pair in pairs for world in (pair.without, pair.with_)]
+        sizes = {len(world.published[name]) for world in worlds}
+        if len(sizes) > 1:
+            # Only their number can be compared.
+            self._sizes[name] = None
+            self._scores[f"length of {name}"] = lambda _, published: float(len(published[name]))
+            return
+        without, with_ = (
+            np.array([world.published[name] for world in worlds])
+            for worlds in ([pair.without for pair in pairs], [pair.with_ for pair in pairs])
+        )
+        self._sizes[name] = without.shape[1]
+        if without.shape[1] == 1:
+            self._scores[name] = lambda _, published: float(published[name][0])
+            return
+        centre, shift, spread = _separation(without, with_)
+        t = np.abs(shift) / spread
+        weights = shift / spread**2
+        few = np.argsort(-t)[:FEW]
+        everywhere = np.arange(len(t))
+        for words, places in ((f"{name}, all", everywhere), (f"{name}, few", few)):
+
+            def along(
+                _: Observed, published: Mapping[str, np.ndarray], places: np.ndarray = places
+            ) -> float:
+                return float((published[name] - centre)[places] @ weights[places])
+
+            self._scores[words] = along
+        self._scores[f"energy of {name}"] = lambda _, published: float(
+            (((published[name] - centre) / spread) ** 2).sum()
+        )
+
+
+def _separation(
+    without: np.ndarray, with_: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of (runs, coordinates): centre, shift of the means and pooled deviation, by coordinate."""
+    centre = (without.mean(0) + with_.mean(0)) / 2
+    spread = np.sqrt((without.var(0) + with_.var(0)) / 2)
+    scale = np.abs(without).max(0) + np.abs(with_).max(0)
+    least = LEAST_DEVIATION * scale + np.finfo(float).tiny
+    return centre, with_.mean(0) - without.mean(0), np.maximum(spread, least)
+
+
+def separation(scores_with: np.ndarray, scores_without: np.ndarray) -> float:
+    """How far an order by score is from guessing: |AUC - 1/2|."""
+    ranks = rankdata(np.concatenate([scores_with, scores_without]))
+    many, few = len(scores_with), len(scores_without)
+    area = (ranks[:many].sum() - many * (many + 1) / 2) / (many * few)
+    return float(abs(area - 0.5))

@@ -1,0 +1,269 @@
+"""The audit of a training: pairs of runs for the premises, single runs for the bound, a verdict."""
+
+import functools
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpatlas.audit.adversaries import Adversaries, Observed, separation
+from dpatlas.audit.claim import Claim
+from dpatlas.audit.pairs import Pair, from_arrays, run_pair, to_arrays
+from dpatlas.audit.premises import premises
+from dpatlas.audit.report import Attack, Report
+from dpatlas.audit.run import Run, Train, execute
+from dpatlas.core.files import read_json, replacing, write_json
+from dpatlas.core.guard import checked, integer, real
+from dpatlas.core.progress import Progress
+from dpatlas.errors import InputError
+from dpatlas.privacy.audit_statistics import epsilon_lower_bound, profile_excess
+from dpatlas.privacy.one_run import OneRunTest, one_run_profile_test
+
+RUNS, PAIRS, LEVEL = 100, 40, 0.99
+# The share of a limited time that pairs may take.
+TIME_OF_PAIRS = 0.4
+FEWEST_PAIRS, FEWEST_RUNS = 2, 8
+# Adversaries whose bounds share the error; a fourth of the runs selects them.
+ADVERSARIES, SELECTION_STRIDE = 2, 4
+# First words of the seeds of pairs, of the bound's runs and of coins.
+OF_PAIRS, OF_RUNS, OF_COINS = 0, 1, 2
+
+
+@checked(
+    runs=integer(ge=FEWEST_RUNS, le=10**7),
+    pairs=integer(ge=FEWEST_PAIRS, le=10**5),
+    level=real(gt=0, lt=1),
+)
+def audit_training(
+    train: Train,
+    claim: Claim,
+    *,
+    runs: int = RUNS,
+    pairs: int = PAIRS,
+    level: float = LEVEL,
+    seconds: float | None = None,
+    premises_only: bool = False,
+    seed: int | None = None,
+    folder: Path | str | None = None,
+    identity: str = "",
+) -> Report:
+    """Audit `train`, which the tool calls once for every run with a `Run`.
+
+    runs: for the bound, on each of the two data sets. pairs: of runs on equal seeds, for the
+    premises. level: confidence of all that is said to be wrong, shared by premises and adversaries.
+    seconds: no run begins after so long; what there is by then is judged. seed: of everything, by
+    default secret and new. folder: runs are kept there, and an audit that was stopped goes on.
+    identity: of the code that is audited, which must be the same then.
+
+    Raises InputError for bad settings, a training that fails, and a folder of another audit.
+    """
+    if seconds is not None:
+        real(gt=0).check("seconds", seconds)
+    claim.profile()  # Bad claims fail before the first run.
+    store = _Store(folder, claim, identity, seed)
+    began = time.monotonic()
+
+    def until(share: float) -> float:
+        return np.inf if seconds is None else began + share * seconds
+
+    if claim.canaries > 1:
+        if premises_only:
+            raise InputError("premises_only", "several canaries", "one canary, in pairs of runs")
+        one_run = _one_run(train, claim, store.seed, level)
+        return Report(claim, (), (), level, store.seed, _since(began), one_run=one_run)
+    collected = _pairs(train, claim, pairs, store, until(1.0 if premises_only else TIME_OF_PAIRS))
+    error = 1 - level
+    rows = premises(claim, collected, error if premises_only else error / 2)
+    if premises_only:
+        return Report(
+            claim, tuple(rows), (), level, store.seed, _since(began), pairs=len(collected)
+        )
+    adversaries = Adversaries(claim, collected)
+    scores = _scores(train, claim, adversaries, runs, store, until(1.0))
+    attacks = _attacks(claim, adversaries.names, scores, error / 2)
+    return Report(
+        claim,
+        tuple(rows),
+        tuple(attacks),
+        level,
+        store.seed,
+        _since(began),
+        pairs=len(collected),
+        runs=len(scores[True]),
+    )
+
+
+def _since(began: float) -> float:
+    return time.monotonic() - began
+
+
+class _Store:
+    """The runs that are kept in a folder, or nowhere."""
+
+    def __init__(self, folder: Path | str | None, claim: Claim, identity: str, seed: int | None):
+        self.folder = None if folder is None else Path(folder)
+        self.seed = secrets.randbits(64) if seed is None else int(seed)
+        if seed is not None:
+            integer(ge=0).check("seed", seed)
+        if self.folder is None:
+            return
+        head = self.folder / "audit.json"
+        if head.is_file():
+            known = read_json(head)
+            for key, value in (("claim", claim.as_dict()), ("code", identity)):
+                if known.get(key) != value:
+                    allowed = "the same claim and code, or another folder"
+                    raise InputError(str(self.folder), f"an audit of another {key}", allowed)
+            if seed is not None and known["seed"] != self.seed:
+                raise InputError("seed", seed, f"{known['seed']}, of the audit in {self.folder}")
+            self.seed = known["seed"]
+        else:
+            facts = {"claim": claim.as_dict(), "code": identity, "seed": self.seed}
+            write_json(head, facts)
+
+    def pair(self, number: int, make: Callable[[], Pair]) -> Pair:
+        """The pair of this number: read if it is there, else made and kept."""
+        if self.folder is None:
+            return make()
+        path = self.folder / "pairs" / f"{number:05d}.npz"
+        if path.is_file():
+            with np.load(path, allow_pickle=False) as arrays:
+                return from_arrays(dict(arrays))
+        pair = make()
+        with replacing(path) as stream:
+            np.savez(stream, **to_arrays(pair))  # type: ignore[arg-type]
+        return pair
+
+    def known_scores(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Scores of finished runs; of none that other pairs taught."""
+        path = self._scores_path
+        if path is None or not path.is_file():
+            return []
+        rows = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:  # the line that a killed audit was writing
+                continue
+            if row["adversaries"] == list(names):
+                rows.append(row)
+        return rows
+
+    @contextmanager
+    def scores(self) -> Iterator[Callable[[dict[str, Any]], None]]:
+        """A function that keeps a row."""
+        if self._scores_path is None:
+            yield lambda row: None
+            return
+        with self._scores_path.open("a", encoding="utf-8") as stream:
+
+            def keep(row: dict[str, Any]) -> None:
+                stream.write("\n" + json.dumps(row))
+                stream.flush()
+
+            yield keep
+
+    @property
+    def _scores_path(self) -> Path | None:
+        return None if self.folder is None else self.folder / "runs.jsonl"
+
+
+def _seed(*words: int) -> int:
+    return int(np.random.SeedSequence(words).generate_state(1)[0])
+
+
+def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -> list[Pair]:
+    collected: list[Pair] = []
+    with Progress(2 * many, "premises: runs") as progress:
+        for number in range(many):
+            if len(collected) >= FEWEST_PAIRS and time.monotonic() > until:
+                break
+            make = functools.partial(run_pair, train, claim, _seed(store.seed, OF_PAIRS, number))
+            collected.append(store.pair(number, make))
+            progress.advance(units=2)
+    names = {tuple(sorted(pair.without.published)) for pair in collected}
+    if len(names) > 1:
+        raise InputError("published", "other names in other runs", "the same names in every run")
+    return collected
+
+
+def _scores(
+    train: Train, claim: Claim, adversaries: Adversaries, runs: int, store: _Store, until: float
+) -> dict[bool, np.ndarray]:
+    """(runs, adversaries) of the runs with the canary and of those without."""
+    names = list(adversaries.names)
+    known = store.known_scores(names)
+    rows = {(row["run"], row["member"]): row["scores"] for row in known}
+    with Progress(2 * runs, "bound: runs") as progress, store.scores() as keep:
+        for number in range(runs):
+            if number >= FEWEST_RUNS and time.monotonic() > until:
+                break
+            for member in (True, False):
+                if (number, member) not in rows:
+                    scores = _run_scores(train, claim, adversaries, store.seed, number, member)
+                    rows[number, member] = scores
+                    row = {"run": number, "member": member, "adversaries": names}
+                    keep(row | {"scores": scores})
+                progress.advance()
+    many = min(runs, sum(1 for _, member in rows if not member))
+    return {
+        member: np.array([rows[number, member] for number in range(many)])
+        for member in (True, False)
+    }
+
+
+def _run_scores(
+    train: Train, claim: Claim, adversaries: Adversaries, seed: int, number: int, member: bool
+) -> list[float]:
+    observed = Observed()
+    own = _seed(seed, OF_RUNS, number, int(member))
+
+    def on_sum(_: int, values: np.ndarray) -> None:
+        adversaries.observe(observed, values)
+
+    run = Run(claim, own, np.array([member]), on_sum)
+    return adversaries.scores(observed, execute(train, run))
+
+
+def _attacks(
+    claim: Claim, names: Sequence[str], scores: dict[bool, np.ndarray], error: float
+) -> list[Attack]:
+    """The bounds of the adversaries that look best on the selecting runs, at a shared error."""
+    with_, without = scores[True], scores[False]
+    selecting = slice(None, None, SELECTION_STRIDE)
+    ranked = sorted(
+        range(len(names)),
+        key=lambda index: -separation(with_[selecting, index], without[selecting, index]),
+    )[:ADVERSARIES]
+    epsilons, deltas = claim.profile()
+    attacks = []
+    for index in ranked:
+        level = 1 - error / len(ranked)
+        columns = with_[:, index], without[:, index]
+        attacks.append(
+            Attack(
+                names[index],
+                epsilon_lower_bound(*columns, claim.delta, level),
+                profile_excess(*columns, epsilons, deltas, level) if len(epsilons) else None,
+            )
+        )
+    return attacks
+
+
+def _one_run(train: Train, claim: Claim, seed: int, level: float) -> OneRunTest:
+    """One run with every canary in or out by a coin, and the test of the whole profile."""
+    coins = np.random.default_rng(_seed(seed, OF_COINS)).random(claim.canaries) < 0.5
+    with Progress(1, "one run") as progress:
+        published = execute(train, Run(claim, _seed(seed, OF_RUNS), coins))
+        progress.advance()
+    scores = [each for each in published.values() if len(each) == claim.canaries]
+    if len(scores) != 1:
+        sizes = ", ".join(f"{name} of {len(each)}" for name, each in published.items())
+        allowed = f"one array of {claim.canaries} scores, larger for canaries that look included"
+        raise InputError("published", sizes or "nothing", allowed)
+    return one_run_profile_test(scores[0], coins, *claim.profile(), level)

@@ -1,0 +1,182 @@
+"""Pairs of runs on equal seeds, without and with the canary: their noise cancels.
+
+In a pair the noisy sums agree until the canary first acts, and there they differ by what it
+contributes: its clipped gradient, at equal weights. Later sums are taken at other weights and say
+nothing by themselves. The runs of pairs also teach the adversaries; bounds never see them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpatlas.audit.claim import Claim
+from dpatlas.audit.run import Run, Train, execute
+from dpatlas.errors import InputError
+
+# Of each run's sums so many coordinates at so many steps are kept, to estimate the noise.
+COORDINATES, STEPS = 2000, 16
+# Of each step's weights so many coordinates are compared, and the norm.
+WEIGHTS = 256
+# Numbers of all sums of one run that are held in memory, to compare with its partner's.
+MOST_NUMBERS = 2.5e8
+# Sums closer than this, in units of C, are equal: a device may add in another order.
+EQUAL = 1e-4
+
+
+@dataclass(frozen=True)
+class World:
+    """One run of a pair.
+
+    sums: how many noisy sums were seen. total: (d,) all of them added up. energy: (sums,) squared
+    norms. sample: (steps, coordinates) of the first sums. published: flat arrays by name.
+    """
+
+    sums: int
+    total: np.ndarray
+    energy: np.ndarray
+    sample: np.ndarray
+    published: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two runs on one seed.
+
+    acted: the first step, from 1, at which their sums differ; None if none does. change: (d,) the
+    difference there, None if the runs differ by their number of sums alone. first: (coordinates,)
+    the difference of the first sums. beside: the first step after which their weights differ
+    although no sum did; None if none, or if no weights were given.
+    """
+
+    without: World
+    with_: World
+    acted: int | None
+    change: np.ndarray | None
+    first: np.ndarray
+    beside: int | None = None
+
+
+@dataclass
+class _Recorder:
+    """Collects a run's sums, and compares them with those of its partner, if there is one."""
+
+    claim: Claim
+    partner: list[np.ndarray] | None = None
+    kept: list[np.ndarray] = field(default_factory=list)
+    energy: list[float] = field(default_factory=list)
+    sample: list[np.ndarray] = field(default_factory=list)
+    total: np.ndarray | None = None
+    acted: int | None = None
+    change: np.ndarray | None = None
+    first: np.ndarray | None = None
+    weights: list[np.ndarray] = field(default_factory=list)
+    partner_weights: list[np.ndarray] | None = None
+    beside: int | None = None
+
+    def on_weights(self, sums: int, values: np.ndarray) -> None:
+        few = np.append(values[sampled_coordinates(len(values), WEIGHTS)], np.linalg.norm(values))
+        number = len(self.weights)
+        self.weights.append(few)
+        if self.partner_weights is None or self.acted is not None or self.beside is not None:
+            return
+        if number < len(self.partner_weights):
+            other = self.partner_weights[number]
+            if len(other) != len(few) or not np.allclose(few, other, rtol=1e-4, atol=1e-6):
+                self.beside = sums
+
+    def on_sum(self, step: int, values: np.ndarray) -> None:
+        if self.total is None:
+            self.total = np.zeros(len(values))
+            self.columns = sampled_coordinates(len(values))
+        self.total += values
+        self.energy.append(float(values @ values))
+        if step < STEPS:
+            self.sample.append(values[self.columns])
+        # In single precision, of which most sums are anyway: equal ones stay equal.
+        single = values.astype(np.float32)
+        if self.partner is None:
+            if (step + 1) * len(values) > MOST_NUMBERS:
+                found = f"more than {MOST_NUMBERS:.1e} numbers in the sums of a run"
+                raise InputError("run.see", found, "a smaller network, or fewer steps")
+            self.kept.append(single)
+        elif step < len(self.partner) and len(self.partner[step]) == len(values):
+            difference = single.astype(float) - self.partner[step]
+            if step == 0:
+                self.first = difference[self.columns]
+            if self.acted is None and np.linalg.norm(difference) > EQUAL:
+                self.acted, self.change = step + 1, difference
+
+    def world(self, published: Mapping[str, np.ndarray]) -> World:
+        size = 0 if self.total is None else min(len(self.total), COORDINATES)
+        return World(
+            sums=len(self.energy),
+            total=np.zeros(0) if self.total is None else self.total,
+            energy=np.array(self.energy),
+            sample=np.array(self.sample).reshape(len(self.sample), size),
+            published=published,
+        )
+
+
+def sampled_coordinates(size: int, most: int = COORDINATES) -> np.ndarray:
+    """At most so many coordinates of a vector of this size, evenly spaced: always the same."""
+    return np.linspace(0, size - 1, min(size, most)).astype(int)
+
+
+def run_pair(train: Train, claim: Claim, seed: int) -> Pair:
+    """Run the training twice on one seed, without and with the canary."""
+    without = _Recorder(claim)
+    published = execute(train, _run(claim, seed, False, without))
+    with_ = _Recorder(claim, partner=without.kept, partner_weights=without.weights)
+    others = execute(train, _run(claim, seed, True, with_))
+    if set(published) != set(others):
+        found = f"{', '.join(published) or 'nothing'} without the canary, {', '.join(others)} with"
+        raise InputError("published", found, "the same names in every run")
+    acted, change = with_.acted, with_.change
+    counts = len(without.energy), len(with_.energy)
+    if acted is None and counts[0] != counts[1]:
+        acted = min(counts) + 1
+    first = np.zeros(0) if with_.first is None else with_.first
+    return Pair(without.world(published), with_.world(others), acted, change, first, with_.beside)
+
+
+def _run(claim: Claim, seed: int, member: bool, recorder: _Recorder) -> Run:
+    return Run(claim, seed, np.array([member]), recorder.on_sum, recorder.on_weights)
+
+
+def to_arrays(pair: Pair) -> dict[str, np.ndarray]:
+    """The pair as named arrays, for a file."""
+    arrays: dict[str, np.ndarray] = {"first": pair.first}
+    for name in ("acted", "beside"):
+        if (step := getattr(pair, name)) is not None:
+            arrays[name] = np.array(step)
+    if pair.change is not None:
+        arrays["change"] = pair.change
+    for side, world in (("without", pair.without), ("with", pair.with_)):
+        for name in ("total", "energy", "sample"):
+            arrays[f"{side}/{name}"] = getattr(world, name)
+        arrays |= {f"{side}/published/{name}": each for name, each in world.published.items()}
+    return arrays
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray]) -> Pair:
+    """The pair of `to_arrays`."""
+
+    def world(side: str) -> World:
+        published = f"{side}/published/"
+        energy = arrays[f"{side}/energy"]
+        return World(
+            len(energy),
+            arrays[f"{side}/total"],
+            energy,
+            arrays[f"{side}/sample"],
+            {
+                name.removeprefix(published): each
+                for name, each in arrays.items()
+                if name.startswith(published)
+            },
+        )
+
+    acted, beside = (int(arrays[name]) if name in arrays else None for name in ("acted", "beside"))
+    change = arrays.get("change")
+    return Pair(world("without"), world("with"), acted, change, arrays["first"], beside)

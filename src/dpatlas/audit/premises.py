@@ -1,0 +1,275 @@
+"""Premises of a claim, each tested by itself: noise, sensitivity, sampling, steps.
+
+The tests are one-sided: they fail for code that gives less privacy than claimed, at their stated
+error, and let pass code that gives more. Sensitivity, steps and what acts beside the sums are seen
+without error; the others share the error that `premises` is given.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from dpatlas.audit.claim import Claim
+from dpatlas.audit.pairs import Pair
+
+MASKED = (
+    "the clean sums vary too, or there is more noise than stated: less noise could hide behind "
+    "them; a canary with coordinates of its own would show it"
+)
+HOLDS, VIOLATED, UNTESTED = "holds", "violated", "not tested"
+# Clipped norms may exceed C by the rounding of float32, and by the constant in x / (norm + 1e-6).
+ROUNDING = 1e-3
+# Of the coordinates, the share with the least variance in the runs that select them.
+QUIET = 0.25
+QUIET_SHARES = (QUIET, QUIET / 16)
+# Pairs behind a test of the noise or of the sampling.
+FEWEST_PAIRS = 8
+# Beyond this probability a count of pairs tells nothing.
+CERTAIN = 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Premise:
+    """What was found of one premise. p_value: of a statistical test, None where none was needed.
+
+    note: what else a reader should know although nothing is violated.
+    """
+
+    name: str
+    status: str
+    found: str
+    claimed: str
+    p_value: float | None = None
+    note: str = ""
+
+
+def premises(claim: Claim, pairs: Sequence[Pair], error: float) -> list[Premise]:
+    """Every premise that these pairs can test. error: the chance that honest code fails any."""
+    seen = [pair for pair in pairs if pair.without.sums and pair.with_.sums]
+    rows = [_accounting(claim)]
+    if not seen:
+        rows.append(Premise("noisy sums", UNTESTED, "none were given to run.see", "seen"))
+        return [row for row in rows if row is not None]
+    together = coupled(claim, seen)
+    rows += [_steps(claim, seen), _sensitivity(claim, seen, together)]
+    rows += [_beside(seen, together)]
+    statistical = [*_noise_tests(claim, seen), _sampling(claim, seen, together)]
+    asked = [test for test in statistical if test is not None]
+    rows += [test(error / len(asked)) for test in asked]
+    return [row for row in rows if row is not None]
+
+
+def coupled(claim: Claim, pairs: Sequence[Pair]) -> bool:
+    """Whether equal seeds give equal noise in both worlds.
+
+    They do not where removing a record shifts the random numbers, or where noise comes from the
+    operating system: then the first sums differ by noise of twice the variance in every coordinate,
+    also where the records hardly act.
+    """
+    first = np.array([pair.first for pair in pairs])
+    if not first.size:
+        return False
+    size = max(1, int(QUIET * first.shape[1]))
+    quiet = np.sort((first**2).mean(0))[:size].mean()
+    noise = claim.noise or 0.0
+    return bool(quiet < noise**2 / 2) if noise else bool((first == 0).any())
+
+
+def _accounting(claim: Claim) -> Premise | None:
+    """Whether the settings support the epsilon that is claimed beside them."""
+    if claim.epsilon is None or not claim.phases:
+        return None
+    guaranteed = claim.guaranteed
+    settings = claim.settings
+    assert settings is not None and settings.claimed is not None
+    most = settings.claimed.value + settings.claimed.rounding
+    fits = guaranteed is not None and guaranteed <= most
+    found = "nothing is proved" if guaranteed is None else f"epsilon {guaranteed:.4g}"
+    return Premise(
+        "accounting",
+        HOLDS if fits else VIOLATED,
+        f"{found} at delta {claim.delta:g} for these settings, under {claim.relation}",
+        f"epsilon {claim.epsilon:g}",
+    )
+
+
+def _steps(claim: Claim, pairs: Sequence[Pair]) -> Premise | None:
+    if claim.steps is None:
+        return None
+    most = max(max(pair.without.sums, pair.with_.sums) for pair in pairs)
+    least = min(min(pair.without.sums, pair.with_.sums) for pair in pairs)
+    found = f"{most} sums" if most == least else f"{least} to {most} sums"
+    note = "fewer sums than accounted break no epsilon" if most < claim.steps else ""
+    status = VIOLATED if most > claim.steps else HOLDS
+    return Premise("steps", status, found, f"{claim.steps} noisy sums", note=note)
+
+
+def _sensitivity(claim: Claim, pairs: Sequence[Pair], together: bool) -> Premise:
+    name, claimed = "sensitivity", f"at most {claim.sensitivity:g} C"
+    # Where it acted beside the sums before, these are at other weights.
+    clean = [pair for pair in pairs if pair.change is not None and pair.beside is None]
+    norms = [float(np.linalg.norm(pair.change)) for pair in clean]  # type: ignore[arg-type]
+    if not together:
+        found = "equal seeds do not give equal noise in both worlds"
+        return Premise(name, UNTESTED, found, claimed)
+    if not norms:
+        return Premise(name, UNTESTED, f"the canary acted in none of {len(pairs)} pairs", claimed)
+    found = f"the canary moves the sum by up to {max(norms):.3g} C"
+    broken = max(norms) > claim.sensitivity * (1 + ROUNDING)
+    weak = claim.sensitivity / 2 > max(norms)
+    note = "a canary whose gradient is clipped would attack better" if weak else ""
+    return Premise(name, VIOLATED if broken else HOLDS, found, claimed, note=note)
+
+
+def _beside(pairs: Sequence[Pair], together: bool) -> Premise | None:
+    """Whether the record acts on something else than a noisy sum."""
+    if not together:
+        return None
+    name, claimed = "acts through sums only", "what is published follows from the noisy sums"
+    beside = [pair.beside for pair in pairs if pair.beside is not None]
+    if beside:
+        found = f"in {len(beside)} of {len(pairs)} pairs it changes an update, but no sum before"
+        return Premise(name, VIOLATED, found, claimed)
+    stopped = [pair for pair in pairs if pair.acted is not None and pair.change is None]
+    if stopped:
+        found = f"in {len(stopped)} of {len(pairs)} pairs it changes when the training stops"
+        return Premise(name, VIOLATED, found, claimed)
+    untouched = [pair for pair in pairs if pair.acted is None]
+    for pair in untouched:
+        for published, values in pair.without.published.items():
+            other = pair.with_.published[published]
+            if len(values) != len(other) or not np.allclose(values, other, rtol=1e-4, atol=1e-6):
+                found = f"it changes {published!r} in a run in which it changes no sum"
+                return Premise(name, VIOLATED, found, claimed)
+    if not untouched:
+        return Premise(name, UNTESTED, "the canary acts on a sum in every pair", claimed)
+    found = f"nothing changes in the {len(untouched)} pairs in which no sum does"
+    return Premise(name, HOLDS, found, claimed)
+
+
+Test = Callable[[float], Premise]
+
+
+def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | None]:
+    """The noise's scale, its independence between coordinates, and its freshness at each step.
+
+    Clean sums only add variance, whatever they are: given the past, a coordinate's sum of squares
+    over runs is at least sigma^2 chi-squared. So a lower tail refutes the noise, never the records.
+    """
+    if claim.noise is None or len(pairs) < FEWEST_PAIRS:
+        return []
+    steps = min(len(pair.without.sample) for pair in pairs)
+    sums = np.array([pair.without.sample[:steps] for pair in pairs])
+    sigma = _noise_by_step(claim, steps)
+    paired = sums.shape[2] // 2 * 2
+    between = (sums[:, :, 0:paired:2] - sums[:, :, 1:paired:2]) / np.sqrt(2)
+    last = steps // 2 * 2
+    scale = np.sqrt(sigma[0:last:2] ** 2 + sigma[1:last:2] ** 2)
+    return [
+        _lower_tail("noise", "standard deviation", sums / sigma[:, None]),
+        _lower_tail(
+            "noise in each coordinate",
+            "deviation of differences between coordinates",
+            between / sigma[:, None],
+        ),
+        _lower_tail(
+            "noise at each step",
+            "deviation of differences between steps",
+            (sums[:, 1:last:2] - sums[:, 0:last:2]) / scale[:, None],
+        ),
+    ]
+
+
+def _noise_by_step(claim: Claim, steps: int) -> np.ndarray:
+    by_step = np.concatenate([np.full(phase.steps, phase.noise) for phase in claim.phases])
+    return np.resize(by_step, steps) if len(by_step) < steps else by_step[:steps]
+
+
+def _lower_tail(name: str, what: str, standard: np.ndarray) -> Test | None:
+    """Test that (runs, steps, coordinates) have at least variance 1 over runs."""
+    if not standard.size:
+        return None
+
+    def test(error: float) -> Premise:
+        selecting, testing = standard[0::2], standard[1::2]
+        # Where the clean sums hardly vary the noise is seen best; other runs select the places.
+        order = np.argsort(selecting.var(axis=0).ravel())
+        tails = []
+        for share in QUIET_SHARES:
+            places = order[: max(1, int(share * len(order)))]
+            columns = testing.reshape(len(testing), -1)[:, places]
+            squares = float(((columns - columns.mean(0)) ** 2).sum())
+            freedom = (len(columns) - 1) * len(places)
+            tails.append((float(stats.chi2.cdf(squares, freedom)), np.sqrt(squares / freedom)))
+        p_value = min(1.0, len(tails) * min(tails)[0])
+        ratio = (min(tails) if p_value <= error else tails[0])[1]
+        note = MASKED if ratio > 1.1 else ""
+        if ratio < 1e-6:
+            note = "all runs draw the same noise: does the code set a seed of its own?"
+        status = VIOLATED if p_value <= error else HOLDS
+        found = f"{what} {ratio:.3g} of the stated"
+        return Premise(name, status, found, "at least as stated", p_value, note)
+
+    return test
+
+
+def _sampling(claim: Claim, pairs: Sequence[Pair], together: bool) -> Test | None:
+    """Whether the canary acts as late as its sampling allows: it may not act more often."""
+    law = first_step_law(claim)
+    if law is None or not together or len(pairs) < FEWEST_PAIRS:
+        return None
+    steps = np.array([pair.acted or len(law) for pair in pairs]).clip(max=len(law))
+    by_then = np.cumsum(law)
+    epoch = int(np.ceil(1 / law[0] - 1e-9))
+    asked = sorted({k for k in (1, epoch // 2, epoch) if k >= 1 and by_then[k - 1] < CERTAIN})
+
+    def test(error: float) -> Premise:
+        tails = {
+            k: float(stats.binom.sf((steps <= k).sum() - 1, len(steps), by_then[k - 1]))
+            for k in asked
+        }
+        k = min(tails, key=lambda each: tails[each])
+        p_value = min(1.0, len(asked) * tails[k])
+        acted = int((steps <= k).sum())
+        found = f"the canary acts by step {k} in {acted} of {len(steps)} pairs"
+        if k == 1 and acted == len(steps):
+            found += ": outside of its batches"
+        elif k == epoch and acted == len(steps) and p_value <= error:
+            found += ": once an epoch, as in shuffled batches"
+        claimed = f"with probability {by_then[k - 1]:.3g}"
+        status = VIOLATED if p_value <= error else HOLDS
+        return Premise("sampling", status, found, claimed, p_value)
+
+    return test if asked else None
+
+
+def first_step_law(claim: Claim) -> np.ndarray | None:
+    """P[the record is first drawn at step k], k = 1 .. steps, and that it never is.
+
+    None where it says nothing: full batches, a fixed order, several kinds of samplers.
+    """
+    kinds = {phase.sampler for phase in claim.phases}
+    if kinds and kinds <= {"poisson", "fixed-size"}:
+        rates = np.concatenate(
+            [np.full(phase.steps, phase.batch / phase.n) for phase in claim.phases]  # type: ignore[operator]
+        )
+        if rates[0] >= 1:
+            return None
+        missed = np.concatenate([[1.0], np.cumprod(1 - rates)])
+        return np.append(missed[:-1] * rates, missed[-1])
+    if kinds == {"shuffled"}:
+        phase = claim.phases[0]
+        assert phase.n is not None and phase.batch is not None and claim.steps is not None
+        batches = phase.batches_per_epoch
+        if batches == 1:
+            return None
+        shares = np.full(batches, phase.batch / phase.n)
+        if not phase.drop_last:
+            shares[-1] = 1 - shares[:-1].sum()
+        # What a dropped batch held waits for the next epoch.
+        waits = (1 - shares.sum()) ** np.arange(claim.steps // batches + 1)
+        law = (waits[:, None] * shares).ravel()[: claim.steps]
+        return np.append(law, max(0.0, 1 - law.sum()))
+    return None

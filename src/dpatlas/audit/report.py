@@ -1,0 +1,200 @@
+"""What an audit found, in words and as values."""
+
+import textwrap
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dpatlas.audit.claim import Claim
+from dpatlas.audit.premises import UNTESTED, VIOLATED, Premise
+from dpatlas.core.progress import duration
+from dpatlas.errors import EXIT_FAILED_RUN
+from dpatlas.privacy.audit_statistics import LowerBound, ProfileTest
+from dpatlas.privacy.one_run import OneRunTest
+
+NOT_CONTRADICTED, CONTRADICTED = "not contradicted", "contradicted"
+PREMISES_FAIL, POWERLESS = "the claim's premises fail", "could not have contradicted the claim"
+EXIT_POWERLESS = 3
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One adversary's lower bound at the claim's delta, and its test of the whole profile.
+
+    test: None where every epsilon of the profile is infinite.
+    """
+
+    adversary: str
+    bound: LowerBound
+    test: ProfileTest | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of an audit; `str` gives it in words, `exit_code` in a number.
+
+    level: confidence of what is said to be wrong. seed: with it the audit can be repeated. pairs,
+    runs: of runs for the premises, and runs on each data set for the bound.
+    """
+
+    claim: Claim
+    premises: tuple[Premise, ...]
+    attacks: tuple[Attack, ...]
+    level: float
+    seed: int
+    seconds: float
+    pairs: int = 0
+    runs: int = 0
+    one_run: OneRunTest | None = None
+
+    @property
+    def violated(self) -> tuple[Premise, ...]:
+        """Premises that fail."""
+        return tuple(each for each in self.premises if each.status == VIOLATED)
+
+    @property
+    def best(self) -> Attack | None:
+        """The adversary that exceeds the claimed profile by most, or comes nearest."""
+        tested = [each for each in self.attacks if each.test is not None]
+        return max(tested, key=lambda each: each.test.excess, default=None)  # type: ignore[union-attr]
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether an exact lower bound lies above the claim."""
+        if self.one_run is not None:
+            return self.one_run.rejected
+        return self.best is not None and self.best.test is not None and self.best.test.contradicted
+
+    @property
+    def powerless(self) -> bool:
+        """Whether no outcome could have contradicted the claim."""
+        if self.one_run is not None:
+            return not self.one_run.could_reject
+        if not self.attacks and not self.runs:
+            return all(each.status == UNTESTED for each in self.premises)
+        return all(each.test is None or each.test.ceiling <= 0 for each in self.attacks)
+
+    @property
+    def verdict(self) -> str:
+        """In a few words."""
+        if self.violated:
+            return PREMISES_FAIL
+        if self.contradicted:
+            return CONTRADICTED
+        return POWERLESS if self.powerless else NOT_CONTRADICTED
+
+    @property
+    def exit_code(self) -> int:
+        """0 not contradicted; 1 a premise fails, or contradicted; 3 powerless."""
+        if self.violated or self.contradicted:
+            return EXIT_FAILED_RUN
+        return EXIT_POWERLESS if self.powerless else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "claim": {**self.claim.as_dict(), "guaranteed": self.claim.guaranteed},
+            "verdict": self.verdict,
+            "exit_code": self.exit_code,
+            "contradicted": self.contradicted,
+            "level": self.level,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 2),
+            "pairs": self.pairs,
+            "runs": self.runs,
+            "premises": [asdict(each) for each in self.premises],
+            "attacks": [
+                {
+                    "adversary": each.adversary,
+                    "bound": asdict(each.bound),
+                    "test": None if each.test is None else asdict(each.test),
+                }
+                for each in self.attacks
+            ],
+            "one_run": None if self.one_run is None else asdict(self.one_run),
+            "unseen": self.unseen,
+        }
+
+    @property
+    def unseen(self) -> list[str]:
+        """What this audit could not have seen, a sentence each."""
+        said = []
+        untested = [each.name for each in self.premises if each.status == UNTESTED]
+        if untested:
+            said.append(f"Not tested: {', '.join(untested)}.")
+        kinds = {phase.sampler for phase in self.claim.phases}
+        if kinds & {"poisson", "fixed-size"} and self.premises:
+            said.append("Whether different records are drawn independently of each other.")
+        if self.best is not None and self.best.test is not None and not self.powerless:
+            ceiling, claimed = self.best.bound.ceiling, self.claim.claimed
+            said.append(
+                f"A true epsilon below the claimed {claimed:.4g}, or one that only other canaries "
+                f"or data show; at delta {self.claim.delta:g} so many runs show at most "
+                f"{ceiling:.3g}."
+            )
+        return said
+
+    def __str__(self) -> str:
+        claim = self.claim
+        lines = [f"claim      {claim}"]
+        if claim.guaranteed is not None:
+            lines.append(f"           these settings guarantee epsilon {claim.guaranteed:.4g}")
+        runs = f"{2 * self.pairs} runs for the premises, {2 * self.runs} for the bound"
+        runs = "one run" if self.one_run is not None else runs
+        rest = f"{duration(self.seconds)}, confidence {self.level:g}, seed {self.seed}"
+        lines.append(f"audit      {runs}, {rest}")
+        if self.premises:
+            lines += ["", "premises"]
+            for each in self.premises:
+                p_value = "" if each.p_value is None else f" (p = {each.p_value:.2g})"
+                text = f"{each.name}: {each.found}; claimed {each.claimed}{p_value}"
+                lines += _row(each.status, text)
+                if each.note:
+                    lines += _row("", f"note: {each.note}")
+        if self.attacks:
+            many = f"{self.runs} + {self.runs} runs"
+            lines += ["", f"lower bounds on epsilon at delta {claim.delta:g}, {many}"]
+            for attack in self.attacks:
+                text = f"{attack.adversary}: {_excess(attack)}"
+                lines += _row(f"{attack.bound.epsilon:.3g}", text)
+        if self.one_run is not None:
+            one = self.one_run
+            needed = "no number" if one.needed is None else f"{one.needed} of them"
+            lines += ["", f"one run with {one.canaries} canaries"]
+            text = f"{one.correct} of {one.guesses} guesses are right; {needed} would contradict"
+            lines += _row(f"p = {one.p_value:.2g}", text)
+        lines += ["", f"{self.verdict.upper()}{self._reasons()}"]
+        if self.unseen and not self.exit_code:
+            lines += ["", "what this audit could not have seen"]
+            for sentence in self.unseen:
+                lines += textwrap.wrap(
+                    sentence, WIDTH, initial_indent="  - ", subsequent_indent="    "
+                )
+        return "\n".join(lines)
+
+    def _reasons(self) -> str:
+        parts = [each.name for each in self.violated]
+        if self.contradicted and self.best is not None:
+            test = self.best.test
+            assert test is not None
+            where = f"epsilon {test.epsilon:.3g} at delta {test.delta:g}"
+            parts.append(f"{self.best.adversary}: above {where} by at least {test.excess:.2g}")
+        if not parts and self.powerless and self.attacks:
+            most = max(each.bound.ceiling for each in self.attacks)
+            return f": so many runs show at most epsilon {most:.3g}, at any delta of the profile"
+        return f": {'; '.join(parts)}" if parts else ""
+
+
+def _excess(attack: Attack) -> str:
+    test = attack.test
+    if test is None:
+        return "every epsilon is allowed"
+    if test.contradicted:
+        where = f"the claimed {test.epsilon:.3g} at delta {test.delta:g}"
+        return f"exceeds {where} by {test.excess:.2g}"
+    most = f"at most {attack.bound.ceiling:.3g} could be shown"
+    return f"{-test.excess:.2g} below the claimed profile; {most}"
+
+
+def _row(label: str, text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=f"  {label:<12} ", subsequent_indent=" " * 15)

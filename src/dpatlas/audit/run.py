@@ -1,0 +1,136 @@
+"""What the audit hands to one run of the training, and what it gets back."""
+
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from dpatlas.audit.claim import Claim
+from dpatlas.errors import InputError
+
+Train = Callable[["Run"], Any]
+# Called with the number of sums seen before, and the values as a flat float64 array.
+OnValues = Callable[[int, np.ndarray], None]
+# An infinite score counts as this.
+LARGEST = 1e100
+
+
+class Run:
+    """One run of the training on one of the two data sets.
+
+    member: whether the canary is in the data. included: (canaries,) bool, the same for each canary
+    of an audit by one run. seed: everything random in the run derives from it (random, numpy and
+    torch are seeded with it before the run begins). claim: the claim that is audited.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        seed: int,
+        included: np.ndarray,
+        on_sum: OnValues | None = None,
+        on_weights: OnValues | None = None,
+    ):
+        self.claim, self.seed, self.included = claim, seed, included
+        self.sums = 0
+        self._on_sum, self._on_weights = on_sum, on_weights
+        self._size: int | None = None
+
+    @property
+    def member(self) -> bool:
+        """Whether the canary is in the data. InputError in an audit by one run, which has many."""
+        if len(self.included) != 1:
+            raise InputError("run.member", f"{len(self.included)} canaries", "run.included")
+        return bool(self.included[0])
+
+    def see(self, noisy_sum: Any) -> None:
+        """The attacker sees this noisy sum, in units of C: arrays or tensors, or a list of them.
+
+        Call it once a step with the sum of clipped gradients plus noise, before the division by the
+        batch size, divided by the clip bound. Raises InputError for a sum of another size than the
+        first, and for one that is not finite.
+        """
+        flat = flatten("run.see", noisy_sum)
+        if self._size not in (None, len(flat)):
+            found = f"a sum of {len(flat)} numbers"
+            raise InputError("run.see", found, f"{self._size} numbers, as in the first step")
+        if not np.isfinite(flat).all():
+            raise InputError("run.see", "a sum with NaN or infinity", "finite numbers")
+        self._size = len(flat)
+        if self._on_sum is not None:
+            self._on_sum(self.sums, flat)
+        self.sums += 1
+
+    def weights(self, parameters: Any) -> None:
+        """The weights that the training goes on from; call it after each update, if at all.
+
+        They show whether a record acts on an update beside the noisy sum, by a learning rate that
+        looks at its loss for one. No bound uses them.
+        """
+        if self._on_weights is not None:
+            self._on_weights(self.sums, flatten("run.weights", parameters))
+
+
+def flatten(name: str, value: Any) -> np.ndarray:
+    """Numbers, arrays, tensors, lists and dicts of them as one float64 vector, in their order."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, Iterator):
+        value = list(value)
+    if isinstance(value, list | tuple):
+        parts = [flatten(name, each) for each in value]
+        return np.concatenate(parts) if parts else np.empty(0)
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = value.numpy() if hasattr(value, "numpy") else value
+    try:
+        return np.asarray(value, dtype=float).reshape(-1)
+    except (TypeError, ValueError):
+        raise InputError(name, type(value).__name__, "numbers, arrays or tensors") from None
+
+
+def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
+    """What the run published, flat by name. An exception of the training becomes an InputError."""
+    seed_everything(run.seed)
+    try:
+        published = train(run)
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a stranger's code raises
+        found = error_place(error)
+        raise InputError("the training", found, "a training that runs to its end") from error
+    if published is None:
+        published = {}
+    if not isinstance(published, Mapping):
+        published = {"score": published}
+    flat = {}
+    for name, value in published.items():
+        values = flatten(f"published {name}", value)
+        if np.isnan(values).any():
+            raise InputError(f"published {name}", "NaN", "numbers")
+        flat[str(name)] = values.clip(-LARGEST, LARGEST)
+    if not flat and not run.sums:
+        allowed = "a score, arrays by name, or sums given to run.see"
+        raise InputError("the training", "nothing that an attacker sees", allowed)
+    return flat
+
+
+def seed_everything(seed: int) -> None:
+    """Seed random, numpy and, where it is loaded, torch."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  (other people's code uses the global generator)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)
+
+
+def error_place(error: BaseException) -> str:
+    """An exception of other people's code in a line: type, message, file and line."""
+    trace, line = error.__traceback__, ""
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        line = f" at {name.rsplit('/', 1)[-1]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error}{line}"

@@ -1,0 +1,228 @@
+"""Private records and their targets, wherever they are: fetched by the rows that a step draws.
+
+Tensors on the model's device are indexed there. Tensors elsewhere, arrays and memory-mapped files
+are indexed where they are, and the rows are moved. Of a map-style dataset (`__getitem__` and
+`__len__`, as torch's) the drawn items are fetched one by one: nothing else of it is ever read, but
+for item 0, whose shapes the probe needs.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from dpatlas.errors import InputError
+from dpatlas.privacy.fingerprint import fingerprint
+from dpatlas.privacy.structured import Structured
+from dpatlas.privacy.to_device import to_device
+from dpatlas.privacy.units import Rows
+
+# Of datasets, by object.
+_identities: Any = WeakIdKeyDictionary()
+
+# Rows on the model's device: a slice, or a tensor of indices.
+Located = slice | Tensor
+
+
+class WithoutTargets:
+    """The loss of records without targets: loss(output, None)."""
+
+    def __init__(self, loss: Any):
+        self.loss = loss
+
+    def __call__(self, output: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each row; the targets hold no number."""
+        values: Tensor = self.loss(output, None)
+        return values
+
+
+class InMemory:
+    """Tensors or arrays, each (n, ...), or a tuple or dict of them; targets (n, ...) or None."""
+
+    def __init__(self, x: Any, targets: Any, device: torch.device):
+        self.x, self.targets, self.device = x, targets, device
+        self.leaves = _leaves(x)
+        lengths = {f"x {name}".strip(): len(leaf) for name, leaf in self.leaves.items()}
+        if targets is not None:
+            lengths["labels"] = len(targets)
+        self.n = next(iter(lengths.values()))
+        if self.n == 0:
+            raise InputError("data", "0 records", "at least one")
+        for name, length in lengths.items():
+            if length != self.n:
+                raise InputError(name, f"{length} records", f"{self.n}, as the others")
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the records are one tensor on the model's device."""
+        return isinstance(self.x, Tensor) and self.x.device == self.device
+
+    def take(self, rows: Rows, where: Located) -> tuple[Any, Tensor]:
+        """Records and targets of some rows, on the model's device; `where`: the same rows there.
+
+        Targets (rows, 0) where there are none.
+        """
+        taken = {name: self._rows(leaf, rows, where) for name, leaf in self.leaves.items()}
+        inputs: Any = next(iter(taken.values()))
+        if isinstance(self.x, tuple):
+            inputs = Structured(tuple(taken.values()))
+        elif isinstance(self.x, dict):
+            inputs = Structured(taken)
+        if self.targets is None:
+            return inputs, torch.zeros(len(inputs), 0, device=self.device)
+        return inputs, self._rows(self.targets, rows, where)
+
+    def sample(self) -> tuple[Any, Tensor]:
+        """The first record and its target."""
+        return self.take(slice(0, 1), slice(0, 1))
+
+    def identity(self) -> Any:
+        """What tells these records from others, for `fingerprint`."""
+        return self.x, self.targets
+
+    def _rows(self, values: Any, rows: Rows, where: Located) -> Tensor:
+        if isinstance(values, Tensor) and values.device == self.device:
+            return rows_of(values, where)
+        if isinstance(values, Tensor):
+            picked = rows if isinstance(rows, slice) else torch.from_numpy(rows)
+            return to_device(values[picked], self.device)
+        # A copy, also of a slice of a file that is mapped for reading.
+        return to_device(_tensor(np.array(values[rows])), self.device)
+
+
+class FromDataset:
+    """A map-style dataset of items (input, target); an input may be a tuple or dict of tensors.
+
+    The target may be None. An item must always be the same: random transforms belong into an
+    augmentation, whose draws are keyed.
+    """
+
+    on_device = False
+
+    def __init__(self, dataset: Any, device: torch.device):
+        self.dataset, self.device = dataset, device
+        self._identity = _identity_of(dataset)
+        self.n = len(dataset)
+        if self.n == 0:
+            raise InputError("data", "0 records", "at least one")
+        first, again = self._fetch([0]), self._fetch([0])
+        for one, other in zip(_tensors_of(first), _tensors_of(again), strict=True):
+            if not torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)):
+                found = "two results for item 0"
+                raise InputError("dataset", found, "the same item every time; an `augmentation`")
+        self._first = first
+        self.targets = first[1]
+
+    def take(self, rows: Rows, where: Located) -> tuple[Any, Tensor]:
+        """As `InMemory.take`."""
+        indices = range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()
+        inputs, targets = self._fetch(list(indices)) if len(indices) else self._first
+        inputs = self._moved(inputs)[: len(indices)]
+        if targets is None:
+            return inputs, torch.zeros(len(indices), 0, device=self.device)
+        return inputs, to_device(targets, self.device)[: len(indices)]
+
+    def sample(self) -> tuple[Any, Tensor]:
+        """The first record and its target."""
+        return self.take(slice(0, 1), slice(0, 1))
+
+    def identity(self) -> Any:
+        """What tells this dataset from others, for `fingerprint`; none of its items is read.
+
+        A text in its attribute `fingerprint` (or `_fingerprint`), else its class and attributes
+        when it was first trained on: what it caches later makes it no other dataset.
+        """
+        return self._identity
+
+    def _moved(self, inputs: Any) -> Any:
+        if isinstance(inputs, Structured):
+            return inputs.each(lambda leaf: to_device(leaf, self.device))
+        return to_device(inputs, self.device)
+
+    def _fetch(self, indices: list[int]) -> tuple[Any, Tensor | None]:
+        """Inputs and targets of items, stacked."""
+        items = [self.dataset[index] for index in indices]
+        for item in items:
+            if not isinstance(item, tuple | list) or len(item) != 2:
+                found = f"an item of type {type(item).__name__}"
+                raise InputError("dataset", found, "pairs (input, target); the target may be None")
+        inputs, targets = ([item[place] for item in items] for place in (0, 1))
+        return _stacked(inputs), None if targets[0] is None else _stack(targets)
+
+
+def rows_of(values: Tensor, where: Located) -> Tensor:
+    """The rows of a tensor on its own device; of a slice, a view."""
+    return values[where] if isinstance(where, slice) else values.index_select(0, where)
+
+
+def _identity_of(dataset: Any) -> str:
+    """The identity of a dataset, as it was when this process first saw it."""
+    named = getattr(dataset, "fingerprint", getattr(dataset, "_fingerprint", None))
+    if isinstance(named, str):
+        return named
+    try:
+        if dataset not in _identities:
+            _identities[dataset] = fingerprint(dataset)
+        return str(_identities[dataset])
+    except TypeError:
+        # An object that takes no weak reference.
+        return fingerprint(dataset)
+
+
+def data_of(x: Any, targets: Any, device: torch.device) -> InMemory | FromDataset:
+    """The records x and their targets; InputError for what they do not fit."""
+    if isinstance(x, Tensor | np.ndarray | tuple | dict):
+        return InMemory(x, targets, device)
+    if not (hasattr(x, "__getitem__") and hasattr(x, "__len__")) or isinstance(x, list | str):
+        allowed = "a tensor, an array, a tuple or dict of them, or a map-style dataset"
+        raise InputError("x", type(x).__name__, allowed)
+    if targets is not None:
+        raise InputError("labels", "targets beside a dataset", "None: items are (input, target)")
+    return FromDataset(x, device)
+
+
+def _leaves(x: Any) -> dict[str, Any]:
+    """The tensors and arrays of an input by name; of a single one, the name is empty."""
+    named = {"": x}
+    if isinstance(x, dict):
+        named = x
+    elif isinstance(x, tuple):
+        named = {str(place): leaf for place, leaf in enumerate(x)}
+    for name, leaf in named.items():
+        if not isinstance(name, str) or not isinstance(leaf, Tensor | np.ndarray) or not leaf.ndim:
+            found = type(leaf).__name__
+            raise InputError(f"x {name}".strip(), found, "tensors or arrays, records first")
+    if not named:
+        raise InputError("x", f"an empty {type(x).__name__}", "at least one tensor or array")
+    return named
+
+
+def _stacked(inputs: Sequence[Any]) -> Any:
+    """Inputs of single items as one batch."""
+    first = inputs[0]
+    if isinstance(first, dict):
+        return Structured({name: _stack([each[name] for each in inputs]) for name in first})
+    if isinstance(first, tuple):
+        return Structured(tuple(_stack(column) for column in zip(*inputs, strict=True)))
+    return _stack(inputs)
+
+
+def _stack(values: Sequence[Any]) -> Tensor:
+    return torch.stack([_tensor(value) for value in values])
+
+
+def _tensor(value: Any) -> Tensor:
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        found = getattr(value, "dtype", type(value).__name__)
+        raise InputError("data", f"{found}", "numbers that torch takes") from None
+
+
+def _tensors_of(item: tuple[Any, Tensor | None]) -> list[Tensor]:
+    inputs, target = item
+    tensors = inputs.leaves if isinstance(inputs, Structured) else [inputs]
+    return [*tensors, *([] if target is None else [target])]

@@ -1,0 +1,221 @@
+"""`dpatlas audit FILE.py:FUNCTION`: exit codes, one line for what is wrong, runs that are kept."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_trainings import claim, training
+
+from dpatlas.audit import Claim, audit_training
+from dpatlas.audit.run import Run
+from dpatlas.commands import audit as command
+from dpatlas.errors import InputError, run_command
+
+HERE = Path(__file__).parent
+FAST = ("--pairs", "12", "--runs", "8", "--seed", "1")
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """A function that writes a script which has these lines below the small trainings."""
+    monkeypatch.syspath_prepend(str(HERE))
+
+    def write(*lines):
+        path = tmp_path / "mine.py"
+        text = ["from small_trainings import *", "claim = claim()", "train = training()", *lines]
+        path.write_text("\n".join(text) + "\n")
+        return f"{path}:train"
+
+    return write
+
+
+def run(capsys, *words):
+    code = run_command(command.main, list(map(str, words)))
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_correct_code_with_enough_runs_is_not_contradicted(capsys, script):
+    code, out, _ = run(capsys, script(), "--runs", 100, "--seed", 1)
+    assert code == 0 and "NOT CONTRADICTED" in out
+    assert "what this audit could not have seen" in out
+
+
+def test_too_few_runs_could_not_have_contradicted_the_claim(capsys, script):
+    code, out, _ = run(capsys, script(), *FAST)
+    assert code == 3 and "COULD NOT HAVE CONTRADICTED" in out
+
+
+def test_a_failing_premise_is_named_and_exits_with_1(capsys, script):
+    code, out, _ = run(capsys, script("train = training(clip=False)"), *FAST)
+    assert code == 1
+    assert out.strip().splitlines()[-1].startswith("THE CLAIM'S PREMISES FAIL: sensitivity")
+
+
+def test_a_bound_above_the_claim_exits_with_1_without_any_sum(capsys, script):
+    lines = "train = training(clip=False, see=False)"
+    code, out, _ = run(capsys, script(lines), "--runs", 100, "--seed", 1)
+    assert code == 1 and "\nCONTRADICTED: " in out
+
+
+def test_json_has_the_verdict_the_premises_and_the_bounds(capsys, script):
+    code, out, _ = run(capsys, script(), "--json", *FAST)
+    report = json.loads(out)
+    assert report["exit_code"] == code == 3
+    assert report["claim"]["guaranteed"] == pytest.approx(8.036, abs=1e-3)
+    assert {row["status"] for row in report["premises"]} == {"holds"}
+    assert len(report["attacks"]) == 2 and report["runs"] == 8
+    assert all(each["bound"]["epsilon"] >= 0 for each in report["attacks"])
+
+
+def test_premises_alone_take_no_other_runs(capsys, script):
+    code, out, _ = run(capsys, script(), "--premises-only", "--json")
+    report = json.loads(out)
+    assert (code, report["runs"], report["attacks"]) == (0, 0, [])
+
+
+def test_one_run_with_canaries_that_leak_is_contradicted(capsys, script):
+    lines = [
+        "def train(run):",
+        "    noise = np.random.default_rng(run.seed).normal(size=len(run.included))",
+        "    return run.included + SCALE * noise",
+        "claim = Claim(sampler='full-batch', n=400, noise=1.0, steps=1, delta=1e-5)",
+    ]
+    for scale, expected in ((1.0, 0), (0.25, 1)):
+        words = script(*lines, f"SCALE = {scale}"), "--canaries", 400, "--seed", 1
+        code, out, _ = run(capsys, *words)
+        assert code == expected, out
+    assert "right" in out
+    # Three canaries cannot contradict anything.
+    assert run(capsys, script(*lines, "SCALE = 0"), "--canaries", 3)[0] == 3
+
+
+BAD = [
+    (["nothing"], "script: found 'nothing'"),
+    (["missing.py:train"], "script: found no file missing.py"),
+    (["{mine}:other"], "found no function other"),
+    (["{mine}:claim"], "which is no function"),
+    (["{mine}:train", "--runs", "3"], "runs: found 3"),
+    (["{mine}:train", "--level", "1"], "level: found 1.0"),
+    (["{mine}:train", "--seconds", "0"], "seconds: found 0.0"),
+    (["{mine}:train", "--seed", "-1"], "seed: found -1"),
+    (["{mine}:train", "--mechanism", "x"], "--mechanism: found it here"),
+    (["--premises-only"], "--premises-only: found it here"),
+    (["{mine}:train", "--canaries", "1"], "--canaries: found 1"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) for words, _ in BAD])
+def test_bad_input_is_one_line_and_exits_with_2(capsys, script, words, said):
+    path = script().rpartition(":")[0]
+    code, _, errors = run(capsys, *(word.replace("{mine}", path) for word in words))
+    assert code == 2 and said in errors and len(errors.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["claim = None"], "found no claim"),
+        (["claim = 3"], "found claim of type int"),
+        (["1 / 0"], "ZeroDivisionError: division by zero at mine.py:4"),
+        (["claim = Claim(sampler='poisson', delta=1e-5)"], "n: found nothing"),
+        (["def train(run): raise KeyError('x')"], "KeyError: 'x' at mine.py:4"),
+        (["raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),
+        (["def train(run): pass"], "found nothing that an attacker sees"),
+        (["def train(run): return float('nan')"], "published score: found NaN"),
+        (["def train(run): return {'a': 'b'}"], "published a: found str"),
+        (["def train(run): run.see([1.0, float('inf')])"], "run.see: found a sum with NaN"),
+        (
+            ["def train(run):", "    run.see([1.0])", "    run.see([1.0, 2.0])"],
+            "run.see: found a sum of 2 numbers",
+        ),
+        (
+            ["def train(run): return {'a': 1.0} if run.member else {'b': 1.0}"],
+            "published: found b without the canary, a with",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_script_that_fails_is_one_line_and_exits_with_2(capsys, script, lines, said):
+    code, _, errors = run(capsys, script(*lines), *FAST)
+    lines = [line for line in errors.strip().splitlines() if line.startswith("dpatlas:")]
+    assert code == 2 and len(lines) == 1 and said in lines[0], errors
+
+
+def test_a_stopped_audit_goes_on_from_its_folder_to_the_same_report(tmp_path):
+    calls = []
+
+    def counted(run):
+        calls.append(run.seed)
+        if len(calls) in (11, 40):
+            raise KeyboardInterrupt
+        return training()(run)
+
+    options = {"runs": 20, "pairs": 12, "folder": tmp_path / "kept", "seed": 7}
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            audit_training(counted, claim(), **options)
+    report = audit_training(counted, claim(), **options)
+    again = audit_training(training(), claim(), runs=20, pairs=12, seed=7)
+    assert report.premises == again.premises and report.attacks == again.attacks
+    # Each of the 64 runs once, but for those that were cut off and the first run of a pair.
+    assert len(calls) <= 2 * 12 + 2 * 20 + 3
+
+
+def test_a_folder_of_another_audit_is_refused(tmp_path):
+    audit_training(training(), claim(), premises_only=True, pairs=2, folder=tmp_path, seed=1)
+    options = {"premises_only": True, "pairs": 2, "folder": tmp_path}
+    with pytest.raises(InputError, match="another claim"):
+        audit_training(training(), claim(noise=0.9), **options)
+    with pytest.raises(InputError, match="another code"):
+        audit_training(training(), claim(), identity="changed", **options)
+    with pytest.raises(InputError, match="seed"):
+        audit_training(training(), claim(), seed=2, **options)
+    assert audit_training(training(), claim(), **options).seed == 1
+
+
+def test_the_time_limit_stops_the_runs_and_judges_what_there_is():
+    report = audit_training(training(), claim(), seconds=1e-9, runs=1000, pairs=1000)
+    assert (report.pairs, report.runs) == (2, 8) and report.exit_code == 3
+
+
+def test_runs_are_seeded_coupled_in_pairs_and_apart_in_the_bound():
+    seen = []
+
+    def train(run):
+        seen.append((run.seed, run.member, np.random.random()))  # noqa: NPY002
+        return float(run.seed)
+
+    audit_training(train, Claim(epsilon=1, delta=1e-5), pairs=3, runs=8, seed=1)
+    pairs, runs = seen[:6], seen[6:]
+    for (seed, member, draw), (other, second, repeated) in zip(
+        pairs[::2], pairs[1::2], strict=True
+    ):
+        assert (seed, draw) == (other, repeated) and (member, second) == (False, True)
+    assert len({seed for seed, _, _ in pairs + runs}) == 3 + 16
+
+
+def test_an_epsilon_alone_is_a_claim():
+    def leaks(run):
+        return float(run.member)
+
+    assert audit_training(leaks, Claim(epsilon=1, delta=1e-5), seed=1).exit_code == 1
+    assert audit_training(leaks, Claim(epsilon=9, delta=1e-5), seed=1).exit_code == 3
+    with pytest.raises(InputError, match="neither settings nor epsilon"):
+        Claim(delta=1e-5)
+
+
+def test_a_run_with_several_canaries_has_no_member():
+    run = Run(claim(canaries=3), 1, np.array([True, False, True]))
+    with pytest.raises(InputError, match=r"run\.member"):
+        run.member  # noqa: B018
+    assert Run(claim(), 1, np.array([True])).member is True
+
+
+def test_the_facade_loads_without_torch():
+    code = "import sys, dpatlas.audit as a; a.Claim, a.audit_training, a.plant; "
+    code += "assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

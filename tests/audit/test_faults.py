@@ -1,0 +1,92 @@
+"""The trainings of docs/examples/faults.py: every fault is caught, and correct ones are not."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dpatlas.audit import Claim, audit_training, opacus, plant, torch_loop
+from dpatlas.audit.run import Run
+from dpatlas.errors import InputError
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))
+import faults
+
+# The premise that each fault breaks.
+BROKEN = {
+    "shuffled": "sampling",
+    "noise_per_micro_batch": "noise",
+    "clip_after_mean": "sensitivity",
+    "noise_by_the_wrong_batch": "noise",
+    "frozen_batch_norm": "sampling",
+    "training_batch_norm": "sensitivity",
+    "private_mean": "sampling",
+    "accumulated_without_clip": "sensitivity",
+    "rate_by_private_loss": "acts through sums only",
+    "stop_by_private_loss": "acts through sums only",
+}
+# What they show to an outsider.
+LEAKING = ("clip_after_mean", "frozen_batch_norm", "accumulated_without_clip")
+CORRECT = ("correct", "correct_opacus", "numpy_dp_sgd", "our_engine", "dropped_last_batch")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_fault_breaks_its_premise(name):
+    report = audit_training(getattr(faults, name), faults.claim, premises_only=True, seed=1)
+    assert BROKEN[name] in [each.name for each in report.violated]
+    assert report.exit_code == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*LEAKING, "record_removed"])
+def test_a_fault_that_leaks_is_contradicted_by_its_bound(name):
+    report = audit_training(getattr(faults, name), faults.claim, runs=100, seed=1)
+    assert report.contradicted and report.exit_code == 1
+
+
+@pytest.mark.parametrize("name", CORRECT)
+def test_correct_training_breaks_no_premise(name):
+    report = audit_training(getattr(faults, name), faults.claim, premises_only=True, seed=1)
+    assert report.exit_code == 0, str(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CORRECT)
+def test_correct_training_is_not_contradicted(name):
+    report = audit_training(getattr(faults, name), faults.claim, runs=100, seed=1)
+    assert report.exit_code == 0, str(report)
+
+
+def test_an_opacus_training_with_half_the_noise_is_caught():
+    def make_private_training(data):
+        model, optimizer, loader = faults.make_private_training(data)
+        optimizer.noise_multiplier /= 2
+        return model, optimizer, loader
+
+    canary = (faults.canary_x, faults.canary_y)
+    train = opacus(make_private_training, faults.claim, faults.x, faults.y, canary)
+    report = audit_training(train, train.claim, premises_only=True, pairs=16, seed=1)
+    assert "noise" in [each.name for each in report.violated]
+
+
+@pytest.mark.parametrize("like", [np.asarray, torch.as_tensor])
+def test_canaries_take_the_place_of_the_first_records_or_leave_them_blank(like):
+    records = like(np.arange(12.0).reshape(4, 3))
+    coins = np.array([True, False])
+    run = Run(Claim(epsilon=1, delta=1e-5, canaries=2), 1, coins)
+    planted = plant(run, records, like(np.array([[7.0, 7, 7], [8, 8, 8]])))
+    assert np.asarray(planted).tolist() == [[7, 7, 7], [0, 0, 0], [6, 7, 8], [9, 10, 11]]
+    assert np.asarray(records)[0].tolist() == [0, 1, 2]
+    for wrong in (np.zeros(2), np.zeros((3, 3))):
+        with pytest.raises(InputError, match="canary"):
+            plant(run, records, wrong)
+
+
+def test_the_adapters_refuse_data_that_do_not_fit_the_claim():
+    canary = (faults.canary_x, faults.canary_y)
+    with pytest.raises(InputError, match="63 records"):
+        torch_loop(lambda *_: None, faults.claim, faults.x[1:], faults.y[1:], canary)
+    with pytest.raises(InputError, match="no settings"):
+        torch_loop(lambda *_: None, Claim(epsilon=1, delta=1e-5), faults.x, faults.y, canary)

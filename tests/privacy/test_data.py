@@ -1,0 +1,341 @@
+"""Records from tensors, arrays, mapped files, datasets, and inputs of several tensors."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from places import put
+from small_training import OUTPUTS, N, check_resumes, data, flat, network, phase, weights
+from torch import nn
+from torch.utils.data import Dataset
+
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.privacy.augmentation import ShiftAndFlip
+from dpatlas.privacy.losses import cross_entropy
+from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
+from dpatlas.privacy.training import PrivateTraining
+
+pytestmark = pytest.mark.usefixtures("device")
+
+PHASES = (phase(Poisson(N, 6), steps=3, max_physical_batch=4), phase(FullBatch(N), steps=2))
+
+
+class Items(Dataset):
+    """Pairs (input, target); notes which were asked for."""
+
+    def __init__(self, inputs, targets):
+        self.inputs, self.targets = inputs, targets
+        self.asked = []
+
+    def __len__(self):
+        return len(self.targets)
+
+    def __getitem__(self, index):
+        assert isinstance(index, int)
+        self.asked.append(index)
+        return self.inputs[index], self.targets[index]
+
+
+def on_host():
+    return [part.cpu() for part in data()]
+
+
+def mapped(folder, name="x.npy"):
+    path = folder / name
+    if not path.exists():
+        np.save(path, on_host()[0].numpy())
+    return np.load(path, mmap_mode="r"), on_host()[1].numpy()
+
+
+SOURCES = {
+    "tensors": lambda folder: data(),
+    "tensors on the host": lambda folder: on_host(),
+    "arrays": lambda folder: [part.numpy() for part in on_host()],
+    "a mapped file": mapped,
+    "a dataset": lambda folder: (Items(*on_host()), None),
+    "a dataset of arrays": lambda folder: (Items(*(part.numpy() for part in on_host())), None),
+}
+
+
+def training(records, model=None, phases=PHASES, noise=None, **options) -> PrivateTraining:
+    model = network("small-cnn-t") if model is None else model
+    return PrivateTraining(model, phases, *records, noise=noise or Noise(), **options)
+
+
+@pytest.mark.parametrize("name", ["linear", "small-cnn-t"])
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_wherever_the_records_are_the_bits_are_the_same(source, name, tmp_path):
+    found = []
+    for records in (data(), source(tmp_path)):
+        model = network(name)
+        noise = Noise("digest", "keyed")
+        training(records, model, noise=noise, shared_noise="sources").run()
+        found.append(flat(weights(model)))
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_a_run_resumes_to_the_same_bits_from_every_source(source, tmp_path):
+    check_resumes(
+        lambda noise, on_update: training(
+            source(tmp_path), network("mlp"), noise=noise, on_update=on_update
+        ),
+        tmp_path,
+    )
+
+
+class Endless(Dataset):
+    """Ten million records of 64 numbers, none of which exists before it is asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __len__(self):
+        return 10_000_000
+
+    def __getitem__(self, index):
+        self.asked.append(index)
+        draws = np.random.default_rng(index)
+        return draws.standard_normal(64, dtype=np.float32), index % OUTPUTS
+
+
+def test_of_a_dataset_that_fits_no_memory_only_drawn_items_are_fetched():
+    dataset, sampler = Endless(), Poisson(10_000_000, 20)
+    run = training((dataset, None), network("mlp"), [phase(sampler, steps=4)])
+    run.run()
+    drawn = [sampler.batch_indices(run.noise, 0, step).tolist() for step in range(4)]
+    assert set(dataset.asked) == {0, *(index for batch in drawn for index in batch)}
+    assert run.ledger()["sampler"]["n"] == 10_000_000
+
+
+def test_no_more_items_than_the_physical_batch_are_held_at_a_time():
+    run = training((Items(*on_host()), None), phases=[phase(FullBatch(N), max_physical_batch=5)])
+    sizes, fetch = [], run.data._fetch
+    run.data._fetch = lambda indices: sizes.append(len(indices)) or fetch(indices)
+    run.step()
+    assert sizes == [1, 5, 5, 5, 5, 3]
+
+
+class TwoInputs(nn.Module):
+    """An image and a whole number, in two branches."""
+
+    def __init__(self):
+        super().__init__()
+        self.image, self.code = nn.Linear(64, 8), nn.Linear(4, 8)
+        self.head = nn.Linear(8, OUTPUTS)
+
+    def forward(self, image, code):
+        codes = F.one_hot(code % 4, 4).to(image.dtype)
+        return self.head(torch.tanh(self.image(image) + self.code(codes)))
+
+
+def two_inputs():
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return put(TwoInputs())
+
+
+def several(kind, scale=1.0):
+    x, labels = data()
+    code = torch.arange(N, device=x.device)
+    if kind == "dict":
+        return {"image": scale * x, "code": code}, labels
+    if kind == "tuple":
+        return (scale * x, code), labels
+    inputs = [{"image": scale * x[i].cpu().numpy(), "code": i} for i in range(N)]
+    return Items(inputs, labels.cpu()), None
+
+
+def clipped_one_by_one(model, max_grad_norm):
+    """The sum of clipped gradients, one record after the other."""
+    x, labels = data()
+    total = {name: torch.zeros_like(value) for name, value in model.named_parameters()}
+    for i in range(N):
+        output = model(x[i : i + 1], torch.tensor([i], device=x.device))
+        loss = F.cross_entropy(output, labels[i : i + 1])
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        norm = sum(each.square().sum() for each in gradients).sqrt()
+        for (name, _), each in zip(model.named_parameters(), gradients, strict=True):
+            total[name] += each * (max_grad_norm / norm).clamp_max(1)
+    return total
+
+
+@pytest.mark.parametrize("kind", ["dict", "tuple", "dataset of dicts"])
+def test_inputs_may_be_several_tensors(kind, tmp_path):
+    model, sums = two_inputs(), []
+    expected = clipped_one_by_one(model, 0.2)
+    run = training(
+        several(kind),
+        model,
+        [phase(FullBatch(N), noise_multiplier=0.0, max_grad_norm=0.2, steps=1)],
+        on_update=lambda step, found: sums.append({k: v.clone() for k, v in found.items()}),
+    )
+    run.run()
+    assert list(sums[0]) == [name for name, _ in model.named_parameters()]
+    torch.testing.assert_close(flat(sums[0]), flat(expected), rtol=1e-4, atol=1e-5)
+    check_resumes(
+        lambda noise, on_update: training(
+            several(kind), two_inputs(), noise=noise, on_update=on_update
+        ),
+        tmp_path,
+    )
+
+
+@pytest.mark.parametrize("kind", ["dict", "tuple", "dataset of dicts"])
+def test_a_network_of_several_inputs_that_mixes_records_is_refused(kind):
+    class Centred(TwoInputs):
+        def forward(self, image, code):
+            return super().forward(image - image.mean(0), code)
+
+    with pytest.raises(InputError, match=r"model .*: found a record's output depends on other"):
+        training(several(kind), put(Centred()))
+
+
+def test_an_augmentation_of_several_tensors_is_refused():
+    view = ShiftAndFlip((1, 8, 8), 2, 1, False)
+    with pytest.raises(InputError, match="augmentation: found ShiftAndFlip of several tensors"):
+        training(several("dict"), two_inputs(), augmentation=view)
+
+
+def squares(output, targets):
+    return (output - targets).square().flatten(1).sum(1)
+
+
+def against_the_mean(output, targets):
+    assert targets is None
+    return (output - 0.5).square().sum(1)
+
+
+TARGETS = {
+    "real numbers": (lambda x: x[:, :OUTPUTS], squares),
+    "several classes at once": (
+        lambda x: (x[:, :OUTPUTS] > 0).to(x.dtype),
+        lambda output, targets: F.binary_cross_entropy_with_logits(
+            output, targets, reduction="none"
+        ).sum(1),
+    ),
+    "matrices": (
+        lambda x: x[:, : 2 * OUTPUTS].unflatten(1, (2, OUTPUTS)),
+        lambda output, targets: squares(output[:, None], targets),
+    ),
+    "none": (lambda x: None, against_the_mean),
+}
+
+
+@pytest.mark.parametrize(("make", "loss"), TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("kind", ["tensors", "arrays", "dataset"])
+def test_targets_may_be_of_any_shape_or_none(make, loss, kind, tmp_path):
+    x, _ = data()
+    targets = make(x)
+    records = (x, targets)
+    if kind == "arrays":
+        records = x.cpu().numpy(), None if targets is None else targets.cpu().numpy()
+    elif kind == "dataset":
+        listed = [None] * N if targets is None else targets.cpu()
+        records = Items(x.cpu(), listed), None
+    settings = {"noise_multiplier": 0.0, "steps": 30, "lr": 0.5, "max_grad_norm": 1.0}
+
+    def fresh(noise, on_update=None, phases=PHASES):
+        return training(records, network("mlp"), phases, noise, loss=loss, on_update=on_update)
+
+    def mean_loss(model):
+        with torch.no_grad():
+            return float(loss(model(x), targets).mean())
+
+    before = mean_loss(network("mlp"))
+    run = fresh(Noise(), phases=[phase(FullBatch(N), **settings)])
+    run.run()
+    assert mean_loss(run.model) < 0.8 * before
+    check_resumes(fresh, tmp_path)
+
+
+def test_persons_and_augmentation_work_on_a_dataset():
+    view, persons = ShiftAndFlip((1, 8, 8), 2, 1, True), np.arange(N) // 3
+    found = []
+    for records in (data(), (Items(*on_host()), None)):
+        model = network("small-cnn-t")
+        plan = [phase(Shuffled(8, 3), steps=4)]
+        options = {"groups": persons, "augmentation": view, "shared_noise": "persons"}
+        training(records, model, plan, Noise("digest", "keyed"), **options).run()
+        found.append(flat(weights(model)))
+    assert torch.equal(*found)
+
+
+def keyed(records, **options):
+    run = training(records, network("mlp"), noise=Noise("digest", "keyed"), **options)
+    run.run()
+    return run
+
+
+def test_a_mapped_file_is_known_by_its_path_and_time_and_none_of_it_is_read(tmp_path, monkeypatch):
+    from dpatlas.privacy import fingerprint
+
+    read = []
+    digest = fingerprint._digest
+    monkeypatch.setattr(fingerprint, "_digest", lambda part: read.append(part) or digest(part))
+    x, labels = mapped(tmp_path)
+    keyed((x, labels))
+    arrays = [part for part in read if isinstance(part, np.ndarray)]
+    assert any(np.array_equal(part, labels) for part in arrays)
+    assert not any(part.shape == x.shape for part in arrays)
+    # The same file again is the same training; another file, or another part of it, is not.
+    keyed(mapped(tmp_path))
+    with pytest.raises(InputError, match="noise that another training has drawn"):
+        keyed(mapped(tmp_path, "copy.npy"))
+    x, labels = mapped(tmp_path)
+    with pytest.raises(InputError, match="noise that another training has drawn"):
+        keyed((np.concatenate([x[1:], x[:1]]), labels))
+
+
+def test_a_dataset_is_known_by_class_and_attributes():
+    class Quiet(Items):
+        def __getitem__(self, index):
+            return self.inputs[index], self.targets[index]
+
+    keyed((Quiet(*on_host()), None))
+    keyed((Quiet(*on_host()), None))
+    x, labels = on_host()
+    with pytest.raises(InputError, match="noise that another training has drawn"):
+        keyed((Quiet(-x, labels), None))
+
+
+class Random(Items):
+    def __getitem__(self, index):
+        return self.inputs[index] + torch.randn(64), self.targets[index]
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (lambda x, y: (Random(x, y), None), "dataset: found two results for item 0"),
+        (lambda x, y: (Items(x, y), y), "labels: found targets beside a dataset"),
+        (lambda x, y: (x.tolist(), y), "x: found list; allowed: a tensor, an array"),
+        (lambda x, y: (list(x), y), "x: found list"),
+        (lambda x, y: ((x, y[:5]), y), "x 1: found 5 records; allowed: 23"),
+        (lambda x, y: ({}, y), "x: found an empty dict"),
+        (lambda x, y: ({"image": "x"}, y), "x image: found str"),
+        (lambda x, y: (x, None), "labels: found none; allowed: torch.int64 for the cross-entropy"),
+        (lambda x, y: (x, y.int()), "labels: found torch.int32"),
+        (lambda x, y: (x.numpy().astype(object), y), "data: found object; allowed: numbers"),
+        (lambda x, y: (x.numpy(), y.numpy() + 4), "labels: found 8; allowed: whole numbers from 0"),
+        (lambda x, y: (Items(x[:0], y[:0]), None), "data: found 0 records"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused(records, message):
+    with pytest.raises(InputError, match=message):
+        training(records(*on_host()))
+
+
+def test_items_that_are_no_pairs_are_refused():
+    class Triples(Items):
+        def __getitem__(self, index):
+            return self.inputs[index], self.targets[index], index
+
+    with pytest.raises(InputError, match="dataset: found an item of type tuple; allowed: pairs"):
+        training((Triples(*on_host()), None))
+
+
+def test_the_loss_of_records_without_targets_must_be_given():
+    with pytest.raises(InputError, match="labels: found none"):
+        training((Items(on_host()[0], [None] * N), None), loss=cross_entropy)
