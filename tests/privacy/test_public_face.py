@@ -15,7 +15,7 @@ FACE = (
     *("PrivateTraining", "TrainingPhase", "calibrate", "guarantee", "Noise", "epsilon_lower_bound"),
     *("Poisson", "FixedSize", "Shuffled", "Cyclic", "FullBatch"),
     *("Rule", "PerRecordWarning", "cross_entropy", "binary_cross_entropy", "squared_error"),
-    *("token_cross_entropy", "load_model", "load_weights", "lora_parameters", "with_lora"),
+    *("TokenCrossEntropy", "load_model", "load_weights", "lora_parameters", "with_lora"),
     *("AdaptiveClip", "LayerBounds", "ParameterGroup", "InverseTime", "StepDecay", "WarmupCosine"),
 )
 

@@ -17,10 +17,10 @@ MODULES = {
     "dpatlas.privacy.audit_statistics": ("epsilon_lower_bound",),
     "dpatlas.privacy.clip_bounds": ("AdaptiveClip", "LayerBounds"),
     "dpatlas.privacy.losses": (
+        "TokenCrossEntropy",
         "binary_cross_entropy",
         "cross_entropy",
         "squared_error",
-        "token_cross_entropy",
     ),
     "dpatlas.privacy.optimizers": ("ParameterGroup",),
     "dpatlas.privacy.per_record": ("PerRecordWarning",),

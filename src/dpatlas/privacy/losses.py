@@ -1,68 +1,90 @@
 """Losses by record, and their gradients with respect to a network's output.
 
-The engine takes any function of (output, targets) that gives one value per record, (records,); a
-mean over the batch is refused, since it lets records meet in the divisor.
+A loss is any function of (outputs, targets) that gives one value per record, (records,).
 """
+
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dpatlas.core.guard import one_of
 from dpatlas.errors import InputError
 from dpatlas.privacy.probe import Loss, losses_of
 
-# A target that does not count, as in torch.
-IGNORED = -100
-
 
 def cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
-    """Each record's loss, shape (records,)."""
+    """Cross-entropy of one class per record, (records,).
+
+    output (records, classes), labels (records,) whole numbers.
+    """
     return F.cross_entropy(output, labels, reduction="none")
 
 
 def binary_cross_entropy(output: Tensor, targets: Tensor) -> Tensor:
-    """Of several labels a record, each there or not: (records,), the sum over its labels.
+    """Mean over a record's labels of the binary cross-entropy of logits, (records,).
 
-    output (records, labels, ...): logits; targets of the same shape, from 0 to 1.
+    output (records, ...), targets of the same shape, from 0 to 1: any number of labels may hold for
+    a record. InputError for other shapes.
     """
-    targets = _of_shape(targets, output).to(output.dtype)
-    losses = F.binary_cross_entropy_with_logits(output, targets, reduction="none")
-    return losses.flatten(1).sum(1)
+    targets = _of_shape(output, targets, "binary_cross_entropy")
+    return _mean(F.binary_cross_entropy_with_logits(output, targets, reduction="none"))
 
 
 def squared_error(output: Tensor, targets: Tensor) -> Tensor:
-    """Of regression: (records,), the mean of squared errors over a record's outputs.
+    """Mean over a record's outputs of (output - target)^2, (records,).
 
-    output (records, outputs, ...); targets of the same shape, or (records,) for a single output.
+    output (records, ...), targets of the same shape; (records, 1) and (records,) fit each other.
+    InputError for other shapes, which would broadcast over records.
     """
-    targets = _of_shape(targets, output).to(output.dtype)
-    return (output - targets).square().flatten(1).mean(1)
+    return _mean((output - _of_shape(output, targets, "squared_error")).square())
 
 
-def token_cross_entropy(output: Tensor, targets: Tensor) -> Tensor:
-    """Of language modelling: (records,), the mean over a record's own positions that count.
+@dataclass(frozen=True)
+class TokenCrossEntropy:
+    """Cross-entropy at each position of a record, without the positions to be ignored, (records,).
 
-    output (records, positions, classes); targets (records, positions) int64, `IGNORED` where a
-    position does not count. A record without any has the loss 0.
+    output (records, ..., classes), labels (records, ...) whole numbers: for language modelling the
+    next word at each position. Positions labelled `ignore_index` count for nothing. `reduction` is
+    over a record's own positions: their `mean` or their `sum`; a record without any counts as 0.
     """
-    if output.dim() != 3 or targets.shape != output.shape[:2]:
-        found = f"outputs of shape {tuple(output.shape)}, targets of {tuple(targets.shape)}"
-        allowed = "(records, positions, classes) and (records, positions)"
-        raise InputError("token_cross_entropy", found, allowed)
-    losses = F.cross_entropy(
-        output.flatten(0, 1), targets.flatten(), reduction="none", ignore_index=IGNORED
-    )
-    counted = (targets != IGNORED).sum(1)
-    return losses.unflatten(0, targets.shape).sum(1) / counted.clamp(min=1)
+
+    ignore_index: int = -100
+    reduction: str = "mean"
+
+    def __post_init__(self) -> None:
+        one_of("mean", "sum").check("reduction", self.reduction)
+
+    def __call__(self, output: Tensor, labels: Tensor) -> Tensor:
+        """The loss of each record; InputError for labels of another shape than the positions'."""
+        if labels.shape != output.shape[:-1]:
+            found = f"labels of shape {tuple(labels.shape)} for outputs of {tuple(output.shape)}"
+            raise InputError("loss TokenCrossEntropy", found, "one label a position, classes last")
+        losses = F.cross_entropy(
+            output.flatten(0, -2),
+            labels.flatten(),
+            ignore_index=self.ignore_index,
+            reduction="none",
+        )
+        sums = losses.view(len(labels), -1).sum(1)
+        if self.reduction == "sum":
+            return sums
+        counted = (labels != self.ignore_index).view(len(labels), -1).sum(1)
+        return sums / counted.clamp_min(1)
 
 
-def _of_shape(targets: Tensor, output: Tensor) -> Tensor:
-    """Targets in the output's shape; InputError where they would be broadcast otherwise."""
-    if targets.shape == output.shape[:1] and output[0].numel() == 1:
-        return targets.reshape(output.shape)
-    if targets.shape != output.shape:
-        raise InputError("targets", f"shape {tuple(targets.shape)}", f"{tuple(output.shape)}")
-    return targets
+def _of_shape(output: Tensor, targets: Tensor, name: str) -> Tensor:
+    """The targets in the output's type and shape."""
+    if targets.numel() != output.numel() or len(targets) != len(output):
+        found = f"targets of shape {tuple(targets.shape)} for outputs of {tuple(output.shape)}"
+        raise InputError(f"loss {name}", found, "one target an output")
+    return targets.to(output.dtype).reshape(output.shape)
+
+
+def _mean(losses: Tensor) -> Tensor:
+    """The mean of a record's losses."""
+    return losses.reshape(len(losses), -1).mean(1)
 
 
 def output_gradient(

@@ -141,8 +141,8 @@ def losses_of(model: Callable[[Tensor], Tensor], loss: Loss, x: Tensor, labels: 
     """The loss of each row of x; InputError for a result of another shape."""
     losses = loss(model(x), labels)
     if losses.shape != (len(x),):
-        found = f"a result of shape {tuple(losses.shape)}"
-        allowed = f"one value a record, ({len(x)},) here: reduction='none', not a mean over records"
+        found = f"a result of shape {tuple(losses.shape)} for {len(x)} records"
+        allowed = "one value a record (reduction='none', then a mean over each record's own values)"
         raise InputError("loss", found, allowed)
     return losses
 
@@ -280,7 +280,11 @@ class _Probe:
         """Synthetic labels, one tensor (rows of a record, ...) for each record."""
         like = self.subject.labels
         shape = like.shape[1:]
-        classes = max(2, output.shape[-1] if output.dim() > 1 else 2)
+        # Classes are the last dimension, or the second one of maps (records, classes, ...).
+        sizes = [output.shape[-1] if output.dim() > 1 else 2]
+        if output.dim() > 2 and output.shape[2:] == shape:
+            sizes.append(output.shape[1])
+        classes = max(2, min(sizes))
         labels = []
         for number in range(len(self.rows)):
             if like.is_floating_point():
