@@ -226,8 +226,9 @@ class PrivateTraining:
     `ema_decay` maintains an exponential moving average of the weights, which costs no privacy;
     after t steps its decay is (1 + t) / (10 + t) if that is less.
     `on_update(step, noisy sums by parameter)` receives every privatised sum before the division, at
-    the weights of the gradients: what an attacker inside the training would see. The step uses the
-    same tensors afterwards, so the callback must copy what it stores.
+    the weights of the gradients, and under an `AdaptiveClip` its noisy count as "clip count": what
+    an attacker inside the training would see. The step uses the same tensors afterwards, so the
+    callback must copy what it stores.
     `kernel` computes the clipped sums of the current phase. `skipped_records` counts how often a
     record's gradient was not finite and contributed zero; the count is private.
     `phases_run`, `guarantee` and `ledger` cover exactly the steps whose noisy sums exist.
@@ -239,7 +240,7 @@ class PrivateTraining:
     both trainings. Several trainings may go on from the same one, so they need a `shared_noise`.
 
     Raises InputError for data that do not fit together, samplers of another n, labels out of
-    range, a model on another device, layers that the engine cannot clip, and for `after` without
+    range, a model on several devices, layers that the engine cannot clip, and for `after` without
     the same source and shared name of its noise.
     """
 
