@@ -4,8 +4,15 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from dpatlas.models.group_norm import to_group_norm
-from dpatlas.privacy import Noise, Phase, Poisson, PrivateTraining, TrainingPhase, calibrate
+from dpatlas.privacy import (
+    Noise,
+    Phase,
+    Poisson,
+    PrivateTraining,
+    TrainingPhase,
+    calibrate,
+    to_group_norm,
+)
 
 torch.manual_seed(0)
 digits = load_digits()

@@ -12,6 +12,7 @@ from typing import Any
 # No import statements: a digest of code follows those, and every job would depend on all of these.
 MODULES = {
     "dpatlas.core.seeds": ("Noise",),
+    "dpatlas.models.group_norm": ("to_group_norm",),
     "dpatlas.models.lora": ("lora_parameters", "with_lora"),
     "dpatlas.privacy.accounting": ("Phase", "calibrate", "composition", "guarantee"),
     "dpatlas.privacy.audit_statistics": ("epsilon_lower_bound",),

@@ -262,6 +262,8 @@ class PrivateTraining:
         after: Ran | None = None,
         groups: Any = None,
     ):
+        if not isinstance(noise, Noise):
+            raise InputError("noise", repr(noise), "a dpatlas.privacy.Noise, such as Noise()")
         self.model, self._phases = model, tuple(phases)
         self.x, self.labels = x, labels
         self.noise, self.repetition, self.shared_noise = noise, repetition, shared_noise
