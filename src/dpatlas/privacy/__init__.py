@@ -17,6 +17,9 @@ MODULES = {
     "dpatlas.privacy.audit_statistics": ("epsilon_lower_bound",),
     "dpatlas.privacy.clip_bounds": ("AdaptiveClip", "LayerBounds"),
     "dpatlas.privacy.optimizers": ("ParameterGroup",),
+    "dpatlas.privacy.losses": (
+        *("TokenCrossEntropy", "binary_cross_entropy", "cross_entropy", "squared_error"),
+    ),
     "dpatlas.privacy.per_record": ("PerRecordWarning",),
     "dpatlas.privacy.rules": ("Rule",),
     "dpatlas.privacy.samplers": ("Cyclic", "FixedSize", "FullBatch", "Poisson", "Shuffled"),
