@@ -31,6 +31,8 @@ TINY_STEPS = {
     "convolutions": (conv, {**NETWORK, "model": "small-cnn-t", "max_grad_norm": 3.5}),
     "transformer": (conv, {**NETWORK, "model": "vit-tiny", "max_grad_norm": 50.0}),
 }
+SEQUENCE = {**QUIET, "classes": 3, "batch": 4, "max_grad_norm": 2.0}
+TINY_STEPS["signals"] = (conv, {**SEQUENCE, "signals": [16, 64]})
 PRIVATE = ["dpatlas", "opacus-hooks", "opacus-ghost", "vmap"]
 
 
@@ -66,6 +68,13 @@ def test_without_noise_all_private_candidates_reach_the_same_weights(module, cas
     assert moved > 0
     for other in others:
         assert (other - ours).norm() < 1e-3 * moved
+
+
+def test_without_noise_ours_and_vmap_reach_the_same_weights_of_an_encoder():
+    case = {**SEQUENCE, "words": 6}
+    before = _weights("dpatlas", conv, case | {"steps": 1})
+    ours, other = (_weights(candidate, conv, case) for candidate in ("dpatlas", "vmap"))
+    assert (other - ours).norm() < 1e-3 * (ours - before).norm()
 
 
 @pytest.mark.parametrize("candidate", PRIVATE)
@@ -189,7 +198,9 @@ def test_a_candidate_that_dies_is_named_in_one_line_and_nobody_stays_behind(fake
 
 
 def test_every_case_is_of_a_network_that_is_there_and_peers_are_scaled_to_all_records():
-    assert {case["model"] for case in KERNELS["conv"].cases_on("cuda").values()} <= set(NAMES)
+    cases = KERNELS["conv"].cases_on("cuda").values()
+    assert {case["model"] for case in cases if "model" in case} <= set(NAMES)
+    assert all({"model", "words", "signals"} & set(case) for case in cases)
     for name in ("logistic", "conv"):
         for candidate in KERNELS[name].candidates:
             assert set(candidate.not_in) <= set(KERNELS[name].cases)
