@@ -27,7 +27,8 @@ from dpatlas.papers.max_information.formulas.certificates import (
 )
 from dpatlas.privacy.noise import device_generator
 
-TAUS = (0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08)
+# From where max_information's grid begins to beyond its end: small networks want larger ones.
+TAUS = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3)
 DRAWS = 50_000
 # Shares of delta: of the Monte Carlo step, and of the max-information of a DP-SGD prior.
 MONTE_CARLO, MAX_INFORMATION = 0.25, 0.5
@@ -62,12 +63,12 @@ def certify(
     distribution; y: labels (n,), whole numbers from 0.
 
     For each tau the prior is N(centre, tau^2 I) and the posterior an independent normal for each
-    weight. Centre by `prior`: "initialisation", the model's weights; "held-out", trained on a part
-    of the records, of which the certificate counts the others only; "dp-sgd", trained on all
-    records by DP-SGD and paid by its max-information kappa (max_information Eq. 97, epochs composed
-    without Eq. 84). With probability 1 - delta over records and draws, the certificates of all taus
-    hold together. seed: with it all is repeated, to the bit on one machine; drawn if None. A test
-    set (x_test, y_test) chooses nothing.
+    weight; the prior itself is a candidate too. Centre by `prior`: "initialisation", the model's
+    weights; "held-out", trained on a part of the records, of which the certificate counts the
+    others only; "dp-sgd", trained on all records by DP-SGD and paid by its max-information kappa
+    (max_information Eq. 97, epochs composed without Eq. 84). With probability 1 - delta over
+    records and draws, the certificates of all candidates hold together. seed: with it all is
+    repeated, to the bit on one machine; drawn if None. A test set (x_test, y_test) chooses nothing.
 
     Raises InputError for a model of another form, and for records or settings that do not fit.
     """
@@ -89,54 +90,51 @@ def certify(
     centred = make_prior(prior, network, records, labels, settings, noise=noise, beta=beta)
     records, labels = records[centred.certified], labels[centred.certified]
     n, K2 = len(records), len(grid)
-    # All posteriors and one prior are counted, each at its share of delta_mc. The prior's count has
-    # draws of its own, so it does not matter that other counts chose its tau.
-    level = delta_mc / (K2 + 1)
+    # The posterior and the prior of every tau are counted, each at its share of delta_mc.
+    level = delta_mc / (2 * K2)
 
     def exponent(kl: float) -> float:
         # K1 = 1: one centre.
         paid = (kl, centred.kappa, n, 1, K2, delta, delta_mc, beta)
         return float(certificate_exponent(*paid))
 
-    def risk_of(law: MeanField, number: int) -> tuple[float, float]:
-        """The share of errors among draws of a record and weights, and its upper limit."""
-        drawn = noise.generator(repetition=number, step=0, use="records").integers(0, n, draws)
-        pairs = _draws(noise, number, "pairs")
+    def row(tau: float, law: MeanField | None, number: int, trained: bool) -> Row:
+        """Certificate of a law from draws of a record and weights; 1 if training diverged."""
+        kl = math.inf if law is None else law.kl(centred.centre, tau) if trained else 0.0
+        if law is None or math.isinf(kl + centred.kappa):
+            return Row(tau, trained, 1.0, 1.0, kl, 1.0)
+        repetition = 2 * number + trained
+        drawn = noise.generator(repetition=repetition, step=0, use="records").integers(0, n, draws)
+        pairs = _draws(noise, repetition, "pairs")
         risk = count_errors(law, records, labels, np.sort(drawn), pairs) / draws
-        return risk, float(monte_carlo_risk(risk, draws, level, "clopper-pearson"))
+        limit = float(monte_carlo_risk(risk, draws, level, "clopper-pearson"))
+        return Row(tau, trained, risk, limit, kl, float(kl_inverse(limit, exponent(kl))))
 
+    finite = math.isfinite(centred.kappa) and bool(centred.centre.isfinite().all())
     rows, laws = [], []
     with Progress(K2 * settings.epochs, "certify: epochs of posteriors") as progress:
         for number, tau in enumerate(grid):
-            law = None
-            if math.isfinite(centred.kappa) and bool(centred.centre.isfinite().all()):
-                law = train_posterior(
-                    network,
-                    centred.centre,
-                    tau,
-                    records,
-                    labels,
-                    settings,
-                    extra=exponent(0.0) * n,
-                    generator=_draws(noise, number, "training"),
-                    advance=progress.advance,
-                )
-            kl = math.inf if law is None else law.kl(centred.centre, tau)
-            laws.append(law)
-            if law is None or math.isinf(kl):
-                rows.append(Row(tau, 1.0, 1.0, math.inf, 1.0))
-                continue
-            risk, limit = risk_of(law, number)
-            rows.append(Row(tau, risk, limit, kl, float(kl_inverse(limit, exponent(kl)))))
-    best = min(range(K2), key=lambda number: rows[number].certificate)
-    prior_certificate, test_error, law = 1.0, None, laws[best]
-    if law is not None and math.isfinite(rows[best].kl):
-        _, limit = risk_of(MeanField.around(network, centred.centre, grid[best]), K2)
-        prior_certificate = float(kl_inverse(limit, exponent(0.0)))
-        if test is not None:
-            tested = np.repeat(np.arange(len(test[0])), -(-draws // len(test[0])))
-            wrong = count_errors(law, *test, tested, _draws(noise, 0, "test"))
-            test_error = wrong / len(tested)
+            start_law = MeanField.around(network, centred.centre, tau) if finite else None
+            posterior = start_law and train_posterior(
+                network,
+                centred.centre,
+                tau,
+                records,
+                labels,
+                settings,
+                extra=exponent(0.0) * n,
+                generator=_draws(noise, number, "training"),
+                advance=progress.advance,
+            )
+            for trained, law in ((True, posterior), (False, start_law)):
+                rows.append(row(tau, law, number, trained))
+                laws.append(law)
+    best = min(range(len(rows)), key=lambda number: rows[number].certificate)
+    law, test_error = laws[best], None
+    if test is not None and law is not None:
+        tested = np.repeat(np.arange(len(test[0])), -(-draws // len(test[0])))
+        wrong = count_errors(law, *test, tested, _draws(noise, 0, "test"))
+        test_error = wrong / len(tested)
     parts = {
         "PAC-Bayes bound": delta - delta_mc - beta,
         "Monte Carlo": delta_mc,
@@ -152,7 +150,6 @@ def certify(
         delta_parts=parts,
         kappa=centred.kappa,
         kappa_printed=centred.kappa_printed,
-        prior_certificate=prior_certificate,
         test_error=test_error,
         n_test=0 if test is None else len(test[0]),
         parameters=len(centred.centre),
@@ -198,7 +195,9 @@ def _labels(name: str, values: Any, x: Any) -> Tensor:
     found = _array(name, values)
     if found.shape != (len(x),) or found.dtype.kind not in "ui":
         shape = f"{found.dtype} of shape {found.shape}"
-        raise InputError(name, shape, f"whole numbers of shape ({len(x)},), a label for each record")
+        raise InputError(
+            name, shape, f"whole numbers of shape ({len(x)},), a label for each record"
+        )
     return torch.from_numpy(found.astype(np.int64))
 
 

@@ -47,6 +47,8 @@ def train_posterior(
     mean, rho = posterior.mean.requires_grad_(), posterior.rho.requires_grad_()
     optimizer = torch.optim.Adam([mean, rho], lr=settings.lr)
     n, batch = len(x), min(settings.batch, len(x))
+    # Step sizes fall to 0: steps of a constant size would leave a KL that buys nothing.
+    falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, settings.epochs)
     for _ in range(settings.epochs):
         order = torch.randperm(n, generator=generator)
         for start in range(0, n - batch + 1, batch):
@@ -62,8 +64,9 @@ def train_posterior(
             if not math.isfinite(objective.item()):
                 return None
             optimizer.zero_grad()
-            objective.backward()  # type: ignore[no-untyped-call]
+            objective.backward()
             optimizer.step()
+        falling.step()
         advance()
     return MeanField(network, mean.detach(), rho.detach())
 

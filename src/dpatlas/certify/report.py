@@ -19,13 +19,14 @@ SCOPE = (
 
 @dataclass(frozen=True)
 class Row:
-    """One value of tau; risk: of the posterior on the certified records, by Monte Carlo.
+    """A posterior, `trained` or the prior itself; risk: on the certified records, by Monte Carlo.
 
     risk_limit: upper confidence limit of it. kl: nats, infinite where training diverged. All
     certificates of a report hold together, with probability 1 - delta.
     """
 
     tau: float
+    trained: bool
     risk: float
     risk_limit: float
     kl: float
@@ -37,9 +38,8 @@ class Report:
     """The smallest certificate of a grid; `str` gives it in words.
 
     n: number of certified records. draws: pairs of record and weights behind each risk. delta_parts
-    add up to delta. kappa_printed: kappa as the paper prints it, None without DP-SGD.
-    prior_certificate: of the prior of the same tau. test_error: of the same randomised network on
-    n_test test records, None without. seconds: of all work.
+    add up to delta. kappa_printed: kappa as the paper prints it, None without DP-SGD. test_error:
+    of the same randomised network on n_test test records, None without. seconds: of all work.
     """
 
     prior: str
@@ -51,7 +51,6 @@ class Report:
     delta_parts: dict[str, float]
     kappa: float
     kappa_printed: float | None
-    prior_certificate: float
     test_error: float | None
     n_test: int
     parameters: int
@@ -69,6 +68,13 @@ class Report:
         return self.best.certificate
 
     @property
+    def prior_certificate(self) -> float:
+        """The certificate of the prior itself at the same tau, from which the posterior began."""
+        return next(
+            row.certificate for row in self.rows if row.tau == self.best.tau and not row.trained
+        )
+
+    @property
     def exit_code(self) -> int:
         """0, vacuous or not: what was found is a certificate."""
         return 0
@@ -83,6 +89,8 @@ class Report:
             "risk": best.risk,
             "risk_limit": best.risk_limit,
             "kl": _finite(best.kl),
+            "trained": best.trained,
+            "prior_certificate": self.prior_certificate,
             **values,
             "kappa": _finite(self.kappa),
             "kappa_printed": None if self.kappa_printed is None else _finite(self.kappa_printed),
@@ -93,15 +101,16 @@ class Report:
     def __str__(self) -> str:
         best = self.best
         parts = ", ".join(f"{share:g} {name}" for name, share in self.delta_parts.items())
+        alone = f"alone it has the certificate {_up(self.prior_certificate)}"
+        alone = alone if best.trained else "the prior itself, which no posterior improved on"
         vacuous = " (vacuous)" if best.certificate >= 1 else ""
         lines = [
             f"certificate {_up(best.certificate)}{vacuous}: the error is at most this with "
             f"probability {1 - self.delta:g}",
             f"  risk {best.risk:.4f} on {self.n} records, at most {best.risk_limit:.4f} by "
             f"{self.draws} draws; KL {best.kl:.5g} nats",
-            f"  prior {self.prior}, tau {best.tau:g}, {self.parameters} parameters; alone it has "
-            f"the certificate {_up(self.prior_certificate)}",
-            *textwrap.wrap(f"paid: {self.paid}; log {len(self.rows)} for tau", WIDTH - 2),
+            f"  prior {self.prior}, tau {best.tau:g}, {self.parameters} parameters; {alone}",
+            *textwrap.wrap(f"paid: {self.paid}; log {len(self.rows) // 2} for tau", WIDTH - 2),
             f"delta {self.delta:g} = {parts}",
         ]
         lines[3:] = [f"  {line}" for line in lines[3:]]
@@ -111,9 +120,10 @@ class Report:
                 f"{self.n_test} records, which chose nothing"
             )
         lines.append(f"  {duration(self.seconds)}, seed {self.seed}")
-        lines += ["", "tau    risk    KL        certificate"]
+        lines += ["", "tau    trained  risk    KL        certificate"]
         lines += [
-            f"{row.tau:<6g} {row.risk:.4f}  {row.kl:<9.5g} {_up(row.certificate)}"
+            f"{row.tau:<6g} {'yes' if row.trained else 'prior':<7}  {row.risk:.4f}  "
+            f"{row.kl:<9.5g} {_up(row.certificate)}"
             for row in self.rows
         ]
         return "\n".join([*lines, "", *textwrap.wrap(SCOPE, WIDTH)])

@@ -1,8 +1,10 @@
 """How priors and posteriors are trained; none of it may be chosen after a look at a certificate."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from dpatlas.core.guard import integer, real
+from dpatlas.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -18,15 +20,15 @@ class Settings:
     Raises InputError for values outside these ranges.
     """
 
-    epochs: int = 60
+    epochs: int = 40
     lr: float = 0.005
     batch: int = 100
     held_out: float = 0.5
-    prior_epochs: int = 60
+    prior_epochs: int = 40
     prior_lr: float = 0.005
     private_epochs: int = 1
     private_batch: int | None = None
-    private_lr: float = 1.0
+    private_lr: float = 2.0
     max_grad_norm: float = 1.0
     noise_multiplier: float = 60.0
 
@@ -36,6 +38,22 @@ class Settings:
             if field.name == "held_out":
                 real(gt=0, lt=1).check(field.name, value)
             elif field.type is float:
-                real(gt=0).check(field.name, value)
+                real(gt=0, le=1e30).check(field.name, value)
             elif value is not None:
                 integer(ge=1, le=10**6).check(field.name, value)
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "Settings":
+        """From texts NAME=VALUE; InputError for an unknown name and for a value of another kind."""
+        kinds = {field.name: float if field.type is float else int for field in fields(cls)}
+        given = {}
+        for text in texts:
+            name, _, value = text.partition("=")
+            if name not in kinds:
+                raise InputError("--set", repr(text), f"NAME=VALUE of {', '.join(kinds)}")
+            try:
+                given[name] = kinds[name](value)
+            except ValueError:
+                kind = "a number" if kinds[name] is float else "a whole number"
+                raise InputError(f"--set {name}", repr(value), kind) from None
+        return cls(**given)  # type: ignore[arg-type]
