@@ -2,6 +2,9 @@
 
 import json
 import math
+import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -20,6 +23,7 @@ from dpatlas.errors import InputError, run_command
 from dpatlas.models.mean_field import MeanField, flat_values
 from dpatlas.models.mean_field_passes import sampled_outputs
 from dpatlas.papers.max_information.formulas.kappa import kappa, kappa_repaired
+from shown_commands import DOCS, commands, written_files
 
 QUICK = Settings(epochs=3, prior_epochs=5, batch=20)
 FEW = {"taus": (0.05, 0.2), "draws": 2000, "seed": 1, "settings": QUICK}
@@ -322,3 +326,17 @@ def test_the_command_prints_what_certify_returns(capsys, files):
 def test_what_is_wrong_with_a_command_is_one_line_and_exit_code_2(capsys, files, words, said):
     code, out, err = run(capsys, *(word.format(files) for word in words))
     assert (code, out) == (2, "") and said in err and len(err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_what_the_page_shows_certifies_digits(tmp_path):
+    page = DOCS / "certify.md"
+    for name, content in written_files(page).items():
+        (tmp_path / name).write_text(content)
+    subprocess.run([sys.executable, "save_digits.py"], cwd=tmp_path, check=True)
+    (line,) = [line for line in commands(page) if line.startswith("dpatlas certify my_model")]
+    words = [sys.executable, "-m", *shlex.split(line), "--json"]
+    done = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert found["test_error"] < found["certificate"] < 0.15
+    assert f"at most {found['certificate']:.3f}" in page.read_text()
