@@ -64,6 +64,8 @@ LAYERS = {
         "inside functions",
         "numpy scipy torch",
     ),
+    # Certifies other people's networks, by the formulas and passes of max_information.
+    "certify": layer("formulas core models privacy", "anywhere", "numpy torch"),
     "config": layer("core cost.counting data records registry", "never"),
     "cost": layer("core config records registry", "never"),
     "show": layer("core records registry", "never"),

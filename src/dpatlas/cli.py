@@ -11,6 +11,7 @@ COMMANDS = {
     "epsilon": "check a claimed epsilon: every valid accounting, and the likely slip",
     "bound": "evaluate one of the papers' formulas, or list them",
     "audit": "does a training keep its epsilon? Of FILE.py:FUNCTION, or of our own mechanisms",
+    "certify": "an upper bound on the error of one's own network, made random",
     "train": "train a classifier privately, resumable, with its guarantee",
     "bench": "time our kernels against a plain step and against peers",
     "claims": "the verdict on every claim of a run; or what changed since it was published",
@@ -27,7 +28,7 @@ COMMANDS = {
 }
 
 # The extra that a command needs, if it is not `workflow`; the core has what some need.
-EXTRAS = {"audit": "train", "train": "train", "bench": "dev"}
+EXTRAS = {"audit": "train", "certify": "train", "train": "train", "bench": "dev"}
 
 
 def usage() -> str:

@@ -21,24 +21,33 @@ def load(target: str) -> tuple[Train, Claim, str]:
     `claim`. The file's folder comes first on the path of imports, as if it were run as a script.
     Raises InputError for a file that cannot be loaded, and one without such a function or claim.
     """
-    path, separator, name = target.rpartition(":")
-    if not separator or not path.endswith(".py") or not name.isidentifier():
-        raise InputError("script", repr(target), ALLOWED)
-    file = Path(path)
-    if not file.is_file():
-        raise InputError("script", f"no file {path}", ALLOWED)
-    module = _executed(file)
-    train = getattr(module, name, None)
-    if not callable(train):
-        names = [key for key, each in vars(module).items() if callable(each) and key[0] != "_"]
-        found = f"no function {name}" if train is None else f"{name}, which is no function"
-        raise InputError(f"script {path}", found, f"one of its functions: {', '.join(names[:20])}")
+    train, module, file = named_function(target, ALLOWED)
     claim = getattr(train, "claim", None) or getattr(module, "claim", None)
     if not isinstance(claim, Claim):
         found = "no claim" if claim is None else f"claim of type {type(claim).__name__}"
         allowed = "claim = Claim(sampler=..., n=..., batch=..., noise=..., steps=..., delta=...)"
-        raise InputError(f"script {path}", found, allowed)
+        raise InputError(f"script {file}", found, allowed)
     return train, claim, sha256(file.read_bytes())
+
+
+def named_function(target: str, allowed: str) -> tuple[Any, Any, Path]:
+    """The function of `FILE.py:FUNCTION`, the file's module after it has run, and the file.
+
+    `allowed` says what is wanted. Raises InputError where there is no such function.
+    """
+    path, separator, name = target.rpartition(":")
+    if not separator or not path.endswith(".py") or not name.isidentifier():
+        raise InputError("script", repr(target), allowed)
+    file = Path(path)
+    if not file.is_file():
+        raise InputError("script", f"no file {path}", allowed)
+    module = _executed(file)
+    function = getattr(module, name, None)
+    if not callable(function):
+        names = [key for key, each in vars(module).items() if callable(each) and key[0] != "_"]
+        found = f"no function {name}" if function is None else f"{name}, which is no function"
+        raise InputError(f"script {path}", found, f"one of its functions: {', '.join(names[:20])}")
+    return function, module, file
 
 
 def _executed(file: Path) -> Any:

@@ -1,0 +1,223 @@
+"""A certificate on the error of one's own network: prior, posteriors, counts, bound."""
+
+import math
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpatlas.certify.network import chain, check_takes, redrawn
+from dpatlas.certify.posterior import count_errors, train_posterior
+from dpatlas.certify.priors import DP_SGD, HELD_OUT, PRIORS, make_prior
+from dpatlas.certify.report import Report, Row
+from dpatlas.certify.settings import Settings
+from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.core.progress import Progress
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.models.mean_field import MeanField
+from dpatlas.papers.max_information.formulas.certificates import (
+    certificate_exponent,
+    kl_inverse,
+    monte_carlo_risk,
+)
+from dpatlas.privacy.noise import device_generator
+
+# From where max_information's grid begins to beyond its end: small networks want larger ones.
+TAUS = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3)
+DRAWS = 50_000
+# Shares of delta: of the Monte Carlo step, and of the max-information of a DP-SGD prior.
+MONTE_CARLO, MAX_INFORMATION = 0.25, 0.5
+CPU = torch.device("cpu")
+
+
+@checked(
+    prior=one_of(*PRIORS),
+    delta=real(gt=0, lt=1),
+    draws=integer(ge=1, le=10**8),
+)
+def certify(
+    model: nn.Module,
+    x: Any,
+    y: Any,
+    *,
+    prior: str = HELD_OUT,
+    taus: Sequence[float] = TAUS,
+    delta: float = 0.05,
+    draws: int = DRAWS,
+    seed: int | None = None,
+    x_test: Any = None,
+    y_test: Any = None,
+    redraw: bool = False,
+    settings: Settings | None = None,
+) -> Report:
+    """A bound on the error of a randomised network around the model, and what it was paid with.
+
+    model: an `nn.Sequential` of linear layers, 3x3 convolutions, activations, pooling, as it is
+    before it has seen any of the records; it stays as it is. With `redraw` its weights are drawn
+    afresh. x: records, an array or tensor (n, ...), taken as float32, independent draws of one
+    distribution; y: labels (n,), whole numbers from 0.
+
+    For each tau the prior is N(centre, tau^2 I) and the posterior an independent normal for each
+    weight; the prior itself is a candidate too. Centre by `prior`: "initialisation", the model's
+    weights; "held-out", trained on a part of the records, of which the certificate counts the
+    others only; "dp-sgd", trained on all records by DP-SGD and paid by its max-information kappa
+    (max_information Eq. 97, epochs composed without Eq. 84). With probability 1 - delta over
+    records and draws, the certificates of all candidates hold together. seed: with it all is
+    repeated, to the bit on one machine; drawn if None. A test set (x_test, y_test) chooses nothing.
+
+    Raises InputError for a model of another form, and for records or settings that do not fit.
+    """
+    start = time.monotonic()
+    settings = Settings() if settings is None else settings
+    grid = _grid(taus)
+    seed = secrets.randbits(32) if seed is None else seed
+    integer(ge=0).check("seed", seed)
+    noise = Noise(f"certify/{seed}", "keyed")
+    network = chain(model)
+    records, labels = _records("x", x), _labels("y", y, x)
+    classes = check_takes(network, records)
+    _check_classes("y", labels, classes)
+    test = _test_set(x_test, y_test, records, classes)
+    if redraw:
+        redrawn(network, _draws(noise, 0, "weights"))
+    delta_mc = MONTE_CARLO * delta
+    beta = MAX_INFORMATION * delta if prior == DP_SGD else 0.0
+    centred = make_prior(prior, network, records, labels, settings, noise=noise, beta=beta)
+    records, labels = records[centred.certified], labels[centred.certified]
+    n, K2 = len(records), len(grid)
+    # The posterior and the prior of every tau are counted, each at its share of delta_mc.
+    level = delta_mc / (2 * K2)
+
+    def exponent(kl: float) -> float:
+        # K1 = 1: one centre.
+        paid = (kl, centred.kappa, n, 1, K2, delta, delta_mc, beta)
+        return float(certificate_exponent(*paid))
+
+    def row(tau: float, law: MeanField | None, number: int, trained: bool) -> Row:
+        """Certificate of a law from draws of a record and weights; 1 if training diverged."""
+        kl = math.inf if law is None else law.kl(centred.centre, tau) if trained else 0.0
+        if law is None or math.isinf(kl + centred.kappa):
+            return Row(tau, trained, 1.0, 1.0, kl, 1.0)
+        repetition = 2 * number + trained
+        drawn = noise.generator(repetition=repetition, step=0, use="records").integers(0, n, draws)
+        pairs = _draws(noise, repetition, "pairs")
+        risk = count_errors(law, records, labels, np.sort(drawn), pairs) / draws
+        limit = float(monte_carlo_risk(risk, draws, level, "clopper-pearson"))
+        return Row(tau, trained, risk, limit, kl, float(kl_inverse(limit, exponent(kl))))
+
+    finite = math.isfinite(centred.kappa) and bool(centred.centre.isfinite().all())
+    rows, laws = [], []
+    with Progress(K2 * settings.epochs, "certify: epochs of posteriors") as progress:
+        for number, tau in enumerate(grid):
+            start_law = MeanField.around(network, centred.centre, tau) if finite else None
+            posterior = start_law and train_posterior(
+                network,
+                centred.centre,
+                tau,
+                records,
+                labels,
+                settings,
+                extra=exponent(0.0) * n,
+                generator=_draws(noise, number, "training"),
+                advance=progress.advance,
+            )
+            for trained, law in ((True, posterior), (False, start_law)):
+                rows.append(row(tau, law, number, trained))
+                laws.append(law)
+    best = min(range(len(rows)), key=lambda number: rows[number].certificate)
+    law, test_error = laws[best], None
+    if test is not None and law is not None:
+        tested = np.repeat(np.arange(len(test[0])), -(-draws // len(test[0])))
+        wrong = count_errors(law, *test, tested, _draws(noise, 0, "test"))
+        test_error = wrong / len(tested)
+    parts = {
+        "PAC-Bayes bound": delta - delta_mc - beta,
+        "Monte Carlo": delta_mc,
+        "max-information": beta,
+    }
+    return Report(
+        prior=prior,
+        paid=centred.paid,
+        rows=tuple(rows),
+        n=n,
+        draws=draws,
+        delta=delta,
+        delta_parts=parts,
+        kappa=centred.kappa,
+        kappa_printed=centred.kappa_printed,
+        test_error=test_error,
+        n_test=0 if test is None else len(test[0]),
+        parameters=len(centred.centre),
+        seed=seed,
+        seconds=time.monotonic() - start,
+    )
+
+
+def _draws(noise: Noise, repetition: int, use: str) -> torch.Generator:
+    return device_generator(noise.key(repetition, 0, use), CPU)
+
+
+def _grid(taus: Sequence[float]) -> list[float]:
+    grid = list(taus)
+    for tau in grid:
+        real(gt=0, le=1e3).check("taus", tau)
+    if not grid or len(set(grid)) < len(grid):
+        raise InputError("taus", f"{grid}", "one value or more, none twice")
+    return [float(tau) for tau in grid]
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    found = np.asarray(values)
+    if found.dtype.kind not in "buif":
+        raise InputError(name, f"an array of {found.dtype}", "an array of numbers")
+    return found
+
+
+def _records(name: str, values: Any) -> Tensor:
+    found = _array(name, values)
+    if found.ndim < 2 or not found.size:
+        raise InputError(name, f"shape {found.shape}", "(n, ...), records first, at least one")
+    with np.errstate(over="ignore"):
+        found = found.astype(np.float32)
+    if not np.isfinite(found).all():
+        raise InputError(name, "a value that is not finite in float32", "finite numbers")
+    return torch.from_numpy(found)
+
+
+def _labels(name: str, values: Any, x: Any) -> Tensor:
+    found = _array(name, values)
+    if found.shape != (len(x),) or found.dtype.kind not in "ui":
+        shape = f"{found.dtype} of shape {found.shape}"
+        raise InputError(
+            name, shape, f"whole numbers of shape ({len(x)},), a label for each record"
+        )
+    return torch.from_numpy(found.astype(np.int64))
+
+
+def _check_classes(name: str, labels: Tensor, classes: int) -> None:
+    least, most = int(labels.min()), int(labels.max())
+    if classes < 2:
+        raise InputError("model", f"{classes} output", "an output for each class, two or more")
+    if least < 0 or most >= classes:
+        allowed = f"0 to {classes - 1}, an output of the model for each class"
+        raise InputError(name, f"labels from {least} to {most}", allowed)
+
+
+def _test_set(x: Any, y: Any, records: Tensor, classes: int) -> tuple[Tensor, Tensor] | None:
+    if (x is None) != (y is None):
+        raise InputError("x_test and y_test", "one of them", "both or neither")
+    if x is None:
+        return None
+    found, labels = _records("x_test", x), _labels("y_test", y, x)
+    if found.shape[1:] != records.shape[1:]:
+        shapes = f"records of shape {tuple(found.shape[1:])}"
+        raise InputError("x_test", shapes, f"{tuple(records.shape[1:])}, that of x")
+    _check_classes("y_test", labels, classes)
+    return found, labels

@@ -1,0 +1,107 @@
+"""A user's network in the form that passes of mean-field networks take."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+
+from dpatlas.errors import InputError
+from dpatlas.models.network import Network
+
+# Parts without parameters that treat each record alone and draw nothing.
+PLAIN = (
+    nn.AvgPool2d,
+    nn.ELU,
+    nn.Flatten,
+    nn.GELU,
+    nn.Identity,
+    nn.LeakyReLU,
+    nn.MaxPool2d,
+    nn.ReLU,
+    nn.SiLU,
+    nn.Sigmoid,
+    nn.Softplus,
+    nn.Tanh,
+    nn.Unflatten,
+)
+ALLOWED = (
+    "nn.Sequential of Linear and of Conv2d with kernel 3, padding 1, stride 1 (with bias, none "
+    "twice), activations, pooling and Flatten, that ends with a Linear"
+)
+
+
+def chain(model: nn.Module) -> Network:
+    """A copy of the model on the CPU in float32, its parts in one sequence.
+
+    Raises InputError for another kind of model, naming the part.
+    """
+    parts = list(_flattened(model, type(model).__name__))
+    layers = [part for _, part in parts if isinstance(part, nn.Linear | nn.Conv2d)]
+    if len({id(part) for part in layers}) < len(layers):
+        raise InputError("model", "a layer that occurs twice", ALLOWED)
+    if not parts or type(parts[-1][1]) is not nn.Linear:
+        raise InputError("model", f"{parts[-1][0] if parts else 'no part'} as the last", ALLOWED)
+    last = len(parts) - 1
+    copies = [
+        ("head" if number == last else f"part{number}", deepcopy(part))
+        for number, (_, part) in enumerate(parts)
+    ]
+    return Network(copies).cpu().float().requires_grad_(False)
+
+
+def _flattened(model: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
+    """Parts in their order, those of inner sequences in the place of each."""
+    if type(model) is nn.Sequential or isinstance(model, Network):
+        for number, part in enumerate(model):
+            yield from _flattened(part, f"part {number} ({type(part).__name__})")
+        return
+    if not (type(model) in PLAIN or _is_linear(model) or _is_convolution(model)):
+        raise InputError("model", name, ALLOWED)
+    yield name, model
+
+
+def _is_linear(part: nn.Module) -> bool:
+    return type(part) is nn.Linear and part.bias is not None
+
+
+def _is_convolution(part: nn.Module) -> bool:
+    return (
+        type(part) is nn.Conv2d
+        and part.bias is not None
+        and part.kernel_size == (3, 3)
+        and part.padding in ((1, 1), "same")
+        and part.padding_mode == "zeros"
+        and (part.stride, part.dilation, part.groups) == ((1, 1), (1, 1), 1)
+    )
+
+
+def check_takes(network: Network, x: Tensor) -> int:
+    """The number of outputs; InputError unless the network takes records like those of x (n, ...).
+
+    A linear layer applied at several positions of a record shares its weights among them, for which
+    independent draws would be wrong.
+    """
+    values = x[:2]
+    for part in network:
+        if isinstance(part, nn.Linear) and values.dim() != 2:
+            found = f"a linear layer on records of shape {tuple(values.shape[1:])}"
+            raise InputError("model", found, "linear layers on flat records: nn.Flatten() before")
+        try:
+            with torch.no_grad():
+                values = part(values)
+        except (RuntimeError, ValueError, IndexError) as error:
+            found = f"{type(part).__name__} fails on records of shape {tuple(x.shape[1:])}: {error}"
+            raise InputError("model", found, "a network that takes the records") from None
+        if len(values) != len(x[:2]):
+            raise InputError("model", f"{type(part).__name__} that mixes records", ALLOWED)
+    return values.shape[1]
+
+
+def redrawn(network: Network, generator: torch.Generator) -> None:
+    """Draw all parameters afresh, as torch does when a layer is made; in place."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        for part in network:
+            if isinstance(part, nn.Linear | nn.Conv2d):
+                part.reset_parameters()

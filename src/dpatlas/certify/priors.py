@@ -1,0 +1,115 @@
+"""The centres of priors, the records that their certificates count, and what they pay."""
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dpatlas.certify.settings import Settings
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.models.mean_field import flat_values
+from dpatlas.models.network import Network
+from dpatlas.papers.max_information.formulas.kappa import kappa, kappa_repaired, standing
+from dpatlas.privacy.noise import device_generator
+from dpatlas.privacy.samplers import Shuffled
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+
+INITIALISATION, HELD_OUT, DP_SGD = PRIORS = ("initialisation", "held-out", "dp-sgd")
+# Each certificate of a seed holds for itself; centres of several may not be released together.
+SHARED = "DP-SGD priors of certificates with one seed"
+
+
+@dataclass(frozen=True)
+class Prior:
+    """A prior's centre and its price.
+
+    centre (parameters,). certified: indices of the records that the certificate counts. kappa:
+    max-information paid, nats, in a form whose proof has no gap; kappa_printed: as the paper prints
+    it, whose proof has a gap for more than one epoch. paid: a sentence.
+    """
+
+    centre: Tensor
+    certified: np.ndarray
+    paid: str
+    kappa: float = 0.0
+    kappa_printed: float | None = None
+
+
+def make_prior(
+    kind: str,
+    network: Network,
+    x: Tensor,
+    y: Tensor,
+    settings: Settings,
+    *,
+    noise: Noise,
+    beta: float,
+) -> Prior:
+    """The prior of this kind around the network's parameters; x (n, ...), y (n,).
+
+    beta: level of kappa, for "dp-sgd". Raises InputError for too few records.
+    """
+    n = len(x)
+    if kind == INITIALISATION:
+        paid = "nothing: the model's own weights, which must not have seen the records"
+        return Prior(flat_values(network), np.arange(n), paid)
+    if kind == DP_SGD:
+        return _private(network, x, y, settings, noise, beta)
+    split = noise.generator(repetition=0, step=0, use="split").permutation(n)
+    held_out = round(settings.held_out * n)
+    if not 0 < held_out < n:
+        found = f"{held_out} of {n} records for the prior"
+        raise InputError("held_out", found, "at least one record for each part")
+    learnt, certified = np.sort(split[:held_out]), np.sort(split[held_out:])
+    centre = _trained(network, x[learnt], y[learnt], settings, noise)
+    paid = f"{held_out} records: the prior learnt from them, the certificate counts the others only"
+    return Prior(centre, certified, paid)
+
+
+def _trained(network: Network, x: Tensor, y: Tensor, settings: Settings, noise: Noise) -> Tensor:
+    """Parameters after ordinary training on x and y."""
+    network = deepcopy(network).requires_grad_(True)
+    draws = device_generator(noise.key(0, 0, "prior batches"), x.device)
+    optimizer = torch.optim.Adam(network.parameters(), lr=settings.prior_lr)
+    for _ in range(settings.prior_epochs):
+        for rows in torch.randperm(len(x), generator=draws).split(settings.batch):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(network(x[rows]), y[rows])
+            loss.backward()
+            optimizer.step()
+    return flat_values(network)
+
+
+def _private(
+    network: Network, x: Tensor, y: Tensor, settings: Settings, noise: Noise, beta: float
+) -> Prior:
+    """By DP-SGD on all records in disjoint batches of fixed size, as the theorem of kappa wants."""
+    n = len(x)
+    batch = settings.private_batch or max(1, n // 4)
+    if batch > n:
+        raise InputError("private_batch", batch, f"at most {n}, the number of records")
+    sampler, E = Shuffled(n, batch), settings.private_epochs
+    T = sampler.steps_per_epoch
+    phase = TrainingPhase(
+        sampler,
+        noise_multiplier=settings.noise_multiplier,
+        max_grad_norm=settings.max_grad_norm,
+        steps=E * T,
+        lr=settings.private_lr,
+    )
+    network = deepcopy(network).requires_grad_(True)
+    PrivateTraining(network, [phase], x, y, noise=noise, shared_noise=SHARED).run()
+    # Only the ratio of clip bound and noise counts.
+    setting = (batch, 1.0, settings.noise_multiplier, T, E, beta)
+    paid = float(kappa_repaired(*setting, moment="minimum"))
+    printed = float(kappa(*setting))
+    words = (
+        f"kappa = {paid:.4g} nats of max-information at level {beta:g} (rigorous; as printed "
+        f"{printed:.4g}, {standing('optimised', E)}): DP-SGD on all {n} records, {E} x {T} "
+        f"disjoint batches of {batch}"
+    )
+    return Prior(flat_values(network), np.arange(n), words, paid, printed)

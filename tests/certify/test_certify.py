@@ -1,0 +1,342 @@
+"""`certify`: its parts give its number, it is valid, and no prior sees what it must not."""
+
+import json
+import math
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+from scipy.stats import beta, binom
+from torch import nn
+
+from dpatlas.certify import Settings, certify
+from dpatlas.certify.network import chain
+from dpatlas.certify.posterior import count_errors
+from dpatlas.certify.priors import make_prior
+from dpatlas.commands import certify as command
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError, run_command
+from dpatlas.models.mean_field import MeanField, flat_values
+from dpatlas.models.mean_field_passes import sampled_outputs
+from dpatlas.papers.max_information.formulas.kappa import kappa, kappa_repaired
+from shown_commands import DOCS, commands, written_files
+
+QUICK = Settings(epochs=3, prior_epochs=5, batch=20)
+FEW = {"taus": (0.05, 0.2), "draws": 2000, "seed": 1, "settings": QUICK}
+
+
+def network(inputs=4, hidden=8, seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, 2))
+
+
+def records(n=120, seed=0):
+    """Labels that the first value decides."""
+    x = np.random.default_rng(seed).normal(size=(n, 4))
+    return x, (x[:, 0] > 0).astype(int)
+
+
+def kl(q, p):
+    return sum(a * math.log(a / b) for a, b in ((q, p), (1 - q, 1 - p)) if a)
+
+
+def by_hand(row, report):
+    """Clopper-Pearson and the inverse of kl, by other routines than the package's."""
+    shares, count = report.delta_parts, len(report.rows) // 2
+    errors = round(row.risk * report.draws)
+    level = shares["Monte Carlo"] / (2 * count)
+    limit = beta.ppf(1 - level, errors + 1, report.draws - errors)
+    root = 2 * count * math.sqrt(report.n)
+    paid = row.kl + report.kappa + math.log(root / shares["PAC-Bayes bound"])
+    return brentq(lambda p: kl(limit, p) - paid / report.n, limit, 1 - 1e-12)
+
+
+@pytest.mark.parametrize("prior", ["initialisation", "held-out", "dp-sgd"])
+def test_every_certificate_follows_from_its_parts(prior):
+    report = certify(network(), *records(), prior=prior, **FEW)
+    assert sum(report.delta_parts.values()) == pytest.approx(report.delta, rel=1e-12)
+    assert [(row.tau, row.trained) for row in report.rows] == [
+        (tau, trained) for tau in FEW["taus"] for trained in (True, False)
+    ]
+    for row in report.rows:
+        expected = by_hand(row, report)
+        assert row.certificate == pytest.approx(expected, rel=1e-8)
+        assert row.kl == 0 or row.trained
+    assert report.certificate == min(row.certificate for row in report.rows)
+    assert report.n == (60 if prior == "held-out" else 120)
+    assert (report.kappa > 0) == (report.delta_parts["max-information"] > 0) == (prior == "dp-sgd")
+
+
+def test_kappa_is_the_form_whose_proof_has_no_gap_and_the_printed_one_stands_beside_it():
+    settings = Settings(epochs=1, private_epochs=2, private_batch=30, noise_multiplier=50.0)
+    quick = {**FEW, "settings": settings}
+    report = certify(network(), *records(), prior="dp-sgd", **quick)
+    setting = (30, 1.0, 50.0, 4, 2, 0.025)
+    assert report.kappa == kappa_repaired(*setting, moment="minimum")
+    assert report.kappa_printed == kappa(*setting)
+    assert report.kappa > kappa_repaired(*setting[:4], 1, 0.025, moment="minimum")
+    assert "as printed" in report.paid
+
+
+def coin_records(n, seed):
+    """Labels that are fair coins: every network errs with probability 1/2 on new records."""
+    draws = np.random.default_rng(seed)
+    return draws.normal(size=(n, 20)).astype(np.float32), draws.integers(0, 2, n)
+
+
+# Few records, many weights and large steps: posteriors that fit the coins.
+FIT = Settings(epochs=30, lr=0.05, prior_epochs=60, prior_lr=0.02, batch=20)
+
+
+@pytest.mark.parametrize("prior", ["initialisation", "held-out", "dp-sgd"])
+def test_certificates_fail_no_more_often_than_delta_where_the_risk_is_known(prior):
+    failures, runs = 0, 8
+    for seed in range(runs):
+        x, y = coin_records(60, seed)
+        quick = {"taus": (0.1, 0.5), "draws": 1000, "settings": FIT, "seed": seed}
+        report = certify(network(20, 20, seed), x, y, prior=prior, delta=0.1, **quick)
+        failures += any(row.certificate < 0.5 for row in report.rows)
+    assert failures <= binom.ppf(0.999, runs, 0.1)
+
+
+def test_the_simulation_notices_a_prior_that_has_seen_the_certified_records():
+    x, y = coin_records(60, 0)
+    noise = Noise("seen", "keyed")
+    records = torch.from_numpy(x), torch.from_numpy(y)
+    settings = Settings(prior_epochs=200, prior_lr=0.02, held_out=0.95)
+    prior = make_prior("held-out", chain(network(20, 20)), *records, settings, noise=noise, beta=0)
+    model = network(20, 20)
+    torch.nn.utils.vector_to_parameters(prior.centre, model.parameters())
+    quick = {"taus": (0.02,), "draws": 5000, "seed": 0, "settings": QUICK}
+    assert certify(model, x, y, prior="initialisation", **quick).certificate < 0.5
+
+
+def test_a_held_out_prior_never_sees_the_certified_records():
+    x, y = (torch.as_tensor(each) for each in records())
+    x = x.float()
+    arguments = {"noise": Noise("held", "keyed"), "beta": 0.0}
+    first = make_prior("held-out", chain(network()), x, y, QUICK, **arguments)
+    changed, labels = x.clone(), y.clone()
+    changed[first.certified] = 1e6
+    labels[first.certified] = 1
+    again = make_prior("held-out", chain(network()), changed, labels, QUICK, **arguments)
+    assert torch.equal(first.centre, again.centre)
+    others = np.setdiff1d(np.arange(len(x)), first.certified)
+    assert len(others) == len(first.certified) == 60
+    changed[others[0]] += 1
+    moved = make_prior("held-out", chain(network()), changed, labels, QUICK, **arguments)
+    assert not torch.equal(first.centre, moved.centre)
+
+
+def test_every_tau_of_the_grid_is_paid_for():
+    x, y = records()
+    quick = {"draws": 2000, "seed": 1, "settings": QUICK}
+    alone = certify(network(), x, y, taus=(0.05,), **quick).rows[1]
+    among = certify(network(), x, y, taus=(0.05, 0.1, 0.2), **quick).rows[1]
+    assert (alone.risk, alone.kl) == (among.risk, among.kl)
+    assert alone.certificate < among.certificate
+
+
+def test_training_that_diverges_has_the_certificate_1():
+    steps = Settings(epochs=3, lr=1e30, batch=20)
+    quick = {"taus": (0.05,), "draws": 500, "seed": 1, "settings": steps}
+    report = certify(network(), *records(), prior="initialisation", **quick)
+    posterior, prior = report.rows
+    assert posterior.certificate == 1 and math.isinf(posterior.kl)
+    assert report.certificate == prior.certificate
+    assert json.loads(json.dumps(report.as_dict(), allow_nan=False))["grid"][0]["kl"] is None
+
+
+def test_a_prior_that_diverges_has_the_certificate_1():
+    steps = Settings(prior_epochs=3, prior_lr=1e30, batch=20)
+    report = certify(network(), *records(), **{**FEW, "settings": steps})
+    assert report.certificate == 1 and "vacuous" in str(report) and report.exit_code == 0
+
+
+def test_a_seed_repeats_a_report_and_leaves_torch_and_the_model_alone():
+    model, (x, y) = network(), records()
+    before, state = flat_values(model), torch.get_rng_state()
+    first = certify(model, x, y, redraw=True, **FEW)
+    assert torch.equal(before, flat_values(model)) and torch.equal(state, torch.get_rng_state())
+    assert first.rows == certify(model, x, y, redraw=True, **FEW).rows
+    assert first.rows != certify(model, x, y, redraw=True, **{**FEW, "seed": 2}).rows
+    assert first.rows != certify(model, x, y, **FEW).rows
+
+
+def test_a_test_set_is_counted_and_chooses_nothing():
+    x, y = records()
+    without = certify(network(), x, y, **FEW)
+    x_test, y_test = records(50, 1)
+    with_it = certify(network(), x, y, x_test=x_test, y_test=y_test, **FEW)
+    wrong = certify(network(), x, y, x_test=x_test, y_test=1 - y_test, **FEW)
+    assert without.rows == with_it.rows == wrong.rows and without.test_error is None
+    assert with_it.test_error == pytest.approx(1 - wrong.test_error)
+
+
+def images(seed=0):
+    torch.manual_seed(seed)
+    conv = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
+    return nn.Sequential(conv, nn.Flatten(), nn.Linear(12, 2))
+
+
+@pytest.mark.parametrize(("model", "shape"), [(network(), (4,)), (images(), (1, 4, 4))])
+def test_counts_agree_with_weights_that_are_drawn_for_every_pair(model, shape):
+    law = MeanField.around(chain(model), flat_values(model), 0.3)
+    draws, x = 20_000, torch.ones(1, *shape)
+    generator = torch.Generator().manual_seed(3)
+    zeros = torch.zeros(1, dtype=torch.int64)
+    found = count_errors(law, x, zeros, np.zeros(draws, np.int64), generator) / draws
+    normals = torch.randn(draws, len(law.mean), generator=generator)
+    weights = law.mean + law.deviation * normals
+    expected = (sampled_outputs(law, weights, x.expand(draws, *shape)).argmax(1) != 0).double()
+    assert 0.02 < found < 0.98
+    assert abs(found - float(expected.mean())) < 5 * math.sqrt(2 * 0.25 / draws)
+
+
+def test_a_convolutional_network_is_certified():
+    x, y = records(60)
+    quick = {**FEW, "draws": 200}
+    report = certify(images(), np.tile(x, 4).reshape(-1, 1, 4, 4), y, **quick)
+    assert report.rows[0].certificate == pytest.approx(by_hand(report.rows[0], report), rel=1e-8)
+
+
+LINEAR = nn.Linear(4, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model": nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))}, "BatchN"),
+        ({"model": nn.Sequential(nn.Linear(4, 4), nn.Dropout(), nn.Linear(4, 2))}, "Dropout"),
+        ({"model": nn.Sequential(nn.Conv2d(1, 2, 5), nn.Flatten(), nn.Linear(2, 2))}, "Conv2d"),
+        ({"model": nn.Sequential(nn.Linear(4, 2, bias=False))}, "Linear"),
+        ({"model": nn.Sequential(nn.Linear(4, 2), nn.ReLU())}, "as the last"),
+        ({"model": nn.Sequential(nn.Linear(4, 4), layer := nn.Linear(4, 4), layer)}, "twice"),
+        ({"model": nn.LSTM(4, 2)}, "LSTM"),
+        ({"model": nn.Sequential()}, "no part"),
+        ({"model": nn.Sequential(nn.Linear(5, 2))}, "fails on records"),
+        ({"x": np.zeros((120, 3, 4))}, "flat records"),
+        ({"x": np.full((120, 4), np.nan)}, "not finite"),
+        ({"x": np.zeros(120)}, "x: found shape"),
+        ({"x": [["a"]]}, "array of numbers"),
+        ({"y": np.zeros(119, int)}, "y: found"),
+        ({"y": np.zeros(120)}, "whole numbers"),
+        ({"y": np.full(120, 2)}, "labels from 2 to 2"),
+        ({"x_test": np.zeros((3, 4))}, "both or neither"),
+        ({"x_test": np.zeros((3, 5)), "y_test": np.zeros(3, int)}, "that of x"),
+        ({"prior": "posterior"}, "prior"),
+        ({"taus": ()}, "taus"),
+        ({"taus": (0.1, 0.1)}, "none twice"),
+        ({"taus": (0.0,)}, "taus"),
+        ({"delta": 1.0}, "delta"),
+        ({"draws": 0}, "draws"),
+        ({"seed": -1}, "seed"),
+        ({"prior": "dp-sgd", "settings": Settings(private_batch=121)}, "private_batch"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(change, said):
+    x, y = records()
+    arguments = {"model": network(), "x": x, "y": y, **FEW, **change}
+    with pytest.raises(InputError) as caught:
+        certify(**arguments)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"lr": 0.0}, {"held_out": 1.0}, {"epochs": 0}, {"batch": 1.5}]
+)
+def test_settings_outside_their_ranges_are_refused(settings):
+    with pytest.raises(InputError, match=next(iter(settings))):
+        Settings(**settings)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A script with a model, and its data."""
+    lines = [
+        "from torch import nn",
+        "def make_model():",
+        "    return nn.Sequential(nn.Linear(4, 2))",
+    ]
+    lines += [
+        "def broken():",
+        "    raise ValueError('no weights')",
+        "def number():",
+        "    return 3",
+    ]
+    (tmp_path / "mine.py").write_text("\n".join(lines) + "\n")
+    x, y = records()
+    np.savez(tmp_path / "data.npz", x=x, y=y, x_test=x[:10], y_test=y[:10])
+    np.savez(tmp_path / "other.npz", x=x)
+    (tmp_path / "damaged.npz").write_bytes(b"PK\x03\x04 nothing")
+    return tmp_path
+
+
+def run(capsys, *words):
+    code = run_command(command.main, list(map(str, words)))
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+SHORT = ("--tau", 0.1, "--draws", 500, "--seed", 3, "--set", "epochs=2", "--set", "prior_lr=0.01")
+
+
+def test_the_command_prints_what_certify_returns(capsys, files):
+    words = (f"{files}/mine.py:make_model", "--data", files / "data.npz", *SHORT)
+    code, out, _ = run(capsys, *words, "--json")
+    torch.manual_seed(3)
+    x, y = records()
+    report = certify(
+        nn.Sequential(nn.Linear(4, 2)),
+        x,
+        y,
+        taus=(0.1,),
+        draws=500,
+        seed=3,
+        x_test=x[:10],
+        y_test=y[:10],
+        settings=Settings(epochs=2, prior_lr=0.01),
+    )
+    expected = json.loads(json.dumps(report.as_dict()))
+    assert code == 0 and {**json.loads(out), "seconds": 0} == {**expected, "seconds": 0}
+    code, out, _ = run(capsys, *words, "--prior", "initialisation")
+    assert code == 0 and "randomised network" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("{}/mine.py:nothing", "--data", "{}/data.npz"), "no function nothing"),
+        (("{}/mine.py", "--data", "{}/data.npz"), "FILE.py:FUNCTION that returns the model"),
+        (("{}/mine.py:broken", "--data", "{}/data.npz"), "no weights at mine.py:5"),
+        (("{}/mine.py:number", "--data", "{}/data.npz"), "found int"),
+        (("{}/mine.py:make_model", "--data", "{}/none.npz"), "no file"),
+        (("{}/mine.py:make_model", "--data", "{}/other.npz"), "with x;"),
+        (("{}/mine.py:make_model", "--data", "{}/damaged.npz"), "damaged"),
+        (("{}/mine.py:make_model", "--data", "{}/data.npz", "--set", "speed=3"), "speed=3"),
+        (("{}/mine.py:make_model", "--data", "{}/data.npz", "--set", "epochs=x"), "--set epochs"),
+        (("{}/mine.py:make_model", "--data", "{}/data.npz", "--seed", "-1"), "--seed"),
+        (("{}/mine.py:make_model",), "--data"),
+    ],
+)
+def test_what_is_wrong_with_a_command_is_one_line_and_exit_code_2(capsys, files, words, said):
+    code, out, err = run(capsys, *(word.format(files) for word in words))
+    assert (code, out) == (2, "") and said in err and len(err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_what_the_page_shows_certifies_digits(tmp_path):
+    page = DOCS / "certify.md"
+    for name, content in written_files(page).items():
+        (tmp_path / name).write_text(content)
+    subprocess.run([sys.executable, "save_digits.py"], cwd=tmp_path, check=True)
+    (line,) = [line for line in commands(page) if line.startswith("dpatlas certify my_model")]
+    words = [sys.executable, "-m", *shlex.split(line), "--json"]
+    done = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert found["test_error"] < found["certificate"] < 0.15
+    assert f"at most {found['certificate']:.3f}" in page.read_text()
