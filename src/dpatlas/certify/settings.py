@@ -20,7 +20,7 @@ class Settings:
     Raises InputError for values outside these ranges.
     """
 
-    epochs: int = 40
+    epochs: int = 100
     lr: float = 0.005
     batch: int = 100
     held_out: float = 0.5
