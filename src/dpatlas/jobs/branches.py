@@ -30,9 +30,14 @@ class Stem:
 
     def ran_in(self, *steps: int) -> Ran:
         """What the first sum(steps) steps did, as phases of so many steps."""
-        (phase,), (bound,) = self.ran.phases, self.ran.max_grad_norm
-        phases = tuple(replace(phase, steps=count) for count in steps)
-        return replace(self.ran, phases=phases, max_grad_norm=(bound,) * len(steps))
+        (phase,), (bound,), (clip,) = self.ran.phases, self.ran.max_grad_norm, self.ran.clips
+        many = len(steps)
+        return replace(
+            self.ran,
+            phases=tuple(replace(phase, steps=count) for count in steps),
+            max_grad_norm=(bound,) * many,
+            clips=(clip,) * many,
+        )
 
 
 class Growing(Watched):
