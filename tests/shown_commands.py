@@ -59,6 +59,7 @@ LEFT_TO = [
     (r"python tools/epsilon_gallery\.py", "epsilon/test_epsilon_command.py", "the gallery"),
     (r"python tools/run_notebooks\.py", "test_site.py", "the notebooks"),
     (r"sh tools/gpu_check", "test_gpu_check.py", "minutes, or a GPU"),
+    (r"python tools/beside", "test_beside.py", "takes a minute, and jax-privacy beside it"),
     (r"python tools/audit_faults\.py", "audit/test_faults.py", "takes minutes"),
     (r"dpatlas certify\b", "certify/test_certify.py", "wants data that a page's script writes"),
     (r"emulate_precision", "privacy/test_precision.py", "takes minutes"),
