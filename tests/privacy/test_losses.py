@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from reference_gradients import clipped_sum, distance, records, seeded
 from torch import nn
 
+from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.losses import (
     TokenCrossEntropy,
@@ -14,6 +15,8 @@ from dpatlas.privacy.losses import (
     squared_error,
 )
 from dpatlas.privacy.per_record import NetworkGradients
+from dpatlas.privacy.samplers import FullBatch
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
 
 ROWS, WORDS = 6, 7
 
@@ -147,3 +150,26 @@ def test_a_label_a_position_and_a_known_reduction_are_asked_for():
         TokenCrossEntropy(reduction="none")
     x, labels = records((9,))
     torch.testing.assert_close(TokenCrossEntropy()(x, labels), cross_entropy(x, labels))
+
+
+def test_a_state_of_another_setting_of_the_loss_is_refused():
+    def training(ignore_index):
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Embedding(4, 3), nn.Linear(3, 4))
+        tokens = torch.arange(8).reshape(4, 2) % 4
+        phase = TrainingPhase(FullBatch(4), 1.0, 1.0, steps=2, lr=0.1)
+        return PrivateTraining(
+            model,
+            [phase],
+            tokens,
+            tokens,
+            noise=Noise("a loss", source="keyed"),
+            shared_noise="both",
+            loss=TokenCrossEntropy(ignore_index),
+        )
+
+    first = training(0)
+    first.step()
+    training(0).restore(*first.state())
+    with pytest.raises(InputError, match="another plan: loss"):
+        training(1).restore(*first.state())

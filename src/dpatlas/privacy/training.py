@@ -14,7 +14,7 @@ divisor is the sampler's expected batch.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
@@ -587,7 +587,7 @@ class PrivateTraining:
         """All settings of the steps as JSON values; a state is valid for one plan only."""
         return {
             "phases": [_phase_facts(phase) for phase in self.phases],
-            "loss": getattr(self.loss, "__qualname__", type(self.loss).__name__),
+            "loss": loss_name(self.loss),
             "augmentation": type(self.augmentation).__name__ if self.augmentation else None,
             "views": self.views,
             "ema_decay": self.ema_decay,
@@ -783,6 +783,13 @@ def probed_kernel(
         outputs = probe(Subject(model, loss, on_copy, x[:1], labels[:1], 1, augmentation, settings))
     check_labels(labels if every_label is None else every_label, outputs, loss)
     return kernel
+
+
+def loss_name(loss: Loss) -> str:
+    """By which a plan knows a loss: a function's name, or a dataclass with its settings."""
+    if is_dataclass(loss) and not isinstance(loss, type):
+        return repr(loss)
+    return str(getattr(loss, "__qualname__", type(loss).__name__))
 
 
 def _phase_facts(phase: TrainingPhase) -> dict[str, Any]:
