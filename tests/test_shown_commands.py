@@ -31,12 +31,12 @@ LINES = dict.fromkeys(line for _, line in SHOWN)
 RUN = dict.fromkeys(
     shorter(line) for line in LINES if left_to(line) is None and not names_a_command(line)
 )
-SNIPPETS = [
-    (path, body)
+# The snippets of a page are one program; those that begin with a file's name are files.
+BODIES = {
+    path: [body for body in blocks(path.read_text(), "python") if body[:2] != "# "]
     for path in PAGES
-    for body in blocks(path.read_text(), "python")
-    if body[:2] != "# "
-]
+}
+SNIPPETS = [(path, "\n".join(bodies)) for path, bodies in BODIES.items() if bodies]
 
 
 @pytest.fixture(scope="module")
