@@ -42,7 +42,9 @@ def test_a_fault_breaks_its_premise(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*LEAKING, "record_removed"])
 def test_a_fault_that_leaks_is_contradicted_by_its_bound(name):
-    report = audit_training(getattr(faults, name), faults.claim, runs=100, seed=1)
+    # The divisor's trace in the noise takes more runs.
+    runs = 300 if name == "record_removed" else 100
+    report = audit_training(getattr(faults, name), faults.claim, runs=runs, seed=1)
     assert report.contradicted and report.exit_code == 1
 
 
