@@ -10,6 +10,7 @@ from sgld_small import PROTOCOL, metrics_of, run, save_data, spec_of
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.formulas.theorems import claimed_epsilon_decreasing
 from dpatlas.privacy.langevin import LangevinRun
+from dpatlas.privacy.optimizers import SGD
 from dpatlas.privacy.training import PrivateTraining
 
 # Accounting for batches without replacement takes seconds a calibration.
@@ -56,18 +57,18 @@ def test_dp_sgld_s_noise_counts_epochs_and_dp_sgd_s_every_step(rows):
 def test_all_methods_take_the_same_steps_in_order(data, tmp_path, monkeypatch):
     """eta_k = 1 / (2 beta + lambda k / 2), as each update rule computes it."""
     rates = {"langevin": [], "sgd": []}
-    langevin_step, sgd_step = LangevinRun.step, PrivateTraining.step
+    langevin_step, sgd_update = LangevinRun.step, SGD.update
 
     def of_langevin(training):
         rates["langevin"].append(training.settings.rates[training.steps_done])
         langevin_step(training)
 
-    def of_sgd(training):
-        sgd_step(training)
-        rates["sgd"].append(training._optimizer.rate)
+    def of_sgd(optimizer, name, value, gradient, rate):
+        rates["sgd"].append(rate)
+        sgd_update(optimizer, name, value, gradient, rate)
 
     monkeypatch.setattr(LangevinRun, "step", of_langevin)
-    monkeypatch.setattr(PrivateTraining, "step", of_sgd)
+    monkeypatch.setattr(SGD, "update", of_sgd)
     reading = {**PROTOCOL["readings"][0], "schedules": ["decreasing"]}
     run(spec_of("protocol", readings=[reading], runs=1), data, tmp_path)
     expected = [1 / (2 * 0.53 + 0.03 * k / 2) for k in range(8)]
