@@ -182,6 +182,45 @@ def test_inputs_may_be_several_tensors(kind, tmp_path):
     )
 
 
+class OwnFactor(TwoInputs):
+    """A parameter of the network itself, which a stand-in takes the place of."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.linspace(0.5, 1.5, OUTPUTS))
+
+    def forward(self, image, code):
+        return self.factor * super().forward(image, code)
+
+
+class OwnMatrix(TwoInputs):
+    """A parameter of the network itself that no rule and no stand-in covers."""
+
+    def __init__(self):
+        super().__init__()
+        self.matrix = nn.Parameter(torch.eye(OUTPUTS) + 0.1)
+
+    def forward(self, image, code):
+        return super().forward(image, code) @ self.matrix
+
+
+@pytest.mark.filterwarnings("ignore::dpatlas.privacy.PerRecordWarning")
+@pytest.mark.parametrize("kind", ["dict", "tuple", "dataset of dicts"])
+@pytest.mark.parametrize("network", [OwnFactor, OwnMatrix])
+def test_a_network_of_several_inputs_may_have_parameters_of_its_own(network, kind):
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        model, sums = put(network()), []
+    expected = clipped_one_by_one(model, 0.2)
+    training(
+        several(kind),
+        model,
+        [phase(FullBatch(N), noise_multiplier=0.0, max_grad_norm=0.2, steps=1)],
+        on_update=lambda step, found: sums.append({k: v.clone() for k, v in found.items()}),
+    ).run()
+    torch.testing.assert_close(flat(sums[0]), flat(expected), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["dict", "tuple", "dataset of dicts"])
 def test_a_network_of_several_inputs_that_mixes_records_is_refused(kind):
     class Centred(TwoInputs):

@@ -40,6 +40,7 @@ from dpatlas.privacy.probe import Loss, Mismatch, Subject, Views, losses_of, pro
 from dpatlas.privacy.recomputed import Recomputed
 from dpatlas.privacy.registry import is_built_in, rule_of
 from dpatlas.privacy.rules import Ambiguous, Rule, Unsupported
+from dpatlas.privacy.structured import TakesStructured
 
 # What is done about parameters without a rule: each gets a copy for every record; the modules that
 # hold them, or the whole network, are passed through record by record. The first that passes the
@@ -335,7 +336,9 @@ def rules_for(model: nn.Module, views: int, way: str) -> dict[str, Rule]:
             if way == "modules":
                 rule = Recomputed(name, layer, views)
             else:
-                rule = FreeParameters(name, layer, own, views)
+                # What the network itself uses is an attribute of the network that is wrapped.
+                wrapped = layer.wrapped if isinstance(layer, TakesStructured) else layer
+                rule = FreeParameters(name, wrapped, own, views)
         rules[name] = rule
     return rules
 

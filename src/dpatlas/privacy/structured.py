@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import register_pytree_node
 
 
 class Structured:
@@ -81,10 +82,18 @@ class Structured:
         return batches[0].of(torch.cat(column) for column in columns)
 
 
+# For modules that go record by record: `torch.func` maps over the tensors.
+register_pytree_node(
+    Structured,
+    lambda given: (given.leaves, given),
+    lambda leaves, given: given.of(leaves),
+)
+
+
 class TakesStructured(nn.Module):
     """A network that takes `Structured` inputs, with names and parameters of the wrapped one."""
 
-    wrapped: Callable[..., Any]
+    wrapped: nn.Module
 
     def __init__(self, model: nn.Module):
         super().__init__()
