@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpatlas.audit.claim import Claim
+from dpatlas.core.scripts import error_place
 from dpatlas.errors import InputError
 
 Train = Callable[["Run"], Any]
@@ -124,13 +125,3 @@ def seed_everything(seed: int) -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(seed)
-
-
-def error_place(error: BaseException) -> str:
-    """An exception of other people's code in a line: type, message, file and line."""
-    trace, line = error.__traceback__, ""
-    while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        line = f" at {name.rsplit('/', 1)[-1]}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return f"{type(error).__name__}: {error}{line}"

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpatlas.audit.run import error_place
-from dpatlas.audit.script import named_function
 from dpatlas.commands.bound import strict_json
 from dpatlas.core.arrays import read_arrays
 from dpatlas.core.guard import integer
+from dpatlas.core.scripts import error_place, named_function
 from dpatlas.errors import ArgumentParser, InputError
 
 MODEL = "FILE.py:FUNCTION that returns the model, such as mine.py:make_model"

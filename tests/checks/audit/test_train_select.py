@@ -61,8 +61,9 @@ def trials(monkeypatch):
     seen = []
     real_training, real_count = selection.Selection._training, selection.right_answers
 
-    def training(self, trial, settings):
-        started = real_training(self, trial, settings)
+    def training(self, trial, phase):
+        started = real_training(self, trial, phase)
+        settings = {name: getattr(phase, name) for name in SELECTION["ranges"]}
         weights = torch.cat([value.flatten() for value in started.model.parameters()])
         seen.append({"settings": settings, "model": started.model, "init": weights.clone()})
         return started

@@ -1,0 +1,63 @@
+"""Other people's Python files: a function of one by its name, and their errors in a line."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from dpatlas.core.canonical import sha256
+from dpatlas.errors import InputError
+
+# Name of the module that such a file becomes.
+NAME = "dpatlas_script"
+# By path and digest of the text: functions of one file share what it defines.
+_modules: dict[tuple[Path, str], Any] = {}
+
+
+def named_function(target: str, allowed: str) -> tuple[Any, Any, Path]:
+    """The function of `FILE.py:FUNCTION`, the file's module after it has run, and the file.
+
+    `allowed` says what is wanted. Raises InputError where there is no such function.
+    """
+    path, separator, name = target.rpartition(":")
+    if not separator or not path.endswith(".py") or not name.isidentifier():
+        raise InputError("script", repr(target), allowed)
+    file = Path(path)
+    if not file.is_file():
+        raise InputError("script", f"no file {path}", allowed)
+    key = file.resolve(), sha256(file.read_bytes())
+    if key not in _modules:
+        _modules[key] = _executed(file)
+    module = _modules[key]
+    function = getattr(module, name, None)
+    if not callable(function):
+        names = [key for key, each in vars(module).items() if callable(each) and key[0] != "_"]
+        found = f"no function {name}" if function is None else f"{name}, which is no function"
+        raise InputError(f"script {path}", found, f"one of its functions: {', '.join(names[:20])}")
+    return function, module, file
+
+
+def _executed(file: Path) -> Any:
+    specification = importlib.util.spec_from_file_location(NAME, file)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    # Dataclasses and pickling look their module up.
+    sys.modules[NAME] = module
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        specification.loader.exec_module(module)
+    except InputError as error:
+        raise InputError(f"script {file}: {error.where}", error.found, error.allowed) from None
+    except (Exception, SystemExit) as error:  # whatever a stranger's code raises
+        raise InputError(f"script {file}", error_place(error), "a file that loads") from None
+    return module
+
+
+def error_place(error: BaseException) -> str:
+    """An exception of other people's code in a line: type, message, file and line."""
+    trace, line = error.__traceback__, ""
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        line = f" at {name.rsplit('/', 1)[-1]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error}{line}"
