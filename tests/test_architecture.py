@@ -72,6 +72,8 @@ LAYERS = {
     "evidence": layer("core config records registry", "never"),
     "report": layer("core config cost evidence records registry", "never"),
     "jobs": layer("formulas core data models privacy registry", "anywhere"),
+    # Trains other people's networks, as a settings file says.
+    "train": layer("core config jobs privacy", "anywhere"),
     "papers": layer("", "never", ""),
     "checks": layer("", "never", ""),
     "commands": layer(None, "inside functions"),

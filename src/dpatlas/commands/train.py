@@ -1,4 +1,8 @@
-"""`python -m dpatlas train`: train a classifier privately; called again, a killed run goes on."""
+"""`python -m dpatlas train`: train privately; called again, a killed run goes on.
+
+`train FILE.yaml` trains a network of one's own on one's own records (`dpatlas.train`), and `train`
+with options a classifier on a prepared data set.
+"""
 
 import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
@@ -15,7 +19,7 @@ from dpatlas.checks.audit.records import selection as of_selection
 from dpatlas.checks.audit.records import training as of_training
 from dpatlas.checks.audit.records.classifier import Extras
 from dpatlas.checks.audit.settings import Training, selection_spec, training_spec
-from dpatlas.config.load import load_config
+from dpatlas.config.load import load_config, read_checked
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import check_writable, read_json
 from dpatlas.core.folders import RESULTS
@@ -32,6 +36,7 @@ from dpatlas.records import Record, parse_record
 TrainingRecord = Record[of_training.Spec, of_training.Metrics]
 SelectionRecord = Record[of_selection.Spec, of_selection.Metrics]
 EPILOG = """\
+`dpatlas train FILE.yaml` trains a network of your own on your own records: docs/training.md.
 Without further arguments this trains the network of the audit table. The same command, given again,
 resumes a run from its last checkpoint; with --resume it refuses to start from the beginning. The
 record is OUTPUT/ID/record.json, the network OUTPUT/ID/model: weights (safetensors), ledger and a
@@ -49,6 +54,8 @@ SPLITS: Mapping[str, Mapping[str, Any]] = {
 
 def main(arguments: Sequence[str]) -> int:
     """Train as the arguments say, and print the guarantee and the accuracy."""
+    if arguments and not arguments[0].startswith("-"):
+        return _train_own(arguments)
     config = load_config()
     options = _parser(config.audit.training).parse_args(arguments)
     check_writable(options.output)
@@ -91,6 +98,46 @@ def main(arguments: Sequence[str]) -> int:
         record = parse_record(content, str(path))
         *lines, last = (selection_report if selection else report)(record, path).splitlines()
         print("\n".join([*lines, *(f"model: {folder}" for folder in folders), last]))
+    return 0
+
+
+def _train_own(arguments: Sequence[str]) -> int:
+    """Train as a settings file says, and print the guarantee and what was measured."""
+    parser = ArgumentParser(
+        prog="dpatlas train FILE.yaml",
+        description="Train a network of your own on records of your own, as a file says.",
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("settings", type=Path, metavar="FILE.yaml", help="see docs/training.md")
+    _add_common(parser)
+    options = parser.parse_args(arguments)
+    from dpatlas.train import Settings, train
+
+    record = train(
+        read_checked(options.settings, Settings),
+        base=options.settings.parent,
+        name=options.settings.stem,
+        output=options.output,
+        device=options.device,
+        resume=options.resume,
+    )
+    folder = options.output / record["id"]
+    if options.json:
+        print(json.dumps({**record, "record": str(folder / "record.json")}, allow_nan=False))
+        return 0
+    metrics, ledger = record["metrics"], record["ledger"]
+    print(f"guaranteed: {ledger['guaranteed']}; {ledger['holds_for']}")
+    print(f"noise multiplier {metrics['noise_multiplier']:g}, {metrics['steps']} steps")
+    if metrics.get("selected"):
+        drawn = ", ".join(f"{name} {value:.6g}" for name, value in metrics["selected"].items())
+        print(f"selected: {drawn}; score {metrics['score']:.4g}")
+    for name in ("accuracy", "loss"):
+        if metrics.get(name) is not None:
+            print(f"{name}: {metrics[name]:.4g} on {metrics['n_test']} test records")
+    if (folder / "model").is_dir():
+        print(f"model: {folder / 'model'}")
+    print(f"record: {folder / 'record.json'}")
     return 0
 
 
@@ -282,6 +329,18 @@ def _spec(
     return training_spec(seeds, settings)
 
 
+def _add_common(parser: Any) -> None:
+    """Arguments of both ways to train."""
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or auto")
+    parser.add_argument("--output", type=Path, default=RESULTS / "train", help="folder to write to")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with an interrupted training of these settings, or fail if there is none",
+    )
+    parser.add_argument("--json", action="store_true", help="print the record as one JSON object")
+
+
 def _parser(default: Training) -> ArgumentParser:
     """The command line; `default` is the private training of the config's audit block."""
     parser = ArgumentParser(
@@ -347,20 +406,13 @@ def _parser(default: Training) -> ArgumentParser:
         "--runs", type=int, default=1, help="number of networks, with independent randomness"
     )
     work.add_argument("--seed", type=int, default=0, help="base of all named seeds")
-    work.add_argument("--device", default="cpu", help="cpu, cuda or auto")
-    work.add_argument("--output", type=Path, default=RESULTS / "train", help="folder to write to")
-    work.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on with an interrupted training of these settings, or fail if there is none",
-    )
+    _add_common(work)
     work.add_argument(
         "--show-private-loss",
         action="store_true",
         help="show the loss of training records beside the progress: it carries no noise, so "
         "nothing that keeps this output may be released",
     )
-    work.add_argument("--json", action="store_true", help="print the record as one JSON object")
     choice = parser.add_argument_group("private selection of settings")
     choice.add_argument(
         "--select", metavar="LAW", help=f"distribution of the number of trials: {', '.join(LAWS)}"

@@ -16,6 +16,7 @@ MODULES = {
     "dpatlas.models.lora": ("lora_parameters", "with_lora"),
     "dpatlas.privacy.accounting": ("Phase", "calibrate", "composition", "guarantee"),
     "dpatlas.privacy.audit_statistics": ("epsilon_lower_bound",),
+    "dpatlas.privacy.calibration": ("at_epsilon",),
     "dpatlas.privacy.clip_bounds": ("AdaptiveClip", "LayerBounds"),
     "dpatlas.privacy.losses": (
         "TokenCrossEntropy",

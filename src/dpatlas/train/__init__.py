@@ -1,0 +1,14 @@
+"""Private training of one's own network on one's own records, from a file or from Python.
+
+    dpatlas train mine.yaml
+
+    from dpatlas.train import train
+    record = train({"data": "mine.py:records", "model": "mine.py:network", ...}, output="trained")
+
+Both take the keys of `dpatlas.train.settings.Settings` and do the same.
+"""
+
+from dpatlas.train.run import train
+from dpatlas.train.settings import Settings
+
+__all__ = ["Settings", "train"]

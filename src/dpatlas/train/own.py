@@ -1,0 +1,254 @@
+"""What a user's files give a training: records, network, loss, and the training's settings."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpatlas.core.arrays import read_arrays
+from dpatlas.core.canonical import sha256
+from dpatlas.core.scripts import error_place, named_function
+from dpatlas.errors import InputError
+from dpatlas.privacy import losses, schedules
+from dpatlas.privacy.augmentation import ShiftAndFlip
+from dpatlas.privacy.clip_bounds import AdaptiveClip, LayerBounds
+from dpatlas.privacy.data import FromDataset, InMemory, data_of
+from dpatlas.privacy.fingerprint import fingerprint
+from dpatlas.privacy.optimizers import ParameterGroup
+from dpatlas.privacy.probe import Loss
+from dpatlas.privacy.samplers import sampler
+from dpatlas.privacy.structured import Structured, TakesStructured
+from dpatlas.privacy.training import TrainingPhase
+from dpatlas.privacy.units import OneRecord, PersonsWithRecords
+from dpatlas.train import settings as configured
+from dpatlas.train.settings import Settings
+
+ARRAYS = ("x", "y", "groups")
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": losses.cross_entropy,
+    "binary_cross_entropy": losses.binary_cross_entropy,
+    "squared_error": losses.squared_error,
+    "token_cross_entropy": losses.TokenCrossEntropy(),
+}
+# Rows of a pass without gradients.
+ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records with their targets and, per record, the person that it is of."""
+
+    x: Any
+    y: Any = None
+    groups: Any = None
+
+    def on(self, device: str) -> InMemory | FromDataset:
+        """The records as they are fetched for a model on that device."""
+        return data_of(self.x, self.y, torch.device(device))
+
+    def digest(self) -> str | None:
+        """Digest of arrays and tensors in memory; of a dataset its `fingerprint`, if it has one."""
+        if isinstance(self.x, Tensor | np.ndarray | tuple | dict):
+            return fingerprint(self.x, self.y, self.groups)
+        named = getattr(self.x, "fingerprint", None)
+        return named if isinstance(named, str) else None
+
+
+class Own:
+    """The parts that `settings` name; paths are relative to the folder `base`."""
+
+    def __init__(self, settings: Settings, base: Path):
+        self.settings, self.base = settings, base
+        # Digests of the files that were read, by name.
+        self.files: dict[str, str] = {}
+        self.train = self._records("data", settings.data)
+        self.test = None if settings.test is None else self._records("test", settings.test)
+        chosen = settings.select
+        self.validation = self._records("select.validation", chosen.validation) if chosen else None
+        self.loss = LOSSES.get(settings.loss) or self._function("loss", settings.loss)
+        self._make = self._function("model", settings.model)
+        right = chosen.right if chosen else None
+        self._right = self._function("select.right", right) if right else None
+        if chosen:
+            self._check_scores(chosen)
+
+    def network(self, seed: int, device: str) -> nn.Module:
+        """A network whose initial weights follow from the seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            with torch.enable_grad():
+                model = self._called("model", self._make)
+        if not isinstance(model, nn.Module):
+            raise InputError("model", type(model).__name__, "a torch.nn.Module")
+        return model.to(device)
+
+    @property
+    def units(self) -> int:
+        """How many records, or persons, batches are drawn from."""
+        records = self.train.on("cpu").n
+        groups = self.train.groups
+        unit = OneRecord(records) if groups is None else PersonsWithRecords(groups, records)
+        return unit.n
+
+    def phase(self) -> TrainingPhase:
+        """The training as one phase; its noise multiplier is 1 where it is to be calibrated.
+
+        Of settings that each trial of a selection draws it has the low ends.
+        """
+        given, n = self.settings, self.units
+        low = {
+            name: ends[0] for name, ends in (given.select.ranges if given.select else {}).items()
+        }
+        batches = sampler(given.sampler, n, given.batch)
+        steps = given.steps or max(1, round((given.epochs or 0) * n / batches.expected_batch))
+        bounds = LayerBounds(given.layer_bounds) if given.layer_bounds else None
+        clipping: Any = bounds or given.clipping
+        if given.adaptive_clip:
+            clipping = AdaptiveClip(**given.adaptive_clip.plain())
+        noise = 1.0 if given.noise_multiplier is None else given.noise_multiplier
+        return TrainingPhase(
+            batches,
+            noise,
+            max_grad_norm=bounds.total if bounds else low.get("max_grad_norm", given.max_grad_norm),
+            steps=steps,
+            lr=low.get("lr", given.lr),
+            optimizer=given.optimizer,
+            momentum=given.momentum,
+            weight_decay=given.weight_decay,
+            trainable=tuple(given.trainable),
+            clipping=clipping,
+            max_physical_batch=given.max_physical_batch,
+            lr_schedule=_schedule(given.lr_schedule, steps),
+            noise_schedule=_schedule(given.noise_schedule, steps),
+            parameter_groups=tuple(
+                ParameterGroup(**group.plain()) for group in given.parameter_groups
+            ),
+        )
+
+    def augmentation(self) -> ShiftAndFlip | None:
+        """Views of each record."""
+        views = self.settings.augmentation
+        if views is None:
+            return None
+        return ShiftAndFlip(views.image_shape, views.views, views.padding, views.flip)
+
+    def measured(self, model: nn.Module, device: str) -> dict[str, Any]:
+        """Mean loss on the test records, and the share of right labels where these are classes."""
+        if self.test is None:
+            return {"n_test": 0}
+        data = self.test.on(device)
+        total, right = 0.0, 0
+        with torch.no_grad():
+            for output, targets in self._passes(model, data):
+                total += float(self.loss(output, targets).double().sum())
+                if self._classes(targets):
+                    right += int((output.argmax(1) == targets).sum())
+        mean = total / data.n
+        found: dict[str, Any] = {"n_test": data.n, "loss": mean if math.isfinite(mean) else None}
+        return found | ({"accuracy": right / data.n} if self._classes(data.targets) else {})
+
+    def right(self, model: nn.Module, device: str) -> int:
+        """How many of the validation records the model gets right."""
+        assert self.validation is not None
+        count = 0
+        with torch.no_grad():
+            for output, targets in self._passes(model, self.validation.on(device)):
+                if self._right:
+                    says = self._called("select.right", self._right, output, targets)
+                else:
+                    says = output.argmax(1) == targets
+                if says.shape != (len(output),) or says.dtype != torch.bool:
+                    found = f"{says.dtype} of shape {tuple(says.shape)}"
+                    raise InputError("select.right", found, f"true or false of {len(output)} rows")
+                count += int(says.sum())
+        return count
+
+    def _check_scores(self, chosen: configured.Select) -> None:
+        """InputError where trials cannot be scored, or a score's noise would not cover a person."""
+        if self._right is None and self.settings.loss != "cross_entropy":
+            allowed = "FILE.py:FUNCTION that says of each record whether it is right"
+            raise InputError("select.right", "nothing with this loss", allowed)
+        if chosen.score_noise is not None and self.train.groups is not None:
+            allowed = "public_validation: a person may have several of the records that are counted"
+            raise InputError("select.score_noise", "it with groups", allowed)
+
+    def _classes(self, targets: Any) -> bool:
+        return self.settings.loss == "cross_entropy" and targets is not None
+
+    def _passes(self, model: nn.Module, data: InMemory | FromDataset) -> Any:
+        """Outputs and targets of all records, some at a time, in evaluation mode."""
+        rows = min(self.settings.max_physical_batch or ROWS, ROWS)
+        trains = model.training
+        model.eval()
+        try:
+            for start in range(0, data.n, rows):
+                chunk = slice(start, min(start + rows, data.n))
+                x, targets = data.take(chunk, chunk)
+                of_parts = isinstance(x, Structured)
+                output = TakesStructured(model)(x) if of_parts else model(x)
+                yield output, None if data.targets is None else targets
+        finally:
+            model.train(trains)
+
+    def _function(self, key: str, target: str) -> Callable[..., Any]:
+        path, _, name = target.rpartition(":")
+        try:
+            function, _, file = named_function(
+                f"{self.base / path}:{name}", "FILE.py:FUNCTION, relative to the settings' folder"
+            )
+        except InputError as error:
+            raise InputError(f"{key}: {error.where}", error.found, error.allowed) from None
+        self.files[path] = sha256(file.read_bytes())
+        return function
+
+    def _records(self, key: str, target: str) -> Records:
+        if target.endswith(".npz"):
+            return self._arrays(key, target)
+        found = self._called(key, self._function(key, target))
+        if isinstance(found, tuple | list):
+            if len(found) not in (2, 3):
+                raise InputError(key, f"{len(found)} values", "(x, y) or (x, y, groups)")
+            return Records(*found)
+        return Records(found)
+
+    def _arrays(self, key: str, target: str) -> Records:
+        path, allowed = self.base / target, f"an npz file with arrays {', '.join(ARRAYS)}"
+        try:
+            arrays = read_arrays(path)
+            self.files[target] = sha256(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise InputError(key, f"{path}: {error}", allowed) from None
+        if not {"x", "y"} <= arrays.keys() <= set(ARRAYS):
+            raise InputError(key, f"{path} with {', '.join(arrays) or 'no array'}", allowed)
+        return Records(**{name: torch.from_numpy(_usual(array)) for name, array in arrays.items()})
+
+    def _called(self, key: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a stranger's function returns; InputError for what it raises."""
+        try:
+            return function(*arguments)
+        except InputError:
+            raise
+        except Exception as error:  # whatever a stranger's code raises
+            raise InputError(key, error_place(error), "a function that returns") from None
+
+
+def _usual(array: np.ndarray) -> np.ndarray:
+    """Whole numbers as int64 and others as float32, as networks and losses take them."""
+    return array.astype(np.int64 if array.dtype.kind in "iub" else np.float32)
+
+
+def _schedule(given: Any, steps: int) -> Any:
+    """The schedule of the settings as a function of the step."""
+    if given is None:
+        return None
+    values = given.plain_without("name")
+    if isinstance(given, configured.WarmupCosine):
+        return schedules.WarmupCosine(steps=steps, **values)
+    if isinstance(given, configured.InverseTime):
+        return schedules.InverseTime(**values)
+    return schedules.StepDecay(**values)

@@ -1,0 +1,244 @@
+"""The settings of a private training of one's own, as a YAML file or a mapping gives them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from dpatlas.config.model import Model, optional, setting
+from dpatlas.config.types import (
+    Bounded,
+    Delta,
+    Epsilon,
+    MaxGradNorm,
+    Momentum,
+    Rate,
+    Relation,
+    Seed,
+    SettingsTried,
+)
+from dpatlas.errors import InputError
+
+NAMED = r"^[^\x00-\x1f]+\.py:[A-Za-z_]\w*$"
+Function = Annotated[
+    str, setting("A function of one's own, FILE.py:FUNCTION, beside this file.", pattern=NAMED)
+]
+Records = Annotated[
+    str,
+    setting(
+        "FILE.py:FUNCTION that returns (x, y), (x, y, groups) or a dataset, or FILE.npz with "
+        "arrays x, y and perhaps groups.",
+        pattern=r"^[^\x00-\x1f]+\.(npz|py:[A-Za-z_]\w*)$",
+    ),
+]
+Loss = Annotated[
+    str,
+    setting(
+        "cross_entropy, binary_cross_entropy, squared_error, token_cross_entropy, or "
+        "FILE.py:FUNCTION of outputs and targets with one value per record.",
+        pattern=rf"{NAMED}|^(cross_entropy|binary_cross_entropy|squared_error|token_cross_entropy)$",
+    ),
+]
+Range = Annotated[
+    list[Bounded],
+    setting("Low and high end: each trial draws a value between them.", min_length=2, max_length=2),
+]
+Count = Annotated[int, setting("A whole number above 0.", ge=1, le=10**9)]
+
+
+class WarmupCosine(Model):
+    """A linear rise over `warmup` steps, then half a cosine down to `final`."""
+
+    name: Literal["warmup-cosine"]
+    warmup: int = setting("Steps of the rise.", ge=0, le=10**9)
+    final: float = setting("Factor at the end.", ge=0, le=1, default=0.0)
+
+
+class InverseTime(Model):
+    """1 / (1 + decay step)."""
+
+    name: Literal["inverse-time"]
+    decay: float = setting("How fast it falls.", ge=0, le=1e30)
+
+
+class StepDecay(Model):
+    """factor^(number of whole `every` steps that have passed)."""
+
+    name: Literal["step-decay"]
+    every: Count
+    factor: float = setting("What the value is multiplied by.", gt=0, le=1e30)
+
+
+Schedule = Annotated[
+    WarmupCosine | InverseTime | StepDecay,
+    Field(discriminator="name", description="Factor by the step of the training."),
+]
+
+
+class AdaptiveClip(Model):
+    """A clip bound that follows a quantile of the norms, and starts at max_grad_norm."""
+
+    quantile: float = setting("Share of records that are not clipped.", ge=0, le=1)
+    count_noise: float = setting("Standard deviation of the noise on the count.", gt=0, le=1e30)
+    lr: float = setting("Step size of the bound's logarithm.", gt=0, le=1e30, default=0.2)
+
+
+class Group(Model):
+    """A learning rate and weight decay for the parameters under one prefix of their names."""
+
+    prefix: str = setting("Prefix of parameter names.")
+    lr: Rate = optional()
+    weight_decay: float = setting("Weight decay.", ge=0, le=1e30, default=None)
+
+
+class Views(Model):
+    """Shifted and mirrored copies of each image, whose gradients are averaged before the clip."""
+
+    image_shape: list[Count] = setting(
+        "Channels, height and width of a record.", min_length=3, max_length=3
+    )
+    views: Count
+    padding: int = setting("Pixels of a shift at most.", ge=0, le=10**6)
+    flip: bool = setting("Whether half of the views are mirrored.", default=True)
+
+
+class Select(Model):
+    """Settings chosen privately: the best of a random number of trials, the choice counted."""
+
+    law: Literal["geometric", "logarithmic", "poisson"] = setting(
+        "Distribution of the number of trials."
+    )
+    expected_trials: float = setting("Mean of that distribution.", ge=1, le=1e6)
+    validation: Records
+    lr: Range = optional()
+    max_grad_norm: Range = optional()
+    right: Function = setting(
+        "Function of outputs and targets that says of each record whether it is right; without it "
+        "the largest output is compared with the label.",
+        default=None,
+        pattern=NAMED,
+    )
+    score_noise: float = setting(
+        "Standard deviation of the noise on a trial's count of right validation records, where "
+        "these are private.",
+        gt=0,
+        le=1e30,
+        default=None,
+    )
+    public_validation: bool = setting(
+        "Whether validation records are public: then scores carry no noise.", default=False
+    )
+
+    @model_validator(mode="after")
+    def _ranges_and_noise(self) -> "Select":
+        if not self.ranges:
+            raise InputError("", "no range", "lr or max_grad_norm with a low and a high end")
+        for name, (low, high) in self.ranges.items():
+            if low >= high:
+                raise InputError(name, f"{low:g} to {high:g}", "a low end below the high end")
+        if (self.score_noise is None) != self.public_validation:
+            found = "both" if self.public_validation else "neither"
+            allowed = "the one for private validation records, the other for public ones"
+            raise InputError("score_noise and public_validation", found, allowed)
+        return self
+
+    @property
+    def ranges(self) -> dict[str, list[float]]:
+        """Low and high end by the name of the setting."""
+        found = {"lr": self.lr, "max_grad_norm": self.max_grad_norm}
+        return {name: ends for name, ends in found.items() if ends is not None}
+
+
+class Settings(Model):
+    """One private training of one's own network on one's own records."""
+
+    data: Records
+    test: Records = setting(
+        "Records to measure loss and accuracy on; they count as public.", default=None
+    )
+    model: Function
+    loss: Loss = "cross_entropy"
+    epsilon: Epsilon = optional()
+    noise_multiplier: float = setting(
+        "Noise on the sum of clipped gradients in units of max_grad_norm, in place of epsilon; 0 "
+        "trains without privacy.",
+        ge=0,
+        le=1e30,
+        default=None,
+    )
+    delta: Delta = optional()
+    relation: Relation = optional()
+    sampler: Literal["poisson", "fixed-size", "shuffled", "cyclic", "full-batch"] = setting(
+        "How batches are drawn.", default="poisson"
+    )
+    batch: Count = setting(
+        "Expected batch size, in persons where there are groups.", ge=1, default=None
+    )
+    steps: Count = optional()
+    epochs: float = setting("Passes over the data, in place of steps.", gt=0, le=1e9, default=None)
+    max_grad_norm: MaxGradNorm = optional()
+    clipping: Literal["flat", "per-layer"] = setting(
+        "One bound for the whole gradient, or an equal one for each layer.", default="flat"
+    )
+    layer_bounds: dict[str, Bounded] = setting(
+        "Clip bound by prefix of the layers' names, in place of max_grad_norm.",
+        default=None,
+        min_length=1,
+    )
+    adaptive_clip: AdaptiveClip = optional()
+    lr: Rate = optional()
+    optimizer: Literal["sgd", "adam", "adamw"] = setting(
+        "Optimiser of the privatised gradient.", default="sgd"
+    )
+    momentum: Momentum = 0.0
+    weight_decay: float = setting("Weight decay.", ge=0, le=1e30, default=0.0)
+    lr_schedule: Schedule = optional()
+    noise_schedule: Schedule = optional()
+    parameter_groups: list[Group] = setting("Parameters with a rate of their own.", default=[])
+    trainable: list[str] = setting(
+        "Prefixes of the parameters that are trained; all without it.", default=[""], min_length=1
+    )
+    augmentation: Views = optional()
+    ema_decay: float = setting(
+        "Decay of an average of the weights, which is then the model.", ge=0, lt=1, default=None
+    )
+    max_physical_batch: Count = optional()
+    settings_tried: SettingsTried = optional()
+    select: Select = optional()
+    seed: Seed = setting("Seed of initial weights.", default=0)
+    noise_source: Literal["os", "keyed"] = setting(
+        "os: secret noise, which nobody can repeat. keyed: noise that whoever knows the settings "
+        "can subtract.",
+        default="os",
+    )
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "Settings":
+        ranges = self.select.ranges if self.select else {}
+        bound = {"max_grad_norm": self.max_grad_norm, "layer_bounds": self.layer_bounds}
+        if "max_grad_norm" in ranges:
+            bound["select.max_grad_norm"] = ranges["max_grad_norm"]
+        rate = {"lr": self.lr, **({"select.lr": ranges["lr"]} if "lr" in ranges else {})}
+        noise = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
+        for choice in (noise, {"steps": self.steps, "epochs": self.epochs}, bound, rate):
+            _just_one(choice)
+        if self.batch is None and self.sampler != "full-batch":
+            raise InputError("batch", "nothing", f"a batch size with {self.sampler} batches")
+        if self.adaptive_clip and (self.layer_bounds or self.clipping != "flat"):
+            raise InputError("adaptive_clip", "another clipping beside it", "one of them")
+        if self.layer_bounds and self.clipping != "flat":
+            raise InputError("layer_bounds", f"clipping {self.clipping}", "one of them")
+        if self.select and self.ema_decay is not None:
+            raise InputError("ema_decay", "it beside select", "one of the two")
+        if self.select and self.settings_tried is not None:
+            raise InputError("settings_tried", "it beside select", "one of the two")
+        if self.select and self.noise_multiplier == 0:
+            raise InputError("noise_multiplier", "0 with select", "a number > 0")
+        return self
+
+
+def _just_one(choice: dict[str, Any]) -> None:
+    """InputError unless one of the keys has a value."""
+    given = [name for name, value in choice.items() if value is not None]
+    if len(given) != 1:
+        found = " and ".join(given) if given else "none"
+        raise InputError(" or ".join(choice), found, "one of them")

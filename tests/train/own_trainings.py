@@ -1,0 +1,117 @@
+"""A small problem of one's own: a file of functions, records on disk, and settings."""
+
+import textwrap
+
+import numpy as np
+import yaml
+
+from dpatlas.commands.train import main
+
+MINE = """
+    import numpy as np
+    import torch
+    from torch import nn
+
+    draws = torch.Generator().manual_seed(3)
+    X = torch.randn(60, 4, generator=draws)
+    Y = (X[:, 0] > 0).long()
+
+
+    def records():
+        return X[:40], Y[:40]
+
+
+    def held_out():
+        return X[40:], Y[40:]
+
+
+    def persons():
+        return X[:40], Y[:40], np.arange(40) // 4
+
+
+    def numbers():
+        return X[:40], X[:40, 1] - X[:40, 2]
+
+
+    class Items(torch.utils.data.Dataset):
+        fingerprint = "items of the test"
+
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, index):
+            return {"rows": X[index]}, Y[index]
+
+
+    class Named(nn.Linear):
+        def forward(self, rows):
+            return super().forward(rows)
+
+
+    def items():
+        return Items()
+
+
+    def network():
+        return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+    def one_output():
+        return nn.Linear(4, 1)
+
+
+    def named():
+        return Named(4, 2)
+
+
+    def squares(output, targets):
+        return (output[:, 0] - targets).square()
+
+
+    def near(output, targets):
+        return (output[:, 0] - targets).abs() < 0.5
+
+
+    def not_one_for_each(output, targets):
+        return (output[:, 0] - targets).abs() < 0.5 if len(output) == 1 else torch.tensor(True)
+
+
+    def broken():
+        raise KeyError("no such column")
+
+
+    def no_network():
+        return "a network"
+"""
+SETTINGS = {
+    "data": "mine.py:records",
+    "test": "mine.py:held_out",
+    "model": "mine.py:network",
+    "noise_multiplier": 1.0,
+    "delta": 1e-3,
+    "batch": 10,
+    "steps": 6,
+    "max_grad_norm": 1.0,
+    "lr": 0.5,
+    "noise_source": "keyed",
+}
+
+
+def write(folder, settings=None, **changes):
+    """A settings file with mine.py and mine.npz beside it; a change to None drops the key."""
+    folder.mkdir(exist_ok=True)
+    (folder / "mine.py").write_text(textwrap.dedent(MINE))
+    draws = np.random.default_rng(0)
+    arrays = {"x": draws.standard_normal((12, 4)), "y": np.arange(12, dtype=np.uint8) % 2}
+    np.savez(folder / "mine.npz", **arrays)
+    np.savez(folder / "persons.npz", **arrays, groups=np.arange(12) // 3)
+    merged = {**(SETTINGS if settings is None else settings), **changes}
+    content = {name: value for name, value in merged.items() if value is not None}
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def run(path, *options):
+    """What the command returns; it writes beside the settings."""
+    return main([str(path), "--output", str(path.parent / "trained"), *options])

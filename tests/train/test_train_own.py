@@ -1,0 +1,313 @@
+"""`dpatlas train FILE.yaml`: one's own network on one's own records, by command and from Python."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from own_trainings import SETTINGS, run, write
+from small_jobs import killed_at
+
+from dpatlas.core import seeds
+from dpatlas.core.scripts import named_function
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.jobs import job as job_module
+from dpatlas.privacy import Poisson, PrivateTraining, TrainingPhase, load_weights
+from dpatlas.privacy.training import PrivateTraining as Trained
+from dpatlas.train import train
+
+SELECT = {
+    "law": "geometric",
+    "expected_trials": 3.0,
+    "validation": "mine.py:held_out",
+    "lr": [0.1, 2.0],
+    "public_validation": True,
+}
+
+
+def record_of(folder, **changes):
+    path = write(folder, **changes)
+    assert run(path) == 0
+    (record,) = (folder / "trained").glob("mine-*/record.json")
+    return json.loads(record.read_text()), record.parent
+
+
+def weights_in(folder):
+    return (folder / "model" / "model.safetensors").read_bytes()
+
+
+def test_the_command_trains_measures_and_saves(tmp_path, capsys):
+    record, folder = record_of(tmp_path, epochs=3.0, steps=None, epsilon=2.0, noise_multiplier=None)
+    said = capsys.readouterr().out
+    metrics, ledger = record["metrics"], record["ledger"]
+    assert metrics["steps"] == 12 and metrics["n"] == 40 and metrics["n_test"] == 20
+    assert 1.9 < ledger["epsilon"] <= 2 and f"epsilon {ledger['epsilon']:g}" in said
+    assert "secret seeds" in said
+    assert f"accuracy: {metrics['accuracy']:.4g} on 20 test records" in said
+    make, module, _ = named_function(f"{tmp_path / 'mine.py'}:network", "")
+    model = make()
+    assert load_weights(folder / "model", model) == ledger
+    x, y = module.held_out()
+    assert float((model(x).argmax(1) == y).float().mean()) == pytest.approx(metrics["accuracy"])
+    assert str(folder / "model") in said
+
+
+def test_python_and_the_command_give_the_same_bits(tmp_path):
+    record, folder = record_of(tmp_path / "command")
+    base = write(tmp_path / "python").parent
+    again = train(SETTINGS, output=tmp_path / "python" / "out", base=base, name="mine")
+    assert again == record
+    assert weights_in(tmp_path / "python" / "out" / record["id"]) == weights_in(folder)
+
+
+def test_it_is_the_training_that_the_engine_does(tmp_path):
+    record, folder = record_of(tmp_path)
+    make, module, _ = named_function(f"{tmp_path / 'mine.py'}:network", "")
+    torch.manual_seed(0)
+    model = make()
+    phase = TrainingPhase(Poisson(40, 10), 1.0, max_grad_norm=1.0, steps=6, lr=0.5)
+    noise = Noise(record["spec_digest"], "keyed")
+    training = PrivateTraining(model, [phase], *module.records(), noise=noise)
+    training.run()
+    saved = make()
+    load_weights(folder / "model", saved)
+    for mine, theirs in zip(model.parameters(), saved.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert training.guarantee(1e-3).epsilon == record["ledger"]["epsilon"]
+
+
+CASES = {
+    "adamw, schedules, groups of parameters": {
+        "optimizer": "adamw",
+        "weight_decay": 0.01,
+        "lr_schedule": {"name": "warmup-cosine", "warmup": 2},
+        "noise_schedule": {"name": "step-decay", "every": 3, "factor": 0.9},
+        "parameter_groups": [{"prefix": "2", "lr": 0.1}],
+    },
+    "adaptive clip": {"adaptive_clip": {"quantile": 0.5, "count_noise": 5.0}},
+    "bounds by layer, inverse time": {
+        "layer_bounds": {"0": 0.5, "2": 0.5},
+        "max_grad_norm": None,
+        "lr_schedule": {"name": "inverse-time", "decay": 0.1},
+    },
+    "persons": {"data": "mine.py:persons", "batch": 3},
+    "persons in a file": {"data": "persons.npz", "batch": 2},
+    "arrays in a file, secret noise": {"data": "mine.npz", "batch": 4, "noise_source": "os"},
+    "a dataset of dicts": {"data": "mine.py:items", "model": "mine.py:named", "test": None},
+    "a loss of one's own": {
+        "data": "mine.py:numbers",
+        "test": "mine.py:numbers",
+        "model": "mine.py:one_output",
+        "loss": "mine.py:squares",
+    },
+    "averaged weights of the head": {"ema_decay": 0.9, "trainable": ["2"], "clipping": "per-layer"},
+    "views of images": {
+        "augmentation": {"image_shape": [1, 2, 2], "views": 2, "padding": 1},
+        "max_physical_batch": 4,
+    },
+    "a selection on public records": {"lr": None, "select": SELECT},
+    "a selection by a score with noise": {
+        "lr": None,
+        "max_grad_norm": None,
+        "select": {
+            **SELECT,
+            "max_grad_norm": [0.5, 2.0],
+            "public_validation": False,
+            "score_noise": 4.0,
+        },
+    },
+    "a selection by a score of one's own": {
+        "data": "mine.py:numbers",
+        "test": None,
+        "model": "mine.py:one_output",
+        "loss": "squared_error",
+        "lr": None,
+        "select": {**SELECT, "validation": "mine.py:numbers", "right": "mine.py:near"},
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_killed_training_goes_on_to_the_same_bits(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    changes = CASES[case]
+    secret = changes.get("noise_source") == "os"
+    if secret:
+        monkeypatch.setattr("os.urandom", lambda count: b"7" * count)
+    record, whole = record_of(tmp_path / "whole", **changes)
+    # The other one stands for a process of its own.
+    monkeypatch.setattr(seeds, "_claims", {})
+    path = write(tmp_path / "killed", **changes)
+    with killed_at(3, (Trained, "step")):
+        run(path)
+    assert not list((tmp_path / "killed" / "trained").glob("mine-*/record.json"))
+    if secret:
+        monkeypatch.setattr("os.urandom", lambda count: b"8" * count)
+    assert run(path, "--resume") == 0
+    killed = tmp_path / "killed" / "trained" / record["id"]
+    assert json.loads((killed / "record.json").read_text()) == record
+    assert weights_in(killed) == weights_in(whole)
+    assert not (tmp_path / "killed" / "trained" / "checkpoints" / record["id"]).exists()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_setting_reaches_the_ledger_or_the_record(case, tmp_path):
+    changes = CASES[case]
+    record, _ = record_of(tmp_path, **changes)
+    ledger, metrics = record["ledger"], record["metrics"]
+    assert 0 < ledger["epsilon"] < 200
+    if "persons" in case:
+        assert "unit" in ledger and metrics["n"] == (10 if "file" not in case else 4)
+    if "select" in changes:
+        assert ledger["epsilon"] > ledger["single_trial"]["epsilon"]
+        low, high = changes["select"]["lr"]
+        assert low <= metrics["selected"]["lr"] <= high
+        private = not changes["select"]["public_validation"]
+        assert isinstance(ledger["epsilon_by_part"]["validation"], float) == private
+    if "adaptive_clip" in changes:
+        assert "adaptive" in json.dumps(ledger["clip"])
+    if "noise_schedule" in changes:
+        assert ledger["noise_multiplier"] == [1.0, 0.9]
+    if "loss" in metrics and metrics["n_test"]:
+        assert np.isfinite(metrics["loss"])
+    assert ("accuracy" in metrics) == (changes.get("loss") is None and metrics["n_test"] > 0)
+
+
+def test_settings_that_were_tried_are_charged(tmp_path):
+    once, _ = record_of(tmp_path / "one")
+    tried, _ = record_of(tmp_path / "tried", settings_tried=5)
+    entry = tried["ledger"]["chosen_on_private_data"][0]
+    assert tried["ledger"]["epsilon"] == once["ledger"]["epsilon"]
+    assert "5 trainings" in entry["what"] and "epsilon" in entry["cost"]
+    assert "unknown" in once["ledger"]["chosen_on_private_data"][0]["what"]
+
+
+def test_without_noise_nothing_is_guaranteed(tmp_path, capsys):
+    record, _ = record_of(tmp_path, noise_multiplier=0.0)
+    assert record["ledger"]["epsilon"] is None
+    assert "NOT private" in capsys.readouterr().err
+
+
+def test_a_finished_training_is_not_trained_again_unless_something_differs(tmp_path, capsys):
+    _, folder = record_of(tmp_path, noise_source="os")
+    weights = weights_in(folder)
+    assert run(tmp_path / "mine.yaml") == 0
+    assert "trained before" in capsys.readouterr().err and weights_in(folder) == weights
+    text = (tmp_path / "mine.py").read_text()
+    (tmp_path / "mine.py").write_text(text.replace("manual_seed(3)", "manual_seed(4)"))
+    assert run(tmp_path / "mine.yaml") == 0
+    assert len(list((tmp_path / "trained").glob("mine-*/record.json"))) == 2
+
+
+def test_other_records_in_the_same_file_are_another_training(tmp_path):
+    first, _ = record_of(tmp_path / "a", data="mine.npz", batch=4)
+    path = write(tmp_path / "b", data="mine.npz", batch=4)
+    arrays = dict(np.load(tmp_path / "b" / "mine.npz"))
+    arrays["x"][0] += 1
+    np.savez(tmp_path / "b" / "mine.npz", **arrays)
+    assert run(path) == 0
+    assert not (tmp_path / "b" / "trained" / first["id"]).exists()
+
+
+BAD = {
+    "nothing": (None, "data: found nothing"),
+    "a key that does not exist": ({"learning_rate": 1.0}, "learning_rate: found a key that does"),
+    "a near key": ({"max_grad_nrm": 1.0}, "did you mean max_grad_norm?"),
+    "no noise": ({"noise_multiplier": None}, "epsilon or noise_multiplier: found none"),
+    "two noises": ({"epsilon": 1.0}, "found epsilon and noise_multiplier"),
+    "two lengths": ({"epochs": 1.0}, "steps or epochs: found steps and epochs"),
+    "no rate": ({"lr": None}, "lr: found none"),
+    "two clips": ({"layer_bounds": {"0": 1.0}}, "found max_grad_norm and layer_bounds"),
+    "no batch": ({"batch": None}, "batch: found nothing"),
+    "a batch beyond the records": ({"batch": 41}, "batch"),
+    "text for a number": ({"delta": "1e-5"}, "write 1.0e-3"),
+    "a file that is not there": ({"data": "other.py:records"}, "data: script: found no file"),
+    "a function that is not there": ({"model": "mine.py:net"}, "found no function net"),
+    "a function that fails": ({"data": "mine.py:broken"}, "KeyError: 'no such column' at mine.py:"),
+    "no network": ({"model": "mine.py:no_network"}, "model: found str"),
+    "no arrays": ({"data": "none.npz"}, "data: found"),
+    "an unknown loss": ({"loss": "hinge"}, "loss: found 'hinge'"),
+    "an optimiser": ({"optimizer": "lion"}, "optimizer: found 'lion'"),
+    "an unknown layer": ({"trainable": ["9"]}, "9"),
+    "a schedule without a name": ({"lr_schedule": {"warmup": 1}}, "lr_schedule"),
+    "a sampler without an accountant": (
+        {"sampler": "shuffled", "relation": "add_remove"},
+        "shuffled",
+    ),
+    "no range": (
+        {"select": {name: value for name, value in SELECT.items() if name != "lr"}},
+        "select: found no range; allowed: lr or max_grad_norm",
+    ),
+    "a range upside down": (
+        {"lr": None, "select": {**SELECT, "lr": [2.0, 1.0]}},
+        "select.lr: found 2 to 1",
+    ),
+    "a rate twice": ({"select": SELECT}, "found lr and select.lr"),
+    "a grid": ({"lr": None, "select": {**SELECT, "lr": [0.1, 0.5, 1.0]}}, "select.lr"),
+    "scores without noise": (
+        {"lr": None, "select": {**SELECT, "public_validation": False}},
+        "score_noise and public_validation: found neither",
+    ),
+    "scores of persons": (
+        {
+            "data": "mine.py:persons",
+            "batch": 3,
+            "lr": None,
+            "select": {**SELECT, "public_validation": False, "score_noise": 4.0},
+        },
+        "select.score_noise: found it with groups",
+    ),
+    "a score of no class": (
+        {
+            "data": "mine.py:numbers",
+            "test": None,
+            "model": "mine.py:one_output",
+            "loss": "squared_error",
+            "lr": None,
+            "select": {**SELECT, "validation": "mine.py:numbers"},
+        },
+        "select.right: found nothing",
+    ),
+    "a score that is not one for each": (
+        {
+            "data": "mine.py:numbers",
+            "test": None,
+            "model": "mine.py:one_output",
+            "loss": "squared_error",
+            "lr": None,
+            "select": {
+                **SELECT,
+                "validation": "mine.py:numbers",
+                "right": "mine.py:not_one_for_each",
+            },
+        },
+        "select.right: found torch.bool of shape ()",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_settings_are_named_before_anything_is_trained(case, tmp_path):
+    changes, said = BAD[case]
+    path = write(tmp_path, {} if changes is None else None, **(changes or {}))
+    with pytest.raises(InputError) as error:
+        run(path)
+    assert said in str(error.value) and "\n" not in str(error.value)
+    assert not list((tmp_path / "trained").glob("mine-*/*"))
+
+
+def test_resume_without_a_checkpoint_is_refused(tmp_path):
+    with pytest.raises(InputError, match="--resume: found no checkpoint"):
+        run(write(tmp_path), "--resume")
+
+
+def test_a_bad_file_ends_with_one_line_and_code_2(tmp_path):
+    path = write(tmp_path, batch=0)
+    command = [sys.executable, "-m", "dpatlas", "train", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert "mine.yaml: batch: found 0; allowed: a whole number" in line
