@@ -26,6 +26,7 @@ SHORTER = [
     (r"--mechanism(?!\S| dp)", "--mechanism dp-sgd-poisson --runs 20", "any mechanism"),
     (r"--cores N\b", "--cores 2", "any number of cores"),
     (r"(snakemake --cores 2) NAME", r"\1 kl_vs_depth", "any figure"),
+    (r"train FILE\.yaml", "train digits.yaml", "the file that a page gives"),
     (r"explain WHAT", "explain kl-5b", "any result"),
     (r"new-paper KEY", "new-paper another_paper", "any key"),
     (r"snakemake \.\.\.", "snakemake --cores 2", "any command"),

@@ -6,11 +6,10 @@ from torch import nn
 
 from dpatlas.privacy import (
     Noise,
-    Phase,
     Poisson,
     PrivateTraining,
     TrainingPhase,
-    calibrate,
+    at_epsilon,
     to_group_norm,
 )
 
@@ -34,13 +33,11 @@ model = nn.Sequential(
 model = to_group_norm(model)
 batches = Poisson(n=1500, batch=100)
 steps = 10 * batches.steps_per_epoch
-sigma = calibrate(
-    lambda noise: [Phase(batches, noise, steps)], epsilon=3.0, delta=1e-5, relation="add_remove"
-)
 phase = TrainingPhase(
-    batches, sigma, max_grad_norm=1.0, steps=steps, lr=1.0, momentum=0.5, max_physical_batch=64
+    batches, 1.0, max_grad_norm=1.0, steps=steps, lr=1.0, momentum=0.5, max_physical_batch=64
 )
-training = PrivateTraining(model, [phase], *train, noise=Noise())
+phases = at_epsilon([phase], epsilon=3.0, delta=1e-5)
+training = PrivateTraining(model, phases, *train, noise=Noise())
 
 
 def report(step):
@@ -54,5 +51,5 @@ training.run(after_step=report)
 model.eval()
 with torch.no_grad():
     accuracy = float((model(test[0]).argmax(1) == test[1]).float().mean())
-print(f"noise multiplier {sigma:.4f}")
+print(f"noise multiplier {phases[0].noise_multiplier:.4f}")
 print(f"epsilon {training.guarantee(1e-5).epsilon:.3f}, accuracy {accuracy:.3f}")

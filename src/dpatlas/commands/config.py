@@ -6,10 +6,27 @@ from pathlib import Path
 
 import yaml
 
-from dpatlas.config.load import load_config, load_tier
-from dpatlas.config.reference import editor_schema, written
+from dpatlas.config.load import load_config, load_tier, project_root
+from dpatlas.config.reference import MADE_BY, editor_schema, page_of, written
 from dpatlas.core.files import write_atomic
 from dpatlas.errors import ArgumentParser
+
+OF_TRAININGS = f"""\
+# Settings of a training of your own
+
+Every key of the file that `dpatlas train FILE.yaml` takes, and of the mapping that
+`dpatlas.train.train` takes: its type and range, whether it has to be there, and what it means. Made
+by `{MADE_BY}`; [train privately](training.md#from-a-file) has an example.
+Names of files are relative to the settings' folder. Write small numbers as 1.0e-3: YAML reads 1e-3
+as text.
+"""
+
+
+def pages() -> dict[Path, str]:
+    """The text of each reference page, by its path."""
+    from dpatlas.train.settings import Settings
+
+    return {**written(), project_root() / "docs" / "settings.md": page_of(Settings, OF_TRAININGS)}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     instead.add_argument("--schema", action="store_true", help="print the JSON schema for editors")
     options = parser.parse_args(arguments)
     if options.write:
-        for path, text in written().items():
+        for path, text in pages().items():
             write_atomic(path, text)
             print(path)
         return 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.config.load import project_root
-from dpatlas.config.model import in_words, resolved, schema_of, sentence_of, walk
+from dpatlas.config.model import Model, in_words, resolved, schema_of, sentence_of, walk
 from dpatlas.config.root import General, config_model
 from dpatlas.registry import all_blocks
 
@@ -42,6 +42,12 @@ def written() -> dict[Path, str]:
         rows = _rows(schema, resolved(schema, schema["properties"][key]))
         pages[block.folder / PAGE] = "\n".join([heading, *rows])
     return pages
+
+
+def page_of(model: type[Model], introduction: str) -> str:
+    """The text of a page with every key of a model."""
+    schema = schema_of(model)
+    return "\n".join([introduction, *_rows(schema, schema)])
 
 
 def editor_schema() -> dict[str, Any]:

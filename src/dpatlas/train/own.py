@@ -29,7 +29,7 @@ from dpatlas.train import settings as configured
 from dpatlas.train.settings import Settings
 
 ARRAYS = ("x", "y", "groups")
-LOSSES: dict[str, Loss] = {
+NAMED_LOSSES: dict[str, Loss] = {
     "cross_entropy": losses.cross_entropy,
     "binary_cross_entropy": losses.binary_cross_entropy,
     "squared_error": losses.squared_error,
@@ -70,7 +70,7 @@ class Own:
         self.test = None if settings.test is None else self._records("test", settings.test)
         chosen = settings.select
         self.validation = self._records("select.validation", chosen.validation) if chosen else None
-        self.loss = LOSSES.get(settings.loss) or self._function("loss", settings.loss)
+        self.loss = NAMED_LOSSES.get(settings.loss) or self._function("loss", settings.loss)
         self._make = self._function("model", settings.model)
         right = chosen.right if chosen else None
         self._right = self._function("select.right", right) if right else None

@@ -1,13 +1,13 @@
 """The settings of a private training of one's own, as a YAML file or a mapping gives them."""
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from dpatlas.config.model import Model, optional, setting
 from dpatlas.config.types import (
     Bounded,
-    Delta,
     Epsilon,
     MaxGradNorm,
     Momentum,
@@ -15,34 +15,43 @@ from dpatlas.config.types import (
     Relation,
     Seed,
     SettingsTried,
+    Share,
+    Updates,
 )
 from dpatlas.errors import InputError
 
-NAMED = r"^[^\x00-\x1f]+\.py:[A-Za-z_]\w*$"
-Function = Annotated[
-    str, setting("A function of one's own, FILE.py:FUNCTION, beside this file.", pattern=NAMED)
-]
+NAMED = re.compile(r"[^\x00-\x1f]+\.py:[A-Za-z_]\w*")
+LOSSES = ("cross_entropy", "binary_cross_entropy", "squared_error", "token_cross_entropy")
+
+
+def _is_function(target: str) -> str:
+    if not NAMED.fullmatch(target):
+        raise ValueError("no FILE.py:FUNCTION")
+    return target
+
+
+def _is_function_or_file(target: str) -> str:
+    return target if target.endswith(".npz") else _is_function(target)
+
+
+def _is_loss(target: str) -> str:
+    return target if target in LOSSES else _is_function(target)
+
+
+Function = Annotated[str, AfterValidator(_is_function)]
 Records = Annotated[
     str,
+    AfterValidator(_is_function_or_file),
     setting(
         "FILE.py:FUNCTION that returns (x, y), (x, y, groups) or a dataset, or FILE.npz with "
-        "arrays x, y and perhaps groups.",
-        pattern=r"^[^\x00-\x1f]+\.(npz|py:[A-Za-z_]\w*)$",
-    ),
-]
-Loss = Annotated[
-    str,
-    setting(
-        "cross_entropy, binary_cross_entropy, squared_error, token_cross_entropy, or "
-        "FILE.py:FUNCTION of outputs and targets with one value per record.",
-        pattern=rf"{NAMED}|^(cross_entropy|binary_cross_entropy|squared_error|token_cross_entropy)$",
+        "arrays x, y and perhaps groups: the persons that records are of."
     ),
 ]
 Range = Annotated[
     list[Bounded],
     setting("Low and high end: each trial draws a value between them.", min_length=2, max_length=2),
 ]
-Count = Annotated[int, setting("A whole number above 0.", ge=1, le=10**9)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class WarmupCosine(Model):
@@ -64,7 +73,7 @@ class StepDecay(Model):
     """factor^(number of whole `every` steps that have passed)."""
 
     name: Literal["step-decay"]
-    every: Count
+    every: Count = setting("Steps between two changes.")
     factor: float = setting("What the value is multiplied by.", gt=0, le=1e30)
 
 
@@ -96,7 +105,7 @@ class Views(Model):
     image_shape: list[Count] = setting(
         "Channels, height and width of a record.", min_length=3, max_length=3
     )
-    views: Count
+    views: Count = setting("Copies of each image.")
     padding: int = setting("Pixels of a shift at most.", ge=0, le=10**6)
     flip: bool = setting("Whether half of the views are mirrored.", default=True)
 
@@ -107,15 +116,14 @@ class Select(Model):
     law: Literal["geometric", "logarithmic", "poisson"] = setting(
         "Distribution of the number of trials."
     )
-    expected_trials: float = setting("Mean of that distribution.", ge=1, le=1e6)
+    expected_trials: float = setting("Mean of that distribution.", ge=1, le=1e30)
     validation: Records
     lr: Range = optional()
     max_grad_norm: Range = optional()
     right: Function = setting(
-        "Function of outputs and targets that says of each record whether it is right; without it "
-        "the largest output is compared with the label.",
+        "FILE.py:FUNCTION of outputs and targets that says of each record whether it is right; "
+        "without it the largest output is compared with the label.",
         default=None,
-        pattern=NAMED,
     )
     score_noise: float = setting(
         "Standard deviation of the noise on a trial's count of right validation records, where "
@@ -155,8 +163,12 @@ class Settings(Model):
     test: Records = setting(
         "Records to measure loss and accuracy on; they count as public.", default=None
     )
-    model: Function
-    loss: Loss = "cross_entropy"
+    model: Function = setting("FILE.py:FUNCTION that takes nothing and returns the network.")
+    loss: Annotated[str, AfterValidator(_is_loss)] = setting(
+        f"{', '.join(LOSSES)}, or FILE.py:FUNCTION of outputs and targets that returns a value for "
+        f"each record; {LOSSES[0]} by default.",
+        default=LOSSES[0],
+    )
     epsilon: Epsilon = optional()
     noise_multiplier: float = setting(
         "Noise on the sum of clipped gradients in units of max_grad_norm, in place of epsilon; 0 "
@@ -165,19 +177,24 @@ class Settings(Model):
         le=1e30,
         default=None,
     )
-    delta: Delta = optional()
-    relation: Relation = optional()
+    delta: Share = setting(
+        "The delta of the guarantee; 1e-5 by default, or 1 / (10 n) if that is less.", default=None
+    )
+    relation: Relation = setting(
+        "Which data sets are neighbours; by default add_remove, or replace_one with batches that "
+        "have no accountant for it.",
+        default=None,
+    )
     sampler: Literal["poisson", "fixed-size", "shuffled", "cyclic", "full-batch"] = setting(
-        "How batches are drawn.", default="poisson"
+        "How batches are drawn; poisson by default.", default="poisson"
     )
-    batch: Count = setting(
-        "Expected batch size, in persons where there are groups.", ge=1, default=None
-    )
-    steps: Count = optional()
-    epochs: float = setting("Passes over the data, in place of steps.", gt=0, le=1e9, default=None)
+    batch: Count = setting("Expected batch size, in persons where there are groups.", default=None)
+    steps: Updates = optional()
+    epochs: float = setting("Passes over the data, in place of steps.", gt=0, le=1e30, default=None)
     max_grad_norm: MaxGradNorm = optional()
     clipping: Literal["flat", "per-layer"] = setting(
-        "One bound for the whole gradient, or an equal one for each layer.", default="flat"
+        "One bound for the whole gradient, which is the default, or an equal one for each layer.",
+        default="flat",
     )
     layer_bounds: dict[str, Bounded] = setting(
         "Clip bound by prefix of the layers' names, in place of max_grad_norm.",
@@ -187,7 +204,7 @@ class Settings(Model):
     adaptive_clip: AdaptiveClip = optional()
     lr: Rate = optional()
     optimizer: Literal["sgd", "adam", "adamw"] = setting(
-        "Optimiser of the privatised gradient.", default="sgd"
+        "Optimiser of the privatised gradient; sgd by default.", default="sgd"
     )
     momentum: Momentum = 0.0
     weight_decay: float = setting("Weight decay.", ge=0, le=1e30, default=0.0)
@@ -201,13 +218,15 @@ class Settings(Model):
     ema_decay: float = setting(
         "Decay of an average of the weights, which is then the model.", ge=0, lt=1, default=None
     )
-    max_physical_batch: Count = optional()
+    max_physical_batch: Count = setting(
+        "Records in memory at a time; changes results only by rounding.", default=None
+    )
     settings_tried: SettingsTried = optional()
     select: Select = optional()
-    seed: Seed = setting("Seed of initial weights.", default=0)
+    seed: Seed = setting("Seed of initial weights; 0 by default.", default=0)
     noise_source: Literal["os", "keyed"] = setting(
-        "os: secret noise, which nobody can repeat. keyed: noise that whoever knows the settings "
-        "can subtract.",
+        "os, the default: secret noise, which nobody can repeat. keyed: noise that whoever knows "
+        "the settings can subtract.",
         default="os",
     )
 
