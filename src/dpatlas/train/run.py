@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -168,15 +168,18 @@ class _Training:
             phases = training.ran.phases
             return guarantee(phases, **self.accounts).epsilon if self.phase.noisy else math.inf
 
-        with Progress(training.steps, self.spec.id) as shown:
-            note = EpsilonSoFar(epsilon)
+        note = EpsilonSoFar(epsilon)
 
-            def train() -> dict[str, Any]:
-                after = partial(shown.reach, note=note) if self.progress else lambda _: None
-                stages.finish(training, lambda: after(training.steps_done))
-                return {}
+        def train() -> dict[str, Any]:
+            shown = Progress(training.steps, self.spec.id) if self.progress else None
+            with shown or nullcontext():
+                stages.finish(
+                    training,
+                    lambda: None if shown is None else shown.reach(training.steps_done, note),
+                )
+            return {}
 
-            stages.result("training", train)
+        stages.result("training", train)
         if training.ema is not None:
             with torch.no_grad():
                 for name, value in training.model.named_parameters():
