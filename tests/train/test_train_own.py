@@ -130,6 +130,8 @@ CASES = {
 }
 
 
+# One dataset's network has no rule.
+@pytest.mark.filterwarnings("ignore::dpatlas.privacy.PerRecordWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_a_killed_training_goes_on_to_the_same_bits(case, tmp_path, monkeypatch):
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
@@ -153,6 +155,7 @@ def test_a_killed_training_goes_on_to_the_same_bits(case, tmp_path, monkeypatch)
     assert not (tmp_path / "killed" / "trained" / "checkpoints" / record["id"]).exists()
 
 
+@pytest.mark.filterwarnings("ignore::dpatlas.privacy.PerRecordWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_every_setting_reaches_the_ledger_or_the_record(case, tmp_path):
     changes = CASES[case]
@@ -233,6 +236,10 @@ BAD = {
     "an optimiser": ({"optimizer": "lion"}, "optimizer: found 'lion'"),
     "an unknown layer": ({"trainable": ["9"]}, "9"),
     "a schedule without a name": ({"lr_schedule": {"warmup": 1}}, "lr_schedule"),
+    "a rise beyond the end": (
+        {"lr_schedule": {"name": "warmup-cosine", "warmup": 7}},
+        "lr_schedule.warmup: found 7; allowed: at most 6",
+    ),
     "a sampler without an accountant": (
         {"sampler": "shuffled", "relation": "add_remove"},
         "shuffled",

@@ -123,8 +123,8 @@ class Own:
             trainable=tuple(given.trainable),
             clipping=clipping,
             max_physical_batch=given.max_physical_batch,
-            lr_schedule=_schedule(given.lr_schedule, steps),
-            noise_schedule=_schedule(given.noise_schedule, steps),
+            lr_schedule=_schedule("lr_schedule", given.lr_schedule, steps),
+            noise_schedule=_schedule("noise_schedule", given.noise_schedule, steps),
             parameter_groups=tuple(
                 ParameterGroup(**group.plain()) for group in given.parameter_groups
             ),
@@ -242,12 +242,14 @@ def _usual(array: np.ndarray) -> np.ndarray:
     return array.astype(np.int64 if array.dtype.kind in "iub" else np.float32)
 
 
-def _schedule(given: Any, steps: int) -> Any:
+def _schedule(key: str, given: Any, steps: int) -> Any:
     """The schedule of the settings as a function of the step."""
     if given is None:
         return None
     values = given.plain_without("name")
     if isinstance(given, configured.WarmupCosine):
+        if given.warmup > steps:
+            raise InputError(f"{key}.warmup", given.warmup, f"at most {steps}, the steps")
         return schedules.WarmupCosine(steps=steps, **values)
     if isinstance(given, configured.InverseTime):
         return schedules.InverseTime(**values)
