@@ -34,6 +34,11 @@ FIRST = (
     "workflow/test_dry_run.py",
     "workflow/test_isolation.py",
     "test_bench.py",
+    "test_shown_commands.py",
+    "test_beside.py",
+    "audit/test_engine_paths.py",
+    "audit/test_faults.py",
+    "certify/test_certify.py",
 )
 
 

@@ -61,6 +61,7 @@ LEFT_TO = [
     (r"python tools/run_notebooks\.py", "test_site.py", "the notebooks"),
     (r"sh tools/gpu_check", "test_gpu_check.py", "minutes, or a GPU"),
     (r"python tools/beside", "test_beside.py", "takes a minute, and jax-privacy beside it"),
+    (r"python tools/xrays\.py", "train/test_xrays.py", "wants data that are not here"),
     (r"python tools/audit_faults\.py", "audit/test_faults.py", "takes minutes"),
     (r"dpatlas certify\b", "certify/test_certify.py", "wants data that a page's script writes"),
     (r"emulate_precision", "privacy/test_precision.py", "takes minutes"),
