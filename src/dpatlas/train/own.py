@@ -101,9 +101,8 @@ class Own:
         Of settings that each trial of a selection draws it has the low ends.
         """
         given, n = self.settings, self.units
-        low = {
-            name: ends[0] for name, ends in (given.select.ranges if given.select else {}).items()
-        }
+        ranges = given.select.ranges if given.select else {}
+        low = {name: ends[0] for name, ends in ranges.items()}
         batches = sampler(given.sampler, n, given.batch)
         steps = given.steps or max(1, round((given.epochs or 0) * n / batches.expected_batch))
         bounds = LayerBounds(given.layer_bounds) if given.layer_bounds else None

@@ -163,7 +163,10 @@ class Settings(Model):
     test: Records = setting(
         "Records to measure loss and accuracy on; they count as public.", default=None
     )
-    model: Function = setting("FILE.py:FUNCTION that takes nothing and returns the network.")
+    model: Function = setting(
+        "FILE.py:FUNCTION that takes nothing and returns the network; torch's random numbers are "
+        "seeded before it is called."
+    )
     loss: Annotated[str, AfterValidator(_is_loss)] = setting(
         f"{', '.join(LOSSES)}, or FILE.py:FUNCTION of outputs and targets that returns a value for "
         f"each record; {LOSSES[0]} by default.",
