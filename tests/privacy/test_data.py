@@ -1,5 +1,8 @@
 """Records from tensors, arrays, mapped files, datasets, and inputs of several tensors."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -107,6 +110,40 @@ def test_of_a_dataset_that_fits_no_memory_only_drawn_items_are_fetched():
     drawn = [sampler.batch_indices(run.noise, 0, step).tolist() for step in range(4)]
     assert set(dataset.asked) == {0, *(index for batch in drawn for index in batch)}
     assert run.ledger()["sampler"]["n"] == 10_000_000
+
+
+class Late(Items):
+    """Items of which the earlier ones take longer."""
+
+    def __getitem__(self, index):
+        time.sleep(1e-3 * (N - index) / N)
+        self.threads.add(threading.get_ident())
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_fetch_in_any_order_and_change_no_bit(workers):
+    found = []
+    for count in (0, workers):
+        model, dataset = network("mlp"), Late(*on_host())
+        dataset.threads, dataset.fingerprint = set(), "late"
+        noise = Noise("digest", "keyed")
+        training((dataset, None), model, noise=noise, shared_noise="w", workers=count).run()
+        found.append(flat(weights(model)))
+        assert len(dataset.threads) == max(1, count)
+    assert torch.equal(*found)
+
+
+def test_what_an_item_raises_in_a_worker_is_raised():
+    class Broken(Items):
+        def __getitem__(self, index):
+            if index == 3:
+                raise KeyError("item 3")
+            return super().__getitem__(index)
+
+    run = training((Broken(*on_host()), None), phases=[phase(FullBatch(N))], workers=2)
+    with pytest.raises(KeyError, match="item 3"):
+        run.run()
 
 
 def test_no_more_items_than_the_physical_batch_are_held_at_a_time():

@@ -179,6 +179,16 @@ def test_every_setting_reaches_the_ledger_or_the_record(case, tmp_path):
     assert ("accuracy" in metrics) == (changes.get("loss") is None and metrics["n_test"] > 0)
 
 
+@pytest.mark.filterwarnings("ignore::dpatlas.privacy.PerRecordWarning")
+def test_workers_change_no_bit_and_no_name(tmp_path, monkeypatch):
+    case = CASES["a dataset of dicts"]
+    alone, folder = record_of(tmp_path / "alone", **case)
+    # The other one stands for a process of its own.
+    monkeypatch.setattr(seeds, "_claims", {})
+    together, other = record_of(tmp_path / "together", workers=3, **case)
+    assert together == alone and weights_in(other) == weights_in(folder)
+
+
 def test_settings_that_were_tried_are_charged(tmp_path):
     once, _ = record_of(tmp_path / "one")
     tried, _ = record_of(tmp_path / "tried", settings_tried=5)

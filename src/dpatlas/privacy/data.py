@@ -7,6 +7,7 @@ for item 0, whose shapes the probe needs.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -97,13 +98,15 @@ class FromDataset:
     """A map-style dataset of items (input, target); an input may be a tuple or dict of tensors.
 
     The target may be None. An item must always be the same: random transforms belong into an
-    augmentation, whose draws are keyed.
+    augmentation, whose draws are keyed. workers: threads that fetch items at the same time, in an
+    order of their own; a batch has them in the order of its indices, whatever their number.
     """
 
     on_device = False
 
-    def __init__(self, dataset: Any, device: torch.device):
+    def __init__(self, dataset: Any, device: torch.device, workers: int = 0):
         self.dataset, self.device = dataset, device
+        self._map = ThreadPoolExecutor(workers).map if workers else map
         self._identity = _identity_of(dataset)
         self.n = len(dataset)
         if self.n == 0:
@@ -144,7 +147,7 @@ class FromDataset:
 
     def _fetch(self, indices: list[int]) -> tuple[Any, Tensor | None]:
         """Inputs and targets of items, stacked."""
-        items = [self.dataset[index] for index in indices]
+        items = list(self._map(self.dataset.__getitem__, indices))
         for item in items:
             if not isinstance(item, tuple | list) or len(item) != 2:
                 found = f"an item of type {type(item).__name__}"
@@ -172,8 +175,11 @@ def _identity_of(dataset: Any) -> str:
         return fingerprint(dataset)
 
 
-def data_of(x: Any, targets: Any, device: torch.device) -> InMemory | FromDataset:
-    """The records x and their targets; InputError for what they do not fit."""
+def data_of(x: Any, targets: Any, device: torch.device, workers: int = 0) -> InMemory | FromDataset:
+    """The records x and their targets; InputError for what they do not fit.
+
+    workers: of a dataset; records in memory need none.
+    """
     if isinstance(x, Tensor | np.ndarray | tuple | dict):
         return InMemory(x, targets, device)
     if not (hasattr(x, "__getitem__") and hasattr(x, "__len__")) or isinstance(x, list | str):
@@ -181,7 +187,7 @@ def data_of(x: Any, targets: Any, device: torch.device) -> InMemory | FromDatase
         raise InputError("x", type(x).__name__, allowed)
     if targets is not None:
         raise InputError("labels", "targets beside a dataset", "None: items are (input, target)")
-    return FromDataset(x, device)
+    return FromDataset(x, device, workers)
 
 
 def _leaves(x: Any) -> dict[str, Any]:

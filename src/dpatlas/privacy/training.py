@@ -217,7 +217,8 @@ class PrivateTraining:
 
     x: the records, a tensor or array (n, ...) on any device, a memory-mapped one too; a tuple or
     dict of them, for model(*inputs) or model(**inputs); or a map-style dataset of (input, target),
-    of which the drawn items alone are fetched. labels: the targets (n, ...), int64 (n,) for the
+    of which the drawn items alone are fetched, by `workers` threads at a time if that is not 0.
+    labels: the targets (n, ...), int64 (n,) for the
     cross-entropy; None where the loss needs none, and with a dataset. `repetition` separates runs
     of one spec.
     `groups`: (n,) integers, the person that each record is of. Then persons are the unit of
@@ -244,7 +245,7 @@ class PrivateTraining:
     the same source and shared name of its noise.
     """
 
-    @checked(repetition=integer(ge=0))
+    @checked(repetition=integer(ge=0), workers=integer(ge=0))
     def __init__(
         self,
         model: nn.Module,
@@ -261,6 +262,7 @@ class PrivateTraining:
         shared_noise: str | None = None,
         after: Ran | None = None,
         groups: Any = None,
+        workers: int = 0,
     ):
         if not isinstance(noise, Noise):
             raise InputError("noise", repr(noise), "a dpatlas.privacy.Noise, such as Noise()")
@@ -282,7 +284,7 @@ class PrivateTraining:
         # Clip bound of the current step, which an adaptive one moves.
         self._max_grad_norm = 0.0
         self.device = device_of(model)
-        self.data = data_of(x, labels, self.device)
+        self.data = data_of(x, labels, self.device, workers)
         if loss is cross_entropy:
             check_classes(self.data.targets)
         # The network and loss as kernels call them.

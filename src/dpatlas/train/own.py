@@ -47,9 +47,9 @@ class Records:
     y: Any = None
     groups: Any = None
 
-    def on(self, device: str) -> InMemory | FromDataset:
+    def on(self, device: str, workers: int = 0) -> InMemory | FromDataset:
         """The records as they are fetched for a model on that device."""
-        return data_of(self.x, self.y, torch.device(device))
+        return data_of(self.x, self.y, torch.device(device), workers)
 
     def digest(self) -> str | None:
         """Digest of arrays and tensors in memory; of a dataset its `fingerprint`, if it has one."""
@@ -140,7 +140,7 @@ class Own:
         """Mean loss on the test records, and the share of right labels where these are classes."""
         if self.test is None:
             return {"n_test": 0}
-        data = self.test.on(device)
+        data = self.test.on(device, self.settings.workers)
         total, right = 0.0, 0
         with torch.no_grad():
             for output, targets in self._passes(model, data):
@@ -154,9 +154,9 @@ class Own:
     def right(self, model: nn.Module, device: str) -> int:
         """How many of the validation records the model gets right."""
         assert self.validation is not None
-        count = 0
+        validation, count = self.validation.on(device, self.settings.workers), 0
         with torch.no_grad():
-            for output, targets in self._passes(model, self.validation.on(device)):
+            for output, targets in self._passes(model, validation):
                 if self._right:
                     says = self._called("select.right", self._right, output, targets)
                 else:

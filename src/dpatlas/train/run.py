@@ -110,7 +110,8 @@ class _Training:
         digests = {key: each.digest() for key, each in parts.items() if each is not None}
         spec = {
             **KIND,
-            "settings": self.settings.plain(),
+            # Their number changes no bit.
+            "settings": self.settings.plain_without("workers"),
             "files": dict(sorted(own.files.items())),
             "records": digests,
         }
@@ -247,6 +248,7 @@ class _Training:
             augmentation=self.own.augmentation(),
             ema_decay=self.settings.ema_decay,
             groups=self.own.train.groups,
+            workers=self.settings.workers,
         )
 
     def _secret_network(self, trial: int) -> nn.Module:

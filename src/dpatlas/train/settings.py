@@ -224,6 +224,9 @@ class Settings(Model):
     max_physical_batch: Count = setting(
         "Records in memory at a time; changes results only by rounding.", default=None
     )
+    workers: int = setting(
+        "Threads that fetch the items of a dataset; 0 by default.", ge=0, le=1000, default=0
+    )
     settings_tried: SettingsTried = optional()
     select: Select = optional()
     seed: Seed = setting("Seed of initial weights; 0 by default.", default=0)
