@@ -33,6 +33,10 @@ MINE = """
         return X[:40], X[:40, 1] - X[:40, 2]
 
 
+    def other_numbers():
+        return X[40:], X[40:, 1] - X[40:, 2]
+
+
     class Items(torch.utils.data.Dataset):
         fingerprint = "items of the test"
 
@@ -73,7 +77,61 @@ MINE = """
 
 
     def not_one_for_each(output, targets):
-        return (output[:, 0] - targets).abs() < 0.5 if len(output) == 1 else torch.tensor(True)
+        return (output[:, 0] - targets).abs().max() < 0.5
+
+
+    def of_other_width():
+        return X[40:, :3], Y[40:]
+
+
+    def other_labels():
+        return X[40:], Y[40:] + 5
+
+
+    def reals_for_labels():
+        return X[40:], Y[40:].float()
+
+
+    SHARED = nn.Linear(4, 2)
+
+
+    def shared():
+        return SHARED
+
+
+    def sharing():
+        network = nn.Linear(4, 2)
+        network.bias = SHARED.bias
+        return network
+
+
+    def other_each_time():
+        network = nn.Linear(4, 2)
+        with torch.no_grad():
+            network.weight.fill_(np.random.default_rng().random())
+        return network
+
+
+    class WithBuffer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("features", torch.randn(4, 16))
+            self.head = nn.Linear(16, 2)
+
+        def forward(self, x):
+            return self.head(torch.tanh(x @ self.features))
+
+
+    def with_buffer():
+        return WithBuffer()
+
+
+    def mixing():
+        return nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
+    def leaves():
+        raise SystemExit(3)
 
 
     def broken():
@@ -104,6 +162,7 @@ def write(folder, settings=None, **changes):
     draws = np.random.default_rng(0)
     arrays = {"x": draws.standard_normal((12, 4)), "y": np.arange(12, dtype=np.uint8) % 2}
     np.savez(folder / "mine.npz", **arrays)
+    np.savez(folder / "text.npz", x=np.array([["a"]]), y=np.array([1]))
     np.savez(folder / "persons.npz", **arrays, groups=np.arange(12) // 3)
     merged = {**(SETTINGS if settings is None else settings), **changes}
     content = {name: value for name, value in merged.items() if value is not None}

@@ -17,6 +17,7 @@ from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
 from dpatlas.privacy import Poisson, PrivateTraining, TrainingPhase, load_weights
 from dpatlas.privacy.training import PrivateTraining as Trained
+from dpatlas.train import run as own_training
 from dpatlas.train import train
 
 SELECT = {
@@ -99,7 +100,7 @@ CASES = {
     "a dataset of dicts": {"data": "mine.py:items", "model": "mine.py:named", "test": None},
     "a loss of one's own": {
         "data": "mine.py:numbers",
-        "test": "mine.py:numbers",
+        "test": "mine.py:other_numbers",
         "model": "mine.py:one_output",
         "loss": "mine.py:squares",
     },
@@ -125,7 +126,7 @@ CASES = {
         "model": "mine.py:one_output",
         "loss": "squared_error",
         "lr": None,
-        "select": {**SELECT, "validation": "mine.py:numbers", "right": "mine.py:near"},
+        "select": {**SELECT, "validation": "mine.py:other_numbers", "right": "mine.py:near"},
     },
 }
 
@@ -189,13 +190,95 @@ def test_workers_change_no_bit_and_no_name(tmp_path, monkeypatch):
     assert together == alone and weights_in(other) == weights_in(folder)
 
 
-def test_settings_that_were_tried_are_charged(tmp_path):
+# Every key of a training that is not a selection, with what it changes.
+KEYS = {
+    "optimizer": {"optimizer": "adam"},
+    "momentum": {"momentum": 0.9},
+    "weight_decay": {"weight_decay": 0.5},
+    "lr": {"lr": 0.1},
+    "lr_schedule": {"lr_schedule": {"name": "inverse-time", "decay": 1.0}},
+    "noise_schedule": {"noise_schedule": {"name": "step-decay", "every": 1, "factor": 0.5}},
+    "parameter_groups": {"parameter_groups": [{"prefix": "0", "lr": 0.01}]},
+    "trainable": {"trainable": ["2"]},
+    "clipping": {"clipping": "per-layer"},
+    "max_grad_norm": {"max_grad_norm": 0.1},
+    "layer_bounds": {"layer_bounds": {"0": 0.1, "2": 0.2}, "max_grad_norm": None},
+    "adaptive_clip": {"adaptive_clip": {"quantile": 0.9, "count_noise": 1.0}},
+    "sampler": {"sampler": "shuffled", "relation": "replace_one"},
+    "full batch": {"sampler": "full-batch", "batch": None},
+    "batch": {"batch": 20},
+    "steps": {"steps": 5},
+    "epochs": {"steps": None, "epochs": 1.0},
+    "ema_decay": {"ema_decay": 0.9},
+    "augmentation": {"augmentation": {"image_shape": [1, 2, 2], "views": 2, "padding": 1}},
+    "seed": {"seed": 1},
+    "epsilon": {"epsilon": 5.0, "noise_multiplier": None},
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_key_changes_what_is_trained(key, tmp_path, monkeypatch):
+    """Noise is keyed alike, so that nothing else makes a difference."""
+    monkeypatch.setattr("dpatlas.train.run.Noise", lambda root, source: Noise("all alike", "keyed"))
+    found = []
+    for name, changes in (("with", KEYS[key]), ("without", {}), ("again", {})):
+        monkeypatch.setattr(seeds, "_claims", {})
+        _, folder = record_of(tmp_path / name, **changes)
+        found.append(weights_in(folder))
+    assert found[0] != found[1] == found[2]
+
+
+def test_a_selection_releases_the_buffers_of_its_best_trial(tmp_path):
+    select = {**SELECT, "expected_trials": 8.0}
+    record, _ = record_of(tmp_path, model="mine.py:with_buffer", lr=None, select=select)
+    # Scored on the same records without noise: the released network is the one that was scored.
+    assert record["metrics"]["accuracy"] == record["metrics"]["score"]
+
+
+def test_killed_before_the_record_a_training_is_not_made_anew(tmp_path, monkeypatch):
+    path = write(tmp_path, noise_source="os")
+    with killed_at(0, (own_training, "write_record")):
+        run(path)
+    (model,) = (tmp_path / "trained").glob("mine-*/model/model.safetensors")
+    weights = model.read_bytes()
+    monkeypatch.setattr(seeds, "_claims", {})
+    assert run(path) == 0 and model.read_bytes() == weights
+
+
+def test_the_same_under_another_name_is_not_trained_again_and_other_settings_are_announced(
+    tmp_path, capsys
+):
+    record, _ = record_of(tmp_path, noise_source="os")
+    renamed = tmp_path / "renamed.yaml"
+    write(tmp_path, noise_source="os", seed=0).rename(renamed)
+    capsys.readouterr()
+    assert run(renamed) == 0
+    assert f"{record['id']}: trained before" in capsys.readouterr().err
+    assert run(write(tmp_path, noise_source="os", lr=0.1)) == 0
+    assert "their epsilons add up" in capsys.readouterr().err
+    assert len(list((tmp_path / "trained").glob("*/record.json"))) == 2
+
+
+def test_a_module_that_the_file_imports_counts_too(tmp_path):
+    path = write(tmp_path)
+    mine = tmp_path / "mine.py"
+    mine.write_text(mine.read_text() + "\n\nimport own_helper_of_the_test\n")
+    words = [sys.executable, "-m", "dpatlas", "train", str(path)]
+    for text in ("WIDTH = 8\n", "WIDTH = 9\n"):
+        (tmp_path / "own_helper_of_the_test.py").write_text(text)
+        words += ["--output", str(tmp_path / "trained")]
+        subprocess.run(words, check=True, capture_output=True)
+    assert len(list((tmp_path / "trained").glob("*/record.json"))) == 2
+
+
+def test_settings_that_were_tried_are_charged(tmp_path, capsys):
     once, _ = record_of(tmp_path / "one")
-    tried, _ = record_of(tmp_path / "tried", settings_tried=5)
-    entry = tried["ledger"]["chosen_on_private_data"][0]
-    assert tried["ledger"]["epsilon"] == once["ledger"]["epsilon"]
-    assert "5 trainings" in entry["what"] and "epsilon" in entry["cost"]
     assert "unknown" in once["ledger"]["chosen_on_private_data"][0]["what"]
+    assert "trainings that chose" not in capsys.readouterr().out
+    tried, _ = record_of(tmp_path / "tried", settings_tried=5)
+    total = tried["ledger"]["tuning"]["epsilon"]
+    assert total > 2 * tried["ledger"]["epsilon"] == 2 * once["ledger"]["epsilon"]
+    assert f"chose the settings: epsilon {total:.4g}" in capsys.readouterr().out
 
 
 def test_without_noise_nothing_is_guaranteed(tmp_path, capsys):
@@ -230,6 +313,52 @@ BAD = {
     "a key that does not exist": ({"learning_rate": 1.0}, "learning_rate: found a key that does"),
     "a near key": ({"max_grad_nrm": 1.0}, "did you mean max_grad_norm?"),
     "no noise": ({"noise_multiplier": None}, "epsilon or noise_multiplier: found none"),
+    "the private records as test": ({"test": "mine.py:records"}, "test: found the records of data"),
+    "the private records for validation": (
+        {"lr": None, "select": {**SELECT, "validation": "mine.py:records"}},
+        "select.validation: found the records of data",
+    ),
+    "a test of other width": ({"test": "mine.py:of_other_width"}, "test: found RuntimeError"),
+    "labels out of range": ({"test": "mine.py:other_labels"}, "test: labels: found 6"),
+    "labels that are not whole": (
+        {"lr": None, "select": {**SELECT, "validation": "mine.py:reals_for_labels"}},
+        "select.validation: labels: found torch.float32",
+    ),
+    "a network that was there before": ({"model": "mine.py:shared"}, "model: found weights that"),
+    "a network with weights of another": ({"model": "mine.py:sharing"}, "model: found weights"),
+    "a network of other random numbers": (
+        {"model": "mine.py:other_each_time"},
+        "model: found two different networks for one seed",
+    ),
+    "a network that mixes records": ({"model": "mine.py:mixing"}, "BatchNorm1d"),
+    "a function that leaves": ({"data": "mine.py:leaves"}, "data: found SystemExit: 3"),
+    "text for records": ({"data": "text.npz"}, "data: found x of type <U1"),
+    "too many epochs": ({"steps": None, "epochs": 1e9}, "epochs: found 4e+09 steps"),
+    "a delta that protects nobody": ({"delta": 0.1}, "delta: found 0.1; allowed: at most 1 / 40"),
+    "an epsilon of nothing": (
+        {"noise_multiplier": None, "epsilon": 1e-12},
+        "epsilon: found 1e-12",
+    ),
+    "a group that says nothing": (
+        {"parameter_groups": [{"prefix": "0"}]},
+        "parameter_groups.0: found neither lr nor weight_decay",
+    ),
+    "a prefix of no layer": (
+        {"layer_bounds": {"7": 1.0}, "max_grad_norm": None},
+        "no bound in LayerBounds",
+    ),
+    "scores of persons alone": (
+        {
+            "lr": None,
+            "select": {
+                **SELECT,
+                "validation": "persons.npz",
+                "public_validation": False,
+                "score_noise": 4.0,
+            },
+        },
+        "select.score_noise: found it with groups",
+    ),
     "two noises": ({"epsilon": 1.0}, "found epsilon and noise_multiplier"),
     "two lengths": ({"epochs": 1.0}, "steps or epochs: found steps and epochs"),
     "no rate": ({"lr": None}, "lr: found none"),
@@ -284,7 +413,7 @@ BAD = {
             "model": "mine.py:one_output",
             "loss": "squared_error",
             "lr": None,
-            "select": {**SELECT, "validation": "mine.py:numbers"},
+            "select": {**SELECT, "validation": "mine.py:other_numbers"},
         },
         "select.right: found nothing",
     ),
@@ -297,7 +426,7 @@ BAD = {
             "lr": None,
             "select": {
                 **SELECT,
-                "validation": "mine.py:numbers",
+                "validation": "mine.py:other_numbers",
                 "right": "mine.py:not_one_for_each",
             },
         },
@@ -307,13 +436,16 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_settings_are_named_before_anything_is_trained(case, tmp_path):
+def test_bad_settings_are_named_before_anything_is_trained(case, tmp_path, monkeypatch):
+    def trained(*arguments):
+        raise AssertionError("a noisy sum was made")
+
+    monkeypatch.setattr("dpatlas.privacy.training.add_noise", trained)
     changes, said = BAD[case]
     path = write(tmp_path, {} if changes is None else None, **(changes or {}))
     with pytest.raises(InputError) as error:
         run(path)
     assert said in str(error.value) and "\n" not in str(error.value)
-    assert not list((tmp_path / "trained").glob("mine-*/*"))
 
 
 def test_resume_without_a_checkpoint_is_refused(tmp_path):

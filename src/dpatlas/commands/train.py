@@ -128,16 +128,20 @@ def _train_own(arguments: Sequence[str]) -> int:
         return 0
     metrics, ledger = record["metrics"], record["ledger"]
     print(f"guaranteed: {ledger['guaranteed']}; {ledger['holds_for']}")
+    if (total := (ledger.get("tuning") or {}).get("epsilon")) and not metrics.get("selected"):
+        print(f"with the trainings that chose the settings: epsilon {total:.4g}")
     print(f"noise multiplier {metrics['noise_multiplier']:g}, {metrics['steps']} steps")
     if metrics.get("selected"):
         drawn = ", ".join(f"{name} {value:.6g}" for name, value in metrics["selected"].items())
         print(f"selected: {drawn}; score {metrics['score']:.4g}")
     for name in ("accuracy", "loss"):
         if metrics.get(name) is not None:
-            print(f"{name}: {metrics[name]:.4g} on {metrics['n_test']} test records")
+            tested = f"{metrics['n_test']} test records, which count as public"
+            print(f"{name}: {metrics[name]:.4g} on {tested}")
     if (folder / "model").is_dir():
         print(f"model: {folder / 'model'}")
-    print(f"record: {folder / 'record.json'}")
+    private = "not for release: it has digests of the records and private counts"
+    print(f"record: {folder / 'record.json'} ({private})")
     return 0
 
 

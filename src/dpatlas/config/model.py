@@ -76,6 +76,11 @@ class Model(BaseModel):
             if name in self.model_fields_set and (not names or name in names)
         }
 
+    def whole(self, *but: str) -> dict[str, Any]:
+        """All keys as JSON values, also those that were not given, without `but`."""
+        names = [name for name in type(self).model_fields if name not in but]
+        return {name: _plain(getattr(self, name)) for name in names}
+
     def plain_without(self, *names: str) -> dict[str, Any]:
         """The keys that were given, but for `names`."""
         return {name: value for name, value in self.plain().items() if name not in names}

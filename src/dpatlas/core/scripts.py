@@ -53,6 +53,20 @@ def _executed(file: Path) -> Any:
     return module
 
 
+def imported_from(folder: Path) -> dict[str, str]:
+    """Digests of the modules under `folder` that are loaded, by path, but for installed ones."""
+    found = {}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        path = Path(file).resolve() if isinstance(file, str) else None
+        if path is None or folder.resolve() not in path.parents or not path.is_file():
+            continue
+        name = path.relative_to(folder.resolve())
+        if not {"site-packages", __name__.partition(".")[0]} & set(name.parts):
+            found[name.as_posix()] = sha256(path.read_bytes())
+    return found
+
+
 def error_place(error: BaseException) -> str:
     """An exception of other people's code in a line: type, message, file and line."""
     trace, line = error.__traceback__, ""

@@ -103,7 +103,7 @@ class Trials:
             return {}
         weights = {
             f"weights/{name}": value.detach().cpu().numpy().copy()
-            for name, value in training.model.named_parameters()
+            for name, value in training.model.state_dict().items()
         }
         best = {"settings": settings, "score": score}
         return {"best": best, "ran": training.ran.facts(), **weights}
@@ -116,10 +116,9 @@ class Trials:
         }
 
     def load_best(self, model: nn.Module) -> nn.Module:
-        """`model` with the weights of the best trial."""
-        with torch.no_grad():
-            for name, value in model.named_parameters():
-                value.copy_(torch.from_numpy(self.weights[name]))
+        """`model` with the weights and buffers of the best trial."""
+        stored = {name: torch.from_numpy(value) for name, value in self.weights.items()}
+        model.load_state_dict(stored)
         return model
 
     def ledger(self, delta: float, relation: str) -> dict[str, Any]:

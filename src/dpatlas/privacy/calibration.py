@@ -26,6 +26,8 @@ def at_epsilon(
 
     Raises InputError for phases without noise, and as `calibrate` does.
     """
+    if not phases:
+        raise InputError("phases", "none", "at least one")
     for phase in phases:
         if not phase.noise_multiplier:
             raise InputError("noise_multiplier", 0, "a number > 0, relative to the other phases'")

@@ -63,7 +63,7 @@ class LayerBounds:
             found = longest_prefix(layer, self.by_prefix)
             if found is None:
                 allowed = f"a layer under {', '.join(map(repr, self.by_prefix))}"
-                raise InputError(f"layer {layer}", "no bound in LayerBounds", allowed)
+                raise InputError(f"layer {layer or 'model'}", "no bound in LayerBounds", allowed)
             parts[found[0]].append(index)
         for prefix, indices in parts.items():
             if not indices:

@@ -12,18 +12,18 @@ from torch import Tensor, nn
 
 from dpatlas.core.arrays import read_arrays
 from dpatlas.core.canonical import sha256
-from dpatlas.core.scripts import error_place, named_function
+from dpatlas.core.scripts import error_place, imported_from, named_function
 from dpatlas.errors import InputError
 from dpatlas.privacy import losses, schedules
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.privacy.data import FromDataset, InMemory, data_of
-from dpatlas.privacy.fingerprint import fingerprint
+from dpatlas.privacy.fingerprint import fingerprint, initial_values
 from dpatlas.privacy.optimizers import ParameterGroup
 from dpatlas.privacy.probe import Loss
-from dpatlas.privacy.samplers import sampler
+from dpatlas.privacy.samplers import Sampler, sampler
 from dpatlas.privacy.structured import Structured, TakesStructured
-from dpatlas.privacy.training import TrainingPhase
+from dpatlas.privacy.training import TrainingPhase, check_classes, check_labels
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords
 from dpatlas.train import settings as configured
 from dpatlas.train.settings import Settings
@@ -37,6 +37,7 @@ NAMED_LOSSES: dict[str, Loss] = {
 }
 # Rows of a pass without gradients.
 ROWS = 1000
+MOST_STEPS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Records:
         """Digest of arrays and tensors in memory; of a dataset its `fingerprint`, if it has one."""
         if isinstance(self.x, Tensor | np.ndarray | tuple | dict):
             return fingerprint(self.x, self.y, self.groups)
-        named = getattr(self.x, "fingerprint", None)
+        named = getattr(self.x, "fingerprint", getattr(self.x, "_fingerprint", None))
         return named if isinstance(named, str) else None
 
 
@@ -76,6 +77,9 @@ class Own:
         self._right = self._function("select.right", right) if right else None
         if chosen:
             self._check_scores(chosen)
+        self._check_parts()
+        self._check_passes(self._fresh_network())
+        self.files |= imported_from(base)
 
     def network(self, seed: int, device: str) -> nn.Module:
         """A network whose initial weights follow from the seed."""
@@ -86,6 +90,32 @@ class Own:
         if not isinstance(model, nn.Module):
             raise InputError("model", type(model).__name__, "a torch.nn.Module")
         return model.to(device)
+
+    def _fresh_network(self) -> nn.Module:
+        """A network; InputError unless the function makes a new one each time, by torch's seed."""
+        one, other = (self.network(self.settings.seed, "cpu") for _ in range(2))
+        allowed = "a new network each time, whose weights come of torch's random numbers alone"
+        if initial_values(one) != initial_values(other):
+            raise InputError("model", "two different networks for one seed", allowed)
+        places = [
+            {value.data_ptr() for value in each.state_dict().values()} for each in (one, other)
+        ]
+        if one is other or (places[0] & places[1]) - {0}:
+            raise InputError("model", "weights that it returned before", allowed)
+        return other
+
+    def _check_parts(self) -> None:
+        """InputError where the private records are at the same time test or validation records."""
+        parts = {"test": self.test, "select.validation": self.validation}
+        for key, part in parts.items():
+            if part is not None and part.digest() == self.train.digest() is not None:
+                raise InputError(key, "the records of data", "records that are not trained on")
+
+    def _check_passes(self, model: nn.Module) -> None:
+        """InputError for test and validation records that network, loss or score do not take."""
+        if self.validation is not None:
+            self.right(model, "cpu")
+        self.measured(model, "cpu")
 
     @property
     def units(self) -> int:
@@ -104,7 +134,7 @@ class Own:
         ranges = given.select.ranges if given.select else {}
         low = {name: ends[0] for name, ends in ranges.items()}
         batches = sampler(given.sampler, n, given.batch)
-        steps = given.steps or max(1, round((given.epochs or 0) * n / batches.expected_batch))
+        steps = given.steps or self._steps_of(given.epochs or 0.0, batches)
         bounds = LayerBounds(given.layer_bounds) if given.layer_bounds else None
         clipping: Any = bounds or given.clipping
         if given.adaptive_clip:
@@ -129,6 +159,12 @@ class Own:
             ),
         )
 
+    def _steps_of(self, epochs: float, batches: Sampler) -> int:
+        steps = epochs * batches.n / batches.expected_batch
+        if steps > MOST_STEPS:
+            raise InputError("epochs", f"{steps:.3g} steps", f"at most {MOST_STEPS:,} steps")
+        return max(1, round(steps))
+
     def augmentation(self) -> ShiftAndFlip | None:
         """Views of each record."""
         views = self.settings.augmentation
@@ -142,11 +178,11 @@ class Own:
             return {"n_test": 0}
         data = self.test.on(device, self.settings.workers)
         total, right = 0.0, 0
-        with torch.no_grad():
-            for output, targets in self._passes(model, data):
-                total += float(self.loss(output, targets).double().sum())
-                if self._classes(targets):
-                    right += int((output.argmax(1) == targets).sum())
+        for output, targets in self._passes("test", model, data):
+            losses = self._called("test", losses_of_rows, self.loss, output, targets)
+            total += float(losses.double().sum())
+            if self._classes(targets):
+                right += int((output.argmax(1) == targets).sum())
         mean = total / data.n
         found: dict[str, Any] = {"n_test": data.n, "loss": mean if math.isfinite(mean) else None}
         return found | ({"accuracy": right / data.n} if self._classes(data.targets) else {})
@@ -155,16 +191,19 @@ class Own:
         """How many of the validation records the model gets right."""
         assert self.validation is not None
         validation, count = self.validation.on(device, self.settings.workers), 0
-        with torch.no_grad():
-            for output, targets in self._passes(model, validation):
-                if self._right:
-                    says = self._called("select.right", self._right, output, targets)
-                else:
-                    says = output.argmax(1) == targets
-                if says.shape != (len(output),) or says.dtype != torch.bool:
-                    found = f"{says.dtype} of shape {tuple(says.shape)}"
-                    raise InputError("select.right", found, f"true or false of {len(output)} rows")
-                count += int(says.sum())
+        for output, targets in self._passes("select.validation", model, validation):
+            if self._right is None:
+                count += int((output.argmax(1) == targets).sum())
+                continue
+            # Row by row: a record that moved another's answer would move the count by more than 1.
+            for row in range(len(output)):
+                one = slice(row, row + 1)
+                says = self._called("select.right", self._right, output[one], targets[one])
+                if not isinstance(says, Tensor) or says.shape != (1,) or says.dtype != torch.bool:
+                    shape = tuple(getattr(says, "shape", ()))
+                    found = f"{getattr(says, 'dtype', type(says).__name__)} of shape {shape}"
+                    raise InputError("select.right", found, "torch.bool of shape (1,) for one row")
+                count += int(says)
         return count
 
     def _check_scores(self, chosen: configured.Select) -> None:
@@ -172,24 +211,30 @@ class Own:
         if self._right is None and self.settings.loss != "cross_entropy":
             allowed = "FILE.py:FUNCTION that says of each record whether it is right"
             raise InputError("select.right", "nothing with this loss", allowed)
-        if chosen.score_noise is not None and self.train.groups is not None:
+        grouped = any(part.groups is not None for part in (self.train, self.validation) if part)
+        if chosen.score_noise is not None and grouped:
             allowed = "public_validation: a person may have several of the records that are counted"
             raise InputError("select.score_noise", "it with groups", allowed)
 
     def _classes(self, targets: Any) -> bool:
         return self.settings.loss == "cross_entropy" and targets is not None
 
-    def _passes(self, model: nn.Module, data: InMemory | FromDataset) -> Any:
+    @torch.no_grad()
+    def _passes(self, key: str, model: nn.Module, data: InMemory | FromDataset) -> Any:
         """Outputs and targets of all records, some at a time, in evaluation mode."""
         rows = min(self.settings.max_physical_batch or ROWS, ROWS)
         trains = model.training
+        classes = self.settings.loss == "cross_entropy" and (key == "test" or self._right is None)
         model.eval()
         try:
             for start in range(0, data.n, rows):
                 chunk = slice(start, min(start + rows, data.n))
                 x, targets = data.take(chunk, chunk)
-                of_parts = isinstance(x, Structured)
-                output = TakesStructured(model)(x) if of_parts else model(x)
+                network = TakesStructured(model) if isinstance(x, Structured) else model
+                output = self._called(key, network, x)
+                if classes:
+                    given = None if data.targets is None else targets
+                    self._called(key, _check_targets, given, output)
                 yield output, None if data.targets is None else targets
         finally:
             model.train(trains)
@@ -202,7 +247,7 @@ class Own:
             )
         except InputError as error:
             raise InputError(f"{key}: {error.where}", error.found, error.allowed) from None
-        self.files[path] = sha256(file.read_bytes())
+        self.files[Path(path).as_posix()] = sha256(file.read_bytes())
         return function
 
     def _records(self, key: str, target: str) -> Records:
@@ -219,21 +264,39 @@ class Own:
         path, allowed = self.base / target, f"an npz file with arrays {', '.join(ARRAYS)}"
         try:
             arrays = read_arrays(path)
-            self.files[target] = sha256(path.read_bytes())
+            self.files[Path(target).as_posix()] = sha256(path.read_bytes())
         except (OSError, ValueError) as error:
             raise InputError(key, f"{path}: {error}", allowed) from None
         if not {"x", "y"} <= arrays.keys() <= set(ARRAYS):
             raise InputError(key, f"{path} with {', '.join(arrays) or 'no array'}", allowed)
+        for name, array in arrays.items():
+            if array.dtype.kind not in "biuf" or array.dtype == np.uint64:
+                raise InputError(key, f"{name} of type {array.dtype}", "numbers that torch takes")
         return Records(**{name: torch.from_numpy(_usual(array)) for name, array in arrays.items()})
 
     def _called(self, key: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """What a stranger's function returns; InputError for what it raises."""
         try:
             return function(*arguments)
-        except InputError:
-            raise
-        except Exception as error:  # whatever a stranger's code raises
-            raise InputError(key, error_place(error), "a function that returns") from None
+        except InputError as error:
+            raise InputError(f"{key}: {error.where}", error.found, error.allowed) from None
+        except (Exception, SystemExit) as error:  # whatever a stranger's code raises
+            found = error_place(error).splitlines()[0]
+            raise InputError(key, found, "a call without an error") from None
+
+
+def losses_of_rows(loss: Loss, output: Tensor, targets: Tensor | None) -> Tensor:
+    """The loss of each row; InputError for another number of values."""
+    found = loss(output, targets)  # type: ignore[arg-type]
+    if found.shape != (len(output),):
+        allowed = f"one value for each of {len(output)} records"
+        raise InputError("loss", f"values of shape {tuple(found.shape)}", allowed)
+    return found
+
+
+def _check_targets(targets: Any, output: Tensor) -> None:
+    check_classes(targets)
+    check_labels(targets, output.shape[-1], losses.cross_entropy)
 
 
 def _usual(array: np.ndarray) -> np.ndarray:

@@ -76,8 +76,9 @@ def train(
     Raises InputError for settings, files and records that do not fit, before anything is trained.
     """
     if not isinstance(settings, Settings):
-        check_shape(settings)
-        settings = validated(Settings, settings)
+        given = {key: value for key, value in settings.items() if value is not None}
+        check_shape(given)
+        settings = validated(Settings, given)
     output, device = Path(output), resolve_device(device)
     check_writable(output)
     with numerics(device):
@@ -99,6 +100,9 @@ class _Training:
             "delta": self.settings.delta or default_delta(own.units),
             "relation": self.settings.relation or default_relation(planned),
         }
+        if self.accounts["delta"] > 1 / own.units:
+            allowed = f"at most 1 / {own.units}: with more, publishing a random record is allowed"
+            raise InputError("delta", self.accounts["delta"], allowed)
         self.choice = self._choice()
         if self.settings.epsilon is not None:
             phase = self._calibrated(phase)
@@ -110,8 +114,8 @@ class _Training:
         digests = {key: each.digest() for key, each in parts.items() if each is not None}
         spec = {
             **KIND,
-            # Their number changes no bit.
-            "settings": self.settings.plain_without("workers"),
+            # With all defaults, so that to write one down makes no other training.
+            "settings": self.settings.whole("workers"),
             "files": dict(sorted(own.files.items())),
             "records": digests,
         }
@@ -122,10 +126,18 @@ class _Training:
         """Train, unless that is done, and return the record."""
         folder = self.output / self.spec.id
         path = folder / "record.json"
-        if path.is_file():
-            # With new noise it would be a second release of the same records.
-            say(f"{self.spec.id}: trained before; this is its record, and nothing is trained again")
-            return read_record(path)
+        for before in sorted(self.output.glob("*/record.json")):
+            record = read_record(before)
+            if record["spec_digest"] == self.spec.digest:
+                # With new noise it would be a second release of the same records.
+                say(f"{record['id']}: trained before; its record follows, nothing is trained again")
+                return record
+            mine = self.spec.fields["records"]["data"]
+            if mine is not None and record["spec"].get("records", {}).get("data") == mine:
+                say(
+                    f"{record['id']} in this folder was trained on the same records with other "
+                    "settings: their epsilons add up (dpatlas epsilon adds ledgers)"
+                )
         stopwatch, code = Stopwatch(), code_digest(__name__)
         identity = {
             "spec": self.spec.digest,
@@ -178,6 +190,8 @@ class _Training:
                     training,
                     lambda: None if shown is None else shown.reach(training.steps_done, note),
                 )
+            # The secret too: killed after this, the same training would be written again.
+            stages.save(training)
             return {}
 
         stages.result("training", train)

@@ -74,7 +74,7 @@ class StepDecay(Model):
 
     name: Literal["step-decay"]
     every: Count = setting("Steps between two changes.")
-    factor: float = setting("What the value is multiplied by.", gt=0, le=1e30)
+    factor: float = setting("What the value is multiplied by.", gt=0, le=1)
 
 
 Schedule = Annotated[
@@ -98,6 +98,12 @@ class Group(Model):
     lr: Rate = optional()
     weight_decay: float = setting("Weight decay.", ge=0, le=1e30, default=None)
 
+    @model_validator(mode="after")
+    def _says_something(self) -> "Group":
+        if self.lr is None and self.weight_decay is None:
+            raise InputError("", "neither lr nor weight_decay", "one of them, or both")
+        return self
+
 
 class Views(Model):
     """Shifted and mirrored copies of each image, whose gradients are averaged before the clip."""
@@ -117,7 +123,10 @@ class Select(Model):
         "Distribution of the number of trials."
     )
     expected_trials: float = setting("Mean of that distribution.", ge=1, le=1e30)
-    validation: Records
+    validation: Records = setting(
+        "Records that trials are scored on, none of which are trained on: given as those of `data` "
+        "are, without groups unless they are public."
+    )
     lr: Range = optional()
     max_grad_norm: Range = optional()
     right: Function = setting(
@@ -161,7 +170,8 @@ class Settings(Model):
 
     data: Records
     test: Records = setting(
-        "Records to measure loss and accuracy on; they count as public.", default=None
+        "Records to measure loss and accuracy on, without noise: they count as public.",
+        default=None,
     )
     model: Function = setting(
         "FILE.py:FUNCTION that takes nothing and returns the network; torch's random numbers are "
@@ -225,9 +235,17 @@ class Settings(Model):
         "Records in memory at a time; changes results only by rounding.", default=None
     )
     workers: int = setting(
-        "Threads that fetch the items of a dataset; 0 by default.", ge=0, le=1000, default=0
+        "Threads that fetch the items of a dataset at the same time; 0 by default.",
+        ge=0,
+        le=1000,
+        default=0,
     )
-    settings_tried: SettingsTried = optional()
+    settings_tried: SettingsTried = setting(
+        "How many settings were tried on these private records before these were chosen; the "
+        "ledger then states what all of them cost together, and `epsilon` is of this training "
+        "alone.",
+        default=None,
+    )
     select: Select = optional()
     seed: Seed = setting("Seed of initial weights; 0 by default.", default=0)
     noise_source: Literal["os", "keyed"] = setting(
