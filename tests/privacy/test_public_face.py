@@ -59,7 +59,7 @@ def test_the_project_imports_from_the_modules_themselves():
 def test_the_trainings_of_the_engine_s_page_run_and_the_first_prints_its_guarantee(tmp_path):
     text = (ROOT / "docs/engine.md").read_text(encoding="utf-8")
     snippets = re.findall(r"```python\n(.*?)```", text, re.S)
-    for name in ("PrivateTraining", "calibrate", ".guarantee(", ".ledger("):
+    for name in ("PrivateTraining", "at_epsilon", ".guarantee(", ".ledger("):
         assert name in snippets[0]
     # Each snippet of the page goes on from those before it.
     first, *_ = run("\n".join(snippets), tmp_path).splitlines()
