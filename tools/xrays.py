@@ -87,13 +87,12 @@ def main(path: Path) -> None:
 
 def _cell(settings: dict[str, Any], folder: Path) -> str:
     """Mean accuracy of the runs in percent, and their range."""
-    given = {name: value for name, value in settings.items() if value is not None}
     records = [
-        train({**given, "seed": seed}, output=folder / "out", base=folder, progress=False)
+        train({**settings, "seed": seed}, output=folder / "out", base=folder, progress=False)
         for seed in SEEDS
     ]
-    found = [100 * record["metrics"]["accuracy"] for record in records]
-    return f"{statistics.mean(found):.1f} ({min(found):.1f} to {max(found):.1f})"
+    accuracies = [100 * record["metrics"]["accuracy"] for record in records]
+    return f"{statistics.mean(accuracies):.1f} ({min(accuracies):.1f} to {max(accuracies):.1f})"
 
 
 if __name__ == "__main__":

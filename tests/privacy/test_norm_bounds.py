@@ -95,6 +95,8 @@ class Path:
     way: str
     layer: str = "1"
     options: dict[str, Any] = field(default_factory=dict)
+    # How far records in company differ.
+    spread: float = 1e-3
 
     def model(self, offset: float, dtype=torch.float32) -> nn.Module:
         return seeded(lambda: nn.Sequential(Lift(offset), *self.make()), dtype=dtype)
@@ -162,6 +164,8 @@ PATHS = {
         (8, 12),
         "gradients",
         "1.attention",
+        # The softmax of large products tells apart what differs by more.
+        spread=1e-5,
     ),
     "a copy for each record": tokens(lambda: OwnFactor(12), (8, 12), 8 * 12, "gradients"),
     "torch.func": Path(
@@ -233,20 +237,19 @@ def test_a_record_alone_adds_at_most_the_bound_and_hardly_less(path, offset):
                 assert added >= bound * (1 - factors.SLACK)
 
 
-def aligned(shape, model, rows=COMPANY):
+def aligned(shape, model, rows=COMPANY, spread=1e-3):
     """Records that are nearly equal, with the label that the model finds least likely."""
     draws = torch.Generator().manual_seed(1)
     one = torch.randn(1, *shape, generator=draws)
     with torch.no_grad():
         label = model(one).argmin(1)
-    return one + 1e-3 * torch.randn(rows, *shape, generator=draws), label.repeat(rows)
+    return one + spread * torch.randn(rows, *shape, generator=draws), label.repeat(rows)
 
 
 def movements(kernel, x, labels, bound, removed, views=1):
     """How far the sum moves, in units of the bound, as each of these records is removed."""
     whole = kernel.clipped_sum(x, labels, bound).gradients
-    # The records pull one way, if less so where attention is sharp.
-    assert norm(whole) > 0.8 * bound * len(x) / views
+    assert norm(whole) > 0.9 * bound * len(x) / views
     for record in removed:
         others = torch.arange(len(x)) // views != record
         rest = kernel.clipped_sum(x[others], labels[others], bound).gradients
@@ -371,7 +374,7 @@ def test_a_record_in_company_moves_the_sum_by_at_most_the_bound_and_rounding(nam
     path, count = PATHS[name], 128 if name in LARGE else COMPANY
     views = path.options.get("views", 1)
     model = path.model(offset)
-    x, labels = aligned(path.shape, model, count * views)
+    x, labels = aligned(path.shape, model, count * views, path.spread)
     kernel = NetworkGradients(model, **path.options)
     for moved in movements(kernel, x, labels, 0.01, [0, count // 2, count - 1], views):
         assert moved <= 1 + company_rounding(count)

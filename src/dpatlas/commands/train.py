@@ -55,7 +55,7 @@ SPLITS: Mapping[str, Mapping[str, Any]] = {
 def main(arguments: Sequence[str]) -> int:
     """Train as the arguments say, and print the guarantee and the accuracy."""
     if arguments and not arguments[0].startswith("-"):
-        return _train_own(arguments)
+        return _train_from_file(arguments)
     config = load_config()
     options = _parser(config.audit.training).parse_args(arguments)
     check_writable(options.output)
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _train_own(arguments: Sequence[str]) -> int:
+def _train_from_file(arguments: Sequence[str]) -> int:
     """Train as a settings file says, and print the guarantee and what was measured."""
     parser = ArgumentParser(
         prog="dpatlas train FILE.yaml",

@@ -29,15 +29,15 @@ from dpatlas.privacy.ledger import UNTOLD, tuning_of
 from dpatlas.privacy.saved import save_model
 from dpatlas.privacy.selection import Score, calibrate_selected, trials_law
 from dpatlas.privacy.training import PrivateTraining, TrainingPhase
-from dpatlas.train.own import Own
+from dpatlas.train.inputs import Inputs
 from dpatlas.train.settings import Settings
 
 PACKAGES = ("torch", "numpy", "scipy", "dp-accounting")
-KIND = {"key": "own", "kind": "train"}
+KIND = {"key": "train", "kind": "settings_file"}
 
 
 class Metrics(records.Metrics):
-    """What a training of one's own gave.
+    """What a training by a settings file gave.
 
     n, n_test: records, or persons, that batches are drawn from, and test records. accuracy, loss:
     on test records, None where there are none or they have no classes. skipped_records: gradients
@@ -82,26 +82,28 @@ def train(
     output, device = Path(output), resolve_device(device)
     check_writable(output)
     with numerics(device):
-        own = Own(settings, Path(base))
-        return _Training(own, output, name, device, resume, progress).record()
+        inputs = Inputs(settings, Path(base))
+        return _Training(inputs, output, name, device, resume, progress).record()
 
 
 class _Training:
     """One training: its plan, and what it writes."""
 
     def __init__(
-        self, own: Own, output: Path, name: str, device: str, resume: bool, progress: bool
+        self, inputs: Inputs, output: Path, name: str, device: str, resume: bool, progress: bool
     ):
-        self.own, self.settings, self.device = own, own.settings, torch_device(device)
+        self.inputs, self.settings, self.device = inputs, inputs.settings, torch_device(device)
         self.resume, self.progress, self.output = resume, progress, output
-        phase = own.phase()
+        phase = inputs.phase()
         planned = phase.accounted_phases
         self.accounts: dict[str, Any] = {
-            "delta": self.settings.delta or default_delta(own.units),
+            "delta": self.settings.delta or default_delta(inputs.units),
             "relation": self.settings.relation or default_relation(planned),
         }
-        if self.accounts["delta"] > 1 / own.units:
-            allowed = f"at most 1 / {own.units}: with more, publishing a random record is allowed"
+        if self.accounts["delta"] > 1 / inputs.units:
+            allowed = (
+                f"at most 1 / {inputs.units}: with more, publishing a random record is allowed"
+            )
             raise InputError("delta", self.accounts["delta"], allowed)
         self.choice = self._choice()
         if self.settings.epsilon is not None:
@@ -110,13 +112,13 @@ class _Training:
             # Refused before anything is trained.
             guarantee(phase.accounted_phases, **self.accounts)
         self.phase = phase
-        parts = {"data": own.train, "test": own.test, "validation": own.validation}
-        digests = {key: each.digest() for key, each in parts.items() if each is not None}
+        parts = {"data": inputs.train, "test": inputs.test, "validation": inputs.validation}
+        digests = {key: each.digest for key, each in parts.items() if each is not None}
         spec = {
             **KIND,
             # With all defaults, so that to write one down makes no other training.
             "settings": self.settings.whole("workers"),
-            "files": dict(sorted(own.files.items())),
+            "files": dict(sorted(inputs.files.items())),
             "records": digests,
         }
         self.spec = Spec.of(spec, name)
@@ -174,7 +176,7 @@ class _Training:
         return content
 
     def _train(self, job: Job, folder: Path) -> tuple[Metrics, dict[str, Any]]:
-        training = self._training(self.own.network(self.settings.seed, self.device))
+        training = self._training(self.inputs.network(self.settings.seed, self.device))
         stages = Stages(job, self.noise)
 
         def epsilon() -> float:
@@ -199,7 +201,7 @@ class _Training:
             with torch.no_grad():
                 for name, value in training.model.named_parameters():
                     value.copy_(training.ema[name])
-        measured = self.own.measured(training.model, self.device)
+        measured = self.inputs.measured(training.model, self.device)
         tried = self.settings.settings_tried
         chosen: dict[str, Any] = {"chosen_on_private_data": [UNTOLD]}
         if tried:
@@ -218,15 +220,15 @@ class _Training:
         return self._metrics(measured, skipped_records=training.skipped_records), ledger
 
     def _select(self, job: Job, folder: Path) -> tuple[Metrics, dict[str, Any]]:
-        assert self.choice is not None and self.own.validation is not None
+        assert self.choice is not None and self.inputs.validation is not None
         trials = Trials(
             job,
             self.noise,
             self.choice,
             self.phase,
             lambda trial, phase: self._training(self._secret_network(trial), phase, trial),
-            lambda model: self.own.right(model, self.device),
-            self.own.validation.on(self.device).n,
+            lambda model: self.inputs.right(model, self.device),
+            self.inputs.validation.on(self.device).n,
         )
         # Refused before anything is trained.
         trials.ledger(**self.accounts)
@@ -235,7 +237,7 @@ class _Training:
         if trials.best is None:
             return self._metrics({"n_test": 0}), ledger
         model = trials.load_best(self._secret_network(0))
-        measured = self.own.measured(model, self.device)
+        measured = self.inputs.measured(model, self.device)
         save_model(
             folder,
             model.state_dict(),
@@ -254,28 +256,28 @@ class _Training:
         return PrivateTraining(
             model,
             [phase or self.phase],
-            self.own.train.x,
-            self.own.train.y,
+            self.inputs.train.x,
+            self.inputs.train.y,
             noise=self.noise,
             repetition=repetition,
-            loss=self.own.loss,
-            augmentation=self.own.augmentation(),
+            loss=self.inputs.loss,
+            augmentation=self.inputs.augmentation(),
             ema_decay=self.settings.ema_decay,
-            groups=self.own.train.groups,
+            groups=self.inputs.train.groups,
             workers=self.settings.workers,
         )
 
     def _secret_network(self, trial: int) -> nn.Module:
         """A network whose initial weights are as secret as the noise."""
-        return self.own.network(self.noise.key(trial, 0, "init") % 2**63, self.device)
+        return self.inputs.network(self.noise.key(trial, 0, "init") % 2**63, self.device)
 
     def _choice(self) -> Choice | None:
         select = self.settings.select
-        if select is None or self.own.validation is None:
+        if select is None or self.inputs.validation is None:
             return None
         score = None
         if select.score_noise is not None:
-            score = Score(self.own.validation.on("cpu").n, select.score_noise)
+            score = Score(self.inputs.validation.on("cpu").n, select.score_noise)
         ranges = dict(sorted(select.ranges.items()))
         return Choice(trials_law(select.law, select.expected_trials), ranges, score)
 

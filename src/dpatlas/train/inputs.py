@@ -1,7 +1,8 @@
 """What a user's files give a training: records, network, loss, and the training's settings."""
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from dpatlas.privacy.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.privacy.data import FromDataset, InMemory, data_of
 from dpatlas.privacy.fingerprint import fingerprint, initial_values
 from dpatlas.privacy.optimizers import ParameterGroup
-from dpatlas.privacy.probe import Loss
+from dpatlas.privacy.probe import Loss, losses_of
 from dpatlas.privacy.samplers import Sampler, sampler
 from dpatlas.privacy.structured import Structured, TakesStructured
 from dpatlas.privacy.training import TrainingPhase, check_classes, check_labels
@@ -52,6 +53,7 @@ class Records:
         """The records as they are fetched for a model on that device."""
         return data_of(self.x, self.y, torch.device(device), workers)
 
+    @functools.cached_property
     def digest(self) -> str | None:
         """Digest of arrays and tensors in memory; of a dataset its `fingerprint`, if it has one."""
         if isinstance(self.x, Tensor | np.ndarray | tuple | dict):
@@ -60,8 +62,8 @@ class Records:
         return named if isinstance(named, str) else None
 
 
-class Own:
-    """The parts that `settings` name; paths are relative to the folder `base`."""
+class Inputs:
+    """The functions and files that `settings` name; paths are relative to the folder `base`."""
 
     def __init__(self, settings: Settings, base: Path):
         self.settings, self.base = settings, base
@@ -94,21 +96,22 @@ class Own:
     def _fresh_network(self) -> nn.Module:
         """A network; InputError unless the function makes a new one each time, by torch's seed."""
         one, other = (self.network(self.settings.seed, "cpu") for _ in range(2))
-        allowed = "a new network each time, whose weights come of torch's random numbers alone"
+        allowed = "a new network at every call, whose weights follow from torch.manual_seed"
         if initial_values(one) != initial_values(other):
             raise InputError("model", "two different networks for one seed", allowed)
-        places = [
+        first, second = (
             {value.data_ptr() for value in each.state_dict().values()} for each in (one, other)
-        ]
-        if one is other or (places[0] & places[1]) - {0}:
-            raise InputError("model", "weights that it returned before", allowed)
+        )
+        # An empty tensor has address 0.
+        if one is other or (first & second) - {0}:
+            raise InputError("model", "weights that it has returned before", allowed)
         return other
 
     def _check_parts(self) -> None:
         """InputError where the private records are at the same time test or validation records."""
         parts = {"test": self.test, "select.validation": self.validation}
         for key, part in parts.items():
-            if part is not None and part.digest() == self.train.digest() is not None:
+            if part is not None and part.digest == self.train.digest is not None:
                 raise InputError(key, "the records of data", "records that are not trained on")
 
     def _check_passes(self, model: nn.Module) -> None:
@@ -117,7 +120,7 @@ class Own:
             self.right(model, "cpu")
         self.measured(model, "cpu")
 
-    @property
+    @functools.cached_property
     def units(self) -> int:
         """How many records, or persons, batches are drawn from."""
         records = self.train.on("cpu").n
@@ -179,13 +182,13 @@ class Own:
         data = self.test.on(device, self.settings.workers)
         total, right = 0.0, 0
         for output, targets in self._passes("test", model, data):
-            losses = self._called("test", losses_of_rows, self.loss, output, targets)
-            total += float(losses.double().sum())
+            values = self._called("test", losses_of, nn.Identity(), self.loss, output, targets)
+            total += float(values.double().sum())
             if self._classes(targets):
                 right += int((output.argmax(1) == targets).sum())
         mean = total / data.n
-        found: dict[str, Any] = {"n_test": data.n, "loss": mean if math.isfinite(mean) else None}
-        return found | ({"accuracy": right / data.n} if self._classes(data.targets) else {})
+        metrics: dict[str, Any] = {"n_test": data.n, "loss": mean if math.isfinite(mean) else None}
+        return metrics | ({"accuracy": right / data.n} if self._classes(data.targets) else {})
 
     def right(self, model: nn.Module, device: str) -> int:
         """How many of the validation records the model gets right."""
@@ -198,12 +201,12 @@ class Own:
             # Row by row: a record that moved another's answer would move the count by more than 1.
             for row in range(len(output)):
                 one = slice(row, row + 1)
-                says = self._called("select.right", self._right, output[one], targets[one])
-                if not isinstance(says, Tensor) or says.shape != (1,) or says.dtype != torch.bool:
-                    shape = tuple(getattr(says, "shape", ()))
-                    found = f"{getattr(says, 'dtype', type(says).__name__)} of shape {shape}"
+                answer = self._called("select.right", self._right, output[one], targets[one])
+                dtype, shape = getattr(answer, "dtype", None), tuple(getattr(answer, "shape", ()))
+                if dtype != torch.bool or shape != (1,):
+                    found = f"{dtype or type(answer).__name__} of shape {shape}"
                     raise InputError("select.right", found, "torch.bool of shape (1,) for one row")
-                count += int(says)
+                count += int(answer)
         return count
 
     def _check_scores(self, chosen: configured.Select) -> None:
@@ -220,10 +223,12 @@ class Own:
         return self.settings.loss == "cross_entropy" and targets is not None
 
     @torch.no_grad()
-    def _passes(self, key: str, model: nn.Module, data: InMemory | FromDataset) -> Any:
+    def _passes(
+        self, key: str, model: nn.Module, data: InMemory | FromDataset
+    ) -> Iterator[tuple[Tensor, Any]]:
         """Outputs and targets of all records, some at a time, in evaluation mode."""
         rows = min(self.settings.max_physical_batch or ROWS, ROWS)
-        trains = model.training
+        was_training = model.training
         classes = self.settings.loss == "cross_entropy" and (key == "test" or self._right is None)
         model.eval()
         try:
@@ -232,12 +237,12 @@ class Own:
                 x, targets = data.take(chunk, chunk)
                 network = TakesStructured(model) if isinstance(x, Structured) else model
                 output = self._called(key, network, x)
+                given = None if data.targets is None else targets
                 if classes:
-                    given = None if data.targets is None else targets
                     self._called(key, _check_targets, given, output)
-                yield output, None if data.targets is None else targets
+                yield output, given
         finally:
-            model.train(trains)
+            model.train(was_training)
 
     def _function(self, key: str, target: str) -> Callable[..., Any]:
         path, _, name = target.rpartition(":")
@@ -283,15 +288,6 @@ class Own:
         except (Exception, SystemExit) as error:  # whatever a stranger's code raises
             found = error_place(error).splitlines()[0]
             raise InputError(key, found, "a call without an error") from None
-
-
-def losses_of_rows(loss: Loss, output: Tensor, targets: Tensor | None) -> Tensor:
-    """The loss of each row; InputError for another number of values."""
-    found = loss(output, targets)  # type: ignore[arg-type]
-    if found.shape != (len(output),):
-        allowed = f"one value for each of {len(output)} records"
-        raise InputError("loss", f"values of shape {tuple(found.shape)}", allowed)
-    return found
 
 
 def _check_targets(targets: Any, output: Tensor) -> None:
