@@ -332,7 +332,7 @@ BAD = {
         {"lr": None, "select": {**SELECT, "validation": "mine.py:reals_for_labels"}},
         "select.validation: labels: found torch.float32",
     ),
-    "a network that was there before": ({"model": "mine.py:shared"}, "model: found weights that it has"),
+    "a network that was there before": ({"model": "mine.py:shared"}, "model: found weights that"),
     "a network with weights of another": ({"model": "mine.py:sharing"}, "model: found weights"),
     "a network of other random numbers": (
         {"model": "mine.py:other_each_time"},

@@ -101,9 +101,7 @@ class _Training:
             "relation": self.settings.relation or default_relation(planned),
         }
         if self.accounts["delta"] > 1 / inputs.units:
-            allowed = (
-                f"at most 1 / {inputs.units}: with more, publishing a random record is allowed"
-            )
+            allowed = f"at most 1 / {inputs.units}: more would let one publish a random record"
             raise InputError("delta", self.accounts["delta"], allowed)
         self.choice = self._choice()
         if self.settings.epsilon is not None:
