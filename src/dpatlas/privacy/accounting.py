@@ -186,7 +186,7 @@ def calibrate(
 
 def smallest_noise(epsilon_at: Callable[[float], float], epsilon: float, delta: float) -> float:
     """As `calibrate`, for any function `epsilon_at` that falls with the noise multiplier."""
-    real(gt=TINY_EPSILON, lt=1 / TINY_EPSILON).check("epsilon", epsilon)
+    real(ge=TINY_EPSILON, le=1 / TINY_EPSILON).check("epsilon", epsilon)
 
     def excess(log_noise: float) -> float:
         cost = min(max(epsilon_at(math.exp(log_noise)), TINY_EPSILON), 1 / TINY_EPSILON)
