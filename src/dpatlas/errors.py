@@ -8,6 +8,7 @@ from typing import NoReturn
 
 EXIT_BAD_INPUT = 2
 EXIT_FAILED_RUN = 1
+EXIT_INTERRUPTED = 130
 # Characters of what was found that a message shows: a config may hold pages.
 SHOWN = 300
 
@@ -80,7 +81,7 @@ def run_command(main: Callable[[Sequence[str]], int | None], arguments: Sequence
         return EXIT_FAILED_RUN
     except KeyboardInterrupt:
         print("dpatlas: interrupted; a re-run goes on from the last checkpoint", file=sys.stderr)
-        return 130
+        return EXIT_INTERRUPTED
 
 
 class ArgumentParser(argparse.ArgumentParser):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from small_trainings import claim, training
 
 from dpatlas.audit import Claim, audit_training
-from dpatlas.audit.run import Run
+from dpatlas.audit.run import Run, flatten
 from dpatlas.commands import audit as command
 from dpatlas.errors import InputError, run_command
 
@@ -89,6 +90,9 @@ def test_one_run_with_canaries_that_leak_is_contradicted(capsys, script):
         code, out, _ = run(capsys, *words)
         assert code == expected, out
     assert "right" in out
+    _, out, _ = run(capsys, script(*lines, "SCALE = 1"), "--canaries", 400, "--seed", 1)
+    assert "The noise, the sensitivity and the sampling themselves" in out
+    assert "guesses right" in out.splitlines()[-1]
     # Three canaries cannot contradict anything.
     assert run(capsys, script(*lines, "SCALE = 0"), "--canaries", 3)[0] == 3
 
@@ -105,6 +109,8 @@ BAD = [
     (["{mine}:train", "--mechanism", "x"], "--mechanism: found it here"),
     (["--premises-only"], "--premises-only: found it here"),
     (["{mine}:train", "--canaries", "1"], "--canaries: found 1"),
+    (["{mine}:train", "--canaries", "9", "--runs", "9"], "--runs: found it in an audit by one run"),
+    (["{mine}:train", "--folder", "{mine}"], "found File exists; allowed: one that can be written"),
 ]
 
 
@@ -136,6 +142,26 @@ def test_bad_input_is_one_line_and_exits_with_2(capsys, script, words, said):
             ["def train(run): return {'a': 1.0} if run.member else {'b': 1.0}"],
             "published: found b without the canary, a with",
         ),
+        (["def train(run): yield 1.0"], "the training: found a generator"),
+        (["def train(run): return '0.5'"], "published score: found str"),
+        (["def train(run): return 1j"], "published score: found complex"),
+        (
+            ["def train(run): run.see(np.ones(3 + run.member))"],
+            "run.see: found 4 numbers, and 3 in another run",
+        ),
+        (
+            ["def train(run): run.see(np.ones(3 + run.seed % 2))"],
+            "run.see: found 3 and 4 numbers in different runs",
+        ),
+        (
+            [
+                "calls = []",
+                "def train(run):",
+                "    calls.append(run)",
+                "    run.see(np.full(3 + (len(calls) > 30), float(run.member)))",
+            ],
+            "run.see: found 4 numbers, and 3 in another run",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -161,8 +187,9 @@ def test_a_stopped_audit_goes_on_from_its_folder_to_the_same_report(tmp_path):
     report = audit_training(counted, claim(), **options)
     again = audit_training(training(), claim(), runs=20, pairs=12, seed=7)
     assert report.premises == again.premises and report.attacks == again.attacks
-    # Each of the 64 runs once, but for those that were cut off and the first run of a pair.
-    assert len(calls) <= 2 * 12 + 2 * 20 + 3
+    # Each of the 64 runs once, with three that are repeated on purpose; but for those that were cut
+    # off, with the others of their pair.
+    assert len(calls) <= 2 * 12 + 3 + 2 * 20 + 4
 
 
 def test_a_folder_of_another_audit_is_refused(tmp_path):
@@ -171,10 +198,90 @@ def test_a_folder_of_another_audit_is_refused(tmp_path):
     with pytest.raises(InputError, match="another claim"):
         audit_training(training(), claim(noise=0.9), **options)
     with pytest.raises(InputError, match="another code"):
-        audit_training(training(), claim(), identity="changed", **options)
+        audit_training(training(), claim(), code=lambda _: {"text": "changed"}, **options)
+    with pytest.raises(InputError, match="another code"):
+        audit_training(lambda run: 1.0, claim(), **options)
     with pytest.raises(InputError, match="seed"):
         audit_training(training(), claim(), seed=2, **options)
     assert audit_training(training(), claim(), **options).seed == 1
+
+
+def test_a_folder_of_another_function_or_of_changed_imports_is_refused(capsys, script, tmp_path):
+    helper = tmp_path / "helper_of_mine.py"
+    helper.write_text("CLIP = True\n")
+    lines = [
+        "other = training(clip=False)",
+        "def train(run):",
+        "    from helper_of_mine import CLIP",
+        "    return training(clip=CLIP)(run)",
+    ]
+    target = script(*lines)
+    options = ("--premises-only", "--pairs", 8, "--folder", tmp_path / "kept")
+    assert run(capsys, target, *options)[0] == 0
+    assert run(capsys, target, *options)[0] == 0
+    code, _, errors = run(capsys, target.replace(":train", ":other"), *options)
+    assert code == 2 and "an audit of another code" in errors
+    helper.write_text("CLIP = False\n")
+    code, _, errors = run(capsys, target, *options)
+    assert code == 2 and "an audit of another code" in errors
+
+
+def test_runs_that_other_pairs_taught_are_made_again(tmp_path):
+    options = {"runs": 8, "folder": tmp_path, "seed": 1}
+    audit_training(training(), claim(), pairs=8, **options)
+    again = audit_training(training(), claim(), pairs=12, **options)
+    apart = audit_training(training(), claim(), pairs=12, runs=8, seed=1)
+    assert again.attacks == apart.attacks
+
+
+def test_one_run_is_made_once_in_a_folder(tmp_path):
+    calls = []
+
+    def train(run):
+        calls.append(run.seed)
+        return run.included + np.random.default_rng().normal(size=len(run.included))
+
+    claimed = Claim(sampler="full-batch", n=400, noise=1, steps=1, delta=1e-5, canaries=50)
+    reports = [audit_training(train, claimed, folder=tmp_path, code=lambda _: {}) for _ in "ab"]
+    assert len(calls) == 1 and reports[0].one_run == reports[1].one_run
+
+
+def test_a_damaged_file_of_a_pair_is_named(tmp_path):
+    options = {"premises_only": True, "pairs": 2, "folder": tmp_path, "seed": 1}
+    audit_training(training(), claim(), **options)
+    (tmp_path / "pairs" / "00001.npz").write_bytes(b"")
+    with pytest.raises(InputError, match=r"00001\.npz: found a damaged file"):
+        audit_training(training(), claim(), **options)
+
+
+def test_what_a_training_prints_stays_out_of_the_report(capsys, script):
+    lines = ["def train(run):", "    print('epoch 1')", "    return training()(run)"]
+    _, out, errors = run(capsys, script(*lines), "--json", *FAST)
+    assert json.loads(out)["runs"] == 8 and "epoch 1" in errors
+
+
+def test_an_interrupted_audit_says_what_would_have_kept_its_runs(capsys, script, tmp_path):
+    target = script("def train(run): raise KeyboardInterrupt")
+    code, _, errors = run(capsys, target)
+    assert code == 130 and "--folder DIR keeps finished runs" in errors
+    code, _, errors = run(capsys, target, "--folder", tmp_path / "kept")
+    assert code == 130 and "a re-run goes on" in errors
+
+
+def test_tensors_of_any_layout_and_precision_are_flattened():
+    torch = pytest.importorskip("torch")
+    values = torch.tensor([[0.0, 1.5]])
+    for each in (values, values.bfloat16(), values.half(), values.to_sparse(), values.int()):
+        assert flatten("x", each).tolist() == each.to_dense().double().flatten().tolist()
+
+
+def test_a_bound_above_the_claim_contradicts_it_whatever_the_profile_says():
+    report = audit_training(training(), claim(), runs=8, pairs=8, seed=1)
+    above = replace(report.attacks[0].bound, epsilon=9.0)
+    attacks = (replace(report.attacks[0], bound=above), *report.attacks[1:])
+    changed = replace(report, attacks=attacks)
+    assert not report.contradicted and changed.exit_code == 1
+    assert "above epsilon 8.04 at delta 1e-05 by at least 0.96" in str(changed)
 
 
 def test_the_time_limit_stops_the_runs_and_judges_what_there_is():
@@ -190,11 +297,11 @@ def test_runs_are_seeded_coupled_in_pairs_and_apart_in_the_bound():
         return float(run.seed)
 
     audit_training(train, Claim(epsilon=1, delta=1e-5), pairs=3, runs=8, seed=1)
-    pairs, runs = seen[:6], seen[6:]
-    for (seed, member, draw), (other, second, repeated) in zip(
-        pairs[::2], pairs[1::2], strict=True
-    ):
-        assert (seed, draw) == (other, repeated) and (member, second) == (False, True)
+    pairs, runs = seen[:9], seen[9:]
+    for first in (0, 3, 6):
+        # Without the canary, the same once more, and with it.
+        assert len({(seed, draw) for seed, _, draw in pairs[first : first + 3]}) == 1
+        assert [member for _, member, _ in pairs[first : first + 3]] == [False, False, True]
     assert len({seed for seed, _, _ in pairs + runs}) == 3 + 16
 
 

@@ -1,9 +1,12 @@
 """Each premise of a claim is tested by itself: honest code passes, and one fault fails its row."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
-from small_trainings import BATCH, RECORDS, claim, training
+from small_trainings import BATCH, NOISE, RECORDS, canary, claim, principal_component, training
 
 from dpatlas.audit import audit_training
 from dpatlas.audit.premises import HOLDS, UNTESTED, VIOLATED, _lower_tail, first_step_law
@@ -28,8 +31,8 @@ def test_correct_training_passes_every_premise():
     ("fault", "violated"),
     [
         ({"noise": 0.4}, "noise"),
-        ({"same_coordinates": True}, "noise in each coordinate"),
-        ({"same_noise": True}, "noise at each step"),
+        ({"period": 1}, "noise at each step"),
+        ({"period": 3}, "noise at each step"),
         ({"own_seed": 1}, "noise"),
         ({"clip": False}, "sensitivity"),
         ({"private_mean": True}, "sampling"),
@@ -44,6 +47,11 @@ def test_a_fault_fails_the_premise_that_it_breaks(fault, violated):
     report, found = rows(training(**fault))
     assert found[violated].status == VIOLATED
     assert report.exit_code == 1 and violated in str(report).splitlines()[-1]
+
+
+def test_noise_that_coordinates_share_is_caught():
+    found = rows(training(noise=3.0, same_coordinates=True), claim(noise=3))[1]
+    assert found["noise in each coordinate"].status == VIOLATED
 
 
 def test_shuffled_batches_pass_where_they_are_claimed():
@@ -67,10 +75,117 @@ def test_an_epsilon_that_the_settings_do_not_support_is_a_premise_that_fails():
 def test_noise_of_the_operating_system_leaves_comparisons_untested_and_says_so():
     report, found = rows(training(secret=True))
     assert report.exit_code == 0
-    assert found["sensitivity"].status == UNTESTED
-    assert "acts through sums only" not in found and "sampling" not in found
+    compared = ("sensitivity", "acts through sums only", "sampling")
+    assert {found[name].status for name in compared} == {UNTESTED}
+    assert all(name in report.unseen[0] for name in compared)
     assert found["noise"].status == HOLDS
     assert rows(training(secret=True, noise=0.2))[1]["noise"].status == VIOLATED
+
+
+UNCOUPLED = [
+    ({"secret_batches": True}, {}, "does not repeat itself"),
+    ({"removed": True}, {"relation": "add_remove"}, "do not give equal noise"),
+    (
+        {"removed": True, "noise": 3.0},
+        {"relation": "add_remove", "noise": 3},
+        "a blank record in its place",
+    ),
+]
+
+
+@pytest.mark.parametrize(("how", "claimed", "reason"), UNCOUPLED, ids=str)
+def test_honest_code_whose_runs_cannot_be_compared_breaks_nothing(how, claimed, reason):
+    report, found = rows(training(**how), claim(**claimed))
+    assert report.exit_code == 0
+    assert found["sensitivity"].status == found["sampling"].status == UNTESTED
+    assert reason in found["sensitivity"].found
+    little = rows(training(**{**how, "noise": 0.2}), claim(**claimed))[1]
+    assert little["noise"].status == VIOLATED
+
+
+@pytest.mark.parametrize("pairs", [2, 3])
+@pytest.mark.parametrize("how", [{"secret": True}, {"secret_batches": True}], ids=str)
+def test_few_pairs_without_common_numbers_raise_no_alarm(pairs, how):
+    train, claimed = training(**how), claim()
+    for seed in range(20):
+        options = {"premises_only": True, "pairs": pairs, "seed": seed}
+        assert audit_training(train, claimed, **options).exit_code == 3
+
+
+def test_too_few_pairs_leave_noise_and_sampling_untested_and_say_so():
+    report, found = rows(training(noise=0.0), pairs=7)
+    assert found["noise"].status == found["sampling"].status == UNTESTED
+    assert "7 pairs of runs, and 8 are needed" in found["noise"].found
+    assert "noise" in report.unseen[0]
+
+
+HONEST = [
+    ({"rounding": 2e-5}, {}),
+    ({"frozen": 10}, {}),
+    ({"canary": canary * 1e-6}, {}),
+    ({"batch_size": 2}, {"batch": 2}),
+    ({"steps": 2, "batch_size": 2}, {"batch": 2, "steps": 2}),
+    ({"sampler": "shuffled", "steps": 2}, {"sampler": "shuffled", "steps": 2}),
+    # Of the first phase two steps less than claimed.
+    (
+        {"noise": [2 * NOISE] * 4 + [NOISE] * 4},
+        {
+            "steps": None,
+            "noise": None,
+            "phases": [{"noise": 2 * NOISE, "steps": 6}, {"noise": NOISE, "steps": 4}],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("how", "claimed"), HONEST, ids=str)
+def test_unusual_honest_code_breaks_no_premise(how, claimed):
+    report, found = rows(training(**how), claim(**claimed))
+    assert report.exit_code == 0, report
+    assert found["noise"].status == HOLDS
+
+
+def test_phases_of_several_batch_sizes_have_no_law_of_a_first_step():
+    phases = [{"batch": 8, "steps": 1}, {"batch": 32, "steps": 8}]
+    assert first_step_law(claim(sampler="shuffled", batch=None, steps=None, phases=phases)) is None
+
+
+def test_sums_that_push_themselves_on_are_no_reused_noise():
+    claimed = claim(n=2000, batch=1000)
+    for seed in range(3):
+        options = {"premises_only": True, "seed": seed}
+        report = audit_training(principal_component, claimed, **options)
+        assert report.exit_code == 0, report
+
+
+@pytest.mark.parametrize("period", [2, 4, 8])
+def test_noise_that_comes_again_is_caught_whatever_its_period(period):
+    report, found = rows(training(noise=3.0, steps=16, period=period), claim(noise=3, steps=16))
+    assert found["noise at each step"].p_value < 1e-9 and report.exit_code == 1
+
+
+def test_noise_that_falls_late_is_caught():
+    noise = [3.0] * 16 + [0.75] * 16
+    report, found = rows(training(noise=noise, steps=32), claim(noise=3, steps=32))
+    assert found["noise"].status == VIOLATED
+    assert "the noise of other steps than 14 of the 32" in " ".join(report.unseen)
+
+
+def test_a_canary_that_hardly_acts_is_not_said_to_act_beside_the_sums():
+    _, found = rows(training(steps=40, canary=canary * 5e-6), claim(steps=40))
+    assert found["acts through sums only"].status != VIOLATED
+
+
+def test_a_training_that_imports_torch_itself_is_seeded_before_it_is_compared(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+
+    def late(run):
+        first = "torch" not in sys.modules
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(manual_seed=lambda seed: None))
+        return training(secret=first)(run)
+
+    report, found = rows(late)
+    assert report.exit_code == 0 and found["sensitivity"].status == HOLDS
 
 
 def test_without_sums_nothing_can_be_said_of_them():

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.stats import rankdata
 
 from dpatlas.audit.claim import Claim
-from dpatlas.audit.pairs import Pair
-from dpatlas.audit.premises import coupled
+from dpatlas.audit.pairs import Pair, sampled_steps
+from dpatlas.audit.premises import uncoupled
 from dpatlas.errors import InputError
 
 # Coordinates of an array that differ most between the worlds, for an adversary that looks at few.
@@ -33,6 +33,7 @@ class Adversaries:
     """All scores of one audit, learnt on `pairs` when it is made."""
 
     def __init__(self, claim: Claim, pairs: Sequence[Pair]):
+        self.pairs = len(pairs)
         self.direction: np.ndarray | None = None
         # Numbers of each published array; None where they vary.
         self._sizes: dict[str, int | None] = {}
@@ -50,10 +51,12 @@ class Adversaries:
 
     def observe(self, observed: Observed, values: np.ndarray) -> None:
         """Keep what the scores need of one noisy sum."""
-        if self.direction is None or len(self.direction) == len(values):
-            along = 0.0 if self.direction is None else float(values @ self.direction)
-            observed.projections.append(along)
-            observed.energy.append(float(values @ values))
+        if self.direction is not None:
+            if len(self.direction) != len(values):
+                found = f"{len(values)} numbers, and {len(self.direction)} in another run"
+                raise InputError("run.see", found, "as many in every run")
+            observed.projections.append(float(values @ self.direction))
+        observed.energy.append(float(values @ values))
 
     def scores(self, observed: Observed, published: Mapping[str, np.ndarray]) -> list[float]:
         """Of one run, in the order of `names`. InputError for other arrays than the pairs had."""
@@ -66,7 +69,7 @@ class Adversaries:
 
     def _learn_sums(self, claim: Claim, pairs: Sequence[Pair]) -> None:
         changes = [pair.change for pair in pairs if pair.change is not None]
-        if coupled(claim, pairs) and changes:
+        if changes and not uncoupled(claim, pairs):
             mean = np.mean(changes, axis=0)
         else:
             mean = np.mean([pair.with_.total - pair.without.total for pair in pairs], axis=0)
@@ -77,11 +80,13 @@ class Adversaries:
             return
         self.direction = mean / length
         centre, variance = self._background(claim, pairs)
+        known = sampled_steps(claim)[: len(centre)]
         rate = claim.sample_rate or 1.0
 
         def ratio(seen: Observed, _: Mapping[str, np.ndarray]) -> float:
-            # log of ((1 - q) N(0, s^2) + q N(m, s^2)) / N(0, s^2), step by step.
-            steps = np.arange(len(seen.projections)).clip(max=len(centre) - 1)
+            # log of ((1 - q) N(0, s^2) + q N(m, s^2)) / N(0, s^2), step by step, with the
+            # background of the last step before of which it is known.
+            steps = np.searchsorted(known, np.arange(len(seen.projections)), "right") - 1
             along = np.array(seen.projections) - centre[steps]
             hit = np.log(rate) + length * (along - length / 2) / variance[steps]
             if rate < 1:

@@ -4,6 +4,7 @@ import functools
 import json
 import secrets
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from dpatlas.audit.pairs import Pair, from_arrays, run_pair, to_arrays
 from dpatlas.audit.premises import premises
 from dpatlas.audit.report import Attack, Report
 from dpatlas.audit.run import Run, Train, execute
+from dpatlas.audit.script import Code, code_of
 from dpatlas.core.files import read_json, replacing, write_json
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.progress import Progress
@@ -28,6 +30,8 @@ RUNS, PAIRS, LEVEL = 100, 40, 0.99
 # The share of a limited time that pairs may take.
 TIME_OF_PAIRS = 0.4
 FEWEST_PAIRS, FEWEST_RUNS = 2, 8
+# Pairs whose run without the canary is repeated.
+REPEATED_PAIRS = 3
 # Adversaries whose bounds share the error; a fourth of the runs selects them.
 ADVERSARIES, SELECTION_STRIDE = 2, 4
 # First words of the seeds of pairs, of the bound's runs and of coins.
@@ -50,7 +54,7 @@ def audit_training(
     premises_only: bool = False,
     seed: int | None = None,
     folder: Path | str | None = None,
-    identity: str = "",
+    code: Code | None = None,
 ) -> Report:
     """Audit `train`, which the tool calls once for every run with a `Run`.
 
@@ -65,7 +69,7 @@ def audit_training(
     if seconds is not None:
         real(gt=0).check("seconds", seconds)
     claim.profile()  # Bad claims fail before the first run.
-    store = _Store(folder, claim, identity, seed)
+    store = _Store(folder, claim, code or code_of(train), seed)
     began = time.monotonic()
 
     def until(share: float) -> float:
@@ -74,9 +78,10 @@ def audit_training(
     if claim.canaries > 1:
         if premises_only:
             raise InputError("premises_only", "several canaries", "one canary, in pairs of runs")
-        one_run = _one_run(train, claim, store.seed, level)
+        one_run = _one_run(train, claim, store, level)
         return Report(claim, (), (), level, store.seed, _since(began), one_run=one_run)
     collected = _pairs(train, claim, pairs, store, until(1.0 if premises_only else TIME_OF_PAIRS))
+    store.keep_code()
     error = 1 - level
     rows = premises(claim, collected, error if premises_only else error / 2)
     if premises_only:
@@ -105,9 +110,10 @@ def _since(began: float) -> float:
 class _Store:
     """The runs that are kept in a folder, or nowhere."""
 
-    def __init__(self, folder: Path | str | None, claim: Claim, identity: str, seed: int | None):
+    def __init__(self, folder: Path | str | None, claim: Claim, code: Code, seed: int | None):
         self.folder = None if folder is None else Path(folder)
         self.seed = secrets.randbits(64) if seed is None else int(seed)
+        self._claim, self._code = claim.as_dict(), code
         if seed is not None:
             integer(ge=0).check("seed", seed)
         if self.folder is None:
@@ -115,7 +121,8 @@ class _Store:
         head = self.folder / "audit.json"
         if head.is_file():
             known = read_json(head)
-            for key, value in (("claim", claim.as_dict()), ("code", identity)):
+            files = known.get("code") or {}
+            for key, value in (("claim", self._claim), ("code", {**files, **code(files)})):
                 if known.get(key) != value:
                     allowed = "the same claim and code, or another folder"
                     raise InputError(str(self.folder), f"an audit of another {key}", allowed)
@@ -123,8 +130,18 @@ class _Store:
                 raise InputError("seed", seed, f"{known['seed']}, of the audit in {self.folder}")
             self.seed = known["seed"]
         else:
-            facts = {"claim": claim.as_dict(), "code": identity, "seed": self.seed}
-            write_json(head, facts)
+            self.keep_code()
+
+    def keep_code(self) -> None:
+        """Write what is audited; once more when the training has imported its files."""
+        if self.folder is None:
+            return
+        facts = {"claim": self._claim, "code": self._code(()), "seed": self.seed}
+        try:
+            write_json(self.folder / "audit.json", facts)
+        except OSError as error:
+            found = error.strerror or type(error).__name__
+            raise InputError(f"folder {self.folder}", found, "one that can be written") from None
 
     def pair(self, number: int, make: Callable[[], Pair]) -> Pair:
         """The pair of this number: read if it is there, else made and kept."""
@@ -132,14 +149,25 @@ class _Store:
             return make()
         path = self.folder / "pairs" / f"{number:05d}.npz"
         if path.is_file():
-            with np.load(path, allow_pickle=False) as arrays:
-                return from_arrays(dict(arrays))
+            return from_arrays(_read(path))
         pair = make()
         with replacing(path) as stream:
             np.savez(stream, **to_arrays(pair))  # type: ignore[arg-type]
         return pair
 
-    def known_scores(self, names: Sequence[str]) -> list[dict[str, Any]]:
+    def one_run(self, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """The scores of an audit by one run, which is made once."""
+        if self.folder is None:
+            return make()
+        path = self.folder / "one_run.npz"
+        if path.is_file():
+            return _read(path)["scores"]
+        scores = make()
+        with replacing(path) as stream:
+            np.savez(stream, scores=scores)
+        return scores
+
+    def known_scores(self, teachers: dict[str, Any]) -> list[dict[str, Any]]:
         """Scores of finished runs; of none that other pairs taught."""
         path = self._scores_path
         if path is None or not path.is_file():
@@ -150,7 +178,7 @@ class _Store:
                 row = json.loads(line)
             except ValueError:  # the line that a killed audit was writing
                 continue
-            if row["adversaries"] == list(names):
+            if all(row.get(key) == value for key, value in teachers.items()):
                 rows.append(row)
         return rows
 
@@ -173,22 +201,41 @@ class _Store:
         return None if self.folder is None else self.folder / "runs.jsonl"
 
 
+def _read(path: Path) -> dict[str, np.ndarray]:
+    """Arrays of a file; InputError for one that is damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        raise InputError(
+            str(path), "a damaged file", "delete it: its runs are made again"
+        ) from None
+
+
 def _seed(*words: int) -> int:
     return int(np.random.SeedSequence(words).generate_state(1)[0])
 
 
 def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -> list[Pair]:
     collected: list[Pair] = []
+    rounding = 0.0
     with Progress(2 * many, "premises: runs") as progress:
         for number in range(many):
             if len(collected) >= FEWEST_PAIRS and time.monotonic() > until:
                 break
-            make = functools.partial(run_pair, train, claim, _seed(store.seed, OF_PAIRS, number))
+            own = _seed(store.seed, OF_PAIRS, number)
+            repeat = number < REPEATED_PAIRS
+            make = functools.partial(run_pair, train, claim, own, repeat, rounding)
             collected.append(store.pair(number, make))
+            rounding = max(rounding, collected[-1].repeated or 0.0)
             progress.advance(units=2)
     names = {tuple(sorted(pair.without.published)) for pair in collected}
     if len(names) > 1:
         raise InputError("published", "other names in other runs", "the same names in every run")
+    sizes = {len(pair.without.total) for pair in collected}
+    if len(sizes) > 1:
+        found = f"{' and '.join(map(str, sorted(sizes)))} numbers in different runs"
+        raise InputError("run.see", found, "as many in every run")
     return collected
 
 
@@ -196,8 +243,8 @@ def _scores(
     train: Train, claim: Claim, adversaries: Adversaries, runs: int, store: _Store, until: float
 ) -> dict[bool, np.ndarray]:
     """(runs, adversaries) of the runs with the canary and of those without."""
-    names = list(adversaries.names)
-    known = store.known_scores(names)
+    teachers = {"pairs": adversaries.pairs, "adversaries": list(adversaries.names)}
+    known = store.known_scores(teachers)
     rows = {(row["run"], row["member"]): row["scores"] for row in known}
     with Progress(2 * runs, "bound: runs") as progress, store.scores() as keep:
         for number in range(runs):
@@ -207,8 +254,7 @@ def _scores(
                 if (number, member) not in rows:
                     scores = _run_scores(train, claim, adversaries, store.seed, number, member)
                     rows[number, member] = scores
-                    row = {"run": number, "member": member, "adversaries": names}
-                    keep(row | {"scores": scores})
+                    keep({"run": number, "member": member, **teachers, "scores": scores})
                 progress.advance()
     many = min(runs, sum(1 for _, member in rows if not member))
     return {
@@ -233,7 +279,10 @@ def _run_scores(
 def _attacks(
     claim: Claim, names: Sequence[str], scores: dict[bool, np.ndarray], error: float
 ) -> list[Attack]:
-    """The bounds of the adversaries that look best on the selecting runs, at a shared error."""
+    """The bounds of the adversaries that look best on the selecting runs, at a shared error.
+
+    It is shared by two tests of each as well: the bound at the claim's delta, and the profile.
+    """
     with_, without = scores[True], scores[False]
     selecting = slice(None, None, SELECTION_STRIDE)
     ranked = sorted(
@@ -243,7 +292,7 @@ def _attacks(
     epsilons, deltas = claim.profile()
     attacks = []
     for index in ranked:
-        level = 1 - error / len(ranked)
+        level = 1 - error / (2 * len(ranked))
         columns = with_[:, index], without[:, index]
         attacks.append(
             Attack(
@@ -255,15 +304,19 @@ def _attacks(
     return attacks
 
 
-def _one_run(train: Train, claim: Claim, seed: int, level: float) -> OneRunTest:
+def _one_run(train: Train, claim: Claim, store: _Store, level: float) -> OneRunTest:
     """One run with every canary in or out by a coin, and the test of the whole profile."""
-    coins = np.random.default_rng(_seed(seed, OF_COINS)).random(claim.canaries) < 0.5
-    with Progress(1, "one run") as progress:
-        published = execute(train, Run(claim, _seed(seed, OF_RUNS), coins))
-        progress.advance()
-    scores = [each for each in published.values() if len(each) == claim.canaries]
-    if len(scores) != 1:
-        sizes = ", ".join(f"{name} of {len(each)}" for name, each in published.items())
-        allowed = f"one array of {claim.canaries} scores, larger for canaries that look included"
-        raise InputError("published", sizes or "nothing", allowed)
-    return one_run_profile_test(scores[0], coins, *claim.profile(), level)
+    coins = np.random.default_rng(_seed(store.seed, OF_COINS)).random(claim.canaries) < 0.5
+
+    def scores() -> np.ndarray:
+        with Progress(1, "one run") as progress:
+            published = execute(train, Run(claim, _seed(store.seed, OF_RUNS), coins))
+            progress.advance()
+        found = [each for each in published.values() if len(each) == claim.canaries]
+        if len(found) != 1:
+            sizes = ", ".join(f"{name} of {len(each)}" for name, each in published.items())
+            allowed = f"one array of {claim.canaries} scores, larger for canaries that look in"
+            raise InputError("published", sizes or "nothing", allowed)
+        return found[0]
+
+    return one_run_profile_test(store.one_run(scores), coins, *claim.profile(), level)

@@ -27,8 +27,10 @@ class Claim:
     epsilon: the epsilon that was published at delta, None for what the settings guarantee; without
     any settings the claim is this one pair. relation: how the two data sets of the audit differ:
     zero_out (the default; the canary or a blank record whose gradient is zero), add_remove (with or
-    without the canary) or replace_one (the canary or another record). canaries: of an audit by one
-    run; 1 for repeated runs.
+    without the canary; keep a blank record in its place here too, since one that is really removed
+    shifts the random numbers, and premises that compare equal seeds are not tested then) or
+    replace_one (the canary or another record). canaries: of an audit by one run; 1 for repeated
+    runs.
 
     Raises InputError for bad settings.
     """

@@ -2,9 +2,12 @@
 
 In a pair the noisy sums agree until the canary first acts, and there they differ by what it
 contributes: its clipped gradient, at equal weights. Later sums are taken at other weights and say
-nothing by themselves. The runs of pairs also teach the adversaries; bounds never see them.
+nothing by themselves. That a run repeats itself on its own seed is looked at first, on some pairs.
+The runs of pairs also teach the adversaries; bounds never see them.
 """
 
+import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,14 +17,17 @@ from dpatlas.audit.claim import Claim
 from dpatlas.audit.run import Run, Train, execute
 from dpatlas.errors import InputError
 
-# Of each run's sums so many coordinates at so many steps are kept, to estimate the noise.
+# Of each run's sums so many coordinates at so many steps are kept, to estimate the noise: the first
+# half of these steps, the first two of the second epoch, and others up to the end.
 COORDINATES, STEPS = 2000, 16
 # Of each step's weights so many coordinates are compared, and the norm.
 WEIGHTS = 256
 # Numbers of all sums of one run that are held in memory, to compare with its partner's.
 MOST_NUMBERS = 2.5e8
-# Sums closer than this, in units of C, are equal: a device may add in another order.
-EQUAL = 1e-4
+# Sums closer than this, in units of C and of their norm, are equal: a device may add in another
+# order. Where a repeated run differs by more, so many times that; but by ANOTHER it is another run.
+EQUAL, EQUAL_SHARE = 1e-4, 1e-6
+REPEATED_SHARE, ANOTHER = 10.0, 1e-2
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,8 @@ class World:
     """One run of a pair.
 
     sums: how many noisy sums were seen. total: (d,) all of them added up. energy: (sums,) squared
-    norms. sample: (steps, coordinates) of the first sums. published: flat arrays by name.
+    norms. sample: (steps, coordinates) of the sums at `sampled_steps`. published: flat arrays by
+    name.
     """
 
     sums: int
@@ -46,7 +53,9 @@ class Pair:
     acted: the first step, from 1, at which their sums differ; None if none does. change: (d,) the
     difference there, None if the runs differ by their number of sums alone. first: (coordinates,)
     the difference of the first sums. beside: the first step after which their weights differ
-    although no sum did; None if none, or if no weights were given.
+    although no sum did; None if none, or if no weights were given. touched: whether any sum
+    differs at all, also by less than counts as acting. repeated: the largest norm, over steps, by
+    which the run without the canary differs from itself on the same seed; None if not looked at.
     """
 
     without: World
@@ -55,13 +64,19 @@ class Pair:
     change: np.ndarray | None
     first: np.ndarray
     beside: int | None = None
+    touched: bool = False
+    repeated: float | None = None
 
 
 @dataclass
 class _Recorder:
-    """Collects a run's sums, and compares them with those of its partner, if there is one."""
+    """Collects a run's sums, and compares them with those of its partner, if there is one.
+
+    rounding: by how much the sums of equal runs differ.
+    """
 
     claim: Claim
+    rounding: float = 0.0
     partner: list[np.ndarray] | None = None
     kept: list[np.ndarray] = field(default_factory=list)
     energy: list[float] = field(default_factory=list)
@@ -73,12 +88,18 @@ class _Recorder:
     weights: list[np.ndarray] = field(default_factory=list)
     partner_weights: list[np.ndarray] | None = None
     beside: int | None = None
+    touched: bool = False
+    largest: float = 0.0
+    steps: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.steps = frozenset(sampled_steps(self.claim).tolist())
 
     def on_weights(self, sums: int, values: np.ndarray) -> None:
         few = np.append(values[sampled_coordinates(len(values), WEIGHTS)], np.linalg.norm(values))
         number = len(self.weights)
         self.weights.append(few)
-        if self.partner_weights is None or self.acted is not None or self.beside is not None:
+        if self.partner_weights is None or self.touched or self.beside is not None:
             return
         if number < len(self.partner_weights):
             other = self.partner_weights[number]
@@ -91,7 +112,7 @@ class _Recorder:
             self.columns = sampled_coordinates(len(values))
         self.total += values
         self.energy.append(float(values @ values))
-        if step < STEPS:
+        if step in self.steps:
             self.sample.append(values[self.columns])
         # In single precision, of which most sums are anyway: equal ones stay equal.
         single = values.astype(np.float32)
@@ -100,11 +121,19 @@ class _Recorder:
                 found = f"more than {MOST_NUMBERS:.1e} numbers in the sums of a run"
                 raise InputError("run.see", found, "a smaller network, or fewer steps")
             self.kept.append(single)
-        elif step < len(self.partner) and len(self.partner[step]) == len(values):
+        elif step < len(self.partner):
+            if len(self.partner[step]) != len(values):
+                found = f"{len(values)} numbers, and {len(self.partner[step])} in another run"
+                raise InputError("run.see", found, "as many in every run")
             difference = single.astype(float) - self.partner[step]
+            norm = float(np.linalg.norm(difference))
+            self.largest = max(self.largest, norm)
+            self.touched = self.touched or norm > 0
             if step == 0:
                 self.first = difference[self.columns]
-            if self.acted is None and np.linalg.norm(difference) > EQUAL:
+            norms = EQUAL_SHARE * math.sqrt(self.energy[-1])
+            least = max(EQUAL, norms, REPEATED_SHARE * self.rounding)
+            if self.acted is None and norm > least:
                 self.acted, self.change = step + 1, difference
 
     def world(self, published: Mapping[str, np.ndarray]) -> World:
@@ -123,12 +152,45 @@ def sampled_coordinates(size: int, most: int = COORDINATES) -> np.ndarray:
     return np.linspace(0, size - 1, min(size, most)).astype(int)
 
 
-def run_pair(train: Train, claim: Claim, seed: int) -> Pair:
-    """Run the training twice on one seed, without and with the canary."""
-    without = _Recorder(claim)
-    published = execute(train, _run(claim, seed, False, without))
-    with_ = _Recorder(claim, partner=without.kept, partner_weights=without.weights)
-    others = execute(train, _run(claim, seed, True, with_))
+def sampled_steps(claim: Claim) -> np.ndarray:
+    """Steps, from 0, whose sums are kept; the first ones if the number of steps is not claimed."""
+    steps = claim.steps or STEPS
+    if steps <= STEPS:
+        return np.arange(steps)
+    first, epoch = np.arange(STEPS // 2), math.ceil(1 / (claim.sample_rate or 1.0))
+    spread = np.linspace(STEPS // 2, steps - 1, STEPS // 2 - 2).astype(int)
+    second = [step for step in (epoch, epoch + 1) if step < steps]
+    return np.unique(np.concatenate([first, spread, np.array(second, dtype=int)]))
+
+
+def run_pair(
+    train: Train, claim: Claim, seed: int, repeat: bool = False, rounding: float = 0.0
+) -> Pair:
+    """Run the training twice on one seed, without and with the canary.
+
+    repeat: whether the run without it is made once more, to see if equal seeds give equal runs.
+    rounding: by how much the sums of such runs were seen to differ.
+    """
+
+    def execute_with(recorder: _Recorder, member: bool) -> dict[str, np.ndarray]:
+        run = Run(claim, seed, np.array([member]), recorder.on_sum, recorder.on_weights)
+        return execute(train, run)
+
+    without, loaded = _Recorder(claim), "torch" in sys.modules
+    published = execute_with(without, False)
+    if "torch" in sys.modules and not loaded:
+        # The training imported torch itself: its numbers did not derive from the seed.
+        without = _Recorder(claim)
+        published = execute_with(without, False)
+    repeated = None
+    if repeat:
+        again = _Recorder(claim, partner=without.kept)
+        execute_with(again, False)
+        same = len(again.energy) == len(without.energy)
+        repeated = again.largest if same else math.inf
+        rounding = max(rounding, repeated)
+    with_ = _Recorder(claim, rounding, without.kept, partner_weights=without.weights)
+    others = execute_with(with_, True)
     if set(published) != set(others):
         found = f"{', '.join(published) or 'nothing'} without the canary, {', '.join(others)} with"
         raise InputError("published", found, "the same names in every run")
@@ -137,19 +199,16 @@ def run_pair(train: Train, claim: Claim, seed: int) -> Pair:
     if acted is None and counts[0] != counts[1]:
         acted = min(counts) + 1
     first = np.zeros(0) if with_.first is None else with_.first
-    return Pair(without.world(published), with_.world(others), acted, change, first, with_.beside)
-
-
-def _run(claim: Claim, seed: int, member: bool, recorder: _Recorder) -> Run:
-    return Run(claim, seed, np.array([member]), recorder.on_sum, recorder.on_weights)
+    worlds = without.world(published), with_.world(others)
+    return Pair(*worlds, acted, change, first, with_.beside, with_.touched, repeated)
 
 
 def to_arrays(pair: Pair) -> dict[str, np.ndarray]:
     """The pair as named arrays, for a file."""
-    arrays: dict[str, np.ndarray] = {"first": pair.first}
-    for name in ("acted", "beside"):
-        if (step := getattr(pair, name)) is not None:
-            arrays[name] = np.array(step)
+    arrays: dict[str, np.ndarray] = {"first": pair.first, "touched": np.array(pair.touched)}
+    for name in ("acted", "beside", "repeated"):
+        if (value := getattr(pair, name)) is not None:
+            arrays[name] = np.array(value)
     if pair.change is not None:
         arrays["change"] = pair.change
     for side, world in (("without", pair.without), ("with", pair.with_)):
@@ -178,5 +237,6 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> Pair:
         )
 
     acted, beside = (int(arrays[name]) if name in arrays else None for name in ("acted", "beside"))
-    change = arrays.get("change")
-    return Pair(world("without"), world("with"), acted, change, arrays["first"], beside)
+    repeated = float(arrays["repeated"]) if "repeated" in arrays else None
+    found = acted, arrays.get("change"), arrays["first"], beside, bool(arrays["touched"]), repeated
+    return Pair(world("without"), world("with"), *found)

@@ -5,6 +5,7 @@ error, and let pass code that gives more. Sensitivity, steps and what acts besid
 without error; the others share the error that `premises` is given.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,13 +13,17 @@ import numpy as np
 from scipy import stats
 
 from dpatlas.audit.claim import Claim
-from dpatlas.audit.pairs import Pair
+from dpatlas.audit.pairs import ANOTHER, Pair, sampled_steps
 
 MASKED = (
     "the clean sums vary too, or there is more noise than stated: less noise could hide behind "
     "them; a canary with coordinates of its own would show it"
 )
 HOLDS, VIOLATED, UNTESTED = "holds", "violated", "not tested"
+BESIDE, NOISE, SAMPLING = "acts through sums only", "noise", "sampling"
+CLAIMED_BESIDE = "what is published follows from the noisy sums"
+# Rows that compare settings and count sums: without another no fault of the training could be seen.
+COUNTED = ("accounting", "steps")
 # Clipped norms may exceed C by the rounding of float32, and by the constant in x / (norm + 1e-6).
 ROUNDING = 1e-3
 # Of the coordinates, the share with the least variance in the runs that select them.
@@ -52,29 +57,46 @@ def premises(claim: Claim, pairs: Sequence[Pair], error: float) -> list[Premise]
     if not seen:
         rows.append(Premise("noisy sums", UNTESTED, "none were given to run.see", "seen"))
         return [row for row in rows if row is not None]
-    together = coupled(claim, seen)
-    rows += [_steps(claim, seen), _sensitivity(claim, seen, together)]
-    rows += [_beside(seen, together)]
-    statistical = [*_noise_tests(claim, seen), _sampling(claim, seen, together)]
-    asked = [test for test in statistical if test is not None]
-    rows += [test(error / len(asked)) for test in asked]
+    reason = uncoupled(claim, seen)
+    rows += [_steps(claim, seen), _sensitivity(claim, seen, reason)]
+    rows += [_beside(seen, reason)]
+    statistical = [*_noise_tests(claim, seen), _sampling(claim, seen, reason)]
+    asked = sum(1 for test in statistical if callable(test))
+    rows += [test(error / asked) if callable(test) else test for test in statistical]
     return [row for row in rows if row is not None]
 
 
-def coupled(claim: Claim, pairs: Sequence[Pair]) -> bool:
-    """Whether equal seeds give equal noise in both worlds.
+def uncoupled(claim: Claim, pairs: Sequence[Pair]) -> str:
+    """Why equal seeds do not give runs that differ by the canary alone; empty if they do.
 
-    They do not where removing a record shifts the random numbers, or where noise comes from the
-    operating system: then the first sums differ by noise of twice the variance in every coordinate,
-    also where the records hardly act.
+    They do not where noise or batches come from the operating system, and where removing a record
+    shifts the random numbers: then the first sums differ by noise of twice the variance in every
+    coordinate, also where the records hardly act.
     """
+    repeated = max((pair.repeated for pair in pairs if pair.repeated is not None), default=0.0)
+    if repeated > ANOTHER:
+        return "a run on the same seed does not repeat itself"
     first = np.array([pair.first for pair in pairs])
     if not first.size:
-        return False
+        return "there are no first sums to compare"
     size = max(1, int(QUIET * first.shape[1]))
     quiet = np.sort((first**2).mean(0))[:size].mean()
     noise = claim.noise or 0.0
-    return bool(quiet < noise**2 / 2) if noise else bool((first == 0).any())
+    if not (quiet < noise**2 / 2 if noise else (first == 0).any()):
+        return "equal seeds do not give equal noise in both worlds"
+    if claim.relation == "add_remove" and all(
+        pair.acted == 1 and _norm(pair) > claim.sensitivity * (1 + ROUNDING) for pair in pairs
+    ):
+        # Batches of n - 1 records are others, and so are sums of the same records.
+        return (
+            "from the first step on all sums differ by more than a record: equal seeds give other \
+batches where a record is removed; a blank record in its place would show more"
+        )
+    return ""
+
+
+def _norm(pair: Pair) -> float:
+    return 0.0 if pair.change is None else float(np.linalg.norm(pair.change))
 
 
 def _accounting(claim: Claim) -> Premise | None:
@@ -106,14 +128,13 @@ def _steps(claim: Claim, pairs: Sequence[Pair]) -> Premise | None:
     return Premise("steps", status, found, f"{claim.steps} noisy sums", note=note)
 
 
-def _sensitivity(claim: Claim, pairs: Sequence[Pair], together: bool) -> Premise:
+def _sensitivity(claim: Claim, pairs: Sequence[Pair], reason: str) -> Premise:
     name, claimed = "sensitivity", f"at most {claim.sensitivity:g} C"
     # Where it acted beside the sums before, these are at other weights.
     clean = [pair for pair in pairs if pair.change is not None and pair.beside is None]
-    norms = [float(np.linalg.norm(pair.change)) for pair in clean]  # type: ignore[arg-type]
-    if not together:
-        found = "equal seeds do not give equal noise in both worlds"
-        return Premise(name, UNTESTED, found, claimed)
+    norms = [_norm(pair) for pair in clean]
+    if reason:
+        return Premise(name, UNTESTED, reason, claimed)
     if not norms:
         return Premise(name, UNTESTED, f"the canary acted in none of {len(pairs)} pairs", claimed)
     found = f"the canary moves the sum by up to {max(norms):.3g} C"
@@ -123,20 +144,20 @@ def _sensitivity(claim: Claim, pairs: Sequence[Pair], together: bool) -> Premise
     return Premise(name, VIOLATED if broken else HOLDS, found, claimed, note=note)
 
 
-def _beside(pairs: Sequence[Pair], together: bool) -> Premise | None:
+def _beside(pairs: Sequence[Pair], reason: str) -> Premise:
     """Whether the record acts on something else than a noisy sum."""
-    if not together:
-        return None
-    name, claimed = "acts through sums only", "what is published follows from the noisy sums"
+    name, claimed = BESIDE, CLAIMED_BESIDE
+    if reason:
+        return Premise(name, UNTESTED, reason, claimed)
     beside = [pair.beside for pair in pairs if pair.beside is not None]
     if beside:
         found = f"in {len(beside)} of {len(pairs)} pairs it changes an update, but no sum before"
         return Premise(name, VIOLATED, found, claimed)
-    stopped = [pair for pair in pairs if pair.acted is not None and pair.change is None]
+    stopped = [pair for pair in pairs if pair.acted and pair.change is None and not pair.touched]
     if stopped:
         found = f"in {len(stopped)} of {len(pairs)} pairs it changes when the training stops"
         return Premise(name, VIOLATED, found, claimed)
-    untouched = [pair for pair in pairs if pair.acted is None]
+    untouched = [pair for pair in pairs if pair.acted is None and not pair.touched]
     for pair in untouched:
         for published, values in pair.without.published.items():
             other = pair.with_.published[published]
@@ -144,7 +165,7 @@ def _beside(pairs: Sequence[Pair], together: bool) -> Premise | None:
                 found = f"it changes {published!r} in a run in which it changes no sum"
                 return Premise(name, VIOLATED, found, claimed)
     if not untouched:
-        return Premise(name, UNTESTED, "the canary acts on a sum in every pair", claimed)
+        return Premise(name, UNTESTED, "in every pair a sum changes", claimed)
     found = f"nothing changes in the {len(untouched)} pairs in which no sum does"
     return Premise(name, HOLDS, found, claimed)
 
@@ -152,23 +173,29 @@ def _beside(pairs: Sequence[Pair], together: bool) -> Premise | None:
 Test = Callable[[float], Premise]
 
 
-def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | None]:
+def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | Premise | None]:
     """The noise's scale, its independence between coordinates, and its freshness at each step.
 
     Clean sums only add variance, whatever they are: given the past, a coordinate's sum of squares
-    over runs is at least sigma^2 chi-squared. So a lower tail refutes the noise, never the records.
+    over runs is at least sigma^2 chi-squared, also after subtracting anything of the past. So a
+    lower tail refutes the noise, never the records.
     """
-    if claim.noise is None or len(pairs) < FEWEST_PAIRS:
+    if claim.noise is None:
         return []
+    if len(pairs) < FEWEST_PAIRS:
+        return [_too_few(NOISE, pairs, "at least as stated")]
     steps = min(len(pair.without.sample) for pair in pairs)
     sums = np.array([pair.without.sample[:steps] for pair in pairs])
-    sigma = _noise_by_step(claim, steps)
+    with_ = np.array([pair.with_.sample[:1] for pair in pairs])
+    # Parameters that are not trained may be shown as zeros: nothing is released of them.
+    moves = (sums != 0).any((0, 1)) | (with_ != 0).any((0, 1))
+    note = "" if moves.all() else f"{(~moves).sum()} coordinates that are always zero are left out"
+    sums = sums[:, :, moves] if moves.any() else sums
+    sigma = _noise_by_step(claim, pairs, steps)
     paired = sums.shape[2] // 2 * 2
     between = (sums[:, :, 0:paired:2] - sums[:, :, 1:paired:2]) / np.sqrt(2)
-    last = steps // 2 * 2
-    scale = np.sqrt(sigma[0:last:2] ** 2 + sigma[1:last:2] ** 2)
     return [
-        _lower_tail("noise", "standard deviation", sums / sigma[:, None]),
+        _lower_tail(NOISE, "standard deviation", sums / sigma[:, None], note),
         _lower_tail(
             "noise in each coordinate",
             "deviation of differences between coordinates",
@@ -176,18 +203,50 @@ def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | None]:
         ),
         _lower_tail(
             "noise at each step",
-            "deviation of differences between steps",
-            (sums[:, 1:last:2] - sums[:, 0:last:2]) / scale[:, None],
+            "deviation beside what an earlier step predicts",
+            _beside_the_past(sums, sigma),
         ),
     ]
 
 
-def _noise_by_step(claim: Claim, steps: int) -> np.ndarray:
+def _too_few(name: str, pairs: Sequence[Pair], claimed: str) -> Premise:
+    found = f"{len(pairs)} pairs of runs, and {FEWEST_PAIRS} are needed"
+    return Premise(name, UNTESTED, found, claimed)
+
+
+def _beside_the_past(sums: np.ndarray, sigma: np.ndarray) -> np.ndarray:
+    """(runs, steps - 1, coordinates): sums less the multiple of an earlier one, in units of sigma.
+
+    sums: (runs, steps, coordinates). Which earlier step predicts each best, and the multiple, are
+    taken from the runs that also select the places of `_lower_tail`. Noise that is drawn twice
+    leaves less than its variance; what is fresh keeps it, whatever is subtracted.
+    """
+    centred = sums[0::2] - sums[0::2].mean(0)
+    # The noise is seen best where the clean sums hardly vary.
+    quiet = np.argsort((centred**2).sum((0, 1)))[: max(1, int(QUIET * sums.shape[2]))]
+    left = []
+    for step in range(1, sums.shape[1]):
+        here, best = centred[:, step, quiet], np.inf
+        for before in range(step):
+            past = centred[:, before, quiet]
+            power = float((past**2).sum())
+            slope = float((past * here).sum()) / power if power else 0.0
+            rest = float(((here - slope * past) ** 2).sum())
+            if rest < best:
+                best, chosen = rest, sums[:, step] - slope * sums[:, before]
+        left.append(chosen / sigma[step])
+    return np.stack(left, 1) if left else np.empty((len(sums), 0, sums.shape[2]))
+
+
+def _noise_by_step(claim: Claim, pairs: Sequence[Pair], steps: int) -> np.ndarray:
+    """(steps,) of the sampled steps; the least of all where a run may have left out any."""
     by_step = np.concatenate([np.full(phase.steps, phase.noise) for phase in claim.phases])
-    return np.resize(by_step, steps) if len(by_step) < steps else by_step[:steps]
+    if min(pair.without.sums for pair in pairs) < len(by_step):
+        return np.full(steps, by_step.min())
+    return by_step[sampled_steps(claim)[:steps]]
 
 
-def _lower_tail(name: str, what: str, standard: np.ndarray) -> Test | None:
+def _lower_tail(name: str, what: str, standard: np.ndarray, note: str = "") -> Test | None:
     """Test that (runs, steps, coordinates) have at least variance 1 over runs."""
     if not standard.size:
         return None
@@ -205,25 +264,41 @@ def _lower_tail(name: str, what: str, standard: np.ndarray) -> Test | None:
             tails.append((float(stats.chi2.cdf(squares, freedom)), np.sqrt(squares / freedom)))
         p_value = min(1.0, len(tails) * min(tails)[0])
         ratio = (min(tails) if p_value <= error else tails[0])[1]
-        note = MASKED if ratio > 1.1 else ""
+        said = MASKED if ratio > 1.1 else ""
         if ratio < 1e-6:
-            note = "all runs draw the same noise: does the code set a seed of its own?"
+            said = "all runs draw the same noise: does the code set a seed of its own?"
         status = VIOLATED if p_value <= error else HOLDS
         found = f"{what} {ratio:.3g} of the stated"
-        return Premise(name, status, found, "at least as stated", p_value, note)
+        words = "; ".join(filter(None, (said, note)))
+        return Premise(name, status, found, "at least as stated", p_value, words)
 
     return test
 
 
-def _sampling(claim: Claim, pairs: Sequence[Pair], together: bool) -> Test | None:
+def _sampling(claim: Claim, pairs: Sequence[Pair], reason: str) -> Test | Premise | None:
     """Whether the canary acts as late as its sampling allows: it may not act more often."""
-    law = first_step_law(claim)
-    if law is None or not together or len(pairs) < FEWEST_PAIRS:
+    claimed = "as late as its sampling allows"
+    kinds = {phase.sampler for phase in claim.phases}
+    if not kinds or kinds == {"full-batch"}:
         return None
+    law = first_step_law(claim)
+    if reason or law is None:
+        words = reason or "these settings say nothing of the step at which a record first acts"
+        return Premise(SAMPLING, UNTESTED, words, claimed)
+    if len(pairs) < FEWEST_PAIRS:
+        return _too_few(SAMPLING, pairs, claimed)
     steps = np.array([pair.acted or len(law) for pair in pairs]).clip(max=len(law))
     by_then = np.cumsum(law)
-    epoch = int(np.ceil(1 / law[0] - 1e-9))
-    asked = sorted({k for k in (1, epoch // 2, epoch) if k >= 1 and by_then[k - 1] < CERTAIN})
+    epoch = math.ceil(1 / law[0] - 1e-9)
+    # The last entry of the law is that the record is never drawn.
+    asked = sorted(
+        k
+        for k in {1, epoch // 2, min(epoch, len(law) - 1)}
+        if 1 <= k < len(law) and by_then[k - 1] < CERTAIN
+    )
+    if not asked:
+        words = "the record is drawn in these steps almost surely"
+        return Premise(SAMPLING, UNTESTED, words, claimed)
 
     def test(error: float) -> Premise:
         tails = {
@@ -240,9 +315,9 @@ def _sampling(claim: Claim, pairs: Sequence[Pair], together: bool) -> Test | Non
             found += ": once an epoch, as in shuffled batches"
         claimed = f"with probability {by_then[k - 1]:.3g}"
         status = VIOLATED if p_value <= error else HOLDS
-        return Premise("sampling", status, found, claimed, p_value)
+        return Premise(SAMPLING, status, found, claimed, p_value)
 
-    return test if asked else None
+    return test
 
 
 def first_step_law(claim: Claim) -> np.ndarray | None:
@@ -261,6 +336,10 @@ def first_step_law(claim: Claim) -> np.ndarray | None:
         return np.append(missed[:-1] * rates, missed[-1])
     if kinds == {"shuffled"}:
         phase = claim.phases[0]
+        if {(each.batch, each.drop_last) for each in claim.phases} != {
+            (phase.batch, phase.drop_last)
+        }:
+            return None
         assert phase.n is not None and phase.batch is not None and claim.steps is not None
         batches = phase.batches_per_epoch
         if batches == 1:

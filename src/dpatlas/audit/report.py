@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpatlas.audit.claim import Claim
-from dpatlas.audit.premises import UNTESTED, VIOLATED, Premise
+from dpatlas.audit.pairs import sampled_steps
+from dpatlas.audit.premises import COUNTED, UNTESTED, VIOLATED, Premise
 from dpatlas.core.progress import duration
 from dpatlas.errors import EXIT_FAILED_RUN
 from dpatlas.privacy.audit_statistics import LowerBound, ProfileTest
@@ -63,7 +64,13 @@ class Report:
         """Whether an exact lower bound lies above the claim."""
         if self.one_run is not None:
             return self.one_run.rejected
-        return self.best is not None and self.best.test is not None and self.best.test.contradicted
+        return any(self._exceeds(each) for each in self.attacks)
+
+    def _exceeds(self, attack: Attack) -> bool:
+        """Whether the bound at the claim's delta, or the profile's test, is above the claim."""
+        if attack.test is None:
+            return False
+        return attack.test.contradicted or attack.bound.epsilon > self.claim.claimed
 
     @property
     def powerless(self) -> bool:
@@ -71,7 +78,9 @@ class Report:
         if self.one_run is not None:
             return not self.one_run.could_reject
         if not self.attacks and not self.runs:
-            return all(each.status == UNTESTED for each in self.premises)
+            return all(
+                each.status == UNTESTED for each in self.premises if each.name not in COUNTED
+            )
         return all(each.test is None or each.test.ceiling <= 0 for each in self.attacks)
 
     @property
@@ -122,6 +131,22 @@ class Report:
         untested = [each.name for each in self.premises if each.status == UNTESTED]
         if untested:
             said.append(f"Not tested: {', '.join(untested)}.")
+        if self.one_run is not None:
+            said.append(
+                "The noise, the sensitivity and the sampling themselves: one run shows what its "
+                "scores reveal of these canaries."
+            )
+            if self.one_run.needed is not None and not self.powerless:
+                said.append(
+                    f"A fault that leaves fewer than {self.one_run.needed} of "
+                    f"{self.one_run.guesses} guesses right."
+                )
+        if any(each.name == "sensitivity" for each in self.premises):
+            words = "The canary's clip after the first step at which it acts"
+            steps, looked = self.claim.steps or 0, len(sampled_steps(self.claim))
+            if steps > looked:
+                words += f"; the noise of other steps than {looked} of the {steps}"
+            said.append(f"{words}.")
         kinds = {phase.sampler for phase in self.claim.phases}
         if kinds & {"poisson", "fixed-size"} and self.premises:
             said.append("Whether different records are drawn independently of each other.")
@@ -174,11 +199,16 @@ class Report:
 
     def _reasons(self) -> str:
         parts = [each.name for each in self.violated]
-        if self.contradicted and self.best is not None:
-            test = self.best.test
+        if self.contradicted and (best := self.best) is not None:
+            test = best.test
             assert test is not None
             where = f"epsilon {test.epsilon:.3g} at delta {test.delta:g}"
-            parts.append(f"{self.best.adversary}: above {where} by at least {test.excess:.2g}")
+            excess = test.excess
+            if not test.contradicted:
+                best = max(self.attacks, key=lambda each: each.bound.epsilon)
+                where = f"epsilon {self.claim.claimed:.3g} at delta {self.claim.delta:g}"
+                excess = best.bound.epsilon - self.claim.claimed
+            parts.append(f"{best.adversary}: above {where} by at least {excess:.2g}")
         if not parts and self.powerless and self.attacks:
             most = max(each.bound.ceiling for each in self.attacks)
             return f": so many runs show at most epsilon {most:.3g}, at any delta of the profile"

@@ -1,5 +1,6 @@
 """What the audit hands to one run of the training, and what it gets back."""
 
+import contextlib
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -83,25 +84,36 @@ def flatten(name: str, value: Any) -> np.ndarray:
     if isinstance(value, list | tuple):
         parts = [flatten(name, each) for each in value]
         return np.concatenate(parts) if parts else np.empty(0)
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        value = value.numpy() if hasattr(value, "numpy") else value
     try:
-        return np.asarray(value, dtype=float).reshape(-1)
+        if hasattr(value, "detach") and hasattr(value, "to_dense"):
+            value = value.detach().to_dense().cpu()
+            # numpy has no bfloat16.
+            value = (value.double() if value.is_floating_point() else value).numpy()
+        array = np.asarray(value)
+        if array.dtype.kind in "cSUMm":
+            raise TypeError
+        return array.astype(float).reshape(-1)
     except (TypeError, ValueError):
         raise InputError(name, type(value).__name__, "numbers, arrays or tensors") from None
 
 
 def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
-    """What the run published, flat by name. An exception of the training becomes an InputError."""
+    """What the run published, flat by name. An exception of the training becomes an InputError.
+
+    What the training prints goes to the standard error: the standard output is the report's.
+    """
     seed_everything(run.seed)
     try:
-        published = train(run)
+        with contextlib.redirect_stdout(sys.stderr):
+            published = train(run)
     except InputError:
         raise
     except (Exception, SystemExit) as error:  # whatever a stranger's code raises
         found = error_place(error)
         raise InputError("the training", found, "a training that runs to its end") from error
+    if isinstance(published, Iterator):
+        allowed = "a function that returns what it publishes"
+        raise InputError("the training", "a generator", allowed)
     if published is None:
         published = {}
     if not isinstance(published, Mapping):

@@ -1,16 +1,22 @@
 """The training named by `FILE.py:FUNCTION`, and the claim that stands beside it."""
 
+import inspect
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
 from dpatlas.audit.claim import Claim
 from dpatlas.audit.run import Train
 from dpatlas.core.canonical import sha256
-from dpatlas.core.scripts import named_function
+from dpatlas.core.scripts import imported_from, named_function
 from dpatlas.errors import InputError
 
 ALLOWED = "FILE.py:FUNCTION, such as mine.py:train"
+# What is audited, as digests by name; called with the names that an earlier audit knew.
+Code = Callable[[Iterable[str]], dict[str, str]]
 
 
-def load(target: str) -> tuple[Train, Claim, str]:
-    """The function, its claim and a digest of the file's text.
+def load(target: str) -> tuple[Train, Claim, Code]:
+    """The function, its claim, and what it consists of.
 
     The claim is the function's attribute `claim`, which adapters set, or the file's variable
     `claim`. The file's folder comes first on the path of imports, as if it were run as a script.
@@ -22,4 +28,30 @@ def load(target: str) -> tuple[Train, Claim, str]:
         found = "no claim" if claim is None else f"claim of type {type(claim).__name__}"
         allowed = "claim = Claim(sampler=..., n=..., batch=..., noise=..., steps=..., delta=...)"
         raise InputError(f"script {file}", found, allowed)
-    return train, claim, sha256(file.read_bytes())
+    return train, claim, _code(target.rpartition(":")[2], file.resolve().parent)
+
+
+def _code(function: str, folder: Path) -> Code:
+    """The function's name, and the text of every file in the folder that is imported by now."""
+
+    def code(known: Iterable[str]) -> dict[str, str]:
+        files = imported_from(folder)
+        # A file that the training itself imports may not be loaded yet.
+        for name in known:
+            path = folder / name
+            if name not in files and path.is_file():
+                files[name] = sha256(path.read_bytes())
+        return {"function": function, **files}
+
+    return code
+
+
+def code_of(train: Train) -> Code:
+    """The name and the text of a function that is given from Python, as far as it has one."""
+    name = f"{train.__module__}.{getattr(train, '__qualname__', type(train).__qualname__)}"
+    try:
+        text = inspect.getsource(train)
+    except (OSError, TypeError):
+        text = ""
+    facts = {"function": name, "text": sha256(text.encode())}
+    return lambda _: facts

@@ -4,6 +4,7 @@ import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy an
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 from dpatlas.audit.audit import LEVEL, PAIRS, RUNS, audit_training
 from dpatlas.commands.bound import strict_json
 from dpatlas.core.guard import integer, real
-from dpatlas.errors import ArgumentParser, InputError, RunError
+from dpatlas.errors import EXIT_INTERRUPTED, ArgumentParser, InputError, RunError
 
 if TYPE_CHECKING:
+    from dpatlas.audit.claim import Claim
+    from dpatlas.audit.report import Report
+    from dpatlas.audit.run import Train
+    from dpatlas.audit.script import Code
     from dpatlas.core.specs import Spec
     from dpatlas.records import Record
 
@@ -24,6 +29,7 @@ SHARE = real(gt=0, lt=1)
 # Options by what is audited; the others serve both.
 OF_SCRIPT = ("pairs", "seconds", "premises_only", "seed", "folder", "canaries")
 OF_MECHANISMS = ("mechanism", "delta")
+OF_REPEATED_RUNS = ("runs", "pairs", "seconds", "premises_only")
 EPILOG = """\
 A script defines claim = Claim(...) and a function of a run; docs/audit.md shows both in ten lines.
 Exit code 0: the claim is not contradicted. 1: a premise of the claim fails, or an exact lower bound
@@ -35,23 +41,41 @@ exit code 1 if a guarantee of ours is contradicted."""
 def main(arguments: Sequence[str]) -> int:
     """Print what an audit found; its exit code."""
     options = _parser().parse_args(arguments)
-    other = OF_MECHANISMS if options.script is not None else OF_SCRIPT
-    for key in other:
+    if options.script is None:
+        _refuse(options, OF_SCRIPT, "it here", "it with a script")
+        return _own(options)
+    _refuse(options, OF_MECHANISMS, "it here", "it without a script")
+    return _script(options)
+
+
+def _refuse(options: argparse.Namespace, keys: Sequence[str], found: str, allowed: str) -> None:
+    for key in keys:
         if getattr(options, key) not in (None, False):
-            option = f"--{key.replace('_', '-')}"
-            allowed = "it without a script" if options.script is not None else "it with a script"
-            raise InputError(option, "it here", allowed)
-    return _own(options) if options.script is None else _script(options)
+            raise InputError(f"--{key.replace('_', '-')}", found, allowed)
 
 
 def _script(options: argparse.Namespace) -> int:
     from dpatlas.audit.script import load
 
-    train, claim, digest = load(options.script)
+    train, claim, code = load(options.script)
     if options.canaries is not None:
         integer(ge=2, le=10**6).check("--canaries", options.canaries)
         claim.canaries = options.canaries
-    report = audit_training(
+    if claim.canaries > 1:
+        _refuse(options, OF_REPEATED_RUNS, "it in an audit by one run", "it with one canary")
+    try:
+        report = _report(options, train, claim, code)
+    except KeyboardInterrupt:
+        if options.folder is not None:
+            raise
+        print("dpatlas: interrupted; --folder DIR keeps finished runs", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    print(strict_json(report.as_dict()) if options.json else report)
+    return report.exit_code
+
+
+def _report(options: argparse.Namespace, train: "Train", claim: "Claim", code: "Code") -> "Report":
+    return audit_training(
         train,
         claim,
         runs=RUNS if options.runs is None else options.runs,
@@ -61,10 +85,8 @@ def _script(options: argparse.Namespace) -> int:
         premises_only=options.premises_only,
         seed=options.seed,
         folder=options.folder,
-        identity=digest,
+        code=code,
     )
-    print(strict_json(report.as_dict()) if options.json else report)
-    return report.exit_code
 
 
 def _own(options: argparse.Namespace) -> int:
