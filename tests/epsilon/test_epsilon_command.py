@@ -152,6 +152,10 @@ def test_between_both_sides_nothing_is_said():
         (f"{WORDS} --grid noise", "--grid: found 'noise'; allowed: KEY=VALUE,VALUE"),
         (f"{WORDS} --grid size=1,2", "--grid: found 'size=1,2'"),
         (f"{WORDS} --grid noise=1,x", "--grid[2].noise: found 'x'; allowed: a number >= 0.001"),
+        (
+            WORDS.replace("--noise 2", "--target 3 --grid noise=abc,1"),
+            "--grid[1].noise: found 'abc'; allowed: a number >= 0.001",
+        ),
         (f"{WORDS} --grid n=900", "--grid: found other numbers of records"),
         (f"{WORDS} --drop-last", "--drop-last: found poisson batches; allowed: shuffled or cyclic"),
         (f"{FULL} --n 10 --batch 3", "--batch: found 3; allowed: nothing, or n, with full batches"),
@@ -173,6 +177,7 @@ def test_bad_arguments_give_exit_code_2_and_one_line(capsys, line, named):
 
 
 CLAIM = "{sampler: poisson, n: 1050, batch: 100, noise: 2, steps: 50, delta: 1e-5"
+TARGET = "{sampler: full, steps: 5, delta: 1e-5, relation: add_remove"
 
 
 @pytest.mark.parametrize(
@@ -198,6 +203,9 @@ CLAIM = "{sampler: poisson, n: 1050, batch: 100, noise: 2, steps: 50, delta: 1e-
         (f"{CLAIM}, grid: [1]}}", "grid: found [1]; allowed: lists of values by setting"),
         (f"{CLAIM}, grid: {{noise: 3}}}}", "grid.noise: found 3; allowed: a list of values"),
         (f"{CLAIM}, drop_last: maybe}}", "drop_last: found 'maybe'; allowed: true or false"),
+        (f"{TARGET}, target: 3, phases: [{{noise: 2}}]}}", "target: found a noise for every phase"),
+        (f"{TARGET}, target: 3, trials: [{{noise: abc}}]}}", "trials[1].noise: found 'abc'"),
+        (f"{TARGET}, target: 3, phases: [{{noise: [1]}}]}}", "phases[1].noise: found [1]"),
     ],
 )
 def test_bad_files_give_exit_code_2_and_one_line(capsys, tmp_path, content, named):
@@ -259,6 +267,38 @@ def test_a_target_gives_noise_that_meets_it(capsys):
         "--sampler cyclic --n 90 --batch 9 --steps 5 --delta 1e-5 --target 2 --relation add_remove",
     )
     assert code == 1 and "no accounting covers these words" in out
+
+
+@pytest.mark.parametrize(
+    ("stated", "alone"),
+    [
+        ("trials: [{noise: 0.5}]", {"noise": 0.5}),
+        ("grid: {noise: [0.5]}", {"noise": 0.5}),
+        ("phases: [{noise: 0.5}, {epochs: 2}]", {"noise": 0.5}),
+    ],
+)
+def test_a_target_leaves_noise_that_is_stated_as_it_is(capsys, tmp_path, stated, alone):
+    settings = {"sampler": "full", "steps": 5, "delta": 1e-5}
+    spent = check_epsilon(**settings, **alone).tightest.epsilon
+    path = tmp_path / "claims.yaml"
+    path.write_text(f"{TARGET}, {stated}, target: {0.9 * spent}}}")
+    code, _, err = run(capsys, ["--batch", str(path)])
+    assert code == 2 and "target: found" in err and "the other phases spend it" in err
+    path.write_text(f"{TARGET}, {stated}, target: {1.2 * spent}}}")
+    code, out, _ = run(capsys, ["--batch", str(path), "--json"])
+    found = strict(out)[0]["noise"][0]["noise"]
+    free = check_epsilon(**settings, relation="add_remove", target=1.2 * spent).noises[0].noise
+    assert code == 0 and found > free
+
+
+def test_a_phase_does_not_change_what_later_phases_inherit():
+    phases = [{"steps": 4}, {"noise": 1}]
+    common = {"sampler": "full", "epochs": 2, "noise": 2}
+    one, other = (
+        check_epsilon(**common, delta=1e-5, phases=order).tightest.epsilon
+        for order in (phases, phases[::-1])
+    )
+    assert one == pytest.approx(other)
 
 
 def test_warnings_name_delta_and_the_release(capsys):
