@@ -1,6 +1,7 @@
 """Verdicts and exit codes, bad input of every argument, files, ledgers, the printed gallery."""
 
 import json
+import math
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ from dpatlas.commands import bound
 from dpatlas.commands.epsilon import main
 from dpatlas.epsilon.check import check_epsilon
 from dpatlas.epsilon.claim import Printed
+from dpatlas.epsilon.text import upward
 from dpatlas.errors import InputError, run_command
 from dpatlas.privacy.accounting import Phase, composition, guarantee
 from dpatlas.privacy.ledger import Ran, ledger, tuning_of
@@ -334,9 +336,59 @@ def test_ledgers_are_composed_by_their_noisy_sums(capsys, tmp_path):
     assert code == 0 and total["epsilon"] == pytest.approx(together.epsilon)
     assert total["epsilon"] < total["basic"]["epsilon"] and total["basic"]["delta"] == 2e-5
     _, out, _ = run(capsys, ["--ledgers", *paths])
-    assert f"{together.epsilon:.4g}" in out and "by PLD, every noisy sum" in out
+    assert upward(together.epsilon) in out and "by PLD, every noisy sum" in out
     assert run(capsys, ["--ledgers", *paths, "--claimed", "99"])[0] == 0
     assert run(capsys, ["--ledgers", *paths, "--claimed", "1"])[0] == 1
+
+
+def stating(epsilon, **others):
+    """A ledger that does not list its noisy sums."""
+    relation = "add or remove one record; its number is not public"
+    return {"neighbour_relation": relation, "epsilon": epsilon, "delta": 1e-5, **others}
+
+
+TUNED = {"epsilon_of_all": 2.0, "delta": 1e-5, "relation": "add_remove"}
+
+
+@pytest.mark.parametrize(
+    ("other", "budget", "met"),
+    [
+        ({}, "3", True),
+        ({}, "3 --delta 2e-5", True),
+        ({}, "2.9", False),
+        # Epsilons and deltas were added up: nothing is known at the smaller delta.
+        ({}, "3 --delta 1e-5", False),
+        ({"tuning": TUNED}, "3.5", True),
+        ({"tuning": TUNED}, "3", False),
+        ({"tuning": {**TUNED, "epsilon_of_all": None}}, "99", False),
+    ],
+)
+def test_a_budget_is_one_of_epsilon_and_delta_and_pays_for_tuning(
+    capsys, tmp_path, other, budget, met
+):
+    words = ["--ledgers", *stored(tmp_path, a=stating(1.5, **other), b=stating(1.5)), "--claimed"]
+    code, out, _ = run(capsys, [*words, *budget.split(), "--json"])
+    assert (code, strict(out)["budget_met"]) == (0 if met else 1, met)
+    code, out, _ = run(capsys, [*words, *budget.split()])
+    said = out.splitlines()[-1]
+    assert said.startswith("budget of epsilon ") and said.endswith(": met" if met else ": NOT MET")
+
+
+def test_tuning_counts_for_a_budget_of_composed_ledgers(capsys, tmp_path):
+    tuned = in_ledger(
+        POISSON, tuning=tuning_of([HEAVY], [POISSON], delta=1e-5, relation="add_remove")
+    )
+    words = ["--ledgers", *stored(tmp_path, a=tuned, b=in_ledger(HEAVY)), "--claimed", "99"]
+    assert run(capsys, [*words, "--delta", "1e-5"])[0] == 1
+    assert run(capsys, [*words, "--delta", "2e-5"])[0] == 0
+
+
+def test_a_ledger_that_states_more_than_its_noisy_sums_cost_is_not_composed(capsys, tmp_path):
+    above = {**in_ledger(POISSON), "epsilon": 1.009 * in_ledger(POISSON)["epsilon"]}
+    total = strict(
+        run(capsys, ["--ledgers", *stored(tmp_path, a=above, b=stating(0)), "--json"])[1]
+    )
+    assert not total["ledgers"][0]["composed"] and total["epsilon"] == above["epsilon"]
 
 
 def test_json_keeps_the_exit_codes_of_ledgers_files_and_bad_input(capsys, tmp_path):
@@ -394,6 +446,11 @@ def test_what_a_ledger_does_not_say_is_added_up(capsys, tmp_path):
         ({"holds_for": "noise shared by several trainings (arms)"}, "noise shared with other runs"),
         ({"epsilon": "much"}, "epsilon: found 'much'"),
         ({"delta": 1}, "delta: found 1"),
+        ({"tuning": {"epsilon_of_all": "abc"}}, "tuning.epsilon_of_all: found 'abc'"),
+        ({"tuning": {"epsilon_of_all": [1]}}, "tuning.epsilon_of_all: found [1]"),
+        ({"tuning": {"epsilon_of_all": -5.0}}, "tuning.epsilon_of_all: found -5.0"),
+        ({"tuning": {**TUNED, "delta": 1e-3}}, "tuning.delta: found 0.001; allowed: a number >= 0"),
+        ({"tuning": {**TUNED, "relation": "replace_one"}}, "tuning.relation: found 'replace_one'"),
     ],
 )
 def test_what_is_no_ledger_is_refused(capsys, tmp_path, other, named):
@@ -401,6 +458,33 @@ def test_what_is_no_ledger_is_refused(capsys, tmp_path, other, named):
     code, out, err = run(capsys, ["--ledgers", *stored(tmp_path, a=in_ledger(POISSON), b=content)])
     assert (code, out) == (2, "") and err.count("\n") == 1
     assert named in err
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"steps": math.inf},
+        {"steps": 10**9},
+        {"noise_multiplier": 10**400},
+        {"sampler": {"name": "poisson", "n": 1050, "expected_batch": math.inf}},
+        {"event": f"{'9' * 5000} trainings, each: x"},
+        {"event": "99999999999 trainings, each: x"},
+    ],
+)
+def test_noisy_sums_beyond_all_numbers_leave_what_the_ledger_states(capsys, tmp_path, other):
+    content = {**in_ledger(POISSON), **other}
+    code, out, err = run(
+        capsys, ["--ledgers", *stored(tmp_path, a=stating(1.5), b=content), "--json"]
+    )
+    assert (code, err) == (0, "") and not strict(out)["ledgers"][1]["composed"]
+    assert strict(out)["epsilon"] == 1.5 + content["epsilon"]
+
+
+@pytest.mark.parametrize("checksum", [5, ["a"]])
+def test_a_checksum_that_is_no_text_is_refused(capsys, tmp_path, checksum):
+    content = {"ledger": stating(1.5), "data": {"sha256": checksum}}
+    code, _, err = run(capsys, ["--ledgers", *stored(tmp_path, a=stating(1.5), b=content)])
+    assert code == 2 and f"data.sha256: found {checksum!r}; allowed: a checksum as text" in err
 
 
 def test_ledgers_of_other_data_are_refused(capsys, tmp_path):
