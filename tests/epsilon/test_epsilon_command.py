@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dpatlas.commands import bound
@@ -139,6 +140,8 @@ def test_between_both_sides_nothing_is_said():
         (WORDS.replace("--delta 1e-5", ""), "--delta: found nothing"),
         (f"{WORDS} --claimed three", "--claimed: found 'three'; allowed: a number > 0"),
         (f"{WORDS} --claimed -1", "--claimed"),
+        (f"{WORDS} --claimed 1e-400", "--claimed: found '1e-400'; allowed: a number > 0"),
+        (f"{WORDS} --claimed 1.{'0' * 400}", "--claimed: found '1.000"),
         (f"{WORDS} --target 3", "--target: found --noise as well; allowed: one of the two"),
         (WORDS.replace("--noise 2", "--target 0"), "--target: found 0.0"),
         (
@@ -241,7 +244,10 @@ def test_a_file_of_claims(capsys, tmp_path):
     assert code == 1 and "claimed 1.20: REFUTED" in out
     assert out.endswith("2 claims: 1 guaranteed, 1 refuted\n")
     assert max(map(len, out.splitlines())) <= 100
-    path.write_text(json.dumps({"sampler": "full", "noise": 3, "steps": 20, "delta": 1e-5}))
+    unsaid = {"claimed": None, "relation": None, "name": None}
+    path.write_text(
+        json.dumps({"sampler": "full", "noise": 3, "steps": 20, "delta": 1e-5, **unsaid})
+    )
     assert run(capsys, ["--batch", str(path)])[0] == 0
 
 
@@ -504,6 +510,17 @@ def test_python_has_the_same_entry():
         dpatlas.check_epsilon(sampler="full", nose=3, steps=20, delta=1e-5)
     with pytest.raises(AttributeError):
         _ = dpatlas.check_delta
+
+
+def test_numbers_of_numpy_are_numbers():
+    plain = {"sampler": "full", "noise": 3.0, "steps": 3, "delta": 1e-5, "claimed": "3.0"}
+    numpy = {**plain, "steps": np.int64(3), "claimed": np.float64(3.0)}
+    assert str(check_epsilon(**numpy, explain=False)) == str(check_epsilon(**plain, explain=False))
+    grids = [{"noise": [3.0, 4.0]}, {"noise": np.array([3.0, 4.0])}]
+    one, other = (check_epsilon(**plain, grid=grid, explain=False) for grid in grids)
+    assert one.claim == other.claim
+    with pytest.raises(InputError, match=r"^steps: found \[3, 4\]"):
+        check_epsilon(**{**plain, "steps": np.array([3, 4])})
 
 
 def test_checking_needs_numpy_scipy_and_dp_accounting_alone():

@@ -285,6 +285,12 @@ def test_small_delta_and_hardly_any_noise_have_no_lower_limit_or_a_true_one():
     assert report.least["add_remove"] is None and report.verdict == "not guaranteed"
 
 
+def test_an_accountant_that_does_not_resolve_delta_says_nothing_about_noise():
+    report = check_epsilon(sampler="full", noise=3.0, steps=2, delta=1e-50, relation="add_remove")
+    assert [each.accountant for each in report.readings] == ["exact", "rdp"]
+    assert report.tightest.epsilon == pytest.approx(7.041, abs=1e-3) and not report.warnings
+
+
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(("noise", "steps"), [(0.05, 100), (0.3, 7), (20.0, 1000), (100.0, 10**6)])
 def test_least_of_sampling_everybody_stays_below_the_exact_gaussian(relation, noise, steps):

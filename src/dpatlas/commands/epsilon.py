@@ -128,12 +128,12 @@ def _value(key: str, value: Any) -> Any:
         return {name: _value(name, each) for name, each in value.items()}
     if isinstance(value, list):
         return [_value(key, each) for each in value]
+    if value in ("", "null", "~"):
+        return None
     if key in ("claimed", "name", "source", "sampler", "relation", "released"):
         return value
     if value in ("true", "false"):
         return value == "true"
-    if value in ("", "null", "~"):
-        return None
     return _number(value)
 
 

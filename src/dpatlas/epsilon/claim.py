@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import numpy as np
+
 from dpatlas.core.guard import Domain, integer, one_of, real
 from dpatlas.errors import InputError
 
@@ -190,7 +192,7 @@ def read_claim(settings: Mapping[str, Any], names: Names = str) -> Claim:
     names: how a key is called where the values come from, for error messages. Raises InputError for
     a key that is unknown, missing, out of range, or that does not go with another.
     """
-    given = {key: value for key, value in settings.items() if value is not None}
+    given = {key: _plain(value) for key, value in settings.items() if value is not None}
     _known(given, CLAIM_KEYS, names)
     target = given.get("target")
     if target is not None:
@@ -379,9 +381,18 @@ def _printed(claimed: Any, where: str) -> Printed | None:
         value = Decimal(text)
     except InvalidOperation:
         value = Decimal("NaN")
-    if not (value.is_finite() and 0 < value < Decimal(10**12)):
+    if not (value.is_finite() and 0 < value < Decimal(10**12) and Printed(text).unit):
         raise InputError(where, repr(claimed), "a number > 0, with the digits that were printed")
     return Printed(text)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy, in lists and mappings too, as Python's."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _check(domain: Domain, where: str, value: Any) -> None:

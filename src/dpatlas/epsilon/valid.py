@@ -147,8 +147,6 @@ def readings(claim: Claim) -> list[Reading]:
 
 def accountants(composed: Event, delta: float) -> tuple[str, ...]:
     """The accountants that cover the event and resolve delta, the tighter one first."""
-    if all(mechanism.is_gaussian for mechanism in composed.mechanisms):
-        return ("exact", "pld", "rdp")
     names = tuple(
         name
         for name in ("pld", "rdp")
@@ -157,6 +155,8 @@ def accountants(composed: Event, delta: float) -> tuple[str, ...]:
             for mechanism in composed.mechanisms
         )
     )
+    if all(mechanism.is_gaussian for mechanism in composed.mechanisms):
+        names = ("exact", *names)
     resolved = delta * UNRESOLVED_DELTA >= fft_error(composed.mechanisms)
     return names if resolved else tuple(name for name in names if name != "pld")
 
