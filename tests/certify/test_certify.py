@@ -12,6 +12,7 @@ import torch
 from scipy.optimize import brentq
 from scipy.stats import beta, binom
 from torch import nn
+from torch.nn.utils import prune
 
 from dpatlas.certify import Settings, certify
 from dpatlas.certify.network import chain
@@ -204,7 +205,26 @@ def test_a_convolutional_network_is_certified():
     assert report.rows[0].certificate == pytest.approx(by_hand(report.rows[0], report), rel=1e-8)
 
 
-LINEAR = nn.Linear(4, 2)
+def hooked(part, kind="forward"):
+    getattr(part, f"register_{kind}_hook")(lambda *_: None)
+    return part
+
+
+def scaled(part):
+    """With a parameter that the formulas for the layer do not know."""
+    part.register_parameter("scale", nn.Parameter(torch.ones(1)))
+    return part
+
+
+def after(first):
+    """A part, then a linear layer of two classes."""
+    return {"model": nn.Sequential(first, nn.Linear(4, 2))}
+
+
+def of_images(*parts):
+    """Parts for records of 4 x 4 values without channels."""
+    model = nn.Sequential(*parts, nn.Flatten(), nn.Linear(16, 2))
+    return {"model": model, "x": np.ones((120, 4, 4))}
 
 
 @pytest.mark.parametrize(
@@ -218,7 +238,20 @@ LINEAR = nn.Linear(4, 2)
         ({"model": nn.Sequential(nn.Linear(4, 4), layer := nn.Linear(4, 4), layer)}, "twice"),
         ({"model": nn.LSTM(4, 2)}, "LSTM"),
         ({"model": nn.Sequential()}, "no part"),
+        ({"model": None}, "NoneType"),
         ({"model": nn.Sequential(nn.Linear(5, 2))}, "fails on records"),
+        (after(nn.utils.spectral_norm(nn.Linear(4, 4))), "part 0 (Linear) with a forward hook"),
+        (after(prune.random_unstructured(nn.Linear(4, 4), "weight", 0.5)), "with a forward hook"),
+        (after(hooked(nn.Linear(4, 4))), "part 0 (Linear) with a forward hook"),
+        (after(hooked(nn.ReLU(), "forward_pre")), "part 0 (ReLU) with a forward hook"),
+        (after(hooked(nn.Sequential())), "part 0 (Sequential) with a forward hook"),
+        ({"model": hooked(network())}, "Sequential with a forward hook"),
+        (after(scaled(nn.Linear(4, 4))), "part 0 (Linear)"),
+        (after(nn.Linear(4, 4, device="meta")), "weights on the meta device"),
+        (of_images(nn.MaxPool2d(2, return_indices=True)), "MaxPool2d that gives a tuple"),
+        (of_images(nn.Conv2d(1, 1, 3, padding=1)), "Conv2d fails on records of shape (4, 4)"),
+        (of_images(nn.Conv2d(2, 2, 3, padding=1)), "Conv2d fails on records of shape (4, 4)"),
+        (of_images(nn.Conv2d(3, 3, 3, padding=1)), "Conv2d fails on records of shape (4, 4)"),
         ({"x": np.zeros((120, 3, 4))}, "flat records"),
         ({"x": np.full((120, 4), np.nan)}, "not finite"),
         ({"x": np.zeros(120)}, "x: found shape"),
@@ -230,6 +263,7 @@ LINEAR = nn.Linear(4, 2)
         ({"x_test": np.zeros((3, 5)), "y_test": np.zeros(3, int)}, "that of x"),
         ({"prior": "posterior"}, "prior"),
         ({"taus": ()}, "taus"),
+        ({"taus": 0.1}, "taus: found 0.1; allowed: a sequence of numbers"),
         ({"taus": (0.1, 0.1)}, "none twice"),
         ({"taus": (0.0,)}, "taus"),
         ({"delta": 1.0}, "delta"),

@@ -1,18 +1,21 @@
 """Verdicts and exit codes, bad input of every argument, files, ledgers, the printed gallery."""
 
 import json
+import math
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dpatlas.commands import bound
 from dpatlas.commands.epsilon import main
 from dpatlas.epsilon.check import check_epsilon
 from dpatlas.epsilon.claim import Printed
+from dpatlas.epsilon.text import upward
 from dpatlas.errors import InputError, run_command
 from dpatlas.privacy.accounting import Phase, composition, guarantee
 from dpatlas.privacy.ledger import Ran, ledger, tuning_of
@@ -137,6 +140,8 @@ def test_between_both_sides_nothing_is_said():
         (WORDS.replace("--delta 1e-5", ""), "--delta: found nothing"),
         (f"{WORDS} --claimed three", "--claimed: found 'three'; allowed: a number > 0"),
         (f"{WORDS} --claimed -1", "--claimed"),
+        (f"{WORDS} --claimed 1e-400", "--claimed: found '1e-400'; allowed: a number > 0"),
+        (f"{WORDS} --claimed 1.{'0' * 400}", "--claimed: found '1.000"),
         (f"{WORDS} --target 3", "--target: found --noise as well; allowed: one of the two"),
         (WORDS.replace("--noise 2", "--target 0"), "--target: found 0.0"),
         (
@@ -152,6 +157,10 @@ def test_between_both_sides_nothing_is_said():
         (f"{WORDS} --grid noise", "--grid: found 'noise'; allowed: KEY=VALUE,VALUE"),
         (f"{WORDS} --grid size=1,2", "--grid: found 'size=1,2'"),
         (f"{WORDS} --grid noise=1,x", "--grid[2].noise: found 'x'; allowed: a number >= 0.001"),
+        (
+            WORDS.replace("--noise 2", "--target 3 --grid noise=abc,1"),
+            "--grid[1].noise: found 'abc'; allowed: a number >= 0.001",
+        ),
         (f"{WORDS} --grid n=900", "--grid: found other numbers of records"),
         (f"{WORDS} --drop-last", "--drop-last: found poisson batches; allowed: shuffled or cyclic"),
         (f"{FULL} --n 10 --batch 3", "--batch: found 3; allowed: nothing, or n, with full batches"),
@@ -173,6 +182,7 @@ def test_bad_arguments_give_exit_code_2_and_one_line(capsys, line, named):
 
 
 CLAIM = "{sampler: poisson, n: 1050, batch: 100, noise: 2, steps: 50, delta: 1e-5"
+TARGET = "{sampler: full, steps: 5, delta: 1e-5, relation: add_remove"
 
 
 @pytest.mark.parametrize(
@@ -198,6 +208,9 @@ CLAIM = "{sampler: poisson, n: 1050, batch: 100, noise: 2, steps: 50, delta: 1e-
         (f"{CLAIM}, grid: [1]}}", "grid: found [1]; allowed: lists of values by setting"),
         (f"{CLAIM}, grid: {{noise: 3}}}}", "grid.noise: found 3; allowed: a list of values"),
         (f"{CLAIM}, drop_last: maybe}}", "drop_last: found 'maybe'; allowed: true or false"),
+        (f"{TARGET}, target: 3, phases: [{{noise: 2}}]}}", "target: found a noise for every phase"),
+        (f"{TARGET}, target: 3, trials: [{{noise: abc}}]}}", "trials[1].noise: found 'abc'"),
+        (f"{TARGET}, target: 3, phases: [{{noise: [1]}}]}}", "phases[1].noise: found [1]"),
     ],
 )
 def test_bad_files_give_exit_code_2_and_one_line(capsys, tmp_path, content, named):
@@ -231,7 +244,10 @@ def test_a_file_of_claims(capsys, tmp_path):
     assert code == 1 and "claimed 1.20: REFUTED" in out
     assert out.endswith("2 claims: 1 guaranteed, 1 refuted\n")
     assert max(map(len, out.splitlines())) <= 100
-    path.write_text(json.dumps({"sampler": "full", "noise": 3, "steps": 20, "delta": 1e-5}))
+    unsaid = {"claimed": None, "relation": None, "name": None}
+    path.write_text(
+        json.dumps({"sampler": "full", "noise": 3, "steps": 20, "delta": 1e-5, **unsaid})
+    )
     assert run(capsys, ["--batch", str(path)])[0] == 0
 
 
@@ -259,6 +275,38 @@ def test_a_target_gives_noise_that_meets_it(capsys):
         "--sampler cyclic --n 90 --batch 9 --steps 5 --delta 1e-5 --target 2 --relation add_remove",
     )
     assert code == 1 and "no accounting covers these words" in out
+
+
+@pytest.mark.parametrize(
+    ("stated", "alone"),
+    [
+        ("trials: [{noise: 0.5}]", {"noise": 0.5}),
+        ("grid: {noise: [0.5]}", {"noise": 0.5}),
+        ("phases: [{noise: 0.5}, {epochs: 2}]", {"noise": 0.5}),
+    ],
+)
+def test_a_target_leaves_noise_that_is_stated_as_it_is(capsys, tmp_path, stated, alone):
+    settings = {"sampler": "full", "steps": 5, "delta": 1e-5}
+    spent = check_epsilon(**settings, **alone).tightest.epsilon
+    path = tmp_path / "claims.yaml"
+    path.write_text(f"{TARGET}, {stated}, target: {0.9 * spent}}}")
+    code, _, err = run(capsys, ["--batch", str(path)])
+    assert code == 2 and "target: found" in err and "the other phases spend it" in err
+    path.write_text(f"{TARGET}, {stated}, target: {1.2 * spent}}}")
+    code, out, _ = run(capsys, ["--batch", str(path), "--json"])
+    found = strict(out)[0]["noise"][0]["noise"]
+    free = check_epsilon(**settings, relation="add_remove", target=1.2 * spent).noises[0].noise
+    assert code == 0 and found > free
+
+
+def test_a_phase_does_not_change_what_later_phases_inherit():
+    phases = [{"steps": 4}, {"noise": 1}]
+    common = {"sampler": "full", "epochs": 2, "noise": 2}
+    one, other = (
+        check_epsilon(**common, delta=1e-5, phases=order).tightest.epsilon
+        for order in (phases, phases[::-1])
+    )
+    assert one == pytest.approx(other)
 
 
 def test_warnings_name_delta_and_the_release(capsys):
@@ -294,9 +342,59 @@ def test_ledgers_are_composed_by_their_noisy_sums(capsys, tmp_path):
     assert code == 0 and total["epsilon"] == pytest.approx(together.epsilon)
     assert total["epsilon"] < total["basic"]["epsilon"] and total["basic"]["delta"] == 2e-5
     _, out, _ = run(capsys, ["--ledgers", *paths])
-    assert f"{together.epsilon:.4g}" in out and "by PLD, every noisy sum" in out
+    assert upward(together.epsilon) in out and "by PLD, every noisy sum" in out
     assert run(capsys, ["--ledgers", *paths, "--claimed", "99"])[0] == 0
     assert run(capsys, ["--ledgers", *paths, "--claimed", "1"])[0] == 1
+
+
+def stating(epsilon, **others):
+    """A ledger that does not list its noisy sums."""
+    relation = "add or remove one record; its number is not public"
+    return {"neighbour_relation": relation, "epsilon": epsilon, "delta": 1e-5, **others}
+
+
+TUNED = {"epsilon_of_all": 2.0, "delta": 1e-5, "relation": "add_remove"}
+
+
+@pytest.mark.parametrize(
+    ("other", "budget", "met"),
+    [
+        ({}, "3", True),
+        ({}, "3 --delta 2e-5", True),
+        ({}, "2.9", False),
+        # Epsilons and deltas were added up: nothing is known at the smaller delta.
+        ({}, "3 --delta 1e-5", False),
+        ({"tuning": TUNED}, "3.5", True),
+        ({"tuning": TUNED}, "3", False),
+        ({"tuning": {**TUNED, "epsilon_of_all": None}}, "99", False),
+    ],
+)
+def test_a_budget_is_one_of_epsilon_and_delta_and_pays_for_tuning(
+    capsys, tmp_path, other, budget, met
+):
+    words = ["--ledgers", *stored(tmp_path, a=stating(1.5, **other), b=stating(1.5)), "--claimed"]
+    code, out, _ = run(capsys, [*words, *budget.split(), "--json"])
+    assert (code, strict(out)["budget_met"]) == (0 if met else 1, met)
+    code, out, _ = run(capsys, [*words, *budget.split()])
+    said = out.splitlines()[-1]
+    assert said.startswith("budget of epsilon ") and said.endswith(": met" if met else ": NOT MET")
+
+
+def test_tuning_counts_for_a_budget_of_composed_ledgers(capsys, tmp_path):
+    tuned = in_ledger(
+        POISSON, tuning=tuning_of([HEAVY], [POISSON], delta=1e-5, relation="add_remove")
+    )
+    words = ["--ledgers", *stored(tmp_path, a=tuned, b=in_ledger(HEAVY)), "--claimed", "99"]
+    assert run(capsys, [*words, "--delta", "1e-5"])[0] == 1
+    assert run(capsys, [*words, "--delta", "2e-5"])[0] == 0
+
+
+def test_a_ledger_that_states_more_than_its_noisy_sums_cost_is_not_composed(capsys, tmp_path):
+    above = {**in_ledger(POISSON), "epsilon": 1.009 * in_ledger(POISSON)["epsilon"]}
+    total = strict(
+        run(capsys, ["--ledgers", *stored(tmp_path, a=above, b=stating(0)), "--json"])[1]
+    )
+    assert not total["ledgers"][0]["composed"] and total["epsilon"] == above["epsilon"]
 
 
 def test_json_keeps_the_exit_codes_of_ledgers_files_and_bad_input(capsys, tmp_path):
@@ -354,6 +452,11 @@ def test_what_a_ledger_does_not_say_is_added_up(capsys, tmp_path):
         ({"holds_for": "noise shared by several trainings (arms)"}, "noise shared with other runs"),
         ({"epsilon": "much"}, "epsilon: found 'much'"),
         ({"delta": 1}, "delta: found 1"),
+        ({"tuning": {"epsilon_of_all": "abc"}}, "tuning.epsilon_of_all: found 'abc'"),
+        ({"tuning": {"epsilon_of_all": [1]}}, "tuning.epsilon_of_all: found [1]"),
+        ({"tuning": {"epsilon_of_all": -5.0}}, "tuning.epsilon_of_all: found -5.0"),
+        ({"tuning": {**TUNED, "delta": 1e-3}}, "tuning.delta: found 0.001; allowed: a number >= 0"),
+        ({"tuning": {**TUNED, "relation": "replace_one"}}, "tuning.relation: found 'replace_one'"),
     ],
 )
 def test_what_is_no_ledger_is_refused(capsys, tmp_path, other, named):
@@ -361,6 +464,33 @@ def test_what_is_no_ledger_is_refused(capsys, tmp_path, other, named):
     code, out, err = run(capsys, ["--ledgers", *stored(tmp_path, a=in_ledger(POISSON), b=content)])
     assert (code, out) == (2, "") and err.count("\n") == 1
     assert named in err
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"steps": math.inf},
+        {"steps": 10**9},
+        {"noise_multiplier": 10**400},
+        {"sampler": {"name": "poisson", "n": 1050, "expected_batch": math.inf}},
+        {"event": f"{'9' * 5000} trainings, each: x"},
+        {"event": "99999999999 trainings, each: x"},
+    ],
+)
+def test_noisy_sums_beyond_all_numbers_leave_what_the_ledger_states(capsys, tmp_path, other):
+    content = {**in_ledger(POISSON), **other}
+    code, out, err = run(
+        capsys, ["--ledgers", *stored(tmp_path, a=stating(1.5), b=content), "--json"]
+    )
+    assert (code, err) == (0, "") and not strict(out)["ledgers"][1]["composed"]
+    assert strict(out)["epsilon"] == 1.5 + content["epsilon"]
+
+
+@pytest.mark.parametrize("checksum", [5, ["a"]])
+def test_a_checksum_that_is_no_text_is_refused(capsys, tmp_path, checksum):
+    content = {"ledger": stating(1.5), "data": {"sha256": checksum}}
+    code, _, err = run(capsys, ["--ledgers", *stored(tmp_path, a=stating(1.5), b=content)])
+    assert code == 2 and f"data.sha256: found {checksum!r}; allowed: a checksum as text" in err
 
 
 def test_ledgers_of_other_data_are_refused(capsys, tmp_path):
@@ -380,6 +510,17 @@ def test_python_has_the_same_entry():
         dpatlas.check_epsilon(sampler="full", nose=3, steps=20, delta=1e-5)
     with pytest.raises(AttributeError):
         _ = dpatlas.check_delta
+
+
+def test_numbers_of_numpy_are_numbers():
+    plain = {"sampler": "full", "noise": 3.0, "steps": 3, "delta": 1e-5, "claimed": "3.0"}
+    numpy = {**plain, "steps": np.int64(3), "claimed": np.float64(3.0)}
+    assert str(check_epsilon(**numpy, explain=False)) == str(check_epsilon(**plain, explain=False))
+    grids = [{"noise": [3.0, 4.0]}, {"noise": np.array([3.0, 4.0])}]
+    one, other = (check_epsilon(**plain, grid=grid, explain=False) for grid in grids)
+    assert one.claim == other.claim
+    with pytest.raises(InputError, match=r"^steps: found \[3, 4\]"):
+        check_epsilon(**{**plain, "steps": np.array([3, 4])})
 
 
 def test_checking_needs_numpy_scipy_and_dp_accounting_alone():

@@ -58,9 +58,23 @@ def test_a_shuffled_epoch_is_one_gaussian(relation, moved):
 def test_what_is_left_over_takes_the_place_of_a_removed_record():
     settings = {"sampler": "shuffled", "batch": 100, "noise": 6.0, "epochs": 1}
     left = numbers("add_remove", n=1050, drop_last=True, **settings)
-    none_left = numbers("add_remove", n=1000, drop_last=True, **settings)
+    in_batches = numbers("add_remove", n=1000, **settings)
     assert left["exact"] == pytest.approx(analytic(2 / 6), rel=1e-6)
-    assert none_left["exact"] == pytest.approx(analytic(SQRT_5 / 6), rel=1e-6)
+    assert in_batches["exact"] == pytest.approx(analytic(SQRT_5 / 6), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n", "batch", "drop_last"),
+    [(1000, 100, True), (1001, 100, False), (5, 1, False), (5, 5, True)],
+)
+def test_nothing_is_proved_where_a_record_less_is_a_batch_less(n, batch, drop_last):
+    settings = {"sampler": "shuffled", "n": n, "batch": batch, "drop_last": drop_last, "noise": 3.0}
+    report = check_epsilon(
+        **settings, epochs=1, delta=1e-5, relation="add_remove", claimed="3.2", explain=False
+    )
+    assert (report.verdict, report.readings) == ("not guaranteed", ())
+    assert "nothing is proved here under add_remove" in str(report)
+    assert numbers("zero_out", epochs=1, **settings)
 
 
 def test_moving_the_last_record_of_a_random_order_leaves_a_random_order():
@@ -177,6 +191,19 @@ def test_trials_count_for_the_guarantee_and_not_for_the_refutation():
     assert runs.least == pytest.approx(four.least)
 
 
+def test_a_refutation_holds_for_the_fewest_steps_that_epochs_may_mean():
+    whole = check_epsilon(**POISSON, noise=2.0, steps=3 * 10)
+    report = check_epsilon(**POISSON, noise=2.0, epochs=3)
+    assert report.claim.phases[0].steps == 32 and report.least == whole.least
+    claimed = f"{whole.tightest.epsilon:.6f}"
+    said = check_epsilon(
+        **POISSON, noise=2.0, epochs=3, relation="add_remove", claimed=claimed, explain=False
+    )
+    assert said.verdict == "not guaranteed"
+    full = {"sampler": "full", "noise": 2.0, "delta": 1e-5}
+    assert check_epsilon(**full, epochs=1.5).least == check_epsilon(**full, steps=1).least
+
+
 def test_a_grid_counts_the_reported_setting_once():
     grid = {"noise": [2.0, 4.0], "steps": [50, 100]}
     claim = read_claim({**POISSON, "noise": 2.0, "steps": 50, "grid": grid})
@@ -256,6 +283,12 @@ def test_small_delta_and_hardly_any_noise_have_no_lower_limit_or_a_true_one():
     assert {each.accountant for each in report.readings} == {"rdp"}
     report = check_epsilon(sampler="full", noise=1e-3, steps=500, delta=1e-5, claimed="3")
     assert report.least["add_remove"] is None and report.verdict == "not guaranteed"
+
+
+def test_an_accountant_that_does_not_resolve_delta_says_nothing_about_noise():
+    report = check_epsilon(sampler="full", noise=3.0, steps=2, delta=1e-50, relation="add_remove")
+    assert [each.accountant for each in report.readings] == ["exact", "rdp"]
+    assert report.tightest.epsilon == pytest.approx(7.041, abs=1e-3) and not report.warnings
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])

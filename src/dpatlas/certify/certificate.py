@@ -3,7 +3,7 @@
 import math
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -163,6 +163,8 @@ def _draws(noise: Noise, repetition: int, use: str) -> torch.Generator:
 
 
 def _grid(taus: Sequence[float]) -> list[float]:
+    if not isinstance(taus, Iterable):
+        raise InputError("taus", repr(taus), "a sequence of numbers")
     grid = list(taus)
     for tau in grid:
         real(gt=0, le=1e3).check("taus", tau)

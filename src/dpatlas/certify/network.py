@@ -37,6 +37,8 @@ def chain(model: nn.Module) -> Network:
     Raises InputError for another kind of model, naming the part.
     """
     parts = list(_flattened(model, type(model).__name__))
+    if any(each.is_meta for each in model.parameters()):
+        raise InputError("model", "weights on the meta device", "weights with values")
     layers = [part for _, part in parts if isinstance(part, nn.Linear | nn.Conv2d)]
     if len({id(part) for part in layers}) < len(layers):
         raise InputError("model", "a layer that occurs twice", ALLOWED)
@@ -52,6 +54,9 @@ def chain(model: nn.Module) -> Network:
 
 def _flattened(model: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
     """Parts in their order, those of inner sequences in the place of each."""
+    if isinstance(model, nn.Module) and (model._forward_hooks or model._forward_pre_hooks):
+        # Errors are counted by formulas for the layers, which call no hook.
+        raise InputError("model", f"{name} with a forward hook", "parts without hooks")
     if type(model) is nn.Sequential or isinstance(model, Network):
         for number, part in enumerate(model):
             yield from _flattened(part, f"part {number} ({type(part).__name__})")
@@ -62,18 +67,22 @@ def _flattened(model: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _is_linear(part: nn.Module) -> bool:
-    return type(part) is nn.Linear and part.bias is not None
+    return type(part) is nn.Linear and _has_weight_and_bias(part)
 
 
 def _is_convolution(part: nn.Module) -> bool:
     return (
         type(part) is nn.Conv2d
-        and part.bias is not None
+        and _has_weight_and_bias(part)
         and part.kernel_size == (3, 3)
         and part.padding in ((1, 1), "same")
         and part.padding_mode == "zeros"
         and (part.stride, part.dilation, part.groups) == ((1, 1), (1, 1), 1)
     )
+
+
+def _has_weight_and_bias(part: nn.Module) -> bool:
+    return {name for name, _ in part.named_parameters()} == {"weight", "bias"}
 
 
 def check_takes(network: Network, x: Tensor) -> int:
@@ -82,19 +91,25 @@ def check_takes(network: Network, x: Tensor) -> int:
     A linear layer applied at several positions of a record shares its weights among them, for which
     independent draws would be wrong.
     """
-    values = x[:2]
-    for part in network:
-        if isinstance(part, nn.Linear) and values.dim() != 2:
-            found = f"a linear layer on records of shape {tuple(values.shape[1:])}"
-            raise InputError("model", found, "linear layers on flat records: nn.Flatten() before")
-        try:
-            with torch.no_grad():
-                values = part(values)
-        except (RuntimeError, ValueError, IndexError) as error:
-            found = f"{type(part).__name__} fails on records of shape {tuple(x.shape[1:])}: {error}"
-            raise InputError("model", found, "a network that takes the records") from None
-        if len(values) != len(x[:2]):
-            raise InputError("model", f"{type(part).__name__} that mixes records", ALLOWED)
+    # Three records, then one: a convolution takes one image without a batch for a batch.
+    for records in (3, 1):
+        values = x[[0] * records]
+        for part in network:
+            name = type(part).__name__
+            if isinstance(part, nn.Linear) and values.dim() != 2:
+                found = f"a linear layer on records of shape {tuple(values.shape[1:])}"
+                allowed = "linear layers on flat records: nn.Flatten() before"
+                raise InputError("model", found, allowed)
+            try:
+                with torch.no_grad():
+                    values = part(values)
+            except (RuntimeError, ValueError, IndexError, TypeError) as error:
+                found = f"{name} fails on records of shape {tuple(x.shape[1:])}: {error}"
+                raise InputError("model", found, "a network that takes the records") from None
+            if not isinstance(values, Tensor):
+                raise InputError("model", f"{name} that gives a {type(values).__name__}", ALLOWED)
+            if len(values) != records:
+                raise InputError("model", f"{name} that mixes records", ALLOWED)
     return values.shape[1]
 
 

@@ -80,7 +80,7 @@ def _parser() -> ArgumentParser:
         "--tau",
         type=float,
         action="append",
-        help="deviation of the prior; repeatable, each is paid for (seven from .02 to .08)",
+        help="deviation of the prior; repeatable, each is paid for (seven from .02 to .3)",
     )
     parser.add_argument("--delta", type=float, help="the certificate fails so often (.05)")
     parser.add_argument("--draws", type=int, help="draws of a record and weights for each risk")

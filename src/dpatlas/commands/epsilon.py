@@ -128,12 +128,12 @@ def _value(key: str, value: Any) -> Any:
         return {name: _value(name, each) for name, each in value.items()}
     if isinstance(value, list):
         return [_value(key, each) for each in value]
+    if value in ("", "null", "~"):
+        return None
     if key in ("claimed", "name", "source", "sampler", "relation", "released"):
         return value
     if value in ("true", "false"):
         return value == "true"
-    if value in ("", "null", "~"):
-        return None
     return _number(value)
 
 
@@ -182,11 +182,15 @@ def _ledgers(options: argparse.Namespace) -> int:
     if len(set(options.ledgers)) < len(options.ledgers):
         raise InputError("--ledgers", "the same file twice", "different files")
     total = total_spent({path: _read(path) for path in options.ledgers}, options.delta)
+    met = None if budget is None else total.meets(float(budget), options.delta)
     if options.json:
-        print(strict_json(total.as_dict()))
+        print(strict_json({**total.as_dict(), "budget_met": met}))
     else:
         print(describe_total(total))
-    return EXIT_FAILED_RUN if budget is not None and total.epsilon > float(budget) else 0
+        if met is not None:
+            at = "" if options.delta is None else f" at delta {options.delta:g}"
+            print(f"budget of epsilon {options.claimed}{at}: {'met' if met else 'NOT MET'}")
+    return EXIT_FAILED_RUN if met is False else 0
 
 
 def _read(path: str) -> Any:

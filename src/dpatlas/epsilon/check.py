@@ -177,11 +177,12 @@ def _warnings(claim: Claim, found: tuple[Reading, ...]) -> tuple[str, ...]:
     by_words: dict[str, None] = {}
     for each in found:
         tightest = min(other.epsilon for other in found if other.relation == each.relation)
-        # The end of the range matters where it decides.
-        if each.warning and each.epsilon == tightest:
-            by_words[each.warning] = None
-        if not math.isfinite(each.epsilon):
-            by_words["infinite: hardly any noise"] = None
+        # The end of the range matters where it decides, and so does an accountant's infinity.
+        if each.epsilon == tightest:
+            if each.warning:
+                by_words[each.warning] = None
+            if not math.isfinite(each.epsilon):
+                by_words["infinite: hardly any noise"] = None
     return (*said, *by_words)
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import numpy as np
+
 from dpatlas.core.guard import Domain, integer, one_of, real
 from dpatlas.errors import InputError
 
@@ -178,8 +180,10 @@ class Claim:
         return replace(self, phases=changed(self.phases), trials=trials)
 
     def with_noise(self, noise: float) -> "Claim":
-        """The claim with one noise multiplier everywhere."""
-        return self.map_phases(lambda phase: replace(phase, noise=noise))
+        """The claim with one noise multiplier wherever none is stated."""
+        return self.map_phases(
+            lambda phase: replace(phase, noise=noise) if phase.noise is None else phase
+        )
 
 
 def read_claim(settings: Mapping[str, Any], names: Names = str) -> Claim:
@@ -188,7 +192,7 @@ def read_claim(settings: Mapping[str, Any], names: Names = str) -> Claim:
     names: how a key is called where the values come from, for error messages. Raises InputError for
     a key that is unknown, missing, out of range, or that does not go with another.
     """
-    given = {key: value for key, value in settings.items() if value is not None}
+    given = {key: _plain(value) for key, value in settings.items() if value is not None}
     _known(given, CLAIM_KEYS, names)
     target = given.get("target")
     if target is not None:
@@ -197,6 +201,9 @@ def read_claim(settings: Mapping[str, Any], names: Names = str) -> Claim:
             if other in given:
                 raise InputError(names("target"), f"{names(other)} as well", "one of the two")
     phases = _phases(given, names, noisy=target is None)
+    if target is not None and all(phase.noise is not None for phase in phases):
+        found, allowed = "a noise for every phase", "a phase without one: it gets what is found"
+        raise InputError(names("target"), found, allowed)
     if (delta := given.get("delta")) is None:
         raise InputError(names("delta"), "nothing", f"{DELTA.describe()}, such as 1e-5")
     _check(DELTA, names("delta"), delta)
@@ -238,10 +245,11 @@ def _phases(given: Mapping[str, Any], names: Names, noisy: bool) -> tuple[Phase,
         if not isinstance(entry, Mapping):
             raise InputError(names(f"phases[{number}]"), repr(entry), "settings of a phase")
         _known(entry, PHASE_KEYS, inner)
+        settings = {**common, **entry}
         for one, other in (("steps", "epochs"), ("epochs", "steps")):
-            if one in entry and other in common and other not in entry:
-                common = {key: value for key, value in common.items() if key != other}
-        phases.append(_phase({**common, **entry}, inner, noisy))
+            if one in entry and other not in entry:
+                settings.pop(other, None)
+        phases.append(_phase(settings, inner, noisy))
     if len({phase.n for phase in phases}) > 1:
         found = " and ".join(str(phase.n) for phase in phases)
         raise InputError(names("phases"), f"n of {found}", "the same records in every phase")
@@ -266,7 +274,7 @@ def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
     else:
         _check(integer(ge=1, le=n), names("batch"), batch)
     noise = given.get("noise")
-    if noisy:
+    if noisy or noise is not None:
         _check(NOISE, names("noise"), noise)
     drop_last = given.get("drop_last", False)
     if not isinstance(drop_last, bool):
@@ -373,9 +381,18 @@ def _printed(claimed: Any, where: str) -> Printed | None:
         value = Decimal(text)
     except InvalidOperation:
         value = Decimal("NaN")
-    if not (value.is_finite() and 0 < value < Decimal(10**12)):
+    if not (value.is_finite() and 0 < value < Decimal(10**12) and Printed(text).unit):
         raise InputError(where, repr(claimed), "a number > 0, with the digits that were printed")
     return Printed(text)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy, in lists and mappings too, as Python's."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _check(domain: Domain, where: str, value: Any) -> None:

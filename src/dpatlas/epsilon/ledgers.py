@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpatlas.core.guard import real
+from dpatlas.core.guard import one_of, real
+from dpatlas.epsilon.claim import MOST_STEPS, MOST_TRIALS
+from dpatlas.epsilon.text import upward
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import Phase, composition
 from dpatlas.privacy.samplers import SAMPLERS, sampler
@@ -23,9 +25,11 @@ RELATIONS = {
     for unit in ("record", "person")
 }
 SHARED_NOISE = "noise shared by several trainings"
-# The rebuilt epsilon of a ledger may differ from the stated one by this share: other accountants'
-# settings round differently.
-SAME = 0.01
+# The rebuilt epsilon of a ledger may exceed the stated one by this share: other accountants'
+# settings round differently. It may hardly be less, or the total would be too small.
+SAME, LESS = 0.01, 1e-6
+# Of sums of doubles, relative.
+ROUNDING = 1e-9
 LONGEST_NAME = 56
 
 
@@ -33,7 +37,7 @@ LONGEST_NAME = 56
 class Spent:
     """What one ledger says: epsilon (None: nothing is guaranteed) at delta under `relation`.
 
-    with_tuning: epsilon of everything trained to choose it, at the same delta; None if not said.
+    with_tuning: epsilon of everything trained to choose it, at no larger delta; None if not said.
     phases: of one training, `trainings` times; empty where the ledger does not say. unit: what
     neighbours differ in, a record or a person.
     """
@@ -64,6 +68,13 @@ class Total:
     by: str
     basic: tuple[float, float]
     with_tuning: float | None
+
+    def meets(self, epsilon: float, delta: float | None = None) -> bool:
+        """Whether all of it, tuning included, fits into a budget; with None at whatever delta."""
+        most = max(self.epsilon, self.with_tuning or 0)
+        at = self.delta if self.with_tuning is None else max(self.delta, self.basic[1])
+        slack = 1 + ROUNDING
+        return most <= epsilon * slack and (delta is None or at <= delta * slack)
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values, but for infinite numbers."""
@@ -151,9 +162,15 @@ def read_spent(name: str, content: Any) -> Spent:
     with_tuning = None
     if isinstance(tuning, Mapping):
         whole = tuning.get("epsilon_of_all")
+        if whole is not None:
+            real(ge=0).check(f"{name}, tuning.epsilon_of_all", whole)
         with_tuning = math.inf if whole is None else float(whole)
+        real(ge=0, le=delta).check(f"{name}, tuning.delta", tuning.get("delta", delta))
+        one_of(relation).check(f"{name}, tuning.relation", tuning.get("relation", relation))
     data = content.get("data") if "ledger" in content else None
     checksum = data.get("sha256") if isinstance(data, Mapping) else None
+    if not isinstance(checksum, str | None):
+        raise InputError(f"{name}, data.sha256", repr(checksum), "a checksum as text")
     found = Spent(name, float(epsilon), float(delta), relation, with_tuning)
     spent = replace(found, data=checksum, unit=unit)
     return _with_phases(spent, ledger)
@@ -162,18 +179,20 @@ def read_spent(name: str, content: Any) -> Spent:
 def _with_phases(spent: Spent, ledger: Mapping[str, Any]) -> Spent:
     """`spent` with the phases that the ledger accounts, if they give its epsilon again."""
     many = re.match(r"(\d+) trainings, each: ", str(ledger.get("event", "")))
-    trainings = int(many.group(1)) if many else 1
     try:
+        trainings = int(many.group(1)) if many else 1
         rows = [_as_list(ledger[key]) for key in ("sampler", "noise_multiplier", "steps")]
         phases = tuple(
             Phase(_sampler(drawn), float(noise), int(steps))
             for drawn, noise, steps in zip(*rows, strict=True)
         )
+        if trainings > MOST_TRIALS or any(phase.steps > MOST_STEPS for phase in phases):
+            return spent
         again = composition([phases] * trainings, spent.delta, spent.relation).epsilon
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return spent
     stated = spent.epsilon
-    if stated is None or not math.isclose(again, stated, rel_tol=SAME):
+    if stated is None or not stated * (1 - LESS) <= again <= stated * (1 + SAME):
         # Another accounting, say of the last iterate alone.
         return spent
     return Spent(**{**vars(spent), "trainings": trainings, "phases": phases})
@@ -199,12 +218,13 @@ def describe_total(total: Total) -> str:
     width = max(len("total"), *map(len, names))
     lines = [f"{'ledger':<{width}}  {'epsilon':>9}  {'delta':>8}  {'with tuning':>11}"]
     for name, each in zip(names, total.spent, strict=True):
-        epsilon = "nothing" if each.epsilon is None else f"{each.epsilon:.4g}"
-        tuned = "" if each.with_tuning is None else f"{each.with_tuning:.4g}"
+        epsilon = "nothing" if each.epsilon is None else upward(each.epsilon)
+        tuned = "" if each.with_tuning is None else upward(each.with_tuning)
         many = f"  {each.trainings} trainings" if each.trainings > 1 else ""
         lines.append(f"{name:<{width}}  {epsilon:>9}  {each.delta:>8.2g}  {tuned:>11}{many}")
-    tuned = "" if total.with_tuning is None else f"{total.with_tuning:.4g}"
-    lines.append(f"{'total':<{width}}  {total.epsilon:>9.4g}  {total.delta:>8.2g}  {tuned:>11}")
+    tuned = "" if total.with_tuning is None else upward(total.with_tuning)
+    whole = upward(total.epsilon)
+    lines.append(f"{'total':<{width}}  {whole:>9}  {total.delta:>8.2g}  {tuned:>11}")
     lines.append(f"under {total.relation}, by {total.by}")
     if total.with_tuning is not None:
         lines.append(

@@ -12,13 +12,14 @@ In units of the clip bound C one record moves, at most:
     shuffled, add_remove  The last record of a random order, put in the place of the removed one,
                           leaves a random order of the others. So one sum moves by 2 and the last
                           by 1, a distance of sqrt(5); by 2 alone if that last record was in no
-                          batch. Holds if both data sets have the same number of batches.
+                          batch. Holds if n records and n - 1 of them have the same number of
+                          batches; otherwise nothing is proved.
     cyclic, add_remove    All later batches change: nothing is proved.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpatlas.epsilon.claim import Claim, Phase
 from dpatlas.epsilon.optimistic import gaussian_parameter, least_epsilon
@@ -113,8 +114,10 @@ def _moved_by_epoch(phase: Phase, relation: str) -> float | None:
         return 2.0 if relation == "replace_one" else 1.0
     if phase.sampler == "cyclic":
         return None
-    assert phase.n is not None and phase.batch is not None
-    return 2.0 if phase.drop_last and phase.n % phase.batch else SQRT_5
+    assert phase.n is not None
+    if replace(phase, n=phase.n - 1).batches_per_epoch != phase.batches_per_epoch:
+        return None
+    return 2.0 if phase.drop_last else SQRT_5
 
 
 def _words(phase: Phase, relation: str) -> str:
@@ -144,8 +147,6 @@ def readings(claim: Claim) -> list[Reading]:
 
 def accountants(composed: Event, delta: float) -> tuple[str, ...]:
     """The accountants that cover the event and resolve delta, the tighter one first."""
-    if all(mechanism.is_gaussian for mechanism in composed.mechanisms):
-        return ("exact", "pld", "rdp")
     names = tuple(
         name
         for name in ("pld", "rdp")
@@ -154,6 +155,8 @@ def accountants(composed: Event, delta: float) -> tuple[str, ...]:
             for mechanism in composed.mechanisms
         )
     )
+    if all(mechanism.is_gaussian for mechanism in composed.mechanisms):
+        names = ("exact", *names)
     resolved = delta * UNRESOLVED_DELTA >= fft_error(composed.mechanisms)
     return names if resolved else tuple(name for name in names if name != "pld")
 
@@ -177,14 +180,23 @@ def _accounted(composed: Event, delta: float) -> Iterator[Reading]:
 def optimistic(claim: Claim, relation: str) -> float | None:
     """An epsilon that the release certainly reaches; None where no such limit is known.
 
-    Of Poisson and full batches, with every noisy sum of the released runs released.
+    Of Poisson and full batches, with every noisy sum of the released runs released. Epochs count
+    the fewest steps that they may mean.
     """
     samplers = {phase.sampler for phase in claim.phases}
     if claim.released != "every-sum" or not samplers <= {"poisson", "full-batch"}:
         return None
-    composed = event(claim, relation, released_only=True)
+    composed = event(claim.map_phases(_fewest_steps), relation, released_only=True)
     assert composed is not None
     return least_epsilon(composed.mechanisms, claim.delta, composed.accounted)
+
+
+def _fewest_steps(phase: Phase) -> Phase:
+    """The phase with whole batches of its epochs alone, rounded down; of steps, as it is."""
+    if phase.epochs is None:
+        return phase
+    whole = phase.n // phase.batch if phase.n is not None and phase.batch is not None else 1
+    return replace(phase, steps=max(1, math.floor(phase.epochs * whole)))
 
 
 def noise_for(claim: Claim, relation: str, target: float) -> tuple[float, str] | None:
@@ -223,8 +235,8 @@ def _of_relation(claim: Claim, relation: str) -> list[str]:
         return [text]
     if "shuffled" in samplers:
         return [
-            "One record is added or removed; another takes its place in its batch, and the number "
-            "of batches and the divisor stay as they are."
+            "Neighbours are n records and n - 1 of them; another takes the missing one's place in "
+            "its batch, and the number of batches and the divisor stay as they are."
         ]
     return ["One record is added or removed; rate, divisor and steps do not depend on it."]
 
