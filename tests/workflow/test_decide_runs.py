@@ -67,6 +67,8 @@ def test_runs_are_added_until_the_claim_is_decided_also_after_an_interruption(pr
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        # Tests that run in the background of a shell inherit a Ctrl-C that is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     more_runs = project.folder / "results" / TIER / "more_runs.json"
     logs = project.folder / "results" / TIER / "logs"
