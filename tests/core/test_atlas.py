@@ -107,3 +107,12 @@ def test_a_partial_run_shows_whole_figures_and_rows_of_tables(tmp_path):
     assert judged["partial"] and judged["kl_privacy"]["groups"]["depth"]
     assert judged["max_information"]["groups"]["certificates"] == []
     assert set(atlas.specs) < set(whole.specs) and not atlas.tunings
+    # The second estimate of the risk, which this table may lack, and the certificates, without
+    # which it is nothing.
+    for path in {*there} - {gap}:
+        if "agreement" in path:
+            Path(path).unlink()
+    assert "maxinf_certificates" in Atlas(partial, tmp_path).products
+    for path in {*there} - {gap}:
+        Path(path).unlink(missing_ok=True)
+    assert "maxinf_certificates" not in Atlas(partial, tmp_path).products

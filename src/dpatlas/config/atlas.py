@@ -119,10 +119,17 @@ class Atlas:
         return len(self.groups[key][group]) == len(self.asked[key][group])
 
     def _is_shown(self, key: str, product: Product) -> bool:
-        """A figure needs all its runs, a table some of every group of which it asks for any."""
+        """A figure needs all its runs, a table some of every group of which it asks for any.
+
+        Of what a table may lack it needs none.
+        """
         if product.kind == "figure":
             return all(self.is_whole(key, name) for name in product.needs)
-        return all(self.groups[key][name] or not self.asked[key][name] for name in product.needs)
+        return all(
+            self.groups[key][name] or not self.asked[key][name]
+            for name in product.needs
+            if name not in product.may_lack
+        )
 
     @functools.cached_property
     def products(self) -> dict[str, Product]:

@@ -9,7 +9,8 @@ from typing import Literal
 class Product:
     """A figure or table. needs: groups of specs, as its block's settings name them.
 
-    place: where the paper shows what it reproduces. caption: what is shown, then what to see, in
+    may_lack: those of a table without which it is shown too, if a run has a part only. place: where
+    the paper shows what it reproduces. caption: what is shown, then what to see, in
     reStructuredText. paper_shows: what the paper has there, in our words. A module of its name, in
     the folder `figures` of its block, has the function of its name that makes it.
     """
@@ -20,6 +21,7 @@ class Product:
     place: str
     caption: str
     paper_shows: str
+    may_lack: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -41,7 +43,13 @@ def figure(
 
 
 def table(
-    name: str, *, needs: tuple[str, ...], place: str, caption: str, paper_shows: str
+    name: str,
+    *,
+    needs: tuple[str, ...],
+    place: str,
+    caption: str,
+    paper_shows: str,
+    may_lack: tuple[str, ...] = (),
 ) -> Product:
     """A table, as in `Product`."""
-    return Product(name, "table", needs, place, caption, paper_shows)
+    return Product(name, "table", needs, place, caption, paper_shows, may_lack)

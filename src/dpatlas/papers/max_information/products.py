@@ -42,6 +42,7 @@ PRODUCTS = (
     table(
         "maxinf_certificates",
         needs=("certificates", "agreement"),
+        may_lack=("agreement",),
         place="Tables 1-3",
         caption="Certificates on the risk of networks with random weights, in the format of "
         "Tables 1 to 3. There are three kinds of prior: independent of the data; our control, "
