@@ -40,13 +40,14 @@ def training(
     removed=False,
     rounding=0.0,
     frozen=0,
+    bare=False,
     canary=canary,
 ):
     """A function of a run. With its defaults it keeps `claim()`.
 
     noise: a number, or one per step. period: of noise that is drawn again. rounding: of the sums,
     at random. removed: whether the canary is removed instead of blanked. frozen: coordinates that
-    are not trained, and shown as zeros.
+    are not trained, and shown as zeros. bare: no noise on the canary's own coordinate.
     """
 
     def train(run):
@@ -78,6 +79,8 @@ def training(
             drawn.append(normal)
             if same_coordinates:
                 normal = np.full(DIMENSION, normal[0])
+            if bare:
+                normal[OWN] = 0
             scale = noise if np.isscalar(noise) else noise[step]
             noisy = gradients[batch].sum(0) + scale * C * normal
             noisy += rounding * np.random.default_rng().normal(size=DIMENSION)

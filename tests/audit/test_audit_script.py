@@ -204,6 +204,11 @@ def test_a_folder_of_another_audit_is_refused(tmp_path):
     with pytest.raises(InputError, match="seed"):
         audit_training(training(), claim(), seed=2, **options)
     assert audit_training(training(), claim(), **options).seed == 1
+    # Folders of earlier versions had one digest.
+    head = tmp_path / "audit.json"
+    head.write_text(json.dumps({**json.loads(head.read_text()), "code": "0f3a"}))
+    with pytest.raises(InputError, match="another code"):
+        audit_training(training(), claim(), **options)
 
 
 def test_a_folder_of_another_function_or_of_changed_imports_is_refused(capsys, script, tmp_path):
@@ -218,6 +223,8 @@ def test_a_folder_of_another_function_or_of_changed_imports_is_refused(capsys, s
     target = script(*lines)
     options = ("--premises-only", "--pairs", 8, "--folder", tmp_path / "kept")
     assert run(capsys, target, *options)[0] == 0
+    # As in a process of its own, in which nothing is left to run that would import it.
+    del sys.modules[helper.stem]
     assert run(capsys, target, *options)[0] == 0
     code, _, errors = run(capsys, target.replace(":train", ":other"), *options)
     assert code == 2 and "an audit of another code" in errors

@@ -158,6 +158,14 @@ def test_sums_that_push_themselves_on_are_no_reused_noise():
         assert report.exit_code == 0, report
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_coordinate_without_noise_is_no_frozen_one_though_only_the_canary_moves_it(seed):
+    claimed = claim(batch=1)
+    train = training(bare=True, batch_size=1)
+    report = audit_training(train, claimed, premises_only=True, pairs=40, seed=seed)
+    assert "noise" in [row.name for row in report.violated], str(report)
+
+
 @pytest.mark.parametrize("period", [2, 4, 8])
 def test_noise_that_comes_again_is_caught_whatever_its_period(period):
     report, found = rows(training(noise=3.0, steps=16, period=period), claim(noise=3, steps=16))

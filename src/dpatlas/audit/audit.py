@@ -14,7 +14,7 @@ import numpy as np
 
 from dpatlas.audit.adversaries import Adversaries, Observed, separation
 from dpatlas.audit.claim import Claim
-from dpatlas.audit.pairs import Pair, from_arrays, run_pair, to_arrays
+from dpatlas.audit.pairs import REPEATED_PAIRS, Pair, from_arrays, run_pair, to_arrays
 from dpatlas.audit.premises import premises
 from dpatlas.audit.report import Attack, Report
 from dpatlas.audit.run import Run, Train, execute
@@ -30,8 +30,6 @@ RUNS, PAIRS, LEVEL = 100, 40, 0.99
 # The share of a limited time that pairs may take.
 TIME_OF_PAIRS = 0.4
 FEWEST_PAIRS, FEWEST_RUNS = 2, 8
-# Pairs whose run without the canary is repeated.
-REPEATED_PAIRS = 3
 # Adversaries whose bounds share the error; a fourth of the runs selects them.
 ADVERSARIES, SELECTION_STRIDE = 2, 4
 # First words of the seeds of pairs, of the bound's runs and of coins.
@@ -114,6 +112,8 @@ class _Store:
         self.folder = None if folder is None else Path(folder)
         self.seed = secrets.randbits(64) if seed is None else int(seed)
         self._claim, self._code = claim.as_dict(), code
+        # Digests of an earlier audit's files: this one may import some of them later, or never.
+        self._known: dict[str, str] = {}
         if seed is not None:
             integer(ge=0).check("seed", seed)
         if self.folder is None:
@@ -121,8 +121,10 @@ class _Store:
         head = self.folder / "audit.json"
         if head.is_file():
             known = read_json(head)
-            files = known.get("code") or {}
-            for key, value in (("claim", self._claim), ("code", {**files, **code(files)})):
+            files = known.get("code")
+            self._known = files if isinstance(files, dict) else {}
+            now = {**self._known, **code(self._known)}
+            for key, value in (("claim", self._claim), ("code", now)):
                 if known.get(key) != value:
                     allowed = "the same claim and code, or another folder"
                     raise InputError(str(self.folder), f"an audit of another {key}", allowed)
@@ -136,36 +138,24 @@ class _Store:
         """Write what is audited; once more when the training has imported its files."""
         if self.folder is None:
             return
-        facts = {"claim": self._claim, "code": self._code(()), "seed": self.seed}
+        facts = {"claim": self._claim, "code": self._code(self._known), "seed": self.seed}
         try:
             write_json(self.folder / "audit.json", facts)
         except OSError as error:
             found = error.strerror or type(error).__name__
             raise InputError(f"folder {self.folder}", found, "one that can be written") from None
 
-    def pair(self, number: int, make: Callable[[], Pair]) -> Pair:
-        """The pair of this number: read if it is there, else made and kept."""
+    def kept(self, name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Named arrays: read from the file of this name if it is there, else made and kept."""
         if self.folder is None:
             return make()
-        path = self.folder / "pairs" / f"{number:05d}.npz"
+        path = self.folder / name
         if path.is_file():
-            return from_arrays(_read(path))
-        pair = make()
+            return _read(path)
+        arrays = make()
         with replacing(path) as stream:
-            np.savez(stream, **to_arrays(pair))  # type: ignore[arg-type]
-        return pair
-
-    def one_run(self, make: Callable[[], np.ndarray]) -> np.ndarray:
-        """The scores of an audit by one run, which is made once."""
-        if self.folder is None:
-            return make()
-        path = self.folder / "one_run.npz"
-        if path.is_file():
-            return _read(path)["scores"]
-        scores = make()
-        with replacing(path) as stream:
-            np.savez(stream, scores=scores)
-        return scores
+            np.savez(stream, **arrays)  # type: ignore[arg-type]
+        return arrays
 
     def known_scores(self, teachers: dict[str, Any]) -> list[dict[str, Any]]:
         """Scores of finished runs; of none that other pairs taught."""
@@ -216,6 +206,12 @@ def _seed(*words: int) -> int:
     return int(np.random.SeedSequence(words).generate_state(1)[0])
 
 
+def _pair_arrays(
+    train: Train, claim: Claim, seed: int, repeat: bool, rounding: float
+) -> dict[str, np.ndarray]:
+    return to_arrays(run_pair(train, claim, seed, repeat, rounding))
+
+
 def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -> list[Pair]:
     collected: list[Pair] = []
     rounding = 0.0
@@ -225,8 +221,8 @@ def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -
                 break
             own = _seed(store.seed, OF_PAIRS, number)
             repeat = number < REPEATED_PAIRS
-            make = functools.partial(run_pair, train, claim, own, repeat, rounding)
-            collected.append(store.pair(number, make))
+            make = functools.partial(_pair_arrays, train, claim, own, repeat, rounding)
+            collected.append(from_arrays(store.kept(f"pairs/{number:05d}.npz", make)))
             rounding = max(rounding, collected[-1].repeated or 0.0)
             progress.advance(units=2)
     names = {tuple(sorted(pair.without.published)) for pair in collected}
@@ -308,7 +304,7 @@ def _one_run(train: Train, claim: Claim, store: _Store, level: float) -> OneRunT
     """One run with every canary in or out by a coin, and the test of the whole profile."""
     coins = np.random.default_rng(_seed(store.seed, OF_COINS)).random(claim.canaries) < 0.5
 
-    def scores() -> np.ndarray:
+    def scores() -> dict[str, np.ndarray]:
         with Progress(1, "one run") as progress:
             published = execute(train, Run(claim, _seed(store.seed, OF_RUNS), coins))
             progress.advance()
@@ -317,6 +313,7 @@ def _one_run(train: Train, claim: Claim, store: _Store, level: float) -> OneRunT
             sizes = ", ".join(f"{name} of {len(each)}" for name, each in published.items())
             allowed = f"one array of {claim.canaries} scores, larger for canaries that look in"
             raise InputError("published", sizes or "nothing", allowed)
-        return found[0]
+        return {"scores": found[0]}
 
-    return one_run_profile_test(store.one_run(scores), coins, *claim.profile(), level)
+    found = store.kept("one_run.npz", scores)["scores"]
+    return one_run_profile_test(found, coins, *claim.profile(), level)

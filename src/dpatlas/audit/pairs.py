@@ -28,6 +28,8 @@ MOST_NUMBERS = 2.5e8
 # order. Where a repeated run differs by more, so many times that; but by ANOTHER it is another run.
 EQUAL, EQUAL_SHARE = 1e-4, 1e-6
 REPEATED_SHARE, ANOTHER = 10.0, 1e-2
+# Pairs whose run without the canary is repeated.
+REPEATED_PAIRS = 3
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,8 @@ def uncoupled(claim: Claim, pairs: Sequence[Pair]) -> str:
     ):
         # Batches of n - 1 records are others, and so are sums of the same records.
         return (
-            "from the first step on all sums differ by more than a record: equal seeds give other \
-batches where a record is removed; a blank record in its place would show more"
+            "the first sums differ by more than a record: equal seeds give other batches where a "
+            "record is removed; a blank record in its place would show more"
         )
     return ""
 
@@ -186,9 +186,9 @@ def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | Premise | N
         return [_too_few(NOISE, pairs, "at least as stated")]
     steps = min(len(pair.without.sample) for pair in pairs)
     sums = np.array([pair.without.sample[:steps] for pair in pairs])
-    with_ = np.array([pair.with_.sample[:1] for pair in pairs])
     # Parameters that are not trained may be shown as zeros: nothing is released of them.
-    moves = (sums != 0).any((0, 1)) | (with_ != 0).any((0, 1))
+    worlds = [world.sample for pair in pairs for world in (pair.without, pair.with_)]
+    moves = np.any([(sample != 0).any(0) for sample in worlds], 0)
     note = "" if moves.all() else f"{(~moves).sum()} coordinates that are always zero are left out"
     sums = sums[:, :, moves] if moves.any() else sums
     sigma = _noise_by_step(claim, pairs, steps)

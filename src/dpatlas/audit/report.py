@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpatlas.audit.claim import Claim
-from dpatlas.audit.pairs import sampled_steps
+from dpatlas.audit.pairs import REPEATED_PAIRS, sampled_steps
 from dpatlas.audit.premises import COUNTED, UNTESTED, VIOLATED, Premise
 from dpatlas.core.progress import duration
 from dpatlas.errors import EXIT_FAILED_RUN
@@ -164,7 +164,8 @@ class Report:
         lines = [f"claim      {claim}"]
         if claim.guaranteed is not None:
             lines.append(f"           these settings guarantee epsilon {claim.guaranteed:.4g}")
-        runs = f"{2 * self.pairs} runs for the premises, {2 * self.runs} for the bound"
+        of_pairs = 2 * self.pairs + min(self.pairs, REPEATED_PAIRS)
+        runs = f"{of_pairs} runs for the premises, {2 * self.runs} for the bound"
         runs = "one run" if self.one_run is not None else runs
         rest = f"{duration(self.seconds)}, confidence {self.level:g}, seed {self.seed}"
         lines.append(f"audit      {runs}, {rest}")
