@@ -13,7 +13,7 @@ from typing import Any
 
 import archives
 import yaml
-from checkouts import PROJECT, copy_project
+from checkouts import PROJECT, copy_project, forked
 from local_server import Server, serve
 from shrink import shrink
 
@@ -93,7 +93,7 @@ class MiniRun:
         places = [str(self.project / "src"), *([str(HERE / "site")] if small else [])]
         variables |= {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-            "PYTHONPATH": os.pathsep.join(places),
+            **{"PYTHONPATH": os.pathsep.join(places), **forked(os.pathsep.join(places))},
             "MINIATURES": str(self.expected),
             "XDG_CACHE_HOME": str(self.folder / "cache"),
             "no_proxy": "127.0.0.1",

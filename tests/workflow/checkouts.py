@@ -2,7 +2,6 @@
 
 import atexit
 import functools
-import json
 import os
 import re
 import shutil
@@ -22,6 +21,7 @@ PARTS = (
     "pyproject.toml",
 )
 SMOKE = "workflow/tiers/smoke.yaml"
+FORKS = PROJECT / "tests/forks"
 
 
 class Checkout:
@@ -41,7 +41,7 @@ class Checkout:
         return subprocess.run(
             [*self.prefix, *command],
             cwd=self.folder,
-            env=self.environment,
+            env=self.environment | forked(self.environment["PYTHONPATH"], self.prefix),
             capture_output=True,
             text=True,
             timeout=1800,
@@ -52,10 +52,7 @@ class Checkout:
         return bool(self.prefix)
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
-        words = ("--cores", "2", *arguments)
-        if {"-n", "--lint"} & {*arguments} and sys.platform == "linux":
-            return forks().run(self, words)
-        return self.run(sys.executable, "-m", "snakemake", *words)
+        return self.python("-m", "snakemake", "--cores", "2", *arguments)
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess:
         return self.run(sys.executable, *arguments)
@@ -76,30 +73,29 @@ class Checkout:
         return Edit(self.folder / path, old, new)
 
 
-class Forks:
-    """The process of `snakemake_forks`, for what runs no job: its end is that of this one."""
+def forked(places: str, prefix: tuple[str, ...] = ()) -> dict[str, str]:
+    """Variables with which dry runs and jobs are forks of a process that has loaded libraries.
 
-    def __init__(self):
-        script = Path(__file__).with_name("snakemake_forks.py")
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.process = subprocess.Popen([sys.executable, str(script)], text=True, **pipes)
-
-    def run(self, checkout: Checkout, arguments) -> subprocess.CompletedProcess:
-        request = {"folder": str(checkout.folder), "environment": checkout.environment}
-        with tempfile.TemporaryDirectory() as folder:
-            files = [Path(folder, name) for name in ("output", "error")]
-            request |= {"arguments": arguments, "files": [str(file) for file in files]}
-            print(json.dumps(request), file=self.process.stdin, flush=True)
-            code = int(self.process.stdout.readline())
-            output, error = (file.read_text() for file in files)
-        return subprocess.CompletedProcess(arguments, code, output, error)
+    places: the PYTHONPATH to put them before. prefix: what that process starts with. Nothing but
+    on Linux: elsewhere a process with libraries in it cannot fork.
+    """
+    if sys.platform != "linux":
+        return {}
+    path = os.pathsep.join([str(FORKS / "site"), places])
+    return {"PYTHONPATH": path, "DPATLAS_TEST_FORKS": fork_server(prefix)}
 
 
 @functools.cache
-def forks() -> Forks:
-    started = Forks()
-    atexit.register(started.process.stdin.close)
-    return started
+def fork_server(prefix: tuple[str, ...]) -> str:
+    """Starts one, whose end is that of this process; returns its socket."""
+    folder = tempfile.mkdtemp()
+    path = str(Path(folder, "forks"))
+    command = [*prefix, sys.executable, str(FORKS / "fork_server.py"), path]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert server.stdout.readline() == b"listening\n"
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(server.stdin.close)
+    return path
 
 
 class Edit:
