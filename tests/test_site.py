@@ -23,6 +23,7 @@ def tool(name):
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(path):
     content = json.loads(path.read_text(encoding="utf-8"))

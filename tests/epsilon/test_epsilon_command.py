@@ -551,7 +551,7 @@ BLOCKS = re.findall(
 @pytest.mark.parametrize(
     "block",
     [
-        pytest.param(block, marks=[pytest.mark.slow] * (number > 1))
+        pytest.param(block, marks=[pytest.mark.slow] * (number > 0))
         for number, block in enumerate(BLOCKS)
     ],
     ids=lambda block: " ".join(block[0].split())[:70],

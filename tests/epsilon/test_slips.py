@@ -128,6 +128,7 @@ def test_poisson_samples_that_are_supposed_are_counted_both_ways():
         assert report.searched.hits[0].changes == (words,)
 
 
+@pytest.mark.slow
 def test_an_epsilon_far_below_that_of_rdp_is_found():
     """Few steps: what delta costs RDP is most of its number."""
     few = {"sampler": "poisson", "n": 60_000, "batch": 256, "noise": 1.1, "delta": 1e-5}
@@ -162,7 +163,14 @@ PRINTED = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "printed", "pld", "rdp_today", "old"), PRINTED)
+# One found by the conversion of 2017, one by a slip and one by today's RDP; the others are slow.
+FAST = ("1.00", "1.19", ".8")
+
+
+@pytest.mark.parametrize(
+    ("settings", "printed", "pld", "rdp_today", "old"),
+    [pytest.param(*row, marks=[pytest.mark.slow] * (row[1] not in FAST)) for row in PRINTED],
+)
 def test_printed_epsilons_with_public_settings(settings, printed, pld, rdp_today, old):
     report = check_epsilon(sampler="poisson", **{**MNIST, **settings}, claimed=printed)
     assert report.verdict == "guaranteed"
@@ -220,6 +228,7 @@ def test_where_such_code_shuffles_replacing_costs_this(settings, replaced):
     )
 
 
+@pytest.mark.slow
 def test_a_central_limit_theorem_is_refuted():
     """Bu et al. 2020, Figure 4: 1.34 by the limit theorem; every noisy sum reaches 1.405."""
     report = check_epsilon(sampler="poisson", **MNIST, noise=1.06, epochs=20, claimed="1.34")

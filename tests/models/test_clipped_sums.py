@@ -19,7 +19,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * name.startswith("imagenet-")) for name in CASES],
+)
 def test_the_clipped_sum_is_that_of_a_loop_over_records(name):
     options, side, trained = CASES[name]
     net = build(name, (3, side, side), 5, key="test", run=0, base_seed=0, **options).double()

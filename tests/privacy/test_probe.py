@@ -87,7 +87,17 @@ def test_every_supported_layer_passes(name, views):
     kernel.probe(torch.zeros(views, *shape), torch.zeros(views, dtype=torch.int64))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "linear"])
+LARGE = ("resnet18", "mobilenet-v3", "vit-tiny", "wrn16-4")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE))
+        for name in NAMES
+        if name != "linear"
+    ],
+)
 def test_every_network_of_the_workflow_passes(name):
     side = 64 if name == "alexnet" else 32
     model = build(name, (1, side, side), CLASSES, key="test", run=0, base_seed=0)

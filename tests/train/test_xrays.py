@@ -26,6 +26,7 @@ def test_persons_have_one_to_four_records_of_one_class(xrays):
     assert all(len(set(labels[groups == person])) == 1 for person in range(len(sizes)))
 
 
+@pytest.mark.slow
 def test_the_table_has_every_option(xrays, tmp_path, monkeypatch, capsys):
     draws = np.random.default_rng(0)
     labels = np.arange(40)[:, None] % 2

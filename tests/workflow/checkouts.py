@@ -58,19 +58,23 @@ class Checkout:
         return self.run(sys.executable, *arguments)
 
     def planned(self, *arguments: str) -> dict[str, int]:
-        """Jobs per rule that a dry run would do; `all` does no work and is left out."""
-        result = self.snakemake("-n", *arguments)
-        assert result.returncode == 0, result.stdout + result.stderr
-        table = re.search(r"^job +count\n[- ]+\n(.*?)\ntotal", result.stdout, re.S | re.M)
-        if table is None:
-            assert "Nothing to be done" in result.stdout + result.stderr
-            return {}
-        rows = [line.split() for line in table[1].splitlines()]
-        return {name: int(count) for name, count in rows if name != "all"}
+        """Jobs per rule that a dry run would do, as in `planned_in`."""
+        return planned_in(self.snakemake("-n", *arguments))
 
     def edit(self, path: str, old: str, new: str):
         """Context manager: replace `old` by `new` in a file and put it back afterwards."""
         return Edit(self.folder / path, old, new)
+
+
+def planned_in(result: subprocess.CompletedProcess) -> dict[str, int]:
+    """Jobs per rule that a dry run announces; `all` does no work and is left out."""
+    assert result.returncode == 0, result.stdout + result.stderr
+    table = re.search(r"^job +count\n[- ]+\n(.*?)\ntotal", result.stdout, re.S | re.M)
+    if table is None:
+        assert "Nothing to be done" in result.stdout + result.stderr
+        return {}
+    rows = [line.split() for line in table[1].splitlines()]
+    return {name: int(count) for name, count in rows if name != "all"}
 
 
 def forked(places: str, prefix: tuple[str, ...] = ()) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from checkouts import planned_in
 
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_config
@@ -73,16 +74,15 @@ def test_runs_whose_settings_are_not_shipped_tune_first(checkout):
     path = checkout.folder / "rates.yaml"
     path.write_text("tier: rates\ndp_sgld: {long_training: {lrs: [0.1, 0.3]}}\n")
     result = checkout.snakemake("-n", "-p", "sgld_long_training", "--configfile", path.name)
-    assert result.returncode == 0, result.stdout + result.stderr
-    planned = checkout.planned("sgld_long_training", "--configfile", path.name)
-    shipped = checkout.planned("sgld_long_training")
-    assert planned == {**shipped, "dp_sgld_long_training_tuning": 1}
+    shipped = checkout.snakemake("-n", "-p", "sgld_long_training")
+    planned = planned_in(result)
+    assert planned == {**planned_in(shipped), "dp_sgld_long_training_tuning": 1}
     commands = [line for line in result.stdout.splitlines() if "-m dpatlas.jobs " in line]
     waiting = [line for line in commands if '"chosen":null' in line]
     assert len(waiting) == planned["dp_sgld_long_training"]
     for line in waiting:
         assert "-tuning-" in line.split("--tuning ")[1].split()[0]
-    assert "--tuning" not in checkout.snakemake("-n", "-p", "sgld_long_training").stdout
+    assert "--tuning" not in shipped.stdout
     tunings = Atlas(load_config()).tunings.values()
     kinds = [f"{spec.key}_{spec.fields['kind']}" for spec in tunings]
     expected = {**Counter(kinds), "tuned": len({spec.key for spec in tunings}), "tune": 1}
