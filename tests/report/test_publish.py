@@ -226,11 +226,13 @@ def test_if_the_new_folder_cannot_take_its_place_the_old_one_comes_back(run, mon
     assert names(target) == before
 
 
-def audit_run(run):
+def audit_run(run, config=None):
     """The same tier with another block: a run of one record, one table and its claims."""
     spec = Spec.of({"key": "audit", "kind": "mechanism", "seed": 0}, "attack")
     shutil.rmtree(run)
     record = write_run(run, spec, data=None)
+    if config:
+        write_json(run / "config.json", config)
     write_product(run, "table", "audit", [record])
     claims = "claim,paper,verdict,statement,level\n"
     claims += "kl-1,kl_privacy,not run at this tier,It grows.,\n"
@@ -267,6 +269,41 @@ def test_what_is_kept_is_kept_again_and_what_is_made_anew_is_not(run):
     manifest = read_json(target / "manifest.json")
     assert manifest["kept"] == {"audit": "def"}
     assert b"other" in (target / "figures" / f"{FIGURE}.png").read_bytes()
+
+
+def test_of_a_partial_run_what_waits_stays_as_an_earlier_one_made_it(run):
+    """So a tier is run a figure at a time, and each stays whole."""
+    places = {"results": run.parent, "docs": run.parents[1] / "docs"}
+    claims = "claim,paper,verdict,statement\n"
+    here = claims + "kl-1,kl_privacy,reproduced,It grows.\nkl-2,kl_privacy,{},A | B.\n"
+    write_atomic(run / "claims.csv", here.format("not run at this tier"))
+    waits = [Waiting(name, "Fig.", 2, 0, 1.0, 0.0, (), ()) for name in (FIGURE, TABLE, "kl_bounds")]
+    other = Waiting("sgld_utility", "Thm 4.1", 2, 0, 1.0, 0.0, (), ())
+    first = replace(EXPECTED, tables={}, waiting=(*waits[1:], other))
+    publish(first, **places, commit="abc")
+    shutil.rmtree(run)
+    small_run(run.parent, text="other")
+    text = claims + "kl-1,kl_privacy,not run at this tier,It grows.\n"
+    write_atomic(run / "claims.csv", text + "kl-2,kl_privacy,reproduced,A | B.\n")
+    second = replace(EXPECTED, figures={}, waiting=(waits[0], waits[2]))
+    target = publish(second, **places, commit="def")
+    manifest = read_json(target / "manifest.json")
+    assert (manifest["commit"], manifest["kept"]) == ("def", {FIGURE: "abc"})
+    assert [each["name"] for each in manifest["waiting"]] == ["kl_bounds", "sgld_utility"]
+    assert b"other" not in (target / "figures" / f"{FIGURE}.png").read_bytes()
+    assert b"other" in (target / "tables" / f"{TABLE}.csv").read_bytes()
+    with (target / "claims.csv").open() as stream:
+        assert [row["verdict"] for row in csv.DictReader(stream)] == ["reproduced"] * 2
+    text = (target / "README.md").read_text()
+    assert "| sgld_utility | Thm 4.1 |" in text and f"| {FIGURE} |" not in text
+
+
+def test_the_settings_of_a_paper_that_is_no_part_of_the_run_are_kept(run):
+    write_json(run / "config.json", {"tier": "embedded", "kl_privacy": {"runs": 6}, "seed": 3})
+    published(run)
+    off = {"tier": "embedded", "kl_privacy": {"enabled": False}, "seed": 3, "audit": {"runs": 2}}
+    config = read_json(audit_run(run, config=off) / "config.json")
+    assert config["kl_privacy"] == {"runs": 6} and config["audit"] == {"runs": 2}
 
 
 def test_an_edited_publication_is_not_carried_on(run):

@@ -26,8 +26,8 @@ from dpatlas.evidence.verdicts import CLAIMS, read_claims
 from dpatlas.registry import all_blocks
 from dpatlas.report import manifest, page
 from dpatlas.report.bundle import NAME, read_bundle, records_in, write_bundle
-from dpatlas.report.lineage import read_lineage
-from dpatlas.report.publish import CONFIG, commit_of, complete_run, public_config
+from dpatlas.report.lineage import CONFIG, read_lineage
+from dpatlas.report.publish import commit_of, complete_run, public_config
 from dpatlas.report.state import RERUN
 
 OPENED = Path("opened")

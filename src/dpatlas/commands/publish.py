@@ -16,8 +16,9 @@ from dpatlas.core.files import read_json
 from dpatlas.core.folders import DOCS, RESULTS
 from dpatlas.cost.plan import make_plan
 from dpatlas.errors import ArgumentParser, InputError
+from dpatlas.report.lineage import CONFIG
 from dpatlas.report.page import write_site
-from dpatlas.report.publish import CONFIG, Expected, Waiting, commit_of, publish
+from dpatlas.report.publish import Expected, Waiting, commit_of, publish
 
 
 def main(arguments: Sequence[str]) -> int:

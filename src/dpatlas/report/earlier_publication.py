@@ -1,33 +1,39 @@
-"""What an earlier publication of a tier has of papers that are no part of the run to publish.
+"""What an earlier publication of a tier has that is no part of the run to publish.
 
-A tier of hours is run paper by paper: publishing one must not take away the others.
+A tier of hours is run paper by paper, a tier of days figure by figure: publishing one must not take
+away the others.
 """
 
 import csv
 import io
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpatlas.core.files import read_json
-from dpatlas.evidence.verdicts import read_claims
-from dpatlas.report.lineage import COMPARISONS, MANIFEST, block_key
+from dpatlas.evidence.verdicts import NOT_RUN, read_claims
+from dpatlas.registry import all_blocks
+from dpatlas.report.lineage import COMPARISONS, CONFIG, MANIFEST, block_key
 from dpatlas.report.state import require_as_made
 
 
 @dataclass(frozen=True)
 class EarlierPublication:
-    """What is kept of it: files by path, lineage of products; the old manifest and old claims.
+    """What is kept of it: files by path, lineage of products; the old manifest, claims and config.
 
-    comparisons: lines of the old comparisons.csv.
+    blocks: in the run to publish. partial: whether that run is one. comparisons: lines of the old
+    comparisons.csv.
     """
 
     files: Mapping[str, bytes]
     products: Mapping[str, Mapping[str, Any]]
     manifest: Mapping[str, Any]
     claims: Mapping[str, Mapping[str, str]]
-    comparisons: Sequence[str] = ()
+    blocks: Collection[str]
+    partial: bool
+    comparisons: Sequence[str]
+    config: Mapping[str, Any]
 
     def names(self, kind: str) -> list[str]:
         """Names of the kept figures or tables."""
@@ -45,16 +51,15 @@ class EarlierPublication:
         blocks = {block_key(module) for module in modules}
         blocks |= {record["spec"]["key"] for record in records.values()}
         data = {record["data"] for record in records.values()} - {None}
+        waiting = {} if self._waiting(manifest) is None else {"waiting": self._waiting(manifest)}
         return {
             **manifest,
+            **waiting,
             "products": {**self.products, **manifest["products"]},
             "records": {**records, **manifest["records"]},
             "data": {**{name: old["data"][name] for name in data}, **manifest["data"]},
             "ledgers": {**old.get("ledgers", {}), **manifest["ledgers"]},
-            "code": {
-                **{name: code for name, code in old["code"].items() if block_key(name) in blocks},
-                **manifest["code"],
-            },
+            "code": self._code(blocks, manifest["code"]),
             "files": {
                 **{path: old["files"][path] for path in self.files},
                 **manifest["files"],
@@ -63,28 +68,81 @@ class EarlierPublication:
             "kept": {name: old.get("kept", {}).get(name, old["commit"]) for name in self.products},
         }
 
-    def into_claims(self, rows: list[dict[str, str]], blocks: Collection[str]) -> bytes:
-        """claims.csv with the old verdicts on papers that are no part of the run."""
+    def _code(
+        self, blocks: Collection[str], made: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Digests of both, for the modules of these blocks and of the run."""
+        old = {
+            name: each for name, each in self.manifest["code"].items() if block_key(name) in blocks
+        }
+        both = {
+            name: {**made[name], "in_run": sorted({*old[name]["in_run"], *made[name]["in_run"]})}
+            for name in old.keys() & made.keys()
+        }
+        return {**old, **made, **both}
+
+    def _waiting(self, manifest: Mapping[str, Any]) -> list[Any] | None:
+        """What waits in the run, but for what is kept, and what waited of that.
+
+        None if neither publication is of a partial run.
+        """
+        old = [
+            each
+            for each in self.manifest.get("waiting", ())
+            if each["name"] in self.products or _block_of(each["name"]) not in self.blocks
+        ]
+        new = [each for each in manifest.get("waiting", ()) if each["name"] not in self.products]
+        return new + old if old or "waiting" in manifest else None
+
+    def into_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """config.json with the old settings of papers that are no part of the run."""
+        kept = {block_key(lineage["module"]) for lineage in self.products.values()}
+        old = {key: self.config[key] for key in kept - {*self.blocks} if key in self.config}
+        return {**config, **old}
+
+    def keeps(self, row: Mapping[str, str]) -> bool:
+        """Whether the old verdict stands in the place of this one."""
+        if row["paper"] not in self.blocks:
+            return row["claim"] in self.claims
+        waits = self.partial and row["verdict"] == NOT_RUN
+        return waits and self.claims.get(row["claim"], row)["verdict"] != NOT_RUN
+
+    def into_claims(self, rows: list[dict[str, str]]) -> bytes:
+        """claims.csv with the old verdicts on what is no part of the run."""
         text = io.StringIO()
         writer = csv.DictWriter(
             text, list(rows[0]), lineterminator="\n", restval="", extrasaction="ignore"
         )
         writer.writeheader()
         for row in rows:
-            kept = row["paper"] not in blocks and row["claim"] in self.claims
-            writer.writerow(self.claims[row["claim"]] if kept else row)
+            writer.writerow(self.claims[row["claim"]] if self.keeps(row) else row)
         return text.getvalue().encode()
 
-    def into_comparisons(self, content: bytes, blocks: Collection[str]) -> bytes:
-        """comparisons.csv with the old comparisons of papers that are no part of the run."""
-        kept = {name for name, row in self.claims.items() if row["paper"] not in blocks}
+    def into_comparisons(self, content: bytes, rows: Iterable[Mapping[str, str]]) -> bytes:
+        """comparisons.csv with the old comparisons of what is no part of the run.
+
+        rows: the claims of the run.
+        """
+        kept = {name for name, row in self.claims.items() if row["paper"] not in self.blocks}
+        kept |= {row["claim"] for row in rows if self.keeps(row)}
         head, *lines = content.decode().splitlines(keepends=True)
         lines += [line for line in self.comparisons if line.partition(",")[0] in kept]
         return "".join([head, *lines]).encode()
 
 
-def earlier_publication(target: Path, blocks: Collection[str]) -> EarlierPublication | None:
+def _block_of(product: str) -> str | None:
+    for block in all_blocks().values():
+        if product in {each.name for each in block.load("products").PRODUCTS}:
+            return block.key
+    return None
+
+
+def earlier_publication(
+    target: Path, blocks: Collection[str], shown: Collection[str] | None = None
+) -> EarlierPublication | None:
     """What `target`, a published tier, has of blocks other than these; None for nothing.
+
+    shown: figures and tables of a partial run, which leaves others of its blocks as they are.
 
     Raises InputError for a published file that was edited.
     """
@@ -94,7 +152,7 @@ def earlier_publication(target: Path, blocks: Collection[str]) -> EarlierPublica
     products = {
         name: lineage
         for name, lineage in old["products"].items()
-        if block_key(lineage["module"]) not in blocks
+        if block_key(lineage["module"]) not in blocks or (shown is not None and name not in shown)
     }
     if not products:
         return None
@@ -104,4 +162,14 @@ def earlier_publication(target: Path, blocks: Collection[str]) -> EarlierPublica
     rows = read_claims(target)
     path = target / COMPARISONS
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
-    return EarlierPublication(files, products, old, {row["claim"]: row for row in rows}, lines)
+    config = read_json(target / CONFIG) if (target / CONFIG).is_file() else {}
+    return EarlierPublication(
+        files,
+        products,
+        old,
+        {row["claim"]: row for row in rows},
+        blocks,
+        shown is not None,
+        lines,
+        config,
+    )

@@ -33,6 +33,7 @@ from dpatlas.report.state import code_state, file_state
 
 RECORD, COST, MANIFEST = "record.json", "cost.json", "manifest.json"
 COMPARISONS = "comparisons.csv"
+CONFIG = "config.json"
 DEFAULT_TIER = "embedded"
 TIERS = Path("workflow/tiers")
 LINEAGE_FIELDS = (

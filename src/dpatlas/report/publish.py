@@ -1,10 +1,12 @@
 """Publish a run: copy its summaries, never its raw records, after checking that they are whole.
 
-Of a partial run what it shows has to be whole, and README.md says what waits for what.
+Of a partial run what it shows has to be whole, and README.md says what waits for what. So a tier of
+many hours is run a figure at a time, on several machines.
 
 What is copied: claims.csv, comparisons.csv, figures (pdf, png, csv, json), tables (csv, md, tex),
 the effective config; beside them manifest.json and README.md. The old folder stays until the new
-one is complete; what it has of papers that are no part of the run is kept.
+one is complete; what it has of papers that are no part of the run is kept, and where the run is
+partial also what waits in it.
 """
 
 import csv
@@ -28,6 +30,7 @@ from dpatlas.registry import all_blocks
 from dpatlas.report.earlier_publication import EarlierPublication, earlier_publication
 from dpatlas.report.lineage import (
     COMPARISONS,
+    CONFIG,
     MANIFEST,
     block_key,
     job_module,
@@ -38,7 +41,6 @@ from dpatlas.report.printed_rows import cell, printed_lines
 from dpatlas.report.state import RERUN, code_state, file_sha256, files_of, require_as_made
 
 SUFFIXES = {"figures": ("pdf", "png", "csv", "json"), "tables": ("csv", "md", "tex")}
-CONFIG = "config.json"
 # Digits of the digest by which a manifest names a ledger, which many records share.
 DIGITS = 16
 # Tiers with the papers' own data and sizes.
@@ -102,11 +104,12 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     products = complete_run(expected, run)
     claims = read_claims(run, "statement")
     target = docs / expected.tier
-    earlier = earlier_publication(target, expected.blocks)
+    partial = expected.waiting is not None
+    earlier = earlier_publication(target, expected.blocks, products if partial else None)
     files = {name: (run / name).read_bytes() for name in (CLAIMS, COMPARISONS)}
     if earlier:
-        files[CLAIMS] = earlier.into_claims(claims, expected.blocks)
-        files[COMPARISONS] = earlier.into_comparisons(files[COMPARISONS], expected.blocks)
+        files[COMPARISONS] = earlier.into_comparisons(files[COMPARISONS], claims)
+        files[CLAIMS] = earlier.into_claims(claims)
         claims = list(csv.DictReader(io.StringIO(files[CLAIMS].decode())))
     for folder, suffixes in SUFFIXES.items():
         for name in getattr(expected, folder):
@@ -114,22 +117,23 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
                 path = f"{folder}/{name}.{suffix}"
                 files[path] = (run / path).read_bytes()
     if (run / CONFIG).is_file():
-        files[CONFIG] = public_config(read_json(run / CONFIG))
+        config = read_json(run / CONFIG)
+        files[CONFIG] = public_config(earlier.into_config(config) if earlier else config)
     manifest = _manifest(expected.tier, run, products, files, commit)
     if expected.waiting is not None:
         manifest["waiting"] = [asdict(each) for each in expected.waiting]
+    if earlier:
+        manifest = earlier.into(manifest)
+        files.update(earlier.files)
     pairs = [
         pair
-        for name in expected.tables
+        for name in [*expected.tables, *(earlier.names("table") if earlier else [])]
         for pair in printed_comparisons(
-            all_blocks()[block_key(products[name]["module"])],
+            all_blocks()[block_key(manifest["products"][name]["module"])],
             name,
             list(csv.DictReader(io.StringIO(files[f"tables/{name}.csv"].decode()))),
         )
     ]
-    if earlier:
-        manifest = earlier.into(manifest)
-        files.update(earlier.files)
     compared = list(csv.DictReader(io.StringIO(files[COMPARISONS].decode())))
     printed = printed_lines(pairs, claims, compared) if expected.tier in AS_PRINTED else []
     files["README.md"] = _readme(expected, claims, manifest, earlier, printed).encode()
@@ -281,7 +285,7 @@ def _readme(
         "",
         *_kept_lines(manifest),
         *_stale_code(manifest["code"]),
-        *_waiting_lines(expected.waiting),
+        *_waiting_lines(manifest),
         *printed,
         "## Claims",
         "",
@@ -312,7 +316,7 @@ def _kept_lines(manifest: Mapping[str, Any]) -> list[str]:
     if "kept" not in manifest:
         return []
     names = ", ".join(manifest["kept"])
-    return [f"Kept from earlier publications, of papers that are no part of that run: {names}.", ""]
+    return [f"Kept from earlier publications, of what is no part of that run: {names}.", ""]
 
 
 def _stale_code(code: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -322,9 +326,10 @@ def _stale_code(code: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [f"Made by other code than was there at publication: {', '.join(stale)}.", ""]
 
 
-def _waiting_lines(waiting: Sequence[Waiting] | None) -> list[str]:
-    if waiting is None:
+def _waiting_lines(manifest: Mapping[str, Any]) -> list[str]:
+    if "waiting" not in manifest:
         return []
+    waiting = [Waiting(**each) for each in manifest["waiting"]]
     return [
         "A figure is here if all its runs are, a table with the rows whose runs are; a claim is "
         "judged if all runs of the groups that it reads are here. Hours are estimates.",
