@@ -1,7 +1,12 @@
-"""The whole smoke tier twice at a time: on one core and on two."""
+"""The whole smoke tier twice at a time: on one core and on two.
+
+On one core its jobs are forks, as in the other tests that run the workflow; on two each is a
+process of its own, as for a user.
+"""
 
 import numpy as np
 import pytest
+from checkouts import forked
 from fault_runs import SMOKE, files_of, pixels_of, said, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
@@ -11,7 +16,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 def one_and_two(new_checkout):
     """Copies in which the smoke tier has run on one core and on two."""
     one, two = new_checkout("one"), new_checkout("two-cores")
-    processes = [start(each, cores, "--configfile", SMOKE) for cores, each in ((1, one), (2, two))]
+    forks = forked(one.environment["PYTHONPATH"])
+    processes = [
+        start(each, cores, "--configfile", SMOKE, environment=environment)
+        for each, cores, environment in ((one, 1, forks), (two, 2, {}))
+    ]
     try:
         for process, checkout in zip(processes, (one, two), strict=True):
             assert process.wait(timeout=3600) == 0, said(checkout)[-3000:]
