@@ -1,6 +1,6 @@
 """Forks of a process in which libraries are loaded, for commands that load longer than they work.
 
-Started as a script with the path of a socket; ends when its standard input does. `site` makes
+Started as a script with the path of a socket; ends when its standard input does. `start` makes
 `python -m MODULE` ask it for a fork, where the project's own modules are loaded from PYTHONPATH:
 no fork knows more of them than a fresh process would.
 """
@@ -32,7 +32,7 @@ LIBRARIES = {
     ),
 }
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-SITE = Path(__file__).parent / "site/sitecustomize.py"
+SITE = Path(__file__).parent / "start/sitecustomize.py"
 
 
 def serve(path: str) -> None:

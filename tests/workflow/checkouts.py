@@ -85,7 +85,8 @@ def forked(places: str, prefix: tuple[str, ...] = ()) -> dict[str, str]:
     """
     if sys.platform != "linux":
         return {}
-    path = os.pathsep.join([str(FORKS / "site"), places])
+    start = (FORKS / "start/sitecustomize.py").resolve(strict=True).parent
+    path = os.pathsep.join([str(start), places])
     return {"PYTHONPATH": path, "DPATLAS_TEST_FORKS": fork_server(prefix)}
 
 
