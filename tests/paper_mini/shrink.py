@@ -54,7 +54,7 @@ BY_RULE: dict[Rule, str] = {
         "utility.inputs epsilon padding lora_rank noise_multiplier head_scale feature_scale "
         "lp_lr noise_lp noise_fft lr_lp records inputs hidden records_per_input "
         "sensitivity.drift.d certificates.test_repetitions normalise priors_per_job "
-        "agreement.set kappa.base settings_tried watched n_power p_power fixed grid.taus"
+        "agreement.set kappa.base settings_tried watched n_power p_power fixed"
     ),
     at_most(2): (
         "runs runs_per_job every transfer.splits horizons.early counterexample.steps "
@@ -89,7 +89,7 @@ BY_RULE: dict[Rule, str] = {
         "lrs.head lrs.full lrs.lora noise_multipliers epsilons max_grad_norms "
         "feature_quality.head_scales feature_quality.lrs sizes taus"
     ),
-    lambda times: times[:2]: "times",
+    lambda values: values[:2]: "times grid.taus",
     # A prepared set by its name: the miniatures hold little more.
     at_most(8): (
         "kl_privacy.cifar10.n_train stl10.n_train stl10.n_test pneumonia-224.n_train "
