@@ -224,7 +224,7 @@ SOME = {
 }
 
 
-@hypothesis_settings(max_examples=15)
+@hypothesis_settings(max_examples=8)
 @given(**SOME, factor=st.floats(1.05, 3))
 def test_more_noise_never_costs_more_and_more_steps_never_less(
     sampler, noise, steps, batch, factor
@@ -242,7 +242,7 @@ def test_more_noise_never_costs_more_and_more_steps_never_less(
             assert other.epsilon >= 0
 
 
-@hypothesis_settings(max_examples=15)
+@hypothesis_settings(max_examples=8)
 @given(**SOME)
 def test_replacing_costs_at_least_as_much_as_blanking_and_least_is_least(
     sampler, noise, steps, batch
