@@ -79,13 +79,13 @@ def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
     for axis in (kl.xaxis, kl.yaxis, loss.xaxis, loss.yaxis):
         label_decades(axis)
     legend(figure, [*init_handles(trained), *line_handles(), handle(LINEAR)], columns=4)
+    networks = early[0].spec.networks
     notes = [
         f"{net_words(trained)}; KL: geometric mean and 95% t band over runs of the largest of a "
         "run's records (thin: largest over records of the mean over runs); loss: mean and range; "
         f"exponent: 1 is linear, mean and 95% t interval of {runs_words(early)} of "
-        f"{early[0].spec.networks} networks each",
-        *divergence_notes(trained),
-        *divergence_notes(early),
+        f"{networks} network{'s' * (networks > 1)} each",
+        *dict.fromkeys([*divergence_notes(trained), *divergence_notes(early)]),
     ]
     names = ("init", "step", *VALUES, *COUNTS)
     return ShownFigure(figure, names, rows + exponents, notes)
