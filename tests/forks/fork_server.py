@@ -32,7 +32,7 @@ LIBRARIES = {
     ),
 }
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-SITE = Path(__file__).parent / "start/sitecustomize.py"
+START = Path(__file__).parent / "start/sitecustomize.py"
 
 
 def serve(path: str) -> None:
@@ -84,7 +84,7 @@ def become(
     sys.path[:1] = [folder, *places]
     sys.argv[1:] = words
     try:
-        runpy.run_path(str(SITE))
+        runpy.run_path(str(START))
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if isinstance(end.code, str):

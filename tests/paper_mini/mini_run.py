@@ -93,11 +93,12 @@ class MiniRun:
         places = [str(self.project / "src"), *([str(HERE / "site")] if small else [])]
         variables |= {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-            **{"PYTHONPATH": os.pathsep.join(places), **forked(os.pathsep.join(places))},
+            "PYTHONPATH": os.pathsep.join(places),
             "MINIATURES": str(self.expected),
             "XDG_CACHE_HOME": str(self.folder / "cache"),
             "no_proxy": "127.0.0.1",
         }
+        variables |= forked(variables["PYTHONPATH"])
         files = [self.tier_file, *([str(self.config)] if small else [])]
         command = ["snakemake", "--cores", str(CORES), *arguments, "--configfile", *files]
         return subprocess.run(

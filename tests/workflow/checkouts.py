@@ -77,22 +77,23 @@ def planned_in(result: subprocess.CompletedProcess) -> dict[str, int]:
     return {name: int(count) for name, count in rows if name != "all"}
 
 
-def forked(places: str, prefix: tuple[str, ...] = ()) -> dict[str, str]:
-    """Variables with which dry runs and jobs are forks of a process that has loaded libraries.
+def forked(python_path: str, prefix: tuple[str, ...] = ()) -> dict[str, str]:
+    """Environment variables that make dry runs and jobs forks of the fork server.
 
-    places: the PYTHONPATH to put them before. prefix: what that process starts with. Nothing but
-    on Linux: elsewhere a process with libraries in it cannot fork.
+    python_path: PYTHONPATH of the commands, extended here. prefix: command that the server is
+    started with, such as one that takes the network away. Empty on systems other than Linux, where
+    a process that has loaded such libraries cannot safely fork.
     """
     if sys.platform != "linux":
         return {}
     start = (FORKS / "start/sitecustomize.py").resolve(strict=True).parent
-    path = os.pathsep.join([str(start), places])
+    path = os.pathsep.join([str(start), python_path])
     return {"PYTHONPATH": path, "DPATLAS_TEST_FORKS": fork_server(prefix)}
 
 
 @functools.cache
 def fork_server(prefix: tuple[str, ...]) -> str:
-    """Starts one, whose end is that of this process; returns its socket."""
+    """Start a fork server, which ends with this process; returns the path of its socket."""
     folder = tempfile.mkdtemp()
     path = str(Path(folder, "forks"))
     command = [*prefix, sys.executable, str(FORKS / "fork_server.py"), path]

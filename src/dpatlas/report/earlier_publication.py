@@ -51,10 +51,10 @@ class EarlierPublication:
         blocks = {block_key(module) for module in modules}
         blocks |= {record["spec"]["key"] for record in records.values()}
         data = {record["data"] for record in records.values()} - {None}
-        waiting = {} if self._waiting(manifest) is None else {"waiting": self._waiting(manifest)}
+        waiting = self._waiting(manifest)
         return {
             **manifest,
-            **waiting,
+            **({} if waiting is None else {"waiting": waiting}),
             "products": {**self.products, **manifest["products"]},
             "records": {**records, **manifest["records"]},
             "data": {**{name: old["data"][name] for name in data}, **manifest["data"]},
