@@ -96,9 +96,8 @@ class EarlierPublication:
 
     def into_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """config.json with the old settings of papers that are no part of the run."""
-        kept = {block_key(lineage["module"]) for lineage in self.products.values()}
-        old = {key: self.config[key] for key in kept - {*self.blocks} if key in self.config}
-        return {**config, **old}
+        others = self.config.keys() & all_blocks().keys() - {*self.blocks}
+        return {**config, **{key: self.config[key] for key in others}}
 
     def keeps(self, row: Mapping[str, str]) -> bool:
         """Whether the old verdict stands in the place of this one."""
