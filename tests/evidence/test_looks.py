@@ -201,6 +201,19 @@ def test_to_refute_one_of_several_the_error_is_shared_and_to_hold_all_it_is_not(
     assert decide(lambda look: Evidence(several[:1]), error).answer == HOLDS
 
 
+def test_each_comparison_holds_or_fails_by_the_interval_that_counts_for_that():
+    values = runs_around(0.0, 1.0, runs=12)
+    error = 0.01
+    alone, shared = (mean_estimate(values).interval(1 - each)[1] for each in (error, error / 2))
+    between = (alone + shared) / 2
+    # Two alternatives: each interval that can reproduce has half the error, and contains 0.
+    several = [[comparison(values + between, above=0.0)], [point(-1.0, above=0.0)]]
+    decision = decide(lambda look: with_margin(Evidence(several), 10.0), error)
+    assert decision.answer == FAILS
+    (close, *flags), (clear, *others) = decision.closest(2)
+    assert close.low > 0 > clear.high and flags == others == [False, True]
+
+
 def test_vetoes_alone_are_looked_at_again_and_may_still_refute():
     values = runs_around(-1.5, 1.0)
 

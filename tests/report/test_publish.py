@@ -1,4 +1,5 @@
 import csv
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -17,6 +18,7 @@ from dpatlas.core.specs import Spec
 from dpatlas.core.statistics import Estimate
 from dpatlas.errors import InputError, run_command
 from dpatlas.evidence.claims import COMPARISON_COLUMNS, write_claims
+from dpatlas.evidence.comparisons import NotRun, PaperRecords
 from dpatlas.evidence.printed import PrintedComparison
 from dpatlas.report import lineage
 from dpatlas.report import publish as module
@@ -137,6 +139,14 @@ def test_a_part_of_a_tier_waits_for_its_files_and_hours(tmp_path):
         Atlas(config, tmp_path)
     for path in whole.behind("kl_vs_epochs"):
         write_json(Path(path), {})
+    asked = whole.groups["kl_privacy"]
+    judged = json.loads(Atlas(config, tmp_path).claim_settings())["kl_privacy"]
+    assert judged["groups"]["width"] == [] != judged["groups"]["epochs"]
+    done, of = judged["waiting"]["width"]
+    assert 0 < done < of == len(asked["width"]) and "epochs" not in judged["waiting"]
+    with pytest.raises(NotRun, match=f"waits for runs: {done} of the {of} jobs of group width"):
+        PaperRecords(judged, {"width": []}).group("width")
+    assert "waiting" not in json.loads(whole.claim_settings())["kl_privacy"]
     waiting = {each.name: each for each in command.waiting_of(config, tmp_path)}
     assert set(whole.products) - set(waiting) == {"kl_vs_epochs"}
     width, lora = waiting["kl_vs_width"], waiting["lpfft_lora"]

@@ -279,7 +279,10 @@ class Atlas:
         return settings_of(self.config) if settings_of else {}
 
     def claim_settings(self) -> str:
-        """Settings and group members of every paper, as canonical JSON."""
+        """Settings and group members of every paper, as canonical JSON.
+
+        waiting: of a partial run, how many jobs of a group are done, of how many.
+        """
         papers = {
             key: {
                 **self._settings(key),
@@ -287,6 +290,7 @@ class Atlas:
                     name: [spec.id for spec in specs] if self.is_whole(key, name) else []
                     for name, specs in groups.items()
                 },
+                **self._waiting(key),
             }
             for key, groups in self.groups.items()
             if key in PAPERS
@@ -295,6 +299,14 @@ class Atlas:
         if self.config.partial:
             flags["partial"] = True
         return canonical_json({**papers, **flags})
+
+    def _waiting(self, key: str) -> dict[str, dict[str, list[int]]]:
+        waiting = {
+            name: [len(specs), len(self.asked[key][name])]
+            for name, specs in self.groups[key].items()
+            if not self.is_whole(key, name)
+        }
+        return {"waiting": waiting} if waiting else {}
 
     def write_lists(self) -> None:
         """Write what jobs read by file: lists that grow with the number of records.

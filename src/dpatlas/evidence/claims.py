@@ -312,13 +312,14 @@ def comparison_rows(judged: Mapping[str, "JudgedEntry"]) -> list[dict[str, Any]]
     """Rows of comparisons.csv: of each entry the comparison that decides, then the next closest.
 
     Limits that there are not, and ends of intervals that are infinite, are empty. above, below: the
-    claimed side of the quantity. veto: whether the comparison can only refute.
+    claimed side of the quantity. holds, fails: by the intervals that could reproduce and refute the
+    entry, of which the row shows one. veto: whether the comparison can only refute.
     """
     rows = []
     for name, entry in judged.items():
         if entry.decision is None:
             continue
-        for each in entry.decision.closest(MOST_COMPARISONS):
+        for each, holds, fails in entry.decision.closest(MOST_COMPARISONS):
             asked = each.comparison
             row = {
                 "claim": name,
@@ -332,8 +333,8 @@ def comparison_rows(judged: Mapping[str, "JudgedEntry"]) -> list[dict[str, Any]]
                 "runs": asked.estimate.runs,
                 "level": f"{entry.decision.level:.5f}",
                 "decides": int(each is entry.decision.decisive),
-                "holds": int(each.holds),
-                "fails": int(each.fails),
+                "holds": int(holds),
+                "fails": int(fails),
                 "veto": int(asked.veto),
             }
             rows.append({key: "" if value in EVERYTHING else value for key, value in row.items()})

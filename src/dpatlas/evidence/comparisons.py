@@ -81,5 +81,8 @@ class PaperRecords:
     def group(self, name: str) -> Sequence[Record[Any, Any]]:
         """Records of a group; NotRun if the config has none."""
         if not self.groups.get(name):
+            if (counts := self.settings.get("waiting", {}).get(name)) is not None:
+                done, asked = counts
+                raise NotRun(f"waits for runs: {done} of the {asked} jobs of group {name} are done")
             raise NotRun(f"the config has no runs of group {name}")
         return self.groups[name]

@@ -47,7 +47,8 @@ class Decision:
     answer: HOLDS, FAILS or OPEN. because: in words, empty where the answer says it all. decisive:
     the comparison that decides, with its interval at this `level`. look: runs of the look that
     decided, or of the last one; 0 if there are too few runs for the first. evidence: at that look.
-    judged: all its comparisons with their intervals at this level, by alternative.
+    judged: all its comparisons with their intervals at this level, by alternative. to_hold,
+    to_fail: the same with the intervals that could reproduce the entry, and that could refute it.
     """
 
     answer: str
@@ -57,12 +58,24 @@ class Decision:
     look: int
     evidence: Evidence
     judged: Sequence[Sequence[Judged]]
+    to_hold: Sequence[Sequence[Judged]]
+    to_fail: Sequence[Sequence[Judged]]
 
-    def closest(self, count: int) -> list[Judged]:
-        """The comparison that decides, then those next closest to failing, or least clear of it."""
-        every = [judged for group in self.judged for judged in group]
-        every.sort(key=lambda judged: judged.most if self.answer == FAILS else judged.least)
-        every.sort(key=lambda judged: judged is not self.decisive)
+    def closest(self, count: int) -> list[tuple[Judged, bool, bool]]:
+        """The comparison that decides, then those next closest to failing, or least clear of it.
+
+        Each with whether it holds and whether it fails, by the interval that counts for either.
+        """
+        judged, to_hold, to_fail = (
+            [each for group in groups for each in group]
+            for groups in (self.judged, self.to_hold, self.to_fail)
+        )
+        every = [
+            (each, may_hold.holds, may_fail.fails)
+            for each, may_hold, may_fail in zip(judged, to_hold, to_fail, strict=True)
+        ]
+        every.sort(key=lambda row: row[0].most if self.answer == FAILS else row[0].least)
+        every.sort(key=lambda row: row[0] is not self.decisive)
         return every[:count]
 
     @property
@@ -223,22 +236,24 @@ def _look(
     answer, decisive = weigh(may_hold)
     may_fail = to_fail.judge(evidence.alternatives, fail_level)
     refuting = refutation(may_fail)
+    both = may_hold, may_fail
     if answer == HOLDS:
         because = POSITIVE_AT_MOST if refuting and not refuting.opposite else ""
-        return Decision(HOLDS, because, decisive, hold_level, look, evidence, may_hold)
+        return Decision(HOLDS, because, decisive, hold_level, look, evidence, may_hold, *both)
     if refuting:
         why = _why_not(refuting)
-        return Decision(FAILS, why, refuting, fail_level, look, evidence, may_fail)
+        return Decision(FAILS, why, refuting, fail_level, look, evidence, may_fail, *both)
     if answer == FAILS:
         # Only by intervals that are too narrow to refute one of so many comparisons.
-        return Decision(OPEN, "", weigh(may_fail)[1], fail_level, look, evidence, may_fail)
-    return Decision(OPEN, "", decisive, hold_level, look, evidence, may_hold)
+        decisive = weigh(may_fail)[1]
+        return Decision(OPEN, "", decisive, fail_level, look, evidence, may_fail, *both)
+    return Decision(OPEN, "", decisive, hold_level, look, evidence, may_hold, *both)
 
 
 def _without_look(evidence: Evidence) -> Decision:
     """Every comparison with an interval of its own at level `ALONE`, without a verdict."""
     judged = Intervals().judge(evidence.alternatives, ALONE)
-    return Decision(OPEN, "", weigh(judged)[1], ALONE, 0, evidence, judged)
+    return Decision(OPEN, "", weigh(judged)[1], ALONE, 0, evidence, judged, judged, judged)
 
 
 def _shares(evidence: Evidence) -> tuple[int, int]:

@@ -42,7 +42,7 @@ LOOKS = {
 }
 # By the label of a row of panels: the quantities in it and the look of each.
 PANELS = {
-    "gradient norm $B$": {"B_measured": "measured", "B_formula": "corrected"},
+    "squared gradient norm $B$": {"B_measured": "measured", "B_formula": "corrected"},
     "distance $R$": {"R_measured": "measured", "R_corrected": "corrected", "R_printed": "printed"},
     "trade-off $BR/n$": {
         "BR_over_n_measured": "measured",
