@@ -1,5 +1,6 @@
 """dp_sgld: the comparison of Table 1 along the number of records, by reading of its settings."""
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from dpatlas.papers.dp_sgld.figures.arms import STATED, columns_of
@@ -8,9 +9,9 @@ from dpatlas.papers.dp_sgld.records.protocol import LangevinArm, Metrics, SgdArm
 from dpatlas.papers.dp_sgld.table_1 import printed_accuracies
 from dpatlas.records import Record
 from dpatlas.show.draw import draw_points, draw_printed, frame, printed_handle
-from dpatlas.show.look import DOUBLE_COLUMN, Look
+from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import accuracy_axis, label_ticks, legend
+from dpatlas.show.panels import accuracy_axis, label_ticks, legend, percent_axis
 from dpatlas.show.rows import mean_interval
 from dpatlas.show.series import BLUE, GREEN, RED, handle, of_kind
 
@@ -20,7 +21,11 @@ METHODS = {
     "dp-sgd, no L2 term": Look("DP-SGD without L2 term", GREEN, "^", "-."),
     "no-dp": Look("No DP", "black", "D", ":"),
 }
-OURS, PRINTED = "ours", "printed"
+OURS, PRINTED, LESS_DP_SGD = "ours", "printed", "ours less DP-SGD"
+BASE = "dp-sgd"
+# Differences to DP-SGD are shown up to so many points; some at small n are 70.
+NEAR = 2.5
+SOURCES = (OURS, PRINTED, LESS_DP_SGD)
 # The reading whose settings are those that the paper states.
 PRINTED_READING = "paper"
 COLUMNS = (
@@ -48,50 +53,87 @@ COLUMNS = (
 
 
 def sgld_along_n(records: Records, settings: Settings) -> ShownFigure:
-    """Accuracy against n with constant steps: a panel for each reading, a row for each set."""
+    """Accuracy against n with constant steps, a panel for each reading, and its lead over DP-SGD.
+
+    Both for each set of records and backbone, one below the other.
+    """
     shown: list[Record[Spec, Metrics]] = of_kind(records, "protocol")
-    rows = [row for record in shown for arm in record.metrics.rows for row in along_n(record, arm)]
+    rows = [along_n(record, arm) for record in shown for arm in record.metrics.rows]
+    rows += [lead for record in shown for lead in _leads(record)]
     readings = list(dict.fromkeys(row["reading"] for row in rows))
     sets = list(dict.fromkeys((row["data"], row["backbone"]) for row in rows))
     printed = _printed_rows(shown)
     rows += printed
-    figure = Figure(figsize=(DOUBLE_COLUMN, 0.6 + 2 * len(sets)))
-    panels = figure.subplots(len(sets), len(readings), sharey="row", squeeze=False)
+    figure = Figure(figsize=(DOUBLE_COLUMN, 0.6 + 3.6 * len(sets)))
+    panels = figure.subplots(2 * len(sets), len(readings), sharex=True, sharey="row", squeeze=False)
     data = frame(rows)
     constant = data[data.schedule == "constant"]
-    for (name, backbone), of_set in zip(sets, panels, strict=True):
-        for axes, reading in zip(of_set, readings, strict=True):
+    for (name, backbone), above, below in zip(sets, panels[::2], panels[1::2], strict=True):
+        for axes, lead, reading in zip(above, below, readings, strict=True):
             seen = constant.backbone.isna() if backbone is None else constant.backbone == backbone
             of_panel = constant[(constant.reading == reading) & (constant.data == name) & seen]
-            axes.set(xscale="log", xlabel="private records $n$", title=f"reading: {reading}")
-            ours = of_panel[of_panel.source == OURS]
-            draw_points(axes, ours, "n_train", METHODS, "method")
-            draw_printed(axes, of_panel[of_panel.source == PRINTED], "n_train", METHODS, "method")
-            label_ticks(axes, sorted(set(ours.n_train)))
-        of_set[0].set_ylabel(f"test accuracy, %\n{name}, {backbone or 'raw'}")
-        accuracy_axis(of_set[0])
+            by_source = {key: of_panel[of_panel.source == key] for key in SOURCES}
+            axes.set(xscale="log", title=f"settings: {reading}")
+            draw_points(axes, by_source[OURS], "n_train", METHODS, "method")
+            draw_printed(axes, by_source[PRINTED], "n_train", METHODS, "method")
+            lead.axhline(0, color=MUTED, linewidth=THIN, zorder=1)
+            draw_points(lead, by_source[LESS_DP_SGD], "n_train", METHODS, "method")
+            lead.set(xlabel="private records $n$", ylim=(-NEAR / 100, NEAR / 100))
+            label_ticks(lead, sorted(set(by_source[OURS].n_train)))
+        above[0].set_ylabel(f"test accuracy, %\n{name}, {backbone or 'raw'}")
+        accuracy_axis(above[0])
+        below[0].set_ylabel("less DP-SGD,\npoints")
+        percent_axis(below[0].yaxis)
     legend(figure, [*map(handle, METHODS.values()), *([printed_handle()] if printed else [])])
     return ShownFigure(figure, COLUMNS, rows, _notes(shown))
 
 
-def along_n(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> list[Row]:
+def along_n(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> Row:
     """Accuracy of an arm, with its interval."""
-    unregularised = isinstance(arm, SgdArm) and arm.weight_decay == 0
-    names = ("reading", "schedule", *COLUMNS[11:-1])
+    return {
+        **columns_of(arm, ("reading", "schedule", *COLUMNS[11:-1])),
+        **_of_set(record),
+        "source": OURS,
+        "method": _method(arm),
+        "delta": record.spec.delta,
+        **mean_interval(arm.accuracy),
+        "tuned_by": record.spec.tuning,
+    }
+
+
+def _leads(record: Record[Spec, Metrics]) -> list[Row]:
+    """Accuracy of every other arm less that of DP-SGD, run by run."""
+    by_settings: dict[tuple[str, str], dict[str, LangevinArm | SgdArm]] = {}
+    for arm in record.metrics.rows:
+        by_settings.setdefault((arm.reading, arm.schedule), {})[_method(arm)] = arm
     return [
         {
-            **columns_of(arm, names),
-            "source": OURS,
-            "method": f"{arm.method}, no L2 term" if unregularised else arm.method,
-            "data": record.spec.data.name,
-            "backbone": backbone_name(record.metrics.backbone),
-            "n_train": record.metrics.n_train,
-            "delta": record.spec.delta,
-            **mean_interval(arm.accuracy),
-            "tuned_by": record.spec.tuning,
-            "runs": list(record.ids),
+            **_of_set(record),
+            "source": LESS_DP_SGD,
+            "reading": reading,
+            "schedule": schedule,
+            "method": method,
+            **mean_interval(np.subtract(arm.accuracy, arms[BASE].accuracy)),
         }
+        for (reading, schedule), arms in by_settings.items()
+        if BASE in arms
+        for method, arm in arms.items()
+        if method != BASE
     ]
+
+
+def _method(arm: LangevinArm | SgdArm) -> str:
+    unregularised = isinstance(arm, SgdArm) and arm.weight_decay == 0
+    return f"{arm.method}, no L2 term" if unregularised else arm.method
+
+
+def _of_set(record: Record[Spec, Metrics]) -> Row:
+    return {
+        "data": record.spec.data.name,
+        "backbone": backbone_name(record.metrics.backbone),
+        "n_train": record.metrics.n_train,
+        "runs": list(record.ids),
+    }
 
 
 def _printed_rows(records: list[Record[Spec, Metrics]]) -> list[Row]:
@@ -135,4 +177,5 @@ def _notes(records: list[Record[Spec, Metrics]]) -> list[str]:
         f"{'; '.join(sets)}; batch {fields.batch}, {fields.epochs} epochs, $\\varepsilon$ = "
         f"{fields.epsilon:g} (DP-SGLD: by Thm 3.2 with K = epochs), $\\delta$ = {fields.delta:g}",
         "; ".join(readings) + "; mean and 95% t interval over runs, each with records of its own",
+        f"below: paired by run; differences beyond {NEAR:g} points lie outside",
     ]
