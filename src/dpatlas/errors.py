@@ -21,6 +21,10 @@ class InputError(ValueError):
         where, found = shortened(str(where)), shortened(str(found))
         super().__init__(one_line(f"{where}: found {found}; allowed: {allowed}"))
 
+    def __reduce__(self) -> tuple[type, tuple[str, object, str]]:
+        """For pickle: a worker's refusal has to reach its pool."""
+        return type(self), (self.where, str(self.found), self.allowed)
+
 
 class RunError(RuntimeError):
     """A run that was started with good input and could not be finished."""

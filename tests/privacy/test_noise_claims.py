@@ -129,7 +129,13 @@ def test_a_training_goes_on_from_its_state_within_one_process(source, done, widt
     second.run()
     assert torch.equal(flat(weights(second.model)), flat(weights(first.model)))
     third = run(Noise("digest", source), -data()[0], model=model())
-    third.restore(*state)
+    with pytest.raises(InputError, match="checkpoint: found a state of another plan: records"):
+        third.restore(*state)
+    # A state that does not say of which records it is.
+    arrays, facts = state
+    third.data.digest = lambda: None
+    del third._records
+    third.restore(arrays, facts | {"plan": facts["plan"] | {"records": None}})
     with pytest.raises(InputError, match=REFUSED):
         third.step()
 

@@ -50,6 +50,7 @@ def test_dropping_one_record_moves_the_noise_free_update_by_at_most_clip_over_ex
 
 
 class PublicSize(FullBatch):
+    accounted_as = FullBatch.name
     expected_batch = float(N)
 
 
@@ -271,6 +272,8 @@ def test_adam_and_sgd_see_the_privatised_gradient_only():
 
 class Empty(Poisson):
     """Batches without a record."""
+
+    accounted_as = Poisson.name
 
     def batch_indices(self, noise, repetition, step):
         return np.empty(0, dtype=np.int64)

@@ -201,6 +201,8 @@ def test_a_run_on_persons_resumes_to_the_same_bits(augmentation, tmp_path):
 
 def test_an_empty_batch_of_persons_is_a_step_of_noise():
     class Empty(Poisson):
+        accounted_as = Poisson.name
+
         def batch_indices(self, noise, repetition, step):
             return np.empty(0, dtype=np.int64)
 

@@ -26,5 +26,6 @@ def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], list[Ten
     draws = np.random.default_rng(0)
     x = draws.standard_normal((batches.n, features), dtype=np.float32)
     labels = draws.integers(0, classes, batches.n)
-    rows, targets = (torch.from_numpy(array).to(case["device"]) for array in (x, labels))
+    # Copies: what shares numpy's memory may change unseen, so its norms are taken at every step.
+    rows, targets = (torch.tensor(array).to(case["device"]) for array in (x, labels))
     return repetition(candidate, model, batches, rows, targets, case)

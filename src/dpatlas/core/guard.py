@@ -51,7 +51,7 @@ class Domain:
     def check(self, name: str, value: object) -> None:
         """Raise `InputError` unless `value` lies in the domain."""
         if self.kind == "choice":
-            if value not in self.choices:
+            if not isinstance(value, str) or value not in self.choices:
                 raise InputError(name, repr(value), self.describe())
         elif isinstance(value, np.ndarray):
             self._check_array(name, value)
@@ -92,6 +92,20 @@ class Domain:
         for extreme in extremes:
             if not self._allows(extreme):
                 raise InputError(name, f"an array with {extreme!r}", self.describe())
+
+
+def plain(value: Any) -> Any:
+    """A numpy number or a tensor of one number as Python's, which cannot change; else the value."""
+    if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
+        return value.item()
+    return value
+
+
+def hold(instance: object, name: str, domain: Domain, label: str | None = None) -> None:
+    """Check an attribute of a frozen dataclass and keep it as `plain` has it; label: its name."""
+    value = plain(getattr(instance, name))
+    domain.check(label or name, value)
+    object.__setattr__(instance, name, value)
 
 
 def real(

@@ -117,6 +117,7 @@ class Noise:
         self.source = source
         self.secret = os.urandom(KEY_BITS // 8).hex() if source == "os" else None
         self._root = self.secret or root
+        self._process = os.getpid()
 
     def carry(self, secret: str | None) -> None:
         """Go on with the secret from a checkpoint; None where the noise is keyed.
@@ -129,6 +130,7 @@ class Noise:
             raise InputError("checkpoint", f"a run with {stored}", allowed)
         if secret is not None:
             self.secret = self._root = secret
+        self._process = os.getpid()
 
     def claim(self, repetition: int, training: str, shared: str | None = None) -> None:
         """Take the noise of `repetition` for the training with this fingerprint.
@@ -137,8 +139,12 @@ class Noise:
         their clean sums. The same training may claim it again, to go on after an interruption or to
         repeat its bits. Different trainings may share it if all name the same `shared`;
         `SHARED_NOISE` says what that costs. Raises InputError for noise that another training
-        claimed in this process.
+        claimed in this process, and for a secret that came from another process but not by a
+        checkpoint: what others drew from it there is not known here.
         """
+        if self.source == "os" and self._process != os.getpid():
+            found = f"noise of the operating system from process {self._process}"
+            raise InputError("noise", found, "a Noise() made in each process, or a checkpoint's")
         claim = _claims.setdefault((self._root, repetition), (training, shared))
         if claim != (training, shared) and (shared is None or claim[1] != shared):
             raise InputError(

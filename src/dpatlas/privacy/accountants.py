@@ -46,6 +46,8 @@ COARSEST_INTERVAL, FINEST_INTERVAL = 0.05, 1e-7
 CELLS_PER_STEP, CELLS_PER_DEVIATION = 1e5, 5e4
 # A grid that would have to be coarser than this belongs to an epsilon of millions.
 HOPELESS_INTERVAL = 100.0
+# Expected privacy loss of all releases on samples.
+HOPELESS_LOSS = 2e4
 # The tails of a T-fold FFT convolution were off by up to 1e-17 T; this is a hundred times that.
 FFT_ERROR = 1e-15
 
@@ -75,11 +77,17 @@ def sensitivity(relation: str) -> int:
 
 
 def pld_epsilon(mechanisms: Sequence[Mechanism], delta: float, relation: str) -> float:
-    """Epsilon by privacy loss distributions; infinity where it would be in the millions."""
+    """Epsilon by privacy loss distributions; infinity where it would be in the ten thousands.
+
+    There the convolutions take minutes, or a grid that is too coarse.
+    """
     from dp_accounting.pld import PLDAccountant
 
     interval = loss_interval(mechanisms, relation)
-    if interval > HOPELESS_INTERVAL:
+    losses = (
+        each.count * _loss_spread(each, relation)[2] for each in mechanisms if not each.is_gaussian
+    )
+    if interval > HOPELESS_INTERVAL or sum(losses) > HOPELESS_LOSS:
         return math.inf
     accountant = PLDAccountant(_neighbours(relation), value_discretization_interval=interval)
     for mechanism in mechanisms:
@@ -222,7 +230,7 @@ def loss_interval(mechanisms: Sequence[Mechanism], relation: str) -> float:
     """Width of the grid of privacy losses: the coarsest that keeps the accuracy."""
     variance, widest = 0.0, 0.0
     for mechanism in mechanisms:
-        step_variance, spread = _loss_spread(mechanism, relation)
+        step_variance, spread, _ = _loss_spread(mechanism, relation)
         variance += mechanism.convolutions * step_variance
         widest = max(widest, spread)
     convolutions = sum(mechanism.convolutions for mechanism in mechanisms)
@@ -231,12 +239,12 @@ def loss_interval(mechanisms: Sequence[Mechanism], relation: str) -> float:
     return max(min(accurate, COARSEST_INTERVAL), affordable, FINEST_INTERVAL)
 
 
-def _loss_spread(mechanism: Mechanism, relation: str) -> tuple[float, float]:
-    """Variance and largest absolute value of the privacy loss of one convolved release."""
+def _loss_spread(mechanism: Mechanism, relation: str) -> tuple[float, float, float]:
+    """Variance, largest absolute value and mean of the privacy loss of one convolved release."""
     sigma = mechanism.noise_multiplier
     if mechanism.is_gaussian:
         mu = sensitivity(relation) * math.sqrt(mechanism.count) / sigma
-        return mu**2, mu * (mu / 2 + 10)
+        return mu**2, mu * (mu / 2 + 10), mu**2 / 2
     q = mechanism.sampler.sample_rate
     x = np.linspace(-1 - 10 * sigma, 1 + 10 * sigma, 2001)
     upper = _log_mixture(x, q, sigma)
@@ -244,7 +252,8 @@ def _loss_spread(mechanism: Mechanism, relation: str) -> tuple[float, float]:
     loss = upper - lower
     weight = np.exp(upper - x**2 / (2 * sigma**2))
     weight /= weight.sum()
-    return float(weight @ (loss - weight @ loss) ** 2), float(np.abs(loss).max())
+    mean = float(weight @ loss)
+    return float(weight @ (loss - mean) ** 2), float(np.abs(loss).max()), mean
 
 
 def _log_mixture(x: np.ndarray, q: float, sigma: float) -> np.ndarray:

@@ -18,12 +18,13 @@ clip bound C, for noise multiplier s:
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.core.guard import checked, hold, integer, one_of, plain, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.accountants import (
     RDP_ORDERS,
@@ -35,7 +36,15 @@ from dpatlas.privacy.accountants import (
     repeat_and_select_epsilon,
     sensitivity,
 )
-from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Sampler, Shuffled
+from dpatlas.privacy.samplers import (
+    Cyclic,
+    FixedSize,
+    FullBatch,
+    Poisson,
+    Sampler,
+    Shuffled,
+    check_sampler,
+)
 
 RELATIONS = ("add_remove", "replace_one")
 CHOICES = ("auto", "pld", "rdp")
@@ -55,6 +64,8 @@ NO_CROSS_CHECK = "no cross-check"
 UNRESOLVED_DELTA = 0.1
 # Range of calibration: a target that needs a noise multiplier outside of it is a mistake.
 LEAST_NOISE, MOST_NOISE = 0.01, 1e6
+# Beyond it the squares of accountants overflow.
+MOST_STATED_NOISE = 1e100
 DIGITS = 4
 TINY_EPSILON = 1e-9
 
@@ -72,8 +83,9 @@ class Phase:
     steps: int
 
     def __post_init__(self) -> None:
-        real(ge=0).check("noise_multiplier", self.noise_multiplier)
-        integer(ge=0).check("steps", self.steps)
+        check_sampler(self.sampler)
+        hold(self, "noise_multiplier", real(ge=0, le=MOST_STATED_NOISE))
+        hold(self, "steps", integer(ge=0))
 
 
 @dataclass(frozen=True)
@@ -101,9 +113,10 @@ def guarantee(
 
     "auto" takes PLD where every phase has its event and delta is large enough for it, else RDP.
     Raises InputError where samplers, relation, delta and accountant do not go together, and for
-    phases of different n.
+    phases of different n. A `TrainingPhase` counts with its schedule of noise and adaptive clip.
     """
-    return _guaranteed(phases, _mechanisms(phases), delta, relation, accountant)
+    accounted = accounted_phases(phases)
+    return _guaranteed(accounted, _mechanisms(accounted), delta, relation, accountant)
 
 
 @checked(delta=real(gt=0, lt=1), relation=one_of(*RELATIONS), accountant=one_of(*CHOICES))
@@ -115,9 +128,26 @@ def composition(
     Each training is a list of phases that starts at step 0, with independent noise and batches;
     later trainings may depend on what earlier ones released. Raises InputError as `guarantee`.
     """
-    phases = [phase for training in trainings for phase in training]
-    mechanisms = [mechanism for training in trainings for mechanism in _mechanisms(training)]
+    accounted = [accounted_phases(training) for training in trainings]
+    phases = [phase for training in accounted for phase in training]
+    mechanisms = [mechanism for training in accounted for mechanism in _mechanisms(training)]
     return _guaranteed(phases, _merged(mechanisms), delta, relation, accountant)
+
+
+def accounted_phases(phases: Iterable[Any]) -> tuple[Phase, ...]:
+    """Phases as accountants see them; InputError for what is neither a phase nor a training phase.
+
+    Of a `TrainingPhase`, one for every run of steps with the same noise.
+    """
+    allowed = "a list of phases: Phase, or TrainingPhase"
+    if not isinstance(phases, Iterable):
+        raise InputError("phases", type(phases).__name__, allowed)
+    accounted: list[Phase] = []
+    for each in phases:
+        if not isinstance(each, Phase) and not hasattr(each, "accounted_phases"):
+            raise InputError("phases", f"one of type {type(each).__name__}", allowed)
+        accounted += [each] if isinstance(each, Phase) else each.accounted_phases
+    return tuple(accounted)
 
 
 def default_relation(phases: Sequence[Phase]) -> str:
@@ -144,6 +174,10 @@ def _guaranteed(
     available = _available(phases, mechanisms, delta, relation)
     name = _accountant(available, accountant, phases, relation)
     epsilon, warning = _epsilon(mechanisms, delta, relation, name)
+    if accountant == "auto" and epsilon == math.inf and name != available[-1]:
+        # Too much for PLD, or no noise at all.
+        name = available[-1]
+        epsilon, warning = _epsilon(mechanisms, delta, relation, name)
     cross_check = NO_CROSS_CHECK
     for other in set(available) - {name}:
         if 0 < epsilon < math.inf:
@@ -169,13 +203,14 @@ def calibrate(
 ) -> float:
     """The smallest noise multiplier whose guarantee meets (epsilon, delta).
 
-    `phases_at` gives the phases for a noise multiplier. The result has four significant digits and
-    is rounded up: its guaranteed epsilon never exceeds the target. Raises InputError for a target
-    that no noise multiplier between 0.01 and 1e6 meets, or that each of them meets.
+    `phases_at` gives the phases for a noise multiplier, as for `guarantee`. The result has four
+    significant digits and is rounded up: its guaranteed epsilon never exceeds the target. Raises
+    InputError for a target that no noise multiplier between 0.01 and 1e6 meets, or that each of
+    them meets.
     """
 
     def epsilon_at(noise_multiplier: float) -> float:
-        phases = phases_at(noise_multiplier)
+        phases = accounted_phases(phases_at(noise_multiplier))
         mechanisms = _mechanisms(phases)
         available = _available(phases, mechanisms, delta, relation)
         name = _accountant(available, accountant, phases, relation)
@@ -186,7 +221,7 @@ def calibrate(
 
 def smallest_noise(epsilon_at: Callable[[float], float], epsilon: float, delta: float) -> float:
     """As `calibrate`, for any function `epsilon_at` that falls with the noise multiplier."""
-    real(ge=TINY_EPSILON, le=1 / TINY_EPSILON).check("epsilon", epsilon)
+    real(ge=TINY_EPSILON, le=1 / TINY_EPSILON).check("epsilon", plain(epsilon))
 
     def excess(log_noise: float) -> float:
         cost = min(max(epsilon_at(math.exp(log_noise)), TINY_EPSILON), 1 / TINY_EPSILON)
@@ -209,6 +244,7 @@ def renyi_curve(phases: Sequence[Phase], relation: str) -> np.ndarray:
     Infinite without noise. Raises InputError for a sampler without Renyi divergences under
     `relation`.
     """
+    phases = accounted_phases(phases)
     for phase in phases:
         pair = (phase.sampler.name, relation)
         if "rdp" not in ACCOUNTANTS.get(pair, ()):
@@ -261,6 +297,7 @@ def _available(
     phases: Sequence[Phase], mechanisms: Sequence[Mechanism], delta: float, relation: str
 ) -> tuple[str, ...]:
     """The accountants that cover all phases, the tighter one first."""
+    real(gt=0, lt=1).check("delta", plain(delta))
     records = sorted({phase.sampler.n for phase in phases})
     if len(records) > 1:
         found = f"batches of {' and of '.join(map(str, records))} records"

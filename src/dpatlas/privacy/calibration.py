@@ -6,7 +6,7 @@ from dataclasses import replace
 from dpatlas.core.guard import checked, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import calibrate, default_delta, default_relation
-from dpatlas.privacy.training import TrainingPhase
+from dpatlas.privacy.training import TrainingPhase, training_phases
 
 
 @checked(epsilon=real(gt=0))
@@ -26,6 +26,7 @@ def at_epsilon(
 
     Raises InputError for phases without noise, and as `calibrate` does.
     """
+    phases = training_phases(phases)
     if not phases:
         raise InputError("phases", "none", "at least one")
     for phase in phases:

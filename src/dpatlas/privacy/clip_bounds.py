@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpatlas.core.guard import real
+from dpatlas.core.guard import hold, plain, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.parameter_names import longest_prefix
 
@@ -37,7 +37,8 @@ class LayerBounds:
             raise InputError("LayerBounds", "no bound", "at least one prefix with its bound")
         for prefix, bound in self.by_prefix.items():
             real(gt=0).check(f"bound of {prefix!r}", bound)
-        object.__setattr__(self, "by_prefix", dict(self.by_prefix))
+        held = {prefix: plain(bound) for prefix, bound in self.by_prefix.items()}
+        object.__setattr__(self, "by_prefix", held)
 
     def __hash__(self) -> int:
         return hash(tuple(self.by_prefix.items()))
@@ -85,7 +86,8 @@ class AdaptiveClip:
 
     A record adds 1/2 in absolute value to the count, and replaced it moves it by 1: as its clipped
     gradient adds C, and replaced moves the sum by 2 C. Both releases together are therefore one
-    Gaussian release under either relation, of `joint_noise`.
+    Gaussian release under either relation, of `joint_noise`. This counts in exact arithmetic: a
+    norm that equals the bound but for rounding may be rounded otherwise in another batch.
 
     quantile: share of records that are not clipped. count_noise: a twentieth of the expected batch
     costs little; where it is no larger than the noise multiplier, the count costs as much as the
@@ -99,9 +101,9 @@ class AdaptiveClip:
     lr: float = 0.2
 
     def __post_init__(self) -> None:
-        real(ge=0, le=1).check("quantile", self.quantile)
-        real(gt=0).check("count_noise", self.count_noise)
-        real(gt=0).check("lr of the clip bound", self.lr)
+        hold(self, "quantile", real(ge=0, le=1))
+        hold(self, "count_noise", real(gt=0))
+        hold(self, "lr", real(gt=0), "lr of the clip bound")
 
     def joint_noise(self, noise_multiplier: float) -> float:
         """Noise multiplier of both releases together: (z^-2 + (2 count_noise)^-2)^(-1/2)."""

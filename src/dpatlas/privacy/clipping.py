@@ -51,8 +51,12 @@ def company_rounding(records: int, dtype: torch.dtype = torch.float32) -> float:
 
 
 def clip_factors(norms2: Tensor, max_grad_norm: float) -> Tensor:
-    """min(1, C / ||g_i||) from squared norms (records,); 0 where the norm is not finite."""
+    """min(1, C / ||g_i||) from squared norms (records,); 0 where the norm is not finite.
+
+    A factor that float32 could only hold with fewer digits, below its least normal number, is 0.
+    """
     factors = max_grad_norm / norms2.sqrt().clamp_min_(max_grad_norm)
+    factors.masked_fill_(factors < torch.finfo(torch.float32).tiny, 0)
     # C / infinity is 0 by itself.
     return factors.nan_to_num_(nan=0.0)
 

@@ -16,12 +16,12 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from dpatlas.errors import InputError
-from dpatlas.privacy.fingerprint import fingerprint
+from dpatlas.privacy.fingerprint import fingerprint, mapped_file
 from dpatlas.privacy.structured import Structured
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.units import Rows
 
-# Of datasets, by object.
+# Of datasets, by object: their fingerprints when they were first seen.
 _identities: Any = WeakIdKeyDictionary()
 
 # Rows on the model's device: a slice, or a tensor of indices.
@@ -84,6 +84,13 @@ class InMemory:
         """What tells these records from others, for `fingerprint`."""
         return self.x, self.targets
 
+    def digest(self) -> str | None:
+        """The same as a text that is valid everywhere; None for mapped files: none is read."""
+        parts = (*self.leaves.values(), self.targets)
+        arrays = [part for part in parts if isinstance(part, np.ndarray)]
+        mapped = any(mapped_file(each) is not None for each in arrays)
+        return None if mapped else fingerprint(self.x, self.targets)
+
     def _rows(self, values: Any, rows: Rows, where: Located) -> Tensor:
         if isinstance(values, Tensor) and values.device == self.device:
             return rows_of(values, where)
@@ -107,7 +114,7 @@ class FromDataset:
     def __init__(self, dataset: Any, device: torch.device, workers: int = 0):
         self.dataset, self.device = dataset, device
         self._map = ThreadPoolExecutor(workers).map if workers else map
-        self._identity = _identity_of(dataset)
+        self._identity = _own_text(dataset) or _identity_of(dataset)
         self.n = len(dataset)
         if self.n == 0:
             raise InputError("data", "0 records", "at least one")
@@ -136,9 +143,14 @@ class FromDataset:
         """What tells this dataset from others, for `fingerprint`; none of its items is read.
 
         A text in its attribute `fingerprint` (or `_fingerprint`), else its class and attributes
-        when it was first trained on: what it caches later makes it no other dataset.
+        when it was first trained on, so that lists and dicts that it fills later make it no other
+        dataset; and its numbers, texts, tensors and arrays when this training was made.
         """
         return self._identity
+
+    def digest(self) -> str | None:
+        """The text of its own; None without one, as objects are known within a process only."""
+        return _own_text(self.dataset)
 
     def _moved(self, inputs: Any) -> Any:
         if isinstance(inputs, Structured):
@@ -161,18 +173,22 @@ def rows_of(values: Tensor, where: Located) -> Tensor:
     return values[where] if isinstance(where, slice) else values.index_select(0, where)
 
 
-def _identity_of(dataset: Any) -> str:
-    """The identity of a dataset, as it was when this process first saw it."""
+def _own_text(dataset: Any) -> str | None:
     named = getattr(dataset, "fingerprint", getattr(dataset, "_fingerprint", None))
-    if isinstance(named, str):
-        return named
+    return named if isinstance(named, str) else None
+
+
+def _identity_of(dataset: Any) -> str:
+    """The identity of a dataset without a text of its own."""
     try:
-        if dataset not in _identities:
-            _identities[dataset] = fingerprint(dataset)
-        return str(_identities[dataset])
+        first = _identities.setdefault(dataset, None) or fingerprint(dataset)
+        _identities[dataset] = first
     except TypeError:
         # An object that takes no weak reference.
-        return fingerprint(dataset)
+        first = fingerprint(dataset)
+    attributes = getattr(dataset, "__dict__", {}).items()
+    kinds = (Tensor, np.ndarray, bool, int, float, str, bytes)
+    return fingerprint(first, [pair for pair in attributes if isinstance(pair[1], kinds)])
 
 
 def data_of(x: Any, targets: Any, device: torch.device, workers: int = 0) -> InMemory | FromDataset:

@@ -58,7 +58,7 @@ def _text(value: Any, within: tuple[int, ...] = ()) -> str:
         return str(value)
     if isinstance(value, Tensor):
         return _tensor_text(value)
-    if isinstance(value, np.ndarray) and (mapped := _mapped_file(value)) is not None:
+    if isinstance(value, np.ndarray) and (mapped := mapped_file(value)) is not None:
         return _mapped_text(value, mapped)
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape} {_digest(np.ascontiguousarray(value))}"
@@ -113,7 +113,7 @@ def _tensor_text(value: Tensor) -> str:
     return known[1]
 
 
-def _mapped_file(value: np.ndarray) -> Any:
+def mapped_file(value: np.ndarray) -> Any:
     """The memory-mapped array that `value` is, or is a view of; None for any other."""
     array: Any = value
     found = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpatlas.core.guard import real
+from dpatlas.core.guard import hold, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.parameter_names import longest_prefix
 
@@ -34,7 +34,7 @@ class ParameterGroup:
     def __post_init__(self) -> None:
         for name, domain in (("lr", real(gt=0)), ("weight_decay", real(ge=0))):
             if getattr(self, name) is not None:
-                domain.check(f"{name} of the parameter group {self.prefix!r}", getattr(self, name))
+                hold(self, name, domain, f"{name} of the parameter group {self.prefix!r}")
 
 
 @dataclass(frozen=True)

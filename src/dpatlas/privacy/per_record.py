@@ -13,6 +13,7 @@ at a cost that a warning states. Networks in which records depend on each other 
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +35,7 @@ from dpatlas.privacy.clipping import (
     part_factors,
     per_layer_bound,
 )
+from dpatlas.privacy.fingerprint import REGISTRIES
 from dpatlas.privacy.free_parameters import FreeParameters
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.probe import Loss, Mismatch, Subject, Views, losses_of, probe, refuse_autocast
@@ -46,6 +48,8 @@ from dpatlas.privacy.structured import TakesStructured
 # hold them, or the whole network, are passed through record by record. The first that passes the
 # probe is taken.
 WAYS = ("copies", "modules", "network")
+# Attributes whose change is seen at every step.
+_PLAIN = (bool, int, float, str, type(None))
 
 
 class PerRecordWarning(UserWarning):
@@ -83,8 +87,11 @@ class NetworkGradients:
         if not self.order:
             raise InputError("model", "no trainable parameter", "at least one")
         self._modules = list(model.modules())
-        # Training or evaluation mode of each module at the last probe.
-        self._probed: list[bool] | None = None
+        of_loss = loss.modules() if isinstance(loss, nn.Module) else [loss]
+        own = [each for each in self._modules if not type(each).__module__.startswith("torch.nn.")]
+        self._own = [*own, *of_loss]
+        # State of each module, the loss included, at the last probe.
+        self._probed: list[Any] | None = None
         self._go(way)
 
     def _go(self, way: str) -> None:
@@ -125,7 +132,7 @@ class NetworkGradients:
             return self.empty()
         if self._probed is None:
             self.probe(x, labels)
-        elif self._probed != self._modes():
+        elif self._probed != self._states():
             refuse_unsafe_layers(self.model)
             self.probe(x, labels)
         parts = self._parts(len(x))
@@ -240,16 +247,24 @@ class NetworkGradients:
             )
 
     def take_as_probed(self) -> None:
-        """Record that the caller has probed the network in its present modes."""
-        self._probed = self._modes()
+        """Record that the caller has probed the network in its present state."""
+        self._probed = self._states()
 
     def _on_copy(self, model: nn.Module, loss: Loss) -> "NetworkGradients":
         kernel = NetworkGradients(model, loss, self.views, self.clipping, self.way)
         kernel.take_as_probed()
         return kernel
 
-    def _modes(self) -> list[bool]:
-        return [module.training for module in self._modules]
+    def _states(self) -> list[Any]:
+        """Modes and numbers of hooks of all modules; numbers and texts of own ones, and of a loss.
+
+        Modules of torch itself do not mix records by other settings.
+        """
+        modes = [
+            (module.training, len(module._forward_hooks), len(module._forward_pre_hooks))
+            for module in self._modules
+        ]
+        return [modes, *map(_plain_state, self._own)]
 
     def _backward(self, x: Tensor, labels: Tensor) -> None:
         refuse_autocast(x.device)
@@ -384,3 +399,18 @@ def shares_parameters(model: nn.Module) -> bool:
         if value.requires_grad
     ]
     return len(every) > len(set(every))
+
+
+def _plain_state(value: Any) -> list[Any]:
+    """Attributes of an object that are numbers or texts, and its dicts with such values."""
+    return [
+        (name, _plain_part(each))
+        for name, each in getattr(value, "__dict__", {}).items()
+        if isinstance(each, (*_PLAIN, dict)) and name not in REGISTRIES
+    ]
+
+
+def _plain_part(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return [(key, each if isinstance(each, _PLAIN) else None) for key, each in value.items()]

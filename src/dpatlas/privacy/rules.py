@@ -210,7 +210,8 @@ def rows_norm2(gradients: Tensor) -> Tensor:
     """Upper bounds on ||row||^2 of a (records, ...) tensor, float64, without a squared copy of it.
 
     Short rows are summed in float64. Long rows are sums of the squared norms of blocks, each of
-    which has a rounding error of at most gamma_(NORM_BLOCK + 4) for any order of summation.
+    which has a rounding error of at most gamma_(NORM_BLOCK + 4) for any order of summation, and
+    loses at most NORM_BLOCK times the least normal number where squares underflow.
     """
     rows = gradients.reshape(len(gradients), -1)
     if rows.shape[1] <= SHORT_ROW:
@@ -218,7 +219,8 @@ def rows_norm2(gradients: Tensor) -> Tensor:
     whole = rows.shape[1] // NORM_BLOCK * NORM_BLOCK
     blocks = torch.linalg.vector_norm(rows[:, :whole].unflatten(1, (-1, NORM_BLOCK)), dim=2)
     rest = torch.linalg.vector_norm(rows[:, whole:], dim=1, dtype=torch.float64)
-    total = blocks.double().square_().sum(1).add_(rest.square_())
+    underflow = NORM_BLOCK * torch.finfo(rows.dtype).tiny
+    total = blocks.double().square_().add_(underflow).sum(1).add_(rest.square_())
     return total.mul_(1 + rounding(NORM_BLOCK + 4, rows.dtype))
 
 

@@ -11,15 +11,17 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from dpatlas.core.guard import checked, integer, one_of
+from dpatlas.core.guard import checked, hold, integer, one_of
 from dpatlas.core.seeds import Noise, generator
+from dpatlas.errors import InputError
 
 
 @dataclass(frozen=True)
 class Sampler:
     """Batches from `n` records, `batch` of them expected.
 
-    Raises InputError unless 1 <= batch <= n.
+    accounted_as: stated by a subclass of one's own, the name of the sampler whose accounting covers
+    its batches. Raises InputError unless 1 <= batch <= n.
     """
 
     name: ClassVar[str]
@@ -28,8 +30,8 @@ class Sampler:
     batch: int
 
     def __post_init__(self) -> None:
-        integer(ge=1).check(f"records of the {self.name} sampler", self.n)
-        integer(ge=1, le=self.n).check(f"batch of the {self.name} sampler", self.batch)
+        hold(self, "n", integer(ge=1), f"records of the {self.name} sampler")
+        hold(self, "batch", integer(ge=1, le=self.n), f"batch of the {self.name} sampler")
 
     @property
     def expected_batch(self) -> float:
@@ -124,10 +126,10 @@ class FullBatch(Sampler):
     batch: int = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        integer(ge=1).check(f"records of the {self.name} sampler", self.n)
+        hold(self, "n", integer(ge=1), f"records of the {self.name} sampler")
         if self.batch is None:
             object.__setattr__(self, "batch", self.n)
-        integer(ge=self.n, le=self.n).check(f"batch of the {self.name} sampler", self.batch)
+        hold(self, "batch", integer(ge=self.n, le=self.n), f"batch of the {self.name} sampler")
 
     def on(self, n: int) -> "FullBatch":
         """All of `n` records."""
@@ -146,6 +148,21 @@ def sampler(name: str, n: int, batch: int | None = None) -> Sampler:
     """The sampler of that name; a full batch needs no `batch`."""
     # The sampler's own check refuses or replaces None.
     return SAMPLERS[name](n, cast(int, batch))
+
+
+def check_sampler(sampler: object) -> None:
+    """InputError for what is no sampler of this module, nor a subclass that states `accounted_as`.
+
+    A subclass is accounted as its parent, whatever batches it draws.
+    """
+    kind = type(sampler)
+    if kind in SAMPLERS.values():
+        return
+    name = getattr(sampler, "name", None)
+    if name not in SAMPLERS or vars(kind).get("accounted_as") != name:
+        names = ", ".join(each.__name__ for each in SAMPLERS.values())
+        allowed = f"{names}, or a subclass with accounted_as = its parent's name, if that is true"
+        raise InputError("sampler", kind.__name__, allowed)
 
 
 # Every step of an epoch uses the same permutation; a few runs may alternate.

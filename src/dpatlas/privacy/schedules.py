@@ -9,11 +9,11 @@ orders that must agree, and from then on it is this list of numbers (`Listed`).
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from dpatlas.core.guard import Domain, integer, real
+from dpatlas.core.guard import Domain, hold, integer, plain, real
 from dpatlas.errors import InputError
 
 Schedule = Callable[[int], float]
@@ -28,7 +28,7 @@ class InverseTime:
     decay: float
 
     def __post_init__(self) -> None:
-        real(ge=0).check("decay", self.decay)
+        hold(self, "decay", real(ge=0))
 
     def __call__(self, step: int) -> float:
         """The factor of a step."""
@@ -49,9 +49,9 @@ class WarmupCosine:
     final: float = 0.0
 
     def __post_init__(self) -> None:
-        integer(ge=1).check("steps", self.steps)
-        integer(ge=0, le=self.steps).check("warmup", self.warmup)
-        real(ge=0, le=1).check("final", self.final)
+        hold(self, "steps", integer(ge=1))
+        hold(self, "warmup", integer(ge=0, le=self.steps))
+        hold(self, "final", real(ge=0, le=1))
 
     def __call__(self, step: int) -> float:
         """The factor of a step."""
@@ -71,8 +71,8 @@ class StepDecay:
     factor: float
 
     def __post_init__(self) -> None:
-        integer(ge=1).check("every", self.every)
-        real(gt=0).check("factor", self.factor)
+        hold(self, "every", integer(ge=1))
+        hold(self, "factor", real(gt=0))
 
     def __call__(self, step: int) -> float:
         """The factor of a step."""
@@ -106,13 +106,14 @@ def public_schedule(name: str, schedule: object, steps: int, domain: Domain) -> 
         return None
     if not callable(schedule):
         raise InputError(name, repr(schedule), "a function of the step, or None")
-    factors = [schedule(step) for step in range(steps)]
+    factors = [plain(schedule(step)) for step in range(steps)]
     for step, factor in enumerate(factors):
         domain.check(f"{name}, step {step}", factor)
-    if isinstance(schedule, NAMED):
+    # Not a subclass, which may compute anything.
+    if type(schedule) in cast(tuple[type, ...], NAMED):
         return schedule
     for step in reversed(range(steps)):
-        again = schedule(step)
+        again = plain(schedule(step))
         if again != factors[step]:
             found = f"{factors[step]!r} and then {again!r} at step {step}"
             raise InputError(name, found, "a pure function of the step, evaluated before training")

@@ -12,9 +12,10 @@ divisor is the sampler's expected batch.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, is_dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,11 +24,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.core.guard import checked, hold, integer, one_of, real
 from dpatlas.core.progress import EpsilonSoFar, Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import (
+    MOST_STATED_NOISE,
     Guarantee,
     Phase,
     default_delta,
@@ -59,7 +61,7 @@ from dpatlas.privacy.optimizers import (
 from dpatlas.privacy.parameter_names import belongs
 from dpatlas.privacy.per_record import NetworkGradients, refuse_unsafe_layers
 from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
-from dpatlas.privacy.samplers import FullBatch, Sampler
+from dpatlas.privacy.samplers import FullBatch, Sampler, check_sampler
 from dpatlas.privacy.saved import save_model
 from dpatlas.privacy.schedules import (
     Schedule,
@@ -111,8 +113,9 @@ class TrainingPhase:
     parameter_groups: tuple[ParameterGroup, ...] = ()
 
     def __post_init__(self) -> None:
+        check_sampler(self.sampler)
         for name, domain in PHASE_DOMAINS.items():
-            domain.check(name, getattr(self, name))
+            hold(self, name, domain)
         if not isinstance(self.clipping, LayerBounds | AdaptiveClip):
             one_of(*CLIPPINGS).check("clipping", self.clipping)
         for name in ("lr_schedule", "noise_schedule"):
@@ -124,7 +127,7 @@ class TrainingPhase:
         if len(set(prefixes)) < len(prefixes):
             raise InputError("parameter_groups", f"{prefixes}", "each prefix once")
         if self.max_physical_batch is not None:
-            integer(ge=1).check("max_physical_batch", self.max_physical_batch)
+            hold(self, "max_physical_batch", integer(ge=1))
         if self.optimizer != "sgd" and self.momentum:
             allowed = f"0 with {self.optimizer}, which has its own"
             raise InputError("momentum", self.momentum, allowed)
@@ -184,8 +187,20 @@ class TrainingPhase:
         return lr * self.lr_schedule(step)
 
 
+def training_phases(phases: Any) -> tuple[TrainingPhase, ...]:
+    """The phases as a tuple; InputError for what is no list of them."""
+    allowed = "a list of TrainingPhase"
+    if not isinstance(phases, Iterable):
+        raise InputError("phases", type(phases).__name__, allowed)
+    listed = tuple(phases)
+    for each in listed:
+        if not isinstance(each, TrainingPhase):
+            raise InputError("phases", f"one of type {type(each).__name__}", allowed)
+    return listed
+
+
 PHASE_DOMAINS = {
-    "noise_multiplier": real(ge=0),
+    "noise_multiplier": real(ge=0, le=MOST_STATED_NOISE),
     "max_grad_norm": real(gt=0),
     "steps": integer(ge=0),
     "lr": real(gt=0),
@@ -266,7 +281,9 @@ class PrivateTraining:
     ):
         if not isinstance(noise, Noise):
             raise InputError("noise", repr(noise), "a dpatlas.privacy.Noise, such as Noise()")
-        self.model, self._phases = model, tuple(phases)
+        if not isinstance(model, nn.Module):
+            raise InputError("model", type(model).__name__, "a torch.nn.Module")
+        self.model, self._phases = model, training_phases(phases)
         self.x, self.labels = x, labels
         self.noise, self.repetition, self.shared_noise = noise, repetition, shared_noise
         self.loss, self.augmentation, self.on_update = loss, augmentation, on_update
@@ -572,7 +589,8 @@ class PrivateTraining:
         self.noise.carry(facts["secret"])
         self._claimed, self._began_at = None, facts["began_at"]
         self.steps_done = facts["steps_done"]
-        self.steps_released = facts["steps_released"]
+        # What this object has released already stays released.
+        self.steps_released = max(self.steps_released, facts["steps_released"])
         self._skipped = facts["skipped_records"]
         self._phase = None
         if facts["phase"] is not None:
@@ -597,7 +615,13 @@ class PrivateTraining:
             "first_step": self.first_step,
             "groups": self.units.facts(),
             "after": self.after.facts() if self.after else {},
+            "records": self._records,
         }
+
+    @cached_property
+    def _records(self) -> str | None:
+        """Digest of the records as they were when a state was first made or restored."""
+        return self.data.digest()
 
     def _check_plan(self, stored: Mapping[str, Any] | None) -> None:
         """InputError that names the first thing in which a state's plan differs from this one."""
@@ -661,9 +685,12 @@ class PrivateTraining:
             self.labels if self.data.targets is not None else None,
         )
         self._max_grad_norm = phase.max_grad_norm
-        self._constants = None
-        if self.units.persons is None and self.data.on_device:
+        self._constants, self._constants_of = None, None
+        # Memory of another owner, numpy's for one, may change unseen: norms are computed each step.
+        owned = self.data.on_device and self.x.untyped_storage().resizable()
+        if self.units.persons is None and owned:
             self._constants = self.kernel.constants(self.x)
+            self._constants_of = _version(self.x)
         self._kernels: dict[int, NetworkGradients | SoftmaxGradients] = {
             1: self.kernel,
             **self._kernels_of_persons(clipping),
@@ -731,7 +758,7 @@ class PrivateTraining:
         for size, rows in chunks:
             where = rows if isinstance(rows, slice) else to_device(rows, device)
             x, labels = self.data.take(rows, where)
-            constants = self._constants
+            constants = self._constants if self._constants_of == _version(self.x) else None
             if constants is not None:
                 constants = rows_of(constants, where)
             if self.augmentation and views is not None:
@@ -785,6 +812,11 @@ def probed_kernel(
         outputs = probe(Subject(model, loss, on_copy, x[:1], labels[:1], 1, augmentation, settings))
     check_labels(labels if every_label is None else every_label, outputs, loss)
     return kernel
+
+
+def _version(x: Any) -> int | None:
+    """The number that torch counts up when it changes a tensor; None for what has none."""
+    return None if not isinstance(x, Tensor) or x.is_inference() else x._version
 
 
 def loss_name(loss: Loss) -> str:
@@ -889,8 +921,9 @@ def device_of(model: nn.Module) -> torch.device:
 
 def check_classes(targets: Any) -> None:
     """InputError for what the cross-entropy does not take: none, or other than int64 (n,)."""
-    if targets is None:
-        raise InputError("labels", "none", "torch.int64 for the cross-entropy, or another loss")
+    if not isinstance(targets, Tensor | np.ndarray):
+        found = "none" if targets is None else type(targets).__name__
+        raise InputError("labels", found, "torch.int64 for the cross-entropy, or another loss")
     if targets.ndim != 1 or str(targets.dtype).removeprefix("torch.") != "int64":
         found = f"{targets.dtype} of shape {tuple(targets.shape)}"
         raise InputError("labels", found, f"torch.int64 of shape ({len(targets)},)")

@@ -7,6 +7,7 @@ guaranteed privacy profile as a whole.
 """
 
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -37,6 +38,8 @@ class PoissonWithEmptySlots(Poisson):
     As the relation add_remove requires, neither the batches of the other records nor the sample
     rate nor the divisor depends on which slots are empty.
     """
+
+    accounted_as: ClassVar[str] = Poisson.name
 
     empty: frozenset[int] = frozenset()
 

@@ -1,0 +1,308 @@
+"""Inputs that the engine once took, although the epsilon that it then stated was false."""
+
+import multiprocessing
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from small_training import N, data, flat, network, phase, training
+from torch import nn
+
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.privacy.accounting import Phase, calibrate, composition, guarantee
+from dpatlas.privacy.calibration import at_epsilon
+from dpatlas.privacy.clip_bounds import AdaptiveClip
+from dpatlas.privacy.clipping import clip_factors
+from dpatlas.privacy.losses import cross_entropy
+from dpatlas.privacy.rules import rows_norm2
+from dpatlas.privacy.samplers import Cyclic, FullBatch, Poisson, Shuffled
+from dpatlas.privacy.schedules import StepDecay
+from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+
+DELTA = 1e-5
+DRAWN = "noise that another training has drawn"
+
+
+def pickled(value):
+    return pickle.loads(pickle.dumps(value))  # noqa: S301  (what was just written)
+
+
+def records(n=16):
+    x = torch.randn(n, 8, generator=torch.Generator().manual_seed(3))
+    return x, torch.arange(n) % 2
+
+
+def clean_sums(make, x, labels, steps=1, after=None, loss=cross_entropy):
+    """The sums of clipped gradients of full batches, at clip bound 1 and without noise."""
+    torch.manual_seed(0)
+    seen = []
+    settings = {"noise_multiplier": 0.0, "max_grad_norm": 1.0, "lr": 1e-9, "steps": steps}
+    run = PrivateTraining(
+        make(),
+        [phase(FullBatch(len(x)), **settings)],
+        x,
+        labels,
+        noise=Noise("sums", "keyed"),
+        loss=loss,
+        on_update=lambda step, sums: seen.append(flat(sums).double().clone()),
+    )
+    run.run(after)
+    return seen
+
+
+def moves(with_record, without):
+    """How far the first record moves each sum, in clip bounds."""
+    return [float((one - other).norm()) for one, other in zip(with_record, without, strict=True)]
+
+
+class Symlog(nn.Module):
+    def forward(self, x):
+        return x.sign() * x.abs().log1p()
+
+
+def wide():
+    return nn.Sequential(nn.Linear(8, 2048), Symlog(), nn.Linear(2048, 2))
+
+
+def test_squares_that_underflow_count_as_what_they_may_have_been():
+    x, labels = records()
+    x[0], labels[0] = 1e25 * x[0], 0
+    found = [clean_sums(wide, x[first:], labels[first:]) for first in (0, 1)]
+    assert max(moves(*found)) <= 1 + 1e-5
+    assert rows_norm2(torch.full((1, 4096), 1e-25)).sqrt() >= 64e-25
+
+
+def test_a_clip_factor_of_too_few_digits_is_zero():
+    factors = clip_factors(torch.tensor([1.0, 1e36], dtype=torch.float64), 1e-25)
+    assert factors.tolist() == [1e-25, 0.0]
+
+
+@pytest.mark.parametrize("owner", ["torch", "numpy"])
+def test_norms_of_records_that_change_between_steps_are_taken_anew(owner):
+    found = []
+    for first in (0, 1):
+        x, labels = (part[first:].clone() for part in records())
+        given = x if owner == "torch" else torch.from_numpy(x.numpy())
+        change = x.mul_ if owner == "torch" else lambda by, x=x: np.multiply(x, by, out=x.numpy())
+        found.append(
+            clean_sums(lambda: nn.Linear(8, 2), given, labels, 2, lambda step, c=change: c(100.0))
+        )
+    assert max(moves(*found)) <= 1 + 1e-5
+
+
+class Ramp:
+    """A loss with a term across the batch, whose weight rises from 0."""
+
+    def __init__(self):
+        self.weight = 0.0
+
+    def __call__(self, output, labels):
+        alone = cross_entropy(output, labels)
+        if not self.weight:
+            return alone
+        return alone + self.weight * (output - output.mean(0)).square().sum(1)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def test_a_loss_that_changes_between_steps_is_probed_again():
+    loss = Ramp()
+    with pytest.raises(InputError, match="loss"):
+        clean_sums(mlp, *records(), 2, lambda step: setattr(loss, "weight", 1.0), loss)
+
+
+def test_a_network_that_changes_between_steps_is_probed_again():
+    class Centred(nn.Sequential):
+        on = False
+
+        def forward(self, x):
+            return super().forward(x - x.mean(0) if self.on else x)
+
+    made = []
+
+    def make():
+        made.append(Centred(*mlp()))
+        made[0].on = False
+        return made[0]
+
+    with pytest.raises(InputError, match="depend"):
+        clean_sums(make, *records(), 2, lambda step: setattr(made[0], "on", True))
+
+
+def test_training_as_planned_is_probed_once(monkeypatch):
+    probes = []
+    from dpatlas.privacy import per_record
+
+    monkeypatch.setattr(
+        per_record,
+        "probe",
+        lambda subject, known=per_record.probe: probes.append(1) or known(subject),
+    )
+    for name in ("mlp", "small-cnn-t"):
+        probes.clear()
+        training([phase(steps=4)], network(name), Noise()).run()
+        assert len(probes) <= 2  # when phases are checked, and at the first step
+
+
+def test_numbers_of_tensors_and_numpy_are_held_as_python_s():
+    noise = torch.tensor(0.5)
+    made = phase(noise_multiplier=noise, max_grad_norm=np.float16(0.5), steps=np.int64(3))
+    noise.fill_(50.0)
+    assert [type(value) for value in (made.noise_multiplier, made.max_grad_norm, made.steps)] == [
+        float,
+        float,
+        int,
+    ]
+    assert made.noise_multiplier == 0.5 and Phase(FullBatch(N), noise, 1).noise_multiplier == 50.0
+    assert type(Poisson(np.int32(10), torch.tensor(2)).batch) is int
+    for name in ("noise_multiplier", "max_grad_norm", "lr"):
+        with pytest.raises(InputError, match=f"{name}: found nan"):
+            phase(**{name: torch.tensor(float("nan"))})
+    with pytest.raises(InputError, match=r"delta: found 2\.0"):
+        guarantee([Phase(FullBatch(N), 1.0, 1)], torch.tensor(2.0), "add_remove")
+    with pytest.raises(InputError, match="noise_multiplier"):
+        guarantee([Phase(FullBatch(N), 1e300, 1)], DELTA, "add_remove")
+
+
+def test_a_sampler_of_one_s_own_states_by_which_it_is_accounted():
+    class First(Poisson):
+        def batch_indices(self, noise, repetition, step):
+            return np.arange(self.batch)
+
+    class Stated(First):
+        accounted_as = Poisson.name
+
+    class Inherited(Stated):
+        pass
+
+    for made in (phase, lambda sampler: Phase(sampler, 1.0, 1)):
+        for sampler in (First(N, 6), Inherited(N, 6), None, "poisson"):
+            with pytest.raises(InputError, match="sampler: found"):
+                made(sampler)
+        assert made(Stated(N, 6)).sampler.name == "poisson"
+
+
+def test_a_schedule_of_one_s_own_is_evaluated_once():
+    now = [0.01]
+
+    class Plateau(StepDecay):
+        def __call__(self, step):
+            return now[0]
+
+    made = phase(FullBatch(N), noise_schedule=Plateau(1, 1.0))
+    now[0] = 1.0
+    assert made.noise_at(0) == pytest.approx(0.015)
+
+
+def test_what_was_released_before_a_restore_stays_released():
+    run = training([phase(steps=6)])
+    run.step()
+    state = run.state()
+    run.run()
+    spent = run.guarantee().epsilon
+    run.restore(*state)
+    assert run.guarantee().epsilon == spent and run.steps_done == 1
+
+
+def with_noise(noise):
+    x, labels = data()
+    training([phase(steps=1)], network("mlp"), noise, (x, labels)).run()
+
+
+def test_a_secret_is_used_in_the_process_that_drew_it_or_that_restored_it():
+    noise = Noise()
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        with pytest.raises(InputError, match="noise: found noise of the operating system"):
+            pool.apply(with_noise, (noise,))
+        pool.apply(with_noise, (Noise("a name", "keyed"),))
+    again = pickled(noise)
+    with_noise(again)
+
+
+class Fold:
+    """A dataset that is told which part of the records to give."""
+
+    def __init__(self):
+        self.x, self.labels = records()
+        self.fold, self.given = 1.0, []
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        self.given.append(index)
+        return self.fold * self.x[index], self.labels[index]
+
+
+def test_a_dataset_that_is_changed_is_another_one():
+    dataset, noise = Fold(), Noise()
+
+    def run():
+        phases = [phase(FullBatch(16), steps=1)]
+        torch.manual_seed(0)
+        PrivateTraining(nn.Linear(8, 2), phases, dataset, noise=noise).run()
+
+    run()
+    run()  # what it notes in a list makes it no other one
+    dataset.fold = -1.0
+    with pytest.raises(InputError, match=DRAWN):
+        run()
+
+
+TRAINED = TrainingPhase(Poisson(1000, 10), 1.0, max_grad_norm=1.0, steps=100, lr=0.1)
+ACCOUNTED = {
+    "plain": TRAINED,
+    "schedule": replace(TRAINED, noise_schedule=lambda step: 0.3),
+    "adaptive clip": replace(TRAINED, clipping=AdaptiveClip(quantile=0.5, count_noise=0.3)),
+}
+
+
+@pytest.mark.parametrize("trained", ACCOUNTED.values(), ids=ACCOUNTED)
+def test_a_training_phase_is_accounted_with_its_schedule_and_clip(trained):
+    asked = (DELTA, "add_remove")
+    right = guarantee(trained.accounted_phases, *asked).epsilon
+    assert guarantee([trained], *asked).epsilon == right
+    assert composition([[trained]], *asked).epsilon == right
+    noise = calibrate(lambda noise: [replace(trained, noise_multiplier=noise)], 5.0, *asked)
+    (same,) = at_epsilon([trained], 5.0, *asked)
+    assert same.noise_multiplier == pytest.approx(noise, rel=2e-3)
+
+
+def test_phases_may_be_an_iterator_and_nothing_else_than_phases():
+    phases = [Phase(Poisson(1000, 10), 1.0, 100)]
+    listed = guarantee(phases, DELTA, "add_remove")
+    assert guarantee(iter(phases), DELTA, "add_remove") == listed
+    assert composition([iter(phases)], DELTA, "add_remove").epsilon == listed.epsilon
+    assert at_epsilon(iter([TRAINED]), 2.0) == at_epsilon([TRAINED], 2.0)
+    for sampler in (Shuffled(1000, 10), Cyclic(1000, 10)):
+        with pytest.raises(InputError, match="relation: found add_remove with the"):
+            guarantee(iter([Phase(sampler, 1.0, 100)]), DELTA, "add_remove")
+    for wrong in (3, [3], Phase, [Phase], phases[0]):
+        with pytest.raises(InputError, match="phases: found"):
+            guarantee(wrong, DELTA, "add_remove")
+    for wrong in (TRAINED, phases, 3):
+        with pytest.raises(InputError, match="phases: found"):
+            at_epsilon(wrong, 2.0)
+        with pytest.raises(InputError, match="phases: found"):
+            PrivateTraining(nn.Linear(8, 2), wrong, *records(), noise=Noise())
+    with pytest.raises(InputError, match="model: found int"):
+        PrivateTraining(3, [TRAINED], *records(), noise=Noise())
+    with pytest.raises(InputError, match="labels: found list"):
+        PrivateTraining(nn.Linear(8, 2), [TRAINED], records(1000)[0], ["a"] * 1000, noise=Noise())
+
+
+def test_an_epsilon_in_the_ten_thousands_takes_no_convolutions():
+    found = guarantee([Phase(Poisson(100, 10), 1.0, 10**7)], DELTA, "add_remove")
+    assert found.accountant == "rdp" and 7e4 < found.epsilon < 2e5
+
+
+def test_a_refusal_comes_back_from_a_worker():
+    with pytest.raises(InputError) as refused:
+        Poisson(0, 1)
+    again = pickled(refused.value)
+    assert str(again) == str(refused.value) and again.where == refused.value.where
