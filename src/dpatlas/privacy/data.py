@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from dpatlas.errors import InputError
-from dpatlas.privacy.fingerprint import fingerprint, mapped_file
+from dpatlas.privacy.fingerprint import fingerprint, is_mapped
 from dpatlas.privacy.structured import Structured
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.units import Rows
@@ -86,9 +86,7 @@ class InMemory:
 
     def digest(self) -> str | None:
         """The same as a text that is valid everywhere; None for mapped files: none is read."""
-        parts = (*self.leaves.values(), self.targets)
-        arrays = [part for part in parts if isinstance(part, np.ndarray)]
-        mapped = any(mapped_file(each) is not None for each in arrays)
+        mapped = any(map(is_mapped, (*self.leaves.values(), self.targets)))
         return None if mapped else fingerprint(self.x, self.targets)
 
     def _rows(self, values: Any, rows: Rows, where: Located) -> Tensor:

@@ -58,7 +58,7 @@ def _text(value: Any, within: tuple[int, ...] = ()) -> str:
         return str(value)
     if isinstance(value, Tensor):
         return _tensor_text(value)
-    if isinstance(value, np.ndarray) and (mapped := mapped_file(value)) is not None:
+    if isinstance(value, np.ndarray) and (mapped := _mapped_file(value)) is not None:
         return _mapped_text(value, mapped)
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape} {_digest(np.ascontiguousarray(value))}"
@@ -113,7 +113,7 @@ def _tensor_text(value: Tensor) -> str:
     return known[1]
 
 
-def mapped_file(value: np.ndarray) -> Any:
+def _mapped_file(value: np.ndarray) -> Any:
     """The memory-mapped array that `value` is, or is a view of; None for any other."""
     array: Any = value
     found = None
@@ -123,6 +123,11 @@ def mapped_file(value: np.ndarray) -> Any:
             found = array
         array = array.base
     return found
+
+
+def is_mapped(value: Any) -> bool:
+    """Whether an array is memory-mapped, or a view of one that is."""
+    return isinstance(value, np.ndarray) and _mapped_file(value) is not None
 
 
 def _mapped_text(value: np.ndarray, mapped: Any) -> str:
