@@ -151,7 +151,12 @@ def test_arms_that_share_noise_by_name_may_differ():
     langevin(keyed(), -1.0, repetition=1, shared_noise="signs").run()
 
 
-@pytest.mark.parametrize("value", [torch.Tensor.relu, torch.relu, object(), 1j, slice(1, 2), len])
+WEIGHT = torch.ones(2, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    "value", [torch.Tensor.relu, torch.relu, object(), 1j, slice(1, 2), len, WEIGHT]
+)
 def test_whatever_a_network_holds_has_a_fingerprint_and_keeps_it(value):
     assert fingerprint([value]) == fingerprint([value]) != fingerprint([object()])
 

@@ -377,6 +377,24 @@ def test_a_change_of_the_network_between_two_steps_is_seen():
             training.step()
 
 
+class Centred(Made):
+    """A frozen parameter follows the features, behind torch's back."""
+
+    def __init__(self):
+        super().__init__()
+        self.centre = nn.Parameter(torch.zeros(7), requires_grad=False)
+
+    def forward(self, x):
+        h = self.enc(x.flatten(1))
+        self.centre.data.mul_(0.9).add_(h.detach().mean(0), alpha=0.1)
+        return self.head(h)
+
+
+def test_a_parameter_that_follows_the_records_is_refused():
+    with pytest.raises(InputError, match="model: parameter centre: found changed by a forward"):
+        started(Centred())
+
+
 def test_evaluation_mode_and_group_norm_make_layers_pass():
     train(flattened(nn.Dropout(0.5)).eval())
     train(flattened(nn.Dropout(0.0)))

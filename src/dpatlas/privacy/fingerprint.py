@@ -43,7 +43,7 @@ def fingerprint(*parts: Any) -> str:
 def initial_values(model: nn.Module) -> str:
     """Digest of all parameters and buffers."""
     # Not cached: weights change with every step.
-    return fingerprint([(name, _content(value)) for name, value in model.state_dict().items()])
+    return fingerprint([(name, content_of(value)) for name, value in model.state_dict().items()])
 
 
 def _digest(content: Any) -> str:
@@ -108,7 +108,7 @@ def _tensor_text(value: Tensor) -> str:
     version = None if value.is_inference() else value._version
     known = _known.get(value)
     if known is None or known[0] is None or known[0] != version:
-        known = version, _content(value)
+        known = version, content_of(value)
         _known[value] = known
     return known[1]
 
@@ -133,7 +133,10 @@ def _mapped_text(value: np.ndarray, mapped: Any) -> str:
     return f"file {mapped.filename} {stat.st_size} {stat.st_mtime_ns} {layout}"
 
 
-def _content(value: Tensor) -> str:
+def content_of(value: Tensor) -> str:
+    """Digest of a tensor, read anew: writing to `.data` leaves its version as it was."""
     host = value.detach()
     host = host if host.device.type == "cpu" else host.cpu()
+    # numpy has no bfloat16.
+    host = host.view(torch.int16) if host.dtype == torch.bfloat16 else host
     return f"{value.dtype} {tuple(value.shape)} {_digest(np.ascontiguousarray(host.numpy()))}"

@@ -6,8 +6,8 @@ augmentation, views and shapes: one by one and in several batches (all, in anoth
 removed, with one replaced; with duplicates and offsets up to 1e6). For a small clip bound C and for
 one that clips nothing, the clipped sum of a batch must equal the sum over its records alone; where
 nothing is clipped, it must also equal autograd's gradient of the summed losses, and no record may
-add more than its norm. Gradients, buffers, attributes and global generators must not change. What
-fails is refused by name.
+add more than its norm. Gradients, parameters, buffers, attributes and global generators must not
+change. What fails is refused by name.
 
 The copy is in float64, where equality means a relative error of 1e-5; a network that only works in
 its own precision is compared in that, to 1e-3. Its weights are moved at random, because zero
@@ -31,7 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dpatlas.core.seeds import generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import ClippedSum
-from dpatlas.privacy.fingerprint import REGISTRIES, fingerprint
+from dpatlas.privacy.fingerprint import REGISTRIES, content_of, fingerprint
 from dpatlas.privacy.rules import Unsupported
 from dpatlas.privacy.structured import Structured
 
@@ -500,7 +500,7 @@ class _RefuseHalf(TorchDispatchMode):
 
 _ALLOWED = {
     "parameters' .grad": "gradients through the layers' forward alone",
-    "buffers and attributes": "a state that no record moves",
+    "parameters, buffers and attributes": "a state that no record moves",
     "torch's global generator": "no randomness outside of the keyed streams",
     "numpy's global generator": "no randomness outside of the keyed streams",
     "random's global generator": "no randomness outside of the keyed streams",
@@ -515,7 +515,7 @@ def _global_state(model: nn.Module) -> dict[str, Any]:
             None if value.grad is None else (id(value.grad), value.grad._version)
             for value in model.parameters()
         ),
-        "buffers and attributes": tuple(_module_state(model).items()),
+        "parameters, buffers and attributes": tuple(_module_state(model).items()),
         "torch's global generator": torch.get_rng_state().numpy().tobytes(),
         "numpy's global generator": str(numpy_state["state"]),
         "random's global generator": random.getstate(),
@@ -523,12 +523,14 @@ def _global_state(model: nn.Module) -> dict[str, Any]:
 
 
 def _module_state(model: nn.Module) -> dict[str, Any]:
-    """Buffers by value and attributes of every module, by name."""
+    """Parameters and buffers by value and attributes of every module, by name."""
     state: dict[str, Any] = {}
     for name, module in model.named_modules():
         prefix = f"layer {name}" if name else "model"
+        for key, value in module.named_parameters(recurse=False):
+            state[f"{prefix}: parameter {key}"] = content_of(value)
         for key, value in module.named_buffers(recurse=False):
-            state[f"{prefix}: buffer {key}"] = value.detach().cpu().numpy().tobytes()
+            state[f"{prefix}: buffer {key}"] = content_of(value)
         for key, value in vars(module).items():
             if key not in REGISTRIES:
                 state[f"{prefix}: attribute {key}"] = fingerprint(value)
