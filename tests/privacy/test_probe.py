@@ -1,5 +1,6 @@
 """Networks, losses and augmentations under which records move each other are refused by name."""
 
+import collections
 import contextlib
 import itertools
 import subprocess
@@ -393,6 +394,114 @@ class Centred(Made):
 def test_a_parameter_that_follows_the_records_is_refused():
     with pytest.raises(InputError, match="model: parameter centre: found changed by a forward"):
         started(Centred())
+
+
+class Slots:
+    """An object without a __dict__."""
+
+    __slots__ = ("kept",)
+
+    def append(self, value):
+        self.kept = value
+
+
+class Bytes(bytearray):
+    """Numbers as bytes."""
+
+    def append(self, value):
+        self.extend(value.numpy().tobytes())
+
+
+class Sum:
+    """A tensor that changes behind torch's back."""
+
+    def __init__(self):
+        self.total = torch.zeros(())
+
+    def append(self, value):
+        self.total.data.add_(value)
+
+
+MEMORIES = {"deque": collections.deque, "slots": Slots, "bytes": Bytes, "tensor": Sum}
+
+
+def remembers_in_an_attribute(model, x):
+    model.seen.append(x.detach().sum())
+    return model.enc(x)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_memory_of_records_in_a_network_is_refused(name):
+    model = Made(remembers_in_an_attribute)
+    model.seen = MEMORIES[name]()
+    with pytest.raises(InputError, match="model: attribute seen: found changed by a forward pass"):
+        started(model)
+
+
+GLOBAL_MEMORY = collections.deque(maxlen=3)
+
+
+def remembers_in_a_global(output, labels):
+    GLOBAL_MEMORY.append(float(output.detach().sum()))
+    return cross_entropy(output, labels)
+
+
+class RemembersInABuffer(nn.Module):
+    """A loss with a buffer that follows the outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(CLASSES))
+
+    def forward(self, output, labels):
+        self.centre.lerp_(output.detach().mean(0), 0.1)
+        return cross_entropy(output, labels)
+
+
+class Remembers:
+    """A loss, or an augmentation of one view, that keeps a sum of what it sees."""
+
+    views = 1
+
+    def __init__(self):
+        self.total = 0.0
+
+    def __call__(self, output, labels):
+        self.total += float(output.detach().sum())
+        return cross_entropy(output, labels)
+
+    def draw(self, draws, records):
+        return torch.zeros(records, 1)
+
+    def apply(self, x, parameters):
+        self.total += float(x.sum())
+        return x
+
+
+def remembers_in_what_it_encloses():
+    memory = collections.deque(maxlen=3)
+
+    def loss(output, labels):
+        memory.append(float(output.detach().sum()))
+        return cross_entropy(output, labels)
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ({"loss": Remembers()}, "loss"),
+        ({"loss": remembers_in_a_global}, "loss"),
+        ({"loss": remembers_in_what_it_encloses()}, "loss"),
+        ({"loss": RemembersInABuffer()}, "loss: buffer centre"),
+        ({"augmentation": Remembers()}, r"augmentation \(Remembers\)"),
+    ],
+    ids=["attribute", "global", "closure", "buffer", "augmentation"],
+)
+def test_a_loss_or_an_augmentation_that_remembers_records_is_refused(options, where):
+    with pytest.raises(InputError, match=f"{where}: found changed by a forward pass"):
+        train(Made(), **options)
 
 
 def test_evaluation_mode_and_group_norm_make_layers_pass():

@@ -14,11 +14,12 @@ its own precision is compared in that, to 1e-3. Its weights are moved at random,
 weights would hide a dependence.
 """
 
+import contextlib
 import copy
 import math
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Protocol
@@ -191,12 +192,23 @@ class _Probe:
             raise InputError("model", f"{len(output)} outputs for {count} records", "one a record")
         self.labels = self._labels(output)
         outputs = output.shape[-1] if output.dim() > 1 else 1
-        state = _module_state(self.model)
-        self._compare()
-        for name, value in _module_state(self.model).items():
-            if value != state[name]:
-                raise InputError(name, "changed by a forward pass", "a state that no record moves")
+        # What is made once, at the first call, is made here.
+        rows, labels = self._batch(range(len(self.rows)))
+        with torch.no_grad():
+            self._called("loss", lambda: losses_of(lambda _: output, self.loss, rows, labels))
+        with self._unchanged("model", self.model), self._unchanged("loss", self.loss):
+            self._compare()
         return outputs
+
+    @contextlib.contextmanager
+    def _unchanged(self, where: str, value: Any) -> Iterator[None]:
+        """InputError if the model's, loss's or augmentation's state changes in the meantime."""
+        before = _state(where, value)
+        yield
+        after = _state(where, value)
+        for name in before | after:
+            if before.get(name) != after.get(name):
+                raise InputError(name, "changed by a forward pass", _STATE)
 
     def _copy(self) -> nn.Module:
         try:
@@ -259,10 +271,12 @@ class _Probe:
         def apply(rows: slice) -> Tensor:
             return augmentation.apply(batch[rows], parameters[rows])
 
-        together, again = (self._called(where, lambda: apply(slice(None))) for _ in range(2))
+        together = self._called(where, lambda: apply(slice(None)))
         if len(together) != count * self.views:
             found = f"{len(together)} rows for {count} records of {self.views} views"
             raise InputError(where, found, "each view of each record once")
+        with self._unchanged(where, augmentation):
+            again = self._called(where, lambda: apply(slice(None)))
         if not _close(together, again, self.tolerance):
             found = "two results for the same parameters"
             raise InputError(where, found, "randomness from `draw` alone, which is keyed")
@@ -498,9 +512,10 @@ class _RefuseHalf(TorchDispatchMode):
         return result
 
 
+_STATE = "a state that no record moves"
 _ALLOWED = {
     "parameters' .grad": "gradients through the layers' forward alone",
-    "parameters, buffers and attributes": "a state that no record moves",
+    "parameters, buffers and attributes": _STATE,
     "torch's global generator": "no randomness outside of the keyed streams",
     "numpy's global generator": "no randomness outside of the keyed streams",
     "random's global generator": "no randomness outside of the keyed streams",
@@ -515,25 +530,30 @@ def _global_state(model: nn.Module) -> dict[str, Any]:
             None if value.grad is None else (id(value.grad), value.grad._version)
             for value in model.parameters()
         ),
-        "parameters, buffers and attributes": tuple(_module_state(model).items()),
+        "parameters, buffers and attributes": _state("model", model),
         "torch's global generator": torch.get_rng_state().numpy().tobytes(),
         "numpy's global generator": str(numpy_state["state"]),
         "random's global generator": random.getstate(),
     }
 
 
-def _module_state(model: nn.Module) -> dict[str, Any]:
-    """Parameters and buffers by value and attributes of every module, by name."""
-    state: dict[str, Any] = {}
-    for name, module in model.named_modules():
-        prefix = f"layer {name}" if name else "model"
-        for key, value in module.named_parameters(recurse=False):
-            state[f"{prefix}: parameter {key}"] = content_of(value)
-        for key, value in module.named_buffers(recurse=False):
-            state[f"{prefix}: buffer {key}"] = content_of(value)
-        for key, value in vars(module).items():
+def _state(where: str, value: Any) -> dict[str, str]:
+    """Digests by name: of a network every module's parameters, buffers and attributes."""
+    if not isinstance(value, nn.Module):
+        return {where: fingerprint(value, anew=True)}
+    state = {}
+    for name, module in value.named_modules():
+        prefix = f"layer {name}" if name else where
+        for key, parameter in module.named_parameters(recurse=False):
+            state[f"{prefix}: parameter {key}"] = content_of(parameter)
+        for key, buffer in module.named_buffers(recurse=False):
+            state[f"{prefix}: buffer {key}"] = content_of(buffer)
+        for key, attribute in vars(module).items():
+            # What a hook keeps is its own matter, as long as outputs do not depend on it.
+            hooks = key.endswith("_hooks") and isinstance(attribute, dict)
+            watched = list(attribute) if hooks else attribute
             if key not in REGISTRIES:
-                state[f"{prefix}: attribute {key}"] = fingerprint(value)
+                state[f"{prefix}: attribute {key}"] = fingerprint(watched, anew=True)
     return state
 
 
