@@ -6,8 +6,9 @@ augmentation, views and shapes: one by one and in several batches (all, in anoth
 removed, with one replaced; with duplicates and offsets up to 1e6). For a small clip bound C and for
 one that clips nothing, the clipped sum of a batch must equal the sum over its records alone; where
 nothing is clipped, it must also equal autograd's gradient of the summed losses, and no record may
-add more than its norm. Gradients, parameters, buffers, attributes and global generators must not
-change. What fails is refused by name.
+add more than its norm. The same holds with records that have missing values, padding or labels to
+be ignored, as far as the network takes them. Gradients, parameters, buffers, attributes and global
+generators must not change. What fails is refused by name.
 
 The copy is in float64, where equality means a relative error of 1e-5; a network that only works in
 its own precision is compared in that, to 1e-3. Its weights are moved at random, because zero
@@ -19,7 +20,7 @@ import copy
 import math
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Protocol
@@ -38,6 +39,8 @@ from dpatlas.privacy.structured import Structured
 
 # A module's inputs and outputs: a list of tensors for each pass.
 Passage = tuple[list[list[Tensor]], list[list[Tensor]]]
+# A clipped sum by parameter, and the norms of its records.
+Contribution = tuple[dict[str, Tensor], Tensor]
 
 # Relative to what is compared: float64 rounding, amplified by an offset of 1e6, is far below.
 TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
@@ -331,6 +334,12 @@ class _Probe:
         return found
 
     @property
+    def _calm(self) -> list[int]:
+        """Indices of records beside which the gradients of others show."""
+        offsets = (offset for _, offset in RECORDS[: len(self.rows) - 2])
+        return [number for number, offset in enumerate(offsets) if not offset]
+
+    @property
     def _everyone(self) -> list[int]:
         """Indices of all records but the one that replaces another."""
         return list(range(len(self.rows) - 1))
@@ -347,7 +356,7 @@ class _Probe:
         rows, labels = (torch.cat([part[i] for i in indices]) for part in (self.rows, self.labels))
         return rows, labels
 
-    def _sum(self, records: Sequence[int], max_grad_norm: float) -> tuple[dict[str, Tensor], Any]:
+    def _sum(self, records: Sequence[int], max_grad_norm: float) -> Contribution:
         x, labels = self._batch(records)
         where = "model on one record" if len(records) == 1 else "model"
         clipped = self._called(where, lambda: self.kernel.clipped_sum(x, labels, max_grad_norm))
@@ -357,33 +366,22 @@ class _Probe:
         everyone = range(len(self.rows))
         batches = self._batches()
         first, _ = self._sum(batches[0], NO_CLIP)
-        unclipped = [self._sum([number], NO_CLIP) for number in everyone]
-        lengths = torch.stack([norms.double().sum() for _, norms in unclipped])
+        unclipped = {number: self._sum([number], NO_CLIP) for number in everyone}
+        lengths = torch.stack([norms.double().sum() for _, norms in unclipped.values()])
         if not torch.isfinite(lengths).any():
             found = "no finite gradient for made-up records"
             raise InputError("model", found, "a network that learns from numbers of size 1")
-        for gradients, norms in unclipped:
+        for gradients, norms in unclipped.values():
             length, norm = _length(gradients), float(norms.double().sum())
             if math.isfinite(norm) and length > norm + self.tolerance * max(norm, 1e-6):
                 found = f"a norm of {norm:.3g} for a record that adds {length:.3g}"
                 raise Mismatch("model", found, "norms that are at least those of the gradients")
         positive = lengths[torch.isfinite(lengths) & (lengths > 0)]
         bound = CLIPPED_SHARE * float(positive.median()) if len(positive) else 1.0
-        clipped = [self._sum([number], bound) for number in everyone]
-        for batch, together, alone in (
-            (batches[0], first, unclipped),
-            *((batch, self._sum(batch, bound)[0], clipped) for batch in batches),
-        ):
-            parts = [alone[number][0] for number in batch]
-            total = {name: reduce(torch.add, (part[name] for part in parts)) for name in together}
-            scale = sum(_length(part) for part in parts)
-            if _differ(together, total, self.tolerance * scale):
-                self._name_what_mixes(batch)
-                raise Mismatch(
-                    "model",
-                    "the clipped sum of a batch is not the sum of its records' own",
-                    "operations on each record alone",
-                )
+        clipped = {number: self._sum([number], bound) for number in everyone}
+        self._check_sum(batches[0], first, unclipped)
+        for batch in batches:
+            self._check_sum(batch, self._sum(batch, bound)[0], clipped)
         scale = sum(_length(unclipped[number][0]) for number in batches[0])
         for name, gradient in self._autograd(batches[0]).items():
             if not _close(first[name], gradient.double(), self.tolerance, scale):
@@ -397,6 +395,88 @@ class _Probe:
             limit = max(self.tolerance * _length({name: gradient.double()}), scale)
             if _differ({name: single[name]}, {name: gradient.double()}, limit):
                 raise self._mismatch(name)
+        kinds = {number: unclipped[number] for number in self._calm} | self._unusual()
+        self._check_sum(list(kinds), self._sum(list(kinds), NO_CLIP)[0], kinds)
+
+    def _check_sum(
+        self,
+        batch: Sequence[int],
+        together: dict[str, Tensor],
+        alone: Mapping[int, Contribution],
+    ) -> None:
+        """InputError unless the sum over a batch is that of what its records add alone."""
+        parts = [alone[number][0] for number in batch]
+        total = {name: reduce(torch.add, (part[name] for part in parts)) for name in together}
+        scale = sum(_length(part) for part in parts)
+        if _differ(together, total, self.tolerance * scale):
+            self._name_what_mixes(batch)
+            raise Mismatch(
+                "model",
+                "the clipped sum of a batch is not the sum of its records' own",
+                "operations on each record alone",
+            )
+
+    def _unusual(self) -> dict[int, Contribution]:
+        """What unusual records add, by index, of those that do not fail."""
+        found = {}
+        for rows, labels in self._unusual_records():
+            number = len(self.rows)
+            self.rows.append(rows)
+            self.labels.append(labels)
+            # An honest network may take no such record: cross_entropy has no class -1.
+            try:
+                self._try_on_cpu(rows, labels)
+                found[number] = self._sum([number], NO_CLIP)
+            except Exception:  # a user's network may raise anything
+                del self.rows[number], self.labels[number]
+        return found
+
+    def _try_on_cpu(self, rows: Any, labels: Tensor) -> None:
+        """Fail as the network does: an index out of range ends a process's use of its GPU."""
+        if rows.device.type == "cpu":
+            return
+        model, loss = copy.deepcopy(self.model).cpu(), copy.deepcopy(self.loss)
+        loss = loss.cpu() if isinstance(loss, nn.Module) else loss
+        rows = rows.each(Tensor.cpu) if isinstance(rows, Structured) else rows.cpu()
+        with torch.no_grad():
+            losses_of(model, loss, rows, labels.cpu())
+
+    def _unusual_records(self) -> Iterator[tuple[Any, Tensor]]:
+        """Rows and labels of records with missing values, padding, or labels to be ignored."""
+        rows, labels = self.rows[0], self.labels[0]
+        leaves = rows.leaves if isinstance(rows, Structured) else [rows]
+        for place, leaf in enumerate(leaves):
+            real = leaf.is_floating_point()
+            for other in self._with_gaps(leaf) if real else self._padded(leaf):
+                changed = [*leaves[:place], other, *leaves[place + 1 :]]
+                yield rows.of(changed) if isinstance(rows, Structured) else other, labels
+        if labels.is_floating_point() and labels.numel():
+            yield rows, next(self._with_gaps(labels))
+        elif labels.dtype.is_signed:
+            for ignored in (-100, -1):
+                yield rows, _ending_in(labels, ignored)
+
+    def _with_gaps(self, values: Tensor) -> Iterator[Tensor]:
+        """Values of which some are NaN; of which some are -1, some 0, and the last ones too."""
+        kinds = torch.from_numpy(self.draws.integers(0, 3, values.shape)).to(values.device)
+        kinds.view(-1)[:1] = 0
+        yield values.masked_fill(kinds == 0, math.nan)
+        yield _ending_in(values.masked_fill(kinds == 0, -1).masked_fill(kinds == 1, 0), 0)
+
+    def _padded(self, values: Tensor) -> Iterator[Tensor]:
+        """Whole numbers over the range that the network has embeddings for, each with padding."""
+        count, paddings = 256 if values.dtype == torch.uint8 else 2, [0, 1, -1]
+        for name, (inputs, _) in self._passages([self.rows[0]]).items():
+            layer = self.model.get_submodule(name)
+            if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and any(
+                torch.equal(given.flatten(), values.flatten()) for given in inputs[0]
+            ):
+                count = layer.num_embeddings
+                paddings += [] if layer.padding_idx is None else [layer.padding_idx]
+        numbers = torch.from_numpy(self.draws.integers(0, count, values.shape)).to(values)
+        for padding in dict.fromkeys([*paddings, count - 1]):
+            if padding >= 0 or values.dtype.is_signed:
+                yield _ending_in(numbers, padding)
 
     def _mismatch(self, name: str) -> Mismatch:
         return Mismatch(
@@ -572,6 +652,16 @@ def _key(subject: Subject) -> str:
         subject.views,
         subject.settings,
     )
+
+
+def _ending_in(values: Tensor, padding: float) -> Tensor:
+    """A copy whose last half, along the first dimension of what belongs to a row, is `padding`."""
+    values = values.clone()
+    if values.dim() > 1:
+        values[:, (values.shape[1] + 1) // 2 :] = padding
+    else:
+        values[:] = padding
+    return values
 
 
 def _tensors(value: Any) -> list[Tensor]:
