@@ -422,6 +422,57 @@ class Sum:
         self.total.data.add_(value)
 
 
+def largest_losses(output, labels):
+    losses = cross_entropy(output, labels)
+    return losses * (losses >= losses.topk(min(16, len(losses)))[0][-1])
+
+
+class Experts(nn.Module):
+    """Experts that each take at least eight records of a batch, the first ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.head = nn.Linear(WIDTH, 4), nn.Linear(WIDTH, CLASSES)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def forward(self, x):
+        shares = self.gate(x).softmax(1)
+        chosen = F.one_hot(shares.argmax(1), 4)
+        place = (chosen.cumsum(0) * chosen).sum(1, keepdim=True)
+        shares = shares * chosen * (place <= max(8, len(x) // 4))
+        return self.head(sum(shares[:, [k]] * each(x) for k, each in enumerate(self.experts)))
+
+
+class InLargeBatches(nn.Module):
+    """Centred values, of many records."""
+
+    def forward(self, h):
+        return h - h.mean(0) if len(h) >= 32 else h
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "match"),
+    [
+        (lambda: nn.Linear(WIDTH, CLASSES), {"loss": largest_losses}, "loss: found a record's"),
+        (Experts, {}, rf"model \(Experts\): found {MEET}"),
+        (
+            lambda: nn.Sequential(nn.Linear(WIDTH, 2), InLargeBatches()),
+            {},
+            rf"layer 1 .*found {MEET}",
+        ),
+        (
+            lambda: nn.Sequential(nn.Linear(WIDTH, 200), nn.Linear(200, 300), InLargeBatches()),
+            {},
+            rf"layer 2 .*found {MEET}",
+        ),
+    ],
+    ids=["the largest losses", "experts of a limited capacity", "32 records", "in a large network"],
+)
+def test_what_mixes_records_in_large_batches_only_is_refused(make, options, match):
+    with pytest.raises(InputError, match=match):
+        train(seeded(make, dtype=torch.float32), (WIDTH,), **options)
+
+
 MEMORIES = {"deque": collections.deque, "slots": Slots, "bytes": Bytes, "tensor": Sum}
 
 

@@ -7,8 +7,9 @@ removed, with one replaced; with duplicates and offsets up to 1e6). For a small 
 one that clips nothing, the clipped sum of a batch must equal the sum over its records alone; where
 nothing is clipped, it must also equal autograd's gradient of the summed losses, and no record may
 add more than its norm. The same holds with records that have missing values, padding or labels to
-be ignored, as far as the network takes them. Gradients, parameters, buffers, attributes and global
-generators must not change. What fails is refused by name.
+be ignored, as far as the network takes them, and in a batch of 32 to 256 of all these. Gradients,
+parameters, buffers, attributes and global generators must not change. What fails is refused by
+name.
 
 The copy is in float64, where equality means a relative error of 1e-5; a network that only works in
 its own precision is compared in that, to 1e-3. Its weights are moved at random, because zero
@@ -17,6 +18,7 @@ weights would hide a dependence.
 
 import contextlib
 import copy
+import itertools
 import math
 import random
 from collections import OrderedDict
@@ -54,6 +56,8 @@ NOTHING = 1e-7
 # all of them would take a minute instead of ten seconds.
 RECORDS = ((1, 0), (1, 0), (1, 1e6), (1e-2, 0), (10, 0), (1, 1e3), (1, 0))
 FEW, LARGE_RECORD, LARGE_NETWORK = 3, 20_000, 1_000_000
+# Records of the largest batch: as many as have WORK numbers together, in inputs and gradients.
+LEAST, MOST, WORK = 32, 256, 2**20
 # Standard deviation of the change of the weights, relative to their root mean square.
 WEIGHT_NOISE = 0.5
 # Key of the generator: "probe" in ASCII.
@@ -396,7 +400,16 @@ class _Probe:
             if _differ({name: single[name]}, {name: gradient.double()}, limit):
                 raise self._mismatch(name)
         kinds = {number: unclipped[number] for number in self._calm} | self._unusual()
-        self._check_sum(list(kinds), self._sum(list(kinds), NO_CLIP)[0], kinds)
+        # Some code acts in large batches only: experts of a limited capacity, the largest losses.
+        records = max(len(kinds), min(MOST, max(LEAST, WORK // self._size)))
+        batch = [number for number, _ in zip(itertools.cycle(kinds), range(records), strict=False)]
+        self._check_sum(batch, self._sum(batch, NO_CLIP)[0], kinds)
+
+    @property
+    def _size(self) -> int:
+        """Numbers in a record and its gradient."""
+        weights = sum(value.numel() for value in self.model.parameters())
+        return weights + self.views * self.subject.x[:1].numel()
 
     def _check_sum(
         self,
