@@ -272,6 +272,14 @@ REFUSED = {
         lambda: flattened(nn.TransformerEncoderLayer(WIDTH, 2, 5, 0.1, batch_first=True)),
         r"layer 0.self_attn \(MultiheadAttention\): found p = 0.1",
     ),
+    "a layer without its shape": (
+        lambda: flattened(nn.LazyConv1d(FRAMES, 1)),
+        r"layer 0 \(LazyConv1d\): found parameters without a shape",
+    ),
+    "TorchScript": (
+        lambda: flattened(torch.jit.script(nn.Linear(WIDTH, WIDTH))),
+        r"layer 0 \(RecursiveScriptModule\): found TorchScript",
+    ),
     "an embedding that counts words in the batch": (
         lambda: nn.Sequential(nn.Embedding(3, 4, scale_grad_by_freq=True), nn.Flatten()),
         r"layer 0 \(Embedding\): found scale_grad_by_freq=True",
@@ -284,6 +292,14 @@ def test_what_lets_records_meet_or_cannot_be_clipped_is_refused_by_name(name):
     make, match = REFUSED[name]
     with pytest.raises(InputError, match=match):
         train(seeded(make, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("layers", [[], [nn.Tanh()]], ids=["closed form", "network"])
+def test_records_of_another_type_than_the_network_takes_are_refused(layers):
+    model = nn.Sequential(nn.Linear(WIDTH, CLASSES), *layers)
+    x, labels = torch.randn(N, WIDTH, dtype=torch.float64), torch.zeros(N, dtype=torch.int64)
+    with pytest.raises(InputError, match=r"x, labels: found torch.float64, .* as torch.float32"):
+        PrivateTraining(model, [phase()], x, labels, noise=Noise())
 
 
 def test_nothing_to_train_and_a_bad_clip_bound_are_refused():

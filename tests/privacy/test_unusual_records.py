@@ -1,10 +1,14 @@
-"""Records meet through missing values, padding and labels to be ignored: refused by name."""
+"""Records meet through missing values, padding and labels to be ignored: refused by name.
+
+Honest networks, which may take no such record, or none but positive numbers, pass.
+"""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from small_training import N, phase
 from torch import nn
+from torch.distributions import Bernoulli, Beta, LogNormal
 
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
@@ -98,6 +102,7 @@ def tasks(output, targets):
 
 
 NUMBERS, CLASSES = torch.zeros(N, WIDTH), torch.zeros(N, dtype=torch.int64)
+REAL = torch.zeros(N)
 IDS = torch.zeros(N, TIME, dtype=torch.int64)
 # Name -> (network, records, labels, loss, message).
 MEETING = {
@@ -160,6 +165,22 @@ def masked(output, targets):
     return errors / there.sum(1).clamp_min(1)
 
 
+def of_logarithms(output, targets):
+    return (output[:, 0] - targets.log()).square()
+
+
+def beta(output, targets):
+    return -Beta(*output.exp().T).log_prob(targets)
+
+
+def log_normal(output, targets):
+    return -LogNormal(output[:, 0], output[:, 1].exp(), validate_args=True).log_prob(targets)
+
+
+def bernoulli(output, targets):
+    return -Bernoulli(logits=output[:, 0], validate_args=True).log_prob(targets)
+
+
 class Encoder(nn.Module):
     """An attentive network of texts that leaves padding out."""
 
@@ -195,7 +216,7 @@ HONEST = {
     "attention without padding": (Encoder, IDS, CLASSES, None),
     "a mean over one's own tokens": (tokens, IDS, IDS, TokenCrossEntropy()),
     "tokens without any to be ignored": (tokens, IDS, IDS, TokenCrossEntropy(WORDS + 1)),
-    "NaN targets fail": (lambda: behind(torch.tanh, 1), NUMBERS, torch.zeros(N), of_finite_targets),
+    "NaN targets fail": (lambda: behind(torch.tanh, 1), NUMBERS, REAL, of_finite_targets),
     "NaN targets passed on": (
         lambda: behind(torch.tanh, 1),
         NUMBERS,
@@ -208,6 +229,18 @@ HONEST = {
         torch.zeros(N, 12),
         masked,
     ),
+    "positive numbers": (lambda: behind(torch.log), NUMBERS, CLASSES, None),
+    "positive numbers in a large network": (
+        lambda: nn.Sequential(Act(torch.log), nn.Linear(WIDTH, 1100), nn.Linear(1100, 1000)),
+        NUMBERS,
+        CLASSES,
+        None,
+    ),
+    "positive targets": (lambda: behind(torch.tanh, 1), NUMBERS, REAL, of_logarithms),
+    "positive targets of one layer": (lambda: nn.Linear(WIDTH, 1), NUMBERS, REAL, of_logarithms),
+    "targets between 0 and 1": (lambda: behind(torch.tanh), NUMBERS, REAL, beta),
+    "positive targets, checked": (lambda: behind(torch.tanh), NUMBERS, REAL, log_normal),
+    "targets 0 or 1, checked": (lambda: behind(torch.tanh), NUMBERS, REAL, bernoulli),
     "pixels": (lambda: behind(lambda x: x / 255), NUMBERS.to(torch.uint8), CLASSES, None),
     "flags": (lambda: behind(lambda x: x * 1.0), NUMBERS.bool(), CLASSES, None),
 }

@@ -21,7 +21,7 @@ import copy
 import itertools
 import math
 import random
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -58,6 +58,9 @@ RECORDS = ((1, 0), (1, 0), (1, 1e6), (1e-2, 0), (10, 0), (1, 1e3), (1, 0))
 FEW, LARGE_RECORD, LARGE_NETWORK = 3, 20_000, 1_000_000
 # Records of the largest batch: as many as have WORK numbers together, in inputs and gradients.
 LEAST, MOST, WORK = 32, 256, 2**20
+# Real-valued targets, of which the first that the loss takes are used: logarithms need positive
+# ones, and some losses only know 0 and 1.
+TARGETS = ((0.0, 1.0, 0.5, 1.0), (0.0, 1.0), (0.5, 1.0))
 # Standard deviation of the change of the weights, relative to their root mean square.
 WEIGHT_NOISE = 0.5
 # Key of the generator: "probe" in ASCII.
@@ -197,12 +200,8 @@ class _Probe:
         count = sum(map(len, self.rows))
         if len(output) != count:
             raise InputError("model", f"{len(output)} outputs for {count} records", "one a record")
-        self.labels = self._labels(output)
+        self._called("loss", lambda: self._choose_labels(output))
         outputs = output.shape[-1] if output.dim() > 1 else 1
-        # What is made once, at the first call, is made here.
-        rows, labels = self._batch(range(len(self.rows)))
-        with torch.no_grad():
-            self._called("loss", lambda: losses_of(lambda _: output, self.loss, rows, labels))
         with self._unchanged("model", self.model), self._unchanged("loss", self.loss):
             self._compare()
         return outputs
@@ -297,7 +296,21 @@ class _Probe:
                 raise InputError(where, found, "views of one record each")
         return alone
 
-    def _labels(self, output: Tensor) -> list[Tensor]:
+    def _choose_labels(self, output: Tensor) -> None:
+        """Set labels that the loss takes; what it makes once, at its first call, is made here."""
+        choices = TARGETS if self.subject.labels.is_floating_point() else TARGETS[:1]
+        for targets in choices:
+            self.labels = self._labels(output, targets)
+            rows, labels = self._batch(range(len(self.rows)))
+            try:
+                with torch.no_grad():
+                    losses_of(lambda _: output, self.loss, rows, labels)
+                return
+            except Exception:  # a user's loss may raise anything
+                if targets is choices[-1]:
+                    raise
+
+    def _labels(self, output: Tensor, targets: Sequence[float]) -> list[Tensor]:
         """Synthetic labels, one tensor (rows of a record, ...) for each record."""
         like = self.subject.labels
         shape = like.shape[1:]
@@ -309,8 +322,8 @@ class _Probe:
         labels = []
         for number in range(len(self.rows)):
             if like.is_floating_point():
-                # 0 and 1 are valid targets of every loss that takes real numbers.
-                label = torch.full((1, *shape), float(number % 2)).to(like.device, self.precision)
+                target = targets[number % len(targets)]
+                label = torch.full((1, *shape), target).to(like.device, self.precision)
             else:
                 label = torch.full((1, *shape), number % classes).to(like)
             labels.append(label.repeat_interleave(self.views, 0))
@@ -386,24 +399,39 @@ class _Probe:
         self._check_sum(batches[0], first, unclipped)
         for batch in batches:
             self._check_sum(batch, self._sum(batch, bound)[0], clipped)
-        scale = sum(_length(unclipped[number][0]) for number in batches[0])
-        for name, gradient in self._autograd(batches[0]).items():
-            if not _close(first[name], gradient.double(), self.tolerance, scale):
+        # The engine counts gradients that are not finite as zero, autograd does not.
+        finite = [number for number in everyone if torch.isfinite(lengths[number])]
+        calm = [number for number in self._calm if number in finite] or finite
+        self._compare_with_autograd(finite, calm[0], unclipped)
+        self._compare_many({number: unclipped[number] for number in calm} | self._unusual())
+
+    def _compare_with_autograd(
+        self, finite: Sequence[int], calm: int, alone: Mapping[int, Contribution]
+    ) -> None:
+        """InputError unless the sum of records, and that of a calm one, are autograd's."""
+        total = self._total(finite, alone)
+        scale = sum(_length(alone[number][0]) for number in finite)
+        for name, gradient in self._autograd(finite).items():
+            if not _close(total[name], gradient.double(), self.tolerance, scale):
                 # Records that meet in what is passed through one by one show here only.
-                self._name_what_mixes(batches[0])
+                self._name_what_mixes(finite)
                 raise self._mismatch(name)
         # Beside the gradients of a record with an offset of 1e6, others would not show.
-        single = unclipped[0][0]
+        single = alone[calm][0]
         scale = NOTHING * _length(single)
-        for name, gradient in self._autograd([0]).items():
+        for name, gradient in self._autograd([calm]).items():
             limit = max(self.tolerance * _length({name: gradient.double()}), scale)
             if _differ({name: single[name]}, {name: gradient.double()}, limit):
                 raise self._mismatch(name)
-        kinds = {number: unclipped[number] for number in self._calm} | self._unusual()
-        # Some code acts in large batches only: experts of a limited capacity, the largest losses.
-        records = max(len(kinds), min(MOST, max(LEAST, WORK // self._size)))
-        batch = [number for number, _ in zip(itertools.cycle(kinds), range(records), strict=False)]
-        self._check_sum(batch, self._sum(batch, NO_CLIP)[0], kinds)
+
+    def _compare_many(self, alone: Mapping[int, Contribution]) -> None:
+        """InputError unless a large batch, of repeated records, is the sum of them alone.
+
+        Some code acts in large batches only: experts of a limited capacity, the largest losses.
+        """
+        records = max(len(alone), min(MOST, max(LEAST, WORK // self._size)))
+        batch = list(itertools.islice(itertools.cycle(alone), records))
+        self._check_sum(batch, self._sum(batch, NO_CLIP)[0], alone)
 
     @property
     def _size(self) -> int:
@@ -418,16 +446,23 @@ class _Probe:
         alone: Mapping[int, Contribution],
     ) -> None:
         """InputError unless the sum over a batch is that of what its records add alone."""
-        parts = [alone[number][0] for number in batch]
-        total = {name: reduce(torch.add, (part[name] for part in parts)) for name in together}
-        scale = sum(_length(part) for part in parts)
-        if _differ(together, total, self.tolerance * scale):
+        counts = Counter(batch).items()
+        scale = sum(count * _length(alone[number][0]) for number, count in counts)
+        if _differ(together, self._total(batch, alone), self.tolerance * scale):
             self._name_what_mixes(batch)
             raise Mismatch(
                 "model",
                 "the clipped sum of a batch is not the sum of its records' own",
                 "operations on each record alone",
             )
+
+    def _total(self, batch: Sequence[int], alone: Mapping[int, Contribution]) -> dict[str, Tensor]:
+        """The sum of what the records of a batch add alone."""
+        parts = [(count, alone[number][0]) for number, count in Counter(batch).items()]
+        return {
+            name: reduce(torch.add, (count * part[name] for count, part in parts))
+            for name in parts[0][1]
+        }
 
     def _unusual(self) -> dict[int, Contribution]:
         """What unusual records add, by index, of those that do not fail."""
@@ -575,8 +610,15 @@ class _Probe:
         dtype = subject.x.dtype if subject.x.is_floating_point() else None
         rows = torch.cat([self.rows[number].to(dtype or subject.x.dtype) for number in (0, 1)])
         labels = torch.cat([self.labels[number] for number in (0, 1)]).to(subject.labels.dtype)
-        with _RefuseHalf():
-            kernel.clipped_sum(rows, labels, 1.0)
+        try:
+            with _RefuseHalf():
+                kernel.clipped_sum(rows, labels, 1.0)
+        except InputError:
+            raise
+        except Exception as error:  # a user's network may raise anything
+            found = f"{rows.dtype}, {labels.dtype}, on which the network fails: {_line(error)}"
+            own = next(model.parameters()).dtype
+            raise InputError("x, labels", found, f"types that the model takes, as {own}") from None
 
 
 class _RefuseHalf(TorchDispatchMode):

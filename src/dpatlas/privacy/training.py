@@ -283,6 +283,7 @@ class PrivateTraining:
         self._optimizer: Optimizer | None = None
         # Clip bound of the current step, which an adaptive one moves.
         self._max_grad_norm = 0.0
+        refuse_unsafe_layers(model)
         self.device = device_of(model)
         self.data = data_of(x, labels, self.device, workers)
         if loss is cross_entropy:
