@@ -13,6 +13,7 @@ import functools
 import hashlib
 import itertools
 import weakref
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, MemberDescriptorType, MethodType
 from typing import Any
@@ -50,6 +51,31 @@ def fingerprint(*parts: Any, anew: bool = False) -> str:
     return _digest(_Reading(anew).text(parts).encode())
 
 
+def arrays_in(
+    name: str, value: Any, seen: set[int] | None = None
+) -> Iterator[tuple[str, Tensor | np.ndarray]]:
+    """Every tensor and array that a value holds, or its functions enclose or read, with its name.
+
+    seen: ids of the objects that were read before.
+    """
+    seen = set() if seen is None else seen
+    if isinstance(value, Tensor | np.ndarray):
+        yield name, value
+    if isinstance(value, (*_BY_VALUE, Tensor, np.ndarray)) or id(value) in seen:
+        return
+    seen.add(id(value))
+    parts: Iterable[tuple[Any, Any]] = _parts(value) or ()
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, (*_SEQUENCES, set, frozenset)):
+        parts = enumerate(value)
+    for key, part in parts:
+        # A module's parameters are its own, whatever dict they are in.
+        yield from arrays_in(name if key in REGISTRIES else f"{name}.{key}", part, seen)
+    if not isinstance(value, type):
+        yield from arrays_in(name, type(value), seen)
+
+
 def initial_values(model: nn.Module) -> str:
     """Digest of all parameters and buffers."""
     # Not cached: weights change with every step.
@@ -81,7 +107,7 @@ class _Reading:
             return "weak reference"
         if isinstance(value, Tensor):
             return content_of(value) if self.anew else _tensor_text(value)
-        if isinstance(value, np.ndarray) and (mapped := _mapped_file(value)) is not None:
+        if isinstance(value, np.ndarray) and (mapped := mapped_file(value)) is not None:
             return _mapped_text(value, mapped)
         if isinstance(value, np.ndarray) and value.dtype != object:
             return f"{value.dtype} {value.shape} {_digest(np.ascontiguousarray(value))}"
@@ -234,7 +260,7 @@ def _tensor_text(value: Tensor) -> str:
     return known[1]
 
 
-def _mapped_file(value: np.ndarray) -> Any:
+def mapped_file(value: np.ndarray) -> Any:
     """The memory-mapped array that `value` is, or is a view of; None for any other."""
     array: Any = value
     found = None
