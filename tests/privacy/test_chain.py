@@ -10,7 +10,7 @@ from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.models.small_cnn import SIZES
 from dpatlas.privacy.losses import cross_entropy
-from dpatlas.privacy.per_record import NetworkGradients
+from dpatlas.privacy.per_record import NetworkGradients, PerRecordWarning
 
 IMAGE = (3, 8, 8)
 
@@ -163,3 +163,13 @@ def test_a_frozen_layer_may_be_used_twice():
     found = kernel.clipped_sum(x, labels, 0.3)
     kernel.chain = None
     same_bits(found, kernel.clipped_sum(x, labels, 0.3))
+
+
+def test_a_bare_layer_that_is_passed_through_record_by_record_is_no_chain():
+    layer, (x, labels) = nn.Linear(192, 5), rows()
+    by_record = NetworkGradients(layer, smooth, way="network")
+    assert by_record.chain is None
+    expected = NetworkGradients(layer, smooth).clipped_sum(x, labels, 0.3)
+    with pytest.warns(PerRecordWarning):
+        found = by_record.clipped_sum(x, labels, 0.3)
+    torch.testing.assert_close(found.gradients, expected.gradients)

@@ -96,6 +96,88 @@ def test_whatever_a_noisy_sum_depends_on_makes_another_training(change):
         run(**change()).run()
 
 
+TEMPERATURE, SETTINGS = 1.0, {"weights": [torch.ones(())]}
+
+
+def scaled(output, labels):
+    return cross_entropy(output, labels) * factor()
+
+
+def factor():
+    return TEMPERATURE * SETTINGS["weights"][0]
+
+
+def within(output, labels):
+    return (lambda: cross_entropy(output, labels) / TEMPERATURE)()
+
+
+class Tempered(nn.Module):
+    """A network that reads a global and a class's attribute."""
+
+    gain = 1.0
+
+    def __init__(self):
+        super().__init__()
+        self.inner = network("mlp")
+
+    def forward(self, x):
+        return self.gain * self.inner(x) / TEMPERATURE
+
+
+def enclosing(scale):
+    def loss(output, labels):
+        return cross_entropy(output, labels) * scale["by"]
+
+    return loss
+
+
+def with_default(output, labels, scale={"by": 1.0}):  # noqa: B006  (changed by the test)
+    return cross_entropy(output, labels) * scale["by"]
+
+
+SCALE = {"by": 1.0}
+enclosed = enclosing(SCALE)
+READERS = {
+    "a global": ({"loss": scaled}, lambda patch: patch.setattr(f"{__name__}.TEMPERATURE", 2.0)),
+    "a global tensor, through a function that it calls": (
+        {"loss": scaled},
+        lambda patch: patch.setitem(SETTINGS, "weights", [torch.tensor(2.0)]),
+    ),
+    "a global, in a function inside": (
+        {"loss": within},
+        lambda patch: patch.setattr(f"{__name__}.TEMPERATURE", 2.0),
+    ),
+    "a global, in a network": (
+        {"model": Tempered},
+        lambda patch: patch.setattr(f"{__name__}.TEMPERATURE", 2.0),
+    ),
+    "an attribute of its class": (
+        {"model": Tempered},
+        lambda patch: patch.setattr(Tempered, "gain", 2.0),
+    ),
+    "what it encloses": ({"loss": enclosed}, lambda patch: patch.setitem(SCALE, "by", 2.0)),
+    "a default": (
+        {"loss": with_default},
+        lambda patch: patch.setitem(with_default.__defaults__[0], "by", 2.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_change_of_what_a_function_reads_makes_another_training(name, monkeypatch):
+    options, change = READERS[name]
+
+    def again():
+        made = {"model": options["model"]()} if "model" in options else options
+        run(**made).step()
+
+    again()
+    again()
+    change(monkeypatch)
+    with pytest.raises(InputError, match=REFUSED):
+        again()
+
+
 def test_the_same_training_may_be_repeated_bit_for_bit():
     found = []
     for _ in range(2):
@@ -157,7 +239,12 @@ def test_arms_that_share_noise_by_name_may_differ():
     langevin(keyed(), -1.0, repetition=1, shared_noise="signs").run()
 
 
-@pytest.mark.parametrize("value", [torch.Tensor.relu, torch.relu, object(), 1j, slice(1, 2), len])
+WEIGHT = torch.ones(2, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    "value", [torch.Tensor.relu, torch.relu, object(), 1j, slice(1, 2), len, WEIGHT]
+)
 def test_whatever_a_network_holds_has_a_fingerprint_and_keeps_it(value):
     assert fingerprint([value]) == fingerprint([value]) != fingerprint([object()])
 

@@ -1,5 +1,6 @@
 """Networks, losses and augmentations under which records move each other are refused by name."""
 
+import collections
 import contextlib
 import itertools
 import subprocess
@@ -271,6 +272,14 @@ REFUSED = {
         lambda: flattened(nn.TransformerEncoderLayer(WIDTH, 2, 5, 0.1, batch_first=True)),
         r"layer 0.self_attn \(MultiheadAttention\): found p = 0.1",
     ),
+    "a layer without its shape": (
+        lambda: flattened(nn.LazyConv1d(FRAMES, 1)),
+        r"layer 0 \(LazyConv1d\): found parameters without a shape",
+    ),
+    "TorchScript": (
+        lambda: flattened(torch.jit.script(nn.Linear(WIDTH, WIDTH))),
+        r"layer 0 \(RecursiveScriptModule\): found TorchScript",
+    ),
     "an embedding that counts words in the batch": (
         lambda: nn.Sequential(nn.Embedding(3, 4, scale_grad_by_freq=True), nn.Flatten()),
         r"layer 0 \(Embedding\): found scale_grad_by_freq=True",
@@ -283,6 +292,14 @@ def test_what_lets_records_meet_or_cannot_be_clipped_is_refused_by_name(name):
     make, match = REFUSED[name]
     with pytest.raises(InputError, match=match):
         train(seeded(make, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("layers", [[], [nn.Tanh()]], ids=["closed form", "network"])
+def test_records_of_another_type_than_the_network_takes_are_refused(layers):
+    model = nn.Sequential(nn.Linear(WIDTH, CLASSES), *layers)
+    x, labels = torch.randn(N, WIDTH, dtype=torch.float64), torch.zeros(N, dtype=torch.int64)
+    with pytest.raises(InputError, match=r"x, labels: found torch.float64, .* as torch.float32"):
+        PrivateTraining(model, [phase()], x, labels, noise=Noise())
 
 
 def test_nothing_to_train_and_a_bad_clip_bound_are_refused():
@@ -375,6 +392,183 @@ def test_a_change_of_the_network_between_two_steps_is_seen():
         model.train()
         with pytest.raises(InputError, match=match):
             training.step()
+
+
+class Centred(Made):
+    """A frozen parameter follows the features, behind torch's back."""
+
+    def __init__(self):
+        super().__init__()
+        self.centre = nn.Parameter(torch.zeros(7), requires_grad=False)
+
+    def forward(self, x):
+        h = self.enc(x.flatten(1))
+        self.centre.data.mul_(0.9).add_(h.detach().mean(0), alpha=0.1)
+        return self.head(h)
+
+
+def test_a_parameter_that_follows_the_records_is_refused():
+    with pytest.raises(InputError, match="model: parameter centre: found changed by a forward"):
+        started(Centred())
+
+
+class Slots:
+    """An object without a __dict__."""
+
+    __slots__ = ("kept",)
+
+    def append(self, value):
+        self.kept = value
+
+
+class Bytes(bytearray):
+    """Numbers as bytes."""
+
+    def append(self, value):
+        self.extend(value.numpy().tobytes())
+
+
+class Sum:
+    """A tensor that changes behind torch's back."""
+
+    def __init__(self):
+        self.total = torch.zeros(())
+
+    def append(self, value):
+        self.total.data.add_(value)
+
+
+def largest_losses(output, labels):
+    losses = cross_entropy(output, labels)
+    return losses * (losses >= losses.topk(min(16, len(losses)))[0][-1])
+
+
+class Experts(nn.Module):
+    """Experts that each take at least eight records of a batch, the first ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.head = nn.Linear(WIDTH, 4), nn.Linear(WIDTH, CLASSES)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def forward(self, x):
+        shares = self.gate(x).softmax(1)
+        chosen = F.one_hot(shares.argmax(1), 4)
+        place = (chosen.cumsum(0) * chosen).sum(1, keepdim=True)
+        shares = shares * chosen * (place <= max(8, len(x) // 4))
+        return self.head(sum(shares[:, [k]] * each(x) for k, each in enumerate(self.experts)))
+
+
+class InLargeBatches(nn.Module):
+    """Centred values, of many records."""
+
+    def forward(self, h):
+        return h - h.mean(0) if len(h) >= 32 else h
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "match"),
+    [
+        (lambda: nn.Linear(WIDTH, CLASSES), {"loss": largest_losses}, "loss: found a record's"),
+        (Experts, {}, rf"model \(Experts\): found {MEET}"),
+        (
+            lambda: nn.Sequential(nn.Linear(WIDTH, 2), InLargeBatches()),
+            {},
+            rf"layer 1 .*found {MEET}",
+        ),
+        (
+            lambda: nn.Sequential(nn.Linear(WIDTH, 200), nn.Linear(200, 300), InLargeBatches()),
+            {},
+            rf"layer 2 .*found {MEET}",
+        ),
+    ],
+    ids=["the largest losses", "experts of a limited capacity", "32 records", "in a large network"],
+)
+def test_what_mixes_records_in_large_batches_only_is_refused(make, options, match):
+    with pytest.raises(InputError, match=match):
+        train(seeded(make, dtype=torch.float32), (WIDTH,), **options)
+
+
+MEMORIES = {"deque": collections.deque, "slots": Slots, "bytes": Bytes, "tensor": Sum}
+
+
+def remembers_in_an_attribute(model, x):
+    model.seen.append(x.detach().sum())
+    return model.enc(x)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_memory_of_records_in_a_network_is_refused(name):
+    model = Made(remembers_in_an_attribute)
+    model.seen = MEMORIES[name]()
+    with pytest.raises(InputError, match="model: attribute seen: found changed by a forward pass"):
+        started(model)
+
+
+GLOBAL_MEMORY = collections.deque(maxlen=3)
+
+
+def remembers_in_a_global(output, labels):
+    GLOBAL_MEMORY.append(float(output.detach().sum()))
+    return cross_entropy(output, labels)
+
+
+class RemembersInABuffer(nn.Module):
+    """A loss with a buffer that follows the outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(CLASSES))
+
+    def forward(self, output, labels):
+        self.centre.lerp_(output.detach().mean(0), 0.1)
+        return cross_entropy(output, labels)
+
+
+class Remembers:
+    """A loss, or an augmentation of one view, that keeps a sum of what it sees."""
+
+    views = 1
+
+    def __init__(self):
+        self.total = 0.0
+
+    def __call__(self, output, labels):
+        self.total += float(output.detach().sum())
+        return cross_entropy(output, labels)
+
+    def draw(self, draws, records):
+        return torch.zeros(records, 1)
+
+    def apply(self, x, parameters):
+        self.total += float(x.sum())
+        return x
+
+
+def remembers_in_what_it_encloses():
+    memory = collections.deque(maxlen=3)
+
+    def loss(output, labels):
+        memory.append(float(output.detach().sum()))
+        return cross_entropy(output, labels)
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ({"loss": Remembers()}, "loss"),
+        ({"loss": remembers_in_a_global}, "loss"),
+        ({"loss": remembers_in_what_it_encloses()}, "loss"),
+        ({"loss": RemembersInABuffer()}, "loss: buffer centre"),
+        ({"augmentation": Remembers()}, r"augmentation \(Remembers\)"),
+    ],
+    ids=["attribute", "global", "closure", "buffer", "augmentation"],
+)
+def test_a_loss_or_an_augmentation_that_remembers_records_is_refused(options, where):
+    with pytest.raises(InputError, match=f"{where}: found changed by a forward pass"):
+        train(Made(), **options)
 
 
 def test_evaluation_mode_and_group_norm_make_layers_pass():

@@ -151,6 +151,8 @@ class Chain:
 
 def chain_of(model: nn.Module, rules: Mapping[str, Rule]) -> Chain | None:
     """The chain of a network whose trainable layers have these rules; None if it is not a chain."""
+    if any(rule.whole for rule in rules.values()):
+        return None
     links, seen = [], set()
     for name, layer in _parts(model, ""):
         if not _fits(layer) or (id(layer) in seen and name in rules):

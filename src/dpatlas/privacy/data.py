@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from dpatlas.errors import InputError
-from dpatlas.privacy.fingerprint import fingerprint, is_mapped
+from dpatlas.privacy.fingerprint import arrays_in, fingerprint, is_mapped
 from dpatlas.privacy.structured import Structured
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.units import Rows
@@ -202,6 +202,71 @@ def data_of(x: Any, targets: Any, device: torch.device, workers: int = 0) -> InM
     if targets is not None:
         raise InputError("labels", "targets beside a dataset", "None: items are (input, target)")
     return FromDataset(x, device, workers)
+
+
+def refuse_held(data: InMemory | FromDataset, **parts: Any) -> None:
+    """InputError for a tensor in `parts`, given by name, that is the private records or targets.
+
+    That is what shares memory with them, or has their shape and values; other copies go unnoticed.
+    """
+    whole: dict[str, Any]
+    if isinstance(data, InMemory):
+        whole = {"records": data.x, "labels": data.targets}
+    else:
+        whole = {"records": data.dataset}
+    private = [
+        (kind, array)
+        for kind, value in whole.items()
+        for _, array in arrays_in("", value)
+        if array.ndim and len(array) == data.n
+    ]
+    for name, part in parts.items():
+        for where, held in arrays_in(name, part):
+            for kind, array in private:
+                if _overlap(held, array) or _equal(held, array):
+                    allowed = "values that do not depend on them: nothing clips or accounts for it"
+                    raise InputError(where, f"the private {kind}", allowed)
+
+
+def _overlap(one: Tensor | np.ndarray, other: Tensor | np.ndarray) -> bool:
+    """Whether the memory from the first to the last number of each has a part in common."""
+    (start, stop), (begin, end) = _extent(one), _extent(other)
+    return max(start, begin) < min(stop, end)
+
+
+def _extent(values: Tensor | np.ndarray) -> tuple[int, int]:
+    """Addresses of the first byte and behind the last one; (0, 0) without numbers in memory."""
+    if isinstance(values, np.ndarray):
+        start, size, strides = values.__array_interface__["data"][0], 1, values.strides
+    elif values.layout == torch.strided and values.device.type != "meta":
+        start, size, strides = values.data_ptr(), values.element_size(), values.stride()
+    else:
+        return 0, 0
+    if 0 in values.shape:
+        return 0, 0
+    steps = [
+        (length - 1) * stride * size for length, stride in zip(values.shape, strides, strict=True)
+    ]
+    back, ahead = (sum(pick(0, step) for step in steps) for pick in (min, max))
+    return start + back, start + ahead + (values.itemsize)
+
+
+def _equal(one: Tensor | np.ndarray, other: Tensor | np.ndarray) -> bool:
+    """Whether both have the same shape and numbers, not all alike; mapped files are not read."""
+    if tuple(one.shape) != tuple(other.shape) or one.ndim == 0 or 0 in one.shape:
+        return False
+    if any(map(is_mapped, (one, other))):
+        return False
+    first, second = map(_on_host, (one, other))
+    return np.array_equal(first, second) and bool((first != first.flat[0]).any())
+
+
+def _on_host(values: Tensor | np.ndarray) -> np.ndarray:
+    """The numbers as an array, with zeros for those that are not finite."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    return np.nan_to_num(values)
 
 
 def _leaves(x: Any) -> dict[str, Any]:

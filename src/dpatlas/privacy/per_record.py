@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.parameter import UninitializedParameter
 
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
@@ -371,11 +372,18 @@ def inside(name: str, whole: str) -> bool:
 def refuse_unsafe_layers(model: nn.Module) -> None:
     """InputError that names the first layer which mixes records or draws unkeyed numbers.
 
+    Or which the engine cannot call: one whose shape the first batch decides, or TorchScript.
+
     In evaluation mode, BatchNorm and InstanceNorm with running statistics map each record
     independently and are allowed, and Dropout drops nothing.
     """
     for name, layer in model.named_modules():
         where = f"layer {name or 'model'} ({type(layer).__name__})"
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise InputError(where, "TorchScript", "the module that it was made from")
+        if any(isinstance(value, UninitializedParameter) for value in layer.parameters(False)):
+            allowed = "a layer with its shape; zeros passed through the network set it"
+            raise InputError(where, "parameters without a shape", allowed)
         if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
             raise InputError(
                 where,

@@ -6,19 +6,23 @@ augmentation, views and shapes: one by one and in several batches (all, in anoth
 removed, with one replaced; with duplicates and offsets up to 1e6). For a small clip bound C and for
 one that clips nothing, the clipped sum of a batch must equal the sum over its records alone; where
 nothing is clipped, it must also equal autograd's gradient of the summed losses, and no record may
-add more than its norm. Gradients, buffers, attributes and global generators must not change. What
-fails is refused by name.
+add more than its norm. The same holds with records that have missing values, padding or labels to
+be ignored, as far as the network takes them, and in a batch of 32 to 256 of all these. Gradients,
+parameters, buffers, attributes and global generators must not change. What fails is refused by
+name.
 
 The copy is in float64, where equality means a relative error of 1e-5; a network that only works in
 its own precision is compared in that, to 1e-3. Its weights are moved at random, because zero
 weights would hide a dependence.
 """
 
+import contextlib
 import copy
+import itertools
 import math
 import random
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Protocol
@@ -31,12 +35,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dpatlas.core.seeds import generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import ClippedSum
-from dpatlas.privacy.fingerprint import REGISTRIES, fingerprint
+from dpatlas.privacy.fingerprint import REGISTRIES, content_of, fingerprint
 from dpatlas.privacy.rules import Unsupported
 from dpatlas.privacy.structured import Structured
 
 # A module's inputs and outputs: a list of tensors for each pass.
 Passage = tuple[list[list[Tensor]], list[list[Tensor]]]
+# A clipped sum by parameter, and the norms of its records.
+Contribution = tuple[dict[str, Tensor], Tensor]
 
 # Relative to what is compared: float64 rounding, amplified by an offset of 1e6, is far below.
 TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
@@ -50,6 +56,11 @@ NOTHING = 1e-7
 # all of them would take a minute instead of ten seconds.
 RECORDS = ((1, 0), (1, 0), (1, 1e6), (1e-2, 0), (10, 0), (1, 1e3), (1, 0))
 FEW, LARGE_RECORD, LARGE_NETWORK = 3, 20_000, 1_000_000
+# Records of the largest batch: as many as have WORK numbers together, in inputs and gradients.
+LEAST, MOST, WORK = 32, 256, 2**20
+# Real-valued targets, of which the first that the loss takes are used: logarithms need positive
+# ones, and some losses only know 0 and 1.
+TARGETS = ((0.0, 1.0, 0.5, 1.0), (0.0, 1.0), (0.5, 1.0))
 # Standard deviation of the change of the weights, relative to their root mean square.
 WEIGHT_NOISE = 0.5
 # Key of the generator: "probe" in ASCII.
@@ -189,14 +200,21 @@ class _Probe:
         count = sum(map(len, self.rows))
         if len(output) != count:
             raise InputError("model", f"{len(output)} outputs for {count} records", "one a record")
-        self.labels = self._labels(output)
+        self._called("loss", lambda: self._choose_labels(output))
         outputs = output.shape[-1] if output.dim() > 1 else 1
-        state = _module_state(self.model)
-        self._compare()
-        for name, value in _module_state(self.model).items():
-            if value != state[name]:
-                raise InputError(name, "changed by a forward pass", "a state that no record moves")
+        with self._unchanged("model", self.model), self._unchanged("loss", self.loss):
+            self._compare()
         return outputs
+
+    @contextlib.contextmanager
+    def _unchanged(self, where: str, value: Any) -> Iterator[None]:
+        """InputError if the model's, loss's or augmentation's state changes in the meantime."""
+        before = _state(where, value)
+        yield
+        after = _state(where, value)
+        for name in before | after:
+            if before.get(name) != after.get(name):
+                raise InputError(name, "changed by a forward pass", _STATE)
 
     def _copy(self) -> nn.Module:
         try:
@@ -259,10 +277,12 @@ class _Probe:
         def apply(rows: slice) -> Tensor:
             return augmentation.apply(batch[rows], parameters[rows])
 
-        together, again = (self._called(where, lambda: apply(slice(None))) for _ in range(2))
+        together = self._called(where, lambda: apply(slice(None)))
         if len(together) != count * self.views:
             found = f"{len(together)} rows for {count} records of {self.views} views"
             raise InputError(where, found, "each view of each record once")
+        with self._unchanged(where, augmentation):
+            again = self._called(where, lambda: apply(slice(None)))
         if not _close(together, again, self.tolerance):
             found = "two results for the same parameters"
             raise InputError(where, found, "randomness from `draw` alone, which is keyed")
@@ -276,7 +296,21 @@ class _Probe:
                 raise InputError(where, found, "views of one record each")
         return alone
 
-    def _labels(self, output: Tensor) -> list[Tensor]:
+    def _choose_labels(self, output: Tensor) -> None:
+        """Set labels that the loss takes; what it makes once, at its first call, is made here."""
+        choices = TARGETS if self.subject.labels.is_floating_point() else TARGETS[:1]
+        for targets in choices:
+            self.labels = self._labels(output, targets)
+            rows, labels = self._batch(range(len(self.rows)))
+            try:
+                with torch.no_grad():
+                    losses_of(lambda _: output, self.loss, rows, labels)
+                return
+            except Exception:  # a user's loss may raise anything
+                if targets is choices[-1]:
+                    raise
+
+    def _labels(self, output: Tensor, targets: Sequence[float]) -> list[Tensor]:
         """Synthetic labels, one tensor (rows of a record, ...) for each record."""
         like = self.subject.labels
         shape = like.shape[1:]
@@ -288,8 +322,8 @@ class _Probe:
         labels = []
         for number in range(len(self.rows)):
             if like.is_floating_point():
-                # 0 and 1 are valid targets of every loss that takes real numbers.
-                label = torch.full((1, *shape), float(number % 2)).to(like.device, self.precision)
+                target = targets[number % len(targets)]
+                label = torch.full((1, *shape), target).to(like.device, self.precision)
             else:
                 label = torch.full((1, *shape), number % classes).to(like)
             labels.append(label.repeat_interleave(self.views, 0))
@@ -317,6 +351,12 @@ class _Probe:
         return found
 
     @property
+    def _calm(self) -> list[int]:
+        """Indices of records beside which the gradients of others show."""
+        offsets = (offset for _, offset in RECORDS[: len(self.rows) - 2])
+        return [number for number, offset in enumerate(offsets) if not offset]
+
+    @property
     def _everyone(self) -> list[int]:
         """Indices of all records but the one that replaces another."""
         return list(range(len(self.rows) - 1))
@@ -333,7 +373,7 @@ class _Probe:
         rows, labels = (torch.cat([part[i] for i in indices]) for part in (self.rows, self.labels))
         return rows, labels
 
-    def _sum(self, records: Sequence[int], max_grad_norm: float) -> tuple[dict[str, Tensor], Any]:
+    def _sum(self, records: Sequence[int], max_grad_norm: float) -> Contribution:
         x, labels = self._batch(records)
         where = "model on one record" if len(records) == 1 else "model"
         clipped = self._called(where, lambda: self.kernel.clipped_sum(x, labels, max_grad_norm))
@@ -343,46 +383,148 @@ class _Probe:
         everyone = range(len(self.rows))
         batches = self._batches()
         first, _ = self._sum(batches[0], NO_CLIP)
-        unclipped = [self._sum([number], NO_CLIP) for number in everyone]
-        lengths = torch.stack([norms.double().sum() for _, norms in unclipped])
+        unclipped = {number: self._sum([number], NO_CLIP) for number in everyone}
+        lengths = torch.stack([norms.double().sum() for _, norms in unclipped.values()])
         if not torch.isfinite(lengths).any():
             found = "no finite gradient for made-up records"
             raise InputError("model", found, "a network that learns from numbers of size 1")
-        for gradients, norms in unclipped:
+        for gradients, norms in unclipped.values():
             length, norm = _length(gradients), float(norms.double().sum())
             if math.isfinite(norm) and length > norm + self.tolerance * max(norm, 1e-6):
                 found = f"a norm of {norm:.3g} for a record that adds {length:.3g}"
                 raise Mismatch("model", found, "norms that are at least those of the gradients")
         positive = lengths[torch.isfinite(lengths) & (lengths > 0)]
         bound = CLIPPED_SHARE * float(positive.median()) if len(positive) else 1.0
-        clipped = [self._sum([number], bound) for number in everyone]
-        for batch, together, alone in (
-            (batches[0], first, unclipped),
-            *((batch, self._sum(batch, bound)[0], clipped) for batch in batches),
-        ):
-            parts = [alone[number][0] for number in batch]
-            total = {name: reduce(torch.add, (part[name] for part in parts)) for name in together}
-            scale = sum(_length(part) for part in parts)
-            if _differ(together, total, self.tolerance * scale):
-                self._name_what_mixes(batch)
-                raise Mismatch(
-                    "model",
-                    "the clipped sum of a batch is not the sum of its records' own",
-                    "operations on each record alone",
-                )
-        scale = sum(_length(unclipped[number][0]) for number in batches[0])
-        for name, gradient in self._autograd(batches[0]).items():
-            if not _close(first[name], gradient.double(), self.tolerance, scale):
+        clipped = {number: self._sum([number], bound) for number in everyone}
+        self._check_sum(batches[0], first, unclipped)
+        for batch in batches:
+            self._check_sum(batch, self._sum(batch, bound)[0], clipped)
+        # The engine counts gradients that are not finite as zero, autograd does not.
+        finite = [number for number in everyone if torch.isfinite(lengths[number])]
+        calm = [number for number in self._calm if number in finite] or finite
+        self._compare_with_autograd(finite, calm[0], unclipped)
+        self._compare_many({number: unclipped[number] for number in calm} | self._unusual())
+
+    def _compare_with_autograd(
+        self, finite: Sequence[int], calm: int, alone: Mapping[int, Contribution]
+    ) -> None:
+        """InputError unless the sum of records, and that of a calm one, are autograd's."""
+        total = self._total(finite, alone)
+        scale = sum(_length(alone[number][0]) for number in finite)
+        for name, gradient in self._autograd(finite).items():
+            if not _close(total[name], gradient.double(), self.tolerance, scale):
                 # Records that meet in what is passed through one by one show here only.
-                self._name_what_mixes(batches[0])
+                self._name_what_mixes(finite)
                 raise self._mismatch(name)
         # Beside the gradients of a record with an offset of 1e6, others would not show.
-        single = unclipped[0][0]
+        single = alone[calm][0]
         scale = NOTHING * _length(single)
-        for name, gradient in self._autograd([0]).items():
+        for name, gradient in self._autograd([calm]).items():
             limit = max(self.tolerance * _length({name: gradient.double()}), scale)
             if _differ({name: single[name]}, {name: gradient.double()}, limit):
                 raise self._mismatch(name)
+
+    def _compare_many(self, alone: Mapping[int, Contribution]) -> None:
+        """InputError unless a large batch, of repeated records, is the sum of them alone.
+
+        Some code acts in large batches only: experts of a limited capacity, the largest losses.
+        """
+        records = max(len(alone), min(MOST, max(LEAST, WORK // self._size)))
+        batch = list(itertools.islice(itertools.cycle(alone), records))
+        self._check_sum(batch, self._sum(batch, NO_CLIP)[0], alone)
+
+    @property
+    def _size(self) -> int:
+        """Numbers in a record and its gradient."""
+        weights = sum(value.numel() for value in self.model.parameters())
+        return weights + self.views * self.subject.x[:1].numel()
+
+    def _check_sum(
+        self,
+        batch: Sequence[int],
+        together: dict[str, Tensor],
+        alone: Mapping[int, Contribution],
+    ) -> None:
+        """InputError unless the sum over a batch is that of what its records add alone."""
+        counts = Counter(batch).items()
+        scale = sum(count * _length(alone[number][0]) for number, count in counts)
+        if _differ(together, self._total(batch, alone), self.tolerance * scale):
+            self._name_what_mixes(batch)
+            raise Mismatch(
+                "model",
+                "the clipped sum of a batch is not the sum of its records' own",
+                "operations on each record alone",
+            )
+
+    def _total(self, batch: Sequence[int], alone: Mapping[int, Contribution]) -> dict[str, Tensor]:
+        """The sum of what the records of a batch add alone."""
+        parts = [(count, alone[number][0]) for number, count in Counter(batch).items()]
+        return {
+            name: reduce(torch.add, (count * part[name] for count, part in parts))
+            for name in parts[0][1]
+        }
+
+    def _unusual(self) -> dict[int, Contribution]:
+        """What unusual records add, by index, of those that do not fail."""
+        found = {}
+        for rows, labels in self._unusual_records():
+            number = len(self.rows)
+            self.rows.append(rows)
+            self.labels.append(labels)
+            # An honest network may take no such record: cross_entropy has no class -1.
+            try:
+                self._try_on_cpu(rows, labels)
+                found[number] = self._sum([number], NO_CLIP)
+            except Exception:  # a user's network may raise anything
+                del self.rows[number], self.labels[number]
+        return found
+
+    def _try_on_cpu(self, rows: Any, labels: Tensor) -> None:
+        """Fail as the network does: an index out of range ends a process's use of its GPU."""
+        if rows.device.type == "cpu":
+            return
+        model, loss = copy.deepcopy(self.model).cpu(), copy.deepcopy(self.loss)
+        loss = loss.cpu() if isinstance(loss, nn.Module) else loss
+        rows = rows.each(Tensor.cpu) if isinstance(rows, Structured) else rows.cpu()
+        with torch.no_grad():
+            losses_of(model, loss, rows, labels.cpu())
+
+    def _unusual_records(self) -> Iterator[tuple[Any, Tensor]]:
+        """Rows and labels of records with missing values, padding, or labels to be ignored."""
+        rows, labels = self.rows[0], self.labels[0]
+        leaves = rows.leaves if isinstance(rows, Structured) else [rows]
+        for place, leaf in enumerate(leaves):
+            real = leaf.is_floating_point()
+            for other in self._with_gaps(leaf) if real else self._padded(leaf):
+                changed = [*leaves[:place], other, *leaves[place + 1 :]]
+                yield rows.of(changed) if isinstance(rows, Structured) else other, labels
+        if labels.is_floating_point() and labels.numel():
+            yield rows, next(self._with_gaps(labels))
+        elif labels.dtype.is_signed:
+            for ignored in (-100, -1):
+                yield rows, _ending_in(labels, ignored)
+
+    def _with_gaps(self, values: Tensor) -> Iterator[Tensor]:
+        """Values of which some are NaN; of which some are -1, some 0, and the last ones too."""
+        kinds = torch.from_numpy(self.draws.integers(0, 3, values.shape)).to(values.device)
+        kinds.view(-1)[:1] = 0
+        yield values.masked_fill(kinds == 0, math.nan)
+        yield _ending_in(values.masked_fill(kinds == 0, -1).masked_fill(kinds == 1, 0), 0)
+
+    def _padded(self, values: Tensor) -> Iterator[Tensor]:
+        """Whole numbers over the range that the network has embeddings for, each with padding."""
+        count, paddings = 256 if values.dtype == torch.uint8 else 2, [0, 1, -1]
+        for name, (inputs, _) in self._passages([self.rows[0]]).items():
+            layer = self.model.get_submodule(name)
+            if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and any(
+                torch.equal(given.flatten(), values.flatten()) for given in inputs[0]
+            ):
+                count = layer.num_embeddings
+                paddings += [] if layer.padding_idx is None else [layer.padding_idx]
+        numbers = torch.from_numpy(self.draws.integers(0, count, values.shape)).to(values)
+        for padding in dict.fromkeys([*paddings, count - 1]):
+            if padding >= 0 or values.dtype.is_signed:
+                yield _ending_in(numbers, padding)
 
     def _mismatch(self, name: str) -> Mismatch:
         return Mismatch(
@@ -468,8 +610,15 @@ class _Probe:
         dtype = subject.x.dtype if subject.x.is_floating_point() else None
         rows = torch.cat([self.rows[number].to(dtype or subject.x.dtype) for number in (0, 1)])
         labels = torch.cat([self.labels[number] for number in (0, 1)]).to(subject.labels.dtype)
-        with _RefuseHalf():
-            kernel.clipped_sum(rows, labels, 1.0)
+        try:
+            with _RefuseHalf():
+                kernel.clipped_sum(rows, labels, 1.0)
+        except InputError:
+            raise
+        except Exception as error:  # a user's network may raise anything
+            found = f"{rows.dtype}, {labels.dtype}, on which the network fails: {_line(error)}"
+            own = next(model.parameters()).dtype
+            raise InputError("x, labels", found, f"types that the model takes, as {own}") from None
 
 
 class _RefuseHalf(TorchDispatchMode):
@@ -498,9 +647,10 @@ class _RefuseHalf(TorchDispatchMode):
         return result
 
 
+_STATE = "a state that no record moves"
 _ALLOWED = {
     "parameters' .grad": "gradients through the layers' forward alone",
-    "buffers and attributes": "a state that no record moves",
+    "parameters, buffers and attributes": _STATE,
     "torch's global generator": "no randomness outside of the keyed streams",
     "numpy's global generator": "no randomness outside of the keyed streams",
     "random's global generator": "no randomness outside of the keyed streams",
@@ -515,23 +665,30 @@ def _global_state(model: nn.Module) -> dict[str, Any]:
             None if value.grad is None else (id(value.grad), value.grad._version)
             for value in model.parameters()
         ),
-        "buffers and attributes": tuple(_module_state(model).items()),
+        "parameters, buffers and attributes": _state("model", model),
         "torch's global generator": torch.get_rng_state().numpy().tobytes(),
         "numpy's global generator": str(numpy_state["state"]),
         "random's global generator": random.getstate(),
     }
 
 
-def _module_state(model: nn.Module) -> dict[str, Any]:
-    """Buffers by value and attributes of every module, by name."""
-    state: dict[str, Any] = {}
-    for name, module in model.named_modules():
-        prefix = f"layer {name}" if name else "model"
-        for key, value in module.named_buffers(recurse=False):
-            state[f"{prefix}: buffer {key}"] = value.detach().cpu().numpy().tobytes()
-        for key, value in vars(module).items():
+def _state(where: str, value: Any) -> dict[str, str]:
+    """Digests by name: of a network every module's parameters, buffers and attributes."""
+    if not isinstance(value, nn.Module):
+        return {where: fingerprint(value, anew=True)}
+    state = {}
+    for name, module in value.named_modules():
+        prefix = f"layer {name}" if name else where
+        for key, parameter in module.named_parameters(recurse=False):
+            state[f"{prefix}: parameter {key}"] = content_of(parameter)
+        for key, buffer in module.named_buffers(recurse=False):
+            state[f"{prefix}: buffer {key}"] = content_of(buffer)
+        for key, attribute in vars(module).items():
+            # What a hook keeps is its own matter, as long as outputs do not depend on it.
+            hooks = key.endswith("_hooks") and isinstance(attribute, dict)
+            watched = list(attribute) if hooks else attribute
             if key not in REGISTRIES:
-                state[f"{prefix}: attribute {key}"] = fingerprint(value)
+                state[f"{prefix}: attribute {key}"] = fingerprint(watched, anew=True)
     return state
 
 
@@ -550,6 +707,16 @@ def _key(subject: Subject) -> str:
         subject.views,
         subject.settings,
     )
+
+
+def _ending_in(values: Tensor, padding: float) -> Tensor:
+    """A copy whose last half, along the first dimension of what belongs to a row, is `padding`."""
+    values = values.clone()
+    if values.dim() > 1:
+        values[:, (values.shape[1] + 1) // 2 :] = padding
+    else:
+        values[:] = padding
+    return values
 
 
 def _tensors(value: Any) -> list[Tensor]:

@@ -44,7 +44,7 @@ from dpatlas.privacy.clip_bounds import (
     clipping_facts,
 )
 from dpatlas.privacy.clipping import CLIPPINGS, ClippedSum
-from dpatlas.privacy.data import WithoutTargets, data_of, rows_of
+from dpatlas.privacy.data import WithoutTargets, data_of, refuse_held, rows_of
 from dpatlas.privacy.fingerprint import fingerprint, initial_values
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import SoftmaxGradients
@@ -300,8 +300,10 @@ class PrivateTraining:
         self._optimizer: Optimizer | None = None
         # Clip bound of the current step, which an adaptive one moves.
         self._max_grad_norm = 0.0
+        refuse_unsafe_layers(model)
         self.device = device_of(model)
         self.data = data_of(x, labels, self.device, workers)
+        refuse_held(self.data, model=model, loss=loss, augmentation=augmentation)
         if loss is cross_entropy:
             check_classes(self.data.targets)
         # The network and loss as kernels call them.
