@@ -228,7 +228,8 @@ def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -
     names = {tuple(sorted(pair.without.published)) for pair in collected}
     if len(names) > 1:
         raise InputError("published", "other names in other runs", "the same names in every run")
-    sizes = {len(pair.without.total) for pair in collected}
+    worlds = [world for pair in collected for world in (pair.without, pair.with_)]
+    sizes = {len(world.total) for world in worlds if world.sums}
     if len(sizes) > 1:
         found = f"{' and '.join(map(str, sorted(sizes)))} numbers in different runs"
         raise InputError("run.see", found, "as many in every run")
