@@ -57,7 +57,8 @@ def premises(claim: Claim, pairs: Sequence[Pair], error: float) -> list[Premise]
     compared = [pair for pair in seen if pair.without.sums and pair.with_.sums]
     rows = [_accounting(claim)]
     if not seen:
-        rows.append(Premise("noisy sums", UNTESTED, "none were given to run.see", "seen"))
+        if pairs:
+            rows.append(Premise("noisy sums", UNTESTED, "none were given to run.see", "seen"))
         return [row for row in rows if row is not None]
     reason = uncoupled(claim, seen)
     rows += [_steps(claim, seen), _sensitivity(claim, compared, reason)]

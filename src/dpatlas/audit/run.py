@@ -19,6 +19,10 @@ OnValues = Callable[[int, np.ndarray], None]
 LARGEST = 1e100
 
 
+class OutOfTime(Exception):
+    """The time for an audit is up, and no run may begin."""
+
+
 class Run:
     """One run of the training on one of the two data sets.
 
@@ -106,7 +110,7 @@ def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             published = train(run)
-    except InputError:
+    except (InputError, OutOfTime):
         raise
     except (Exception, SystemExit) as error:  # whatever a stranger's code raises
         found = error_place(error)
