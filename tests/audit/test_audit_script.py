@@ -132,7 +132,10 @@ def test_bad_input_is_one_line_and_exits_with_2(capsys, script, words, said):
         (["def train(run): raise KeyError('x')"], "KeyError: 'x' at mine.py:4"),
         (["raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),
         (["def train(run): pass"], "found nothing that an attacker sees"),
+        (["def train(run): return np.array([])"], "found nothing that an attacker sees"),
+        (["def train(run): return {'a': [], 'b': {}}"], "found nothing that an attacker sees"),
         (["def train(run): return float('nan')"], "published score: found NaN"),
+        (["def train(run): run.see([])"], "run.see: found a sum of 0 numbers"),
         (["def train(run): return {'a': 'b'}"], "published a: found str"),
         (["def train(run): run.see([1.0, float('inf')])"], "run.see: found a sum with NaN"),
         (

@@ -56,9 +56,11 @@ class Run:
 
         Call it once a step with the sum of clipped gradients plus noise, before the division by the
         batch size, divided by the clip bound. Raises InputError for a sum of another size than the
-        first, and for one that is not finite.
+        first, and for one that is empty or not finite.
         """
         flat = flatten("run.see", noisy_sum)
+        if not len(flat):
+            raise InputError("run.see", "a sum of 0 numbers", "at least one number")
         if self._size not in (None, len(flat)):
             found = f"a sum of {len(flat)} numbers"
             raise InputError("run.see", found, f"{self._size} numbers, as in the first step")
@@ -128,7 +130,7 @@ def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
         if np.isnan(values).any():
             raise InputError(f"published {name}", "NaN", "numbers")
         flat[str(name)] = values.clip(-LARGEST, LARGEST)
-    if not flat and not run.sums:
+    if not any(map(len, flat.values())) and not run.sums:
         allowed = "a score, arrays by name, or sums given to run.see"
         raise InputError("the training", "nothing that an attacker sees", allowed)
     return flat
