@@ -131,6 +131,11 @@ def test_bad_input_is_one_line_and_exits_with_2(capsys, script, words, said):
         (["claim = Claim(sampler='poisson', delta=1e-5)"], "n: found nothing"),
         (["def train(run): raise KeyError('x')"], "KeyError: 'x' at mine.py:4"),
         (["raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),
+        (["def train(run): raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),
+        (
+            ["import asyncio", "def train(run): raise asyncio.CancelledError('no more')"],
+            "CancelledError: no more at mine.py:5",
+        ),
         (["def train(run): pass"], "found nothing that an attacker sees"),
         (["def train(run): return np.array([])"], "found nothing that an attacker sees"),
         (["def train(run): return {'a': [], 'b': {}}"], "found nothing that an attacker sees"),

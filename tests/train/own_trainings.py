@@ -134,6 +134,14 @@ MINE = """
         raise SystemExit(3)
 
 
+    class Stop(BaseException):
+        pass
+
+
+    def stops():
+        raise Stop("no more")
+
+
     def broken():
         raise KeyError("no such column")
 

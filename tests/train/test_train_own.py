@@ -340,6 +340,7 @@ BAD = {
     ),
     "a network that mixes records": ({"model": "mine.py:mixing"}, "BatchNorm1d"),
     "a function that leaves": ({"data": "mine.py:leaves"}, "data: found SystemExit: 3"),
+    "a function that stops": ({"model": "mine.py:stops"}, "model: found Stop: no more at mine.py:"),
     "text for records": ({"data": "text.npz"}, "data: found x of type <U1"),
     "too many epochs": ({"steps": None, "epochs": 1e9}, "epochs: found 4e+09 steps"),
     "a delta that protects nobody": ({"delta": 0.1}, "delta: found 0.1; allowed: at most 1 / 40"),

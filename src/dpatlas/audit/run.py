@@ -112,9 +112,9 @@ def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             published = train(run)
-    except (InputError, OutOfTime):
+    except (InputError, OutOfTime, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:  # whatever a stranger's code raises
+    except BaseException as error:  # whatever a stranger's code raises
         found = error_place(error)
         raise InputError("the training", found, "a training that runs to its end") from error
     if isinstance(published, Iterator):

@@ -285,7 +285,9 @@ class Inputs:
             return function(*arguments)
         except InputError as error:
             raise InputError(f"{key}: {error.where}", error.found, error.allowed) from None
-        except (Exception, SystemExit) as error:  # whatever a stranger's code raises
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a stranger's code raises
             found = error_place(error).splitlines()[0]
             raise InputError(key, found, "a call without an error") from None
 
