@@ -134,9 +134,16 @@ def test_bad_entries_of_a_batch_do_not_spoil_the_others(capsys, tmp_path):
         {"bound": "kl-step", "inputs": {"eta": 1, "sigma2": float("nan"), "delta_norm2": 1}},
         {"bound": "kl-step", "inputs": {"eta": 1, "sigma2": 10**400, "delta_norm2": 1}},
         {"bound": "kl-step", "inputs": {"eta": 1, "sigma2": "a\nb", "delta_norm2": 1}},
+        {"bound": "kl-step", "inputs": {"eta": "nested", "sigma2": 1, "delta_norm2": 1}},
+        {"bound": "nested", "inputs": "nested"},
+        {"bound": "kl-step", "inputs": {"eta": "long", "sigma2": 1, "delta_norm2": 1}},
+        {"bound": "long", "inputs": {}},
     ]
     path = tmp_path / "batch.json"
-    path.write_text(json.dumps([good, *bad, {**good, "note": "last"}]), encoding="utf-8")
+    text = json.dumps([good, *bad, {**good, "note": "last"}])
+    # What json.dumps cannot write.
+    text = text.replace('"nested"', "[" * 800 + "]" * 800).replace('"long"', "9" * 5000)
+    path.write_text(text, encoding="utf-8")
     code, out, err = run(capsys, "--batch", str(path))
     results = strict(out)
     assert (code, err, len(results)) == (0, "", len(bad) + 2)

@@ -130,5 +130,8 @@ def _names(formula: Bound) -> str:
 
 def _shown(value: object) -> str:
     """repr, cut to a length that fits one line."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a {type(value).__name__} that is nested too deep"
     return text if len(text) <= 60 else text[:57] + "..."
