@@ -19,6 +19,7 @@ from dpatlas.privacy import Poisson, PrivateTraining, TrainingPhase, load_weight
 from dpatlas.privacy.training import PrivateTraining as Trained
 from dpatlas.train import run as own_training
 from dpatlas.train import train
+from dpatlas.train.inputs import _converted
 
 SELECT = {
     "law": "geometric",
@@ -234,6 +235,22 @@ def plain(tmp_path_factory):
 @pytest.mark.parametrize("key", KEYS)
 def test_every_key_changes_what_is_trained(key, plain, tmp_path):
     assert with_one_noise(tmp_path, **KEYS[key]) != plain
+
+
+def test_arrays_in_numpys_own_types_are_trained_on_as_tensors_are(plain, tmp_path):
+    assert with_one_noise(tmp_path, data="mine.py:arrays", test="mine.py:test_arrays") == plain
+
+
+@pytest.mark.filterwarnings("ignore::dpatlas.privacy.PerRecordWarning")
+def test_structured_arrays_in_numpys_own_types_are_taken(tmp_path):
+    model = {"model": "mine.py:named", "test": None}
+    arrays = with_one_noise(tmp_path / "arrays", data="mine.py:structured_arrays", **model)
+    assert arrays == with_one_noise(tmp_path / "tensors", data="mine.py:items", **model)
+
+
+def test_files_that_are_mapped_are_not_read_whole(tmp_path):
+    mapped = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float64, (3, 2))
+    assert _converted((mapped,), "f")[0] is mapped
 
 
 def test_a_selection_releases_the_buffers_of_its_best_trial(tmp_path):
