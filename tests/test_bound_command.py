@@ -61,6 +61,31 @@ def test_one_bound_is_one_json_object(capsys):
     }
 
 
+LARGE = 10**20
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "value"),
+    [
+        (
+            "dp-sgld-exact-renyi",
+            "n=100 m=1 sigma2={} eta=0.5 K=1 radius=1 alpha=2 x_prime=0",
+            7.482903185973555e-14,
+        ),
+        ("two-record-distortion-probability", "head_var=5 spread=2 ratio={}", 0.5),
+        ("dp-sgld-radius", "feature_norm=3 lam=0.1 classes={}", None),
+        ("feature-noise-assumption4", "d=100 n=100 q=1 eps_b={}", None),
+    ],
+)
+def test_large_whole_numbers_have_a_value_or_are_refused(capsys, name, inputs, value):
+    code, out, err = run(capsys, name, *inputs.format(LARGE).split())
+    if value is None:
+        assert (code, out) == (2, "") and err.count("\n") == 1 and name in err
+    else:
+        assert code == 0 and strict(out)["value"] == pytest.approx(value)
+        assert LARGE in strict(out)["inputs"].values()
+
+
 def test_infinite_value_is_a_string_in_strict_json(capsys):
     arguments = ["T=2000", "beta=1", "c=1", "n=3", "gdiff0=1", "g0=1", "sigma2=1", "rank=2"]
     code, out, _ = run(capsys, "kl-drift-integral", *arguments)
@@ -109,9 +134,16 @@ def test_bad_entries_of_a_batch_do_not_spoil_the_others(capsys, tmp_path):
         {"bound": "kl-step", "inputs": {"eta": 1, "sigma2": float("nan"), "delta_norm2": 1}},
         {"bound": "kl-step", "inputs": {"eta": 1, "sigma2": 10**400, "delta_norm2": 1}},
         {"bound": "kl-step", "inputs": {"eta": 1, "sigma2": "a\nb", "delta_norm2": 1}},
+        {"bound": "kl-step", "inputs": {"eta": "nested", "sigma2": 1, "delta_norm2": 1}},
+        {"bound": "nested", "inputs": "nested"},
+        {"bound": "kl-step", "inputs": {"eta": "long", "sigma2": 1, "delta_norm2": 1}},
+        {"bound": "long", "inputs": {}},
     ]
     path = tmp_path / "batch.json"
-    path.write_text(json.dumps([good, *bad, {**good, "note": "last"}]), encoding="utf-8")
+    text = json.dumps([good, *bad, {**good, "note": "last"}])
+    # What json.dumps cannot write.
+    text = text.replace('"nested"', "[" * 800 + "]" * 800).replace('"long"', "9" * 5000)
+    path.write_text(text, encoding="utf-8")
     code, out, err = run(capsys, "--batch", str(path))
     results = strict(out)
     assert (code, err, len(results)) == (0, "", len(bad) + 2)

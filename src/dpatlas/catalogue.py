@@ -86,11 +86,16 @@ def find(name: str) -> Bound:
 
 
 def _evaluate_checked(formula: Bound, values: dict[str, Any]) -> float:
+    # numpy takes no whole numbers from 2^63 on, and exact powers of them take for ever.
+    plain = {
+        name: float(value) if formula.arguments[name].domain.kind == "real" else value
+        for name, value in values.items()
+    }
     try:
-        value = float(formula.function(**values))
+        value = float(formula.function(**plain))
     except InputError as error:
         raise InputError(f"{formula.name}: {error.where}", error.found, error.allowed) from None
-    except ArithmeticError as error:
+    except (ArithmeticError, TypeError) as error:
         raise InputError(
             formula.name, f"inputs with which the formula fails ({error})", "smaller or larger ones"
         ) from None
@@ -125,5 +130,8 @@ def _names(formula: Bound) -> str:
 
 def _shown(value: object) -> str:
     """repr, cut to a length that fits one line."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a {type(value).__name__} that is nested too deep"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -130,8 +131,16 @@ def test_bad_input_is_one_line_and_exits_with_2(capsys, script, words, said):
         (["claim = Claim(sampler='poisson', delta=1e-5)"], "n: found nothing"),
         (["def train(run): raise KeyError('x')"], "KeyError: 'x' at mine.py:4"),
         (["raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),
+        (["def train(run): raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),
+        (
+            ["import asyncio", "def train(run): raise asyncio.CancelledError('no more')"],
+            "CancelledError: no more at mine.py:5",
+        ),
         (["def train(run): pass"], "found nothing that an attacker sees"),
+        (["def train(run): return np.array([])"], "found nothing that an attacker sees"),
+        (["def train(run): return {'a': [], 'b': {}}"], "found nothing that an attacker sees"),
         (["def train(run): return float('nan')"], "published score: found NaN"),
+        (["def train(run): run.see([])"], "run.see: found a sum of 0 numbers"),
         (["def train(run): return {'a': 'b'}"], "published a: found str"),
         (["def train(run): run.see([1.0, float('inf')])"], "run.see: found a sum with NaN"),
         (
@@ -293,7 +302,38 @@ def test_a_bound_above_the_claim_contradicts_it_whatever_the_profile_says():
 
 def test_the_time_limit_stops_the_runs_and_judges_what_there_is():
     report = audit_training(training(), claim(), seconds=1e-9, runs=1000, pairs=1000)
-    assert (report.pairs, report.runs) == (2, 8) and report.exit_code == 3
+    assert (report.pairs, report.runs, report.premises) == (0, 0, ()) and report.exit_code == 3
+    assert "the time was up after 0 of at least 2 pairs" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pairs", "runs", "missing"),
+    [
+        (1.5, 0, 0, "0 of at least 2 pairs"),
+        (4, 1, 0, "1 of at least 2 pairs"),
+        (13, 2, 4, "4 of at least 8 runs on each data set"),
+        (28, 5, 8, ""),
+    ],
+)
+def test_no_run_begins_after_the_time_is_up(monkeypatch, seconds, pairs, runs, missing):
+    begun = []
+    # Each run takes a second.
+    clock = SimpleNamespace(monotonic=lambda: float(len(begun)))
+    monkeypatch.setattr("dpatlas.audit.audit.time", clock)
+
+    def train(run):
+        begun.append(clock.monotonic())
+        return training()(run)
+
+    report = audit_training(train, claim(), seconds=seconds, seed=1)
+    assert max(begun) <= seconds
+    assert (report.pairs, report.runs, report.missing) == (pairs, runs, missing)
+    assert report.exit_code == 3
+
+
+def test_a_premise_that_fails_is_said_also_where_the_time_was_short():
+    report = audit_training(training(clip=False), claim(), pairs=2, runs=8, seed=1)
+    assert report.exit_code == replace(report, missing="1 of at least 2 pairs").exit_code == 1
 
 
 def test_runs_are_seeded_coupled_in_pairs_and_apart_in_the_bound():

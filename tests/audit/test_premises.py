@@ -6,9 +6,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy import stats
-from small_trainings import BATCH, NOISE, RECORDS, canary, claim, principal_component, training
+from small_trainings import (
+    BATCH,
+    NOISE,
+    RECORDS,
+    STEPS,
+    canary,
+    claim,
+    principal_component,
+    training,
+)
 
-from dpatlas.audit import audit_training
+from dpatlas.audit import Claim, audit_training
 from dpatlas.audit.premises import HOLDS, UNTESTED, VIOLATED, _lower_tail, first_step_law
 
 SEED = 5
@@ -200,6 +209,53 @@ def test_without_sums_nothing_can_be_said_of_them():
     report, found = rows(training(see=False))
     assert list(found) == ["noisy sums"]
     assert report.exit_code == 3 and [row.status for row in report.premises] == [UNTESTED]
+
+
+def seen_in_one_world(with_canary, without):
+    """A training that shows so many sums, and publishes a number that says nothing."""
+
+    def train(run):
+        draws = np.random.default_rng(run.seed)
+        for _ in range(with_canary if run.member else without):
+            run.see(NOISE * draws.normal(size=5))
+        return 0.0
+
+    return train
+
+
+@pytest.mark.parametrize("sums", [(STEPS, 0), (0, STEPS)])
+def test_sums_in_one_world_only_are_a_premise_that_fails(sums):
+    report, found = rows(seen_in_one_world(*sums))
+    row = found["acts through sums only"]
+    assert row.status == VIOLATED and "in 40 of 40 pairs" in row.found
+    assert report.exit_code == 1 and found["steps"].found == f"0 to {STEPS} sums"
+
+
+def test_more_sums_than_claimed_fail_also_where_the_other_world_has_none():
+    _, found = rows(seen_in_one_world(500, 0), claim(steps=3))
+    assert found["steps"].status == found["acts through sums only"].status == VIOLATED
+
+
+def test_pairs_without_sums_are_no_sums_of_another_size():
+    def sometimes(run):
+        if run.seed % 2:
+            training()(run)
+        return 0.0
+
+    report, found = rows(sometimes)
+    assert report.exit_code == 0 and found["steps"].status == HOLDS
+
+
+def test_the_number_of_sums_contradicts_a_claim():
+    def secretly(run):
+        noise = np.random.default_rng()
+        for _ in range(STEPS if run.member else noise.integers(STEPS)):
+            run.see(noise.normal(size=5))
+        return 0.0
+
+    report = audit_training(secretly, Claim(epsilon=1, delta=1e-5), runs=300, seed=SEED)
+    assert not report.violated and report.best.adversary == "number of sums"
+    assert report.contradicted
 
 
 @pytest.mark.parametrize("variance", [1.0, 4.0])

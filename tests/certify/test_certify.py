@@ -301,6 +301,12 @@ def files(tmp_path):
         "    raise ValueError('no weights')",
         "def number():",
         "    return 3",
+        "def leaves():",
+        "    raise SystemExit(0)",
+        "class Stop(BaseException):",
+        "    pass",
+        "def stops():",
+        "    raise Stop('no more')",
     ]
     (tmp_path / "mine.py").write_text("\n".join(lines) + "\n")
     x, y = records()
@@ -347,6 +353,8 @@ def test_the_command_prints_what_certify_returns(capsys, files):
         (("{}/mine.py:nothing", "--data", "{}/data.npz"), "no function nothing"),
         (("{}/mine.py", "--data", "{}/data.npz"), "FILE.py:FUNCTION that returns the model"),
         (("{}/mine.py:broken", "--data", "{}/data.npz"), "no weights at mine.py:5"),
+        (("{}/mine.py:leaves", "--data", "{}/data.npz"), "SystemExit: 0 at mine.py:9"),
+        (("{}/mine.py:stops", "--data", "{}/data.npz"), "Stop: no more at mine.py:13"),
         (("{}/mine.py:number", "--data", "{}/data.npz"), "found int"),
         (("{}/mine.py:make_model", "--data", "{}/none.npz"), "no file"),
         (("{}/mine.py:make_model", "--data", "{}/other.npz"), "with x;"),

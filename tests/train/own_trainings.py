@@ -21,6 +21,18 @@ MINE = """
         return X[:40], Y[:40]
 
 
+    def arrays():
+        return X[:40].numpy().astype(float), Y[:40].numpy().astype(np.uint8)
+
+
+    def test_arrays():
+        return X[40:].numpy().astype(float), Y[40:].numpy().astype(np.int32)
+
+
+    def structured_arrays():
+        return {"rows": X[:40].numpy().astype(float)}, Y[:40].numpy()
+
+
     def held_out():
         return X[40:], Y[40:]
 
@@ -132,6 +144,14 @@ MINE = """
 
     def leaves():
         raise SystemExit(3)
+
+
+    class Stop(BaseException):
+        pass
+
+
+    def stops():
+        raise Stop("no more")
 
 
     def broken():

@@ -19,6 +19,7 @@ from dpatlas.privacy import Poisson, PrivateTraining, TrainingPhase, load_weight
 from dpatlas.privacy.training import PrivateTraining as Trained
 from dpatlas.train import run as own_training
 from dpatlas.train import train
+from dpatlas.train.inputs import _converted
 
 SELECT = {
     "law": "geometric",
@@ -236,6 +237,22 @@ def test_every_key_changes_what_is_trained(key, plain, tmp_path):
     assert with_one_noise(tmp_path, **KEYS[key]) != plain
 
 
+def test_arrays_in_numpys_own_types_are_trained_on_as_tensors_are(plain, tmp_path):
+    assert with_one_noise(tmp_path, data="mine.py:arrays", test="mine.py:test_arrays") == plain
+
+
+@pytest.mark.filterwarnings("ignore::dpatlas.privacy.PerRecordWarning")
+def test_structured_arrays_in_numpys_own_types_are_taken(tmp_path):
+    model = {"model": "mine.py:named", "test": None}
+    arrays = with_one_noise(tmp_path / "arrays", data="mine.py:structured_arrays", **model)
+    assert arrays == with_one_noise(tmp_path / "tensors", data="mine.py:items", **model)
+
+
+def test_files_that_are_mapped_are_not_read_whole(tmp_path):
+    mapped = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float64, (3, 2))
+    assert _converted((mapped,), "f")[0] is mapped
+
+
 def test_a_selection_releases_the_buffers_of_its_best_trial(tmp_path):
     select = {**SELECT, "expected_trials": 8.0}
     record, _ = record_of(tmp_path, model="mine.py:with_buffer", lr=None, select=select)
@@ -340,6 +357,7 @@ BAD = {
     ),
     "a network that mixes records": ({"model": "mine.py:mixing"}, "BatchNorm1d"),
     "a function that leaves": ({"data": "mine.py:leaves"}, "data: found SystemExit: 3"),
+    "a function that stops": ({"model": "mine.py:stops"}, "model: found Stop: no more at mine.py:"),
     "text for records": ({"data": "text.npz"}, "data: found x of type <U1"),
     "too many epochs": ({"steps": None, "epochs": 1e9}, "epochs: found 4e+09 steps"),
     "a delta that protects nobody": ({"delta": 0.1}, "delta: found 0.1; allowed: at most 1 / 40"),

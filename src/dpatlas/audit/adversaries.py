@@ -41,6 +41,8 @@ class Adversaries:
         sums = [pair for pair in pairs if pair.without.sums and pair.with_.sums]
         if sums:
             self._learn_sums(claim, sums)
+        if len({world.sums for pair in pairs for world in (pair.without, pair.with_)}) > 1:
+            self._scores["number of sums"] = lambda seen, _: float(len(seen.energy))
         for name in pairs[0].without.published:
             self._learn_published(name, pairs)
 

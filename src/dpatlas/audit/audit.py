@@ -6,7 +6,7 @@ import secrets
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from dpatlas.audit.claim import Claim
 from dpatlas.audit.pairs import REPEATED_PAIRS, Pair, from_arrays, run_pair, to_arrays
 from dpatlas.audit.premises import premises
 from dpatlas.audit.report import Attack, Report
-from dpatlas.audit.run import Run, Train, execute
+from dpatlas.audit.run import OutOfTime, Run, Train, execute
 from dpatlas.audit.script import Code, code_of
 from dpatlas.core.files import read_json, replacing, write_json
 from dpatlas.core.guard import checked, integer, real
@@ -58,9 +58,10 @@ def audit_training(
 
     runs: for the bound, on each of the two data sets. pairs: of runs on equal seeds, for the
     premises. level: confidence of all that is said to be wrong, shared by premises and adversaries.
-    seconds: no run begins after so long; what there is by then is judged. seed: of everything, by
-    default secret and new. folder: runs are kept there, and an audit that was stopped goes on.
-    identity: of the code that is audited, which must be the same then.
+    seconds: no run begins after so long; what there is by then is judged. Fewer than 2 pairs, or
+    than 8 runs on each data set, contradict nothing. seed: of everything, by default secret and
+    new. folder: runs are kept there, and an audit that was stopped goes on. code: digests of what
+    is audited, which must be the same then.
 
     Raises InputError for bad settings, a training that fails, and a folder of another audit.
     """
@@ -78,17 +79,23 @@ def audit_training(
             raise InputError("premises_only", "several canaries", "one canary, in pairs of runs")
         one_run = _one_run(train, claim, store, level)
         return Report(claim, (), (), level, store.seed, _since(began), one_run=one_run)
+    train = _timely(train, until(1.0))
     collected = _pairs(train, claim, pairs, store, until(1.0 if premises_only else TIME_OF_PAIRS))
     store.keep_code()
     error = 1 - level
     rows = premises(claim, collected, error if premises_only else error / 2)
-    if premises_only:
-        return Report(
-            claim, tuple(rows), (), level, store.seed, _since(began), pairs=len(collected)
-        )
-    adversaries = Adversaries(claim, collected)
-    scores = _scores(train, claim, adversaries, runs, store, until(1.0))
-    attacks = _attacks(claim, adversaries.names, scores, error / 2)
+    attacks: list[Attack] = []
+    many, missing = 0, ""
+    if len(collected) < FEWEST_PAIRS:
+        missing = f"{len(collected)} of at least {FEWEST_PAIRS} pairs"
+    elif not premises_only:
+        adversaries = Adversaries(claim, collected)
+        scores = _scores(train, claim, adversaries, runs, store)
+        many = len(scores[True])
+        if many < FEWEST_RUNS:
+            missing = f"{many} of at least {FEWEST_RUNS} runs on each data set"
+        else:
+            attacks = _attacks(claim, adversaries.names, scores, error / 2)
     return Report(
         claim,
         tuple(rows),
@@ -97,8 +104,20 @@ def audit_training(
         store.seed,
         _since(began),
         pairs=len(collected),
-        runs=len(scores[True]),
+        runs=many,
+        missing=missing,
     )
+
+
+def _timely(train: Train, until: float) -> Train:
+    """The training, which raises OutOfTime where it would begin after `until`."""
+
+    def timely(run: Run) -> Any:
+        if time.monotonic() > until:
+            raise OutOfTime
+        return train(run)
+
+    return timely
 
 
 def _since(began: float) -> float:
@@ -207,28 +226,29 @@ def _seed(*words: int) -> int:
 
 
 def _pair_arrays(
-    train: Train, claim: Claim, seed: int, repeat: bool, rounding: float
+    train: Train, claim: Claim, seed: int, repeat: bool, rounding: float, until: float
 ) -> dict[str, np.ndarray]:
+    if time.monotonic() > until:
+        raise OutOfTime
     return to_arrays(run_pair(train, claim, seed, repeat, rounding))
 
 
 def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -> list[Pair]:
     collected: list[Pair] = []
     rounding = 0.0
-    with Progress(2 * many, "premises: runs") as progress:
+    with Progress(2 * many, "premises: runs") as progress, suppress(OutOfTime):
         for number in range(many):
-            if len(collected) >= FEWEST_PAIRS and time.monotonic() > until:
-                break
             own = _seed(store.seed, OF_PAIRS, number)
             repeat = number < REPEATED_PAIRS
-            make = functools.partial(_pair_arrays, train, claim, own, repeat, rounding)
+            make = functools.partial(_pair_arrays, train, claim, own, repeat, rounding, until)
             collected.append(from_arrays(store.kept(f"pairs/{number:05d}.npz", make)))
             rounding = max(rounding, collected[-1].repeated or 0.0)
             progress.advance(units=2)
     names = {tuple(sorted(pair.without.published)) for pair in collected}
     if len(names) > 1:
         raise InputError("published", "other names in other runs", "the same names in every run")
-    sizes = {len(pair.without.total) for pair in collected}
+    worlds = [world for pair in collected for world in (pair.without, pair.with_)]
+    sizes = {len(world.total) for world in worlds if world.sums}
     if len(sizes) > 1:
         found = f"{' and '.join(map(str, sorted(sizes)))} numbers in different runs"
         raise InputError("run.see", found, "as many in every run")
@@ -236,16 +256,18 @@ def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -
 
 
 def _scores(
-    train: Train, claim: Claim, adversaries: Adversaries, runs: int, store: _Store, until: float
+    train: Train, claim: Claim, adversaries: Adversaries, runs: int, store: _Store
 ) -> dict[bool, np.ndarray]:
     """(runs, adversaries) of the runs with the canary and of those without."""
     teachers = {"pairs": adversaries.pairs, "adversaries": list(adversaries.names)}
     known = store.known_scores(teachers)
     rows = {(row["run"], row["member"]): row["scores"] for row in known}
-    with Progress(2 * runs, "bound: runs") as progress, store.scores() as keep:
+    with (
+        Progress(2 * runs, "bound: runs") as progress,
+        store.scores() as keep,
+        suppress(OutOfTime),
+    ):
         for number in range(runs):
-            if number >= FEWEST_RUNS and time.monotonic() > until:
-                break
             for member in (True, False):
                 if (number, member) not in rows:
                     scores = _run_scores(train, claim, adversaries, store.seed, number, member)

@@ -52,15 +52,18 @@ class Premise:
 
 def premises(claim: Claim, pairs: Sequence[Pair], error: float) -> list[Premise]:
     """Every premise that these pairs can test. error: the chance that honest code fails any."""
-    seen = [pair for pair in pairs if pair.without.sums and pair.with_.sums]
+    seen = [pair for pair in pairs if pair.without.sums or pair.with_.sums]
+    # A world without any sum says nothing of noise and sampling, but much of the canary.
+    compared = [pair for pair in seen if pair.without.sums and pair.with_.sums]
     rows = [_accounting(claim)]
     if not seen:
-        rows.append(Premise("noisy sums", UNTESTED, "none were given to run.see", "seen"))
+        if pairs:
+            rows.append(Premise("noisy sums", UNTESTED, "none were given to run.see", "seen"))
         return [row for row in rows if row is not None]
     reason = uncoupled(claim, seen)
-    rows += [_steps(claim, seen), _sensitivity(claim, seen, reason)]
+    rows += [_steps(claim, seen), _sensitivity(claim, compared, reason)]
     rows += [_beside(seen, reason)]
-    statistical = [*_noise_tests(claim, seen), _sampling(claim, seen, reason)]
+    statistical = [*_noise_tests(claim, compared), _sampling(claim, compared, reason)]
     asked = sum(1 for test in statistical if callable(test))
     rows += [test(error / asked) if callable(test) else test for test in statistical]
     return [row for row in rows if row is not None]
@@ -76,9 +79,10 @@ def uncoupled(claim: Claim, pairs: Sequence[Pair]) -> str:
     repeated = max((pair.repeated for pair in pairs if pair.repeated is not None), default=0.0)
     if repeated > ANOTHER:
         return "a run on the same seed does not repeat itself"
+    pairs = [pair for pair in pairs if pair.first.size]
+    if not pairs:
+        return ""
     first = np.array([pair.first for pair in pairs])
-    if not first.size:
-        return "there are no first sums to compare"
     size = max(1, int(QUIET * first.shape[1]))
     quiet = np.sort((first**2).mean(0))[:size].mean()
     noise = claim.noise or 0.0

@@ -35,7 +35,8 @@ class Report:
     """The outcome of an audit; `str` gives it in words, `exit_code` in a number.
 
     level: confidence of what is said to be wrong. seed: with it the audit can be repeated. pairs,
-    runs: of runs for the premises, and runs on each data set for the bound.
+    runs: of runs for the premises, and runs on each data set for the bound. missing: what the time
+    did not allow and a verdict needs; empty where there is enough.
     """
 
     claim: Claim
@@ -47,6 +48,7 @@ class Report:
     pairs: int = 0
     runs: int = 0
     one_run: OneRunTest | None = None
+    missing: str = ""
 
     @property
     def violated(self) -> tuple[Premise, ...]:
@@ -77,6 +79,8 @@ class Report:
         """Whether no outcome could have contradicted the claim."""
         if self.one_run is not None:
             return not self.one_run.could_reject
+        if self.missing:
+            return True
         if not self.attacks and not self.runs:
             return all(
                 each.status == UNTESTED for each in self.premises if each.name not in COUNTED
@@ -210,6 +214,8 @@ class Report:
                 where = f"epsilon {self.claim.claimed:.3g} at delta {self.claim.delta:g}"
                 excess = best.bound.epsilon - self.claim.claimed
             parts.append(f"{best.adversary}: above {where} by at least {excess:.2g}")
+        if not parts and self.missing:
+            return f": the time was up after {self.missing}"
         if not parts and self.powerless and self.attacks:
             most = max(each.bound.ceiling for each in self.attacks)
             return f": so many runs show at most epsilon {most:.3g}, at any delta of the profile"

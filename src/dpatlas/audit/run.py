@@ -19,6 +19,10 @@ OnValues = Callable[[int, np.ndarray], None]
 LARGEST = 1e100
 
 
+class OutOfTime(Exception):
+    """The time for an audit is up, and no run may begin."""
+
+
 class Run:
     """One run of the training on one of the two data sets.
 
@@ -52,9 +56,11 @@ class Run:
 
         Call it once a step with the sum of clipped gradients plus noise, before the division by the
         batch size, divided by the clip bound. Raises InputError for a sum of another size than the
-        first, and for one that is not finite.
+        first, and for one that is empty or not finite.
         """
         flat = flatten("run.see", noisy_sum)
+        if not len(flat):
+            raise InputError("run.see", "a sum of 0 numbers", "at least one number")
         if self._size not in (None, len(flat)):
             found = f"a sum of {len(flat)} numbers"
             raise InputError("run.see", found, f"{self._size} numbers, as in the first step")
@@ -106,9 +112,9 @@ def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             published = train(run)
-    except InputError:
+    except (InputError, OutOfTime, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:  # whatever a stranger's code raises
+    except BaseException as error:  # whatever a stranger's code raises
         found = error_place(error)
         raise InputError("the training", found, "a training that runs to its end") from error
     if isinstance(published, Iterator):
@@ -124,7 +130,7 @@ def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
         if np.isnan(values).any():
             raise InputError(f"published {name}", "NaN", "numbers")
         flat[str(name)] = values.clip(-LARGEST, LARGEST)
-    if not flat and not run.sums:
+    if not any(map(len, flat.values())) and not run.sums:
         allowed = "a score, arrays by name, or sums given to run.see"
         raise InputError("the training", "nothing that an attacker sees", allowed)
     return flat

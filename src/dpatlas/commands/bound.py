@@ -10,6 +10,8 @@ from dpatlas.catalogue import catalogue, evaluate
 from dpatlas.core.formulas import REQUIRED
 from dpatlas.errors import ArgumentParser, InputError, one_line
 
+# Levels of nested lists and objects that are printed; beyond some hundreds Python fails.
+LEVELS = 50
 USAGE = """\
 %(prog)s NAME key=value ...   prints one JSON object: bound, inputs, value, source
        %(prog)s --batch FILE.json    evaluates a list of {"bound": ..., "inputs": {...}}
@@ -68,7 +70,8 @@ def read_value(text: str) -> int | float | str:
 def read_batch(path: str) -> list[Any]:
     """The list in the JSON file `path`; raises `InputError` where there is none."""
     try:
-        entries = json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        entries = json.loads(text, parse_int=_whole_number)
     except OSError as error:
         raise InputError(f"--batch {path}", error.strerror, "a readable JSON file") from None
     except (ValueError, RecursionError) as error:
@@ -76,6 +79,14 @@ def read_batch(path: str) -> list[Any]:
     if not isinstance(entries, list):
         raise InputError(f"--batch {path}", f"a {type(entries).__name__}", "a JSON list")
     return entries
+
+
+def _whole_number(text: str) -> int | str:
+    """The number, or its text where Python reads none of so many digits: its entry is refused."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def evaluate_entry(entry: object) -> dict[str, Any]:
@@ -129,15 +140,20 @@ def listing_text() -> str:
 
 
 def strict_json(value: object) -> str:
-    """`value` as JSON that any parser takes: numbers that JSON lacks become strings."""
-    return json.dumps(_without_infinities(value), allow_nan=False)
+    """`value` as JSON that any parser takes.
+
+    Numbers that JSON lacks become strings, and so does what is nested deeper than `LEVELS`.
+    """
+    return json.dumps(_plain(value, LEVELS), allow_nan=False)
 
 
-def _without_infinities(value: object) -> object:
+def _plain(value: object, levels: int) -> object:
+    if isinstance(value, dict | list) and not levels:
+        return "..."
     if isinstance(value, dict):
-        return {key: _without_infinities(member) for key, member in value.items()}
+        return {key: _plain(member, levels - 1) for key, member in value.items()}
     if isinstance(value, list):
-        return [_without_infinities(member) for member in value]
+        return [_plain(member, levels - 1) for member in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

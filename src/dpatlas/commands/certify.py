@@ -37,7 +37,9 @@ def main(arguments: Sequence[str]) -> int:
     torch.manual_seed(seed)
     try:
         model = make_model()
-    except Exception as error:  # whatever a stranger's code raises
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a stranger's code raises
         raise InputError(f"script {file}", error_place(error), "a model") from None
     if not isinstance(model, torch.nn.Module):
         raise InputError(f"script {file}", f"{type(model).__name__}", "a torch.nn.Sequential")

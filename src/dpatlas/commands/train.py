@@ -63,6 +63,9 @@ def main(arguments: Sequence[str]) -> int:
     for name, value in vars(options).items():
         if isinstance(value, float):
             real().check(f"--{name.replace('_', '-')}", value)
+    integer(ge=1).check("--steps", options.steps)
+    integer(ge=1).check("--runs", options.runs)
+    real(gt=0, lt=1).check("--delta", options.delta)
     one_of(*SAMPLERS).check("--sampler", options.sampler)
     selection = _selection(options)
     manifest, data = _data(options)

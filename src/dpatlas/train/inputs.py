@@ -259,11 +259,13 @@ class Inputs:
         if target.endswith(".npz"):
             return self._arrays(key, target)
         found = self._called(key, self._function(key, target))
-        if isinstance(found, tuple | list):
-            if len(found) not in (2, 3):
-                raise InputError(key, f"{len(found)} values", "(x, y) or (x, y, groups)")
-            return Records(*found)
-        return Records(found)
+        if not isinstance(found, tuple | list):
+            return Records(_converted(found, "f"))
+        if len(found) not in (2, 3):
+            raise InputError(key, f"{len(found)} values", "(x, y) or (x, y, groups)")
+        x, y, *groups = found
+        # Whole numbers stay as they are in x, where they may be the bytes of many images.
+        return Records(_converted(x, "f"), _converted(y, "biuf"), *groups)
 
     def _arrays(self, key: str, target: str) -> Records:
         path, allowed = self.base / target, f"an npz file with arrays {', '.join(ARRAYS)}"
@@ -285,7 +287,9 @@ class Inputs:
             return function(*arguments)
         except InputError as error:
             raise InputError(f"{key}: {error.where}", error.found, error.allowed) from None
-        except (Exception, SystemExit) as error:  # whatever a stranger's code raises
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a stranger's code raises
             found = error_place(error).splitlines()[0]
             raise InputError(key, found, "a call without an error") from None
 
@@ -297,7 +301,18 @@ def _check_targets(targets: Any, output: Tensor) -> None:
 
 def _usual(array: np.ndarray) -> np.ndarray:
     """Whole numbers as int64 and others as float32, as networks and losses take them."""
-    return array.astype(np.int64 if array.dtype.kind in "iub" else np.float32)
+    return array.astype(np.int64 if array.dtype.kind in "iub" else np.float32, copy=False)
+
+
+def _converted(values: Any, kinds: str) -> Any:
+    """Arrays of these kinds in their usual types, also in a tuple or dict; mapped files as read."""
+    if isinstance(values, dict):
+        return {name: _converted(each, kinds) for name, each in values.items()}
+    if isinstance(values, tuple):
+        return tuple(_converted(each, kinds) for each in values)
+    if not isinstance(values, np.ndarray) or isinstance(values, np.memmap):
+        return values
+    return _usual(values) if values.dtype.kind in kinds else values
 
 
 def _schedule(key: str, given: Any, steps: int) -> Any:

@@ -44,7 +44,8 @@ Records = Annotated[
     AfterValidator(_is_function_or_file),
     setting(
         "FILE.py:FUNCTION that returns (x, y), (x, y, groups) or a dataset, or FILE.npz with "
-        "arrays x, y and perhaps groups: the persons that records are of."
+        "arrays x, y and perhaps groups: the persons that records are of. Of numpy's "
+        "arrays floats become float32 and whole targets int64; tensors stay as they are."
     ),
 ]
 Range = Annotated[

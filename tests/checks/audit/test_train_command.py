@@ -171,7 +171,10 @@ def test_the_relation_follows_the_sampler(data, capsys, words, stated):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--delta", "1"], "delta"),
+        (["--delta", "1"], "--delta: found 1.0; allowed: a number > 0 and < 1"),
+        (["--runs", "0"], "--runs: found 0; allowed: a whole number >= 1"),
+        (["--steps", "0"], "--steps: found 0; allowed: a whole number >= 1"),
+        (["--steps", "0", "--noise-multiplier", "1"], "--steps: found 0"),
         (["--epsilon", "3", "--noise-multiplier", "0"], "epsilon and noise_multiplier"),
         (["--batch", "13"], "batch"),
         (["--sampler", "shuffled", "--relation", "add_remove"], "replace_one"),
