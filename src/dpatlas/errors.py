@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 EXIT_BAD_INPUT = 2
 EXIT_FAILED_RUN = 1
@@ -88,8 +88,48 @@ def run_command(main: Callable[[Sequence[str]], int | None], arguments: Sequence
         return EXIT_INTERRUPTED
 
 
+class _Once(argparse.Action):
+    """Stores the value of an option; a second one, which argparse would take, is refused."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if option_string is not None and isinstance(parser, ArgumentParser):
+            if self.dest in parser.given:
+                found = f"{_words(parser.given[self.dest])} and {_words(values)}"
+                raise InputError(self.option_strings[-1], found, "one value")
+            parser.given[self.dest] = values
+        setattr(namespace, self.dest, values)
+
+
+def _words(values: Any) -> str:
+    """A value of an option, or several, as one would write them."""
+    if isinstance(values, list):
+        return " ".join(map(_words, values))
+    return f"{values:g}" if isinstance(values, float) else str(values)
+
+
 class ArgumentParser(argparse.ArgumentParser):
-    """An argument parser whose complaints are `InputError`s: one line, exit code 2."""
+    """An argument parser whose complaints are `InputError`s: one line, exit code 2.
+
+    An option that is given twice is refused, unless its action says that it repeats.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        # Values by option, of the arguments that are being read.
+        self.given: dict[str, Any] = {}
+        # The action of an option that names none.
+        self.register("action", None, _Once)
+
+    def parse_known_args(self, *arguments: Any, **options: Any) -> Any:
+        """As in argparse."""
+        self.given = {}
+        return super().parse_known_args(*arguments, **options)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage text."""

@@ -361,6 +361,10 @@ def test_the_command_prints_what_certify_returns(capsys, files):
         (("{}/mine.py:make_model", "--data", "{}/damaged.npz"), "damaged"),
         (("{}/mine.py:make_model", "--data", "{}/data.npz", "--set", "speed=3"), "speed=3"),
         (("{}/mine.py:make_model", "--data", "{}/data.npz", "--set", "epochs=x"), "--set epochs"),
+        (
+            ("{}/mine.py:make_model", "--data", "{}/data.npz", "--set=epochs=1", "--set=epochs=2"),
+            "--set epochs: found 1 and 2; allowed: one value",
+        ),
         (("{}/mine.py:make_model", "--data", "{}/data.npz", "--seed", "-1"), "--seed"),
         (("{}/mine.py:make_model",), "--data"),
     ],

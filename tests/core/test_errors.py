@@ -2,7 +2,7 @@ import errno
 
 import pytest
 
-from dpatlas.errors import InputError, RunError, run_command
+from dpatlas.errors import ArgumentParser, InputError, RunError, run_command
 
 
 def raising(error):
@@ -26,6 +26,42 @@ def raising(error):
 def test_a_failure_is_one_line_and_its_exit_code(error, code, line, capsys):
     assert run_command(raising(error), []) == code
     assert capsys.readouterr().err == f"dpatlas: {line}\n"
+
+
+@pytest.fixture
+def parser():
+    parser = ArgumentParser(prog="dpatlas noise")
+    group = parser.add_argument_group("numbers").add_mutually_exclusive_group()
+    group.add_argument("-s", "--noise", type=float)
+    group.add_argument("--steps", type=int)
+    parser.add_argument("--files", nargs="+", default=[])
+    parser.add_argument("--phase", action="append")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("words", nargs="*")
+    return parser
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--noise 1 --noise 5", "--noise: found 1 and 5; allowed: one value"),
+        ("--noise=1e-5 -s 1e-5", "--noise: found 1e-05 and 1e-05; allowed: one value"),
+        ("--steps 0 --steps 3", "--steps: found 0 and 3; allowed: one value"),
+        ("--files a b --files c", "--files: found a b and c; allowed: one value"),
+    ],
+)
+def test_a_second_value_of_an_option_is_refused(parser, words, line):
+    with pytest.raises(InputError) as caught:
+        parser.parse_args(words.split())
+    assert str(caught.value) == line
+
+
+def test_options_that_repeat_and_flags_may_be_given_twice(parser):
+    words = "a b --json --phase 1 --phase 2 --json --noise 2"
+    for _ in range(2):
+        options = parser.parse_args(words.split())
+        assert (options.phase, options.json, options.words) == (["1", "2"], True, ["a", "b"])
+        assert (options.noise, options.steps, options.files) == (2.0, None, [])
 
 
 def test_a_mistake_of_ours_is_not_hidden():

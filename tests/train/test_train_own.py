@@ -288,10 +288,10 @@ def test_a_module_that_the_file_imports_counts_too(tmp_path):
     path = write(tmp_path)
     mine = tmp_path / "mine.py"
     mine.write_text(mine.read_text() + "\n\nimport own_helper_of_the_test\n")
-    words = [sys.executable, "-m", "dpatlas", "train", str(path)]
+    output = tmp_path / "trained"
+    words = [sys.executable, "-m", "dpatlas", "train", str(path), "--output", str(output)]
     for text in ("WIDTH = 8\n", "WIDTH = 9\n"):
         (tmp_path / "own_helper_of_the_test.py").write_text(text)
-        words += ["--output", str(tmp_path / "trained")]
         subprocess.run(words, check=True, capture_output=True)
     assert len(list((tmp_path / "trained").glob("*/record.json"))) == 2
 

@@ -46,11 +46,13 @@ class Settings:
     def of(cls, texts: Sequence[str]) -> "Settings":
         """From texts NAME=VALUE; InputError for an unknown name and for a value of another kind."""
         kinds = {field.name: float if field.type is float else int for field in fields(cls)}
-        given = {}
+        given: dict[str, int | float] = {}
         for text in texts:
             name, _, value = text.partition("=")
             if name not in kinds:
                 raise InputError("--set", repr(text), f"NAME=VALUE of {', '.join(kinds)}")
+            if name in given:
+                raise InputError(f"--set {name}", f"{given[name]} and {value}", "one value")
             try:
                 given[name] = kinds[name](value)
             except ValueError:
